@@ -1,0 +1,88 @@
+/** What every daemon's main.ts shares: configuration, log, signals, exit codes. The only file here to touch the process. */
+import { z } from 'zod';
+import { loadConfig, printableConfig } from './config.ts';
+import { asFlynnError } from './errors.ts';
+import { type Logger, createLogger } from './log.ts';
+import { raceAbort } from './retry.ts';
+import { TaskGroup } from './tasks.ts';
+
+const stopDeadlineMs = 25_000;
+
+export type DaemonContext<S extends z.ZodObject> = { config: z.output<S>; log: Logger; tasks: TaskGroup };
+
+/**
+ * Runs a daemon until a signal or a failed task ends it. `start` resolves when it serves; what it leaves running it gives
+ * to `tasks`, and it cleans up in a task that waits for the group's signal. Exit codes: 0 after SIGTERM or SIGINT, 1
+ * after a failure or a stop that took longer than 25 s. FLYNN_LOG_LEVEL is every daemon's.
+ */
+export async function runDaemon<S extends z.ZodObject>(options: {
+  name: string;
+  config: S;
+  start: (context: DaemonContext<S>) => Promise<void>;
+}): Promise<void> {
+  const { name } = options;
+  const tasks = new TaskGroup();
+  const stopping = new AbortController();
+  let log = createLogger(name);
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) {
+    process.once(signal, () => {
+      log.info({ signal }, 'stopping');
+      stopping.abort();
+      setTimeout(() => {
+        log.error({ waitingFor: tasks.running }, `not stopped after ${stopDeadlineMs / 1000} s, giving up`);
+        process.exit(1);
+      }, stopDeadlineMs).unref();
+    });
+  }
+  // Keeps the process up even if nothing else does: a daemon ends when it is told to.
+  const alive = setInterval(() => undefined, 2 ** 30);
+  try {
+    const { level, env } = takeLogLevel(options.config, process.env);
+    log = createLogger(name, { level });
+    const config = loadConfig(options.config, env);
+    log.info({ config: printableConfig(options.config, config) }, 'starting');
+    await raceAbort(options.start({ config, log, tasks }), stopping.signal);
+    log.info('serving');
+    await raceAbort(failureOf(tasks), stopping.signal);
+  } catch (error) {
+    if (!stopping.signal.aborted) {
+      const failure = asFlynnError(error);
+      log.fatal(failure.code === 'internal' ? { err: error } : {}, `the ${name} cannot go on: ${failure.message}`);
+      await Promise.race([tasks.stop(), expire(stopDeadlineMs)]);
+      process.exit(1);
+    }
+  }
+  await tasks.stop();
+  clearInterval(alive);
+  log.info('stopped');
+  process.exit(0);
+}
+
+const logLevel = z.object({
+  FLYNN_LOG_LEVEL: z.enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal']).default('info'),
+});
+
+/** The level, and the environment that is left for a schema that does not ask for it itself. */
+function takeLogLevel(
+  schema: z.ZodObject,
+  env: Record<string, string | undefined>,
+): { level: string; env: Record<string, string | undefined> } {
+  const { FLYNN_LOG_LEVEL: given, ...rest } = env;
+  const { FLYNN_LOG_LEVEL: level } = loadConfig(logLevel, { FLYNN_LOG_LEVEL: given });
+  return { level, env: 'FLYNN_LOG_LEVEL' in schema.shape ? env : rest };
+}
+
+/** Never resolves; rejects when a task fails. */
+function failureOf(tasks: TaskGroup): Promise<never> {
+  return new Promise((_resolve, reject) => {
+    const fail = () => reject(asFlynnError(tasks.signal.reason));
+    if (tasks.signal.aborted) fail();
+    else tasks.signal.addEventListener('abort', fail, { once: true });
+  });
+}
+
+function expire(ms: number): Promise<void> {
+  return new Promise((resolve) => {
+    setTimeout(resolve, ms);
+  });
+}

@@ -1,0 +1,44 @@
+/** Files that survive a power cut: a reader sees the old content or the new, never a part. */
+import { open, readFile, rename, rm } from 'node:fs/promises';
+import path from 'node:path';
+import { z } from 'zod';
+import { FlynnError, messageOf } from './errors.ts';
+import { shortId } from './ids.ts';
+
+/** The folder has to exist. `mode` (default 0o600) is the new file's, whatever the old one's was. */
+export async function writeFileAtomic(
+  file: string,
+  data: string | Uint8Array,
+  options: { mode?: number } = {},
+): Promise<void> {
+  const folder = path.dirname(file);
+  const temporary = path.join(folder, `.${path.basename(file)}.${shortId()}.tmp`);
+  try {
+    await using handle = await open(temporary, 'wx', options.mode ?? 0o600);
+    await handle.writeFile(data);
+    await handle.sync();
+    await rename(temporary, file);
+  } catch (error) {
+    await rm(temporary, { force: true });
+    throw error;
+  }
+  // The rename itself is only on disk once the folder is.
+  await using handle = await open(folder, 'r');
+  await handle.sync();
+}
+
+/** undefined if there is no such file; `invalid` naming the file if it is not what the schema says. */
+export async function readJsonFile<S extends z.ZodType>(file: string, schema: S): Promise<z.output<S> | undefined> {
+  let text: string;
+  try {
+    text = await readFile(file, 'utf8');
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return undefined;
+    throw error;
+  }
+  try {
+    return schema.parse(JSON.parse(text));
+  } catch (error) {
+    throw new FlynnError('invalid', `${file} is not usable: ${messageOf(error)}`, { cause: error });
+  }
+}

@@ -1,0 +1,196 @@
+/** Calls routes over HTTP. undici is known to this file only. */
+import { type Duplex, PassThrough, Readable } from 'node:stream';
+import { Agent, type Dispatcher, request } from 'undici';
+import { abortError } from './clock.ts';
+import { FlynnError, asFlynnError, codeOfHttpStatus, messageOf } from './errors.ts';
+import { openUpgrade } from './http-upgrade.ts';
+import { lookup } from './lookup.ts';
+import { raceAbort } from './retry.ts';
+import { type CallInput, type ResponseOf, type Route, type ServerEvent, urlOf } from './routes.ts';
+import { heartbeatMs, readEvents, remoteError, untilSilent } from './sse.ts';
+
+const callTimeoutMs = 30_000;
+const uploadTimeoutMs = 15 * 60_000;
+const silenceMs = 3 * heartbeatMs;
+
+export type CallOptions = { signal?: AbortSignal; timeoutMs?: number };
+
+/** A CallInput without the route's types. */
+type Input = { params?: Readonly<Record<string, string>>; query?: unknown; body?: unknown };
+type Body = Dispatcher.ResponseData['body'];
+
+/**
+ * A client of one service. Errors: what the server refused comes back as the FlynnError it threw; `unavailable` when it
+ * cannot be reached or the connection breaks (the call may have been carried out), `timeout`, and `cancelled` when the
+ * caller's signal aborts.
+ */
+export class HttpClient implements AsyncDisposable {
+  readonly #baseUrl: string | (() => Promise<string>);
+  readonly #headers: Record<string, string>;
+  readonly #name: string;
+  readonly #timeoutMs: number | undefined;
+  readonly #agent = new Agent({ connect: { lookup, timeout: 10_000 }, headersTimeout: 0, bodyTimeout: 0 });
+
+  constructor(options: {
+    /** A function is asked before every call, so that it can follow discovery. */
+    baseUrl: string | (() => Promise<string>);
+    key?: string;
+    /** For messages: 'the controller'. */
+    name: string;
+    /** Of a whole `call`, default 30 s (15 min with a stream as body), and of waiting for the head of the others. */
+    timeoutMs?: number;
+  }) {
+    this.#baseUrl = options.baseUrl;
+    this.#headers = options.key === undefined ? {} : { authorization: `Bearer ${options.key}` };
+    this.#name = options.name;
+    this.#timeoutMs = options.timeoutMs;
+  }
+
+  /** For routes that answer JSON or nothing. */
+  async call<R extends Route>(route: R, input: CallInput<R>, options: CallOptions = {}): Promise<ResponseOf<R>> {
+    const value = await this.#call(route, input, options);
+    // The schema that ResponseOf is computed from has just checked it.
+    return value as ResponseOf<R>;
+  }
+
+  async #call(route: Route, input: Input, options: CallOptions): Promise<unknown> {
+    const defaultMs = route.body === 'stream' ? uploadTimeoutMs : callTimeoutMs;
+    return this.#within(route, options, defaultMs, async (signal) => {
+      const body = await this.#send(route, input, signal);
+      if (typeof route.response === 'string') {
+        await body.dump();
+        return undefined;
+      }
+      const parsed = route.response.safeParse(parseJson(await body.text()));
+      if (parsed.success) return parsed.data;
+      const message = `${this.#name} answered ${nameOf(route)} with something unexpected: ${messageOf(parsed.error)}`;
+      throw new FlynnError('internal', message, { cause: parsed.error });
+    });
+  }
+
+  /** For routes that answer a stream of bytes. The deadline ends with the head; the signal goes on. */
+  async stream<R extends Route>(route: R, input: CallInput<R>, options: CallOptions = {}): Promise<Readable> {
+    const { signal } = options;
+    const body = await this.#within(route, options, callTimeoutMs, (limited) => this.#send(route, input, limited));
+    const out = new PassThrough();
+    body.on('error', (error) => out.destroy(this.#errorOf(route, error, signal)));
+    out.once('close', () => body.destroy());
+    return body.pipe(out);
+  }
+
+  /**
+   * For routes that answer events. Ends when the server ends it or the signal aborts; throws the server's error if the
+   * stream failed there, `unavailable` if the connection broke or said nothing, not even a heartbeat, for 45 s.
+   */
+  async *events<R extends Route>(
+    route: R,
+    input: CallInput<R>,
+    options: { signal: AbortSignal; lastEventId?: string },
+  ): AsyncGenerator<ServerEvent, void, undefined> {
+    const { signal, lastEventId } = options;
+    const headers: Record<string, string> = { accept: 'text/event-stream' };
+    if (lastEventId !== undefined) headers['last-event-id'] = lastEventId;
+    try {
+      const body = await this.#within(route, { signal }, callTimeoutMs, (limited) =>
+        this.#send(route, input, limited, headers),
+      );
+      const wentSilent = new FlynnError('unavailable', `${this.#name} went silent during ${nameOf(route)}`);
+      yield* readEvents(untilSilent(body, silenceMs, wentSilent));
+    } catch (error) {
+      if (!signal.aborted) throw this.#errorOf(route, error, signal);
+    }
+  }
+
+  /** For routes that hand over the connection. The signal and the deadline cover opening it. */
+  async upgrade<R extends Route>(route: R, input: CallInput<R>, options: CallOptions = {}): Promise<Duplex> {
+    return this.#within(route, options, callTimeoutMs, async (signal) =>
+      openUpgrade(await this.#urlOf(route, input, signal), { method: route.method, headers: this.#headers, signal }),
+    );
+  }
+
+  /** Gives up what is still running: those calls end with `unavailable`. */
+  async close(): Promise<void> {
+    await this.#agent.destroy();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  async #urlOf(route: Route, input: Input, signal: AbortSignal): Promise<URL> {
+    const base = typeof this.#baseUrl === 'string' ? this.#baseUrl : await raceAbort(this.#baseUrl(), signal);
+    const parts = { params: input.params, query: input.query };
+    return new URL(base.replace(/\/$/, '') + urlOf(route, parts));
+  }
+
+  /** The body of a good answer, unread; a refusal becomes the error it carries. */
+  async #send(route: Route, input: Input, signal: AbortSignal, extra: Record<string, string> = {}): Promise<Body> {
+    const headers = { ...this.#headers, ...extra };
+    let body: Readable | Uint8Array | string | undefined;
+    if (route.body === 'stream') body = streamBody(input.body);
+    else if (input.body !== undefined) {
+      headers['content-type'] = 'application/json';
+      body = JSON.stringify(input.body);
+    }
+    const response = await request(await this.#urlOf(route, input, signal), {
+      dispatcher: this.#agent,
+      method: route.method,
+      headers,
+      body: body ?? null,
+      signal,
+    });
+    if (response.statusCode < 400) return response.body;
+    const refusal = remoteError(parseJson(await response.body.text()));
+    if (refusal !== undefined) throw refusal;
+    const message = `${this.#name} answered ${nameOf(route)} with status ${response.statusCode}`;
+    throw new FlynnError(codeOfHttpStatus(response.statusCode), message);
+  }
+
+  /** One exchange under the caller's signal and a deadline; what it throws comes out as a FlynnError. */
+  async #within<T>(
+    route: Route,
+    options: CallOptions,
+    defaultMs: number,
+    exchange: (signal: AbortSignal) => Promise<T>,
+  ): Promise<T> {
+    const timeoutMs = options.timeoutMs ?? this.#timeoutMs ?? defaultMs;
+    const late = `${this.#name} did not answer ${nameOf(route)} within ${timeoutMs / 1000} s`;
+    const deadline = new AbortController();
+    const timer = setTimeout(() => deadline.abort(new FlynnError('timeout', late)), timeoutMs);
+    const limited = options.signal === undefined ? deadline.signal : AbortSignal.any([options.signal, deadline.signal]);
+    try {
+      limited.throwIfAborted();
+      return await exchange(limited);
+    } catch (error) {
+      throw this.#errorOf(route, error, limited);
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  #errorOf(route: Route, error: unknown, signal: AbortSignal | undefined): FlynnError {
+    if (signal?.aborted === true) return abortError(signal);
+    if (error instanceof FlynnError) return error;
+    const { code } = asFlynnError(error);
+    const what = code === 'internal' ? `calling ${this.#name} failed` : `cannot reach ${this.#name}`;
+    return new FlynnError(code, `${what} (${nameOf(route)}): ${messageOf(error)}`, { cause: error });
+  }
+}
+
+function streamBody(body: unknown): Readable | Uint8Array | string {
+  if (body instanceof Readable || body instanceof Uint8Array || typeof body === 'string') return body;
+  throw new FlynnError('internal', 'a stream body is a Readable, a Uint8Array or a string');
+}
+
+/** undefined for what is not JSON: the schema says what was expected instead. */
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+function nameOf(route: Route): string {
+  return `${route.method} ${route.path}`;
+}

@@ -1,0 +1,117 @@
+/** Serves routes over HTTP. */
+import { type IncomingMessage, type Server, ServerResponse, createServer } from 'node:http';
+import type { Socket } from 'node:net';
+import { FlynnError, asFlynnError } from './errors.ts';
+import { rememberUpgrade } from './http-answer.ts';
+import { type AppOptions, createApp } from './http-app.ts';
+
+export { type Call, type Handler, type Result, handle } from './http-handler.ts';
+
+const drainMs = 5000;
+
+/**
+ * `name` is for logs and GET /ping ('controller'). Without a key every route is open; several keys are valid side by side,
+ * for changing them.
+ */
+export type ServerOptions = AppOptions & {
+  /** Default: every IPv4 address of the machine. */
+  host?: string;
+  /** 0 takes a free one. */
+  port: number;
+  /** Closes the server when it aborts. */
+  signal?: AbortSignal;
+  /** Lets several processes share the port. */
+  reusePort?: boolean;
+};
+
+export type RunningServer = AsyncDisposable & {
+  readonly port: number;
+  readonly url: string;
+  /** Stops accepting, ends event streams, gives running requests 5 s, then cuts what is left. Safe to call again. */
+  close(): Promise<void>;
+};
+
+export async function startServer(options: ServerOptions): Promise<RunningServer> {
+  const { log, host = '0.0.0.0', signal } = options;
+  const closing = new AbortController();
+  const answer = createApp(options, closing.signal);
+  const server = createServer({
+    // Uploads and event streams last as long as they need; a slow head is still cut after Node's 60 s.
+    requestTimeout: 0,
+    keepAliveTimeout: 30_000,
+    shouldUpgradeCallback: (request) => request.headers.upgrade?.toLowerCase() === 'flynn',
+  });
+  const sockets = new Set<Socket>();
+  server.on('connection', (socket) => {
+    // Keep-alive probes find out that a peer's host is gone.
+    sockets.add(socket.setNoDelay(true).setKeepAlive(true, 30_000));
+    socket.once('close', () => sockets.delete(socket));
+  });
+  server.on('request', (request, response) => void answer(request, response));
+  server.on('upgrade', (request, socket, head) => {
+    rememberUpgrade(request, socket, head);
+    socket.on('error', (error) => log.debug({ err: error }, 'an upgraded connection broke'));
+    void answer(request, responseOn(request));
+  });
+  await listen(server, options.name, { host, port: options.port, reusePort: options.reusePort ?? false });
+
+  let closed: Promise<void> | undefined;
+  const close = () => {
+    closing.abort(new FlynnError('cancelled', `the ${options.name} is shutting down`));
+    closed ??= drain(server, sockets).finally(() => signal?.removeEventListener('abort', onAbort));
+    return closed;
+  };
+  const onAbort = () => void close();
+  if (signal?.aborted === true) onAbort();
+  else signal?.addEventListener('abort', onAbort, { once: true });
+
+  const address = server.address();
+  const port = typeof address === 'object' && address !== null ? address.port : options.port;
+  return { port, url: `http://${urlHostOf(host)}:${port}`, close, [Symbol.asyncDispose]: close };
+}
+
+function urlHostOf(host: string): string {
+  if (host === '0.0.0.0' || host === '::') return '127.0.0.1';
+  return host.includes(':') ? `[${host}]` : host;
+}
+
+/** Node makes no response for an upgrade request; with this one, refusals are ordinary answers. */
+function responseOn(request: IncomingMessage): ServerResponse {
+  const response = new ServerResponse(request);
+  response.shouldKeepAlive = false;
+  response.assignSocket(request.socket);
+  response.once('finish', () => request.socket.end());
+  return response;
+}
+
+async function listen(
+  server: Server,
+  name: string,
+  where: { host: string; port: number; reusePort: boolean },
+): Promise<void> {
+  const listening = Promise.withResolvers<void>();
+  server.once('error', (error: NodeJS.ErrnoException) => {
+    const at = `port ${where.port} of ${where.host}`;
+    if (error.code === 'EADDRINUSE') {
+      listening.reject(new FlynnError('conflict', `the ${name} cannot listen on ${at}: something else does already`));
+    } else if (error.code === 'EACCES') {
+      listening.reject(new FlynnError('denied', `the ${name} may not listen on ${at}`, { cause: error }));
+    } else listening.reject(asFlynnError(error));
+  });
+  server.listen(where, () => listening.resolve());
+  await listening.promise;
+  server.removeAllListeners('error');
+}
+
+async function drain(server: Server, sockets: ReadonlySet<Socket>): Promise<void> {
+  const ended = Promise.withResolvers<void>();
+  server.close(() => ended.resolve());
+  // A connection whose last answer has just gone out is idle and would otherwise be kept for the next request.
+  const sweep = setInterval(() => server.closeIdleConnections(), 20);
+  const cut = setTimeout(() => {
+    for (const socket of sockets) socket.destroy();
+  }, drainMs);
+  await ended.promise;
+  clearTimeout(cut);
+  clearInterval(sweep);
+}

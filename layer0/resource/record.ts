@@ -1,0 +1,100 @@
+/** How is a resource stored, and read back? */
+import { FlynnError } from '@flynn/kit/errors';
+import { checkJson, deepFreeze, encodeJson, parseJson } from '@flynn/store/codec';
+import type { Entry } from '@flynn/store/store';
+import { z } from 'zod';
+import { resourceKey } from './keys.ts';
+import type { Resource, ResourceType } from './type.ts';
+
+const recordSchema = z.object({
+  type: z.string(),
+  version: z.int().positive(),
+  id: z.string(),
+  generation: z.int().positive(),
+  createdAt: z.string(),
+  updatedAt: z.string(),
+  owner: z.object({ type: z.string(), id: z.string() }).optional(),
+  labels: z.record(z.string(), z.string()),
+  finalizers: z.array(z.string()),
+  deletingSince: z.string().optional(),
+  spec: z.unknown(),
+  status: z.unknown(),
+});
+
+/** The revision is the store's to keep, not the record's. */
+export function encodeResource(version: number, resource: Resource<unknown, unknown>): string {
+  const { revision: _, ...record } = resource;
+  return encodeJson({ version, ...record });
+}
+
+export function decodeResource<Spec, Status, SpecInput>(
+  type: ResourceType<string, Spec, Status, SpecInput>,
+  entry: Entry,
+): Resource<Spec, Status> {
+  return readRecord(type, parseJson(entry.value, entry.key), entry);
+}
+
+/** Throws `invalid` if the record is of a later version than this program knows, or not what its schemas say. */
+export function readRecord<Spec, Status, SpecInput>(
+  type: ResourceType<string, Spec, Status, SpecInput>,
+  json: unknown,
+  entry: Entry,
+): Resource<Spec, Status> {
+  const { version, ...record } = checkJson(recordSchema, json, entry.key);
+  if (version > type.version) {
+    throw new FlynnError(
+      'invalid',
+      `${entry.key} was written by a later version of flynn (${type.name} v${version}, this one knows v${type.version}): update this component`,
+    );
+  }
+  const spec = checkJson(type.spec, record.spec, `${entry.key} (spec)`);
+  const status = checkJson(type.status, record.status, `${entry.key} (status)`);
+  const { owner, deletingSince, ...rest } = record;
+  return deepFreeze({
+    ...rest,
+    ...(owner === undefined ? {} : { owner }),
+    ...(deletingSince === undefined ? {} : { deletingSince }),
+    spec,
+    status,
+    revision: entry.modRevision,
+  });
+}
+
+/** Throws `invalid`, saying what is wrong with what was given for this resource. */
+export function parseSpec<Spec, Status, SpecInput>(
+  type: ResourceType<string, Spec, Status, SpecInput>,
+  id: string,
+  spec: unknown,
+): Spec {
+  return checkGiven(type.spec, spec, `${type.name} ${id}`);
+}
+
+export function parseStatus<Spec, Status, SpecInput>(
+  type: ResourceType<string, Spec, Status, SpecInput>,
+  id: string,
+  status: unknown,
+): Status {
+  return checkGiven(type.status, status, `the status of ${type.name} ${id}`);
+}
+
+function checkGiven<T>(schema: z.ZodType<T>, value: unknown, what: string): T {
+  const parsed = schema.safeParse(value);
+  if (parsed.success) return parsed.data;
+  throw new FlynnError('invalid', `${what} is not valid: ${z.prettifyError(parsed.error)}`, { cause: parsed.error });
+}
+
+/** The put that writes this state; its compare is `compareOf` the state it was made from. */
+export function putOp<Spec, Status, SpecInput>(
+  type: ResourceType<string, Spec, Status, SpecInput>,
+  resource: Resource<Spec, Status>,
+): { put: string; value: string } {
+  return { put: resourceKey(type.name, resource.id), value: encodeResource(type.version, resource) };
+}
+
+/** "Still exactly this state"; for a draft (revision 0) "there is none yet". */
+export function compareOf(resource: { type: string; id: string; revision: number }): {
+  key: string;
+  modRevision: number;
+} {
+  return { key: resourceKey(resource.type, resource.id), modRevision: resource.revision };
+}

@@ -1,0 +1,117 @@
+/** Watching etcd without losing, repeating or splitting anything, over any number of connections. */
+import { abortError, systemClock } from '@flynn/kit/clock';
+import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
+import type { Logger } from '@flynn/kit/log';
+import { AsyncQueue } from '@flynn/kit/queue';
+import { backoffMs, raceAbort } from '@flynn/kit/retry';
+import type { IWatchResponse } from 'etcd3';
+import type { EtcdMembers } from './etcd-members.ts';
+import { changeOf, rangeOf, translateError } from './etcd-wire.ts';
+import { CompactedError } from './store.ts';
+import type { Change, ChangeBatch, Revision } from './store.ts';
+
+export type WatchRequest = {
+  members: EtcdMembers;
+  prefix: string;
+  after: Revision;
+  signal: AbortSignal;
+  closing: AbortSignal;
+  /** How long opening a watch may take. */
+  openMs: number;
+  log: Logger;
+};
+
+/**
+ * A connection that breaks is followed by a fresh one from the last revision *delivered*. The revision in a response's
+ * header is useless for that: while a watch catches up it runs ahead of the events in the response.
+ */
+export async function* watchPrefix(request: WatchRequest): AsyncGenerator<ChangeBatch, void, undefined> {
+  const { signal, closing, log, prefix } = request;
+  let delivered = request.after;
+  let failures = 0;
+  while (!signal.aborted) {
+    if (closing.aborted) throw abortError(closing);
+    try {
+      for await (const batch of readOnce(request, delivered)) {
+        failures = 0;
+        delivered = batch.revision;
+        yield batch;
+      }
+    } catch (error) {
+      if (signal.aborted) return;
+      if (closing.aborted) throw abortError(closing);
+      if (error instanceof CompactedError) throw error;
+      // While etcd restarts this happens several times a second: nothing for a person to read.
+      log.debug({ err: error, prefix, after: delivered }, 'the watch broke, opening it again');
+    }
+    await pause(backoffMs(failures, { minMs: 50, maxMs: 1_000 }), signal, closing);
+    failures += 1;
+  }
+}
+
+/** One watcher on one stream, until it breaks or is told to stop. */
+async function* readOnce(request: WatchRequest, after: Revision): AsyncGenerator<ChangeBatch, void, undefined> {
+  const { members, prefix, signal, closing, openMs } = request;
+  const member = members.current;
+  const responses = new AsyncQueue<IWatchResponse>();
+  const ended = AbortSignal.any([signal, closing, member.left]);
+  const stop = () => responses.end(abortError(ended));
+  ended.addEventListener('abort', stop, { once: true });
+  const stream = await raceAbort(member.client.watchClient.watch(), ended);
+  const opening = setTimeout(
+    () =>
+      responses.end(new FlynnError('timeout', `etcd did not answer within ${openMs} ms when asked to watch ${prefix}`)),
+    openMs,
+  );
+  try {
+    stream.on('data', (response) => responses.push(response));
+    stream.on('error', (error) => responses.end(translateError(error, `watching ${prefix}`)));
+    stream.on('end', () => responses.end(new FlynnError('unavailable', `etcd ended the watch of ${prefix}`)));
+    stream.write({ create_request: { ...rangeOf(prefix), start_revision: after + 1 } });
+    let delivered = after;
+    for await (const response of responses) {
+      if (response.created) clearTimeout(opening);
+      if (response.canceled) throw endOf(response, prefix);
+      const batch = batchOf(response, delivered);
+      if (batch === undefined) continue;
+      delivered = batch.revision;
+      yield batch;
+    }
+  } catch (error) {
+    if (hasCode(error, 'unavailable', 'timeout') && !ended.aborted) members.failed(member);
+    throw error;
+  } finally {
+    clearTimeout(opening);
+    ended.removeEventListener('abort', stop);
+    // Ended first: etcd3 takes a cancelled stream that is still writable for a failure and drops its connections.
+    stream.end();
+    stream.cancel();
+  }
+}
+
+function endOf(response: IWatchResponse, prefix: string): FlynnError {
+  if (Number(response.compact_revision) > 0) return new CompactedError(Number(response.compact_revision));
+  const reason = response.cancel_reason === '' ? 'no reason given' : response.cancel_reason;
+  if (reason.includes('compacted')) return new CompactedError(0);
+  return new FlynnError('unavailable', `etcd cancelled the watch of ${prefix}: ${messageOf(reason)}`);
+}
+
+/** A response carries whole revisions, in order. What was delivered before (etcd 3.4 may repeat itself) is left out. */
+function batchOf(response: IWatchResponse, delivered: Revision): ChangeBatch | undefined {
+  const changes: Change[] = [];
+  let revision = delivered;
+  for (const event of response.events) {
+    const eventRevision = Number(event.kv.mod_revision);
+    if (eventRevision <= delivered) continue;
+    revision = eventRevision;
+    changes.push(changeOf(event));
+  }
+  return changes.length === 0 ? undefined : Object.freeze({ revision, changes: Object.freeze(changes) });
+}
+
+async function pause(ms: number, signal: AbortSignal, closing: AbortSignal): Promise<void> {
+  const ended = AbortSignal.any([signal, closing]);
+  await systemClock.sleep(ms, { signal: ended }).catch((error: unknown) => {
+    if (!ended.aborted) throw error;
+  });
+}

@@ -1,0 +1,215 @@
+/** The etcd driver. etcd3 carries the calls and nothing more: watching, retrying and keeping leases alive are done here. */
+import { abortError, systemClock } from '@flynn/kit/clock';
+import { FlynnError } from '@flynn/kit/errors';
+import type { Logger } from '@flynn/kit/log';
+import { backoffMs, raceAbort } from '@flynn/kit/retry';
+import type { Etcd3, IKeyValue } from 'etcd3';
+import { checkTransaction } from './check.ts';
+import { openLease } from './etcd-lease.ts';
+import { EtcdMembers } from './etcd-members.ts';
+import { watchPrefix } from './etcd-watch.ts';
+import {
+  bytesOf,
+  compareOf,
+  entryOf,
+  isCompacted,
+  rangeOf,
+  requestOf,
+  translateError,
+  wasNeverSent,
+} from './etcd-wire.ts';
+import { CompactedError } from './store.ts';
+import type {
+  CallOptions,
+  ChangeBatch,
+  Entry,
+  Lease,
+  Listing,
+  Revision,
+  Store,
+  Transaction,
+  TransactionResult,
+} from './store.ts';
+
+/** Entries are mostly a few hundred bytes: a page stays far below a megabyte and a cluster of thousands takes few. */
+const pageEntries = 1000;
+
+/** Connects lazily. `timeoutMs` (default 5000) bounds every call, waiting for an election or a reconnect included. */
+export function connectEtcd(options: { endpoints: string[]; timeoutMs?: number; log: Logger }): Store {
+  return new EtcdStore(options);
+}
+
+/**
+ * INVARIANTS. Reads are repeated on failure, transactions only if they were certainly never sent. Everything a client
+ * opened ends with `close()`.
+ */
+class EtcdStore implements Store {
+  readonly #members: EtcdMembers;
+  readonly #timeoutMs: number;
+  readonly #log: Logger;
+  readonly #closing = new AbortController();
+
+  constructor(options: { endpoints: string[]; timeoutMs?: number; log: Logger }) {
+    this.#timeoutMs = options.timeoutMs ?? 5_000;
+    this.#log = options.log;
+    this.#members = new EtcdMembers(options.endpoints);
+  }
+
+  async get(key: string, options: CallOptions = {}): Promise<Entry | undefined> {
+    const answer = await this.#call(`reading ${key}`, 'read', options, (client, deadline) =>
+      client.kv.range({ key: bytesOf(key) }, { deadline }),
+    );
+    const [kv] = answer.kvs;
+    return kv === undefined ? undefined : entryOf(kv);
+  }
+
+  async list(prefix: string, options: CallOptions & { revision?: Revision } = {}): Promise<Listing> {
+    // History moves on only every few minutes: that it overtakes one listing twice does not happen.
+    for (let attempt = 0; ; attempt += 1) {
+      try {
+        return await this.#pages(prefix, options);
+      } catch (error) {
+        if (!(error instanceof CompactedError) || options.revision !== undefined || attempt >= 2) throw error;
+      }
+    }
+  }
+
+  async #pages(prefix: string, options: CallOptions & { revision?: Revision }): Promise<Listing> {
+    const range = rangeOf(prefix);
+    let key = range.key;
+    let revision = options.revision;
+    const entries: Entry[] = [];
+    for (;;) {
+      const answer = await this.#page(prefix, { ...range, key }, revision, options);
+      revision ??= Number(answer.header.revision);
+      for (const kv of answer.kvs) entries.push(entryOf(kv));
+      const last: IKeyValue | undefined = answer.kvs.at(-1);
+      if (!answer.more || last === undefined) return Object.freeze({ entries: Object.freeze(entries), revision });
+      key = Buffer.concat([last.key, Buffer.from([0])]);
+    }
+  }
+
+  async #page(
+    prefix: string,
+    range: { key: Buffer; range_end: Buffer },
+    revision: Revision | undefined,
+    options: CallOptions,
+  ) {
+    try {
+      return await this.#call(`listing ${prefix}`, 'read', options, (client, deadline) =>
+        client.kv.range({ ...range, limit: pageEntries, revision: revision ?? 0 }, { deadline }),
+      );
+    } catch (error) {
+      if (isCompacted(error)) throw new CompactedError(revision ?? 0);
+      throw error;
+    }
+  }
+
+  async transact(transaction: Transaction, options: CallOptions = {}): Promise<TransactionResult> {
+    checkTransaction(transaction);
+    const request = {
+      compare: (transaction.compare ?? []).map(compareOf),
+      success: transaction.then.map(requestOf),
+      failure: (transaction.else ?? []).map(requestOf),
+    };
+    const answer = await this.#call('a transaction', 'write', options, (client, deadline) =>
+      client.kv.txn(request, { deadline }),
+    );
+    const branch = answer.succeeded ? transaction.then : (transaction.else ?? []);
+    const reads = answer.responses
+      .filter((_, index) => isRead(branch[index]))
+      .map((response) => Object.freeze(response.response_range.kvs.map(entryOf)));
+    return Object.freeze({
+      succeeded: answer.succeeded,
+      revision: Number(answer.header.revision),
+      reads: Object.freeze(reads),
+    });
+  }
+
+  watch(prefix: string, options: { after: Revision; signal: AbortSignal }): AsyncIterable<ChangeBatch> {
+    return watchPrefix({
+      members: this.#members,
+      prefix,
+      after: options.after,
+      signal: options.signal,
+      closing: this.#closing.signal,
+      openMs: this.#timeoutMs,
+      log: this.#log,
+    });
+  }
+
+  async grantLease(options: { ttlSeconds: number } & CallOptions): Promise<Lease> {
+    // Counted from before the request: etcd cannot have started its own count earlier.
+    const grantedMs = performance.now();
+    const answer = await this.#call('granting a lease', 'write', options, (client, deadline) =>
+      client.leaseClient.leaseGrant({ TTL: options.ttlSeconds }, { deadline }),
+    );
+    return openLease({
+      members: this.#members,
+      id: answer.ID,
+      ttlSeconds: Number(answer.TTL),
+      grantedMs,
+      timeoutMs: this.#timeoutMs,
+      closing: this.#closing.signal,
+      log: this.#log,
+      revoke: () => this.#revoke(answer.ID),
+    });
+  }
+
+  async #revoke(id: string): Promise<void> {
+    await this.#call(`revoking lease ${id}`, 'read', {}, (client, deadline) =>
+      client.leaseClient.leaseRevoke({ ID: id }, { deadline }),
+    );
+  }
+
+  async compact(revision: Revision, options: CallOptions = {}): Promise<void> {
+    try {
+      await this.#call(`compacting up to revision ${revision}`, 'read', options, (client, deadline) =>
+        client.kv.compact({ revision }, { deadline }),
+      );
+    } catch (error) {
+      // Somebody compacted further already: what was asked for holds.
+      if (!isCompacted(error)) throw error;
+    }
+  }
+
+  async close(): Promise<void> {
+    if (this.#closing.signal.aborted) return;
+    this.#closing.abort(new FlynnError('cancelled', 'the store client was closed'));
+    this.#members.close();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  /** 'read' is anything that may be done twice. */
+  async #call<T>(
+    what: string,
+    kind: 'read' | 'write',
+    { signal }: CallOptions,
+    send: (client: Etcd3, deadline: Date) => Promise<T>,
+  ): Promise<T> {
+    const deadlineMs = Date.now() + this.#timeoutMs;
+    const ended = signal === undefined ? this.#closing.signal : AbortSignal.any([signal, this.#closing.signal]);
+    for (let attempt = 0; ; attempt += 1) {
+      if (ended.aborted) throw abortError(ended);
+      const member = this.#members.current;
+      try {
+        return await raceAbort(send(member.client, new Date(deadlineMs)), ended);
+      } catch (thrown) {
+        if (ended.aborted) throw abortError(ended);
+        const error = translateError(thrown, what);
+        if (error.code === 'unavailable' || error.code === 'timeout') this.#members.failed(member);
+        const pauseMs = backoffMs(attempt, { minMs: 50, maxMs: 500 });
+        const canRepeat = error.code === 'unavailable' && (kind === 'read' || wasNeverSent(error));
+        if (!canRepeat || Date.now() + pauseMs >= deadlineMs) throw error;
+        await systemClock.sleep(pauseMs, { signal: ended });
+      }
+    }
+  }
+}
+
+function isRead(operation: Transaction['then'][number] | undefined): boolean {
+  return operation !== undefined && ('get' in operation || 'list' in operation);
+}

@@ -1,0 +1,224 @@
+/** The memory driver: the whole contract in one process, for tests, simulations and development. */
+import { abortError } from '@flynn/kit/clock';
+import { FlynnError } from '@flynn/kit/errors';
+import { MemoryDatabase } from './memory-database.ts';
+import type {
+  CallOptions,
+  ChangeBatch,
+  Entry,
+  Lease,
+  Listing,
+  Revision,
+  Store,
+  Transaction,
+  TransactionResult,
+} from './store.ts';
+
+/** What a test does to a memory store from outside. */
+export interface MemoryStore extends Store {
+  /** A second client of the same data, with its own connection: another process, so to say. */
+  connect(): MemoryStore;
+  /** From now on this client's calls fail with `unavailable`, its watches stall and its leases run out. */
+  disconnect(): void;
+  /** Watches go on where they stopped; leases that have not expired are kept alive again. */
+  reconnect(): void;
+  /** Ends every lease that is due by the injected clock. Without one, real timers do it. */
+  expireLeases(): void;
+}
+
+/** With `now` (milliseconds) leases expire by that clock, on the next call or `expireLeases()`; without, by real timers. */
+export function createMemoryStore(options: { now?: () => number } = {}): MemoryStore {
+  return new MemoryClient({ database: new MemoryDatabase(), now: options.now, leases: new Map(), granted: 0 });
+}
+
+type HeldLease = { id: string; ttlMs: number; lost: AbortController; dueMs?: number; timer?: NodeJS.Timeout };
+
+/** `leases` is shared by all clients: the server is who ends them. */
+type Shared = {
+  database: MemoryDatabase;
+  now: (() => number) | undefined;
+  leases: Map<string, HeldLease>;
+  granted: number;
+};
+
+/**
+ * INVARIANTS. While its client is connected a lease has no due time (it is kept alive); from the disconnect on it has
+ * one. A watch's cursor only moves by batches it yielded.
+ */
+class MemoryClient implements MemoryStore {
+  readonly #shared: Shared;
+  readonly #own = new Set<string>();
+  readonly #wakers = new Set<() => void>();
+  #state: 'connected' | 'disconnected' | 'closed' = 'connected';
+
+  constructor(shared: Shared) {
+    this.#shared = shared;
+  }
+
+  connect(): MemoryStore {
+    return new MemoryClient(this.#shared);
+  }
+
+  disconnect(): void {
+    if (this.#state !== 'connected') return;
+    this.#state = 'disconnected';
+    this.#abandonLeases();
+  }
+
+  reconnect(): void {
+    if (this.#state !== 'disconnected') return;
+    this.#state = 'connected';
+    this.expireLeases();
+    for (const id of this.#own) {
+      const lease = this.#shared.leases.get(id);
+      if (lease === undefined) continue;
+      clearTimeout(lease.timer);
+      delete lease.dueMs;
+    }
+    this.#wake();
+  }
+
+  expireLeases(): void {
+    const nowMs = this.#nowMs();
+    for (const lease of this.#shared.leases.values()) {
+      if (lease.dueMs !== undefined && lease.dueMs <= nowMs) expire(this.#shared, lease);
+    }
+  }
+
+  async get(key: string, options: CallOptions = {}): Promise<Entry | undefined> {
+    await this.#enter(options);
+    return this.#shared.database.get(key);
+  }
+
+  async list(prefix: string, options: CallOptions & { revision?: Revision } = {}): Promise<Listing> {
+    await this.#enter(options);
+    return this.#shared.database.list(prefix, options.revision);
+  }
+
+  async transact(transaction: Transaction, options: CallOptions = {}): Promise<TransactionResult> {
+    await this.#enter(options);
+    return this.#shared.database.transact(transaction);
+  }
+
+  async compact(revision: Revision, options: CallOptions = {}): Promise<void> {
+    await this.#enter(options);
+    this.#shared.database.compact(revision);
+  }
+
+  async *watch(
+    prefix: string,
+    options: { after: Revision; signal: AbortSignal },
+  ): AsyncGenerator<ChangeBatch, void, undefined> {
+    const { database } = this.#shared;
+    const { signal } = options;
+    let cursor = options.after;
+    while (!signal.aborted) {
+      if (this.#state === 'closed') throw closedError();
+      if (this.#state === 'connected') {
+        const batch = database.changesAfter(cursor, prefix);
+        if (batch.revision > cursor) {
+          cursor = batch.revision;
+          yield batch;
+          continue;
+        }
+      }
+      await this.#change(signal);
+    }
+  }
+
+  async grantLease(options: { ttlSeconds: number } & CallOptions): Promise<Lease> {
+    await this.#enter(options);
+    const shared = this.#shared;
+    shared.granted += 1;
+    const id = String(shared.granted);
+    const held: HeldLease = { id, ttlMs: options.ttlSeconds * 1000, lost: new AbortController() };
+    shared.leases.set(id, held);
+    shared.database.addLease(id);
+    this.#own.add(id);
+    const drop = () => {
+      clearTimeout(held.timer);
+      shared.leases.delete(id);
+      this.#own.delete(id);
+      shared.database.endLease(id);
+    };
+    return {
+      id,
+      ttlSeconds: options.ttlSeconds,
+      lost: held.lost.signal,
+      revoke: async () => {
+        await this.#enter({});
+        drop();
+      },
+      // Nobody is left to keep it alive: while disconnected it runs out by itself.
+      [Symbol.asyncDispose]: async () => {
+        if (this.#state === 'connected') drop();
+      },
+    };
+  }
+
+  async close(): Promise<void> {
+    if (this.#state === 'closed') return;
+    if (this.#state === 'connected') this.#abandonLeases();
+    this.#state = 'closed';
+    this.#wake();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  async #enter({ signal }: CallOptions): Promise<void> {
+    if (signal?.aborted === true) throw abortError(signal);
+    if (this.#state === 'closed') throw closedError();
+    if (this.#state === 'disconnected') {
+      // A real connection attempt takes a moment too: whoever retries at once must not starve the process.
+      await new Promise<void>((resolve) => setImmediate(resolve));
+      throw new FlynnError('unavailable', 'the store cannot be reached: this client was disconnected');
+    }
+    if (this.#shared.now !== undefined) this.expireLeases();
+  }
+
+  #abandonLeases(): void {
+    for (const id of this.#own) {
+      const lease = this.#shared.leases.get(id);
+      if (lease === undefined) continue;
+      lease.dueMs = this.#nowMs() + lease.ttlMs;
+      if (this.#shared.now !== undefined) continue;
+      lease.timer = setTimeout(() => expire(this.#shared, lease), lease.ttlMs).unref();
+    }
+  }
+
+  #nowMs(): number {
+    return this.#shared.now?.() ?? performance.now();
+  }
+
+  #wake(): void {
+    for (const waker of this.#wakers) waker();
+  }
+
+  /** Resolves at the next commit, compaction or change of the connection, or when the signal aborts. */
+  #change(signal: AbortSignal): Promise<void> {
+    return new Promise((resolve) => {
+      const done = () => {
+        stop();
+        this.#wakers.delete(done);
+        signal.removeEventListener('abort', done);
+        resolve();
+      };
+      const stop = this.#shared.database.onChange(done);
+      this.#wakers.add(done);
+      signal.addEventListener('abort', done, { once: true });
+    });
+  }
+}
+
+function expire(shared: Shared, lease: HeldLease): void {
+  clearTimeout(lease.timer);
+  if (!shared.leases.delete(lease.id)) return;
+  shared.database.endLease(lease.id);
+  lease.lost.abort(new FlynnError('unavailable', `lease ${lease.id} expired: it could not be kept alive`));
+}
+
+function closedError(): FlynnError {
+  return new FlynnError('cancelled', 'the store client was closed');
+}

@@ -1,0 +1,53 @@
+import assert from 'node:assert/strict';
+import { existsSync } from 'node:fs';
+import { test } from 'node:test';
+import { waitFor } from '@flynn/kit/retry';
+import type { TestCluster } from '../test-cluster.ts';
+
+export function describeDown(theCluster: () => TestCluster): void {
+  test('a deleted app leaves nothing behind', async () => {
+    const cluster = theCluster();
+    const info = JSON.parse((await cluster.flynn(['-a', 'web-worker', 'info', '--json'])).stdout) as { id: string };
+    await cluster.flynn(['-a', 'web-worker', 'delete', '-y']);
+    assert.equal((await cluster.get('web-worker')).status, 404);
+    await waitFor(
+      async () =>
+        (await cluster.docker('ps', '-aq', '--filter', 'label=flynn.meta.flynn.app_name=web-worker')).stdout === '',
+      { what: "the app's containers to be removed", deadlineMs: 30_000, intervalMs: 300 },
+    );
+    assert.deepEqual(
+      (await cluster.storeKeys()).filter((key) => key.includes(info.id)),
+      [],
+    );
+  });
+
+  test('`down` removes all that `up` made, and nothing else', async () => {
+    const cluster = theCluster();
+    await cluster.docker(
+      'run',
+      '-d',
+      '--name',
+      'foreign',
+      '--network',
+      'none',
+      process.env['FLYNN_TEST_BASE_IMAGE'] ?? '',
+      'sleep',
+      '600',
+    );
+    await cluster.docker('volume', 'create', 'foreign');
+    await cluster.down();
+    assert.equal((await cluster.docker('ps', '-a', '--format', '{{.Names}}')).stdout.trim(), 'foreign');
+    assert.equal((await cluster.docker('volume', 'ls', '-q')).stdout.trim(), 'foreign');
+    assert.deepEqual(
+      (await cluster.docker('network', 'ls', '--format', '{{.Name}}')).stdout.trim().split('\n').sort(),
+      ['bridge', 'host', 'none'],
+    );
+    assert.deepEqual((await cluster.docker('images', '--filter', 'label=flynn.image', '-q')).stdout, '');
+    assert.equal(existsSync(cluster.env['FLYNN_STATE_DIR'] ?? ''), false);
+    assert.deepEqual(cluster.host.processes('host-agent'), []);
+  });
+
+  test('a second `down` finds nothing and says so', async () => {
+    await theCluster().down();
+  });
+}

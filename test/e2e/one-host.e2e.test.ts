@@ -1,0 +1,29 @@
+/** One host, end to end: everything a person does with it, in the order they would, on one real cluster. */
+import { after, before, suite } from 'node:test';
+import { TestCluster } from '../test-cluster.ts';
+import { describeDown } from './down.ts';
+import { describeEnv } from './env.ts';
+import { describePush } from './push.ts';
+import { describeRecovery } from './recovery.ts';
+import { describeRefusals } from './refusals.ts';
+import { describeRun } from './run.ts';
+import { describeScale } from './scale.ts';
+import { describeUp } from './up.ts';
+
+suite('one host', () => {
+  let cluster: TestCluster;
+  before(async () => {
+    cluster = await TestCluster.create(1);
+  });
+  after(() => cluster[Symbol.asyncDispose]());
+
+  const theCluster = () => cluster;
+  describeUp(theCluster);
+  describePush(theCluster);
+  describeScale(theCluster);
+  describeEnv(theCluster);
+  describeRefusals(theCluster);
+  describeRun(theCluster);
+  describeRecovery(theCluster);
+  describeDown(theCluster);
+});

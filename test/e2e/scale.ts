@@ -1,0 +1,47 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { waitFor } from '@flynn/kit/retry';
+import type { TestCluster } from '../test-cluster.ts';
+
+/** Ids of the jobs that answer for an app over some requests. */
+async function answeringJobs(cluster: TestCluster, app: string, requests: number): Promise<Set<string>> {
+  const jobs = new Set<string>();
+  for (let i = 0; i < requests; i++) {
+    const { status, body } = await cluster.get(app);
+    assert.equal(status, 200, body);
+    jobs.add(/^instance (\S+)$/m.exec(body)?.[1] ?? '');
+  }
+  return jobs;
+}
+
+export function describeScale(theCluster: () => TestCluster): void {
+  test('`flynn scale web=3` starts two more, and all three answer', async () => {
+    const cluster = theCluster();
+    const { stdout } = await cluster.flynn(['-a', 'express', 'scale', 'web=3']);
+    assert.match(stdout, /web 1=>3/);
+    assert.match(stdout, /scale completed in/);
+    const running = (await cluster.jobs('express')).filter((job) => job.state === 'running').map((job) => job.id);
+    assert.equal(running.length, 3);
+    const answering = await waitFor(
+      async () => {
+        const jobs = await answeringJobs(cluster, 'express', 30);
+        return jobs.size === 3 ? jobs : undefined;
+      },
+      { what: 'three jobs to answer', deadlineMs: 10_000 },
+    );
+    assert.deepEqual([...answering].sort(), running.sort());
+  });
+
+  test('back to one, the others are gone from `flynn ps` and from the router', async () => {
+    const cluster = theCluster();
+    await cluster.flynn(['-a', 'express', 'scale', 'web=1']);
+    const left = await waitFor(
+      async () => {
+        const up = (await cluster.jobs('express')).filter((job) => job.state === 'running');
+        return up.length === 1 ? up : undefined;
+      },
+      { what: 'one job left', deadlineMs: 30_000, intervalMs: 200 },
+    );
+    assert.deepEqual([...(await answeringJobs(cluster, 'express', 20))], [left[0]?.id]);
+  });
+}

@@ -1,0 +1,43 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { TestCluster } from '../test-cluster.ts';
+
+const platform = ['blobstore', 'controller', 'git-receiver', 'log-aggregator', 'router', 'runner', 'slug-builder'];
+
+export function describeUp(theCluster: () => TestCluster): void {
+  test('`up` on a bare host ends with a sample app that answers and says what to type next', async () => {
+    const cluster = theCluster();
+    const { stdout } = await cluster.up();
+    assert.match(stdout, /http:\/\/hello\.flynn\.localhost/);
+    assert.match(stdout, /git push flynn main/);
+    assert.equal((await cluster.get('hello')).status, 200);
+  });
+
+  test('every service of the platform is an app', async () => {
+    const cluster = theCluster();
+    const visible = JSON.parse((await cluster.flynn(['apps', '--json'])).stdout) as { name: string }[];
+    assert.deepEqual(
+      visible.map((app) => app.name),
+      ['hello'],
+    );
+    const all = JSON.parse((await cluster.flynn(['apps', '--all', '--json'])).stdout) as { name: string }[];
+    assert.deepEqual(all.map((app) => app.name).sort(), [...platform, 'hello'].sort());
+    const { stdout } = await cluster.flynn(['-a', 'controller', 'log', '-n', '5']);
+    assert.notEqual(stdout.trim(), '');
+  });
+
+  test('the controller scales like any app', async () => {
+    const cluster = theCluster();
+    await cluster.flynn(['-a', 'controller', 'scale', 'web=2']);
+    const up = (await cluster.jobs('controller')).filter((job) => job.type === 'web' && job.state === 'running');
+    assert.equal(up.length, 2);
+    await cluster.flynn(['-a', 'controller', 'scale', 'web=1']);
+  });
+
+  test('a second `up` changes nothing', async () => {
+    const cluster = theCluster();
+    const before = await cluster.docker('ps', '-q', '--no-trunc');
+    await cluster.up();
+    assert.equal((await cluster.docker('ps', '-q', '--no-trunc')).stdout, before.stdout);
+  });
+}
