@@ -10,6 +10,8 @@ const jobMetadata = new Set([
   'FLYNN_PROCESS_TYPE',
   'FLYNN_JOB_ID',
   'FLYNN_HOST_ID',
+  'FLYNN_EXTERNAL_ADDRESS',
+  'FLYNN_DISCOVERY_URL',
 ]);
 
 const secrets = z.registry<{ isSecret: true }>();

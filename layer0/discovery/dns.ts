@@ -1,0 +1,194 @@
+/** The DNS server of a host: the cluster's names from discovery, all others from the host's own resolvers. */
+import { asFlynnError, messageOf } from '@flynn/kit/errors';
+import type { Logger } from '@flynn/kit/log';
+import {
+  AUTHORITATIVE_ANSWER,
+  RECURSION_AVAILABLE,
+  RECURSION_DESIRED,
+  TRUNCATED_RESPONSE,
+  decode,
+  encode,
+} from 'dns-packet';
+import type { DecodedPacket, Packet } from 'dns-packet';
+import { createSocket } from 'node:dgram';
+import { once } from 'node:events';
+import { createServer, isIPv6 } from 'node:net';
+import type { Server, Socket } from 'node:net';
+import { networkInterfaces } from 'node:os';
+import { forward, frameMessage, hostResolvers, takeMessages } from './forward.ts';
+import type { Upstream } from './forward.ts';
+import { answerQuestion, isOwnName, rcodes, udpLimitOf } from './names.ts';
+import type { Registry } from './registry.ts';
+
+export type DnsServer = { readonly address: string; readonly port: number } & AsyncDisposable;
+
+type Via = 'udp' | 'tcp';
+
+/** Port 0 takes one that is free for UDP and TCP alike. Throws `unavailable` when the address cannot be used. */
+export async function startDnsServer(options: {
+  registry: Pick<Registry, 'instances'>;
+  log: Logger;
+  signal: AbortSignal;
+  address: string;
+  port?: number;
+  /** Instead of those in the host's resolv.conf. */
+  upstreams?: readonly Upstream[];
+  resolvConf?: string;
+  /** How long one upstream has before the next is asked. */
+  upstreamTimeoutMs?: number;
+}): Promise<DnsServer> {
+  const { registry, log, signal, address, upstreamTimeoutMs: timeoutMs = 2_000 } = options;
+  const { upstreams } = options;
+  const resolvers =
+    upstreams === undefined
+      ? hostResolvers(options.resolvConf ?? '/etc/resolv.conf', ownAddresses(address))
+      : async () => upstreams;
+
+  async function respond(query: Buffer, via: Via): Promise<Buffer | undefined> {
+    let packet: DecodedPacket;
+    try {
+      packet = decode(query);
+    } catch {
+      // Not DNS. Say so if there is at least an id to answer to, but never to a response: that could go on for ever.
+      if (query.length < 12 || (query.readUInt8(2) & 0x80) !== 0) return undefined;
+      return encode({ type: 'response', id: query.readUInt16BE(0), flags: rcodes.formatError });
+    }
+    if (packet.flag_qr) return undefined;
+    const [question] = packet.questions ?? [];
+    if (question === undefined) return encodeReply(packet, { flags: rcodes.formatError });
+    if (!isOwnName(question.name)) {
+      try {
+        return await forward(query, { upstreams: await resolvers(), via, timeoutMs, signal });
+      } catch (error) {
+        if (!signal.aborted) log.debug({ err: error, name: question.name }, messageOf(error));
+        return encodeReply(packet, { flags: rcodes.serverFailure });
+      }
+    }
+    const { rcode, answers, additionals } = answerQuestion(
+      question,
+      (service) => registry.instances(service),
+      Math.random,
+    );
+    const flags = rcode | AUTHORITATIVE_ANSWER;
+    const full = encodeReply(packet, { flags, answers, additionals });
+    const limit = via === 'udp' ? udpLimitOf(packet) : 65_535;
+    if (full.length <= limit) return full;
+    // The additional records are a courtesy; the answers are not, so without room for them the client asks again by TCP.
+    const bare = encodeReply(packet, { flags, answers });
+    return bare.length <= limit ? bare : encodeReply(packet, { flags: flags | TRUNCATED_RESPONSE });
+  }
+
+  const listening = await listen(address, options.port ?? 0);
+  const { udp, tcp, port } = listening;
+
+  udp.on('message', (query, from) => {
+    void respond(query, 'udp').then(
+      (reply) => {
+        if (reply !== undefined && !signal.aborted) udp.send(reply, from.port, from.address, () => undefined);
+      },
+      (error: unknown) => log.error({ err: error }, `could not answer a DNS question: ${messageOf(error)}`),
+    );
+  });
+  udp.on('error', (error) => log.error({ err: error }, `the DNS server's UDP socket failed: ${messageOf(error)}`));
+
+  const connections = new Set<Socket>();
+  tcp.maxConnections = 256;
+  tcp.on('connection', (socket) => {
+    connections.add(socket);
+    socket.setTimeout(10_000, () => socket.destroy());
+    socket.on('close', () => connections.delete(socket));
+    // A client that breaks off is its own affair.
+    socket.on('error', () => socket.destroy());
+    let received = Buffer.alloc(0);
+    socket.on('data', (chunk: Buffer) => {
+      const { messages, rest } = takeMessages(Buffer.concat([received, chunk]));
+      received = Buffer.from(rest);
+      for (const query of messages) {
+        void respond(query, 'tcp').then(
+          (reply) => (reply === undefined ? socket.destroy() : socket.write(frameMessage(reply))),
+          () => socket.destroy(),
+        );
+      }
+    });
+  });
+
+  async function close(): Promise<void> {
+    for (const socket of connections) socket.destroy();
+    await closeBoth(udp, tcp);
+  }
+  let closed: Promise<void> | undefined;
+  const closeOnce = () => (closed ??= close());
+  signal.addEventListener('abort', () => void closeOnce(), { once: true });
+  if (signal.aborted) await closeOnce();
+  return { address, port, [Symbol.asyncDispose]: closeOnce };
+}
+
+function encodeReply(query: DecodedPacket, reply: Packet): Buffer {
+  const opt = query.additionals?.find((record) => record.type === 'OPT');
+  const additionals = [...(reply.additionals ?? [])];
+  if (opt !== undefined) {
+    additionals.push({
+      type: 'OPT',
+      name: '.',
+      udpPayloadSize: 1_232,
+      extendedRcode: 0,
+      ednsVersion: 0,
+      flags: 0,
+      flag_do: false,
+      options: [],
+    });
+  }
+  return encode({
+    ...reply,
+    type: 'response',
+    ...(query.id === undefined ? {} : { id: query.id }),
+    flags: (reply.flags ?? 0) | RECURSION_AVAILABLE | (query.flag_rd ? RECURSION_DESIRED : 0),
+    questions: query.questions ?? [],
+    additionals,
+  });
+}
+
+type Listening = { udp: ReturnType<typeof createSocket>; tcp: Server; port: number };
+
+async function listen(address: string, port: number): Promise<Listening> {
+  for (let attempt = 0; ; attempt += 1) {
+    const tcp = createServer();
+    const udp = createSocket({ type: isIPv6(address) ? 'udp6' : 'udp4' });
+    try {
+      tcp.listen(port, address);
+      await once(tcp, 'listening');
+      const bound = tcp.address();
+      const chosen = bound !== null && typeof bound === 'object' ? bound.port : port;
+      udp.bind(chosen, address);
+      await once(udp, 'listening');
+      return { udp, tcp, port: chosen };
+    } catch (error) {
+      await closeBoth(udp, tcp);
+      // The port that was free for TCP may be taken for UDP; another one is not.
+      if (port === 0 && attempt < 10) continue;
+      const known = asFlynnError(error);
+      throw Object.assign(known, { message: `could not serve DNS on ${address}:${port}: ${known.message}` });
+    }
+  }
+}
+
+async function closeBoth(udp: Listening['udp'], tcp: Server): Promise<void> {
+  await Promise.all([
+    // A socket that never came up is closed already.
+    new Promise<void>((resolve) => {
+      try {
+        udp.close(() => resolve());
+      } catch {
+        resolve();
+      }
+    }),
+    new Promise<void>((resolve) => {
+      tcp.close(() => resolve());
+    }),
+  ]);
+}
+
+function ownAddresses(address: string): string[] {
+  if (address !== '0.0.0.0' && address !== '::') return [address];
+  return Object.values(networkInterfaces()).flatMap((list) => (list ?? []).map((entry) => entry.address));
+}

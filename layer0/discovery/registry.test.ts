@@ -1,0 +1,199 @@
+import { silentLogger } from '@flynn/kit/log';
+import { startServer } from '@flynn/kit/http-server';
+import { waitFor } from '@flynn/kit/retry';
+import { createMemoryStore } from '@flynn/store/memory';
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { createDiscoveryClient } from './client.ts';
+import { summarize } from './conformance.ts';
+import { createRegistry, instanceKey } from './registry.ts';
+import { discoveryHandlers } from './server.ts';
+
+const log = silentLogger();
+const idsOf = (list: readonly { id: string }[]) => list.map(({ id }) => id);
+
+test('when the lease is lost every registration is announced again', async () => {
+  let nowMs = 0;
+  await using store = createMemoryStore({ now: () => nowMs });
+  const own = store.connect();
+  await using registry = await createRegistry({ store: own, log });
+  await using observer = await createRegistry({ store: store.connect(), log });
+  for (const id of ['a', 'b']) await registry.register({ service: 'web', id, address: `${id}:80` });
+  await waitFor(() => observer.instances('web').length === 2, { what: 'both', deadlineMs: 2_000, intervalMs: 5 });
+  own.disconnect();
+  nowMs += 60_000;
+  store.expireLeases();
+  await waitFor(() => observer.instances('web').length === 0, {
+    what: 'their expiry',
+    deadlineMs: 2_000,
+    intervalMs: 5,
+  });
+  own.reconnect();
+  await waitFor(() => observer.instances('web').length === 2, { what: 'both again', deadlineMs: 5_000, intervalMs: 5 });
+});
+
+test('a registration taken back while the lease was lost stays away', async () => {
+  let nowMs = 0;
+  await using store = createMemoryStore({ now: () => nowMs });
+  const own = store.connect();
+  await using registry = await createRegistry({ store: own, log });
+  await registry.register({ service: 'web', id: 'a', address: 'a:80' });
+  await registry.register({ service: 'web', id: 'b', address: 'b:80' });
+  own.disconnect();
+  await assert.rejects(registry.deregister('web', 'a'), { code: 'unavailable' });
+  nowMs += 60_000;
+  store.expireLeases();
+  own.reconnect();
+  await waitFor(async () => (await store.get(instanceKey('web', 'b'))) !== undefined, { what: 'b', deadlineMs: 5_000 });
+  assert.equal(await store.get(instanceKey('web', 'a')), undefined);
+});
+
+test('a registry that ends leaves its instances to the next one for the length of the lease', async () => {
+  await using store = createMemoryStore();
+  const connection = store.connect();
+  const first = await createRegistry({ store: connection, log, ttlSeconds: 30 });
+  const { createdRevision } = await first.register({ service: 'web', id: 'a', address: 'a:80' });
+  await first[Symbol.asyncDispose]();
+  await connection.close();
+  await using second = await createRegistry({ store, log, ttlSeconds: 30 });
+  assert.deepEqual(idsOf(second.instances('web')), ['a']);
+  const again = await second.register({ service: 'web', id: 'a', address: 'a:80' });
+  assert.equal(again.createdRevision, createdRevision);
+});
+
+test('announcing the same again writes nothing', async () => {
+  await using store = createMemoryStore();
+  await using registry = await createRegistry({ store, log });
+  await registry.register({ service: 'web', id: 'a', address: 'a:80', attributes: { x: '1' } });
+  const before = await store.get(instanceKey('web', 'a'));
+  await registry.register({ service: 'web', id: 'a', address: 'a:80', attributes: { x: '1' } });
+  assert.equal((await store.get(instanceKey('web', 'a')))?.modRevision, before?.modRevision);
+});
+
+test('an instance announced over HTTP is gone when it is not announced again in time, and one that is, stays', async () => {
+  const stop = new AbortController();
+  await using store = createMemoryStore();
+  await using registry = await createRegistry({ store, log });
+  const handlers = discoveryHandlers(registry, { log, signal: stop.signal });
+  await using server = await startServer({ handlers, log, host: '127.0.0.1', port: 0, name: 'discovery' });
+  const put = (id: string) =>
+    fetch(`${server.url}/services/web/instances/${id}`, {
+      method: 'PUT',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ address: '10.0.0.1:80', ttlSeconds: 2 }),
+    });
+  assert.equal((await put('once')).status, 200);
+  const client = createDiscoveryClient({ url: server.url });
+  const leave = new AbortController();
+  const { deregistered } = await client.register(
+    { service: 'web', id: 'kept', address: '10.0.0.2:80' },
+    { signal: leave.signal, ttlSeconds: 2 },
+  );
+  assert.deepEqual(idsOf(registry.instances('web')), ['once', 'kept']);
+  await waitFor(() => registry.instances('web').length === 1, { what: 'the expiry', deadlineMs: 5_000 });
+  assert.deepEqual(idsOf(registry.instances('web')), ['kept']);
+  leave.abort();
+  await deregistered;
+  assert.deepEqual(registry.instances('web'), []);
+  await client.close();
+  stop.abort();
+});
+
+test('a bad registration is refused with what to write instead', async () => {
+  const stop = new AbortController();
+  await using store = createMemoryStore();
+  await using registry = await createRegistry({ store, log });
+  const handlers = discoveryHandlers(registry, { log, signal: stop.signal });
+  await using server = await startServer({ handlers, log, host: '127.0.0.1', port: 0, name: 'discovery' });
+  await using client = createDiscoveryClient({ url: server.url });
+  for (const registration of [
+    { service: 'Web', id: 'a', address: 'a:80' },
+    { service: 'web', id: 'a', address: 'nowhere' },
+  ]) {
+    await assert.rejects(client.register(registration, { signal: stop.signal }), { code: 'invalid' });
+  }
+  assert.equal((await fetch(`${server.url}/services/web/leader`)).status, 404);
+  stop.abort();
+});
+
+test('a subscription survives a restart of the server, and tells only what changed meanwhile', async () => {
+  const stop = new AbortController();
+  await using store = createMemoryStore();
+  await using registry = await createRegistry({ store, log });
+  const serve = (port: number, signal: AbortSignal) =>
+    startServer({
+      handlers: discoveryHandlers(registry, { log, signal }),
+      log,
+      host: '127.0.0.1',
+      port,
+      name: 'discovery',
+    });
+  const firstStop = new AbortController();
+  const first = await serve(0, firstStop.signal);
+  await using client = createDiscoveryClient({ url: first.url });
+  for (const id of ['a', 'b']) await registry.register({ service: 'web', id, address: `${id}:80` });
+
+  const set = await client.openServiceSet('web', { signal: stop.signal });
+  assert.deepEqual(idsOf(set.instances), ['a', 'b']);
+  const lists: string[][] = [];
+  set.onChange((instances) => lists.push(idsOf(instances)));
+  const seen: string[] = [];
+  const reading = (async () => {
+    for await (const event of client.subscribe('web', { signal: stop.signal })) seen.push(summarize(event));
+  })();
+  await waitFor(() => seen.includes('current'), { what: 'the current set', deadlineMs: 5_000 });
+
+  firstStop.abort();
+  await first.close();
+  await registry.deregister('web', 'a');
+  await registry.register({ service: 'web', id: 'c', address: 'c:80' });
+  const second = await serve(first.port, stop.signal);
+  await waitFor(() => seen.filter((event) => event === 'current').length === 2, {
+    what: 'the set again',
+    deadlineMs: 10_000,
+  });
+  await waitFor(() => idsOf(set.instances).join() === 'b,c', { what: 'the set to follow', deadlineMs: 10_000 });
+  assert.equal(set.leader?.id, 'b');
+  stop.abort();
+  await reading;
+  assert.deepEqual(seen, ['up a', 'up b', 'leader a', 'current', 'up c', 'down a', 'leader b', 'current']);
+  assert.deepEqual(lists.at(-1), ['b', 'c']);
+  assert.ok(
+    lists.every((list) => list.length > 0),
+    'no moment without instances',
+  );
+  await second.close();
+});
+
+test('a set opened before discovery is there comes without instances, and gets them later', async () => {
+  const stop = new AbortController();
+  await using store = createMemoryStore();
+  await using registry = await createRegistry({ store, log });
+  await registry.register({ service: 'web', id: 'a', address: 'a:80' });
+  const handlers = discoveryHandlers(registry, { log, signal: stop.signal });
+  const probe = await startServer({ handlers: [], log, host: '127.0.0.1', port: 0, name: 'probe' });
+  await probe.close();
+  await using client = createDiscoveryClient({ url: probe.url });
+  const set = await client.openServiceSet('web', { signal: stop.signal });
+  assert.deepEqual(set.instances, []);
+  await using server = await startServer({ handlers, log, host: '127.0.0.1', port: probe.port, name: 'discovery' });
+  await set.ready;
+  assert.deepEqual(idsOf(set.instances), ['a']);
+  assert.equal(server.port, probe.port);
+  stop.abort();
+});
+
+test('resolving waits for an instance with the attributes, and says when there is none', async () => {
+  const stop = new AbortController();
+  await using store = createMemoryStore();
+  await using registry = await createRegistry({ store, log });
+  const handlers = discoveryHandlers(registry, { log, signal: stop.signal });
+  await using server = await startServer({ handlers, log, host: '127.0.0.1', port: 0, name: 'discovery' });
+  await using client = createDiscoveryClient({ url: server.url });
+  await registry.register({ service: 'db', id: 'a', address: 'a:1', attributes: { role: 'replica' } });
+  const waiting = client.resolve('db', { where: { role: 'primary' }, deadlineMs: 5_000 });
+  await registry.register({ service: 'db', id: 'b', address: 'b:1', attributes: { role: 'primary' } });
+  assert.equal((await waiting).id, 'b');
+  await assert.rejects(client.resolve('nobody', { deadlineMs: 200 }), { code: 'unavailable' });
+  stop.abort();
+});

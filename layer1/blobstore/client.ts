@@ -1,0 +1,67 @@
+/** What other services use to reach the blob store. */
+import { createHash } from 'node:crypto';
+import { Transform, pipeline } from 'node:stream';
+import type { Readable } from 'node:stream';
+import { FlynnError, hasCode } from '@flynn/kit/errors';
+import { HttpClient } from '@flynn/kit/http-client';
+import { routes } from './api.ts';
+import type { Blob } from './api.ts';
+
+/** Errors: `not_found`, `invalid`, `exhausted` as the store says; `unavailable` and `timeout` when it cannot be reached. */
+export type BlobClient = {
+  /** Idempotent. With `digest`, bytes that arrive damaged are refused as `invalid`. */
+  put(body: Readable | Uint8Array | string, options?: { digest?: string; signal?: AbortSignal }): Promise<Blob>;
+  /** The stream fails with `internal` if what arrived is not the blob that was asked for. */
+  get(digest: string, options?: { signal?: AbortSignal }): Promise<Readable>;
+  stat(digest: string, options?: { signal?: AbortSignal }): Promise<Blob>;
+  remove(digest: string, options?: { signal?: AbortSignal }): Promise<void>;
+  putName(name: string, digest: string, options?: { signal?: AbortSignal }): Promise<void>;
+  /** Undefined if nothing has that name, or the blob it pointed to is gone. */
+  getName(name: string, options?: { signal?: AbortSignal }): Promise<Blob | undefined>;
+  removeName(name: string, options?: { signal?: AbortSignal }): Promise<void>;
+  close(): Promise<void>;
+};
+
+export function createBlobClient(options: { baseUrl: string | (() => Promise<string>); key: string }): BlobClient {
+  const http = new HttpClient({ ...options, name: 'the blob store' });
+  return {
+    put: (body, { digest, signal } = {}) => http.call(routes.put, { query: { digest }, body }, { signal }),
+    async get(digest, { signal } = {}) {
+      const body = await http.stream(routes.get, { params: { digest } }, { signal });
+      return pipeline(body, checkDigest(digest), () => {
+        // The reader of the returned stream is told of any failure by that stream.
+      });
+    },
+    stat: (digest, { signal } = {}) => http.call(routes.stat, { params: { digest } }, { signal }),
+    remove: (digest, { signal } = {}) => http.call(routes.remove, { params: { digest } }, { signal }),
+    putName: (name, digest, { signal } = {}) =>
+      http.call(routes.putName, { params: { name }, body: { digest } }, { signal }),
+    async getName(name, { signal } = {}) {
+      try {
+        return await http.call(routes.getName, { params: { name } }, { signal });
+      } catch (error) {
+        if (hasCode(error, 'not_found')) return undefined;
+        throw error;
+      }
+    },
+    removeName: (name, { signal } = {}) => http.call(routes.removeName, { params: { name } }, { signal }),
+    close: () => http.close(),
+  };
+}
+
+/** Passes bytes on and fails at their end if their digest is another one. */
+export function checkDigest(digest: string): Transform {
+  const hash = createHash('sha256');
+  return new Transform({
+    transform(chunk: Buffer, _encoding, done) {
+      hash.update(chunk);
+      done(null, chunk);
+    },
+    flush(done) {
+      const actual = `sha256:${hash.digest('hex')}`;
+      if (actual === digest) done();
+      else
+        done(new FlynnError('internal', `the blob store sent ${actual} when asked for ${digest}: the blob is damaged`));
+    },
+  });
+}

@@ -1,0 +1,25 @@
+import { runDaemon } from '@flynn/kit/daemon';
+import { startServer } from '@flynn/kit/http-server';
+import { configSchema } from './config.ts';
+import { openFilesystem } from './filesystem.ts';
+import { blobHandlers } from './server.ts';
+
+await runDaemon({
+  name: 'blobstore',
+  config: configSchema,
+  start: async ({ config, log, tasks }) => {
+    const storage = await openFilesystem(config.FLYNN_STORAGE_DIR, { nowMs: Date.now() });
+    const server = await startServer({
+      name: 'blobstore',
+      handlers: blobHandlers(storage),
+      key: config.FLYNN_KEY,
+      port: config.PORT,
+      log,
+    });
+    tasks.run('http server', async (signal) => {
+      await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }));
+      await server.close();
+    });
+    log.info({ port: server.port, dir: config.FLYNN_STORAGE_DIR }, 'serving blobs');
+  },
+});

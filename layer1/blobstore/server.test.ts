@@ -1,0 +1,80 @@
+import assert from 'node:assert/strict';
+import { randomBytes } from 'node:crypto';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Readable } from 'node:stream';
+import { buffer } from 'node:stream/consumers';
+import { test } from 'node:test';
+import type { TestContext } from 'node:test';
+import { hasCode } from '@flynn/kit/errors';
+import { startServer } from '@flynn/kit/http-server';
+import { silentLogger } from '@flynn/kit/log';
+import { createBlobClient } from './client.ts';
+import { openFilesystem } from './filesystem.ts';
+import { blobHandlers } from './server.ts';
+
+async function setUp(t: TestContext) {
+  const dir = await mkdtemp(join(tmpdir(), 'flynn-blobs-'));
+  const storage = await openFilesystem(dir, { nowMs: Date.now() });
+  const server = await startServer({
+    name: 'blobstore',
+    handlers: blobHandlers(storage),
+    key: 'k',
+    host: '127.0.0.1',
+    port: 0,
+    log: silentLogger(),
+  });
+  const client = createBlobClient({ baseUrl: server.url, key: 'k' });
+  t.after(async () => {
+    await client.close();
+    await server.close();
+    await rm(dir, { recursive: true });
+  });
+  return { dir, server, client };
+}
+
+test('a blob of 20 MB streamed in comes out the same', async (t) => {
+  const { client, server } = await setUp(t);
+  const data = randomBytes(20 * 1024 * 1024);
+  const blob = await client.put(Readable.from([data.subarray(0, 9_000_000), data.subarray(9_000_000)]));
+  assert.equal(blob.sizeBytes, data.length);
+  assert.deepEqual(await client.stat(blob.digest), blob);
+  assert.ok(data.equals(await buffer(await client.get(blob.digest))));
+  const head = await fetch(`${server.url}/blobs/${blob.digest}`, { headers: { authorization: 'Bearer k' } });
+  assert.equal(head.headers.get('content-length'), String(data.length));
+  await head.body?.cancel();
+});
+
+test('a blob damaged on disk is not taken for the real one', async (t) => {
+  const { client, dir } = await setUp(t);
+  const { digest } = await client.put('precious');
+  const hex = digest.slice('sha256:'.length);
+  await writeFile(join(dir, 'blobs', 'sha256', hex.slice(0, 2), hex), 'precioux');
+  await assert.rejects(async () => buffer(await client.get(digest)), /is damaged/);
+  await client.put('precious');
+  assert.equal((await buffer(await client.get(digest))).toString(), 'precious');
+});
+
+test('names go through the client, one that is not there is undefined', async (t) => {
+  const { client } = await setUp(t);
+  const blob = await client.put('x');
+  assert.equal(await client.getName('builds/1'), undefined);
+  await client.putName('builds/1', blob.digest);
+  assert.deepEqual(await client.getName('builds/1'), blob);
+  await client.removeName('builds/1');
+  assert.equal(await client.getName('builds/1'), undefined);
+});
+
+test('refusals come back with their code', async (t) => {
+  const { client, server } = await setUp(t);
+  const other = `sha256:${'0'.repeat(64)}`;
+  await assert.rejects(client.get(other), (e) => hasCode(e, 'not_found'));
+  await assert.rejects(client.put('x', { digest: other }), (e) => hasCode(e, 'invalid'));
+  await assert.rejects(client.stat('sha256:zz'), (e) => hasCode(e, 'invalid'));
+  await client.remove(other);
+  const climbing = await fetch(`${server.url}/names/a/..%2f..%2fb`, { headers: { authorization: 'Bearer k' } });
+  assert.equal(climbing.status, 400);
+  const stranger = await fetch(`${server.url}/blobs/${other}`);
+  assert.equal(stranger.status, 401);
+});

@@ -1,0 +1,23 @@
+/** The blob store over HTTP. */
+import type { Handler } from '@flynn/kit/http-server';
+import { handle } from '@flynn/kit/http-server';
+import { routes } from './api.ts';
+import type { Storage } from './storage.ts';
+
+export function blobHandlers(storage: Storage): Handler[] {
+  return [
+    handle(routes.put, ({ body, query, signal }) => storage.put(body, { digest: query.digest, signal })),
+    handle(routes.get, async ({ params }) => {
+      const { sizeBytes, body } = await storage.open(params.digest);
+      return {
+        body,
+        headers: { 'content-type': 'application/octet-stream', 'content-length': String(sizeBytes) },
+      };
+    }),
+    handle(routes.stat, ({ params }) => storage.stat(params.digest)),
+    handle(routes.remove, ({ params }) => storage.remove(params.digest)),
+    handle(routes.putName, ({ params, body }) => storage.putName(params.name, body.digest)),
+    handle(routes.getName, ({ params }) => storage.getName(params.name)),
+    handle(routes.removeName, ({ params }) => storage.removeName(params.name)),
+  ];
+}

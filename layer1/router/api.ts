@@ -1,0 +1,28 @@
+/** The router's own HTTP API, on its status port. */
+import { defineRoute } from '@flynn/kit/routes';
+import { z } from 'zod';
+
+export const statusSchema = z.object({
+  /** False until the controller has told all routes for the first time. */
+  hasRoutes: z.boolean(),
+  routes: z.object({ http: z.int(), tcp: z.int() }),
+  /** A backend that left discovery is listed as long as it still has requests. */
+  backends: z.array(z.object({ service: z.string(), address: z.string(), inFlight: z.int(), isLeaving: z.boolean() })),
+  /** Since the start. */
+  counters: z.object({
+    requests: z.int(),
+    upgrades: z.int(),
+    tcpConnections: z.int(),
+    dialFailures: z.int(),
+    retries: z.int(),
+    clientsGone: z.int(),
+    /** Answers by the router itself, by their code. */
+    refusals: z.record(z.string(), z.int()),
+  }),
+});
+export type Status = z.output<typeof statusSchema>;
+export type Counters = Status['counters'];
+
+export const routes = {
+  status: defineRoute({ method: 'GET', path: '/status', response: statusSchema, summary: 'What the router does' }),
+} as const;

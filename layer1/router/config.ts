@@ -1,0 +1,13 @@
+import { integer, secret } from '@flynn/kit/config';
+import { z } from 'zod';
+
+export const configSchema = z.object({
+  /** The cluster key, for the controller and for reading the status. */
+  FLYNN_KEY: secret(),
+  /** Service discovery, on the host's gateway address. */
+  FLYNN_DISCOVERY_URL: z.url(),
+  /** Where requests come in. */
+  FLYNN_HTTP_PORT: integer.default(80),
+  /** Where the router tells how it is: /ping and /status. */
+  PORT: integer.default(5000),
+});

@@ -1,0 +1,476 @@
+import assert from 'node:assert/strict';
+import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { Agent, request as httpRequest } from 'node:http';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { createServer, connect } from 'node:net';
+import { buffer, text } from 'node:stream/consumers';
+import { describe, test } from 'node:test';
+import { waitFor } from '@flynn/kit/retry';
+import { sayRaw, setUp, settled, startBackend, track } from './testing.ts';
+
+type Options = { method?: string; path?: string; headers?: Record<string, string>; agent?: Agent; body?: Buffer };
+
+async function ask(port: number, options: Options = {}): Promise<IncomingMessage> {
+  const { method, path, agent, body } = options;
+  const headers = { host: 'app.test', ...options.headers };
+  const request = httpRequest({ host: '127.0.0.1', port, method, path, headers, agent: agent ?? new Agent() });
+  request.end(body);
+  const [response] = await once(request, 'response');
+  return response;
+}
+
+describe('a request', () => {
+  test('reaches the app with its headers and comes back with the answer', async (t) => {
+    const { plane, router, port } = await setUp(t);
+    const backend = await startBackend(t, (request, response) => {
+      response.writeHead(
+        201,
+        'Made',
+        [
+          ['Set-Cookie', 'a=1'],
+          ['Set-Cookie', 'b=2'],
+        ].flat(),
+      );
+      response.end(JSON.stringify({ url: request.url, method: request.method, headers: request.headers }));
+    });
+    plane.up('web', backend.address);
+    await settled(router, [backend.address]);
+    const response = await ask(port, { method: 'POST', path: '/x?y=1', headers: { 'x-forwarded-for': '1.2.3.4' } });
+    assert.equal(response.statusCode, 201);
+    assert.equal(response.statusMessage, 'Made');
+    assert.deepEqual(response.headers['set-cookie'], ['a=1', 'b=2']);
+    const seen = JSON.parse(await text(response));
+    assert.deepEqual([seen.method, seen.url, seen.headers.host], ['POST', '/x?y=1', 'app.test']);
+    assert.equal(seen.headers['x-forwarded-for'], '1.2.3.4, 127.0.0.1');
+    assert.equal(seen.headers['x-forwarded-port'], String(port));
+    assert.match(seen.headers['x-request-id'], /^[0-9a-f-]{36}$/);
+    assert.equal(response.headers['x-request-id'], seen.headers['x-request-id']);
+    assert.ok(Math.abs(Number(seen.headers['x-request-start']) - Date.now()) < 60_000);
+    assert.equal(seen.headers.via, undefined);
+  });
+
+  test('to an unknown host, or to an app without processes, is refused with the reason', async (t) => {
+    const { router, port } = await setUp(t);
+    const unknown = await ask(port, { headers: { host: 'nobody.test', accept: 'text/html' } });
+    assert.deepEqual([unknown.statusCode, unknown.headers['x-flynn-error']], [404, 'unknown-host']);
+    assert.match(await text(unknown), /<!doctype html>.*There is no app/s);
+    const empty = await ask(port);
+    assert.deepEqual([empty.statusCode, empty.headers['x-flynn-error']], [503, 'no-backends']);
+    assert.match(await text(empty), /flynn scale/);
+    assert.deepEqual(router.status().counters.refusals, { 'unknown-host': 1, 'no-backends': 1 });
+  });
+
+  test('of 30 MB passes unchanged in both directions, with and without a length', async (t) => {
+    const { plane, router, port } = await setUp(t);
+    const backend = await startBackend(t, (request, response) => {
+      const length = request.headers['content-length'];
+      if (length !== undefined) response.setHeader('content-length', length);
+      request.pipe(response);
+    });
+    plane.up('web', backend.address);
+    await settled(router, [backend.address]);
+    const data = randomBytes(30 * 1024 * 1024);
+    const framings: Record<string, string>[] = [
+      { 'content-length': String(data.length) },
+      { 'transfer-encoding': 'chunked' },
+    ];
+    for (const headers of framings) {
+      const response = await ask(port, { method: 'PUT', headers, body: data });
+      assert.equal(response.headers['content-length'], 'content-length' in headers ? String(data.length) : undefined);
+      assert.ok(data.equals(await buffer(response)));
+    }
+  });
+
+  test('gets the head and each part of a stream as the app writes them', async (t) => {
+    const { plane, router, port } = await setUp(t);
+    const parts: ((part: string) => void)[] = [];
+    const backend = await startBackend(t, (_request, response) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' }).flushHeaders();
+      parts.push((part) => response.write(part));
+    });
+    plane.up('web', backend.address);
+    await settled(router, [backend.address]);
+    const response = await ask(port);
+    assert.equal(response.headers['content-type'], 'text/event-stream');
+    for (const part of ['data: 1\n\n', 'data: 2\n\n']) {
+      parts[0]?.(part);
+      const [chunk] = await once(response, 'data');
+      assert.equal(String(chunk), part);
+    }
+    response.destroy();
+  });
+
+  test('that waits for 100 is told to go on once there is a backend, and refused without sending when there is none', async (t) => {
+    const { plane, router, port } = await setUp(t);
+    const backend = await startBackend(t, (request, response) => {
+      response.setHeader('x-expect', request.headers.expect ?? 'none');
+      request.pipe(response);
+    });
+    const begin = async () => {
+      const headers = { host: 'app.test', expect: '100-continue', 'content-length': '5' };
+      const request = httpRequest({ host: '127.0.0.1', port, method: 'POST', headers, agent: new Agent() });
+      request.flushHeaders();
+      const event = await Promise.race([
+        once(request, 'continue').then(() => 'continue'),
+        once(request, 'response').then(([response]) => response),
+      ]);
+      return { request, event };
+    };
+    const refused = await begin();
+    assert.equal(refused.event.statusCode, 503);
+    assert.equal(refused.event.headers.connection, 'close');
+    refused.request.destroy();
+    plane.up('web', backend.address);
+    await settled(router, [backend.address]);
+    const { request, event } = await begin();
+    assert.equal(event, 'continue');
+    request.end('hello');
+    const [response] = await once(request, 'response');
+    assert.equal(await text(response), 'hello');
+    assert.equal(response.headers['x-expect'], 'none');
+  });
+
+  test('of HEAD, 204 and 304 ends without a body, and the connection goes on', async (t) => {
+    const { plane, router, port } = await setUp(t);
+    const backend = await startBackend(t, (request, response) => {
+      response.statusCode = Number(request.url?.slice(1));
+      if (request.method === 'HEAD') response.setHeader('content-length', '1000');
+      response.end();
+    });
+    plane.up('web', backend.address);
+    await settled(router, [backend.address]);
+    const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+    t.after(() => agent.destroy());
+    for (const [method, status] of [
+      ['HEAD', 200],
+      ['GET', 204],
+      ['GET', 304],
+      ['HEAD', 200],
+    ] as const) {
+      const response = await ask(port, { method, path: `/${status}`, agent });
+      assert.equal(response.statusCode, status);
+      assert.equal(await text(response), '');
+      if (method === 'HEAD') assert.equal(response.headers['content-length'], '1000');
+    }
+    assert.equal(backend.sockets.size, 1);
+  });
+});
+
+describe('a failure', () => {
+  test('a client that leaves takes its connection to the app with it', async (t) => {
+    const { plane, router, port } = await setUp(t);
+    const backend = await startBackend(t, (request, response) => {
+      if (request.url === '/stream') response.write('x');
+    });
+    plane.up('web', backend.address);
+    await settled(router, [backend.address]);
+    const clients = Array.from({ length: 20 }, (_, i) => {
+      const socket = connect(port, '127.0.0.1');
+      socket.write(`GET /${i % 2 ? 'stream' : 'silent'} HTTP/1.1\r\nHost: app.test\r\n\r\n`);
+      return socket;
+    });
+    await waitFor(() => backend.requests === 20, { what: 'the requests', deadlineMs: 5_000 });
+    for (const client of clients) client.destroy();
+    await waitFor(() => backend.sockets.size === 0, { what: 'no socket to be left', deadlineMs: 5_000 });
+    await waitFor(() => router.status().counters.clientsGone === 20, { what: 'the count', deadlineMs: 1_000 });
+    assert.equal(router.status().backends[0]?.inFlight, 0);
+  });
+
+  test('a backend that cannot be reached is passed over, also by a request with a body', async (t) => {
+    const { plane, router, port } = await setUp(t);
+    const good = await startBackend(t, (request, response) => void request.pipe(response));
+    const gone = await Promise.all([1, 2, 3].map(() => startBackend(t, () => {})));
+    for (const each of [good, ...gone]) plane.up('web', each.address);
+    await settled(
+      router,
+      [good, ...gone].map((each) => each.address),
+    );
+    await Promise.all(gone.map((each) => each.close()));
+    for (let i = 0; i < 20; i += 1) {
+      const response = await ask(port, { method: 'POST', body: Buffer.from('hello') });
+      assert.equal(await text(response), 'hello');
+    }
+    assert.ok(router.status().counters.dialFailures > 0);
+    await good.close();
+    const response = await ask(port);
+    assert.deepEqual([response.statusCode, response.headers['x-flynn-error']], [503, 'unreachable']);
+  });
+
+  test('a GET whose connection breaks before the answer is sent once more, a POST is not', async (t) => {
+    const { plane, router, port } = await setUp(t);
+    const bad = await startBackend(t, (request) => request.socket.destroy());
+    const good = await startBackend(t, (_request, response) => response.end('good'));
+    plane.up('web', bad.address);
+    await settled(router, [bad.address]);
+    const post = await ask(port, { method: 'POST', body: Buffer.from('x') });
+    assert.deepEqual([post.statusCode, post.headers['x-flynn-error'], bad.requests], [502, 'backend-broke', 1]);
+    const get = await ask(port);
+    assert.deepEqual([get.statusCode, bad.requests], [502, 3]);
+    plane.up('web', good.address);
+    await settled(router, [bad.address, good.address]);
+    for (let i = 0; i < 20; i += 1) assert.equal(await text(await ask(port)), 'good');
+  });
+
+  test('an idle connection that the app closes meanwhile costs no request', async (t) => {
+    const { plane, router, port } = await setUp(t);
+    // Says nothing of closing, and closes as the next request comes: the worst moment.
+    const server = createServer((socket) => {
+      let answered = 0;
+      socket.on('data', () => {
+        answered += 1;
+        if (answered > 1) socket.destroy();
+        else socket.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok');
+      });
+    });
+    const backend = await track(t, server);
+    plane.up('web', backend.address);
+    await settled(router, [backend.address]);
+    for (let i = 0; i < 10; i += 1) assert.equal(await text(await ask(port)), 'ok');
+  });
+
+  test('an app that does not answer, or stops in the middle, is given up', async (t) => {
+    const { plane, router, port } = await setUp(t, { firstByteMs: 200, idleMs: 200 });
+    const backend = await startBackend(t, (request, response) => {
+      if (request.url === '/half') response.writeHead(200, { 'content-length': '10' }).write('12345');
+      if (request.url === '/broken')
+        response.writeHead(200, { 'content-length': '10' }).write('12345', () => request.socket.destroy());
+    });
+    plane.up('web', backend.address);
+    await settled(router, [backend.address]);
+    const late = await ask(port);
+    assert.deepEqual([late.statusCode, late.headers['x-flynn-error']], [504, 'backend-late']);
+    for (const path of ['/half', '/broken']) {
+      const response = await ask(port, { path });
+      await assert.rejects(text(response), /aborted/);
+    }
+    await waitFor(() => backend.sockets.size === 0, { what: 'no socket to be left', deadlineMs: 5_000 });
+  });
+
+  test('an answer that is not HTTP becomes a 502', async (t) => {
+    const { plane, router, port } = await setUp(t);
+    const answers = [
+      'nonsense\r\n\r\n',
+      'HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\nabc',
+      'HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd',
+    ];
+    const server = createServer((socket) => {
+      socket.once('data', (data) => socket.end(answers[Number(/\/(\d)/.exec(String(data))?.[1])] ?? ''));
+    });
+    const backend = await track(t, server);
+    plane.up('web', backend.address);
+    await settled(router, [backend.address]);
+    for (const path of ['/0', '/1', '/2'])
+      assert.equal((await ask(port, { method: 'POST', path })).statusCode, 502, path);
+  });
+});
+
+describe('changes', () => {
+  test('backends that come and go under load lose no request', async (t) => {
+    const { plane, router, port } = await setUp(t);
+    const listener = (request: IncomingMessage, response: ServerResponse) => {
+      request.resume();
+      request.on('end', () => setTimeout(() => response.end('ok'), 5));
+    };
+    const first = await startBackend(t, listener);
+    plane.up('web', first.address);
+    await settled(router, [first.address]);
+    const agent = new Agent({ keepAlive: true });
+    t.after(() => agent.destroy());
+    const failures: unknown[] = [];
+    const over = new AbortController();
+    let done = 0;
+    const load = Array.from({ length: 16 }, async (_, i) => {
+      while (!over.signal.aborted) {
+        const response = await ask(port, i % 2 ? { agent } : { agent, method: 'POST', body: Buffer.from('x') });
+        const body = await text(response);
+        if (response.statusCode !== 200 || body !== 'ok') failures.push(response.statusCode);
+        done += 1;
+      }
+    });
+    let current = first;
+    for (let round = 0; round < 6; round += 1) {
+      const next = await startBackend(t, listener);
+      plane.up('web', next.address);
+      await settled(router, [current.address, next.address]);
+      const before = done;
+      await waitFor(() => done > before + 50, { what: 'some requests', deadlineMs: 5_000, intervalMs: 5 });
+      plane.down('web', current.address);
+      await settled(router, [next.address]);
+      const old = current;
+      // The app is told to stop only now, as a deployment does it; nothing may still be using it soon after.
+      await waitFor(() => old.sockets.size === 0, {
+        what: 'the old backend to be let go',
+        deadlineMs: 5_000,
+        intervalMs: 5,
+      });
+      await old.close();
+      current = next;
+    }
+    over.abort();
+    await Promise.all(load);
+    assert.deepEqual(failures, []);
+    assert.equal(router.status().counters.dialFailures, 0);
+  });
+
+  test('a backend that left answers what it has and gets nothing new', async (t) => {
+    const { plane, router, port } = await setUp(t);
+    let finish = () => {};
+    const old = await startBackend(t, (_request, response) => {
+      response.write('begun ');
+      finish = () => response.end('ended');
+    });
+    const fresh = await startBackend(t, (_request, response) => response.end('fresh'));
+    plane.up('web', old.address);
+    await settled(router, [old.address]);
+    const slow = await ask(port);
+    plane.up('web', fresh.address);
+    plane.down('web', old.address);
+    await settled(router, [fresh.address]);
+    for (let i = 0; i < 10; i += 1) assert.equal(await text(await ask(port)), 'fresh');
+    assert.deepEqual(
+      router
+        .status()
+        .backends.filter((backend) => backend.isLeaving)
+        .map((backend) => [backend.address, backend.inFlight]),
+      [[old.address, 1]],
+    );
+    finish();
+    assert.equal(await text(slow), 'begun ended');
+    await waitFor(() => old.sockets.size === 0, { what: 'the connection to be closed', deadlineMs: 5_000 });
+    assert.equal(router.status().backends.length, 1);
+  });
+
+  test('routes come, change their service and go while requests are answered', async (t) => {
+    const { plane, router, port } = await setUp(t);
+    const [one, two] = await Promise.all(
+      ['one', 'two'].map((name) => startBackend(t, (_request, response) => response.end(name))),
+    );
+    assert.ok(one && two);
+    plane.up('web', one.address);
+    plane.up('api', two.address);
+    await settled(router, [one.address]);
+    plane.setRoute({ id: 'r2', domain: 'app.test', path: '/api', service: 'api' });
+    await settled(router, [one.address, two.address]);
+    assert.equal(await text(await ask(port, { path: '/api/x' })), 'two');
+    assert.equal(await text(await ask(port, { path: '/apix' })), 'one');
+    // While the connection to the controller is down the routes stay; what went meanwhile is gone after it.
+    plane.forgetRouteQuietly('r2');
+    await settled(router, [one.address]);
+    assert.equal(await text(await ask(port, { path: '/api/x' })), 'one');
+    plane.setRoute({ id: 'r1', domain: 'app.test', service: 'api' });
+    await settled(router, [two.address]);
+    assert.equal(await text(await ask(port)), 'two');
+    plane.removeRoute('r1');
+    await settled(router, []);
+    assert.equal((await ask(port)).statusCode, 404);
+  });
+
+  test('stopping answers what is under way and what still comes over open connections', async (t) => {
+    const { plane, router, port } = await setUp(t);
+    let finish = () => {};
+    const backend = await startBackend(t, (request, response) => {
+      if (request.url === '/slow') finish = () => response.end('slow');
+      else response.end('quick');
+    });
+    plane.up('web', backend.address);
+    await settled(router, [backend.address]);
+    const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+    t.after(() => agent.destroy());
+    assert.equal(await text(await ask(port, { agent })), 'quick');
+    const slow = ask(port, { path: '/slow' });
+    await waitFor(() => backend.requests === 2, { what: 'the slow request', deadlineMs: 5_000 });
+    const stopped = router.stop({ drainMs: 10_000 });
+    const last = await ask(port, { agent });
+    assert.equal(last.headers.connection, 'close');
+    assert.equal(await text(last), 'quick');
+    await assert.rejects(ask(port), /ECONNREFUSED/);
+    finish();
+    assert.equal(await text(await slow), 'slow');
+    await stopped;
+  });
+});
+
+describe('smuggling', () => {
+  test('a chunked body stays the body of its request, whatever the method', async (t) => {
+    const { plane, router, port } = await setUp(t);
+    const seen: string[] = [];
+    const backend = await startBackend(t, async (request, response) => {
+      seen.push(`${request.method} ${request.url} ${await text(request)}`);
+      response.end('ok');
+    });
+    plane.up('web', backend.address);
+    await settled(router, [backend.address]);
+    const inner = 'GET /smuggled HTTP/1.1\r\nHost: app.test\r\n\r\n';
+    const methods = ['DELETE', 'OPTIONS', 'GET', 'PUT', 'PROPFIND'];
+    for (const method of methods) {
+      const chunk = `${inner.length.toString(16)}\r\n${inner}\r\n0\r\n\r\n`;
+      const answer = await sayRaw(
+        port,
+        `${method} / HTTP/1.1\r\nHost: app.test\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n${chunk}`,
+      );
+      assert.match(answer, /^HTTP\/1.1 200 OK/, method);
+    }
+    assert.deepEqual(
+      seen,
+      methods.map((method) => `${method} / ${inner}`),
+    );
+  });
+
+  test('heads that could be read in two ways are refused and never reach an app', async (t) => {
+    const { plane, router, port } = await setUp(t);
+    const backend = await startBackend(t, (_request, response) => response.end('reached'));
+    plane.up('web', backend.address);
+    await settled(router, [backend.address]);
+    const host = 'Host: app.test\r\n';
+    const heads = [
+      `POST / HTTP/1.1\r\n${host}Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n`,
+      `POST / HTTP/1.1\r\n${host}Content-Length: 3\r\nContent-Length: 4\r\n\r\nabc`,
+      `POST / HTTP/1.1\r\n${host}Content-Length: 3, 3\r\n\r\nabc`,
+      `POST / HTTP/1.1\r\n${host}Content-Length: -1\r\n\r\n`,
+      `POST / HTTP/1.1\r\n${host}Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n`,
+      `POST / HTTP/1.1\r\n${host}Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n`,
+      `POST / HTTP/1.1\r\n${host}Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n`,
+      `POST / HTTP/1.0\r\n${host}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n`,
+      `POST / HTTP/1.1\r\n${host}Transfer-Encoding:\r\n chunked\r\n\r\n0\r\n\r\n`,
+      `POST / HTTP/1.1\r\n${host}Transfer-Encoding: chunked\r\n\r\nzz\r\nabc\r\n0\r\n\r\n`,
+      `GET / HTTP/1.1\r\n${host}Host: other.test\r\n\r\n`,
+      `GET / HTTP/1.1\r\n${host} X: folded\r\n\r\n`,
+      `GET / HTTP/1.1\r\n${host}Bad Name: x\r\n\r\n`,
+      `GET / HTTP/1.1\r\n${host}X: a\x00b\r\n\r\n`,
+      `GET http://other.test/ HTTP/1.1\r\n${host}\r\n`,
+      `GET / HTTP/1.1\nHost: app.test\n\n`,
+      `CONNECT app.test:80 HTTP/1.1\r\n${host}\r\n`,
+    ];
+    for (const head of heads) {
+      const answer = await sayRaw(port, head.replace('\r\nHost', '\r\nConnection: close\r\nHost'));
+      assert.match(answer, /^(?:HTTP\/1.1 (?:400|501|404|502) |$)/, JSON.stringify(head));
+      assert.ok(!answer.includes('reached'), JSON.stringify(head));
+    }
+    assert.equal(await text(await ask(port)), 'reached');
+  });
+
+  test('a body left unread after a refusal is not taken for a request', async (t) => {
+    const { port } = await setUp(t);
+    const inner = 'GET /inner HTTP/1.1\r\nHost: app.test\r\n\r\n';
+    const answer = await sayRaw(
+      port,
+      `POST / HTTP/1.1\r\nHost: app.test\r\nContent-Length: ${inner.length + 5}\r\n\r\n`,
+      inner,
+    );
+    assert.equal(answer.match(/HTTP\/1.1/g)?.length, 1);
+    assert.match(answer, /^HTTP\/1.1 503/);
+  });
+
+  test('requests on one connection are answered in their order', async (t) => {
+    const { plane, router, port } = await setUp(t);
+    const backend = await startBackend(t, (request, response) => {
+      setTimeout(() => response.end(`<${request.url}>`), request.url === '/1' ? 50 : 0);
+    });
+    plane.up('web', backend.address);
+    await settled(router, [backend.address]);
+    const get = (path: string, last = '') => `GET ${path} HTTP/1.1\r\nHost: app.test\r\n${last}\r\n`;
+    const answer = await sayRaw(port, get('/1') + get('/2') + get('/3', 'Connection: close\r\n'));
+    assert.deepEqual(answer.match(/<[^>]+>/g), ['</1>', '</2>', '</3>']);
+  });
+});

@@ -1,0 +1,38 @@
+import { createDiscoveryClient } from '@flynn/discovery/client';
+import { runDaemon } from '@flynn/kit/daemon';
+import { HttpClient } from '@flynn/kit/http-client';
+import { startServer } from '@flynn/kit/http-server';
+import { configSchema } from './config.ts';
+import { startRouter } from './router.ts';
+import { statusHandlers } from './server.ts';
+
+/** Leaves the daemon's 25 s a margin to close the rest. */
+const drainMs = 22_000;
+
+await runDaemon({
+  name: 'router',
+  config: configSchema,
+  start: async ({ config, log, tasks }) => {
+    const discovery = createDiscoveryClient({ url: config.FLYNN_DISCOVERY_URL });
+    const controller = new HttpClient({
+      name: 'the controller',
+      key: config.FLYNN_KEY,
+      baseUrl: async () => `http://${(await discovery.resolve('controller')).address}`,
+    });
+    const router = await startRouter({ controller, discovery, httpPort: config.FLYNN_HTTP_PORT, log });
+    const status = await startServer({
+      name: 'router',
+      handlers: statusHandlers(router),
+      key: config.FLYNN_KEY,
+      port: config.PORT,
+      reusePort: true,
+      log,
+    });
+    tasks.run('router', async (signal) => {
+      await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }));
+      await router.stop({ drainMs });
+      await Promise.all([status.close(), controller.close(), discovery.close()]);
+    });
+    log.info({ httpPort: router.httpPort, statusPort: status.port }, 'routing');
+  },
+});

@@ -1,0 +1,111 @@
+/** The router: its parts put together, and their common start and stop. */
+import type { DiscoveryClient } from '@flynn/discovery/client';
+import type { Route } from '@flynn/controller/model';
+import type { HttpClient } from '@flynn/kit/http-client';
+import type { Logger } from '@flynn/kit/log';
+import { raceAbort, waitFor } from '@flynn/kit/retry';
+import { TaskGroup } from '@flynn/kit/tasks';
+import type { Counters, Status } from './api.ts';
+import { Backends } from './backends.ts';
+import { followRoutes } from './feed.ts';
+import type { Timeouts } from './forward.ts';
+import { HttpListener } from './http-listener.ts';
+import { Proxy } from './proxy.ts';
+import { buildTable } from './table.ts';
+import type { RouteTable } from './table.ts';
+import { TcpRoutes } from './tcp.ts';
+
+export const defaultTimeouts: Timeouts = { dialMs: 1_000, firstByteMs: 30_000, idleMs: 55_000 };
+
+export type RouterOptions = {
+  controller: Pick<HttpClient, 'events'>;
+  discovery: Pick<DiscoveryClient, 'openServiceSet'>;
+  host?: string;
+  httpPort: number;
+  timeouts?: Timeouts;
+  /** How long to wait for the first routes before listening without any. */
+  routesDeadlineMs?: number;
+  log: Logger;
+};
+
+export type Router = {
+  readonly httpPort: number;
+  status(): Status;
+  /** Stops listening, answers what is under way, cuts what is left after `drainMs`. */
+  stop(options: { drainMs: number }): Promise<void>;
+};
+
+/** Resolves when requests can be answered: with routes and their backends, if they can be had in time. */
+export async function startRouter(options: RouterOptions): Promise<Router> {
+  const { log, host = '0.0.0.0', timeouts = defaultTimeouts } = options;
+  const counters: Counters = {
+    requests: 0,
+    upgrades: 0,
+    tcpConnections: 0,
+    dialFailures: 0,
+    retries: 0,
+    clientsGone: 0,
+    refusals: {},
+  };
+  let table: RouteTable | undefined;
+  let routes: readonly Route[] = [];
+  const backends = new Backends({ discovery: options.discovery, log });
+  const tcp = new TcpRoutes({ backends, counters, dialMs: timeouts.dialMs, host, log });
+  const http = new HttpListener(new Proxy({ table: () => table, backends, counters, timeouts, log }), log);
+  const tasks = new TaskGroup();
+  let isListening = false;
+
+  const onRoutes = (next: Route[]) => {
+    routes = next;
+    // First the backends: a route in the table whose service is not watched would be refused.
+    backends.watch(new Set(next.map((route) => route.service)));
+    table = buildTable(next);
+    if (isListening) tcp.listen(table.tcp);
+  };
+  tasks.run('routes', (signal) => followRoutes({ controller: options.controller, onRoutes, signal, log }));
+
+  try {
+    await waitFor(() => table, {
+      what: 'the routes',
+      deadlineMs: options.routesDeadlineMs ?? 10_000,
+      signal: tasks.signal,
+    });
+  } catch (error) {
+    log.warn({ err: error }, 'starting without routes: every request is refused until the controller tells them');
+  }
+  await raceAbort(backends.opened(), tasks.signal);
+  const httpPort = await http.listen({ host, port: options.httpPort });
+  isListening = true;
+  if (table !== undefined) tcp.listen(table.tcp);
+
+  return {
+    httpPort,
+    status: () => ({
+      hasRoutes: table !== undefined,
+      routes: {
+        http: routes.filter((route) => route.type === 'http').length,
+        tcp: routes.filter((route) => route.type === 'tcp').length,
+      },
+      backends: backends
+        .list()
+        .map(({ service, address, inFlight, isLeaving }) => ({ service, address, inFlight, isLeaving })),
+      counters,
+    }),
+    async stop({ drainMs }) {
+      isListening = false;
+      const startedMs = performance.now();
+      tcp.stopListening();
+      // Routes and backends stay live while requests are still being answered.
+      await http.stop({ drainMs });
+      const leftMs = drainMs - (performance.now() - startedMs);
+      if (leftMs > 0 && tcp.connections > 0) {
+        await waitFor(() => tcp.connections === 0, { what: 'TCP connections to end', deadlineMs: leftMs }).catch(() => {
+          log.info({ connections: tcp.connections }, 'cutting TCP connections that did not end in time');
+        });
+      }
+      await tcp[Symbol.asyncDispose]();
+      await tasks.stop();
+      backends[Symbol.dispose]();
+    },
+  };
+}

@@ -1,0 +1,126 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { connect, createServer } from 'node:net';
+import { text } from 'node:stream/consumers';
+import { test } from 'node:test';
+import type { TestContext } from 'node:test';
+import { waitFor } from '@flynn/kit/retry';
+import { setUp, settled, startBackend, track } from './testing.ts';
+
+/** A port that was free a moment ago. */
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const address = server.address();
+  await new Promise((resolve) => server.close(resolve));
+  return typeof address === 'object' && address !== null ? address.port : 0;
+}
+
+async function connected(port: number) {
+  const socket = connect({ port, host: '127.0.0.1', allowHalfOpen: true });
+  await once(socket, 'connect');
+  return socket;
+}
+
+async function listening(port: number): Promise<void> {
+  const probe = async () => {
+    const socket = await connected(port);
+    socket.destroy();
+    return true;
+  };
+  await waitFor(probe, { what: `port ${port}`, deadlineMs: 5_000 });
+}
+
+/** Answers only after the client has ended its half, as git does over ssh. */
+async function startHalfCloser(t: TestContext) {
+  const server = createServer({ allowHalfOpen: true }, (socket) => {
+    void text(socket)
+      .then((all) => socket.end(`got ${all}`))
+      .catch(() => socket.destroy());
+  });
+  return track(t, server);
+}
+
+test('a TCP route carries a connection whose halves end one after the other', async (t) => {
+  const { plane, router } = await setUp(t);
+  const backend = await startHalfCloser(t);
+  const gone = await startBackend(t, () => {});
+  const port = await freePort();
+  plane.up('git', backend.address);
+  plane.up('git', gone.address);
+  plane.setRoute({ id: 't', type: 'tcp', port, service: 'git' });
+  await settled(router, [backend.address, gone.address]);
+  await gone.close();
+  await listening(port);
+  for (let i = 0; i < 8; i += 1) {
+    const socket = await connected(port);
+    socket.write('hello ');
+    socket.end('world');
+    assert.equal(await text(socket), 'got hello world');
+  }
+  await waitFor(() => backend.sockets.size === 0, { what: 'no socket to be left', deadlineMs: 5_000 });
+  await waitFor(() => router.status().backends.every((each) => each.inFlight === 0), {
+    what: 'the count',
+    deadlineMs: 5_000,
+  });
+});
+
+test('whichever side breaks off takes the other with it', async (t) => {
+  const { plane, router } = await setUp(t);
+  const server = createServer((socket) => {
+    socket.resume();
+    socket.write('hi');
+  });
+  const backend = await track(t, server);
+  const port = await freePort();
+  plane.up('git', backend.address);
+  plane.setRoute({ id: 't', type: 'tcp', port, service: 'git' });
+  await settled(router, [backend.address]);
+  await listening(port);
+  const leaving = await connected(port);
+  await once(leaving, 'data');
+  leaving.resetAndDestroy();
+  await waitFor(() => backend.sockets.size === 0, { what: 'the backend to hear of it', deadlineMs: 5_000 });
+  const left = await connected(port);
+  await once(left, 'data');
+  for (const socket of backend.sockets) socket.resetAndDestroy();
+  await assert.rejects(once(left, 'end'), /ECONNRESET/);
+});
+
+test('a route that goes closes its port, and not the connections over it', async (t) => {
+  const { plane, router } = await setUp(t);
+  const server = createServer((socket) => void socket.pipe(socket));
+  const backend = await track(t, server);
+  const port = await freePort();
+  plane.up('echo', backend.address);
+  plane.setRoute({ id: 't', type: 'tcp', port, service: 'echo' });
+  await settled(router, [backend.address]);
+  await listening(port);
+  const socket = await connected(port);
+  socket.write('1');
+  await once(socket, 'data');
+  plane.removeRoute('t');
+  await waitFor(
+    () =>
+      connected(port).then(
+        (open) => {
+          open.destroy();
+          return false;
+        },
+        () => true,
+      ),
+    { what: 'the port to close', deadlineMs: 5_000 },
+  );
+  socket.write('2');
+  assert.equal(String((await once(socket, 'data'))[0]), '2');
+  socket.destroy();
+});
+
+test('without a backend the connection is closed', async (t) => {
+  const { plane } = await setUp(t);
+  const port = await freePort();
+  plane.setRoute({ id: 't', type: 'tcp', port, service: 'nothing' });
+  await listening(port);
+  const socket = await connected(port);
+  assert.equal(await text(socket), '');
+});

@@ -1,0 +1,196 @@
+/** For tests: a controller and a discovery server that tell what the test wants, and a router that believes them. */
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { RequestListener } from 'node:http';
+import { connect } from 'node:net';
+import type { AddressInfo, Server, Socket } from 'node:net';
+import type { TestContext } from 'node:test';
+import { routing } from '@flynn/controller/api';
+import type { Route } from '@flynn/controller/model';
+import { routes as discoveryRoutes } from '@flynn/discovery/api';
+import { createDiscoveryClient } from '@flynn/discovery/client';
+import { HttpClient } from '@flynn/kit/http-client';
+import { handle, startServer } from '@flynn/kit/http-server';
+import { silentLogger } from '@flynn/kit/log';
+import { AsyncQueue } from '@flynn/kit/queue';
+import { waitFor } from '@flynn/kit/retry';
+import type { ServerEvent } from '@flynn/kit/routes';
+import type { Timeouts } from './forward.ts';
+import { startRouter } from './router.ts';
+import type { Router } from './router.ts';
+
+/** Streams of events whose every reader is told the whole state first, as the real services do. */
+class Feed {
+  readonly #readers = new Map<AsyncQueue<ServerEvent>, () => ServerEvent[]>();
+
+  async *follow(state: () => ServerEvent[]): AsyncGenerator<ServerEvent> {
+    const queue = new AsyncQueue<ServerEvent>();
+    this.#readers.set(queue, state);
+    for (const event of state()) queue.push(event);
+    queue.push({ event: 'current', data: {} });
+    try {
+      yield* queue;
+    } finally {
+      this.#readers.delete(queue);
+    }
+  }
+
+  tell(event: ServerEvent): void {
+    for (const queue of this.#readers.keys()) queue.push(event);
+  }
+
+  cut(): void {
+    for (const queue of this.#readers.keys()) queue.end();
+  }
+}
+
+export class ControlPlane {
+  readonly #routes = new Map<string, Route>();
+  readonly #services = new Map<string, Set<string>>();
+  readonly #routeFeed = new Feed();
+  readonly #serviceFeeds = new Map<string, Feed>();
+
+  readonly handlers = [
+    handle(routing.events, async () =>
+      this.#routeFeed.follow(() => [...this.#routes.values()].map((route) => ({ event: 'set', data: route }))),
+    ),
+    handle(discoveryRoutes.events, async ({ params }) =>
+      this.#feedOf(params.service).follow(() =>
+        [...(this.#services.get(params.service) ?? [])].map((address) => ({
+          event: 'up',
+          data: instanceOf(params.service, address),
+        })),
+      ),
+    ),
+  ];
+
+  #feedOf(service: string): Feed {
+    const feed = this.#serviceFeeds.get(service) ?? new Feed();
+    this.#serviceFeeds.set(service, feed);
+    return feed;
+  }
+
+  setRoute(route: Partial<Route> & { id: string }): void {
+    const whole: Route = { appId: 'a', type: 'http', path: '/', service: 'web', createdAt: '', ...route };
+    this.#routes.set(whole.id, whole);
+    this.#routeFeed.tell({ event: 'set', data: whole });
+  }
+
+  removeRoute(id: string): void {
+    this.#routes.delete(id);
+    this.#routeFeed.tell({ event: 'remove', data: { id } });
+  }
+
+  /** As if the controller had gone and come back, having missed nothing but the connection. */
+  forgetRouteQuietly(id: string): void {
+    this.#routes.delete(id);
+    this.#routeFeed.cut();
+  }
+
+  up(service: string, address: string): void {
+    this.#services.set(service, (this.#services.get(service) ?? new Set()).add(address));
+    this.#feedOf(service).tell({ event: 'up', data: instanceOf(service, address) });
+  }
+
+  down(service: string, address: string): void {
+    this.#services.get(service)?.delete(address);
+    this.#feedOf(service).tell({ event: 'down', data: instanceOf(service, address) });
+  }
+}
+
+function instanceOf(service: string, address: string) {
+  return { id: address.replaceAll(':', '-'), service, address, attributes: {}, createdRevision: 1 };
+}
+
+export type World = { plane: ControlPlane; router: Router; url: string; port: number };
+
+/** One HTTP route for app.test to the service `web`; more is up to the test. */
+export async function setUp(t: TestContext, timeouts: Partial<Timeouts> = {}): Promise<World> {
+  const plane = new ControlPlane();
+  plane.setRoute({ id: 'r1', domain: 'app.test' });
+  const log = silentLogger();
+  const server = await startServer({ name: 'plane', handlers: plane.handlers, host: '127.0.0.1', port: 0, log });
+  const controller = new HttpClient({ baseUrl: server.url, name: 'the controller' });
+  const discovery = createDiscoveryClient({ url: server.url });
+  const router = await startRouter({
+    controller,
+    discovery,
+    host: '127.0.0.1',
+    httpPort: 0,
+    timeouts: { dialMs: 1_000, firstByteMs: 5_000, idleMs: 5_000, ...timeouts },
+    log,
+  });
+  t.after(async () => {
+    await router.stop({ drainMs: 0 });
+    await controller.close();
+    await discovery.close();
+    await server.close();
+  });
+  return { plane, router, url: `http://127.0.0.1:${router.httpPort}`, port: router.httpPort };
+}
+
+export type Backend = { address: string; port: number; sockets: Set<Socket>; requests: number; close(): Promise<void> };
+
+/** Tracks its sockets, so that tests can tell what is left open. */
+export async function track(
+  t: TestContext,
+  server: Server,
+  counter: { requests: number } = { requests: 0 },
+): Promise<Backend> {
+  const sockets = new Set<Socket>();
+  server.on('connection', (socket) => {
+    sockets.add(socket);
+    socket.once('close', () => sockets.delete(socket));
+    socket.on('error', () => socket.destroy());
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  const close = async () => {
+    for (const socket of sockets) socket.destroy();
+    await new Promise((resolve) => server.close(resolve));
+  };
+  t.after(close);
+  return {
+    address: `127.0.0.1:${port}`,
+    port,
+    sockets,
+    get requests() {
+      return counter.requests;
+    },
+    close,
+  };
+}
+
+export async function startBackend(t: TestContext, listener: RequestListener): Promise<Backend> {
+  const counter = { requests: 0 };
+  const server = createServer((request, response) => {
+    counter.requests += 1;
+    listener(request, response);
+  });
+  return track(t, server, counter);
+}
+
+/** Until the router knows exactly these backends. */
+export async function settled(router: Router, addresses: string[]): Promise<void> {
+  const wanted = addresses.toSorted().join();
+  const known = () =>
+    router
+      .status()
+      .backends.filter((backend) => !backend.isLeaving)
+      .map((backend) => backend.address)
+      .toSorted()
+      .join();
+  await waitFor(() => known() === wanted, { what: `backends ${wanted}`, deadlineMs: 5_000, intervalMs: 5 });
+}
+
+/** Says exactly these bytes and gives back everything that is answered until the router closes. */
+export async function sayRaw(port: number, ...parts: string[]): Promise<string> {
+  const socket = connect(port, '127.0.0.1');
+  const chunks: Buffer[] = [];
+  socket.on('data', (chunk: Buffer) => chunks.push(chunk));
+  socket.on('error', () => socket.destroy());
+  for (const part of parts) socket.write(part);
+  await once(socket, 'close');
+  return Buffer.concat(chunks).toString('latin1');
+}

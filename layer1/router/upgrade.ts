@@ -1,0 +1,112 @@
+/** WebSockets: http-proxy is known to this file only, and does nothing else here (see forward.ts). */
+import { Agent } from 'node:http';
+import type { ClientRequest, IncomingMessage } from 'node:http';
+import type { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+import { createProxyServer } from 'http-proxy';
+import type { Backend } from './backend.ts';
+import type { Timeouts } from './forward.ts';
+import { addedHeaders } from './headers.ts';
+import type { Hop } from './headers.ts';
+import { refusals } from './refusal.ts';
+import type { Refusal } from './refusal.ts';
+
+const notForwarded = [
+  'keep-alive',
+  'proxy-connection',
+  'proxy-authorization',
+  'te',
+  'trailer',
+  'expect',
+  'content-length',
+];
+
+export type Upgrade = {
+  request: IncomingMessage;
+  socket: Duplex;
+  head: Buffer;
+  /** Connected already; from here on it is the proxy's. */
+  upstream: Socket;
+  backend: Backend;
+  hop: Hop;
+  target: string;
+  refuse: (refusal: Refusal) => void;
+};
+
+/**
+ * INVARIANT. When `run` resolves, both connections are closed: whichever side goes first takes the other with it, also
+ * before the backend has answered, which http-proxy alone does not see to.
+ */
+export class UpgradeProxy {
+  readonly #timeouts: Timeouts;
+  readonly #proxy = createProxyServer({});
+  readonly #begun = new WeakMap<IncomingMessage, (upstreamRequest: ClientRequest) => void>();
+
+  constructor(timeouts: Timeouts) {
+    this.#timeouts = timeouts;
+    this.#proxy.on('proxyReqWs', (upstreamRequest, request) => this.#begun.get(request)?.(upstreamRequest));
+  }
+
+  async run({ request, socket, head, upstream, backend, hop, target, refuse }: Upgrade): Promise<void> {
+    const closed = Promise.withResolvers<void>();
+    let isUpgraded = false;
+    const close = () => {
+      clearTimeout(late);
+      upstream.destroy();
+      socket.destroy();
+      closed.resolve();
+    };
+    const late = setTimeout(() => {
+      refuse(refusals.late);
+      close();
+    }, this.#timeouts.firstByteMs);
+    if (socket.destroyed) {
+      close();
+      return closed.promise;
+    }
+    socket.once('close', close);
+    upstream.once('close', () => {
+      clearTimeout(late);
+      // What the backend said last is on its way through the client's socket still.
+      socket.end();
+      setTimeout(close, 1_000).unref();
+    });
+    this.#begun.set(request, (upstreamRequest) => {
+      upstreamRequest.prependOnceListener('response', () => clearTimeout(late));
+      upstreamRequest.prependOnceListener('upgrade', () => {
+        isUpgraded = true;
+        clearTimeout(late);
+        request.socket.setTimeout(this.#timeouts.idleMs, close);
+      });
+    });
+    for (const name of notForwarded) delete request.headers[name];
+    request.url = target;
+    const added = addedHeaders(request.rawHeaders, hop);
+    const headers: Record<string, string> = { connection: 'Upgrade' };
+    for (let i = 0; i + 1 < added.length; i += 2) headers[(added[i] ?? '').toLowerCase()] = added[i + 1] ?? '';
+    this.#proxy.ws(
+      request,
+      socket,
+      head,
+      { target: { host: backend.host, port: backend.port }, agent: new OneConnection(upstream), headers },
+      () => {
+        if (!isUpgraded) refuse(refusals.broken);
+      },
+    );
+    return closed.promise;
+  }
+}
+
+/** Hands out the connection that was made before. */
+class OneConnection extends Agent {
+  readonly #socket: Socket;
+
+  constructor(socket: Socket) {
+    super({ keepAlive: false });
+    this.#socket = socket;
+  }
+
+  override createConnection(): Socket {
+    return this.#socket;
+  }
+}
