@@ -1,0 +1,201 @@
+/**
+ * The words of the cell: what schedulers, host agents and Layer 1 write to and read from the shared state.
+ *
+ * Who writes what:
+ * - `hosts/<host>`: the host agent, on its lease. Gone means the host is lost.
+ * - `workloads/<workload>` and `evaluations/<workload>`: whoever wants something run, both in one transaction.
+ * - `claims/<host>` and `assignments/<host>/<plan>`: schedulers, in one transaction that compares the claim's revision and
+ *   the host's lease epoch (the createRevision of `hosts/<host>`).
+ * - `status/<host>/<job>`: only the host itself; a status that ends a job puts an evaluation in the same transaction.
+ */
+import { z } from 'zod';
+
+export const cellPrefix = '/flynn/cell/';
+
+export const cellKeys = {
+  hosts: `${cellPrefix}hosts/`,
+  workloads: `${cellPrefix}workloads/`,
+  evaluations: `${cellPrefix}evaluations/`,
+  claims: `${cellPrefix}claims/`,
+  assignments: `${cellPrefix}assignments/`,
+  status: `${cellPrefix}status/`,
+  host: (host: string) => `${cellPrefix}hosts/${host}`,
+  workload: (workload: string) => `${cellPrefix}workloads/${workload}`,
+  evaluation: (workload: string) => `${cellPrefix}evaluations/${workload}`,
+  claim: (host: string) => `${cellPrefix}claims/${host}`,
+  hostAssignments: (host: string) => `${cellPrefix}assignments/${host}/`,
+  assignment: (host: string, plan: string) => `${cellPrefix}assignments/${host}/${plan}`,
+  hostStatus: (host: string) => `${cellPrefix}status/${host}/`,
+  jobStatus: (host: string, job: string) => `${cellPrefix}status/${host}/${job}`,
+} as const;
+
+export const resourcesSchema = z.object({
+  memoryBytes: z.int().positive(),
+  /** Relative weight under contention and the unit of packing: 1000 is one core. */
+  cpuMillis: z.int().nonnegative(),
+});
+export type Resources = z.output<typeof resourcesSchema>;
+
+export const healthCheckSchema = z.object({
+  type: z.enum(['tcp', 'http']),
+  path: z.string().startsWith('/').default('/'),
+  /** HTTP: the status that counts as healthy; without one, any below 500. */
+  status: z.int().optional(),
+  intervalMs: z.int().positive().default(2_000),
+  timeoutMs: z.int().positive().default(2_000),
+  /** Consecutive answers that change the verdict. */
+  threshold: z.int().positive().default(2),
+  /** Not healthy this long after its start: the job is stopped and counts as crashed. */
+  startTimeoutMs: z.int().positive().default(60_000),
+});
+export type HealthCheck = z.output<typeof healthCheckSchema>;
+
+export const portSchema = z.object({
+  /** The port the process listens on; the first port's number is also PORT. */
+  port: z.int().min(1).max(65_535),
+  protocol: z.enum(['tcp', 'udp']).default('tcp'),
+  /** Registers the job in discovery under this name once it is healthy. */
+  service: z.object({ name: z.string(), check: healthCheckSchema.optional() }).optional(),
+});
+export type Port = z.output<typeof portSchema>;
+
+/** Where a job's root file system comes from. */
+export const imageSchema = z.union([
+  /** An image the host already has or can pull, by name. */
+  z.object({ name: z.string().min(1) }),
+  /** An image by name with layers (zstd or gzip tar blobs of the blob store, unpacked at `/`) stacked on it, lowest first. */
+  z.object({
+    base: z.string().min(1),
+    layers: z.array(z.object({ digest: z.string().regex(/^sha256:[0-9a-f]{64}$/), sizeBytes: z.int().nonnegative() })),
+  }),
+]);
+export type Image = z.output<typeof imageSchema>;
+
+export const jobTemplateSchema = z.object({
+  image: imageSchema,
+  entrypoint: z.array(z.string()).optional(),
+  command: z.array(z.string()).optional(),
+  env: z.record(z.string(), z.string()).default({}),
+  /** Labels of the container and attributes in discovery: app, release, type … Layer 0 gives them no meaning. */
+  meta: z.record(z.string(), z.string()).default({}),
+  ports: z.array(portSchema).default([]),
+  resources: resourcesSchema,
+  pidsLimit: z.int().positive().default(2_048),
+  filesLimit: z.int().positive().default(10_000),
+  volumes: z.array(z.object({ name: z.string(), path: z.string().startsWith('/') })).default([]),
+  /** Runs in the host's network: its ports are the host's ports. */
+  hostNetwork: z.boolean().default(false),
+  tty: z.boolean().default(false),
+  /** Keeps stdin open for an attached client; the job ends when that client is gone if `tty`. */
+  stdin: z.boolean().default(false),
+  user: z.string().optional(),
+  workingDirectory: z.string().optional(),
+  /** TERM, this long, then KILL. */
+  stopTimeoutMs: z.int().positive().default(30_000),
+  /** How long requests in flight may go on after the job left discovery, before TERM. */
+  drainMs: z.int().nonnegative().default(0),
+  /** A service job that ends is started again with back-off; an ephemeral one never. */
+  restart: z.enum(['always', 'never']).default('always'),
+  /** Ends a job of its own accord after this long: TERM, then KILL; it counts as failed. */
+  maxRuntimeMs: z.int().positive().optional(),
+});
+export type JobTemplate = z.output<typeof jobTemplateSchema>;
+
+export const workloadSchema = z.object({
+  id: z.string(),
+  kind: z.enum(['service', 'omni', 'ephemeral']),
+  /** service: how many jobs; ephemeral: 1; omni ignores it except that 0 means none. */
+  count: z.int().nonnegative(),
+  /** Changes exactly when the template does; jobs of another version are replaced. */
+  version: z.string(),
+  template: jobTemplateSchema,
+  /** Every host attribute named must have one of the values. */
+  constraints: z.array(z.object({ attribute: z.string(), values: z.array(z.string()).min(1) })).default([]),
+  priority: z.int().min(0).max(100).default(50),
+  /** How a changed version replaces jobs: `stop_first` when two may not run at once (volumes). */
+  update: z.enum(['start_first', 'stop_first']).default('start_first'),
+});
+export type Workload = z.output<typeof workloadSchema>;
+export type WorkloadInput = z.input<typeof workloadSchema>;
+
+export const evaluationSchema = z.object({
+  id: z.string(),
+  workloadId: z.string(),
+  cause: z.enum(['workload', 'job_ended', 'host_joined', 'host_lost', 'capacity', 'health']),
+  state: z.enum(['pending', 'blocked']),
+  /** Only when blocked: what fits nowhere and why, for people: "37 placed, 63 waiting: memory (3 hosts full)". */
+  reason: z.string().optional(),
+  createdAt: z.number(),
+});
+export type Evaluation = z.output<typeof evaluationSchema>;
+
+export const hostRecordSchema = z.object({
+  id: z.string().regex(/^[a-z0-9]+$/),
+  /** Where other hosts and Layer 1 reach the agent's API. */
+  address: z.string(),
+  apiPort: z.int(),
+  capacity: resourcesSchema,
+  attributes: z.record(z.string(), z.string()).default({}),
+  /** No new jobs are placed here. */
+  cordoned: z.boolean().default(false),
+  startedAt: z.number(),
+});
+export type HostRecord = z.output<typeof hostRecordSchema>;
+
+export const claimSchema = z.object({
+  /** The plan that wrote this claim last: a retry after a lost reply recognises its own commit. */
+  planId: z.string(),
+  jobs: z.record(
+    z.string(),
+    z.object({
+      workloadId: z.string(),
+      resources: resourcesSchema,
+      hostPorts: z.array(z.int()).default([]),
+      planId: z.string(),
+    }),
+  ),
+});
+export type Claim = z.output<typeof claimSchema>;
+
+/** One job as its host is told to run it. */
+export const assignedJobSchema = z.object({
+  /** `<host>-<id>`; host ids contain no dash. */
+  id: z.string(),
+  workloadId: z.string(),
+  version: z.string(),
+  /** The slot of the workload, from 0: stable over replacements, so a volume can belong to it. */
+  index: z.int().nonnegative(),
+  desired: z.enum(['run', 'stop']),
+  template: jobTemplateSchema,
+  createdAt: z.number(),
+});
+export type AssignedJob = z.output<typeof assignedJobSchema>;
+
+export const assignmentSchema = z.object({ planId: z.string(), jobs: z.array(assignedJobSchema) });
+export type Assignment = z.output<typeof assignmentSchema>;
+
+export const jobStates = ['pending', 'starting', 'running', 'stopping', 'done', 'crashed', 'failed', 'lost'] as const;
+export type JobState = (typeof jobStates)[number];
+
+export const jobStatusSchema = z.object({
+  id: z.string(),
+  hostId: z.string(),
+  workloadId: z.string(),
+  version: z.string(),
+  meta: z.record(z.string(), z.string()).default({}),
+  /** `running` means healthy, where there is a check. `crashed` may be followed by `starting` again (see restarts). */
+  state: z.enum(jobStates),
+  /** Whether the host is done with the job for good: it never runs again under this id. */
+  isFinal: z.boolean(),
+  address: z.string().optional(),
+  exitCode: z.int().optional(),
+  /** What a person should know: "could not pull …", "killed: out of memory (limit 512 MiB)". */
+  error: z.string().optional(),
+  restarts: z.int().nonnegative().default(0),
+  /** When a crashed job is started again. */
+  nextStartAt: z.number().optional(),
+  createdAt: z.number(),
+  startedAt: z.number().optional(),
+  endedAt: z.number().optional(),
+});
+export type JobStatus = z.output<typeof jobStatusSchema>;
