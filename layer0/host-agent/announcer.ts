@@ -1,0 +1,59 @@
+/** A running job's instances in discovery. Discovery may be away; then it is tried again, and never at the job's cost. */
+import { messageOf } from '@flynn/kit/errors';
+import type { Logger } from '@flynn/kit/log';
+import { retry } from '@flynn/kit/retry';
+
+export type Instance = { service: string; id: string; address: string; attributes: Record<string, string> };
+
+/** What the agent needs of discovery's registry. */
+export interface Announcer {
+  register(instance: Instance): Promise<unknown>;
+  deregister(service: string, id: string): Promise<void>;
+}
+
+/** Resolves when it is announced; on abort it may be or not. */
+export async function announce(
+  announcer: Announcer,
+  instance: Instance,
+  options: { signal: AbortSignal; log: Logger },
+): Promise<void> {
+  let isTold = false;
+  await retry(
+    async () => {
+      try {
+        await announcer.register(instance);
+      } catch (error) {
+        if (!isTold)
+          options.log.warn(`could not announce ${instance.service}/${instance.id}, trying on: ${messageOf(error)}`);
+        isTold = true;
+        throw error;
+      }
+    },
+    {
+      what: `announcing ${instance.service}/${instance.id}`,
+      signal: options.signal,
+      deadlineMs: 24 * 3_600_000,
+      isRetryable: () => true,
+    },
+  );
+}
+
+/** How long a stopping job waits for discovery to forget it. Longer, and what is away would keep jobs from being stopped. */
+const withdrawDeadlineMs = 5_000;
+
+export async function withdraw(
+  announcer: Announcer,
+  service: string,
+  id: string,
+  options: { log: Logger },
+): Promise<void> {
+  try {
+    await retry(() => announcer.deregister(service, id), {
+      what: `taking ${service}/${id} out of discovery`,
+      deadlineMs: withdrawDeadlineMs,
+      isRetryable: () => true,
+    });
+  } catch (error) {
+    options.log.warn(`${messageOf(error)}: it goes on without; routers find out when it no longer answers`);
+  }
+}

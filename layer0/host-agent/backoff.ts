@@ -1,0 +1,15 @@
+/** When does a job that ended by itself start again? */
+
+const longestMs = 60_000;
+/** A run this long was not a failing start: counting begins anew. */
+const goodRunMs = 60_000;
+
+/** How many times in a row it failed, this time included. */
+export function countFailures(before: number, runMs: number): number {
+  return runMs >= goodRunMs ? 1 : before + 1;
+}
+
+/** At once after the first failure, then 1, 2, 4 … 60 s. */
+export function restartDelayMs(failures: number): number {
+  return failures <= 1 ? 0 : Math.min(longestMs, 1000 * 2 ** Math.min(failures - 2, 20));
+}

@@ -1,0 +1,68 @@
+/** The host agent's configuration. */
+import { isIPv4 } from 'node:net';
+import { booleanFlag, secret } from '@flynn/kit/config';
+import { FlynnError } from '@flynn/kit/errors';
+import { z } from 'zod';
+
+const list = z.string().transform((text) =>
+  text
+    .split(',')
+    .map((item) => item.trim())
+    .filter((item) => item !== ''),
+);
+
+export const configSchema = z.object({
+  /** Names this cluster's containers, images and volumes on the host. */
+  FLYNN_CLUSTER: z
+    .string()
+    .regex(/^[a-z][a-z0-9]{0,20}$/, 'lower-case letters and digits, at most 21')
+    .default('default'),
+  FLYNN_HOST_ID: z.string().regex(/^[a-z0-9]{1,32}$/, 'lower-case letters and digits, at most 32'),
+  FLYNN_STATE_DIR: z.string().startsWith('/').default('/var/lib/flynn'),
+  /** The cluster key: whoever has it may do everything. */
+  FLYNN_KEY: secret(),
+  /** Where other hosts reach this one. */
+  FLYNN_ADDRESS: z.ipv4(),
+  FLYNN_SUBNET: z.cidrv4().default('100.100.0.0/24'),
+  FLYNN_BRIDGE: z
+    .string()
+    .regex(/^[a-z][a-z0-9-]{0,14}$/)
+    .default('flynn0'),
+  FLYNN_ETCD_ENDPOINTS: list.default(['http://127.0.0.1:2379']),
+  FLYNN_DOCKER_SOCKET: z.string().default('/var/run/docker.sock'),
+  /** Instead of the host's own resolvers: address or address:port, separated by commas. */
+  FLYNN_DNS_UPSTREAMS: list.optional(),
+  /** Whether this host also schedules. */
+  FLYNN_SCHEDULER: booleanFlag.default(true),
+  /** `key=value,…`: what constraints of workloads can ask for. */
+  FLYNN_ATTRIBUTES: z.string().default(''),
+});
+export type Config = z.output<typeof configSchema>;
+
+/** The first address of the subnet: the host's own on the bridge. */
+export function gatewayOf(subnet: string): string {
+  const [address = ''] = subnet.split('/');
+  const parts = address.split('.').map(Number);
+  if (!isIPv4(address))
+    throw new FlynnError('invalid', `FLYNN_SUBNET ${subnet} is not an IPv4 subnet such as 100.100.0.0/24`);
+  return [...parts.slice(0, 3), (parts[3] ?? 0) + 1].join('.');
+}
+
+export function parseAttributes(text: string): Record<string, string> {
+  const pairs = text.split(',').filter((pair) => pair.trim() !== '');
+  return Object.fromEntries(
+    pairs.map((pair) => {
+      const at = pair.indexOf('=');
+      if (at < 1) throw new FlynnError('invalid', `FLYNN_ATTRIBUTES: "${pair}" is not of the form key=value`);
+      return [pair.slice(0, at).trim(), pair.slice(at + 1).trim()];
+    }),
+  );
+}
+
+export function parseUpstream(text: string): { address: string; port: number } {
+  const [address = '', port = '53'] = text.split(':');
+  if (!isIPv4(address) || !/^\d+$/.test(port)) {
+    throw new FlynnError('invalid', `FLYNN_DNS_UPSTREAMS: "${text}" is not an IPv4 address, with or without :port`);
+  }
+  return { address, port: Number(port) };
+}

@@ -1,0 +1,148 @@
+/** The containers of this host as last heard from the engine. */
+import { systemClock } from '@flynn/kit/clock';
+import { hasCode, messageOf } from '@flynn/kit/errors';
+import type { Logger } from '@flynn/kit/log';
+import type { Container, Engine } from './engine.ts';
+import { label } from './labels.ts';
+import { jobIdOf } from './plan.ts';
+
+/** Events can be lost with their connection; the list is the truth. */
+const resyncMs = 30_000;
+const retryMs = 1_000;
+
+/**
+ * INVARIANTS. A container that ended never runs again in here unless it was started later. While the engine is away the
+ * table keeps what it knew, and `isCurrent` is false: nothing may be concluded from it.
+ */
+export class ContainerTable {
+  readonly #engine: Engine;
+  readonly #log: Logger;
+  readonly #containers = new Map<string, Container>();
+  readonly #listeners = new Set<() => void>();
+  readonly #outOfMemoryListeners = new Set<(container: Container) => void>();
+  #isCurrent = false;
+
+  constructor(options: { engine: Engine; log: Logger }) {
+    this.#engine = options.engine;
+    this.#log = options.log;
+  }
+
+  /** Whether the engine answers and the table follows it. */
+  get isCurrent(): boolean {
+    return this.#isCurrent;
+  }
+
+  all(): Container[] {
+    return [...this.#containers.values()];
+  }
+
+  /** Those of jobs that were assigned; resident ones are their own affair. */
+  assigned(): Container[] {
+    return this.all().filter((container) => container.labels[label.resident] === undefined);
+  }
+
+  ofJob(jobId: string): Container | undefined {
+    return this.all().find((container) => jobIdOf(container) === jobId);
+  }
+
+  /** Called after every change. Returns the unsubscribe function. */
+  onChange(listener: () => void): () => void {
+    this.#listeners.add(listener);
+    return () => void this.#listeners.delete(listener);
+  }
+
+  onOutOfMemory(listener: (container: Container) => void): () => void {
+    this.#outOfMemoryListeners.add(listener);
+    return () => void this.#outOfMemoryListeners.delete(listener);
+  }
+
+  put(container: Container): void {
+    const known = this.#containers.get(container.id);
+    if (known !== undefined && isOlder(container, known)) return;
+    this.#containers.set(container.id, container);
+    this.#tell();
+  }
+
+  delete(containerId: string): void {
+    if (this.#containers.delete(containerId)) this.#tell();
+  }
+
+  /** Resolves when the signal aborts. */
+  async run(signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      try {
+        await this.#follow(signal);
+      } catch (error) {
+        if (signal.aborted) return;
+        this.#isCurrent = false;
+        this.#log.warn(`lost the container engine, trying again every second: ${messageOf(error)}`);
+      }
+      await systemClock.sleep(retryMs, { signal }).catch(() => undefined);
+    }
+  }
+
+  async #follow(signal: AbortSignal): Promise<void> {
+    const ending = new AbortController();
+    const until = AbortSignal.any([signal, ending.signal]);
+    const resync = this.#resync(until);
+    try {
+      await Promise.race([this.#readEvents(until), resync]);
+    } finally {
+      ending.abort();
+      this.#isCurrent = false;
+      await resync.catch(() => undefined);
+    }
+  }
+
+  async #resync(signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      await this.refresh(signal);
+      if (!this.#isCurrent) this.#log.info({ containers: this.#containers.size }, 'connected to the container engine');
+      this.#isCurrent = true;
+      this.#tell();
+      await systemClock.sleep(resyncMs, { signal }).catch(() => undefined);
+    }
+  }
+
+  async refresh(signal?: AbortSignal): Promise<void> {
+    const before = new Set(this.#containers.keys());
+    const listed = await this.#engine.list(signal === undefined ? {} : { signal });
+    const ids = new Set(listed.map((container) => container.id));
+    for (const container of listed) this.put(container);
+    // Only what was known before the list was made can be missing from it.
+    for (const id of before) if (!ids.has(id)) this.delete(id);
+  }
+
+  async #readEvents(signal: AbortSignal): Promise<void> {
+    for await (const event of this.#engine.events({ signal })) {
+      if (event.type === 'removed') this.delete(event.containerId);
+      // Who started it knows what it is now, and a look at each would be felt when many start.
+      else if (event.type !== 'started') void this.#look(event.containerId, event.type === 'out_of_memory', signal);
+    }
+  }
+
+  async #look(containerId: string, isOutOfMemory: boolean, signal: AbortSignal): Promise<void> {
+    try {
+      const container = await this.#engine.inspect(containerId, { signal });
+      if (isOutOfMemory) for (const listener of this.#outOfMemoryListeners) listener(container);
+      this.put(container);
+    } catch (error) {
+      if (signal.aborted) return;
+      if (hasCode(error, 'not_found')) this.delete(containerId);
+      // The next resync makes up for it.
+      else this.#log.warn({ err: error, containerId }, 'could not look at a container');
+    }
+  }
+
+  #tell(): void {
+    for (const listener of this.#listeners) listener();
+  }
+}
+
+/** Answers can overtake each other: an end is never undone by a look from before it. */
+function isOlder(container: Container, known: Container): boolean {
+  const started = container.startedAtMs ?? 0;
+  const knownStarted = known.startedAtMs ?? 0;
+  if (started !== knownStarted) return started < knownStarted;
+  return known.state === 'exited' && container.state !== 'exited';
+}

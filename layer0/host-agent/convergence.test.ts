@@ -1,0 +1,272 @@
+import assert from 'node:assert/strict';
+import { createServer } from 'node:net';
+import type { AddressInfo } from 'node:net';
+import { test } from 'node:test';
+import { waitFor } from '@flynn/kit/retry';
+import { cellKeys, evaluationSchema } from '@flynn/scheduler/cell';
+import { createMemoryStore } from '@flynn/store/memory';
+import { AnnouncerProbe, hostId, jobOf, openHost } from './host-fixture.ts';
+import { createMemoryEngine } from './memory.ts';
+
+const script = (text: string) => ['sh', '-c', text];
+
+async function scenario(
+  run: (world: {
+    engine: ReturnType<typeof createMemoryEngine>;
+    store: ReturnType<typeof createMemoryStore>;
+  }) => Promise<void>,
+): Promise<void> {
+  const engine = createMemoryEngine({ cluster: 'test', images: ['base'] });
+  const store = createMemoryStore();
+  try {
+    await run({ engine, store });
+  } finally {
+    for (const container of await engine.list()) await engine.remove(container.id);
+    await store.close();
+  }
+}
+
+/** Somebody listens where the memory engine says its containers are. */
+async function listen(port = 0): Promise<{ port: number; close(): Promise<void> }> {
+  const server = createServer((socket) => socket.destroy());
+  await new Promise<void>((resolve) => server.listen(port, '127.0.0.1', resolve));
+  return {
+    port: (server.address() as AddressInfo).port,
+    close: () => new Promise((resolve) => server.close(() => resolve())),
+  };
+}
+
+test('an assigned job runs, and ends for good with an evaluation when it is to stop', () =>
+  scenario(async ({ engine, store }) => {
+    const agent = await openHost({ engine, store });
+    const job = jobOf('a');
+    await agent.assign([job]);
+    const running = await agent.reach(job, 'running', (s) => s.state === 'running');
+    assert.equal(running.address, '127.0.0.1');
+    assert.equal(running.hostId, hostId);
+    await agent.assign([{ ...job, desired: 'stop' }]);
+    const ended = await agent.reach(job, 'done', (s) => s.state === 'done');
+    assert.equal(ended.isFinal, true);
+    assert.equal(ended.exitCode, 143);
+    const evaluation = await store.get(cellKeys.evaluation('w1'));
+    assert.equal(evaluationSchema.parse(JSON.parse(evaluation?.value ?? '')).cause, 'job_ended');
+    await agent.stop();
+  }));
+
+test('a container nobody assigned is stopped', () =>
+  scenario(async ({ engine, store }) => {
+    const agent = await openHost({ engine, store });
+    const job = jobOf('a');
+    await agent.assign([job]);
+    await agent.reach(job, 'running', (s) => s.state === 'running');
+    await agent.assign([]);
+    await agent.reach(job, 'done', (s) => s.state === 'done' && s.isFinal);
+    assert.equal((await engine.list())[0]?.state, 'exited');
+    await agent.stop();
+  }));
+
+test('a job that crashes is started again at once, then waits', () =>
+  scenario(async ({ engine, store }) => {
+    const agent = await openHost({ engine, store });
+    const job = jobOf('a', { command: script('exit 7') });
+    await agent.assign([job]);
+    const crashed = await agent.reach(job, 'waiting', (s) => s.state === 'crashed' && s.restarts === 1);
+    assert.equal(crashed.exitCode, 7);
+    assert.equal(crashed.isFinal, false);
+    assert.equal((crashed.nextStartAt ?? 0) - (crashed.endedAt ?? 0) >= 900, true);
+    assert.equal(await store.get(cellKeys.evaluation('w1')), undefined);
+    await agent.reach(job, 'started a third time', (s) => s.restarts === 2);
+    await agent.stop();
+  }));
+
+test('a job that is never restarted ends with its exit code', () =>
+  scenario(async ({ engine, store }) => {
+    const agent = await openHost({ engine, store });
+    const good = jobOf('good', { restart: 'never', command: script('exit 0') });
+    const bad = jobOf('bad', { restart: 'never', command: script('exit 3') });
+    const long = jobOf('long', { restart: 'never', maxRuntimeMs: 100 });
+    await agent.assign([good, bad, long]);
+    const ended = await Promise.all([good, bad, long].map((job) => agent.reach(job, 'over', (s) => s.isFinal)));
+    assert.deepEqual(
+      ended.map((s) => s.state),
+      ['done', 'crashed', 'failed'],
+    );
+    assert.equal(ended[1]?.exitCode, 3);
+    assert.match(ended[2]?.error ?? '', /longer than its limit of 0.1 s/);
+    await agent.stop();
+  }));
+
+test('an image that does not exist fails the job with the reason', () =>
+  scenario(async ({ engine, store }) => {
+    const agent = await openHost({ engine, store });
+    const job = jobOf('a', { image: { name: 'absent' }, restart: 'never' });
+    const service = jobOf('b', { image: { name: 'absent' } });
+    await agent.assign([job, service]);
+    const failed = await agent.reach(job, 'failed', (s) => s.state === 'failed');
+    assert.equal(failed.isFinal, true);
+    assert.match(failed.error ?? '', /could not pull absent/);
+    const retried = await agent.reach(service, 'failed', (s) => s.state === 'failed');
+    assert.equal(retried.isFinal, false);
+    assert.ok((retried.nextStartAt ?? 0) > Date.now());
+    await agent.stop();
+  }));
+
+test('a restarted agent adopts what runs, restarts nothing and announces it again', () =>
+  scenario(async ({ engine, store }) => {
+    const door = await listen();
+    const job = jobOf('a', { ports: [{ port: door.port, protocol: 'tcp', service: { name: 'web' } }] });
+    const first = await openHost({ engine, store });
+    await first.assign([job]);
+    await first.reach(job, 'running', (s) => s.state === 'running');
+    await first.stop();
+    assert.deepEqual(first.announcer.calls, ['register web']);
+    const [before] = await engine.list();
+
+    const second = await openHost({ engine, store });
+    await waitFor(() => second.announcer.instances.has(`web/${job.id}`), {
+      what: 'the announcement',
+      deadlineMs: 5_000,
+    });
+    assert.deepEqual(await engine.list(), [before]);
+    const status = await second.statusOf(job);
+    assert.equal(status?.state, 'running');
+    assert.equal(status?.restarts, 0);
+    await second.stop();
+    await door.close();
+  }));
+
+test('a job is in discovery only while it is healthy', () =>
+  scenario(async ({ engine, store }) => {
+    let door = await listen();
+    const { port } = door;
+    const check = {
+      type: 'tcp',
+      path: '/',
+      intervalMs: 20,
+      timeoutMs: 500,
+      threshold: 2,
+      startTimeoutMs: 5_000,
+    } as const;
+    const job = jobOf('a', { meta: { app: 'x' }, ports: [{ port, protocol: 'tcp', service: { name: 'web', check } }] });
+    const agent = await openHost({ engine, store });
+    await agent.assign([job]);
+    await agent.reach(job, 'running', (s) => s.state === 'running');
+    assert.deepEqual(agent.announcer.instances.get(`web/${job.id}`), {
+      service: 'web',
+      id: job.id,
+      address: `127.0.0.1:${port}`,
+      attributes: { app: 'x', host: hostId },
+    });
+    await door.close();
+    await waitFor(() => agent.announcer.instances.size === 0, { what: 'it to leave discovery', deadlineMs: 5_000 });
+    await agent.reach(job, 'unhealthy', (s) => s.state === 'starting' && s.error?.includes('unhealthy') === true);
+    door = await listen(port);
+    await agent.reach(job, 'running again', (s) => s.state === 'running' && s.error === undefined);
+    assert.equal(agent.announcer.instances.size, 1);
+    await agent.stop();
+    await door.close();
+  }));
+
+test('a job that never becomes healthy is stopped and counts as crashed', () =>
+  scenario(async ({ engine, store }) => {
+    const door = await listen();
+    await door.close();
+    const check = {
+      type: 'tcp',
+      path: '/',
+      intervalMs: 20,
+      timeoutMs: 500,
+      threshold: 2,
+      startTimeoutMs: 250,
+    } as const;
+    const ports = [{ port: door.port, protocol: 'tcp' as const, service: { name: 'web', check } }];
+    const agent = await openHost({ engine, store });
+    const job = jobOf('a', { restart: 'never', ports });
+    await agent.assign([job]);
+    const crashed = await agent.reach(job, 'crashed', (s) => s.state === 'crashed');
+    assert.match(crashed.error ?? '', /not healthy .* after its start: nothing accepts connections/);
+    assert.equal((await engine.list())[0]?.state, 'exited');
+    assert.ok(!agent.announcer.calls.includes('register web'));
+    await agent.stop();
+  }));
+
+test('a stopping job leaves discovery, drains, and only then gets TERM', () =>
+  scenario(async ({ engine, store }) => {
+    const door = await listen();
+    const ports = [{ port: door.port, protocol: 'tcp' as const, service: { name: 'web' } }];
+    const job = jobOf('a', { ports, drainMs: 300 });
+    const agent = await openHost({ engine, store });
+    await agent.assign([job]);
+    await agent.reach(job, 'running', (s) => s.state === 'running');
+    await agent.assign([{ ...job, desired: 'stop' }]);
+    await waitFor(() => agent.announcer.instances.size === 0, { what: 'it to leave discovery', deadlineMs: 5_000 });
+    const leftAt = Date.now();
+    assert.equal((await engine.list())[0]?.state, 'running');
+    const done = await agent.reach(job, 'done', (s) => s.isFinal);
+    assert.ok((done.endedAt ?? 0) - leftAt >= 200, 'TERM came before the drain was over');
+    await agent.stop();
+    await door.close();
+  }));
+
+test('while the engine is away nothing is called crashed, and afterwards everything converges', () =>
+  scenario(async ({ engine, store }) => {
+    const agent = await openHost({ engine, store });
+    const job = jobOf('a');
+    await agent.assign([job]);
+    await agent.reach(job, 'running', (s) => s.state === 'running');
+    engine.setAvailable(false);
+    await waitFor(() => !agent.containers.isCurrent, { what: 'the loss to be noticed', deadlineMs: 5_000 });
+    const another = jobOf('b');
+    await agent.assign([job, another]);
+    assert.equal((await agent.statusOf(job))?.state, 'running');
+    engine.setAvailable(true);
+    await agent.reach(another, 'running', (s) => s.state === 'running');
+    assert.equal((await agent.statusOf(job))?.restarts, 0);
+    await agent.stop();
+  }));
+
+test('after a power cut the jobs are started again', () =>
+  scenario(async ({ engine, store }) => {
+    const first = await openHost({ engine, store });
+    const job = jobOf('a');
+    await first.assign([job]);
+    await first.reach(job, 'running', (s) => s.state === 'running');
+    await first.stop();
+    engine.losePower();
+    await waitFor(async () => (await engine.list())[0]?.state === 'exited', { what: 'the end', deadlineMs: 5_000 });
+    const second = await openHost({ engine, store });
+    await second.reach(job, 'running again', (s) => s.state === 'running' && s.restarts === 1);
+    await second.stop();
+  }));
+
+test('told to stop, a service job is started again and a one-off job is done', () =>
+  scenario(async ({ engine, store }) => {
+    const agent = await openHost({ engine, store, announcer: new AnnouncerProbe() });
+    const service = jobOf('a');
+    const once = jobOf('b', { restart: 'never' });
+    await agent.assign([service, once]);
+    for (const job of [service, once]) await agent.reach(job, 'running', (s) => s.state === 'running');
+    agent.host.requestStop(service.id);
+    agent.host.requestStop(once.id);
+    assert.equal((await agent.reach(once, 'over', (s) => s.isFinal)).state, 'done');
+    const again = await agent.reach(service, 'running again', (s) => s.state === 'running' && s.restarts === 1);
+    assert.equal(again.isFinal, false);
+    await agent.stop();
+  }));
+
+test('of ended jobs nobody assigns the newest 25 stay', () =>
+  scenario(async ({ engine, store }) => {
+    const agent = await openHost({ engine, store });
+    const jobs = Array.from({ length: 30 }, (_, index) =>
+      jobOf(`j${index}`, { restart: 'never', command: script('exit 0') }),
+    );
+    await agent.assign(jobs);
+    for (const job of jobs) await agent.reach(job, 'over', (s) => s.isFinal);
+    await agent.assign([]);
+    await waitFor(async () => (await store.list(cellKeys.hostStatus(hostId))).entries.length === 25, {
+      what: 'old statuses to go',
+      deadlineMs: 5_000,
+    });
+    assert.equal((await engine.list()).length, 25);
+    await agent.stop();
+  }));

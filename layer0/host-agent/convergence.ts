@@ -1,0 +1,137 @@
+/** Makes the host's containers what its assignments say: look, plan, carry out, look again. */
+import { systemClock } from '@flynn/kit/clock';
+import { FlynnError, messageOf } from '@flynn/kit/errors';
+import type { AssignedJob, Assignment } from '@flynn/scheduler/cell';
+import type { Container } from './engine.ts';
+import { plan } from './plan.ts';
+import type { Step } from './plan.ts';
+import { execute } from './steps.ts';
+import type { StepContext } from './steps.ts';
+
+/** What the loop needs of the mirror of this host's assignments. */
+export type Assignments = {
+  readonly snapshot: { readonly entries: ReadonlyMap<string, { readonly value: Assignment }> };
+  onChange(listener: () => void): () => void;
+};
+
+const resyncMs = 30_000;
+/** After a step that failed for reasons of the engine or the store, before the job is looked at again. */
+const pauseMs = 1_000;
+
+type Busy = { type: Step['type']; ending: AbortController };
+
+/**
+ * INVARIANTS. One step at a time per job. Nothing is planned while the engine is away. The loop is level-triggered: a lost
+ * wake-up costs at most the resync interval.
+ */
+export class Convergence {
+  readonly #context: StepContext;
+  readonly #assignments: Assignments;
+  readonly #isLogShipped: (container: Container) => boolean;
+  readonly #busy = new Map<string, Busy>();
+  readonly #running = new Set<Promise<void>>();
+  #wake = Promise.withResolvers<void>();
+
+  constructor(options: {
+    context: StepContext;
+    assignments: Assignments;
+    isLogShipped: (container: Container) => boolean;
+  }) {
+    this.#context = options.context;
+    this.#assignments = options.assignments;
+    this.#isLogShipped = options.isLogShipped;
+  }
+
+  /** Resolves when the signal aborts and no step is under way any more. Containers and announcements stay. */
+  async run(signal: AbortSignal): Promise<void> {
+    const wake = () => this.#wake.resolve();
+    const { containers, jobs, monitors } = this.#context;
+    const stops = [this.#assignments.onChange(wake), containers.onChange(wake), jobs.onChange(wake)];
+    signal.addEventListener('abort', wake, { once: true });
+    while (!signal.aborted) {
+      this.#wake = Promise.withResolvers<void>();
+      const nextMs = containers.isCurrent ? this.#converge(signal) : resyncMs;
+      const timer = setTimeout(wake, Math.min(nextMs, resyncMs));
+      await this.#wake.promise;
+      clearTimeout(timer);
+    }
+    for (const stop of stops) stop();
+    await Promise.all(this.#running);
+    await Promise.all([...monitors.values()].map((monitor) => monitor.stop({ keepAnnounced: true })));
+  }
+
+  /** Answers in how many milliseconds there is something to do. */
+  #converge(signal: AbortSignal): number {
+    const { containers, jobs, host } = this.#context;
+    const now = systemClock.now();
+    const assigned = this.#assigned();
+    this.#endUnwantedStarts(assigned);
+    const steps = plan({
+      hostId: host.hostId,
+      assigned: [...assigned.values()],
+      containers: containers.assigned(),
+      records: jobs.records,
+      busy: new Set(this.#busy.keys()),
+      isLogShipped: this.#isLogShipped,
+      now,
+    });
+    let nextMs = resyncMs;
+    for (const step of steps) {
+      if (step.type === 'wait') nextMs = Math.min(nextMs, step.untilMs - now);
+      else this.#begin(step, signal);
+    }
+    return Math.max(0, nextMs);
+  }
+
+  #assigned(): Map<string, AssignedJob> {
+    const assigned = new Map<string, AssignedJob>();
+    for (const { value } of this.#assignments.snapshot.entries.values()) {
+      for (const job of value.jobs) {
+        if (assigned.get(job.id)?.desired !== 'stop') assigned.set(job.id, job);
+      }
+    }
+    return assigned;
+  }
+
+  /** Pulling an image may take minutes that nobody is interested in any more. */
+  #endUnwantedStarts(assigned: ReadonlyMap<string, AssignedJob>): void {
+    for (const [jobId, { type, ending }] of this.#busy) {
+      if (type === 'start' && assigned.get(jobId)?.desired !== 'run') ending.abort();
+    }
+  }
+
+  #begin(step: Step, signal: AbortSignal): void {
+    const ending = new AbortController();
+    this.#busy.set(step.jobId, { type: step.type, ending });
+    const running = this.#execute(step, AbortSignal.any([signal, ending.signal])).finally(() => {
+      this.#busy.delete(step.jobId);
+      this.#running.delete(running);
+      this.#wake.resolve();
+    });
+    this.#running.add(running);
+  }
+
+  async #execute(step: Step, signal: AbortSignal): Promise<void> {
+    try {
+      await execute(step, this.#context, signal);
+    } catch (error) {
+      if (signal.aborted) return;
+      this.#context.log.warn(
+        { jobId: step.jobId, step: step.type },
+        `${step.type} failed, trying again: ${messageOf(error)}`,
+      );
+      await systemClock.sleep(pauseMs, { signal }).catch(() => undefined);
+    }
+  }
+
+  /** Ends the job's container; what then becomes of the job is the assignment's affair. */
+  requestStop(jobId: string): void {
+    const { containers, jobs } = this.#context;
+    const container = containers.ofJob(jobId);
+    if (container === undefined || jobs.get(jobId) === undefined) {
+      throw new FlynnError('not_found', `there is no job ${jobId} on this host`);
+    }
+    if (container.state !== 'running') throw new FlynnError('conflict', `the job ${jobId} is not running`);
+    jobs.update(jobId, (record) => ({ ...record, stopCause: record.stopCause ?? { type: 'requested' } }));
+  }
+}

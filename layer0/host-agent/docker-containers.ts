@@ -1,0 +1,229 @@
+/** Containers on Docker: from our spec to the engine's, and back from what it says about them. */
+import type Docker from 'dockerode';
+import { FlynnError, hasCode } from '@flynn/kit/errors';
+import type { CallOptions, Container, ContainerSpec, Labels, Usage } from './engine.ts';
+import { engineCall, isStatus } from './docker-errors.ts';
+import { label } from './labels.ts';
+
+export type DockerContext = { docker: Docker; cluster: string };
+
+/** What an agent's crash or a full disk must not be able to fill. */
+const logConfig = { Type: 'json-file', Config: { 'max-size': '10m', 'max-file': '2' } };
+
+export function createBody(spec: ContainerSpec, cluster: string): Docker.ContainerCreateOptions {
+  return {
+    Image: spec.imageRef,
+    Hostname: spec.hostname,
+    Labels: { ...spec.labels, [label.cluster]: cluster },
+    Env: Object.entries(spec.env).map(([name, value]) => `${name}=${value}`),
+    ...(spec.entrypoint === undefined ? {} : { Entrypoint: [...spec.entrypoint] }),
+    ...(spec.command === undefined ? {} : { Cmd: [...spec.command] }),
+    ...(spec.user === undefined ? {} : { User: spec.user }),
+    ...(spec.workingDirectory === undefined ? {} : { WorkingDir: spec.workingDirectory }),
+    Tty: spec.tty,
+    OpenStdin: spec.stdin,
+    StdinOnce: spec.stdin,
+    AttachStdin: spec.stdin,
+    StopSignal: 'SIGTERM',
+    ExposedPorts: Object.fromEntries((spec.published ?? []).map((p) => [`${p.port}/${p.protocol}`, {}])),
+    HostConfig: hostConfig(spec),
+  };
+}
+
+function hostConfig(spec: ContainerSpec): Docker.HostConfig {
+  const { memoryBytes, cpuMillis, pids, files } = spec.limits;
+  return {
+    // The init process reaps zombies and makes signals reach a process that runs as PID 1 unprepared.
+    Init: true,
+    LogConfig: logConfig,
+    RestartPolicy: { Name: 'no' },
+    ...network(spec),
+    Mounts: [
+      ...spec.volumes.map((v) => ({ Type: 'volume' as const, Source: v.name, Target: v.path, ReadOnly: false })),
+      ...(spec.binds ?? []).map((b) => ({
+        Type: 'bind' as const,
+        Source: b.source,
+        Target: b.path,
+        ReadOnly: b.isReadOnly,
+      })),
+    ],
+    // Memory and swap together: a limit that equals the memory leaves no swap.
+    ...(memoryBytes === undefined ? {} : { Memory: memoryBytes, MemorySwap: memoryBytes }),
+    ...(cpuMillis === undefined ? {} : { CpuShares: Math.max(2, Math.round((cpuMillis * 1024) / 1000)) }),
+    ...(pids === undefined ? {} : { PidsLimit: pids }),
+    ...(files === undefined ? {} : { Ulimits: [{ Name: 'nofile', Soft: files, Hard: files }] }),
+    ...(spec.isPrivileged === true ? {} : { CapDrop: ['NET_RAW'], SecurityOpt: ['no-new-privileges'] }),
+  };
+}
+
+function network(spec: ContainerSpec): Docker.HostConfig {
+  if (spec.network.type === 'host') return { NetworkMode: 'host' };
+  const bindings = (spec.published ?? []).map(
+    (p) => [`${p.port}/${p.protocol}`, [{ HostPort: String(p.hostPort) }]] as const,
+  );
+  return { NetworkMode: spec.network.name, Dns: [...spec.network.dns], PortBindings: Object.fromEntries(bindings) };
+}
+
+/** The engine writes year 1 for "never". */
+function timeMs(text: string): number | undefined {
+  const ms = Date.parse(text);
+  return Number.isFinite(ms) && ms > 0 ? ms : undefined;
+}
+
+function stateOf(status: string): Container['state'] {
+  switch (status) {
+    case 'created':
+      return 'created';
+    case 'exited':
+    case 'dead':
+    case 'removing':
+      return 'exited';
+    default:
+      return 'running';
+  }
+}
+
+export function containerOf(info: Docker.ContainerInspectInfo): Container {
+  const state = stateOf(info.State.Status);
+  const address = Object.values(info.NetworkSettings.Networks).find((n) => n.IPAddress !== '')?.IPAddress;
+  const startedAtMs = timeMs(info.State.StartedAt);
+  const endedAtMs = timeMs(info.State.FinishedAt);
+  return {
+    id: info.Id,
+    name: info.Name.replace(/^\//, ''),
+    labels: info.Config.Labels,
+    state,
+    ...(state === 'running' && address !== undefined ? { address } : {}),
+    imageId: info.Image,
+    tty: info.Config.Tty,
+    createdAtMs: timeMs(info.Created) ?? 0,
+    ...(startedAtMs === undefined ? {} : { startedAtMs }),
+    ...(state === 'exited' && endedAtMs !== undefined ? { endedAtMs } : {}),
+    ...(state === 'exited' ? { exitCode: info.State.ExitCode } : {}),
+    isOutOfMemory: info.State.OOMKilled,
+    ...(info.State.Error === '' ? {} : { error: info.State.Error }),
+  };
+}
+
+export async function createContainer(
+  context: DockerContext,
+  spec: ContainerSpec,
+  options: CallOptions,
+): Promise<string> {
+  const created = await engineCall(
+    `creating container ${spec.name}`,
+    (abortSignal) => {
+      // Without `_query` and `_body` dockerode sends the whole body a second time in the URL.
+      const request = { _query: { name: spec.name }, _body: createBody(spec, context.cluster), abortSignal };
+      return context.docker.createContainer(request);
+    },
+    options,
+  );
+  return created.id;
+}
+
+export async function startContainer({ docker }: DockerContext, id: string, options: CallOptions): Promise<void> {
+  await engineCall(
+    `starting container ${id}`,
+    async (abortSignal) => {
+      try {
+        await docker.getContainer(id).start({ abortSignal });
+      } catch (error) {
+        if (!isStatus(error, 304)) throw error;
+      }
+    },
+    options,
+  );
+}
+
+export async function stopContainer(
+  { docker }: DockerContext,
+  id: string,
+  options: CallOptions & { timeoutMs: number },
+): Promise<void> {
+  const t = Math.ceil(options.timeoutMs / 1000);
+  await engineCall(
+    `stopping container ${id}`,
+    async (abortSignal) => {
+      try {
+        await docker.getContainer(id).stop({ t, abortSignal });
+      } catch (error) {
+        if (!isStatus(error, 304)) throw error;
+      }
+    },
+    { ...options, deadlineMs: options.timeoutMs + 60_000 },
+  );
+}
+
+export async function removeContainer({ docker }: DockerContext, id: string, options: CallOptions): Promise<void> {
+  try {
+    await engineCall(
+      `removing container ${id}`,
+      (abortSignal) => {
+        const request = { force: true, v: true, abortSignal };
+        return docker.getContainer(id).remove(request);
+      },
+      options,
+    );
+  } catch (error) {
+    // Somebody else is just removing it: it will be gone.
+    const isInProgress = hasCode(error, 'conflict') && error.message.includes('already in progress');
+    if (!hasCode(error, 'not_found') && !isInProgress) throw error;
+  }
+}
+
+export async function inspectContainer(context: DockerContext, id: string, options: CallOptions): Promise<Container> {
+  const info = await engineCall(
+    `looking at container ${id}`,
+    (abortSignal) => context.docker.getContainer(id).inspect({ abortSignal }),
+    options,
+  );
+  if (!isOurs(info.Config.Labels, context.cluster)) {
+    throw new FlynnError('not_found', `container ${id} is not of cluster ${context.cluster}`);
+  }
+  return containerOf(info);
+}
+
+export function isOurs(labels: Labels | undefined, cluster: string): boolean {
+  return labels?.[label.cluster] === cluster;
+}
+
+/** The engine's list has neither exit codes nor start times, so each is looked at: a few at a time. */
+export async function listContainers(context: DockerContext, options: CallOptions): Promise<Container[]> {
+  const filters = { label: [`${label.cluster}=${context.cluster}`] };
+  const rows = await engineCall(
+    'listing containers',
+    (abortSignal) => context.docker.listContainers({ all: true, filters, abortSignal }),
+    options,
+  );
+  const found: Container[] = [];
+  const remaining = rows.values();
+  const lane = async () => {
+    for (const row of remaining) {
+      try {
+        found.push(await inspectContainer(context, row.Id, options));
+      } catch (error) {
+        // Removed between the list and the look.
+        if (!hasCode(error, 'not_found')) throw error;
+      }
+    }
+  };
+  await Promise.all(Array.from({ length: 8 }, lane));
+  return found;
+}
+
+export async function containerUsage({ docker }: DockerContext, id: string, options: CallOptions): Promise<Usage> {
+  const stats = await engineCall(
+    `measuring container ${id}`,
+    (abortSignal) => {
+      const request = { stream: false as const, 'one-shot': true, abortSignal };
+      return docker.getContainer(id).stats(request);
+    },
+    options,
+  );
+  return {
+    memoryBytes: stats.memory_stats.usage ?? 0,
+    cpuNanoseconds: stats.cpu_stats.cpu_usage.total_usage,
+    pids: stats.pids_stats?.current ?? 0,
+  };
+}

@@ -1,0 +1,54 @@
+/** The host's bridge on Docker. */
+import { FlynnError, hasCode } from '@flynn/kit/errors';
+import { Mutex } from '@flynn/kit/queue';
+import type { CallOptions, Engine } from './engine.ts';
+import type { DockerContext } from './docker-containers.ts';
+import { engineCall } from './docker-errors.ts';
+import { label } from './labels.ts';
+
+export function dockerNetworks({ docker, cluster }: DockerContext): Pick<Engine, 'ensureNetwork' | 'removeNetwork'> {
+  const making = new Mutex();
+
+  async function subnetOf(name: string, options: CallOptions): Promise<string | undefined> {
+    try {
+      const info = await engineCall(`looking for network ${name}`, () => docker.getNetwork(name).inspect(), options);
+      return info.IPAM?.Config?.[0]?.Subnet ?? 'none';
+    } catch (error) {
+      if (hasCode(error, 'not_found')) return undefined;
+      throw error;
+    }
+  }
+
+  return {
+    ensureNetwork: (network, options = {}) =>
+      making.run(async () => {
+        const found = await subnetOf(network.name, options);
+        if (found === network.subnet) return;
+        if (found !== undefined) {
+          const message = `the network ${network.name} has subnet ${found}, wanted is ${network.subnet}: remove it (docker network rm ${network.name}) or configure its subnet`;
+          throw new FlynnError('conflict', message);
+        }
+        await engineCall(
+          `making network ${network.name}`,
+          (abortSignal) =>
+            docker.createNetwork({
+              Name: network.name,
+              Driver: 'bridge',
+              CheckDuplicate: true,
+              IPAM: { Driver: 'default', Config: [{ Subnet: network.subnet, Gateway: network.gateway }] },
+              Options: { 'com.docker.network.bridge.name': network.bridge },
+              Labels: { ...network.labels, [label.cluster]: cluster },
+              abortSignal,
+            }),
+          options,
+        );
+      }),
+    async removeNetwork(name, options = {}) {
+      try {
+        await engineCall(`removing network ${name}`, () => docker.getNetwork(name).remove(), options);
+      } catch (error) {
+        if (!hasCode(error, 'not_found')) throw error;
+      }
+    },
+  };
+}

@@ -1,0 +1,117 @@
+/** Stacks: a base image with layers on it, built once per host through the engine's build API. */
+import { createHash } from 'node:crypto';
+import { createReadStream } from 'node:fs';
+import { mkdir, mkdtemp, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { hasCode } from '@flynn/kit/errors';
+import { pack } from 'tar-stream';
+import type { CallOptions, FetchBlob } from './engine.ts';
+import type { DockerContext } from './docker-containers.ts';
+import { engineCall } from './docker-errors.ts';
+import { ensureNamedImage, imageId, readProgress } from './docker-images.ts';
+import { label, stackRepository } from './labels.ts';
+import { decompress, saveBlob } from './layers.ts';
+
+const buildDeadlineMs = 15 * 60_000;
+
+export type Stack = { base: string; layers: readonly { digest: string }[] };
+
+/** The same base and layers have the same tag on every host; another base under the same name has another. */
+export function stackTag(cluster: string, baseId: string, digests: readonly string[]): string {
+  const hash = createHash('sha256')
+    .update([baseId, ...digests].join('\n'))
+    .digest('hex');
+  return `${stackRepository(cluster)}:${hash.slice(0, 40)}`;
+}
+
+/** One ADD per layer, lowest first, so that the build cache shares every common beginning. ADD unpacks tar files. */
+export function dockerfileOf(base: string, layerFiles: readonly string[]): string {
+  return [`FROM ${base}`, ...layerFiles.map((file) => `ADD ${file} /`), ''].join('\n');
+}
+
+export async function ensureStack(
+  context: DockerContext & { fetchBlob: FetchBlob; scratchDir: string },
+  stack: Stack,
+  options: CallOptions,
+): Promise<string> {
+  const baseId = await ensureNamedImage(context, stack.base, options);
+  const digests = stack.layers.map((layer) => layer.digest);
+  const tag = stackTag(context.cluster, baseId, digests);
+  try {
+    await imageId(context, tag, options);
+    return tag;
+  } catch (error) {
+    if (!hasCode(error, 'not_found')) throw error;
+  }
+  await mkdir(context.scratchDir, { recursive: true });
+  const dir = await mkdtemp(join(context.scratchDir, 'stack-'));
+  try {
+    const files = await Promise.all(digests.map((digest) => unpackLayer(context.fetchBlob, digest, dir, options)));
+    await build(context, { tag, base: baseId, files, digests }, options);
+  } finally {
+    await rm(dir, { recursive: true, force: true });
+  }
+  return tag;
+}
+
+type LayerFile = { name: string; path: string; size: number };
+
+async function unpackLayer(
+  fetchBlob: FetchBlob,
+  digest: string,
+  dir: string,
+  options: CallOptions,
+): Promise<LayerFile> {
+  const hex = digest.replace('sha256:', '');
+  const blobPath = join(dir, `${hex}.blob`);
+  const name = `${hex}.tar`;
+  const path = join(dir, name);
+  await saveBlob(await fetchBlob(digest, options), digest, blobPath, options.signal);
+  const size = await decompress(blobPath, path, options.signal);
+  await rm(blobPath, { force: true });
+  return { name, path, size };
+}
+
+async function build(
+  { docker, cluster }: DockerContext,
+  stack: { tag: string; base: string; files: LayerFile[]; digests: string[] },
+  options: CallOptions,
+): Promise<void> {
+  const labels = { [label.cluster]: cluster, [label.stack]: stack.digests.join(',') };
+  await engineCall(
+    `building ${stack.tag}`,
+    async (abortSignal) => {
+      const context = buildContext(stack.base, stack.files);
+      try {
+        const request = { t: stack.tag, labels, rm: true, forcerm: true, networkmode: 'none', abortSignal };
+        await readProgress(await docker.buildImage(context, request));
+      } finally {
+        context.destroy();
+      }
+    },
+    { ...options, deadlineMs: buildDeadlineMs },
+  );
+}
+
+function buildContext(base: string, files: readonly LayerFile[]): Readable {
+  const tar = pack();
+  const fill = async () => {
+    tar.entry(
+      { name: 'Dockerfile' },
+      dockerfileOf(
+        base,
+        files.map((file) => file.name),
+      ),
+    );
+    for (const { name, path, size } of files) {
+      // The build cache compares content and these fields: times must not differ between builds.
+      await pipeline(createReadStream(path), tar.entry({ name, size, mtime: new Date(0) }));
+    }
+    tar.finalize();
+  };
+  // The reader of the tar learns of a failure.
+  fill().catch((error: unknown) => tar.destroy(error instanceof Error ? error : new Error(String(error))));
+  return Readable.from(tar);
+}

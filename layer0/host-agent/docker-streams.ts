@@ -1,0 +1,87 @@
+/** Long-lived connections to Docker: events, and a container's standard streams. */
+import type { Duplex } from 'node:stream';
+import { FlynnError } from '@flynn/kit/errors';
+import type { Attachment, EngineEvent } from './engine.ts';
+import type { DockerContext } from './docker-containers.ts';
+import { engineCall, engineError } from './docker-errors.ts';
+import { demux, undivided } from './docker-logs.ts';
+import { label } from './labels.ts';
+
+const typeOfAction: Readonly<Record<string, EngineEvent['type']>> = {
+  start: 'started',
+  die: 'ended',
+  oom: 'out_of_memory',
+  destroy: 'removed',
+};
+
+type DockerEvent = { Type?: string; Action?: string; Actor?: { ID?: string } };
+
+export function eventOf(line: string): EngineEvent | undefined {
+  const { Type, Action = '', Actor } = JSON.parse(line) as DockerEvent;
+  const type = Object.hasOwn(typeOfAction, Action) ? typeOfAction[Action] : undefined;
+  return Type === 'container' && type !== undefined && Actor?.ID !== undefined
+    ? { type, containerId: Actor.ID }
+    : undefined;
+}
+
+export async function* readEvents(
+  { docker, cluster }: DockerContext,
+  signal: AbortSignal,
+): AsyncGenerator<EngineEvent> {
+  const filters = {
+    type: ['container'],
+    event: Object.keys(typeOfAction),
+    label: [`${label.cluster}=${cluster}`],
+  };
+  // The engine answers a moment before it subscribes; looking back a second closes that gap.
+  const since = Math.floor(Date.now() / 1000) - 1;
+  try {
+    const request = { filters: JSON.stringify(filters), since, abortSignal: signal };
+    const stream = await docker.getEvents(request);
+    let rest = '';
+    for await (const chunk of stream) {
+      const lines = (rest + chunk.toString()).split('\n');
+      rest = lines.pop() ?? '';
+      for (const line of lines) {
+        const event = line.trim() === '' ? undefined : eventOf(line);
+        if (event !== undefined) yield event;
+      }
+    }
+  } catch (error) {
+    if (!signal.aborted) throw engineError(error, "listening to the engine's events");
+  }
+}
+
+export async function openAttachment(
+  { docker }: DockerContext,
+  id: string,
+  options: { stdin: boolean; logs: boolean; tty: boolean; signal?: AbortSignal },
+): Promise<Attachment> {
+  const request = { stream: true, stdout: true, stderr: true, hijack: true, stdin: true, logs: options.logs };
+  const stream = await engineCall(
+    `attaching to container ${id}`,
+    // Always hijacked, with or without stdin: a response that is only read cannot tell its end from a break.
+    () => docker.getContainer(id).attach({ ...request, stdin: options.stdin }),
+    options,
+  );
+  return attachmentOf(stream as Duplex, options.tty);
+}
+
+function attachmentOf(socket: Duplex, tty: boolean): Attachment {
+  // Errors show on the reading side; without a listener a late one would end the agent.
+  socket.on('error', () => undefined);
+  const close = () => void socket.destroy();
+  return {
+    output: tty ? undivided(socket) : demux(socket),
+    write(data) {
+      if (!socket.writable)
+        return Promise.reject(new FlynnError('unavailable', 'the process no longer reads its input'));
+      return new Promise((resolve, reject) => {
+        socket.write(data, (error) => (error ? reject(engineError(error, 'writing to the process')) : resolve()));
+      });
+    },
+    endInput: () => void socket.end(),
+    close,
+    [Symbol.dispose]: close,
+  };
+}

@@ -1,0 +1,132 @@
+/** The Engine port on Docker. */
+import Docker from 'dockerode';
+import { hasCode } from '@flynn/kit/errors';
+import { KeyedMutex } from '@flynn/kit/queue';
+import { raceAbort } from '@flynn/kit/retry';
+import type { Image } from '@flynn/scheduler/cell';
+import type { CallOptions, Container, Engine, FetchBlob } from './engine.ts';
+import {
+  containerUsage,
+  createContainer,
+  inspectContainer,
+  listContainers,
+  removeContainer,
+  startContainer,
+  stopContainer,
+} from './docker-containers.ts';
+import { engineCall } from './docker-errors.ts';
+import { ensureNamedImage, listImages, removeImage } from './docker-images.ts';
+import { readLogs } from './docker-logs.ts';
+import { dockerNetworks } from './docker-networks.ts';
+import { ensureStack } from './docker-stacks.ts';
+import { openAttachment, readEvents } from './docker-streams.ts';
+import { dockerVolumes } from './docker-volumes.ts';
+
+export type DockerOptions = {
+  socketPath: string;
+  cluster: string;
+  fetchBlob: FetchBlob;
+  /** Where layers are unpacked while a stack is built; emptied afterwards. */
+  scratchDir: string;
+};
+
+export function connectDocker(options: DockerOptions): Engine {
+  const docker = new Docker({ socketPath: options.socketPath });
+  const context = { docker, ...options };
+  const building = new KeyedMutex();
+  /** Images found to be there: looking again on every start would cost a call. A failing `create` makes us forget. */
+  const known = new Map<string, string>();
+  /** Which containers have a terminal never changes, and decides how their streams are read. */
+  const terminals = new Map<string, boolean>();
+
+  function note(container: Container): Container {
+    terminals.set(container.id, container.tty);
+    return container;
+  }
+
+  async function hasTerminal(id: string, options: CallOptions): Promise<boolean> {
+    return terminals.get(id) ?? note(await inspectContainer(context, id, options)).tty;
+  }
+
+  async function ensureImage(image: Image, { signal }: CallOptions = {}): Promise<string> {
+    const key = JSON.stringify('name' in image ? image.name : [image.base, ...image.layers.map((l) => l.digest)]);
+    // One build whoever asks: it goes on when one asker leaves, the others still want it.
+    const ensured = building.run(key, async () => {
+      const found = known.get(key);
+      if (found !== undefined) return found;
+      const ref = 'name' in image ? await ensureNamed(image.name) : await ensureStack(context, image, {});
+      known.set(key, ref);
+      return ref;
+    });
+    return signal === undefined ? ensured : raceAbort(ensured, signal);
+  }
+
+  async function ensureNamed(name: string): Promise<string> {
+    await ensureNamedImage(context, name, {});
+    return name;
+  }
+
+  return {
+    async info(options) {
+      const info = await engineCall('asking the engine about itself', () => docker.info(), {
+        ...options,
+        deadlineMs: 10_000,
+      });
+      return { memoryBytes: info.MemTotal, cores: info.NCPU, version: info.ServerVersion };
+    },
+    ...dockerNetworks(context),
+    ...dockerVolumes(context),
+    ensureImage,
+    listImages: (options = {}) => listImages(context, options),
+    removeImage(id, options = {}) {
+      known.clear();
+      return removeImage(context, id, options);
+    },
+    async create(spec, options = {}) {
+      try {
+        const id = await createContainer(context, spec, options);
+        terminals.set(id, spec.tty);
+        return id;
+      } catch (error) {
+        if (hasCode(error, 'not_found')) known.clear();
+        throw error;
+      }
+    },
+    async start(id, options = {}) {
+      await startContainer(context, id, options);
+      return note(await inspectContainer(context, id, options));
+    },
+    stop: (id, options) => stopContainer(context, id, options),
+    async signal(id, signal, options = {}) {
+      await engineCall(
+        `signalling container ${id}`,
+        (abortSignal) => {
+          const request = { signal, abortSignal };
+          return docker.getContainer(id).kill(request);
+        },
+        options,
+      );
+    },
+    async remove(id, options = {}) {
+      await removeContainer(context, id, options);
+      terminals.delete(id);
+    },
+    inspect: (id, options = {}) => inspectContainer(context, id, options),
+    list: async (options = {}) => (await listContainers(context, options)).map(note),
+    events: ({ signal }) => readEvents(context, signal),
+    async *logs(id, options) {
+      yield* readLogs(context, id, await hasTerminal(id, options), options);
+    },
+    async attach(id, options) {
+      return openAttachment(context, id, { ...options, tty: await hasTerminal(id, options) });
+    },
+    async resize(id, { columns, rows }, options = {}) {
+      await engineCall(
+        `resizing the terminal of ${id}`,
+        (abortSignal) => docker.getContainer(id).resize({ w: columns, h: rows, abortSignal }),
+        options,
+      );
+    },
+    usage: (id, options = {}) => containerUsage(context, id, options),
+  };
+}

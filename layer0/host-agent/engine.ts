@@ -1,0 +1,163 @@
+/**
+ * The Engine port: what the host agent needs of a container engine, and the contract every driver keeps.
+ *
+ * Ownership. An engine is opened for one cluster and sees only what carries that cluster's label; everything it makes
+ * carries it.
+ *
+ * Idempotency. `ensure…` may be called any number of times, also concurrently: the work is done once. `start` of a
+ * running container, `stop` of an ended one and `remove` of one that is gone succeed.
+ *
+ * Errors. FlynnError: `not_found` (no such container, image, base), `conflict` (the name is taken), `invalid` (the spec
+ * can never work), `unavailable` (the engine does not answer: nothing is known about the containers), `timeout`,
+ * `cancelled`. After `unavailable` and `timeout` a call may or may not have taken effect.
+ *
+ * Events. `events` tells that something happened to a container, not what is true now: look it up. An iteration that
+ * ends or throws has lost touch; list again after iterating anew. Events may come twice.
+ *
+ * Logs. Records of one stream come in the order written, with times that do not decrease. A record that does not end its
+ * line (`isPartial`) has the time of the line's first record.
+ */
+import type { Image } from '@flynn/scheduler/cell';
+import type { Readable } from 'node:stream';
+
+export type CallOptions = { signal?: AbortSignal };
+
+export type Labels = Readonly<Record<string, string>>;
+
+export type ContainerSpec = Readonly<{
+  name: string;
+  labels: Labels;
+  /** What `ensureImage` answered. */
+  imageRef: string;
+  hostname: string;
+  entrypoint?: readonly string[];
+  command?: readonly string[];
+  env: Readonly<Record<string, string>>;
+  user?: string;
+  workingDirectory?: string;
+  network: { type: 'host' } | { type: 'bridge'; name: string; dns: readonly string[] };
+  /** Ports of the host that lead to ports of the container; none in the host's network. */
+  published?: readonly { hostPort: number; port: number; protocol: 'tcp' | 'udp' }[];
+  volumes: readonly { name: string; path: string }[];
+  /** Directories and files of the host, for the cluster's own jobs. */
+  binds?: readonly { source: string; path: string; isReadOnly: boolean }[];
+  tty: boolean;
+  /** The process has a stdin, which ends with the first attached client that ends it. */
+  stdin: boolean;
+  limits: { memoryBytes?: number; cpuMillis?: number; pids?: number; files?: number };
+  /** Without them: the engine's default set minus NET_RAW, and no new privileges. */
+  isPrivileged?: boolean;
+}>;
+
+export type Container = Readonly<{
+  id: string;
+  name: string;
+  labels: Labels;
+  state: 'created' | 'running' | 'exited';
+  /** On the bridge network, while running. */
+  address?: string;
+  imageId: string;
+  tty: boolean;
+  createdAtMs: number;
+  startedAtMs?: number;
+  endedAtMs?: number;
+  /** Only of `exited`. */
+  exitCode?: number;
+  /** The kernel killed something of it for want of memory. */
+  isOutOfMemory: boolean;
+  /** Why the engine could not run it. */
+  error?: string;
+}>;
+
+export type EngineEvent = Readonly<{ type: 'started' | 'ended' | 'out_of_memory' | 'removed'; containerId: string }>;
+
+export type LogRecord = Readonly<{
+  stream: 'stdout' | 'stderr';
+  /** Nanoseconds since the epoch. */
+  timestampNs: bigint;
+  /** Without the line's end. */
+  message: string;
+  isPartial: boolean;
+}>;
+
+export type LogOptions = {
+  /** Goes on until the container ends. A container that was never started has no log to follow. */
+  follow: boolean;
+  /** Records of this time and later. */
+  sinceNs?: bigint;
+  /** Only the newest records of what there is. */
+  tail?: number;
+  signal?: AbortSignal;
+};
+
+export type OutputChunk = Readonly<{ stream: 'stdout' | 'stderr'; data: Buffer }>;
+
+/** A connection to a container's streams. Closing it leaves the container alone, but see `ContainerSpec.stdin`. */
+export interface Attachment extends Disposable {
+  /** Ends once the container ended and its output is through. Reading slowly slows the process down. */
+  readonly output: AsyncIterable<OutputChunk>;
+  write(data: Uint8Array): Promise<void>;
+  endInput(): void;
+  close(): void;
+}
+
+export type ImageInfo = Readonly<{
+  id: string;
+  refs: readonly string[];
+  labels: Labels;
+  createdAtMs: number;
+  sizeBytes: number;
+}>;
+
+export type VolumeInfo = Readonly<{ name: string; labels: Labels; createdAtMs: number }>;
+
+export type Usage = Readonly<{ memoryBytes: number; cpuNanoseconds: number; pids: number }>;
+
+export type FetchBlob = (digest: string, options: CallOptions) => Promise<Readable>;
+
+export interface Engine {
+  /** `unavailable` when the engine is not there. */
+  info(options?: CallOptions): Promise<{ memoryBytes: number; cores: number; version: string }>;
+
+  /** A bridge of exactly this subnet, with the gateway as the host's address on it. One with another subnet: `conflict`. */
+  ensureNetwork(
+    network: { name: string; bridge: string; subnet: string; gateway: string; labels?: Labels },
+    options?: CallOptions,
+  ): Promise<void>;
+  removeNetwork(name: string, options?: CallOptions): Promise<void>;
+
+  /**
+   * The reference to create containers from. By name: an image that is there, or pulled. Base and layers: built once per
+   * host, layers fetched by digest and verified; equal lower layers are stored once.
+   */
+  ensureImage(image: Image, options?: CallOptions): Promise<string>;
+  /** Images with the cluster's label: the stacks. */
+  listImages(options?: CallOptions): Promise<ImageInfo[]>;
+  /** One in use stays: `conflict`. */
+  removeImage(id: string, options?: CallOptions): Promise<void>;
+
+  create(spec: ContainerSpec, options?: CallOptions): Promise<string>;
+  /** Answers the container as it is after the start. */
+  start(id: string, options?: CallOptions): Promise<Container>;
+  /** TERM, after `timeoutMs` KILL; resolves once it ended. */
+  stop(id: string, options: CallOptions & { timeoutMs: number }): Promise<void>;
+  /** A container that is not running: `conflict`. */
+  signal(id: string, signal: string, options?: CallOptions): Promise<void>;
+  /** Takes the container, its log and its anonymous volumes away; kills it if need be. */
+  remove(id: string, options?: CallOptions): Promise<void>;
+  /** By id or name. */
+  inspect(id: string, options?: CallOptions): Promise<Container>;
+  list(options?: CallOptions): Promise<Container[]>;
+  events(options: { signal: AbortSignal }): AsyncIterable<EngineEvent>;
+
+  logs(id: string, options: LogOptions): AsyncIterable<LogRecord>;
+  /** With `logs`, the output so far comes first. Attach before the start to miss nothing. */
+  attach(id: string, options: { stdin: boolean; logs: boolean; signal?: AbortSignal }): Promise<Attachment>;
+  resize(id: string, size: { columns: number; rows: number }, options?: CallOptions): Promise<void>;
+  usage(id: string, options?: CallOptions): Promise<Usage>;
+
+  ensureVolume(name: string, options?: CallOptions): Promise<void>;
+  listVolumes(options?: CallOptions): Promise<VolumeInfo[]>;
+  /** One in use: `conflict`. One that is not there is fine. */
+  removeVolume(name: string, options?: CallOptions): Promise<void>;
+}

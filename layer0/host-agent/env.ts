@@ -1,0 +1,33 @@
+/** Which environment does a job see? Base < host < job < what the agent alone knows. */
+import type { AssignedJob } from '@flynn/scheduler/cell';
+
+export type HostEnvironment = { hostId: string; externalAddress: string; gateway: string };
+
+const basePath = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
+
+export function environmentOf(
+  job: Pick<AssignedJob, 'id' | 'template'>,
+  host: HostEnvironment,
+): Record<string, string> {
+  const { template } = job;
+  return {
+    PATH: basePath,
+    ...(template.tty ? { TERM: 'xterm' } : {}),
+    FLYNN_HOST_ID: host.hostId,
+    FLYNN_EXTERNAL_ADDRESS: host.externalAddress,
+    FLYNN_DISCOVERY_URL: `http://${host.gateway}:1111`,
+    ...template.env,
+    ...portsOf(template.ports),
+    FLYNN_JOB_ID: job.id,
+    HOSTNAME: job.id,
+  };
+}
+
+function portsOf(ports: readonly { port: number }[]): Record<string, string> {
+  const [first] = ports;
+  if (first === undefined) return {};
+  return {
+    PORT: String(first.port),
+    ...Object.fromEntries(ports.map(({ port }, index) => [`PORT_${index}`, String(port)])),
+  };
+}

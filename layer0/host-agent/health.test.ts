@@ -1,0 +1,75 @@
+import assert from 'node:assert/strict';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { test } from 'node:test';
+import { healthCheckSchema } from '@flynn/scheduler/cell';
+import { checkedPortsOf, intervalMs, judge, probe, unknownVerdict } from './health.ts';
+import { jobOf } from './host-fixture.ts';
+
+/** `+` is a good answer, `-` a bad one; the verdict after each is `U`p or `d`own. */
+function verdicts(answers: string, threshold: number): string {
+  let verdict = unknownVerdict;
+  return answers
+    .split('')
+    .map((answer) => {
+      verdict = judge(verdict, answer === '+', threshold);
+      return verdict.isUp ? 'U' : 'd';
+    })
+    .join('');
+}
+
+for (const { answers, threshold, expected } of [
+  { answers: '+', threshold: 3, expected: 'U' },
+  { answers: '---+', threshold: 2, expected: 'dddU' },
+  { answers: '+-+-+', threshold: 2, expected: 'UUUUU' },
+  { answers: '+--', threshold: 2, expected: 'UUd' },
+  { answers: '+--+-++', threshold: 2, expected: 'UUddddU' },
+  { answers: '+-+', threshold: 1, expected: 'UdU' },
+]) {
+  test(`answers ${answers} with threshold ${threshold} are judged ${expected}`, () => {
+    assert.equal(verdicts(answers, threshold), expected);
+  });
+}
+
+test('a job that comes up is looked at ten times a second, one that was up at its interval', () => {
+  const check = healthCheckSchema.parse({ type: 'tcp', intervalMs: 5_000 });
+  assert.equal(intervalMs(unknownVerdict, check), 100);
+  assert.equal(intervalMs({ ...unknownVerdict, hasBeenUp: true }, check), 5_000);
+});
+
+test('ports with a service are checked: TCP by accepting if nothing else is said, UDP not at all', () => {
+  const job = jobOf('a', {
+    ports: [
+      { port: 1, protocol: 'tcp', service: { name: 'web' } },
+      { port: 2, protocol: 'udp', service: { name: 'dns' } },
+      { port: 3, protocol: 'tcp' },
+    ],
+  });
+  const ports = checkedPortsOf(job).map(({ port, service, check }) => [port, service, check?.type]);
+  assert.deepEqual(ports, [
+    [1, 'web', 'tcp'],
+    [2, 'dns', undefined],
+  ]);
+});
+
+test('an HTTP check wants its status, or any below 500, in time', async () => {
+  const server = createServer((request, response) => {
+    if (request.url === '/silent') return;
+    response.writeHead(Number(request.url?.slice(1))).end('x');
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const target = { address: '127.0.0.1', port: (server.address() as AddressInfo).port };
+  const { signal } = new AbortController();
+  const ask = (path: string, status?: number) =>
+    probe(healthCheckSchema.parse({ type: 'http', path, timeoutMs: 100, status }), target, signal);
+  assert.equal(await ask('/200'), undefined);
+  assert.equal(await ask('/404'), undefined);
+  assert.match((await ask('/503')) ?? '', /answered 503/);
+  assert.match((await ask('/200', 204)) ?? '', /answered 200/);
+  assert.match((await ask('/silent')) ?? '', /did not answer within 100 ms/);
+  server.closeAllConnections();
+  await new Promise((resolve) => server.close(resolve));
+  assert.match((await ask('/200')) ?? '', /failed/);
+  const tcp = healthCheckSchema.parse({ type: 'tcp' });
+  assert.match((await probe(tcp, target, signal)) ?? '', /nothing accepts connections/);
+});

@@ -1,0 +1,94 @@
+/** Is it up? A reducer over the answers of one check, and the checks themselves. */
+import { request } from 'node:http';
+import { connect } from 'node:net';
+import type { AssignedJob, HealthCheck } from '@flynn/scheduler/cell';
+import { healthCheckSchema } from '@flynn/scheduler/cell';
+
+export type Verdict = Readonly<{
+  isUp: boolean;
+  hasBeenUp: boolean;
+  /** Answers in a row that contradict `isUp`. */
+  streak: number;
+}>;
+
+export const unknownVerdict: Verdict = { isUp: false, hasBeenUp: false, streak: 0 };
+
+/** One good answer is enough the first time; after that `threshold` in a row change the verdict either way. */
+export function judge(verdict: Verdict, isGood: boolean, threshold: number): Verdict {
+  if (isGood === verdict.isUp) return { ...verdict, streak: 0 };
+  const streak = verdict.streak + 1;
+  const needed = verdict.hasBeenUp ? threshold : 1;
+  if (streak < needed) return { ...verdict, streak };
+  return { isUp: isGood, hasBeenUp: verdict.hasBeenUp || isGood, streak: 0 };
+}
+
+/** Often while people wait for it to come up; the timeouts of a host that is silent keep it from being too often. */
+const startingIntervalMs = 100;
+
+export function intervalMs(verdict: Verdict, check: HealthCheck): number {
+  return verdict.hasBeenUp ? check.intervalMs : startingIntervalMs;
+}
+
+export type CheckedPort = { port: number; service: string; check: HealthCheck | undefined };
+
+/** The ports that are announced. Without a check of its own, a TCP port is up when it accepts; a UDP port always. */
+export function checkedPortsOf(job: Pick<AssignedJob, 'template'>): CheckedPort[] {
+  return job.template.ports.flatMap(({ port, protocol, service }) => {
+    if (service === undefined) return [];
+    const check = service.check ?? (protocol === 'tcp' ? healthCheckSchema.parse({ type: 'tcp' }) : undefined);
+    return [{ port, service: service.name, check }];
+  });
+}
+
+/** Answers what is wrong, or undefined. Never throws. */
+export function probe(
+  check: HealthCheck,
+  target: { address: string; port: number },
+  signal: AbortSignal,
+): Promise<string | undefined> {
+  return check.type === 'http' ? probeHttp(check, target, signal) : probeTcp(check, target, signal);
+}
+
+function probeTcp(
+  check: HealthCheck,
+  { address, port }: { address: string; port: number },
+  signal: AbortSignal,
+): Promise<string | undefined> {
+  return new Promise((resolve) => {
+    const socket = connect({ host: address, port });
+    const finish = (problem: string | undefined) => {
+      clearTimeout(timer);
+      signal.removeEventListener('abort', cancel);
+      socket.destroy();
+      resolve(problem);
+    };
+    const cancel = () => finish('the check was cancelled');
+    const timer = setTimeout(() => finish(`port ${port} did not answer within ${check.timeoutMs} ms`), check.timeoutMs);
+    signal.addEventListener('abort', cancel, { once: true });
+    socket.once('connect', () => finish(undefined));
+    socket.once('error', (error) => finish(`nothing accepts connections on port ${port} (${error.message})`));
+  });
+}
+
+function probeHttp(
+  check: HealthCheck,
+  { address, port }: { address: string; port: number },
+  signal: AbortSignal,
+): Promise<string | undefined> {
+  const what = `GET ${check.path} on port ${port}`;
+  return new Promise((resolve) => {
+    const deadline = AbortSignal.any([signal, AbortSignal.timeout(check.timeoutMs)]);
+    const call = request({ host: address, port, path: check.path, agent: false, signal: deadline }, (response) => {
+      response.resume();
+      const status = response.statusCode ?? 0;
+      const isGood = check.status === undefined ? status < 500 : status === check.status;
+      resolve(isGood ? undefined : `${what} answered ${status}`);
+      call.destroy();
+    });
+    call.on('error', (error) => {
+      const isLate = deadline.aborted && !signal.aborted;
+      resolve(isLate ? `${what} did not answer within ${check.timeoutMs} ms` : `${what} failed (${error.message})`);
+    });
+    call.end();
+  });
+}

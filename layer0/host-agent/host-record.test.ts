@@ -1,0 +1,66 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { silentLogger } from '@flynn/kit/log';
+import { waitFor } from '@flynn/kit/retry';
+import { cellKeys, hostRecordSchema } from '@flynn/scheduler/cell';
+import type { HostRecord } from '@flynn/scheduler/cell';
+import { createMemoryStore } from '@flynn/store/memory';
+import { configSchema, gatewayOf, parseAttributes, parseUpstream } from './config.ts';
+import { capacityOf, keepAnnounced } from './host-record.ts';
+
+const record: HostRecord = {
+  id: 'h1',
+  address: '10.0.0.1',
+  apiPort: 1113,
+  capacity: { memoryBytes: 1, cpuMillis: 1 },
+  attributes: { zone: 'a' },
+  cordoned: false,
+  startedAt: 1,
+};
+
+test('a host is announced, stays cordoned over a restart of its agent, and never left in between', async () => {
+  const store = createMemoryStore();
+  const log = silentLogger();
+  const announced = async () => {
+    const entry = await store.get(cellKeys.host('h1'));
+    return entry === undefined ? undefined : { entry, host: hostRecordSchema.parse(JSON.parse(entry.value)) };
+  };
+  const first = new AbortController();
+  const running = keepAnnounced(store, record, { signal: first.signal, log });
+  const before = await waitFor(announced, { what: 'the announcement', deadlineMs: 5_000 });
+  assert.ok(before.entry.lease !== undefined);
+  const value = JSON.stringify({ ...before.host, cordoned: true });
+  await store.transact({ then: [{ put: cellKeys.host('h1'), value, lease: before.entry.lease }] });
+  first.abort();
+  await running;
+  const second = new AbortController();
+  const again = keepAnnounced(store, { ...record, startedAt: 2 }, { signal: second.signal, log });
+  const after = await waitFor(
+    async () => {
+      const found = await announced();
+      return found?.host.startedAt === 2 && found;
+    },
+    { what: 'the second announcement', deadlineMs: 5_000 },
+  );
+  assert.equal(after.host.cordoned, true);
+  assert.equal(after.entry.createRevision, before.entry.createRevision);
+  second.abort();
+  await again;
+  await store.close();
+});
+
+test("a tenth of the memory is the host's own, and cores are shared", () => {
+  assert.deepEqual(capacityOf({ memoryBytes: 1000, cores: 2 }), { memoryBytes: 900, cpuMillis: 8000 });
+});
+
+test('the configuration has sensible defaults and clear refusals', () => {
+  const config = configSchema.parse({ FLYNN_HOST_ID: 'h1', FLYNN_KEY: 'k', FLYNN_ADDRESS: '10.0.0.1' });
+  assert.equal(config.FLYNN_SCHEDULER, true);
+  assert.equal(gatewayOf(config.FLYNN_SUBNET), '100.100.0.1');
+  assert.equal(gatewayOf('100.100.7.0/24'), '100.100.7.1');
+  assert.deepEqual(parseAttributes('zone=a, disk=ssd'), { zone: 'a', disk: 'ssd' });
+  assert.throws(() => parseAttributes('zone'), /key=value/);
+  assert.deepEqual(parseUpstream('1.1.1.1'), { address: '1.1.1.1', port: 53 });
+  assert.throws(() => parseUpstream('dns.example'), /not an IPv4 address/);
+  assert.throws(() => configSchema.parse({ FLYNN_HOST_ID: 'h-1', FLYNN_KEY: 'k', FLYNN_ADDRESS: '10.0.0.1' }));
+});

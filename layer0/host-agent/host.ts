@@ -1,0 +1,63 @@
+/** The heart of the agent: engine, store and discovery in, converging host out. */
+import type { Logger } from '@flynn/kit/log';
+import type { TaskGroup } from '@flynn/kit/tasks';
+import { assignmentSchema, cellKeys } from '@flynn/scheduler/cell';
+import type { Assignment } from '@flynn/scheduler/cell';
+import { openMirror } from '@flynn/store/mirror';
+import type { Store } from '@flynn/store/store';
+import type { Announcer } from './announcer.ts';
+import { ContainerTable } from './container-table.ts';
+import { Convergence } from './convergence.ts';
+import type { Container, Engine } from './engine.ts';
+import { JobTable } from './job-table.ts';
+import { Slots } from './slots.ts';
+import type { HostSettings } from './spec.ts';
+import { StatusWriter } from './status-writer.ts';
+import type { StepContext } from './steps.ts';
+
+/** The engine works on a start mostly in the kernel; beyond a few at once they only wait for each other. */
+const startsAtOnce = 8;
+
+export type HostDeps = {
+  host: HostSettings;
+  engine: Engine;
+  /** Shared with whoever else follows the containers; its `run` is the caller's. */
+  containers: ContainerTable;
+  store: Store;
+  announcer: Announcer;
+  beforeStart: StepContext['beforeStart'];
+  isLogShipped: (container: Container) => boolean;
+  log: Logger;
+};
+
+export type Host = { jobs: JobTable; requestStop: (jobId: string) => void };
+
+/** Resolves when the host converges; its tasks run in the group. */
+export async function startHost(deps: HostDeps, tasks: TaskGroup): Promise<Host> {
+  const { store, log, host } = deps;
+  const writer = new StatusWriter({ store, hostId: host.hostId, log });
+  const jobs = new JobTable(writer);
+  await jobs.load(store, host.hostId, log, tasks.signal);
+  const assignments = await openMirror<Assignment>({
+    store,
+    prefix: cellKeys.hostAssignments(host.hostId),
+    decode: (json) => assignmentSchema.parse(json),
+    log,
+    signal: tasks.signal,
+  });
+  const context: StepContext = {
+    host,
+    engine: deps.engine,
+    containers: deps.containers,
+    jobs,
+    announcer: deps.announcer,
+    monitors: new Map(),
+    startSlots: new Slots(startsAtOnce),
+    beforeStart: deps.beforeStart,
+    log,
+  };
+  const convergence = new Convergence({ context, assignments, isLogShipped: deps.isLogShipped });
+  tasks.run('job statuses', (signal) => writer.run(signal));
+  tasks.run('convergence', (signal) => convergence.run(signal));
+  return { jobs, requestStop: (jobId) => convergence.requestStop(jobId) };
+}

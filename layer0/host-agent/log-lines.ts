@@ -1,0 +1,98 @@
+/** From the engine's records to lines with an identity: whole or split at 10,000 bytes, never torn or told twice. */
+import type { Container, LogRecord } from './engine.ts';
+import type { LogLine } from './api.ts';
+import { metaOfLabels } from './labels.ts';
+import { jobIdOf } from './plan.ts';
+import { formatTimestamp } from './timestamp.ts';
+
+export const maxLineBytes = 10_000;
+
+type Stream = LogRecord['stream'];
+
+/**
+ * A line, or a part of a long one. `index` counts the pieces of a stream with the same time, so that (stream, time, index)
+ * is the same however often the log is read, from wherever.
+ */
+export type Piece = Readonly<{ stream: Stream; timestampNs: bigint; index: number; message: string }>;
+
+/** How far a stream was read: `count` pieces of that time are done with, and everything before. */
+export type Position = Readonly<{ timestampNs: bigint; count: number }>;
+
+export type Cursor = Readonly<Partial<Record<Stream, Position>>>;
+
+export function isRead(cursor: Cursor, piece: Piece): boolean {
+  const position = cursor[piece.stream];
+  if (position === undefined || piece.timestampNs > position.timestampNs) return false;
+  return piece.timestampNs < position.timestampNs || piece.index < position.count;
+}
+
+export function advance(cursor: Cursor, piece: Piece): Cursor {
+  return { ...cursor, [piece.stream]: { timestampNs: piece.timestampNs, count: piece.index + 1 } };
+}
+
+/** From where to read so that nothing unread is missed; undefined: from the start. */
+export function readFrom({ stdout, stderr }: Cursor): bigint | undefined {
+  // A stream that was silent so far may have written before the other's position.
+  if (stdout === undefined || stderr === undefined) return undefined;
+  return stdout.timestampNs < stderr.timestampNs ? stdout.timestampNs : stderr.timestampNs;
+}
+
+type Assembly = { timestampNs: bigint; count: number; rest: Buffer; isWithinLine: boolean };
+
+/** Puts partial records together and splits long lines. It has to begin at a record that begins a time. */
+export class LineAssembler {
+  readonly #streams = new Map<Stream, Assembly>();
+
+  push(record: LogRecord): Piece[] {
+    const assembly = this.#assemblyOf(record);
+    assembly.rest = Buffer.concat([assembly.rest, Buffer.from(record.message)]);
+    const pieces: Piece[] = [];
+    while (assembly.rest.length > maxLineBytes)
+      pieces.push(this.#cut(record.stream, assembly, boundary(assembly.rest)));
+    if (!record.isPartial) pieces.push(this.#cut(record.stream, assembly, assembly.rest.length));
+    assembly.isWithinLine = record.isPartial;
+    return pieces;
+  }
+
+  /** What an ended log left without a line's end. */
+  flush(): Piece[] {
+    return [...this.#streams]
+      .filter(([, assembly]) => assembly.rest.length > 0)
+      .map(([stream, assembly]) => this.#cut(stream, assembly, assembly.rest.length));
+  }
+
+  #assemblyOf({ stream, timestampNs }: LogRecord): Assembly {
+    const known = this.#streams.get(stream);
+    if (known !== undefined && (known.isWithinLine || known.timestampNs === timestampNs)) return known;
+    const assembly = { timestampNs, count: 0, rest: Buffer.alloc(0), isWithinLine: false };
+    this.#streams.set(stream, assembly);
+    return assembly;
+  }
+
+  #cut(stream: Stream, assembly: Assembly, length: number): Piece {
+    const message = assembly.rest.toString('utf8', 0, length);
+    assembly.rest = assembly.rest.subarray(length);
+    const index = assembly.count;
+    assembly.count += 1;
+    return { stream, timestampNs: assembly.timestampNs, index, message };
+  }
+}
+
+/** The last place at or before the limit where no character is cut in two. */
+function boundary(bytes: Buffer): number {
+  let at = maxLineBytes;
+  while (at > 0 && ((bytes[at] ?? 0) & 0xc0) === 0x80) at -= 1;
+  return at === 0 ? maxLineBytes : at;
+}
+
+/** Pieces of one time get times of their own, nanoseconds apart: the time is the line's identity. */
+export function lineOf(piece: Piece, container: Container, hostId: string): LogLine {
+  return {
+    jobId: jobIdOf(container),
+    hostId,
+    stream: piece.stream,
+    timestamp: formatTimestamp(piece.timestampNs + BigInt(piece.index)),
+    message: piece.message,
+    meta: metaOfLabels(container.labels),
+  };
+}

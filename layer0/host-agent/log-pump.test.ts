@@ -1,0 +1,44 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { waitFor } from '@flynn/kit/retry';
+import { jobOf } from './host-fixture.ts';
+import { openPump, runPumpTest } from './log-pump-fixture.ts';
+import { createMemoryEngine } from './memory.ts';
+import { containerSpecOf } from './spec.ts';
+
+const host = { cluster: 'test', hostId: 'h1', externalAddress: '127.0.0.1', gateway: '127.0.0.1', networkName: 'n' };
+
+test('over restarts of the agent no line is lost or repeated', async () => {
+  const engine = createMemoryEngine({ cluster: 'test' });
+  await runPumpTest(engine, host, 'base', Array.from({ length: 200 }, (_, i) => `echo ${i}; sleep 0.002`).join('; '));
+});
+
+test('nothing is read ahead of a sink that takes nothing, and everything once it does', async () => {
+  const dir = await mkdtemp(join(tmpdir(), 'flynn-logs-'));
+  const engine = createMemoryEngine({ cluster: 'test' });
+  const job = jobOf('a', { command: ['sh', '-c', 'echo one; echo two; echo three'] });
+  const id = await engine.create(containerSpecOf(job, 'base', host));
+  await engine.start(id);
+  const opening = Promise.withResolvers<void>();
+  const taken: string[] = [];
+  const pump = await openPump(engine, dir, async (line) => {
+    await opening.promise;
+    taken.push(line.message);
+  });
+  const [container] = await waitFor(() => pump.containers.all().length > 0 && pump.containers.all(), {
+    what: 'the container',
+    deadlineMs: 5_000,
+  });
+  assert.ok(container !== undefined && !pump.pump.isShipped(container));
+  opening.resolve();
+  await waitFor(() => taken.length === 3 && pump.containers.all().every((c) => pump.pump.isShipped(c)), {
+    what: 'the lines',
+    deadlineMs: 5_000,
+  });
+  assert.deepEqual(taken, ['one', 'two', 'three']);
+  await pump.stop();
+  await rm(dir, { recursive: true });
+});

@@ -1,0 +1,70 @@
+/** A job's log for whoever asks for it now. */
+import type { LogLine } from './api.ts';
+import type { ContainerTable } from './container-table.ts';
+import type { Container, Engine, LogOptions } from './engine.ts';
+import { LineAssembler, advance, isRead, lineOf, readFrom } from './log-lines.ts';
+import type { Cursor, Piece } from './log-lines.ts';
+
+type Source = { engine: Engine; containers: ContainerTable; hostId: string };
+
+/** What there is, or its newest records. */
+export async function* linesOf(
+  { engine, hostId }: Pick<Source, 'engine' | 'hostId'>,
+  container: Container,
+  options: { tail?: number; signal: AbortSignal },
+): AsyncGenerator<LogLine> {
+  for await (const piece of pieces(engine, container, { ...options, follow: false })) {
+    yield lineOf(piece, container, hostId);
+  }
+}
+
+/** Goes on over restarts, until `isOver` says that the job ends for good. */
+export async function* followLines(
+  { engine, containers, hostId }: Source,
+  jobId: string,
+  options: { tail?: number; signal: AbortSignal; isOver: () => boolean },
+): AsyncGenerator<LogLine> {
+  const { signal } = options;
+  let cursor: Cursor = {};
+  let tail = options.tail;
+  while (!signal.aborted) {
+    const isLast = options.isOver();
+    const container = containers.ofJob(jobId);
+    const changed = nextChange(containers, signal);
+    if (container !== undefined && container.state !== 'created') {
+      const sinceNs = readFrom(cursor);
+      const range = { ...(tail === undefined ? {} : { tail }), ...(sinceNs === undefined ? {} : { sinceNs }) };
+      for await (const piece of pieces(engine, container, { ...range, follow: !isLast, signal })) {
+        if (isRead(cursor, piece)) continue;
+        yield lineOf(piece, container, hostId);
+        cursor = advance(cursor, piece);
+      }
+      tail = undefined;
+    }
+    if (isLast) return;
+    await changed;
+  }
+}
+
+async function* pieces(engine: Engine, container: Container, options: LogOptions): AsyncGenerator<Piece> {
+  const assembler = new LineAssembler();
+  for await (const record of engine.logs(container.id, options)) yield* assembler.push(record);
+  yield* assembler.flush();
+}
+
+/** Long enough not to be polling, short enough for a change that nobody announced. */
+const patienceMs = 500;
+
+function nextChange(containers: ContainerTable, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const finish = () => {
+      off();
+      clearTimeout(timer);
+      signal.removeEventListener('abort', finish);
+      resolve();
+    };
+    const off = containers.onChange(finish);
+    const timer = setTimeout(finish, patienceMs);
+    signal.addEventListener('abort', finish, { once: true });
+  });
+}

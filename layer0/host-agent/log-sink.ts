@@ -1,0 +1,82 @@
+/** The log sink that discovery knows: every instance of the log aggregator gets every line. */
+import { messageOf } from '@flynn/kit/errors';
+import type { Logger } from '@flynn/kit/log';
+import { raceAbort } from '@flynn/kit/retry';
+import type { LogLine } from './api.ts';
+import type { LogSink } from './log-pump.ts';
+import { SinkConnection } from './sink-connection.ts';
+import { sinkService } from './sink-protocol.ts';
+import type { Replay } from './sink-protocol.ts';
+
+type SinkInstance = { id: string; address: string };
+
+/** What the sink needs of discovery's registry. */
+export interface InstanceSource {
+  subscribe(
+    service: string,
+    options: { signal: AbortSignal },
+  ): AsyncIterable<{ event: string; instance?: SinkInstance | undefined }>;
+}
+
+export class AggregatorSink implements LogSink {
+  readonly #source: InstanceSource;
+  readonly #key: string;
+  readonly #replay: Replay;
+  readonly #log: Logger;
+  readonly #connections = new Map<string, SinkConnection>();
+  #changed = Promise.withResolvers<void>();
+
+  constructor(options: { source: InstanceSource; key: string; replay: Replay; log: Logger }) {
+    this.#source = options.source;
+    this.#key = options.key;
+    this.#replay = options.replay;
+    this.#log = options.log;
+  }
+
+  /** An instance that is slow while others are not loses its oldest lines and is told how many. */
+  async write(line: LogLine, { signal }: { signal: AbortSignal }): Promise<void> {
+    while (![...this.#connections.values()].some((connection) => connection.hasRoom)) {
+      await raceAbort(this.#changed.promise, signal);
+    }
+    for (const connection of this.#connections.values()) connection.push(line);
+  }
+
+  /** Keeps a connection to every instance. Resolves when the signal aborts and all are closed. */
+  async run(signal: AbortSignal): Promise<void> {
+    for await (const { event, instance } of this.#source.subscribe(sinkService, { signal })) {
+      if (instance === undefined) continue;
+      if (event === 'up' || event === 'update') await this.#connect(instance);
+      if (event === 'down') await this.#disconnect(instance.id);
+    }
+    await Promise.all([...this.#connections.keys()].map((id) => this.#disconnect(id)));
+  }
+
+  async #connect(instance: SinkInstance): Promise<void> {
+    if (this.#connections.get(instance.id)?.address === instance.address) return;
+    await this.#disconnect(instance.id);
+    const connection = new SinkConnection({
+      address: instance.address,
+      key: this.#key,
+      replay: this.#replay,
+      onRoom: () => this.#tell(),
+      log: this.#log.child({ sink: instance.id }),
+    });
+    this.#connections.set(instance.id, connection);
+    this.#tell();
+  }
+
+  async #disconnect(id: string): Promise<void> {
+    const connection = this.#connections.get(id);
+    this.#connections.delete(id);
+    try {
+      await connection?.[Symbol.asyncDispose]();
+    } catch (error) {
+      this.#log.warn(`closing the connection to ${sinkService} ${id} failed: ${messageOf(error)}`);
+    }
+  }
+
+  #tell(): void {
+    this.#changed.resolve();
+    this.#changed = Promise.withResolvers<void>();
+  }
+}

@@ -1,0 +1,123 @@
+/** Watches one running job: checks its health, keeps discovery in step, says when it came up, went down or never came up. */
+import { systemClock } from '@flynn/kit/clock';
+import type { Logger } from '@flynn/kit/log';
+import type { AssignedJob } from '@flynn/scheduler/cell';
+import type { Announcer } from './announcer.ts';
+import { announce, withdraw } from './announcer.ts';
+import type { CheckedPort } from './health.ts';
+import { checkedPortsOf, intervalMs, judge, probe, unknownVerdict } from './health.ts';
+
+export type MonitorEvents = {
+  /** Every port is up and announced. At once for a job without announced ports. */
+  onUp(): void;
+  onDown(message: string): void;
+  onNeverUp(message: string): void;
+};
+
+/**
+ * INVARIANTS. An instance is announced only while its check is up. After `stop()` resolved, none of the job's instances is
+ * announced, unless it was stopped to leave them: then the next agent takes them over.
+ */
+export class JobMonitor {
+  readonly #job: AssignedJob;
+  readonly #address: string;
+  readonly #hostId: string;
+  readonly #announcer: Announcer;
+  readonly #events: MonitorEvents;
+  readonly #log: Logger;
+  readonly #ending = new AbortController();
+  readonly #ports: CheckedPort[];
+  readonly #up = new Set<CheckedPort>();
+  readonly #running: Promise<unknown>;
+  #hasBeenUp = false;
+  #isDone = false;
+
+  constructor(options: {
+    job: AssignedJob;
+    address: string;
+    hostId: string;
+    announcer: Announcer;
+    events: MonitorEvents;
+    log: Logger;
+  }) {
+    this.#job = options.job;
+    this.#address = options.address;
+    this.#hostId = options.hostId;
+    this.#announcer = options.announcer;
+    this.#events = options.events;
+    this.#log = options.log;
+    this.#ports = checkedPortsOf(options.job);
+    if (this.#ports.length === 0) this.#events.onUp();
+    this.#running = Promise.all(this.#ports.map((port) => this.#watch(port)));
+  }
+
+  async #watch(port: CheckedPort): Promise<void> {
+    try {
+      if (port.check === undefined) await this.#rise(port);
+      else await this.#check(port, port.check);
+    } catch (error) {
+      if (!this.#ending.signal.aborted) this.#log.error({ err: error, jobId: this.#job.id }, 'watching a job failed');
+    }
+  }
+
+  async #check(port: CheckedPort, check: NonNullable<CheckedPort['check']>): Promise<void> {
+    const { signal } = this.#ending;
+    const startedAt = systemClock.now();
+    let verdict = unknownVerdict;
+    while (!signal.aborted) {
+      const problem = await probe(check, { address: this.#address, port: port.port }, signal);
+      if (signal.aborted) return;
+      const before = verdict;
+      verdict = judge(verdict, problem === undefined, check.threshold);
+      if (verdict.isUp && !before.isUp) await this.#rise(port);
+      if (!verdict.isUp && before.isUp) await this.#fall(port, problem ?? 'unhealthy');
+      const elapsedMs = systemClock.now() - startedAt;
+      if (!verdict.hasBeenUp && elapsedMs >= check.startTimeoutMs) {
+        this.#giveUp(
+          `not healthy ${Math.round(check.startTimeoutMs / 1000)} s after its start: ${problem ?? 'no answer'}`,
+        );
+        return;
+      }
+      const left = verdict.hasBeenUp ? Infinity : Math.max(1, check.startTimeoutMs - elapsedMs);
+      await systemClock.sleep(Math.min(intervalMs(verdict, check), left), { signal });
+    }
+  }
+
+  async #rise(port: CheckedPort): Promise<void> {
+    const instance = {
+      service: port.service,
+      id: this.#job.id,
+      address: `${this.#address}:${port.port}`,
+      attributes: { ...this.#job.template.meta, host: this.#hostId },
+    };
+    await announce(this.#announcer, instance, { signal: this.#ending.signal, log: this.#log });
+    this.#up.add(port);
+    if (this.#up.size < this.#ports.length || this.#isDone) return;
+    this.#hasBeenUp = true;
+    this.#events.onUp();
+  }
+
+  async #fall(port: CheckedPort, problem: string): Promise<void> {
+    this.#up.delete(port);
+    this.#log.warn({ jobId: this.#job.id, service: port.service }, `unhealthy, out of discovery: ${problem}`);
+    this.#events.onDown(`unhealthy: ${problem}`);
+    await withdraw(this.#announcer, port.service, this.#job.id, { log: this.#log });
+  }
+
+  #giveUp(message: string): void {
+    if (this.#isDone || this.#hasBeenUp) return;
+    this.#isDone = true;
+    this.#events.onNeverUp(message);
+  }
+
+  /** With `keepAnnounced` the instances stay until their lease runs out: the agent goes, the job does not. */
+  async stop(options: { keepAnnounced: boolean }): Promise<void> {
+    this.#isDone = true;
+    this.#ending.abort();
+    await this.#running;
+    if (options.keepAnnounced) return;
+    // Also what is not known to be announced: an announcement cut short may have gone through.
+    const services = new Set(this.#ports.map((port) => port.service));
+    await Promise.all([...services].map((name) => withdraw(this.#announcer, name, this.#job.id, { log: this.#log })));
+  }
+}

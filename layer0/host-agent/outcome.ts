@@ -1,0 +1,97 @@
+/** What does it mean that a run ended, or never began? */
+import { constants } from 'node:os';
+import type { AssignedJob, JobStatus } from '@flynn/scheduler/cell';
+import type { Container } from './engine.ts';
+import { countFailures, restartDelayMs } from './backoff.ts';
+import type { JobRecord } from './record.ts';
+import { withoutRun } from './record.ts';
+
+export type Outcome = Pick<JobRecord, 'status' | 'failures'>;
+
+/** A run that ended. Without a job (nobody wants it any more) it is done. */
+export function outcomeOfEnd(
+  job: AssignedJob | undefined,
+  container: Container,
+  record: JobRecord,
+  now: number,
+): Outcome {
+  const startedAt = container.startedAtMs ?? container.createdAtMs;
+  const endedAt = container.endedAtMs ?? now;
+  const { address: _, nextStartAt: __, error: ___, ...before } = record.status;
+  const ended = { ...before, startedAt, endedAt, exitCode: container.exitCode ?? 0 };
+  const done = (): Outcome => ({ status: { ...ended, state: 'done', isFinal: true }, failures: 0 });
+  if (job === undefined || job.desired === 'stop') return done();
+
+  const cause = record.stopCause;
+  const isRestarted = job.template.restart === 'always';
+  if (cause?.type === 'expired') {
+    const error = `ran longer than its limit of ${(job.template.maxRuntimeMs ?? 0) / 1000} s and was stopped`;
+    return { status: { ...ended, state: 'failed', isFinal: true, error }, failures: 0 };
+  }
+  if (cause?.type === 'requested') {
+    return isRestarted
+      ? { status: { ...ended, state: 'done', isFinal: false, nextStartAt: now }, failures: 0 }
+      : done();
+  }
+  if (cause === undefined && !isRestarted && container.exitCode === 0 && !container.isOutOfMemory) return done();
+
+  const error = cause?.type === 'unhealthy' ? cause.message : explainEnd(container, job);
+  const crashed = { ...ended, state: 'crashed' as const, error };
+  if (!isRestarted) return { status: { ...crashed, isFinal: true }, failures: 0 };
+  const failures = countFailures(record.failures, endedAt - startedAt);
+  return { status: { ...crashed, isFinal: false, nextStartAt: now + restartDelayMs(failures) }, failures };
+}
+
+/** A start that did not work. `isTransient`: nothing is wrong with the job, something it needs is away. */
+export function outcomeOfFailedStart(
+  job: AssignedJob,
+  record: JobRecord,
+  failure: { message: string; isTransient: boolean },
+  now: number,
+): Outcome {
+  const status = withoutRun(record.status);
+  const error = failure.message;
+  const hasPatience = job.template.restart === 'always' || now - job.createdAt < patienceMs;
+  if (failure.isTransient && hasPatience) {
+    return {
+      status: { ...status, state: 'pending', isFinal: false, error, nextStartAt: now + 1000 },
+      failures: record.failures,
+    };
+  }
+  const failed = { ...status, state: 'failed' as const, error, endedAt: now };
+  if (job.template.restart === 'never') return { status: { ...failed, isFinal: true }, failures: 0 };
+  const failures = record.failures + 1;
+  // Unlike a crash, the same failure a moment later is all but certain.
+  const nextStartAt = now + Math.max(1000, restartDelayMs(failures));
+  return { status: { ...failed, isFinal: false, nextStartAt }, failures };
+}
+
+/** Somebody waits for a job that is not started again; it should learn that the host cannot. */
+const patienceMs = 120_000;
+
+/** A job that is not wanted and has nothing running. */
+export function outcomeOfNothing(record: JobRecord, now: number): Outcome {
+  const { nextStartAt: _, ...status } = record.status;
+  const state = status.state === 'crashed' || status.state === 'failed' ? status.state : 'done';
+  return { status: { ...status, state, isFinal: true, endedAt: status.endedAt ?? now }, failures: 0 };
+}
+
+function explainEnd(container: Container, job: AssignedJob): string {
+  if (container.isOutOfMemory) return outOfMemoryMessage(job.template.resources.memoryBytes);
+  if (container.error !== undefined) return container.error;
+  const code = container.exitCode ?? 0;
+  const signal = Object.entries(constants.signals).find(([, number]) => number === code - 128)?.[0];
+  const suffix = signal === undefined ? '' : ` (${signal})`;
+  return code === 0 ? 'ended by itself, with exit code 0' : `ended with exit code ${code}${suffix}`;
+}
+
+export function outOfMemoryMessage(limitBytes: number | undefined): string {
+  const limit = limitBytes === undefined ? '' : ` (limit ${Math.round(limitBytes / 2 ** 20)} MiB)`;
+  return `killed: out of memory${limit}`;
+}
+
+/** Whether this end of the container is the one the status tells about. */
+export function isSettled(status: JobStatus, container: Container): boolean {
+  const isEnded = status.state === 'done' || status.state === 'crashed' || status.state === 'failed';
+  return isEnded && status.endedAt !== undefined && status.endedAt >= (container.endedAtMs ?? container.createdAtMs);
+}

@@ -1,0 +1,184 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { JobStatus } from '@flynn/scheduler/cell';
+import type { Container } from './engine.ts';
+import { jobOf } from './host-fixture.ts';
+import { jobLabels } from './labels.ts';
+import { keptEndedJobs, plan } from './plan.ts';
+import type { PlanInput } from './plan.ts';
+import { newRecord } from './record.ts';
+import type { JobRecord } from './record.ts';
+
+const now = 1_000_000;
+const job = jobOf('a', {}, { createdAt: now - 100_000 });
+const stopping = { ...job, desired: 'stop' as const };
+
+function containerOf(state: Container['state'], rest: Partial<Container> = {}): Container {
+  return {
+    id: 'c1',
+    name: 'flynn-test-h1-a',
+    labels: jobLabels(job),
+    state,
+    imageId: 'i',
+    tty: false,
+    createdAtMs: now - 90_000,
+    isOutOfMemory: false,
+    ...(state === 'created' ? {} : { startedAtMs: now - 80_000 }),
+    ...(state === 'running' ? { address: '10.0.0.2' } : {}),
+    ...(state === 'exited' ? { endedAtMs: now - 10, exitCode: 1 } : {}),
+    ...rest,
+  };
+}
+
+function recordOf(status: Partial<JobStatus>, rest: Partial<JobRecord> = {}): JobRecord {
+  const blank = newRecord(job, 'h1');
+  return { ...blank, ...rest, status: { ...blank.status, ...status } };
+}
+
+function stepsOf(input: Partial<Omit<PlanInput, 'records'>> & { record?: JobRecord }): string[] {
+  const { record, ...rest } = input;
+  const steps = plan({
+    hostId: 'h1',
+    assigned: [],
+    containers: [],
+    busy: new Set(),
+    isLogShipped: () => true,
+    now,
+    ...rest,
+    records: new Map(record === undefined ? [] : [[record.status.id, record]]),
+  });
+  return steps.map((step) => {
+    if (step.type === 'settle') return `settle ${step.status.state}${step.status.isFinal ? ' for good' : ''}`;
+    if (step.type === 'stop') return `stop ${step.cause.type}`;
+    if (step.type === 'wait') return `wait ${step.untilMs - now}`;
+    return step.type;
+  });
+}
+
+const running = containerOf('running');
+const exited = containerOf('exited');
+const healthy = recordOf({ state: 'running' }, { isWatched: true });
+
+const table: { title: string; input: Parameters<typeof stepsOf>[0]; steps: string[] }[] = [
+  { title: 'a new job is started', input: { assigned: [job] }, steps: ['start'] },
+  {
+    title: 'a created container is started',
+    input: { assigned: [job], containers: [containerOf('created')] },
+    steps: ['start'],
+  },
+  {
+    title: 'one that is being worked on is left alone',
+    input: { assigned: [job], busy: new Set([job.id]) },
+    steps: [],
+  },
+  {
+    title: 'a running container unknown to this agent is adopted',
+    input: { assigned: [job], containers: [running] },
+    steps: ['adopt'],
+  },
+  {
+    title: 'a watched one needs nothing',
+    input: { assigned: [job], containers: [running], record: healthy },
+    steps: [],
+  },
+  {
+    title: 'an unwanted one is stopped',
+    input: { assigned: [stopping], containers: [running], record: healthy },
+    steps: ['stop unwanted'],
+  },
+  { title: 'one nobody assigned is stopped', input: { containers: [running] }, steps: ['stop unwanted'] },
+  {
+    title: 'one that is to stop for a reason is stopped for it',
+    input: { assigned: [job], containers: [running], record: { ...healthy, stopCause: { type: 'requested' } } },
+    steps: ['stop requested'],
+  },
+  {
+    title: 'a crash is told',
+    input: { assigned: [job], containers: [exited], record: healthy },
+    steps: ['settle crashed'],
+  },
+  {
+    title: 'an end that was wanted is told',
+    input: { assigned: [stopping], containers: [exited], record: healthy },
+    steps: ['settle done for good'],
+  },
+  {
+    title: 'a crash that is told waits for its time',
+    input: {
+      assigned: [job],
+      containers: [exited],
+      record: recordOf({ state: 'crashed', endedAt: now - 10, nextStartAt: now + 700 }),
+    },
+    steps: ['wait 700'],
+  },
+  {
+    title: 'and is started again then',
+    input: {
+      assigned: [job],
+      containers: [exited],
+      record: recordOf({ state: 'crashed', endedAt: now - 10, nextStartAt: now }),
+    },
+    steps: ['start'],
+  },
+  {
+    title: 'a second crash is told again',
+    input: {
+      assigned: [job],
+      containers: [exited],
+      record: recordOf({ state: 'crashed', endedAt: now - 5_000, nextStartAt: now - 4_000 }),
+    },
+    steps: ['settle crashed'],
+  },
+  {
+    title: 'a job that never ran and is not wanted is done',
+    input: { assigned: [stopping] },
+    steps: ['settle done for good'],
+  },
+  {
+    title: 'a job that is over is left alone while it is assigned',
+    input: {
+      assigned: [job],
+      containers: [exited],
+      record: recordOf({ state: 'crashed', isFinal: true, endedAt: now - 10 }),
+    },
+    steps: [],
+  },
+  {
+    title: 'a job past its time is stopped',
+    input: {
+      assigned: [{ ...job, template: { ...job.template, maxRuntimeMs: 80_000 } }],
+      containers: [running],
+      record: healthy,
+    },
+    steps: ['stop expired'],
+  },
+  {
+    title: 'a job with a limited time is looked at when it is over',
+    input: {
+      assigned: [{ ...job, template: { ...job.template, maxRuntimeMs: 81_000 } }],
+      containers: [running],
+      record: healthy,
+    },
+    steps: ['wait 1000'],
+  },
+];
+
+for (const { title, input, steps } of table) {
+  test(`plan: ${title}`, () => assert.deepEqual(stepsOf(input), steps));
+}
+
+test('plan: beyond the newest 25 ended jobs containers go once their log is shipped, then their statuses', () => {
+  const records = new Map(
+    Array.from({ length: keptEndedJobs + 2 }, (_, index): [string, JobRecord] => {
+      const record = recordOf({ id: `h1-${index}`, state: 'done', isFinal: true, endedAt: index });
+      return [record.status.id, record];
+    }),
+  );
+  const containerOfJob = (index: number) =>
+    containerOf('exited', { id: `c${index}`, labels: { 'flynn.job': `h1-${index}` } });
+  const input = { hostId: 'h1', assigned: [], busy: new Set<string>(), records, now };
+  const brief = (steps: ReturnType<typeof plan>) => steps.map((step) => `${step.type} ${step.jobId}`);
+  const containers = [containerOfJob(0), containerOfJob(26)];
+  assert.deepEqual(brief(plan({ ...input, containers, isLogShipped: () => true })), ['forget h1-1', 'remove h1-0']);
+  assert.deepEqual(brief(plan({ ...input, containers, isLogShipped: () => false })), ['forget h1-1']);
+});

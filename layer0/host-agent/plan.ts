@@ -1,0 +1,129 @@
+/** What is to be done next on this host? Pure: desired and actual state in, steps out; done steps change the state. */
+import type { AssignedJob, JobStatus } from '@flynn/scheduler/cell';
+import type { Container } from './engine.ts';
+import { label } from './labels.ts';
+import { isSettled, outcomeOfEnd, outcomeOfNothing } from './outcome.ts';
+import { newRecord, recordOfContainer } from './record.ts';
+import type { JobRecord, StopCause } from './record.ts';
+
+export type Step =
+  /** Create what is missing and start it; with `container`, start that one again. */
+  | { type: 'start'; jobId: string; job: AssignedJob; container?: Container }
+  /** It runs and this agent does not watch it yet. */
+  | { type: 'adopt'; jobId: string; job: AssignedJob; container: Container }
+  | { type: 'stop'; jobId: string; job?: AssignedJob; container: Container; cause: StopCause }
+  /** Say what became of it. */
+  | { type: 'settle'; jobId: string; record: JobRecord; status: JobStatus; failures: number }
+  /** Take an ended container away. */
+  | { type: 'remove'; jobId: string; container: Container }
+  /** Take the status of an ended job back that nobody assigns any more. */
+  | { type: 'forget'; jobId: string }
+  /** Nothing now; plan again then. */
+  | { type: 'wait'; jobId: string; untilMs: number };
+
+export type PlanInput = {
+  hostId: string;
+  assigned: readonly AssignedJob[];
+  /** Of this cluster and not resident. */
+  containers: readonly Container[];
+  records: ReadonlyMap<string, JobRecord>;
+  /** Jobs with a step under way: planned again when it is through. */
+  busy: ReadonlySet<string>;
+  /** Whether a container's log is read to its end. */
+  isLogShipped: (container: Container) => boolean;
+  now: number;
+};
+
+/** Ended jobs that stay, with their containers and logs, for people to look at. */
+export const keptEndedJobs = 25;
+
+export function plan(input: PlanInput): Step[] {
+  const assigned = new Map(input.assigned.map((job) => [job.id, job]));
+  const containers = new Map(input.containers.map((container) => [jobIdOf(container), container]));
+  const jobIds = new Set([...assigned.keys(), ...containers.keys(), ...input.records.keys()]);
+  const steps = [...jobIds]
+    .filter((jobId) => !input.busy.has(jobId))
+    .flatMap((jobId) => planJob(jobId, assigned.get(jobId), containers.get(jobId), input));
+  return [...steps, ...cleanUp(assigned, containers, input)];
+}
+
+export function jobIdOf(container: Container): string {
+  return container.labels[label.job] ?? container.name;
+}
+
+function planJob(
+  jobId: string,
+  job: AssignedJob | undefined,
+  container: Container | undefined,
+  { hostId, records, now }: PlanInput,
+): Step[] {
+  const record = records.get(jobId) ?? blankRecord(job, container, hostId);
+  if (record === undefined) return [];
+  const isWanted = job?.desired === 'run' && !record.status.isFinal;
+  if (container?.state === 'running') return planRunning(jobId, job, container, record, isWanted, now);
+  if (container?.state === 'exited' && !record.status.isFinal && !isSettled(record.status, container)) {
+    return [{ type: 'settle', jobId, record, ...outcomeOfEnd(job, container, record, now) }];
+  }
+  if (!isWanted) {
+    if (record.status.isFinal) return [];
+    return [{ type: 'settle', jobId, record, ...outcomeOfNothing(record, now) }];
+  }
+  const { nextStartAt = 0 } = record.status;
+  if (nextStartAt > now) return [{ type: 'wait', jobId, untilMs: nextStartAt }];
+  return [{ type: 'start', jobId, job, ...(container === undefined ? {} : { container }) }];
+}
+
+function planRunning(
+  jobId: string,
+  job: AssignedJob | undefined,
+  container: Container,
+  record: JobRecord,
+  isWanted: boolean,
+  now: number,
+): Step[] {
+  const stop = (cause: StopCause): Step[] => [
+    { type: 'stop', jobId, container, cause, ...(job === undefined ? {} : { job }) },
+  ];
+  if (!isWanted || job === undefined) return stop({ type: 'unwanted' });
+  if (record.stopCause !== undefined) return stop(record.stopCause);
+  const steps: Step[] = record.isWatched ? [] : [{ type: 'adopt', jobId, job, container }];
+  if (job.template.maxRuntimeMs === undefined) return steps;
+  const untilMs = (container.startedAtMs ?? now) + job.template.maxRuntimeMs;
+  return untilMs <= now ? stop({ type: 'expired' }) : [...steps, { type: 'wait', jobId, untilMs }];
+}
+
+function blankRecord(
+  job: AssignedJob | undefined,
+  container: Container | undefined,
+  hostId: string,
+): JobRecord | undefined {
+  if (job !== undefined) return newRecord(job, hostId);
+  // An ended container nobody knows says nothing worth telling; it is only cleaned up.
+  return container?.state === 'running' ? recordOfContainer(container, hostId) : undefined;
+}
+
+function cleanUp(
+  assigned: ReadonlyMap<string, AssignedJob>,
+  containers: ReadonlyMap<string, Container>,
+  { records, busy, isLogShipped }: PlanInput,
+): Step[] {
+  const ended = [...new Set([...containers.keys(), ...records.keys()])]
+    .filter((jobId) => !busy.has(jobId))
+    .filter((jobId) => isOver(containers.get(jobId), records.get(jobId), assigned.has(jobId)))
+    .map((jobId) => ({ jobId, endedAt: endOf(containers.get(jobId), records.get(jobId)) }))
+    .sort((a, b) => b.endedAt - a.endedAt);
+  return ended.slice(keptEndedJobs).flatMap(({ jobId }): Step[] => {
+    const container = containers.get(jobId);
+    if (container !== undefined) return isLogShipped(container) ? [{ type: 'remove', jobId, container }] : [];
+    return assigned.has(jobId) ? [] : [{ type: 'forget', jobId }];
+  });
+}
+
+function isOver(container: Container | undefined, record: JobRecord | undefined, isAssigned: boolean): boolean {
+  if (container?.state === 'running') return false;
+  return record === undefined ? !isAssigned : record.status.isFinal;
+}
+
+function endOf(container: Container | undefined, record: JobRecord | undefined): number {
+  return record?.status.endedAt ?? container?.endedAtMs ?? container?.createdAtMs ?? 0;
+}

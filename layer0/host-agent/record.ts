@@ -1,0 +1,75 @@
+/** What the agent knows about a job beyond its containers. */
+import { metaOfLabels, label } from './labels.ts';
+import type { Container } from './engine.ts';
+import type { AssignedJob, JobState, JobStatus } from '@flynn/scheduler/cell';
+
+/** Why a container that would go on running has to end. */
+export type StopCause =
+  /** The assignment says so, or there is none. */
+  | { type: 'unwanted' }
+  /** Somebody asked this agent. */
+  | { type: 'requested' }
+  | { type: 'unhealthy'; message: string }
+  | { type: 'expired' };
+
+export type JobRecord = Readonly<{
+  status: JobStatus;
+  /** Failures in a row, for the back-off. */
+  failures: number;
+  stopCause?: StopCause;
+  /** This agent watches its health and follows its log. */
+  isWatched: boolean;
+}>;
+
+export const endedStates: readonly JobState[] = ['done', 'crashed', 'failed', 'lost'];
+
+export function newRecord(job: AssignedJob, hostId: string): JobRecord {
+  return {
+    status: {
+      id: job.id,
+      hostId,
+      workloadId: job.workloadId,
+      version: job.version,
+      meta: job.template.meta,
+      state: 'pending',
+      isFinal: false,
+      restarts: 0,
+      createdAt: job.createdAt,
+    },
+    failures: 0,
+    isWatched: false,
+  };
+}
+
+/** After a restart of the agent: how often it failed is not kept, how often it was restarted bounds it. */
+export function recordOfStatus(status: JobStatus): JobRecord {
+  const isFailing = status.state === 'crashed' || status.state === 'failed';
+  return { status, failures: isFailing ? status.restarts + 1 : 0, isWatched: false };
+}
+
+/** For a container without assignment and status: it is told about as long as it is there. */
+export function recordOfContainer(container: Container, hostId: string): JobRecord {
+  const { labels } = container;
+  return {
+    status: {
+      id: labels[label.job] ?? container.name,
+      hostId,
+      workloadId: labels[label.workload] ?? '',
+      version: labels[label.version] ?? '',
+      meta: metaOfLabels(labels),
+      state: container.state === 'running' ? 'running' : 'done',
+      isFinal: false,
+      restarts: 0,
+      createdAt: container.createdAtMs,
+    },
+    failures: 0,
+    isWatched: false,
+  };
+}
+
+/** The status without what an earlier run left in it. */
+export function withoutRun(status: JobStatus): JobStatus {
+  const { exitCode, error, nextStartAt, endedAt, startedAt, address, ...rest } = status;
+  void [exitCode, error, nextStartAt, endedAt, startedAt, address];
+  return rest;
+}

@@ -1,0 +1,201 @@
+/**
+ * Resident jobs: what has to run before there is a store to be told by, such as etcd itself. Their specs are files that
+ * bootstrap writes into `<state dir>/resident/`; they run on this host for as long as the file is there.
+ */
+import { createHash } from 'node:crypto';
+import { mkdir, readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { systemClock } from '@flynn/kit/clock';
+import { hasCode, messageOf } from '@flynn/kit/errors';
+import { readJsonFile } from '@flynn/kit/files';
+import type { Logger } from '@flynn/kit/log';
+import { jobTemplateSchema } from '@flynn/scheduler/cell';
+import type { JobTemplate } from '@flynn/scheduler/cell';
+import { z } from 'zod';
+import { restartDelayMs, countFailures } from './backoff.ts';
+import type { ContainerTable } from './container-table.ts';
+import type { Container, ContainerSpec, Engine } from './engine.ts';
+import { containerName, label } from './labels.ts';
+import { containerSpecOf } from './spec.ts';
+import type { HostSettings } from './spec.ts';
+
+export const residentSchema = z.object({
+  /** Names the container: flynn-<cluster>-resident-<name>. */
+  name: z.string().regex(/^[a-z][a-z0-9-]{0,40}$/),
+  template: jobTemplateSchema,
+  /** Ports of the host that lead to ports of the job. */
+  published: z
+    .array(z.object({ hostPort: z.int(), port: z.int(), protocol: z.enum(['tcp', 'udp']).default('tcp') }))
+    .default([]),
+  /** Directories of the host. */
+  binds: z
+    .array(z.object({ source: z.string(), path: z.string(), isReadOnly: z.boolean().default(false) }))
+    .default([]),
+});
+export type Resident = z.output<typeof residentSchema>;
+export type ResidentInput = z.input<typeof residentSchema>;
+
+const resyncMs = 5_000;
+
+/** The specs in the folder. One that is damaged is told about and must not keep the others from running. */
+export async function readResidents(dir: string, log: Logger): Promise<Resident[]> {
+  await mkdir(dir, { recursive: true });
+  const files = (await readdir(dir)).filter((file) => file.endsWith('.json') && !file.startsWith('.'));
+  const residents: Resident[] = [];
+  for (const file of files.sort()) {
+    try {
+      const resident = await readJsonFile(join(dir, file), residentSchema);
+      if (resident !== undefined) residents.push(resident);
+    } catch (error) {
+      log.error(`a resident job cannot be run: ${messageOf(error)}`);
+    }
+  }
+  return residents;
+}
+
+export function residentSpec(resident: Resident, imageRef: string, host: HostSettings): ContainerSpec {
+  const id = residentId(resident);
+  const job = { id, workloadId: id, version: versionOf(resident), index: 0, desired: 'run' as const, createdAt: 0 };
+  const template: JobTemplate = { ...resident.template, meta: { ...resident.template.meta, resident: resident.name } };
+  const spec = containerSpecOf({ ...job, template }, imageRef, host);
+  return {
+    ...spec,
+    labels: { ...spec.labels, [label.resident]: resident.name },
+    published: resident.published,
+    binds: resident.binds,
+  };
+}
+
+function residentId(resident: Resident): string {
+  return `resident-${resident.name}`;
+}
+
+function versionOf(resident: Resident): string {
+  return createHash('sha256').update(JSON.stringify(resident)).digest('hex').slice(0, 16);
+}
+
+export type ResidentAction = 'none' | 'wait' | 'create' | 'start' | 'replace';
+
+/** What is to be done about one resident job. */
+export function residentAction(
+  resident: Resident,
+  container: Container | undefined,
+  nextStartAt: number,
+  now: number,
+): ResidentAction {
+  if (container === undefined) return now < nextStartAt ? 'wait' : 'create';
+  if (container.labels[label.version] !== versionOf(resident)) return 'replace';
+  if (container.state === 'running') return 'none';
+  return now < nextStartAt ? 'wait' : 'start';
+}
+
+/**
+ * INVARIANTS. Resident jobs need nothing but the engine and the disk. A changed spec replaces the container; a removed one
+ * stops it.
+ */
+export class Residents {
+  readonly #dir: string;
+  readonly #engine: Engine;
+  readonly #containers: ContainerTable;
+  readonly #host: HostSettings;
+  readonly #log: Logger;
+  readonly #failures = new Map<string, { count: number; nextStartAt: number; endedAtMs?: number | undefined }>();
+
+  constructor(options: { dir: string; engine: Engine; containers: ContainerTable; host: HostSettings; log: Logger }) {
+    this.#dir = options.dir;
+    this.#engine = options.engine;
+    this.#containers = options.containers;
+    this.#host = options.host;
+    this.#log = options.log;
+  }
+
+  /** Resolves when the signal aborts; the containers stay. */
+  async run(signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      let changed = Promise.withResolvers<void>();
+      const off = this.#containers.onChange(() => changed.resolve());
+      let waitMs = resyncMs;
+      try {
+        if (this.#containers.isCurrent) waitMs = await this.converge(signal);
+      } catch (error) {
+        if (!signal.aborted) this.#log.warn(`resident jobs: ${messageOf(error)}`);
+        // What just failed changed the table, perhaps; that is no reason to try at once.
+        changed = Promise.withResolvers<void>();
+        waitMs = 1_000;
+      }
+      await Promise.race([changed.promise, systemClock.sleep(waitMs, { signal }).catch(() => undefined)]);
+      off();
+    }
+  }
+
+  /** Answers in how many milliseconds to look again. */
+  async converge(signal: AbortSignal): Promise<number> {
+    const residents = await readResidents(this.#dir, this.#log);
+    const wanted = new Set(residents.map((resident) => resident.name));
+    for (const container of this.#containers.all()) {
+      const name = container.labels[label.resident];
+      if (name !== undefined && !wanted.has(name)) await this.#remove(container, signal);
+    }
+    const waits = await Promise.all(residents.map((resident) => this.#convergeOne(resident, signal)));
+    return Math.min(resyncMs, ...waits);
+  }
+
+  async #convergeOne(resident: Resident, signal: AbortSignal): Promise<number> {
+    const container = this.#containers.all().find((c) => c.labels[label.resident] === resident.name);
+    const { nextStartAt } = this.#noteEnd(resident.name, container);
+    const now = systemClock.now();
+    switch (residentAction(resident, container, nextStartAt, now)) {
+      case 'none':
+        return resyncMs;
+      case 'wait':
+        return nextStartAt - now;
+      case 'replace':
+        if (container !== undefined) await this.#remove(container, signal);
+        await this.#create(resident, signal);
+        return resyncMs;
+      case 'create':
+        await this.#create(resident, signal);
+        return resyncMs;
+      case 'start':
+        if (container !== undefined) await this.#start(resident.name, container.id, signal);
+        break;
+    }
+    return resyncMs;
+  }
+
+  #noteEnd(name: string, container: Container | undefined): { nextStartAt: number } {
+    const known = this.#failures.get(name) ?? { count: 0, nextStartAt: 0 };
+    const endedAtMs = container?.endedAtMs;
+    if (container?.state !== 'exited' || endedAtMs === known.endedAtMs) return known;
+    const count = countFailures(known.count, (endedAtMs ?? 0) - (container.startedAtMs ?? 0));
+    const next = { count, nextStartAt: systemClock.now() + restartDelayMs(count), endedAtMs };
+    this.#failures.set(name, next);
+    return next;
+  }
+
+  async #create(resident: Resident, signal: AbortSignal): Promise<void> {
+    const ref = await this.#engine.ensureImage(resident.template.image, { signal });
+    const spec = residentSpec(resident, ref, this.#host);
+    for (const volume of spec.volumes) await this.#engine.ensureVolume(volume.name, { signal });
+    let id: string;
+    try {
+      id = await this.#engine.create(spec, { signal });
+    } catch (error) {
+      if (!hasCode(error, 'conflict')) throw error;
+      ({ id } = await this.#engine.inspect(containerName(this.#host.cluster, residentId(resident)), { signal }));
+    }
+    await this.#start(resident.name, id, signal);
+  }
+
+  async #start(name: string, id: string, signal: AbortSignal): Promise<void> {
+    this.#log.info({ resident: name }, 'starting a resident job');
+    this.#containers.put(await this.#engine.start(id, { signal }));
+  }
+
+  async #remove(container: Container, signal: AbortSignal): Promise<void> {
+    this.#log.info({ resident: container.labels[label.resident] }, 'removing a resident job that changed or is gone');
+    await this.#engine.stop(container.id, { timeoutMs: 30_000, signal });
+    await this.#engine.remove(container.id, { signal });
+    this.#containers.delete(container.id);
+  }
+}

@@ -1,0 +1,33 @@
+/** What is the engine told to run for a job? */
+import type { AssignedJob } from '@flynn/scheduler/cell';
+import type { ContainerSpec } from './engine.ts';
+import { environmentOf } from './env.ts';
+import type { HostEnvironment } from './env.ts';
+import { containerName, jobLabels, volumeName } from './labels.ts';
+
+export type HostSettings = HostEnvironment & { cluster: string; networkName: string };
+
+export function containerSpecOf(job: AssignedJob, imageRef: string, host: HostSettings): ContainerSpec {
+  const { template } = job;
+  return {
+    name: containerName(host.cluster, job.id),
+    labels: jobLabels(job),
+    imageRef,
+    hostname: job.id.slice(0, 63),
+    ...(template.entrypoint === undefined ? {} : { entrypoint: template.entrypoint }),
+    ...(template.command === undefined ? {} : { command: template.command }),
+    env: environmentOf(job, host),
+    ...(template.user === undefined ? {} : { user: template.user }),
+    ...(template.workingDirectory === undefined ? {} : { workingDirectory: template.workingDirectory }),
+    network: template.hostNetwork ? { type: 'host' } : { type: 'bridge', name: host.networkName, dns: [host.gateway] },
+    volumes: template.volumes.map(({ name, path }) => ({ name: volumeName(host.cluster, name), path })),
+    tty: template.tty,
+    stdin: template.stdin,
+    limits: {
+      memoryBytes: template.resources.memoryBytes,
+      cpuMillis: template.resources.cpuMillis,
+      pids: template.pidsLimit,
+      files: template.filesLimit,
+    },
+  };
+}

@@ -1,0 +1,113 @@
+/** Writes job statuses to the store: the latest of each job, many in one transaction. */
+import { systemClock } from '@flynn/kit/clock';
+import { messageOf } from '@flynn/kit/errors';
+import { newId } from '@flynn/kit/ids';
+import type { Logger } from '@flynn/kit/log';
+import { backoffMs } from '@flynn/kit/retry';
+import { cellKeys } from '@flynn/scheduler/cell';
+import type { Evaluation, JobStatus } from '@flynn/scheduler/cell';
+import type { Operation, Store } from '@flynn/store/store';
+
+/** Long enough that jobs that change together are written together. */
+const lingerMs = 2;
+/** With an evaluation each, below the 128 operations a transaction of etcd may have. */
+const batchSize = 50;
+
+type Pending = { status: JobStatus | undefined; isEnd: boolean };
+
+/**
+ * INVARIANTS. The last status given for a job is the one that ends up in the store; earlier ones may be left out. A
+ * status that ends a job is written together with an evaluation of its workload. A failed write is repeated.
+ */
+export class StatusWriter {
+  readonly #store: Store;
+  readonly #hostId: string;
+  readonly #log: Logger;
+  #pending = new Map<string, Pending>();
+  #wake = Promise.withResolvers<void>();
+  #isWriting = false;
+
+  constructor(options: { store: Store; hostId: string; log: Logger }) {
+    this.#store = options.store;
+    this.#hostId = options.hostId;
+    this.#log = options.log;
+  }
+
+  put(status: JobStatus): void {
+    const isEnd = status.isFinal || this.#pending.get(status.id)?.isEnd === true;
+    this.#enqueue(status.id, { status, isEnd });
+  }
+
+  delete(jobId: string): void {
+    this.#enqueue(jobId, { status: undefined, isEnd: false });
+  }
+
+  get isIdle(): boolean {
+    return this.#pending.size === 0 && !this.#isWriting;
+  }
+
+  #enqueue(jobId: string, pending: Pending): void {
+    this.#pending.set(jobId, pending);
+    this.#wake.resolve();
+  }
+
+  /** Resolves when the signal aborts; what is pending then gets one more try. */
+  async run(signal: AbortSignal): Promise<void> {
+    const aborted = new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
+    let failures = 0;
+    while (!signal.aborted) {
+      await Promise.race([this.#wake.promise, aborted]);
+      await systemClock.sleep(lingerMs);
+      this.#wake = Promise.withResolvers<void>();
+      while (this.#pending.size > 0 && !signal.aborted) {
+        if (await this.#write()) failures = 0;
+        else {
+          failures += 1;
+          await systemClock.sleep(backoffMs(failures, { minMs: 50, maxMs: 2_000 }), { signal }).catch(() => undefined);
+        }
+      }
+    }
+    if (this.#pending.size > 0) await this.#write();
+  }
+
+  async #write(): Promise<boolean> {
+    const batch = [...this.#pending].slice(0, batchSize);
+    for (const [jobId] of batch) this.#pending.delete(jobId);
+    this.#isWriting = true;
+    try {
+      await this.#store.transact({ then: operationsOf(batch, this.#hostId) });
+      return true;
+    } catch (error) {
+      this.#log.warn(`could not write ${batch.length} job statuses, trying again: ${messageOf(error)}`);
+      for (const [jobId, pending] of batch) {
+        const newer = this.#pending.get(jobId);
+        this.#pending.set(jobId, newer === undefined ? pending : { ...newer, isEnd: newer.isEnd || pending.isEnd });
+      }
+      return false;
+    } finally {
+      this.#isWriting = false;
+    }
+  }
+}
+
+function operationsOf(batch: readonly [string, Pending][], hostId: string): Operation[] {
+  const statuses = batch.map(([jobId, { status }]): Operation => {
+    const key = cellKeys.jobStatus(hostId, jobId);
+    return status === undefined ? { delete: key } : { put: key, value: JSON.stringify(status) };
+  });
+  // A transaction may name a key once only.
+  const workloads = new Set(batch.flatMap(([, { status, isEnd }]) => (isEnd && status ? [status.workloadId] : [])));
+  const evaluations = [...workloads]
+    .filter((workloadId) => workloadId !== '')
+    .map((workloadId): Operation => {
+      const evaluation: Evaluation = {
+        id: newId(),
+        workloadId,
+        cause: 'job_ended',
+        state: 'pending',
+        createdAt: systemClock.now(),
+      };
+      return { put: cellKeys.evaluation(workloadId), value: JSON.stringify(evaluation) };
+    });
+  return [...statuses, ...evaluations];
+}

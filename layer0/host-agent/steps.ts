@@ -1,0 +1,191 @@
+/** Carries the plan's steps out: one executor for every type of step. */
+import { systemClock } from '@flynn/kit/clock';
+import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
+import type { Logger } from '@flynn/kit/log';
+import type { AssignedJob, JobStatus } from '@flynn/scheduler/cell';
+import type { Announcer } from './announcer.ts';
+import { withdraw } from './announcer.ts';
+import type { ContainerTable } from './container-table.ts';
+import type { Container, Engine } from './engine.ts';
+import { checkedPortsOf } from './health.ts';
+import type { JobTable } from './job-table.ts';
+import { containerName } from './labels.ts';
+import { JobMonitor } from './monitor.ts';
+import { outcomeOfFailedStart } from './outcome.ts';
+import type { Step } from './plan.ts';
+import { newRecord, recordOfContainer, withoutRun } from './record.ts';
+import type { JobRecord } from './record.ts';
+import type { Slots } from './slots.ts';
+import { containerSpecOf } from './spec.ts';
+import type { HostSettings } from './spec.ts';
+
+export type StepContext = {
+  host: HostSettings;
+  engine: Engine;
+  containers: ContainerTable;
+  jobs: JobTable;
+  announcer: Announcer;
+  monitors: Map<string, JobMonitor>;
+  /** Starts under way at once: more would only queue in the engine, and keep it from answering anything else. */
+  startSlots: Slots;
+  /** Called between the creation and the start of a container with a stdin. */
+  beforeStart: (job: AssignedJob, containerId: string) => Promise<void>;
+  log: Logger;
+};
+
+type StepOf<T extends Step['type']> = Extract<Step, { type: T }>;
+/** For a container nobody can say any more how long it may take. */
+const defaultStopTimeoutMs = 30_000;
+
+export async function execute(step: Step, context: StepContext, signal: AbortSignal): Promise<void> {
+  switch (step.type) {
+    case 'start':
+      return startJob(step, context, signal);
+    case 'adopt':
+      return watch(step.job, step.container, context, recordOf(step.job, context));
+    case 'stop':
+      return stopJob(step, context, signal);
+    case 'settle':
+      return settleJob(step, context);
+    case 'remove':
+      await context.engine.remove(step.container.id, { signal });
+      return context.containers.delete(step.container.id);
+    case 'forget':
+      return context.jobs.forget(step.jobId);
+    case 'wait':
+      return undefined;
+  }
+}
+
+function recordOf(job: AssignedJob, { jobs, host }: StepContext): JobRecord {
+  return jobs.get(job.id) ?? newRecord(job, host.hostId);
+}
+
+async function settleJob(step: StepOf<'settle'>, { jobs, monitors }: StepContext): Promise<void> {
+  const monitor = monitors.get(step.jobId);
+  monitors.delete(step.jobId);
+  const { stopCause: _, ...rest } = step.record;
+  const leaving = monitor?.stop({ keepAnnounced: false });
+  jobs.set({ ...rest, status: step.status, failures: step.failures, isWatched: false });
+  await leaving;
+}
+
+async function startJob(step: StepOf<'start'>, context: StepContext, signal: AbortSignal): Promise<void> {
+  const { job } = step;
+  const { jobs, engine, containers, startSlots } = context;
+  const record = () => recordOf(job, context);
+  jobs.set(record());
+  const isAgain = record().status.startedAt !== undefined;
+  try {
+    const container = await startSlots.run(
+      async () => {
+        jobs.set(starting(record(), isAgain));
+        const id = step.container?.id ?? (await createContainer(job, context, signal));
+        if (job.template.stdin) await context.beforeStart(job, id);
+        return engine.start(id, { signal });
+      },
+      { signal },
+    );
+    containers.put(container);
+    // One that ended at once is settled by the next plan; there is nothing to watch.
+    if (container.state === 'running') watch(job, container, context, record());
+  } catch (error) {
+    // The assignment changed its mind, or the agent stops: the next plan sees what is there.
+    if (signal.aborted) return;
+    const isTransient = hasCode(error, 'unavailable', 'timeout', 'cancelled');
+    const failure = { message: messageOf(error), isTransient };
+    context.log.warn({ jobId: job.id }, `could not start the job: ${failure.message}`);
+    jobs.set({ ...record(), ...outcomeOfFailedStart(job, record(), failure, systemClock.now()), isWatched: false });
+    await containers.refresh(signal).catch(() => undefined);
+  }
+}
+
+function starting(record: JobRecord, isAgain: boolean): JobRecord {
+  const { stopCause: _, ...rest } = record;
+  const restarts = record.status.restarts + (isAgain ? 1 : 0);
+  return { ...rest, status: { ...withoutRun(record.status), state: 'starting', restarts }, isWatched: false };
+}
+
+async function createContainer(job: AssignedJob, context: StepContext, signal: AbortSignal): Promise<string> {
+  const { engine, host } = context;
+  const create = async () => {
+    const spec = containerSpecOf(job, await engine.ensureImage(job.template.image, { signal }), host);
+    for (const volume of spec.volumes) await engine.ensureVolume(volume.name, { signal });
+    return engine.create(spec, { signal });
+  };
+  try {
+    return await create();
+  } catch (error) {
+    // An image that was there may have been removed behind the engine's back; it is looked for anew.
+    if (hasCode(error, 'not_found')) return create();
+    if (!hasCode(error, 'conflict')) throw error;
+    // An earlier attempt got through after all.
+    return (await engine.inspect(containerName(host.cluster, job.id), { signal })).id;
+  }
+}
+
+/** From here on the job is known to run: its health decides about the rest. */
+function watch(job: AssignedJob, container: Container, context: StepContext, record: JobRecord): void {
+  const { jobs, monitors, host } = context;
+  const address = job.template.hostNetwork ? host.externalAddress : container.address;
+  if (address === undefined) {
+    throw new FlynnError('internal', `the container of ${job.id} runs without an address on ${host.networkName}`);
+  }
+  const startedAt = container.startedAtMs ?? systemClock.now();
+  // An adopted job that was running is taken at its word until its check says otherwise.
+  const state = record.status.state === 'running' ? 'running' : 'starting';
+  jobs.set({ ...record, status: { ...record.status, state, address, startedAt }, isWatched: true });
+  const isCurrent = () => jobs.get(job.id)?.isWatched === true && jobs.get(job.id)?.stopCause === undefined;
+  const monitor = new JobMonitor({
+    job,
+    address,
+    hostId: host.hostId,
+    announcer: context.announcer,
+    log: context.log,
+    events: {
+      onUp() {
+        if (!isCurrent()) return;
+        jobs.update(job.id, (was) => ({ ...was, status: healthy(was.status) }));
+      },
+      onDown(error) {
+        if (!isCurrent()) return;
+        jobs.update(job.id, (was) => ({ ...was, status: { ...was.status, state: 'starting', error } }));
+      },
+      onNeverUp(message) {
+        if (!isCurrent()) return;
+        jobs.update(job.id, (was) => ({ ...was, stopCause: { type: 'unhealthy', message } }));
+      },
+    },
+  });
+  monitors.set(job.id, monitor);
+}
+
+function healthy(status: JobStatus): JobStatus {
+  const { error: _, ...rest } = status;
+  return { ...rest, state: 'running' };
+}
+
+/** Out of discovery, requests in flight finish, TERM, patience, KILL. */
+async function stopJob(step: StepOf<'stop'>, context: StepContext, signal: AbortSignal): Promise<void> {
+  const { jobId, job, container, cause } = step;
+  const { jobs, engine, containers, monitors, host } = context;
+  const record = jobs.get(jobId) ?? (job ? newRecord(job, host.hostId) : recordOfContainer(container, host.hostId));
+  // What a person already was told stays the reason.
+  jobs.set({ ...record, status: { ...record.status, state: 'stopping' }, stopCause: cause });
+  const monitor = monitors.get(jobId);
+  if (monitor !== undefined) await monitor.stop({ keepAnnounced: false });
+  else if (job !== undefined) await withdrawAll(job, context);
+  monitors.delete(jobId);
+  jobs.update(jobId, (was) => ({ ...was, isWatched: false }));
+  // Never announced or already unhealthy: no requests are in flight.
+  const drainMs = cause.type === 'unhealthy' ? 0 : (job?.template.drainMs ?? 0);
+  if (drainMs > 0) await systemClock.sleep(drainMs, { signal });
+  await engine.stop(container.id, { timeoutMs: job?.template.stopTimeoutMs ?? defaultStopTimeoutMs, signal });
+  containers.put(await engine.inspect(container.id, { signal }));
+}
+
+/** Announced by an earlier life of the agent. */
+async function withdrawAll(job: AssignedJob, { announcer, log }: StepContext): Promise<void> {
+  const services = new Set(checkedPortsOf(job).map((port) => port.service));
+  await Promise.all([...services].map((service) => withdraw(announcer, service, job.id, { log })));
+}
