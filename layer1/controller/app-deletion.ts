@@ -1,0 +1,146 @@
+/** Takes apart an app that is to go: first what runs, then, once its jobs have ended, everything that is kept of it. */
+import { FlynnError } from '@flynn/kit/errors';
+import { removePiece } from '@flynn/resource/piece';
+import type { Again } from '@flynn/resource/reconciler';
+import type { Owner, Resource } from '@flynn/resource/type';
+import { cellKeys } from '@flynn/scheduler/cell';
+import { workloadRemoval } from '@flynn/scheduler/evaluations';
+import type { Compare, Operation } from '@flynn/store/store';
+import { placedJobs, statusesOfApp, valuesOf } from './cell-view.ts';
+import { evaluationContext } from './deps.ts';
+import type { Deps } from './deps.ts';
+import { hasEnded } from './job-views.ts';
+import { endOperation, operationLock } from './operation-end.ts';
+import { removeLog } from './operation-log.ts';
+import { hasOperationEnded } from './operation-queue.ts';
+import {
+  appFinalizer,
+  appType,
+  artifactType,
+  deploymentType,
+  formationType,
+  operationType,
+  ownedBy,
+  releaseType,
+  routeType,
+} from './resources.ts';
+
+/** etcd takes 128 operations in a transaction. */
+const batchSize = 100;
+const lookAgainMs = 1_000;
+
+/** One look at an app that is being deleted. */
+export async function stepDeletion(
+  deps: Deps,
+  id: string,
+  options: { signal: AbortSignal; epoch: Compare },
+): Promise<void | Again> {
+  const { signal, epoch } = options;
+  const app = await deps.resources.find(appType, id, { signal });
+  if (app?.deletingSince === undefined) return;
+  await stopEverything(deps, id, options);
+  if (hasJobs(deps, id)) return { againInMs: lookAgainMs };
+  await removeEverything(deps, id, options);
+  await deps.resources.removeFinalizer(appType, id, appFinalizer, { signal, also: () => ({ compare: [epoch] }) });
+  deps.log.info({ app: app.spec.name, id }, 'app deleted');
+}
+
+async function stopEverything(deps: Deps, id: string, options: { signal: AbortSignal; epoch: Compare }): Promise<void> {
+  const { resources, cell } = deps;
+  const { signal } = options;
+  for (const listed of await resources.list(operationType, { owner: ownedBy(id), signal })) {
+    // Ending one ends those that depend on it.
+    const operation = await resources.find(operationType, listed.id, { signal });
+    if (operation === undefined || hasOperationEnded(operation.status.state)) continue;
+    await endOperation(deps, operation, { state: 'cancelled', error: 'its app was deleted' }, options);
+  }
+  const workloads = valuesOf(cell.workloads).filter(({ template }) => template.meta['flynn.app'] === id);
+  const removed = await writeAll(
+    deps,
+    workloads.flatMap((workload) => workloadRemoval(workload.id, evaluationContext(deps))),
+    options,
+  );
+  if (removed !== undefined) await cell.workloads.reached(removed, { signal });
+}
+
+/** Whether a job of the app may still run, or be placed by a plan under way. What a lost host ran has ended. */
+function hasJobs(deps: Deps, id: string): boolean {
+  const { cell } = deps;
+  const hosts = cell.hosts.snapshot.entries;
+  return (
+    statusesOfApp(cell, id).some((status) => !hasEnded(status) && hosts.has(status.hostId)) ||
+    placedJobs(cell).some((job) => job.template.meta['flynn.app'] === id && hosts.has(job.hostId)) ||
+    valuesOf(cell.evaluations).some(({ workloadId }) => workloadId.startsWith(`${id}-`))
+  );
+}
+
+async function removeEverything(
+  deps: Deps,
+  id: string,
+  options: { signal: AbortSignal; epoch: Compare },
+): Promise<void> {
+  const { resources, cell } = deps;
+  const { signal } = options;
+  const [releases, operations] = await Promise.all([
+    resources.list(releaseType, { signal }),
+    resources.list(operationType, { owner: ownedBy(id), signal }),
+  ]);
+  const own = releases.filter(({ spec }) => spec.appId === id);
+  const elsewhere = new Set(releases.filter(({ spec }) => spec.appId !== id).map(({ spec }) => spec.artifactId));
+  const artifactIds = new Set(
+    own.flatMap(({ spec }) =>
+      spec.artifactId === undefined || elsewhere.has(spec.artifactId) ? [] : [spec.artifactId],
+    ),
+  );
+  const artifacts = await Promise.all(
+    [...artifactIds].map((artifact) => resources.find(artifactType, artifact, { signal })),
+  );
+  const statuses = statusesOfApp(cell, id);
+  await writeAll(
+    deps,
+    [
+      ...statuses.map((status) => ({ delete: cellKeys.jobStatus(status.hostId, status.id) })),
+      ...operations.map((operation) => removeLog(operation.id)),
+      { delete: operationLock(id) },
+      ...artifacts.flatMap((artifact) =>
+        artifact === undefined ? [] : (removePiece(artifactType, artifact).then ?? []),
+      ),
+      ...(await removalsOf(deps, routeType, id, signal)),
+      ...(await removalsOf(deps, formationType, id, signal)),
+      ...(await removalsOf(deps, deploymentType, id, signal)),
+      ...(await removalsOf(deps, operationType, id, signal)),
+      // Last, because what else belongs to the app is found by them.
+      ...own.flatMap((release) => removePiece(releaseType, release).then ?? []),
+    ],
+    options,
+  );
+}
+
+async function removalsOf<Spec, Status, SpecInput>(
+  deps: Deps,
+  type: Parameters<typeof removePiece<Spec, Status, SpecInput>>[0],
+  appId: string,
+  signal: AbortSignal,
+): Promise<Operation[]> {
+  const owner: Owner = ownedBy(appId);
+  const all: Resource<Spec, Status>[] = await deps.resources.list(type, { owner, signal });
+  return all.flatMap((resource) => removePiece(type, resource).then ?? []);
+}
+
+/** In as many transactions as it takes; gives the last one's revision. Throws `cancelled` if the seat was lost. */
+async function writeAll(
+  deps: Deps,
+  operations: readonly Operation[],
+  options: { signal: AbortSignal; epoch: Compare },
+): Promise<number | undefined> {
+  let revision: number | undefined;
+  for (let at = 0; at < operations.length; at += batchSize) {
+    const result = await deps.store.transact(
+      { compare: [options.epoch], then: operations.slice(at, at + batchSize) },
+      { signal: options.signal },
+    );
+    if (!result.succeeded) throw new FlynnError('cancelled', 'another worker leads now');
+    revision = result.revision;
+  }
+  return revision;
+}

@@ -1,0 +1,149 @@
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { hasCode } from '@flynn/kit/errors';
+import type { ErrorCode } from '@flynn/kit/errors';
+import { newId } from '@flynn/kit/ids';
+import type { ServerEvent } from '@flynn/kit/routes';
+import { apps, formations, jobs, platform, releases, routing } from './api.ts';
+import { startTestController } from './testing.ts';
+import type { TestController } from './testing.ts';
+
+let world: TestController;
+before(async () => {
+  world = await startTestController();
+});
+after(async () => {
+  await world[Symbol.asyncDispose]();
+});
+
+const isCode = (code: ErrorCode, pattern: RegExp) => (error: unknown) =>
+  hasCode(error, code) && pattern.test(error.message);
+const web = { web: { ports: [{ port: 8080 }] } };
+
+test('creating an app makes its default route; the name is taken then; without one a name is made up', async () => {
+  const app = await world.client.call(apps.create, { body: { name: 'first' } });
+  const [route] = await world.client.call(routing.list, { params: { app: 'first' } });
+  assert.equal(route?.domain, 'first.flynn.localhost');
+  assert.equal(route?.service, 'first-web');
+  assert.equal((await world.client.call(apps.get, { params: { app: app.id } })).name, 'first');
+  await assert.rejects(
+    world.client.call(apps.create, { body: { name: 'first' } }),
+    isCode('conflict', /name first is taken/),
+  );
+  await assert.rejects(
+    world.client.call(apps.create, { body: { name: 'Not OK' } }),
+    isCode('invalid', /app name is 1 to 30 lower-case/),
+  );
+  const made = await world.client.call(apps.create, { body: {} });
+  assert.match(made.name, /^[a-z]+-[a-z]+-\d{3}$/);
+  await assert.rejects(world.client.call(apps.get, { params: { app: 'nope' } }), isCode('not_found', /no app "nope"/));
+});
+
+test('without the key nothing but /ping answers', async () => {
+  const open = await fetch(`${world.url}/ping`);
+  assert.equal(open.status, 200);
+  assert.equal((await fetch(`${world.url}/apps`)).status, 401);
+  const basic = await fetch(`${world.url}/apps`, { headers: { authorization: `Basic ${btoa(`:${world.userKey}`)}` } });
+  assert.equal(basic.status, 200);
+});
+
+test('deleting an app stops its jobs and leaves no key with its id', async () => {
+  const { app } = await world.deployApp('doomed', web);
+  await world.client.call(formations.put, {
+    params: { app: 'doomed', release: 'v1' },
+    body: { processes: { web: 3 } },
+  });
+  await world.jobsOf('doomed', 3);
+  await world.client.call(jobs.run, { params: { app: 'doomed' }, body: { command: ['sleep'] } });
+  const gone = await world.client.call(apps.remove, { params: { app: 'doomed' } });
+  assert.deepEqual({ ...gone, jobs: gone.jobs >= 3 }, { routes: 1, releases: 1, jobs: true });
+  const { entries } = await world.store.list('/flynn/');
+  assert.deepEqual(
+    entries.filter(({ key, value }) => key.includes(app.id) || value.includes(app.id)).map(({ key }) => key),
+    [],
+  );
+  assert.deepEqual(
+    entries.filter(({ key }) => key.includes('doomed')),
+    [],
+  );
+  await assert.rejects(world.client.call(apps.remove, { params: { app: 'doomed' } }), isCode('not_found', /no app/));
+  await world.client.call(apps.create, { body: { name: 'doomed' } });
+});
+
+test('a shared artifact outlives one of its apps', async () => {
+  const artifact = await world.client.call(releases.createArtifact, { body: { type: 'image', image: { name: 'x' } } });
+  for (const name of ['left', 'right']) {
+    await world.client.call(apps.create, { body: { name } });
+    await world.client.call(releases.create, { params: { app: name }, body: { artifactId: artifact.id } });
+  }
+  await world.client.call(apps.remove, { params: { app: 'left' } });
+  await world.client.call(releases.getArtifact, { params: { artifact: artifact.id } });
+  await world.client.call(apps.remove, { params: { app: 'right' } });
+  await assert.rejects(
+    world.client.call(releases.getArtifact, { params: { artifact: artifact.id } }),
+    isCode('not_found', /no artifact/),
+  );
+});
+
+test('a part of the platform cannot be deleted', async () => {
+  await world.client.call(apps.create, { body: { name: 'router', isSystem: true } });
+  await assert.rejects(
+    world.client.call(apps.remove, { params: { app: 'router' } }),
+    isCode('denied', /part of the platform/),
+  );
+});
+
+test('a slug on the cluster’s runner gets the runner’s image', async () => {
+  const artifact = await world.client.call(releases.createArtifact, {
+    body: { type: 'slug', image: { base: 'slug-runner', layers: [] } },
+  });
+  assert.deepEqual(artifact.image, { base: 'flynn/slug-runner', layers: [] });
+});
+
+test('events tell the state, then changes, and resume where they stopped', async () => {
+  const stop = new AbortController();
+  const seen: ServerEvent[] = [];
+  for await (const event of world.client.events(
+    platform.events,
+    { query: { types: 'app,route' } },
+    { signal: stop.signal },
+  )) {
+    seen.push(event);
+    if (event.event === 'current') stop.abort();
+  }
+  assert.ok(seen.length > 5);
+  const at = seen.at(-1)?.id ?? '';
+  const name = `late-${newId().slice(-6)}`;
+  const app = await world.client.call(apps.create, { body: { name } });
+  const later: ServerEvent[] = [];
+  const again = new AbortController();
+  for await (const event of world.client.events(
+    platform.events,
+    { query: { types: 'app,route', app: name } },
+    { signal: again.signal, lastEventId: at },
+  )) {
+    later.push(event);
+    if (later.length === 2) again.abort();
+  }
+  assert.deepEqual(later.map(({ event }) => event).sort(), ['app', 'route']);
+  assert.ok(later.every(({ data }) => (data as { appId?: string }).appId === app.id));
+  const unknown = world.client.events(
+    platform.events,
+    { query: { types: 'nonsense' } },
+    { signal: AbortSignal.timeout(5_000) },
+  );
+  await assert.rejects(unknown.next(), isCode('invalid', /choose from app, release/));
+});
+
+test('reading logs without a log aggregator says so', async () => {
+  await assert.rejects(
+    world.client.stream(platform.log, { params: { app: 'first' } }),
+    isCode('unavailable', /log aggregator/),
+  );
+});
+
+test('the cluster says what a client needs to know', async () => {
+  const cluster = await world.client.call(platform.cluster, {});
+  assert.equal(cluster.domain, 'flynn.localhost');
+  assert.equal(cluster.gitUrl, 'ssh://git@flynn.localhost:2222');
+});

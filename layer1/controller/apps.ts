@@ -1,0 +1,122 @@
+/** Apps: a name and what hangs on it. Making one makes its default route, deleting one waits for its jobs to stop. */
+import { randomInt } from 'node:crypto';
+import { FlynnError, hasCode } from '@flynn/kit/errors';
+import { handle } from '@flynn/kit/http-server';
+import type { Handler } from '@flynn/kit/http-server';
+import { shortId } from '@flynn/kit/ids';
+import { withDeadline } from '@flynn/kit/retry';
+import { resourceKey } from '@flynn/resource/keys';
+import { apps } from './api.ts';
+import { generateAppName } from './app-name.ts';
+import { serviceNameOf } from './compile.ts';
+import { findApp, findLiveApp } from './deps.ts';
+import type { Deps } from './deps.ts';
+import { jobsOfApp } from './job-views.ts';
+import { cellOf } from './jobs.ts';
+import { appFinalizer, appType, ownedBy, releaseType, routeType } from './resources.ts';
+import type { AppResource } from './resources.ts';
+import { viewApp } from './views.ts';
+
+const defaultDeployTimeoutMs = 120_000;
+const deletionDeadlineMs = 60_000;
+
+export function appHandlers(deps: Deps): Handler[] {
+  const { resources } = deps;
+  return [
+    handle(apps.create, async ({ body, signal }) => viewApp(await createApp(deps, body, signal))),
+    handle(apps.list, async ({ signal }) => {
+      const all = await resources.list(appType, { signal });
+      return all.map(viewApp).sort((a, b) => (a.name < b.name ? -1 : 1));
+    }),
+    handle(apps.get, async ({ params, signal }) => viewApp(await findApp(deps, params.app, signal))),
+    handle(apps.update, async ({ params, body, signal }) => {
+      const { id } = await findLiveApp(deps, params.app, signal);
+      const changed = await resources.update(
+        appType,
+        id,
+        ({ spec }) => ({
+          ...spec,
+          meta: body.meta ?? spec.meta,
+          deployTimeoutMs: body.deployTimeoutMs ?? spec.deployTimeoutMs,
+        }),
+        { signal },
+      );
+      return viewApp(changed);
+    }),
+    handle(apps.remove, async ({ params, signal }) => removeApp(deps, await findApp(deps, params.app, signal), signal)),
+  ];
+}
+
+type NewApp = { name?: string | undefined; meta: Record<string, string>; isSystem: boolean };
+
+async function createApp(deps: Deps, input: NewApp, signal: AbortSignal): Promise<AppResource> {
+  for (let attempt = 0; ; attempt += 1) {
+    try {
+      return await createNamed(deps, { ...input, name: input.name ?? generateAppName(randomInt) }, signal);
+    } catch (error) {
+      // A made-up name may be taken; a chosen one is for the chooser to change.
+      if (input.name !== undefined || attempt >= 5 || !hasCode(error, 'conflict')) throw error;
+    }
+  }
+}
+
+async function createNamed(deps: Deps, input: NewApp & { name: string }, signal: AbortSignal): Promise<AppResource> {
+  const { resources, settings } = deps;
+  const id = shortId();
+  const app = resources.draft(appType, {
+    id,
+    spec: { name: input.name, meta: input.meta, isSystem: input.isSystem, deployTimeoutMs: defaultDeployTimeoutMs },
+    finalizers: [appFinalizer],
+  });
+  const route = resources.draft(routeType, {
+    id: shortId(),
+    owner: ownedBy(id),
+    spec: {
+      appId: id,
+      type: 'http',
+      domain: `${input.name}.${settings.domain}`,
+      path: '/',
+      service: serviceNameOf(input.name, 'web'),
+    },
+  });
+  try {
+    const revision = await resources.createMany([app, route], { signal });
+    return { ...app.resource, revision };
+  } catch (error) {
+    if (!hasCode(error, 'conflict')) throw error;
+    throw new FlynnError(
+      'conflict',
+      `the name ${input.name} is taken: choose another, or leave it out to have one made up`,
+      { cause: error },
+    );
+  }
+}
+
+/** Marks the app, and waits for the worker to have stopped and removed everything. */
+async function removeApp(
+  deps: Deps,
+  app: AppResource,
+  signal: AbortSignal,
+): Promise<{ routes: number; releases: number; jobs: number }> {
+  const { resources, store, cell } = deps;
+  const { name, isSystem } = app.spec;
+  if (isSystem) throw new FlynnError('denied', `${name} is part of the platform: it cannot be deleted`);
+  const owner = ownedBy(app.id);
+  const [routes, releases] = await Promise.all([
+    resources.list(routeType, { owner, signal }),
+    resources.list(releaseType, { owner, signal }),
+  ]);
+  const jobs = jobsOfApp(app.id, cellOf(cell), { all: false, nowMs: deps.now() });
+  await resources.delete(appType, app.id, { signal });
+  const limited = withDeadline(deletionDeadlineMs, signal);
+  const key = resourceKey(appType.name, app.id);
+  for await (const { changes } of store.watch(key, { after: app.revision, signal: limited })) {
+    if (changes.some((change) => change.type === 'delete' && change.key === key)) {
+      return { routes: routes.length, releases: releases.length, jobs: jobs.length };
+    }
+  }
+  throw new FlynnError(
+    'timeout',
+    `${name} is marked for deletion, but its jobs have not stopped within ${deletionDeadlineMs / 1000} s; it goes on by itself: see flynn ps -a ${name}`,
+  );
+}

@@ -1,0 +1,129 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import * as fc from 'fast-check';
+import { commandLineOf, compileBuild, compileOneOff, compileWorkload, slugProcess, workloadIdOf } from './compile.ts';
+import type { Runnable } from './compile.ts';
+import { processSchema } from './model.ts';
+import type { Process } from './model.ts';
+
+const digest = `sha256:${'a'.repeat(64)}`;
+const slug: Runnable['artifact'] = {
+  type: 'slug',
+  image: { base: 'flynn/slug-runner', layers: [{ digest, sizeBytes: 10 }] },
+};
+const image: Runnable['artifact'] = { type: 'image', image: { name: 'redis:7' } };
+const process = (input: Parameters<typeof processSchema.parse>[0]): Process => processSchema.parse(input);
+const runnable = (processes: Record<string, Process>, artifact = slug, env: Record<string, string> = {}): Runnable => ({
+  app: { id: 'a1', name: 'shop', isSystem: false },
+  release: { id: 'r1', env, processes },
+  artifact,
+});
+
+test('a web process of a slug listens on 8080 as APP-web, runs its line as user 5000 in /app, and drains', () => {
+  const web = process(slugProcess('node server.js', 'web'));
+  const workload = compileWorkload(runnable({ web }), 'web', web, 2);
+  assert.equal(workload.id, 'a1-r1-web');
+  assert.equal(workload.kind, 'service');
+  assert.equal(workload.count, 2);
+  assert.equal(workload.update, 'start_first');
+  assert.deepEqual(workload.template.command, ['/usr/bin/flynn-run', 'node server.js']);
+  assert.equal(workload.template.user, '5000');
+  assert.equal(workload.template.workingDirectory, '/app');
+  assert.equal(workload.template.env['HOME'], '/app');
+  assert.equal(workload.template.ports[0]?.port, 8080);
+  assert.equal(workload.template.ports[0]?.service?.name, 'shop-web');
+  assert.equal(workload.template.ports[0]?.service?.check?.type, 'tcp');
+  assert.equal(workload.template.drainMs, 1_000);
+});
+
+test('a worker has no port, no service and nothing to drain', () => {
+  const worker = process(slugProcess('node worker.js', 'worker'));
+  const { template } = compileWorkload(runnable({ worker }), 'worker', worker, 1);
+  assert.deepEqual(template.ports, []);
+  assert.equal(template.drainMs, 0);
+});
+
+test('a process type’s variables win over the release’s, and neither over what the platform says', () => {
+  const web = process({ env: { A: 'process', FLYNN_APP_ID: 'forged' } });
+  const { template } = compileWorkload(runnable({ web }, image, { A: 'release', B: 'release' }), 'web', web, 1);
+  assert.equal(template.env['A'], 'process');
+  assert.equal(template.env['B'], 'release');
+  assert.equal(template.env['FLYNN_APP_ID'], 'a1');
+  assert.equal(template.env['FLYNN_APP_NAME'], 'shop');
+  assert.equal(template.env['FLYNN_RELEASE_ID'], 'r1');
+  assert.equal(template.env['FLYNN_PROCESS_TYPE'], 'web');
+});
+
+test('a type with a volume, or with a port of the host, is one workload through all releases, stopping first', () => {
+  const db = process({ volumes: [{ name: 'data', path: '/data' }] });
+  const edge = process({ hostNetwork: true, omni: true, ports: [{ port: 80 }] });
+  const release = runnable({ db, edge }, image);
+  assert.equal(workloadIdOf('a1', release.release, 'db'), 'a1-db');
+  assert.equal(compileWorkload(release, 'db', db, 1).update, 'stop_first');
+  assert.equal(compileWorkload(release, 'edge', edge, 1).id, 'a1-edge');
+  assert.equal(compileWorkload(release, 'edge', edge, 1).kind, 'omni');
+});
+
+test('a named service stays as it was given', () => {
+  const web = process({ ports: [{ port: 5000, service: { name: 'special' } }] });
+  assert.equal(compileWorkload(runnable({ web }, image), 'web', web, 1).template.ports[0]?.service?.name, 'special');
+});
+
+test('the version depends on the template only: not on the count, nor on the order of variables', () => {
+  fc.assert(
+    fc.property(
+      fc.dictionary(fc.stringMatching(/^[A-Z]{1,6}$/), fc.string(), { maxKeys: 6 }),
+      fc.nat(9),
+      (env, count) => {
+        const web = process(slugProcess('x', 'web'));
+        const reversed = Object.fromEntries(Object.entries(env).toReversed());
+        const one = compileWorkload(runnable({ web }, slug, env), 'web', web, 1);
+        assert.equal(one.version, compileWorkload(runnable({ web }, slug, reversed), 'web', web, count).version);
+        assert.notEqual(
+          one.version,
+          compileWorkload(runnable({ web }, slug, { ...env, NEW_ONE: 'x' }), 'web', web, 1).version,
+        );
+      },
+    ),
+  );
+});
+
+test('a one-off job of a slug goes through the slug’s starter, of an image it is the command itself', () => {
+  const oneOff = { workloadId: 'a1-run-x', command: ['rake', 'db:migrate'], env: { X: '1' }, tty: true, stdin: true };
+  const ofSlug = compileOneOff(runnable({}), oneOff);
+  assert.deepEqual(ofSlug.template.command, ['/usr/bin/flynn-run', 'rake db:migrate']);
+  assert.equal(ofSlug.kind, 'ephemeral');
+  assert.equal(ofSlug.template.restart, 'never');
+  assert.equal(ofSlug.template.env['X'], '1');
+  assert.equal(ofSlug.template.env['FLYNN_PROCESS_TYPE'], 'run');
+  const ofImage = compileOneOff(runnable({}, image), { ...oneOff, maxRuntimeMs: 5 });
+  assert.deepEqual([ofImage.template.entrypoint, ofImage.template.command], [['rake'], ['db:migrate']]);
+  assert.equal(ofImage.template.maxRuntimeMs, 5);
+});
+
+test('words of a command are quoted for the shell; one word is a line of its own', () => {
+  assert.equal(commandLineOf(['a && b']), 'a && b');
+  assert.equal(commandLineOf(['echo', "it's", 'a b', '$HOME']), `echo 'it'\\''s' 'a b' '$HOME'`);
+});
+
+test('a build runs the builder’s release under the app’s name, with the app’s variables as JSON', () => {
+  const build = process({ command: ['/build'], env: { FLYNN_BLOBSTORE_KEY: 'k' }, memoryBytes: 5 });
+  const builder: Runnable = {
+    app: { id: 'b', name: 'slug-builder', isSystem: true },
+    release: { id: 'rb', env: {}, processes: { build } },
+    artifact: image,
+  };
+  const workload = compileBuild(builder, build, {
+    app: { id: 'a1', name: 'shop', isSystem: false },
+    appEnv: { SECRET: 's' },
+    operationId: 'build-1',
+    sourceDigest: digest,
+    commit: 'c0ffee',
+  });
+  assert.equal(workload.id, 'a1-build-build-1');
+  assert.equal(workload.template.meta['flynn.app'], 'a1');
+  assert.equal(workload.template.meta['flynn.type'], 'build');
+  assert.equal(workload.template.env['FLYNN_APP_ENV'], '{"SECRET":"s"}');
+  assert.equal(workload.template.env['SECRET'], undefined);
+  assert.equal(workload.template.resources.memoryBytes, 5);
+});

@@ -1,0 +1,230 @@
+/** What does Layer 0 have to run for a process type of a release? The only place where apps become workloads. */
+import { createHash } from 'node:crypto';
+import type { z } from 'zod';
+import { jobTemplateSchema, workloadSchema } from '@flynn/scheduler/cell';
+import type { JobTemplate, Workload } from '@flynn/scheduler/cell';
+import type { App, Artifact, Process, Release, processSchema } from './model.ts';
+
+/** Starts a slug's command line with its profile scripts; part of the slug runner's image. */
+const slugStarter = '/usr/bin/flynn-run';
+const slugPort = 8080;
+/** The router drops a backend within milliseconds of its leaving discovery; requests in flight get this long. */
+const serviceDrainMs = 1_000;
+const gibibyte = 1024 ** 3;
+
+const priorities = { system: 80, app: 50, build: 40 } as const;
+
+export type RunnableApp = Pick<App, 'id' | 'name' | 'isSystem'>;
+export type RunnableRelease = Pick<Release, 'id' | 'env' | 'processes'>;
+export type RunnableArtifact = Pick<Artifact, 'type' | 'image'>;
+
+/** What a release runs on: without an artifact nothing of it can run. */
+export type Runnable = { app: RunnableApp; release: RunnableRelease; artifact: RunnableArtifact };
+
+/** Types that get HTTP traffic: `web`, `admin-web`. */
+export function isWebType(type: string): boolean {
+  return type === 'web' || type.endsWith('-web');
+}
+
+export function serviceNameOf(appName: string, type: string): string {
+  return `${appName}-${type}`.replaceAll('_', '-').replace(/-+$/, '');
+}
+
+/** The process of a Procfile line, as a release of a slug has it. `web` types listen on PORT, which is 8080. */
+export function slugProcess(commandLine: string, type: string): z.input<typeof processSchema> {
+  return {
+    command: [slugStarter, commandLine],
+    user: '5000',
+    workingDirectory: '/app',
+    env: { HOME: '/app' },
+    ports: isWebType(type) ? [{ port: slugPort }] : [],
+  };
+}
+
+/**
+ * A standing type is one workload through all releases, replaced in place, the old job stopping first: two at once
+ * would share a volume or a host's port.
+ */
+export function isStanding(process: Process): boolean {
+  return process.volumes.length > 0 || (process.hostNetwork && process.ports.length > 0);
+}
+
+export function workloadIdOf(appId: string, release: RunnableRelease, type: string): string {
+  const process = release.processes[type];
+  return process !== undefined && isStanding(process) ? `${appId}-${type}` : `${appId}-${release.id}-${type}`;
+}
+
+/** The workload of a type the release has. Same input, same workload: its version changes exactly when its template does. */
+export function compileWorkload(runnable: Runnable, type: string, process: Process, count: number): Workload {
+  const { app, release, artifact } = runnable;
+  const isServing =
+    process.ports.length > 0 && (isWebType(type) || process.ports.some((port) => port.service !== undefined));
+  const template = jobTemplateSchema.parse({
+    image: artifact.image,
+    ...(process.entrypoint === undefined ? {} : { entrypoint: process.entrypoint }),
+    ...(process.command === undefined ? {} : { command: process.command }),
+    env: envOf(runnable, type, process.env),
+    meta: metaOf(runnable, type),
+    ports: portsOf(app.name, type, process),
+    resources: { memoryBytes: process.memoryBytes, cpuMillis: process.cpuMillis },
+    volumes: process.volumes,
+    hostNetwork: process.hostNetwork,
+    ...(process.user === undefined ? {} : { user: process.user }),
+    ...(process.workingDirectory === undefined ? {} : { workingDirectory: process.workingDirectory }),
+    stopTimeoutMs: process.stopTimeoutMs,
+    drainMs: process.drainMs ?? (isServing ? serviceDrainMs : 0),
+  });
+  return workloadSchema.parse({
+    id: workloadIdOf(app.id, release, type),
+    kind: process.omni ? 'omni' : 'service',
+    count,
+    version: versionOf(template),
+    template,
+    priority: app.isSystem ? priorities.system : priorities.app,
+    update: isStanding(process) ? 'stop_first' : 'start_first',
+  });
+}
+
+export type OneOff = {
+  workloadId: string;
+  command: readonly string[];
+  env: Readonly<Record<string, string>>;
+  tty: boolean;
+  stdin: boolean;
+  memoryBytes?: number | undefined;
+  maxRuntimeMs?: number | undefined;
+};
+
+/** A job people ask for: any command in a release's image and environment. */
+export function compileOneOff(runnable: Runnable, oneOff: OneOff): Workload {
+  const { artifact, app } = runnable;
+  const [program = '', ...args] = oneOff.command;
+  const isSlug = artifact.type === 'slug';
+  const run = isSlug
+    ? { ...slugProcess(commandLineOf(oneOff.command), 'run'), ports: [] }
+    : { entrypoint: [program], command: args, env: {} };
+  const template = jobTemplateSchema.parse({
+    ...run,
+    image: artifact.image,
+    env: envOf(runnable, 'run', { ...run.env, ...oneOff.env }),
+    meta: metaOf(runnable, 'run'),
+    resources: { memoryBytes: oneOff.memoryBytes ?? gibibyte, cpuMillis: 1_000 },
+    tty: oneOff.tty,
+    stdin: oneOff.stdin,
+    restart: 'never',
+    ...(oneOff.maxRuntimeMs === undefined ? {} : { maxRuntimeMs: oneOff.maxRuntimeMs }),
+  });
+  return ephemeral(oneOff.workloadId, template, app.isSystem ? priorities.system : priorities.app);
+}
+
+export type Build = {
+  app: RunnableApp;
+  appEnv: Readonly<Record<string, string>>;
+  operationId: string;
+  sourceDigest: string;
+  commit: string;
+};
+
+/** A run of the slug builder for another app: the builder's release runs, the app's name and log it carries. */
+export function compileBuild(builder: Runnable, process: Process, build: Build): Workload {
+  const template = jobTemplateSchema.parse({
+    image: builder.artifact.image,
+    ...(process.entrypoint === undefined ? {} : { entrypoint: process.entrypoint }),
+    ...(process.command === undefined ? {} : { command: process.command }),
+    env: {
+      ...builder.release.env,
+      ...process.env,
+      FLYNN_APP_ID: build.app.id,
+      FLYNN_APP_NAME: build.app.name,
+      FLYNN_RELEASE_ID: builder.release.id,
+      FLYNN_PROCESS_TYPE: 'build',
+      FLYNN_OPERATION_ID: build.operationId,
+      FLYNN_SOURCE_DIGEST: build.sourceDigest,
+      FLYNN_COMMIT: build.commit,
+      FLYNN_APP_ENV: JSON.stringify(build.appEnv),
+    },
+    meta: metaOf({ ...builder, app: build.app }, 'build'),
+    resources: { memoryBytes: process.memoryBytes, cpuMillis: process.cpuMillis },
+    volumes: process.volumes,
+    hostNetwork: process.hostNetwork,
+    ...(process.user === undefined ? {} : { user: process.user }),
+    ...(process.workingDirectory === undefined ? {} : { workingDirectory: process.workingDirectory }),
+    stopTimeoutMs: process.stopTimeoutMs,
+    restart: 'never',
+  });
+  return ephemeral(buildWorkloadId(build.app.id, build.operationId), template, priorities.build);
+}
+
+export function buildWorkloadId(appId: string, operationId: string): string {
+  return `${appId}-build-${operationId}`;
+}
+
+/** One word is taken as a shell line of its own, so that `flynn run 'a && b'` works; several are quoted. */
+export function commandLineOf(command: readonly string[]): string {
+  const [only] = command;
+  return command.length === 1 && only !== undefined ? only : command.map(quoteForShell).join(' ');
+}
+
+function quoteForShell(word: string): string {
+  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
+}
+
+function ephemeral(id: string, template: JobTemplate, priority: number): Workload {
+  return workloadSchema.parse({ id, kind: 'ephemeral', count: 1, version: versionOf(template), template, priority });
+}
+
+/** A process type's variables are more specific than the release's; what the platform says of the job is not overridden. */
+function envOf(
+  { app, release }: Runnable,
+  type: string,
+  env: Readonly<Record<string, string>>,
+): Record<string, string> {
+  return {
+    ...release.env,
+    ...env,
+    FLYNN_APP_ID: app.id,
+    FLYNN_APP_NAME: app.name,
+    FLYNN_RELEASE_ID: release.id,
+    FLYNN_PROCESS_TYPE: type,
+  };
+}
+
+function metaOf({ app, release }: Runnable, type: string): Record<string, string> {
+  return {
+    'flynn.app': app.id,
+    'flynn.app_name': app.name,
+    'flynn.release': release.id,
+    'flynn.type': type,
+    'flynn.system': String(app.isSystem),
+  };
+}
+
+/** A web type that names no service answers as APP-TYPE on its first port: that is where its default route leads. */
+function portsOf(appName: string, type: string, { ports }: Process): Process['ports'] {
+  if (!isWebType(type) || ports.some((port) => port.service !== undefined)) return ports;
+  return ports.map((port, index) =>
+    index === 0 ? { ...port, service: { name: serviceNameOf(appName, type), check: defaultCheck } } : port,
+  );
+}
+
+const defaultCheck = {
+  type: 'tcp',
+  path: '/',
+  intervalMs: 2_000,
+  timeoutMs: 2_000,
+  threshold: 2,
+  startTimeoutMs: 60_000,
+} as const;
+
+function versionOf(template: JobTemplate): string {
+  return createHash('sha256').update(canonical(template)).digest('hex').slice(0, 16);
+}
+
+/** JSON with sorted names: the order in which variables were set changes nothing. */
+function canonical(value: unknown): string {
+  return JSON.stringify(value, (_name, inner: unknown) =>
+    typeof inner === 'object' && inner !== null && !Array.isArray(inner)
+      ? Object.fromEntries(Object.entries(inner).sort(([a], [b]) => (a < b ? -1 : 1)))
+      : inner,
+  );
+}

@@ -1,0 +1,37 @@
+/** The controller's configuration, the same for web and worker. */
+import { integer, secret } from '@flynn/kit/config';
+import { z } from 'zod';
+import type { ControllerSettings } from './deps.ts';
+
+export const configSchema = z.object({
+  /** The cluster key: between services, towards host agents and the log aggregator. */
+  FLYNN_KEY: secret(),
+  /** The key people use. */
+  FLYNN_CONTROLLER_KEY: secret(),
+  /** Comma-separated. */
+  FLYNN_ETCD_ENDPOINTS: z.string().default('http://127.0.0.1:2379'),
+  FLYNN_DISCOVERY_URL: z.url().default('http://127.0.0.1:1111'),
+  FLYNN_DOMAIN: z.string().default('flynn.localhost'),
+  FLYNN_CLUSTER: z.string().default('default'),
+  /** Where `git push` goes, up to the app's name: ssh://git@flynn.localhost:2222 */
+  FLYNN_GIT_URL: z.string().default('ssh://git@flynn.localhost:2222'),
+  /** The router's public HTTP port. */
+  FLYNN_HTTP_PORT: integer.default(80),
+  /** The image slugs run on. */
+  FLYNN_SLUG_RUNNER_IMAGE: z.string().default('flynn/slug-runner'),
+  PORT: integer.default(3000),
+});
+export type ControllerConfig = z.output<typeof configSchema>;
+
+const version = '0.1.0';
+
+export function readSettings(config: ControllerConfig): ControllerSettings {
+  return {
+    name: config.FLYNN_CLUSTER,
+    domain: config.FLYNN_DOMAIN,
+    gitUrl: config.FLYNN_GIT_URL,
+    httpPort: config.FLYNN_HTTP_PORT,
+    slugRunnerImage: config.FLYNN_SLUG_RUNNER_IMAGE,
+    version,
+  };
+}

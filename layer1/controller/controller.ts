@@ -1,0 +1,71 @@
+/** Puts the controller together: mirrors of what it reads, and what its parts are given. */
+import { HttpClient } from '@flynn/kit/http-client';
+import type { Handler } from '@flynn/kit/http-server';
+import { newId } from '@flynn/kit/ids';
+import type { Logger } from '@flynn/kit/log';
+import { ResourceService } from '@flynn/resource/service';
+import type { Store } from '@flynn/store/store';
+import { appHandlers } from './apps.ts';
+import { openCellView } from './cell-view.ts';
+import { deploymentHandlers } from './deployments.ts';
+import type { ControllerSettings, Deps } from './deps.ts';
+import { formationHandlers } from './formations.ts';
+import { createHostClients } from './host-clients.ts';
+import { jobHandlers } from './jobs.ts';
+import { keyHandlers } from './keys.ts';
+import { operationHandlers } from './operations.ts';
+import { platformHandlers } from './platform.ts';
+import { releaseHandlers } from './releases.ts';
+import { deploymentType, operationType } from './resources.ts';
+import { routingHandlers } from './routing.ts';
+import { runnerHandlers } from './runners.ts';
+
+export type ControllerParts = AsyncDisposable & { readonly deps: Deps };
+
+/** Resolves once everything that is read from mirrors is there. */
+export async function openController(options: {
+  store: Store;
+  settings: ControllerSettings;
+  /** Towards host agents. */
+  clusterKey: string;
+  log: Logger;
+  now?: () => number;
+  signal?: AbortSignal;
+}): Promise<ControllerParts> {
+  const { store, settings, log, signal, now = Date.now } = options;
+  const resources = new ResourceService({ store, now, newId, log });
+  const limits = signal === undefined ? {} : { signal };
+  const [cell, operations, deployments] = await Promise.all([
+    openCellView({ store, log, ...limits }),
+    resources.mirror(operationType, limits),
+    resources.mirror(deploymentType, limits),
+  ]);
+  const hosts = createHostClients({ cell, key: options.clusterKey });
+  return {
+    deps: { store, resources, cell, hosts, operations, deployments, settings, log, now, newId },
+    async [Symbol.asyncDispose]() {
+      await Promise.all([hosts, cell, operations, deployments].map((part) => part[Symbol.asyncDispose]()));
+    },
+  };
+}
+
+/** `logAggregatorUrl` is asked before each read, so that it follows discovery. */
+export function logAggregatorClient(options: { baseUrl: () => Promise<string>; key: string }): HttpClient {
+  return new HttpClient({ ...options, name: 'the log aggregator' });
+}
+
+/** Every route of api.ts. */
+export function controllerHandlers(deps: Deps, logAggregator: HttpClient): Handler[] {
+  return [
+    ...appHandlers(deps),
+    ...releaseHandlers(deps),
+    ...formationHandlers(deps),
+    ...deploymentHandlers(deps),
+    ...jobHandlers(deps),
+    ...routingHandlers(deps),
+    ...keyHandlers(deps),
+    ...operationHandlers(deps),
+    ...runnerHandlers(deps),
+    ...platformHandlers(deps, logAggregator),
+  ];
+}

@@ -1,0 +1,68 @@
+/** What the controller's parts are given. */
+import { FlynnError } from '@flynn/kit/errors';
+import type { Logger } from '@flynn/kit/log';
+import type { ResourceService } from '@flynn/resource/service';
+import type { Mirror } from '@flynn/store/mirror';
+import type { Store } from '@flynn/store/store';
+import type { CellView } from './cell-view.ts';
+import type { HostClients } from './host-clients.ts';
+import { appType } from './resources.ts';
+import type { AppResource, DeploymentResource, OperationResource } from './resources.ts';
+
+export type ControllerSettings = {
+  name: string;
+  domain: string;
+  gitUrl: string;
+  httpPort: number;
+  slugRunnerImage: string;
+  version: string;
+};
+
+export type Deps = {
+  store: Store;
+  resources: ResourceService;
+  cell: CellView;
+  hosts: HostClients;
+  operations: Mirror<OperationResource>;
+  deployments: Mirror<DeploymentResource>;
+  settings: ControllerSettings;
+  log: Logger;
+  now: () => number;
+  newId: () => string;
+};
+
+/** By id or name. An app that is being deleted takes no more changes. */
+export async function findApp(
+  deps: Pick<Deps, 'resources'>,
+  nameOrId: string,
+  signal?: AbortSignal,
+): Promise<AppResource> {
+  try {
+    return await deps.resources.lookup(appType, nameOrId, signal === undefined ? {} : { signal });
+  } catch (error) {
+    if (!(error instanceof FlynnError) || error.code !== 'not_found') throw error;
+    throw new FlynnError('not_found', `there is no app "${nameOrId}"; list them with: flynn apps`, {
+      detail: { app: nameOrId },
+    });
+  }
+}
+
+export async function findLiveApp(
+  deps: Pick<Deps, 'resources'>,
+  nameOrId: string,
+  signal?: AbortSignal,
+): Promise<AppResource> {
+  const app = await findApp(deps, nameOrId, signal);
+  if (app.deletingSince !== undefined) throw new FlynnError('conflict', `the app ${app.spec.name} is being deleted`);
+  return app;
+}
+
+/** What a release runs as: the app's part of it. */
+export function runnableApp(app: AppResource): { id: string; name: string; isSystem: boolean } {
+  return { id: app.id, name: app.spec.name, isSystem: app.spec.isSystem };
+}
+
+/** What an evaluation is made of, at this moment. */
+export function evaluationContext(deps: Pick<Deps, 'now' | 'newId'>): { now: number; newId: () => string } {
+  return { now: deps.now(), newId: deps.newId };
+}

@@ -1,0 +1,125 @@
+/** Everything that changes, in the order it changed: resources and jobs out of one watch, so that one revision resumes all. */
+import type { ServerEvent } from '@flynn/kit/routes';
+import { FlynnError } from '@flynn/kit/errors';
+import { resourcePrefix } from '@flynn/resource/keys';
+import { decodeResource } from '@flynn/resource/record';
+import { cellKeys, jobStatusSchema } from '@flynn/scheduler/cell';
+import { decodeJson } from '@flynn/store/codec';
+import type { Change, Entry } from '@flynn/store/store';
+import type { Deps } from './deps.ts';
+import { withRevisions } from './event-stream.ts';
+import { jobOfStatus } from './job-views.ts';
+import type { ControllerEvent } from './model.ts';
+import { appType, deploymentType, formationType, keyType, operationType, releaseType, routeType } from './resources.ts';
+import { viewApp, viewDeployment, viewFormation, viewKey, viewOperation, viewRelease, viewRoute } from './views.ts';
+
+type Kind = Exclude<ControllerEvent['event'], 'current'>;
+type Shown = { appId?: string; object: unknown };
+
+/** Above every key that is told. */
+const rootPrefix = '/flynn/';
+
+const kinds: Record<Kind, { prefix: string; show: (entry: Entry) => Shown }> = {
+  app: { prefix: resourcePrefix(appType.name), show: (entry) => appShown(viewApp(decodeResource(appType, entry))) },
+  release: {
+    prefix: resourcePrefix(releaseType.name),
+    show: (entry) => owned(viewRelease(decodeResource(releaseType, entry))),
+  },
+  formation: {
+    prefix: resourcePrefix(formationType.name),
+    show: (entry) => owned(viewFormation(decodeResource(formationType, entry))),
+  },
+  deployment: {
+    prefix: resourcePrefix(deploymentType.name),
+    show: (entry) => owned(viewDeployment(decodeResource(deploymentType, entry))),
+  },
+  job: {
+    prefix: cellKeys.status,
+    show: (entry) => owned(jobOfStatus(decodeJson(jobStatusSchema, entry.value, entry.key))),
+  },
+  route: {
+    prefix: resourcePrefix(routeType.name),
+    show: (entry) => owned(viewRoute(decodeResource(routeType, entry))),
+  },
+  key: { prefix: resourcePrefix(keyType.name), show: (entry) => ({ object: viewKey(decodeResource(keyType, entry)) }) },
+  operation: {
+    prefix: resourcePrefix(operationType.name),
+    show: (entry) => owned(viewOperation(decodeResource(operationType, entry))),
+  },
+};
+const kindNames = Object.keys(kinds) as Kind[];
+
+function owned(object: { appId: string }): Shown {
+  return { appId: object.appId, object };
+}
+
+function appShown(object: { id: string }): Shown {
+  return { appId: object.id, object };
+}
+
+export type EventFilter = { appId: string | undefined; types: ReadonlySet<Kind> };
+
+/** Reads `types=app,route`. Throws `invalid` naming the types there are. */
+export function parseTypes(text: string | undefined): ReadonlySet<Kind> {
+  if (text === undefined || text === '') return new Set(kindNames);
+  return new Set(
+    text.split(',').map((name) => {
+      const kind = kindNames.find((known) => known === name.trim());
+      if (kind !== undefined) return kind;
+      throw new FlynnError(
+        'invalid',
+        `there are no events of type "${name.trim()}": choose from ${kindNames.join(', ')}`,
+      );
+    }),
+  );
+}
+
+/** The current state, `current`, then changes; resumed after a revision, the changes since. */
+export async function* controllerEvents(
+  deps: Deps,
+  filter: EventFilter,
+  options: { after: number | undefined; signal: AbortSignal },
+): AsyncGenerator<ServerEvent> {
+  const { signal } = options;
+  const translate = translator(filter);
+  let from = options.after;
+  if (from === undefined) {
+    for (const kind of filter.types) {
+      const listing = await deps.store.list(kinds[kind].prefix, {
+        signal,
+        ...(from === undefined ? {} : { revision: from }),
+      });
+      from ??= listing.revision;
+      for (const entry of listing.entries) {
+        const event = translate({ type: 'put', entry });
+        if (event !== undefined) yield event;
+      }
+    }
+    yield { id: String(from ?? 0), event: 'current', data: { type: 'put', id: 'current' } };
+  }
+  for await (const batch of deps.store.watch(rootPrefix, { after: from ?? 0, signal }))
+    yield* withRevisions(batch, translate);
+}
+
+/** Remembers which app an object belonged to, because a deletion tells nothing but the key. */
+function translator(filter: EventFilter): (change: Change) => ServerEvent | undefined {
+  const appOf = new Map<string, string | undefined>();
+  return (change) => {
+    const key = change.type === 'put' ? change.entry.key : change.key;
+    const kind = kindNames.find((name) => key.startsWith(kinds[name].prefix));
+    if (kind === undefined || !filter.types.has(kind)) return undefined;
+    const id = key.slice(key.lastIndexOf('/') + 1);
+    const shown = change.type === 'put' ? kinds[kind].show(change.entry) : undefined;
+    const appId = shown?.appId ?? appOf.get(key);
+    if (change.type === 'put') appOf.set(key, appId);
+    else appOf.delete(key);
+    if (filter.appId !== undefined && appId !== filter.appId) return undefined;
+    const data: ControllerEvent['data'] = {
+      type: change.type,
+      id,
+      ...(appId === undefined ? {} : { appId }),
+      ...(shown === undefined ? {} : { object: shown.object }),
+    };
+    return { event: kind, data };
+  };
+}

@@ -1,0 +1,138 @@
+/** Formations: how many jobs of each type. The count, the workload and the evaluation are written in one transaction. */
+import { FlynnError, hasCode } from '@flynn/kit/errors';
+import { handle } from '@flynn/kit/http-server';
+import type { Handler } from '@flynn/kit/http-server';
+import { nearestOf } from '@flynn/kit/config';
+import { compareOf } from '@flynn/resource/record';
+import { mergePieces, writePiece } from '@flynn/resource/piece';
+import type { Piece } from '@flynn/resource/piece';
+import { workloadChange } from '@flynn/scheduler/evaluations';
+import { formations } from './api.ts';
+import { compileWorkload } from './compile.ts';
+import { evaluationContext, findApp, findLiveApp } from './deps.ts';
+import type { Deps } from './deps.ts';
+import type { Formation } from './model.ts';
+import { findRelease, runnableOf } from './releases.ts';
+import { formationType, ownedBy } from './resources.ts';
+import type { AppResource, FormationResource, ReleaseResource } from './resources.ts';
+import { viewFormation } from './views.ts';
+
+const maxCount = 10_000;
+const maxAttempts = 8;
+
+export function formationHandlers(deps: Deps): Handler[] {
+  return [
+    handle(formations.get, async ({ params, signal }) => {
+      const app = await findApp(deps, params.app, signal);
+      const release = await findRelease(deps, app, params.release, signal);
+      const formation = await deps.resources.find(formationType, release.id, { signal });
+      return formation === undefined ? emptyFormation(release) : viewFormation(formation);
+    }),
+    handle(formations.put, async ({ params, body, signal }) => {
+      for (let attempt = 1; ; attempt += 1) {
+        try {
+          return await scale(deps, { ...params, counts: body.processes }, signal);
+        } catch (error) {
+          const isOvertaken = hasCode(error, 'conflict') && error.detail['key'] !== undefined;
+          if (!isOvertaken || attempt >= maxAttempts) throw error;
+        }
+      }
+    }),
+  ];
+}
+
+/** A release nobody scaled wants nothing. */
+function emptyFormation(release: ReleaseResource): Formation {
+  const { id, spec, createdAt } = release;
+  const processes = Object.fromEntries(Object.keys(spec.processes).map((type) => [type, 0]));
+  return { appId: spec.appId, releaseId: id, processes, createdAt, updatedAt: createdAt };
+}
+
+type Scaling = { app: string; release: string; counts: Readonly<Record<string, number>> };
+
+async function scale(deps: Deps, scaling: Scaling, signal: AbortSignal): Promise<Formation> {
+  const app = await findLiveApp(deps, scaling.app, signal);
+  const release = await findRelease(deps, app, scaling.release, signal);
+  checkCounts(app, release, scaling.counts);
+  if (app.status.deploymentId !== undefined) {
+    throw new FlynnError('conflict', `a deployment of ${app.spec.name} is under way: scale once it is through`);
+  }
+  const before = await deps.resources.find(formationType, release.id, { signal });
+  const processes = { ...(before === undefined ? {} : before.spec.processes), ...scaling.counts };
+  const changed = Object.keys(scaling.counts).filter((type) => before?.spec.processes[type] !== scaling.counts[type]);
+  if (before !== undefined && changed.length === 0) return viewFormation(before);
+  const { formation, piece } = formationPiece(deps, { app, release, before, processes });
+  // What is not live is written down for its deployment, and starts with it.
+  const isLive = app.status.releaseId === release.id;
+  const started = isLive ? await workloadPieces(deps, { app, release, processes, types: changed, signal }) : [];
+  await deps.resources.commit([piece, { compare: [compareOf(app)] }, ...started], { signal });
+  return viewFormation(formation);
+}
+
+function checkCounts(app: AppResource, release: ReleaseResource, counts: Readonly<Record<string, number>>): void {
+  const types = Object.keys(release.spec.processes);
+  for (const [type, count] of Object.entries(counts)) {
+    if (!types.includes(type)) {
+      const nearest = nearestOf(type, types);
+      const known = types.length === 0 ? 'it has none' : `it has ${types.join(', ')}`;
+      const hint = nearest === undefined || types.length < 2 ? '' : `; did you mean ${nearest}?`;
+      throw new FlynnError(
+        'invalid',
+        `release v${release.spec.version} of ${app.spec.name} has no process type "${type}": ${known}${hint}`,
+        {
+          detail: { type, types },
+        },
+      );
+    }
+    if (count < 0) throw new FlynnError('invalid', `${type}=${count}: a count cannot be below zero`);
+    if (count > maxCount) throw new FlynnError('invalid', `${type}=${count}: a count cannot be above ${maxCount}`);
+  }
+}
+
+/** The formation with these counts, and what writes it over the one there was. */
+export function formationPiece(
+  deps: Pick<Deps, 'resources' | 'now'>,
+  input: {
+    app: AppResource;
+    release: ReleaseResource;
+    before: FormationResource | undefined;
+    processes: Record<string, number>;
+  },
+): { formation: FormationResource; piece: Piece } {
+  const { app, release, before, processes } = input;
+  const spec = { appId: app.id, releaseId: release.id, processes };
+  if (before === undefined) {
+    const draft = deps.resources.draft(formationType, { id: release.id, owner: ownedBy(app.id), spec });
+    return { formation: draft.resource, piece: draft.piece };
+  }
+  const updatedAt = new Date(deps.now()).toISOString();
+  const formation: FormationResource = { ...before, spec, updatedAt, generation: before.generation + 1 };
+  return { formation, piece: writePiece(formationType, before, formation) };
+}
+
+async function workloadPieces(
+  deps: Deps,
+  input: {
+    app: AppResource;
+    release: ReleaseResource;
+    processes: Record<string, number>;
+    types: readonly string[];
+    signal: AbortSignal;
+  },
+): Promise<Piece[]> {
+  const { app, release, processes, types, signal } = input;
+  const runnable = await runnableOf(deps, app, release, signal);
+  if (runnable === undefined) {
+    throw new FlynnError(
+      'invalid',
+      `release v${release.spec.version} of ${app.spec.name} has no image or slug yet: push code first`,
+    );
+  }
+  return types.map((type): Piece => {
+    const process = release.spec.processes[type];
+    if (process === undefined) return mergePieces([]);
+    return {
+      then: workloadChange(compileWorkload(runnable, type, process, processes[type] ?? 0), evaluationContext(deps)),
+    };
+  });
+}

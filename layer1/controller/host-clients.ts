@@ -1,0 +1,67 @@
+/** Talks to host agents: a client per host, by what the host says of itself in the cell. */
+import { FlynnError } from '@flynn/kit/errors';
+import { HttpClient } from '@flynn/kit/http-client';
+import { LineSplitter } from '@flynn/kit/lines';
+import { withDeadline } from '@flynn/kit/retry';
+import { logLineSchema, routes as hostRoutes } from '@flynn/host-agent/api';
+import type { Duplex } from 'node:stream';
+import type { CellView } from './cell-view.ts';
+
+const maxLineBytes = 256 * 1024;
+const logDeadlineMs = 3_000;
+
+export type AttachOptions = {
+  stdin?: boolean | undefined;
+  logs?: boolean | undefined;
+  columns?: number | undefined;
+  rows?: number | undefined;
+};
+
+export interface HostClients extends AsyncDisposable {
+  /** Throws `unavailable` if the host is lost or cannot be reached. */
+  attach(hostId: string, jobId: string, options: AttachOptions, signal: AbortSignal): Promise<Duplex>;
+  stop(hostId: string, jobId: string, signal: AbortSignal): Promise<void>;
+  /** The last lines a job wrote; within 3 s or `timeout`. */
+  lastLines(hostId: string, jobId: string, lines: number, signal: AbortSignal): Promise<string[]>;
+}
+
+export function createHostClients(options: { cell: CellView; key: string }): HostClients {
+  const clients = new Map<string, HttpClient>();
+
+  function clientOf(hostId: string): HttpClient {
+    const host = options.cell.hosts.snapshot.entries.get(hostId)?.value;
+    if (host === undefined)
+      throw new FlynnError('unavailable', `host ${hostId} is not in the cluster now: it was lost or is starting`);
+    const baseUrl = `http://${host.address.includes(':') ? `[${host.address}]` : host.address}:${host.apiPort}`;
+    const known = clients.get(baseUrl);
+    if (known !== undefined) return known;
+    const client = new HttpClient({ baseUrl, key: options.key, name: `host ${hostId}` });
+    clients.set(baseUrl, client);
+    return client;
+  }
+
+  return {
+    attach: (hostId, job, query, signal) =>
+      clientOf(hostId).upgrade(hostRoutes.attach, { params: { job }, query }, { signal, timeoutMs: 65_000 }),
+    stop: (hostId, job, signal) => clientOf(hostId).call(hostRoutes.stop, { params: { job } }, { signal }),
+    async lastLines(hostId, job, lines, signal) {
+      const limited = withDeadline(logDeadlineMs, signal);
+      const body = await clientOf(hostId).stream(
+        hostRoutes.log,
+        { params: { job }, query: { follow: false, lines } },
+        { signal: limited },
+      );
+      const splitter = new LineSplitter({ maxBytes: maxLineBytes });
+      const records: string[] = [];
+      for await (const chunk of body) records.push(...splitter.push(chunk));
+      records.push(...splitter.flush());
+      return records
+        .filter((record) => record !== '')
+        .map((record) => logLineSchema.parse(JSON.parse(record)).message)
+        .slice(-lines);
+    },
+    async [Symbol.asyncDispose]() {
+      await Promise.all([...clients.values()].map((client) => client.close()));
+    },
+  };
+}

@@ -1,0 +1,99 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { jobStatusSchema, workloadSchema } from '@flynn/scheduler/cell';
+import type { JobStatus, Workload } from '@flynn/scheduler/cell';
+import { findJob, jobsOfApp } from './job-views.ts';
+import type { Cell } from './job-views.ts';
+import { expiredOneOffs } from './one-off-cleanup.ts';
+
+const meta = { 'flynn.app': 'a', 'flynn.release': 'r', 'flynn.type': 'web' };
+const template = { image: { name: 'x' }, resources: { memoryBytes: 1, cpuMillis: 0 }, meta };
+const workload = (id: string, change: Partial<Workload> = {}): Workload =>
+  workloadSchema.parse({ id, kind: 'service', count: 1, version: 'v', template, ...change });
+const status = (id: string, workloadId: string, change: Partial<JobStatus> = {}): JobStatus =>
+  jobStatusSchema.parse({
+    id,
+    hostId: 'h1',
+    workloadId,
+    version: 'v',
+    meta,
+    state: 'running',
+    isFinal: false,
+    createdAt: 1_000,
+    ...change,
+  });
+const placed = (id: string, workloadId: string, desired: 'run' | 'stop' = 'run'): Cell['placed'][number] => ({
+  id,
+  workloadId,
+  version: 'v',
+  index: 0,
+  desired,
+  template: workload(workloadId).template,
+  createdAt: 2_000,
+  hostId: 'h1',
+});
+const options = { all: false, nowMs: 3_000 };
+
+test('a job is shown once: by its status, else by its placement, else by what waits', () => {
+  const cell: Cell = {
+    workloads: [workload('w', { count: 3 })],
+    placed: [placed('h1-a', 'w'), placed('h1-b', 'w')],
+    statuses: [status('h1-a', 'w')],
+  };
+  assert.deepEqual(
+    jobsOfApp('a', cell, options).map(({ id, state }) => [id, state]),
+    [
+      ['w', 'pending'],
+      ['h1-b', 'pending'],
+      ['h1-a', 'running'],
+    ],
+  );
+  assert.deepEqual(jobsOfApp('b', cell, options), []);
+});
+
+test('what ended is shown only when asked for; a job that is started again has not ended', () => {
+  const cell: Cell = {
+    workloads: [],
+    placed: [],
+    statuses: [
+      status('h1-a', 'w', { state: 'done', isFinal: true, exitCode: 0 }),
+      status('h1-b', 'w', { state: 'done', restarts: 2 }),
+      status('h1-c', 'w', { state: 'crashed', isFinal: true }),
+    ],
+  };
+  assert.deepEqual(
+    jobsOfApp('a', cell, options).map(({ id }) => id),
+    ['h1-b'],
+  );
+  assert.equal(jobsOfApp('a', cell, { ...options, all: true }).length, 3);
+});
+
+test('a one-off job that ended does not wait for a place again', () => {
+  const cell: Cell = {
+    workloads: [workload('w', { kind: 'ephemeral' })],
+    placed: [],
+    statuses: [status('h1-a', 'w', { state: 'failed', isFinal: true, exitCode: 2 })],
+  };
+  assert.deepEqual(jobsOfApp('a', cell, options), []);
+  const all = jobsOfApp('a', cell, { ...options, all: true });
+  assert.equal(findJob(all, 'w')?.exitCode, 2, 'it is found by its workload');
+});
+
+test('ended one-off jobs are kept up to 25 for a day; running ones are left alone', () => {
+  const dayMs = 24 * 60 * 60_000;
+  const ids = Array.from({ length: 30 }, (_, index) => `run${String(index).padStart(2, '0')}`);
+  const workloads = [
+    ...ids.map((id) => workload(id, { kind: 'ephemeral', count: 0 })),
+    workload('live', { kind: 'ephemeral' }),
+    workload('web'),
+  ];
+  const statuses = ids.map((id, index) =>
+    status(`h1-${id}`, id, { state: 'done', isFinal: true, endedAt: 10_000 + index }),
+  );
+  assert.deepEqual(
+    expiredOneOffs(workloads, statuses, 20_000).toSorted((x, y) => (x < y ? -1 : 1)),
+    ids.slice(0, 5),
+  );
+  assert.deepEqual(expiredOneOffs(workloads, statuses, 10_010 + dayMs).length, 11);
+  assert.equal(expiredOneOffs(workloads, statuses, 30_000 + dayMs).length, 30);
+});

@@ -1,0 +1,93 @@
+/** Which jobs does an app have? Statuses, placements and what still waits for a place, as people see them. Pure. */
+import type { JobStatus, Workload } from '@flynn/scheduler/cell';
+import type { PlacedJob } from './cell-view.ts';
+import type { Job } from './model.ts';
+
+export type Cell = { workloads: readonly Workload[]; placed: readonly PlacedJob[]; statuses: readonly JobStatus[] };
+
+/** Whatever state a job is in, its host starts it again unless it said that it is done with it for good. */
+export function hasEnded(job: Pick<JobStatus, 'state' | 'isFinal'>): boolean {
+  return job.isFinal || job.state === 'lost';
+}
+
+export function jobOfStatus(status: JobStatus): Job {
+  return {
+    id: status.id,
+    workloadId: status.workloadId,
+    ...describe(status.meta),
+    state: status.state,
+    hostId: status.hostId,
+    ...(status.address === undefined ? {} : { address: status.address }),
+    ...(status.exitCode === undefined ? {} : { exitCode: status.exitCode }),
+    ...(status.error === undefined ? {} : { error: status.error }),
+    restarts: status.restarts,
+    createdAt: iso(status.createdAt),
+    ...(status.startedAt === undefined ? {} : { startedAt: iso(status.startedAt) }),
+    ...(status.endedAt === undefined ? {} : { endedAt: iso(status.endedAt) }),
+  };
+}
+
+function jobOfPlacement({ id, workloadId, hostId, template, createdAt }: PlacedJob): Job {
+  return {
+    id,
+    workloadId,
+    ...describe(template.meta),
+    state: 'pending',
+    hostId,
+    restarts: 0,
+    createdAt: iso(createdAt),
+  };
+}
+
+/** The app's jobs, newest first: those with a status, those placed without one yet, those that wait for a place. */
+export function jobsOfApp(appId: string, cell: Cell, options: { all: boolean; nowMs: number }): Job[] {
+  const statuses = cell.statuses.filter((status) => status.meta['flynn.app'] === appId);
+  const known = new Set(statuses.map((status) => status.id));
+  const placed = cell.placed.filter((job) => job.template.meta['flynn.app'] === appId);
+  const starting = placed.filter((job) => job.desired === 'run' && !known.has(job.id)).map(jobOfPlacement);
+  const waiting = cell.workloads
+    .filter((workload) => workload.template.meta['flynn.app'] === appId)
+    .flatMap((workload) => waitingOf(workload, { placed, statuses, nowMs: options.nowMs }));
+  const shown = statuses.filter((status) => options.all || !hasEnded(status)).map(jobOfStatus);
+  return [...shown, ...starting, ...waiting].sort((a, b) =>
+    a.createdAt === b.createdAt ? order(a.id, b.id) : order(b.createdAt, a.createdAt),
+  );
+}
+
+function waitingOf(
+  workload: Workload,
+  { placed, statuses, nowMs }: { placed: readonly PlacedJob[]; statuses: readonly JobStatus[]; nowMs: number },
+): Job[] {
+  // How many an omni workload wants is the hosts' number, which placement sees to within moments.
+  if (workload.kind === 'omni') return [];
+  const own = new Set<string>();
+  for (const job of placed) if (job.workloadId === workload.id && job.desired === 'run') own.add(job.id);
+  for (const status of statuses) {
+    if (status.workloadId === workload.id && (workload.kind === 'ephemeral' || !hasEnded(status))) own.add(status.id);
+  }
+  return Array.from({ length: Math.max(0, workload.count - own.size) }, () => ({
+    id: workload.id,
+    workloadId: workload.id,
+    ...describe(workload.template.meta),
+    state: 'pending' as const,
+    restarts: 0,
+    createdAt: iso(nowMs),
+  }));
+}
+
+/** By job id, or by workload id: of a workload its newest job. */
+export function findJob(jobs: readonly Job[], id: string): Job | undefined {
+  return jobs.find((job) => job.id === id) ?? jobs.find((job) => job.workloadId === id);
+}
+
+function describe(meta: Readonly<Record<string, string>>): Pick<Job, 'appId' | 'releaseId' | 'type'> {
+  return { appId: meta['flynn.app'] ?? '', releaseId: meta['flynn.release'] ?? '', type: meta['flynn.type'] ?? '' };
+}
+
+export function iso(ms: number): string {
+  return new Date(ms).toISOString();
+}
+
+function order(a: string, b: string): number {
+  return a < b ? -1 : a > b ? 1 : 0;
+}

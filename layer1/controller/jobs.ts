@@ -1,0 +1,175 @@
+/** Jobs: what runs of an app, one-off jobs and builds, attaching and stopping. */
+import { FlynnError } from '@flynn/kit/errors';
+import { handle } from '@flynn/kit/http-server';
+import type { Handler } from '@flynn/kit/http-server';
+import { shortId } from '@flynn/kit/ids';
+import { workloadChange, workloadRemoval } from '@flynn/scheduler/evaluations';
+import { cellKeys } from '@flynn/scheduler/cell';
+import type { Workload } from '@flynn/scheduler/cell';
+import type { z } from 'zod';
+import { jobs } from './api.ts';
+import { awaitPlacement, joinSockets, placementOf } from './attach.ts';
+import { placedJobs, valuesOf } from './cell-view.ts';
+import type { CellView } from './cell-view.ts';
+import { buildWorkloadId, compileBuild, compileOneOff } from './compile.ts';
+import { evaluationContext, findApp, findLiveApp, runnableApp } from './deps.ts';
+import type { Deps } from './deps.ts';
+import { findJob, iso, jobsOfApp } from './job-views.ts';
+import type { Cell } from './job-views.ts';
+import type { Job } from './model.ts';
+import { buildMarker } from './operation-log.ts';
+import { findRelease, runnableOf } from './releases.ts';
+import { releaseType } from './resources.ts';
+import type { AppResource } from './resources.ts';
+
+/** The system app whose `build` process builds slugs. */
+const builderApp = 'slug-builder';
+
+export function cellOf(cell: CellView): Cell {
+  return { workloads: valuesOf(cell.workloads), placed: placedJobs(cell), statuses: valuesOf(cell.statuses) };
+}
+
+export function jobHandlers(deps: Deps): Handler[] {
+  return [
+    handle(jobs.list, async ({ params, query, signal }) => {
+      const app = await findApp(deps, params.app, signal);
+      return jobsOfApp(app.id, cellOf(deps.cell), { all: query.all ?? false, nowMs: deps.now() });
+    }),
+    handle(jobs.get, async ({ params, signal }) => {
+      const app = await findApp(deps, params.app, signal);
+      await catchUp(deps, params.job, signal);
+      const found = findJob(jobsOfApp(app.id, cellOf(deps.cell), { all: true, nowMs: deps.now() }), params.job);
+      if (found === undefined) throw noJob(app, params.job);
+      return found;
+    }),
+    handle(jobs.run, async ({ params, body, signal }) =>
+      runOneOff(deps, await findLiveApp(deps, params.app, signal), body, signal),
+    ),
+    handle(jobs.build, async ({ params, body, signal }) =>
+      startBuild(deps, await findLiveApp(deps, params.app, signal), body, signal),
+    ),
+    handle(jobs.attach, async ({ params, query, signal }) => {
+      const app = await findApp(deps, params.app, signal);
+      await catchUp(deps, params.job, signal);
+      const { hostId, jobId } = await awaitPlacement(deps.cell, { appId: app.id, id: params.job, signal });
+      const host = await deps.hosts.attach(hostId, jobId, query, signal);
+      return (client) => joinSockets(client, host);
+    }),
+    handle(jobs.stop, async ({ params, signal }) => {
+      const app = await findApp(deps, params.app, signal);
+      await catchUp(deps, params.job, signal);
+      await stopJob(deps, app, params.job, signal);
+    }),
+  ];
+}
+
+/** A workload made through another web process a moment ago may not be in the mirror yet. */
+async function catchUp(deps: Deps, workloadId: string, signal: AbortSignal): Promise<void> {
+  if (deps.cell.workloads.snapshot.entries.has(workloadId)) return;
+  const entry = await deps.store.get(cellKeys.workload(workloadId), { signal });
+  if (entry !== undefined) await deps.cell.workloads.reached(entry.modRevision, { signal });
+}
+
+function noJob(app: AppResource, id: string): FlynnError {
+  return new FlynnError('not_found', `${app.spec.name} has no job ${id}; list them with: flynn ps -a ${app.spec.name}`);
+}
+
+type Run = z.output<NonNullable<typeof jobs.run.body>>;
+
+async function runOneOff(deps: Deps, app: AppResource, run: Run, signal: AbortSignal): Promise<Job> {
+  const releaseId = run.releaseId ?? app.status.releaseId;
+  if (releaseId === undefined) throw new FlynnError('invalid', `${app.spec.name} has no release yet: push code first`);
+  const release = await findRelease(deps, app, releaseId, signal);
+  const runnable = await runnableOf(deps, app, release, signal);
+  if (runnable === undefined) {
+    throw new FlynnError(
+      'invalid',
+      `release v${release.spec.version} of ${app.spec.name} has no image or slug: there is nothing to run in`,
+    );
+  }
+  const workload = compileOneOff(runnable, { ...run, workloadId: `${app.id}-run-${shortId()}` });
+  await deps.store.transact({ then: workloadChange(workload, evaluationContext(deps)) }, { signal });
+  return pendingJob(workload, deps.now());
+}
+
+type BuildInput = z.output<NonNullable<typeof jobs.build.body>>;
+
+/** Once per operation, however often it is asked for. */
+async function startBuild(deps: Deps, app: AppResource, input: BuildInput, signal: AbortSignal): Promise<Job> {
+  const id = buildWorkloadId(app.id, input.operationId);
+  const builder = await findBuilder(deps, signal);
+  const process = builder.release.processes['build'];
+  if (process === undefined) {
+    throw new FlynnError(
+      'unavailable',
+      `the live release of ${builderApp} has no process type "build": builds cannot run`,
+    );
+  }
+  const live =
+    app.status.releaseId === undefined
+      ? undefined
+      : await deps.resources.get(releaseType, app.status.releaseId, { signal });
+  const workload = compileBuild(builder, process, {
+    app: runnableApp(app),
+    appEnv: live?.spec.env ?? {},
+    operationId: input.operationId,
+    sourceDigest: input.sourceDigest,
+    commit: input.commit,
+  });
+  // A build that ended leaves no workload behind: the marker, gone with the operation, keeps it from being run again.
+  const marker = buildMarker(input.operationId);
+  const { succeeded } = await deps.store.transact(
+    {
+      compare: [{ key: marker, modRevision: 0 }],
+      then: [{ put: marker, value: JSON.stringify(id) }, ...workloadChange(workload, evaluationContext(deps))],
+    },
+    { signal },
+  );
+  if (succeeded) return pendingJob(workload, deps.now());
+  await catchUp(deps, id, signal);
+  const job = findJob(jobsOfApp(app.id, cellOf(deps.cell), { all: true, nowMs: deps.now() }), id);
+  if (job !== undefined) return job;
+  throw new FlynnError('not_found', `the build of operation ${input.operationId} ran already, and its job is gone`);
+}
+
+async function findBuilder(deps: Deps, signal: AbortSignal) {
+  const app = await findApp(deps, builderApp, signal);
+  if (!app.spec.isSystem || app.status.releaseId === undefined) {
+    throw new FlynnError('unavailable', `the system app ${builderApp} is not deployed: builds cannot run`);
+  }
+  const release = await deps.resources.get(releaseType, app.status.releaseId, { signal });
+  const runnable = await runnableOf(deps, app, release, signal);
+  if (runnable === undefined) throw new FlynnError('unavailable', `${builderApp} has no image: builds cannot run`);
+  return runnable;
+}
+
+function pendingJob({ id, template }: Workload, nowMs: number): Job {
+  return {
+    id,
+    workloadId: id,
+    appId: template.meta['flynn.app'] ?? '',
+    releaseId: template.meta['flynn.release'] ?? '',
+    type: template.meta['flynn.type'] ?? '',
+    state: 'pending',
+    restarts: 0,
+    createdAt: iso(nowMs),
+  };
+}
+
+/** A one-off job's workload goes, and the job with it; one of a formation is ended on its host, and the formation starts another. */
+async function stopJob(deps: Deps, app: AppResource, id: string, signal: AbortSignal): Promise<void> {
+  const { cell } = deps;
+  const job = findJob(jobsOfApp(app.id, cellOf(cell), { all: true, nowMs: deps.now() }), id);
+  if (job === undefined) throw noJob(app, id);
+  const workload = cell.workloads.snapshot.entries.get(job.workloadId)?.value;
+  if (workload?.kind === 'ephemeral') {
+    await deps.store.transact({ then: workloadRemoval(workload.id, evaluationContext(deps)) }, { signal });
+    return;
+  }
+  if (workload === undefined) return;
+  const placement = placementOf(cell, app.id, job.id);
+  if (placement === undefined) {
+    throw new FlynnError('conflict', `job ${id} waits for a place and is on no host: scale ${job.type} down instead`);
+  }
+  await deps.hosts.stop(placement.hostId, placement.jobId, signal);
+}

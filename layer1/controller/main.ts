@@ -1,0 +1,60 @@
+/** The controller, as `web` (the API) or as `worker` (reconcilers): `main.ts web|worker`. */
+import { createDiscoveryClient } from '@flynn/discovery/client';
+import { runDaemon } from '@flynn/kit/daemon';
+import { startServer } from '@flynn/kit/http-server';
+import { connectEtcd } from '@flynn/store/etcd';
+import { configSchema, readSettings } from './config.ts';
+import { controllerHandlers, logAggregatorClient, openController } from './controller.ts';
+import { runWorker } from './worker.ts';
+
+const role = process.argv[2];
+if (role !== 'web' && role !== 'worker') {
+  process.stderr.write('usage: controller web|worker\n');
+  process.exit(2);
+}
+
+await runDaemon({
+  name: `controller-${role}`,
+  config: configSchema,
+  async start({ config, log, tasks }) {
+    const store = connectEtcd({ endpoints: config.FLYNN_ETCD_ENDPOINTS.split(','), log });
+    // Not with the group's signal: what still answers while it stops needs the store and the mirrors.
+    const controller = await openController({
+      store,
+      settings: readSettings(config),
+      clusterKey: config.FLYNN_KEY,
+      log,
+    });
+    const close = async () => {
+      await controller[Symbol.asyncDispose]();
+      await store.close();
+    };
+    if (role === 'worker') {
+      tasks.run('worker', async (signal) => {
+        await runWorker(controller.deps, signal);
+        await close();
+      });
+      return;
+    }
+    const discovery = createDiscoveryClient({ url: config.FLYNN_DISCOVERY_URL });
+    const logAggregator = logAggregatorClient({
+      key: config.FLYNN_KEY,
+      baseUrl: async () => `http://${(await discovery.resolve('log-aggregator')).address}`,
+    });
+    const server = await startServer({
+      name: 'controller',
+      handlers: controllerHandlers(controller.deps, logAggregator),
+      key: [config.FLYNN_KEY, config.FLYNN_CONTROLLER_KEY],
+      port: config.PORT,
+      log,
+    });
+    tasks.run('web', async (signal) => {
+      await new Promise((resolve) => {
+        signal.addEventListener('abort', resolve, { once: true });
+      });
+      await server.close();
+      await Promise.all([logAggregator.close(), discovery.close()]);
+      await close();
+    });
+  },
+});

@@ -1,0 +1,187 @@
+/** The controller's resources as people and other services see them: Flynn's shapes. Times are ISO 8601. */
+import { appName, envName, processType, serviceName } from '@flynn/kit/names';
+import { healthCheckSchema, imageSchema, jobStates } from '@flynn/scheduler/cell';
+import { z } from 'zod';
+
+const id = z.string();
+const time = z.string();
+export const metaSchema = z.record(z.string(), z.string());
+export const envSchema = z.record(envName, z.string());
+
+export const appSchema = z.object({
+  id,
+  name: appName,
+  meta: metaSchema,
+  /** Part of the platform itself: shown by `flynn apps --all`, never deleted. */
+  isSystem: z.boolean(),
+  /** The release that is live, once there is one. */
+  releaseId: id.optional(),
+  /** A deployment that is not through after this long fails and is rolled back. */
+  deployTimeoutMs: z.int().positive(),
+  createdAt: time,
+  updatedAt: time,
+});
+export type App = z.output<typeof appSchema>;
+
+export const artifactSchema = z.object({
+  id,
+  type: z.enum(['image', 'slug']),
+  image: imageSchema,
+  meta: metaSchema,
+  createdAt: time,
+});
+export type Artifact = z.output<typeof artifactSchema>;
+
+export const processPortSchema = z.object({
+  port: z.int().min(1).max(65_535),
+  protocol: z.enum(['tcp', 'udp']).default('tcp'),
+  service: z.object({ name: serviceName, check: healthCheckSchema.optional() }).optional(),
+});
+
+export const processSchema = z.object({
+  entrypoint: z.array(z.string()).optional(),
+  command: z.array(z.string()).optional(),
+  env: envSchema.default({}),
+  ports: z.array(processPortSchema).default([]),
+  volumes: z.array(z.object({ name: z.string(), path: z.string().startsWith('/') })).default([]),
+  memoryBytes: z
+    .int()
+    .positive()
+    .default(1024 ** 3),
+  cpuMillis: z.int().nonnegative().default(1_000),
+  omni: z.boolean().default(false),
+  hostNetwork: z.boolean().default(false),
+  stopTimeoutMs: z.int().positive().default(30_000),
+  drainMs: z.int().nonnegative().optional(),
+  user: z.string().optional(),
+  workingDirectory: z.string().optional(),
+});
+export type Process = z.output<typeof processSchema>;
+
+export const releaseSchema = z.object({
+  id,
+  appId: id,
+  /** v1, v2 … of the app. */
+  version: z.int().positive(),
+  artifactId: id.optional(),
+  env: envSchema,
+  processes: z.record(processType, processSchema),
+  meta: metaSchema,
+  createdAt: time,
+});
+export type Release = z.output<typeof releaseSchema>;
+
+export const formationSchema = z.object({
+  appId: id,
+  releaseId: id,
+  processes: z.record(processType, z.int().nonnegative()),
+  createdAt: time,
+  updatedAt: time,
+});
+export type Formation = z.output<typeof formationSchema>;
+
+export const jobSchema = z.object({
+  /** The host's job id; a job not placed yet has its workload's id. */
+  id,
+  workloadId: id,
+  appId: id,
+  releaseId: id,
+  /** `run` for one-off jobs, `build` for slug builds. */
+  type: z.string(),
+  state: z.enum(jobStates),
+  hostId: z.string().optional(),
+  address: z.string().optional(),
+  exitCode: z.int().optional(),
+  error: z.string().optional(),
+  restarts: z.int(),
+  createdAt: time,
+  startedAt: time.optional(),
+  endedAt: time.optional(),
+});
+export type Job = z.output<typeof jobSchema>;
+
+export const deploymentSchema = z.object({
+  id,
+  appId: id,
+  oldReleaseId: id.optional(),
+  newReleaseId: id,
+  state: z.enum(['pending', 'running', 'complete', 'failed']),
+  /** Of each process type, how many jobs of either release are up. */
+  progress: z.record(z.string(), z.object({ wanted: z.int(), up: z.int(), old: z.int() })),
+  /** Why it failed: what happened, for people. */
+  error: z.string().optional(),
+  /** The job whose end failed it, with its last lines. */
+  failedJob: z.object({ id, type: z.string(), exitCode: z.int().optional(), lines: z.array(z.string()) }).optional(),
+  createdAt: time,
+  endedAt: time.optional(),
+});
+export type Deployment = z.output<typeof deploymentSchema>;
+
+export const routeSchema = z.object({
+  id,
+  appId: id,
+  type: z.enum(['http', 'tcp']),
+  /** http: the host name, lower case; `*.example.com` matches one label. */
+  domain: z.string().optional(),
+  /** http: the path prefix; the longest wins. */
+  path: z.string().startsWith('/').default('/'),
+  /** tcp: the port on every host. */
+  port: z.int().optional(),
+  /** The service in discovery that answers. */
+  service: serviceName,
+  createdAt: time,
+});
+export type Route = z.output<typeof routeSchema>;
+
+export const keySchema = z.object({
+  /** SHA256:… as ssh-keygen -l prints it. */
+  fingerprint: z.string(),
+  /** `type base64`, without the comment. */
+  publicKey: z.string(),
+  comment: z.string(),
+  createdAt: time,
+});
+export type Key = z.output<typeof keySchema>;
+
+export const operationKinds = ['build', 'release', 'deploy'] as const;
+export const operationSchema = z.object({
+  id,
+  appId: id,
+  kind: z.enum(operationKinds),
+  /** Runs once that one is complete; cancelled when it does not complete. */
+  dependsOn: id.optional(),
+  /** The push they belong to: ids of the chain share it. */
+  pushId: id,
+  input: z.object({
+    sourceDigest: z.string().optional(),
+    commit: z.string().optional(),
+    branch: z.string().optional(),
+  }),
+  state: z.enum(['queued', 'running', 'complete', 'failed', 'cancelled']),
+  runnerId: z.string().optional(),
+  error: z.string().optional(),
+  /** What the operation produced, for the next in the chain: build {resultDigest}; release {releaseId}; deploy {deploymentId}. */
+  output: z.record(z.string(), z.string()).default({}),
+  createdAt: time,
+  startedAt: time.optional(),
+  endedAt: time.optional(),
+});
+export type Operation = z.output<typeof operationSchema>;
+
+/** What a slug build leaves in the blob store under the name `builds/<operation id>`, as JSON. */
+export const buildResultSchema = z.object({
+  /** Layers to stack on the slug runner's image, lowest first. */
+  layers: z.array(z.object({ digest: z.string(), sizeBytes: z.int() })),
+  sizeBytes: z.int(),
+  /** Process types and their shell command lines. */
+  processTypes: z.record(processType, z.string()),
+  buildpack: z.string(),
+  meta: metaSchema.default({}),
+});
+export type BuildResult = z.output<typeof buildResultSchema>;
+
+/** One thing that changed, as the events stream tells it; `id` of the stream's event is the revision to resume after. */
+export type ControllerEvent = {
+  event: 'app' | 'release' | 'formation' | 'deployment' | 'job' | 'route' | 'key' | 'operation' | 'current';
+  data: { type: 'put' | 'delete'; id: string; appId?: string; object?: unknown };
+};

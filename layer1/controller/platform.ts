@@ -1,0 +1,30 @@
+/** What concerns all of the platform: logs, the stream of changes, what a client has to know of the cluster. */
+import { handle } from '@flynn/kit/http-server';
+import type { Handler } from '@flynn/kit/http-server';
+import { routes as logRoutes } from '@flynn/log-aggregator/api';
+import type { HttpClient } from '@flynn/kit/http-client';
+import { platform } from './api.ts';
+import { findApp } from './deps.ts';
+import type { Deps } from './deps.ts';
+import { resumePoint } from './event-stream.ts';
+import { controllerEvents, parseTypes } from './events.ts';
+
+/** `logAggregator` is the client of whichever instance discovery names. */
+export function platformHandlers(deps: Deps, logAggregator: HttpClient): Handler[] {
+  return [
+    handle(platform.log, async ({ params, query, signal }) => {
+      const app = await findApp(deps, params.app, signal);
+      const body = await logAggregator.stream(logRoutes.read, { params: { app: app.id }, query }, { signal });
+      return { body, headers: { 'content-type': 'application/x-ndjson' } };
+    }),
+    handle(platform.events, async ({ query, headers, signal }) => {
+      const types = parseTypes(query.types);
+      const appId = query.app === undefined ? undefined : (await findApp(deps, query.app, signal)).id;
+      return controllerEvents(deps, { appId, types }, { after: resumePoint(headers), signal });
+    }),
+    handle(platform.cluster, async () => {
+      const { name, domain, gitUrl, httpPort, version, slugRunnerImage } = deps.settings;
+      return { name, domain, gitUrl, httpPort, version, slugRunnerImage };
+    }),
+  ];
+}

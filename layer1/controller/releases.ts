@@ -1,0 +1,137 @@
+/** Artifacts and releases: made once, never changed. */
+import { FlynnError, hasCode } from '@flynn/kit/errors';
+import { handle } from '@flynn/kit/http-server';
+import type { Handler } from '@flynn/kit/http-server';
+import { shortId } from '@flynn/kit/ids';
+import type { z } from 'zod';
+import { releases } from './api.ts';
+import type { Runnable } from './compile.ts';
+import { findApp, findLiveApp, runnableApp } from './deps.ts';
+import type { Deps } from './deps.ts';
+import { appType, artifactType, ownedBy, releaseName, releaseType } from './resources.ts';
+import type { AppResource, ReleaseResource } from './resources.ts';
+import { viewArtifact, viewRelease } from './views.ts';
+
+/** A rollout of all types fits into one transaction of the store. */
+const maxTypes = 20;
+const slugRunnerAlias = 'slug-runner';
+
+export function releaseHandlers(deps: Deps): Handler[] {
+  const { resources, settings } = deps;
+  return [
+    handle(releases.createArtifact, async ({ body, signal }) => {
+      // The runner knows the layers it built, not which image the cluster runs them on.
+      const isOnRunner = 'base' in body.image && body.image.base === slugRunnerAlias;
+      const image = 'base' in body.image && isOnRunner ? { ...body.image, base: settings.slugRunnerImage } : body.image;
+      return viewArtifact(
+        await resources.create(artifactType, { id: shortId(), spec: { ...body, image } }, { signal }),
+      );
+    }),
+    handle(releases.getArtifact, async ({ params, signal }) =>
+      viewArtifact(await resources.get(artifactType, params.artifact, { signal })),
+    ),
+    handle(releases.create, async ({ params, body, signal }) => {
+      const app = await findLiveApp(deps, params.app, signal);
+      return viewRelease(await createRelease(deps, app, body, signal));
+    }),
+    handle(releases.list, async ({ params, signal }) => {
+      const app = await findApp(deps, params.app, signal);
+      const all = await resources.list(releaseType, { owner: ownedBy(app.id), signal });
+      return all.map(viewRelease).sort((a, b) => b.version - a.version);
+    }),
+    handle(releases.get, async ({ params, signal }) =>
+      viewRelease(await findRelease(deps, await findApp(deps, params.app, signal), params.release, signal)),
+    ),
+  ];
+}
+
+type NewRelease = z.output<NonNullable<typeof releases.create.body>>;
+
+async function createRelease(
+  deps: Deps,
+  app: AppResource,
+  input: NewRelease,
+  signal: AbortSignal,
+): Promise<ReleaseResource> {
+  const { resources } = deps;
+  const live =
+    app.status.releaseId === undefined ? undefined : await resources.get(releaseType, app.status.releaseId, { signal });
+  const artifactId = input.artifactId ?? live?.spec.artifactId;
+  if (input.artifactId !== undefined) await resources.get(artifactType, input.artifactId, { signal });
+  const processes = input.processes ?? live?.spec.processes ?? {};
+  const types = Object.keys(processes);
+  if (types.length > maxTypes) {
+    throw new FlynnError('invalid', `a release has at most ${maxTypes} process types; this one has ${types.length}`);
+  }
+  const id = shortId();
+  // Numbering is the app's: its newest number and the release are written together.
+  let made: ReleaseResource | undefined;
+  const numbered = await resources.updateStatus(
+    appType,
+    app.id,
+    ({ status }) => ({ ...status, lastVersion: status.lastVersion + 1 }),
+    {
+      signal,
+      also: (next) => {
+        const draft = resources.draft(releaseType, {
+          id,
+          owner: ownedBy(app.id),
+          spec: {
+            appId: app.id,
+            version: next.status.lastVersion,
+            ...(artifactId === undefined ? {} : { artifactId }),
+            env: input.env ?? live?.spec.env ?? {},
+            processes,
+            meta: input.meta,
+          },
+        });
+        made = draft.resource;
+        return draft.piece;
+      },
+    },
+  );
+  if (made === undefined) throw new FlynnError('internal', `release ${id} of ${numbered.spec.name} was not made`);
+  return made;
+}
+
+/** By id, or by number as `v3`; only the app's own. */
+export async function findRelease(
+  deps: Deps,
+  app: AppResource,
+  nameOrId: string,
+  signal?: AbortSignal,
+): Promise<ReleaseResource> {
+  const number = /^v(\d{1,9})$/.exec(nameOrId)?.[1];
+  const options = signal === undefined ? {} : { signal };
+  try {
+    const name = number === undefined ? nameOrId : releaseName(app.id, Number(number));
+    const release = await deps.resources.lookup(releaseType, name, options);
+    if (release.spec.appId === app.id) return release;
+  } catch (error) {
+    if (!hasCode(error, 'not_found')) throw error;
+  }
+  throw new FlynnError(
+    'not_found',
+    `${app.spec.name} has no release ${nameOrId}; list them with: flynn release -a ${app.spec.name}`,
+  );
+}
+
+/** What is needed to run something of a release; undefined for one without an artifact. */
+export async function runnableOf(
+  deps: Pick<Deps, 'resources'>,
+  app: AppResource,
+  release: ReleaseResource,
+  signal?: AbortSignal,
+): Promise<Runnable | undefined> {
+  if (release.spec.artifactId === undefined) return undefined;
+  const artifact = await deps.resources.get(
+    artifactType,
+    release.spec.artifactId,
+    signal === undefined ? {} : { signal },
+  );
+  return {
+    app: runnableApp(app),
+    release: { id: release.id, env: release.spec.env, processes: release.spec.processes },
+    artifact: artifact.spec,
+  };
+}

@@ -1,0 +1,148 @@
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { hasCode } from '@flynn/kit/errors';
+import type { FlynnError } from '@flynn/kit/errors';
+import type { ServerEvent } from '@flynn/kit/routes';
+import { apps, keys, routing } from './api.ts';
+import type { Route } from './model.ts';
+import { freePort, normalizeDomain, normalizePath } from './route-address.ts';
+import { startTestController } from './testing.ts';
+import type { TestController } from './testing.ts';
+
+let world: TestController;
+before(async () => {
+  world = await startTestController({ hosts: 1 });
+  await world.client.call(apps.create, { body: { name: 'one' } });
+  await world.client.call(apps.create, { body: { name: 'two' } });
+});
+after(async () => {
+  await world[Symbol.asyncDispose]();
+});
+
+const add = (app: string, body: object) => world.client.call(routing.create, { params: { app }, body });
+const isCode = (code: FlynnError['code'], pattern: RegExp) => (error: unknown) =>
+  hasCode(error, code) && pattern.test(error.message);
+
+test('host names and paths have one form', () => {
+  assert.equal(normalizeDomain(' Shop.Example.COM. '), 'shop.example.com');
+  assert.equal(normalizeDomain('*.example.com'), '*.example.com');
+  assert.equal(normalizePath('/a//b/'), '/a/b');
+  assert.equal(normalizePath('/'), '/');
+  for (const bad of [
+    'http://x.com',
+    'x.com/path',
+    'x.com:80',
+    'a b',
+    '',
+    '*',
+    'x.*.com',
+    '-x.com',
+    `${'a'.repeat(64)}.com`,
+  ]) {
+    assert.throws(() => normalizeDomain(bad), /not a host name/, bad);
+  }
+  for (const bad of ['x', '/a b', '/?x']) assert.throws(() => normalizePath(bad), /not a path/);
+  assert.equal(freePort([3000, 3001, 3003]), 3002);
+  assert.throws(() => freePort(Array.from({ length: 501 }, (_, index) => 3000 + index)), /all ports/);
+});
+
+test('an http route is there once; another path of the same domain is another route', async () => {
+  const route = await add('one', { domain: 'Shop.example.com' });
+  assert.equal(route.domain, 'shop.example.com');
+  assert.equal(route.service, 'one-web');
+  await assert.rejects(
+    add('two', { domain: 'shop.example.com' }),
+    isCode('conflict', /already a route for shop\.example\.com/),
+  );
+  const deeper = await add('two', { domain: 'shop.example.com', path: '/blog/', service: 'two-blog' });
+  assert.equal(deeper.path, '/blog');
+  await assert.rejects(add('one', {}), isCode('invalid', /needs a domain/));
+  await world.client.call(routing.remove, { params: { app: 'one', route: route.id } });
+  await add('two', { domain: 'shop.example.com' });
+  await assert.rejects(
+    world.client.call(routing.remove, { params: { app: 'one', route: deeper.id } }),
+    isCode('not_found', /one has no route/),
+  );
+});
+
+test('tcp ports are found, also for several at once, and refused when taken', async () => {
+  const ports = (
+    await Promise.all([add('one', { type: 'tcp' }), add('two', { type: 'tcp' }), add('one', { type: 'tcp' })])
+  ).map(({ port }) => port);
+  assert.deepEqual(new Set(ports), new Set([3000, 3001, 3002]));
+  assert.equal((await add('one', { type: 'tcp', port: 25 })).port, 25);
+  await assert.rejects(add('two', { type: 'tcp', port: 25 }), isCode('conflict', /already a route on port 25/));
+  await assert.rejects(add('two', { type: 'tcp', port: 70_000 }), isCode('invalid', /not a port/));
+  await assert.rejects(add('two', { type: 'tcp', domain: 'x.com' }), isCode('invalid', /port only/));
+});
+
+async function readEvents(count: number, lastEventId?: string): Promise<ServerEvent[]> {
+  const stop = new AbortController();
+  const options = {
+    signal: AbortSignal.any([stop.signal, AbortSignal.timeout(5_000)]),
+    ...(lastEventId === undefined ? {} : { lastEventId }),
+  };
+  const seen: ServerEvent[] = [];
+  for await (const event of world.client.events(routing.events, {}, options)) {
+    seen.push(event);
+    if (seen.length === count) stop.abort();
+  }
+  return seen;
+}
+
+test('a router gets all routes, the mark, then changes; it resumes without missing or repeating any', async () => {
+  const all = [
+    ...(await world.client.call(routing.list, { params: { app: 'one' } })),
+    ...(await world.client.call(routing.list, { params: { app: 'two' } })),
+  ];
+  const first = await readEvents(all.length + 1);
+  assert.equal(first.at(-1)?.event, 'current');
+  assert.deepEqual(
+    first
+      .slice(0, -1)
+      .map(({ data }) => (data as Route).id)
+      .sort(),
+    all.map(({ id }) => id).sort(),
+  );
+  const at = first.at(-1)?.id ?? '';
+  const added = await add('one', { domain: 'new.example.com' });
+  await world.client.call(routing.remove, { params: { app: 'one', route: added.id } });
+  const changes = await readEvents(2, at);
+  assert.deepEqual(
+    changes.map(({ event }) => event),
+    ['set', 'remove'],
+  );
+  assert.deepEqual(changes[1]?.data, { id: added.id });
+  const [, removed] = changes;
+  const next = readEvents(1, removed?.id);
+  await add('one', { domain: 'next.example.com' });
+  const [last] = await next;
+  assert.equal((last?.data as Route | undefined)?.domain, 'next.example.com');
+});
+
+test('a router that comes back after its history is gone is told to start anew', async () => {
+  const { revision } = await world.store.list('/flynn/');
+  await add('one', { domain: 'compacted.example.com' });
+  await world.store.compact((await world.store.list('/flynn/')).revision);
+  await assert.rejects(readEvents(1, String(Math.max(0, revision - 5))), isCode('conflict', /compacted/));
+  await assert.rejects(readEvents(1, 'nonsense'), isCode('invalid', /Last-Event-ID/));
+});
+
+test('a key is added once, found by its fingerprint, and taken back', async () => {
+  const publicKey = 'ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ2aZ0vQur8qIFeR7aCAUFg/SYF7aHg/RO4eWCiCJI6G me@home';
+  const key = await world.client.call(keys.create, { body: { publicKey } });
+  assert.deepEqual(await world.client.call(keys.create, { body: { publicKey } }), key);
+  assert.equal((await world.client.call(keys.list, {})).length, 1);
+  const { fingerprint } = key;
+  assert.equal((await world.client.call(keys.get, { params: { fingerprint } })).comment, 'me@home');
+  await world.client.call(keys.remove, { params: { fingerprint } });
+  await assert.rejects(world.client.call(keys.get, { params: { fingerprint } }), isCode('not_found', /no key SHA256/));
+  await assert.rejects(
+    world.client.call(keys.get, { params: { fingerprint: 'abc' } }),
+    isCode('invalid', /not a fingerprint/),
+  );
+  await assert.rejects(
+    world.client.call(keys.create, { body: { publicKey: 'hello' } }),
+    isCode('invalid', /starts with its type/),
+  );
+});

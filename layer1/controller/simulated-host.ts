@@ -1,0 +1,233 @@
+/** A host without containers: it takes assignments like a host agent and says of its jobs what it is told to. For tests. */
+import { Readable } from 'node:stream';
+import type { Duplex } from 'node:stream';
+import { FlynnError } from '@flynn/kit/errors';
+import { encodeFrame, readFrames } from '@flynn/kit/frames';
+import { handle, startServer } from '@flynn/kit/http-server';
+import type { RunningServer } from '@flynn/kit/http-server';
+import { newId } from '@flynn/kit/ids';
+import type { Logger } from '@flynn/kit/log';
+import { KeyedMutex } from '@flynn/kit/queue';
+import { routes } from '@flynn/host-agent/api';
+import type { LogLine } from '@flynn/host-agent/api';
+import { assignmentSchema, cellKeys } from '@flynn/scheduler/cell';
+import type { AssignedJob, HostRecord, JobStatus } from '@flynn/scheduler/cell';
+import { evaluationPut } from '@flynn/scheduler/evaluations';
+import { openMirror } from '@flynn/store/mirror';
+import type { Mirror } from '@flynn/store/mirror';
+import type { Lease, Store } from '@flynn/store/store';
+
+/** What becomes of a job: `run` is healthy at once, `hang` never is, `exit` ends with the code (0 is done), `crash` is started again later. */
+export type Behaviour =
+  | { is: 'run'; lines?: readonly string[] }
+  | { is: 'hang' }
+  | { is: 'exit'; code: number; lines?: readonly string[] }
+  | { is: 'crash'; code: number; lines?: readonly string[] }
+  | { is: 'fail'; error: string };
+
+export type SimulatedHostOptions = {
+  store: Store;
+  id: string;
+  key: string;
+  log: Logger;
+  behave: (job: AssignedJob) => Behaviour;
+  memoryBytes?: number;
+};
+
+/** INVARIANT. A job's status is written by one write at a time, and never again after it is final. */
+export class SimulatedHost implements AsyncDisposable {
+  readonly id: string;
+  readonly #options: SimulatedHostOptions;
+  readonly #jobs = new Map<string, { job: AssignedJob; status: JobStatus; lines: string[] }>();
+  readonly #turns = new KeyedMutex();
+  #server: RunningServer | undefined;
+  #lease: Lease | undefined;
+  #mirror: Mirror<{ jobs: AssignedJob[] }> | undefined;
+
+  constructor(options: SimulatedHostOptions) {
+    this.id = options.id;
+    this.#options = options;
+  }
+
+  async start(): Promise<void> {
+    const { store, id, key, log, memoryBytes = 64 * 1024 ** 3 } = this.#options;
+    this.#server = await startServer({
+      name: `host ${id}`,
+      handlers: this.#handlers(),
+      key,
+      port: 0,
+      host: '127.0.0.1',
+      log,
+    });
+    this.#lease = await store.grantLease({ ttlSeconds: 10 });
+    const record: HostRecord = {
+      id,
+      address: '127.0.0.1',
+      apiPort: this.#server.port,
+      capacity: { memoryBytes, cpuMillis: 64_000 },
+      attributes: {},
+      cordoned: false,
+      startedAt: Date.now(),
+    };
+    await store.transact({ then: [{ put: cellKeys.host(id), value: JSON.stringify(record), lease: this.#lease.id }] });
+    this.#mirror = await openMirror({
+      store,
+      prefix: cellKeys.hostAssignments(id),
+      decode: (json) => assignmentSchema.parse(json),
+      log,
+    });
+    this.#mirror.onChange(({ after }) => this.#converge(after?.jobs ?? []));
+    for (const { value } of this.#mirror.snapshot.entries.values()) this.#converge(value.jobs);
+  }
+
+  /** What the host says of its jobs. */
+  statuses(): JobStatus[] {
+    return [...this.#jobs.values()].map(({ status }) => status);
+  }
+
+  /** Lets a job end by itself, as its process would. */
+  async end(jobId: string, code: number): Promise<void> {
+    await this.#write(jobId, ended(code));
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#mirror?.[Symbol.asyncDispose]();
+    await this.#lease?.[Symbol.asyncDispose]();
+    await this.#server?.close();
+  }
+
+  #converge(jobs: readonly AssignedJob[]): void {
+    for (const job of jobs) {
+      const work = job.desired === 'stop' ? this.#stop(job) : this.#run(job);
+      work.catch((error: unknown) => this.#options.log.error({ err: error, job: job.id }, 'the simulated host failed'));
+    }
+  }
+
+  async #run(job: AssignedJob): Promise<void> {
+    if (this.#jobs.has(job.id)) return;
+    const behaviour = this.#options.behave(job);
+    const status: JobStatus = {
+      id: job.id,
+      hostId: this.id,
+      workloadId: job.workloadId,
+      version: job.version,
+      meta: job.template.meta,
+      state: 'starting',
+      isFinal: false,
+      restarts: 0,
+      createdAt: Date.now(),
+    };
+    const lines = 'lines' in behaviour ? [...(behaviour.lines ?? [])] : [];
+    this.#jobs.set(job.id, { job, status, lines });
+    await this.#write(job.id, { startedAt: Date.now(), address: '10.0.0.1' });
+    switch (behaviour.is) {
+      case 'run':
+        return this.#write(job.id, { state: 'running' });
+      case 'hang':
+        return;
+      case 'exit':
+        return this.#write(job.id, ended(behaviour.code));
+      case 'crash':
+        return this.#write(job.id, { state: 'crashed', exitCode: behaviour.code, nextStartAt: Date.now() + 60_000 });
+      case 'fail':
+        return this.#write(job.id, { state: 'failed', isFinal: true, error: behaviour.error, endedAt: Date.now() });
+    }
+  }
+
+  async #stop(job: AssignedJob): Promise<void> {
+    if (!this.#jobs.has(job.id)) {
+      const status: JobStatus = {
+        id: job.id,
+        hostId: this.id,
+        workloadId: job.workloadId,
+        version: job.version,
+        meta: job.template.meta,
+        state: 'starting',
+        isFinal: false,
+        restarts: 0,
+        createdAt: Date.now(),
+      };
+      this.#jobs.set(job.id, { job, status, lines: [] });
+    }
+    await this.#write(job.id, ended(0));
+  }
+
+  /** Ended because somebody asked: what is wanted is started again, under the same id. */
+  async #restart(job: AssignedJob): Promise<void> {
+    if (job.template.restart === 'never') return this.end(job.id, 0);
+    await this.#write(job.id, { state: 'done', exitCode: 143, endedAt: Date.now(), nextStartAt: Date.now() });
+    const restarts = (this.#jobs.get(job.id)?.status.restarts ?? 0) + 1;
+    return this.#write(job.id, { state: 'running', restarts, startedAt: Date.now() });
+  }
+
+  #write(jobId: string, change: Partial<JobStatus>): Promise<void> {
+    return this.#turns.run(jobId, async () => {
+      const known = this.#jobs.get(jobId);
+      if (known === undefined || known.status.isFinal) return;
+      known.status = { ...known.status, ...change };
+      const { status } = known;
+      const evaluation = status.isFinal
+        ? [evaluationPut(status.workloadId, 'job_ended', { now: Date.now(), newId })]
+        : [];
+      await this.#options.store.transact({
+        then: [{ put: cellKeys.jobStatus(this.id, jobId), value: JSON.stringify(status) }, ...evaluation],
+      });
+    });
+  }
+
+  #handlers() {
+    const jobOf = (id: string) => {
+      const known = this.#jobs.get(id);
+      if (known === undefined) throw new FlynnError('not_found', `host ${this.id} has no job ${id}`);
+      return known;
+    };
+    return [
+      handle(routes.job, async ({ params }) => jobOf(params.job).status),
+      handle(routes.log, async ({ params, query }) => {
+        const { lines, job } = jobOf(params.job);
+        const wanted = lines.slice(-(query.lines ?? lines.length));
+        const records = wanted.map((message, index): LogLine => ({
+          jobId: job.id,
+          hostId: this.id,
+          stream: 'stdout',
+          timestamp: new Date(index).toISOString(),
+          message,
+          meta: job.template.meta,
+        }));
+        return {
+          body: Readable.from(
+            records.map((record) => `${JSON.stringify(record)}\n`),
+            { objectMode: false },
+          ),
+        };
+      }),
+      handle(routes.attach, async ({ params }) => {
+        const known = jobOf(params.job);
+        return (socket) => void this.#echo(known.job.id, known.lines, socket);
+      }),
+      handle(routes.stop, async ({ params }) => this.#restart(jobOf(params.job).job)),
+    ];
+  }
+
+  /** Says its lines, then says again what it hears; ends when its input does. */
+  async #echo(jobId: string, lines: readonly string[], socket: Duplex): Promise<void> {
+    try {
+      for (const line of lines) socket.write(encodeFrame({ kind: 'stdout', data: Buffer.from(`${line}\n`) }));
+      if (this.#jobs.get(jobId)?.status.isFinal !== true) {
+        for await (const frame of readFrames(socket)) {
+          if (frame.kind === 'stdin') socket.write(encodeFrame({ kind: 'stdout', data: frame.data }));
+          if (frame.kind === 'stdin-end') break;
+        }
+        await this.end(jobId, 0);
+      }
+      socket.end(encodeFrame({ kind: 'exit', code: this.#jobs.get(jobId)?.status.exitCode ?? 0 }));
+    } catch (error) {
+      this.#options.log.debug({ err: error, job: jobId }, 'an attached client went away');
+      socket.destroy();
+    }
+  }
+}
+
+function ended(code: number): Partial<JobStatus> {
+  return { state: code === 0 ? 'done' : 'failed', isFinal: true, exitCode: code, endedAt: Date.now() };
+}

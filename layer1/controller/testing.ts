@@ -1,0 +1,185 @@
+/** The whole controller in one process: memory store, real scheduler, simulated hosts. For tests of whoever calls it. */
+import type { HttpClient } from '@flynn/kit/http-client';
+import { startServer } from '@flynn/kit/http-server';
+import type { RunningServer } from '@flynn/kit/http-server';
+import { silentLogger } from '@flynn/kit/log';
+import type { Logger } from '@flynn/kit/log';
+import { waitFor } from '@flynn/kit/retry';
+import { TaskGroup } from '@flynn/kit/tasks';
+import { FlynnError } from '@flynn/kit/errors';
+import { startScheduler } from '@flynn/scheduler/scheduler';
+import type { AssignedJob } from '@flynn/scheduler/cell';
+import { createMemoryStore } from '@flynn/store/memory';
+import type { Store } from '@flynn/store/store';
+import type { z } from 'zod';
+import { apps, deployments, jobs, releases } from './api.ts';
+import { createControllerClient } from './client.ts';
+import { controllerHandlers, logAggregatorClient, openController } from './controller.ts';
+import type { Deps } from './deps.ts';
+import type { App, Deployment, Job, Release, processSchema } from './model.ts';
+import { SimulatedHost } from './simulated-host.ts';
+import type { Behaviour } from './simulated-host.ts';
+import { runWorker } from './worker.ts';
+
+export type { Behaviour } from './simulated-host.ts';
+
+export type TestControllerOptions = {
+  /** Default: a memory store of its own. Closed at the end. */
+  store?: Store;
+  /** What becomes of jobs, default: all run; one-off jobs too, until their input ends or they are stopped. */
+  behave?: (job: AssignedJob) => Behaviour;
+  /** Default 2. */
+  hosts?: number;
+  memoryBytes?: number;
+  domain?: string;
+  gitUrl?: string;
+  /** Without one, reading logs is `unavailable`. */
+  logAggregatorUrl?: string;
+  log?: Logger;
+  /** Whether a worker runs, default true. */
+  hasWorker?: boolean;
+};
+
+export interface TestController extends AsyncDisposable {
+  readonly url: string;
+  /** The cluster key; `userKey` is the one people use. */
+  readonly key: string;
+  readonly userKey: string;
+  readonly client: HttpClient;
+  readonly store: Store;
+  readonly hosts: readonly SimulatedHost[];
+  readonly deps: Deps;
+  /** From now on new jobs behave so. */
+  setBehaviour(behave: (job: AssignedJob) => Behaviour): void;
+  /** Ends the worker and starts another. */
+  restartWorker(): Promise<void>;
+  /** An app with a release of an image, deployed. */
+  deployApp(
+    name: string,
+    processes: Record<string, z.input<typeof processSchema>>,
+    options?: { isSystem?: boolean },
+  ): Promise<{ app: App; release: Release; deployment: Deployment }>;
+  /** A release of an image, not deployed. */
+  makeRelease(app: string, processes: Record<string, z.input<typeof processSchema>>): Promise<Release>;
+  /** Waits until the app has exactly so many jobs of that kind, default: that run. */
+  jobsOf(app: string, count: number, isWanted?: (job: Job) => boolean): Promise<Job[]>;
+  /** Deploys and waits for the end, whatever it is. */
+  deploy(app: string, releaseId: string): Promise<Deployment>;
+}
+
+const clusterKey = 'test-cluster-key';
+const userKey = 'test-user-key';
+
+export async function startTestController(options: TestControllerOptions = {}): Promise<TestController> {
+  const { log = silentLogger(), hosts: hostCount = 2, hasWorker = true } = options;
+  let behave = options.behave ?? ((): Behaviour => ({ is: 'run' }));
+  const store = options.store ?? createMemoryStore();
+  const hosts: SimulatedHost[] = [];
+  for (let index = 1; index <= hostCount; index += 1) {
+    const memory = options.memoryBytes === undefined ? {} : { memoryBytes: options.memoryBytes };
+    const host = new SimulatedHost({
+      store,
+      id: `host${index}`,
+      key: clusterKey,
+      log,
+      behave: (job) => behave(job),
+      ...memory,
+    });
+    await host.start();
+    hosts.push(host);
+  }
+  const tasks = new TaskGroup();
+  // One on each host, as in a cluster: a workload is planned by the one it falls to.
+  const schedulers = await Promise.all(hosts.map(({ id }) => startScheduler({ store, log, signal: tasks.signal, id })));
+  const settings = {
+    name: 'test',
+    domain: options.domain ?? 'flynn.localhost',
+    gitUrl: options.gitUrl ?? 'ssh://git@flynn.localhost:2222',
+    httpPort: 80,
+    slugRunnerImage: 'flynn/slug-runner',
+    version: '0.0.0-test',
+  };
+  const controller = await openController({ store, settings, clusterKey, log });
+  const logAggregator = logAggregatorClient({
+    key: clusterKey,
+    async baseUrl() {
+      if (options.logAggregatorUrl !== undefined) return options.logAggregatorUrl;
+      throw new FlynnError('unavailable', 'no log aggregator is running');
+    },
+  });
+  const server: RunningServer = await startServer({
+    name: 'controller',
+    handlers: controllerHandlers(controller.deps, logAggregator),
+    key: [clusterKey, userKey],
+    host: '127.0.0.1',
+    port: 0,
+    log,
+  });
+  let worker = new TaskGroup();
+  const startWorker = () => worker.run('worker', (signal) => runWorker(controller.deps, signal));
+  if (hasWorker) startWorker();
+  const client = createControllerClient({ baseUrl: server.url, key: userKey });
+
+  async function makeRelease(app: string, processes: Record<string, z.input<typeof processSchema>>): Promise<Release> {
+    const artifact = await client.call(releases.createArtifact, {
+      body: { type: 'image', image: { name: 'test/image' } },
+    });
+    return client.call(releases.create, { params: { app }, body: { artifactId: artifact.id, processes } });
+  }
+
+  async function deploy(app: string, releaseId: string): Promise<Deployment> {
+    const { id } = await client.call(deployments.create, { params: { app }, body: { releaseId } });
+    return waitFor(
+      async () => {
+        const deployment = await client.call(deployments.get, { params: { deployment: id } });
+        return deployment.endedAt === undefined ? undefined : deployment;
+      },
+      { what: `the end of deployment ${id}`, deadlineMs: 20_000, intervalMs: 10 },
+    );
+  }
+
+  return {
+    url: server.url,
+    key: clusterKey,
+    userKey,
+    client,
+    store,
+    hosts,
+    deps: controller.deps,
+    setBehaviour(next) {
+      behave = next;
+    },
+    async restartWorker() {
+      await worker.stop();
+      worker = new TaskGroup();
+      startWorker();
+    },
+    makeRelease,
+    deploy,
+    jobsOf: (app, count, isWanted = ({ state }) => state === 'running') =>
+      waitFor(
+        async () => {
+          const found = (await client.call(jobs.list, { params: { app } })).filter(isWanted);
+          return found.length === count ? found : undefined;
+        },
+        { what: `${count} jobs of ${app}`, deadlineMs: 5_000, intervalMs: 5 },
+      ),
+    async deployApp(name, processes, { isSystem = false } = {}) {
+      await client.call(apps.create, { body: { name, isSystem } });
+      const release = await makeRelease(name, processes);
+      const deployment = await deploy(name, release.id);
+      return { app: await client.call(apps.get, { params: { app: name } }), release, deployment };
+    },
+    async [Symbol.asyncDispose]() {
+      await client.close();
+      await server.close();
+      await worker.stop();
+      await logAggregator.close();
+      await controller[Symbol.asyncDispose]();
+      for (const scheduler of schedulers) await scheduler[Symbol.asyncDispose]();
+      await tasks.stop();
+      for (const host of hosts) await host[Symbol.asyncDispose]();
+      await store.close();
+    },
+  };
+}

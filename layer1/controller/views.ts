@@ -1,0 +1,63 @@
+/** Resources as the API shows them. Pure. */
+import type { App, Artifact, Deployment, Formation, Key, Operation, Release, Route } from './model.ts';
+import type {
+  AppResource,
+  ArtifactResource,
+  DeploymentResource,
+  FormationResource,
+  KeyResource,
+  OperationResource,
+  ReleaseResource,
+  RouteResource,
+} from './resources.ts';
+
+export function viewApp({ id, spec, status, createdAt, updatedAt }: AppResource): App {
+  return {
+    id,
+    ...spec,
+    ...(status.releaseId === undefined ? {} : { releaseId: status.releaseId }),
+    createdAt,
+    updatedAt,
+  };
+}
+
+export function viewArtifact({ id, spec, createdAt }: ArtifactResource): Artifact {
+  return { id, ...spec, createdAt };
+}
+
+export function viewRelease({ id, spec, createdAt }: ReleaseResource): Release {
+  return { id, ...spec, createdAt };
+}
+
+export function viewFormation({ spec, createdAt, updatedAt }: FormationResource): Formation {
+  return { ...spec, createdAt, updatedAt };
+}
+
+/** What a deployment's types have now; of one that ended, what they had at its end. */
+export function viewDeployment(
+  { id, spec, status, createdAt }: DeploymentResource,
+  progress = status.progress,
+): Deployment {
+  return {
+    id,
+    appId: spec.appId,
+    ...(spec.oldReleaseId === undefined ? {} : { oldReleaseId: spec.oldReleaseId }),
+    newReleaseId: spec.newReleaseId,
+    ...status,
+    progress,
+    createdAt,
+  };
+}
+
+export function viewRoute({ id, spec, createdAt }: RouteResource): Route {
+  return { id, ...spec, createdAt };
+}
+
+export function viewKey({ spec, createdAt }: KeyResource): Key {
+  return { ...spec, createdAt };
+}
+
+export function viewOperation({ id, spec, status, createdAt }: OperationResource): Operation {
+  const { heartbeatAt: _beat, isCancelRequested: _asked, ...shown } = status;
+  return { id, ...spec, ...shown, createdAt };
+}

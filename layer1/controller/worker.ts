@@ -1,0 +1,154 @@
+/** The controller's background: one worker leads and reconciles, the others wait. All it knows is in the store. */
+import { hasCode } from '@flynn/kit/errors';
+import { runAsLeader } from '@flynn/resource/lease';
+import { removePiece } from '@flynn/resource/piece';
+import { keysOf, runReconciler } from '@flynn/resource/reconciler';
+import type { Source } from '@flynn/resource/reconciler';
+import { workloadRemoval } from '@flynn/scheduler/evaluations';
+import type { Compare, Operation } from '@flynn/store/store';
+import { stepDeletion } from './app-deletion.ts';
+import { statusesOfApp, valuesOf } from './cell-view.ts';
+import { stepDeployment } from './deployment-steps.ts';
+import { evaluationContext } from './deps.ts';
+import type { Deps } from './deps.ts';
+import { expiredOneOffs } from './one-off-cleanup.ts';
+import { removeLog } from './operation-log.ts';
+import { expired, queued } from './operation-queue.ts';
+import { OperationWatch } from './operation-watch.ts';
+import { appType, deploymentType, operationType } from './resources.ts';
+import type { DeploymentResource } from './resources.ts';
+
+const leaseTtlSeconds = 5;
+const keepOperations = 50;
+const keepDeployments = 50;
+const deletionBatch = 30;
+
+type Options = { signal: AbortSignal; epoch: Compare };
+
+/** Runs until the signal aborts. */
+export async function runWorker(deps: Deps, signal: AbortSignal): Promise<void> {
+  const { store, log } = deps;
+  await runAsLeader({
+    store,
+    name: 'controller-worker',
+    ttlSeconds: leaseTtlSeconds,
+    signal,
+    log,
+    async lead({ signal: term, epochCompare }) {
+      await using apps = await deps.resources.mirror(appType, { signal: term });
+      const { cell, deployments, operations } = deps;
+      const watch = new OperationWatch(deps);
+      const statusApps = keysOf(cell.statuses, (status) => definedOf(status.meta['flynn.app']));
+      const placedApps = keysOf(cell.assignments, ({ jobs }) =>
+        jobs.flatMap((job) => definedOf(job.template.meta['flynn.app'])),
+      );
+      const deploymentsOfApps: Source = mapSource(statusApps, (appId) =>
+        definedOf(apps.snapshot.entries.get(appId)?.value.status.deploymentId),
+      );
+      const evaluationApps = keysOf(cell.evaluations, ({ workloadId }) => definedOf(workloadId.split('-')[0]));
+      const deletingApps = (source: Source): Source =>
+        mapSource(source, (id) => (apps.snapshot.entries.get(id)?.value.deletingSince === undefined ? [] : [id]));
+      const endedOneOffs = keysOf(cell.workloads, ({ kind, count, template }) =>
+        kind === 'ephemeral' && count === 0 ? definedOf(template.meta['flynn.app']) : [],
+      );
+      const openDeployments = mapSource(keysOf(deployments), (id) => {
+        const state = deployments.snapshot.entries.get(id)?.value.status.state;
+        return state === 'complete' || state === 'failed' ? [] : [id];
+      });
+      const common = { log, signal: term };
+      await Promise.all([
+        runReconciler({
+          ...common,
+          name: 'deployments',
+          sources: [openDeployments, deploymentsOfApps],
+          concurrency: 16,
+          reconcile: (id, { signal: run }) => stepDeployment(deps, id, { signal: run, epoch: epochCompare }),
+        }),
+        runReconciler({
+          ...common,
+          name: 'app deletion',
+          sources: [keysOf(apps), ...[statusApps, placedApps, evaluationApps].map(deletingApps)],
+          reconcile: (id, { signal: run }) => stepDeletion(deps, id, { signal: run, epoch: epochCompare }),
+        }),
+        runReconciler({
+          ...common,
+          name: 'operations',
+          sources: [keysOf(operations)],
+          reconcile: (id, { signal: run }) => watch.step(id, { signal: run, epoch: epochCompare }),
+        }),
+        runReconciler({
+          ...common,
+          name: 'clean-up',
+          sources: [
+            keysOf(operations, ({ spec }) => [spec.appId]),
+            keysOf(deployments, ({ spec }) => [spec.appId]),
+            endedOneOffs,
+          ],
+          concurrency: 1,
+          resyncMs: 600_000,
+          reconcile: (appId, { signal: run }) => cleanUp(deps, appId, { signal: run, epoch: epochCompare }),
+        }),
+      ]);
+    },
+  });
+}
+
+function definedOf(id: string | undefined): string[] {
+  return id === undefined ? [] : [id];
+}
+
+function mapSource(source: Source, toIds: (id: string) => Iterable<string>): Source {
+  return {
+    *all() {
+      for (const id of source.all()) yield* toIds(id);
+    },
+    subscribe: (add) =>
+      source.subscribe((id) => {
+        for (const mapped of toIds(id)) add(mapped);
+      }),
+  };
+}
+
+/** Old operations with their logs, old deployments, and one-off jobs of old. */
+async function cleanUp(deps: Deps, appId: string, options: Options): Promise<void> {
+  const operations = [...deps.operations.snapshot.entries.values()]
+    .map(({ value }) => value)
+    .filter(({ spec }) => spec.appId === appId);
+  const gone = new Set(expired(operations.map(queued), keepOperations).map(({ id }) => id));
+  for (const operation of operations.filter(({ id }) => gone.has(id)).slice(0, deletionBatch)) {
+    const piece = removePiece(operationType, operation);
+    await deps.resources
+      .commit([piece, { compare: [options.epoch], then: [removeLog(operation.id)] }], options)
+      .catch(ignoreGone);
+  }
+  for (const deployment of expiredDeployments(deps, appId).slice(0, deletionBatch)) {
+    await deps.resources
+      .commit([removePiece(deploymentType, deployment), { compare: [options.epoch] }], options)
+      .catch(ignoreGone);
+  }
+  const workloads = valuesOf(deps.cell.workloads).filter(({ template }) => template.meta['flynn.app'] === appId);
+  const old = expiredOneOffs(workloads, statusesOfApp(deps.cell, appId), deps.now()).slice(0, deletionBatch);
+  if (old.length > 0)
+    await write(
+      deps,
+      old.flatMap((id) => workloadRemoval(id, evaluationContext(deps))),
+      options,
+    );
+}
+
+function expiredDeployments(deps: Deps, appId: string): DeploymentResource[] {
+  return [...deps.deployments.snapshot.entries.values()]
+    .map(({ value }) => value)
+    .filter(({ spec, status }) => spec.appId === appId && status.endedAt !== undefined)
+    .sort((a, b) => (a.createdAt < b.createdAt ? 1 : -1))
+    .slice(keepDeployments);
+}
+
+/** What was deleted by somebody else meanwhile is as good as deleted. */
+function ignoreGone(error: unknown): void {
+  if (!hasCode(error, 'conflict')) throw error;
+}
+
+async function write(deps: Deps, then: Operation[], { signal, epoch }: Options): Promise<void> {
+  await deps.store.transact({ compare: [epoch], then }, { signal });
+}

@@ -1,0 +1,102 @@
+/** Rolls a release out and tells how it goes. */
+import { deployments, platform, releases, routing } from '@flynn/controller/api';
+import { isWebType } from '@flynn/controller/compile';
+import { type Deployment, type Release, deploymentSchema } from '@flynn/controller/model';
+import { systemClock } from '@flynn/kit/clock';
+import { FlynnError, hasCode } from '@flynn/kit/errors';
+import { failedJobLines, progressLines, remainsLine, routeLines } from './deploy-text.ts';
+import type { Execution } from './execution.ts';
+import { patiently } from './execution.ts';
+import { operationBefore } from './release-operation.ts';
+
+const othersDeadlineMs = 2 * 60_000;
+
+/** Output `deploymentId`. */
+export async function executeDeploy(execution: Execution): Promise<Record<string, string>> {
+  const { operation, controller, write } = execution;
+  const releaseId = (await operationBefore(execution)).output['releaseId'];
+  if (releaseId === undefined) throw new FlynnError('invalid', 'there is no release to deploy: push again');
+  const params = { app: operation.appId, release: releaseId };
+  const release = await patiently('reading the release', execution, (signal) =>
+    controller.call(releases.get, { params }, { signal }),
+  );
+  const version = `v${release.version}`;
+  await write(`-----> Deploying ${version}...`);
+  const deployment = await follow(await startDeployment(release, execution), execution);
+  if (deployment.state === 'failed') {
+    await write(...failedJobLines(deployment), remainsLine(deployment));
+    throw new FlynnError('invalid', deployment.error ?? `the deployment of ${version} failed without a reason`);
+  }
+  await write('=====> Application deployed', ...(await addresses(release, execution)));
+  return { deploymentId: deployment.id };
+}
+
+/** Waits for another deployment of the app to end. One of this very release is this operation's: its answer got lost. */
+async function startDeployment(release: Release, execution: Execution): Promise<Deployment> {
+  const { operation, controller, write } = execution;
+  const begun = operation.output['deploymentId'];
+  if (begun !== undefined) {
+    return patiently('reading the deployment', execution, (signal) =>
+      controller.call(deployments.get, { params: { deployment: begun } }, { signal }),
+    );
+  }
+  let isWaitTold = false;
+  return patiently(
+    'another deployment of the app to end',
+    execution,
+    async (signal) => {
+      try {
+        const params = { app: operation.appId };
+        return await controller.call(deployments.create, { params, body: { releaseId: release.id } }, { signal });
+      } catch (error) {
+        const id = hasCode(error, 'conflict') ? error.detail['deploymentId'] : undefined;
+        if (typeof id !== 'string') throw error;
+        const other = await controller.call(deployments.get, { params: { deployment: id } }, { signal });
+        if (other.newReleaseId === release.id) return other;
+        if (!isWaitTold) await write('       Waiting for another deployment of this app to end');
+        isWaitTold = true;
+        throw error;
+      }
+    },
+    {
+      deadlineMs: othersDeadlineMs,
+      isRetryable: (error) => hasCode(error, 'conflict', 'unavailable', 'timeout', 'exhausted'),
+    },
+  );
+}
+
+async function follow(start: Deployment, execution: Execution): Promise<Deployment> {
+  const { controller, signal, write } = execution;
+  const params = { deployment: start.id };
+  let progress: Deployment['progress'] = {};
+  const tell = async (deployment: Deployment): Promise<void> => {
+    await write(...progressLines(progress, deployment));
+    progress = deployment.progress;
+  };
+  for (;;) {
+    try {
+      for await (const { event, data } of controller.events(deployments.events, { params }, { signal })) {
+        if (event === 'deployment') await tell(deploymentSchema.parse(data));
+      }
+    } catch (error) {
+      // A controller that is being replaced: the next look is at another one.
+      if (!hasCode(error, 'unavailable', 'timeout', 'cancelled', 'exhausted')) throw error;
+    }
+    signal.throwIfAborted();
+    const now = await patiently('following the deployment', execution, (signal) =>
+      controller.call(deployments.get, { params }, { signal }),
+    );
+    await tell(now);
+    if (now.state === 'complete' || now.state === 'failed') return now;
+    await systemClock.sleep(500, { signal });
+  }
+}
+
+async function addresses(release: Release, execution: Execution): Promise<string[]> {
+  if (!Object.keys(release.processes).some(isWebType)) return [];
+  const params = { app: release.appId };
+  return patiently('reading the routes', execution, async (signal) => {
+    const routes = await execution.controller.call(routing.list, { params }, { signal });
+    return routeLines(routes, await execution.controller.call(platform.cluster, {}, { signal }));
+  });
+}

@@ -1,0 +1,38 @@
+/** What a pusher reads of a deployment. */
+import type { Deployment, Route } from '@flynn/controller/model';
+
+/** A line for each process type whose state changed since the last look, and is of interest. */
+export function progressLines(before: Deployment['progress'], { progress }: Pick<Deployment, 'progress'>): string[] {
+  return Object.entries(progress).flatMap(([type, { wanted, up, old }]) => {
+    const last = before[type];
+    if (wanted === 0 || (last === undefined ? up === 0 && old === 0 : last.up === up && last.wanted === wanted))
+      return [];
+    return [`       ${type} ${up}/${wanted} up`];
+  });
+}
+
+/** The last lines of the job whose end failed a deployment, and how it ended. */
+export function failedJobLines({ failedJob }: Pick<Deployment, 'failedJob'>): string[] {
+  if (failedJob === undefined) return [];
+  const { id, type, exitCode, lines } = failedJob;
+  const end = `       ${type} (${id}) ${exitCode === undefined ? 'failed' : `ended with exit code ${exitCode}`}`;
+  if (lines.length === 0) return [`       ${type} said nothing before it ended`, end];
+  return [`       the last lines of ${type}:`, ...lines.map((line) => `       ${line}`.trimEnd()), end];
+}
+
+/** What runs of the app now that a deployment failed. */
+export function remainsLine({ oldReleaseId }: Pick<Deployment, 'oldReleaseId'>): string {
+  return oldReleaseId === undefined
+    ? '       Nothing of the app runs: put it right and push again'
+    : '       The release before it keeps running';
+}
+
+/** Where the app answers now. */
+export function routeLines(routes: readonly Route[], cluster: { domain: string; httpPort: number }): string[] {
+  const port = cluster.httpPort === 80 ? '' : `:${cluster.httpPort}`;
+  return routes.flatMap((route) => {
+    if (route.type === 'tcp') return route.port === undefined ? [] : [`=====> tcp://${cluster.domain}:${route.port}`];
+    if (route.domain === undefined) return [];
+    return [`=====> http://${route.domain}${port}${route.path === '/' ? '' : route.path}`];
+  });
+}

@@ -1,0 +1,32 @@
+/** What executing an operation is given and gives. */
+import type { BlobClient } from '@flynn/blobstore/client';
+import type { Operation } from '@flynn/controller/model';
+import type { HttpClient } from '@flynn/kit/http-client';
+import type { RetryOptions } from '@flynn/kit/retry';
+import { retry } from '@flynn/kit/retry';
+
+export type Execution = {
+  operation: Operation;
+  controller: HttpClient;
+  blobs: Pick<BlobClient, 'get' | 'getName'>;
+  slugRunnerImage: string;
+  /** Adds lines to the operation's log. */
+  write: (...lines: string[]) => Promise<void>;
+  /** How often a job that is followed is looked at, in case its connection hangs. */
+  lookMs: number;
+  /** Aborts when the operation is cancelled or the runner stops. */
+  signal: AbortSignal;
+};
+
+/** Answers the operation's output; throws for people what went wrong. */
+export type Executor = (execution: Execution) => Promise<Record<string, string>>;
+
+/** Waits out a controller or a blob store that is being replaced. `fn` is idempotent. */
+export function patiently<T>(
+  what: string,
+  { signal }: Pick<Execution, 'signal'>,
+  fn: (signal: AbortSignal) => Promise<T>,
+  more: Partial<Pick<RetryOptions, 'deadlineMs' | 'isRetryable'>> = {},
+): Promise<T> {
+  return retry(fn, { what, signal, deadlineMs: 60_000, ...more });
+}

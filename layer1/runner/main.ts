@@ -1,0 +1,34 @@
+import { createBlobClient } from '@flynn/blobstore/client';
+import { createDiscoveryClient } from '@flynn/discovery/client';
+import { runDaemon } from '@flynn/kit/daemon';
+import { HttpClient } from '@flynn/kit/http-client';
+import { configSchema, runnerIdOf } from './config.ts';
+import { runOperations } from './runner.ts';
+
+await runDaemon({
+  name: 'runner',
+  config: configSchema,
+  start: async ({ config, log, tasks }) => {
+    const discovery = createDiscoveryClient({ url: config.FLYNN_DISCOVERY_URL });
+    const urlOf = (service: string) => async (): Promise<string> =>
+      `http://${(await discovery.resolve(service)).address}`;
+    const key = config.FLYNN_KEY;
+    const controller = new HttpClient({ baseUrl: urlOf('controller'), key, name: 'the controller' });
+    const blobs = createBlobClient({ baseUrl: urlOf('blobstore'), key });
+    tasks.run('operations', async (signal) => {
+      const deps = {
+        id: runnerIdOf(config),
+        controller,
+        blobs,
+        slugRunnerImage: config.FLYNN_SLUG_RUNNER_IMAGE,
+        slots: config.FLYNN_RUNNER_SLOTS,
+        log,
+      };
+      try {
+        await runOperations(deps, signal);
+      } finally {
+        await Promise.all([controller.close(), blobs.close(), discovery.close()]);
+      }
+    });
+  },
+});

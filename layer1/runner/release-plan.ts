@@ -1,0 +1,36 @@
+/** Which processes does a release of a new build have? */
+import { slugProcess } from '@flynn/controller/compile';
+import { type BuildResult, type Process, processSchema } from '@flynn/controller/model';
+
+/**
+ * What the build says to run, with what was set for the type before: resources, volumes, ports and timeouts. The command
+ * and what belongs to the slug's image are new each time, since the release before may have been something else than a slug.
+ */
+export function processesOf(
+  { processTypes }: Pick<BuildResult, 'processTypes'>,
+  earlier: Readonly<Record<string, Process>>,
+): Record<string, Process> {
+  return Object.fromEntries(
+    Object.entries(processTypes).map(([type, line]) => {
+      const fresh = processSchema.parse(slugProcess(line, type));
+      const before = earlier[type];
+      if (before === undefined) return [type, fresh];
+      const {
+        command: _command,
+        entrypoint: _entrypoint,
+        user: _user,
+        workingDirectory: _directory,
+        ...settings
+      } = before;
+      return [
+        type,
+        {
+          ...fresh,
+          ...settings,
+          env: { ...settings.env, ...fresh.env },
+          ports: settings.ports.length > 0 ? settings.ports : fresh.ports,
+        },
+      ];
+    }),
+  );
+}

@@ -1,0 +1,267 @@
+/** Operations carried out against a whole controller with simulated hosts, and a real blob store. */
+import assert from 'node:assert/strict';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { type BlobClient, createBlobClient } from '@flynn/blobstore/client';
+import { openFilesystem } from '@flynn/blobstore/filesystem';
+import { blobHandlers } from '@flynn/blobstore/server';
+import { apps, jobs, operations, releases } from '@flynn/controller/api';
+import { createControllerClient } from '@flynn/controller/client';
+import { type BuildResult, type Operation, operationSchema } from '@flynn/controller/model';
+import { type Behaviour, type TestController, startTestController } from '@flynn/controller/testing';
+import { startServer } from '@flynn/kit/http-server';
+import { silentLogger } from '@flynn/kit/log';
+import { waitFor } from '@flynn/kit/retry';
+import { runOperations } from './runner.ts';
+
+type World = AsyncDisposable & { controller: TestController; blobs: BlobClient };
+
+async function startWorld(): Promise<World> {
+  const dir = await mkdtemp(join(tmpdir(), 'flynn-runner-'));
+  const storage = await openFilesystem(dir, { nowMs: Date.now() });
+  const server = await startServer({
+    name: 'blobstore',
+    handlers: blobHandlers(storage),
+    key: 'k',
+    port: 0,
+    log: silentLogger(),
+  });
+  const blobs = createBlobClient({ baseUrl: server.url, key: 'k' });
+  const controller = await startTestController();
+  await controller.deployApp('slug-builder', { build: { command: ['build'] } }, { isSystem: true });
+  await controller.client.call(apps.create, { body: { name: 'shop' } });
+  return {
+    controller,
+    blobs,
+    async [Symbol.asyncDispose]() {
+      await controller[Symbol.asyncDispose]();
+      await blobs.close();
+      await server.close();
+      await rm(dir, { recursive: true, force: true });
+    },
+  };
+}
+
+/** What jobs do, by their process type. */
+function behave({ controller }: World, behaviours: Record<string, Behaviour>): void {
+  controller.setBehaviour((job) => behaviours[job.template.meta['flynn.type'] ?? ''] ?? { is: 'run' });
+}
+
+let pushes = 0;
+
+/** A push whose build will leave this result. */
+async function push({ controller, blobs }: World, result?: Partial<BuildResult>): Promise<Operation[]> {
+  pushes += 1;
+  const source = await blobs.put(`source ${pushes}`);
+  const chain = await controller.client.call(operations.push, {
+    params: { app: 'shop' },
+    body: { pushId: `push-${pushes}`, sourceDigest: source.digest, commit: 'c0ffee', branch: 'main' },
+  });
+  if (result !== undefined) {
+    const layer = await blobs.put(`layer ${pushes}`);
+    const whole: BuildResult = {
+      layers: [layer],
+      sizeBytes: layer.sizeBytes,
+      processTypes: { web: 'node server.js' },
+      buildpack: 'nodejs',
+      meta: {},
+      ...result,
+    };
+    await blobs.putName(`builds/${chain[0]?.id}`, (await blobs.put(JSON.stringify(whole))).digest);
+  }
+  return chain;
+}
+
+function startRunner(
+  { controller, blobs }: World,
+  options: { graceMs?: number } = {},
+): AsyncDisposable & { stop(): Promise<void> } {
+  const stopping = new AbortController();
+  const client = createControllerClient({ baseUrl: controller.url, key: controller.key });
+  const ended = runOperations(
+    {
+      id: 'runner',
+      controller: client,
+      blobs,
+      slugRunnerImage: 'flynn/slug-runner',
+      slots: 2,
+      log: silentLogger(),
+      heartbeatMs: 50,
+      lookMs: 50,
+      ...options,
+    },
+    stopping.signal,
+  );
+  const stop = async (): Promise<void> => {
+    stopping.abort();
+    await ended;
+    await client.close();
+  };
+  return { stop, [Symbol.asyncDispose]: stop };
+}
+
+/** The log of an operation once it has ended, and how. */
+async function outcome(
+  { controller }: World,
+  id: string | undefined,
+): Promise<{ operation: Operation; lines: string[] }> {
+  const lines: string[] = [];
+  const params = { operation: id ?? '' };
+  for await (const { event, data } of controller.client.events(
+    operations.log,
+    { params },
+    { signal: AbortSignal.timeout(20_000) },
+  )) {
+    if (event === 'end') return { operation: operationSchema.parse(data), lines };
+    if (typeof data === 'object' && data !== null && 'text' in data) lines.push(String(data.text));
+  }
+  throw new Error(`operation ${id} did not end; its log: ${lines.join('\n')}`);
+}
+
+test('a push is built, released and deployed, and tells the pusher where the app answers', async () => {
+  await using world = await startWorld();
+  behave(world, { build: { is: 'exit', code: 0, lines: ['-----> Node.js app detected', '       fine'] } });
+  const chain = await push(world, { processTypes: { web: 'node server.js', worker: 'node worker.js' } });
+  await using _runner = startRunner(world);
+  const [build, release, deploy] = await Promise.all(chain.map(({ id }) => outcome(world, id)));
+  assert.deepEqual(build?.lines, ['-----> Building shop...', '-----> Node.js app detected', '       fine']);
+  assert.equal(build?.operation.state, 'complete');
+  assert.deepEqual(release?.lines, ['-----> Creating release...', '       v1 created']);
+  assert.equal(deploy?.lines[0], '-----> Deploying v1...');
+  assert.ok(deploy?.lines.includes('       web 1/1 up'), deploy?.lines.join('\n'));
+  assert.deepEqual(deploy?.lines.slice(-2), ['=====> Application deployed', '=====> http://shop.flynn.localhost']);
+  const made = await world.controller.client.call(releases.get, { params: { app: 'shop', release: 'v1' } });
+  assert.deepEqual(made.processes['web']?.command, ['/usr/bin/flynn-run', 'node server.js']);
+  assert.equal(made.meta['git'], 'true');
+  assert.equal(made.meta['git.commit'], 'c0ffee');
+  assert.equal(made.meta['git.branch'], 'main');
+  assert.equal(made.meta['buildpack'], 'nodejs');
+});
+
+test('settings of a process type stay when the app is pushed again', async () => {
+  await using world = await startWorld();
+  behave(world, { build: { is: 'exit', code: 0 } });
+  const client = world.controller.client;
+  const before = await push(world, {});
+  {
+    await using _runner = startRunner(world);
+    await outcome(world, before[2]?.id);
+  }
+  const first = await client.call(releases.get, { params: { app: 'shop', release: 'v1' } });
+  const web = { ...first.processes['web'], memoryBytes: 77 * 1024 ** 2, volumes: [{ name: 'data', path: '/data' }] };
+  const changed = await client.call(releases.create, {
+    params: { app: 'shop' },
+    body: { processes: { web }, env: { A: '1' } },
+  });
+  await world.controller.deploy('shop', changed.id);
+  const chain = await push(world, { processTypes: { web: 'node other.js' } });
+  await using _runner = startRunner(world);
+  await outcome(world, chain[2]?.id);
+  const last = await client.call(releases.get, { params: { app: 'shop', release: 'v3' } });
+  assert.deepEqual(last.processes['web'], { ...web, command: ['/usr/bin/flynn-run', 'node other.js'] });
+  assert.deepEqual(last.env, { A: '1' });
+});
+
+test('a build that fails fails the push with its output, and nothing after it runs', async () => {
+  await using world = await startWorld();
+  behave(world, { build: { is: 'exit', code: 1, lines: [' !     npm ci failed'] } });
+  const chain = await push(world);
+  await using _runner = startRunner(world);
+  const { operation, lines } = await outcome(world, chain[0]?.id);
+  assert.deepEqual([operation.state, operation.error], ['failed', 'the build failed (exit code 1)']);
+  assert.deepEqual(lines.slice(1), [' !     npm ci failed']);
+  assert.equal((await outcome(world, chain[2]?.id)).operation.state, 'cancelled');
+});
+
+test('a build that says it is done without a result is a failure', async () => {
+  await using world = await startWorld();
+  behave(world, { build: { is: 'exit', code: 0 } });
+  const chain = await push(world);
+  await using _runner = startRunner(world);
+  assert.match((await outcome(world, chain[0]?.id)).operation.error ?? '', /left no result/);
+});
+
+test('an app that crashes at its start fails the deploy, saying what went wrong', async () => {
+  await using world = await startWorld();
+  behave(world, { build: { is: 'exit', code: 0 }, web: { is: 'crash', code: 3, lines: ['DATABASE_URL is not set'] } });
+  const chain = await push(world, {});
+  await using _runner = startRunner(world);
+  const { operation, lines } = await outcome(world, chain[2]?.id);
+  assert.equal(operation.state, 'failed');
+  assert.ok(lines.includes('       DATABASE_URL is not set'), lines.join('\n'));
+  assert.ok(lines.includes('       the last lines of web:'), lines.join('\n'));
+  assert.match(lines.join('\n'), /^ {7}web \(\S+\) ended with exit code 3$/m);
+  assert.match(operation.error ?? '', /^a web job of the new release did not stay up/);
+  assert.match(lines.at(-1) ?? '', /Nothing of the app runs/);
+});
+
+test('cancelling a build stops its job', async () => {
+  await using world = await startWorld();
+  behave(world, { build: { is: 'run', lines: ['working'] } });
+  const chain = await push(world);
+  const id = chain[0]?.id ?? '';
+  await using _runner = startRunner(world);
+  const params = { app: 'shop' };
+  const client = world.controller.client;
+  await waitFor(
+    async () =>
+      (await client.call(jobs.list, { params })).some(({ type, state }) => type === 'build' && state === 'running'),
+    {
+      what: 'the build to run',
+      deadlineMs: 5_000,
+    },
+  );
+  await client.call(operations.cancel, { params: { operation: id } });
+  const { operation } = await outcome(world, id);
+  assert.equal(operation.state, 'cancelled');
+  await waitFor(
+    async () =>
+      (await client.call(jobs.list, { params })).every(({ type, state }) => type !== 'build' || state === 'done'),
+    {
+      what: 'the build to stop',
+      deadlineMs: 5_000,
+    },
+  );
+});
+
+test('a runner that is stopped gives up what does not end in time, saying what to do', async () => {
+  await using world = await startWorld();
+  behave(world, { build: { is: 'run' } });
+  const chain = await push(world);
+  const runner = startRunner(world, { graceMs: 100 });
+  await waitFor(
+    async () =>
+      (await world.controller.client.call(operations.get, { params: { operation: chain[0]?.id ?? '' } })).state ===
+      'running',
+    { what: 'the build to be claimed', deadlineMs: 5_000 },
+  );
+  await runner.stop();
+  const { operation } = await outcome(world, chain[0]?.id);
+  assert.deepEqual([operation.state, operation.error], ['failed', 'the runner was stopped: push again']);
+});
+
+test('a runner that is stopped finishes what ends in time and takes nothing new', async () => {
+  await using world = await startWorld();
+  behave(world, { build: { is: 'run' } });
+  const chain = await push(world, {});
+  const runner = startRunner(world);
+  const host = await waitFor(
+    () =>
+      world.controller.hosts.find((host) =>
+        host.statuses().some(({ meta, state }) => meta['flynn.type'] === 'build' && state === 'running'),
+      ),
+    { what: 'the build to run', deadlineMs: 5_000 },
+  );
+  const stopped = runner.stop();
+  const build = host.statuses().find(({ meta, state }) => meta['flynn.type'] === 'build' && state === 'running');
+  await host.end(build?.id ?? '', 0);
+  await stopped;
+  const states = await Promise.all(
+    chain.map(
+      async ({ id }) => (await world.controller.client.call(operations.get, { params: { operation: id } })).state,
+    ),
+  );
+  assert.deepEqual(states, ['complete', 'queued', 'queued']);
+});

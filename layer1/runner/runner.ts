@@ -1,0 +1,161 @@
+/** Takes operations from the controller's queue and carries them out, several at a time. */
+import type { BlobClient } from '@flynn/blobstore/client';
+import { operations } from '@flynn/controller/api';
+import type { Operation } from '@flynn/controller/model';
+import { systemClock } from '@flynn/kit/clock';
+import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
+import type { HttpClient } from '@flynn/kit/http-client';
+import type { Logger } from '@flynn/kit/log';
+import { raceAbort, retry, withDeadline } from '@flynn/kit/retry';
+import { forever } from '@flynn/kit/tasks';
+import { executeBuild } from './build-operation.ts';
+import { executeDeploy } from './deploy-operation.ts';
+import type { Executor } from './execution.ts';
+import { OperationLines } from './operation-lines.ts';
+import { executeRelease } from './release-operation.ts';
+
+const executors: Readonly<Record<Operation['kind'], Executor>> = {
+  build: executeBuild,
+  release: executeRelease,
+  deploy: executeDeploy,
+};
+
+export type RunnerDeps = {
+  /** Of this process: an operation claimed under another id is not its own. */
+  id: string;
+  controller: HttpClient;
+  blobs: Pick<BlobClient, 'get' | 'getName'>;
+  slugRunnerImage: string;
+  slots: number;
+  log: Logger;
+  heartbeatMs?: number;
+  lookMs?: number;
+  /** How long what is under way may go on once the runner is told to stop. */
+  graceMs?: number;
+};
+
+/** After the grace, cleaning up and reporting fit into what is left of the daemon's 25 s. */
+const lastLinesMs = 2_500;
+const lastReportMs = 4_000;
+const patienceMs = 60_000;
+
+/** Runs until the signal aborts and what was under way has ended. */
+export async function runOperations(deps: RunnerDeps, signal: AbortSignal): Promise<void> {
+  const stopping = new AbortController();
+  let timer: NodeJS.Timeout | undefined;
+  const onAbort = (): void => {
+    const reason = new FlynnError('unavailable', 'the runner was stopped: push again');
+    timer = setTimeout(() => stopping.abort(reason), deps.graceMs ?? 20_000);
+  };
+  signal.addEventListener('abort', onAbort, { once: true });
+  const slot = (): Promise<void> =>
+    forever('operations', (signal) => runNext(deps, signal, stopping.signal), { signal, log: deps.log });
+  await Promise.all(Array.from({ length: deps.slots }, slot));
+  clearTimeout(timer);
+}
+
+async function runNext(deps: RunnerDeps, signal: AbortSignal, stopping: AbortSignal): Promise<void> {
+  const params = { runner: deps.id };
+  const { operation } = await deps.controller.call(operations.claim, { params }, { signal, timeoutMs: 40_000 });
+  if (operation !== undefined) await runOperation(operation, deps, stopping);
+}
+
+type Outcome = { state: 'complete' | 'failed' | 'cancelled'; error?: string; output?: Record<string, string> };
+
+export async function runOperation(operation: Operation, deps: RunnerDeps, stopping: AbortSignal): Promise<void> {
+  const { controller, blobs, slugRunnerImage, lookMs = 5_000 } = deps;
+  const log = deps.log.child({ operation: operation.id, kind: operation.kind, app: operation.appId });
+  const params = { runner: deps.id, operation: operation.id };
+  await using lines = new OperationLines(controller, params);
+  const cancelling = new AbortController();
+  const ended = new AbortController();
+  const beating = beat(deps, params, cancelling, ended.signal);
+  const signal = AbortSignal.any([stopping, cancelling.signal, lines.signal]);
+  using flushing = endingWith(stopping, lastLinesMs);
+  using reporting = endingWith(stopping, lastReportMs);
+  log.info('operation claimed');
+
+  let outcome: Outcome;
+  try {
+    const write = (...texts: string[]): Promise<void> => lines.write(...texts);
+    const output = await executors[operation.kind]({
+      operation,
+      controller,
+      blobs,
+      slugRunnerImage,
+      lookMs,
+      write,
+      signal,
+    });
+    outcome = { state: 'complete', output };
+  } catch (error) {
+    outcome = outcomeOf(error, { kind: operation.kind, isCancelled: cancelling.signal.aborted, stopping, log });
+  }
+  try {
+    await raceAbort(lines.flush(), withDeadline(patienceMs, flushing.signal));
+  } catch (error) {
+    log.warn({ err: error }, 'the last lines of the operation did not arrive');
+  }
+  try {
+    // Heartbeats go on until the controller knows: an operation nobody holds would be given up.
+    await retry((signal) => controller.call(operations.finish, { params, body: outcome }, { signal }), {
+      what: 'reporting the result',
+      signal: reporting.signal,
+      deadlineMs: patienceMs,
+    });
+    log.info({ state: outcome.state, error: outcome.error }, 'operation ended');
+  } catch (error) {
+    log.error({ err: error, state: outcome.state }, 'the result of the operation could not be reported');
+  } finally {
+    ended.abort();
+    await beating;
+  }
+}
+
+function outcomeOf(
+  error: unknown,
+  facts: { kind: Operation['kind']; isCancelled: boolean; stopping: AbortSignal; log: Logger },
+): Outcome {
+  // A rollout is the controller's: it goes on without anybody following it.
+  const goesOn = facts.kind === 'deploy' ? '; a rollout that has begun goes on' : '';
+  if (facts.isCancelled) return { state: 'cancelled', error: `it was cancelled${goesOn}` };
+  if (facts.stopping.aborted) return { state: 'failed', error: messageOf(facts.stopping.reason) + goesOn };
+  // What a person cannot put right is worth a stack.
+  if (!hasCode(error, 'invalid', 'conflict', 'not_found', 'denied', 'exhausted')) {
+    facts.log.error({ err: error }, 'the operation failed');
+  }
+  return { state: 'failed', error: messageOf(error) };
+}
+
+/** A signal that aborts so long after the given one. */
+function endingWith(signal: AbortSignal, afterMs: number): Disposable & { signal: AbortSignal } {
+  const ending = new AbortController();
+  let timer: NodeJS.Timeout | undefined;
+  const onAbort = (): void => {
+    timer = setTimeout(() => ending.abort(new FlynnError('timeout', 'the runner has to go')), afterMs);
+  };
+  if (signal.aborted) onAbort();
+  else signal.addEventListener('abort', onAbort, { once: true });
+  return {
+    signal: ending.signal,
+    [Symbol.dispose]() {
+      clearTimeout(timer);
+      signal.removeEventListener('abort', onAbort);
+    },
+  };
+}
+
+/** Until `ended`; aborts `cancelling` when the controller says so, or that the operation is somebody else's. */
+async function beat(
+  { controller, log, heartbeatMs = 4_000 }: RunnerDeps,
+  params: { runner: string; operation: string },
+  cancelling: AbortController,
+  ended: AbortSignal,
+): Promise<void> {
+  const step = async (signal: AbortSignal): Promise<void> => {
+    const { cancelled } = await controller.call(operations.heartbeat, { params }, { signal, timeoutMs: 10_000 });
+    if (cancelled) cancelling.abort(new FlynnError('cancelled', 'the operation was cancelled'));
+    await systemClock.sleep(heartbeatMs, { signal });
+  };
+  await forever('heartbeat', step, { signal: ended, log, maxMs: heartbeatMs });
+}

@@ -1,0 +1,76 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { type Deployment, type Route, processSchema } from '@flynn/controller/model';
+import { failedJobLines, progressLines, remainsLine, routeLines } from './deploy-text.ts';
+import { processesOf } from './release-plan.ts';
+
+const route: Route = {
+  id: 'r',
+  appId: 'a',
+  type: 'http',
+  domain: 'shop.example.com',
+  path: '/',
+  service: 'shop-web',
+  createdAt: '',
+};
+
+test('progress is told when it changes, and only of types that are wanted', () => {
+  const at = (up: number): Deployment['progress'] => ({
+    web: { wanted: 2, up, old: 0 },
+    off: { wanted: 0, up: 0, old: 1 },
+  });
+  assert.deepEqual(progressLines({}, { progress: at(0) }), []);
+  assert.deepEqual(progressLines({}, { progress: at(1) }), ['       web 1/2 up']);
+  assert.deepEqual(progressLines(at(1), { progress: at(1) }), []);
+  assert.deepEqual(progressLines(at(1), { progress: at(2) }), ['       web 2/2 up']);
+});
+
+test('a failed deployment says what the app said, how it ended, and what runs now', () => {
+  const failedJob = { id: 'h-1', type: 'web', exitCode: 3, lines: ['no database', ''] };
+  assert.deepEqual(failedJobLines({ failedJob }), [
+    '       the last lines of web:',
+    '       no database',
+    '',
+    '       web (h-1) ended with exit code 3',
+  ]);
+  assert.deepEqual(failedJobLines({ failedJob: { id: 'h-1', type: 'web', lines: [] } }), [
+    '       web said nothing before it ended',
+    '       web (h-1) failed',
+  ]);
+  assert.deepEqual(failedJobLines({}), []);
+  assert.match(remainsLine({ oldReleaseId: 'o' }), /keeps running/);
+  assert.match(remainsLine({}), /Nothing of the app runs/);
+});
+
+test('routes are shown as people type them', () => {
+  const routes: Route[] = [route, { ...route, path: '/api' }, { ...route, type: 'tcp', domain: undefined, port: 3001 }];
+  assert.deepEqual(routeLines(routes, { domain: 'example.com', httpPort: 80 }), [
+    '=====> http://shop.example.com',
+    '=====> http://shop.example.com/api',
+    '=====> tcp://example.com:3001',
+  ]);
+  assert.deepEqual(routeLines([route], { domain: 'example.com', httpPort: 8080 }), [
+    '=====> http://shop.example.com:8080',
+  ]);
+});
+
+test('a release of a slug after one of an image keeps the settings and takes the slug’s command', () => {
+  const image = processSchema.parse({
+    entrypoint: ['/bin/app'],
+    command: ['serve'],
+    user: 'nobody',
+    env: { MODE: 'x', HOME: '/srv' },
+    ports: [{ port: 3000 }],
+    cpuMillis: 250,
+  });
+  const { web } = processesOf({ processTypes: { web: 'node a.js' } }, { web: image, gone: image });
+  assert.deepEqual(web?.command, ['/usr/bin/flynn-run', 'node a.js']);
+  assert.equal(web?.entrypoint, undefined);
+  assert.equal(web?.user, '5000');
+  assert.deepEqual(
+    web?.ports.map(({ port }) => port),
+    [3000],
+  );
+  assert.equal(web?.cpuMillis, 250);
+  assert.deepEqual(web?.env, { MODE: 'x', HOME: '/app' });
+});

@@ -1,0 +1,189 @@
+/**
+ * The whole of a build: source blob in, slug layers and a result out.
+ *
+ * INVARIANT: this process holds the cluster's key, so it never reads or writes a file that the app's code may have made;
+ * it passes bytes between the blob store and steps that run as the app's user.
+ */
+import { chown, mkdir, rm } from 'node:fs/promises';
+import { Readable, pipeline } from 'node:stream';
+import { createZstdCompress, createZstdDecompress, constants as zlib } from 'node:zlib';
+import type { BlobClient } from '@flynn/blobstore/client';
+import { type BuildResult, buildResultSchema } from '@flynn/controller/model';
+import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
+import { retry } from '@flynn/kit/retry';
+import { z } from 'zod';
+import type { Layout } from './buildpack.ts';
+import { slugPlanSchema } from './compile.ts';
+import { type Output, sizeText } from './output.ts';
+import { type Step, appUserId, runStep, streamStep } from './user.ts';
+
+export type BuildJob = {
+  operationId: string;
+  sourceDigest: string;
+  commit: string;
+  appId: string;
+  appEnv: Readonly<Record<string, string>>;
+};
+
+export type BuildDeps = {
+  blobs: BlobClient;
+  layout: Layout;
+  /** Runs a step of main.ts: the program and its first arguments. */
+  self: readonly [string, ...string[]];
+  env: Readonly<Record<string, string>>;
+  out: Output;
+  nowMs: number;
+};
+
+type Layer = { digest: string; sizeBytes: number };
+
+/** What `unpack` and `compile` are told on their input. */
+export const compileInputSchema = z.object({
+  layout: z.object({
+    appDir: z.string(),
+    cacheDir: z.string(),
+    envDir: z.string(),
+    runtimeDir: z.string(),
+    scratchDir: z.string(),
+  }),
+  appEnv: z.record(z.string(), z.string()),
+  nowMs: z.number(),
+});
+
+const layersSchema = z.record(z.string(), z.object({ digest: z.string(), sizeBytes: z.int() }));
+
+/** Idempotent: asked again for the same operation it makes the same names point to the new result. */
+export async function build(job: BuildJob, deps: BuildDeps, signal: AbortSignal): Promise<BuildResult> {
+  const { blobs, layout, self, env, out, nowMs } = deps;
+  const step = (...command: readonly [string, ...string[]]): Step => ({ command, cwd: layout.scratchDir, env, signal });
+
+  for (const dir of Object.values(layout)) {
+    await mkdir(dir, { recursive: true });
+    if (process.getuid?.() === 0) await chown(dir, appUserId, appUserId);
+  }
+  await runStep(step(...self, 'unpack', layout.appDir), await blobs.get(job.sourceDigest, { signal }));
+  await restoreCache(job, deps, step('tar', '-xf', '-', '-C', layout.cacheDir), signal);
+
+  const input = JSON.stringify({ layout, appEnv: job.appEnv, nowMs } satisfies z.input<typeof compileInputSchema>);
+  const plan = slugPlanSchema.parse(JSON.parse(await runStep(step(...self, 'compile'), Readable.from([input]))));
+
+  const known = await readLayers(job.appId, blobs, signal);
+  const runtimes: Record<string, Layer> = {};
+  for (const name of plan.runtimes) {
+    const pack = step(...tar(layout.runtimeDir, 's,^,opt/flynn/,S', name));
+    runtimes[name] = (await stillThere(known[name], blobs, signal)) ?? (await store(pack, 3, blobs, signal));
+  }
+  const app = await store(step(...tar(layout.appDir, String.raw`s,^\.,app,S`, '.')), 3, blobs, signal);
+  const layers = [...Object.values(runtimes), app];
+  const result = buildResultSchema.parse({
+    layers,
+    sizeBytes: layers.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0),
+    processTypes: plan.processTypes,
+    buildpack: plan.buildpack,
+    meta: job.commit === '' ? {} : { 'git.commit': job.commit },
+  });
+  const { digest } = await putJson(result, blobs, signal);
+  await blobs.putName(`builds/${job.operationId}`, digest, { signal });
+  out.topic(`Compiled slug size is ${sizeText(result.sizeBytes)}`);
+
+  try {
+    if (plan.runtimes.some((name) => known[name]?.digest !== runtimes[name]?.digest)) {
+      await blobs.putName(`layers/${job.appId}`, (await putJson(runtimes, blobs, signal)).digest, { signal });
+    }
+    if (plan.isCacheChanged) {
+      const cache = await store(step(...tar(layout.cacheDir, String.raw`s,^\.,.,S`, '.')), 1, blobs, signal);
+      await blobs.putName(`cache/${job.appId}`, cache.digest, { signal });
+    }
+  } catch (error) {
+    if (signal.aborted) throw error;
+    out.warn(`The build cache could not be stored, so the next build will take longer: ${messageOf(error)}`);
+  }
+  return result;
+}
+
+/** Sorted, without times and with one owner: the same files are the same bytes, and so the same blob. */
+function tar(dir: string, rename: string, member: string): [string, ...string[]] {
+  const sameBytes = ['--format=gnu', '--sort=name', '--mtime=@0', '--numeric-owner', '--hard-dereference'];
+  const owner = [`--owner=${appUserId}`, `--group=${appUserId}`];
+  return ['tar', '-C', dir, ...sameBytes, ...owner, `--transform=${rename}`, '-cf', '-', '--', member];
+}
+
+/** Packs again when an upload breaks. */
+async function store(pack: Step, level: number, blobs: BlobClient, signal: AbortSignal): Promise<Layer> {
+  return retry(
+    async (limited) => {
+      const params = { [zlib.ZSTD_c_compressionLevel]: level };
+      const compressed = pipeline(
+        Readable.from(streamStep({ ...pack, signal: limited })),
+        createZstdCompress({ params }),
+        () => {
+          // The upload reads the failure from the stream.
+        },
+      );
+      return blobs.put(compressed, { signal: limited });
+    },
+    { what: 'storing the slug', signal, deadlineMs: 15 * 60_000 },
+  );
+}
+
+/** A cache that cannot be had only costs time. */
+async function restoreCache(job: BuildJob, deps: BuildDeps, unpack: Step, signal: AbortSignal): Promise<void> {
+  const { blobs, out, layout } = deps;
+  try {
+    const cache = await blobs.getName(`cache/${job.appId}`, { signal });
+    if (cache === undefined) return;
+    const packed = await blobs.get(cache.digest, { signal });
+    const bytes = pipeline(packed, createZstdDecompress(), () => {
+      // The step reads the failure from the stream.
+    });
+    await runStep(unpack, bytes);
+  } catch (error) {
+    if (signal.aborted) throw error;
+    await rm(layout.cacheDir, { recursive: true, force: true });
+    await mkdir(layout.cacheDir, { recursive: true });
+    if (process.getuid?.() === 0) await chown(layout.cacheDir, appUserId, appUserId);
+    out.warn(`The build cache could not be restored, so this build takes longer: ${messageOf(error)}`);
+  }
+}
+
+/** The runtime layers of the app's build before. Kept apart from the cache, which the app's code can write. */
+async function readLayers(appId: string, blobs: BlobClient, signal: AbortSignal): Promise<Record<string, Layer>> {
+  try {
+    const named = await blobs.getName(`layers/${appId}`, { signal });
+    if (named === undefined) return {};
+    const chunks = await (await blobs.get(named.digest, { signal })).toArray();
+    return layersSchema.parse(JSON.parse(Buffer.concat(chunks).toString()));
+  } catch (error) {
+    if (signal.aborted) throw error;
+    // They are packed and stored again: the same bytes, the same blobs.
+    return {};
+  }
+}
+
+async function stillThere(
+  layer: Layer | undefined,
+  blobs: BlobClient,
+  signal: AbortSignal,
+): Promise<Layer | undefined> {
+  if (layer === undefined) return undefined;
+  try {
+    return await blobs.stat(layer.digest, { signal });
+  } catch (error) {
+    if (hasCode(error, 'not_found')) return undefined;
+    throw error;
+  }
+}
+
+function putJson(value: unknown, blobs: BlobClient, signal: AbortSignal): Promise<Layer> {
+  return retry((limited) => blobs.put(JSON.stringify(value), { signal: limited }), {
+    what: 'storing the result',
+    signal,
+    deadlineMs: 60_000,
+  });
+}
+
+/** For people: what a step did not tell itself. */
+export function failureText(error: unknown): string {
+  if (error instanceof FlynnError && error.code === 'internal') return `The builder failed: ${error.message}`;
+  return messageOf(error);
+}

@@ -1,0 +1,194 @@
+/** The buildpack protocol, with temporary folders and buildpacks that are shell scripts. */
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { cp, mkdir, mkdtemp, readFile, readdir, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { dirname, join, resolve } from 'node:path';
+import { test } from 'node:test';
+import { parseSource } from './buildpack-source.ts';
+import type { Layout } from './buildpack.ts';
+import { type SlugPlan, compileSlug } from './compile.ts';
+import { parseRelease } from './custom-buildpack.ts';
+import { baseEnv } from './environment.ts';
+import { createOutput } from './output.ts';
+import { withoutPassword } from './selection.ts';
+
+const sample = resolve(import.meta.dirname, '../../test/apps/custom-buildpack');
+
+type Bench = AsyncDisposable & {
+  dir: string;
+  layout: Layout;
+  output: () => string;
+  compile: (appEnv?: Record<string, string>) => Promise<SlugPlan>;
+};
+
+/** A place to build `files` in: their paths with their texts. */
+async function bench(files: Record<string, string>): Promise<Bench> {
+  const dir = await mkdtemp(join(tmpdir(), 'flynn-compile-'));
+  const layout: Layout = {
+    appDir: join(dir, 'app'),
+    cacheDir: join(dir, 'cache'),
+    envDir: join(dir, 'env'),
+    runtimeDir: join(dir, 'opt'),
+    scratchDir: join(dir, 'scratch'),
+  };
+  for (const path of Object.values(layout)) await mkdir(path);
+  await write(layout.appDir, files);
+  let said = '';
+  const out = createOutput((text) => (said += text));
+  return {
+    dir,
+    layout,
+    output: () => said,
+    compile: (appEnv = {}) =>
+      compileSlug({
+        layout,
+        appEnv,
+        baseEnv: baseEnv({ PATH: process.env['PATH'] }, { home: layout.appDir, commit: 'abc' }),
+        out,
+        nowMs: 0,
+        signal: AbortSignal.timeout(30_000),
+      }),
+    [Symbol.asyncDispose]: () => rm(dir, { recursive: true, force: true }),
+  };
+}
+
+async function write(dir: string, files: Record<string, string>): Promise<void> {
+  for (const [path, text] of Object.entries(files)) {
+    await mkdir(dirname(join(dir, path)), { recursive: true });
+    await writeFile(join(dir, path), text);
+  }
+}
+
+test('a custom buildpack gets the build, cache and env folders, and its release counts', async () => {
+  await using b = await bench({ 'greeting.txt': 'Hello' });
+  const plan = await b.compile({ BUILDPACK_URL: join(sample, 'buildpack'), NAME: 'Ada\nLovelace' });
+  assert.deepEqual(plan, {
+    buildpack: 'buildpack',
+    processTypes: { greeter: 'bin/serve' },
+    runtimes: [],
+    isCacheChanged: true,
+  });
+  assert.match(b.output(), /^-----> Greeting app detected\n-----> Build 1 of this app, on flynn-1$/m);
+  assert.equal(
+    await readFile(join(b.layout.appDir, 'message.txt'), 'utf8'),
+    'Hello\n, Ada\nLovelace!\n'.replace('\n,', ','),
+  );
+  assert.equal(await readFile(join(b.layout.cacheDir, 'count'), 'utf8'), '1\n');
+  const script = '. .profile.d/000-defaults.sh; echo "$LOUDNESS"';
+  const loudness = (env: Record<string, string>): string =>
+    execFileSync('bash', ['-c', script], {
+      cwd: b.layout.appDir,
+      env,
+      encoding: 'utf8',
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
+  assert.equal(loudness({}), '11\n');
+  assert.equal(loudness({ LOUDNESS: '3' }), '3\n', "the app's own value wins");
+});
+
+test('a buildpack comes by git with a ref, and as an archive with everything in one folder', async () => {
+  await using b = await bench({ 'greeting.txt': 'Hi' });
+  const repository = join(b.dir, 'buildpack.git');
+  await cp(join(sample, 'buildpack'), repository, { recursive: true });
+  const git = (...args: string[]): string =>
+    execFileSync('git', ['-C', repository, '-c', 'user.name=t', '-c', 'user.email=t@example.com', ...args], {
+      encoding: 'utf8',
+    });
+  git('init', '--quiet', '-b', 'main');
+  git('add', '.');
+  git('commit', '--quiet', '-m', 'one');
+  git('tag', 'v1');
+  await writeFile(join(repository, 'bin/compile'), '#!/bin/sh\nexit 9\n');
+  git('commit', '--quiet', '-am', 'two');
+  await b.compile({ BUILDPACK_URL: `file://${repository}#v1` });
+  assert.match(b.output(), /Build 1 of this app/);
+  await assert.rejects(b.compile({ BUILDPACK_URL: `file://${repository}` }), {
+    message: /bin\/compile of the buildpack buildpack failed with exit code 9/,
+  });
+  await assert.rejects(b.compile({ BUILDPACK_URL: `file://${repository}#v7` }), {
+    message: /could not fetch the buildpack.*v7/,
+  });
+});
+
+test('.buildpacks runs several in order, and each sees what those before it exported', async () => {
+  await using b = await bench({ 'greeting.txt': 'Hi' });
+  const second = join(b.dir, 'second');
+  await write(second, {
+    'bin/detect': '#!/bin/sh\necho Second',
+    'bin/compile': '#!/bin/sh\necho "tool $GREETING_TOOL, token ${SECRET:-hidden}"',
+    'bin/release': '#!/bin/sh\necho "default_process_types: {web: second, greeter: other}"',
+  });
+  await writeFile(join(b.layout.appDir, '.buildpacks'), `# two\n${join(sample, 'buildpack')}\n${second}\n`);
+  const plan = await b.compile({ SECRET: 'x' });
+  assert.match(b.output(), /tool installed, token hidden/);
+  assert.deepEqual(plan.processTypes, { greeter: 'other', web: 'second' }, 'the last has the say over defaults');
+  assert.equal(plan.buildpack, 'buildpack, second');
+});
+
+test('the Procfile overrides defaults type by type', async () => {
+  await using b = await bench({ 'greeting.txt': 'Hi', Procfile: 'greeter: mine\nclock: tick\n' });
+  const plan = await b.compile({ BUILDPACK_URL: join(sample, 'buildpack') });
+  assert.deepEqual(plan.processTypes, { greeter: 'mine', clock: 'tick' });
+  assert.match(b.output(), /^ {7}Procfile declares types -> greeter, clock$/m);
+});
+
+test('a Procfile alone is an app, and .slugignore takes files of the source out', async () => {
+  await using b = await bench({
+    Procfile: 'web: ./run',
+    run: '',
+    '.slugignore': 'docs/\n*.md',
+    'docs/a': '',
+    'x/R.md': '',
+    'x/y': '',
+  });
+  const plan = await b.compile();
+  assert.equal(plan.buildpack, 'procfile');
+  assert.deepEqual((await readdir(b.layout.appDir, { recursive: true })).sort(), [
+    '.slugignore',
+    'Procfile',
+    'run',
+    'x',
+    'x/y',
+  ]);
+});
+
+test('a wrong Procfile fails before anything is built', async () => {
+  await using b = await bench({ 'greeting.txt': 'Hi', Procfile: 'web' });
+  await assert.rejects(b.compile({ BUILDPACK_URL: join(sample, 'buildpack') }), { message: /Procfile line 1/ });
+  assert.equal(b.output(), '');
+});
+
+test('a buildpack that does not know the app is told apart from one that fails', async () => {
+  await using b = await bench({ 'other.txt': '' });
+  await assert.rejects(b.compile({ BUILDPACK_URL: join(sample, 'buildpack') }), {
+    message: /Unable to select a buildpack: BUILDPACK_URL names/,
+  });
+  await assert.rejects(b.compile({ BUILDPACK_URL: join(b.dir, 'none') }), { message: /there is no folder/ });
+  await assert.rejects(b.compile(), { message: /Unable to select a buildpack\. Looked for/ });
+});
+
+const sources: [string, ReturnType<typeof parseSource>][] = [
+  ['https://example.com/a/b', { type: 'git', url: 'https://example.com/a/b', ref: undefined }],
+  ['https://example.com/a/b.git#v2', { type: 'git', url: 'https://example.com/a/b.git', ref: 'v2' }],
+  ['git@example.com:a/b.git#main', { type: 'git', url: 'git@example.com:a/b.git', ref: 'main' }],
+  ['https://example.com/b.tgz', { type: 'archive', url: 'https://example.com/b.tgz' }],
+  ['https://example.com/b.tar.gz?x=1', { type: 'archive', url: 'https://example.com/b.tar.gz?x=1' }],
+  ['/srv/buildpack', { type: 'folder', path: '/srv/buildpack' }],
+];
+for (const [text, expected] of sources) {
+  test(`${text} is fetched as ${expected.type}`, () => assert.deepEqual(parseSource(text), expected));
+}
+
+for (const text of ['nope', '--upload-pack=x', 'https://example.com/a#--force', 'ext::sh -c x']) {
+  test(`${text} is no buildpack`, () => assert.throws(() => parseSource(text), { code: 'invalid' }));
+}
+
+test('a release is YAML, and all of it optional', () => {
+  assert.deepEqual(parseRelease('---\n'), { processTypes: {}, configVars: {} });
+  assert.deepEqual(parseRelease('addons: [x]\nconfig_vars:\n  N: 3\n'), { processTypes: {}, configVars: { N: '3' } });
+});
+
+test('passwords in URLs are not shown', () => {
+  assert.equal(withoutPassword('https://user:secret@example.com/a'), 'https://example.com/a');
+});

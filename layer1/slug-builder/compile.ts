@@ -1,0 +1,99 @@
+/** From unpacked source to what a slug consists of. Runs as the app's user, in a process without secrets of the cluster. */
+import { chmod, mkdir, readFile, readdir, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { FlynnError } from '@flynn/kit/errors';
+import { envName } from '@flynn/kit/names';
+import { z } from 'zod';
+import type { BuildContext, Compiled, Layout } from './buildpack.ts';
+import { parseProcfile } from './procfile.ts';
+import { selectBuildpacks } from './selection.ts';
+import { createIgnore } from './slugignore.ts';
+
+/** What the process that compiles tells the one that stores. */
+export const slugPlanSchema = z.object({
+  buildpack: z.string(),
+  processTypes: z.record(z.string(), z.string()),
+  /** Names of folders in the runtime folder, each a layer. */
+  runtimes: z.array(z.string().regex(/^[a-z0-9][A-Za-z0-9.+-]*$/)),
+  isCacheChanged: z.boolean(),
+});
+export type SlugPlan = z.output<typeof slugPlanSchema>;
+
+export async function compileSlug(start: BuildContext): Promise<SlugPlan> {
+  const { layout, out, appEnv } = start;
+  // Whatever a file ignores is of the source: what the build makes stays.
+  const ignored = await ignoredPaths(layout.appDir);
+  // Read first, so that a mistake in it does not cost a whole build.
+  const procfile = await readFile(join(layout.appDir, 'Procfile'), 'utf8').catch(() => undefined);
+  const declared = procfile === undefined ? {} : parseProcfile(procfile);
+  await writeEnvDir(layout, appEnv);
+
+  const compiled: Compiled[] = [];
+  const env: Record<string, string> = { ...start.baseEnv };
+  const selection = await selectBuildpacks(start);
+  for (const { buildpack, label } of selection) {
+    out.topic(`${label} app detected`);
+    const result = await buildpack.compile({ ...start, baseEnv: env });
+    compiled.push(result);
+    Object.assign(env, result.exports);
+  }
+
+  out.topic('Discovering process types');
+  // The last buildpack is the app's own language and has the say over defaults.
+  const defaults: Record<string, string> = Object.assign({}, ...compiled.map(({ processTypes }) => processTypes));
+  const processTypes = { ...defaults, ...declared };
+  if (Object.keys(declared).length > 0) out.line(`Procfile declares types -> ${Object.keys(declared).join(', ')}`);
+  const added = Object.keys(defaults).filter((type) => declared[type] === undefined);
+  if (added.length > 0) out.line(`Default types for ${selection.at(-1)?.label ?? ''} -> ${added.join(', ')}`);
+  if (Object.keys(processTypes).length === 0) {
+    throw new FlynnError(
+      'invalid',
+      'Nothing says how to start this app. Add a Procfile with a line like "web: node server.js"; for Node.js a "start" script in package.json does as well.',
+    );
+  }
+
+  await writeDefaults(layout.appDir, Object.assign({}, ...compiled.map(({ configVars }) => configVars)));
+  for (const path of ignored) await rm(join(layout.appDir, path), { recursive: true, force: true });
+  return {
+    buildpack: selection.map(({ buildpack }) => buildpack.name).join(', '),
+    processTypes,
+    runtimes: [...new Set(compiled.flatMap(({ runtimes }) => runtimes.map(({ name }) => name)))],
+    isCacheChanged: compiled.some(({ isCacheChanged }) => isCacheChanged),
+  };
+}
+
+async function ignoredPaths(appDir: string): Promise<string[]> {
+  const text = await readFile(join(appDir, '.slugignore'), 'utf8').catch(() => undefined);
+  if (text === undefined) return [];
+  const isIgnored = createIgnore(text);
+  const paths: string[] = [];
+  const visit = async (folder: string): Promise<void> => {
+    for (const entry of await readdir(join(appDir, folder), { withFileTypes: true })) {
+      const path = folder === '' ? entry.name : `${folder}/${entry.name}`;
+      if (isIgnored(path, entry.isDirectory())) paths.push(path);
+      else if (entry.isDirectory()) await visit(path);
+    }
+  };
+  await visit('');
+  return paths;
+}
+
+async function writeEnvDir({ envDir }: Layout, env: Readonly<Record<string, string>>): Promise<void> {
+  await mkdir(envDir, { recursive: true });
+  for (const [name, value] of Object.entries(env)) await writeFile(join(envDir, name), value, { mode: 0o600 });
+}
+
+/** Defaults of buildpacks, in a script that the slug runner sources before all others. */
+async function writeDefaults(appDir: string, configVars: Readonly<Record<string, string>>): Promise<void> {
+  const lines = Object.entries(configVars).map(([name, value]) => {
+    if (!envName.safeParse(name).success) {
+      throw new FlynnError('invalid', `the buildpack's release has a variable called "${name}", which cannot be one`);
+    }
+    return `[ -n "\${${name}+set}" ] || export ${name}='${value.replaceAll("'", String.raw`'\''`)}'\n`;
+  });
+  if (lines.length === 0) return;
+  const dir = join(appDir, '.profile.d');
+  await mkdir(dir, { recursive: true });
+  await writeFile(join(dir, '000-defaults.sh'), lines.join(''));
+  await chmod(join(dir, '000-defaults.sh'), 0o644);
+}

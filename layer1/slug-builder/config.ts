@@ -1,0 +1,27 @@
+import { secret } from '@flynn/kit/config';
+import { envSchema } from '@flynn/controller/model';
+import { z } from 'zod';
+
+/** What the controller tells a build job. */
+export const configSchema = z.object({
+  FLYNN_OPERATION_ID: z.string().min(1),
+  /** The blob that holds the commit as a tar archive. */
+  FLYNN_SOURCE_DIGEST: z.string().min(1),
+  FLYNN_COMMIT: z.string().default(''),
+  FLYNN_APP_NAME: z.string().default('app'),
+  FLYNN_APP_ID: z.string().min(1),
+  /** The app's variables, a JSON object. */
+  FLYNN_APP_ENV: z.string().default('{}').transform(parseEnv).pipe(envSchema),
+  /** The cluster key, for the blob store. Nothing of the app's code gets to see it. */
+  FLYNN_KEY: secret(),
+  FLYNN_DISCOVERY_URL: z.url(),
+});
+
+function parseEnv(text: string, context: z.RefinementCtx): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    context.addIssue({ code: 'custom', message: 'expected a JSON object of strings' });
+    return z.NEVER;
+  }
+}

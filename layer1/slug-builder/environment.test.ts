@@ -1,0 +1,38 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { baseEnv, buildEnv } from './environment.ts';
+
+const facts = { home: '/app', commit: 'abc' };
+
+test('programs of a build get what reaches registries, and nothing of the cluster’s', () => {
+  const env = baseEnv(
+    {
+      PATH: '/usr/bin',
+      npm_config_registry: 'https://npm.example.com/',
+      HTTPS_PROXY: 'http://proxy.example.com',
+      NODE_EXTRA_CA_CERTS: '/ca.crt',
+      FLYNN_KEY: 'secret',
+      FLYNN_APP_ENV: '{}',
+      SOMETHING: 'else',
+    },
+    facts,
+  );
+  assert.deepEqual(env, {
+    LANG: 'C.UTF-8',
+    PATH: '/usr/bin',
+    npm_config_registry: 'https://npm.example.com/',
+    HTTPS_PROXY: 'http://proxy.example.com',
+    NODE_EXTRA_CA_CERTS: '/ca.crt',
+    HOME: '/app',
+    STACK: 'flynn-1',
+    SOURCE_VERSION: 'abc',
+  });
+});
+
+test('the app’s variables reach its build, but do not change the tools', () => {
+  const env = buildEnv({
+    baseEnv: { PATH: '/usr/bin', HOME: '/app' },
+    appEnv: { PATH: '/evil', LD_PRELOAD: 'x.so', PORT: '1', API_URL: 'https://x', NODE_ENV: 'staging' },
+  });
+  assert.deepEqual(env, { PATH: '/usr/bin', HOME: '/app', API_URL: 'https://x', NODE_ENV: 'staging' });
+});

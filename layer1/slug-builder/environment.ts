@@ -1,0 +1,49 @@
+/** Which variables do the programs of a build see? */
+import type { BuildContext } from './buildpack.ts';
+
+/** How this machine reaches registries and what it trusts: what an operator gives the builder reaches the tools. */
+const fromHost =
+  /^(?:npm_config_.*|https?_proxy|no_proxy|all_proxy|NODE_EXTRA_CA_CERTS|NODE_USE_ENV_PROXY|SSL_CERT_(?:FILE|DIR)|GIT_SSL_CAINFO|CURL_CA_BUNDLE|REQUESTS_CA_BUNDLE|PIP_.*|LANG|LC_ALL|TZ)$/i;
+
+/** Would change the tools, not the app. */
+const neverFromApp = new Set([
+  'PATH',
+  'HOME',
+  'SHELL',
+  'USER',
+  'PORT',
+  'STACK',
+  'BASH_ENV',
+  'ENV',
+  'IFS',
+  'LD_PRELOAD',
+  'LD_LIBRARY_PATH',
+  'LIBRARY_PATH',
+  'CPATH',
+  'CPPATH',
+  'GIT_DIR',
+]);
+
+/** Of every program: nothing of the cluster's, nothing of the app's. */
+export function baseEnv(
+  env: Readonly<Record<string, string | undefined>>,
+  facts: { home: string; commit: string },
+): Record<string, string> {
+  const passed = Object.entries(env).flatMap(([name, value]) =>
+    value !== undefined && fromHost.test(name) ? [[name, value] as const] : [],
+  );
+  return {
+    LANG: 'C.UTF-8',
+    ...Object.fromEntries(passed),
+    PATH: env['PATH'] ?? '/usr/local/bin:/usr/bin:/bin',
+    HOME: facts.home,
+    STACK: 'flynn-1',
+    SOURCE_VERSION: facts.commit,
+  };
+}
+
+/** Of programs that work on the app: its variables too. Custom buildpacks find those in ENV_DIR instead. */
+export function buildEnv({ appEnv, baseEnv }: Pick<BuildContext, 'appEnv' | 'baseEnv'>): Record<string, string> {
+  const passed = Object.entries(appEnv).filter(([name]) => !neverFromApp.has(name));
+  return { ...baseEnv, ...Object.fromEntries(passed) };
+}

@@ -1,0 +1,77 @@
+import { once } from 'node:events';
+import { createWriteStream } from 'node:fs';
+import { createBlobClient } from '@flynn/blobstore/client';
+import { createDiscoveryClient } from '@flynn/discovery/client';
+import { loadConfig } from '@flynn/kit/config';
+import { FlynnError } from '@flynn/kit/errors';
+import { build, compileInputSchema, failureText } from './build.ts';
+import type { Layout } from './buildpack.ts';
+import { compileSlug } from './compile.ts';
+import { configSchema } from './config.ts';
+import { baseEnv } from './environment.ts';
+import { createOutput } from './output.ts';
+import { unpackSource } from './unpack.ts';
+import { StepFailure } from './user.ts';
+
+const layout: Layout = {
+  appDir: '/app',
+  cacheDir: '/tmp/flynn/cache',
+  envDir: '/tmp/flynn/env',
+  runtimeDir: '/opt/flynn',
+  scratchDir: '/tmp/flynn/scratch',
+};
+
+const out = createOutput((text) => void process.stdout.write(text));
+const stopping = new AbortController();
+const { signal } = stopping;
+for (const name of ['SIGTERM', 'SIGINT'] as const) {
+  process.once(name, () => stopping.abort(new FlynnError('cancelled', 'The build was cancelled.')));
+}
+process.umask(0o022);
+
+const [program = '', ...rest] = process.argv.slice(1);
+const [step, argument] = rest;
+try {
+  if (step === undefined) await runBuild();
+  else if (step === 'unpack' && argument !== undefined) await unpackSource(process.stdin, argument, { signal });
+  else if (step === 'compile') await runCompile();
+  else throw new FlynnError('invalid', `there is no step ${step}`);
+} catch (error) {
+  if (!(error instanceof StepFailure)) out.warn(`\n${failureText(error)}\n`);
+  process.exitCode = 1;
+}
+
+async function runBuild(): Promise<void> {
+  const config = loadConfig(configSchema, process.env);
+  const discovery = createDiscoveryClient({ url: config.FLYNN_DISCOVERY_URL });
+  const blobs = createBlobClient({
+    baseUrl: async () => `http://${(await discovery.resolve('blobstore', { signal })).address}`,
+    key: config.FLYNN_KEY,
+  });
+  const job = {
+    operationId: config.FLYNN_OPERATION_ID,
+    sourceDigest: config.FLYNN_SOURCE_DIGEST,
+    commit: config.FLYNN_COMMIT,
+    appId: config.FLYNN_APP_ID,
+    appEnv: config.FLYNN_APP_ENV,
+  };
+  const env = baseEnv(process.env, { home: layout.appDir, commit: job.commit });
+  const self = [process.execPath, ...process.execArgv, program] as const;
+  try {
+    await build(job, { blobs, layout, self, env, out, nowMs: Date.now() }, signal);
+  } finally {
+    await blobs.close();
+    await discovery.close();
+  }
+}
+
+/** Told what to do on its input; its answer goes to file descriptor 3, where nothing the app prints can get into it. */
+async function runCompile(): Promise<void> {
+  const text = Buffer.concat(await process.stdin.toArray()).toString();
+  const input = compileInputSchema.parse(JSON.parse(text));
+  const env = baseEnv(process.env, { home: input.layout.appDir, commit: process.env['SOURCE_VERSION'] ?? '' });
+  const plan = await compileSlug({ ...input, baseEnv: env, out, signal });
+  const answer = createWriteStream('', { fd: 3 });
+  answer.end(JSON.stringify(plan));
+  await once(answer, 'finish');
+}

@@ -1,0 +1,50 @@
+/** What the build reads of package.json. */
+import { FlynnError, messageOf } from '@flynn/kit/errors';
+import { z } from 'zod';
+
+const texts = z.record(z.string(), z.string());
+const packageSchema = z.object({
+  engines: texts.default({}),
+  scripts: texts.default({}),
+  dependencies: texts.default({}),
+  devDependencies: texts.default({}),
+  packageManager: z.string().optional(),
+  workspaces: z.unknown().optional(),
+});
+export type PackageJson = z.output<typeof packageSchema>;
+
+export function parsePackageJson(text: string): PackageJson {
+  let value: unknown;
+  try {
+    value = JSON.parse(text.replace(/^\uFEFF/, ''));
+  } catch (error) {
+    throw new FlynnError('invalid', `package.json is not JSON: ${messageOf(error)}`, { cause: error });
+  }
+  const parsed = packageSchema.safeParse(value);
+  if (parsed.success) return parsed.data;
+  throw new FlynnError('invalid', `package.json is not usable: ${z.prettifyError(parsed.error)}`);
+}
+
+/** Variables in front are fine; anything a shell or npm would have to interpret is not. */
+const plainNode = /^(?:[A-Z_][A-Z0-9_]*=[\w@%+:,./-]* +)*node(?: +[\w@%+=:,./-]+)+$/;
+
+/**
+ * The command line of `web` when there is no Procfile: what `scripts.start` says if it only starts Node, so that signals
+ * reach the app and not a package manager between.
+ */
+export function startCommand(manifest: PackageJson, manager: string, hasServerFile: boolean): string | undefined {
+  const { start, prestart, poststart } = manifest.scripts;
+  if (start === undefined) return hasServerFile ? 'node server.js' : undefined;
+  const isPlain = plainNode.test(start.trim()) && prestart === undefined && poststart === undefined;
+  return isPlain ? start.trim() : `${manager} start`;
+}
+
+/** The scripts that an install runs besides fetching packages, in order. */
+export function installScripts(manifest: PackageJson): string[] {
+  return ['preinstall', 'install', 'postinstall', 'prepare'].filter((name) => manifest.scripts[name] !== undefined);
+}
+
+/** Heroku's own name wins over `build`. */
+export function buildScript(manifest: PackageJson): string | undefined {
+  return ['heroku-postbuild', 'build'].find((name) => manifest.scripts[name] !== undefined);
+}

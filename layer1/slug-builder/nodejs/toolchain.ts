@@ -1,0 +1,205 @@
+/**
+ * Node and package managers, as packages of the npm registry. npm itself fetches them, so registries, proxies, tokens,
+ * certificates and integrity checks are whatever they are for npm on this machine.
+ */
+import {
+  access,
+  chmod,
+  copyFile,
+  cp,
+  mkdir,
+  readFile,
+  readdir,
+  realpath,
+  rename,
+  rm,
+  symlink,
+  writeFile,
+} from 'node:fs/promises';
+import { dirname, join, relative } from 'node:path';
+import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
+import { readJsonFile } from '@flynn/kit/files';
+import { z } from 'zod';
+import type { BuildContext, Runtime } from '../buildpack.ts';
+import { runForOutput } from '../command.ts';
+import { newestInRange } from './engines.ts';
+
+const listIsFreshMs = 12 * 3_600_000;
+
+const versionListSchema = z.object({ checkedAtMs: z.number(), versions: z.array(z.string()) });
+const packSchema = z.array(z.object({ filename: z.string() })).min(1);
+const manifestSchema = z.object({
+  version: z.string(),
+  bin: z.union([z.string(), z.record(z.string(), z.string())]).default({}),
+  engines: z.object({ node: z.string().optional() }).optional(),
+});
+
+/** The npm of the builder's image. */
+export type ImageNpm = { dir: string; cli: string; version: string; nodeRange: string };
+
+export class Toolchain {
+  readonly #context: BuildContext;
+  readonly #npm: ImageNpm;
+  readonly #storeDir: string;
+  readonly #used = new Set<string>();
+  #isChanged = false;
+
+  constructor(context: BuildContext, npm: ImageNpm) {
+    this.#context = context;
+    this.#npm = npm;
+    this.#storeDir = join(context.layout.cacheDir, 'toolchains');
+  }
+
+  /** Whether the cache has something new. */
+  get isChanged(): boolean {
+    return this.#isChanged;
+  }
+
+  /** The newest version in a range. The registry's list is asked for twice a day at most; an old one does when it is away. */
+  async resolve(tool: string, packageName: string, range: string): Promise<string> {
+    const file = join(this.#storeDir, `versions-${packageName.replaceAll('/', '+')}.json`);
+    const known = await readJsonFile(file, versionListSchema).catch(() => undefined);
+    this.#used.add(file);
+    if (known !== undefined && this.#context.nowMs - known.checkedAtMs < listIsFreshMs) {
+      return newestInRange(tool, range, known.versions);
+    }
+    let versions: string[];
+    try {
+      const answer: unknown = JSON.parse(await this.#askNpm(['view', packageName, 'versions', '--json']));
+      versions = z.array(z.string()).parse(typeof answer === 'string' ? [answer] : answer);
+    } catch (error) {
+      if (hasCode(error, 'cancelled')) throw error;
+      if (known !== undefined) return newestInRange(tool, range, known.versions);
+      throw new FlynnError(
+        'unavailable',
+        `could not ask the npm registry which versions of ${tool} there are. ${messageOf(error)}\nCheck that this cluster's hosts reach the registry, then push again.`,
+        { cause: error },
+      );
+    }
+    await mkdir(this.#storeDir, { recursive: true });
+    await writeFile(file, JSON.stringify({ checkedAtMs: this.#context.nowMs, versions }));
+    this.#isChanged = true;
+    return newestInRange(tool, range, versions);
+  }
+
+  /** Node in `<runtimeDir>/node-<version>`; the image's own without a download if it is that version. */
+  async installNode(version: string): Promise<Runtime & { includeDir: string | undefined }> {
+    const runtime = this.#runtime('node', version);
+    await mkdir(join(runtime.dir, 'bin'), { recursive: true });
+    if (version === process.versions.node) {
+      await copyFile(process.execPath, join(runtime.dir, 'bin/node'));
+      await chmod(join(runtime.dir, 'bin/node'), 0o755);
+      const beside = join(dirname(dirname(await realpath(process.execPath))), 'include');
+      return { ...runtime, includeDir: (await exists(join(beside, 'node/node.h'))) ? dirname(beside) : undefined };
+    }
+    const headers = join(this.#context.layout.scratchDir, runtime.name);
+    const archive = await this.#fetch(`node-linux-${process.arch}`, version);
+    await this.#unpack(archive, headers);
+    await rm(runtime.dir, { recursive: true, force: true });
+    await mkdir(runtime.dir, { recursive: true });
+    await rename(join(headers, 'LICENSE'), join(runtime.dir, 'LICENSE'));
+    await cp(join(headers, 'bin'), join(runtime.dir, 'bin'), { recursive: true, verbatimSymlinks: true });
+    await chmod(join(runtime.dir, 'bin/node'), 0o755);
+    return { ...runtime, includeDir: headers };
+  }
+
+  /** A package with programs, in `<runtimeDir>/<tool>-<version>`: `bin` has links to them. */
+  async installTool(tool: string, packageName: string, version: string): Promise<Runtime> {
+    const runtime = this.#runtime(tool, version);
+    const lib = join(runtime.dir, 'lib');
+    await mkdir(lib, { recursive: true });
+    if (packageName === 'npm' && version === this.#npm.version)
+      await cp(this.#npm.dir, lib, { recursive: true, verbatimSymlinks: true });
+    else await this.#unpack(await this.#fetch(packageName, version), lib);
+    const { bin } = manifestSchema.parse(JSON.parse(await readFile(join(lib, 'package.json'), 'utf8')));
+    const binDir = join(runtime.dir, 'bin');
+    await mkdir(binDir, { recursive: true });
+    for (const [name, path] of Object.entries(typeof bin === 'string' ? { [tool]: bin } : bin)) {
+      const program = join(lib, path);
+      await chmod(program, 0o755);
+      await rm(join(binDir, name), { force: true });
+      await symlink(relative(binDir, program), join(binDir, name));
+    }
+    return runtime;
+  }
+
+  /** Forgets what this build did not use, so that the cache does not grow for ever. */
+  async tidy(): Promise<void> {
+    const names = await readdir(this.#storeDir).catch(() => []);
+    for (const path of names.map((name) => join(this.#storeDir, name))) {
+      if (this.#used.has(path)) continue;
+      await rm(path, { recursive: true, force: true });
+      this.#isChanged = true;
+    }
+  }
+
+  #runtime(tool: string, version: string): Runtime {
+    const name = `${tool}-${version}`;
+    return { name, dir: join(this.#context.layout.runtimeDir, name) };
+  }
+
+  /** The package's archive in the cache. */
+  async #fetch(packageName: string, version: string): Promise<string> {
+    const file = join(this.#storeDir, `${packageName.replaceAll('/', '+')}-${version}.tgz`);
+    this.#used.add(file);
+    if (await exists(file)) return file;
+    await mkdir(this.#storeDir, { recursive: true });
+    const { scratchDir } = this.#context.layout;
+    try {
+      const answer = await this.#askNpm([
+        'pack',
+        `${packageName}@${version}`,
+        '--json',
+        '--pack-destination',
+        scratchDir,
+      ]);
+      const [packed] = packSchema.parse(JSON.parse(answer));
+      await cp(join(scratchDir, packed?.filename ?? ''), file);
+    } catch (error) {
+      if (hasCode(error, 'cancelled')) throw error;
+      throw new FlynnError(
+        'unavailable',
+        `could not fetch ${packageName} ${version} from the npm registry. ${messageOf(error)}\nCheck that this cluster's hosts reach the registry, then push again.`,
+        { cause: error },
+      );
+    }
+    this.#isChanged = true;
+    return file;
+  }
+
+  async #unpack(archive: string, dir: string): Promise<void> {
+    await mkdir(dir, { recursive: true });
+    const args = ['--strip-components=1', '--no-same-owner', '-xzf', archive, '-C', dir] as const;
+    await runForOutput(['tar', ...args], { cwd: dir, env: this.#context.baseEnv, signal: this.#context.signal });
+  }
+
+  /** With neither the app's .npmrc nor its package.json in sight. */
+  #askNpm(args: readonly string[]): Promise<string> {
+    const { baseEnv, layout, signal } = this.#context;
+    const env = { ...baseEnv, HOME: layout.scratchDir, npm_config_cache: join(layout.scratchDir, 'npm') };
+    const quiet = ['--loglevel=error', '--no-update-notifier', '--ignore-scripts', '--fetch-timeout=60000'];
+    return runForOutput([process.execPath, this.#npm.cli, ...args, ...quiet], { cwd: layout.scratchDir, env, signal });
+  }
+}
+
+/** `internal` if the image has none: nothing an app could do about it. */
+export async function findImageNpm(path: string): Promise<ImageNpm> {
+  for (const folder of path.split(':')) {
+    const link = join(folder, 'npm');
+    if (!(await exists(link))) continue;
+    const cli = await realpath(link);
+    const dir = dirname(dirname(cli));
+    const manifest = await readFile(join(dir, 'package.json'), 'utf8').catch(() => undefined);
+    if (manifest === undefined) continue;
+    const { version, engines } = manifestSchema.parse(JSON.parse(manifest));
+    return { dir, cli, version, nodeRange: engines?.node ?? '*' };
+  }
+  throw new FlynnError('internal', `the builder's image has no npm on its PATH (${path})`);
+}
+
+export async function exists(path: string): Promise<boolean> {
+  return access(path).then(
+    () => true,
+    () => false,
+  );
+}

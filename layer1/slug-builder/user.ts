@@ -1,0 +1,90 @@
+/** Steps that touch what the app's code may have made run as the app's user, in processes without secrets of the cluster. */
+import { spawn } from 'node:child_process';
+import type { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { FlynnError } from '@flynn/kit/errors';
+
+/** Of whoever runs apps; slugs belong to it. */
+export const appUserId = 5000;
+
+export type Step = {
+  command: readonly [string, ...string[]];
+  cwd: string;
+  env: Readonly<Record<string, string>>;
+  signal: AbortSignal;
+};
+
+/** Only root can become somebody else: without it (in tests) steps run as who is there. */
+function identity(): { uid?: number; gid?: number } {
+  return process.getuid?.() === 0 ? { uid: appUserId, gid: appUserId } : {};
+}
+
+/** Gives the step its input and answers what it wrote to its fourth file descriptor; its output is this process's. */
+export async function runStep(step: Step, input: Readable): Promise<string> {
+  const [program, ...args] = step.command;
+  const child = spawn(program, args, {
+    ...identity(),
+    cwd: step.cwd,
+    env: { ...step.env },
+    signal: step.signal,
+    stdio: ['pipe', 'inherit', 'inherit', 'pipe'],
+  });
+  const exited = exitOf(child, step);
+  const answers: Buffer[] = [];
+  child.stdio[3]?.on('data', (chunk: Buffer) => answers.push(chunk));
+  let inputError: unknown;
+  if (child.stdin !== null) {
+    await pipeline(input, child.stdin).catch((error: unknown) => {
+      // A step that ends early leaves its input unread; it says itself what is wrong.
+      if (!(error instanceof Error && 'code' in error && error.code === 'EPIPE')) inputError = error;
+    });
+  }
+  const code = await exited;
+  if (inputError !== undefined) throw inputError;
+  if (code !== 0) throw new StepFailure(code);
+  return Buffer.concat(answers).toString();
+}
+
+/** What the step writes to its output. Fails at the end if the step did. */
+export async function* streamStep(step: Step): AsyncGenerator<Buffer> {
+  const [program, ...args] = step.command;
+  const child = spawn(program, args, {
+    ...identity(),
+    cwd: step.cwd,
+    env: { ...step.env },
+    signal: step.signal,
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  const exited = exitOf(child, step);
+  exited.catch(() => {
+    // Told below, once the output has ended.
+  });
+  try {
+    yield* child.stdout;
+    const code = await exited;
+    if (code !== 0) throw new FlynnError('internal', `${program} failed with exit code ${code}: its output is above`);
+  } finally {
+    child.kill();
+  }
+}
+
+/** The step has told the reason already. */
+export class StepFailure extends Error {
+  readonly exitCode: number;
+
+  constructor(exitCode: number) {
+    super(`a step of the build ended with exit code ${exitCode}`);
+    this.name = 'StepFailure';
+    this.exitCode = exitCode;
+  }
+}
+
+function exitOf(child: ReturnType<typeof spawn>, { command, signal }: Step): Promise<number> {
+  return new Promise((resolve, reject) => {
+    child.once('error', (error) => {
+      const reason = signal.aborted ? 'the build was cancelled' : `could not run ${command[0]}: ${error.message}`;
+      reject(new FlynnError(signal.aborted ? 'cancelled' : 'internal', reason, { cause: error }));
+    });
+    child.once('close', (code, killedBy) => resolve(code ?? (killedBy === 'SIGKILL' ? 137 : 143)));
+  });
+}
