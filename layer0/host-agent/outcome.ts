@@ -5,6 +5,7 @@ import type { Container } from './engine.ts';
 import { countFailures, restartDelayMs } from './backoff.ts';
 import type { JobRecord } from './record.ts';
 import { withoutRun } from './record.ts';
+import { limitsOf } from './spec.ts';
 
 export type Outcome = Pick<JobRecord, 'status' | 'failures'>;
 
@@ -77,7 +78,7 @@ export function outcomeOfNothing(record: JobRecord, now: number): Outcome {
 }
 
 function explainEnd(container: Container, job: AssignedJob): string {
-  if (container.isOutOfMemory) return outOfMemoryMessage(job.template.resources.memoryBytes);
+  if (container.isOutOfMemory) return outOfMemoryMessage(limitsOf(job.template).memoryBytes);
   if (container.error !== undefined) return container.error;
   const code = container.exitCode ?? 0;
   const signal = Object.entries(constants.signals).find(([, number]) => number === code - 128)?.[0];

@@ -1,5 +1,5 @@
 /** What is the engine told to run for a job? */
-import type { AssignedJob } from '@flynn/scheduler/cell';
+import type { AssignedJob, JobTemplate, Resources } from '@flynn/scheduler/cell';
 import type { ContainerSpec } from './engine.ts';
 import { environmentOf } from './env.ts';
 import type { HostEnvironment } from './env.ts';
@@ -24,10 +24,14 @@ export function containerSpecOf(job: AssignedJob, imageRef: string, host: HostSe
     tty: template.tty,
     stdin: template.stdin,
     limits: {
-      memoryBytes: template.resources.memoryBytes,
-      cpuMillis: template.resources.cpuMillis,
+      memoryBytes: limitsOf(template).memoryBytes,
+      cpuMillis: limitsOf(template).cpuMillis,
       pids: template.pidsLimit,
       files: template.filesLimit,
     },
   };
+}
+
+export function limitsOf(template: JobTemplate): Resources {
+  return template.limits ?? template.resources;
 }

@@ -31,7 +31,7 @@ export const cellKeys = {
 
 export const resourcesSchema = z.object({
   memoryBytes: z.int().positive(),
-  /** Relative weight under contention and the unit of packing: 1000 is one core. */
+  /** 1000 is one core. */
   cpuMillis: z.int().nonnegative(),
 });
 export type Resources = z.output<typeof resourcesSchema>;
@@ -79,7 +79,10 @@ export const jobTemplateSchema = z.object({
   /** Labels of the container and attributes in discovery: app, release, type … Layer 0 gives them no meaning. */
   meta: z.record(z.string(), z.string()).default({}),
   ports: z.array(portSchema).default([]),
+  /** What is set aside for the job on its host: the unit of packing. */
   resources: resourcesSchema,
+  /** What it may use: memory is a hard limit, cpu its weight under contention. Default: what is set aside. */
+  limits: resourcesSchema.optional(),
   pidsLimit: z.int().positive().default(2_048),
   filesLimit: z.int().positive().default(10_000),
   volumes: z.array(z.object({ name: z.string(), path: z.string().startsWith('/') })).default([]),

@@ -69,6 +69,7 @@ export function placedJobs(cell: CellView): PlacedJob[] {
 export function onJobsChange(cell: CellView, listener: () => void): () => void {
   const stops = [
     cell.workloads.onChange(listener),
+    cell.evaluations.onChange(listener),
     cell.assignments.onChange(listener),
     cell.statuses.onChange(listener),
   ];

@@ -54,14 +54,14 @@ test('a process type’s variables win over the release’s, and neither over wh
   assert.equal(template.env['FLYNN_PROCESS_TYPE'], 'web');
 });
 
-test('a type with a volume, or with a port of the host, is one workload through all releases, stopping first', () => {
+test('a type with a volume is one workload through all releases, stopping first; one on host ports starts beside the old', () => {
   const db = process({ volumes: [{ name: 'data', path: '/data' }] });
   const edge = process({ hostNetwork: true, omni: true, ports: [{ port: 80 }] });
   const release = runnable({ db, edge }, image);
   assert.equal(workloadIdOf('a1', release.release, 'db'), 'a1-db');
   assert.equal(compileWorkload(release, 'db', db, 1).update, 'stop_first');
-  assert.equal(compileWorkload(release, 'edge', edge, 1).id, 'a1-edge');
-  assert.equal(compileWorkload(release, 'edge', edge, 1).kind, 'omni');
+  const compiled = compileWorkload(release, 'edge', edge, 1);
+  assert.deepEqual([compiled.id, compiled.kind, compiled.update], ['a1-r1-edge', 'omni', 'start_first']);
 });
 
 test('a named service stays as it was given', () => {
@@ -125,5 +125,12 @@ test('a build runs the builder’s release under the app’s name, with the app�
   assert.equal(workload.template.meta['flynn.type'], 'build');
   assert.equal(workload.template.env['FLYNN_APP_ENV'], '{"SECRET":"s"}');
   assert.equal(workload.template.env['SECRET'], undefined);
-  assert.equal(workload.template.resources.memoryBytes, 5);
+  assert.equal(workload.template.limits?.memoryBytes, 5);
+});
+
+test('a quarter of the memory and a tenth of the processor time are set aside; the limits are as the release says', () => {
+  const web = process({ memoryBytes: 400, cpuMillis: 1_000 });
+  const { template } = compileWorkload(runnable({ web }, image), 'web', web, 1);
+  assert.deepEqual(template.resources, { memoryBytes: 100, cpuMillis: 100 });
+  assert.deepEqual(template.limits, { memoryBytes: 400, cpuMillis: 1_000 });
 });

@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import type { z } from 'zod';
 import { jobTemplateSchema, workloadSchema } from '@flynn/scheduler/cell';
-import type { JobTemplate, Workload } from '@flynn/scheduler/cell';
+import type { JobTemplate, Resources, Workload } from '@flynn/scheduler/cell';
 import type { App, Artifact, Process, Release, processSchema } from './model.ts';
 
 /** Starts a slug's command line with its profile scripts; part of the slug runner's image. */
@@ -43,10 +43,10 @@ export function slugProcess(commandLine: string, type: string): z.input<typeof p
 
 /**
  * A standing type is one workload through all releases, replaced in place, the old job stopping first: two at once
- * would share a volume or a host's port.
+ * would share a volume. A host's port may be shared by two releases of one type: who listens there sets SO_REUSEPORT.
  */
 export function isStanding(process: Process): boolean {
-  return process.volumes.length > 0 || (process.hostNetwork && process.ports.length > 0);
+  return process.volumes.length > 0;
 }
 
 export function workloadIdOf(appId: string, release: RunnableRelease, type: string): string {
@@ -66,7 +66,7 @@ export function compileWorkload(runnable: Runnable, type: string, process: Proce
     env: envOf(runnable, type, process.env),
     meta: metaOf(runnable, type),
     ports: portsOf(app.name, type, process),
-    resources: { memoryBytes: process.memoryBytes, cpuMillis: process.cpuMillis },
+    ...roomOf({ memoryBytes: process.memoryBytes, cpuMillis: process.cpuMillis }),
     volumes: process.volumes,
     hostNetwork: process.hostNetwork,
     ...(process.user === undefined ? {} : { user: process.user }),
@@ -83,6 +83,15 @@ export function compileWorkload(runnable: Runnable, type: string, process: Proce
     priority: app.isSystem ? priorities.system : priorities.app,
     update: isStanding(process) ? 'stop_first' : 'start_first',
   });
+}
+
+/**
+ * Jobs rarely use what they may: a quarter of the memory and a tenth of the processor time is set aside, so that a small
+ * host runs more than a few apps. Between these and its limits a job competes with its neighbours.
+ */
+function roomOf(limits: Resources): { resources: Resources; limits: Resources } {
+  const memoryBytes = Math.max(1, Math.floor(limits.memoryBytes / 4));
+  return { resources: { memoryBytes, cpuMillis: Math.floor(limits.cpuMillis / 10) }, limits };
 }
 
 export type OneOff = {
@@ -108,7 +117,7 @@ export function compileOneOff(runnable: Runnable, oneOff: OneOff): Workload {
     image: artifact.image,
     env: envOf(runnable, 'run', { ...run.env, ...oneOff.env }),
     meta: metaOf(runnable, 'run'),
-    resources: { memoryBytes: oneOff.memoryBytes ?? gibibyte, cpuMillis: 1_000 },
+    ...roomOf({ memoryBytes: oneOff.memoryBytes ?? gibibyte, cpuMillis: 1_000 }),
     tty: oneOff.tty,
     stdin: oneOff.stdin,
     restart: 'never',
@@ -144,7 +153,7 @@ export function compileBuild(builder: Runnable, process: Process, build: Build):
       FLYNN_APP_ENV: JSON.stringify(build.appEnv),
     },
     meta: metaOf({ ...builder, app: build.app }, 'build'),
-    resources: { memoryBytes: process.memoryBytes, cpuMillis: process.cpuMillis },
+    ...roomOf({ memoryBytes: process.memoryBytes, cpuMillis: process.cpuMillis }),
     volumes: process.volumes,
     hostNetwork: process.hostNetwork,
     ...(process.user === undefined ? {} : { user: process.user }),

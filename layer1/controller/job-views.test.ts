@@ -39,13 +39,14 @@ test('a job is shown once: by its status, else by its placement, else by what wa
     workloads: [workload('w', { count: 3 })],
     placed: [placed('h1-a', 'w'), placed('h1-b', 'w')],
     statuses: [status('h1-a', 'w')],
+    reasons: new Map([['w', '2 placed, 1 waiting: memory']]),
   };
   assert.deepEqual(
-    jobsOfApp('a', cell, options).map(({ id, state }) => [id, state]),
+    jobsOfApp('a', cell, options).map(({ id, state, error }) => [id, state, error]),
     [
-      ['w', 'pending'],
-      ['h1-b', 'pending'],
-      ['h1-a', 'running'],
+      ['w', 'pending', '2 placed, 1 waiting: memory'],
+      ['h1-b', 'pending', undefined],
+      ['h1-a', 'running', undefined],
     ],
   );
   assert.deepEqual(jobsOfApp('b', cell, options), []);
@@ -53,6 +54,7 @@ test('a job is shown once: by its status, else by its placement, else by what wa
 
 test('what ended is shown only when asked for; a job that is started again has not ended', () => {
   const cell: Cell = {
+    reasons: new Map(),
     workloads: [],
     placed: [],
     statuses: [
@@ -70,6 +72,7 @@ test('what ended is shown only when asked for; a job that is started again has n
 
 test('a one-off job that ended does not wait for a place again', () => {
   const cell: Cell = {
+    reasons: new Map(),
     workloads: [workload('w', { kind: 'ephemeral' })],
     placed: [],
     statuses: [status('h1-a', 'w', { state: 'failed', isFinal: true, exitCode: 2 })],

@@ -3,7 +3,13 @@ import type { JobStatus, Workload } from '@flynn/scheduler/cell';
 import type { PlacedJob } from './cell-view.ts';
 import type { Job } from './model.ts';
 
-export type Cell = { workloads: readonly Workload[]; placed: readonly PlacedJob[]; statuses: readonly JobStatus[] };
+export type Cell = {
+  workloads: readonly Workload[];
+  placed: readonly PlacedJob[];
+  statuses: readonly JobStatus[];
+  /** Of workloads that have jobs without a place: why. */
+  reasons: ReadonlyMap<string, string>;
+};
 
 /** Whatever state a job is in, its host starts it again unless it said that it is done with it for good. */
 export function hasEnded(job: Pick<JobStatus, 'state' | 'isFinal'>): boolean {
@@ -47,7 +53,9 @@ export function jobsOfApp(appId: string, cell: Cell, options: { all: boolean; no
   const starting = placed.filter((job) => job.desired === 'run' && !known.has(job.id)).map(jobOfPlacement);
   const waiting = cell.workloads
     .filter((workload) => workload.template.meta['flynn.app'] === appId)
-    .flatMap((workload) => waitingOf(workload, { placed, statuses, nowMs: options.nowMs }));
+    .flatMap((workload) =>
+      waitingOf(workload, { placed, statuses, reason: cell.reasons.get(workload.id), nowMs: options.nowMs }),
+    );
   const shown = statuses.filter((status) => options.all || !hasEnded(status)).map(jobOfStatus);
   return [...shown, ...starting, ...waiting].sort((a, b) =>
     a.createdAt === b.createdAt ? order(a.id, b.id) : order(b.createdAt, a.createdAt),
@@ -56,7 +64,12 @@ export function jobsOfApp(appId: string, cell: Cell, options: { all: boolean; no
 
 function waitingOf(
   workload: Workload,
-  { placed, statuses, nowMs }: { placed: readonly PlacedJob[]; statuses: readonly JobStatus[]; nowMs: number },
+  {
+    placed,
+    statuses,
+    reason,
+    nowMs,
+  }: { placed: readonly PlacedJob[]; statuses: readonly JobStatus[]; reason: string | undefined; nowMs: number },
 ): Job[] {
   // How many an omni workload wants is the hosts' number, which placement sees to within moments.
   if (workload.kind === 'omni') return [];
@@ -70,6 +83,7 @@ function waitingOf(
     workloadId: workload.id,
     ...describe(workload.template.meta),
     state: 'pending' as const,
+    ...(reason === undefined ? {} : { error: reason }),
     restarts: 0,
     createdAt: iso(nowMs),
   }));

@@ -26,7 +26,15 @@ import type { AppResource } from './resources.ts';
 const builderApp = 'slug-builder';
 
 export function cellOf(cell: CellView): Cell {
-  return { workloads: valuesOf(cell.workloads), placed: placedJobs(cell), statuses: valuesOf(cell.statuses) };
+  const reasons = valuesOf(cell.evaluations).flatMap(({ workloadId, reason }) =>
+    reason === undefined ? [] : [[workloadId, reason] as const],
+  );
+  return {
+    workloads: valuesOf(cell.workloads),
+    placed: placedJobs(cell),
+    statuses: valuesOf(cell.statuses),
+    reasons: new Map(reasons),
+  };
 }
 
 export function jobHandlers(deps: Deps): Handler[] {

@@ -1,7 +1,7 @@
 /** For tests: a controller and a discovery server that tell what the test wants, and a router that believes them. */
 import { once } from 'node:events';
-import { createServer } from 'node:http';
-import type { RequestListener } from 'node:http';
+import { Agent, createServer, request as httpRequest } from 'node:http';
+import type { IncomingMessage, RequestListener } from 'node:http';
 import { connect } from 'node:net';
 import type { AddressInfo, Server, Socket } from 'node:net';
 import type { TestContext } from 'node:test';
@@ -193,4 +193,16 @@ export async function sayRaw(port: number, ...parts: string[]): Promise<string> 
   for (const part of parts) socket.write(part);
   await once(socket, 'close');
   return Buffer.concat(chunks).toString('latin1');
+}
+
+type AskOptions = { method?: string; path?: string; headers?: Record<string, string>; agent?: Agent; body?: Buffer };
+
+/** One request to app.test over a connection of its own, unless an agent is given. */
+export async function ask(port: number, options: AskOptions = {}): Promise<IncomingMessage> {
+  const { method, path, agent, body } = options;
+  const headers = { host: 'app.test', ...options.headers };
+  const request = httpRequest({ host: '127.0.0.1', port, method, path, headers, agent: agent ?? new Agent() });
+  request.end(body);
+  const [response] = await once(request, 'response');
+  return response;
 }

@@ -87,7 +87,7 @@ test('an app that refuses the upgrade is passed on, one that breaks off becomes 
 });
 
 test('clients that vanish leave no connection to the app, before the upgrade and after', async (t) => {
-  const { plane, router, port } = await setUp(t);
+  const { plane, router, port } = await setUp(t, { firstByteMs: 60_000, idleMs: 60_000 });
   const server = createServer();
   server.on('upgrade', (request, socket) => {
     // Reads, and so notices when the other side goes.

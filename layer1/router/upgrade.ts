@@ -65,6 +65,16 @@ export class UpgradeProxy {
       return closed.promise;
     }
     socket.once('close', close);
+    // Nobody reads from the client yet, and who does not read does not notice that it leaves. What it says early stays in
+    // the buffer.
+    const notice = () => {
+      if (socket.readableLength === 0) socket.read();
+    };
+    const leave = () => {
+      if (!isUpgraded) close();
+    };
+    socket.on('readable', notice);
+    socket.once('end', leave);
     upstream.once('close', () => {
       clearTimeout(late);
       // What the backend said last is on its way through the client's socket still.
@@ -75,6 +85,7 @@ export class UpgradeProxy {
       upstreamRequest.prependOnceListener('response', () => clearTimeout(late));
       upstreamRequest.prependOnceListener('upgrade', () => {
         isUpgraded = true;
+        socket.removeListener('readable', notice);
         clearTimeout(late);
         request.socket.setTimeout(this.#timeouts.idleMs, close);
       });

@@ -1,0 +1,15 @@
+import { integer, secret } from '@flynn/kit/config';
+import { z } from 'zod';
+
+export const configSchema = z.object({
+  /** The cluster key, for the controller and the blob store. */
+  FLYNN_KEY: secret(),
+  /** Service discovery, on the host's gateway address. */
+  FLYNN_DISCOVERY_URL: z.url(),
+  /** The private key clients know this server by, in OpenSSH or PEM format. It has to stay the same for ever. */
+  FLYNN_SSH_HOST_KEY: secret(),
+  /** On a volume: what was pushed before makes the next push small. */
+  FLYNN_REPOSITORY_DIR: z.string().startsWith('/').default('/data/repos'),
+  /** SSH. */
+  PORT: integer.default(2222),
+});

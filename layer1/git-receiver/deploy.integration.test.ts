@@ -1,0 +1,137 @@
+/** The way from a commit to the blob store, with real git. */
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { buffer } from 'node:stream/consumers';
+import { Readable } from 'node:stream';
+import { setTimeout as delay } from 'node:timers/promises';
+import { test } from 'node:test';
+import type { TestContext } from 'node:test';
+import type { App, Operation } from '@flynn/controller/model';
+import { FlynnError } from '@flynn/kit/errors';
+import { silentLogger } from '@flynn/kit/log';
+import { deploy } from './deploy.ts';
+import type { DeployDeps } from './deploy.ts';
+import type { Platform, Push } from './platform.ts';
+
+const app: App = { id: 'a', name: 'app', meta: {}, isSystem: false, deployTimeoutMs: 1, createdAt: '', updatedAt: '' };
+
+async function setUp(t: TestContext, changes: Partial<Platform> & { put?: DeployDeps['blobs']['put'] } = {}) {
+  const dir = await mkdtemp(join(tmpdir(), 'flynn-git-'));
+  t.after(() => rm(dir, { recursive: true }));
+  const git = (...args: string[]) =>
+    execFileSync('git', ['-C', dir, '-c', 'user.name=a', '-c', 'user.email=a@a', ...args]);
+  git('init', '-q', '-b', 'main');
+  await writeFile(join(dir, 'file'), 'content');
+  git('add', '-A');
+  git('commit', '-q', '-m', 'x');
+  const stored: Buffer[] = [];
+  const pushes: Push[] = [];
+  const cancelled: string[] = [];
+  const operation: Operation = {
+    id: 'b',
+    appId: 'a',
+    kind: 'build',
+    pushId: 'p',
+    input: {},
+    state: 'complete',
+    output: {},
+    createdAt: '',
+  };
+  const platform: Platform = {
+    findKey: async () => undefined,
+    findApp: async () => app,
+    push: async (_app, push) => {
+      pushes.push(push);
+      return [operation];
+    },
+    async *follow() {
+      yield 'a line';
+      return operation;
+    },
+    cancel: async (id) => void cancelled.push(id),
+    ...changes,
+  };
+  const put: DeployDeps['blobs']['put'] = async (body) => {
+    assert.ok(body instanceof Readable);
+    const data = await buffer(body);
+    stored.push(data);
+    return { digest: `sha256:${createHash('sha256').update(data).digest('hex')}`, sizeBytes: data.length };
+  };
+  const said: string[] = [];
+  const commit = git('rev-parse', 'HEAD').toString().trim();
+  const pushed = { app, pushId: 'p', commit, branch: 'main', repository: join(dir, '.git'), quarantine: {} };
+  const run = (signal: AbortSignal, blobs: DeployDeps['blobs'] = { put: changes.put ?? put }) =>
+    deploy({ platform, blobs, log: silentLogger() }, pushed, { say: (line) => void said.push(line), signal });
+  return { run, put, stored, pushes, cancelled, said };
+}
+
+const never = new AbortController().signal;
+
+test('a blob store that begins to read after git has long ended gets the whole archive', async (t) => {
+  const { run, put, stored, said } = await setUp(t);
+  const slow: DeployDeps['blobs'] = {
+    // Not waited for by luck: git has exited when this is over, or the test proves less.
+    put: async (body, options) => {
+      await delay(300);
+      return put(body, options);
+    },
+  };
+  assert.equal(await run(never, slow), true);
+  const names = execFileSync('tar', ['-t'], { input: stored[0] }).toString();
+  assert.equal(names, 'file\n');
+  assert.deepEqual(said, ['a line']);
+});
+
+test('a blob store that is away for a moment is tried again, with a whole archive', async (t) => {
+  let attempts = 0;
+  const world = await setUp(t);
+  const flaky: DeployDeps['blobs'] = {
+    put: async (body, options) => {
+      attempts += 1;
+      if (attempts === 1) throw new FlynnError('unavailable', 'away');
+      return world.put(body, options);
+    },
+  };
+  assert.equal(await world.run(never, flaky), true);
+  assert.equal(attempts, 2);
+  assert.equal(execFileSync('tar', ['-xO', 'file'], { input: world.stored[0] }).toString(), 'content');
+});
+
+test('a push whose answer never came is asked about again, so that it can be cancelled', async (t) => {
+  const leaving = new AbortController();
+  let asked = 0;
+  const operation: Operation = {
+    id: 'b',
+    appId: 'a',
+    kind: 'build',
+    pushId: 'p',
+    input: {},
+    state: 'queued',
+    output: {},
+    createdAt: '',
+  };
+  const world = await setUp(t, {
+    push: async () => {
+      asked += 1;
+      if (asked > 1) return [operation];
+      leaving.abort();
+      throw new FlynnError('cancelled', 'the client went away');
+    },
+  });
+  assert.equal(await world.run(leaving.signal), false);
+  assert.deepEqual(world.cancelled, ['b']);
+});
+
+test('what goes wrong on the way is told, with what to do', async (t) => {
+  const refused = await setUp(t, {
+    push: async () => {
+      throw new FlynnError('conflict', 'the app is being deleted');
+    },
+  });
+  assert.equal(await refused.run(never), false);
+  assert.match(refused.said.join('\n'), /did not get through: the app is being deleted.*Push again/s);
+});

@@ -1,0 +1,146 @@
+/** Takes a pushed commit from the repository to the running app, telling the person every line on the way. */
+import { Readable } from 'node:stream';
+import type { App, Operation } from '@flynn/controller/model';
+import type { BlobClient } from '@flynn/blobstore/client';
+import { FlynnError, asFlynnError, messageOf } from '@flynn/kit/errors';
+import type { Logger } from '@flynn/kit/log';
+import { retry, withDeadline } from '@flynn/kit/retry';
+import { exitOf, runGit, startGit } from './git.ts';
+import type { Platform, Push } from './platform.ts';
+
+export type Pushed = {
+  app: App;
+  pushId: string;
+  commit: string;
+  branch: string;
+  repository: string;
+  /** Where git keeps the objects of a push that is not accepted yet. */
+  quarantine: Record<string, string>;
+};
+
+export type DeployDeps = { platform: Platform; blobs: Pick<BlobClient, 'put'>; log: Logger };
+
+/**
+ * True once the commit is live. False after having told why it is not. When the signal aborts, what is still under way
+ * is cancelled before this returns.
+ */
+export async function deploy(
+  deps: DeployDeps,
+  pushed: Pushed,
+  options: { say: (line: string) => void; signal: AbortSignal },
+): Promise<boolean> {
+  const { say, signal } = options;
+  const { app, pushId, commit, branch } = pushed;
+  let chain: Operation[] | undefined;
+  let request: Push | undefined;
+  // Even if its answer never came the push may have been taken: asked again, the controller tells the same operations.
+  const takenChain = async () =>
+    request === undefined ? [] : deps.platform.push(app.id, request, { signal: withDeadline(30_000) });
+  try {
+    const refusal = await findSubmodules(pushed);
+    if (refusal.length > 0) {
+      for (const line of refusal) say(line);
+      return false;
+    }
+    const { digest } = await upload(deps, pushed, signal);
+    request = { pushId, sourceDigest: digest, commit, branch };
+    chain = await deps.platform.push(app.id, request, { signal });
+    for (const operation of chain) {
+      const ended = await tell(deps.platform.follow(operation.id, { signal }), say);
+      if (ended.state === 'complete') continue;
+      say('');
+      say(
+        ` !     The ${ended.kind} ${ended.state === 'cancelled' ? 'was cancelled' : 'failed'}${ended.error ? `: ${ended.error}` : '.'}`,
+      );
+      say(` !     Nothing was changed: what ran before is still running. Push again once it is put right.`);
+      return false;
+    }
+    return true;
+  } catch (error) {
+    if (signal.aborted) {
+      await cancel(deps, pushed.pushId, async () => chain ?? takenChain());
+      say(' !     The push was cancelled, and what it had started with it.');
+      return false;
+    }
+    const { code } = asFlynnError(error);
+    deps.log.error({ err: error, app: app.id, pushId }, `a push failed: ${messageOf(error)}`);
+    say('');
+    say(
+      ` !     The push did not get through: ${code === 'internal' ? 'the platform failed unexpectedly' : messageOf(error)}.`,
+    );
+    say(` !     Push again in a moment; "flynn ps" and "flynn log" tell how the app is. (push ${pushId})`);
+    return false;
+  }
+}
+
+async function tell(lines: AsyncGenerator<string, Operation>, say: (line: string) => void): Promise<Operation> {
+  for (;;) {
+    const next = await lines.next();
+    if (next.done === true) return next.value;
+    say(next.value);
+  }
+}
+
+async function cancel(deps: DeployDeps, pushId: string, chainOf: () => Promise<readonly Operation[]>): Promise<void> {
+  let chain: readonly Operation[] = [];
+  try {
+    chain = await chainOf();
+  } catch (error) {
+    deps.log.error({ err: error, pushId }, 'could not find out what a cancelled push had started');
+  }
+  // From the end: an operation whose predecessor is cancelled must not be found started.
+  for (const operation of chain.toReversed()) {
+    try {
+      await deps.platform.cancel(operation.id);
+    } catch (error) {
+      deps.log.error({ err: error, operation: operation.id, pushId }, 'could not cancel an operation');
+    }
+  }
+}
+
+/** `git archive` of the commit, straight into the blob store. */
+function upload(deps: DeployDeps, pushed: Pushed, signal: AbortSignal): Promise<{ digest: string }> {
+  const send = (limited: AbortSignal) =>
+    deps.blobs.put(Readable.from(archiveOf(pushed, limited), { objectMode: false }), { signal: limited });
+  return retry(send, { what: 'sending the source to the blob store', deadlineMs: 10 * 60_000, signal });
+}
+
+/**
+ * git is started by the first read: the output of a process that has exited before anybody reads is thrown away. A failure
+ * of git fails the stream, since half an archive is not to be taken for a whole one.
+ */
+async function* archiveOf(pushed: Pushed, signal: AbortSignal): AsyncGenerator<Buffer> {
+  signal.throwIfAborted();
+  const git = startGit(['--git-dir', pushed.repository, 'archive', '--format=tar', pushed.commit], {
+    env: pushed.quarantine,
+  });
+  git.stdin.end();
+  let problem = '';
+  git.stderr.on('data', (data: Buffer) => (problem += data.toString().slice(0, 1_000)));
+  const ended = exitOf(git);
+  try {
+    yield* git.stdout;
+    const code = await ended;
+    if (code !== 0) {
+      throw new FlynnError('internal', `git archive failed with exit code ${code}: ${problem.trim()}`);
+    }
+  } finally {
+    git.kill();
+  }
+}
+
+/** An archive has nothing in the place of a submodule, so the app would be deployed with holes in it. */
+async function findSubmodules(pushed: Pushed): Promise<string[]> {
+  const tree = await runGit(['--git-dir', pushed.repository, 'ls-tree', '-r', '-z', pushed.commit], {
+    env: pushed.quarantine,
+  });
+  const paths = tree
+    .split('\0')
+    .filter((entry) => entry.startsWith('160000 '))
+    .map((entry) => entry.slice(entry.indexOf('\t') + 1));
+  if (paths.length === 0) return [];
+  return [
+    ` !     There are submodules, whose contents are not part of a push: ${paths.slice(0, 5).join(', ')}${paths.length > 5 ? ' …' : ''}`,
+    ' !     Bring them in as ordinary files (git rm --cached PATH, remove PATH/.git, git add PATH), or depend on them as packages.',
+  ];
+}

@@ -1,0 +1,77 @@
+/** The git binary, always with a clean environment, an array of arguments and never a shell. */
+import { spawn } from 'node:child_process';
+import type { ChildProcessByStdio } from 'node:child_process';
+import { mkdir, rename, rm, stat } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import type { Readable, Writable } from 'node:stream';
+import { text } from 'node:stream/consumers';
+import { FlynnError, asFlynnError } from '@flynn/kit/errors';
+import { shortId } from '@flynn/kit/ids';
+
+/** Nothing of this process's own environment: it holds the cluster key. */
+const cleanEnv = {
+  PATH: '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin',
+  LANG: 'C.UTF-8',
+  HOME: '/nonexistent',
+  GIT_CONFIG_NOSYSTEM: '1',
+  GIT_CONFIG_GLOBAL: '/dev/null',
+  GIT_TERMINAL_PROMPT: '0',
+};
+/** The volume may belong to another user than the one in the container. */
+const settings = ['-c', 'safe.directory=*', '-c', 'init.defaultBranch=main', '-c', 'gc.autoDetach=false'];
+
+export type Git = ChildProcessByStdio<Writable, Readable, Readable>;
+
+export function startGit(args: readonly string[], options: { env?: Record<string, string> } = {}): Git {
+  return spawn('git', [...settings, ...args], {
+    env: { ...cleanEnv, ...options.env },
+    stdio: ['pipe', 'pipe', 'pipe'],
+    cwd: '/',
+  });
+}
+
+/** Resolves with the exit code once all output was read. */
+export function exitOf(git: Git): Promise<number> {
+  const { promise, resolve, reject } = Promise.withResolvers<number>();
+  git.once('error', (error) => reject(asFlynnError(error)));
+  git.once('close', (code) => resolve(code ?? 128));
+  return promise;
+}
+
+/** Runs to the end. Throws `internal` with what git said if it failed. */
+export async function runGit(args: readonly string[], options: { env?: Record<string, string> } = {}): Promise<string> {
+  const git = startGit(args, options);
+  git.stdin.end();
+  const [code, out, problem] = await Promise.all([exitOf(git), text(git.stdout), text(git.stderr)]);
+  if (code === 0) return out;
+  throw new FlynnError('internal', `git ${args[0] ?? ''} failed with exit code ${code}: ${problem.trim()}`);
+}
+
+/** The bare repository, made if it is not there. Two that make it at once both get the same. */
+export async function ensureRepository(dir: string, appId: string): Promise<string> {
+  if (!/^[A-Za-z0-9][A-Za-z0-9_-]*$/.test(appId))
+    throw new FlynnError('internal', `the app id "${appId}" is not usable in a path`);
+  const path = join(dir, `${appId}.git`);
+  if (await isThere(path)) return path;
+  const temporary = join(dir, `.new-${shortId()}`);
+  try {
+    await mkdir(dirname(temporary), { recursive: true });
+    await runGit(['init', '--quiet', '--bare', '--template=', temporary]);
+    await rename(temporary, path);
+  } catch (error) {
+    if (!(await isThere(path))) throw error;
+  } finally {
+    await rm(temporary, { recursive: true, force: true });
+  }
+  return path;
+}
+
+async function isThere(path: string): Promise<boolean> {
+  try {
+    await stat(path);
+    return true;
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return false;
+    throw error;
+  }
+}

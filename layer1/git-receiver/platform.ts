@@ -1,0 +1,76 @@
+/** What the receiver needs of the controller, and nothing else of it. */
+import { apps, keys, operations } from '@flynn/controller/api';
+import { operationSchema } from '@flynn/controller/model';
+import type { App, Key, Operation } from '@flynn/controller/model';
+import { FlynnError, hasCode } from '@flynn/kit/errors';
+import type { HttpClient } from '@flynn/kit/http-client';
+import { retry } from '@flynn/kit/retry';
+import { systemClock } from '@flynn/kit/clock';
+import { z } from 'zod';
+
+/** Longer than the controller takes to come back after its host was lost. */
+const outageMs = 120_000;
+
+export type Push = { pushId: string; sourceDigest: string; commit: string; branch: string };
+
+export type Platform = {
+  /** Undefined if nobody registered the key. */
+  findKey(fingerprint: string, options: { signal?: AbortSignal }): Promise<Key | undefined>;
+  findApp(name: string, options: { signal?: AbortSignal }): Promise<App | undefined>;
+  /** The chain build, release, deploy. Idempotent by pushId, so it is tried again while the controller is away. */
+  push(appId: string, push: Push, options: { signal: AbortSignal }): Promise<Operation[]>;
+  /** Every line from the first, each once, as they are written; ends with how the operation ended. */
+  follow(operationId: string, options: { signal: AbortSignal }): AsyncGenerator<string, Operation>;
+  cancel(operationId: string): Promise<void>;
+};
+
+const lineSchema = z.object({ text: z.string() });
+
+export function createPlatform(http: Pick<HttpClient, 'call' | 'events'>): Platform {
+  return {
+    findKey: (fingerprint, options) => orUndefined(http.call(keys.get, { params: { fingerprint } }, options)),
+    findApp: (app, options) => orUndefined(http.call(apps.get, { params: { app } }, options)),
+    push: (app, body, { signal }) =>
+      retry((signal) => http.call(operations.push, { params: { app }, body }, { signal }), {
+        what: 'the controller to take the push',
+        deadlineMs: outageMs,
+        signal,
+      }),
+    async *follow(operation, { signal }) {
+      let lastEventId: string | undefined;
+      let brokenSinceMs: number | undefined;
+      for (;;) {
+        signal.throwIfAborted();
+        try {
+          const resume = lastEventId === undefined ? {} : { lastEventId };
+          for await (const event of http.events(operations.log, { params: { operation } }, { signal, ...resume })) {
+            brokenSinceMs = undefined;
+            lastEventId = event.id ?? lastEventId;
+            if (event.event === 'line') yield lineSchema.parse(event.data).text;
+            else if (event.event === 'end') return operationSchema.parse(event.data);
+          }
+        } catch (error) {
+          if (!hasCode(error, 'unavailable', 'timeout')) throw error;
+          brokenSinceMs ??= performance.now();
+          if (performance.now() - brokenSinceMs > outageMs) throw error;
+        }
+        await systemClock.sleep(500, { signal });
+      }
+    },
+    async cancel(operation) {
+      await retry((signal) => http.call(operations.cancel, { params: { operation } }, { signal }), {
+        what: `cancelling operation ${operation}`,
+        deadlineMs: 30_000,
+      });
+    },
+  };
+}
+
+async function orUndefined<T>(answer: Promise<T>): Promise<T | undefined> {
+  try {
+    return await answer;
+  } catch (error) {
+    if (error instanceof FlynnError && error.code === 'not_found') return undefined;
+    throw error;
+  }
+}

@@ -1,0 +1,237 @@
+/** Real git and real ssh against a receiver whose controller and blob store are servers of the test. */
+import assert from 'node:assert/strict';
+import { execFileSync, spawn } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { readFile, readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { buffer, text } from 'node:stream/consumers';
+import { test } from 'node:test';
+import { waitFor } from '@flynn/kit/retry';
+import { remoteHead, setUp } from './testing.ts';
+
+test('a push streams the build while it runs, sends the source, and moves main', { timeout: 60_000 }, async (t) => {
+  const gate = Promise.withResolvers<void>();
+  const world = await setUp(t, () => ({
+    lines: ['-----> Building', 'ünïcödé', () => gate.promise, '=====> Application deployed'],
+  }));
+  const head = await world.commit({ 'hello.txt': 'hello', Procfile: 'web: run' });
+  const push = spawn('git', ['push', world.remote(), 'main'], {
+    cwd: world.work,
+    env: { PATH: process.env['PATH'], ...world.gitEnv() },
+  });
+  let seen = '';
+  push.stderr.on('data', (data: Buffer) => (seen += data.toString()));
+  await waitFor(() => seen.includes('remote: ünïcödé'), { what: 'output of the build', deadlineMs: 20_000 });
+  assert.ok(!seen.includes('Application deployed'));
+  assert.notEqual(await remoteHead(world), head);
+  gate.resolve();
+  await new Promise((resolve) => push.once('close', resolve));
+  assert.equal(push.exitCode, 0, seen);
+  assert.match(seen, /remote: =====> Application deployed/);
+  assert.match(seen, /\[new branch\]\s+main -> main/);
+  assert.equal(await remoteHead(world), head);
+  assert.equal(world.pushes.length, 1);
+  assert.equal(world.pushes[0]?.commit, head);
+  assert.equal(world.pushes[0]?.branch, 'main');
+  const tar = await buffer(await world.blobs.get(world.pushes[0]?.sourceDigest ?? ''));
+  const names = execFileSync('tar', ['-t'], { input: tar }).toString().trim().split('\n');
+  assert.deepEqual(names.toSorted(), ['Procfile', 'hello.txt']);
+  assert.match((await world.git(['push', world.remote(), 'main'])).output, /up-to-date/);
+  // What was pushed can be had back.
+  const clone = await world.git(['clone', '-q', world.remote(), 'copy'], { cwd: world.dir });
+  assert.equal(clone.code, 0, clone.output);
+  assert.equal(await readFile(join(world.dir, 'copy', 'hello.txt'), 'utf8'), 'hello');
+});
+
+test(
+  'a push whose build fails is rejected, and the same commit can be pushed again',
+  { timeout: 60_000 },
+  async (t) => {
+    const world = await setUp(t, (index) => ({ lines: ['boom'], ...(index === 0 ? { fails: 'build' as const } : {}) }));
+    const head = await world.commit({ a: '1' });
+    const failed = await world.git(['push', world.remote(), 'main']);
+    assert.notEqual(failed.code, 0);
+    assert.match(failed.output, /remote: boom/);
+    assert.match(failed.output, /The build failed: exit code 1/);
+    assert.match(failed.output, /remote rejected.*pre-receive hook declined/);
+    assert.equal(await remoteHead(world), '');
+    const again = await world.git(['push', world.remote(), 'main']);
+    assert.equal(again.code, 0, again.output);
+    assert.equal(await remoteHead(world), head);
+    assert.notEqual(world.pushes[0]?.pushId, world.pushes[1]?.pushId);
+    assert.equal(world.pushes[0]?.sourceDigest, world.pushes[1]?.sourceDigest);
+    // History may be rewritten.
+    await world.git(['-c', 'user.name=a', '-c', 'user.email=a@a', 'commit', '-q', '--amend', '-m', 'y']);
+    const forced = await world.git(['push', '--force', world.remote(), 'main']);
+    assert.equal(forced.code, 0, forced.output);
+  },
+);
+
+test('keys of every usual type log in', { timeout: 60_000 }, async (t) => {
+  for (const keyType of ['rsa', 'ecdsa', 'ed25519']) {
+    const world = await setUp(t, undefined, keyType);
+    const shell = await world.ssh('known');
+    assert.match(shell.output, /You are known here/, keyType);
+  }
+});
+
+test('who has no key that is known is told how to add it', { timeout: 60_000 }, async (t) => {
+  const world = await setUp(t);
+  await world.commit({ a: '1' });
+  const refused = await world.git(['push', world.remote(), 'main'], { key: 'unknown' });
+  assert.notEqual(refused.code, 0);
+  assert.match(refused.output, /Permission denied \(publickey\)/);
+  assert.match(refused.output, /This SSH key is not known here: SHA256:.*\s+Add it with: flynn key add/s);
+  const listed = execFileSync('ssh-keygen', ['-lf', join(world.dir, 'unknown.pub')])
+    .toString()
+    .split(' ')[1];
+  assert.ok(listed !== undefined && refused.output.includes(listed));
+});
+
+test('what is not a push to an app that exists is refused in words', { timeout: 60_000 }, async (t) => {
+  const world = await setUp(t);
+  await world.commit({ a: '1' });
+  const unknown = await world.git(['push', world.remote('nobody'), 'main']);
+  assert.equal(unknown.code, 128);
+  assert.match(unknown.output, /there is no app "nobody".*flynn create nobody/);
+  const command = await world.ssh('known', 'cat /etc/passwd');
+  assert.equal(command.code, 128);
+  assert.match(command.output, /only git push, fetch and clone work here/);
+  const shell = await world.ssh('known');
+  assert.equal(shell.code, 0);
+  assert.match(shell.output, /there is no shell/);
+  await world.git(['tag', 'v1']);
+  const tag = await world.git(['push', world.remote(), 'main', 'v1']);
+  assert.match(tag.output, /remote:.*Tags are not taken: v1/);
+  assert.match(tag.output, /remote rejected/);
+  const branch = await world.git(['push', world.remote(), 'main:topic']);
+  assert.match(branch.output, /git push flynn HEAD:main/);
+  assert.equal(world.pushes.length, 0);
+  assert.equal((await world.git(['push', world.remote(), 'main'])).code, 0);
+  const removal = await world.git(['push', world.remote(), ':main']);
+  assert.match(removal.output, /main cannot be deleted/);
+  assert.notEqual(await remoteHead(world), '');
+});
+
+test('submodules, which would be missing from the app, are refused', { timeout: 60_000 }, async (t) => {
+  const world = await setUp(t);
+  const head = await world.commit({ a: '1' });
+  await world.git(['update-index', '--add', '--cacheinfo', `160000,${head},lib/sub`]);
+  await world.git(['-c', 'user.name=a', '-c', 'user.email=a@a', 'commit', '-q', '-m', 'sub']);
+  const pushed = await world.git(['push', world.remote(), 'main']);
+  assert.notEqual(pushed.code, 0);
+  assert.match(pushed.output, /submodules.*lib\/sub/);
+});
+
+test(
+  'a second push to an app waits for the first and says so; another app does not wait',
+  { timeout: 60_000 },
+  async (t) => {
+    const gate = Promise.withResolvers<void>();
+    const world = await setUp(t, (index) => ({ lines: index === 0 ? ['first', () => gate.promise] : ['next'] }));
+    await world.commit({ a: '1' });
+    const first = world.git(['push', world.remote(), 'main']);
+    await waitFor(() => world.pushes.length === 1, { what: 'the first push', deadlineMs: 20_000 });
+    const second = spawn('git', ['push', world.remote(), '+main'], {
+      cwd: world.work,
+      env: { PATH: process.env['PATH'], ...world.gitEnv() },
+    });
+    const said = text(second.stderr);
+    let early = '';
+    second.stderr.on('data', (data: Buffer) => (early += data.toString()));
+    await waitFor(() => early.includes('Another push to app is under way'), { what: 'the notice', deadlineMs: 20_000 });
+    const other = await world.git(['push', world.remote('other'), 'main']);
+    assert.equal(other.code, 0, other.output);
+    assert.equal(world.pushes.length, 2);
+    gate.resolve();
+    assert.equal((await first).code, 0);
+    // The first moved main, so there is nothing left for the second.
+    assert.match(await said, /up-to-date/);
+  },
+);
+
+test(
+  'a client that is interrupted cancels what it started, and the next push works',
+  { timeout: 60_000 },
+  async (t) => {
+    const world = await setUp(t, (index) => ({
+      lines: index === 0 ? ['begun', () => new Promise(() => {})] : ['next'],
+    }));
+    await world.commit({ a: '1' });
+    const push = spawn('git', ['push', world.remote(), 'main'], {
+      cwd: world.work,
+      env: { PATH: process.env['PATH'], ...world.gitEnv() },
+      stdio: ['ignore', 'ignore', 'pipe'],
+      detached: true,
+    });
+    let seen = '';
+    push.stderr.on('data', (data: Buffer) => (seen += data.toString()));
+    await waitFor(() => seen.includes('begun'), { what: 'output of the build', deadlineMs: 20_000 });
+    // As the terminal does it on Ctrl-C: git and its ssh get the signal.
+    process.kill(-(push.pid ?? 0), 'SIGINT');
+    const { pushId } = world.pushes[0] ?? {};
+    await waitFor(() => world.cancelled.includes(`build-${pushId}`), {
+      what: 'the build to be cancelled',
+      deadlineMs: 20_000,
+    });
+    await waitFor(() => world.cancelled.length === 3, { what: 'the rest to be cancelled', deadlineMs: 20_000 });
+    const next = await world.git(['push', world.remote(), 'main']);
+    assert.equal(next.code, 0, next.output);
+  },
+);
+
+test('a push of 20 MB comes through whole', { timeout: 120_000 }, async (t) => {
+  const world = await setUp(t);
+  const data = randomBytes(20 * 1024 * 1024);
+  await world.commit({ large: data });
+  const pushed = await world.git(['push', world.remote(), 'main']);
+  assert.equal(pushed.code, 0, pushed.output);
+  const tar = await buffer(await world.blobs.get(world.pushes[0]?.sourceDigest ?? ''));
+  const got = execFileSync('tar', ['-xO', 'large'], { input: tar, maxBuffer: 32 * 1024 ** 2 });
+  assert.ok(data.equals(got));
+  const clone = await world.git(['clone', '-q', world.remote(), 'copy'], { cwd: world.dir });
+  assert.equal(clone.code, 0, clone.output);
+  assert.ok(data.equals(await readFile(join(world.dir, 'copy', 'large'))));
+});
+
+test('a client that is killed while it is sent a lot leaves nothing running', { timeout: 60_000 }, async (t) => {
+  const world = await setUp(t);
+  const head = await world.commit({ large: randomBytes(20 * 1024 * 1024) });
+  assert.equal((await world.git(['push', world.remote(), 'main'])).code, 0);
+  const client = spawn('ssh', [...world.sshArgs('known'), 'git@127.0.0.1', "git-upload-pack '/app.git'"]);
+  const want = `want ${head} ofs-delta\n`;
+  client.stdin.write(`${(want.length + 4).toString(16).padStart(4, '0')}${want}00000009done\n`);
+  const begun = Promise.withResolvers<void>();
+  client.stdout.on('data', (data: Buffer) => {
+    if (!data.includes('PACK')) return;
+    // Reads no further, so that everything on the way is full when it goes.
+    client.stdout.pause();
+    begun.resolve();
+  });
+  await begun.promise;
+  client.kill('SIGKILL');
+  const startedMs = performance.now();
+  await world.stop(20_000);
+  assert.ok(performance.now() - startedMs < 10_000);
+});
+
+test('stopping lets a push end in its time and cancels one that does not', { timeout: 60_000 }, async (t) => {
+  const gate = Promise.withResolvers<void>();
+  const world = await setUp(t, (index) => ({
+    lines: ['begun', () => (index === 0 ? gate.promise : new Promise(() => {}))],
+  }));
+  await world.commit({ a: '1' });
+  const good = world.git(['push', world.remote(), 'main']);
+  await waitFor(() => world.pushes.length === 1, { what: 'a push', deadlineMs: 20_000 });
+  const endless = world.git(['push', world.remote('other'), 'main']);
+  await waitFor(() => world.pushes.length === 2, { what: 'another push', deadlineMs: 20_000 });
+  const stopped = world.stop(2_000);
+  gate.resolve();
+  assert.equal((await good).code, 0);
+  const cut = await endless;
+  assert.notEqual(cut.code, 0);
+  await stopped;
+  assert.ok(world.cancelled.includes(`build-${world.pushes[1]?.pushId}`));
+  assert.ok(!world.cancelled.includes(`build-${world.pushes[0]?.pushId}`));
+  assert.deepEqual((await readdir(join(world.dir, 'repos'))).toSorted(), ['id-app.git', 'id-other.git']);
+});

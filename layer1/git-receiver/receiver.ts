@@ -1,0 +1,47 @@
+/** The daemon: its configuration, its clients and the SSH server put together. */
+import { mkdtemp } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createBlobClient } from '@flynn/blobstore/client';
+import { createDiscoveryClient } from '@flynn/discovery/client';
+import { runDaemon } from '@flynn/kit/daemon';
+import { HttpClient } from '@flynn/kit/http-client';
+import { configSchema } from './config.ts';
+import { createPlatform } from './platform.ts';
+import { startReceiver } from './server.ts';
+
+/** With what cancelling takes, within the daemon's 25 s. */
+const drainMs = 20_000;
+
+export async function runReceiver(options: { hookCommand: readonly string[] }): Promise<void> {
+  await runDaemon({
+    name: 'git-receiver',
+    config: configSchema,
+    start: async ({ config, log, tasks }) => {
+      const discovery = createDiscoveryClient({ url: config.FLYNN_DISCOVERY_URL });
+      const locate = (service: string) => async () => `http://${(await discovery.resolve(service)).address}`;
+      const controller = new HttpClient({
+        name: 'the controller',
+        key: config.FLYNN_KEY,
+        baseUrl: locate('controller'),
+      });
+      const blobs = createBlobClient({ key: config.FLYNN_KEY, baseUrl: locate('blobstore') });
+      const receiver = await startReceiver({
+        port: config.PORT,
+        hostKey: config.FLYNN_SSH_HOST_KEY,
+        repositoryDir: config.FLYNN_REPOSITORY_DIR,
+        hookCommand: options.hookCommand,
+        hookDir: await mkdtemp(join(tmpdir(), 'flynn-git-')),
+        platform: createPlatform(controller),
+        blobs,
+        log,
+      });
+      tasks.run('ssh server', async (signal) => {
+        await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }));
+        await receiver.stop({ drainMs });
+        await Promise.all([controller.close(), blobs.close(), discovery.close()]);
+      });
+      log.info({ port: receiver.port }, 'taking pushes');
+    },
+  });
+}

@@ -1,0 +1,179 @@
+/** One command of one client: git's two services, or a sentence. */
+import type { App } from '@flynn/controller/model';
+import { messageOf } from '@flynn/kit/errors';
+import { newId } from '@flynn/kit/ids';
+import { KeyedMutex } from '@flynn/kit/queue';
+import { withDeadline } from '@flynn/kit/retry';
+import type { ServerChannel } from 'ssh2';
+import { parseCommand } from './command.ts';
+import { deploy } from './deploy.ts';
+import type { DeployDeps } from './deploy.ts';
+import { ensureRepository, exitOf, startGit } from './git.ts';
+import type { HookCall, HookServer } from './hook-server.ts';
+import { decide, parseUpdates } from './updates.ts';
+
+const waitForOtherPushMs = 10 * 60_000;
+/** A build, a release and a deployment together; whatever takes longer hangs. */
+const pushDeadlineMs = 2 * 3_600_000;
+const maxPushBytes = 1024 ** 3;
+
+export type SessionDeps = DeployDeps & { repositoryDir: string; hooks: HookServer };
+
+/**
+ * INVARIANTS. One push at a time for each app. A ref moves only if its commit went live. When the client goes away, its
+ * git and its operations do too.
+ */
+export class Sessions {
+  readonly #deps: SessionDeps;
+  readonly #locks = new KeyedMutex();
+  readonly #pushing = new Map<string, number>();
+  #running = 0;
+
+  constructor(deps: SessionDeps) {
+    this.#deps = deps;
+  }
+
+  get running(): number {
+    return this.#running;
+  }
+
+  /** Serves the command to its end and closes the channel with its exit code. Never throws. */
+  async serve(
+    command: string,
+    channel: ServerChannel,
+    options: { signal: AbortSignal; gitProtocol: string },
+  ): Promise<void> {
+    const { log } = this.#deps;
+    this.#running += 1;
+    const gone = new AbortController();
+    const leave = () => gone.abort(new Error('the client went away'));
+    channel.on('close', leave);
+    channel.on('error', (error: Error) => log.debug({ err: error }, 'a channel broke'));
+    const signal = AbortSignal.any([options.signal, gone.signal]);
+    let code = 1;
+    try {
+      code = await this.#serve(command, channel, { signal, gitProtocol: options.gitProtocol });
+    } catch (error) {
+      if (!signal.aborted) log.error({ err: error, command }, `a command failed: ${messageOf(error)}`);
+      tell(
+        channel,
+        `error: ${signal.aborted ? 'the git receiver is stopping' : messageOf(error)}. Try again in a moment.`,
+      );
+    } finally {
+      this.#running -= 1;
+      channel.removeListener('close', leave);
+      if (channel.writable) {
+        channel.exit(code);
+        channel.end();
+      }
+    }
+  }
+
+  async #serve(
+    command: string,
+    channel: ServerChannel,
+    options: { signal: AbortSignal; gitProtocol: string },
+  ): Promise<number> {
+    const { signal } = options;
+    const wanted = parseCommand(command);
+    if ('problem' in wanted) return refuse(channel, wanted.problem);
+    const app = await this.#deps.platform.findApp(wanted.app, { signal: withDeadline(15_000, signal) });
+    if (app === undefined) {
+      return refuse(
+        channel,
+        `there is no app "${wanted.app}". List them with: flynn apps; make one with: flynn create ${wanted.app}`,
+      );
+    }
+    if (app.isSystem) return refuse(channel, `"${app.name}" is part of the platform and is not pushed to`);
+    const repository = await ensureRepository(this.#deps.repositoryDir, app.id);
+    if (wanted.service === 'upload-pack') {
+      const env: Record<string, string> = options.gitProtocol === '' ? {} : { GIT_PROTOCOL: options.gitProtocol };
+      return run(channel, ['upload-pack', '--strict', repository], { env, signal });
+    }
+    return this.#receive(channel, app, repository, signal);
+  }
+
+  async #receive(channel: ServerChannel, app: App, repository: string, signal: AbortSignal): Promise<number> {
+    const before = this.#pushing.get(app.id) ?? 0;
+    this.#pushing.set(app.id, before + 1);
+    if (before > 0) tell(channel, `Another push to ${app.name} is under way: waiting for it to end.`);
+    let hasBegun = false;
+    const waiting = new AbortController();
+    const timer = setTimeout(() => waiting.abort(), waitForOtherPushMs);
+    const push = async () => {
+      clearTimeout(timer);
+      hasBegun = true;
+      const limited = withDeadline(pushDeadlineMs, signal);
+      using hook = this.#deps.hooks.expect((call) => this.#decide(app, repository, call, limited));
+      const settings = {
+        'core.hooksPath': this.#deps.hooks.hooksPath,
+        'receive.denyNonFastForwards': 'false',
+        'receive.denyCurrentBranch': 'ignore',
+        'receive.maxInputSize': String(maxPushBytes),
+      };
+      const args = Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
+      return await run(channel, [...args, 'receive-pack', repository], { env: hook.env, signal: limited });
+    };
+    try {
+      return await this.#locks.run(app.id, push, { signal: AbortSignal.any([signal, waiting.signal]) });
+    } catch (error) {
+      if (hasBegun || !waiting.signal.aborted) throw error;
+      return refuse(channel, `the other push to ${app.name} has not ended in 10 minutes: try again later`);
+    } finally {
+      clearTimeout(timer);
+      const left = (this.#pushing.get(app.id) ?? 1) - 1;
+      if (left > 0) this.#pushing.set(app.id, left);
+      else this.#pushing.delete(app.id);
+    }
+  }
+
+  async #decide(app: App, repository: string, call: HookCall, signal: AbortSignal): Promise<boolean> {
+    const decision = decide(parseUpdates(call.updates));
+    if ('refusal' in decision) {
+      for (const line of decision.refusal) call.say(` !     ${line}`);
+      return false;
+    }
+    const { say, quarantine } = call;
+    const pushId = newId();
+    this.#deps.log.info({ app: app.id, pushId, commit: decision.deploy.commit }, 'push');
+    const isLive = await deploy(
+      this.#deps,
+      { app, pushId, ...decision.deploy, repository, quarantine },
+      { say, signal: AbortSignal.any([signal, call.signal]) },
+    );
+    this.#deps.log.info({ app: app.id, pushId, isLive }, 'push ended');
+    return isLive;
+  }
+}
+
+async function run(
+  channel: ServerChannel,
+  args: readonly string[],
+  options: { env: Record<string, string>; signal: AbortSignal },
+): Promise<number> {
+  const { env, signal } = options;
+  signal.throwIfAborted();
+  const git = startGit(args, { env });
+  const stop = () => git.kill();
+  signal.addEventListener('abort', stop, { once: true });
+  // A git that ends before it has read everything says itself what is wrong.
+  git.stdin.on('error', () => {});
+  channel.pipe(git.stdin);
+  git.stdout.pipe(channel, { end: false });
+  git.stderr.pipe(channel.stderr, { end: false });
+  try {
+    return await exitOf(git);
+  } finally {
+    signal.removeEventListener('abort', stop);
+    channel.unpipe(git.stdin);
+  }
+}
+
+function tell(channel: ServerChannel, line: string): void {
+  if (channel.stderr.writable) channel.stderr.write(`${line}\n`);
+}
+
+function refuse(channel: ServerChannel, problem: string): number {
+  tell(channel, `error: ${problem}`);
+  return 128;
+}

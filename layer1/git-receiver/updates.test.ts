@@ -1,0 +1,41 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { decide, parseUpdates } from './updates.ts';
+
+const zero = '0'.repeat(40);
+const one = '1'.repeat(40);
+const two = '2'.repeat(40);
+
+function refusalOf(...updates: [string, string, string][]): string {
+  const decision = decide(updates.map(([before, after, ref]) => ({ before, after, ref })));
+  return 'refusal' in decision ? decision.refusal.join(' ') : '';
+}
+
+test('main and master are deployed, new or moved, forwards or backwards', () => {
+  for (const branch of ['main', 'master']) {
+    for (const before of [zero, two]) {
+      const decision = decide([{ before, after: one, ref: `refs/heads/${branch}` }]);
+      assert.deepEqual(decision, { deploy: { commit: one, branch } });
+    }
+  }
+});
+
+test('what is not deployed is refused with what to type instead', () => {
+  assert.match(refusalOf([zero, one, 'refs/heads/topic/x']), /git push flynn HEAD:main.*git push flynn topic\/x:main/);
+  assert.match(refusalOf([zero, one, 'refs/tags/v1']), /Tags are not taken: v1/);
+  assert.match(refusalOf([zero, one, 'refs/heads/main'], [zero, one, 'refs/tags/v1']), /Tags/);
+  assert.match(refusalOf([one, zero, 'refs/heads/main']), /main cannot be deleted/);
+  assert.match(refusalOf([zero, one, 'refs/heads/main'], [zero, two, 'refs/heads/master']), /One branch at a time/);
+  assert.match(refusalOf([zero, one, 'refs/heads/main'], [zero, two, 'refs/heads/x']), /Only main/);
+  assert.match(refusalOf([zero, one, 'refs/notes/x']), /not notes\/x/);
+  assert.match(refusalOf(), /nothing/);
+});
+
+test('the lines of the hook are read, whatever the hash', () => {
+  const sha256 = 'a'.repeat(64);
+  assert.deepEqual(parseUpdates(`${zero} ${one} refs/heads/main\n${sha256} ${sha256} refs/heads/x\n`), [
+    { before: zero, after: one, ref: 'refs/heads/main' },
+    { before: sha256, after: sha256, ref: 'refs/heads/x' },
+  ]);
+  assert.deepEqual(parseUpdates('nonsense\n'), []);
+});

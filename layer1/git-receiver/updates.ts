@@ -1,0 +1,55 @@
+/** Which of the refs a push wants to change is to be deployed, and what may not be pushed? */
+
+export type RefUpdate = { before: string; after: string; ref: string };
+export type Decision = { deploy: { commit: string; branch: string } } | { refusal: string[] };
+
+const deployed = new Set(['refs/heads/main', 'refs/heads/master']);
+const isZero = (commit: string) => /^0+$/.test(commit);
+
+/** The whole push is one: git moves either all of its refs or none. */
+export function decide(updates: readonly RefUpdate[]): Decision {
+  const [update] = updates;
+  if (update === undefined) return { refusal: ['There is nothing in this push.'] };
+  const tag = updates.find(({ ref }) => ref.startsWith('refs/tags/'));
+  if (tag !== undefined) {
+    return {
+      refusal: [
+        `Tags are not taken: ${tag.ref.slice('refs/tags/'.length)}.`,
+        'Push the branch alone: git push flynn main, without --tags or --follow-tags.',
+      ],
+    };
+  }
+  const gone = updates.find(({ after }) => isZero(after));
+  if (gone !== undefined) {
+    return {
+      refusal: [
+        `${branchOf(gone.ref)} cannot be deleted: it is what was deployed last.`,
+        'To stop the app scale it to nothing; to delete it: flynn delete.',
+      ],
+    };
+  }
+  const other = updates.find(({ ref }) => !deployed.has(ref));
+  if (other !== undefined) {
+    const branch = branchOf(other.ref);
+    return {
+      refusal: [
+        `Only main is deployed, not ${branch}.`,
+        `To deploy the commit you are on: git push flynn HEAD:main; to deploy that branch: git push flynn ${branch}:main`,
+      ],
+    };
+  }
+  if (updates.length > 1) return { refusal: ['One branch at a time: main or master, not both in one push.'] };
+  return { deploy: { commit: update.after, branch: branchOf(update.ref) } };
+}
+
+/** The lines git gives to a pre-receive hook: old, new, ref. */
+export function parseUpdates(text: string): RefUpdate[] {
+  return text.split('\n').flatMap((line) => {
+    const [, before, after, ref] = /^([0-9a-f]{40,64}) ([0-9a-f]{40,64}) (\S+)$/.exec(line) ?? [];
+    return before === undefined || after === undefined || ref === undefined ? [] : [{ before, after, ref }];
+  });
+}
+
+function branchOf(ref: string): string {
+  return ref.replace(/^refs\/(?:heads\/)?/, '');
+}
