@@ -47,7 +47,6 @@ export class TestCluster implements AsyncDisposable {
       GIT_AUTHOR_EMAIL: 'person@example.com',
       GIT_COMMITTER_NAME: 'A Person',
       GIT_COMMITTER_EMAIL: 'person@example.com',
-      GIT_SSH_COMMAND: `ssh -F /dev/null -o IdentityFile=${join(this.directory, 'config/id_ed25519')} -o IdentitiesOnly=yes -o UserKnownHostsFile=${join(this.directory, 'config/known_hosts')} -o BatchMode=yes`,
     };
   }
 

@@ -54,12 +54,11 @@ export function describeRefusals(theCluster: () => TestCluster): void {
 
   test('a push to an app that does not exist says so and what to do', async () => {
     const cluster = theCluster();
-    const app = await cluster.checkout('static', 'nowhere', { isCreated: false });
-    const known = await cluster.exec(['git', 'remote', 'get-url', 'flynn'], {
-      cwd: join(cluster.directory, 'apps/express'),
+    const app = await cluster.checkout('static', 'somewhere');
+    const url = (await cluster.exec(['git', 'remote', 'get-url', 'flynn'], { cwd: app.directory })).stdout.trim();
+    await cluster.exec(['git', 'remote', 'set-url', 'flynn', url.replace('somewhere', 'nowhere')], {
+      cwd: app.directory,
     });
-    const url = known.stdout.trim().replace('express', 'nowhere');
-    await cluster.exec(['git', 'remote', 'add', 'flynn', url], { cwd: app.directory });
     const { stderr } = await app.push({ code: 128 });
     assert.match(stderr, /nowhere/);
     assert.match(stderr, /flynn create/);

@@ -1,0 +1,173 @@
+/** The host agent on this machine: started, kept running, restarted when it or its settings changed, stopped. */
+import { spawn } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { mkdir, open, readFile, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { writeFileAtomic } from '@flynn/kit/files';
+import { waitFor } from '@flynn/kit/retry';
+import { isSystemdRunning } from './engine.ts';
+import { bundle, repository } from './images/bundle.ts';
+import { digestOf } from './images/tag.ts';
+import { runProgram, tryProgram } from './program.ts';
+import { type Cluster, type Options, gatewayOf } from './settings.ts';
+
+const program = 'layer0/host-agent/main.ts';
+const node = join(repository, 'node_modules/.bin/node');
+const supervise = join(repository, 'bootstrap/supervise');
+/** The agent takes up to 25 s to stop. */
+const stopMs = 40_000;
+
+export type AgentSetup = Readonly<{ stateDir: string; cluster: Cluster; supervisor: 'systemd' | 'own' }>;
+
+export function setupOf(options: Options, cluster: Cluster): AgentSetup {
+  return {
+    stateDir: options.FLYNN_STATE_DIR,
+    cluster,
+    supervisor: options.FLYNN_SUPERVISOR ?? (isSystemdRunning() ? 'systemd' : 'own'),
+  };
+}
+
+export function unitOf(cluster: Pick<Cluster, 'name'>): string {
+  return `flynn-host-${cluster.name}`;
+}
+
+const unitFile = (cluster: Pick<Cluster, 'name'>): string => `/etc/systemd/system/${unitOf(cluster)}.service`;
+
+/** The agent's configuration, as NAME=value lines. */
+export function agentEnvironment(options: Options, cluster: Cluster): string {
+  const variables = {
+    FLYNN_CLUSTER: cluster.name,
+    FLYNN_HOST_ID: cluster.hostId,
+    FLYNN_STATE_DIR: options.FLYNN_STATE_DIR,
+    FLYNN_KEY: cluster.key,
+    FLYNN_ADDRESS: cluster.address,
+    FLYNN_SUBNET: cluster.subnet,
+    FLYNN_BRIDGE: cluster.bridge,
+    FLYNN_ETCD_ENDPOINTS: `http://${gatewayOf(cluster.subnet)}:2379`,
+    FLYNN_DOCKER_SOCKET: options.FLYNN_DOCKER_SOCKET,
+    ...(options.FLYNN_DNS_UPSTREAMS === undefined ? {} : { FLYNN_DNS_UPSTREAMS: options.FLYNN_DNS_UPSTREAMS }),
+  };
+  return Object.entries(variables)
+    .map(([name, value]) => `${name}=${value}\n`)
+    .join('');
+}
+
+export function unitText(setup: AgentSetup): string {
+  return `[Unit]
+Description=Flynn host agent (${setup.cluster.name})
+After=network-online.target docker.service
+Wants=network-online.target docker.service
+
+[Service]
+EnvironmentFile=${join(setup.stateDir, 'agent.env')}
+WorkingDirectory=${repository}
+ExecStart=${node} --disable-warning=ExperimentalWarning ${join(repository, program)}
+Restart=always
+RestartSec=1
+# Jobs outlive their agent.
+KillMode=process
+TimeoutStopSec=40
+LimitNOFILE=65536
+OOMScoreAdjust=-500
+
+[Install]
+WantedBy=multi-user.target
+`;
+}
+
+/** Answers once the process is started; whether it serves shows in discovery. */
+export async function ensureAgent(
+  setup: AgentSetup,
+  environment: string,
+): Promise<'started' | 'restarted' | 'unchanged'> {
+  const fingerprintFile = join(setup.stateDir, 'agent.fingerprint');
+  const fingerprint = digestOf(`${digestOf(await bundle(program))}\n${environment}\n${unitText(setup)}`);
+  const before = await readFile(fingerprintFile, 'utf8').catch(() => '');
+  const isRunning = await isAgentRunning(setup);
+  if (isRunning && before === fingerprint) return 'unchanged';
+  await mkdir(setup.stateDir, { recursive: true, mode: 0o700 });
+  await writeFileAtomic(join(setup.stateDir, 'agent.env'), environment, { mode: 0o600 });
+  if (setup.supervisor === 'systemd') await startUnit(setup);
+  else await startSupervisor(setup);
+  await writeFileAtomic(fingerprintFile, fingerprint);
+  return isRunning ? 'restarted' : 'started';
+}
+
+export async function isAgentRunning(setup: AgentSetup): Promise<boolean> {
+  if (setup.supervisor === 'own') return (await supervisorPid(setup.stateDir)) !== undefined;
+  return (
+    (await tryProgram('systemctl', ['is-active', '--quiet', unitOf(setup.cluster)], { timeoutMs: 20_000 })).code === 0
+  );
+}
+
+async function startUnit(setup: AgentSetup): Promise<void> {
+  await writeFileAtomic(unitFile(setup.cluster), unitText(setup), { mode: 0o644 });
+  await runProgram('systemctl', ['daemon-reload'], { timeoutMs: 30_000 });
+  await runProgram('systemctl', ['enable', '--quiet', unitOf(setup.cluster)], { timeoutMs: 30_000 });
+  await runProgram('systemctl', ['restart', unitOf(setup.cluster)], { timeoutMs: stopMs + 20_000 });
+}
+
+async function startSupervisor(setup: AgentSetup): Promise<void> {
+  await stopSupervisor(setup.stateDir);
+  await using log = await open(join(setup.stateDir, 'agent.log'), 'a', 0o600);
+  const child = spawn('sh', [supervise, setup.stateDir, node, join(repository, program)], {
+    cwd: repository,
+    detached: true,
+    stdio: ['ignore', log.fd, log.fd],
+  });
+  await new Promise<void>((resolve, reject) => {
+    child.once('spawn', resolve);
+    child.once('error', reject);
+  });
+  child.unref();
+  await waitFor(async () => (await supervisorPid(setup.stateDir)) !== undefined, {
+    what: 'the supervisor of the host agent',
+    deadlineMs: 10_000,
+    intervalMs: 50,
+  });
+}
+
+/** What of the agent was there and is gone now. */
+export async function removeAgent(setup: AgentSetup): Promise<string[]> {
+  const removed: string[] = [];
+  if (existsSync(unitFile(setup.cluster))) {
+    await runProgram('systemctl', ['disable', '--now', '--quiet', unitOf(setup.cluster)], {
+      timeoutMs: stopMs + 20_000,
+    });
+    await rm(unitFile(setup.cluster));
+    await runProgram('systemctl', ['daemon-reload'], { timeoutMs: 30_000 });
+    removed.push(`the systemd unit ${unitOf(setup.cluster)}`);
+  }
+  if (await stopSupervisor(setup.stateDir)) removed.push('the host agent');
+  return removed;
+}
+
+async function stopSupervisor(stateDir: string): Promise<boolean> {
+  const pid = await supervisorPid(stateDir);
+  if (pid === undefined) return false;
+  process.kill(pid, 'SIGTERM');
+  const isGone = async (): Promise<boolean> => (await supervisorPid(stateDir)) === undefined;
+  await waitFor(isGone, { what: 'the host agent to stop', deadlineMs: stopMs, intervalMs: 100 });
+  return true;
+}
+
+/** The pid may have passed on to another program after a power cut. */
+async function supervisorPid(stateDir: string): Promise<number | undefined> {
+  const pid = Number(await readFile(join(stateDir, 'agent.pid'), 'utf8').catch(() => ''));
+  if (!Number.isInteger(pid) || pid <= 1) return undefined;
+  const command = await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '');
+  return command.includes(`supervise\0${stateDir}\0`) ? pid : undefined;
+}
+
+/** What the agent said last, for when it does not come up. */
+export async function agentLog(setup: AgentSetup, lines: number): Promise<string> {
+  const text =
+    setup.supervisor === 'systemd'
+      ? (
+          await tryProgram('journalctl', ['-u', unitOf(setup.cluster), '-n', String(lines), '-o', 'cat'], {
+            timeoutMs: 10_000,
+          })
+        ).stdout
+      : await readFile(join(setup.stateDir, 'agent.log'), 'utf8').catch(() => '');
+  return text.trim().split('\n').slice(-lines).join('\n');
+}

@@ -1,0 +1,80 @@
+/** The first controller: run directly on Layer 0 until it has made itself an app, then taken away. */
+import { hasCode } from '@flynn/kit/errors';
+import { newId } from '@flynn/kit/ids';
+import type { Logger } from '@flynn/kit/log';
+import { waitFor } from '@flynn/kit/retry';
+import type { DiscoveryClient } from '@flynn/discovery/client';
+import { processSchema } from '@flynn/controller/model';
+import { cellKeys } from '@flynn/scheduler/cell';
+import { workloadChange, workloadRemoval } from '@flynn/scheduler/evaluations';
+import { connectEtcd } from '@flynn/store/etcd';
+import type { Store } from '@flynn/store/store';
+import { type SystemApp, controllerService } from './manifest.ts';
+import { digestOf } from './images/tag.ts';
+
+/** No app has this name in front of its workloads' ids. */
+const idPrefix = 'bootstrap-';
+const upMs = 90_000;
+const comeBackMs = 45_000;
+
+/** The workloads that run an app's processes without a controller. */
+export function firstWorkloads(app: SystemApp): Parameters<typeof workloadChange>[0][] {
+  return Object.entries(app.processes).map(([type, input]) => {
+    const process = processSchema.parse(input);
+    const template = {
+      image: { name: app.image },
+      command: process.command ?? [],
+      env: { ...app.env, ...process.env },
+      ports: process.ports,
+      resources: { memoryBytes: process.memoryBytes, cpuMillis: process.cpuMillis },
+      meta: { 'flynn.system': 'true', 'flynn.bootstrap': type },
+    };
+    const version = digestOf(JSON.stringify(template)).slice(0, 16);
+    return { id: `${idPrefix}${app.name}-${type}`, kind: 'service', count: 1, version, template, priority: 90 };
+  });
+}
+
+export async function withStore<T>(gateway: string, log: Logger, task: (store: Store) => Promise<T>): Promise<T> {
+  await using store = connectEtcd({ endpoints: [`http://${gateway}:2379`], log });
+  return await task(store);
+}
+
+/**
+ * Answers once it serves. Does nothing when a controller runs already, whichever it is. One that is an app already gets
+ * time to come back by itself, as after a boot, before the first one is run again to mend it.
+ */
+export async function ensureController(
+  store: Store,
+  discovery: DiscoveryClient,
+  app: SystemApp,
+  report: (line: string) => void,
+): Promise<'started' | 'running'> {
+  const isServing = async (): Promise<boolean> => (await discovery.instances(controllerService)).length > 0;
+  if (await isServing()) return 'running';
+  const { entries } = await store.list(cellKeys.workloads);
+  if (entries.some(({ key }) => !key.startsWith(`${cellKeys.workloads}${idPrefix}`))) {
+    report('waiting for the controller to come back');
+    try {
+      await waitFor(isServing, { what: 'the controller', deadlineMs: comeBackMs, intervalMs: 200 });
+      return 'running';
+    } catch (error) {
+      if (!hasCode(error, 'timeout')) throw error;
+    }
+  }
+  report('running the controller directly on the host');
+  for (const workload of firstWorkloads(app)) {
+    await store.transact({ then: workloadChange(workload, { now: Date.now(), newId }) });
+  }
+  await waitFor(isServing, { what: 'the controller', deadlineMs: upMs, intervalMs: 100 });
+  return 'started';
+}
+
+/** How many workloads of the first controller there were. */
+export async function removeFirstController(store: Store): Promise<number> {
+  const { entries } = await store.list(`${cellKeys.workloads}${idPrefix}`);
+  for (const { key } of entries) {
+    const id = key.slice(cellKeys.workloads.length);
+    await store.transact({ then: workloadRemoval(id, { now: Date.now(), newId }) });
+  }
+  return entries.length;
+}

@@ -1,0 +1,121 @@
+/** The machine's container engine: reached, and started when none runs. */
+import { spawn } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { mkdir, open, readFile, rm } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { FlynnError, messageOf } from '@flynn/kit/errors';
+import { readJsonFile, writeFileAtomic } from '@flynn/kit/files';
+import { raceAbort, waitFor, withDeadline } from '@flynn/kit/retry';
+import Docker from 'dockerode';
+import { z } from 'zod';
+import { hasProgram, runProgram } from './program.ts';
+
+export const defaultSocket = '/var/run/docker.sock';
+export const defaultStateDir = '/var/lib/flynn';
+
+/** Kept beside the cluster's state, so that `down` stops an engine that `up` started, and no other. */
+const startedEngineSchema = z.object({ pid: z.int().optional(), unit: z.string().optional(), socket: z.string() });
+
+const startedEngineFile = 'engine.json';
+
+export function engineAt(socket: string = defaultSocket): Docker {
+  return new Docker({ socketPath: socket });
+}
+
+export async function isEngineUp(socket: string): Promise<boolean> {
+  try {
+    // A frozen engine accepts connections and says nothing.
+    await raceAbort(engineAt(socket).ping(), withDeadline(5_000));
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+export function isSystemdRunning(): boolean {
+  return existsSync('/run/systemd/system');
+}
+
+/** Whether `ensureEngine` could start one; only the default socket's is ours to start. */
+export function canStartEngine(socket: string): boolean {
+  return socket === defaultSocket && hasProgram('dockerd');
+}
+
+/** Answers once the engine does. What it started it remembers in the state directory. */
+export async function ensureEngine(
+  options: { socket?: string; stateDir?: string } = {},
+): Promise<{ docker: Docker; wasStarted: boolean }> {
+  const socket = options.socket ?? defaultSocket;
+  const stateDir = options.stateDir ?? defaultStateDir;
+  if (await isEngineUp(socket)) return { docker: engineAt(socket), wasStarted: false };
+  if (!canStartEngine(socket)) {
+    throw new FlynnError('unavailable', `no container engine answers at ${socket}: start it, or install docker.io`);
+  }
+  await mkdir(stateDir, { recursive: true, mode: 0o700 });
+  const log = join(stateDir, 'dockerd.log');
+  if (isSystemdRunning()) {
+    await runProgram('systemctl', ['enable', '--now', 'docker'], { timeoutMs: 90_000 });
+    await remember(stateDir, { unit: 'docker', socket });
+  } else {
+    await remember(stateDir, { pid: await startDaemon(socket, log), socket });
+  }
+  try {
+    await waitFor(() => isEngineUp(socket), { what: 'the container engine', deadlineMs: 60_000, intervalMs: 200 });
+  } catch (error) {
+    const lines = existsSync(log) ? (await readFile(log, 'utf8')).trim().split('\n').slice(-5).join('\n') : '';
+    throw new FlynnError('unavailable', `the container engine does not start: ${messageOf(error)}\n${lines}`, {
+      cause: error,
+    });
+  }
+  return { docker: engineAt(socket), wasStarted: true };
+}
+
+async function remember(stateDir: string, started: z.output<typeof startedEngineSchema>): Promise<void> {
+  await writeFileAtomic(join(stateDir, startedEngineFile), `${JSON.stringify(started)}\n`);
+}
+
+async function startDaemon(socket: string, logFile: string): Promise<number> {
+  // A daemon that died leaves its pid file; a new one refuses to start if something else has that pid by now.
+  await rm('/var/run/docker.pid', { force: true });
+  await mkdir(dirname(socket), { recursive: true });
+  await using log = await open(logFile, 'w', 0o600);
+  const daemon = spawn('dockerd', ['-H', `unix://${socket}`], {
+    detached: true,
+    stdio: ['ignore', log.fd, log.fd],
+    cwd: '/',
+  });
+  await new Promise<void>((resolve, reject) => {
+    daemon.once('spawn', resolve);
+    daemon.once('error', reject);
+  });
+  daemon.unref();
+  return daemon.pid ?? 0;
+}
+
+/** Stops the engine if `up` started it and nothing runs or is kept in it any more. */
+export async function stopStartedEngine(stateDir: string): Promise<'stopped' | 'in use' | 'not ours'> {
+  const started = await readJsonFile(join(stateDir, startedEngineFile), startedEngineSchema);
+  if (started === undefined) return 'not ours';
+  if (await isEngineUp(started.socket)) {
+    const containers = await engineAt(started.socket).listContainers({ all: true });
+    if (containers.length > 0) return 'in use';
+  }
+  if (started.unit !== undefined) {
+    await runProgram('systemctl', ['disable', '--now', started.unit, `${started.unit}.socket`], { timeoutMs: 90_000 });
+    return 'stopped';
+  }
+  const { pid } = started;
+  if (pid === undefined || !(await isDaemon(pid))) return 'not ours';
+  process.kill(pid, 'SIGTERM');
+  await waitFor(async () => !(await isDaemon(pid)), { what: 'the container engine to stop', deadlineMs: 60_000 });
+  return 'stopped';
+}
+
+/** A pid may have passed on to another program. */
+async function isDaemon(pid: number): Promise<boolean> {
+  try {
+    return (await readFile(`/proc/${pid}/comm`, 'utf8')).trim() === 'dockerd';
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,43 @@
+/** One file from a program and everything it imports. */
+import { FlynnError, messageOf } from '@flynn/kit/errors';
+import { build } from 'esbuild';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+export const repository = fileURLToPath(new URL('../..', import.meta.url)).replace(/\/$/, '');
+
+/** What cannot be bundled: etcd3 reads files beside itself; ssh2's native parts are optional, and it does without. */
+const external = ['etcd3', 'cpu-features', '*.node'];
+
+/** CommonJS packages in a module expect these to exist. */
+const banner = [
+  "import { createRequire as flynnCreateRequire } from 'node:module';",
+  "import { fileURLToPath as flynnFileURLToPath } from 'node:url';",
+  'const require = flynnCreateRequire(import.meta.url);',
+  'const __filename = flynnFileURLToPath(import.meta.url);',
+  "const __dirname = flynnFileURLToPath(new URL('.', import.meta.url));",
+].join('\n');
+
+/** The same bytes for the same sources, whatever folder the repository is in. */
+export async function bundle(entry: string): Promise<Uint8Array> {
+  try {
+    const result = await build({
+      absWorkingDir: repository,
+      entryPoints: [join(repository, entry)],
+      outfile: 'main.mjs',
+      bundle: true,
+      write: false,
+      platform: 'node',
+      target: 'node24',
+      format: 'esm',
+      external,
+      banner: { js: banner },
+      legalComments: 'none',
+      keepNames: true,
+      logLevel: 'silent',
+    });
+    return result.outputFiles[0]?.contents ?? new Uint8Array();
+  } catch (error) {
+    throw new FlynnError('internal', `could not bundle ${entry}: ${messageOf(error)}`, { cause: error });
+  }
+}

@@ -1,0 +1,137 @@
+/** What every image of the platform consists of. */
+export const imageNames = [
+  'base',
+  'node',
+  'etcd',
+  'controller',
+  'runner',
+  'blobstore',
+  'log-aggregator',
+  'router',
+  'git-receiver',
+  'slug-builder',
+  'slug-runner',
+] as const;
+export type ImageName = (typeof imageNames)[number];
+
+/** A file or folder put into the image. */
+export type FileSource =
+  /** From this repository; a folder with everything in it. */
+  | { type: 'repository'; source: string; path: string; mode: number }
+  /** One file made by esbuild from a program and all it imports. */
+  | { type: 'bundle'; entry: string; path: string }
+  /** npm packages of node_modules with what they need, for what cannot be bundled. */
+  | { type: 'modules'; packages: readonly string[]; path: string }
+  /** A package fetched from the npm registry when the image is built. */
+  | { type: 'npm'; name: string; version: string; path: string }
+  /** The Node binary of node_modules. */
+  | { type: 'node'; path: string }
+  /** The certificates this machine trusts, so that builds reach what the machine reaches. */
+  | { type: 'certificates'; path: string }
+  | { type: 'text'; text: string; path: string; mode: number }
+  | { type: 'link'; target: string; path: string };
+
+export type ImageRecipe = Readonly<{
+  /** Without one: Debian itself. */
+  parent?: ImageName;
+  /** Debian's packages. */
+  packages?: readonly string[];
+  files?: readonly FileSource[];
+  /** Shell commands that end the build, as root. */
+  setup?: string;
+  entrypoint?: readonly string[];
+  command: readonly string[];
+  env?: Readonly<Record<string, string>>;
+  workingDirectory?: string;
+}>;
+
+export const debianSuite = 'trixie';
+
+const programs = '/usr/lib/flynn';
+
+/** Who builds and runs apps; the same in both images, so that what one makes is the other's. */
+const appUser = `useradd --uid 5000 --user-group --home-dir /app --no-create-home --shell /bin/bash app
+install -d -o app -g app /app`;
+
+function service(
+  entry: string,
+  more: { packages?: readonly string[]; files?: readonly FileSource[] } = {},
+): ImageRecipe {
+  const path = `${programs}/main.mjs`;
+  return {
+    parent: 'node',
+    ...(more.packages === undefined ? {} : { packages: more.packages }),
+    files: [{ type: 'bundle', entry, path }, ...(more.files ?? [])],
+    entrypoint: ['/usr/bin/node', '--enable-source-maps', '--disable-warning=ExperimentalWarning', path],
+    command: [],
+    env: { NODE_ENV: 'production' },
+  };
+}
+
+export const recipes: Readonly<Record<ImageName, ImageRecipe>> = {
+  base: {
+    packages: ['ca-certificates', 'tzdata', 'netbase', 'libstdc++6'],
+    // Documentation nobody reads in a container is half of what packages bring.
+    files: [
+      {
+        type: 'text',
+        path: '/etc/dpkg/dpkg.cfg.d/90flynn-slim',
+        mode: 0o644,
+        text: ['doc', 'man', 'info', 'locale', 'lintian'].map((name) => `path-exclude=/usr/share/${name}/*\n`).join(''),
+      },
+    ],
+    command: ['/bin/bash'],
+    env: { LANG: 'C.UTF-8' },
+  },
+  node: {
+    parent: 'base',
+    files: [{ type: 'node', path: '/usr/bin/node' }],
+    command: ['/usr/bin/node'],
+    env: { LANG: 'C.UTF-8' },
+  },
+  etcd: {
+    parent: 'base',
+    packages: ['etcd-server'],
+    entrypoint: ['/usr/bin/etcd'],
+    command: [],
+  },
+  // etcd3 reads its .proto files from its own folder at run time, so it stays out of the bundle.
+  controller: service('layer1/controller/main.ts', {
+    files: [{ type: 'modules', packages: ['etcd3'], path: `${programs}/node_modules` }],
+  }),
+  runner: service('layer1/runner/main.ts'),
+  blobstore: service('layer1/blobstore/main.ts'),
+  'log-aggregator': service('layer1/log-aggregator/main.ts'),
+  router: service('layer1/router/main.ts'),
+  'git-receiver': service('layer1/git-receiver/main.ts', { packages: ['git'] }),
+  'slug-builder': {
+    parent: 'node',
+    packages: ['build-essential', 'curl', 'git', 'python3', 'unzip', 'xz-utils', 'zstd'],
+    files: [
+      { type: 'bundle', entry: 'layer1/slug-builder/main.ts', path: `${programs}/slug-builder.mjs` },
+      // Static sites carry it along as it is.
+      {
+        type: 'repository',
+        source: 'layer1/slug-builder/static-server.ts',
+        path: `${programs}/static-server.ts`,
+        mode: 0o644,
+      },
+      { type: 'npm', name: 'npm', version: '11.21.2', path: '/usr/lib/node_modules/npm' },
+      { type: 'link', target: '../lib/node_modules/npm/bin/npm-cli.js', path: '/usr/bin/npm' },
+      { type: 'link', target: '../lib/node_modules/npm/bin/npx-cli.js', path: '/usr/bin/npx' },
+      { type: 'certificates', path: '/etc/ssl/certs/ca-certificates.crt' },
+    ],
+    setup: appUser,
+    entrypoint: ['/usr/bin/node', '--disable-warning=ExperimentalWarning', `${programs}/slug-builder.mjs`],
+    command: [],
+    env: { NODE_EXTRA_CA_CERTS: '/etc/ssl/certs/ca-certificates.crt' },
+  },
+  'slug-runner': {
+    parent: 'base',
+    packages: ['bash', 'curl', 'libicu76', 'libpq5', 'libyaml-0-2', 'libffi8', 'zlib1g', 'libreadline8t64'],
+    files: [{ type: 'repository', source: 'layer1/slug-builder/flynn-run', path: '/usr/bin/flynn-run', mode: 0o755 }],
+    setup: appUser,
+    command: ['/bin/bash'],
+    env: { LANG: 'C.UTF-8' },
+  },
+};

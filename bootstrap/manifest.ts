@@ -1,0 +1,156 @@
+/** What the platform consists of: its apps, as data. */
+import type { z } from 'zod';
+import type { processSchema } from '@flynn/controller/model';
+import type { ImageName } from './images/recipes.ts';
+import { type Cluster, controllerUrlOf, gatewayOf, gitUrlOf } from './settings.ts';
+
+type ProcessInput = z.input<typeof processSchema>;
+
+export type SystemRoute =
+  | { type: 'http'; domain: string; service: string }
+  | { type: 'tcp'; port: number; service: string };
+
+export type SystemApp = Readonly<{
+  name: string;
+  image: string;
+  env: Readonly<Record<string, string>>;
+  processes: Readonly<Record<string, ProcessInput>>;
+  /** How many of each at first; afterwards they are scaled like any app's. */
+  counts: Readonly<Record<string, number>>;
+  routes: readonly SystemRoute[];
+}>;
+
+export type ManifestInput = Readonly<{
+  cluster: Cluster;
+  images: ReadonlyMap<ImageName, string>;
+  /** The git receiver's, in OpenSSH's format. */
+  sshHostKey: string;
+  /** How builds reach the registries that this machine reaches. */
+  builderEnv: Readonly<Record<string, string>>;
+  hostMemoryBytes: number;
+}>;
+
+export const controllerApp = 'controller';
+export const controllerService = 'controller';
+const gitService = 'git-receiver';
+
+const mebibyte = 1024 ** 2;
+/** On a machine with less, everything of the platform gets half, so that builds and apps fit beside it. */
+const roomyHostBytes = 3.5 * 1000 ** 3;
+/** The router's own status; it shares the host's ports. */
+export const routerStatusPort = 1114;
+
+/** Requests under way when a router is replaced may go on this long. */
+const routerDrainMs = 5_000;
+
+/** What all of them are told: who is who, and where discovery is. */
+function commonEnv(cluster: Cluster): Record<string, string> {
+  return { FLYNN_KEY: cluster.key, FLYNN_DISCOVERY_URL: `http://${gatewayOf(cluster.subnet)}:1111` };
+}
+
+type Sizes = (memoryMiB: number, cpuMillis?: number) => Pick<ProcessInput, 'memoryBytes' | 'cpuMillis'>;
+
+/** Idle services take a quarter of what they may; the rest is for many requests at once. */
+function sizesOf(hostMemoryBytes: number): Sizes {
+  const share = hostMemoryBytes < roomyHostBytes ? 0.5 : 1;
+  return (memoryMiB, cpuMillis = 50) => ({ memoryBytes: memoryMiB * share * mebibyte, cpuMillis });
+}
+
+/** Healthy is who answers /ping: the process is up and serving. */
+function served(service: string, port: number): Pick<ProcessInput, 'ports'> {
+  const check = { type: 'http', path: '/ping', status: 200, intervalMs: 1_000, threshold: 1 } as const;
+  return { ports: [{ port, service: { name: service, check } }] };
+}
+
+export function manifestOf(input: ManifestInput): SystemApp[] {
+  const { cluster } = input;
+  const common = commonEnv(cluster);
+  const size = sizesOf(input.hostMemoryBytes);
+  const app = (name: ImageName, more: Pick<SystemApp, 'processes' | 'counts'> & Partial<SystemApp>): SystemApp => ({
+    name,
+    image: imageOf(input, name),
+    env: common,
+    routes: [],
+    ...more,
+  });
+  return [
+    controllerOf(input),
+    app('blobstore', {
+      processes: { web: { ...size(128), ...served('blobstore', 8080), volumes: [{ name: 'blobs', path: '/data' }] } },
+      counts: { web: 1 },
+    }),
+    app('log-aggregator', {
+      processes: { web: { ...size(192), ...served('log-aggregator', 8080) } },
+      counts: { web: 1 },
+    }),
+    app('runner', {
+      env: { ...common, FLYNN_SLUG_RUNNER_IMAGE: imageOf(input, 'slug-runner') },
+      processes: { runner: size(128) },
+      counts: { runner: 1 },
+    }),
+    app('slug-builder', {
+      env: { ...common, ...input.builderEnv },
+      processes: { build: size(1024, 500) },
+      counts: { build: 0 },
+    }),
+    app('git-receiver', {
+      env: { ...common, FLYNN_SSH_HOST_KEY: input.sshHostKey },
+      processes: {
+        web: {
+          ...size(192),
+          ports: [
+            { port: 2022, service: { name: gitService, check: { type: 'tcp', intervalMs: 1_000, threshold: 1 } } },
+          ],
+          volumes: [{ name: 'repositories', path: '/data' }],
+        },
+      },
+      counts: { web: 1 },
+      routes: [{ type: 'tcp', port: cluster.gitPort, service: gitService }],
+    }),
+    app('router', {
+      env: { ...common, FLYNN_HTTP_PORT: String(cluster.httpPort) },
+      processes: {
+        web: {
+          ...size(256),
+          ...served('router', routerStatusPort),
+          omni: true,
+          hostNetwork: true,
+          drainMs: routerDrainMs,
+        },
+      },
+      counts: { web: 1 },
+    }),
+  ];
+}
+
+function controllerOf(input: ManifestInput): SystemApp {
+  const { cluster } = input;
+  const size = sizesOf(input.hostMemoryBytes);
+  const gateway = gatewayOf(cluster.subnet);
+  return {
+    name: controllerApp,
+    image: imageOf(input, 'controller'),
+    env: {
+      ...commonEnv(cluster),
+      FLYNN_CONTROLLER_KEY: cluster.controllerKey,
+      FLYNN_ETCD_ENDPOINTS: `http://${gateway}:2379`,
+      FLYNN_DOMAIN: cluster.domain,
+      FLYNN_CLUSTER: cluster.name,
+      FLYNN_GIT_URL: gitUrlOf(cluster),
+      FLYNN_HTTP_PORT: String(cluster.httpPort),
+      FLYNN_SLUG_RUNNER_IMAGE: imageOf(input, 'slug-runner'),
+    },
+    processes: {
+      web: { command: ['web'], ...size(256), ...served(controllerService, 3000) },
+      worker: { command: ['worker'], ...size(256) },
+    },
+    counts: { web: 1, worker: 1 },
+    routes: [{ type: 'http', domain: new URL(controllerUrlOf(cluster)).hostname, service: controllerService }],
+  };
+}
+
+function imageOf(input: ManifestInput, name: ImageName): string {
+  const tag = input.images.get(name);
+  if (tag === undefined) throw new Error(`no image was made for ${name}`);
+  return tag;
+}

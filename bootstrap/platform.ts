@@ -1,0 +1,177 @@
+/** Makes the platform's apps what the manifest says, through the controller's API. Each step may be repeated. */
+import { isDeepStrictEqual } from 'node:util';
+import { apps, deployments, formations, keys, releases, routing } from '@flynn/controller/api';
+import { type App, type Artifact, type Release, type Route, processSchema } from '@flynn/controller/model';
+import { FlynnError, hasCode } from '@flynn/kit/errors';
+import type { HttpClient } from '@flynn/kit/http-client';
+import { retry, waitFor } from '@flynn/kit/retry';
+import type { SystemApp, SystemRoute } from './manifest.ts';
+
+const deployMs = 240_000;
+/** A controller that is being replaced refuses connections for a moment. */
+const callMs = 60_000;
+
+export type Outcome = 'created' | 'updated' | 'unchanged';
+
+export class Platform {
+  readonly #client: HttpClient;
+
+  constructor(client: HttpClient) {
+    this.#client = client;
+  }
+
+  /** Deploys the app if what is live is not what the manifest says. */
+  async ensureApp(wanted: SystemApp, report: (line: string) => void): Promise<Outcome> {
+    const { app, isNew } = await this.#ensureApp(wanted);
+    await this.#ensureRoutes(wanted, isNew);
+    const live = await this.#live(app);
+    if (live !== undefined && isCurrent(wanted, live)) return 'unchanged';
+    report(live === undefined ? `deploying ${wanted.name}` : `updating ${wanted.name}`);
+    await this.#deploy(wanted, live);
+    return live === undefined ? 'created' : 'updated';
+  }
+
+  createApp(name: string): Promise<App> {
+    return this.#retry('creating an app', () => this.#client.call(apps.create, { body: { name } }));
+  }
+
+  async addKey(publicKey: string): Promise<void> {
+    await this.#retry('adding the SSH key', () => this.#client.call(keys.create, { body: { publicKey } }));
+  }
+
+  async #ensureApp(wanted: SystemApp): Promise<{ app: App; isNew: boolean }> {
+    const existing = await this.find(wanted.name);
+    if (existing !== undefined) return { app: existing, isNew: false };
+    try {
+      const body = { name: wanted.name, isSystem: true };
+      return {
+        app: await this.#retry(`creating ${wanted.name}`, () => this.#client.call(apps.create, { body })),
+        isNew: true,
+      };
+    } catch (error) {
+      // The answer to an earlier attempt was lost.
+      const app = hasCode(error, 'conflict') ? await this.find(wanted.name) : undefined;
+      if (app === undefined) throw error;
+      return { app, isNew: true };
+    }
+  }
+
+  async find(name: string): Promise<App | undefined> {
+    try {
+      return await this.#retry(`looking for ${name}`, () => this.#client.call(apps.get, { params: { app: name } }));
+    } catch (error) {
+      if (hasCode(error, 'not_found')) return undefined;
+      throw error;
+    }
+  }
+
+  async #live(app: App): Promise<Live | undefined> {
+    const { releaseId } = app;
+    if (releaseId === undefined) return undefined;
+    return this.#retry(`reading the release of ${app.name}`, async () => {
+      const release = await this.#client.call(releases.get, { params: { app: app.id, release: releaseId } });
+      const { artifactId } = release;
+      if (artifactId === undefined) return { release };
+      return { release, artifact: await this.#client.call(releases.getArtifact, { params: { artifact: artifactId } }) };
+    });
+  }
+
+  async #deploy(wanted: SystemApp, live: Live | undefined): Promise<void> {
+    const params = { app: wanted.name };
+    const artifact = await this.#retry('registering an image', () =>
+      this.#client.call(releases.createArtifact, { body: { type: 'image', image: { name: wanted.image } } }),
+    );
+    const env = { ...live?.release.env, ...wanted.env };
+    const body = { artifactId: artifact.id, env, processes: { ...wanted.processes } };
+    const release = await this.#retry('making a release', () => this.#client.call(releases.create, { params, body }));
+    if (live === undefined) {
+      const counts = { params: { app: wanted.name, release: release.id }, body: { processes: { ...wanted.counts } } };
+      await this.#retry('setting the formation', () => this.#client.call(formations.put, counts));
+    }
+    const deployment = await this.#startDeployment(wanted.name, release.id);
+    const ended = await waitFor(
+      async () => {
+        const now = await this.#client.call(deployments.get, { params: { deployment } });
+        return now.state === 'complete' || now.state === 'failed' ? now : undefined;
+      },
+      { what: `the deployment of ${wanted.name}`, deadlineMs: deployMs, intervalMs: 150 },
+    );
+    if (ended.state === 'complete') return;
+    const lines = ended.failedJob?.lines.map((line) => `\n    ${line}`).join('') ?? '';
+    throw new FlynnError(
+      'internal',
+      `deploying ${wanted.name} failed: ${ended.error ?? 'no reason was given'}${lines}`,
+    );
+  }
+
+  /** A deployment that an interrupted `up` left under way is waited for first. */
+  async #startDeployment(app: string, releaseId: string): Promise<string> {
+    return waitFor(
+      async () => {
+        try {
+          const body = { releaseId };
+          return (await this.#client.call(deployments.create, { params: { app }, body })).id;
+        } catch (error) {
+          if (!hasCode(error, 'conflict')) throw error;
+          const all = await this.#client.call(deployments.list, { params: { app } });
+          return all.find((one) => one.newReleaseId === releaseId)?.id;
+        }
+      },
+      { what: `an earlier deployment of ${app}`, deadlineMs: deployMs, intervalMs: 500 },
+    );
+  }
+
+  async #ensureRoutes(wanted: SystemApp, isNew: boolean): Promise<void> {
+    const params = { app: wanted.name };
+    const existing = await this.#retry('reading routes', () => this.#client.call(routing.list, { params }));
+    const { toRemove, toCreate } = routeChanges(wanted.routes, existing, isNew);
+    for (const { id } of toRemove) {
+      await this.#retry('removing a route', () =>
+        this.#client.call(routing.remove, { params: { ...params, route: id } }),
+      );
+    }
+    for (const route of toCreate) {
+      await this.#retry('adding a route', () => this.#client.call(routing.create, { params, body: route }));
+    }
+  }
+
+  #retry<T>(what: string, call: () => Promise<T>): Promise<T> {
+    return retry(() => call(), { what, deadlineMs: callMs, maxMs: 1_000 });
+  }
+}
+
+export type Live = { release: Release; artifact?: Artifact };
+
+/** What people added to the environment stays theirs; the manifest's own variables, image and processes count. */
+export function isCurrent(wanted: SystemApp, live: Live): boolean {
+  const image = live.artifact?.image;
+  if (image === undefined || !('name' in image) || image.name !== wanted.image) return false;
+  if (Object.entries(wanted.env).some(([name, value]) => live.release.env[name] !== value)) return false;
+  const processes = Object.fromEntries(
+    Object.entries(wanted.processes).map(([type, process]) => [type, processSchema.parse(process)]),
+  );
+  return isDeepStrictEqual(processes, live.release.processes);
+}
+
+/** A new app came with a route of its own, which the platform's apps have no use for unless the manifest says so. */
+export function routeChanges(
+  wanted: readonly SystemRoute[],
+  existing: readonly Route[],
+  isNew: boolean,
+): { toRemove: Route[]; toCreate: SystemRoute[] } {
+  const isSame = (a: SystemRoute, b: Route): boolean =>
+    a.service === b.service && (a.type === 'http' ? b.domain === a.domain && b.path === '/' : b.port === a.port);
+  const isInTheWay = (route: Route): boolean =>
+    wanted.some(
+      (one) =>
+        one.type === 'http' && one.domain === route.domain && route.path === '/' && one.service !== route.service,
+    );
+  const isFormer = (route: Route): boolean =>
+    route.type === 'tcp' && wanted.some((one) => one.type === 'tcp' && one.service === route.service);
+  return {
+    toRemove: existing.filter(
+      (route) => !wanted.some((one) => isSame(one, route)) && (isNew || isInTheWay(route) || isFormer(route)),
+    ),
+    toCreate: wanted.filter((one) => !existing.some((route) => isSame(one, route))),
+  };
+}

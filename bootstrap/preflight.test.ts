@@ -1,0 +1,128 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { parseListeners } from './listeners.ts';
+import { type Facts, judge, overlaps, parseRoutes } from './preflight.ts';
+import { readOptions, settle } from './settings.ts';
+
+const cluster = settle(readOptions({}), undefined, {
+  hostname: 'host',
+  address: '192.0.2.7',
+  now: new Date(0),
+  newSecret: () => 'secret',
+});
+
+const good: Facts = {
+  platform: 'linux',
+  isRoot: true,
+  memoryBytes: 4e9,
+  disks: [{ path: '/var/lib/flynn', freeBytes: 50e9 }],
+  engine: 'running',
+  missingPrograms: [],
+  listeners: [],
+  networks: [{ device: 'eth0', subnet: '192.0.2.0/24' }],
+  isClusterUp: false,
+};
+const listener = (port: number, address = '*', protocol: 'tcp' | 'udp' = 'tcp') => ({
+  protocol,
+  address,
+  port,
+  inode: '1',
+  owner: 'nginx (pid 812)',
+});
+const whats = (facts: Partial<Facts>): string[] => judge({ ...good, ...facts }, cluster).map(({ what }) => what);
+
+test('a suitable machine has no problems', () => {
+  assert.deepEqual(judge(good, cluster), []);
+});
+
+test('every problem is told at once, each with its remedy', () => {
+  const problems = judge(
+    {
+      ...good,
+      isRoot: false,
+      memoryBytes: 1e9,
+      disks: [{ path: '/var/lib/flynn', freeBytes: 1e9 }],
+      engine: 'missing',
+      missingPrograms: ['git'],
+      listeners: [listener(80), listener(2379)],
+      networks: [{ device: 'wg0', subnet: '100.64.0.0/10' }],
+    },
+    cluster,
+  );
+  assert.equal(problems.length, 8);
+  for (const { what, remedy } of problems) assert.ok(what.length > 0 && remedy.length > 0);
+});
+
+test('who uses a port is named', () => {
+  assert.match(
+    whats({ listeners: [listener(80, '127.0.0.1')] })[0] ?? '',
+    /port 80, for HTTP, is used by nginx \(pid 812\)/,
+  );
+});
+
+test('a name server on another address of the machine is no obstacle, one on every address is', () => {
+  assert.deepEqual(whats({ listeners: [listener(53, '127.0.0.53', 'udp')] }), []);
+  assert.equal(whats({ listeners: [listener(53, '*', 'udp'), listener(53, '*', 'tcp')] }).length, 1);
+});
+
+test('an etcd of somebody else’s on the loopback is in the way of none, on every address of ours', () => {
+  assert.equal(whats({ listeners: [listener(1113, '127.0.0.1')] }).length, 1);
+  assert.equal(whats({ listeners: [listener(2379, '10.9.9.9')] }).length, 0);
+});
+
+test('a cluster that runs is not in its own way', () => {
+  assert.deepEqual(whats({ isClusterUp: true, listeners: [listener(80), listener(2222)], memoryBytes: 1e9 }), []);
+});
+
+test('the cluster’s own bridge does not overlap with itself, others do', () => {
+  assert.deepEqual(whats({ networks: [{ device: 'flynn0', subnet: '100.100.0.0/24' }] }), []);
+  assert.match(
+    whats({ networks: [{ device: 'tun0', subnet: '100.100.0.128/25' }] })[0] ?? '',
+    /overlaps 100\.100\.0\.128\/25 of tun0/,
+  );
+});
+
+test('subnets overlap when one contains the other', () => {
+  assert.ok(overlaps('10.0.0.0/8', '10.200.0.0/16'));
+  assert.ok(overlaps('10.200.0.0/16', '10.0.0.0/8'));
+  assert.ok(overlaps('0.0.0.0/0', '10.0.0.0/8'));
+  assert.ok(!overlaps('10.1.0.0/16', '10.2.0.0/16'));
+  assert.ok(!overlaps('192.0.2.0/25', '192.0.2.128/25'));
+});
+
+test('routes are read from the kernel’s table, the default route left out', () => {
+  const text = [
+    'Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT',
+    'eth0\t00000000\t010200C0\t0003\t0\t0\t0\t00000000\t0\t0\t0',
+    'eth0\t000200C0\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0',
+    'docker0\t000011AC\t00000000\t0001\t0\t0\t0\t0000FFFF\t0\t0\t0',
+    '',
+  ].join('\n');
+  assert.deepEqual(parseRoutes(text), [
+    { device: 'eth0', subnet: '192.0.2.0/24' },
+    { device: 'docker0', subnet: '172.17.0.0/16' },
+  ]);
+});
+
+test('listeners are read from the kernel’s tables, connections left out', () => {
+  const tcp = [
+    '  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode',
+    '   0: 0100007F:0050 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 111 1',
+    '   1: 00000000:0016 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 222 1',
+    '   2: 0100007F:0050 0100007F:9C40 01 00000000:00000000 00:00000000 00000000     0        0 333 1',
+  ].join('\n');
+  assert.deepEqual(parseListeners(tcp, 'tcp'), [
+    { protocol: 'tcp', address: '127.0.0.1', port: 80, inode: '111' },
+    { protocol: 'tcp', address: '*', port: 22, inode: '222' },
+  ]);
+  const tcp6 =
+    'header\n   0: 00000000000000000000000000000000:1F90 00000000000000000000000000000000:0000 0A 0:0 0:0 0 0 0 444 1\n' +
+    '   1: 0000000000000000FFFF0000070200C0:1F91 00000000000000000000000000000000:0000 0A 0:0 0:0 0 0 0 555 1';
+  assert.deepEqual(
+    parseListeners(tcp6, 'tcp').map(({ address, port }) => ({ address, port })),
+    [
+      { address: '*', port: 8080 },
+      { address: '192.0.2.7', port: 8081 },
+    ],
+  );
+});

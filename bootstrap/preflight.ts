@@ -1,0 +1,171 @@
+/** Can a cluster be set up here? Every obstacle at once, each with its remedy, before anything is changed. */
+import { etcdPorts } from './etcd.ts';
+import type { Listener } from './listeners.ts';
+import { routerStatusPort } from './manifest.ts';
+import { type Cluster, gatewayOf, numberOf } from './settings.ts';
+
+export type Network = Readonly<{ device: string; subnet: string }>;
+
+export type Facts = Readonly<{
+  platform: string;
+  isRoot: boolean;
+  memoryBytes: number;
+  /** Where the state directory and the engine's data are, or will be. */
+  disks: readonly { path: string; freeBytes: number }[];
+  engine: 'running' | 'startable' | 'missing';
+  missingPrograms: readonly string[];
+  listeners: readonly (Listener & { owner?: string })[];
+  networks: readonly Network[];
+  /** The cluster's own jobs run already: its ports are taken by itself. */
+  isClusterUp: boolean;
+}>;
+
+export type Problem = Readonly<{ what: string; remedy: string }>;
+
+const gibibyte = 1024 ** 3;
+const minDiskBytes = 5 * gibibyte;
+/** What a machine sold as 2 GB has left for Linux. */
+const minMemoryBytes = 1.7 * 1000 ** 3;
+
+/** On the bridge's address, and but for names on others too: names, discovery, the host agent, the store. */
+export const gatewayPorts = [
+  { port: 53, protocol: 'udp', use: 'names' },
+  { port: 53, protocol: 'tcp', use: 'names' },
+  { port: 1111, protocol: 'tcp', use: 'service discovery' },
+  { port: 1113, protocol: 'tcp', use: 'the host agent' },
+  { port: routerStatusPort, protocol: 'tcp', use: "the router's status" },
+  { port: etcdPorts.client, protocol: 'tcp', use: 'etcd' },
+  { port: etcdPorts.peer, protocol: 'tcp', use: 'etcd' },
+] as const;
+
+export function judge(facts: Facts, cluster: Cluster): Problem[] {
+  return [
+    ...judgeMachine(facts),
+    ...(facts.isClusterUp ? [] : [...judgeSize(facts), ...judgePorts(facts, cluster), ...judgeNetwork(facts, cluster)]),
+  ];
+}
+
+function judgeMachine(facts: Facts): Problem[] {
+  const problems: Problem[] = [];
+  if (facts.platform !== 'linux') {
+    problems.push({
+      what: `this machine runs ${facts.platform}, not Linux`,
+      remedy: 'use a Linux machine, or a virtual one: vagrant up',
+    });
+  }
+  if (!facts.isRoot) problems.push({ what: 'this needs root', remedy: 'run the same command with sudo' });
+  if (facts.engine === 'missing') {
+    problems.push({
+      what: 'no container engine answers, and dockerd is not installed',
+      remedy: 'install Docker (on Debian: apt-get install docker.io) and run the same command again',
+    });
+  }
+  if (facts.missingPrograms.length > 0) {
+    problems.push({
+      what: `not installed: ${facts.missingPrograms.join(', ')}`,
+      remedy: 'run npm run up, which installs them on Debian, or install them with your package manager',
+    });
+  }
+  return problems;
+}
+
+function judgeSize(facts: Facts): Problem[] {
+  const problems: Problem[] = facts.disks
+    .filter((disk) => disk.freeBytes < minDiskBytes)
+    .map((disk) => ({
+      what: `${sizeOf(disk.freeBytes)} free at ${disk.path}; a cluster needs ${sizeOf(minDiskBytes)}`,
+      remedy: 'free some space, or put the directory on a larger disk',
+    }));
+  if (facts.memoryBytes < minMemoryBytes) {
+    problems.push({
+      what: `${sizeOf(facts.memoryBytes)} of memory; a host needs 2 GB`,
+      remedy: 'use a larger machine',
+    });
+  }
+  return problems;
+}
+
+function judgePorts(facts: Facts, cluster: Cluster): Problem[] {
+  const gateway = gatewayOf(cluster.subnet);
+  const problems: Problem[] = [];
+  // The router takes its ports on every address.
+  const routerPorts = [
+    { port: cluster.httpPort, use: 'HTTP', remedy: 'stop it, or choose another port: FLYNN_HTTP_PORT=8080 npm run up' },
+    { port: cluster.gitPort, use: 'git', remedy: 'stop it, or choose another port: FLYNN_GIT_PORT=2223 npm run up' },
+  ];
+  for (const { port, use, remedy } of routerPorts) {
+    const taken = facts.listeners.find((listener) => listener.protocol === 'tcp' && listener.port === port);
+    if (taken !== undefined) problems.push({ what: `port ${port}, for ${use}, is used by ${ownerOf(taken)}`, remedy });
+  }
+  if (cluster.httpPort === cluster.gitPort) {
+    problems.push({
+      what: `HTTP and git are both to use port ${cluster.httpPort}`,
+      remedy: 'choose another FLYNN_GIT_PORT',
+    });
+  }
+  const told = new Set<string>();
+  for (const { port, protocol, use } of gatewayPorts) {
+    const taken = facts.listeners.find(
+      (listener) =>
+        listener.protocol === protocol &&
+        listener.port === port &&
+        (port === 53 ? ['*', gateway] : ['*', gateway, '127.0.0.1', cluster.address]).includes(listener.address),
+    );
+    if (taken === undefined || told.has(`${port} ${ownerOf(taken)}`)) continue;
+    told.add(`${port} ${ownerOf(taken)}`);
+    problems.push({
+      what: `${protocol} port ${port}, for ${use}, is used by ${ownerOf(taken)} on ${taken.address === '*' ? 'every address' : taken.address}`,
+      remedy: port === 53 ? 'stop it, or make it listen on the addresses it needs only' : 'stop it',
+    });
+  }
+  return problems;
+}
+
+function judgeNetwork(facts: Facts, cluster: Cluster): Problem[] {
+  return facts.networks
+    .filter((network) => network.device !== cluster.bridge && overlaps(network.subnet, cluster.subnet))
+    .map((network) => ({
+      what: `${cluster.subnet}, for containers, overlaps ${network.subnet} of ${network.device}`,
+      remedy: 'choose a subnet that is free: FLYNN_SUBNET=10.231.0.0/24 npm run up',
+    }));
+}
+
+function ownerOf(listener: Facts['listeners'][number]): string {
+  return listener.owner ?? 'another program';
+}
+
+export function overlaps(a: string, b: string): boolean {
+  const [addressA = '', bitsA = '32'] = a.split('/');
+  const [addressB = '', bitsB = '32'] = b.split('/');
+  const bits = Math.min(Number(bitsA), Number(bitsB));
+  const shift = 32 - bits;
+  // Shifting by 32 is shifting by 0 in JavaScript.
+  return bits === 0 || numberOf(addressA) >>> shift === numberOf(addressB) >>> shift;
+}
+
+/** The text of /proc/net/route, without default routes. */
+export function parseRoutes(text: string): Network[] {
+  return text
+    .split('\n')
+    .slice(1)
+    .flatMap((line) => {
+      const [device = '', destination = '', , , , , , mask = ''] = line.trim().split(/\s+/);
+      if (mask === '' || mask === '00000000') return [];
+      return [{ device, subnet: `${dotted(destination)}/${bitsOf(mask)}` }];
+    });
+}
+
+function dotted(littleEndianHex: string): string {
+  return (littleEndianHex.match(/../g) ?? [])
+    .toReversed()
+    .map((byte) => Number.parseInt(byte, 16))
+    .join('.');
+}
+
+function bitsOf(hex: string): number {
+  return Number.parseInt(hex, 16).toString(2).replaceAll('0', '').length;
+}
+
+function sizeOf(bytes: number): string {
+  return `${(bytes / 1000 ** 3).toFixed(1)} GB`;
+}

@@ -1,0 +1,82 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { agentEnvironment, unitText } from './agent.ts';
+import { type Cluster, appUrlOf, gatewayOf, gitUrlOf, readOptions, settle } from './settings.ts';
+
+const machine = { hostname: 'Web-1.example.com', address: '192.0.2.7', now: new Date(0), newSecret: () => 'secret' };
+const made = (env: Record<string, string> = {}, stored?: Cluster): Cluster => settle(readOptions(env), stored, machine);
+
+test('without any setting there is a cluster named flynn at flynn.localhost', () => {
+  const cluster = made();
+  assert.equal(cluster.name, 'flynn');
+  assert.equal(appUrlOf('hello', cluster), 'http://hello.flynn.localhost');
+  assert.equal(gitUrlOf(cluster), 'ssh://git@localhost:2222');
+  assert.equal(cluster.hostId, 'web1examplecom');
+  assert.equal(cluster.address, '192.0.2.7');
+});
+
+test('a domain of its own is used for apps and git, and another port is named', () => {
+  const cluster = made({ FLYNN_DOMAIN: 'apps.example.com', FLYNN_HTTP_PORT: '8080', FLYNN_GIT_PORT: '22' });
+  assert.equal(appUrlOf('hello', cluster), 'http://hello.apps.example.com:8080');
+  assert.equal(gitUrlOf(cluster), 'ssh://git@apps.example.com:22');
+});
+
+test('what was settled stays, whatever the machine is called by now', () => {
+  const stored = made({ FLYNN_DOMAIN: 'apps.example.com' });
+  const again = settle(readOptions({}), stored, {
+    ...machine,
+    hostname: 'other',
+    address: '192.0.2.8',
+    newSecret: () => 'new',
+  });
+  assert.deepEqual(again, stored);
+});
+
+test('ports and the address can be changed later', () => {
+  const again = made({ FLYNN_HTTP_PORT: '8080', FLYNN_ADDRESS: '192.0.2.9' }, made());
+  assert.equal(again.httpPort, 8080);
+  assert.equal(again.address, '192.0.2.9');
+});
+
+test('another domain than the cluster’s is refused, and the message says what to do', () => {
+  assert.throws(
+    () => made({ FLYNN_DOMAIN: 'other.example.com' }, made()),
+    /FLYNN_DOMAIN.*flynn\.localhost.*npm run down/,
+  );
+});
+
+test('settings that cannot work are refused by name', () => {
+  const wrong: [string, string][] = [
+    ['FLYNN_HTTP_PORT', '0'],
+    ['FLYNN_HTTP_PORT', 'eighty'],
+    ['FLYNN_DOMAIN', 'no spaces.example'],
+    ['FLYNN_DOMAIN', 'single'],
+    ['FLYNN_SUBNET', '10.0.0.0'],
+    ['FLYNN_SUBNET', '10.0.0.7/24'],
+    ['FLYNN_STATE_DIR', 'relative'],
+    ['FLYNN_CLUSTER', 'has-dash'],
+    ['FLYNN_DOMIAN', 'apps.example.com'],
+  ];
+  for (const [name, value] of wrong)
+    assert.throws(() => readOptions({ [name]: value }), new RegExp(name), `${name}=${value}`);
+});
+
+test('the gateway is the first address of the subnet', () => {
+  assert.equal(gatewayOf('100.100.0.0/24'), '100.100.0.1');
+  assert.equal(gatewayOf('10.1.2.128/25'), '10.1.2.129');
+  assert.equal(gatewayOf('172.16.0.0/16'), '172.16.0.1');
+});
+
+test('the agent is told where it is and where the store is', () => {
+  const cluster = made();
+  const lines = agentEnvironment(readOptions({}), cluster).split('\n');
+  assert.ok(lines.includes('FLYNN_ETCD_ENDPOINTS=http://100.100.0.1:2379'));
+  assert.ok(lines.includes('FLYNN_HOST_ID=web1examplecom'));
+  assert.ok(!lines.some((line) => line.startsWith('FLYNN_DNS_UPSTREAMS')));
+});
+
+test('under systemd, stopping the agent leaves jobs running', () => {
+  const text = unitText({ stateDir: '/var/lib/flynn', cluster: made(), supervisor: 'systemd' });
+  assert.match(text, /^KillMode=process$/m);
+  assert.match(text, /^EnvironmentFile=\/var\/lib\/flynn\/agent\.env$/m);
+});

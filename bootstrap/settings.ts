@@ -1,0 +1,155 @@
+/** Where and how a cluster is set up: variables of the environment, then what an earlier `up` settled, then defaults. */
+import { integer, loadConfig } from '@flynn/kit/config';
+import { FlynnError } from '@flynn/kit/errors';
+import { z } from 'zod';
+
+const port = integer.pipe(z.int().min(1).max(65_535));
+const folder = z.string().startsWith('/', 'expected an absolute path');
+const ipv4Subnet = z
+  .string()
+  .regex(/^\d{1,3}(\.\d{1,3}){3}\/\d{1,2}$/, 'expected a subnet like 100.100.0.0/24')
+  .refine((text) => Number(text.split('/')[1]) >= 16 && Number(text.split('/')[1]) <= 26, 'expected a /16 to /26')
+  .refine(
+    (text) => gatewayOf(text) === firstAfter(text),
+    'expected the first address of the subnet, like 100.100.0.0/24',
+  );
+
+export const optionsSchema = z.object({
+  /** Names everything of the cluster on this machine. */
+  FLYNN_CLUSTER: z
+    .string()
+    .regex(/^[a-z][a-z0-9]{0,19}$/, 'expected up to 20 lower-case letters and digits')
+    .optional(),
+  /** Apps answer at NAME.DOMAIN; it and *.DOMAIN have to lead to this machine. *.localhost does by itself. */
+  FLYNN_DOMAIN: z
+    .string()
+    .regex(
+      /^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)+$/,
+      'expected a domain like apps.example.com',
+    )
+    .optional(),
+  FLYNN_HTTP_PORT: port.optional(),
+  FLYNN_GIT_PORT: port.optional(),
+  /** The cluster's keys, the host agent's memory and logs. */
+  FLYNN_STATE_DIR: folder.default('/var/lib/flynn'),
+  FLYNN_DOCKER_SOCKET: folder.default('/var/run/docker.sock'),
+  /** What this machine's containers have addresses from. */
+  FLYNN_SUBNET: ipv4Subnet.optional(),
+  FLYNN_BRIDGE: z
+    .string()
+    .regex(/^[a-z][a-z0-9-]{0,14}$/, 'expected a network interface name of at most 15 characters')
+    .optional(),
+  /** Where other hosts reach this one; found out unless given. */
+  FLYNN_ADDRESS: z.ipv4().optional(),
+  /** Name servers for everything but the cluster's own names, with commas; those of the machine unless given. */
+  FLYNN_DNS_UPSTREAMS: z.string().optional(),
+  /** The flynn command's configuration; ~/.config/flynn unless given. */
+  FLYNN_CONFIG_DIR: folder.optional(),
+  /** What restarts the host agent; systemd where it runs, unless given. */
+  FLYNN_SUPERVISOR: z.enum(['systemd', 'own']).optional(),
+});
+export type Options = z.output<typeof optionsSchema>;
+
+export function readOptions(env: Record<string, string | undefined>): Options {
+  return loadConfig(optionsSchema, env);
+}
+
+/** What `up` settled for good, in the state directory. */
+export const clusterSchema = z.object({
+  name: z.string(),
+  domain: z.string(),
+  httpPort: z.int(),
+  gitPort: z.int(),
+  subnet: z.string(),
+  bridge: z.string(),
+  address: z.string(),
+  hostId: z.string(),
+  /** Between the cluster's own services. */
+  key: z.string(),
+  /** For people. */
+  controllerKey: z.string(),
+  createdAt: z.string(),
+});
+export type Cluster = z.output<typeof clusterSchema>;
+
+export type Machine = { hostname: string; address: string; now: Date; newSecret: () => string };
+
+/** `conflict` when an option contradicts what the cluster already is. */
+export function settle(options: Options, stored: Cluster | undefined, machine: Machine): Cluster {
+  if (stored !== undefined) {
+    const fixed = [
+      ['FLYNN_CLUSTER', stored.name],
+      ['FLYNN_DOMAIN', stored.domain],
+      ['FLYNN_SUBNET', stored.subnet],
+      ['FLYNN_BRIDGE', stored.bridge],
+    ] as const;
+    for (const [name, value] of fixed) {
+      if (options[name] === undefined || options[name] === value) continue;
+      throw new FlynnError(
+        'conflict',
+        `${name} is ${options[name]}, but the cluster on this machine was made with ${value}: unset it, or take the cluster down first with npm run down`,
+      );
+    }
+    return {
+      ...stored,
+      httpPort: options.FLYNN_HTTP_PORT ?? stored.httpPort,
+      gitPort: options.FLYNN_GIT_PORT ?? stored.gitPort,
+      address: options.FLYNN_ADDRESS ?? stored.address,
+    };
+  }
+  return {
+    name: options.FLYNN_CLUSTER ?? 'flynn',
+    domain: options.FLYNN_DOMAIN ?? 'flynn.localhost',
+    httpPort: options.FLYNN_HTTP_PORT ?? 80,
+    gitPort: options.FLYNN_GIT_PORT ?? 2222,
+    subnet: options.FLYNN_SUBNET ?? '100.100.0.0/24',
+    bridge: options.FLYNN_BRIDGE ?? 'flynn0',
+    address: options.FLYNN_ADDRESS ?? machine.address,
+    hostId:
+      machine.hostname
+        .toLowerCase()
+        .replaceAll(/[^a-z0-9]/g, '')
+        .slice(0, 20) || 'host',
+    key: machine.newSecret(),
+    controllerKey: machine.newSecret(),
+    createdAt: machine.now.toISOString(),
+  };
+}
+
+/** The first address of the subnet: the host's own on the bridge. */
+export function gatewayOf(subnet: string): string {
+  const [base = '', bits = '24'] = subnet.split('/');
+  const mask = 0xffffffff << (32 - Number(bits));
+  const number = ((numberOf(base) & mask) + 1) >>> 0;
+  return [24, 16, 8, 0].map((shift) => (number >>> shift) & 255).join('.');
+}
+
+function firstAfter(subnet: string): string {
+  const [base = ''] = subnet.split('/');
+  return base.replace(/\d+$/, (last) => String(Number(last) + 1));
+}
+
+export function numberOf(address: string): number {
+  return address.split('.').reduce((sum, part) => ((sum << 8) | Number(part)) >>> 0, 0);
+}
+
+export function controllerUrlOf(cluster: Pick<Cluster, 'domain' | 'httpPort'>): string {
+  return `http://controller.${cluster.domain}${portSuffix(cluster.httpPort)}`;
+}
+
+export function appUrlOf(app: string, cluster: Pick<Cluster, 'domain' | 'httpPort'>): string {
+  return `http://${app}.${cluster.domain}${portSuffix(cluster.httpPort)}`;
+}
+
+function portSuffix(httpPort: number): string {
+  return httpPort === 80 ? '' : `:${httpPort}`;
+}
+
+/** Not every resolver knows that names under .localhost are this machine; all know localhost. */
+export function gitHostOf(cluster: Pick<Cluster, 'domain'>): string {
+  return cluster.domain.endsWith('.localhost') ? 'localhost' : cluster.domain;
+}
+
+export function gitUrlOf(cluster: Pick<Cluster, 'domain' | 'gitPort'>): string {
+  return `ssh://git@${gitHostOf(cluster)}:${cluster.gitPort}`;
+}

@@ -1,0 +1,31 @@
+/** What a cluster keeps on this machine's disk: its settings and keys, written once, readable by root only. */
+import { existsSync } from 'node:fs';
+import { mkdir, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { readJsonFile, writeFileAtomic } from '@flynn/kit/files';
+import { runProgram } from './program.ts';
+import { type Cluster, clusterSchema } from './settings.ts';
+
+const clusterFile = (stateDir: string): string => join(stateDir, 'cluster.json');
+
+export function readCluster(stateDir: string): Promise<Cluster | undefined> {
+  return readJsonFile(clusterFile(stateDir), clusterSchema);
+}
+
+export async function writeCluster(stateDir: string, cluster: Cluster): Promise<void> {
+  await mkdir(stateDir, { recursive: true, mode: 0o700 });
+  const text = `${JSON.stringify(cluster, undefined, 2)}\n`;
+  const before = await readFile(clusterFile(stateDir), 'utf8').catch(() => '');
+  if (before !== text) await writeFileAtomic(clusterFile(stateDir), text, { mode: 0o600 });
+}
+
+export type HostKey = Readonly<{ privateKey: string; publicKey: string }>;
+
+/** The git receiver's identity; the same for the cluster's life, or people's ssh would warn them. */
+export async function ensureHostKey(stateDir: string): Promise<HostKey> {
+  const file = join(stateDir, 'ssh_host_ed25519_key');
+  if (!existsSync(file)) {
+    await runProgram('ssh-keygen', ['-q', '-t', 'ed25519', '-N', '', '-C', 'flynn', '-f', file], { timeoutMs: 20_000 });
+  }
+  return { privateKey: await readFile(file, 'utf8'), publicKey: await readFile(`${file}.pub`, 'utf8') };
+}

@@ -1,0 +1,186 @@
+/** The steps from a machine to a cluster. Each looks first and does only what is missing, so that all may be repeated. */
+import { readFile } from 'node:fs/promises';
+import { totalmem } from 'node:os';
+import { createDiscoveryClient } from '@flynn/discovery/client';
+import { FlynnError, messageOf } from '@flynn/kit/errors';
+import { HttpClient } from '@flynn/kit/http-client';
+import { silentLogger } from '@flynn/kit/log';
+import { waitFor } from '@flynn/kit/retry';
+import { type AgentSetup, agentEnvironment, agentLog, ensureAgent, isAgentRunning, setupOf } from './agent.ts';
+import { readBuilderEnv } from './builder-env.ts';
+import { type Person, addCluster, ensureSshKey, writeKnownHosts } from './cli-config.ts';
+import { ensureController, removeFirstController, withStore } from './controller.ts';
+import { ensureEngine } from './engine.ts';
+import { etcdResident, writeResident } from './etcd.ts';
+import { ensureImages } from './images/build.ts';
+import type { ImageName } from './images/recipes.ts';
+import { controllerApp, controllerService, manifestOf } from './manifest.ts';
+import { Platform } from './platform.ts';
+import { pushSample, sampleName, untilAnswers } from './sample-app.ts';
+import { type Cluster, type Options, appUrlOf, controllerUrlOf, gatewayOf, gitHostOf, gitUrlOf } from './settings.ts';
+import { ensureHostKey, writeCluster } from './state.ts';
+
+export type Report = (line: string) => void;
+
+export type Context = Readonly<{
+  options: Options;
+  cluster: Cluster;
+  person: Person;
+  env: Record<string, string | undefined>;
+}>;
+
+export type Step = Readonly<{ title: string; run: (report: Report) => Promise<string | void> }>;
+
+/** In their order; a step may answer with a word on what it found. */
+export function stepsOf(context: Context): Step[] {
+  const { options, cluster, person } = context;
+  const stateDir = options.FLYNN_STATE_DIR;
+  const gateway = gatewayOf(cluster.subnet);
+  const setup = setupOf(options, cluster);
+  const log = silentLogger();
+  let images: ReadonlyMap<ImageName, string> = new Map();
+  let hostPublicKey = '';
+
+  const withPlatform = async <T>(task: (platform: Platform) => Promise<T>): Promise<T> => {
+    await using discovery = createDiscoveryClient({ url: `http://${gateway}:1111` });
+    const baseUrl = async (): Promise<string> => `http://${(await discovery.resolve(controllerService)).address}`;
+    const client = new HttpClient({ baseUrl, key: cluster.controllerKey, name: 'the controller', timeoutMs: 30_000 });
+    try {
+      return await task(new Platform(client));
+    } finally {
+      await client.close();
+    }
+  };
+  const manifest = async (): Promise<ReturnType<typeof manifestOf>> => {
+    const hostKey = await ensureHostKey(stateDir);
+    const builderEnv = await readBuilderEnv(context.env);
+    return manifestOf({ cluster, images, sshHostKey: hostKey.privateKey, builderEnv, hostMemoryBytes: totalmem() });
+  };
+
+  return [
+    {
+      title: 'Container engine',
+      run: async () => {
+        const { wasStarted } = await ensureEngine({ socket: options.FLYNN_DOCKER_SOCKET, stateDir });
+        return wasStarted ? 'started' : 'running';
+      },
+    },
+    {
+      title: 'Images',
+      run: async (report) => {
+        const { docker } = await ensureEngine({ socket: options.FLYNN_DOCKER_SOCKET, stateDir });
+        let built = 0;
+        images = await ensureImages({
+          docker,
+          report: (line) => {
+            if (line.startsWith('built ')) built += 1;
+            report(line);
+          },
+        });
+        return built === 0 ? 'unchanged' : `${built} built`;
+      },
+    },
+    {
+      title: 'Host agent and store',
+      run: async () => {
+        await writeCluster(stateDir, cluster);
+        hostPublicKey = (await ensureHostKey(stateDir)).publicKey;
+        await writeResident(stateDir, etcdResident(cluster, images.get('etcd') ?? ''));
+        const outcome = await ensureAgent(setup, agentEnvironment(options, cluster));
+        await untilDiscovery(setup, gateway);
+        return outcome === 'unchanged' ? 'running' : outcome;
+      },
+    },
+    {
+      title: 'Controller',
+      run: async (report) => {
+        const controller = (await manifest()).find((app) => app.name === controllerApp);
+        if (controller === undefined) throw new FlynnError('internal', 'the manifest has no controller');
+        const started = await withStore(gateway, log, async (store) => {
+          await using discovery = createDiscoveryClient({ url: `http://${gateway}:1111` });
+          return await ensureController(store, discovery, controller, report);
+        });
+        const outcome = await withPlatform((platform) => platform.ensureApp(controller, report));
+        const removed = await withStore(gateway, log, removeFirstController);
+        return started === 'started' || removed > 0 ? 'started, and made an app of itself' : outcome;
+      },
+    },
+    {
+      title: 'Services of the platform',
+      run: async (report) => {
+        const services = (await manifest()).filter((app) => app.name !== controllerApp);
+        const outcomes = await withPlatform((platform) =>
+          Promise.all(services.map((app) => platform.ensureApp(app, report))),
+        );
+        await untilAnswers(controllerUrlOf(cluster), 60_000);
+        const changed = outcomes.filter((outcome) => outcome !== 'unchanged').length;
+        return changed === 0 ? 'unchanged' : `${changed} deployed`;
+      },
+    },
+    {
+      title: 'The flynn command',
+      run: async () => {
+        await addCluster(person, {
+          name: cluster.name,
+          controllerUrl: controllerUrlOf(cluster),
+          key: cluster.controllerKey,
+          gitUrl: gitUrlOf(cluster),
+          domain: cluster.domain,
+          httpPort: cluster.httpPort,
+        });
+        await writeKnownHosts(person, gitHostOf(cluster), cluster.gitPort, hostPublicKey);
+        const key = await ensureSshKey(person);
+        const publicKeys = await Promise.all(key.publicFiles.map((file) => readFile(file, 'utf8')));
+        await withPlatform(async (platform) => {
+          for (const publicKey of publicKeys) await platform.addKey(publicKey.trim());
+        });
+        return `configured in ${person.configDir}`;
+      },
+    },
+    {
+      title: `Sample app ${sampleName}`,
+      run: async (report) => {
+        const url = appUrlOf(sampleName, cluster);
+        return withPlatform(async (platform) => {
+          const existing = await platform.find(sampleName);
+          if (existing?.releaseId !== undefined) return 'there already';
+          if (existing === undefined) await platform.createApp(sampleName);
+          const key = await ensureSshKey(person);
+          const knownHostsFile = await writeKnownHosts(person, gitHostOf(cluster), cluster.gitPort, hostPublicKey);
+          await pushSample({ gitUrl: gitUrlOf(cluster), key, knownHostsFile, report });
+          await untilAnswers(url, 30_000);
+          return 'pushed, built and live';
+        });
+      },
+    },
+  ];
+}
+
+/** Of the kernel's own table: a bridge that nothing is attached to yet is missing from lists of running interfaces. */
+async function isOwnAddress(address: string): Promise<boolean> {
+  const lines = (await readFile('/proc/net/fib_trie', 'utf8')).split('\n').map((line) => line.trim());
+  return lines.some((line, index) => line === `|-- ${address}` && lines[index + 1] === '/32 host LOCAL');
+}
+
+/** The agent serves discovery once it reaches the store. */
+async function untilDiscovery(setup: AgentSetup, gateway: string): Promise<void> {
+  await using discovery = createDiscoveryClient({ url: `http://${gateway}:1111` });
+  try {
+    await waitFor(
+      async () => {
+        // Before the bridge is there, the address may be somebody else's, somewhere out there.
+        if (!(await isOwnAddress(gateway))) return false;
+        await discovery.instances(controllerService);
+        return true;
+      },
+      { what: 'the host agent', deadlineMs: 60_000, intervalMs: 100 },
+    );
+  } catch (error) {
+    const running = (await isAgentRunning(setup)) ? 'runs but does not serve' : 'does not run';
+    throw new FlynnError(
+      'unavailable',
+      `the host agent ${running}: ${messageOf(error)}\nIts last lines:\n${await agentLog(setup, 5)}`,
+      { cause: error },
+    );
+  }
+}

@@ -1,0 +1,101 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import * as fc from 'fast-check';
+import { asFlynnError } from '@flynn/kit/errors';
+import { isUsageError, parseAssignments, parseCounts, parseEnvFile, parseWhole } from './arguments.ts';
+
+function assertUsage(work: () => unknown, message: RegExp): void {
+  assert.throws(work, (error) => isUsageError(asFlynnError(error)) && message.test(asFlynnError(error).message));
+}
+
+test('counts are read by process type', () => {
+  assert.deepEqual(parseCounts(['web=3', 'worker=0']), { web: 3, worker: 0 });
+  assert.deepEqual(parseCounts([]), {});
+});
+
+test('a count that is no whole number from zero up is wrong usage and named', () => {
+  assertUsage(() => parseCounts(['web=-1']), /web=-1/);
+  assertUsage(() => parseCounts(['web=many']), /"many"/);
+  assertUsage(() => parseCounts(['web=1.5']), /"1.5"/);
+  assertUsage(() => parseCounts(['web=']), /""/);
+  assertUsage(() => parseCounts(['web']), /TYPE=COUNT/);
+  assertUsage(() => parseCounts(['=3']), /TYPE=COUNT/);
+});
+
+test('numbers keep to their limits', () => {
+  const limits = { what: 'a port', min: 1, max: 65_535 };
+  assert.equal(parseWhole('443', limits), 443);
+  for (const text of ['0', '65536', '-1', '1e3', '', 'x', ' 5']) {
+    assertUsage(() => parseWhole(text, limits), /is not a port: write a number from 1 to 65535/);
+  }
+});
+
+test('an assignment keeps every character after its first =', () => {
+  fc.assert(
+    fc.property(fc.string({ unit: 'binary' }), (value) => {
+      assert.deepEqual(parseAssignments([`KEY=${value}`]), { KEY: value });
+    }),
+  );
+});
+
+test('an assignment without a name, without a value or with a name no shell takes is wrong usage', () => {
+  assertUsage(() => parseAssignments(['=x']), /NAME=VALUE/);
+  assertUsage(() => parseAssignments(['NAME']), /NAME=VALUE/);
+  assertUsage(() => parseAssignments(['1BAD=x']), /"1BAD"/);
+  assertUsage(() => parseAssignments(['A-B=x']), /"A-B"/);
+});
+
+test('a name that objects know already is a variable like any other', () => {
+  assert.deepEqual(Object.entries(parseAssignments(['__proto__=x'])), [['__proto__', 'x']]);
+});
+
+test('a .env file is read with its comments, quotes and line ends', () => {
+  const text = [
+    '# a comment, with an = sign',
+    'PLAIN=value',
+    '  export SPACED = around  # why',
+    'EMPTY=',
+    'EMPTY_TOO= # nothing',
+    'PASSWORD=a#b$c',
+    `APOSTROPHE=it's`,
+    "SINGLE='as is \\n $X \"' # said",
+    String.raw`DOUBLE="tab\t, line\nbreak, \"quoted\", \\, \$X"`,
+    'LINES="one',
+    'A=not a variable',
+    'three"',
+    'UNICODE=é漢',
+    'WINDOWS=yes\r',
+    'LAST=1',
+  ].join('\n');
+  assert.deepEqual(parseEnvFile(`\u{feff}${text}`), {
+    PLAIN: 'value',
+    SPACED: 'around',
+    EMPTY: '',
+    EMPTY_TOO: '',
+    PASSWORD: 'a#b$c',
+    APOSTROPHE: "it's",
+    SINGLE: 'as is \\n $X "',
+    DOUBLE: 'tab\t, line\nbreak, "quoted", \\, $X',
+    LINES: 'one\nA=not a variable\nthree',
+    UNICODE: 'é漢',
+    WINDOWS: 'yes',
+    LAST: '1',
+  });
+});
+
+test('what is in single quotes in a .env file comes out as it went in', () => {
+  fc.assert(
+    fc.property(
+      fc.string({ unit: 'binary' }).filter((value) => !value.includes("'")),
+      (value) => {
+        assert.deepEqual(parseEnvFile(`A=1\nKEY='${value}'\nZ=2\n`), { A: '1', KEY: value, Z: '2' });
+      },
+    ),
+  );
+});
+
+test('a line of a .env file that sets nothing is refused with the line', () => {
+  assert.throws(() => parseEnvFile('A=1\nnonsense here\n'), /"nonsense here"/);
+  assert.throws(() => parseEnvFile('A="never closed\n'), /"A="never closed"/);
+  assert.throws(() => parseEnvFile(`A= 'never closed\n`), /never closed/);
+});

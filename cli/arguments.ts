@@ -1,0 +1,79 @@
+/** What people write as arguments, read strictly. */
+import { FlynnError } from '@flynn/kit/errors';
+import { envName } from '@flynn/kit/names';
+
+/** For what was typed wrongly: the command ends with exit code 2, before anything is asked of the cluster. */
+export function usageError(message: string): FlynnError {
+  return new FlynnError('invalid', message, { detail: { isUsage: true } });
+}
+
+export function isUsageError(error: FlynnError): boolean {
+  return error.code === 'invalid' && error.detail['isUsage'] === true;
+}
+
+/** `web=3` and the like. */
+export function parseCounts(args: readonly string[]): Record<string, number> {
+  return Object.fromEntries(args.map(parseCount));
+}
+
+function parseCount(arg: string): [type: string, count: number] {
+  const [, type, count] = /^([^=]+)=(.*)$/.exec(arg) ?? [];
+  if (type === undefined || count === undefined) {
+    throw usageError(`"${arg}" is no scale: write TYPE=COUNT, as in web=3`);
+  }
+  if (!/^-?\d+$/.test(count)) {
+    throw usageError(`"${count}" is no count for ${type}: write a whole number, as in ${type}=3`);
+  }
+  if (Number(count) < 0) throw usageError(`${type}=${count}: a count cannot be below zero`);
+  return [type, Number(count)];
+}
+
+/** A whole number within the limits; `what` is for the message: "a port". */
+export function parseWhole(text: string, limits: { what: string; min: number; max: number }): number {
+  const value = Number(text);
+  if (/^\d+$/.test(text) && value >= limits.min && value <= limits.max) return value;
+  throw usageError(`"${text}" is not ${limits.what}: write a number from ${limits.min} to ${limits.max}`);
+}
+
+/** `KEY=value`, where the value may be anything, `=` included. */
+export function parseAssignments(args: readonly string[]): Record<string, string> {
+  return Object.fromEntries(
+    args.map((arg): [string, string] => {
+      const at = arg.indexOf('=');
+      if (at < 1) throw usageError(`"${arg}" sets nothing: write NAME=VALUE; an empty value is NAME=`);
+      const name = arg.slice(0, at);
+      assertEnvName(name);
+      return [name, arg.slice(at + 1)];
+    }),
+  );
+}
+
+export function assertEnvName(name: string): void {
+  if (!envName.safeParse(name).success) {
+    throw usageError(`"${name}" is no name for a variable: letters, digits and _, not starting with a digit`);
+  }
+}
+
+const escapes: Readonly<Record<string, string>> = { n: '\n', r: '\r', t: '\t' };
+
+/**
+ * NAME, then a value in single quotes (as it is), in double quotes (\n \r \t \" \\ \$), or bare: to the end of the line,
+ * or to a # after white space, so that a # within a password stays. Quoted values may span lines.
+ */
+const assignment =
+  /^[^\S\n]*(?:export[^\S\n]+)?([A-Za-z_][A-Za-z0-9_]*)[^\S\n]*=(?:[^\S\n]*'([^']*)'|[^\S\n]*"((?:[^"\\]|\\[^])*)"|(?![^\S\n]*['"])([^\n]*?))[^\S\n]*(?:(?<=\s)#[^\n]*)?$/gmu;
+
+/** A `.env` file: assignments, empty lines and # comments. */
+export function parseEnvFile(text: string): Record<string, string> {
+  const found: [string, string][] = [];
+  const rest = text
+    .replace(/^\u{feff}/u, '')
+    .replaceAll(assignment, (_, name: string, single?: string, double?: string, bare?: string) => {
+      const unquoted = double?.replaceAll(/\\([^])/g, (__, char: string) => escapes[char] ?? char);
+      found.push([name, single ?? unquoted ?? bare?.trim() ?? '']);
+      return '';
+    });
+  const wrong = rest.split('\n').find((line) => line.trim() !== '' && !line.trim().startsWith('#'));
+  if (wrong !== undefined) throw new FlynnError('invalid', `the file has a line that sets nothing: "${wrong.trim()}"`);
+  return Object.fromEntries(found);
+}

@@ -1,0 +1,150 @@
+import { createInterface } from 'node:readline/promises';
+import { apps, releases, routing } from '@flynn/controller/api';
+import type { App, Route } from '@flynn/controller/model';
+import { FlynnError } from '@flynn/kit/errors';
+import type { Cluster } from '../clusters.ts';
+import type { Context } from '../context.ts';
+import { addRemote, isRepository, listRemotes, remoteUrl, removeRemote, trustCluster } from '../git.ts';
+import { formatAge, formatCount, formatTable } from '../output.ts';
+import { addCommand, type Parent } from './command.ts';
+
+export function urlsOf(routes: readonly Route[], cluster: Cluster): string[] {
+  const port = cluster.httpPort === 80 ? '' : `:${cluster.httpPort}`;
+  return routes.map((route) =>
+    route.type === 'http'
+      ? `http://${route.domain ?? ''}${port}${route.path === '/' ? '' : route.path}`
+      : `tcp://${cluster.domain}:${route.port ?? ''}`,
+  );
+}
+
+export function addAppCommands(parent: Parent): void {
+  addCommand<{ remote: string; yes?: boolean }>(parent, {
+    name: 'create',
+    summary: 'create an app, and a git remote for it here',
+    arguments: [['[name]', 'made up when left out']],
+    options: {
+      remote: ['-r, --remote <remote>', 'the git remote to add; "" for none', 'flynn'],
+      yes: ['-y, --yes', 'replace a remote of that name'],
+    },
+    async run(context, options, [name]) {
+      const cluster = await context.cluster();
+      const remote = await plannedRemote(context, options);
+      const client = await context.client();
+      const app = await client.call(apps.create, { body: name === undefined ? {} : { name } });
+      const url = remoteUrl(cluster.gitUrl, app.name);
+      if (remote !== undefined) {
+        if (options.yes) await removeRemote(context.io, remote);
+        await addRemote(context.io, { name: remote, url });
+        await trustCluster(context.io, context.configDirectory);
+      }
+      const where = remote === undefined ? `; push it to ${url}` : ` with the git remote "${remote}"`;
+      context.show(app, () => `Created ${app.name}${where}`);
+    },
+  });
+
+  addCommand<{ yes?: boolean }>(parent, {
+    name: 'delete',
+    summary: 'delete an app with everything it has',
+    options: { yes: ['-y, --yes', 'do not ask'] },
+    async run(context, options) {
+      const name = await context.appName();
+      const client = await context.client();
+      const app = await client.call(apps.get, { params: { app: name } });
+      if (!options.yes) await confirmByName(context, app);
+      const counts = await context.progress(`deleting ${app.name}`, () =>
+        client.call(apps.remove, { params: { app: app.id } }, { timeoutMs: 120_000 }),
+      );
+      const cluster = await context.cluster();
+      for (const remote of await listRemotes(context.io)) {
+        if (remote.url === remoteUrl(cluster.gitUrl, app.name)) await removeRemote(context.io, remote.name);
+      }
+      const removed = [
+        formatCount(counts.routes, 'route'),
+        formatCount(counts.releases, 'release'),
+        formatCount(counts.jobs, 'job'),
+      ];
+      context.show(counts, () => `Deleted ${app.name}: ${removed.join(', ')}`);
+    },
+  });
+
+  addCommand<{ all?: boolean }>(parent, {
+    name: 'apps',
+    summary: 'the apps',
+    options: { all: ['--all', "the platform's own too"] },
+    async run(context, options) {
+      const client = await context.client();
+      const found = (await client.call(apps.list, {})).filter((app) => options.all || !app.isSystem);
+      context.show(found, () =>
+        formatTable(
+          ['NAME', 'ID', 'CREATED', 'PLATFORM'],
+          found.map((app) => [app.name, app.id, formatAge(app.createdAt, Date.now()), app.isSystem ? 'yes' : 'no']),
+        ),
+      );
+    },
+  });
+
+  addCommand(parent, {
+    name: 'info',
+    summary: 'an app: where it answers, where to push, what runs',
+    async run(context) {
+      const client = await context.client();
+      const cluster = await context.cluster();
+      const params = { app: await context.appName() };
+      const app = await client.call(apps.get, { params });
+      const routes = await client.call(routing.list, { params });
+      const release =
+        app.releaseId === undefined
+          ? undefined
+          : await client.call(releases.get, { params: { ...params, release: app.releaseId } });
+      const info = {
+        id: app.id,
+        name: app.name,
+        urls: urlsOf(routes, cluster),
+        gitUrl: remoteUrl(cluster.gitUrl, app.name),
+        release: release === undefined ? null : `v${release.version}`,
+        commit: release?.meta['git.commit'] ?? null,
+        createdAt: app.createdAt,
+      };
+      context.show(info, () =>
+        [
+          `Name:     ${info.name}`,
+          `URL:      ${info.urls.join(' ') || '-'}`,
+          `Git:      ${info.gitUrl}`,
+          `Release:  ${info.release ?? 'none yet: git push flynn main'}${info.commit ? ` (${info.commit.slice(0, 12)})` : ''}`,
+          `Created:  ${info.createdAt}`,
+        ].join('\n'),
+      );
+    },
+  });
+}
+
+/** The remote that `create` will add; refused before the app exists when it would be in the way. */
+async function plannedRemote(
+  context: Context,
+  options: { remote: string; yes?: boolean },
+): Promise<string | undefined> {
+  if (options.remote === '' || !(await isRepository(context.io))) return undefined;
+  const existing = (await listRemotes(context.io)).find((remote) => remote.name === options.remote);
+  if (existing === undefined || options.yes) return options.remote;
+  throw new FlynnError(
+    'conflict',
+    `this repository already has a git remote "${options.remote}" (${existing.url})\n  -y replaces it; -r NAME adds another`,
+  );
+}
+
+async function confirmByName(context: Context, app: App): Promise<void> {
+  const { stdin, stderr } = context.io;
+  if (!stdin.isTTY) throw new FlynnError('invalid', `deleting ${app.name} cannot be undone\n  say so with -y`);
+  const readline = createInterface({ input: stdin, output: stderr });
+  try {
+    // The end of the input is no answer either; without this the question would wait for ever.
+    const closed = new Promise<string>((resolve) => readline.once('close', () => resolve('')));
+    const asked = readline.question(`Deleting ${app.name} cannot be undone. Type its name to go on: `);
+    const answer = await Promise.race([asked, closed]);
+    if (answer.trim() !== app.name) {
+      throw new FlynnError('cancelled', `that was not "${app.name}": nothing was deleted`);
+    }
+  } finally {
+    readline.close();
+  }
+}

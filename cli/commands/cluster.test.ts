@@ -1,0 +1,63 @@
+import assert from 'node:assert/strict';
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import packageFile from '../package.json' with { type: 'json' };
+import { Desk, openDeskWithController } from '../testing.ts';
+
+test('`cluster add` asks the controller, and the first one is the default', async () => {
+  await using env = await openDeskWithController({ domain: 'example.com', gitUrl: 'ssh://git@example.com:2222' });
+  await using desk = await Desk.open();
+  const added = await desk.run(['cluster', 'add', 'home', env.controller.url, env.controller.userKey]);
+  assert.equal(added.code, 0, added.stderr);
+  assert.equal(added.stdout, 'cluster home (example.com) added\n');
+  const listed = await desk.run(['cluster']);
+  assert.equal(
+    listed.stdout.split('\n')[1]?.replaceAll(/ +/g, ' '),
+    `home * ${env.controller.url} ssh://git@example.com:2222 example.com`,
+  );
+  assert.equal((await desk.run(['apps'])).code, 0);
+});
+
+test('a cluster that does not answer, or does not know the key, is not added', async () => {
+  await using env = await openDeskWithController();
+  await using desk = await Desk.open();
+  const denied = await desk.run(['cluster', 'add', 'home', env.controller.url, 'wrong']);
+  assert.equal(denied.code, 1);
+  assert.match(denied.stderr, /does not know this key/);
+  const dead = await desk.run(['cluster', 'add', 'home', 'http://127.0.0.1:1', 'key']);
+  assert.equal(dead.code, 1);
+  assert.match(dead.stderr, /cannot reach the controller at http:\/\/127\.0\.0\.1:1/);
+  assert.equal((await desk.run(['cluster', '--json'])).stdout, '[]\n');
+});
+
+test('the default is told, changed and follows a removal; keys are never shown', async () => {
+  await using env = await openDeskWithController();
+  const { desk, controller } = env;
+  await desk.run(['cluster', 'add', 'second', controller.url, controller.userKey]);
+  assert.equal((await desk.run(['cluster', 'default'])).stdout, 'test\n');
+  assert.equal((await desk.run(['cluster', 'default', 'second'])).stdout, 'second\n');
+  const unknown = await desk.run(['cluster', 'default', 'third']);
+  assert.equal(unknown.code, 1);
+  assert.match(unknown.stderr, /"third"[^]*known: test, second/);
+  assert.equal((await desk.run(['cluster', 'remove', 'second'])).stdout, 'cluster second forgotten\n');
+  assert.equal((await desk.run(['cluster', 'default'])).stdout, 'test\n');
+  const listed = await desk.run(['cluster', '--json']);
+  assert.equal(listed.stdout.includes(controller.userKey), false);
+  assert.ok((await readFile(join(desk.configDirectory, 'clusters.json'), 'utf8')).includes(controller.userKey));
+});
+
+test('`cluster add -d` makes it the default', async () => {
+  await using env = await openDeskWithController();
+  await env.desk.run(['cluster', 'add', '-d', 'second', env.controller.url, env.controller.userKey]);
+  assert.equal((await env.desk.run(['cluster', 'default'])).stdout, 'second\n');
+});
+
+test('`version` tells both versions, and its own without a cluster', async () => {
+  await using env = await openDeskWithController();
+  assert.equal((await env.desk.run(['version'])).stdout, `flynn ${packageFile.version}\ncluster 0.0.0-test\n`);
+  await using desk = await Desk.open();
+  const alone = await desk.run(['version', '--json']);
+  assert.equal(alone.code, 0);
+  assert.deepEqual(JSON.parse(alone.stdout), { client: packageFile.version, cluster: null });
+});

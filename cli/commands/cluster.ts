@@ -1,0 +1,86 @@
+import { platform } from '@flynn/controller/api';
+import { usageError } from '../arguments.ts';
+import {
+  type Cluster,
+  findCluster,
+  loadClusters,
+  saveClusters,
+  withCluster,
+  withDefault,
+  withoutCluster,
+} from '../clusters.ts';
+import { connect } from '../context.ts';
+import { formatTable } from '../output.ts';
+import { addCommand, type Parent } from './command.ts';
+
+export function addClusterCommands(parent: Parent): void {
+  const cluster = addCommand(parent, {
+    name: 'cluster',
+    summary: 'the clusters known here',
+    async run(context) {
+      const known = await loadClusters(context.configDirectory);
+      const shown = known.clusters.map((one) => ({
+        name: one.name,
+        isDefault: one.name === known.default,
+        controllerUrl: one.controllerUrl,
+        gitUrl: one.gitUrl,
+        domain: one.domain,
+      }));
+      context.show(shown, () =>
+        formatTable(
+          ['NAME', 'DEFAULT', 'CONTROLLER', 'GIT', 'DOMAIN'],
+          shown.map((one) => [one.name, one.isDefault ? '*' : '', one.controllerUrl, one.gitUrl, one.domain]),
+        ),
+      );
+    },
+  });
+
+  addCommand<{ default?: boolean }>(parent, {
+    under: cluster,
+    name: 'add',
+    summary: 'get to know a cluster; "npm run up" on its host prints this line',
+    arguments: [
+      ['<name>', 'what to call it'],
+      ['<url>', 'its controller, as http://controller.example.com'],
+      ['<key>', "the controller's key"],
+    ],
+    options: { default: ['-d, --default', 'use it without -c from now on'] },
+    async run(context, options, [name = '', url = '', key = '']) {
+      if (!/^https?:/.test(url) || !URL.canParse(url)) {
+        throw usageError(`"${url}" is no URL: write http://controller.example.com`);
+      }
+      await using client = connect(url, key);
+      const facts = await context.progress('asking the controller', () => client.call(platform.cluster, {}));
+      const { gitUrl, domain, httpPort } = facts;
+      const added: Cluster = { name, controllerUrl: url, key, gitUrl, domain, httpPort };
+      const known = await loadClusters(context.configDirectory);
+      await saveClusters(context.configDirectory, withCluster(known, added, { isDefault: options.default ?? false }));
+      context.show({ name, domain }, () => `cluster ${name} (${domain}) added`);
+    },
+  });
+
+  addCommand(parent, {
+    under: cluster,
+    name: 'default',
+    summary: 'the cluster used without -c, or another from now on',
+    arguments: [['[name]', 'the new default']],
+    async run(context, _options, [name]) {
+      const known = await loadClusters(context.configDirectory);
+      if (name !== undefined) await saveClusters(context.configDirectory, withDefault(known, name));
+      const current = findCluster(known, name).name;
+      context.show({ default: current }, () => current);
+    },
+  });
+
+  addCommand(parent, {
+    under: cluster,
+    name: 'remove',
+    summary: 'forget a cluster; nothing on the cluster changes',
+    arguments: [['<name>', 'the cluster']],
+    async run(context, _options, [name = '']) {
+      const known = await loadClusters(context.configDirectory);
+      await saveClusters(context.configDirectory, withoutCluster(known, name));
+      context.show({ removed: name }, () => `cluster ${name} forgotten`);
+    },
+  });
+}

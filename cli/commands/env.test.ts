@@ -1,0 +1,170 @@
+import assert from 'node:assert/strict';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { apps, releases } from '@flynn/controller/api';
+import { openDeskWithController } from '../testing.ts';
+
+const awkward = '$HOME `id` #not a comment "double" \'single\' \\ é 漢\nsecond line\ttab  ';
+
+test('`env set` makes a release that is live when the command ends, with every byte as given', async () => {
+  await using env = await openDeskWithController();
+  const { release } = await env.controller.deployApp('hello', { web: {} });
+  const set = await env.desk.run(['-a', 'hello', 'env', 'set', `AWKWARD=${awkward}`, 'PLAIN=x']);
+  assert.equal(set.code, 0, set.stderr);
+  assert.match(set.stdout, /^release v2 deployed in \d+\.\ds\n$/);
+  const app = await env.controller.client.call(apps.get, { params: { app: 'hello' } });
+  const live = await env.controller.client.call(releases.get, { params: { app: 'hello', release: 'v2' } });
+  assert.equal(app.releaseId, live.id);
+  assert.deepEqual(live.env, { AWKWARD: awkward, PLAIN: 'x' });
+  assert.equal(live.artifactId, release.artifactId);
+  assert.deepEqual(live.processes, release.processes);
+  const got = await env.desk.run(['-a', 'hello', 'env', 'get', 'AWKWARD']);
+  assert.equal(got.stdout, awkward);
+  assert.deepEqual(JSON.parse((await env.desk.run(['-a', 'hello', 'env', '--json'])).stdout), live.env);
+  const listed = (await env.desk.run(['-a', 'hello', 'env'])).stdout;
+  assert.match(listed, /^AWKWARD=\$'.*'\nPLAIN=x\n$/);
+});
+
+test('setting what is already set makes no release', async () => {
+  await using env = await openDeskWithController();
+  await env.controller.deployApp('hello', { web: {} });
+  await env.desk.run(['-a', 'hello', 'env', 'set', 'A=1']);
+  const { code, stdout } = await env.desk.run(['-a', 'hello', 'env', 'set', 'A=1']);
+  assert.equal(code, 0);
+  assert.match(stdout, /nothing changes/);
+  const all = await env.controller.client.call(releases.list, { params: { app: 'hello' } });
+  assert.equal(all.length, 2);
+});
+
+test('`env set` reads a file and standard input; what is on the command line counts more', async () => {
+  await using env = await openDeskWithController();
+  await env.controller.deployApp('hello', { web: {} });
+  await writeFile(join(env.desk.home, '.env'), 'A=file\nB="two\\nlines"\n');
+  assert.equal((await env.desk.run(['-a', 'hello', 'env', 'set', '--file', '.env', 'A=argument'])).code, 0);
+  const input = 'C=3\n';
+  assert.equal((await env.desk.run(['-a', 'hello', 'env', 'set', '-f', '-'], { input })).code, 0);
+  assert.deepEqual(JSON.parse((await env.desk.run(['-a', 'hello', 'env', '--json'])).stdout), {
+    A: 'argument',
+    B: 'two\nlines',
+    C: '3',
+  });
+  const missing = await env.desk.run(['-a', 'hello', 'env', 'set', '-f', 'nosuch']);
+  assert.equal(missing.code, 1);
+  assert.match(missing.stderr, /cannot read nosuch/);
+});
+
+test('`env unset` removes, and says what is not set', async () => {
+  await using env = await openDeskWithController();
+  await env.controller.deployApp('hello', { web: {} });
+  await env.desk.run(['-a', 'hello', 'env', 'set', 'A=1', 'B=2']);
+  assert.equal((await env.desk.run(['-a', 'hello', 'env', 'unset', 'A'])).code, 0);
+  assert.equal((await env.desk.run(['-a', 'hello', 'env'])).stdout, 'B=2\n');
+  for (const command of ['unset', 'get']) {
+    const { code, stderr } = await env.desk.run(['-a', 'hello', 'env', command, 'A']);
+    assert.equal(code, 1);
+    assert.match(stderr, /not set: A/);
+  }
+});
+
+test('before the first push env is kept in a release that is not deployed', async () => {
+  await using env = await openDeskWithController();
+  await env.desk.run(['create', 'hello']);
+  assert.equal((await env.desk.run(['-a', 'hello', 'env'])).stdout, '');
+  const first = await env.desk.run(['-a', 'hello', 'env', 'set', 'A=1']);
+  assert.equal(first.stdout, 'release v1 created; it takes effect with the first push\n');
+  const second = await env.desk.run(['-a', 'hello', 'env', 'set', 'B=2']);
+  assert.equal(second.stdout, 'release v2 created; it takes effect with the first push\n');
+  assert.equal((await env.desk.run(['-a', 'hello', 'env'])).stdout, 'A=1\nB=2\n');
+});
+
+test('env set after a first deployment that failed keeps the processes and says when it fails too', async () => {
+  await using env = await openDeskWithController({
+    behave: () => ({ is: 'exit', code: 1, lines: ['no DATABASE_URL'] }),
+  });
+  await env.desk.run(['create', 'hello']);
+  const { id } = await env.controller.makeRelease('hello', { web: {} });
+  assert.equal((await env.controller.deploy('hello', id)).state, 'failed');
+  const failed = await env.desk.run(['-a', 'hello', 'env', 'set', 'A=1']);
+  assert.equal(failed.code, 1);
+  assert.match(failed.stderr, /^flynn: v2 was not deployed: [^]*\n {2}\| no DATABASE_URL\n {2}"flynn log" has all/);
+  env.controller.setBehaviour(() => ({ is: 'run' }));
+  const set = await env.desk.run(['-a', 'hello', 'env', 'set', 'DATABASE_URL=x']);
+  assert.equal(set.code, 0, set.stderr);
+  const live = await env.controller.client.call(releases.get, { params: { app: 'hello', release: 'v3' } });
+  assert.deepEqual(Object.keys(live.processes), ['web']);
+});
+
+test('a deployment that fails is told with the last lines of its job, and what was live stays so', async () => {
+  await using env = await openDeskWithController();
+  const { release } = await env.controller.deployApp('hello', { web: {} });
+  env.controller.setBehaviour(() => ({ is: 'exit', code: 1, lines: ['cannot start', 'bye'] }));
+  const { code, stdout, stderr } = await env.desk.run(['-a', 'hello', 'env', 'set', 'A=1']);
+  assert.equal(code, 1);
+  assert.equal(stdout, '');
+  assert.match(stderr, /v2 was not deployed: [^]*\n {2}\| cannot start\n {2}\| bye\n {2}the release before it is live/);
+  const app = await env.controller.client.call(apps.get, { params: { app: 'hello' } });
+  assert.equal(app.releaseId, release.id);
+});
+
+test('`rollback` brings release and env back, past releases whose deployment failed', async () => {
+  await using env = await openDeskWithController();
+  await env.controller.deployApp('hello', { web: {} });
+  env.controller.setBehaviour(() => ({ is: 'exit', code: 1 }));
+  assert.equal((await env.desk.run(['-a', 'hello', 'env', 'set', 'BAD=1'])).code, 1);
+  env.controller.setBehaviour(() => ({ is: 'run' }));
+  await env.desk.run(['-a', 'hello', 'env', 'set', 'GOOD=1']);
+  const back = await env.desk.run(['-a', 'hello', 'rollback', '-y']);
+  assert.match(back.stdout, /^release v1 deployed in/);
+  assert.equal((await env.desk.run(['-a', 'hello', 'env'])).stdout, '');
+  const none = await env.desk.run(['-a', 'hello', 'rollback']);
+  assert.equal(none.code, 1);
+  assert.match(none.stderr, /no earlier release/);
+  assert.match((await env.desk.run(['-a', 'hello', 'rollback', 'v3'])).stdout, /^release v3 deployed/);
+  assert.equal((await env.desk.run(['-a', 'hello', 'rollback', 'v3'])).stdout, 'v3 is live already\n');
+  const unknown = await env.desk.run(['-a', 'hello', 'rollback', '-y', 'v99']);
+  assert.equal(unknown.code, 1);
+  assert.match(unknown.stderr, /v99/);
+});
+
+test('releases and deployments are listed, newest first, with the live one marked', async () => {
+  await using env = await openDeskWithController();
+  await env.controller.deployApp('hello', { web: {} });
+  await env.desk.run(['-a', 'hello', 'env', 'set', 'A=1']);
+  const words = (text: string) =>
+    text
+      .trimEnd()
+      .split('\n')
+      .map((line) => line.split(/ {2,}/));
+  const listed = words((await env.desk.run(['-a', 'hello', 'release'])).stdout);
+  assert.deepEqual(
+    listed.map(([version, live]) => [version, live]),
+    [
+      ['VERSION', 'LIVE'],
+      ['v2', '*'],
+      ['v1', '-'],
+    ],
+  );
+  const rollouts = words((await env.desk.run(['-a', 'hello', 'deployment'])).stdout);
+  assert.deepEqual(
+    rollouts.map(([, ...rest]) => rest.slice(0, 3)),
+    [
+      ['STATE', 'FROM', 'TO'],
+      ['complete', 'v1', 'v2'],
+      ['complete', '-', 'v1'],
+    ],
+  );
+  const json = JSON.parse((await env.desk.run(['-a', 'hello', 'release', '--json'])).stdout) as {
+    version: number;
+    isCurrent: boolean;
+  }[];
+  assert.deepEqual(
+    json.map(({ version, isCurrent }) => [version, isCurrent]),
+    [
+      [2, true],
+      [1, false],
+    ],
+  );
+  const shown = JSON.parse((await env.desk.run(['-a', 'hello', 'release', 'show', 'v2'])).stdout) as { env: unknown };
+  assert.deepEqual(shown.env, { A: '1' });
+});

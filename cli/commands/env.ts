@@ -1,0 +1,120 @@
+import { apps, releases } from '@flynn/controller/api';
+import type { Release } from '@flynn/controller/model';
+import { FlynnError } from '@flynn/kit/errors';
+import { assertEnvName, parseAssignments, parseEnvFile, usageError } from '../arguments.ts';
+import type { Context } from '../context.ts';
+import { deployRelease, deployedText } from '../deploy.ts';
+import { readNamed } from '../input-file.ts';
+import { quoteForShell } from '../output.ts';
+import { addCommand, type Parent } from './command.ts';
+
+export function addEnvCommands(parent: Parent): void {
+  const env = addCommand(parent, {
+    name: 'env',
+    summary: "an app's configuration variables, quoted for a shell",
+    async run(context) {
+      const values = (await newestRelease(context))?.env ?? {};
+      context.show(values, () =>
+        Object.entries(values)
+          .toSorted(([a], [b]) => (a < b ? -1 : 1))
+          .map(([name, value]) => `${name}=${quoteForShell(value)}\n`)
+          .join(''),
+      );
+    },
+  });
+
+  addCommand<{ file?: string }>(parent, {
+    under: env,
+    name: 'set',
+    summary: 'set variables, as a new release that is rolled out',
+    arguments: [['[assignments...]', 'NAME=VALUE, the value as it is']],
+    options: { file: ['-f, --file <path>', 'a .env file to read too, - for standard input'] },
+    async run(context, options, args) {
+      const fromArgs = parseAssignments(args);
+      const fromFile = options.file === undefined ? {} : parseEnvFile(await readNamed(context.io, options.file));
+      const wanted = { ...fromFile, ...fromArgs };
+      if (Object.keys(wanted).length === 0) throw usageError('nothing to set: write NAME=VALUE, or --file PATH');
+      await changeEnv(context, (before) => ({ ...before, ...wanted }));
+    },
+  });
+
+  addCommand(parent, {
+    under: env,
+    name: 'unset',
+    summary: 'remove variables, as a new release that is rolled out',
+    arguments: [['<names...>', 'the variables']],
+    async run(context, _options, names) {
+      for (const name of names) assertEnvName(name);
+      await changeEnv(context, (before) => {
+        const missing = names.filter((name) => before[name] === undefined);
+        if (missing.length > 0) throw notSet(missing);
+        return Object.fromEntries(Object.entries(before).filter(([name]) => !names.includes(name)));
+      });
+    },
+  });
+
+  addCommand(parent, {
+    under: env,
+    name: 'get',
+    summary: "a variable's value, every byte as it is",
+    arguments: [['<name>', 'the variable']],
+    async run(context, _options, [name = '']) {
+      assertEnvName(name);
+      const value = (await newestRelease(context))?.env[name];
+      if (value === undefined) throw notSet([name]);
+      if (context.options.json) context.print(JSON.stringify(value));
+      else context.io.stdout.write(context.io.stdout.isTTY ? `${value}\n` : value);
+    },
+  });
+}
+
+function notSet(names: readonly string[]): FlynnError {
+  return new FlynnError('not_found', `not set: ${names.join(', ')}\n  "flynn env" lists what is`);
+}
+
+/** The live release; before there is one, the newest that was made. */
+async function newestRelease(context: Context): Promise<Release | undefined> {
+  const client = await context.client();
+  const params = { app: await context.appName() };
+  const app = await client.call(apps.get, { params });
+  if (app.releaseId !== undefined) return client.call(releases.get, { params: { ...params, release: app.releaseId } });
+  return (await client.call(releases.list, { params }))[0];
+}
+
+async function changeEnv(
+  context: Context,
+  change: (before: Record<string, string>) => Record<string, string>,
+): Promise<void> {
+  const client = await context.client();
+  const app = await context.appName();
+  const before = await newestRelease(context);
+  const env = change(before?.env ?? {});
+  if (isSame(before?.env ?? {}, env)) {
+    context.show({ changed: false }, () => 'nothing changes: the values are already set');
+    return;
+  }
+  const release = await client.call(releases.create, {
+    params: { app },
+    body: {
+      env,
+      meta: before?.meta ?? {},
+      // Said, because the controller takes over only what the live release has, and there may be none.
+      processes: before?.processes ?? {},
+      ...(before?.artifactId === undefined ? {} : { artifactId: before.artifactId }),
+    },
+  });
+  if (release.artifactId === undefined) {
+    context.show(
+      { changed: true, release },
+      () => `release v${release.version} created; it takes effect with the first push`,
+    );
+    return;
+  }
+  const { tookMs } = await deployRelease(context, app, release);
+  context.show({ changed: true, release }, () => deployedText(release, tookMs));
+}
+
+function isSame(a: Record<string, string>, b: Record<string, string>): boolean {
+  const names = new Set([...Object.keys(a), ...Object.keys(b)]);
+  return [...names].every((name) => a[name] === b[name]);
+}

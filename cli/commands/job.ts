@@ -1,0 +1,63 @@
+import { jobs, releases } from '@flynn/controller/api';
+import { formatAge, formatTable } from '../output.ts';
+import { addCommand, type Parent } from './command.ts';
+
+export function addJobCommands(parent: Parent): void {
+  addCommand<{ all?: boolean; type?: string; quiet?: boolean }>(parent, {
+    name: 'ps',
+    summary: "an app's jobs",
+    hasBareA: true,
+    options: {
+      all: ['--all', 'ended ones too; -a without a name is the same'],
+      type: ['-t, --type <type>', 'of one process type'],
+      quiet: ['-q, --quiet', 'only their ids'],
+    },
+    async run(context, options) {
+      const client = await context.client();
+      const params = { app: await context.appName() };
+      const [found, known] = await Promise.all([
+        client.call(jobs.list, { params, query: { all: options.all === true || options.isBareA } }),
+        client.call(releases.list, { params }),
+      ]);
+      const versions = new Map(known.map((release) => [release.id, `v${release.version}`]));
+      const shown = found
+        .filter((job) => options.type === undefined || job.type === options.type)
+        .map((job) => Object.assign(job, { release: versions.get(job.releaseId) ?? job.releaseId }));
+      if (options.quiet && !context.options.json) {
+        context.print(shown.map((job) => `${job.id}\n`).join(''));
+        return;
+      }
+      context.show(shown, () =>
+        formatTable(
+          ['ID', 'TYPE', 'STATE', 'STARTED', 'RESTARTS', 'RELEASE', 'NOTE'],
+          shown.map((job) => [
+            job.id,
+            job.type,
+            job.state,
+            formatAge(job.startedAt, Date.now()),
+            String(job.restarts),
+            job.release,
+            job.error ?? (job.exitCode === undefined ? '' : `exit code ${job.exitCode}`),
+          ]),
+        ),
+      );
+    },
+  });
+
+  addCommand(parent, {
+    name: 'kill',
+    summary: 'stop jobs; those of a formation are started again',
+    arguments: [['<job...>', 'ids, as "flynn ps" shows them']],
+    async run(context, _options, ids) {
+      const client = await context.client();
+      const app = await context.appName();
+      for (const job of ids) {
+        await context.progress(`stopping ${job}`, () =>
+          client.call(jobs.stop, { params: { app, job } }, { timeoutMs: 60_000 }),
+        );
+        if (!context.options.json) context.print(`${job} stopped`);
+      }
+      if (context.options.json) context.print(JSON.stringify({ stopped: ids }, undefined, 2));
+    },
+  });
+}

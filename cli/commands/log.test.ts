@@ -1,0 +1,88 @@
+import assert from 'node:assert/strict';
+import { Readable } from 'node:stream';
+import { test } from 'node:test';
+import { handle } from '@flynn/kit/http-server';
+import { startLoopback } from '@flynn/kit/loopback';
+import { waitFor } from '@flynn/kit/retry';
+import { type Line, routes } from '@flynn/log-aggregator/api';
+import { runCli } from '../program.ts';
+import { openDeskWithController } from '../testing.ts';
+
+const line = (message: string, stream: Line['stream'] = 'stdout'): Line => ({
+  jobId: 'host1-abc',
+  hostId: 'host1',
+  processType: 'web',
+  stream,
+  timestamp: '2026-01-02T03:04:05.678901Z',
+  message,
+});
+
+/** A log aggregator with these lines; one that is followed goes on until its reader has gone. */
+async function openLog(lines: readonly Line[]) {
+  const queries: unknown[] = [];
+  const aggregator = await startLoopback([
+    handle(routes.read, async ({ query, signal }) => {
+      queries.push(query);
+      async function* body() {
+        for (const one of lines) yield Buffer.from(`${JSON.stringify(one)}\n`);
+        if (query.follow) await new Promise((resolve) => signal.addEventListener('abort', resolve));
+      }
+      return { body: Readable.from(body()) };
+    }),
+  ]);
+  const env = await openDeskWithController({ logAggregatorUrl: aggregator.server.url });
+  await env.desk.run(['create', 'hello']);
+  return {
+    desk: env.desk,
+    queries,
+    async [Symbol.asyncDispose]() {
+      await env[Symbol.asyncDispose]();
+      await aggregator[Symbol.asyncDispose]();
+    },
+  };
+}
+
+const separators = 'é a\u2028b\u2029c\rd';
+
+test('`log` prints lines with time and source, and keeps every character of them', async () => {
+  await using env = await openLog([line('one'), line(separators)]);
+  const { code, stdout } = await env.desk.run(['-a', 'hello', 'log']);
+  assert.equal(code, 0);
+  const source = '2026-01-02T03:04:05.678 web[host1-abc]:';
+  assert.equal(stdout, `${source} one\n${source} ${separators}\n`);
+  assert.equal((await env.desk.run(['-a', 'hello', 'log', '--raw'])).stdout, `one\n${separators}\n`);
+});
+
+test('`log -s` parts stderr from stdout', async () => {
+  await using env = await openLog([line('out'), line('err', 'stderr')]);
+  const { stdout, stderr } = await env.desk.run(['-a', 'hello', 'log', '-s', '--raw']);
+  assert.equal(stdout, 'out\n');
+  assert.equal(stderr, 'err\n');
+  assert.equal((await env.desk.run(['-a', 'hello', 'log', '--raw'])).stdout, 'out\nerr\n');
+});
+
+test('`log --json` prints a value per line', async () => {
+  await using env = await openLog([line('one'), line('two')]);
+  const { stdout } = await env.desk.run(['-a', 'hello', 'log', '--json']);
+  const values = stdout
+    .trimEnd()
+    .split('\n')
+    .map((text): unknown => JSON.parse(text));
+  assert.deepEqual(values, [line('one'), line('two')]);
+});
+
+test('what is asked for is passed on', async () => {
+  await using env = await openLog([]);
+  await env.desk.run(['-a', 'hello', 'log', '-n', '5', '-t', 'web', '-j', 'host1-abc']);
+  assert.deepEqual(env.queries, [{ follow: false, lines: 5, processType: 'web', jobId: 'host1-abc' }]);
+});
+
+test('`log -f` shows lines as they come, until Ctrl-C', async () => {
+  await using env = await openLog([line('one')]);
+  const io = env.desk.io();
+  const ran = runCli(['-a', 'hello', 'log', '-f', '--raw'], io);
+  await waitFor(() => io.stdout.text === 'one\n', { what: 'the line', deadlineMs: 5_000 });
+  assert.equal(io.signal('SIGINT'), 1);
+  assert.equal(await ran, 0);
+  assert.equal(io.stderr.text, '');
+});

@@ -1,0 +1,226 @@
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { jobs } from '@flynn/controller/api';
+import type { Job } from '@flynn/controller/model';
+import { FlynnError } from '@flynn/kit/errors';
+import { encodeFrame, type Frame, readFrames } from '@flynn/kit/frames';
+import { handle } from '@flynn/kit/http-server';
+import { startLoopback } from '@flynn/kit/loopback';
+import { waitFor } from '@flynn/kit/retry';
+import { saveClusters } from '../clusters.ts';
+import { runCli } from '../program.ts';
+import { Desk, openDeskWithController } from '../testing.ts';
+
+const bin = join(import.meta.dirname, '../../bin/flynn');
+
+type Run = { command: readonly string[]; env: Record<string, string>; tty: boolean; stdin: boolean };
+
+/** A controller that only runs: it notes what it is asked for, and answers the frames of a job with those given. */
+async function startRunServer(options: { answer: (frame: Frame) => Frame[]; refusal?: FlynnError }) {
+  const asked: { run?: Run; attach?: unknown; frames: Frame[]; stopped: string[] } = { frames: [], stopped: [] };
+  const job: Job = {
+    id: 'app-run-1',
+    workloadId: 'app-run-1',
+    appId: 'app',
+    releaseId: 'release',
+    type: 'run',
+    state: 'pending',
+    restarts: 0,
+    createdAt: '2026-01-01T00:00:00Z',
+  };
+  const loopback = await startLoopback([
+    handle(jobs.run, async ({ body }) => {
+      asked.run = body;
+      return job;
+    }),
+    handle(jobs.stop, async ({ params }) => void asked.stopped.push(params.job)),
+    handle(jobs.attach, async ({ query, signal }) => {
+      asked.attach = query;
+      if (options.refusal?.code === 'timeout') await once(signal, 'abort');
+      if (options.refusal !== undefined) throw options.refusal;
+      return (socket) => {
+        void (async () => {
+          for await (const frame of readFrames(socket)) {
+            asked.frames.push(frame);
+            for (const said of options.answer(frame)) socket.write(encodeFrame(said));
+          }
+        })().catch(() => socket.destroy());
+      };
+    }),
+  ]);
+  const desk = await Desk.open();
+  const cluster = { name: 'x', controllerUrl: loopback.server.url, key: 'k', gitUrl: 'g', domain: 'd', httpPort: 80 };
+  await saveClusters(desk.configDirectory, { clusters: [cluster] });
+  return {
+    desk,
+    asked,
+    async [Symbol.asyncDispose]() {
+      await desk[Symbol.asyncDispose]();
+      await loopback[Symbol.asyncDispose]();
+    },
+  };
+}
+
+test('what goes into `run` comes out of the job, and its exit code is the command’s', async () => {
+  await using env = await openDeskWithController();
+  await env.controller.deployApp('hello', { web: {} });
+  const echoed = await env.desk.run(['-a', 'hello', 'run', 'cat'], { input: 'one\ntwo é\n' });
+  assert.deepEqual(echoed, { code: 0, stdout: 'one\ntwo é\n', stderr: '' });
+  env.controller.setBehaviour(() => ({ is: 'exit', code: 42, lines: ['out'] }));
+  const failed = await env.desk.run(['-a', 'hello', 'run', 'false']);
+  assert.deepEqual(failed, { code: 42, stdout: 'out\n', stderr: '' });
+});
+
+test('everything after the first word of the command belongs to the command', async () => {
+  await using env = await startRunServer({ answer: () => [{ kind: 'exit', code: 0 }] });
+  const cases: [string[], string[]][] = [
+    [
+      ['run', 'ls', '-a', '-l', '--json'],
+      ['ls', '-a', '-l', '--json'],
+    ],
+    [
+      ['run', '-e', 'A=1', '-e', 'B=x=y', 'sh', '-c', 'echo -e x', '--', '-d'],
+      ['sh', '-c', 'echo -e x', '--', '-d'],
+    ],
+    [
+      ['run', '--', '-odd', '-r', 'v1'],
+      ['-odd', '-r', 'v1'],
+    ],
+    [['run', 'help'], ['help']],
+    [
+      ['run', 'tail', '-1'],
+      ['tail', '-1'],
+    ],
+  ];
+  for (const [argv, command] of cases) {
+    const { code, stderr } = await env.desk.run(['-a', 'app', ...argv]);
+    assert.equal(code, 0, stderr);
+    assert.deepEqual(env.asked.run?.command, command);
+  }
+  await env.desk.run(['-a', 'app', 'run', '-e', 'A=1', '-e', 'B=x=y', 'ls']);
+  assert.deepEqual(env.asked.run?.env, { A: '1', B: 'x=y' });
+});
+
+test('without a terminal the job gets pipes, and Ctrl-C as a signal', async () => {
+  await using env = await startRunServer({
+    answer: (frame) => (frame.kind === 'signal' ? [{ kind: 'exit', code: 5 }] : []),
+  });
+  const io = env.desk.io({ env: { TERM: 'xterm' } });
+  const ran = runCli(['-a', 'app', 'run', 'sh'], io);
+  await waitFor(() => io.stdin.listenerCount('data') > 0, { what: 'the job to be joined', deadlineMs: 5_000 });
+  assert.equal(io.signal('SIGINT'), 1);
+  assert.equal(await ran, 5);
+  assert.deepEqual(env.asked.run, { command: ['sh'], env: {}, tty: false, stdin: true });
+  assert.deepEqual(env.asked.attach, { stdin: true, logs: true });
+  assert.deepEqual(env.asked.frames, [{ kind: 'signal', signal: 'SIGINT' }]);
+});
+
+test('in a terminal the job gets a terminal of its kind and size, and raw input', async () => {
+  await using env = await startRunServer({
+    answer: (frame) => (frame.kind === 'stdin' ? [{ kind: 'exit', code: 0 }] : []),
+  });
+  const io = env.desk.io({ env: { TERM: 'xterm' } });
+  io.stdin.isTTY = true;
+  io.stdout.isTTY = true;
+  const ran = runCli(['-a', 'app', 'run', 'sh'], io);
+  await waitFor(() => io.stdin.isRaw, { what: 'raw input', deadlineMs: 5_000 });
+  io.stdin.write('\u0003');
+  assert.equal(await ran, 0);
+  assert.deepEqual(env.asked.run, { command: ['sh'], env: { TERM: 'xterm' }, tty: true, stdin: true });
+  assert.deepEqual(env.asked.attach, { stdin: true, logs: true, columns: 100, rows: 40 });
+  assert.deepEqual(env.asked.frames, [
+    { kind: 'resize', columns: 100, rows: 40 },
+    { kind: 'stdin', data: Buffer.from([3]) },
+  ]);
+  assert.equal(io.stdin.isRaw, false);
+});
+
+test('the real command in a real terminal passes size, keys and exit code', async () => {
+  await using env = await startRunServer({
+    answer(frame) {
+      if (frame.kind === 'resize') return [{ kind: 'stdout', data: Buffer.from('ready\r\n') }];
+      if (frame.kind === 'stdin' && frame.data.includes(3)) return [{ kind: 'exit', code: 7 }];
+      return [];
+    },
+  });
+  const line = `stty rows 33 columns 99; ${bin} -a app run sh`;
+  const child = spawn('script', ['-qec', line, '/dev/null'], {
+    env: { ...process.env, HOME: env.desk.home, FLYNN_CONFIG_DIR: env.desk.configDirectory, TERM: 'vt100' },
+    stdio: ['pipe', 'pipe', 'inherit'],
+  });
+  const ended = once(child, 'exit');
+  let output = '';
+  child.stdout.setEncoding('utf8').on('data', (text: string) => (output += text));
+  await waitFor(() => output.includes('ready'), { what: 'the job to be ready', deadlineMs: 15_000 });
+  child.stdin.write('\u0003');
+  assert.deepEqual(await ended, [7, null], output);
+  assert.deepEqual(env.asked.run, { command: ['sh'], env: { TERM: 'vt100' }, tty: true, stdin: true });
+  assert.deepEqual(env.asked.attach, { stdin: true, logs: true, columns: 99, rows: 33 });
+  assert.deepEqual(env.asked.frames.slice(0, 2), [
+    { kind: 'resize', columns: 99, rows: 33 },
+    { kind: 'stdin', data: Buffer.from([3]) },
+  ]);
+});
+
+test('`run -d` answers the job’s id and joins nothing', async () => {
+  await using env = await startRunServer({ answer: () => [] });
+  const { code, stdout } = await env.desk.run(['-a', 'app', 'run', '-d', 'ls']);
+  assert.equal(code, 0);
+  assert.equal(stdout, 'app-run-1\n');
+  assert.deepEqual(env.asked.run, { command: ['ls'], env: {}, tty: false, stdin: false });
+  assert.equal(env.asked.attach, undefined);
+});
+
+test('a job that cannot be joined is stopped rather than left behind, and the reason is told', async () => {
+  const refusal = new FlynnError('exhausted', 'no host has room for it');
+  await using env = await startRunServer({ answer: () => [], refusal });
+  const { code, stderr } = await env.desk.run(['-a', 'app', 'run', 'ls']);
+  assert.equal(code, 1);
+  assert.equal(stderr, 'flynn: no host has room for it\n');
+  assert.deepEqual(env.asked.stopped, ['app-run-1']);
+});
+
+test('Ctrl-C while the job has not started yet stops it', async () => {
+  await using env = await startRunServer({ answer: () => [], refusal: new FlynnError('timeout', 'too late') });
+  const io = env.desk.io();
+  const ran = runCli(['-a', 'app', 'run', 'ls'], io);
+  await waitFor(() => env.asked.attach !== undefined, { what: 'the wait for the job', deadlineMs: 5_000 });
+  assert.equal(io.signal('SIGINT'), 1);
+  assert.equal(await ran, 1);
+  assert.deepEqual(env.asked.stopped, ['app-run-1']);
+});
+
+test('before the first push there is nothing to run in', async () => {
+  await using env = await openDeskWithController();
+  await env.desk.run(['create', 'hello']);
+  const { code, stderr } = await env.desk.run(['-a', 'hello', 'run', 'ls']);
+  assert.equal(code, 1);
+  assert.match(stderr, /^flynn: hello has no release yet: push code first/);
+});
+
+test('`ps` lists jobs by type, by state and for scripts, and `kill` stops them', async () => {
+  await using env = await openDeskWithController();
+  await env.controller.deployApp('hello', { web: {}, worker: {} });
+  await env.desk.run(['-a', 'hello', 'scale', 'worker=1']);
+  const ids = async (...argv: string[]) =>
+    (await env.desk.run(['-a', 'hello', 'ps', '-q', ...argv])).stdout.split('\n').slice(0, -1);
+  const [worker] = await ids('-t', 'worker');
+  assert.ok(worker !== undefined);
+  assert.equal((await ids()).length, 2);
+  const killed = await env.desk.run(['-a', 'hello', 'kill', worker]);
+  assert.deepEqual(killed, { code: 0, stdout: `${worker} stopped\n`, stderr: '' });
+  await waitFor(async () => (await ids('-t', 'worker')).some((id) => id !== worker), {
+    what: 'another worker',
+    deadlineMs: 5_000,
+  });
+  assert.equal((await ids('-t', 'worker')).includes(worker), false);
+  for (const flag of ['-a', '--all', '-aq']) assert.ok((await ids(flag)).includes(worker), flag);
+  const table = (await env.desk.run(['ps', '-a', 'hello', '--all'])).stdout;
+  assert.match(table, new RegExp(`^${worker} +worker +failed +\\d+s +0 +v1 +exit code 143$`, 'm'));
+  const unknown = await env.desk.run(['-a', 'hello', 'kill', 'nosuch']);
+  assert.equal(unknown.code, 1);
+  assert.match(unknown.stderr, /hello has no job nosuch/);
+});

@@ -1,0 +1,130 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { formations, jobs } from '@flynn/controller/api';
+import type { TestController } from '@flynn/controller/testing';
+import { waitFor } from '@flynn/kit/retry';
+import { runCli } from '../program.ts';
+import { openDeskWithController } from '../testing.ts';
+
+async function running(controller: TestController, app: string): Promise<string[]> {
+  const found = await controller.client.call(jobs.list, { params: { app }, query: {} });
+  return found.flatMap((job) => (job.state === 'running' ? [job.type] : [])).sort();
+}
+
+test('`scale` tells the change and each job, and ends when it is so', async () => {
+  await using env = await openDeskWithController();
+  await env.controller.deployApp('hello', { web: {}, worker: {} });
+  const up = await env.desk.run(['-a', 'hello', 'scale', 'web=3', 'worker=1']);
+  assert.equal(up.code, 0, up.stderr);
+  assert.match(up.stdout, /^scaling hello: web 1=>3, worker 0=>1\n/);
+  assert.equal(up.stdout.match(/^ {2}web \S+ up$/gm)?.length, 2);
+  assert.equal(up.stdout.match(/^ {2}worker \S+ up$/gm)?.length, 1);
+  assert.match(up.stdout, /\nscale completed in \d+\.\ds\n$/);
+  assert.deepEqual(await running(env.controller, 'hello'), ['web', 'web', 'web', 'worker']);
+  const down = await env.desk.run(['-a', 'hello', 'scale', 'web=0']);
+  assert.equal(down.stdout.match(/^ {2}web \S+ down$/gm)?.length, 3);
+  assert.deepEqual(await running(env.controller, 'hello'), ['worker']);
+});
+
+test('`scale` to what is already so is done at once', async () => {
+  await using env = await openDeskWithController();
+  await env.controller.deployApp('hello', { web: {} });
+  const { code, stdout } = await env.desk.run(['-a', 'hello', 'scale', 'web=1']);
+  assert.equal(code, 0);
+  assert.match(stdout, /^scaling hello: web 1=>1\nscale completed in 0\.\ds\n$/);
+});
+
+test('`scale` without arguments tells the counts', async () => {
+  await using env = await openDeskWithController();
+  await env.controller.deployApp('hello', { web: {}, worker: {} });
+  assert.equal((await env.desk.run(['-a', 'hello', 'scale'])).stdout, 'TYPE    COUNT\nweb     1\nworker  0\n');
+  assert.deepEqual(JSON.parse((await env.desk.run(['-a', 'hello', 'scale', '--json'])).stdout), { web: 1, worker: 0 });
+});
+
+test('with --json `scale` prints one value, the formation', async () => {
+  await using env = await openDeskWithController();
+  await env.controller.deployApp('hello', { web: {} });
+  const { stdout } = await env.desk.run(['-a', 'hello', 'scale', 'web=2', '--json']);
+  assert.deepEqual((JSON.parse(stdout) as { processes: unknown }).processes, { web: 2 });
+});
+
+test('a type the release does not have is refused with those it has', async () => {
+  await using env = await openDeskWithController();
+  await env.controller.deployApp('hello', { web: {}, worker: {} });
+  const { code, stdout, stderr } = await env.desk.run(['-a', 'hello', 'scale', 'wbe=2']);
+  assert.equal(code, 1);
+  assert.match(stderr, /no process type "wbe": it has web, worker; did you mean web\?/);
+  assert.equal(stdout, '');
+});
+
+test('before the first push there is nothing to scale, even with env set', async () => {
+  await using env = await openDeskWithController();
+  await env.desk.run(['create', 'hello']);
+  await env.desk.run(['-a', 'hello', 'env', 'set', 'A=1']);
+  const { code, stderr } = await env.desk.run(['-a', 'hello', 'scale', 'web=1']);
+  assert.equal(code, 1);
+  assert.match(stderr, /hello has nothing to scale yet\n {2}git push flynn main/);
+});
+
+test('`scale -n` asks and does not wait', async () => {
+  await using env = await openDeskWithController({ behave: () => ({ is: 'hang' }) });
+  await env.desk.run(['create', 'hello']);
+  env.controller.setBehaviour(() => ({ is: 'run' }));
+  await env.controller.deploy('hello', (await env.controller.makeRelease('hello', { web: {} })).id);
+  env.controller.setBehaviour(() => ({ is: 'hang' }));
+  const { code, stdout } = await env.desk.run(['-a', 'hello', 'scale', '-n', 'web=2']);
+  assert.equal(code, 0);
+  assert.equal(stdout, 'scaling hello: web 1=>2\nscale requested\n');
+});
+
+test('`scale -r` of a release that is not live is kept for its deployment', async () => {
+  await using env = await openDeskWithController();
+  await env.controller.deployApp('hello', { web: {} });
+  const { id, version } = await env.controller.makeRelease('hello', { web: {} });
+  const { code, stdout } = await env.desk.run(['-a', 'hello', 'scale', '-r', `v${version}`, 'web=4']);
+  assert.equal(code, 0);
+  assert.equal(stdout, 'scaling hello: web 0=>4\nv2 starts so when it is deployed\n');
+  await env.controller.deploy('hello', id);
+  assert.deepEqual(await running(env.controller, 'hello'), ['web', 'web', 'web', 'web']);
+});
+
+test('jobs that do not come up in time are told with why, and what goes on', async () => {
+  await using env = await openDeskWithController();
+  await env.controller.deployApp('hello', { web: {}, worker: {} });
+  env.controller.setBehaviour((job) =>
+    job.template.meta['flynn.type'] === 'worker' ? { is: 'hang' } : { is: 'crash', code: 3 },
+  );
+  const { code, stdout, stderr } = await env.desk.run(['-a', 'hello', 'scale', '--timeout', '1', 'web=2', 'worker=1']);
+  assert.equal(code, 1);
+  assert.match(stdout, /^ {2}web \S+ crashed \(exit code 3\)$/m);
+  assert.match(stderr, /^flynn: not there after 1 s\n/);
+  assert.match(stderr, /\n {2}web: 1 of 2 running\n {4}\S+ crashed: not up yet\n/);
+  assert.match(stderr, /\n {2}worker: 0 of 1 running\n {4}\S+ starting: not up yet\n/);
+  assert.match(stderr, /it goes on by itself: "flynn ps"/);
+});
+
+test('a change that comes from elsewhere while waiting is seen by the events', async () => {
+  await using env = await openDeskWithController({ hosts: 1 });
+  await env.controller.deployApp('hello', { web: {} });
+  env.controller.setBehaviour(() => ({ is: 'hang' }));
+  const io = env.desk.io();
+  io.stdin.end();
+  const scaling = runCli(['-a', 'hello', 'scale', 'web=2'], io);
+  const [host] = env.controller.hosts;
+  assert.ok(host);
+  const hanging = await waitFor(() => host.statuses().find((status) => status.state === 'starting'), {
+    what: 'the job that hangs',
+    deadlineMs: 5_000,
+    intervalMs: 5,
+  });
+  env.controller.setBehaviour(() => ({ is: 'run' }));
+  await host.end(hanging.id, 1);
+  assert.equal(await scaling, 0, io.stderr.text);
+  assert.match(io.stdout.text, new RegExp(`^ {2}web ${hanging.id} failed \\(exit code 1\\)$`, 'm'));
+  assert.match(io.stdout.text, /^ {2}web \S+ up$/m);
+  const { releaseId } = (await env.controller.client.call(jobs.list, { params: { app: 'hello' } }))[0] ?? {};
+  const formation = await env.controller.client.call(formations.get, {
+    params: { app: 'hello', release: releaseId ?? '' },
+  });
+  assert.deepEqual(formation.processes, { web: 2 });
+});

@@ -1,0 +1,162 @@
+/** What is followed over a connection that does not last. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { apps, deployments, platform, releases } from '@flynn/controller/api';
+import type { App, Deployment, Job, Release } from '@flynn/controller/model';
+import { FlynnError } from '@flynn/kit/errors';
+import { handle } from '@flynn/kit/http-server';
+import { startLoopback } from '@flynn/kit/loopback';
+import { saveClusters } from './clusters.ts';
+import { type JobChange, JobWatch } from './job-watch.ts';
+import { Desk } from './testing.ts';
+
+const createdAt = '2026-01-01T00:00:00Z';
+
+const job = (id: string, state: Job['state'], releaseId = 'live'): Job => ({
+  id,
+  workloadId: 'web',
+  appId: 'app',
+  releaseId,
+  type: 'web',
+  state,
+  restarts: 0,
+  createdAt,
+});
+
+const put = (one: Job) => ({ event: 'job', data: { type: 'put', id: one.id, appId: 'app', object: one } });
+const current = { event: 'current', data: { type: 'put', id: 'current' } };
+
+test('a watch whose stream breaks opens another and tells what changed meanwhile, once', async () => {
+  const streams = [
+    [put(job('a', 'running')), put(job('b', 'starting')), put(job('x', 'starting', 'other')), current],
+    [put(job('b', 'starting')), current, put(job('x', 'running', 'other')), put(job('b', 'running'))],
+    [put(job('b', 'running')), put(job('c', 'running')), current],
+  ];
+  let opened = 0;
+  await using loopback = await startLoopback([
+    handle(platform.events, async () => {
+      const events = streams[opened] ?? [];
+      opened += 1;
+      return (async function* () {
+        yield* events;
+        if (opened < 2) throw new FlynnError('unavailable', 'the controller restarts');
+      })();
+    }),
+  ]);
+  const told: JobChange[] = [];
+  await using watch = new JobWatch({
+    client: loopback.client,
+    app: 'app',
+    releaseId: 'live',
+    signal: AbortSignal.timeout(10_000),
+    onChange: (change) => told.push(change),
+  });
+  await watch.open();
+  assert.deepEqual(
+    watch.jobs.map(({ id }) => id),
+    ['a', 'b'],
+  );
+  assert.equal(told.length, 0);
+  await watch.until((jobs) => jobs.some(({ id, state }) => id === 'c' && state === 'running'));
+  assert.equal(opened, 3);
+  assert.deepEqual(
+    told.map((change) => `${change.job.id} ${change.what}`),
+    ['a down', 'b up', 'c up'],
+  );
+});
+
+test('a watch ends with `timeout` when its time is over, also while the controller is away', async () => {
+  await using loopback = await startLoopback([
+    handle(platform.events, async () => {
+      throw new FlynnError('unavailable', 'not now');
+    }),
+  ]);
+  await using watch = new JobWatch({
+    client: loopback.client,
+    app: 'app',
+    releaseId: 'live',
+    signal: AbortSignal.timeout(300),
+    onChange: () => undefined,
+  });
+  await assert.rejects(
+    watch.until(() => false),
+    { code: 'timeout' },
+  );
+});
+
+test('an error that waiting does not mend ends a watch', async () => {
+  await using loopback = await startLoopback([
+    handle(platform.events, async () => {
+      throw new FlynnError('not_found', 'there is no app "app"');
+    }),
+  ]);
+  await using watch = new JobWatch({
+    client: loopback.client,
+    app: 'app',
+    releaseId: 'live',
+    signal: AbortSignal.timeout(10_000),
+    onChange: () => undefined,
+  });
+  await assert.rejects(
+    watch.until(() => false),
+    { code: 'not_found' },
+  );
+});
+
+test('a deployment is followed through a controller that goes away in between', async () => {
+  const release = (version: number): Release => ({
+    id: `release${version}`,
+    appId: 'app',
+    version,
+    artifactId: 'artifact',
+    env: {},
+    processes: {},
+    meta: {},
+    createdAt,
+  });
+  const app: App = {
+    id: 'app',
+    name: 'hello',
+    meta: {},
+    isSystem: false,
+    releaseId: 'release1',
+    deployTimeoutMs: 60_000,
+    createdAt,
+    updatedAt: createdAt,
+  };
+  const deployment = (state: Deployment['state']): Deployment => ({
+    id: 'd1',
+    appId: 'app',
+    oldReleaseId: 'release1',
+    newReleaseId: 'release2',
+    state,
+    progress: {},
+    createdAt,
+  });
+  const asked: string[] = [];
+  await using loopback = await startLoopback([
+    handle(apps.get, async () => app),
+    handle(releases.get, async ({ params }) => release(params.release === 'v2' ? 2 : 1)),
+    handle(deployments.create, async () => deployment('pending')),
+    handle(deployments.events, async () => {
+      asked.push('events');
+      const isLast = asked.filter((what) => what === 'events').length === 3;
+      return (async function* () {
+        yield { event: 'deployment', data: deployment(isLast ? 'complete' : 'running') };
+        if (!isLast) throw new FlynnError('unavailable', 'the controller restarts');
+      })();
+    }),
+    handle(deployments.get, async () => {
+      asked.push('get');
+      return deployment('complete');
+    }),
+  ]);
+  await using desk = await Desk.open();
+  await saveClusters(desk.configDirectory, {
+    clusters: [{ name: 'x', controllerUrl: loopback.server.url, key: 'k', gitUrl: 'g', domain: 'd', httpPort: 80 }],
+  });
+  const { code, stdout, stderr } = await desk.run(['-a', 'hello', 'rollback', 'v2']);
+  assert.equal(code, 0, stderr);
+  assert.match(stdout, /^release v2 deployed in/);
+  assert.deepEqual(asked, ['events', 'events', 'events', 'get']);
+});

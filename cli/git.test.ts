@@ -1,0 +1,48 @@
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { test } from 'node:test';
+import { addRemote, appOfRemotes, isRepository, listRemotes, remoteUrl, removeRemote } from './git.ts';
+import { Desk } from './testing.ts';
+
+const gitUrl = 'ssh://git@flynn.localhost:2222';
+
+test("the app is the one a remote of the cluster pushes to, the remote called flynn's first", () => {
+  const origin = { name: 'origin', url: 'https://example.com/me/code.git' };
+  const staging = { name: 'staging', url: `${gitUrl}/hello-staging.git` };
+  const flynn = { name: 'flynn', url: `${gitUrl}/hello.git` };
+  assert.equal(appOfRemotes([origin, staging, flynn], gitUrl), 'hello');
+  assert.equal(appOfRemotes([origin, staging], gitUrl), 'hello-staging');
+  assert.equal(appOfRemotes([origin], gitUrl), undefined);
+  assert.equal(appOfRemotes([flynn], `${gitUrl}/`), 'hello');
+});
+
+test('a remote of another cluster names no app, whatever it is called', () => {
+  const elsewhere = { name: 'flynn', url: 'ssh://git@flynn.localhost:22222/hello.git' };
+  assert.equal(appOfRemotes([elsewhere], gitUrl), undefined);
+});
+
+test('a remote without .git at its end counts too', () => {
+  assert.equal(appOfRemotes([{ name: 'x', url: `${gitUrl}/hello` }], gitUrl), 'hello');
+  assert.equal(remoteUrl(`${gitUrl}/`, 'hello'), `${gitUrl}/hello.git`);
+});
+
+test('remotes of a real repository are listed, added and removed', async () => {
+  await using desk = await Desk.open();
+  const io = desk.io();
+  assert.equal(await isRepository(io), false);
+  assert.deepEqual(await listRemotes(io), []);
+  execFileSync('git', ['init', '-q', desk.home]);
+  assert.equal(await isRepository(io), true);
+  const remotes = [
+    { name: 'flynn', url: `${gitUrl}/hello.git` },
+    { name: 'with.dots', url: '/some where/else' },
+  ];
+  for (const remote of remotes) await addRemote(io, remote);
+  assert.deepEqual(await listRemotes(io), remotes);
+  await assert.rejects(addRemote(io, { name: 'flynn', url: 'x' }), /git would not add the remote "flynn"/);
+  await removeRemote(io, 'flynn');
+  assert.deepEqual(
+    (await listRemotes(io)).map(({ name }) => name),
+    ['with.dots'],
+  );
+});

@@ -1,0 +1,18 @@
+/** What the command line has of the outside world, so that tests can run commands in the same process. */
+export type Input = NodeJS.ReadableStream & {
+  isTTY?: boolean;
+  setRawMode?(isRaw: boolean): unknown;
+  unref?(): unknown;
+};
+
+export type Output = NodeJS.WritableStream & { isTTY?: boolean; columns?: number; rows?: number };
+
+export type Io = {
+  stdin: Input;
+  stdout: Output;
+  stderr: Output;
+  env: Readonly<Record<string, string | undefined>>;
+  cwd: string;
+  /** Calls back for each of the process's signals; the answer takes it back. */
+  onSignal(signal: 'SIGINT' | 'SIGTERM' | 'SIGWINCH', listener: () => void): () => void;
+};

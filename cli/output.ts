@@ -1,0 +1,98 @@
+/** Tables, values and progress, for people and for pipes. */
+import { styleText } from 'node:util';
+import type { Output } from './io.ts';
+
+/** Columns with two spaces between, no borders: `| awk '{print $1}'` works. Empty cells become `-`, line breaks spaces. */
+export function formatTable(header: readonly string[], rows: readonly (readonly (string | undefined)[])[]): string {
+  const cells = [header, ...rows].map((row) => row.map((cell) => cell?.replaceAll(/\s+/g, ' ').trim() || '-'));
+  const widths = header.map((_, column) => Math.max(...cells.map((row) => row[column]?.length ?? 0)));
+  return cells
+    .map((row) => {
+      const line = row.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join('  ');
+      return `${line.trimEnd()}\n`;
+    })
+    .join('');
+}
+
+export function formatAge(iso: string | undefined, now: number): string {
+  if (iso === undefined) return '-';
+  const seconds = Math.max(0, Math.round((now - Date.parse(iso)) / 1_000));
+  if (seconds < 60) return `${seconds}s`;
+  if (seconds < 3_600) return `${Math.floor(seconds / 60)}m`;
+  if (seconds < 86_400) return `${Math.floor(seconds / 3_600)}h`;
+  return `${Math.floor(seconds / 86_400)}d`;
+}
+
+export function formatSeconds(ms: number): string {
+  return `${(ms / 1_000).toFixed(1)}s`;
+}
+
+/** `1 job`, `2 jobs`. */
+export function formatCount(count: number, noun: string): string {
+  return `${count} ${noun}${count === 1 ? '' : 's'}`;
+}
+
+/** A value as a shell reads it back: bare where nothing needs quoting, `$'…'` where it holds control characters. */
+export function quoteForShell(value: string): string {
+  if (/^[A-Za-z0-9_@%+=:,./-]+$/.test(value)) return value;
+  // oxlint-disable-next-line no-control-regex
+  if (!/[\u0000-\u001f\u007f]/.test(value)) return `'${value.replaceAll("'", String.raw`'\''`)}'`;
+  const named: Record<string, string> = { '\n': '\\n', '\t': '\\t', '\r': '\\r', '\\': '\\\\', "'": "\\'" };
+  // oxlint-disable-next-line no-control-regex
+  const escaped = value.replaceAll(/[\u0000-\u001f\u007f\\']/g, (char) => {
+    return named[char] ?? `\\x${(char.codePointAt(0) ?? 0).toString(16).padStart(2, '0')}`;
+  });
+  return `$'${escaped}'`;
+}
+
+export type Colour = 'green' | 'red' | 'dim';
+
+export function paint(output: Output, colour: Colour, text: string): string {
+  return output.isTTY ? styleText(colour, text, { validateStream: false }) : text;
+}
+
+/** Resolves once the output can take more, so that a slow reader slows the sender down. */
+export async function writeTo(output: Output, data: string | Uint8Array): Promise<void> {
+  if (output.write(data)) return;
+  const taken = Promise.withResolvers<void>();
+  const events = ['drain', 'close', 'error'] as const;
+  const onTaken = (): void => taken.resolve();
+  for (const event of events) output.once(event, onTaken);
+  await taken.promise;
+  for (const event of events) output.off(event, onTaken);
+}
+
+const frames = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
+const patienceMs = 1_000;
+
+/** A line that turns while something is under way, once that takes over a second, and only on a terminal. */
+export class ProgressLine implements Disposable {
+  readonly #output: Output;
+  readonly #timer: NodeJS.Timeout | undefined;
+  #isShown = false;
+
+  constructor(output: Output, text: string) {
+    this.#output = output;
+    if (!output.isTTY) return;
+    const startedAt = performance.now();
+    let step = 0;
+    this.#timer = setInterval(() => {
+      const tookMs = performance.now() - startedAt;
+      if (tookMs < patienceMs) return;
+      step += 1;
+      this.#isShown = true;
+      output.write(`\r${frames[step % frames.length]} ${text} ${formatSeconds(tookMs)}`);
+    }, 100);
+  }
+
+  /** Makes room for something else; the line comes back. */
+  clear(): void {
+    if (this.#isShown) this.#output.write('\r\u001b[K');
+    this.#isShown = false;
+  }
+
+  [Symbol.dispose](): void {
+    clearInterval(this.#timer);
+    this.clear();
+  }
+}

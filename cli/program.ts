@@ -1,0 +1,79 @@
+/** The `flynn` command: its commands put together, and errors told to people. */
+import { Command, CommanderError } from 'commander';
+import { type FlynnError, asFlynnError } from '@flynn/kit/errors';
+import { isUsageError } from './arguments.ts';
+import { addAppCommands } from './commands/app.ts';
+import { addClusterCommands } from './commands/cluster.ts';
+import { type Parent, withCommonOptions } from './commands/command.ts';
+import { addCompletionCommand } from './commands/completion.ts';
+import { addDeploymentCommands } from './commands/deployment.ts';
+import { addEnvCommands } from './commands/env.ts';
+import { addJobCommands } from './commands/job.ts';
+import { addKeyCommands } from './commands/key.ts';
+import { addLogCommand } from './commands/log.ts';
+import { addReleaseCommands } from './commands/release.ts';
+import { addRouteCommands } from './commands/route.ts';
+import { addRunCommand } from './commands/run.ts';
+import { addScaleCommand } from './commands/scale.ts';
+import { addVersionCommand } from './commands/version.ts';
+import { controllerName } from './context.ts';
+import type { Io } from './io.ts';
+
+/** Runs one command line; answers the exit code: 0, 1 for what went wrong, 2 for wrong usage, or the job's own. */
+export async function runCli(argv: readonly string[], io: Io): Promise<number> {
+  let exitCode = 0;
+  const program = new Command('flynn')
+    .description('git push flynn main, on your own machines')
+    .enablePositionalOptions()
+    .exitOverride()
+    .showHelpAfterError('  "flynn help COMMAND" tells what a command takes')
+    .configureOutput({
+      writeOut: (text) => io.stdout.write(text),
+      writeErr: (text) => io.stderr.write(text),
+      outputError: (text, write) =>
+        write(text.replace(/^error: /, 'flynn: ').replace(/\n\(Did you mean (.*)\?\)/, '\n  did you mean $1?')),
+      getOutHelpWidth: () => io.stdout.columns ?? 100,
+      getErrHelpWidth: () => io.stderr.columns ?? 100,
+      getOutHasColors: () => io.stdout.isTTY === true,
+      getErrHasColors: () => io.stderr.isTTY === true,
+    });
+  withCommonOptions(program);
+  const parent: Parent = { program, io, exitWith: (code) => (exitCode = code) };
+  addClusterCommands(parent);
+  addAppCommands(parent);
+  addJobCommands(parent);
+  addScaleCommand(parent);
+  addRunCommand(parent);
+  addLogCommand(parent);
+  addEnvCommands(parent);
+  addReleaseCommands(parent);
+  addDeploymentCommands(parent);
+  addRouteCommands(parent);
+  addKeyCommands(parent);
+  addVersionCommand(parent);
+  addCompletionCommand(parent);
+
+  try {
+    await program.parseAsync(argv, { from: 'user' });
+    return exitCode;
+  } catch (error) {
+    if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2;
+    const known = asFlynnError(error);
+    io.stderr.write(`flynn: ${explain(known)}\n`);
+    return isUsageError(known) ? 2 : 1;
+  }
+}
+
+/** What happened, and what to do about it where the message does not say so itself. */
+function explain(error: FlynnError): string {
+  const { message } = error;
+  if (message.includes('\n')) return message;
+  // What the cluster lacks inside is not for its address to answer.
+  if ((error.code === 'unavailable' || error.code === 'timeout') && message.includes(controllerName)) {
+    return `${message}\n  is the cluster up, and its address right? "flynn cluster" shows it; on the host: npm run up`;
+  }
+  if (error.code === 'unauthenticated') {
+    return `${message}\n  the cluster does not know this key: "flynn cluster add NAME URL KEY" sets another`;
+  }
+  return message;
+}
