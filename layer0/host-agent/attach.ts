@@ -30,6 +30,7 @@ export type AttachRequest = {
 };
 
 const appearDeadlineMs = 60_000;
+const pingMs = 15_000;
 const exitDeadlineMs = 60_000;
 /** The engine's limit of a frame leaves room; a terminal client wants output soon rather than in one piece. */
 const chunkBytes = 64 * 1024;
@@ -39,6 +40,8 @@ export async function attachClient(deps: AttachDeps, request: AttachRequest, soc
   socket.once('close', () => leaving.abort());
   socket.on('error', () => leaving.abort());
   const { signal } = leaving;
+  // Proxies on the way close what is silent; a shell that waits for a person says nothing for hours.
+  const pings = setInterval(() => void (socket.writable && socket.write(encodeFrame({ kind: 'ping' }))), pingMs);
   try {
     const container = await appearance(deps, request.jobId, signal);
     if (container === undefined) return await sayExit(deps, request.jobId, socket);
@@ -61,6 +64,8 @@ export async function attachClient(deps: AttachDeps, request: AttachRequest, soc
     if (signal.aborted) return;
     const { code, message } = asFlynnError(error);
     socket.end(encodeFrame({ kind: 'error', code, message }));
+  } finally {
+    clearInterval(pings);
   }
 }
 

@@ -4,7 +4,7 @@ import type { JobStatus } from '@flynn/scheduler/cell';
 import type { Container } from './engine.ts';
 import { jobOf } from './host-fixture.ts';
 import { jobLabels } from './labels.ts';
-import { keptEndedJobs, plan } from './plan.ts';
+import { keptContainerMs, keptEndedJobs, plan } from './plan.ts';
 import type { PlanInput } from './plan.ts';
 import { newRecord } from './record.ts';
 import type { JobRecord } from './record.ts';
@@ -170,15 +170,32 @@ for (const { title, input, steps } of table) {
 test('plan: beyond the newest 25 ended jobs containers go once their log is shipped, then their statuses', () => {
   const records = new Map(
     Array.from({ length: keptEndedJobs + 2 }, (_, index): [string, JobRecord] => {
-      const record = recordOf({ id: `h1-${index}`, state: 'done', isFinal: true, endedAt: index });
+      const record = recordOf({ id: `h1-${index}`, state: 'done', isFinal: true, endedAt: now - 100 + index });
       return [record.status.id, record];
     }),
   );
   const containerOfJob = (index: number) =>
     containerOf('exited', { id: `c${index}`, labels: { 'flynn.job': `h1-${index}` } });
   const input = { hostId: 'h1', assigned: [], busy: new Set<string>(), records, now };
-  const brief = (steps: ReturnType<typeof plan>) => steps.map((step) => `${step.type} ${step.jobId}`);
+  const brief = (steps: ReturnType<typeof plan>) =>
+    steps.filter((step) => step.type !== 'wait').map((step) => `${step.type} ${step.jobId}`);
   const containers = [containerOfJob(0), containerOfJob(26)];
   assert.deepEqual(brief(plan({ ...input, containers, isLogShipped: () => true })), ['forget h1-1', 'remove h1-0']);
   assert.deepEqual(brief(plan({ ...input, containers, isLogShipped: () => false })), ['forget h1-1']);
+});
+
+test('plan: the container of an ended job that nobody assigns any more goes soon, its status stays', () => {
+  const record = recordOf({ state: 'done', isFinal: true, endedAt: now });
+  const input = {
+    hostId: 'h1',
+    assigned: [],
+    busy: new Set<string>(),
+    records: new Map([[record.status.id, record]]),
+    containers: [containerOf('exited', { id: 'c', labels: { 'flynn.job': record.status.id } })],
+    isLogShipped: () => true,
+  };
+  const brief = (at: number) => plan({ ...input, now: at }).map((step) => step.type);
+  assert.deepEqual(brief(now + keptContainerMs - 1), ['wait']);
+  assert.deepEqual(brief(now + keptContainerMs), ['remove']);
+  assert.deepEqual(plan({ ...input, containers: [], now: now + 2 * keptContainerMs }), []);
 });

@@ -36,6 +36,8 @@ export type PlanInput = {
 
 /** Ended jobs that stay, with their containers and logs, for people to look at. */
 export const keptEndedJobs = 25;
+/** A client that attaches to a job which has just ended still reads its output from the container. */
+export const keptContainerMs = 15_000;
 
 export function plan(input: PlanInput): Step[] {
   const assigned = new Map(input.assigned.map((job) => [job.id, job]));
@@ -105,17 +107,21 @@ function blankRecord(
 function cleanUp(
   assigned: ReadonlyMap<string, AssignedJob>,
   containers: ReadonlyMap<string, Container>,
-  { records, busy, isLogShipped }: PlanInput,
+  { records, busy, isLogShipped, now }: PlanInput,
 ): Step[] {
   const ended = [...new Set([...containers.keys(), ...records.keys()])]
     .filter((jobId) => !busy.has(jobId))
     .filter((jobId) => isOver(containers.get(jobId), records.get(jobId), assigned.has(jobId)))
     .map((jobId) => ({ jobId, endedAt: endOf(containers.get(jobId), records.get(jobId)) }))
     .sort((a, b) => b.endedAt - a.endedAt);
-  return ended.slice(keptEndedJobs).flatMap(({ jobId }): Step[] => {
+  return ended.flatMap(({ jobId, endedAt }, index): Step[] => {
     const container = containers.get(jobId);
-    if (container !== undefined) return isLogShipped(container) ? [{ type: 'remove', jobId, container }] : [];
-    return assigned.has(jobId) ? [] : [{ type: 'forget', jobId }];
+    const isOld = index >= keptEndedJobs;
+    if (container === undefined) return isOld && !assigned.has(jobId) ? [{ type: 'forget', jobId }] : [];
+    const untilMs = endedAt + keptContainerMs;
+    if (!isOld && assigned.has(jobId)) return [];
+    if (!isOld && untilMs > now) return [{ type: 'wait', jobId, untilMs }];
+    return isLogShipped(container) ? [{ type: 'remove', jobId, container }] : [];
   });
 }
 

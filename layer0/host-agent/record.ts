@@ -1,7 +1,7 @@
 /** What the agent knows about a job beyond its containers. */
 import { metaOfLabels, label } from './labels.ts';
 import type { Container } from './engine.ts';
-import type { AssignedJob, JobState, JobStatus } from '@flynn/scheduler/cell';
+import type { AssignedJob, JobStatus } from '@flynn/scheduler/cell';
 
 /** Why a container that would go on running has to end. */
 export type StopCause =
@@ -20,8 +20,6 @@ export type JobRecord = Readonly<{
   /** This agent watches its health and follows its log. */
   isWatched: boolean;
 }>;
-
-export const endedStates: readonly JobState[] = ['done', 'crashed', 'failed', 'lost'];
 
 export function newRecord(job: AssignedJob, hostId: string): JobRecord {
   return {

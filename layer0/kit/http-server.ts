@@ -5,7 +5,7 @@ import { FlynnError, asFlynnError } from './errors.ts';
 import { rememberUpgrade } from './http-answer.ts';
 import { type AppOptions, createApp } from './http-app.ts';
 
-export { type Call, type Handler, type Result, handle } from './http-handler.ts';
+export { type Handler, handle } from './http-handler.ts';
 
 const drainMs = 5000;
 

@@ -57,7 +57,6 @@ export const portSchema = z.object({
   /** Registers the job in discovery under this name once it is healthy. */
   service: z.object({ name: z.string(), check: healthCheckSchema.optional() }).optional(),
 });
-export type Port = z.output<typeof portSchema>;
 
 /** Where a job's root file system comes from. */
 export const imageSchema = z.union([

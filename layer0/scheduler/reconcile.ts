@@ -114,7 +114,3 @@ export function withBackoff(decision: Decision, workload: Workload, input: Recon
   const release = decision.release.filter(({ hostId }) => input.lostHosts.has(hostId));
   return { ...decision, place: [], release, retryAt };
 }
-
-export function isEmpty(decision: Decision): boolean {
-  return decision.place.length + decision.stop.length + decision.release.length === 0;
-}

@@ -9,7 +9,7 @@ import type { MirrorChange, MirrorState, Snapshot } from './mirror-state.ts';
 import { CompactedError } from './store.ts';
 import type { Entry, Revision, Store } from './store.ts';
 
-export type { MirrorChange, Snapshot, Versioned } from './mirror-state.ts';
+export type { MirrorChange, Snapshot } from './mirror-state.ts';
 
 export interface Mirror<T> extends AsyncDisposable {
   /** The state of the prefix at `snapshot.revision`, frozen. */

@@ -18,7 +18,7 @@ import { findJob, iso, jobsOfApp } from './job-views.ts';
 import type { Cell } from './job-views.ts';
 import type { Job } from './model.ts';
 import { buildMarker } from './operation-log.ts';
-import { findRelease, runnableOf } from './releases.ts';
+import { findBasis, findRelease, runnableOf } from './releases.ts';
 import { releaseType } from './resources.ts';
 import type { AppResource } from './resources.ts';
 
@@ -113,13 +113,10 @@ async function startBuild(deps: Deps, app: AppResource, input: BuildInput, signa
       `the live release of ${builderApp} has no process type "build": builds cannot run`,
     );
   }
-  const live =
-    app.status.releaseId === undefined
-      ? undefined
-      : await deps.resources.get(releaseType, app.status.releaseId, { signal });
+  const basis = await findBasis(deps, app, signal);
   const workload = compileBuild(builder, process, {
     app: runnableApp(app),
-    appEnv: live?.spec.env ?? {},
+    appEnv: basis?.spec.env ?? {},
     operationId: input.operationId,
     sourceDigest: input.sourceDigest,
     commit: input.commit,

@@ -24,10 +24,6 @@ const transitions: Record<OperationState, readonly OperationState[]> = {
   cancelled: [],
 };
 
-export function canBecome(from: OperationState, to: OperationState): boolean {
-  return transitions[from].includes(to);
-}
-
 export function hasOperationEnded(state: OperationState): boolean {
   return transitions[state].length === 0;
 }

@@ -54,11 +54,11 @@ async function createRelease(
   signal: AbortSignal,
 ): Promise<ReleaseResource> {
   const { resources } = deps;
-  const live =
-    app.status.releaseId === undefined ? undefined : await resources.get(releaseType, app.status.releaseId, { signal });
-  const artifactId = input.artifactId ?? live?.spec.artifactId;
+  const before = await findBasis(deps, app, signal);
+  const isLive = before !== undefined && before.id === app.status.releaseId;
+  const artifactId = input.artifactId ?? (isLive ? before.spec.artifactId : undefined);
   if (input.artifactId !== undefined) await resources.get(artifactType, input.artifactId, { signal });
-  const processes = input.processes ?? live?.spec.processes ?? {};
+  const processes = input.processes ?? before?.spec.processes ?? {};
   const types = Object.keys(processes);
   if (types.length > maxTypes) {
     throw new FlynnError('invalid', `a release has at most ${maxTypes} process types; this one has ${types.length}`);
@@ -80,7 +80,7 @@ async function createRelease(
             appId: app.id,
             version: next.status.lastVersion,
             ...(artifactId === undefined ? {} : { artifactId }),
-            env: input.env ?? live?.spec.env ?? {},
+            env: input.env ?? before?.spec.env ?? {},
             processes,
             meta: input.meta,
           },
@@ -92,6 +92,17 @@ async function createRelease(
   );
   if (made === undefined) throw new FlynnError('internal', `release ${id} of ${numbered.spec.name} was not made`);
   return made;
+}
+
+/** What the next release and build start from: the live release; before the first deployment, the newest. */
+export async function findBasis(
+  { resources }: Deps,
+  app: AppResource,
+  signal: AbortSignal,
+): Promise<ReleaseResource | undefined> {
+  if (app.status.releaseId !== undefined) return resources.get(releaseType, app.status.releaseId, { signal });
+  const all = await resources.list(releaseType, { owner: ownedBy(app.id), signal });
+  return all.toSorted((a, b) => b.spec.version - a.spec.version)[0];
 }
 
 /** By id, or by number as `v3`; only the app's own. */

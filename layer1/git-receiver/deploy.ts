@@ -49,10 +49,8 @@ export async function deploy(
       const ended = await tell(deps.platform.follow(operation.id, { signal }), say);
       if (ended.state === 'complete') continue;
       say('');
-      say(
-        ` !     The ${ended.kind} ${ended.state === 'cancelled' ? 'was cancelled' : 'failed'}${ended.error ? `: ${ended.error}` : '.'}`,
-      );
-      say(` !     Nothing was changed: what ran before is still running. Push again once it is put right.`);
+      say(` !     ${failureText(ended)}`);
+      say(' !     Nothing was changed. Push again once it is put right.');
       return false;
     }
     return true;
@@ -96,6 +94,11 @@ async function cancel(deps: DeployDeps, pushId: string, chainOf: () => Promise<r
       deps.log.error({ err: error, operation: operation.id, pushId }, 'could not cancel an operation');
     }
   }
+}
+
+function failureText({ kind, state, error }: Operation): string {
+  if (state === 'cancelled') return `The ${kind} was cancelled${error === undefined ? '.' : `: ${error}`}`;
+  return error === undefined ? `The ${kind} failed.` : `${error.slice(0, 1).toUpperCase()}${error.slice(1)}`;
 }
 
 /** `git archive` of the commit, straight into the blob store. */

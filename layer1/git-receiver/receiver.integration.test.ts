@@ -52,7 +52,7 @@ test(
     const failed = await world.git(['push', world.remote(), 'main']);
     assert.notEqual(failed.code, 0);
     assert.match(failed.output, /remote: boom/);
-    assert.match(failed.output, /The build failed: exit code 1/);
+    assert.match(failed.output, / ! {5}Exit code 1/);
     assert.match(failed.output, /remote rejected.*pre-receive hook declined/);
     assert.equal(await remoteHead(world), '');
     const again = await world.git(['push', world.remote(), 'main']);

@@ -26,9 +26,8 @@ export class HttpListener implements AsyncDisposable {
       maxHeaderSize: 64 * 1024,
       noDelay: true,
       requireHostHeader: false,
-      // Anything else that asks for an upgrade, like h2c, may be answered over HTTP/1.1 (RFC 9110 7.8).
-      shouldUpgradeCallback: (request) =>
-        request.method === 'GET' && request.headers.upgrade?.toLowerCase() === 'websocket',
+      // Asking for HTTP/2 this way is obsolete, and may be answered over HTTP/1.1 (RFC 9110 7.8, RFC 9113 3.1).
+      shouldUpgradeCallback: ({ method, headers }) => method === 'GET' && !/\bh2c\b/i.test(headers.upgrade ?? 'h2c'),
     });
     this.#server.on('connection', (socket) => {
       this.#sockets.add(socket);

@@ -1,4 +1,4 @@
-/** WebSockets: http-proxy is known to this file only, and does nothing else here (see forward.ts). */
+/** Upgrades, WebSockets and any other: http-proxy is known to this file only, and does nothing else here (see forward.ts). */
 import { Agent } from 'node:http';
 import type { ClientRequest, IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
@@ -92,8 +92,11 @@ export class UpgradeProxy {
     });
     for (const name of notForwarded) delete request.headers[name];
     request.url = target;
+    // http-proxy lets nothing else through; what the client asked for goes out with the other headers.
+    const protocol = request.headers.upgrade ?? 'websocket';
+    request.headers.upgrade = 'websocket';
     const added = addedHeaders(request.rawHeaders, hop);
-    const headers: Record<string, string> = { connection: 'Upgrade' };
+    const headers: Record<string, string> = { connection: 'Upgrade', upgrade: protocol };
     for (let i = 0; i + 1 < added.length; i += 2) headers[(added[i] ?? '').toLowerCase()] = added[i + 1] ?? '';
     this.#proxy.ws(
       request,
