@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
+import { mkdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { test } from 'node:test';
-import { addRemote, appOfRemotes, isRepository, listRemotes, remoteUrl, removeRemote } from './git.ts';
+import { addRemote, appOfRemotes, isRepository, listRemotes, remoteUrl, removeRemote, trustCluster } from './git.ts';
 import { Desk } from './testing.ts';
 
 const gitUrl = 'ssh://git@flynn.localhost:2222';
@@ -45,4 +47,30 @@ test('remotes of a real repository are listed, added and removed', async () => {
     (await listRemotes(io)).map(({ name }) => name),
     ['with.dots'],
   );
+});
+
+test("the first push asks nothing: ssh knows the cluster's host key and the key made for it", async () => {
+  await using desk = await Desk.open();
+  const io = desk.io();
+  const directory = join(desk.home, 'the config');
+  execFileSync('git', ['init', '-q', desk.home]);
+  await trustCluster(io, directory);
+  const sshCommand = () => {
+    const { stdout } = spawnSync('git', ['-C', desk.home, 'config', '--local', 'core.sshCommand'], {
+      encoding: 'utf8',
+    });
+    return stdout.trim();
+  };
+  assert.equal(sshCommand(), '', 'nothing to trust, nothing configured');
+
+  await mkdir(directory);
+  for (const name of ['known_hosts', 'id_ed25519']) await writeFile(join(directory, name), '');
+  await trustCluster(io, directory);
+  const settings = execFileSync('sh', ['-c', `${sshCommand()} -G localhost`], { encoding: 'utf8' });
+  assert.match(settings, new RegExp(`^userknownhostsfile .*/.ssh/known_hosts ${directory}/known_hosts$`, 'm'));
+  assert.match(settings, new RegExp(`^identityfile ${directory}/id_ed25519$`, 'm'));
+
+  execFileSync('git', ['-C', desk.home, 'config', 'core.sshCommand', 'ssh -v']);
+  await trustCluster(io, directory);
+  assert.equal(sshCommand(), 'ssh -v', "a person's own command stays");
 });

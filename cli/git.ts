@@ -51,7 +51,7 @@ export async function trustCluster(io: Io, configDirectory: string): Promise<voi
   const knownHosts = join(configDirectory, 'known_hosts');
   if (!existsSync(knownHosts) || (await git(io, ['config', 'core.sshCommand'])) !== undefined) return;
   const folder = join(io.env['HOME'] ?? homedir(), '.ssh');
-  const options = [`UserKnownHostsFile="${join(folder, 'known_hosts')} ${knownHosts}"`];
+  const options = [`UserKnownHostsFile="${join(folder, 'known_hosts')}" "${knownHosts}"`];
   const clusterKey = join(configDirectory, 'id_ed25519');
   if (existsSync(clusterKey)) {
     // Naming one key hides the usual ones from ssh, so those that are there are named too.

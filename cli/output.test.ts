@@ -64,7 +64,10 @@ test('what needs no quotes gets none', () => {
 for (const locale of ['C', 'C.UTF-8']) {
   test(`bash in the locale ${locale} reads back exactly what was quoted`, () => {
     const value = fc.string({ unit: 'binary' }).map((text) => text.replaceAll('\0', ''));
-    const awkward = fc.stringMatching(/^[-$#`'"\\!~*?{}()[\]<>|&;=% \t\n\r\u0001\u001b\u007féx0-9a-f]{0,12}$/);
+    const awkward = fc.string({
+      unit: fc.constantFrom(...Array.from('-$#`\'"\\!~*?{}()[]<>|&;=% \t\n\r\u0001\u001b\u007féx09af')),
+      maxLength: 12,
+    });
     fc.assert(
       fc.property(fc.array(fc.oneof(value, awkward), { minLength: 1, maxLength: 20 }), (values) => {
         const assignments = values.map((one, index) => `V${index}=${quoteForShell(one)}`).join('\n');
@@ -102,10 +105,10 @@ test('progress shows on a terminal after a second, makes room for a line and lea
     mock.timers.tick(100);
     assert.match(output.text, /^\r. scaling 1\.1s$/);
     line.clear();
-    assert.match(output.text, /1\.1s\r\u001b\[K$/);
+    assert.ok(output.text.endsWith('1.1s\r\u001b[K'));
     mock.timers.tick(100);
     line[Symbol.dispose]();
-    assert.match(output.text, /1\.1s\r\u001b\[K$/);
+    assert.ok(output.text.endsWith('1.1s\r\u001b[K'));
     const length = output.text.length;
     mock.timers.tick(1_000);
     assert.equal(output.text.length, length);

@@ -35,10 +35,8 @@ export function formatCount(count: number, noun: string): string {
 /** A value as a shell reads it back: bare where nothing needs quoting, `$'…'` where it holds control characters. */
 export function quoteForShell(value: string): string {
   if (/^[A-Za-z0-9_@%+=:,./-]+$/.test(value)) return value;
-  // oxlint-disable-next-line no-control-regex
   if (!/[\u0000-\u001f\u007f]/.test(value)) return `'${value.replaceAll("'", String.raw`'\''`)}'`;
   const named: Record<string, string> = { '\n': '\\n', '\t': '\\t', '\r': '\\r', '\\': '\\\\', "'": "\\'" };
-  // oxlint-disable-next-line no-control-regex
   const escaped = value.replaceAll(/[\u0000-\u001f\u007f\\']/g, (char) => {
     return named[char] ?? `\\x${(char.codePointAt(0) ?? 0).toString(16).padStart(2, '0')}`;
   });

@@ -1,4 +1,5 @@
 import { jobs, releases } from '@flynn/controller/api';
+import type { Job } from '@flynn/controller/model';
 import { formatAge, formatTable } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';
 
@@ -37,7 +38,7 @@ export function addJobCommands(parent: Parent): void {
             formatAge(job.startedAt, Date.now()),
             String(job.restarts),
             job.release,
-            job.error ?? (job.exitCode === undefined ? '' : `exit code ${job.exitCode}`),
+            noteOf(job),
           ]),
         ),
       );
@@ -60,4 +61,11 @@ export function addJobCommands(parent: Parent): void {
       if (context.options.json) context.print(JSON.stringify({ stopped: ids }, undefined, 2));
     },
   });
+}
+
+function noteOf({ error, exitCode, state }: Job): string | undefined {
+  if (error !== undefined || exitCode === undefined) return error;
+  // One that was started again still has the code of its last end.
+  const isUp = state === 'starting' || state === 'running';
+  return `${isUp ? 'last ' : ''}exit code ${exitCode}`;
 }

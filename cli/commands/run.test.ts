@@ -19,7 +19,13 @@ const bin = join(import.meta.dirname, '../../bin/flynn');
 type Run = { command: readonly string[]; env: Record<string, string>; tty: boolean; stdin: boolean };
 
 /** A controller that only runs: it notes what it is asked for, and answers the frames of a job with those given. */
-async function startRunServer(options: { answer: (frame: Frame) => Frame[]; refusal?: FlynnError }) {
+async function startRunServer(options: {
+  answer: (frame: Frame) => Frame[];
+  refusal?: FlynnError;
+  /** Joining waits until the job is stopped. */
+  isUnplaced?: boolean;
+}) {
+  const stopped = Promise.withResolvers<void>();
   const asked: { run?: Run; attach?: unknown; frames: Frame[]; stopped: string[] } = { frames: [], stopped: [] };
   const job: Job = {
     id: 'app-run-1',
@@ -36,10 +42,13 @@ async function startRunServer(options: { answer: (frame: Frame) => Frame[]; refu
       asked.run = body;
       return job;
     }),
-    handle(jobs.stop, async ({ params }) => void asked.stopped.push(params.job)),
-    handle(jobs.attach, async ({ query, signal }) => {
+    handle(jobs.stop, async ({ params }) => {
+      asked.stopped.push(params.job);
+      stopped.resolve();
+    }),
+    handle(jobs.attach, async ({ query }) => {
       asked.attach = query;
-      if (options.refusal?.code === 'timeout') await once(signal, 'abort');
+      if (options.isUnplaced) await stopped.promise;
       if (options.refusal !== undefined) throw options.refusal;
       return (socket) => {
         void (async () => {
@@ -47,7 +56,7 @@ async function startRunServer(options: { answer: (frame: Frame) => Frame[]; refu
             asked.frames.push(frame);
             for (const said of options.answer(frame)) socket.write(encodeFrame(said));
           }
-        })().catch(() => socket.destroy());
+        })().finally(() => socket.destroy());
       };
     }),
   ]);
@@ -184,7 +193,7 @@ test('a job that cannot be joined is stopped rather than left behind, and the re
 });
 
 test('Ctrl-C while the job has not started yet stops it', async () => {
-  await using env = await startRunServer({ answer: () => [], refusal: new FlynnError('timeout', 'too late') });
+  await using env = await startRunServer({ answer: () => [], isUnplaced: true });
   const io = env.desk.io();
   const ran = runCli(['-a', 'app', 'run', 'ls'], io);
   await waitFor(() => env.asked.attach !== undefined, { what: 'the wait for the job', deadlineMs: 5_000 });
@@ -201,25 +210,43 @@ test('before the first push there is nothing to run in', async () => {
   assert.match(stderr, /^flynn: hello has no release yet: push code first/);
 });
 
-test('`ps` lists jobs by type, by state and for scripts, and `kill` stops them', async () => {
+test('`ps` lists jobs by type, by state and for scripts', async () => {
   await using env = await openDeskWithController();
   await env.controller.deployApp('hello', { web: {}, worker: {} });
   await env.desk.run(['-a', 'hello', 'scale', 'worker=1']);
-  const ids = async (...argv: string[]) =>
-    (await env.desk.run(['-a', 'hello', 'ps', '-q', ...argv])).stdout.split('\n').slice(0, -1);
-  const [worker] = await ids('-t', 'worker');
-  assert.ok(worker !== undefined);
-  assert.equal((await ids()).length, 2);
-  const killed = await env.desk.run(['-a', 'hello', 'kill', worker]);
-  assert.deepEqual(killed, { code: 0, stdout: `${worker} stopped\n`, stderr: '' });
-  await waitFor(async () => (await ids('-t', 'worker')).some((id) => id !== worker), {
-    what: 'another worker',
+  env.controller.setBehaviour(() => ({ is: 'exit', code: 3 }));
+  assert.equal((await env.desk.run(['-a', 'hello', 'run', 'false'])).code, 3);
+  const types = async (argv: string[]) =>
+    (JSON.parse((await env.desk.run([...argv, '--json'])).stdout) as { type: string }[]).map(({ type }) => type).sort();
+  assert.deepEqual(await types(['-a', 'hello', 'ps']), ['web', 'worker']);
+  assert.deepEqual(await types(['ps', '-a', 'hello']), ['web', 'worker']);
+  assert.deepEqual(await types(['-a', 'hello', 'ps', '-t', 'worker']), ['worker']);
+  for (const argv of [
+    ['-a', 'hello', 'ps', '-a'],
+    ['-a', 'hello', 'ps', '--all'],
+    ['ps', '--all', '-a', 'hello'],
+  ]) {
+    assert.deepEqual(await types(argv), ['run', 'web', 'worker'], argv.join(' '));
+  }
+  const quiet = await env.desk.run(['-a', 'hello', 'ps', '-aq', '-t', 'run']);
+  assert.match(quiet.stdout, /^\S+\n$/);
+  const table = (await env.desk.run(['-a', 'hello', 'ps', '--all'])).stdout;
+  assert.match(table, new RegExp(`^${quiet.stdout.trim()} +run +failed +\\d+s +0 +v1 +exit code 3$`, 'm'));
+});
+
+test('`kill` stops a job, and one of a formation comes back', async () => {
+  await using env = await openDeskWithController();
+  await env.controller.deployApp('hello', { web: {} });
+  const list = async () =>
+    JSON.parse((await env.desk.run(['-a', 'hello', 'ps', '--json'])).stdout) as { id: string; restarts: number }[];
+  const [before] = await list();
+  assert.ok(before !== undefined);
+  const killed = await env.desk.run(['-a', 'hello', 'kill', before.id]);
+  assert.deepEqual(killed, { code: 0, stdout: `${before.id} stopped\n`, stderr: '' });
+  await waitFor(async () => (await list()).some((job) => job.id !== before.id || job.restarts > before.restarts), {
+    what: 'the job to come back',
     deadlineMs: 5_000,
   });
-  assert.equal((await ids('-t', 'worker')).includes(worker), false);
-  for (const flag of ['-a', '--all', '-aq']) assert.ok((await ids(flag)).includes(worker), flag);
-  const table = (await env.desk.run(['ps', '-a', 'hello', '--all'])).stdout;
-  assert.match(table, new RegExp(`^${worker} +worker +failed +\\d+s +0 +v1 +exit code 143$`, 'm'));
   const unknown = await env.desk.run(['-a', 'hello', 'kill', 'nosuch']);
   assert.equal(unknown.code, 1);
   assert.match(unknown.stderr, /hello has no job nosuch/);

@@ -1,5 +1,8 @@
 import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { join } from 'node:path';
 import { test } from 'node:test';
+import { promisify } from 'node:util';
 import { formations, jobs } from '@flynn/controller/api';
 import type { TestController } from '@flynn/controller/testing';
 import { waitFor } from '@flynn/kit/retry';
@@ -24,6 +27,17 @@ test('`scale` tells the change and each job, and ends when it is so', async () =
   const down = await env.desk.run(['-a', 'hello', 'scale', 'web=0']);
   assert.equal(down.stdout.match(/^ {2}web \S+ down$/gm)?.length, 3);
   assert.deepEqual(await running(env.controller, 'hello'), ['worker']);
+});
+
+test('the process of `scale` ends with its work, nothing of the events keeps it', async () => {
+  await using env = await openDeskWithController();
+  await env.controller.deployApp('hello', { web: {} });
+  const bin = join(import.meta.dirname, '../../bin/flynn');
+  const { stdout } = await promisify(execFile)(bin, ['-a', 'hello', 'scale', 'web=2'], {
+    env: { ...process.env, HOME: env.desk.home, FLYNN_CONFIG_DIR: env.desk.configDirectory },
+    timeout: 20_000,
+  });
+  assert.match(stdout, /scale completed/);
 });
 
 test('`scale` to what is already so is done at once', async () => {
