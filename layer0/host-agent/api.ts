@@ -15,6 +15,14 @@ export const logLineSchema = z.object({
 });
 export type LogLine = z.output<typeof logLineSchema>;
 
+/** How to attach to a job: with input, with the output so far, and on a terminal of which size. */
+export const attachQuerySchema = z.object({
+  stdin: booleanFlag.optional(),
+  logs: booleanFlag.optional(),
+  columns: z.coerce.number().int().optional(),
+  rows: z.coerce.number().int().optional(),
+});
+
 export const routes = {
   host: defineRoute({
     method: 'GET',
@@ -42,12 +50,7 @@ export const routes = {
   attach: defineRoute({
     method: 'GET',
     path: '/jobs/:job/attach',
-    query: z.object({
-      stdin: booleanFlag.optional(),
-      logs: booleanFlag.optional(),
-      columns: z.coerce.number().int().optional(),
-      rows: z.coerce.number().int().optional(),
-    }),
+    query: attachQuerySchema,
     response: 'upgrade',
     summary: "Attach to a job's streams",
   }),

@@ -1,5 +1,5 @@
 /** The containers of this host as last heard from the engine. */
-import { systemClock } from '@flynn/kit/clock';
+import { pause } from '@flynn/kit/clock';
 import { hasCode, messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import type { Container, Engine } from './engine.ts';
@@ -77,7 +77,7 @@ export class ContainerTable {
         this.#isCurrent = false;
         this.#log.warn(`lost the container engine, trying again every second: ${messageOf(error)}`);
       }
-      await systemClock.sleep(retryMs, { signal }).catch(() => undefined);
+      await pause(retryMs, signal);
     }
   }
 
@@ -100,7 +100,7 @@ export class ContainerTable {
       if (!this.#isCurrent) this.#log.info({ containers: this.#containers.size }, 'connected to the container engine');
       this.#isCurrent = true;
       this.#tell();
-      await systemClock.sleep(resyncMs, { signal }).catch(() => undefined);
+      await pause(resyncMs, signal);
     }
   }
 

@@ -1,5 +1,5 @@
 /** Makes the host's containers what its assignments say: look, plan, carry out, look again. */
-import { systemClock } from '@flynn/kit/clock';
+import { pause, systemClock } from '@flynn/kit/clock';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
 import type { AssignedJob, Assignment } from '@flynn/scheduler/cell';
 import type { Container } from './engine.ts';
@@ -120,7 +120,7 @@ export class Convergence {
         { jobId: step.jobId, step: step.type },
         `${step.type} failed, trying again: ${messageOf(error)}`,
       );
-      await systemClock.sleep(pauseMs, { signal }).catch(() => undefined);
+      await pause(pauseMs, signal);
     }
   }
 

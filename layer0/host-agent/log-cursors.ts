@@ -1,7 +1,7 @@
 /** How far each container's log was read, kept on disk so that a restart neither loses nor repeats lines. */
 import { mkdir } from 'node:fs/promises';
 import { dirname } from 'node:path';
-import { systemClock } from '@flynn/kit/clock';
+import { pause } from '@flynn/kit/clock';
 import { readJsonFile, writeFileAtomic } from '@flynn/kit/files';
 import { messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
@@ -67,7 +67,7 @@ export class LogCursors {
   /** Resolves when the signal aborts. Call `save` when nobody sets cursors any more. */
   async run(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
-      await systemClock.sleep(saveEveryMs, { signal }).catch(() => undefined);
+      await pause(saveEveryMs, signal);
       await this.save();
     }
   }

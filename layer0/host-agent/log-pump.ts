@@ -1,5 +1,5 @@
 /** Reads the log of every container of ours and hands each line to the sink once. */
-import { systemClock } from '@flynn/kit/clock';
+import { pause, systemClock } from '@flynn/kit/clock';
 import { messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import type { LogLine } from './api.ts';
@@ -130,7 +130,7 @@ export class LogPump {
       // The log ends a moment before the table hears of the container's end.
       if (this.#containers.all().every((known) => known !== container)) continue;
       const changed = this.#changed.promise;
-      await Promise.race([changed, systemClock.sleep(retryMs, { signal }).catch(() => undefined)]);
+      await Promise.race([changed, pause(retryMs, signal)]);
     }
   }
 

@@ -5,7 +5,7 @@
 import { createHash } from 'node:crypto';
 import { mkdir, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { systemClock } from '@flynn/kit/clock';
+import { pause, systemClock } from '@flynn/kit/clock';
 import { hasCode, messageOf } from '@flynn/kit/errors';
 import { readJsonFile } from '@flynn/kit/files';
 import type { Logger } from '@flynn/kit/log';
@@ -123,7 +123,7 @@ export class Residents {
         changed = Promise.withResolvers<void>();
         waitMs = 1_000;
       }
-      await Promise.race([changed.promise, systemClock.sleep(waitMs, { signal }).catch(() => undefined)]);
+      await Promise.race([changed.promise, pause(waitMs, signal)]);
       off();
     }
   }

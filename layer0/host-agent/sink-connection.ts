@@ -1,6 +1,6 @@
 /** One connection to one log sink: a bounded queue, drained into requests that follow each other. */
 import { Readable } from 'node:stream';
-import { systemClock } from '@flynn/kit/clock';
+import { pause, systemClock } from '@flynn/kit/clock';
 import { messageOf } from '@flynn/kit/errors';
 import { HttpClient } from '@flynn/kit/http-client';
 import type { Logger } from '@flynn/kit/log';
@@ -68,7 +68,7 @@ export class SinkConnection implements AsyncDisposable {
         if (signal.aborted) return;
         needsReplay = true;
         this.#log.warn(`lost the log aggregator at ${this.address}, trying again: ${messageOf(error)}`);
-        await systemClock.sleep(retryMs, { signal }).catch(() => undefined);
+        await pause(retryMs, signal);
       }
     }
   }

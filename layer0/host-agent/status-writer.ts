@@ -1,5 +1,5 @@
 /** Writes job statuses to the store: the latest of each job, many in one transaction. */
-import { systemClock } from '@flynn/kit/clock';
+import { pause, systemClock } from '@flynn/kit/clock';
 import { messageOf } from '@flynn/kit/errors';
 import { newId } from '@flynn/kit/ids';
 import type { Logger } from '@flynn/kit/log';
@@ -63,7 +63,7 @@ export class StatusWriter {
         if (await this.#write()) failures = 0;
         else {
           failures += 1;
-          await systemClock.sleep(backoffMs(failures, { minMs: 50, maxMs: 2_000 }), { signal }).catch(() => undefined);
+          await pause(backoffMs(failures, { minMs: 50, maxMs: 2_000 }), signal);
         }
       }
     }

@@ -20,6 +20,16 @@ export const systemClock: Clock = {
   },
 };
 
+/** Waits, until the signal aborts at the latest, which is no error here: for loops that look at their signal themselves. */
+export async function pause(ms: number, signal: AbortSignal): Promise<void> {
+  if (signal.aborted) return;
+  try {
+    await delay(ms, undefined, { signal });
+  } catch (error) {
+    if (!signal.aborted) throw error;
+  }
+}
+
 /** The error an aborted wait ends with: the signal's own reason if it says more than "aborted". */
 export function abortError(signal: AbortSignal): FlynnError {
   const reason: unknown = signal.reason;

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { systemClock } from '@flynn/kit/clock';
+import { pause, systemClock } from '@flynn/kit/clock';
 import { FlynnError } from '@flynn/kit/errors';
 import { newId } from '@flynn/kit/ids';
 import { silentLogger } from '@flynn/kit/log';
@@ -158,7 +158,7 @@ test('stopping aborts what runs and waits for it', async () => {
     signal: stop.signal,
     async reconcile(_, { signal }) {
       stop.abort();
-      await systemClock.sleep(10_000, { signal }).catch(() => undefined);
+      await pause(10_000, signal);
       ended = true;
     },
   });

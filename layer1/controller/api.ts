@@ -1,6 +1,8 @@
 /** The controller's HTTP API. `:app` is an app's id or name, `:release` a release's id or `v3`. */
 import { booleanFlag } from '@flynn/kit/config';
 import { appName, processType, serviceName } from '@flynn/kit/names';
+import { attachQuerySchema } from '@flynn/host-agent/api';
+import { linesQuerySchema } from '@flynn/log-aggregator/api';
 import { imageSchema } from '@flynn/scheduler/cell';
 import { defineRoute } from '@flynn/kit/routes';
 import { z } from 'zod';
@@ -175,12 +177,7 @@ export const jobs = {
   attach: defineRoute({
     method: 'GET',
     path: '/apps/:app/jobs/:job/attach',
-    query: z.object({
-      stdin: booleanFlag.optional(),
-      logs: booleanFlag.optional(),
-      columns: z.coerce.number().int().optional(),
-      rows: z.coerce.number().int().optional(),
-    }),
+    query: attachQuerySchema,
     response: 'upgrade',
     summary: "Attach to a job's streams",
   }),
@@ -320,13 +317,7 @@ export const platform = {
   log: defineRoute({
     method: 'GET',
     path: '/apps/:app/log',
-    query: z.object({
-      follow: booleanFlag.optional(),
-      lines: z.coerce.number().int().min(0).max(10_000).optional(),
-      jobId: z.string().optional(),
-      processType: z.string().optional(),
-      streams: z.string().optional(),
-    }),
+    query: linesQuerySchema,
     response: 'stream',
     summary: "An app's log",
   }),

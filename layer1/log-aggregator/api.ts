@@ -13,6 +13,15 @@ export const lineSchema = z.object({
 });
 export type Line = z.output<typeof lineSchema>;
 
+/** Which of an app's lines: the newest `lines`, of one job or process type, of the streams named with commas between. */
+export const linesQuerySchema = z.object({
+  follow: booleanFlag.optional(),
+  lines: z.coerce.number().int().min(0).max(10_000).optional(),
+  jobId: z.string().optional(),
+  processType: z.string().optional(),
+  streams: z.string().optional(),
+});
+
 export const routes = {
   /** ndjson of the host agent's LogLine, for as long as the agent likes; lines already there (same job, timestamp, stream, message position) are not added twice. Answers when the body ends. */
   ingest: defineRoute({
@@ -26,13 +35,7 @@ export const routes = {
   read: defineRoute({
     method: 'GET',
     path: '/apps/:app/lines',
-    query: z.object({
-      follow: booleanFlag.optional(),
-      lines: z.coerce.number().int().min(0).max(10_000).optional(),
-      jobId: z.string().optional(),
-      processType: z.string().optional(),
-      streams: z.string().optional(),
-    }),
+    query: linesQuerySchema,
     response: 'stream',
     summary: "An app's lines",
   }),
