@@ -32,13 +32,12 @@ export function serviceNameOf(appName: string, type: string): string {
 
 /** The process of a Procfile line, as a release of a slug has it. `web` types listen on PORT, which is 8080. */
 export function slugProcess(commandLine: string, type: string): z.input<typeof processSchema> {
-  return {
-    command: [slugStarter, commandLine],
-    user: '5000',
-    workingDirectory: '/app',
-    env: { HOME: '/app' },
-    ports: isWebType(type) ? [{ port: slugPort }] : [],
-  };
+  return { ...startedBySlug([commandLine]), ports: isWebType(type) ? [{ port: slugPort }] : [] };
+}
+
+/** The slug's starter takes one word as a line for the shell, and several as a program with exactly these arguments. */
+function startedBySlug(words: readonly string[]) {
+  return { command: [slugStarter, ...words], user: '5000', workingDirectory: '/app', env: { HOME: '/app' } };
 }
 
 /**
@@ -109,9 +108,7 @@ export function compileOneOff(runnable: Runnable, oneOff: OneOff): Workload {
   const { artifact, app } = runnable;
   const [program = '', ...args] = oneOff.command;
   const isSlug = artifact.type === 'slug';
-  const run = isSlug
-    ? { ...slugProcess(commandLineOf(oneOff.command), 'run'), ports: [] }
-    : { entrypoint: [program], command: args, env: {} };
+  const run = isSlug ? startedBySlug(oneOff.command) : { entrypoint: [program], command: args, env: {} };
   const template = jobTemplateSchema.parse({
     ...run,
     image: artifact.image,
@@ -166,16 +163,6 @@ export function compileBuild(builder: Runnable, process: Process, build: Build):
 
 export function buildWorkloadId(appId: string, operationId: string): string {
   return `${appId}-build-${operationId}`;
-}
-
-/** One word is taken as a shell line of its own, so that `flynn run 'a && b'` works; several are quoted. */
-export function commandLineOf(command: readonly string[]): string {
-  const [only] = command;
-  return command.length === 1 && only !== undefined ? only : command.map(quoteForShell).join(' ');
-}
-
-function quoteForShell(word: string): string {
-  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
 }
 
 function ephemeral(id: string, template: JobTemplate, priority: number): Workload {
