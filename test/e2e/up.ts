@@ -1,10 +1,33 @@
 import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync } from 'node:fs';
 import { test } from 'node:test';
 import type { TestCluster } from '../test-cluster.ts';
 
 const platform = ['blobstore', 'controller', 'git-receiver', 'log-aggregator', 'router', 'runner', 'slug-builder'];
 
 export function describeUp(theCluster: () => TestCluster): void {
+  test('`up` on a host whose port 80 is taken names the port and the remedy, and changes nothing', async () => {
+    const cluster = theCluster();
+    const [program, args] = cluster.host.command([
+      'node',
+      '-e',
+      "require('net').createServer().listen(80, () => console.log('listening'))",
+    ]);
+    const squatter = spawn(program, args, { stdio: ['ignore', 'pipe', 'inherit'] });
+    try {
+      await once(squatter.stdout, 'data');
+      const { stderr } = await cluster.up({ code: 1 });
+      assert.match(stderr, /80/);
+      assert.match(stderr, /FLYNN_HTTP_PORT/);
+    } finally {
+      squatter.kill();
+    }
+    assert.equal(existsSync(cluster.env['FLYNN_STATE_DIR'] ?? ''), false);
+    assert.equal((await cluster.docker('ps', '-aq')).stdout, '');
+  });
+
   test('`up` on a bare host ends with a sample app that answers and says what to type next', async () => {
     const cluster = theCluster();
     const { stdout } = await cluster.up();
