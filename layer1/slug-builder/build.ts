@@ -114,7 +114,7 @@ async function store(pack: Step, level: number, blobs: BlobClient, signal: Abort
     async (limited) => {
       const params = { [zlib.ZSTD_c_compressionLevel]: level };
       const compressed = pipeline(
-        Readable.from(streamStep({ ...pack, signal: limited })),
+        Readable.from(inBlocks(streamStep({ ...pack, signal: limited }))),
         createZstdCompress({ params }),
         () => {
           // The upload reads the failure from the stream.
@@ -124,6 +124,29 @@ async function store(pack: Step, level: number, blobs: BlobClient, signal: Abort
     },
     { what: 'storing the slug', signal, deadlineMs: 15 * 60_000 },
   );
+}
+
+const blockBytes = 128 * 1024;
+
+/**
+ * The same bytes in blocks of the same size. How a pipe happens to cut them differs from run to run, and zstd's output
+ * depends on it; the same files would be another blob.
+ */
+export async function* inBlocks(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+  let block = Buffer.allocUnsafe(blockBytes);
+  let used = 0;
+  for await (const chunk of chunks) {
+    for (let at = 0; at < chunk.length;) {
+      const copied = chunk.copy(block, used, at);
+      at += copied;
+      used += copied;
+      if (used < blockBytes) continue;
+      yield block;
+      block = Buffer.allocUnsafe(blockBytes);
+      used = 0;
+    }
+  }
+  if (used > 0) yield block.subarray(0, used);
 }
 
 /** A cache that cannot be had only costs time. */
