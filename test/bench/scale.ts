@@ -1,10 +1,12 @@
 import { randomBytes } from 'node:crypto';
+import { engineAt } from '@flynn/bootstrap/engine';
 import type { TestCluster } from '../test-cluster.ts';
 import { nextInstance, settle, untilAllAccept, untilStatus } from './probe.ts';
 import { figure, median, timeSeconds, type Figure } from './figure.ts';
 
 const rounds = 3;
 const added = 19;
+const benchLabel = 'flynn.bench';
 
 /** Time until `flynn scale web=20` has everything running, against 19 of the same containers made straight through the engine. */
 export async function benchScale(cluster: TestCluster): Promise<Figure[]> {
@@ -12,7 +14,6 @@ export async function benchScale(cluster: TestCluster): Promise<Figure[]> {
   await app.push();
   const [model] = await cluster.containers('bench', 'web');
   if (model === undefined) throw new Error('the app has no container');
-  const image = (await cluster.docker('inspect', '-f', '{{.Config.Image}}', model)).stdout.trim();
 
   const platform: number[] = [];
   const engine: number[] = [];
@@ -21,7 +22,7 @@ export async function benchScale(cluster: TestCluster): Promise<Figure[]> {
     platform.push(await timeSeconds(() => app.flynn(['scale', `web=${added + 1}`], { timeoutMs: 300_000 })));
     await app.flynn(['scale', 'web=1'], { timeoutMs: 300_000 });
     await settle(cluster);
-    engine.push(await timeSeconds(() => startThroughEngine(cluster, image)));
+    engine.push(await timeSeconds(() => startThroughEngine(cluster, model)));
     await cluster.docker('rm', '-f', ...(await benchContainers(cluster)));
     await settle(cluster);
   }
@@ -33,42 +34,23 @@ export async function benchScale(cluster: TestCluster): Promise<Figure[]> {
 }
 
 async function benchContainers(cluster: TestCluster): Promise<string[]> {
-  const { stdout } = await cluster.docker('ps', '-aq', '--filter', 'label=flynn.bench=1');
+  const { stdout } = await cluster.docker('ps', '-aq', '--filter', `label=${benchLabel}=1`);
   return stdout.split('\n').filter((line) => line !== '');
 }
 
-/** The same image, network, limits and command, as many at once as the platform starts, each until its port accepts. */
-async function startThroughEngine(cluster: TestCluster, image: string): Promise<void> {
-  const start = async (): Promise<void> => {
-    await cluster.docker(
-      'run',
-      '-d',
-      '--init',
-      '--label',
-      'flynn.bench=1',
-      '--name',
-      `bench-${randomBytes(4).toString('hex')}`,
-      '--network',
-      'flynn0',
-      '--memory',
-      '1g',
-      '--user',
-      '5000',
-      '--workdir',
-      '/app',
-      '--env',
-      'PORT=8080',
-      '--env',
-      'HOME=/app',
-      image,
-      '/usr/bin/flynn-run',
-      'node server.js',
-    );
+/** The app's own container over again, as many at once as the platform starts, each until its port accepts. */
+async function startThroughEngine(cluster: TestCluster, model: string): Promise<void> {
+  const engine = engineAt(cluster.host.dockerSocket);
+  const { Config, HostConfig } = await engine.getContainer(model).inspect();
+  const left = Array.from({ length: added }, () => `bench-${randomBytes(6).toString('hex')}`);
+  const lane = async (): Promise<void> => {
+    for (let name = left.pop(); name !== undefined; name = left.pop()) {
+      const { Hostname: _, ...config } = Config;
+      const container = await engine.createContainer({ ...config, HostConfig, name, Labels: { [benchLabel]: '1' } });
+      await container.start();
+    }
   };
-  const lanes = Array.from({ length: 8 }, async (_, lane) => {
-    for (let i = lane; i < added; i += 8) await start();
-  });
-  await Promise.all(lanes);
+  await Promise.all(Array.from({ length: 8 }, lane));
   await untilAllAccept(cluster, await benchContainers(cluster), 8080);
 }
 
