@@ -16,7 +16,7 @@ import { decompress, saveBlob } from './layers.ts';
 
 const buildDeadlineMs = 15 * 60_000;
 
-export type Stack = { base: string; layers: readonly { digest: string }[] };
+export type Stack = { base: string; layers: { digest: string; sizeBytes: number }[] };
 
 /** The same base and layers have the same tag on every host; another base under the same name has another. */
 export function stackTag(cluster: string, baseId: string, digests: readonly string[]): string {
@@ -26,17 +26,19 @@ export function stackTag(cluster: string, baseId: string, digests: readonly stri
   return `${stackRepository(cluster)}:${hash.slice(0, 40)}`;
 }
 
-/** One ADD per layer, lowest first, so that the build cache shares every common beginning. ADD unpacks tar files. */
-export function dockerfileOf(base: string, layerFiles: readonly string[]): string {
-  return [`FROM ${base}`, ...layerFiles.map((file) => `ADD ${file} /`), ''].join('\n');
-}
-
+/**
+ * Each layer goes on an image that has all below it, a stack of its own: apps that share their lower layers share those
+ * images, and a changed app costs the host its own layer only. `ensureBelow` makes the image below, or finds it.
+ */
 export async function ensureStack(
   context: DockerContext & { fetchBlob: FetchBlob; scratchDir: string },
   stack: Stack,
+  ensureBelow: (below: Stack) => Promise<string>,
   options: CallOptions,
 ): Promise<string> {
+  const top = stack.layers.at(-1);
   const baseId = await ensureNamedImage(context, stack.base, options);
+  if (top === undefined) return stack.base;
   const digests = stack.layers.map((layer) => layer.digest);
   const tag = stackTag(context.cluster, baseId, digests);
   try {
@@ -48,8 +50,11 @@ export async function ensureStack(
   await mkdir(context.scratchDir, { recursive: true });
   const dir = await mkdtemp(join(context.scratchDir, 'stack-'));
   try {
-    const files = await Promise.all(digests.map((digest) => unpackLayer(context.fetchBlob, digest, dir, options)));
-    await build(context, { tag, base: baseId, files, digests }, options);
+    const [below, layer] = await Promise.all([
+      ensureBelow({ base: stack.base, layers: stack.layers.slice(0, -1) }),
+      unpackLayer(context.fetchBlob, top.digest, dir, options),
+    ]);
+    await build(context, { tag, below, layer, digests }, options);
   } finally {
     await rm(dir, { recursive: true, force: true });
   }
@@ -76,14 +81,14 @@ async function unpackLayer(
 
 async function build(
   { docker, cluster }: DockerContext,
-  stack: { tag: string; base: string; files: LayerFile[]; digests: string[] },
+  stack: { tag: string; below: string; layer: LayerFile; digests: string[] },
   options: CallOptions,
 ): Promise<void> {
   const labels = { [label.cluster]: cluster, [label.stack]: stack.digests.join(',') };
   await engineCall(
     `building ${stack.tag}`,
     async (abortSignal) => {
-      const context = buildContext(stack.base, stack.files);
+      const context = buildContext(stack.below, stack.layer);
       try {
         const request = { t: stack.tag, labels, rm: true, forcerm: true, networkmode: 'none', abortSignal };
         await readProgress(await docker.buildImage(context, request));
@@ -95,20 +100,13 @@ async function build(
   );
 }
 
-function buildContext(base: string, files: readonly LayerFile[]): Readable {
+/** ADD unpacks tar files. */
+function buildContext(below: string, { name, path, size }: LayerFile): Readable {
   const tar = pack();
   const fill = async () => {
-    tar.entry(
-      { name: 'Dockerfile' },
-      dockerfileOf(
-        base,
-        files.map((file) => file.name),
-      ),
-    );
-    for (const { name, path, size } of files) {
-      // The build cache compares content and these fields: times must not differ between builds.
-      await pipeline(createReadStream(path), tar.entry({ name, size, mtime: new Date(0) }));
-    }
+    tar.entry({ name: 'Dockerfile' }, `FROM ${below}\nADD ${name} /\n`);
+    // The build cache compares content and these fields: times must not differ between builds.
+    await pipeline(createReadStream(path), tar.entry({ name, size, mtime: new Date(0) }));
     tar.finalize();
   };
   // The reader of the tar learns of a failure.

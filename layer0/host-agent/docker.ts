@@ -54,7 +54,10 @@ export function connectDocker(options: DockerOptions): Engine {
     const ensured = building.run(key, async () => {
       const found = known.get(key);
       if (found !== undefined) return found;
-      const ref = 'name' in image ? await ensureNamed(image.name) : await ensureStack(context, image, {});
+      const ref =
+        'name' in image
+          ? await ensureNamed(image.name)
+          : await ensureStack(context, image, (below) => ensureImage(below), {});
       known.set(key, ref);
       return ref;
     });

@@ -3,7 +3,11 @@ import { test } from 'node:test';
 import { unusedStacks } from './stack-gc.ts';
 
 const hourMs = 3_600_000;
-const image = (id: string, createdAtMs: number, labels: Record<string, string> = { 'flynn.stack': 'sha256:x' }) => ({
+const image = (
+  id: string,
+  createdAtMs: number,
+  labels: Record<string, string> = { 'flynn.stack': `sha256:${id}` },
+) => ({
   id,
   refs: [],
   labels,
@@ -11,8 +15,14 @@ const image = (id: string, createdAtMs: number, labels: Record<string, string> =
   sizeBytes: 1,
 });
 
-test('a stack goes an hour after it was built if no container is made of it', () => {
-  const images = [image('used', 0), image('old', 0), image('new', 2 * hourMs - 1), image('other', 0, {})];
+test('a stack goes an hour after it was built if no container, and no stack that stays, is made of it', () => {
+  const images = [
+    image('used', 0, { 'flynn.stack': 'sha256:node,sha256:app' }),
+    image('below', 0, { 'flynn.stack': 'sha256:node' }),
+    image('old', 0),
+    image('new', 2 * hourMs - 1),
+    image('other', 0, {}),
+  ];
   const container = {
     id: 'c',
     name: 'c',
