@@ -1,12 +1,13 @@
 /** The host agent on this machine: started, kept running, restarted when it or its settings changed, stopped. */
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { mkdir, open, readFile, rm } from 'node:fs/promises';
+import { cp, mkdir, open, readFile, readdir, rm, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { writeFileAtomic } from '@flynn/kit/files';
 import { waitFor } from '@flynn/kit/retry';
 import { isSystemdRunning } from './engine.ts';
 import { bundle, repository } from './images/bundle.ts';
+import { moduleFolders } from './images/modules.ts';
 import { digestOf } from './images/tag.ts';
 import { runProgram, tryProgram } from './program.ts';
 import { type Cluster, type Options, gatewayOf } from './settings.ts';
@@ -60,8 +61,8 @@ Wants=network-online.target docker.service
 
 [Service]
 EnvironmentFile=${join(setup.stateDir, 'agent.env')}
-WorkingDirectory=${repository}
-ExecStart=${node} --disable-warning=ExperimentalWarning ${join(repository, program)}
+WorkingDirectory=/
+ExecStart=${node} ${installedProgram(setup.stateDir)}
 Restart=always
 RestartSec=1
 # Jobs outlive their agent.
@@ -81,16 +82,45 @@ export async function ensureAgent(
   environment: string,
 ): Promise<'started' | 'restarted' | 'unchanged'> {
   const fingerprintFile = join(setup.stateDir, 'agent.fingerprint');
-  const fingerprint = digestOf(`${digestOf(await bundle(program))}\n${environment}\n${unitText(setup)}`);
+  const code = await bundle(program);
+  const fingerprint = digestOf(`${digestOf(code)}\n${environment}\n${unitText(setup)}`);
   const before = await readFile(fingerprintFile, 'utf8').catch(() => '');
   const isRunning = await isAgentRunning(setup);
   if (isRunning && before === fingerprint) return 'unchanged';
   await mkdir(setup.stateDir, { recursive: true, mode: 0o700 });
+  await installAgent(setup.stateDir, code);
   await writeFileAtomic(join(setup.stateDir, 'agent.env'), environment, { mode: 0o600 });
   if (setup.supervisor === 'systemd') await startUnit(setup);
   else await startSupervisor(setup);
   await writeFileAtomic(fingerprintFile, fingerprint);
   return isRunning ? 'restarted' : 'started';
+}
+
+/** What the supervisor starts: always the version installed last. */
+function installedProgram(stateDir: string): string {
+  return join(stateDir, 'agent', 'current', 'host-agent.mjs');
+}
+
+/**
+ * The agent in one file, away from the sources: changing those, or installing packages, does nothing to a running host.
+ * A version of its own folder each, so that the one running keeps its files until the next is in its place.
+ */
+async function installAgent(stateDir: string, code: Uint8Array): Promise<void> {
+  const versions = join(stateDir, 'agent');
+  const name = digestOf(code).slice(0, 16);
+  const folder = join(versions, name);
+  await rm(folder, { recursive: true, force: true });
+  await mkdir(folder, { recursive: true, mode: 0o700 });
+  for (const modules of await moduleFolders(repository, ['etcd3'])) {
+    await cp(join(repository, modules), join(folder, modules), { recursive: true });
+  }
+  await writeFile(join(folder, 'host-agent.mjs'), code);
+  const current = join(versions, 'current');
+  await rm(current, { force: true });
+  await symlink(name, current);
+  for (const other of await readdir(versions)) {
+    if (other !== name && other !== 'current') await rm(join(versions, other), { recursive: true });
+  }
 }
 
 export async function isAgentRunning(setup: AgentSetup): Promise<boolean> {
@@ -110,7 +140,7 @@ async function startUnit(setup: AgentSetup): Promise<void> {
 async function startSupervisor(setup: AgentSetup): Promise<void> {
   await stopSupervisor(setup.stateDir);
   await using log = await open(join(setup.stateDir, 'agent.log'), 'a', 0o600);
-  const child = spawn('sh', [supervise, setup.stateDir, node, join(repository, program)], {
+  const child = spawn('sh', [supervise, setup.stateDir, node, installedProgram(setup.stateDir)], {
     cwd: repository,
     detached: true,
     stdio: ['ignore', log.fd, log.fd],

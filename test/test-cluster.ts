@@ -154,7 +154,7 @@ export class TestCluster implements AsyncDisposable {
   /** The process that runs jobs on the host. */
   agentPid(): number {
     const supervisors = this.host.pids('supervise');
-    const pid = this.host.pids('host-agent/main.ts').find((one) => !supervisors.includes(one));
+    const pid = this.host.pids('host-agent.mjs').find((one) => !supervisors.includes(one));
     assert.ok(pid !== undefined, 'no host agent runs');
     return pid;
   }
@@ -166,7 +166,7 @@ export class TestCluster implements AsyncDisposable {
       join(root, 'bootstrap/supervise'),
       this.env['FLYNN_STATE_DIR'] ?? '',
       join(root, 'node_modules/.bin/node'),
-      join(root, 'layer0/host-agent/main.ts'),
+      join(this.env['FLYNN_STATE_DIR'] ?? '', 'agent/current/host-agent.mjs'),
     ]);
     spawn(program, args, { detached: true, stdio: 'ignore', cwd: '/' }).unref();
   }

@@ -57,7 +57,7 @@ export async function memoryByPart(cluster: TestCluster): Promise<{ name: string
   for (const pid of cluster.host.pids('')) {
     const group = cgroupOf(pid);
     const container = containers.find(({ id }) => group.includes(id));
-    const isAgent = cluster.host.pids('host-agent/main.ts').includes(pid);
+    const isAgent = cluster.host.pids('host-agent.mjs').includes(pid);
     const name = container === undefined ? (isAgent ? 'host agent' : undefined) : container.name;
     if (name === undefined || container?.isSample) continue;
     parts.set(name, (parts.get(name) ?? 0) + pssKilobytes(pid) / 1_024);
