@@ -62,7 +62,8 @@ Wants=network-online.target docker.service
 [Service]
 EnvironmentFile=${join(setup.stateDir, 'agent.env')}
 WorkingDirectory=/
-ExecStart=${node} ${installedProgram(setup.stateDir)}
+# The agent makes little garbage: a small nursery saves 16 MB on every host.
+ExecStart=${node} --max-semi-space-size=2 ${installedProgram(setup.stateDir)}
 Restart=always
 RestartSec=1
 # Jobs outlive their agent.
