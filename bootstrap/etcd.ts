@@ -30,6 +30,7 @@ export function etcdResident(cluster: Cluster, image: string): ResidentInput {
     // Fewer entries kept in memory; the default of 100,000 is most of what an idle etcd takes.
     'snapshot-count': '10000',
     'max-txn-ops': '1024',
+    'max-request-bytes': String(8 * mebibyte),
     'log-level': 'warn',
   };
   return {

@@ -209,3 +209,28 @@ test('the resolvers of a host never include the server itself', () => {
   const text = '# nameserver 1.1.1.1\nsearch a\nnameserver 100.64.0.1\nnameserver\t10.0.0.53\nnameserver bogus\n';
   assert.deepEqual(parseResolvers(text, ['100.64.0.1']), [{ address: '10.0.0.53', port: 53 }]);
 });
+
+test('an upstream that there is no way to is passed over', async () => {
+  const upstream = createSocket('udp4');
+  upstream.bind(0, '127.0.0.1');
+  await once(upstream, 'listening');
+  upstream.on('message', (query, from) => {
+    const { id = 0, questions = [] } = decode(query);
+    upstream.send(encode({ type: 'response', id, questions }), from.port, from.address);
+  });
+  const stop = new AbortController();
+  await using dns = await startDnsServer({
+    registry: registryOf(),
+    log: silentLogger(),
+    signal: stop.signal,
+    address: '127.0.0.1',
+    // To this address the kernel connects no socket at all, like to an IPv6 one on a host without IPv6.
+    upstreams: [
+      { address: '255.255.255.255', port: 53 },
+      { address: '127.0.0.1', port: upstream.address().port },
+    ],
+  });
+  const answer = await askUdp(dns.port, { questions: [{ type: 'A', name: 'example.com' }] });
+  assert.equal(rcodeOf(answer), 0);
+  upstream.close();
+});

@@ -82,12 +82,12 @@ export async function startDnsServer(options: {
   const { udp, tcp, port } = listening;
 
   udp.on('message', (query, from) => {
-    void respond(query, 'udp').then(
-      (reply) => {
+    void respond(query, 'udp')
+      .then((reply) => {
         if (reply !== undefined && !signal.aborted) udp.send(reply, from.port, from.address, () => undefined);
-      },
-      (error: unknown) => log.error({ err: error }, `could not answer a DNS question: ${messageOf(error)}`),
-    );
+      })
+      // Also sending throws: to port 0, which anybody can pretend to ask from, and once the socket is closed.
+      .catch((error: unknown) => log.error({ err: error }, `could not answer a DNS question: ${messageOf(error)}`));
   });
   udp.on('error', (error) => log.error({ err: error }, `the DNS server's UDP socket failed: ${messageOf(error)}`));
 

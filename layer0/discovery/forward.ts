@@ -62,7 +62,9 @@ function askUdp(query: Buffer, upstream: Upstream, signal: AbortSignal): Promise
   socket.on('message', (answer) => {
     if (answer.length >= 12 && answer.readUInt16BE(0) === query.readUInt16BE(0)) resolve(answer);
   });
-  socket.connect(upstream.port, upstream.address, () => socket.send(query));
+  // Its callback would be told of a failure too, and not being connected is then an exception when sending.
+  socket.once('connect', () => socket.send(query));
+  socket.connect(upstream.port, upstream.address);
   if (signal.aborted) abort();
   return promise.finally(() => {
     signal.removeEventListener('abort', abort);

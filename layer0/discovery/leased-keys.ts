@@ -7,8 +7,8 @@ import type { Lease, Revision, Store } from '@flynn/store/store';
 
 /**
  * INVARIANTS. Every key that was put and not removed is in the store under the current lease, or is being put there: a
- * lease found lost is granted again and all keys follow. Writes of one key happen one after the other, and each writes
- * what is wanted at that moment, so a late put never undoes a removal.
+ * lease found lost is granted again and all keys follow. A removed key is gone, or is being removed. Writes of one key
+ * happen one after the other, and each writes what is wanted at that moment, so a late put never undoes a removal.
  */
 export class LeasedKeys implements AsyncDisposable {
   readonly #store: Store;
@@ -16,6 +16,8 @@ export class LeasedKeys implements AsyncDisposable {
   readonly #log: Logger;
   readonly #tasks: TaskGroup;
   readonly #wanted = new Map<string, string>();
+  /** Keys written in the background until it succeeds. */
+  readonly #pursued = new Map<string, { isAskedFor: boolean }>();
   readonly #mutex = new KeyedMutex();
   #lease: Promise<Lease> | undefined;
 
@@ -33,25 +35,45 @@ export class LeasedKeys implements AsyncDisposable {
   /** The revision at which the key had the value. If it fails the key stays wanted, and is put when the store is back. */
   async put(key: string, value: string): Promise<Revision> {
     this.#wanted.set(key, value);
-    try {
-      return await this.#settle(key);
-    } catch (error) {
-      this.restore(key);
-      throw error;
-    }
+    return this.#settleOrPursue(key);
   }
 
-  /** Fails like any write; the key then goes with the lease at the latest, or when removed again. */
+  /** Fails like any write; the key is then removed when the store is back. */
   async remove(key: string): Promise<Revision> {
     this.#wanted.delete(key);
-    return this.#settle(key);
+    return this.#settleOrPursue(key);
   }
 
   /** Puts a wanted key back that was seen to be gone. */
   restore(key: string): void {
-    if (!this.#wanted.has(key)) return;
-    this.#inBackground(`putting ${key} back`, async () => {
-      if (this.#wanted.has(key)) await this.#settle(key);
+    if (this.#wanted.has(key)) this.#pursue(key);
+  }
+
+  async #settleOrPursue(key: string): Promise<Revision> {
+    try {
+      return await this.#settle(key);
+    } catch (error) {
+      this.#pursue(key);
+      throw error;
+    }
+  }
+
+  /** One at a time for a key, however often it is asked for; asked for meanwhile, it settles the key once more. */
+  #pursue(key: string): void {
+    const isUnderWay = this.#pursued.has(key);
+    this.#pursued.set(key, { isAskedFor: true });
+    if (isUnderWay) return;
+    this.#inBackground(`writing ${key}`, async () => {
+      while (this.#pursued.get(key)?.isAskedFor === true) {
+        this.#pursued.set(key, { isAskedFor: false });
+        try {
+          await this.#settle(key);
+        } catch (error) {
+          this.#pursued.set(key, { isAskedFor: true });
+          throw error;
+        }
+      }
+      this.#pursued.delete(key);
     });
   }
 

@@ -197,3 +197,46 @@ test('resolving waits for an instance with the attributes, and says when there i
   await assert.rejects(client.resolve('nobody', { deadlineMs: 200 }), { code: 'unavailable' });
   stop.abort();
 });
+
+test('an instance taken back while the store was away for a moment goes when it is back', async () => {
+  await using store = createMemoryStore();
+  const own = store.connect();
+  await using registry = await createRegistry({ store: own, log });
+  await registry.register({ service: 'web', id: 'a', address: 'a:80' });
+  own.disconnect();
+  await assert.rejects(registry.deregister('web', 'a'), { code: 'unavailable' });
+  own.reconnect();
+  await waitFor(async () => (await store.get(instanceKey('web', 'a'))) === undefined, {
+    what: 'it to go although the lease lives on',
+    deadlineMs: 5_000,
+  });
+});
+
+test('however often an announcement failed while the store was away, it is written once when it is back', async () => {
+  await using store = createMemoryStore();
+  const own = store.connect();
+  await using registry = await createRegistry({ store: own, log });
+  await registry.register({ service: 'web', id: 'b', address: 'b:80' });
+  own.disconnect();
+  for (let i = 0; i < 40; i += 1) {
+    await assert.rejects(registry.register({ service: 'web', id: 'a', address: 'a:80' }), { code: 'unavailable' });
+  }
+  own.reconnect();
+  await waitFor(() => registry.instances('web').length === 2, { what: 'both', deadlineMs: 20_000 });
+  await registry.deregister('web', 'b');
+  const entry = await store.get(instanceKey('web', 'a'));
+  assert.equal(entry?.createRevision, entry?.modRevision, 'it was written more than once');
+});
+
+test('a changed announcement that did not get through is not taken for done when it is repeated', async () => {
+  await using store = createMemoryStore();
+  const own = store.connect();
+  await using registry = await createRegistry({ store: own, log });
+  await registry.register({ service: 'web', id: 'a', address: 'old:80' });
+  own.disconnect();
+  const again = () => registry.register({ service: 'web', id: 'a', address: 'new:80' });
+  await assert.rejects(again(), { code: 'unavailable' });
+  await assert.rejects(again(), { code: 'unavailable' });
+  own.reconnect();
+  await waitFor(() => registry.instances('web')[0]?.address === 'new:80', { what: 'the change', deadlineMs: 5_000 });
+});

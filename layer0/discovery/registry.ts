@@ -8,7 +8,7 @@ import { z } from 'zod';
 import { instanceSchema } from './api.ts';
 import type { DiscoveryEvent, Instance } from './api.ts';
 import { leaderOf } from './election.ts';
-import { diffInstances, oldestFirst } from './instances.ts';
+import { diffInstances, hasSameAttributes, oldestFirst } from './instances.ts';
 import type { InstanceSet } from './instances.ts';
 import { LeasedKeys } from './leased-keys.ts';
 
@@ -98,7 +98,9 @@ export async function createRegistry(options: {
       const key = instanceKey(service, id);
       const value = JSON.stringify({ address, attributes });
       const known = sets.get(service)?.get(id);
-      if (lease === undefined && known !== undefined && keys.isWanted(key, value)) return known;
+      // What is wanted may not have got through yet.
+      const isThere = known?.address === address && hasSameAttributes(known.attributes, attributes);
+      if (lease === undefined && isThere && keys.isWanted(key, value)) return known;
       const revision =
         lease === undefined
           ? await keys.put(key, value)

@@ -1,6 +1,7 @@
 /** The host agent put together: what starts when, and what it waits for. */
 import { join } from 'node:path';
 import { systemClock } from '@flynn/kit/clock';
+import { hasCode } from '@flynn/kit/errors';
 import { startServer } from '@flynn/kit/http-server';
 import type { Logger } from '@flynn/kit/log';
 import { forever } from '@flynn/kit/tasks';
@@ -162,7 +163,15 @@ export async function startAgent({ config, log, tasks, connectEngine, connectSto
     if (!containers.isCurrent) return;
     const images = await engine.listImages({ signal });
     const unused = unusedStacks({ images, containers: containers.all(), now: systemClock.now() });
-    for (const { id } of unused) await engine.removeImage(id, { signal });
+    for (const { id, refs } of unused) {
+      try {
+        await engine.removeImage(id, { signal });
+      } catch (error) {
+        // Something came to need it meanwhile; the others can still go.
+        if (!hasCode(error, 'conflict', 'not_found')) throw error;
+        log.debug({ err: error, refs }, 'a stack that seemed unused stays');
+      }
+    }
   }
 }
 

@@ -13,3 +13,8 @@ export function countFailures(before: number, runMs: number): number {
 export function restartDelayMs(failures: number): number {
   return failures <= 1 ? 0 : Math.min(longestMs, 1000 * 2 ** Math.min(failures - 2, 20));
 }
+
+/** A start planned for later than any pause is due: the clock it was planned by has been set back since. */
+export function isStartDue(nextStartAt: number, now: number): boolean {
+  return nextStartAt <= now || nextStartAt > now + longestMs;
+}

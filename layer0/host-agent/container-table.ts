@@ -1,5 +1,5 @@
 /** The containers of this host as last heard from the engine. */
-import { pause } from '@flynn/kit/clock';
+import { pause, systemClock } from '@flynn/kit/clock';
 import { hasCode, messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import type { Container, Engine } from './engine.ts';
@@ -143,6 +143,7 @@ export class ContainerTable {
 function isOlder(container: Container, known: Container): boolean {
   const started = container.startedAtMs ?? 0;
   const knownStarted = known.startedAtMs ?? 0;
-  if (started !== knownStarted) return started < knownStarted;
+  // A start that is yet to come was told by a clock that was set back since: it says nothing about what is older.
+  if (started !== knownStarted) return started < knownStarted && knownStarted <= systemClock.now();
   return known.state === 'exited' && container.state !== 'exited';
 }

@@ -2,9 +2,12 @@ import assert from 'node:assert/strict';
 import { createServer } from 'node:net';
 import type { AddressInfo } from 'node:net';
 import { test } from 'node:test';
-import { waitFor } from '@flynn/kit/retry';
+import { setTimeout as delay } from 'node:timers/promises';
+import { AsyncQueue } from '@flynn/kit/queue';
+import { raceAbort, waitFor } from '@flynn/kit/retry';
 import { cellKeys, evaluationSchema } from '@flynn/scheduler/cell';
 import { createMemoryStore } from '@flynn/store/memory';
+import type { Engine, EngineEvent } from './engine.ts';
 import { AnnouncerProbe, hostId, jobOf, openHost } from './host-fixture.ts';
 import { createMemoryEngine } from './memory.ts';
 
@@ -243,12 +246,12 @@ test('told to stop, a service job is started again and a one-off job is done', (
   scenario(async ({ engine, store }) => {
     const agent = await openHost({ engine, store, announcer: new AnnouncerProbe() });
     const service = jobOf('a');
-    const once = jobOf('b', { restart: 'never' });
-    await agent.assign([service, once]);
-    for (const job of [service, once]) await agent.reach(job, 'running', (s) => s.state === 'running');
+    const single = jobOf('b', { restart: 'never' });
+    await agent.assign([service, single]);
+    for (const job of [service, single]) await agent.reach(job, 'running', (s) => s.state === 'running');
     agent.host.requestStop(service.id);
-    agent.host.requestStop(once.id);
-    assert.equal((await agent.reach(once, 'over', (s) => s.isFinal)).state, 'done');
+    agent.host.requestStop(single.id);
+    assert.equal((await agent.reach(single, 'over', (s) => s.isFinal)).state, 'done');
     const again = await agent.reach(service, 'running again', (s) => s.state === 'running' && s.restarts === 1);
     assert.equal(again.isFinal, false);
     await agent.stop();
@@ -268,5 +271,72 @@ test('of ended jobs nobody assigns the newest 25 stay', () =>
       deadlineMs: 5_000,
     });
     assert.equal((await engine.list()).length, 25);
+    await agent.stop();
+  }));
+
+test('a container removed behind its back is a crash, and nothing of its watch is left over', () =>
+  scenario(async ({ engine, store }) => {
+    const door = await listen();
+    const check = {
+      type: 'tcp',
+      path: '/',
+      intervalMs: 20,
+      timeoutMs: 500,
+      threshold: 2,
+      startTimeoutMs: 5_000,
+    } as const;
+    const service = jobOf('a', { ports: [{ port: door.port, protocol: 'tcp', service: { name: 'web', check } }] });
+    const single = jobOf('b', { restart: 'never' });
+    // Nothing is heard of the end: the next list shows that it is gone.
+    const deaf: Engine = {
+      ...engine,
+      events({ signal }) {
+        const queue = new AsyncQueue<EngineEvent>();
+        signal.addEventListener('abort', () => queue.end(), { once: true });
+        return queue;
+      },
+    };
+    const agent = await openHost({ engine: deaf, store });
+    await agent.assign([service, single]);
+    for (const job of [service, single]) await agent.reach(job, 'running', (s) => s.state === 'running');
+    for (const container of await engine.list()) await engine.remove(container.id);
+    await agent.containers.refresh();
+    const lost = await agent.reach(single, 'over', (s) => s.isFinal);
+    assert.equal(lost.state, 'crashed');
+    assert.match(lost.error ?? '', /removed/);
+    await agent.reach(service, 'running again', (s) => s.state === 'running' && s.restarts === 1);
+    assert.deepEqual(agent.announcer.calls, ['register web', 'deregister web', 'register web']);
+    assert.equal((await engine.list()).length, 1);
+    await agent.stop();
+    await door.close();
+  }));
+
+test('a job told to stop while its container starts is not over before the container is', () =>
+  scenario(async ({ engine, store }) => {
+    let started: Promise<unknown> = Promise.resolve();
+    // Like a real engine: who hangs up ends the waiting, not the start, and who looks waits for it.
+    const slow: Engine = {
+      ...engine,
+      async start(id, options = {}) {
+        const starting = delay(100).then(() => engine.start(id));
+        started = starting;
+        return raceAbort(starting, options.signal ?? new AbortController().signal);
+      },
+      async list(options) {
+        await started;
+        return engine.list(options);
+      },
+    };
+    const agent = await openHost({ engine: slow, store });
+    const job = jobOf('a');
+    await agent.assign([job]);
+    await waitFor(async () => (await engine.list()).length === 1, { what: 'the container', deadlineMs: 5_000 });
+    await agent.assign([{ ...job, desired: 'stop' }]);
+    await agent.reach(job, 'done', (s) => s.isFinal);
+    await started;
+    assert.deepEqual(
+      (await engine.list()).map((container) => container.state),
+      ['exited'],
+    );
     await agent.stop();
   }));

@@ -1,7 +1,7 @@
 /** Where the engine's HTTP statuses and sockets' errors become FlynnErrors. */
-import { FlynnError, asFlynnError, messageOf } from '@flynn/kit/errors';
+import { FlynnError, asFlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import type { ErrorCode } from '@flynn/kit/errors';
-import { withDeadline } from '@flynn/kit/retry';
+import { raceAbort, withDeadline } from '@flynn/kit/retry';
 
 const codeOfStatus: Readonly<Record<number, ErrorCode>> = { 400: 'invalid', 404: 'not_found', 409: 'conflict' };
 
@@ -50,8 +50,12 @@ export async function engineCall<T>(
 ): Promise<T> {
   const signal = withDeadline(options.deadlineMs ?? callDeadlineMs, options.signal);
   try {
-    return await call(signal);
+    // Not every call of the library heeds a signal, and an engine that hangs answers none of them.
+    return await raceAbort(call(signal), signal);
   } catch (error) {
+    if (hasCode(error, 'timeout')) {
+      throw new FlynnError('timeout', `${doing}: the container engine took too long to answer`, { cause: error });
+    }
     throw engineError(error, doing);
   }
 }

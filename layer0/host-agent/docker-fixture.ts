@@ -5,7 +5,8 @@ import { join } from 'node:path';
 import { FlynnError } from '@flynn/kit/errors';
 import { shortId } from '@flynn/kit/ids';
 import { connectDocker } from './docker.ts';
-import type { Engine, FetchBlob } from './engine.ts';
+import type { Engine, FetchBlob, ImageInfo } from './engine.ts';
+import { label } from './labels.ts';
 
 export const testImage = process.env['FLYNN_TEST_BASE_IMAGE'] ?? 'flynn-test/base:dev';
 
@@ -38,7 +39,10 @@ export async function openDocker(octet: number, options: { fetchBlob?: FetchBlob
     scratchDir,
     async close() {
       await Promise.all((await engine.list()).map((container) => engine.remove(container.id)));
-      for (const image of await engine.listImages()) await engine.removeImage(image.id);
+      // The engine removes no stack that another stands on: the tallest go first.
+      const height = ({ labels }: ImageInfo) => labels[label.stack]?.length ?? 0;
+      const images = (await engine.listImages()).toSorted((a, b) => height(b) - height(a));
+      for (const image of images) await engine.removeImage(image.id);
       for (const volume of await engine.listVolumes()) await engine.removeVolume(volume.name);
       await engine.removeNetwork(network.name);
       await rm(scratchDir, { recursive: true, force: true });

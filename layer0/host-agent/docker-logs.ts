@@ -35,18 +35,36 @@ export function recordOf({ stream, data }: OutputChunk): LogRecord {
   };
 }
 
+/** More of a terminal's line is not kept: what draws a screen may never end one. */
+const maxUnendedBytes = 64 * 1024;
+
 /** A terminal's log has no frames either: records end at line ends, and parts of one line repeat its time. */
 export async function* terminalRecords(chunks: AsyncIterable<Buffer>): AsyncGenerator<LogRecord> {
   let rest: Buffer = Buffer.alloc(0);
+  /** The line's time and what separates it from the text; known once the line has begun. */
+  let prefix: string | undefined;
+  const recordOfLine = (line: string, start: string, isPartial: boolean): LogRecord => {
+    const message = Buffer.from(line, 'latin1').toString('utf8');
+    return { stream: 'stdout', timestampNs: parseTimestamp(start.slice(0, -1)), message, isPartial };
+  };
   for await (const chunk of chunks) {
     rest = rest.length === 0 ? chunk : Buffer.concat([rest, chunk]);
     for (let end = rest.indexOf(0x0a); end >= 0; end = rest.indexOf(0x0a)) {
-      const line = rest.toString('utf8', 0, end);
+      const line = rest.toString('latin1', 0, end);
       rest = rest.subarray(end + 1);
-      const time = line.slice(0, line.indexOf(' '));
-      const message = line.split(`${time} `).join('').replace(/\r$/, '');
-      yield { stream: 'stdout', timestampNs: parseTimestamp(time), message, isPartial: false };
+      prefix ??= line.slice(0, line.indexOf(' ') + 1);
+      yield recordOfLine(line.split(prefix).join('').replace(/\r$/, ''), prefix, false);
+      prefix = undefined;
     }
+    if (rest.length <= maxUnendedBytes) continue;
+    const line = rest.toString('latin1');
+    prefix ??= line.slice(0, line.indexOf(' ') + 1);
+    const text = Buffer.from(line.split(prefix).join(''), 'latin1');
+    // The end may be the beginning of the next part's time, or of a character.
+    let cut = text.length - prefix.length;
+    while (cut > 0 && ((text[cut] ?? 0) & 0xc0) === 0x80) cut -= 1;
+    yield recordOfLine(text.toString('latin1', 0, cut), prefix, true);
+    rest = text.subarray(cut);
   }
 }
 

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { FlynnError } from '@flynn/kit/errors';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import { cellKeys, hostRecordSchema } from '@flynn/scheduler/cell';
@@ -46,6 +47,31 @@ test('a host is announced, stays cordoned over a restart of its agent, and never
   assert.equal(after.entry.createRevision, before.entry.createRevision);
   second.abort();
   await again;
+  await store.close();
+});
+
+test('while writing the record fails, no further leases are kept alive', async () => {
+  const store = createMemoryStore();
+  let refused = 0;
+  let granted = 0;
+  const slow: Parameters<typeof keepAnnounced>[0] = {
+    get: (key, options) => store.get(key, options),
+    async grantLease(options) {
+      granted += 1;
+      return store.grantLease(options);
+    },
+    async transact(transaction, options) {
+      refused += 1;
+      if (refused <= 3) throw new FlynnError('timeout', 'the store is slow');
+      return store.transact(transaction, options);
+    },
+  };
+  const stop = new AbortController();
+  const running = keepAnnounced(slow, record, { signal: stop.signal, log: silentLogger() });
+  await waitFor(() => store.get(cellKeys.host('h1')), { what: 'the announcement', deadlineMs: 5_000 });
+  assert.equal(granted, 1);
+  stop.abort();
+  await running;
   await store.close();
 });
 

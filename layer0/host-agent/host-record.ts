@@ -1,11 +1,11 @@
 /** Announces this host in the cell, on a lease: while the record is there, the host lives. */
 import { systemClock } from '@flynn/kit/clock';
-import { messageOf } from '@flynn/kit/errors';
+import { hasCode, messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import { forever } from '@flynn/kit/tasks';
 import { cellKeys, hostRecordSchema } from '@flynn/scheduler/cell';
 import type { HostRecord, Resources } from '@flynn/scheduler/cell';
-import type { Store } from '@flynn/store/store';
+import type { Lease, Store } from '@flynn/store/store';
 
 /** A host that died is known to be lost within ten seconds. */
 const ttlSeconds = 6;
@@ -20,18 +20,29 @@ export function capacityOf(machine: { memoryBytes: number; cores: number }): Res
   };
 }
 
+type HostStore = Pick<Store, 'get' | 'transact' | 'grantLease'>;
+
 /** Resolves when the signal aborts. The lease is left to run out: an agent that is back in time was never away. */
 export async function keepAnnounced(
-  store: Store,
+  store: HostStore,
   record: HostRecord,
   options: { signal: AbortSignal; log: Logger; onAnnounced?: () => void },
 ): Promise<void> {
   const { signal, log } = options;
+  let lease: Lease | undefined;
   await forever(
     'announcing the host',
     async () => {
-      const lease = await store.grantLease({ ttlSeconds, signal });
-      await put(store, record, lease.id, signal);
+      // A write that failed is repeated on the same lease: another one would be renewed besides it for ever, and ending it
+      // would take a record away that got through after all.
+      if (lease === undefined || lease.lost.aborted) lease = await store.grantLease({ ttlSeconds, signal });
+      try {
+        await put(store, record, lease.id, signal);
+      } catch (error) {
+        // It expired before that was noticed; what still renews it learns the same.
+        if (hasCode(error, 'not_found')) lease = undefined;
+        throw error;
+      }
       options.onAnnounced?.();
       await aborted(AbortSignal.any([signal, lease.lost]));
       if (!signal.aborted) log.warn('the lease of the host was lost: announcing it anew');
@@ -41,7 +52,7 @@ export async function keepAnnounced(
 }
 
 /** What people set on the record (cordoned, attributes) outlives the agent as long as the record does. */
-async function put(store: Store, record: HostRecord, lease: string, signal: AbortSignal): Promise<void> {
+async function put(store: HostStore, record: HostRecord, lease: string, signal: AbortSignal): Promise<void> {
   const key = cellKeys.host(record.id);
   for (;;) {
     const known = await store.get(key, { signal });

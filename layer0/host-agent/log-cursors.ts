@@ -27,6 +27,7 @@ export class LogCursors {
   readonly #log: Logger;
   readonly #cursors = new Map<string, ContainerCursor>();
   #isDirty = false;
+  #isFailing = false;
 
   constructor(options: { path: string; log: Logger }) {
     this.#path = options.path;
@@ -78,8 +79,12 @@ export class LogCursors {
     try {
       const file = [...this.#cursors].map(([id, { cursor, endedAtMs }]) => [id, { ...written(cursor), endedAtMs }]);
       await writeFileAtomic(this.#path, JSON.stringify(Object.fromEntries(file)));
+      this.#isFailing = false;
     } catch (error) {
       this.#isDirty = true;
+      // Told once: on a full disk a line every half second makes it worse.
+      if (this.#isFailing) return;
+      this.#isFailing = true;
       this.#log.warn(`could not save how far logs are read; after a restart lines may come twice: ${messageOf(error)}`);
     }
   }

@@ -3,7 +3,9 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { FlynnError } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
+import type { Engine } from './engine.ts';
 import { jobOf } from './host-fixture.ts';
 import { openPump, runPumpTest } from './log-pump-fixture.ts';
 import { createMemoryEngine } from './memory.ts';
@@ -39,6 +41,33 @@ test('nothing is read ahead of a sink that takes nothing, and everything once it
     deadlineMs: 5_000,
   });
   assert.deepEqual(taken, ['one', 'two', 'three']);
+  await pump.stop();
+  await rm(dir, { recursive: true });
+});
+
+test('a damaged log is told as far as it can be read, and does not keep its container', async () => {
+  const dir = await mkdtemp(join(tmpdir(), 'flynn-logs-'));
+  const engine = createMemoryEngine({ cluster: 'test' });
+  const damaged: Engine = {
+    ...engine,
+    async *logs(id, options) {
+      for await (const record of engine.logs(id, options)) {
+        if (record.message === 'two') throw new FlynnError('invalid', 'not a time with nanoseconds: error from daemon');
+        yield record;
+      }
+    },
+  };
+  const job = jobOf('a', { command: ['sh', '-c', 'echo one; echo two; echo three'] });
+  const id = await engine.create(containerSpecOf(job, 'base', host));
+  await engine.start(id);
+  await waitFor(async () => (await engine.inspect(id)).state === 'exited', { what: 'its end', deadlineMs: 5_000 });
+  const taken: string[] = [];
+  const pump = await openPump(damaged, dir, (line) => void taken.push(line.message));
+  await waitFor(() => pump.containers.all().some((container) => pump.pump.isShipped(container)), {
+    what: 'the log to be over',
+    deadlineMs: 5_000,
+  });
+  assert.deepEqual(taken, ['one']);
   await pump.stop();
   await rm(dir, { recursive: true });
 });

@@ -1,6 +1,6 @@
 /** Reads the log of every container of ours and hands each line to the sink once. */
 import { pause, systemClock } from '@flynn/kit/clock';
-import { messageOf } from '@flynn/kit/errors';
+import { hasCode, messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import type { LogLine } from './api.ts';
 import type { ContainerTable } from './container-table.ts';
@@ -22,6 +22,7 @@ export interface LogSink {
 }
 
 const retryMs = 1_000;
+const longestRetryMs = 30_000;
 const keptNotes = 20;
 
 /**
@@ -112,26 +113,41 @@ export class LogPump {
   }
 
   async #read(containerId: string, signal: AbortSignal): Promise<void> {
+    let failures = 0;
     while (!signal.aborted) {
       const container = this.#containers.all().find(({ id }) => id === containerId);
       if (container === undefined || this.isShipped(container)) return;
       try {
         await this.#readOnce(container, signal);
+        failures = 0;
         if (container.state === 'exited') {
-          const { cursor } = this.#cursors.get(containerId);
-          const { endedAtMs } = container;
-          this.#cursors.set(containerId, { cursor, ...(endedAtMs === undefined ? {} : { endedAtMs }) });
+          this.#noteEnd(container);
           continue;
         }
       } catch (error) {
         if (signal.aborted) return;
+        failures += 1;
+        // A power cut leaves such logs: what comes after the damage is lost, and must not keep the container for ever.
+        if (container.state === 'exited' && hasCode(error, 'invalid')) {
+          this.#log.warn({ containerId }, `the rest of a log cannot be read: ${messageOf(error)}`);
+          this.#noteEnd(container);
+          continue;
+        }
         this.#log.debug({ containerId }, `reading a log broke off, going on soon: ${messageOf(error)}`);
+        // Each try may read the whole log.
+        await pause(Math.min(longestRetryMs, retryMs * 2 ** (failures - 1)), signal);
+        continue;
       }
       // The log ends a moment before the table hears of the container's end.
       if (this.#containers.all().every((known) => known !== container)) continue;
       const changed = this.#changed.promise;
       await Promise.race([changed, pause(retryMs, signal)]);
     }
+  }
+
+  #noteEnd({ id, endedAtMs }: Container): void {
+    const { cursor } = this.#cursors.get(id);
+    this.#cursors.set(id, { cursor, ...(endedAtMs === undefined ? {} : { endedAtMs }) });
   }
 
   async #readOnce(container: Container, signal: AbortSignal): Promise<void> {

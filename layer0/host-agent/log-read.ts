@@ -27,11 +27,14 @@ export async function* followLines(
   const { signal } = options;
   let cursor: Cursor = {};
   let tail = options.tail;
+  /** Until it is started again there is nothing new in it, and looking may mean to read all of it. */
+  let readEndedAtMs: number | undefined;
   while (!signal.aborted) {
     const isLast = options.isOver();
     const container = containers.ofJob(jobId);
     const changed = nextChange(containers, signal);
-    if (container !== undefined && container.state !== 'created') {
+    const isAllRead = readEndedAtMs !== undefined && container?.endedAtMs === readEndedAtMs;
+    if (container !== undefined && container.state !== 'created' && !isAllRead) {
       const sinceNs = readFrom(cursor);
       const range = { ...(tail === undefined ? {} : { tail }), ...(sinceNs === undefined ? {} : { sinceNs }) };
       for await (const piece of pieces(engine, container, { ...range, follow: !isLast, signal })) {
@@ -40,6 +43,7 @@ export async function* followLines(
         cursor = advance(cursor, piece);
       }
       tail = undefined;
+      readEndedAtMs = container.state === 'exited' ? container.endedAtMs : undefined;
     }
     if (isLast) return;
     await changed;

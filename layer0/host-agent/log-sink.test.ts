@@ -1,8 +1,11 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { createInterface } from 'node:readline';
+import { PassThrough } from 'node:stream';
 import { test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
 import { handle, startServer } from '@flynn/kit/http-server';
-import { silentLogger } from '@flynn/kit/log';
+import { createLogger, silentLogger } from '@flynn/kit/log';
 import { AsyncQueue } from '@flynn/kit/queue';
 import { waitFor } from '@flynn/kit/retry';
 import { TaskGroup } from '@flynn/kit/tasks';
@@ -102,6 +105,35 @@ test('an instance that comes back under its name is told again what there is', a
   await before.server.close();
   const after = await startAggregator(before.server.port);
   await waitFor(() => after.messages.includes('earlier'), { what: 'the replay again', deadlineMs: 10_000 });
+  events.end();
+  await tasks.stop();
+  await after.server.close();
+});
+
+test('lines that come while the connection is lost are told once it is back', async () => {
+  const said = new PassThrough();
+  const events = new AsyncQueue<Event>();
+  const tasks = new TaskGroup();
+  const sink = new AggregatorSink({
+    source: { subscribe: () => events },
+    key: 'k',
+    async *replay() {},
+    log: createLogger('sink', { destination: said }),
+  });
+  tasks.run('sink', (signal) => sink.run(signal));
+  const before = await startAggregator();
+  events.push({ event: 'up', instance: { id: 'a', address: before.address } });
+  await sink.write(lineOf('first'), { signal: tasks.signal });
+  await waitFor(() => before.messages.length === 1, { what: 'the first line', deadlineMs: 5_000 });
+  await before.server.close();
+  await once(said, 'readable', { signal: AbortSignal.timeout(10_000) });
+  const after = await startAggregator(before.server.port);
+  for (const message of ['second', 'third']) {
+    await sink.write(lineOf(message), { signal: tasks.signal });
+    await delay(20);
+  }
+  await waitFor(() => after.messages.includes('third'), { what: 'the last line', deadlineMs: 10_000 });
+  assert.deepEqual(after.messages, ['second', 'third']);
   events.end();
   await tasks.stop();
   await after.server.close();

@@ -9,17 +9,16 @@ import { limitsOf } from './spec.ts';
 
 export type Outcome = Pick<JobRecord, 'status' | 'failures'>;
 
+/** What is known of how a run ended. */
+type End = Pick<Container, 'createdAtMs' | 'startedAtMs' | 'endedAtMs' | 'exitCode' | 'isOutOfMemory' | 'error'>;
+
 /** A run that ended. Without a job (nobody wants it any more) it is done. */
-export function outcomeOfEnd(
-  job: AssignedJob | undefined,
-  container: Container,
-  record: JobRecord,
-  now: number,
-): Outcome {
+export function outcomeOfEnd(job: AssignedJob | undefined, container: End, record: JobRecord, now: number): Outcome {
   const startedAt = container.startedAtMs ?? container.createdAtMs;
   const endedAt = container.endedAtMs ?? now;
-  const { address: _, nextStartAt: __, error: ___, ...before } = record.status;
-  const ended = { ...before, startedAt, endedAt, exitCode: container.exitCode ?? 0 };
+  const { address: _, nextStartAt: __, error: ___, exitCode: ____, ...before } = record.status;
+  const { exitCode } = container;
+  const ended = { ...before, startedAt, endedAt, ...(exitCode === undefined ? {} : { exitCode }) };
   const done = (): Outcome => ({ status: { ...ended, state: 'done', isFinal: true }, failures: 0 });
   if (job === undefined || job.desired === 'stop') return done();
 
@@ -41,6 +40,12 @@ export function outcomeOfEnd(
   if (!isRestarted) return { status: { ...crashed, isFinal: true }, failures: 0 };
   const failures = countFailures(record.failures, endedAt - startedAt);
   return { status: { ...crashed, isFinal: false, nextStartAt: now + restartDelayMs(failures) }, failures };
+}
+
+/** A run whose container is gone: somebody removed it, or the engine lost it. */
+export function outcomeOfVanished(job: AssignedJob, startedAt: number, record: JobRecord, now: number): Outcome {
+  const end = { createdAtMs: startedAt, startedAtMs: startedAt, endedAtMs: now, isOutOfMemory: false };
+  return outcomeOfEnd(job, { ...end, error: 'its container was removed' }, record, now);
 }
 
 /** A start that did not work. `isTransient`: nothing is wrong with the job, something it needs is away. */
@@ -77,7 +82,7 @@ export function outcomeOfNothing(record: JobRecord, now: number): Outcome {
   return { status: { ...status, state, isFinal: true, endedAt: status.endedAt ?? now }, failures: 0 };
 }
 
-function explainEnd(container: Container, job: AssignedJob): string {
+function explainEnd(container: End, job: AssignedJob): string {
   if (container.isOutOfMemory) return outOfMemoryMessage(limitsOf(job.template).memoryBytes);
   if (container.error !== undefined) return container.error;
   const code = container.exitCode ?? 0;
@@ -93,6 +98,12 @@ export function outOfMemoryMessage(limitBytes: number | undefined): string {
 
 /** Whether this end of the container is the one the status tells about. */
 export function isSettled(status: JobStatus, container: Container): boolean {
-  const isEnded = status.state === 'done' || status.state === 'crashed' || status.state === 'failed';
-  return isEnded && status.endedAt !== undefined && status.endedAt >= (container.endedAtMs ?? container.createdAtMs);
+  return (
+    isEnded(status) && status.endedAt !== undefined && status.endedAt >= (container.endedAtMs ?? container.createdAtMs)
+  );
+}
+
+/** Whether the last run is told about; a status that tells of a start without one is of a run under way. */
+export function isEnded({ state }: JobStatus): boolean {
+  return state === 'done' || state === 'crashed' || state === 'failed';
 }

@@ -4,7 +4,7 @@ import type { JobStatus } from '@flynn/scheduler/cell';
 import type { Container } from './engine.ts';
 import { jobOf } from './host-fixture.ts';
 import { jobLabels } from './labels.ts';
-import { keptContainerMs, keptEndedJobs, plan } from './plan.ts';
+import { keptContainerMs, keptEndedJobs, plan, unshippedMs } from './plan.ts';
 import type { PlanInput } from './plan.ts';
 import { newRecord } from './record.ts';
 import type { JobRecord } from './record.ts';
@@ -57,7 +57,7 @@ function stepsOf(input: Partial<Omit<PlanInput, 'records'>> & { record?: JobReco
 
 const running = containerOf('running');
 const exited = containerOf('exited');
-const healthy = recordOf({ state: 'running' }, { isWatched: true });
+const healthy = recordOf({ state: 'running', startedAt: now - 80_000 }, { isWatched: true });
 
 const table: { title: string; input: Parameters<typeof stepsOf>[0]; steps: string[] }[] = [
   { title: 'a new job is started', input: { assigned: [job] }, steps: ['start'] },
@@ -80,6 +80,11 @@ const table: { title: string; input: Parameters<typeof stepsOf>[0]; steps: strin
     title: 'a watched one needs nothing',
     input: { assigned: [job], containers: [running], record: healthy },
     steps: [],
+  },
+  {
+    title: 'one that was restarted behind its back is watched anew',
+    input: { assigned: [job], containers: [{ ...running, startedAtMs: now - 50 }], record: healthy },
+    steps: ['adopt'],
   },
   {
     title: 'an unwanted one is stopped',
@@ -121,6 +126,15 @@ const table: { title: string; input: Parameters<typeof stepsOf>[0]; steps: strin
     steps: ['start'],
   },
   {
+    title: 'a time further off than any pause is one of a clock that was set back',
+    input: {
+      assigned: [job],
+      containers: [exited],
+      record: recordOf({ state: 'crashed', endedAt: now + 3_600_000, nextStartAt: now + 3_600_000 }),
+    },
+    steps: ['start'],
+  },
+  {
     title: 'a second crash is told again',
     input: {
       assigned: [job],
@@ -128,6 +142,29 @@ const table: { title: string; input: Parameters<typeof stepsOf>[0]; steps: strin
       record: recordOf({ state: 'crashed', endedAt: now - 5_000, nextStartAt: now - 4_000 }),
     },
     steps: ['settle crashed'],
+  },
+  {
+    title: 'a container that is gone while its job runs is a crash',
+    input: { assigned: [job], record: healthy },
+    steps: ['settle crashed'],
+  },
+  {
+    title: 'and one that is gone from a job that is never restarted ends it',
+    input: { assigned: [{ ...job, template: { ...job.template, restart: 'never' } }], record: healthy },
+    steps: ['settle crashed for good'],
+  },
+  {
+    title: 'one that is gone while its job was being stopped for a reason is an end for that reason',
+    input: {
+      assigned: [{ ...job, template: { ...job.template, restart: 'never' } }],
+      record: recordOf({ state: 'stopping', startedAt: now - 1_000 }, { stopCause: { type: 'requested' } }),
+    },
+    steps: ['settle done for good'],
+  },
+  {
+    title: 'a job that was about to start and has no container is started',
+    input: { assigned: [job], record: recordOf({ state: 'starting' }) },
+    steps: ['start'],
   },
   {
     title: 'a job that never ran and is not wanted is done',
@@ -197,5 +234,8 @@ test('plan: the container of an ended job that nobody assigns any more goes soon
   const brief = (at: number) => plan({ ...input, now: at }).map((step) => step.type);
   assert.deepEqual(brief(now + keptContainerMs - 1), ['wait']);
   assert.deepEqual(brief(now + keptContainerMs), ['remove']);
+  const unshipped = { ...input, isLogShipped: () => false };
+  assert.deepEqual(plan({ ...unshipped, now: now + unshippedMs - 1 }), []);
+  assert.equal(plan({ ...unshipped, now: now + unshippedMs })[0]?.type, 'remove');
   assert.deepEqual(plan({ ...input, containers: [], now: now + 2 * keptContainerMs }), []);
 });

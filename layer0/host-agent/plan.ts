@@ -2,7 +2,8 @@
 import type { AssignedJob, JobStatus } from '@flynn/scheduler/cell';
 import type { Container } from './engine.ts';
 import { label } from './labels.ts';
-import { isSettled, outcomeOfEnd, outcomeOfNothing } from './outcome.ts';
+import { isStartDue } from './backoff.ts';
+import { isEnded, isSettled, outcomeOfEnd, outcomeOfNothing, outcomeOfVanished } from './outcome.ts';
 import { newRecord, recordOfContainer } from './record.ts';
 import type { JobRecord, StopCause } from './record.ts';
 
@@ -38,6 +39,8 @@ export type PlanInput = {
 export const keptEndedJobs = 25;
 /** A client that attaches to a job which has just ended still reads its output from the container. */
 export const keptContainerMs = 15_000;
+/** A log nobody takes keeps its container this long: without an end the disk would fill. */
+export const unshippedMs = 3_600_000;
 
 export function plan(input: PlanInput): Step[] {
   const assigned = new Map(input.assigned.map((job) => [job.id, job]));
@@ -70,8 +73,11 @@ function planJob(
     if (record.status.isFinal) return [];
     return [{ type: 'settle', jobId, record, ...outcomeOfNothing(record, now) }];
   }
-  const { nextStartAt = 0 } = record.status;
-  if (nextStartAt > now) return [{ type: 'wait', jobId, untilMs: nextStartAt }];
+  const { nextStartAt = 0, startedAt } = record.status;
+  if (container === undefined && startedAt !== undefined && !isEnded(record.status)) {
+    return [{ type: 'settle', jobId, record, ...outcomeOfVanished(job, startedAt, record, now) }];
+  }
+  if (!isStartDue(nextStartAt, now)) return [{ type: 'wait', jobId, untilMs: nextStartAt }];
   return [{ type: 'start', jobId, job, ...(container === undefined ? {} : { container }) }];
 }
 
@@ -88,7 +94,9 @@ function planRunning(
   ];
   if (!isWanted || job === undefined) return stop({ type: 'unwanted' });
   if (record.stopCause !== undefined) return stop(record.stopCause);
-  const steps: Step[] = record.isWatched ? [] : [{ type: 'adopt', jobId, job, container }];
+  // One that somebody restarted is another run, perhaps at another address.
+  const isWatched = record.isWatched && (container.startedAtMs ?? record.status.startedAt) === record.status.startedAt;
+  const steps: Step[] = isWatched ? [] : [{ type: 'adopt', jobId, job, container }];
   if (job.template.maxRuntimeMs === undefined) return steps;
   const untilMs = (container.startedAtMs ?? now) + job.template.maxRuntimeMs;
   return untilMs <= now ? stop({ type: 'expired' }) : [...steps, { type: 'wait', jobId, untilMs }];
@@ -121,7 +129,7 @@ function cleanUp(
     const untilMs = endedAt + keptContainerMs;
     if (!isOld && assigned.has(jobId)) return [];
     if (!isOld && untilMs > now) return [{ type: 'wait', jobId, untilMs }];
-    return isLogShipped(container) ? [{ type: 'remove', jobId, container }] : [];
+    return isLogShipped(container) || endedAt + unshippedMs <= now ? [{ type: 'remove', jobId, container }] : [];
   });
 }
 

@@ -14,6 +14,8 @@ const linesAtOnce = 500;
 /** The answer to a request confirms its lines, so requests end now and then. */
 const requestMs = 5 * 60_000;
 const retryMs = 1_000;
+const longestRetryMs = 10_000;
+const goodRequestMs = 30_000;
 
 /** INVARIANTS. At most `queueLimit` lines wait. What is dropped is counted, and told in the job's own log. */
 export class SinkConnection implements AsyncDisposable {
@@ -59,16 +61,25 @@ export class SinkConnection implements AsyncDisposable {
 
   async #run(signal: AbortSignal): Promise<void> {
     let needsReplay = true;
+    let failures = 0;
     while (!signal.aborted) {
+      const requestOver = new AbortController();
+      const startedAtMs = performance.now();
       try {
-        const body = Readable.from(this.#body(needsReplay, signal), { objectMode: false });
-        await this.#client.call(sinkRoute, { body }, { signal, timeoutMs: requestMs + 60_000 });
+        const body = this.#body(needsReplay, AbortSignal.any([signal, requestOver.signal]));
+        const stream = Readable.from(body, { objectMode: false });
+        await this.#client.call(sinkRoute, { body: stream }, { signal, timeoutMs: requestMs + 60_000 });
         needsReplay = false;
+        failures = 0;
       } catch (error) {
+        // Nobody reads its body any more: it must not take lines out of the queue.
+        requestOver.abort();
         if (signal.aborted) return;
         needsReplay = true;
+        // A replay reads the logs of all containers: what takes connections only to break them must not have it go on.
+        failures = performance.now() - startedAtMs > goodRequestMs ? 0 : failures + 1;
         this.#log.warn(`lost the log aggregator at ${this.address}, trying again: ${messageOf(error)}`);
-        await pause(retryMs, signal);
+        await pause(Math.min(longestRetryMs, retryMs * 2 ** Math.max(0, failures - 1)), signal);
       }
     }
   }

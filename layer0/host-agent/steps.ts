@@ -36,12 +36,14 @@ export type StepContext = {
 type StepOf<T extends Step['type']> = Extract<Step, { type: T }>;
 /** For a container nobody can say any more how long it may take. */
 const defaultStopTimeoutMs = 30_000;
+const lookDeadlineMs = 10_000;
 
 export async function execute(step: Step, context: StepContext, signal: AbortSignal): Promise<void> {
   switch (step.type) {
     case 'start':
       return startJob(step, context, signal);
     case 'adopt':
+      await context.monitors.get(step.jobId)?.stop({ keepAnnounced: false });
       return watch(step.job, step.container, context, recordOf(step.job, context));
     case 'stop':
       return stopJob(step, context, signal);
@@ -90,8 +92,9 @@ async function startJob(step: StepOf<'start'>, context: StepContext, signal: Abo
     // One that ended at once is settled by the next plan; there is nothing to watch.
     if (container.state === 'running') watch(job, container, context, record());
   } catch (error) {
-    // The assignment changed its mind, or the agent stops: the next plan sees what is there.
-    if (signal.aborted) return;
+    // The assignment changed its mind, or the agent stops. The engine may go on with what it was asked for all the same:
+    // the next plan has to see it, or it would call a job over whose container is only just coming up.
+    if (signal.aborted) return await containers.refresh(AbortSignal.timeout(lookDeadlineMs));
     const isTransient = hasCode(error, 'unavailable', 'timeout', 'cancelled');
     const failure = { message: messageOf(error), isTransient };
     context.log.warn({ jobId: job.id }, `could not start the job: ${failure.message}`);

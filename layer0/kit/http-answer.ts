@@ -80,10 +80,15 @@ export async function sendEvents(
 }
 
 /** The requests that came as upgrades, with the socket the answer takes over. */
-const upgrades = new WeakMap<IncomingMessage, { socket: Duplex; head: Buffer }>();
+const upgrades = new WeakMap<IncomingMessage, { socket: Duplex; head: Buffer; leave: () => void }>();
 
 export function rememberUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
-  upgrades.set(request, { socket, head });
+  const leave = () => socket.destroy();
+  upgrades.set(request, { socket, head, leave });
+  // Nobody reads until the answer, and who does not read does not notice that the other side leaves. What it says early
+  // stays in the buffer.
+  socket.once('end', leave);
+  socket.read(0);
 }
 
 export function checkUpgrade(request: IncomingMessage): void {
@@ -94,17 +99,20 @@ export function checkUpgrade(request: IncomingMessage): void {
 
 /**
  * Answers 101 and hands the raw socket over; from then on it belongs to `use`, which has to read it. The connection is
- * never half open: when one side has ended, so has the other.
+ * never half open: when one side has ended, so has the other. `use` is called even if the client has left meanwhile, for
+ * what it holds: `close` comes after it in any case.
  */
 export function sendUpgrade(response: ServerResponse, use: (socket: Duplex) => void): void {
   const upgrade = upgrades.get(response.req);
   if (upgrade === undefined) throw new FlynnError('internal', 'the request was not an upgrade');
-  const { socket, head } = upgrade;
+  const { socket, head, leave } = upgrade;
   const requestId = response.getHeader('x-request-id');
   response.detachSocket(response.req.socket);
   const idLine = typeof requestId === 'string' ? `X-Request-Id: ${requestId}\r\n` : '';
   socket.write(`HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: flynn\r\n${idLine}\r\n`);
   socket.allowHalfOpen = false;
+  socket.removeListener('end', leave);
   if (head.length > 0) socket.unshift(head);
   use(socket);
+  if (socket.closed) process.nextTick(() => socket.emit('close'));
 }

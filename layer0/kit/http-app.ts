@@ -81,6 +81,7 @@ function goneSignal(request: IncomingMessage, response: ServerResponse): AbortSi
   // An upgraded connection outlives its response.
   request.socket.once('close', onClose);
   response.once('finish', () => request.socket.removeListener('close', onClose));
+  if (request.socket.destroyed) onClose();
   return gone.signal;
 }
 

@@ -80,7 +80,7 @@ function responseOn(request: IncomingMessage): ServerResponse {
   const response = new ServerResponse(request);
   response.shouldKeepAlive = false;
   response.assignSocket(request.socket);
-  response.once('finish', () => request.socket.end());
+  response.once('finish', () => request.socket.destroySoon());
   return response;
 }
 

@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { connect } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
 import { z } from 'zod';
@@ -90,4 +92,84 @@ test('an upgraded connection that closes aborts the signal of its handler', asyn
   assert.equal(signal.aborted, false);
   socket.destroy();
   await waitFor(() => signal.aborted, { what: 'the abort', ...deadline });
+});
+
+const rawUpgrade = 'POST /jobs/j1/attach HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: flynn\r\n\r\n';
+
+for (const [how, leave] of [
+  ['ends', 'end'],
+  ['breaks off', 'destroy'],
+] as const) {
+  test(`a client that ${how} while its upgrade is pending aborts the signal of the handler`, async () => {
+    const seen = Promise.withResolvers<AbortSignal>();
+    await using it = await startLoopback([
+      handle(attachRoute, async ({ signal }) => {
+        seen.resolve(signal);
+        await waitFor(() => signal.aborted, { what: 'the abort', deadlineMs: 20_000 });
+        throw new FlynnError('cancelled', 'the client went away');
+      }),
+    ]);
+    const socket = connect(it.server.port, '127.0.0.1');
+    socket.on('error', () => socket.destroy());
+    socket.write(rawUpgrade);
+    const signal = await seen.promise;
+    assert.equal(signal.aborted, false);
+    socket[leave]();
+    await waitFor(() => signal.aborted, { what: 'the abort', ...deadline });
+    socket.destroy();
+  });
+}
+
+test('what a client says before its upgrade is answered is there afterwards, in order', async () => {
+  const pending = Promise.withResolvers<void>();
+  const answering = Promise.withResolvers<void>();
+  await using it = await startLoopback([
+    handle(attachRoute, async () => {
+      pending.resolve();
+      await answering.promise;
+      return (socket) => void socket.pipe(socket);
+    }),
+  ]);
+  const socket = connect(it.server.port, '127.0.0.1');
+  socket.write(`${rawUpgrade}first `);
+  await pending.promise;
+  await new Promise<void>((resolve) => void socket.write('second ', () => resolve()));
+  answering.resolve();
+  let got = '';
+  for await (const chunk of socket) {
+    got += String(chunk);
+    if (got.includes('second')) break;
+  }
+  assert.match(got, /^HTTP\/1.1 101 .*\r\n\r\nfirst second $/s);
+});
+
+test('a connection that closed before it was handed over tells its new owner so', async () => {
+  const closed = Promise.withResolvers<void>();
+  await using it = await startLoopback([
+    handle(attachRoute, async ({ signal }) => {
+      await waitFor(() => signal.aborted, { what: 'the abort', deadlineMs: 20_000 });
+      return (socket) => void socket.once('close', closed.resolve);
+    }),
+  ]);
+  const socket = connect(it.server.port, '127.0.0.1');
+  socket.write(rawUpgrade, () => socket.destroy());
+  await Promise.race([
+    closed.promise,
+    new Promise((_resolve, reject) => setTimeout(() => reject(new Error('no close event')), 5_000).unref()),
+  ]);
+});
+
+test('the connection of a refused upgrade is closed, whether the client closes its side or not', async () => {
+  await using it = await startLoopback([handle(attachRoute, async () => (socket) => socket.end())], { key: 'k' });
+  const socket = connect({ port: it.server.port, host: '127.0.0.1', allowHalfOpen: true });
+  let isClosed = false;
+  socket.on('error', () => socket.destroy());
+  socket.once('close', () => (isClosed = true));
+  let said = '';
+  socket.on('data', (chunk: Buffer) => (said += chunk.toString()));
+  socket.write(rawUpgrade);
+  await once(socket, 'end');
+  assert.match(said, /^HTTP\/1.1 401 .*unauthenticated/s);
+  // Who writes to a connection that is closed is told so.
+  await waitFor(() => isClosed || void socket.write('x'), { what: 'the server to close', ...deadline });
 });

@@ -20,7 +20,8 @@ export function createLogger(
     serializers: { err: pino.stdSerializers.errWithCause, error: pino.stdSerializers.errWithCause },
     redact,
   };
-  return options.destination === undefined ? pino(settings) : pino(settings, options.destination);
+  // Synchronous: what a process says last is not lost or out of order when it exits.
+  return pino(settings, options.destination ?? pino.destination({ dest: 1, sync: true }));
 }
 
 export function silentLogger(): Logger {

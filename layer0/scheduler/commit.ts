@@ -10,8 +10,10 @@ type Part = { compare: Compare[]; then: Operation[] };
 
 /** etcd refuses transactions of more than 128 compares or operations unless told otherwise. */
 const maxOperations = 120;
-/** One assignment's key stays well below the store's limit of 1 MiB. */
+/** One assignment's key stays well below the store's limit of 1 MiB, and a transaction below etcd's of 1.5 MiB. */
 const maxJobsPerKey = 50;
+const maxBytesPerKey = 512 * 1024;
+const maxBytes = 1024 * 1024;
 
 /**
  * Compared are, for each host touched, its claim (nobody else planned there) and its lease epoch (it is still the same
@@ -27,7 +29,9 @@ export function transactionsOf(plan: Plan, cell: Cell): Transaction[] {
   let group: Part = { compare: [...compareEnds], then: [] };
   for (const part of parts) {
     const operations = group.then.length + part.then.length + writeEnds.length;
-    const isFull = Math.max(operations, group.compare.length + part.compare.length) > maxOperations;
+    const isFull =
+      Math.max(operations, group.compare.length + part.compare.length) > maxOperations ||
+      bytesOf(group) + bytesOf(part) > maxBytes;
     if (isFull && group.then.length > 0) {
       groups.push(group);
       group = { compare: [...compareEnds], then: [] };
@@ -51,9 +55,8 @@ function hostPart(hostId: string, change: HostChange, planId: string, cell: Cell
   const then: Operation[] = [];
 
   for (const { job } of change.release) delete jobs[job.id];
-  for (let at = 0; at < change.add.length; at += maxJobsPerKey) {
-    const added: AssignedJob[] = change.add.slice(at, at + maxJobsPerKey);
-    const id = at === 0 ? planId : `${planId}-${at / maxJobsPerKey}`;
+  for (const [at, added] of chunksOf(change.add).entries()) {
+    const id = at === 0 ? planId : `${planId}-${at}`;
     const assignment: Assignment = { planId: id, jobs: added };
     then.push({ put: cellKeys.assignment(hostId, id), value: JSON.stringify(assignment) });
     for (const job of added) jobs[job.id] = assignedClaim(job, id);
@@ -82,6 +85,26 @@ function hostPart(hostId: string, change: HostChange, planId: string, cell: Cell
     ],
     then,
   };
+}
+
+function chunksOf(jobs: readonly AssignedJob[]): AssignedJob[][] {
+  const chunks: AssignedJob[][] = [];
+  let bytes = Infinity;
+  for (const job of jobs) {
+    const jobBytes = Buffer.byteLength(JSON.stringify(job));
+    bytes += jobBytes;
+    const last = chunks.at(-1);
+    if (last !== undefined && last.length < maxJobsPerKey && bytes <= maxBytesPerKey) last.push(job);
+    else {
+      chunks.push([job]);
+      bytes = jobBytes;
+    }
+  }
+  return chunks;
+}
+
+function bytesOf({ then }: Part): number {
+  return then.reduce((sum, operation) => sum + ('put' in operation ? Buffer.byteLength(operation.value) : 0), 0);
 }
 
 function asStopped(job: AssignedJob): AssignedJob {

@@ -15,7 +15,7 @@ import { startScheduler } from './scheduler.ts';
 import type { SchedulerOptions } from './scheduler.ts';
 import { CellState, decodeCellEntry } from './snapshot.ts';
 import type { Cell, CellEntry } from './snapshot.ts';
-import { hostOf, hostPut, readCell, stepHost, wellBehaved, workloadOf } from './testing.ts';
+import { hostOf, hostPut, mebibyte, readCell, stepHost, wellBehaved, workloadOf } from './testing.ts';
 import type { Behaviour } from './testing.ts';
 
 const log = silentLogger();
@@ -264,4 +264,36 @@ test('a scheduler that lost its store goes on when it is back', async () => {
   await scheduler[Symbol.asyncDispose]();
   await connection.close();
   await store.close();
+});
+
+test('a workload that can never be written keeps no other one from being placed', async () => {
+  await using cluster = await openCluster({ hosts: ['h1'] });
+  const sized = (bytes: number) => workloadOf({ id: 'big', template: { env: { BIG: 'x'.repeat(bytes) } } });
+  // It fits into the store by itself, and not with what an assignment says besides.
+  const big = sized(mebibyte - JSON.stringify(sized(0)).length);
+  const web = workloadOf({ id: 'web' });
+  await cluster.store.transact({ then: [...workloadChange(big, context()), ...workloadChange(web, context())] });
+  await until('web to run', () => running(cluster.cell, 'web').length === 1);
+});
+
+test('jobs with large templates are written in several parts', async () => {
+  await using cluster = await openCluster({ hosts: ['h1', 'h2', 'h3', 'h4'] });
+  const resources = { memoryBytes: mebibyte, cpuMillis: 1 };
+  const big = workloadOf({ id: 'big', count: 80, template: { resources, env: { BIG: 'x'.repeat(60_000) } } });
+  const sizes: number[] = [];
+  cluster.watchers.add((cell) => {
+    for (const { value } of cell.assignments.values()) sizes.push(JSON.stringify(value).length);
+  });
+  await cluster.store.transact({ then: workloadChange(big, context()) });
+  await until('all to run', () => running(cluster.cell, 'big').length === 80);
+  assert.ok(Math.max(...sizes) < 600_000, `${Math.max(...sizes)} bytes in one key`);
+});
+
+test('setting the clock back does not put off what is due', async (t) => {
+  await using cluster = await openCluster({ hosts: ['h1'], repairMs: 50 });
+  t.mock.timers.enable({ apis: ['Date'], now: Date.now() - 3_600_000 });
+  const web = workloadOf({ id: 'web' });
+  // Without an evaluation: only the repair finds it.
+  await cluster.store.transact({ then: workloadChange(web, context()).slice(0, 1) });
+  await until('it to run', () => running(cluster.cell, 'web').length === 1);
 });

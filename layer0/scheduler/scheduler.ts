@@ -48,6 +48,8 @@ export interface RunningScheduler extends AsyncDisposable {
 /** Workloads planned and committed together: enough for a boot, few enough that a refusal costs little. */
 const batchSize = 16;
 const maxRefusals = 8;
+/** What can never be written or planned is looked at again now and then: somebody may have mended it. */
+const faultPauseMs = 10_000;
 
 type Task = { workloadId: string; cause: Cause };
 
@@ -92,7 +94,7 @@ class SchedulerLoop {
     for (const [key, { value }] of mirror.snapshot.entries) this.#cell.fold({ key, after: value });
     mirror.onChange((change) => {
       this.#cell.fold(change);
-      const now = Date.now();
+      const now = performance.now();
       for (const { workloadId, cause } of triggersOf(change, this.#cell)) this.#worklist.add(workloadId, cause, now);
       this.#wake.resolve();
     });
@@ -107,7 +109,8 @@ class SchedulerLoop {
     while (!signal.aborted) {
       // From here on every change counts as new.
       this.#wake = Promise.withResolvers();
-      const now = Date.now();
+      // Waiting is counted on a clock that nobody sets.
+      const now = performance.now();
       const nextLossAt = this.#findLosses(now);
       this.#repair(now);
       const batch = this.#worklist.take({
@@ -123,7 +126,7 @@ class SchedulerLoop {
       }
       const nextWorkAt = this.#worklist.nextAt((workloadId) => this.#isOwn(workloadId));
       const until = Math.min(this.#repairAt, nextWorkAt ?? Infinity, nextLossAt ?? Infinity);
-      await this.#sleep(Math.max(1, until - Date.now()), signal);
+      await this.#sleep(Math.max(1, until - performance.now()), signal);
     }
   }
 
@@ -166,33 +169,45 @@ class SchedulerLoop {
   }
 
   async #process(batch: readonly Task[], signal: AbortSignal): Promise<void> {
-    const { log } = this.#options;
     try {
       if (await this.#attempt(batch, signal)) return;
-      // Refused together, one by one: what stands in the way of one does not hold up the others.
-      for (const task of batch) {
-        let refusals = 1;
-        while (!(await this.#attempt([task], signal))) {
-          refusals += 1;
-          if (refusals > maxRefusals) {
-            log.info({ ...task, refusals }, 'the cell changes too fast to place this, trying again in a moment');
-            this.#worklist.add(task.workloadId, task.cause, Date.now(), {
-              afterMs: backoffMs(2, { minMs: 50, maxMs: 500 }),
-            });
-            break;
-          }
-          await systemClock.sleep(backoffMs(refusals, { minMs: 1, maxMs: 50 }), { signal });
-        }
-      }
     } catch (error) {
       if (signal.aborted) return;
-      const known = asFlynnError(error);
-      const level = known.code === 'internal' || known.code === 'invalid' ? 'error' : 'warn';
-      log[level]({ err: error, batch }, `could not schedule, trying again: ${messageOf(error)}`);
-      const afterMs = backoffMs(3, { minMs: 50, maxMs: 1_000 });
-      for (const { workloadId, cause } of batch) this.#worklist.add(workloadId, cause, Date.now(), { afterMs });
-      await this.#sleep(afterMs, signal);
+      if (!isOwnFault(error)) return await this.#putBack(batch, error, signal);
     }
+    // Refused together, one by one: what stands in the way of one does not hold up the others.
+    for (const task of batch) await this.#processAlone(task, signal);
+  }
+
+  async #processAlone(task: Task, signal: AbortSignal): Promise<void> {
+    try {
+      for (let refusals = 2; !(await this.#attempt([task], signal)); refusals += 1) {
+        if (refusals > maxRefusals) {
+          const message = 'the cell changes too fast to place this, trying again in a moment';
+          this.#options.log.info({ ...task, refusals }, message);
+          this.#retryIn(backoffMs(2, { minMs: 50, maxMs: 500 }), [task]);
+          return;
+        }
+        await systemClock.sleep(backoffMs(refusals, { minMs: 1, maxMs: 50 }), { signal });
+      }
+    } catch (error) {
+      if (!signal.aborted) await this.#putBack([task], error, signal);
+    }
+  }
+
+  async #putBack(tasks: readonly Task[], error: unknown, signal: AbortSignal): Promise<void> {
+    const isFault = isOwnFault(error);
+    const level = isFault ? 'error' : 'warn';
+    this.#options.log[level]({ err: error, tasks }, `could not schedule, trying again: ${messageOf(error)}`);
+    const afterMs = isFault ? faultPauseMs : backoffMs(3, { minMs: 50, maxMs: 1_000 });
+    this.#retryIn(afterMs, tasks);
+    // Without the store nothing else succeeds either.
+    if (!isFault) await this.#sleep(afterMs, signal);
+  }
+
+  #retryIn(afterMs: number, tasks: readonly Task[]): void {
+    const now = performance.now();
+    for (const { workloadId, cause } of tasks) this.#worklist.add(workloadId, cause, now, { afterMs });
   }
 
   /** False when the plan was refused; the mirror then knows why. */
@@ -227,10 +242,9 @@ class SchedulerLoop {
   }
 
   #note(plan: Plan, result: CommitResult): void {
-    const now = Date.now();
     for (const { evaluation, state, reason, retryAt } of plan.outcomes) {
       const { workloadId, cause } = evaluation;
-      if (retryAt !== undefined) this.#worklist.add(workloadId, cause, now, { afterMs: Math.max(1, retryAt - now) });
+      if (retryAt !== undefined) this.#retryIn(Math.max(1, retryAt - Date.now()), [{ workloadId, cause }]);
       if (state === 'blocked' && result.state === 'committed') {
         this.#options.log.info({ workloadId, reason }, `${workloadId} waits: ${reason ?? ''}`);
       }
@@ -252,4 +266,10 @@ class SchedulerLoop {
       woken.abort();
     }
   }
+}
+
+/** The workload's or ours, not the store's: the same again gives the same. */
+function isOwnFault(error: unknown): boolean {
+  const { code } = asFlynnError(error);
+  return code === 'internal' || code === 'invalid';
 }

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
-import { mkdir, mkdtemp, readdir, rm, utimes, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, rm, symlink, utimes, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
@@ -113,8 +113,10 @@ describe('the filesystem driver', () => {
     await writeFile(join(dir, 'tmp', 'old'), '');
     await writeFile(join(dir, 'tmp', 'new'), '');
     await utimes(join(dir, 'tmp', 'old'), 1000, 1000);
+    // Listed, but gone when it is looked at: the process that is being replaced has finished with it.
+    await symlink(join(dir, 'nowhere'), join(dir, 'tmp', 'vanished'));
     await openFilesystem(dir, { nowMs: Date.now() });
-    assert.deepEqual(await readdir(join(dir, 'tmp')), ['new']);
+    assert.deepEqual(await readdir(join(dir, 'tmp')), ['new', 'vanished']);
   });
 });
 

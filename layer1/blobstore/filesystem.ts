@@ -17,8 +17,11 @@ export async function openFilesystem(dir: string, options: { nowMs: number }): P
   const namesDir = join(dir, 'names');
   for (const each of [tmpDir, namesDir, join(dir, 'blobs', 'sha256')]) await mkdir(each, { recursive: true });
   for (const file of await readdir(tmpDir)) {
-    const { mtimeMs } = await stat(join(tmpDir, file));
-    if (options.nowMs - mtimeMs > leftoverAgeMs) await rm(join(tmpDir, file), { force: true });
+    // Undefined when another process has finished with it since.
+    const found = await stat(join(tmpDir, file)).catch(undefinedIfGone);
+    if (found !== undefined && options.nowMs - found.mtimeMs > leftoverAgeMs) {
+      await rm(join(tmpDir, file), { force: true });
+    }
   }
 
   const blobPath = (digest: string) => {
@@ -90,6 +93,10 @@ export async function openFilesystem(dir: string, options: { nowMs: number }): P
       await rm(namePath(name), { force: true });
     },
   };
+}
+
+function undefinedIfGone(error: unknown): undefined {
+  if (!(error instanceof Error && 'code' in error && error.code === 'ENOENT')) throw error;
 }
 
 async function writeDurably(

@@ -313,7 +313,7 @@ export const operations = {
 } as const;
 
 export const platform = {
-  /** ndjson of the log aggregator's Line. */
+  /** ndjson of the log aggregator's Line; empty lines in between mean nothing. */
   log: defineRoute({
     method: 'GET',
     path: '/apps/:app/log',

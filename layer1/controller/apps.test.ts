@@ -147,3 +147,12 @@ test('the cluster says what a client needs to know', async () => {
   assert.equal(cluster.domain, 'flynn.localhost');
   assert.equal(cluster.gitUrl, 'ssh://git@flynn.localhost:2222');
 });
+
+test('variables hold any text but what no process can be given', async () => {
+  await world.client.call(apps.create, { body: { name: 'odd' } });
+  const create = (value: string) =>
+    world.client.call(releases.create, { params: { app: 'odd' }, body: { env: { ODD: value } } });
+  const value = 'line\r\n\t\u001b[0m"\\$(x)` \u{1f600} =';
+  assert.equal((await create(value)).env['ODD'], value);
+  await assert.rejects(create('a\0b'), isCode('invalid', /NUL/));
+});

@@ -18,7 +18,8 @@ import type { AppResource } from './resources.ts';
 import { viewApp } from './views.ts';
 
 const defaultDeployTimeoutMs = 120_000;
-const deletionDeadlineMs = 60_000;
+/** Less than the 30 s after which the router takes a backend for dead: what it would say then says nothing. */
+const deletionDeadlineMs = 25_000;
 
 export function appHandlers(deps: Deps): Handler[] {
   const { resources } = deps;

@@ -47,6 +47,7 @@ export async function awaitPlacement(
     );
   limited.addEventListener('abort', onAbort, { once: true });
   look();
+  if (limited.aborted) onAbort();
   try {
     return await found.promise;
   } finally {

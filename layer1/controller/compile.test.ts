@@ -121,6 +121,8 @@ test('a build runs the builder’s release under the app’s name, with the app�
   assert.equal(workload.template.env['FLYNN_APP_ENV'], '{"SECRET":"s"}');
   assert.equal(workload.template.env['SECRET'], undefined);
   assert.equal(workload.template.limits?.memoryBytes, 5);
+  // A build that never ends would keep its app from being pushed to for ever.
+  assert.equal(workload.template.maxRuntimeMs, 3_600_000);
 });
 
 test('a quarter of the memory and a tenth of the processor time are set aside; the limits are as the release says', () => {

@@ -11,6 +11,8 @@ const slugPort = 8080;
 /** The router drops a backend within milliseconds of its leaving discovery; requests in flight get this long. */
 const serviceDrainMs = 1_000;
 const gibibyte = 1024 ** 3;
+/** A build that waits for something that never comes ends too, even if nobody watches it any more. */
+const buildLimitMs = 60 * 60_000;
 
 const priorities = { system: 80, app: 50, build: 40 } as const;
 
@@ -157,6 +159,7 @@ export function compileBuild(builder: Runnable, process: Process, build: Build):
     ...(process.workingDirectory === undefined ? {} : { workingDirectory: process.workingDirectory }),
     stopTimeoutMs: process.stopTimeoutMs,
     restart: 'never',
+    maxRuntimeMs: buildLimitMs,
   });
   return ephemeral(buildWorkloadId(build.app.id, build.operationId), template, priorities.build);
 }

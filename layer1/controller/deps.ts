@@ -1,6 +1,7 @@
 /** What the controller's parts are given. */
-import { FlynnError } from '@flynn/kit/errors';
+import { FlynnError, hasCode } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
+import { compareOf } from '@flynn/resource/record';
 import type { ResourceService } from '@flynn/resource/service';
 import type { Mirror } from '@flynn/store/mirror';
 import type { Store } from '@flynn/store/store';
@@ -55,6 +56,33 @@ export async function findLiveApp(
   const app = await findApp(deps, nameOrId, signal);
   if (app.deletingSince !== undefined) throw new FlynnError('conflict', `the app ${app.spec.name} is being deleted`);
   return app;
+}
+
+const maxAttempts = 8;
+
+/**
+ * Acts for an app that is live, and again if the app was changed meanwhile. `act` puts `compareOf(app)` into what it
+ * writes: otherwise it could be written for an app that has just been deleted, and would stay for ever.
+ */
+export async function forLiveApp<T>(
+  deps: Pick<Deps, 'resources'>,
+  nameOrId: string,
+  signal: AbortSignal,
+  act: (app: AppResource) => Promise<T>,
+): Promise<T> {
+  for (let attempt = 1; ; attempt += 1) {
+    const app = await findLiveApp(deps, nameOrId, signal);
+    try {
+      return await act(app);
+    } catch (error) {
+      if (!isOvertaken(error, app) || attempt >= maxAttempts) throw error;
+    }
+  }
+}
+
+/** Whether a transaction was refused because the app is not as it was read. */
+export function isOvertaken(error: unknown, app: AppResource): boolean {
+  return hasCode(error, 'conflict') && error.detail['key'] === compareOf(app).key;
 }
 
 /** What a release runs as: the app's part of it. */

@@ -94,6 +94,17 @@ test('what fits nowhere waits, and is listed as pending', async () => {
   await assert.rejects(placing, isCode('timeout', /has no place after 0\.02 s: .*memory/));
 });
 
+test('attaching for a client that has left already waits for nothing', async () => {
+  const [job] = await jobsOf('huge', 2, ({ type, state }) => type === 'giant' && state === 'pending');
+  const placing = awaitPlacement(world.deps.cell, {
+    appId: job?.appId ?? '',
+    id: job?.id ?? '',
+    signal: AbortSignal.abort(),
+    deadlineMs: 5_000,
+  });
+  await assert.rejects(placing, isCode('cancelled', /client went away/));
+});
+
 test('a build runs once for its operation, with the builder’s image and the app’s variables', async () => {
   await assert.rejects(
     world.client.call(jobs.build, { params: { app: 'shop' }, body: { operationId: 'build-x', sourceDigest: 'd' } }),

@@ -1,8 +1,9 @@
 /** Jobs: what runs of an app, one-off jobs and builds, attaching and stopping. */
-import { FlynnError } from '@flynn/kit/errors';
+import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
 import { shortId } from '@flynn/kit/ids';
+import { compareOf } from '@flynn/resource/record';
 import { workloadChange, workloadRemoval } from '@flynn/scheduler/evaluations';
 import { cellKeys } from '@flynn/scheduler/cell';
 import type { Workload } from '@flynn/scheduler/cell';
@@ -12,7 +13,7 @@ import { awaitPlacement, joinSockets, placementOf } from './attach.ts';
 import { placedJobs, valuesOf } from './cell-view.ts';
 import type { CellView } from './cell-view.ts';
 import { buildWorkloadId, compileBuild, compileOneOff } from './compile.ts';
-import { evaluationContext, findApp, findLiveApp, runnableApp } from './deps.ts';
+import { evaluationContext, findApp, forLiveApp, isOvertaken, runnableApp } from './deps.ts';
 import type { Deps } from './deps.ts';
 import { findJob, iso, jobsOfApp } from './job-views.ts';
 import type { Cell } from './job-views.ts';
@@ -51,10 +52,10 @@ export function jobHandlers(deps: Deps): Handler[] {
       return found;
     }),
     handle(jobs.run, async ({ params, body, signal }) =>
-      runOneOff(deps, await findLiveApp(deps, params.app, signal), body, signal),
+      forLiveApp(deps, params.app, signal, (app) => runOneOff(deps, app, body, signal)),
     ),
     handle(jobs.build, async ({ params, body, signal }) =>
-      startBuild(deps, await findLiveApp(deps, params.app, signal), body, signal),
+      forLiveApp(deps, params.app, signal, (app) => startBuild(deps, app, body, signal)),
     ),
     handle(jobs.attach, async ({ params, query, signal }) => {
       const app = await findApp(deps, params.app, signal);
@@ -96,7 +97,8 @@ async function runOneOff(deps: Deps, app: AppResource, run: Run, signal: AbortSi
     );
   }
   const workload = compileOneOff(runnable, { ...run, workloadId: `${app.id}-run-${shortId()}` });
-  await deps.store.transact({ then: workloadChange(workload, evaluationContext(deps)) }, { signal });
+  const started = { compare: [compareOf(app)], then: workloadChange(workload, evaluationContext(deps)) };
+  await deps.resources.commit([started], { signal });
   return pendingJob(workload, deps.now());
 }
 
@@ -123,14 +125,16 @@ async function startBuild(deps: Deps, app: AppResource, input: BuildInput, signa
   });
   // A build that ended leaves no workload behind: the marker, gone with the operation, keeps it from being run again.
   const marker = buildMarker(input.operationId);
-  const { succeeded } = await deps.store.transact(
-    {
-      compare: [{ key: marker, modRevision: 0 }],
-      then: [{ put: marker, value: JSON.stringify(id) }, ...workloadChange(workload, evaluationContext(deps))],
-    },
-    { signal },
-  );
-  if (succeeded) return pendingJob(workload, deps.now());
+  const started = {
+    compare: [{ key: marker, modRevision: 0 }, compareOf(app)],
+    then: [{ put: marker, value: JSON.stringify(id) }, ...workloadChange(workload, evaluationContext(deps))],
+  };
+  try {
+    await deps.resources.commit([started], { signal });
+    return pendingJob(workload, deps.now());
+  } catch (error) {
+    if (!hasCode(error, 'conflict') || isOvertaken(error, app)) throw error;
+  }
   await catchUp(deps, id, signal);
   const job = findJob(jobsOfApp(app.id, cellOf(deps.cell), { all: true, nowMs: deps.now() }), id);
   if (job !== undefined) return job;

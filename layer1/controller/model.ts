@@ -6,7 +6,9 @@ import { z } from 'zod';
 const id = z.string();
 const time = z.string();
 export const metaSchema = z.record(z.string(), z.string());
-export const envSchema = z.record(envName, z.string());
+/** A container whose variables hold a NUL never starts. */
+const envValue = z.string().refine((value) => !value.includes('\0'), 'a variable cannot hold a NUL character');
+export const envSchema = z.record(envName, envValue);
 
 export const appSchema = z.object({
   id,

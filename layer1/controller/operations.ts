@@ -3,9 +3,10 @@ import { hasCode } from '@flynn/kit/errors';
 import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
 import type { ServerEvent } from '@flynn/kit/routes';
+import { compareOf } from '@flynn/resource/record';
 import type { z } from 'zod';
 import { operations } from './api.ts';
-import { findApp, findLiveApp } from './deps.ts';
+import { findApp, forLiveApp, isOvertaken } from './deps.ts';
 import type { Deps } from './deps.ts';
 import { resumePoint } from './event-stream.ts';
 import type { Operation } from './model.ts';
@@ -23,7 +24,7 @@ export function operationHandlers(deps: Deps): Handler[] {
   const log = new OperationLog(deps.store);
   return [
     handle(operations.push, async ({ params, body, signal }) =>
-      push(deps, await findLiveApp(deps, params.app, signal), body, signal),
+      forLiveApp(deps, params.app, signal, (app) => push(deps, app, body, signal)),
     ),
     handle(operations.get, async ({ params, signal }) =>
       viewOperation(await resources.get(operationType, params.operation, { signal })),
@@ -56,10 +57,10 @@ async function push(deps: Deps, app: AppResource, input: Push, signal: AbortSign
     }),
   );
   try {
-    await resources.createMany(drafts, { signal });
+    await resources.createMany(drafts, { signal, also: { compare: [compareOf(app)] } });
     return drafts.map(({ resource }) => viewOperation(resource));
   } catch (error) {
-    if (!hasCode(error, 'conflict')) throw error;
+    if (!hasCode(error, 'conflict') || isOvertaken(error, app)) throw error;
     return Promise.all(chain.map(async ({ id }) => viewOperation(await resources.get(operationType, id, { signal }))));
   }
 }

@@ -5,11 +5,11 @@ import type { Handler } from '@flynn/kit/http-server';
 import { shortId } from '@flynn/kit/ids';
 import type { ServerEvent } from '@flynn/kit/routes';
 import { resourcePrefix } from '@flynn/resource/keys';
-import { decodeResource } from '@flynn/resource/record';
+import { compareOf, decodeResource } from '@flynn/resource/record';
 import type { z } from 'zod';
 import { routing } from './api.ts';
 import { serviceNameOf } from './compile.ts';
-import { findApp, findLiveApp } from './deps.ts';
+import { findApp, forLiveApp, isOvertaken } from './deps.ts';
 import type { Deps } from './deps.ts';
 import { resumePoint, withRevisions } from './event-stream.ts';
 import { ownedBy, routeType } from './resources.ts';
@@ -23,10 +23,8 @@ export function routingHandlers(deps: Deps): Handler[] {
   const { resources } = deps;
   return [
     handle(routing.create, async ({ params, body, signal }) => {
-      const app = await findLiveApp(deps, params.app, signal);
-      return viewRoute(
-        body.type === 'http' ? await createHttp(deps, app, body, signal) : await createTcp(deps, app, body, signal),
-      );
+      const create = body.type === 'http' ? createHttp : createTcp;
+      return viewRoute(await forLiveApp(deps, params.app, signal, (app) => create(deps, app, body, signal)));
     }),
     handle(routing.list, async ({ params, signal }) => {
       const app = await findApp(deps, params.app, signal);
@@ -63,10 +61,10 @@ async function createHttp(deps: Deps, app: AppResource, body: NewRoute, signal: 
     return await deps.resources.create(
       routeType,
       { id: shortId(), owner: ownedBy(app.id), spec: { appId: app.id, type: 'http', domain, path, service } },
-      { signal },
+      { signal, also: () => ({ compare: [compareOf(app)] }) },
     );
   } catch (error) {
-    if (!hasCode(error, 'conflict')) throw error;
+    if (!hasCode(error, 'conflict') || isOvertaken(error, app)) throw error;
     const where = path === '/' ? domain : `${domain}${path}`;
     throw new FlynnError('conflict', `there is already a route for ${where}: remove it first, or choose another`, {
       cause: error,
@@ -89,10 +87,10 @@ async function createTcp(deps: Deps, app: AppResource, body: NewRoute, signal: A
       return await deps.resources.create(
         routeType,
         { id: shortId(), owner: ownedBy(app.id), spec: { appId: app.id, type: 'tcp', path: '/', port, service } },
-        { signal },
+        { signal, also: () => ({ compare: [compareOf(app)] }) },
       );
     } catch (error) {
-      if (!hasCode(error, 'conflict')) throw error;
+      if (!hasCode(error, 'conflict') || isOvertaken(error, app)) throw error;
       if (body.port !== undefined) {
         throw new FlynnError(
           'conflict',

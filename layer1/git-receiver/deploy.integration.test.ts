@@ -44,6 +44,7 @@ async function setUp(t: TestContext, changes: Partial<Platform> & { put?: Deploy
   const platform: Platform = {
     findKey: async () => undefined,
     findApp: async () => app,
+    appIds: async () => new Set([app.id]),
     push: async (_app, push) => {
       pushes.push(push);
       return [operation];

@@ -50,7 +50,8 @@ export async function deploy(
       if (ended.state === 'complete') continue;
       say('');
       say(` !     ${failureText(ended)}`);
-      say(' !     Nothing was changed. Push again once it is put right.');
+      // A rollout may go on when only who follows it is gone.
+      say(` !     ${ended.kind === 'deploy' ? '' : 'Nothing was changed. '}Push again once it is put right.`);
       return false;
     }
     return true;

@@ -17,6 +17,8 @@ export type Platform = {
   /** Undefined if nobody registered the key. */
   findKey(fingerprint: string, options: { signal?: AbortSignal }): Promise<Key | undefined>;
   findApp(name: string, options: { signal?: AbortSignal }): Promise<App | undefined>;
+  /** Of all apps. */
+  appIds(options: { signal?: AbortSignal }): Promise<ReadonlySet<string>>;
   /** The chain build, release, deploy. Idempotent by pushId, so it is tried again while the controller is away. */
   push(appId: string, push: Push, options: { signal: AbortSignal }): Promise<Operation[]>;
   /** Every line from the first, each once, as they are written; ends with how the operation ended. */
@@ -30,6 +32,10 @@ export function createPlatform(http: Pick<HttpClient, 'call' | 'events'>): Platf
   return {
     findKey: (fingerprint, options) => orUndefined(http.call(keys.get, { params: { fingerprint } }, options)),
     findApp: (app, options) => orUndefined(http.call(apps.get, { params: { app } }, options)),
+    async appIds(options) {
+      const all = await http.call(apps.list, {}, options);
+      return new Set(all.map(({ id }) => id));
+    },
     push: (app, body, { signal }) =>
       retry((signal) => http.call(operations.push, { params: { app }, body }, { signal }), {
         what: 'the controller to take the push',

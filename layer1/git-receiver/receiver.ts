@@ -8,6 +8,7 @@ import { runDaemon } from '@flynn/kit/daemon';
 import { HttpClient } from '@flynn/kit/http-client';
 import { configSchema } from './config.ts';
 import { createPlatform } from './platform.ts';
+import { sweepRepositories } from './repositories.ts';
 import { startReceiver } from './server.ts';
 
 /** With what cancelling takes, within the daemon's 25 s. */
@@ -26,13 +27,14 @@ export async function runReceiver(options: { hookCommand: readonly string[] }): 
         baseUrl: locate('controller'),
       });
       const blobs = createBlobClient({ key: config.FLYNN_KEY, baseUrl: locate('blobstore') });
+      const platform = createPlatform(controller);
       const receiver = await startReceiver({
         port: config.PORT,
         hostKey: config.FLYNN_SSH_HOST_KEY,
         repositoryDir: config.FLYNN_REPOSITORY_DIR,
         hookCommand: options.hookCommand,
         hookDir: await mkdtemp(join(tmpdir(), 'flynn-git-')),
-        platform: createPlatform(controller),
+        platform,
         blobs,
         log,
       });
@@ -41,6 +43,9 @@ export async function runReceiver(options: { hookCommand: readonly string[] }): 
         await receiver.stop({ drainMs });
         await Promise.all([controller.close(), blobs.close(), discovery.close()]);
       });
+      tasks.run('repositories', (signal) =>
+        sweepRepositories({ repositoryDir: config.FLYNN_REPOSITORY_DIR, platform, log }, signal),
+      );
       log.info({ port: receiver.port }, 'taking pushes');
     },
   });

@@ -38,4 +38,7 @@ test('the lines of the hook are read, whatever the hash', () => {
     { before: sha256, after: sha256, ref: 'refs/heads/x' },
   ]);
   assert.deepEqual(parseUpdates('nonsense\n'), []);
+  // No space to git: a ref that is overlooked would be moved without being asked about.
+  const odd = 'refs/heads/x\u00a0y';
+  assert.deepEqual(parseUpdates(`${zero} ${one} ${odd}\n`), [{ before: zero, after: one, ref: odd }]);
 });

@@ -45,7 +45,7 @@ export function decide(updates: readonly RefUpdate[]): Decision {
 /** The lines git gives to a pre-receive hook: old, new, ref. */
 export function parseUpdates(text: string): RefUpdate[] {
   return text.split('\n').flatMap((line) => {
-    const [, before, after, ref] = /^([0-9a-f]{40,64}) ([0-9a-f]{40,64}) (\S+)$/.exec(line) ?? [];
+    const [, before, after, ref] = /^([0-9a-f]{40,64}) ([0-9a-f]{40,64}) (.+)$/.exec(line) ?? [];
     return before === undefined || after === undefined || ref === undefined ? [] : [{ before, after, ref }];
   });
 }

@@ -31,7 +31,7 @@ export const routes = {
     response: z.object({ lines: z.int() }),
     summary: 'Take lines from a host agent',
   }),
-  /** ndjson of Line, oldest first, merged by timestamp. */
+  /** ndjson of Line, oldest first, merged by timestamp. Empty lines in between mean nothing: they keep the connection. */
   read: defineRoute({
     method: 'GET',
     path: '/apps/:app/lines',

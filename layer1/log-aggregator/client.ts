@@ -41,7 +41,7 @@ export function createLogClient(options: { baseUrl: string | (() => Promise<stri
     async *lines(app, query, options) {
       const splitter = new LineSplitter({ maxBytes: 4 * 1024 * 1024 });
       for await (const chunk of await read(app, query, options)) {
-        for (const text of splitter.push(chunk)) yield lineSchema.parse(JSON.parse(text));
+        for (const text of splitter.push(chunk)) if (text !== '') yield lineSchema.parse(JSON.parse(text));
       }
     },
     close: () => http.close(),

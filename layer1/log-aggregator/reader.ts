@@ -28,6 +28,7 @@ export class LineReader {
   #missed = 0;
   #lastMissed: Line | undefined;
   #hasEnded = false;
+  #isNudged = false;
   #wake: (() => void) | undefined;
   readonly filter: Filter;
 
@@ -49,6 +50,12 @@ export class LineReader {
     this.#wake?.();
   }
 
+  /** The next batch comes even if it is empty. */
+  nudge(): void {
+    this.#isNudged = true;
+    this.#wake?.();
+  }
+
   /** Half at once: one notice for many lines, instead of one for each. */
   #leaveOutHalf(): void {
     const gone = this.#waiting.splice(0, Math.ceil(this.#waiting.length / 2));
@@ -67,12 +74,14 @@ export class LineReader {
     return lines;
   }
 
-  /** What waits, as often as something does; ends after `end()` once everything was taken. */
+  /** What waits, as often as something does, nothing after a nudge; ends after `end()` once everything was taken. */
   async *batches(): AsyncGenerator<Line[]> {
     for (;;) {
       const lines = this.#take();
-      if (lines.length > 0) yield lines;
-      else if (this.#hasEnded) return;
+      if (lines.length > 0 || this.#isNudged) {
+        this.#isNudged = false;
+        yield lines;
+      } else if (this.#hasEnded) return;
       else {
         const woken = Promise.withResolvers<void>();
         this.#wake = woken.resolve;

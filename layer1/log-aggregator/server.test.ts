@@ -19,7 +19,7 @@ async function setUp(t: TestContext) {
   const stopping = new AbortController();
   const server = await startServer({
     name: 'log aggregator',
-    handlers: logHandlers(buffers, { log: silentLogger(), signal: stopping.signal }),
+    handlers: logHandlers(buffers, { log: silentLogger(), signal: stopping.signal, beatMs: 20 }),
     key: 'k',
     host: '127.0.0.1',
     port: 0,
@@ -109,4 +109,21 @@ test('an unknown stream and a missing key are refused', async (t) => {
   const { client, server } = await setUp(t);
   await assert.rejects(client.read('app', { streams: 'stdout,sterr' }), (e) => hasCode(e, 'invalid'));
   assert.equal((await fetch(`${server.url}/apps/app/lines`)).status, 401);
+});
+
+test('a follower of a silent app hears something, so that proxies do not take the connection for dead', async (t) => {
+  const { client, buffers } = await setUp(t);
+  const leaving = new AbortController();
+  const body = await client.read('app', { follow: true }, { signal: leaving.signal });
+  let heard = '';
+  body.on('data', (chunk: Buffer) => (heard += chunk.toString()));
+  body.on('error', () => {});
+  await waitFor(() => heard.length >= 3, { what: 'signs of life', deadlineMs: 5_000 });
+  assert.match(heard, /^\n+$/);
+  const lines = client.lines('app', { follow: true }, { signal: leaving.signal });
+  const next = lines.next();
+  await waitFor(() => buffers.stats.readers === 2, { what: 'the second follower', deadlineMs: 5_000 });
+  await client.ingest(sent(1));
+  assert.equal((await next).value?.message, 'm1');
+  leaving.abort();
 });

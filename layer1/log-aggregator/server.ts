@@ -4,14 +4,18 @@ import { FlynnError } from '@flynn/kit/errors';
 import type { Handler } from '@flynn/kit/http-server';
 import { handle } from '@flynn/kit/http-server';
 import type { Logger } from '@flynn/kit/log';
+import { heartbeatMs } from '@flynn/kit/sse';
 import { lineSchema, routes } from './api.ts';
 import type { LogBuffers } from './buffers.ts';
 import { parseLines } from './ingest.ts';
 import type { LineReader } from './reader.ts';
 
 /** When the signal aborts, followers and agents are answered at once, so that they come back to another instance. */
-export function logHandlers(buffers: LogBuffers, options: { log: Logger; signal: AbortSignal }): Handler[] {
-  const { log, signal } = options;
+export function logHandlers(
+  buffers: LogBuffers,
+  options: { log: Logger; signal: AbortSignal; beatMs?: number },
+): Handler[] {
+  const { log, signal, beatMs = heartbeatMs } = options;
   return [
     handle(routes.ingest, async ({ body, remoteAddress }) => {
       let lines = 0;
@@ -34,7 +38,7 @@ export function logHandlers(buffers: LogBuffers, options: { log: Logger; signal:
       const ended = AbortSignal.any([signal, call.signal]);
       if (ended.aborted) close();
       else ended.addEventListener('abort', close, { once: true });
-      return { body: encode(reader, close), headers: { 'content-type': 'application/x-ndjson' } };
+      return { body: encode(reader, { close, beatMs }), headers: { 'content-type': 'application/x-ndjson' } };
     }),
   ];
 }
@@ -61,15 +65,19 @@ function parseStreams(text: string): ReadonlySet<string> {
 
 const chunkLines = 200;
 
-async function* encode(reader: LineReader, close: () => void): AsyncGenerator<Buffer> {
+/** An empty line now and then: the router, and others on the way, close what is silent. */
+async function* encode(reader: LineReader, options: { close: () => void; beatMs: number }): AsyncGenerator<Buffer> {
+  const beat = setInterval(() => reader.nudge(), options.beatMs);
   try {
     for await (const batch of reader.batches()) {
+      if (batch.length === 0) yield Buffer.from('\n');
       for (let at = 0; at < batch.length; at += chunkLines) {
         const text = batch.slice(at, at + chunkLines).map((line) => `${JSON.stringify(line)}\n`);
         yield Buffer.from(text.join(''));
       }
     }
   } finally {
-    close();
+    clearInterval(beat);
+    options.close();
   }
 }

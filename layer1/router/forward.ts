@@ -69,6 +69,8 @@ export function forward(request: IncomingMessage, response: ServerResponse, opti
     request.removeListener('end', touch);
     response.removeListener('close', onClientClose);
     response.removeListener('drain', touch);
+    // What an app did not want to read stands between its answer and the client's next request.
+    if (outcome.kind === 'answered' && !request.readableEnded) request.resume();
     // Of a whole answer the connection goes back to the pool by itself.
     if (outcome.kind !== 'answered' || !upstream.writableFinished) upstream.destroy();
     resolve(outcome);

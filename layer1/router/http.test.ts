@@ -82,6 +82,27 @@ describe('a request', () => {
     response.destroy();
   });
 
+  test('whose answer comes before its body was read leaves the connection usable', async (t) => {
+    const { plane, router, port } = await setUp(t);
+    const backend = await startBackend(t, (request, response) => {
+      response.statusCode = request.method === 'PUT' ? 413 : 200;
+      response.end(request.url);
+    });
+    plane.up('web', backend.address);
+    await settled(router, [backend.address]);
+    const socket = connect(port, '127.0.0.1');
+    t.after(() => socket.destroy());
+    let said = '';
+    socket.on('data', (chunk: Buffer) => (said += chunk.toString()));
+    const bytes = 4_000_000;
+    socket.write(`PUT /first HTTP/1.1\r\nHost: app.test\r\nContent-Length: ${bytes}\r\n\r\n`);
+    await waitFor(() => said.includes('/first'), { what: 'the first answer', deadlineMs: 5_000 });
+    socket.write(Buffer.alloc(bytes, 'z'));
+    socket.write('GET /second HTTP/1.1\r\nHost: app.test\r\n\r\n');
+    await waitFor(() => said.includes('/second'), { what: 'the second answer', deadlineMs: 5_000 });
+    assert.match(said, /^HTTP\/1.1 413 .*HTTP\/1.1 200 /s);
+  });
+
   test('that waits for 100 is told to go on once there is a backend, and refused before when there is none', async (t) => {
     const { plane, router, port } = await setUp(t);
     const backend = await startBackend(t, (request, response) => {

@@ -61,6 +61,8 @@ export function refuseSocket(socket: Duplex, refusal: Refusal, requestId: string
   socket.end(
     `HTTP/1.1 ${refusal.status} ${STATUS_CODES[refusal.status] ?? ''}\r\nConnection: close\r\nContent-Type: ${type}\r\n` +
       `Content-Length: ${Buffer.byteLength(body)}\r\nX-Flynn-Error: ${refusal.code}\r\nX-Request-Id: ${requestId}\r\n\r\n${body}`,
+    // Nobody reads from it, so the client's end would never be noticed.
+    () => socket.destroy(),
   );
 }
 

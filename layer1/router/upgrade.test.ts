@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { connect } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { test } from 'node:test';
 import type { TestContext } from 'node:test';
 import { waitFor } from '@flynn/kit/retry';
@@ -136,4 +137,74 @@ test('an upgrade to something else is answered as an ordinary request', async (t
     'GET / HTTP/1.1\r\nHost: app.test\r\nConnection: Upgrade, HTTP2-Settings, close\r\nUpgrade: h2c\r\n\r\n',
   );
   assert.match(answer, /^HTTP\/1.1 200 OK.*undefined/s);
+});
+
+test('an upgrade to the protocol of attached jobs carries bytes both ways, also those that come early', async (t) => {
+  const { plane, router, port } = await setUp(t);
+  const server = createServer();
+  server.on('upgrade', (request, socket, head) => {
+    const { upgrade, connection, 'x-forwarded-for': from } = request.headers;
+    socket.write('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: flynn\r\n\r\n');
+    socket.write(`${request.url} ${upgrade} ${connection} ${String(from)}\n${head.toString()}`);
+    socket.on('data', (chunk) => socket.write(chunk));
+    socket.on('end', () => socket.end('bye'));
+  });
+  const backend = await track(t, server);
+  plane.up('web', backend.address);
+  await settled(router, [backend.address]);
+  const socket = connect(port, '127.0.0.1');
+  const chunks: Buffer[] = [];
+  socket.on('data', (chunk: Buffer) => chunks.push(chunk));
+  const said = () => Buffer.concat(chunks).toString();
+  socket.write(upgradeHead().replace('Upgrade: websocket', 'Upgrade: flynn') + 'early');
+  await waitFor(() => said().endsWith('early'), { what: 'the echo', deadlineMs: 5_000 });
+  assert.match(said(), /^HTTP\/1.1 101 .*upgrade: flynn\r\n.*\r\n\/socket flynn Upgrade 127.0.0.1\nearly$/is);
+  socket.write(Buffer.alloc(1_000_000, 'z'));
+  await waitFor(() => said().endsWith('early'.padEnd(1_000_005, 'z')), { what: 'all of it', deadlineMs: 5_000 });
+  socket.end();
+  await once(socket, 'close');
+  await waitFor(() => backend.sockets.size === 0, { what: 'no socket to be left', deadlineMs: 5_000 });
+});
+
+test('a large ordinary answer to an upgrade waits for a slow client, and reaches it whole', async (t) => {
+  const { plane, router, port } = await setUp(t);
+  const bytes = 40_000_000;
+  let isOut = false;
+  const backend = await startBackend(t, (_request, response) => {
+    response.on('finish', () => (isOut = true));
+    response.writeHead(200, { 'content-length': bytes, connection: 'close' }).end(Buffer.alloc(bytes, 'z'));
+  });
+  plane.up('web', backend.address);
+  await settled(router, [backend.address]);
+  const socket = connect(port, '127.0.0.1');
+  socket.write(upgradeHead());
+  await once(socket, 'readable');
+  // Time enough for a router that reads without being read from.
+  await sleep(1_500);
+  assert.equal(isOut, false);
+  let got = 0;
+  for await (const chunk of socket) got += chunk.length;
+  assert.ok(got > bytes, `${got}`);
+});
+
+test('an app that goes silent in an ordinary answer to an upgrade is given up', async (t) => {
+  const { plane, router, port } = await setUp(t, { idleMs: 300 });
+  const backend = await startBackend(t, (_request, response) => void response.write('begun'));
+  plane.up('web', backend.address);
+  await settled(router, [backend.address]);
+  assert.match(await sayRaw(port, upgradeHead()), /^HTTP\/1.1 200 .*begun/s);
+  await waitFor(() => backend.sockets.size === 0, { what: 'no socket to be left', deadlineMs: 5_000 });
+});
+
+test('refused upgrades leave no connection of the router open', async (t) => {
+  const { router, port } = await setUp(t);
+  for (let i = 0; i < 3; i += 1) assert.match(await sayRaw(port, upgradeHead()), /^HTTP\/1.1 503 /);
+  const lingering = connect({ port, host: '127.0.0.1', allowHalfOpen: true });
+  t.after(() => lingering.destroy());
+  lingering.on('error', () => lingering.destroy());
+  lingering.resume().write(upgradeHead());
+  await once(lingering, 'end');
+  const startedMs = performance.now();
+  await router.stop({ drainMs: 20_000 });
+  assert.ok(performance.now() - startedMs < 10_000);
 });

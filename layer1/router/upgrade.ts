@@ -50,6 +50,7 @@ export class UpgradeProxy {
   async run({ request, socket, head, upstream, backend, hop, target, refuse }: Upgrade): Promise<void> {
     const closed = Promise.withResolvers<void>();
     let isUpgraded = false;
+    let isAnswered = false;
     const close = () => {
       clearTimeout(late);
       upstream.destroy();
@@ -77,12 +78,27 @@ export class UpgradeProxy {
     socket.once('end', leave);
     upstream.once('close', () => {
       clearTimeout(late);
+      // The client may not have taken all of an ordinary answer yet: its end ends the connection, or its silence.
+      if (isAnswered) return;
       // What the backend said last is on its way through the client's socket still.
       socket.end();
       setTimeout(close, 1_000).unref();
     });
     this.#begun.set(request, (upstreamRequest) => {
-      upstreamRequest.prependOnceListener('response', () => clearTimeout(late));
+      upstreamRequest.prependOnceListener('response', (answer) => {
+        isAnswered = true;
+        clearTimeout(late);
+        request.socket.setTimeout(this.#timeouts.idleMs, close);
+        // http-proxy writes whatever comes, whether the client takes it or not.
+        answer.on('data', () => {
+          if (!socket.writableNeedDrain) return;
+          answer.pause();
+          socket.once('drain', () => answer.resume());
+        });
+        answer.once('close', () => {
+          if (!answer.complete) close();
+        });
+      });
       upstreamRequest.prependOnceListener('upgrade', () => {
         isUpgraded = true;
         socket.removeListener('readable', notice);

@@ -72,4 +72,8 @@ test('a batch is bounded by lines and by size, and never empty', () => {
   assert.equal(nextBatch(Array.from({ length: 5_000 }, () => 'x')).length, 1_000);
   assert.equal(nextBatch(Array.from({ length: 10 }, () => 'x'.repeat(200_000))).length, 2);
   assert.equal(nextBatch(['x'.repeat(1_000_000), 'y']).length, 1);
+  for (const wide of ['\u0001', '\uFFFD', '語']) {
+    const batch = nextBatch(Array.from({ length: 1_000 }, () => wide.repeat(2_700)));
+    assert.ok(Buffer.byteLength(JSON.stringify(batch)) < 1_000_000, `${batch.length} lines of ${JSON.stringify(wide)}`);
+  }
 });

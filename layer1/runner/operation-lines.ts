@@ -6,7 +6,8 @@ import { retry } from '@flynn/kit/retry';
 
 const lingerMs = 150;
 const batchLines = 1_000;
-const batchChars = 512 * 1024;
+/** As JSON: the store takes 1.5 MB at once, and what is not text grows to six times its length. */
+const batchBytes = 512 * 1024;
 /** Producers wait while more than this many lines have not arrived. */
 const waitingLines = 5_000;
 
@@ -90,7 +91,9 @@ export class OperationLines implements AsyncDisposable {
 
 /** As many of the first lines as fit one request, at least one. */
 export function nextBatch(lines: readonly string[]): string[] {
-  let chars = 0;
-  const count = lines.slice(0, batchLines).findIndex((line) => (chars += line.length) > batchChars);
+  let bytes = 0;
+  const count = lines
+    .slice(0, batchLines)
+    .findIndex((line) => (bytes += Buffer.byteLength(JSON.stringify(line))) > batchBytes);
   return lines.slice(0, count === -1 ? batchLines : Math.max(1, count));
 }

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { Readable } from 'node:stream';
 import { test } from 'node:test';
-import fc from 'fast-check';
+import * as fc from 'fast-check';
 import { inBlocks } from './build.ts';
 
 test('however a stream is cut, its blocks are the same, and together they are the stream', async () => {

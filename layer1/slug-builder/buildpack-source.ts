@@ -19,10 +19,14 @@ export function parseSource(text: string): Source {
   if (!isGit || url.startsWith('-') || ref?.startsWith('-') === true) {
     throw new FlynnError(
       'invalid',
-      `"${text}" is not a buildpack: give a git URL with an optional #branch, the https URL of a .tgz, or the name of a built-in one (nodejs, static)`,
+      `"${withoutPassword(text)}" is not a buildpack: give a git URL with an optional #branch, the https URL of a .tgz, or the name of a built-in one (nodejs, static)`,
     );
   }
   return { type: 'git', url, ref: ref === '' ? undefined : ref };
+}
+
+export function withoutPassword(url: string): string {
+  return url.replace(/^(\w+:\/\/)[^/@]*@/, '$1');
 }
 
 /** The folder it is in then, and a name for messages. */
@@ -61,9 +65,11 @@ export async function fetchBuildpack(text: string, context: BuildContext): Promi
     };
   } catch (error) {
     if (signal.aborted) throw error;
+    // The program's own words repeat the address it was given.
+    const why = source.type === 'folder' ? messageOf(error) : messageOf(error).replaceAll(source.url, withoutPassword);
     throw new FlynnError(
       'invalid',
-      `could not fetch the buildpack ${text}: ${messageOf(error)}\nCheck its URL, and that the cluster's hosts reach it.`,
+      `could not fetch the buildpack ${withoutPassword(text)}: ${why}\nCheck its URL, and that the cluster's hosts reach it.`,
       {
         cause: error,
       },

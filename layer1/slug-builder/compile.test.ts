@@ -5,13 +5,13 @@ import { cp, mkdir, mkdtemp, readFile, readdir, rm, writeFile } from 'node:fs/pr
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { test } from 'node:test';
-import { parseSource } from './buildpack-source.ts';
+import { FlynnError } from '@flynn/kit/errors';
+import { parseSource, withoutPassword } from './buildpack-source.ts';
 import type { Layout } from './buildpack.ts';
 import { type SlugPlan, compileSlug } from './compile.ts';
 import { parseRelease } from './custom-buildpack.ts';
 import { baseEnv } from './environment.ts';
 import { createOutput } from './output.ts';
-import { withoutPassword } from './selection.ts';
 
 const sample = resolve(import.meta.dirname, '../../test/apps/custom-buildpack');
 
@@ -192,3 +192,16 @@ test('a release is YAML, and all of it optional', () => {
 test('passwords in URLs are not shown', () => {
   assert.equal(withoutPassword('https://user:secret@example.com/a'), 'https://example.com/a');
 });
+
+for (const url of [
+  'https://user:s3cret@127.0.0.1:1/pack.git',
+  'https://user:s3cret@127.0.0.1:1/pack.tgz',
+  'ftp://u:s3cret@x/',
+]) {
+  test(`a buildpack that cannot be fetched from ${withoutPassword(url)} does not give its password away`, async () => {
+    await using it = await bench({ Procfile: 'web: run' });
+    const error: unknown = await it.compile({ BUILDPACK_URL: url }).catch((reason: unknown) => reason);
+    assert.ok(error instanceof FlynnError && error.code === 'invalid');
+    assert.doesNotMatch(error.message + it.output(), /s3cret/);
+  });
+}

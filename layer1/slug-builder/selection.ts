@@ -2,7 +2,7 @@
 import { join } from 'node:path';
 import { FlynnError } from '@flynn/kit/errors';
 import { type BuildContext, type Buildpack, nothingCompiled } from './buildpack.ts';
-import { fetchBuildpack } from './buildpack-source.ts';
+import { fetchBuildpack, withoutPassword } from './buildpack-source.ts';
 import { customBuildpack, readBuildpacksFile } from './custom-buildpack.ts';
 import { nodejs } from './nodejs/nodejs.ts';
 import { exists } from './nodejs/toolchain.ts';
@@ -67,8 +67,4 @@ async function chosen(text: string, by: string, context: BuildContext): Promise<
 async function customBuildpackOf(text: string, context: BuildContext): Promise<Buildpack> {
   const { dir, name } = await fetchBuildpack(text, context);
   return customBuildpack(dir, name);
-}
-
-export function withoutPassword(url: string): string {
-  return url.replace(/^(\w+:\/\/)[^/@]*@/, '$1');
 }

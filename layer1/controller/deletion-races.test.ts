@@ -1,0 +1,48 @@
+/** What is asked for an app at the very moment somebody deletes it. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { hasCode } from '@flynn/kit/errors';
+import type { HttpClient } from '@flynn/kit/http-client';
+import { createMemoryStore } from '@flynn/store/memory';
+import { apps, jobs, operations, routing } from './api.ts';
+import { startTestController } from './testing.ts';
+
+const params = { app: 'doomed' };
+const push = { pushId: 'p', sourceDigest: 'd', commit: 'c', branch: 'main' };
+
+const requests: Record<string, (client: HttpClient) => Promise<unknown>> = {
+  'a one-off job': (client) => client.call(jobs.run, { params, body: { command: ['sleep'] } }),
+  'a build': (client) => client.call(jobs.build, { params, body: { operationId: 'build-x', sourceDigest: 'd' } }),
+  'a push': (client) => client.call(operations.push, { params, body: push }),
+  'a route': (client) => client.call(routing.create, { params, body: { domain: 'doomed.example.com' } }),
+  'a port': (client) => client.call(routing.create, { params, body: { type: 'tcp' } }),
+};
+
+for (const [what, ask] of Object.entries(requests)) {
+  test(`${what} of an app that is deleted before it is written leaves nothing behind`, async () => {
+    const store = createMemoryStore();
+    await using world = await startTestController({ store });
+    await world.deployApp('slug-builder', { build: { command: ['/build'] } }, { isSystem: true });
+    const { app } = await world.deployApp('doomed', { web: { ports: [{ port: 8080 }] } });
+    const transact = store.transact.bind(store);
+    let isDeleted = false;
+    store.transact = async (transaction, options) => {
+      if (!JSON.stringify(transaction.then).includes(app.id)) return transact(transaction, options);
+      isDeleted = true;
+      store.transact = transact;
+      await world.client.call(apps.remove, { params });
+      return transact(transaction, options);
+    };
+    await assert.rejects(
+      ask(world.client),
+      (error) => hasCode(error, 'not_found') && /no app "doomed"/.test(error.message),
+    );
+    assert.ok(isDeleted);
+    const { entries } = await store.list('/flynn/');
+    const left = entries.filter(({ key, value }) => key.includes(app.id) || value.includes(app.id));
+    assert.deepEqual(
+      left.map(({ key }) => key),
+      [],
+    );
+  });
+}

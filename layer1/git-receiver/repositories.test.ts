@@ -1,0 +1,46 @@
+import assert from 'node:assert/strict';
+import { mkdir, mkdtemp, readdir, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { FlynnError } from '@flynn/kit/errors';
+import { silentLogger } from '@flynn/kit/log';
+import { removeOrphans } from './repositories.ts';
+
+const { signal } = new AbortController();
+
+async function repositories(...names: string[]): Promise<{ dir: string } & AsyncDisposable> {
+  const dir = await mkdtemp(join(tmpdir(), 'flynn-repos-'));
+  for (const name of names) await mkdir(join(dir, name, 'objects'), { recursive: true });
+  return { dir, [Symbol.asyncDispose]: () => rm(dir, { recursive: true }) };
+}
+
+test('the repository of an app that is gone is removed, and nothing else', async () => {
+  await using it = await repositories('a1.git', 'gone.git', '.new-x', 'lost+found');
+  const platform = { appIds: async () => new Set(['a1', 'other']) };
+  await removeOrphans({ repositoryDir: it.dir, platform, log: silentLogger() }, { signal });
+  assert.deepEqual((await readdir(it.dir)).toSorted(), ['.new-x', 'a1.git', 'lost+found']);
+});
+
+test('a repository made while the apps are asked for stays', async () => {
+  await using it = await repositories('gone.git');
+  const appIds = async () => {
+    await mkdir(join(it.dir, 'new.git'));
+    return new Set<string>();
+  };
+  await removeOrphans({ repositoryDir: it.dir, platform: { appIds }, log: silentLogger() }, { signal });
+  assert.deepEqual(await readdir(it.dir), ['new.git']);
+});
+
+test('nothing is removed when the apps cannot be listed', async () => {
+  await using it = await repositories('a1.git');
+  const appIds = () => Promise.reject(new FlynnError('unavailable', 'the controller is away'));
+  const sweep = removeOrphans({ repositoryDir: it.dir, platform: { appIds }, log: silentLogger() }, { signal });
+  await assert.rejects(sweep, { code: 'unavailable' });
+  assert.deepEqual(await readdir(it.dir), ['a1.git']);
+});
+
+test('before the first push there is nothing to remove', async () => {
+  const platform = { appIds: () => Promise.reject(new Error('not asked for')) };
+  await removeOrphans({ repositoryDir: '/nonexistent/repos', platform, log: silentLogger() }, { signal });
+});
