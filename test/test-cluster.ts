@@ -179,7 +179,9 @@ export class TestCluster implements AsyncDisposable {
     const base64 = (text: string): string => Buffer.from(text).toString('base64');
     const query = { key: base64('/flynn/'), range_end: base64('/flynn0'), keys_only: true };
     const url = `http://${this.gateway}:2379/v3/kv/range`;
-    const { stdout } = await this.exec(['curl', '-sS', '--fail', '-d', JSON.stringify(query), url]);
+    const script =
+      'fetch(process.argv[1], { method: "POST", body: process.argv[2] }).then(async (answer) => console.log(await answer.text()))';
+    const { stdout } = await this.exec(['node', '-e', script, url, JSON.stringify(query)]);
     const { kvs } = JSON.parse(stdout) as { kvs: { key: string }[] };
     return kvs.map(({ key }) => Buffer.from(key, 'base64').toString());
   }

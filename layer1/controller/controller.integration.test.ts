@@ -43,7 +43,8 @@ function startRole(role: 'web' | 'worker', port = 0): ChildProcess {
 }
 
 before(async () => {
-  etcd = await startEtcdMember();
+  const image = process.env['FLYNN_TEST_ETCD_IMAGE'];
+  etcd = await startEtcdMember(image === undefined ? {} : { image });
   store = connectEtcd({ endpoints: [etcd.endpoint], log });
   host = new SimulatedHost({ store, id: 'host1', key: keys.FLYNN_KEY, log, behave: () => ({ is: 'run' }) });
   await host.start();

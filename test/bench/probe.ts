@@ -87,8 +87,10 @@ export async function untilStatus(cluster: TestCluster, app: string, status: num
 /** Resolves when discovery announces an instance of the service that was not there when this was called. */
 export async function nextInstance(cluster: TestCluster, service: string): Promise<{ announcedAt: Promise<number> }> {
   const url = `http://${cluster.gateway}:1111/services/${service}/events`;
-  const [program, args] = cluster.host.command(['curl', '-sN', '--max-time', '60', url]);
-  const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'ignore'] });
+  const script =
+    'fetch(process.argv[1]).then(async ({ body }) => { for await (const chunk of body) process.stdout.write(chunk); })';
+  const [program, args] = cluster.host.command([process.execPath, '-e', script, url]);
+  const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'ignore'], timeout: 60_000 });
   const lines = createInterface({ input: child.stdout });
   const isCurrent = Promise.withResolvers<void>();
   const announced = Promise.withResolvers<number>();
