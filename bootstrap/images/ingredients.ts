@@ -35,6 +35,8 @@ export async function prepareFile(source: FileSource, machine: Machine): Promise
     }
     case 'node':
       return nodeBinary(source.path);
+    case 'node-headers':
+      return nodeHeaders(source.path);
     case 'npm':
       return {
         ingredients: [{ path: source.path, digest: `npm:${source.name}@${source.version}`, mode: 0 }],
@@ -80,17 +82,30 @@ async function readTree(
 }
 
 /** A hundred megabytes that one version number stands for. */
-async function nodeBinary(path: string): Promise<Prepared> {
+async function nodePackage(): Promise<{ folder: string; id: string }> {
   const arch = process.arch === 'arm64' ? 'arm64' : 'x64';
   const folder = join(repository, 'node_modules', `node-linux-${arch}`);
   const manifest: unknown = JSON.parse(await readFile(join(folder, 'package.json'), 'utf8'));
   const version =
     typeof manifest === 'object' && manifest !== null && 'version' in manifest ? String(manifest.version) : '';
+  return { folder, id: `${arch}:${version}` };
+}
+
+async function nodeBinary(path: string): Promise<Prepared> {
+  const { folder, id } = await nodePackage();
   const file = join(folder, 'bin/node');
   const { size } = await lstat(file);
   return {
-    ingredients: [{ path, mode: 0o755, digest: `node:${arch}:${version}:${size}` }],
+    ingredients: [{ path, mode: 0o755, digest: `node:${id}:${size}` }],
     entries: async () => [{ type: 'large', path, mode: 0o755, file, sizeBytes: size }],
+  };
+}
+
+async function nodeHeaders(path: string): Promise<Prepared> {
+  const { folder, id } = await nodePackage();
+  return {
+    ingredients: [{ path, mode: 0o644, digest: `node-headers:${id}` }],
+    entries: () => readTree(join(folder, 'include/node'), path, 0o644),
   };
 }
 

@@ -26,6 +26,8 @@ export type FileSource =
   | { type: 'npm'; name: string; version: string; path: string }
   /** The Node binary of node_modules. */
   | { type: 'node'; path: string }
+  /** What native packages are compiled against. */
+  | { type: 'node-headers'; path: string }
   /** The certificates this machine trusts, so that builds reach what the machine reaches. */
   | { type: 'certificates'; path: string }
   | { type: 'text'; text: string; path: string; mode: number }
@@ -62,7 +64,7 @@ function service(
     parent: 'node',
     ...(more.packages === undefined ? {} : { packages: more.packages }),
     files: [{ type: 'bundle', entry, path }, ...(more.files ?? [])],
-    entrypoint: ['/usr/bin/node', '--enable-source-maps', '--disable-warning=ExperimentalWarning', path],
+    entrypoint: ['/usr/bin/node', '--disable-warning=ExperimentalWarning', path],
     command: [],
     env: { NODE_ENV: 'production' },
   };
@@ -116,6 +118,7 @@ export const recipes: Readonly<Record<ImageName, ImageRecipe>> = {
         path: `${programs}/static-server.ts`,
         mode: 0o644,
       },
+      { type: 'node-headers', path: '/usr/include/node' },
       { type: 'npm', name: 'npm', version: '11.21.2', path: '/usr/lib/node_modules/npm' },
       { type: 'link', target: '../lib/node_modules/npm/bin/npm-cli.js', path: '/usr/bin/npm' },
       { type: 'link', target: '../lib/node_modules/npm/bin/npx-cli.js', path: '/usr/bin/npx' },
