@@ -97,7 +97,8 @@ export function manifestOf(input: ManifestInput): SystemApp[] {
       env: { ...common, FLYNN_SSH_HOST_KEY: input.sshHostKey },
       processes: {
         web: {
-          ...size(192),
+          // Each push under way, its build included, keeps a git and a hook of its own: some 30 MiB.
+          ...size(384),
           ports: [
             { port: 2022, service: { name: gitService, check: { type: 'tcp', intervalMs: 1_000, threshold: 1 } } },
           ],

@@ -38,7 +38,7 @@ export function addClusterCommands(parent: Parent): void {
   addCommand<{ default?: boolean }>(parent, {
     under: cluster,
     name: 'add',
-    summary: 'get to know a cluster; "npm run up" on its host prints this line',
+    summary: 'get to know a cluster; on its host "npm run up" has done so',
     arguments: [
       ['<name>', 'what to call it'],
       ['<url>', 'its controller, as http://controller.example.com'],

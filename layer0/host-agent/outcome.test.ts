@@ -98,6 +98,13 @@ for (const { title, job, container, stopCause, state, isFinal, error } of [
   });
 }
 
+test('after a first crash a service starts again at once, after it was never healthy not before that could be told', () => {
+  const startOf = (rest: Partial<typeof record>) =>
+    outcomeOfEnd(service, ended({ exitCode: 143 }), { ...record, ...rest }, now).status.nextStartAt;
+  assert.equal(startOf({}), now);
+  assert.equal(startOf({ stopCause: { type: 'unhealthy', message: 'not healthy' } }), now + 1000);
+});
+
 test('a host that lacks something waits with a one-off for two minutes, with a service for ever', () => {
   const away = { message: 'no blob store', isTransient: true };
   assert.equal(outcomeOfFailedStart(once, record, away, now + 119_999).status.state, 'pending');

@@ -39,7 +39,10 @@ export function outcomeOfEnd(job: AssignedJob | undefined, container: End, recor
   const crashed = { ...ended, state: 'crashed' as const, error };
   if (!isRestarted) return { status: { ...crashed, isFinal: true }, failures: 0 };
   const failures = countFailures(record.failures, endedAt - startedAt);
-  return { status: { ...crashed, isFinal: false, nextStartAt: now + restartDelayMs(failures) }, failures };
+  // What never answered will hardly answer a moment later, and the pause lets people be told why it was stopped.
+  const leastDelayMs = cause?.type === 'unhealthy' ? 1000 : 0;
+  const nextStartAt = now + Math.max(leastDelayMs, restartDelayMs(failures));
+  return { status: { ...crashed, isFinal: false, nextStartAt }, failures };
 }
 
 /** A run whose container is gone: somebody removed it, or the engine lost it. */

@@ -72,6 +72,7 @@ test('tcp ports are found, also for several at once, and refused when taken', as
   assert.deepEqual(new Set(ports), new Set([3000, 3001, 3002]));
   assert.equal((await add('one', { type: 'tcp', port: 25 })).port, 25);
   await assert.rejects(add('two', { type: 'tcp', port: 25 }), isCode('conflict', /already a route on port 25/));
+  await assert.rejects(add('two', { type: 'tcp', port: 80 }), isCode('conflict', /the router answers http on/));
   await assert.rejects(add('two', { type: 'tcp', port: 70_000 }), isCode('invalid', /not a port/));
   await assert.rejects(add('two', { type: 'tcp', domain: 'x.com' }), isCode('invalid', /port only/));
 });

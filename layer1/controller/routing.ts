@@ -79,6 +79,13 @@ async function createTcp(deps: Deps, app: AppResource, body: NewRoute, signal: A
   if (body.port !== undefined && (body.port < 1 || body.port > 65_535)) {
     throw new FlynnError('invalid', `${body.port} is not a port: choose one from 1 to 65535`);
   }
+  // The router would share it, and half of all requests to every app, and to the controller, would end up here.
+  if (body.port === deps.settings.httpPort) {
+    throw new FlynnError(
+      'conflict',
+      `port ${body.port} is the one the router answers http on: leave the port out to get a free one`,
+    );
+  }
   const service = body.service ?? serviceNameOf(app.spec.name, 'web');
   for (let attempt = 1; ; attempt += 1) {
     const taken = await deps.resources.list(routeType, { signal, where: ({ spec }) => spec.type === 'tcp' });
