@@ -18,12 +18,14 @@ import { addScaleCommand } from './commands/scale.ts';
 import { addVersionCommand } from './commands/version.ts';
 import { controllerName } from './context.ts';
 import type { Io } from './io.ts';
+import packageFile from './package.json' with { type: 'json' };
 
 /** Runs one command line; answers the exit code: 0, 1 for what went wrong, 2 for wrong usage, or the job's own. */
 export async function runCli(argv: readonly string[], io: Io): Promise<number> {
   let exitCode = 0;
   const program = new Command('flynn')
     .description('git push flynn main, on your own machines')
+    .version(packageFile.version, '--version', 'the version of this command')
     .enablePositionalOptions()
     .exitOverride()
     .showHelpAfterError('  "flynn help COMMAND" tells what a command takes')

@@ -2,11 +2,13 @@
 import assert from 'node:assert/strict';
 import { execFileSync, spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
 import { readFile, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { buffer, text } from 'node:stream/consumers';
 import { test } from 'node:test';
 import { waitFor } from '@flynn/kit/retry';
+import { maxPushes } from './session.ts';
 import { remoteHead, setUp } from './testing.ts';
 
 test('a push streams the build while it runs, sends the source, and moves main', { timeout: 60_000 }, async (t) => {
@@ -147,6 +149,32 @@ test(
     assert.equal((await first).code, 0);
     // The first moved main, so there is nothing left for the second.
     assert.match(await said, /up-to-date/);
+  },
+);
+
+test(
+  'only so many pushes are under way at once; the next waits for a place and says so',
+  { timeout: 60_000 },
+  async (t) => {
+    const gate = Promise.withResolvers<void>();
+    const world = await setUp(t, () => ({ lines: [() => gate.promise] }));
+    await world.commit({ a: '1' });
+    const held = Array.from({ length: maxPushes }, (_, index) =>
+      world.git(['push', world.remote(`app-${index}`), 'main']),
+    );
+    await waitFor(() => world.pushes.length === maxPushes, { what: 'all places to be taken', deadlineMs: 20_000 });
+    const next = spawn('git', ['push', world.remote('other'), 'main'], {
+      cwd: world.work,
+      env: { PATH: process.env['PATH'], ...world.gitEnv() },
+    });
+    const ended = once(next, 'exit');
+    let said = '';
+    next.stderr.on('data', (data: Buffer) => (said += data.toString()));
+    await waitFor(() => said.includes('other pushes are under way'), { what: 'the notice', deadlineMs: 20_000 });
+    assert.equal(world.pushes.length, maxPushes);
+    gate.resolve();
+    for (const { code, output } of await Promise.all(held)) assert.equal(code, 0, output);
+    assert.deepEqual(await ended, [0, null], said);
   },
 );
 

@@ -16,17 +16,21 @@ const waitForOtherPushMs = 10 * 60_000;
 /** A build, a release and a deployment together; whatever takes longer hangs. */
 const pushDeadlineMs = 2 * 3_600_000;
 const maxPushBytes = 1024 ** 3;
+/** Each keeps a git and a hook in memory until it is live. Runners build fewer at a time than this. */
+export const maxPushes = 6;
 
 export type SessionDeps = DeployDeps & { repositoryDir: string; hooks: HookServer };
 
 /**
- * INVARIANTS. One push at a time for each app. A ref moves only if its commit went live. When the client goes away, its
+ * INVARIANTS. One push at a time for each app, and so many of all apps as memory is meant for. A ref moves only if its commit went live. When the client goes away, its
  * git and its operations do too.
  */
 export class Sessions {
   readonly #deps: SessionDeps;
   readonly #locks = new KeyedMutex();
   readonly #pushing = new Map<string, number>();
+  /** How many use or wait for each of the places there are. */
+  readonly #places: number[] = Array.from({ length: maxPushes }, () => 0);
   #running = 0;
 
   constructor(deps: SessionDeps) {
@@ -115,15 +119,28 @@ export class Sessions {
       return await run(channel, [...args, 'receive-pack', repository], { env: hook.env, signal: limited });
     };
     try {
-      return await this.#locks.run(app.id, push, { signal: AbortSignal.any([signal, waiting.signal]) });
+      const inTime = AbortSignal.any([signal, waiting.signal]);
+      return await this.#locks.run(app.id, () => this.#inPlace(channel, push, inTime), { signal: inTime });
     } catch (error) {
       if (hasBegun || !waiting.signal.aborted) throw error;
-      return refuse(channel, `the other push to ${app.name} has not ended in 10 minutes: try again later`);
+      return refuse(channel, 'the pushes before this one have not ended in 10 minutes: try again later');
     } finally {
       clearTimeout(timer);
       const left = (this.#pushing.get(app.id) ?? 1) - 1;
       if (left > 0) this.#pushing.set(app.id, left);
       else this.#pushing.delete(app.id);
+    }
+  }
+
+  async #inPlace(channel: ServerChannel, push: () => Promise<number>, signal: AbortSignal): Promise<number> {
+    const before = Math.min(...this.#places);
+    const place = this.#places.indexOf(before);
+    if (before > 0) tell(channel, `${maxPushes} other pushes are under way: waiting for one of them to end.`);
+    this.#places[place] = before + 1;
+    try {
+      return await this.#locks.run(`place ${place}`, push, { signal });
+    } finally {
+      this.#places[place] = (this.#places[place] ?? 1) - 1;
     }
   }
 

@@ -67,7 +67,7 @@ export async function setUp(
       return { fingerprint, publicKey: `${type} ${encoded}`, comment: '', createdAt: '' };
     }),
     handle(apps.get, async ({ params }) => {
-      if (!['app', 'other'].includes(params.app)) throw new FlynnError('not_found', 'no such app');
+      if (!/^(app|other|app-\d+)$/.test(params.app)) throw new FlynnError('not_found', 'no such app');
       return {
         id: `id-${params.app}`,
         name: params.app,
