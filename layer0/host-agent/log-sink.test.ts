@@ -3,7 +3,6 @@ import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { PassThrough } from 'node:stream';
 import { test } from 'node:test';
-import { setTimeout as delay } from 'node:timers/promises';
 import { handle, startServer } from '@flynn/kit/http-server';
 import { createLogger, silentLogger } from '@flynn/kit/log';
 import { AsyncQueue } from '@flynn/kit/queue';
@@ -130,9 +129,8 @@ test('lines that come while the connection is lost are told once it is back', as
   const after = await startAggregator(before.server.port);
   for (const message of ['second', 'third']) {
     await sink.write(lineOf(message), { signal: tasks.signal });
-    await delay(20);
+    await waitFor(() => after.messages.includes(message), { what: `the ${message} line`, deadlineMs: 10_000 });
   }
-  await waitFor(() => after.messages.includes('third'), { what: 'the last line', deadlineMs: 10_000 });
   assert.deepEqual(after.messages, ['second', 'third']);
   events.end();
   await tasks.stop();

@@ -5,7 +5,7 @@ import path from 'node:path';
 import { test } from 'node:test';
 import { z } from 'zod';
 import { hasCode } from './errors.ts';
-import { readJsonFile, writeFileAtomic } from './files.ts';
+import { readJsonFile, readTextFile, writeFileAtomic } from './files.ts';
 
 const schema = z.object({ count: z.number() });
 
@@ -52,4 +52,13 @@ test('a JSON file is read through its schema; a missing one is undefined, a wron
       return true;
     });
   }
+});
+
+test('a text file that is not there is no error, one that cannot be read is, with its name', async () => {
+  await using folder = await mkdtempDisposable(path.join(tmpdir(), 'flynn-files-'));
+  assert.equal(await readTextFile(path.join(folder.path, 'missing')), undefined);
+  await assert.rejects(readTextFile(folder.path), {
+    code: 'invalid',
+    message: new RegExp(`^${folder.path} cannot be read`),
+  });
 });

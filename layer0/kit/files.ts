@@ -27,15 +27,20 @@ export async function writeFileAtomic(
   await handle.sync();
 }
 
-/** undefined if there is no such file; `invalid` naming the file if it is not what the schema says. */
-export async function readJsonFile<S extends z.ZodType>(file: string, schema: S): Promise<z.output<S> | undefined> {
-  let text: string;
+/** undefined if there is no such file; `invalid` naming the file if it is there and cannot be read. */
+export async function readTextFile(file: string): Promise<string | undefined> {
   try {
-    text = await readFile(file, 'utf8');
+    return await readFile(file, 'utf8');
   } catch (error) {
     if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return undefined;
-    throw error;
+    throw new FlynnError('invalid', `${file} cannot be read: ${messageOf(error)}`, { cause: error });
   }
+}
+
+/** undefined if there is no such file; `invalid` naming the file if it is not what the schema says. */
+export async function readJsonFile<S extends z.ZodType>(file: string, schema: S): Promise<z.output<S> | undefined> {
+  const text = await readTextFile(file);
+  if (text === undefined) return undefined;
   try {
     return schema.parse(JSON.parse(text));
   } catch (error) {

@@ -2,17 +2,17 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readFile, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { buffer } from 'node:stream/consumers';
 import { Readable } from 'node:stream';
-import { setTimeout as delay } from 'node:timers/promises';
 import { test } from 'node:test';
 import type { TestContext } from 'node:test';
 import type { App, Operation } from '@flynn/controller/model';
 import { FlynnError } from '@flynn/kit/errors';
 import { silentLogger } from '@flynn/kit/log';
+import { waitFor } from '@flynn/kit/retry';
 import { deploy } from './deploy.ts';
 import type { DeployDeps } from './deploy.ts';
 import type { Platform, Push } from './platform.ts';
@@ -72,12 +72,18 @@ async function setUp(t: TestContext, changes: Partial<Platform> & { put?: Deploy
 
 const never = new AbortController().signal;
 
+async function hasNoChild(): Promise<boolean> {
+  const pids = (await readdir('/proc')).filter((name) => /^\d+$/.test(name));
+  // One that ends meanwhile is nobody's child.
+  const stats = await Promise.all(pids.map((pid) => readFile(`/proc/${pid}/stat`, 'utf8').catch(() => '')));
+  return !stats.some((stat) => stat.slice(stat.lastIndexOf(')')).split(' ')[2] === String(process.pid));
+}
+
 test('a blob store that begins to read after git has long ended gets the whole archive', async (t) => {
   const { run, put, stored, said } = await setUp(t);
   const slow: DeployDeps['blobs'] = {
-    // Not waited for by luck: git has exited when this is over, or the test proves less.
     put: async (body, options) => {
-      await delay(300);
+      await waitFor(hasNoChild, { what: 'git to have ended', deadlineMs: 10_000 });
       return put(body, options);
     },
   };

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { connect } from 'node:net';
-import { setTimeout as sleep } from 'node:timers/promises';
+import { Readable } from 'node:stream';
 import { test } from 'node:test';
 import type { TestContext } from 'node:test';
 import { waitFor } from '@flynn/kit/retry';
@@ -170,17 +170,24 @@ test('a large ordinary answer to an upgrade waits for a slow client, and reaches
   const { plane, router, port } = await setUp(t);
   const bytes = 40_000_000;
   let isOut = false;
+  let taken = 0;
+  const pieces = function* () {
+    for (; taken < bytes; taken += 100_000) yield Buffer.alloc(100_000, 'z');
+  };
   const backend = await startBackend(t, (_request, response) => {
     response.on('finish', () => (isOut = true));
-    response.writeHead(200, { 'content-length': bytes, connection: 'close' }).end(Buffer.alloc(bytes, 'z'));
+    response.writeHead(200, { 'content-length': bytes, connection: 'close' });
+    Readable.from(pieces()).pipe(response);
   });
   plane.up('web', backend.address);
   await settled(router, [backend.address]);
   const socket = connect(port, '127.0.0.1');
   socket.write(upgradeHead());
   await once(socket, 'readable');
-  // Time enough for a router that reads without being read from.
-  await sleep(1_500);
+  // A router that reads without being read from takes all of it; one that does not lets it come to a halt.
+  let before = -1;
+  const isAtRest = () => before === (before = taken);
+  await waitFor(isAtRest, { what: 'the app to get nothing more out', deadlineMs: 10_000, intervalMs: 300 });
   assert.equal(isOut, false);
   let got = 0;
   for await (const chunk of socket) got += chunk.length;

@@ -1,7 +1,8 @@
 /** From unpacked source to what a slug consists of. Runs as the app's user, in a process without secrets of the cluster. */
-import { chmod, mkdir, readFile, readdir, rm, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, readdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { FlynnError } from '@flynn/kit/errors';
+import { readTextFile } from '@flynn/kit/files';
 import { envName } from '@flynn/kit/names';
 import { z } from 'zod';
 import type { BuildContext, Compiled, Layout } from './buildpack.ts';
@@ -24,7 +25,7 @@ export async function compileSlug(start: BuildContext): Promise<SlugPlan> {
   // Whatever a file ignores is of the source: what the build makes stays.
   const ignored = await ignoredPaths(layout.appDir);
   // Read first, so that a mistake in it does not cost a whole build.
-  const procfile = await readFile(join(layout.appDir, 'Procfile'), 'utf8').catch(() => undefined);
+  const procfile = await readTextFile(join(layout.appDir, 'Procfile'));
   const declared = procfile === undefined ? {} : parseProcfile(procfile);
   await writeEnvDir(layout, appEnv);
 
@@ -63,7 +64,7 @@ export async function compileSlug(start: BuildContext): Promise<SlugPlan> {
 }
 
 async function ignoredPaths(appDir: string): Promise<string[]> {
-  const text = await readFile(join(appDir, '.slugignore'), 'utf8').catch(() => undefined);
+  const text = await readTextFile(join(appDir, '.slugignore'));
   if (text === undefined) return [];
   const isIgnored = createIgnore(text);
   const paths: string[] = [];

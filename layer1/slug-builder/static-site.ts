@@ -1,7 +1,8 @@
 /** Which folder of a repository is the site, and what serves it? */
-import { copyFile, mkdir, readFile, stat } from 'node:fs/promises';
+import { copyFile, mkdir, stat } from 'node:fs/promises';
 import { join, posix } from 'node:path';
 import { FlynnError } from '@flynn/kit/errors';
+import { readTextFile } from '@flynn/kit/files';
 import { z } from 'zod';
 import { parse as parseYaml } from 'yaml';
 import type { BuildContext, Buildpack, Compiled } from './buildpack.ts';
@@ -51,8 +52,7 @@ export function rootOf(settings: {
 
 async function compile(context: BuildContext): Promise<Compiled> {
   const { layout, out } = context;
-  const read = (name: string): Promise<string | undefined> =>
-    readFile(join(layout.appDir, name), 'utf8').catch(() => undefined);
+  const read = (name: string): Promise<string | undefined> => readTextFile(join(layout.appDir, name));
   const named = rootOf({ staticJson: await read('static.json'), staticfile: await read('Staticfile') });
   const root = named ?? (await usualRoot(layout.appDir));
   if (!(await isFolder(join(layout.appDir, root)))) {

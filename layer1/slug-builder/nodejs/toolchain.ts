@@ -18,7 +18,7 @@ import {
 } from 'node:fs/promises';
 import { dirname, join, relative } from 'node:path';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
-import { readJsonFile } from '@flynn/kit/files';
+import { readJsonFile, readTextFile } from '@flynn/kit/files';
 import { z } from 'zod';
 import type { BuildContext, Runtime } from '../buildpack.ts';
 import { runForOutput } from '../command.ts';
@@ -58,6 +58,7 @@ export class Toolchain {
   /** The newest version in a range. The registry's list is asked for twice a day at most; an old one does when it is away. */
   async resolve(tool: string, packageName: string, range: string): Promise<string> {
     const file = join(this.#storeDir, `versions-${packageName.replaceAll('/', '+')}.json`);
+    // A damaged list is asked for anew, as a missing one is: the cache only saves time.
     const known = await readJsonFile(file, versionListSchema).catch(() => undefined);
     this.#used.add(file);
     if (known !== undefined && this.#context.nowMs - known.checkedAtMs < listIsFreshMs) {
@@ -189,7 +190,7 @@ export async function findImageNpm(path: string): Promise<ImageNpm> {
     if (!(await exists(link))) continue;
     const cli = await realpath(link);
     const dir = dirname(dirname(cli));
-    const manifest = await readFile(join(dir, 'package.json'), 'utf8').catch(() => undefined);
+    const manifest = await readTextFile(join(dir, 'package.json'));
     if (manifest === undefined) continue;
     const { version, engines } = manifestSchema.parse(JSON.parse(manifest));
     return { dir, cli, version, nodeRange: engines?.node ?? '*' };
