@@ -6,6 +6,7 @@
  * - `workloads/<workload>` and `evaluations/<workload>`: whoever wants something run, both in one transaction.
  * - `claims/<host>` and `assignments/<host>/<plan>`: schedulers, in one transaction that compares the claim's revision and
  *   the host's lease epoch (the createRevision of `hosts/<host>`).
+ * - `settings/<host>`: operators, through the controller or a host agent: cordon, drain, tags. Outlives the host's lease.
  * - `status/<host>/<job>`: only the host itself; a status that ends a job puts an evaluation in the same transaction.
  */
 import { z } from 'zod';
@@ -14,12 +15,14 @@ export const cellPrefix = '/flynn/cell/';
 
 export const cellKeys = {
   hosts: `${cellPrefix}hosts/`,
+  settings: `${cellPrefix}settings/`,
   workloads: `${cellPrefix}workloads/`,
   evaluations: `${cellPrefix}evaluations/`,
   claims: `${cellPrefix}claims/`,
   assignments: `${cellPrefix}assignments/`,
   status: `${cellPrefix}status/`,
   host: (host: string) => `${cellPrefix}hosts/${host}`,
+  hostSettings: (host: string) => `${cellPrefix}settings/${host}`,
   workload: (workload: string) => `${cellPrefix}workloads/${workload}`,
   evaluation: (workload: string) => `${cellPrefix}evaluations/${workload}`,
   claim: (host: string) => `${cellPrefix}claims/${host}`,
@@ -87,6 +90,12 @@ export const jobTemplateSchema = z.object({
   volumes: z.array(z.object({ name: z.string(), path: z.string().startsWith('/') })).default([]),
   /** Runs in the host's network: its ports are the host's ports. */
   hostNetwork: z.boolean().default(false),
+  /** Jobs of one group reach each other at the ports they announce. Default: the workload's id. */
+  group: z.string().min(1).optional(),
+  /** Services of other groups it may reach as well, by their names in discovery: at the announced ports, nowhere else. */
+  links: z.array(z.string().min(1)).default([]),
+  /** Parts of the platform it may reach: discovery's HTTP API, host agents' APIs, etcd, every announced service. */
+  access: z.array(z.enum(['discovery', 'agents', 'store', 'services'])).default([]),
   tty: z.boolean().default(false),
   /** Keeps stdin open for an attached client; the job ends when that client is gone if `tty`. */
   stdin: z.boolean().default(false),
@@ -143,6 +152,19 @@ export const hostRecordSchema = z.object({
   startedAt: z.number(),
 });
 export type HostRecord = z.output<typeof hostRecordSchema>;
+
+/** What operators want of a host. It counts whether the host is there or not. */
+export const hostSettingsSchema = z.object({
+  /** No new jobs are placed there. A draining host is cordoned too. */
+  cordoned: z.boolean().default(false),
+  /** Its jobs move elsewhere, at most `maxParallel` of a workload at a time; what is left at `deadlineAt` is stopped. */
+  drain: z
+    .object({ startedAt: z.number(), deadlineAt: z.number().optional(), maxParallel: z.int().positive().default(1) })
+    .optional(),
+  /** Attributes people gave it; they win over the host's own. */
+  tags: z.record(z.string(), z.string()).default({}),
+});
+export type OperatorSettings = z.output<typeof hostSettingsSchema>;
 
 export const claimSchema = z.object({
   /** The plan that wrote this claim last: a retry after a lost reply recognises its own commit. */

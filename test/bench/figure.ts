@@ -2,7 +2,7 @@
 export type Figure = {
   name: string;
   value: number;
-  unit: 's' | 'ms' | 'MB' | 'x';
+  unit: 's' | 'ms' | 'us' | 'MB' | 'x' | '/s' | '%' | '';
   /** The same work without the platform, measured in the same run; undefined where nothing is left out to compare with. */
   floor?: number;
   /** value / floor. */

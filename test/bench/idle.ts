@@ -1,9 +1,10 @@
 import type { TestCluster } from '../test-cluster.ts';
 import { memoryByPart, settle } from './probe.ts';
+import type { Bench } from './bench.ts';
 import { figure, type Figure } from './figure.ts';
 
 /** Memory of the whole platform at rest: every process of the cluster but the sample app's and the engine's own, as PSS. */
-export async function benchIdle(cluster: TestCluster): Promise<Figure[]> {
+async function benchIdle(cluster: TestCluster): Promise<Figure[]> {
   await settle(cluster);
   const rows = await memoryByPart(cluster);
   const total = rows.reduce((sum, row) => sum + row.megabytes, 0);
@@ -12,3 +13,5 @@ export async function benchIdle(cluster: TestCluster): Promise<Figure[]> {
     figure({ name: 'platform at rest', value: total, unit: 'MB', must: '<= 600 MB' }),
   ];
 }
+
+export const bench: Bench = { needs: 'cluster', run: benchIdle };

@@ -1,43 +1,33 @@
-/** `npm run bench -- push|scale|idle|up [--json]`: figures of the platform, each held against its floor in the same run. */
-import { parseArgs } from 'node:util';
+/** `npm run bench -- NAME [arguments] [--json]`: figures, each held against its floor in the same run. */
 import { ensureTestImages } from '../images.ts';
 import { TestCluster } from '../test-cluster.ts';
+import type { Bench } from './bench.ts';
 import { table, type Figure } from './figure.ts';
-import { benchIdle } from './idle.ts';
-import { benchPush } from './push.ts';
-import { benchScale } from './scale.ts';
-import { benchUp } from './up.ts';
 
-type Bench = (cluster: TestCluster) => Promise<Figure[]>;
-
-/** `up` starts from an engine without images; the others from a cluster that is up. */
-const benches: Record<string, { run: Bench; isFromBlank: boolean }> = {
-  push: { run: benchPush, isFromBlank: false },
-  scale: { run: benchScale, isFromBlank: false },
-  idle: { run: benchIdle, isFromBlank: false },
-  up: { run: benchUp, isFromBlank: true },
+const benches: Readonly<Record<string, () => Promise<Bench>>> = {
+  push: () => import('./push.ts').then(({ bench }) => bench),
+  scale: () => import('./scale.ts').then(({ bench }) => bench),
+  idle: () => import('./idle.ts').then(({ bench }) => bench),
+  up: () => import('./up.ts').then(({ bench }) => bench),
 };
 
-const { values, positionals } = parseArgs({
-  allowPositionals: true,
-  options: { json: { type: 'boolean', default: false } },
-});
-const [name = ''] = positionals;
-const bench = benches[name];
-if (bench === undefined || positionals.length !== 1) {
+const isJson = process.argv.includes('--json');
+const [name = '', ...args] = process.argv.slice(2).filter((argument) => argument !== '--json');
+const load = benches[name];
+if (load === undefined) {
   process.stderr.write(`usage: npm run bench -- ${Object.keys(benches).join('|')} [--json]\n`);
   process.exit(2);
 }
+const figures = await run(await load());
+process.stdout.write(isJson ? figures.map((f) => `${JSON.stringify(f)}\n`).join('') : `${table(figures)}\n`);
 
-await ensureTestImages();
-const cluster = await TestCluster.create(2, { hasImages: !bench.isFromBlank });
-try {
-  if (!bench.isFromBlank) {
+async function run(bench: Bench): Promise<Figure[]> {
+  if (bench.needs === 'nothing') return bench.run(args);
+  await ensureTestImages();
+  await using cluster = await TestCluster.create(2, { hasImages: bench.needs !== 'blank host' });
+  if (bench.needs === 'cluster') {
     process.stderr.write('bringing up a cluster of its own …\n');
     await cluster.up();
   }
-  const figures = await bench.run(cluster);
-  process.stdout.write(values.json ? figures.map((f) => `${JSON.stringify(f)}\n`).join('') : `${table(figures)}\n`);
-} finally {
-  await cluster[Symbol.asyncDispose]();
+  return await bench.run(cluster);
 }

@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { engineAt } from '@flynn/bootstrap/engine';
 import type { TestCluster } from '../test-cluster.ts';
 import { nextInstance, settle, untilAllAccept, untilStatus } from './probe.ts';
+import type { Bench } from './bench.ts';
 import { figure, median, timeSeconds, type Figure } from './figure.ts';
 
 const rounds = 3;
@@ -9,7 +10,7 @@ const added = 19;
 const benchLabel = 'flynn.bench';
 
 /** Time until `flynn scale web=20` has everything running, against 19 of the same containers made straight through the engine. */
-export async function benchScale(cluster: TestCluster): Promise<Figure[]> {
+async function benchScale(cluster: TestCluster): Promise<Figure[]> {
   const app = await cluster.checkout('express', 'bench');
   await app.push();
   const [model] = await cluster.containers('bench', 'web');
@@ -63,3 +64,5 @@ async function healthyToFirstRequest(cluster: TestCluster, app: string): Promise
   const answeredAt = await untilStatus(cluster, app, 200);
   return Math.max(0, answeredAt - (await announcedAt));
 }
+
+export const bench: Bench = { needs: 'cluster', run: benchScale };
