@@ -12,6 +12,7 @@ const jobMetadata = new Set([
   'FLYNN_HOST_ID',
   'FLYNN_EXTERNAL_ADDRESS',
   'FLYNN_DISCOVERY_URL',
+  'FLYNN_ETCD_ENDPOINTS',
 ]);
 
 const secrets = z.registry<{ isSecret: true }>();

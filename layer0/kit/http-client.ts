@@ -29,7 +29,7 @@ export class HttpClient implements AsyncDisposable {
   readonly #headers: Record<string, string>;
   readonly #name: string;
   readonly #timeoutMs: number | undefined;
-  readonly #agent = new Agent({ connect: { lookup, timeout: 10_000 }, headersTimeout: 0, bodyTimeout: 0 });
+  readonly #agent: Agent;
 
   constructor(options: {
     /** A function is asked before every call, so that it can follow discovery. */
@@ -39,7 +39,11 @@ export class HttpClient implements AsyncDisposable {
     name: string;
     /** Of a whole `call`, default 30 s (15 min with a stream as body), and of waiting for the head of the others. */
     timeoutMs?: number;
+    /** For https: the authority the server has to be of, as PEM. */
+    ca?: string;
   }) {
+    const trust = options.ca === undefined ? {} : { ca: options.ca };
+    this.#agent = new Agent({ connect: { lookup, timeout: 10_000, ...trust }, headersTimeout: 0, bodyTimeout: 0 });
     this.#baseUrl = options.baseUrl;
     this.#headers = options.key === undefined ? {} : { authorization: `Bearer ${options.key}` };
     this.#name = options.name;

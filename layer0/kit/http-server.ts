@@ -1,5 +1,6 @@
 /** Serves routes over HTTP. */
 import { type IncomingMessage, type Server, ServerResponse, createServer } from 'node:http';
+import { createServer as createTlsServer } from 'node:https';
 import type { Socket } from 'node:net';
 import { FlynnError, asFlynnError } from './errors.ts';
 import { rememberUpgrade } from './http-answer.ts';
@@ -20,6 +21,8 @@ export type ServerOptions = AppOptions & {
   port: number;
   /** Closes the server when it aborts. */
   signal?: AbortSignal;
+  /** Serves HTTPS: PEM, the certificate with those above it. */
+  tls?: Readonly<{ certificate: string; privateKey: string }>;
   /** Lets several processes share the port. */
   reusePort?: boolean;
 };
@@ -35,12 +38,17 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   const { log, host = '0.0.0.0', signal } = options;
   const closing = new AbortController();
   const answer = createApp(options, closing.signal);
-  const server = createServer({
+  const limits = {
     // Uploads and event streams last as long as they need; a slow head is still cut after Node's 60 s.
     requestTimeout: 0,
     keepAliveTimeout: 30_000,
-    shouldUpgradeCallback: (request) => request.headers.upgrade?.toLowerCase() === 'flynn',
-  });
+    shouldUpgradeCallback: (request: IncomingMessage) => request.headers.upgrade?.toLowerCase() === 'flynn',
+  };
+  const { tls } = options;
+  const server =
+    tls === undefined
+      ? createServer(limits)
+      : createTlsServer({ ...limits, cert: tls.certificate, key: tls.privateKey, minVersion: 'TLSv1.3' });
   const sockets = new Set<Socket>();
   server.on('connection', (socket) => {
     // Keep-alive probes find out that a peer's host is gone.
@@ -67,7 +75,12 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
 
   const address = server.address();
   const port = typeof address === 'object' && address !== null ? address.port : options.port;
-  return { port, url: `http://${urlHostOf(host)}:${port}`, close, [Symbol.asyncDispose]: close };
+  return {
+    port,
+    url: `${tls === undefined ? 'http' : 'https'}://${urlHostOf(host)}:${port}`,
+    close,
+    [Symbol.asyncDispose]: close,
+  };
 }
 
 function urlHostOf(host: string): string {

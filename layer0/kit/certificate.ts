@@ -1,0 +1,17 @@
+/** Reading certificates: what needs no more than Node. Making them is `tls.ts`. */
+import { X509Certificate, createHash } from 'node:crypto';
+import { FlynnError, messageOf } from './errors.ts';
+
+/** SHA-256 of the certificate, in lower-case hexadecimal: short enough to be handed over by a person. */
+export function fingerprintOf(certificate: string): string {
+  return createHash('sha256').update(parseCertificate(certificate).raw).digest('hex');
+}
+
+/** Throws `invalid` for what is none. */
+export function parseCertificate(certificate: string): X509Certificate {
+  try {
+    return new X509Certificate(certificate);
+  } catch (error) {
+    throw new FlynnError('invalid', `this is no certificate: ${messageOf(error)}`, { cause: error });
+  }
+}

@@ -1,0 +1,76 @@
+import assert from 'node:assert/strict';
+import { X509Certificate } from 'node:crypto';
+import { once } from 'node:events';
+import { test } from 'node:test';
+import { connect, createServer } from 'node:tls';
+import { hasCode } from './errors.ts';
+import { fingerprintOf } from './certificate.ts';
+import { createAuthority, isDue, issueCertificate } from './tls.ts';
+
+test('client and server know each other by their authority; a stranger is refused on either side', async () => {
+  const authority = await createAuthority('flynn test');
+  const stranger = await createAuthority('flynn test');
+  const addresses = ['127.0.0.1', 'h1.flynn'];
+  const server = await issueCertificate(authority, { name: 'h1', addresses });
+  const listener = createServer({
+    ca: authority.certificate,
+    cert: server.certificate,
+    key: server.privateKey,
+    requestCert: true,
+    rejectUnauthorized: true,
+  });
+  listener.on('secureConnection', (socket) => socket.end(String(socket.getPeerCertificate().subject.CN)));
+  const refusals: string[] = [];
+  listener.on('tlsClientError', (error) => refusals.push(error.message));
+  listener.listen(0, '127.0.0.1');
+  await once(listener, 'listening');
+  const address = listener.address();
+  assert.ok(address !== null && typeof address === 'object');
+  const ask = async (ca: string, by: Awaited<ReturnType<typeof issueCertificate>>): Promise<string> => {
+    const socket = connect({ host: '127.0.0.1', port: address.port, ca, cert: by.certificate, key: by.privateKey });
+    let text = '';
+    for await (const chunk of socket) text += String(chunk);
+    return text;
+  };
+  try {
+    const client = await issueCertificate(authority, { name: 'controller' });
+    assert.equal(await ask(authority.certificate, client), 'controller');
+    const foreign = await issueCertificate(stranger, { name: 'controller' });
+    // The refusal may come as an error or as an end, depending on what reaches the client first.
+    const answers = await Promise.allSettled([ask(authority.certificate, foreign)]);
+    assert.ok(answers.every((answer) => answer.status === 'rejected' || answer.value === ''));
+    assert.equal(refusals.length, 1);
+    await assert.rejects(ask(stranger.certificate, client), /certificate|signature/);
+  } finally {
+    listener.close();
+  }
+});
+
+test('a certificate is due when three quarters of its time are over, or it is not for these addresses', async () => {
+  const now = Date.parse('2030-01-01T00:00:00Z');
+  const authority = await createAuthority('flynn test', { now });
+  const { certificate } = await issueCertificate(authority, { name: 'h1', addresses: ['192.0.2.1'], now, days: 100 });
+  const dueAfter = (days: number, addresses = ['192.0.2.1']): boolean =>
+    isDue(certificate, { authority: authority.certificate, addresses, now: now + days * 24 * 3_600_000 });
+  assert.equal(dueAfter(1), false);
+  assert.equal(dueAfter(74), false);
+  assert.equal(dueAfter(76), true);
+  assert.equal(dueAfter(1, ['192.0.2.2']), true);
+  assert.equal(dueAfter(1, ['h1.flynn']), true);
+  const other = await createAuthority('flynn test', { now });
+  assert.equal(isDue(certificate, { authority: other.certificate, now }), true);
+});
+
+test('an authority is told by its fingerprint, and signs with its own key only', async () => {
+  const authority = await createAuthority('flynn test');
+  const other = await createAuthority('flynn test');
+  assert.match(fingerprintOf(authority.certificate), /^[0-9a-f]{64}$/);
+  assert.notEqual(fingerprintOf(authority.certificate), fingerprintOf(other.certificate));
+  assert.equal(new X509Certificate(authority.certificate).ca, true);
+  const mixed = { certificate: authority.certificate, privateKey: other.privateKey };
+  await assert.rejects(issueCertificate(mixed, { name: 'x' }), (error) => hasCode(error, 'invalid'));
+  assert.throws(
+    () => fingerprintOf('nothing'),
+    (error) => hasCode(error, 'invalid'),
+  );
+});
