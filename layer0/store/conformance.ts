@@ -11,7 +11,7 @@ import type { Entry, Store } from './store.ts';
 export interface OpenedStore extends AsyncDisposable {
   /** An empty store. */
   store: Store;
-  /** A second client of the same data, which `disconnect` leaves alone. */
+  /** A second client of the same data, through another member if there are several, which `disconnect` leaves alone. */
   peer: Store;
   /** Cuts every connection of `store` and lets none through until the returned function is called. */
   disconnect: () => Promise<() => Promise<void>>;
@@ -56,6 +56,19 @@ function checkReads(open: OpenStore): void {
       modRevision: changed,
     });
     assert.equal(changed, created + 1);
+  });
+
+  test('what one client has written the other reads at once', async () => {
+    await using opened = await open();
+    const { store, peer } = opened;
+    for (let i = 0; i < 25; i += 1) {
+      const revision = await put(store, '/own', `${i}`);
+      const [entry, listing] = await Promise.all([peer.get('/own'), peer.list('/own')]);
+      assert.deepEqual([entry?.value, entry?.modRevision], [`${i}`, revision]);
+      assert.deepEqual(listing.entries, [entry]);
+      await put(peer, '/own', `peer ${i}`);
+      assert.equal((await store.get('/own'))?.value, `peer ${i}`);
+    }
   });
 
   test('a listing holds exactly the prefix, sorted by key', async () => {

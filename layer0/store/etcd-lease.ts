@@ -28,8 +28,9 @@ export function openLease(request: LeaseRequest): Lease {
   const lost = new AbortController();
   const released = new AbortController();
   const ended = AbortSignal.any([released.signal, closing]);
+  const term = { expiresAtMs: request.grantedMs + ttlSeconds * 1000 };
   // Ends with the lease, by itself: `released`, `closing` or `lost`.
-  void keepAlive(request, ended).then((outcome) => {
+  void keepAlive(request, term, ended).then((outcome) => {
     if (outcome === 'lost')
       lost.abort(new FlynnError('unavailable', `lease ${id} expired: it could not be kept alive`));
   });
@@ -46,6 +47,9 @@ export function openLease(request: LeaseRequest): Lease {
     id,
     ttlSeconds,
     lost: lost.signal,
+    get expiresAtMs() {
+      return term.expiresAtMs;
+    },
     revoke,
     async [Symbol.asyncDispose]() {
       if (released.signal.aborted) return;
@@ -59,23 +63,26 @@ export function openLease(request: LeaseRequest): Lease {
   };
 }
 
-async function keepAlive(request: LeaseRequest, ended: AbortSignal): Promise<'lost' | 'ended'> {
+async function keepAlive(
+  request: LeaseRequest,
+  term: { expiresAtMs: number },
+  ended: AbortSignal,
+): Promise<'lost' | 'ended'> {
   const { id, ttlSeconds, log } = request;
   const ttlMs = ttlSeconds * 1000;
-  let renewedMs = request.grantedMs;
   let pauseMs = ttlMs / 3;
   while (!ended.aborted) {
-    const leftMs = renewedMs + ttlMs - performance.now();
+    const leftMs = term.expiresAtMs - performance.now();
     if (leftMs <= 0) return 'lost';
     await sleep(Math.min(pauseMs, leftMs), ended);
     if (ended.aborted) break;
     const sentMs = performance.now();
     // A third of the TTL: if one member does not answer, there is time to ask another.
-    const limitMs = Math.min(request.timeoutMs, ttlMs / 3, renewedMs + ttlMs - sentMs);
+    const limitMs = Math.min(request.timeoutMs, ttlMs / 3, term.expiresAtMs - sentMs);
     if (limitMs <= 0) return 'lost';
     try {
       if ((await renew(request, limitMs, ended)) === 'gone') return 'lost';
-      renewedMs = sentMs;
+      term.expiresAtMs = sentMs + ttlMs;
       pauseMs = ttlMs / 3;
     } catch (error) {
       if (ended.aborted) break;

@@ -1,103 +1,166 @@
-/** One etcd member on loopback, for tests: a local process, or a container of a given image. */
-import { execFile, spawn } from 'node:child_process';
+/** One etcd member on loopback, for tests: a cluster of its own, or one of several (see `etcd-cluster.ts`). */
 import { once } from 'node:events';
-import { mkdtemp, rm } from 'node:fs/promises';
 import { createServer } from 'node:net';
-import { tmpdir } from 'node:os';
-import path from 'node:path';
-import { promisify } from 'node:util';
-import { FlynnError, messageOf } from '@flynn/kit/errors';
+import { FlynnError } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
-
-const run = promisify(execFile);
+import { createRunner } from './etcd-runner.ts';
+import type { EtcdRunner, RunnerOptions } from './etcd-runner.ts';
 
 export interface EtcdMember extends AsyncDisposable {
   /** For connectEtcd's `endpoints`. */
   readonly endpoint: string;
   readonly port: number;
+  /** Ends it as a power cut would; its data stays. */
+  kill(): Promise<void>;
+  /** Starts it again with the data it had, and resolves when it serves. */
+  start(): Promise<void>;
+  /** Stops it in its tracks: connections stay open, nothing answers. */
+  freeze(): Promise<void>;
+  thaw(): Promise<void>;
+  /** Whether it leads, as it sees it itself; it has to run. */
+  isLeader(): Promise<boolean>;
+  /** Ends it and removes its data, unless `dataDir` was given. */
   stop(): Promise<void>;
 }
 
-export type EtcdMemberOptions = {
-  /** Default `etcd`, from the PATH. */
-  binary?: string;
-  /** Run a container of this image instead of a process; Docker has to be there. */
-  image?: string;
-  /** Kept after the stop; default: a temporary one that is removed. */
-  dataDir?: string;
-  /** Default: a free one. */
+export type EtcdMemberOptions = RunnerOptions & {
+  /** For clients. Default: a free one. */
   port?: number;
 };
 
 /** Resolves when the member serves. It does not sync to disk: not for data anyone wants to keep. */
 export async function startEtcdMember(options: EtcdMemberOptions = {}): Promise<EtcdMember> {
-  const port = options.port ?? (await freePort());
-  const peerPort = await freePort();
-  const endpoint = `http://127.0.0.1:${port}`;
-  const args = [
-    '--unsafe-no-fsync',
-    '--name=test',
-    `--listen-client-urls=${endpoint}`,
-    `--advertise-client-urls=${endpoint}`,
-    `--listen-peer-urls=http://127.0.0.1:${peerPort}`,
-    `--initial-advertise-peer-urls=http://127.0.0.1:${peerPort}`,
-    `--initial-cluster=test=http://127.0.0.1:${peerPort}`,
-    '--max-txn-ops=8192',
-    '--log-level=error',
-  ];
-  const stop =
-    options.image === undefined ? await startProcess(options, args) : await startContainer(options.image, args);
+  const [port = 0, peerPort = 0, statusPort = 0] = await freePorts(3);
+  const place = { name: 'test', port: options.port ?? port, peerPort, statusPort };
+  const member = await createMember(options, place, { members: [place] });
   try {
-    await waitFor(() => isHealthy(endpoint), { what: `etcd at ${endpoint}`, deadlineMs: 30_000 });
+    await member.start();
   } catch (error) {
-    await stop();
+    await member.stop();
     throw error;
   }
-  return { endpoint, port, stop, [Symbol.asyncDispose]: stop };
+  return member;
 }
 
-async function startProcess(options: EtcdMemberOptions, args: string[]): Promise<() => Promise<void>> {
-  const binary = options.binary ?? 'etcd';
-  const dataDir = options.dataDir ?? (await mkdtemp(path.join(tmpdir(), 'flynn-etcd-')));
-  const child = spawn(binary, [...args, `--data-dir=${dataDir}`], { stdio: 'ignore' });
-  try {
-    await once(child, 'spawn');
-  } catch (error) {
-    throw new FlynnError('unavailable', `${binary} could not be started: ${messageOf(error)}. Install etcd`, {
-      cause: error,
+/** The member's ports on loopback. `statusPort` serves its health and metrics, without TLS. */
+export type MemberPlace = Readonly<{ name: string; port: number; peerPort: number; statusPort: number }>;
+
+export type MemberGroup = {
+  members: readonly MemberPlace[];
+  /** Holds `ca.pem`, `member.pem` and `member-key.pem`; with it everybody shows a certificate of that authority. */
+  tlsFolder?: string;
+};
+
+/** A member that was not started yet. */
+export async function createMember(
+  options: RunnerOptions,
+  place: MemberPlace,
+  group: MemberGroup,
+): Promise<RunnableMember> {
+  const { tlsFolder } = group;
+  return new RunnableMember(place, group, await createRunner(options, argumentsOf(place, group), tlsFolder));
+}
+
+export class RunnableMember implements EtcdMember {
+  readonly endpoint: string;
+  readonly port: number;
+  readonly #statusUrl: string;
+  readonly #runner: EtcdRunner;
+
+  constructor(place: MemberPlace, group: MemberGroup, runner: EtcdRunner) {
+    this.port = place.port;
+    this.endpoint = urlOf(place.port, group);
+    this.#statusUrl = `http://127.0.0.1:${place.statusPort}`;
+    this.#runner = runner;
+  }
+
+  async start(): Promise<void> {
+    await this.launch();
+    await this.untilHealthy();
+  }
+
+  /** Without waiting: of several members none serves before most of them run. */
+  async launch(): Promise<void> {
+    await this.#runner.start();
+  }
+
+  async untilHealthy(): Promise<void> {
+    await waitFor(async () => /"health":\s*"true"/.test(await this.#status('/health')), {
+      what: `etcd at ${this.endpoint}`,
+      deadlineMs: 30_000,
     });
   }
-  return async () => {
-    if (child.exitCode === null && child.signalCode === null) {
-      const exited = once(child, 'exit');
-      child.kill('SIGKILL');
-      await exited;
-    }
-    if (options.dataDir === undefined) await rm(dataDir, { recursive: true, force: true });
-  };
+
+  async isLeader(): Promise<boolean> {
+    return /^etcd_server_is_leader 1$/m.test(await this.#status('/metrics'));
+  }
+
+  kill(): Promise<void> {
+    return this.#runner.kill();
+  }
+
+  freeze(): Promise<void> {
+    return this.#runner.freeze();
+  }
+
+  thaw(): Promise<void> {
+    return this.#runner.thaw();
+  }
+
+  stop(): Promise<void> {
+    return this.#runner.remove();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.stop();
+  }
+
+  async #status(path: string): Promise<string> {
+    const response = await fetch(`${this.#statusUrl}${path}`, { signal: AbortSignal.timeout(1_000) });
+    return await response.text();
+  }
 }
 
-async function startContainer(image: string, args: string[]): Promise<() => Promise<void>> {
-  const fixed = ['run', '--detach', '--label=flynn.test=1', '--network=host', '--tmpfs=/member', '--entrypoint=etcd'];
-  const { stdout } = await run('docker', [...fixed, image, ...args, '--data-dir=/member/data'], { timeout: 120_000 });
-  const id = stdout.trim();
-  return async () => {
-    await run('docker', ['rm', '--force', '--volumes', id], { timeout: 60_000 });
-  };
+function urlOf(port: number, { tlsFolder }: MemberGroup): string {
+  return `${tlsFolder === undefined ? 'http' : 'https'}://127.0.0.1:${port}`;
 }
 
-async function isHealthy(endpoint: string): Promise<boolean> {
-  const response = await fetch(`${endpoint}/health`, { signal: AbortSignal.timeout(1_000) });
-  return /"health":\s*"true"/.test(await response.text());
+function argumentsOf(place: MemberPlace, group: MemberGroup): string[] {
+  const client = urlOf(place.port, group);
+  const peer = urlOf(place.peerPort, group);
+  return [
+    '--unsafe-no-fsync',
+    `--name=${place.name}`,
+    `--listen-client-urls=${client}`,
+    `--advertise-client-urls=${client}`,
+    `--listen-peer-urls=${peer}`,
+    `--initial-advertise-peer-urls=${peer}`,
+    `--initial-cluster=${group.members.map((m) => `${m.name}=${urlOf(m.peerPort, group)}`).join(',')}`,
+    `--listen-metrics-urls=http://127.0.0.1:${place.statusPort}`,
+    '--max-txn-ops=8192',
+    '--log-level=error',
+    ...(group.tlsFolder === undefined ? [] : tlsArguments(group.tlsFolder)),
+  ];
 }
 
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const address = server.address();
-  server.close();
-  await once(server, 'close');
-  if (address === null || typeof address === 'string')
-    throw new FlynnError('internal', 'a listening server has no port');
-  return address.port;
+function tlsArguments(folder: string): string[] {
+  return ['', 'peer-'].flatMap((who) => [
+    `--${who}cert-file=${folder}/member.pem`,
+    `--${who}key-file=${folder}/member-key.pem`,
+    `--${who}trusted-ca-file=${folder}/ca.pem`,
+    `--${who}client-cert-auth`,
+  ]);
+}
+
+/** Held together until all are known, so that they differ. */
+export async function freePorts(count: number): Promise<number[]> {
+  const servers = Array.from({ length: count }, () => createServer().listen(0, '127.0.0.1'));
+  await Promise.all(servers.map((server) => once(server, 'listening')));
+  const addresses = servers.map((server) => server.address());
+  await Promise.all(servers.map((server) => once(server.close(), 'close')));
+  return addresses.map((address) => {
+    if (address === null || typeof address === 'string')
+      throw new FlynnError('internal', 'a listening server has no port');
+    return address.port;
+  });
 }

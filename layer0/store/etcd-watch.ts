@@ -1,13 +1,13 @@
 /** Watching etcd without losing, repeating or splitting anything, over any number of connections. */
 import { abortError, systemClock } from '@flynn/kit/clock';
-import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
+import { FlynnError, messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import { AsyncQueue } from '@flynn/kit/queue';
 import { backoffMs, raceAbort } from '@flynn/kit/retry';
 import type { IWatchResponse } from 'etcd3';
 import type { EtcdMembers } from './etcd-members.ts';
-import { changeOf, rangeOf, translateError } from './etcd-wire.ts';
-import { CompactedError } from './store.ts';
+import { changeOf, isFaultOfMember, rangeOf, translateError } from './etcd-wire.ts';
+import { CompactedError, RestoredError } from './store.ts';
 import type { Change, ChangeBatch, Revision } from './store.ts';
 
 export type WatchRequest = {
@@ -18,6 +18,10 @@ export type WatchRequest = {
   closing: AbortSignal;
   /** How long opening a watch may take. */
   openMs: number;
+  /** Of the cluster that `after` is a revision of; undefined if nothing was heard of it yet. */
+  clusterId: string | undefined;
+  /** The store's revision as a majority knows it, not as one member does. */
+  currentRevision: () => Promise<Revision>;
   log: Logger;
 };
 
@@ -28,11 +32,16 @@ export type WatchRequest = {
 export async function* watchPrefix(request: WatchRequest): AsyncGenerator<ChangeBatch, void, undefined> {
   const { signal, closing, log, prefix } = request;
   let delivered = request.after;
+  let { clusterId } = request;
+  const checkCluster = (id: string) => {
+    clusterId ??= id;
+    if (id !== clusterId) throw new RestoredError(delivered);
+  };
   let failures = 0;
   while (!signal.aborted) {
     if (closing.aborted) throw abortError(closing);
     try {
-      for await (const batch of readOnce(request, delivered)) {
+      for await (const batch of readOnce(request, delivered, checkCluster)) {
         failures = 0;
         delivered = batch.revision;
         yield batch;
@@ -40,7 +49,7 @@ export async function* watchPrefix(request: WatchRequest): AsyncGenerator<Change
     } catch (error) {
       if (signal.aborted) return;
       if (closing.aborted) throw abortError(closing);
-      if (error instanceof CompactedError) throw error;
+      if (error instanceof CompactedError || error instanceof RestoredError) throw error;
       // While etcd restarts this happens several times a second: nothing for a person to read.
       log.debug({ err: error, prefix, after: delivered }, 'the watch broke, opening it again');
     }
@@ -50,7 +59,11 @@ export async function* watchPrefix(request: WatchRequest): AsyncGenerator<Change
 }
 
 /** One watcher on one stream, until it breaks or is told to stop. */
-async function* readOnce(request: WatchRequest, after: Revision): AsyncGenerator<ChangeBatch, void, undefined> {
+async function* readOnce(
+  request: WatchRequest,
+  after: Revision,
+  checkCluster: (id: string) => void,
+): AsyncGenerator<ChangeBatch, void, undefined> {
   const { members, prefix, signal, closing, openMs } = request;
   const member = members.current;
   const responses = new AsyncQueue<IWatchResponse>();
@@ -71,6 +84,11 @@ async function* readOnce(request: WatchRequest, after: Revision): AsyncGenerator
     let delivered = after;
     for await (const response of responses) {
       if (response.created) clearTimeout(opening);
+      checkCluster(response.header.cluster_id);
+      // A member may lag behind; all of them together never do, unless they are not what they were.
+      if (response.created && Number(response.header.revision) < after && (await request.currentRevision()) < after) {
+        throw new RestoredError(after);
+      }
       if (response.canceled) throw endOf(response, prefix);
       const batch = batchOf(response, delivered);
       if (batch === undefined) continue;
@@ -78,7 +96,7 @@ async function* readOnce(request: WatchRequest, after: Revision): AsyncGenerator
       yield batch;
     }
   } catch (error) {
-    if (hasCode(error, 'unavailable', 'timeout') && !ended.aborted) members.failed(member);
+    if (isFaultOfMember(error) && !ended.aborted) members.failed(member);
     throw error;
   } finally {
     clearTimeout(opening);

@@ -1,5 +1,5 @@
 /** How do the port's words map to etcd's, and etcd's errors to ours? */
-import { FlynnError, asFlynnError, messageOf } from '@flynn/kit/errors';
+import { FlynnError, asFlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import {
   EtcdLeaseInvalidError,
   EtcdPermissionDeniedError,
@@ -15,6 +15,7 @@ import {
   GRPCResourceExhastedError,
   GRPCUnauthenticatedError,
   GRPCUnavailableError,
+  castGrpcError,
 } from 'etcd3';
 import type { ICompare, IEvent, IKeyValue, IRequestOp } from 'etcd3';
 import type { ErrorCode } from '@flynn/kit/errors';
@@ -87,10 +88,27 @@ const codes: readonly (readonly [new (...args: never[]) => Error, ErrorCode])[] 
   [ClientClosedError, 'cancelled'],
 ];
 
+const certificateFaults: readonly (readonly [RegExp, string])[] = [
+  [
+    /alert (?:bad certificate|unknown ca|certificate (?:required|unknown|expired|revoked)|unsupported certificate)/i,
+    "etcd does not accept this client's certificate: it is of another authority, or its time is over",
+  ],
+  [
+    /unable to verify the first certificate|self-signed certificate|unable to get (?:local )?issuer|certificate has expired|certificate is not yet valid|does not match certificate/i,
+    "etcd's certificate is of another authority than this client trusts, for another address, or its time is over",
+  ],
+];
+
 /** etcd's error as ours; `what` is what was being done: "reading /a". */
 export function translateError(error: unknown, what: string): FlynnError {
   if (error instanceof FlynnError) return error;
-  const code = codes.find(([type]) => error instanceof type)?.[1];
+  const fault = certificateFaults.find(([pattern]) => pattern.test(messageOf(error)))?.[1];
+  if (fault !== undefined) {
+    return new FlynnError('unauthenticated', `${what} in etcd failed: ${fault}`, { cause: error });
+  }
+  // Streams give their errors as they come.
+  const typed = error instanceof Error ? castGrpcError(error) : error;
+  const code = codes.find(([type]) => typed instanceof type)?.[1];
   if (code === undefined) return asFlynnError(error);
   return new FlynnError(code, `${what} in etcd failed: ${messageOf(error)}`, { cause: error });
 }
@@ -99,10 +117,17 @@ export function isCompacted(error: unknown): boolean {
   return messageOf(error).includes('required revision has been compacted');
 }
 
-/** Nothing reached etcd: even a transaction may be sent again. */
+/** Nothing reached etcd, or nothing of it that could write: even a transaction may be sent again. */
 export function wasNeverSent(error: FlynnError): boolean {
   return (
-    error.code === 'unavailable' &&
-    /No connection established|closed before call started|ECONNREFUSED/.test(error.message)
+    hasCode(error, 'unavailable', 'unauthenticated') &&
+    /No connection established|closed before call started|ECONNREFUSED|not supported for learner/.test(
+      messageOf(error.cause),
+    )
   );
+}
+
+/** Another member may do better. */
+export function isFaultOfMember(error: unknown): boolean {
+  return hasCode(error, 'unavailable', 'timeout', 'unauthenticated');
 }

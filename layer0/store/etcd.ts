@@ -3,16 +3,18 @@ import { abortError, systemClock } from '@flynn/kit/clock';
 import { FlynnError } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import { backoffMs, raceAbort } from '@flynn/kit/retry';
-import type { Etcd3, IKeyValue } from 'etcd3';
+import type { Etcd3, IKeyValue, IResponseHeader } from 'etcd3';
 import { checkTransaction } from './check.ts';
 import { openLease } from './etcd-lease.ts';
 import { EtcdMembers } from './etcd-members.ts';
+import type { EtcdTls } from './etcd-members.ts';
 import { watchPrefix } from './etcd-watch.ts';
 import {
   bytesOf,
   compareOf,
   entryOf,
   isCompacted,
+  isFaultOfMember,
   rangeOf,
   requestOf,
   translateError,
@@ -34,8 +36,23 @@ import type {
 /** Entries are mostly a few hundred bytes: a page stays far below a megabyte and a cluster of thousands takes few. */
 const pageEntries = 1000;
 
-/** Connects lazily. `timeoutMs` (default 5000) bounds every call, waiting for an election or a reconnect included. */
-export function connectEtcd(options: { endpoints: string[]; timeoutMs?: number; log: Logger }): Store {
+export type EtcdOptions = {
+  /** `http://…`, or `https://…` with `tls`. */
+  endpoints: readonly string[];
+  tls?: EtcdTls;
+  /** Bounds every call, waiting for an election or a reconnect included. Default 5000. */
+  timeoutMs?: number;
+  log: Logger;
+};
+
+/** A store whose members may change while it is used. */
+export interface EtcdClient extends Store {
+  /** At least one. */
+  endpoints: readonly string[];
+}
+
+/** Connects lazily. */
+export function connectEtcd(options: EtcdOptions): EtcdClient {
   return new EtcdStore(options);
 }
 
@@ -43,16 +60,26 @@ export function connectEtcd(options: { endpoints: string[]; timeoutMs?: number; 
  * INVARIANTS. Reads are repeated on failure, transactions only if they were certainly never sent. Everything a client
  * opened ends with `close()`.
  */
-class EtcdStore implements Store {
+class EtcdStore implements EtcdClient {
   readonly #members: EtcdMembers;
   readonly #timeoutMs: number;
   readonly #log: Logger;
   readonly #closing = new AbortController();
+  /** Of the last answer: what restores from a backup, or makes anew, makes another cluster. */
+  #clusterId: string | undefined;
 
-  constructor(options: { endpoints: string[]; timeoutMs?: number; log: Logger }) {
+  constructor(options: EtcdOptions) {
     this.#timeoutMs = options.timeoutMs ?? 5_000;
     this.#log = options.log;
-    this.#members = new EtcdMembers(options.endpoints);
+    this.#members = new EtcdMembers(options.endpoints, options.tls);
+  }
+
+  get endpoints(): readonly string[] {
+    return this.#members.endpoints;
+  }
+
+  set endpoints(endpoints: readonly string[]) {
+    this.#members.endpoints = endpoints;
   }
 
   async get(key: string, options: CallOptions = {}): Promise<Entry | undefined> {
@@ -134,8 +161,17 @@ class EtcdStore implements Store {
       signal: options.signal,
       closing: this.#closing.signal,
       openMs: this.#timeoutMs,
+      clusterId: this.#clusterId,
+      currentRevision: () => this.#revision(),
       log: this.#log,
     });
+  }
+
+  async #revision(): Promise<Revision> {
+    const answer = await this.#call('reading the revision', 'read', {}, (client, deadline) =>
+      client.kv.range({ key: bytesOf('/'), keys_only: true, limit: 1 }, { deadline }),
+    );
+    return Number(answer.header.revision);
   }
 
   async grantLease(options: { ttlSeconds: number } & CallOptions): Promise<Lease> {
@@ -184,7 +220,7 @@ class EtcdStore implements Store {
   }
 
   /** 'read' is anything that may be done twice. */
-  async #call<T>(
+  async #call<T extends { header: IResponseHeader }>(
     what: string,
     kind: 'read' | 'write',
     { signal }: CallOptions,
@@ -196,13 +232,15 @@ class EtcdStore implements Store {
       if (ended.aborted) throw abortError(ended);
       const member = this.#members.current;
       try {
-        return await raceAbort(send(member.client, new Date(deadlineMs)), ended);
+        const answer = await raceAbort(send(member.client, new Date(deadlineMs)), ended);
+        this.#clusterId = answer.header.cluster_id;
+        return answer;
       } catch (thrown) {
         if (ended.aborted) throw abortError(ended);
         const error = translateError(thrown, what);
-        if (error.code === 'unavailable' || error.code === 'timeout') this.#members.failed(member);
+        if (isFaultOfMember(error)) this.#members.failed(member);
         const pauseMs = backoffMs(attempt, { minMs: 50, maxMs: 500 });
-        const canRepeat = error.code === 'unavailable' && (kind === 'read' || wasNeverSent(error));
+        const canRepeat = (error.code === 'unavailable' && kind === 'read') || wasNeverSent(error);
         if (!canRepeat || Date.now() + pauseMs >= deadlineMs) throw error;
         await systemClock.sleep(pauseMs, { signal: ended });
       }

@@ -1,6 +1,6 @@
 /** The multi-version data behind the memory driver: pure bookkeeping, without time and without connections. */
 import { FlynnError } from '@flynn/kit/errors';
-import { CompactedError } from './store.ts';
+import { CompactedError, RestoredError } from './store.ts';
 import type {
   Change,
   ChangeBatch,
@@ -17,6 +17,9 @@ import { checkTransaction } from './check.ts';
 type Step = Readonly<{ change: Change; before: Entry | undefined }>;
 type Commit = Readonly<{ revision: Revision; steps: readonly Step[] }>;
 
+/** What a backup holds. */
+export type DatabaseImage = Readonly<{ revision: Revision; entries: readonly Entry[]; leases: readonly string[] }>;
+
 /** As many revisions as etcd puts into one watch response. */
 const batchRevisions = 1000;
 /** Older history is compacted by itself, so that a long simulation does not eat the machine. */
@@ -32,6 +35,7 @@ export class MemoryDatabase {
   readonly #entries = new Map<string, Entry>();
   readonly #sortedKeys: string[] = [];
   #history: Commit[] = [];
+  #restores = 0;
   readonly #leases = new Map<string, Set<string>>();
   readonly #listeners = new Set<() => void>();
 
@@ -43,6 +47,33 @@ export class MemoryDatabase {
   onChange(listener: () => void): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
+  }
+
+  save(): DatabaseImage {
+    const entries = Object.freeze([...this.#entries.values()]);
+    return Object.freeze({ revision: this.#revision, entries, leases: Object.freeze([...this.#leases.keys()]) });
+  }
+
+  /** As a backup put in place of what there is: earlier revisions, no history, the leases of that time. */
+  restore(image: DatabaseImage): void {
+    this.#entries.clear();
+    this.#leases.clear();
+    for (const id of image.leases) this.#leases.set(id, new Set());
+    for (const entry of image.entries) {
+      this.#entries.set(entry.key, entry);
+      if (entry.lease !== undefined) this.#leases.get(entry.lease)?.add(entry.key);
+    }
+    this.#sortedKeys.splice(0, Infinity, ...[...this.#entries.keys()].sort());
+    this.#history = [];
+    this.#revision = image.revision;
+    this.#compactedRevision = image.revision;
+    this.#restores += 1;
+    this.#wake();
+  }
+
+  /** How often it was restored. */
+  get restores(): number {
+    return this.#restores;
   }
 
   list(prefix: string, at: Revision = this.#revision): Listing {
@@ -91,6 +122,7 @@ export class MemoryDatabase {
 
   /** The changes after a revision; at most a thousand revisions at once, `revision` says how far it got. */
   changesAfter(after: Revision, prefix: string): ChangeBatch {
+    if (after > this.#revision) throw new RestoredError(after);
     if (after + 1 < this.#compactedRevision) throw new CompactedError(this.#compactedRevision);
     const from = lowerBound(this.#history.length, (i) => (this.#history[i]?.revision ?? 0) > after);
     const commits = this.#history.slice(from, from + batchRevisions);

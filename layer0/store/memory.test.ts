@@ -1,28 +1,33 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { storeConformance } from './conformance.ts';
+import { restoreConformance } from './conformance-restore.ts';
+import type { RestorableStore } from './conformance-restore.ts';
 import { createMemoryStore } from './memory.ts';
 
-storeConformance(
-  'the memory store',
-  async () => {
-    const store = createMemoryStore();
-    const peer = store.connect();
-    return {
-      store,
-      peer,
-      disconnect: async () => {
-        store.disconnect();
-        return async () => store.reconnect();
-      },
-      [Symbol.asyncDispose]: async () => {
-        await store.close();
-        await peer.close();
-      },
-    };
-  },
-  { leaseTtlSeconds: 0.2 },
-);
+async function open(): Promise<RestorableStore> {
+  const store = createMemoryStore();
+  const peer = store.connect();
+  return {
+    store,
+    peer,
+    disconnect: async () => {
+      store.disconnect();
+      return async () => store.reconnect();
+    },
+    backUp: async () => {
+      const image = store.save();
+      return async () => store.restore(image);
+    },
+    [Symbol.asyncDispose]: async () => {
+      await store.close();
+      await peer.close();
+    },
+  };
+}
+
+storeConformance('the memory store', open, { leaseTtlSeconds: 0.2 });
+restoreConformance('the memory store', open, { leaseTtlSeconds: 0.2 });
 
 test('with an injected clock a lease expires exactly at its TTL after the disconnect', async () => {
   let nowMs = 0;

@@ -2,6 +2,8 @@
 import { abortError } from '@flynn/kit/clock';
 import { FlynnError } from '@flynn/kit/errors';
 import { MemoryDatabase } from './memory-database.ts';
+import type { DatabaseImage } from './memory-database.ts';
+import { RestoredError } from './store.ts';
 import type {
   CallOptions,
   ChangeBatch,
@@ -24,6 +26,9 @@ export interface MemoryStore extends Store {
   reconnect(): void;
   /** Ends every lease that is due by the injected clock. Without one, real timers do it. */
   expireLeases(): void;
+  save(): DatabaseImage;
+  /** Puts a backup in place of what there is, for all clients. Leases that are held still live on. */
+  restore(image: DatabaseImage): void;
 }
 
 /** With `now` (milliseconds) leases expire by that clock, on the next call or `expireLeases()`; without, by real timers. */
@@ -85,6 +90,18 @@ class MemoryClient implements MemoryStore {
     }
   }
 
+  save(): DatabaseImage {
+    return this.#shared.database.save();
+  }
+
+  restore(image: DatabaseImage): void {
+    const { database, leases } = this.#shared;
+    database.restore(image);
+    // Those the backup does not know are lost; those whose holder is gone run out, here at once.
+    for (const lease of leases.values()) if (!database.hasLease(lease.id)) expire(this.#shared, lease);
+    for (const id of image.leases) if (!leases.has(id)) database.endLease(id);
+  }
+
   async get(key: string, options: CallOptions = {}): Promise<Entry | undefined> {
     await this.#enter(options);
     return this.#shared.database.get(key);
@@ -112,9 +129,11 @@ class MemoryClient implements MemoryStore {
     const { database } = this.#shared;
     const { signal } = options;
     let cursor = options.after;
+    const { restores } = database;
     while (!signal.aborted) {
       if (this.#state === 'closed') throw closedError();
       if (this.#state === 'connected') {
+        if (database.restores !== restores) throw new RestoredError(cursor);
         const batch = database.changesAfter(cursor, prefix);
         if (batch.revision > cursor) {
           cursor = batch.revision;
@@ -135,6 +154,7 @@ class MemoryClient implements MemoryStore {
     shared.leases.set(id, held);
     shared.database.addLease(id);
     this.#own.add(id);
+    const nowMs = () => this.#nowMs();
     const drop = () => {
       clearTimeout(held.timer);
       shared.leases.delete(id);
@@ -145,6 +165,10 @@ class MemoryClient implements MemoryStore {
       id,
       ttlSeconds: options.ttlSeconds,
       lost: held.lost.signal,
+      // Kept alive while its client is connected.
+      get expiresAtMs() {
+        return held.dueMs ?? nowMs() + held.ttlMs;
+      },
       revoke: async () => {
         await this.#enter({});
         drop();

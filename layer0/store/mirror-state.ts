@@ -60,6 +60,16 @@ export function foldListing<T>(state: MirrorState<T>, listing: Listing, decoding
   return foldUpdates(state, listing.revision, updates, decoding);
 }
 
+/** A listing of a store that is not the one the state is of: equal revisions mean nothing, everything is told again. */
+export function foldRestored<T>(state: MirrorState<T>, listing: Listing, decoding: Decoding<T>): Folded<T> {
+  const updates: Update[] = listing.entries.map((entry) => ({ key: entry.key.slice(decoding.prefix.length), entry }));
+  const listed = new Set(updates.map(({ key }) => key));
+  for (const key of [...state.entries.keys(), ...state.unreadable.keys()]) {
+    if (!listed.has(key)) updates.push({ key, entry: undefined });
+  }
+  return foldUpdates(state, listing.revision, updates, decoding);
+}
+
 /** Keys whose revision in the state differs from the listing of the same revision. */
 export function findDrift<T>(state: MirrorState<T>, listing: Listing, prefix: string): string[] {
   const listed = new Map(listing.entries.map((entry) => [entry.key.slice(prefix.length), entry.modRevision]));

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
-import { hasCode } from '@flynn/kit/errors';
+import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor, withDeadline } from '@flynn/kit/retry';
 import { z } from 'zod';
@@ -9,8 +9,8 @@ import { decodeJson } from './codec.ts';
 import { emptyState, findDrift, foldBatch, foldListing } from './mirror-state.ts';
 import { openMirror } from './mirror.ts';
 import type { Mirror, MirrorChange } from './mirror.ts';
-import type { ChangeBatch, Store } from './store.ts';
-import { openTestStore } from './testing.ts';
+import type { Store } from './store.ts';
+import { lossyStore, openTestStore } from './testing.ts';
 
 const log = silentLogger();
 const shape = z.object({ n: z.number() });
@@ -54,6 +54,49 @@ test('snapshots and their values are frozen, and an old one stays as it was', as
   assert.equal(versioned?.value.n, 1);
   for (const value of [old, versioned, versioned?.value]) assert.ok(Object.isFrozen(value));
   assert.equal('set' in old.entries, false);
+});
+
+test('what a snapshot hands out cannot be changed; a copy can, and changes nothing', async () => {
+  await using store = openTestStore();
+  const nested = z.object({ list: z.array(z.object({ n: z.number() })) });
+  const revision = (await store.transact({ then: [{ put: '/m/a', value: '{"list":[{"n":1}]}' }] })).revision;
+  await using mirror = await openMirror({ store, prefix: '/m/', decode: (json) => nested.parse(json), log });
+  const { entries } = mirror.snapshot;
+  const versioned = entries.get('a');
+  assert.ok(versioned !== undefined);
+  const { value } = versioned;
+  for (const target of [mirror.snapshot, entries, versioned, value, value.list, value.list[0]]) {
+    assert.throws(() => Object.assign(target ?? {}, { n: 2, size: 2, list: [], 0: 2, revision: 2 }), TypeError);
+  }
+  const copy = structuredClone(value);
+  copy.list.push({ n: 2 });
+  assert.deepEqual(mirror.snapshot.entries.get('a'), {
+    value: { list: [{ n: 1 }] },
+    modRevision: revision,
+    createRevision: revision,
+  });
+});
+
+test('reached() waits for its revision, and the snapshot from before stays what it was', async () => {
+  await using store = openTestStore();
+  await using peer = store.connect();
+  const first = await put(store, '/m/a', 1);
+  await using mirror = await open(store);
+  const before = mirror.snapshot;
+  store.disconnect();
+  const second = await put(peer, '/m/a', 2);
+  let isReached = false;
+  const waiting = mirror.reached(second).then((snapshot) => {
+    isReached = true;
+    return snapshot;
+  });
+  assert.equal((await mirror.reached(first)).revision, first);
+  assert.equal(isReached, false);
+  store.reconnect();
+  const snapshot = await waiting;
+  assert.ok(snapshot.revision >= second);
+  assert.equal(snapshot.entries.get('a')?.value.n, 2);
+  assert.deepEqual([before.revision, before.entries.get('a')?.value.n], [first, 1]);
 });
 
 test('changes() gives the current snapshot at once and then only the latest', async () => {
@@ -147,32 +190,15 @@ test('after a compaction during a disconnect a mirror lists again and tells the 
 
 test('a resync counts and heals what a lossy watch left out', async () => {
   await using real = openTestStore();
-  await using mirror = await open(lossy(real), { resyncMs: 20 });
+  await using mirror = await open(
+    lossyStore(real, (key) => key.endsWith('lost')),
+    { resyncMs: 20 },
+  );
   await put(real, '/m/lost', 1);
   await mirror.reached(await put(real, '/m/a', 1));
   await waitFor(() => contentOf(mirror)['lost'] === 1, { what: 'the healing', deadlineMs: 5_000 });
   assert.equal(mirror.driftCount, 1);
 });
-
-/** A store whose watches drop every change to a key that ends in "lost". */
-function lossy(store: Store): Store {
-  const isKept = (key: string) => !key.endsWith('lost');
-  async function* watch(...args: Parameters<Store['watch']>): AsyncGenerator<ChangeBatch> {
-    for await (const batch of store.watch(...args)) {
-      yield { ...batch, changes: batch.changes.filter((c) => isKept(c.type === 'put' ? c.entry.key : c.key)) };
-    }
-  }
-  return {
-    watch,
-    get: (...args) => store.get(...args),
-    list: (...args) => store.list(...args),
-    transact: (...args) => store.transact(...args),
-    grantLease: (...args) => store.grantLease(...args),
-    compact: (...args) => store.compact(...args),
-    close: () => store.close(),
-    [Symbol.asyncDispose]: () => store[Symbol.asyncDispose](),
-  };
-}
 
 test('reached() on a store that cannot be reached ends with timeout, and with cancelled when aborted', async () => {
   await using store = openTestStore();
@@ -245,4 +271,55 @@ test('an entry that does not fit its schema is refused with its key and the reas
     () => decodeJson(shape, '{"n":""}', '/a'),
     (error) => hasCode(error, 'invalid') && /expected number/.test(error.message),
   );
+});
+
+test('a mirror goes on starting over when the restored store cannot be listed at first', async () => {
+  await using store = openTestStore();
+  await using peer = store.connect();
+  await put(store, '/m/a', 1);
+  const image = store.save();
+  await put(store, '/m/a', 2);
+  let failures = 0;
+  const flaky: Store = {
+    ...lossyStore(store, () => false),
+    async list(...args) {
+      const listing = await store.list(...args);
+      if (listing.revision > image.revision) return listing;
+      failures += 1;
+      // The store moves past what the mirror knew: a watch from there would not notice any more.
+      for (let i = 0; i < 5; i += 1) await put(peer, '/m/b', i);
+      throw new FlynnError('unavailable', 'the store is starting');
+    },
+  };
+  await put(peer, '/m/a', 3);
+  await using mirror = await open(flaky);
+  store.restore(image);
+  await waitFor(() => contentOf(mirror)['a'] === 1, { what: 'the mirror to start over', deadlineMs: 5_000 });
+  assert.equal(failures, 1);
+  await mirror.reached((await peer.list('/')).revision);
+  assert.deepEqual(contentOf(mirror), { a: 1, b: 4 });
+});
+
+test('a mirror of a store that was restored starts over, at a lower revision too', async () => {
+  await using store = openTestStore();
+  await put(store, '/m/a', 1);
+  await put(store, '/m/b', 1);
+  const image = store.save();
+  await using mirror = await open(store);
+  await store.transact({ then: [{ delete: '/m/a' }] });
+  await put(store, '/m/c', 1);
+  await mirror.reached(await put(store, '/m/b', 2));
+  assert.deepEqual(contentOf(mirror), { b: 2, c: 1 });
+  const told: string[] = [];
+  mirror.onChange(({ key, after }) => told.push(`${key}=${after?.n ?? 'gone'}`));
+  store.restore(image);
+  await waitFor(() => mirror.snapshot.revision === image.revision, {
+    what: 'the mirror to start over',
+    deadlineMs: 5_000,
+  });
+  assert.deepEqual(contentOf(mirror), { a: 1, b: 1 });
+  assert.deepEqual(told.sort(), ['a=1', 'b=1', 'c=gone']);
+  const snapshot = await mirror.reached(await put(store, '/m/d', 4));
+  assert.deepEqual(contentOf(mirror), { a: 1, b: 1, d: 4 });
+  assert.equal(snapshot.revision, image.revision + 1);
 });

@@ -4,10 +4,10 @@ import { FlynnError, hasCode } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import { retry, withDeadline } from '@flynn/kit/retry';
 import { TaskGroup, forever } from '@flynn/kit/tasks';
-import { foldBatch, foldListing, findDrift, emptyState } from './mirror-state.ts';
+import { foldBatch, foldListing, foldRestored, findDrift, emptyState } from './mirror-state.ts';
 import type { MirrorChange, MirrorState, Snapshot } from './mirror-state.ts';
-import { CompactedError } from './store.ts';
-import type { Entry, Revision, Store } from './store.ts';
+import { CompactedError, RestoredError } from './store.ts';
+import type { Entry, Listing, Revision, Store } from './store.ts';
 
 export type { MirrorChange, Snapshot } from './mirror-state.ts';
 
@@ -53,8 +53,9 @@ export async function openMirror<T>(options: MirrorOptions<T>): Promise<Mirror<T
 const patienceMs = 250;
 
 /**
- * INVARIANTS. The snapshot's revision never goes back. Every way in goes through `fold`, which is synchronous: listeners
- * and waiters see whole batches.
+ * INVARIANTS. The snapshot's revision never goes back, unless the store was restored to an earlier one. Every way in goes
+ * through `fold`, which is synchronous: listeners and waiters see whole batches. Nothing of a store that is known to have
+ * been replaced is folded in: not what was asked for before, nor a watch from its revisions.
  */
 class StoreMirror<T> implements Mirror<T> {
   readonly #options: MirrorOptions<T>;
@@ -64,6 +65,9 @@ class StoreMirror<T> implements Mirror<T> {
   #state: MirrorState<T> = emptyState();
   #refreshing: Promise<void> | undefined;
   #driftCount = 0;
+  /** The store is not the one the state is of; until the new one has been listed. */
+  #isVoid = false;
+  #restoreCount = 0;
 
   constructor(options: MirrorOptions<T>) {
     this.#options = options;
@@ -144,30 +148,51 @@ class StoreMirror<T> implements Mirror<T> {
 
   async #follow(signal: AbortSignal): Promise<void> {
     const { store, prefix, log } = this.#options;
+    if (this.#isVoid) return await this.#startOver(signal);
     try {
       for await (const batch of store.watch(prefix, { after: this.snapshot.revision, signal })) {
         this.fold((state) => foldBatch(state, batch, this.#options));
       }
     } catch (error) {
+      if (error instanceof RestoredError) {
+        log.warn({ prefix, after: this.snapshot.revision }, 'the store was restored, the mirror starts over');
+        this.#isVoid = true;
+        return await this.#startOver(signal);
+      }
       if (!(error instanceof CompactedError)) throw error;
       log.info({ prefix, after: this.snapshot.revision }, 'the history behind the mirror was compacted, listing again');
       await this.#relist(signal);
     }
   }
 
-  async #relist(signal: AbortSignal): Promise<void> {
+  async #startOver(signal: AbortSignal): Promise<void> {
     const listing = await this.#options.store.list(this.#options.prefix, { signal });
-    this.fold((state) => foldListing(state, listing, this.#options));
+    this.fold((state) => foldRestored(state, listing, this.#options));
+    this.#isVoid = false;
+    this.#restoreCount += 1;
+  }
+
+  async #relist(signal: AbortSignal): Promise<void> {
+    const listing = await this.#list({ signal });
+    if (listing !== undefined) this.fold((state) => foldListing(state, listing, this.#options));
+  }
+
+  /** undefined if the store was replaced meanwhile: what it answered is of no use then. */
+  async #list(options: { signal: AbortSignal; revision?: Revision }): Promise<Listing | undefined> {
+    const restoresBefore = this.#restoreCount;
+    const listing = await this.#options.store.list(this.#options.prefix, options);
+    return this.#isVoid || this.#restoreCount !== restoresBefore ? undefined : listing;
   }
 
   /** Compares a state of ours with the store's at exactly its revision: at the same revision both have to be equal. */
   async #resync(signal: AbortSignal): Promise<void> {
-    const { store, prefix, log, resyncMs = 60_000 } = this.#options;
+    const { prefix, log, resyncMs = 60_000 } = this.#options;
     // Spread out, so that a fleet started at once does not list at once.
     await systemClock.sleep(resyncMs * (0.75 + Math.random() / 2), { signal });
     const state = this.#state;
     try {
-      const listing = await store.list(prefix, { revision: state.snapshot.revision, signal });
+      const listing = await this.#list({ revision: state.snapshot.revision, signal });
+      if (listing === undefined) return;
       const drifted = findDrift(state, listing, prefix);
       if (drifted.length === 0) return;
       this.#driftCount += drifted.length;

@@ -20,6 +20,7 @@ export class PersistentMap<V> implements ReadonlyMap<string, V> {
   private constructor(root: readonly Branch<V>[], size: number) {
     this.#root = root;
     this.size = size;
+    Object.freeze(this);
   }
 
   static empty<V>(): PersistentMap<V> {

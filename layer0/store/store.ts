@@ -9,7 +9,8 @@
  *
  * Watches. `watch(prefix, { after })` delivers every change with a revision above `after` exactly once and in order,
  * through disconnects of any length. If that history was compacted away it ends with `CompactedError`: list again, and
- * watch from the list's revision.
+ * watch from the list's revision. If the store is no longer the one this client knew when it asked (restored from a
+ * backup, made anew) it ends with `RestoredError`: the same, and revisions may start over.
  *
  * Deadlines. Every call ends within `timeoutMs` of the driver (default 5 s) or when its signal aborts: `timeout`,
  * `unavailable`, `cancelled`. After `timeout` or `unavailable` a transaction may or may not have been committed; callers
@@ -73,6 +74,8 @@ export interface Lease extends AsyncDisposable {
   readonly id: string;
   readonly ttlSeconds: number;
   readonly lost: AbortSignal;
+  /** On performance.now()'s clock: it has not expired before then. Moves on with every renewal. */
+  readonly expiresAtMs: number;
   revoke(): Promise<void>;
 }
 
@@ -89,6 +92,14 @@ export interface Store extends AsyncDisposable {
   /** Drops history up to this revision; watches behind it end with CompactedError. */
   compact(revision: Revision, options?: CallOptions): Promise<void>;
   close(): Promise<void>;
+}
+
+/** The store was restored to an earlier state or made anew: what is known of it, its revisions included, is void. */
+export class RestoredError extends FlynnError {
+  constructor(after: Revision) {
+    super('conflict', `the store no longer has the history up to revision ${after}: it was restored; list again`);
+    this.name = 'RestoredError';
+  }
 }
 
 /** The history a watch or a listing asked for no longer exists. */

@@ -7,6 +7,8 @@ export interface TcpProxy extends AsyncDisposable {
   readonly port: number;
   /** Breaks every connection and refuses new ones, until `restore()`. */
   cut(): void;
+  /** Breaks every connection, without a goodbye; new ones are let through. */
+  reset(): void;
   /** Lets no more bytes through, in neither direction, without breaking anything, until `restore()`. */
   freeze(): void;
   restore(): void;
@@ -53,6 +55,9 @@ export async function startTcpProxy(targetPort: number): Promise<TcpProxy> {
     cut() {
       mode = 'cut';
       destroyAll();
+    },
+    reset() {
+      sockets.forEach((socket) => socket.resetAndDestroy());
     },
     freeze() {
       mode = 'frozen';
