@@ -3,13 +3,14 @@ import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { HttpClient } from '@flynn/kit/http-client';
 import { silentLogger } from '@flynn/kit/log';
 import type { Logger } from '@flynn/kit/log';
-import { retry, waitFor } from '@flynn/kit/retry';
-import { systemClock } from '@flynn/kit/clock';
-import { instanceSchema, routes } from './api.ts';
-import type { DiscoveryEvent, Instance } from './api.ts';
-import { diffInstances, formatWhere } from './instances.ts';
-import type { InstanceSet } from './instances.ts';
-import type { Registration } from './registry.ts';
+import { backoffMs, retry, waitFor } from '@flynn/kit/retry';
+import { pause } from '@flynn/kit/clock';
+import type { ServerEvent } from '@flynn/kit/routes';
+import { routes } from './api.ts';
+import type { DiscoveryEvent, Instance, LeaderChoice, ServiceMeta } from './api.ts';
+import type { MetaWrite, Registration } from './registry.ts';
+import { KnownServices } from './service-state.ts';
+import { decodeDiscoveryEvent } from './wire.ts';
 import { openServiceSet } from './service-set.ts';
 import type { ServiceSet } from './service-set.ts';
 
@@ -23,16 +24,26 @@ export interface DiscoveryClient extends AsyncDisposable {
     registration: Registration,
     options: { signal: AbortSignal; ttlSeconds?: number; log?: Logger },
   ): Promise<{ deregistered: Promise<void> }>;
-  /** Oldest first: the first one leads. */
+  services(options?: { signal?: AbortSignal }): Promise<readonly { name: string; instances: number }[]>;
+  /** Oldest first. `where` keeps those that have all of these attributes. */
   instances(
     service: string,
     options?: { signal?: AbortSignal; where?: Record<string, string> },
   ): Promise<readonly Instance[]>;
+  /** Of all services: by service, then oldest first. */
+  all(options?: { signal?: AbortSignal; where?: Record<string, string> }): Promise<readonly Instance[]>;
+  leader(service: string, options?: { signal?: AbortSignal }): Promise<Instance | undefined>;
+  chooseLeader(service: string, choice: LeaderChoice, options?: { signal?: AbortSignal }): Promise<void>;
+  meta(service: string, options?: { signal?: AbortSignal }): Promise<ServiceMeta | undefined>;
+  /** Compares before it writes, as the registry does. */
+  setMeta(service: string, write: MetaWrite, options?: { signal?: AbortSignal }): Promise<ServiceMeta>;
   /**
    * The current set, `current`, then changes until the signal aborts. Connects again for ever; after that only what
    * really changed is told, and `current` again.
    */
   subscribe(service: string, options: { signal: AbortSignal; log?: Logger }): AsyncIterable<DiscoveryEvent>;
+  /** The same of all services. */
+  subscribeAll(options: { signal: AbortSignal; log?: Logger }): AsyncIterable<DiscoveryEvent>;
   openServiceSet(service: string, options: { signal: AbortSignal; log?: Logger }): Promise<ServiceSet>;
   /** One instance, any of those that fit. Throws `unavailable` if there is none by the deadline (default 10 s). */
   resolve(
@@ -50,51 +61,48 @@ export function createDiscoveryClient(options: { url: string; name?: string }): 
     service: string,
     { signal, where = {} }: { signal?: AbortSignal; where?: Record<string, string> } = {},
   ): Promise<readonly Instance[]> {
-    const condition = formatWhere(where);
-    return http.call(
-      routes.instances,
-      { params: { service }, query: condition === '' ? {} : { where: condition } },
-      signal === undefined ? {} : { signal },
-    );
+    return http.call(routes.instances, { params: { service }, query: conditions(where) }, until(signal));
   }
 
-  async function* subscribe(
-    service: string,
+  async function* follow(
+    connect: (signal: AbortSignal) => AsyncIterable<ServerEvent>,
     { signal, log = silentLogger() }: { signal: AbortSignal; log?: Logger },
   ): AsyncGenerator<DiscoveryEvent> {
-    let told: InstanceSet = new Map();
+    const told = new KnownServices();
     let failures = 0;
     while (!signal.aborted) {
-      let full: Map<string, Instance> | undefined = new Map();
+      // What comes before `current` is put beside what was told before the connection broke.
+      let fresh: KnownServices | undefined = new KnownServices();
       try {
-        for await (const { event, data } of http.events(routes.events, { params: { service } }, { signal })) {
-          if (event === 'current' && full !== undefined) {
+        for await (const message of connect(signal)) {
+          const event = decodeDiscoveryEvent(message);
+          if (event === undefined) continue;
+          if (fresh === undefined) {
+            if (told.apply(event)) yield event;
+          } else if (event.event === 'current') {
+            if (failures > 0) log.info('service discovery is there again');
             failures = 0;
-            yield* diffInstances(told, full);
-            told = full;
-            full = undefined;
-            yield { event: 'current' };
-          } else if (event === 'up' || event === 'update' || event === 'down') {
-            const instance = instanceSchema.parse(data);
-            const next: Map<string, Instance> = full ?? new Map(told);
-            if (event === 'down') next.delete(instance.id);
-            else next.set(instance.id, instance);
-            if (full === undefined) {
-              yield* diffInstances(told, next);
-              told = next;
-            }
-          }
-          // `leader` follows from the set.
+            const events = told.catchUp(fresh.services);
+            fresh = undefined;
+            yield* events;
+            yield event;
+          } else fresh.apply(event);
         }
       } catch (error) {
         if (hasCode(error, 'invalid', 'not_found', 'denied')) throw error;
-        if (!signal.aborted) log.debug({ err: error, service }, 'lost the connection to service discovery');
+        if (!signal.aborted) {
+          const message = 'no connection to service discovery: what was last known stays in force';
+          log[failures === 0 ? 'warn' : 'debug']({ err: error }, message);
+        }
       }
       if (signal.aborted) return;
+      await pause(backoffMs(failures, { minMs: 100, maxMs: 2_000 }), signal);
       failures += 1;
-      await pause(Math.min(2_000, 50 * 2 ** Math.min(failures, 6)) * (0.5 + Math.random() / 2), signal);
     }
   }
+
+  const subscribe: DiscoveryClient['subscribe'] = (service, options) =>
+    follow((signal) => http.events(routes.events, { params: { service } }, { signal }), options);
 
   return {
     async register(registration, { signal, ttlSeconds = 10, log = silentLogger() }) {
@@ -138,8 +146,18 @@ export function createDiscoveryClient(options: { url: string; name?: string }): 
       };
       return { deregistered: renew() };
     },
+    services: ({ signal } = {}) => http.call(routes.services, {}, until(signal)),
     instances,
+    all: ({ signal, where = {} } = {}) => http.call(routes.all, { query: conditions(where) }, until(signal)),
+    leader: (service, { signal } = {}) =>
+      unlessMissing(http.call(routes.leader, { params: { service } }, until(signal))),
+    chooseLeader: (service, choice, { signal } = {}) =>
+      http.call(routes.chooseLeader, { params: { service }, body: choice }, until(signal)),
+    meta: (service, { signal } = {}) => unlessMissing(http.call(routes.meta, { params: { service } }, until(signal))),
+    setMeta: (service, write, { signal } = {}) =>
+      http.call(routes.setMeta, { params: { service }, body: write }, until(signal)),
     subscribe,
+    subscribeAll: (options) => follow((signal) => http.events(routes.allEvents, {}, { signal }), options),
     openServiceSet: (service, options) => openServiceSet(subscribe(service, options), { ...options, service }),
     async resolve(service, { signal, deadlineMs = 10_000, where = {} } = {}) {
       try {
@@ -167,11 +185,19 @@ export function createDiscoveryClient(options: { url: string; name?: string }): 
   };
 }
 
-async function pause(ms: number, signal: AbortSignal): Promise<void> {
+function until(signal: AbortSignal | undefined): { signal?: AbortSignal } {
+  return signal === undefined ? {} : { signal };
+}
+
+function conditions(where: Record<string, string>): Record<`attr.${string}`, string> {
+  return Object.fromEntries(Object.entries(where).map(([name, value]) => [`attr.${name}`, value]));
+}
+
+async function unlessMissing<T>(answer: Promise<T>): Promise<T | undefined> {
   try {
-    await systemClock.sleep(ms, { signal });
+    return await answer;
   } catch (error) {
-    // Woken by the signal, which the caller looks at next.
-    if (!signal.aborted) throw error;
+    if (hasCode(error, 'not_found')) return undefined;
+    throw error;
   }
 }

@@ -10,6 +10,7 @@ import type { Instance } from './api.ts';
 import { startDnsServer } from './dns.ts';
 import { parseResolvers } from './forward.ts';
 import { oldestFirst } from './instances.ts';
+import type { RegistryReads } from './registry.ts';
 
 const rcodeOf = (packet: Packet) => (packet.flags ?? 0) & 15;
 const dataOf = (packet: Packet) =>
@@ -23,10 +24,9 @@ function registryOf(...list: [service: string, id: string, address: string][]) {
     attributes: {},
     createdRevision: at + 1,
   }));
-  return {
-    instances: (service: string) =>
-      oldestFirst(new Map(instances.filter((one) => one.service === service).map((one) => [one.id, one]))),
-  };
+  const of = (service: string) =>
+    oldestFirst(new Map(instances.filter((one) => one.service === service).map((one) => [one.id, one])));
+  return { instances: of, leader: (service: string) => of(service)[0] };
 }
 
 async function askUdp(port: number, query: Packet): Promise<DecodedPacket> {
@@ -55,10 +55,21 @@ async function askTcp(port: number, query: Packet): Promise<Packet> {
   }
 }
 
+const opt = (udpPayloadSize: number): Answer => ({
+  type: 'OPT',
+  name: '.',
+  udpPayloadSize,
+  extendedRcode: 0,
+  ednsVersion: 0,
+  flags: 0,
+  flag_do: false,
+  options: [],
+});
+
 const ask = (name: string, type: RecordType = 'A'): Packet => ({ questions: [{ name, type }] });
 
 async function serve(
-  registry: { instances(service: string): readonly Instance[] },
+  registry: Pick<RegistryReads, 'instances' | 'leader'>,
   upstreams: { address: string; port: number }[] = [],
 ) {
   const stop = new AbortController();
@@ -114,22 +125,12 @@ test('an answer too large for UDP is truncated, and complete over TCP and with a
   const many = Array.from({ length: 60 }, (_, n): [string, string, string] => ['web', `i${n}`, `10.0.0.${n}:80`]);
   await using server = await serve(registryOf(...many));
   const cut = await askUdp(server.port, ask('web.flynn'));
-  assert.deepEqual([cut.flag_tc, cut.answers], [true, []]);
+  // 12 bytes of head, 15 of question, 25 for each answer: 19 of them are below 512.
+  assert.deepEqual([cut.flag_tc, cut.answers?.length], [true, 19]);
   assert.equal(dataOf(await askTcp(server.port, ask('web.flynn'))).length, 60);
   const large = await askUdp(server.port, {
     ...ask('web.flynn'),
-    additionals: [
-      {
-        type: 'OPT',
-        name: '.',
-        udpPayloadSize: 4096,
-        extendedRcode: 0,
-        ednsVersion: 0,
-        flags: 0,
-        flag_do: false,
-        options: [],
-      },
-    ],
+    additionals: [opt(4_096)],
   });
   assert.equal(dataOf(large).length, 60);
 });
@@ -233,4 +234,115 @@ test('an upstream that there is no way to is passed over', async () => {
   const answer = await askUdp(dns.port, { questions: [{ type: 'A', name: 'example.com' }] });
   assert.equal(rcodeOf(answer), 0);
   upstream.close();
+});
+
+test('SRV is asked by service or port with underscores too, and such names have no address', async () => {
+  await using server = await serve(registryOf(['web', 'a', '10.0.0.1:8080'], ['web', 'b', '[fd00::1]:9090']));
+  const ports = async (name: string) => {
+    const { answers = [], flags } = await askUdp(server.port, ask(name, 'SRV'));
+    return [(flags ?? 0) & 15, ...answers.map((a) => (a.type === 'SRV' ? a.data.port : 0)).sort((a, b) => a - b)];
+  };
+  assert.deepEqual(await ports('_web._tcp.web.flynn'), [0, 8080, 9090]);
+  assert.deepEqual(await ports('_web._tcp.flynn'), [0, 8080, 9090]);
+  assert.deepEqual(await ports('_9090._tcp.web.flynn'), [0, 9090]);
+  assert.deepEqual(await ports('_80._tcp.web.flynn'), [3]);
+  assert.deepEqual(await ports('_web._udp.web.flynn'), [3]);
+  const address = await askUdp(server.port, ask('_web._tcp.web.flynn'));
+  assert.deepEqual([rcodeOf(address), dataOf(address)], [0, []]);
+  assert.deepEqual(dataOf(await askUdp(server.port, ask('b.web.flynn', 'AAAA'))), ['fd00::1']);
+});
+
+test('the leader that was chosen has the name, and when it is not there nobody', async () => {
+  const { instances } = registryOf(['db', 'old', '10.0.0.1:1'], ['db', 'chosen', '10.0.0.2:1']);
+  let leader = instances('db')[1];
+  const registry = {
+    instances,
+    leader: () => leader,
+  };
+  await using server = await serve(registry);
+  assert.deepEqual(dataOf(await askUdp(server.port, ask('leader.db.flynn'))), ['10.0.0.2']);
+  leader = undefined;
+  assert.equal(rcodeOf(await askUdp(server.port, ask('leader.db.flynn'))), 3);
+});
+
+test('an instance whose id is no DNS name, or whose address is none, costs the others nothing', async () => {
+  const long = 'x'.repeat(100);
+  await using server = await serve(
+    registryOf(['web', long, '10.0.0.1:80'], ['web', 'a..b', '10.0.0.2:80'], ['web', 'broken', 'nowhere']),
+  );
+  const { answers = [] } = await askUdp(server.port, { ...ask('web.flynn', 'SRV'), additionals: [opt(4_096)] });
+  assert.equal(answers.length, 2);
+  const found = [];
+  for (const record of answers) {
+    assert.ok(record.type === 'SRV');
+    found.push(...dataOf(await askUdp(server.port, ask(record.data.target))));
+  }
+  assert.deepEqual(found.sort(), ['10.0.0.1', '10.0.0.2']);
+});
+
+test('answers come in another order each time', async () => {
+  const many = Array.from({ length: 8 }, (_, n): [string, string, string] => ['web', `i${n}`, `10.0.0.${n}:80`]);
+  await using server = await serve(registryOf(...many));
+  const firsts = new Set<unknown>();
+  for (let n = 0; n < 50; n += 1) firsts.add(dataOf(await askUdp(server.port, ask('web.flynn')))[0]);
+  // All 50 the same has a probability of 8 ^ -49.
+  assert.ok(firsts.size > 1);
+});
+
+test('what is no query is not implemented', async () => {
+  await using server = await serve(registryOf(['web', 'a', '10.0.0.1:80']));
+  const update = await askUdp(server.port, { ...ask('web.flynn'), flags: 5 << 11 });
+  assert.equal(rcodeOf(update), 4);
+});
+
+/** An upstream that counts what it is asked, and answers with an address, an error code, or not at all. */
+async function startUpstream(answer: string | number | undefined) {
+  const socket = createSocket('udp4').bind(0, '127.0.0.1');
+  await once(socket, 'listening');
+  const state = { asked: 0, port: socket.address().port, address: '127.0.0.1' };
+  socket.on('message', (query, from) => {
+    state.asked += 1;
+    if (answer === undefined) return;
+    const { id = 0, questions = [] } = decode(query);
+    const name = questions[0]?.name ?? '';
+    const reply: Packet =
+      typeof answer === 'number' ? { flags: answer } : { answers: [{ type: 'A', name, data: answer }] };
+    socket.send(encode({ type: 'response', id, questions, ...reply }), from.port, from.address);
+  });
+  return Object.assign(state, { [Symbol.asyncDispose]: async () => void socket.close() });
+}
+
+test('an upstream that did not answer is asked last for a while, and not waited for when another answers', async () => {
+  await using silent = await startUpstream(undefined);
+  await using working = await startUpstream('192.0.2.7');
+  await using server = await serve(registryOf(), [silent, working]);
+  for (let n = 0; n < 3; n += 1) {
+    assert.deepEqual(dataOf(await askUdp(server.port, ask('example.com'))), ['192.0.2.7']);
+  }
+  assert.deepEqual([silent.asked, working.asked], [1, 3]);
+});
+
+test('when all upstreams are away the second question fails within the time of one', async () => {
+  await using one = await startUpstream(undefined);
+  await using two = await startUpstream(undefined);
+  await using three = await startUpstream(undefined);
+  await using server = await serve(registryOf(), [one, two, three]);
+  assert.equal(rcodeOf(await askUdp(server.port, ask('example.com'))), 2);
+  const startedMs = performance.now();
+  assert.equal(rcodeOf(await askUdp(server.port, ask('example.com'))), 2);
+  const tookMs = performance.now() - startedMs;
+  assert.ok(tookMs < 400, `it took ${tookMs} ms; one has 200`);
+  assert.deepEqual([one.asked, two.asked, three.asked], [2, 2, 2]);
+});
+
+test('an upstream that refuses is passed over, unless no other says more', async () => {
+  await using refusing = await startUpstream(5);
+  await using working = await startUpstream('192.0.2.7');
+  await using server = await serve(registryOf(), [refusing, working]);
+  assert.deepEqual(dataOf(await askUdp(server.port, ask('example.com'))), ['192.0.2.7']);
+  await using alone = await serve(registryOf(), [refusing]);
+  assert.equal(rcodeOf(await askUdp(alone.port, ask('example.com'))), 5);
+  await using missing = await startUpstream(3);
+  await using honest = await serve(registryOf(), [missing, working]);
+  assert.equal(rcodeOf(await askUdp(honest.port, ask('no.example.com'))), 3, 'that a name does not exist is an answer');
 });

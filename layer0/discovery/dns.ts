@@ -8,17 +8,18 @@ import {
   TRUNCATED_RESPONSE,
   decode,
   encode,
+  encodingLength,
 } from 'dns-packet';
-import type { DecodedPacket, Packet } from 'dns-packet';
+import type { Answer, DecodedPacket } from 'dns-packet';
 import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
 import { createServer, isIPv6 } from 'node:net';
 import type { Server, Socket } from 'node:net';
 import { networkInterfaces } from 'node:os';
-import { forward, frameMessage, hostResolvers, takeMessages } from './forward.ts';
+import { Forwarder, frameMessage, hostResolvers, takeMessages } from './forward.ts';
 import type { Upstream } from './forward.ts';
 import { answerQuestion, isOwnName, rcodes, udpLimitOf } from './names.ts';
-import type { Registry } from './registry.ts';
+import type { RegistryReads } from './registry.ts';
 
 export type DnsServer = { readonly address: string; readonly port: number } & AsyncDisposable;
 
@@ -26,7 +27,7 @@ type Via = 'udp' | 'tcp';
 
 /** Port 0 takes one that is free for UDP and TCP alike. Throws `unavailable` when the address cannot be used. */
 export async function startDnsServer(options: {
-  registry: Pick<Registry, 'instances'>;
+  registry: Pick<RegistryReads, 'instances' | 'leader'>;
   log: Logger;
   signal: AbortSignal;
   address: string;
@@ -44,6 +45,8 @@ export async function startDnsServer(options: {
       ? hostResolvers(options.resolvConf ?? '/etc/resolv.conf', ownAddresses(address))
       : async () => upstreams;
 
+  const forwarder = new Forwarder({ resolvers, timeoutMs, signal });
+
   async function respond(query: Buffer, via: Via): Promise<Buffer | undefined> {
     let packet: DecodedPacket;
     try {
@@ -54,28 +57,30 @@ export async function startDnsServer(options: {
       return encode({ type: 'response', id: query.readUInt16BE(0), flags: rcodes.formatError });
     }
     if (packet.flag_qr) return undefined;
+    // Opcode 0 asks; the others want what this server does not do (RFC 1035, 4.1.1).
+    if ((((packet.flags ?? 0) >> 11) & 15) !== 0) return encodeReply(packet, { flags: rcodes.notImplemented });
     const [question] = packet.questions ?? [];
     if (question === undefined) return encodeReply(packet, { flags: rcodes.formatError });
     if (!isOwnName(question.name)) {
       try {
-        return await forward(query, { upstreams: await resolvers(), via, timeoutMs, signal });
+        return await forwarder.ask(query, via);
       } catch (error) {
         if (!signal.aborted) log.debug({ err: error, name: question.name }, messageOf(error));
         return encodeReply(packet, { flags: rcodes.serverFailure });
       }
     }
-    const { rcode, answers, additionals } = answerQuestion(
-      question,
-      (service) => registry.instances(service),
-      Math.random,
-    );
+    const { rcode, answers, additionals } = answerQuestion(question, registry, Math.random);
     const flags = rcode | AUTHORITATIVE_ANSWER;
-    const full = encodeReply(packet, { flags, answers, additionals });
     const limit = via === 'udp' ? udpLimitOf(packet) : 65_535;
-    if (full.length <= limit) return full;
-    // The additional records are a courtesy; the answers are not, so without room for them the client asks again by TCP.
-    const bare = encodeReply(packet, { flags, answers });
-    return bare.length <= limit ? bare : encodeReply(packet, { flags: flags | TRUNCATED_RESPONSE });
+    for (const reply of [
+      { flags, answers, additionals },
+      // The additional records are a courtesy; the answers are not: without room for them the client asks again by TCP.
+      { flags, answers },
+    ]) {
+      const encoded = encodeReply(packet, reply);
+      if (encoded.length <= limit) return encoded;
+    }
+    return encodeTruncated(packet, flags, answers, limit);
   }
 
   const listening = await listen(address, options.port ?? 0);
@@ -123,7 +128,20 @@ export async function startDnsServer(options: {
   return { address, port, [Symbol.asyncDispose]: closeOnce };
 }
 
-function encodeReply(query: DecodedPacket, reply: Packet): Buffer {
+/** As many answers as fit, for clients that do not ask again. */
+function encodeTruncated(query: DecodedPacket, flags: number, answers: readonly Answer[], limit: number): Buffer {
+  const empty: Reply = { flags: flags | TRUNCATED_RESPONSE, answers: [] };
+  let left = limit - encodeReply(query, empty).length;
+  const fitting = answers.findIndex((answer) => {
+    left -= encodingLength({ answers: [answer] }) - encodingLength({});
+    return left < 0;
+  });
+  return encodeReply(query, { ...empty, answers: answers.slice(0, Math.max(0, fitting)) });
+}
+
+type Reply = { flags: number; answers?: readonly Answer[]; additionals?: readonly Answer[] };
+
+function encodeReply(query: DecodedPacket, reply: Reply): Buffer {
   const opt = query.additionals?.find((record) => record.type === 'OPT');
   const additionals = [...(reply.additionals ?? [])];
   if (opt !== undefined) {
@@ -139,10 +157,10 @@ function encodeReply(query: DecodedPacket, reply: Packet): Buffer {
     });
   }
   return encode({
-    ...reply,
+    answers: [...(reply.answers ?? [])],
     type: 'response',
     ...(query.id === undefined ? {} : { id: query.id }),
-    flags: (reply.flags ?? 0) | RECURSION_AVAILABLE | (query.flag_rd ? RECURSION_DESIRED : 0),
+    flags: reply.flags | RECURSION_AVAILABLE | (query.flag_rd ? RECURSION_DESIRED : 0),
     questions: query.questions ?? [],
     additionals,
   });

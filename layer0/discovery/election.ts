@@ -1,14 +1,16 @@
-/** Which instance leads a service? The one announced first: every observer of the same set answers alike, without a vote. */
-import type { Instance } from './api.ts';
+/** Which instance leads a service? Every observer of the same set and choice answers alike, without a vote. */
+import type { Instance, LeaderChoice } from './api.ts';
 
 /** Oldest first; ids break the tie of instances announced in one transaction. */
 export function compareAge(a: Instance, b: Instance): number {
   return a.createdRevision - b.createdRevision || (a.id < b.id ? -1 : a.id > b.id ? 1 : 0);
 }
 
-export function leaderOf(instances: Iterable<Instance>): Instance | undefined {
+/** The one chosen by hand or nobody: who chooses does not want another to take its place. */
+export function leaderOf(instances: ReadonlyMap<string, Instance>, choice: LeaderChoice): Instance | undefined {
+  if (choice.by === 'manual') return instances.get(choice.instance);
   let leader: Instance | undefined;
-  for (const instance of instances) {
+  for (const instance of instances.values()) {
     if (leader === undefined || compareAge(instance, leader) < 0) leader = instance;
   }
   return leader;

@@ -33,23 +33,89 @@ export function hostResolvers(path: string, own: readonly string[]): () => Promi
   };
 }
 
-/** The first upstream's answer that comes in time, as bytes with the question's id. Throws `unavailable` when none does. */
-export async function forward(
-  query: Buffer,
-  options: { upstreams: readonly Upstream[]; via: 'udp' | 'tcp'; timeoutMs: number; signal: AbortSignal },
-): Promise<Buffer> {
-  const failures: string[] = [];
-  for (const upstream of options.upstreams) {
-    const signal = withDeadline(options.timeoutMs, options.signal);
+/** How long an upstream that did not answer is asked last. */
+const badForMs = 10_000;
+
+/**
+ * Asks the upstreams in their order, each for `timeoutMs` at most; those that did not answer lately come after the others,
+ * and all at once, so that a question waits for one that is away only when it is news, and fails soon when all are.
+ */
+export class Forwarder {
+  readonly #resolvers: () => Promise<readonly Upstream[]>;
+  readonly #timeoutMs: number;
+  readonly #signal: AbortSignal;
+  readonly #badUntil = new Map<string, number>();
+
+  constructor(options: { resolvers: () => Promise<readonly Upstream[]>; timeoutMs: number; signal: AbortSignal }) {
+    this.#resolvers = options.resolvers;
+    this.#timeoutMs = options.timeoutMs;
+    this.#signal = options.signal;
+  }
+
+  /**
+   * The first good answer, as bytes with the question's id; one that only says that this upstream could or would not help
+   * if no other says more. Throws `unavailable` when none answers.
+   */
+  async ask(query: Buffer, via: 'udp' | 'tcp'): Promise<Buffer> {
+    const failures: string[] = [];
+    let refusal: Buffer | undefined;
+    const attempt = async (upstream: Upstream) => {
+      try {
+        const answer = await this.#askOne(query, upstream, via);
+        if (!isRefusal(answer)) return answer;
+        refusal ??= answer;
+      } catch (error) {
+        if (this.#signal.aborted) throw abortError(this.#signal);
+        failures.push(`${upstream.address}: ${messageOf(error)}`);
+      }
+      return undefined;
+    };
+    const upstreams = await this.#resolvers();
+    const isBad = (upstream: Upstream) => (this.#badUntil.get(keyOf(upstream)) ?? 0) > performance.now();
+    const bad = upstreams.filter(isBad);
+    for (const upstream of upstreams) {
+      const answer = bad.includes(upstream) ? undefined : await attempt(upstream);
+      if (answer !== undefined) return answer;
+    }
+    const answer = refusal ?? (await firstDefined(bad.map(attempt))) ?? refusal;
+    if (answer !== undefined) return answer;
+    const why = failures.length === 0 ? 'the host has no other resolver' : failures.join('; ');
+    throw new FlynnError('unavailable', `no upstream resolver answered (${why})`);
+  }
+
+  async #askOne(query: Buffer, upstream: Upstream, via: 'udp' | 'tcp'): Promise<Buffer> {
+    const signal = withDeadline(this.#timeoutMs, this.#signal);
     try {
-      return options.via === 'udp' ? await askUdp(query, upstream, signal) : await askTcp(query, upstream, signal);
+      const answer = via === 'udp' ? await askUdp(query, upstream, signal) : await askTcp(query, upstream, signal);
+      this.#badUntil.delete(keyOf(upstream));
+      return answer;
     } catch (error) {
-      if (options.signal.aborted) throw abortError(options.signal);
-      failures.push(`${upstream.address}: ${messageOf(error)}`);
+      this.#badUntil.set(keyOf(upstream), performance.now() + badForMs);
+      throw error;
     }
   }
-  const why = failures.length === 0 ? 'the host has no other resolver' : failures.join('; ');
-  throw new FlynnError('unavailable', `no upstream resolver answered (${why})`);
+}
+
+function keyOf({ address, port }: Upstream): string {
+  return `${address} ${port}`;
+}
+
+/** SERVFAIL, NOTIMP, REFUSED. */
+function isRefusal(answer: Buffer): boolean {
+  return [2, 4, 5].includes(answer.readUInt8(3) & 15);
+}
+
+/** undefined when all are. */
+async function firstDefined<T>(attempts: readonly Promise<T | undefined>[]): Promise<T | undefined> {
+  const found = Promise.withResolvers<T | undefined>();
+  const all = Promise.all(
+    attempts.map(async (attempt) => {
+      const value = await attempt;
+      if (value !== undefined) found.resolve(value);
+    }),
+  );
+  void all.then(() => found.resolve(undefined), found.reject);
+  return found.promise;
 }
 
 function askUdp(query: Buffer, upstream: Upstream, signal: AbortSignal): Promise<Buffer> {

@@ -5,43 +5,60 @@ import { KeyedMutex } from '@flynn/kit/queue';
 import { TaskGroup, forever } from '@flynn/kit/tasks';
 import type { Lease, Revision, Store } from '@flynn/store/store';
 
+type Wanted = { value: string; ttlSeconds: number };
+
 /**
- * INVARIANTS. Every key that was put and not removed is in the store under the current lease, or is being put there: a
- * lease found lost is granted again and all keys follow. A removed key is gone, or is being removed. Writes of one key
- * happen one after the other, and each writes what is wanted at that moment, so a late put never undoes a removal.
+ * INVARIANTS. Every key that was put and not removed is in the store under the current lease of its TTL, or is being put
+ * there: a lease found lost is granted again and all its keys follow. A removed key is gone, or is being removed. Writes of
+ * one key happen one after the other, and each writes what is wanted at that moment, so a late put never undoes a removal.
  */
 export class LeasedKeys implements AsyncDisposable {
   readonly #store: Store;
-  readonly #ttlSeconds: number;
   readonly #log: Logger;
   readonly #tasks: TaskGroup;
-  readonly #wanted = new Map<string, string>();
+  readonly #wanted = new Map<string, Wanted>();
+  /** Keys to be removed only if they are on a lease of this process. */
+  readonly #expired = new Set<string>();
   /** Keys written in the background until it succeeds. */
   readonly #pursued = new Map<string, { isAskedFor: boolean }>();
   readonly #mutex = new KeyedMutex();
-  #lease: Promise<Lease> | undefined;
+  /** One for each TTL in use, shared by its keys. */
+  readonly #leases = new Map<number, Promise<Lease>>();
+  readonly #ownLeaseIds = new Set<string>();
 
-  constructor(options: { store: Store; ttlSeconds: number; log: Logger; signal?: AbortSignal }) {
+  constructor(options: { store: Store; log: Logger; signal?: AbortSignal }) {
     this.#store = options.store;
-    this.#ttlSeconds = options.ttlSeconds;
     this.#log = options.log;
     this.#tasks = new TaskGroup(options.signal === undefined ? {} : { signal: options.signal });
   }
 
-  isWanted(key: string, value: string): boolean {
-    return this.#wanted.get(key) === value;
+  isWanted(key: string, value: string, ttlSeconds: number): boolean {
+    const wanted = this.#wanted.get(key);
+    return wanted?.value === value && wanted.ttlSeconds === ttlSeconds;
   }
 
-  /** The revision at which the key had the value. If it fails the key stays wanted, and is put when the store is back. */
-  async put(key: string, value: string): Promise<Revision> {
-    this.#wanted.set(key, value);
+  /**
+   * The revision at which the key had the value. If it fails the key stays wanted, and is put when the store is back. It
+   * outlives this process by `ttlSeconds` at most.
+   */
+  async put(key: string, value: string, ttlSeconds: number): Promise<Revision> {
+    this.#expired.delete(key);
+    this.#wanted.set(key, { value, ttlSeconds });
     return this.#settleOrPursue(key);
   }
 
   /** Fails like any write; the key is then removed when the store is back. */
   async remove(key: string): Promise<Revision> {
+    this.#expired.delete(key);
     this.#wanted.delete(key);
     return this.#settleOrPursue(key);
+  }
+
+  /** Removes it in the background, unless another process has put it since: then it is that one's. */
+  expire(key: string): void {
+    this.#expired.add(key);
+    this.#wanted.delete(key);
+    this.#pursue(key);
   }
 
   /** Puts a wanted key back that was seen to be gone. */
@@ -79,10 +96,11 @@ export class LeasedKeys implements AsyncDisposable {
 
   #settle(key: string): Promise<Revision> {
     return this.#mutex.run(key, async () => {
-      const value = this.#wanted.get(key);
-      if (value === undefined) return (await this.#store.transact({ then: [{ delete: key }] })).revision;
+      const wanted = this.#wanted.get(key);
+      if (wanted === undefined) return this.#expired.has(key) ? this.#removeOwn(key) : this.#delete(key);
+      const { value, ttlSeconds } = wanted;
       for (let attempt = 0; ; attempt += 1) {
-        const lease = await this.#currentLease();
+        const lease = await this.#leaseOf(ttlSeconds);
         try {
           return (await this.#store.transact({ then: [{ put: key, value, lease: lease.id }] })).revision;
         } catch (error) {
@@ -94,33 +112,58 @@ export class LeasedKeys implements AsyncDisposable {
     });
   }
 
-  #currentLease(): Promise<Lease> {
-    if (this.#lease !== undefined) return this.#lease;
-    const granting = this.#store.grantLease({ ttlSeconds: this.#ttlSeconds });
-    this.#lease = granting;
+  async #delete(key: string): Promise<Revision> {
+    return (await this.#store.transact({ then: [{ delete: key }] })).revision;
+  }
+
+  async #removeOwn(key: string): Promise<Revision> {
+    for (;;) {
+      const entry = await this.#store.get(key);
+      const isOwn = entry?.lease !== undefined && this.#ownLeaseIds.has(entry.lease);
+      if (entry === undefined || !isOwn) {
+        this.#expired.delete(key);
+        return 0;
+      }
+      const compare = [{ key, modRevision: entry.modRevision }];
+      const { succeeded, revision } = await this.#store.transact({ compare, then: [{ delete: key }] });
+      if (!succeeded) continue;
+      this.#expired.delete(key);
+      return revision;
+    }
+  }
+
+  #leaseOf(ttlSeconds: number): Promise<Lease> {
+    const current = this.#leases.get(ttlSeconds);
+    if (current !== undefined) return current;
+    const granting = this.#store.grantLease({ ttlSeconds });
+    this.#leases.set(ttlSeconds, granting);
     granting.then(
-      (lease) => lease.lost.addEventListener('abort', () => this.#forget(lease), { once: true }),
+      (lease) => {
+        this.#ownLeaseIds.add(lease.id);
+        lease.lost.addEventListener('abort', () => this.#forget(lease), { once: true });
+      },
       () => {
-        if (this.#lease === granting) this.#lease = undefined;
+        if (this.#leases.get(ttlSeconds) === granting) this.#leases.delete(ttlSeconds);
       },
     );
     return granting;
   }
 
   #forget(lost: Lease): void {
-    const current = this.#lease;
-    if (current === undefined) return;
-    const replace = (lease: Lease) => {
-      if (lease.id !== lost.id || this.#lease !== current) return;
-      this.#lease = undefined;
-      if (this.#tasks.signal.aborted) return;
-      this.#log.warn({ leaseId: lost.id, keys: this.#wanted.size }, 'the lease was lost: putting its keys again');
-      for (const key of this.#wanted.keys()) this.restore(key);
-      // Stops what still tries to renew it.
-      this.#inBackground('ending a lost lease', async () => lost[Symbol.asyncDispose]());
-    };
-    // One that could not be granted is not the one that was lost; who asked for it was told.
-    void current.then(replace, () => undefined);
+    for (const [ttlSeconds, current] of this.#leases) {
+      const replace = (lease: Lease) => {
+        if (lease.id !== lost.id || this.#leases.get(ttlSeconds) !== current) return;
+        this.#leases.delete(ttlSeconds);
+        if (this.#tasks.signal.aborted) return;
+        const keys = [...this.#wanted].filter(([, wanted]) => wanted.ttlSeconds === ttlSeconds).map(([key]) => key);
+        this.#log.warn({ leaseId: lost.id, keys: keys.length }, 'the lease was lost: putting its keys again');
+        for (const key of keys) this.restore(key);
+        // Stops what still tries to renew it.
+        this.#inBackground('ending a lost lease', async () => lost[Symbol.asyncDispose]());
+      };
+      // One that could not be granted is not the one that was lost; who asked for it was told.
+      void current.then(replace, () => undefined);
+    }
   }
 
   #inBackground(name: string, work: () => Promise<void>): void {

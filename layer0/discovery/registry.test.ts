@@ -4,10 +4,11 @@ import { waitFor } from '@flynn/kit/retry';
 import { createMemoryStore } from '@flynn/store/memory';
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { z } from 'zod';
 import { createDiscoveryClient } from './client.ts';
 import { summarize } from './conformance.ts';
-import { createRegistry, instanceKey } from './registry.ts';
 import { discoveryHandlers } from './server.ts';
+import { createRegistry, instanceKey } from './store-registry.ts';
 
 const log = silentLogger();
 const idsOf = (list: readonly { id: string }[]) => list.map(({ id }) => id);
@@ -74,7 +75,7 @@ test('an instance announced over HTTP is gone when it is not announced again in 
   const stop = new AbortController();
   await using store = createMemoryStore();
   await using registry = await createRegistry({ store, log });
-  const handlers = discoveryHandlers(registry, { log, signal: stop.signal });
+  const handlers = discoveryHandlers(registry, { signal: stop.signal });
   await using server = await startServer({ handlers, log, host: '127.0.0.1', port: 0, name: 'discovery' });
   const put = (id: string) =>
     fetch(`${server.url}/services/web/instances/${id}`, {
@@ -103,7 +104,7 @@ test('a bad registration is refused with what to write instead', async () => {
   const stop = new AbortController();
   await using store = createMemoryStore();
   await using registry = await createRegistry({ store, log });
-  const handlers = discoveryHandlers(registry, { log, signal: stop.signal });
+  const handlers = discoveryHandlers(registry, { signal: stop.signal });
   await using server = await startServer({ handlers, log, host: '127.0.0.1', port: 0, name: 'discovery' });
   await using client = createDiscoveryClient({ url: server.url });
   for (const registration of [
@@ -122,7 +123,7 @@ test('a subscription survives a restart of the server, and tells only what chang
   await using registry = await createRegistry({ store, log });
   const serve = (port: number, signal: AbortSignal) =>
     startServer({
-      handlers: discoveryHandlers(registry, { log, signal }),
+      handlers: discoveryHandlers(registry, { signal }),
       log,
       host: '127.0.0.1',
       port,
@@ -170,7 +171,7 @@ test('a set opened before discovery is there comes without instances, and gets t
   await using store = createMemoryStore();
   await using registry = await createRegistry({ store, log });
   await registry.register({ service: 'web', id: 'a', address: 'a:80' });
-  const handlers = discoveryHandlers(registry, { log, signal: stop.signal });
+  const handlers = discoveryHandlers(registry, { signal: stop.signal });
   const probe = await startServer({ handlers: [], log, host: '127.0.0.1', port: 0, name: 'probe' });
   await probe.close();
   await using client = createDiscoveryClient({ url: probe.url });
@@ -187,7 +188,7 @@ test('resolving waits for an instance with the attributes, and says when there i
   const stop = new AbortController();
   await using store = createMemoryStore();
   await using registry = await createRegistry({ store, log });
-  const handlers = discoveryHandlers(registry, { log, signal: stop.signal });
+  const handlers = discoveryHandlers(registry, { signal: stop.signal });
   await using server = await startServer({ handlers, log, host: '127.0.0.1', port: 0, name: 'discovery' });
   await using client = createDiscoveryClient({ url: server.url });
   await registry.register({ service: 'db', id: 'a', address: 'a:1', attributes: { role: 'replica' } });
@@ -239,4 +240,47 @@ test('a changed announcement that did not get through is not taken for done when
   await assert.rejects(again(), { code: 'unavailable' });
   own.reconnect();
   await waitFor(() => registry.instances('web')[0]?.address === 'new:80', { what: 'the change', deadlineMs: 5_000 });
+});
+
+test('an instance may change its TTL, and lives for the last one when its process is gone', async () => {
+  let nowMs = 0;
+  await using store = createMemoryStore({ now: () => nowMs });
+  const own = store.connect();
+  await using registry = await createRegistry({ store: own, log });
+  await using observer = await createRegistry({ store: store.connect(), log });
+  const registration = { service: 'web', id: 'a', address: 'a:80' };
+  const first = await registry.register(registration, { ttlSeconds: 5 });
+  const second = await registry.register(registration, { ttlSeconds: 300 });
+  assert.deepEqual(second, first);
+  own.disconnect();
+  nowMs += 10_000;
+  store.expireLeases();
+  assert.deepEqual(idsOf((await store.list('/')).entries.map(({ key }) => ({ id: key }))), [instanceKey('web', 'a')]);
+  nowMs += 300_000;
+  store.expireLeases();
+  await waitFor(() => observer.instances('web').length === 0, { what: 'its end', deadlineMs: 2_000, intervalMs: 5 });
+});
+
+test('conditions on attributes are of the query, and others are refused', async () => {
+  const stop = new AbortController();
+  await using store = createMemoryStore();
+  await using registry = await createRegistry({ store, log });
+  const handlers = discoveryHandlers(registry, { signal: stop.signal });
+  await using server = await startServer({ handlers, log, host: '127.0.0.1', port: 0, name: 'discovery' });
+  await registry.register({ service: 'web', id: 'a', address: 'a:80', attributes: { zone: 'a', role: 'x' } });
+  await registry.register({ service: 'web', id: 'b', address: 'b:80', attributes: { zone: 'a' } });
+  const ask = async (query: string): Promise<unknown> =>
+    (await fetch(`${server.url}/services/web/instances${query}`)).json();
+  const ids = async (query: string) => idsOf(z.array(z.object({ id: z.string() })).parse(await ask(query)));
+  assert.deepEqual(await ids('?attr.zone=a'), ['a', 'b']);
+  assert.deepEqual(await ids('?attr.zone=a&attr.role=x'), ['a']);
+  assert.deepEqual(await ids('?attr.zone=b'), []);
+  assert.equal((await fetch(`${server.url}/services/web/instances?zone=a`)).status, 400);
+  stop.abort();
+});
+
+test('an attribute is one line: it may end up in a configuration file', async () => {
+  await using registry = await createRegistry({ store: createMemoryStore(), log });
+  const registration = { service: 'web', id: 'a', address: 'a:80', attributes: { zone: 'a\nbind *:1' } };
+  await assert.rejects(registry.register(registration), { code: 'invalid', message: /line breaks/ });
 });

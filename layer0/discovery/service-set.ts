@@ -4,14 +4,13 @@ import { silentLogger } from '@flynn/kit/log';
 import type { Logger } from '@flynn/kit/log';
 import { systemClock } from '@flynn/kit/clock';
 import type { DiscoveryEvent, Instance } from './api.ts';
-import { leaderOf } from './election.ts';
 import { oldestFirst } from './instances.ts';
 
 export interface ServiceSet {
   /** Oldest first; a new frozen list after every change. */
   readonly instances: readonly Instance[];
   readonly leader: Instance | undefined;
-  /** Called after every change, with the list as it is then. */
+  /** Called after every change, of the leader too, with the list as it is then. */
   onChange(listener: (instances: readonly Instance[]) => void): () => void;
   /** Resolves when the whole set is known for the first time; rejects if the subscription ended before. */
   readonly ready: Promise<void>;
@@ -30,6 +29,7 @@ export async function openServiceSet(
   const listeners = new Set<(instances: readonly Instance[]) => void>();
   const ready = Promise.withResolvers<void>();
   let instances: readonly Instance[] = Object.freeze([]);
+  let leader: Instance | undefined;
   let isCurrent = false;
 
   function publish(): void {
@@ -50,11 +50,13 @@ export async function openServiceSet(
         isCurrent = true;
         publish();
         ready.resolve();
-      } else if (event.event !== 'leader') {
-        if (event.event === 'down') byId.delete(event.instance.id);
-        else byId.set(event.instance.id, event.instance);
-        if (isCurrent) publish();
+        continue;
       }
+      if (event.event === 'lagged' || event.event === 'meta') continue;
+      if (event.event === 'leader') leader = event.instance;
+      else if (event.event === 'down') byId.delete(event.instance.id);
+      else byId.set(event.instance.id, event.instance);
+      if (isCurrent) publish();
     }
     ready.reject(signal.reason);
   }
@@ -77,7 +79,8 @@ export async function openServiceSet(
       return instances;
     },
     get leader() {
-      return leaderOf(instances);
+      // Its end may be told before who leads instead.
+      return leader === undefined ? undefined : byId.get(leader.id);
     },
     onChange(listener) {
       listeners.add(listener);

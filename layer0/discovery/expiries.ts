@@ -1,0 +1,28 @@
+/** What has to be renewed in time. */
+
+export class Expiries {
+  readonly #timers = new Map<string, NodeJS.Timeout>();
+  #isStopped = false;
+
+  /** From now on; a later call for the same key takes the place of this one. */
+  keepFor(ttlSeconds: number, key: string, expire: () => void): void {
+    this.forget(key);
+    if (this.#isStopped) return;
+    const timer = setTimeout(() => {
+      this.#timers.delete(key);
+      expire();
+    }, ttlSeconds * 1_000);
+    this.#timers.set(key, timer);
+  }
+
+  forget(key: string): void {
+    clearTimeout(this.#timers.get(key));
+    this.#timers.delete(key);
+  }
+
+  stop(): void {
+    this.#isStopped = true;
+    for (const timer of this.#timers.values()) clearTimeout(timer);
+    this.#timers.clear();
+  }
+}

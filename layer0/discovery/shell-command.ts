@@ -1,0 +1,68 @@
+/** A person's command line, run to its end or its deadline. */
+import { spawn } from 'node:child_process';
+import { abortError } from '@flynn/kit/clock';
+import { FlynnError } from '@flynn/kit/errors';
+
+const keptBytes = 4_000;
+
+/**
+ * By `sh -c`, in a process group of its own, which is killed at the deadline and when the signal aborts. Rejects with
+ * `timeout`, `cancelled`, or `internal` when it fails, with the end of what it said.
+ */
+export async function runShell(
+  command: string,
+  options: { timeoutMs: number; signal: AbortSignal; env: NodeJS.ProcessEnv },
+): Promise<void> {
+  const { timeoutMs, signal } = options;
+  if (signal.aborted) throw abortError(signal);
+  const child = spawn('/bin/sh', ['-c', command], {
+    detached: true,
+    stdio: ['ignore', 'pipe', 'pipe'],
+    env: options.env,
+  });
+  let said = '';
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.setEncoding('utf8').on('data', (chunk: string) => {
+      said = (said + chunk).slice(-keptBytes);
+    });
+  }
+  let isLate = false;
+  const kill = () => {
+    if (child.pid === undefined) return;
+    try {
+      process.kill(-child.pid, 'SIGKILL');
+    } catch (error) {
+      // The group has just ended by itself.
+      if (!(error instanceof Error && 'code' in error && error.code === 'ESRCH')) throw error;
+    }
+  };
+  const deadline = setTimeout(() => {
+    isLate = true;
+    kill();
+  }, timeoutMs);
+  signal.addEventListener('abort', kill, { once: true });
+  try {
+    const outcome = await new Promise<string | undefined>((resolve, reject) => {
+      child.once('error', reject);
+      // Not `close`: what a reload leaves running in the background may keep the pipes open for good.
+      child.once('exit', (code, killedBy) =>
+        resolve(code === 0 ? undefined : killedBy === null ? `ended with ${code}` : `was ended by ${killedBy}`),
+      );
+    });
+    if (signal.aborted) throw abortError(signal);
+    const output = said.trim() === '' ? '' : `:\n${said.trim()}`;
+    if (isLate) {
+      throw new FlynnError('timeout', `"${command}" took longer than ${timeoutMs / 1_000} s and was ended${output}`);
+    }
+    if (outcome !== undefined) throw new FlynnError('internal', `"${command}" ${outcome}${output}`);
+  } finally {
+    clearTimeout(deadline);
+    signal.removeEventListener('abort', kill);
+    child.stdout.destroy();
+    child.stderr.destroy();
+  }
+}
+
+export function quoteForShell(text: string): string {
+  return `'${text.replaceAll("'", `'\\''`)}'`;
+}
