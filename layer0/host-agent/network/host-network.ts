@@ -1,0 +1,213 @@
+/** Keeps this host's network what it should be: at once when the cluster changes, within seconds when somebody meddles. */
+import { pause } from '@flynn/kit/clock';
+import { FlynnError, messageOf } from '@flynn/kit/errors';
+import type { Logger } from '@flynn/kit/log';
+import { readNetwork, readRules } from './actual.ts';
+import { difference, nft } from './difference.ts';
+import { type Known, recall, remember } from './memory.ts';
+import type { LocalJob } from './policy.ts';
+import type { Run } from './program.ts';
+import { type Machine, type NetworkSettings, type NetworkState, tunnelDevice, wanted } from './state.ts';
+
+const usualCheckMs = 4_000;
+/** What comes within this time is one change of the rules. */
+const batchMs = 50;
+const rememberEveryMs = 10_000;
+
+export type HostNetworkOptions = {
+  settings: NetworkSettings;
+  /** Where to remember what the store said. */
+  file: string;
+  jobs: () => readonly LocalJob[];
+  run: Run;
+  /** How often to look for what nobody tells of. */
+  checkEveryMs?: number;
+  log: Logger;
+};
+
+/**
+ * INVARIANTS. One command at a time. Until the cluster is known (`follow`), what it was when last heard of holds. What is
+ * not ours is never touched: rules outside our tables and chains, routes without our protocol, devices without our name.
+ */
+export class HostNetwork {
+  readonly #options: HostNetworkOptions;
+  #known: Known = { leases: [], endpoints: [] };
+  #read: (() => Known) | undefined;
+  #changed = Promise.withResolvers<void>();
+  #canMatchBridge: boolean | undefined;
+  #machine: Machine | undefined;
+  /** The rules as they were given to nft, and as it listed them then. */
+  #applied: { ruleset: string; rules: string } | undefined;
+  /** What was last found and made right. */
+  #settled: string | undefined;
+  /** How long the rules took to apply: in a large cluster they change all the time. */
+  #applyMs = 0;
+  #remembered = '';
+  readonly #problems = new Map<string, string>();
+  #repairs = 0;
+
+  constructor(options: HostNetworkOptions) {
+    this.#options = options;
+  }
+
+  /** How many times something that had been right was found changed. */
+  get repairs(): number {
+    return this.#repairs;
+  }
+
+  /** From now on the cluster is what `read` answers. */
+  follow(read: () => Known): void {
+    this.#read = read;
+    this.changed();
+  }
+
+  /** Jobs, leases or announced ports are not what they were. */
+  changed(): void {
+    this.#changed.resolve();
+  }
+
+  /** Resolves when the signal aborts; the network stays. */
+  async run(signal: AbortSignal): Promise<void> {
+    const { file, log } = this.#options;
+    try {
+      this.#known = (await recall(file)) ?? this.#known;
+    } catch (error) {
+      log.warn(`the network starts without what was known of the cluster: ${messageOf(error)}`);
+    }
+    let rememberAt = 0;
+    while (!signal.aborted) {
+      await this.#attempt('the network is not what it should be', () => this.#check(signal), signal);
+      if (performance.now() >= rememberAt) {
+        await this.#attempt('the cluster cannot be remembered', () => this.#remember(), signal);
+        rememberAt = performance.now() + rememberEveryMs;
+      }
+      await this.#followChanges(signal);
+    }
+    await this.#attempt('the cluster cannot be remembered', () => this.#remember(), signal);
+  }
+
+  /** Until the next check is due. */
+  async #followChanges(signal: AbortSignal): Promise<void> {
+    const { checkEveryMs = usualCheckMs } = this.#options;
+    const due = new AbortController();
+    const until = AbortSignal.any([signal, due.signal]);
+    const timer = setTimeout(() => due.abort(), checkEveryMs);
+    try {
+      while (!until.aborted) {
+        await Promise.race([this.#changed.promise, pause(checkEveryMs, until)]);
+        if (until.aborted) return;
+        await pause(Math.max(batchMs, (this.#applyMs - 50) * 6), signal);
+        this.#changed = Promise.withResolvers();
+        if (this.#needsCheck()) return;
+        await this.#attempt('the rules are not what they should be', () => this.#applyRules(signal), signal);
+      }
+    } finally {
+      clearTimeout(timer);
+      due.abort();
+    }
+  }
+
+  /** What fails is told once, and tried again at the next check. */
+  async #attempt(complaint: string, work: () => Promise<void>, signal: AbortSignal): Promise<void> {
+    const { log } = this.#options;
+    try {
+      await work();
+      if (this.#problems.delete(complaint)) log.info(`no more: ${complaint}`);
+    } catch (error) {
+      const problem = messageOf(error);
+      if (signal.aborted || problem === this.#problems.get(complaint)) return;
+      this.#problems.set(complaint, problem);
+      log.error(`${complaint}, trying on: ${problem}`);
+    }
+  }
+
+  /** Other leases mean other routes, of which only a check knows what is there. */
+  #needsCheck(): boolean {
+    const leases = JSON.stringify(this.#known.leases);
+    this.#known = this.#read?.() ?? this.#known;
+    return this.#machine === undefined || JSON.stringify(this.#known.leases) !== leases;
+  }
+
+  #wanted(machine: Machine): NetworkState {
+    const { settings, jobs } = this.#options;
+    return wanted({ settings, machine, ...this.#known, jobs: jobs() });
+  }
+
+  /** Rules alone: what changes with every job. */
+  async #applyRules(signal: AbortSignal): Promise<void> {
+    if (this.#machine === undefined) return;
+    const state = this.#wanted(this.#machine);
+    if (state.ruleset === this.#applied?.ruleset) return;
+    const startedMs = performance.now();
+    await this.#options.run(nft(state.ruleset), signal);
+    await this.#noteRules(state.ruleset, signal);
+    this.#settled = JSON.stringify(state);
+    this.#applyMs = performance.now() - startedMs;
+  }
+
+  async #noteRules(ruleset: string, signal: AbortSignal): Promise<void> {
+    const rules = await readRules(this.#options.settings.cluster, this.#options.run, signal);
+    // Somebody was quicker: then they are not current.
+    this.#applied = rules === '' ? undefined : { ruleset, rules };
+  }
+
+  async #check(signal: AbortSignal): Promise<void> {
+    const { settings, run } = this.#options;
+    this.#known = this.#read?.() ?? this.#known;
+    this.#canMatchBridge ??= await canMatchBridge(run, signal);
+    const sysctls = ['net.ipv4.ip_forward', `net.ipv4.conf.${tunnelDevice(settings.vxlanId)}.rp_filter`];
+    const actual = await readNetwork(settings, sysctls, run, signal);
+    const machine = {
+      interfaces: actual.interfaces,
+      bridgeMac: actual.bridge?.mac,
+      canMatchBridge: this.#canMatchBridge,
+    };
+    this.#machine = machine;
+    const state = this.#wanted(machine);
+    const areRulesCurrent = this.#applied?.ruleset === state.ruleset && this.#applied.rules === actual.rules;
+    const changes = difference(actual, state, settings, areRulesCurrent);
+    const failures: unknown[] = [];
+    for (const { command } of changes) {
+      try {
+        await run(command, signal);
+        if (command.program === 'nft') await this.#noteRules(state.ruleset, signal);
+      } catch (error) {
+        if (signal.aborted) throw error;
+        failures.push(error);
+      }
+    }
+    if (failures.length > 0) throw failures[0];
+    if (actual.bridge === undefined) {
+      throw new FlynnError('unavailable', `the bridge ${settings.bridge} is gone: restart the container engine`);
+    }
+    const settled = JSON.stringify(state);
+    if (changes.length > 0 && settled === this.#settled) this.#tellRepair(changes.map(({ what }) => what));
+    this.#settled = settled;
+  }
+
+  #tellRepair(whats: readonly string[]): void {
+    this.#repairs += 1;
+    const repaired = [...new Set(whats)];
+    this.#options.log.warn({ repaired, repairs: this.#repairs }, 'somebody changed the network, it was put right');
+  }
+
+  async #remember(): Promise<void> {
+    const text = JSON.stringify(this.#known);
+    if (this.#read === undefined || text === this.#remembered) return;
+    await remember(this.#options.file, this.#known);
+    this.#remembered = text;
+  }
+}
+
+/** Debian's and Ubuntu's kernels can; without it the bridge's frames are known by their addresses alone. */
+async function canMatchBridge(run: Run, signal: AbortSignal): Promise<boolean> {
+  const hook = 'type filter hook prerouting priority 0;';
+  const input = `table bridge flynn_probe { chain probe { ${hook} meta ibrname "flynn" drop; } }`;
+  try {
+    await run({ program: 'nft', args: ['-c', '-f', '-'], input }, signal);
+    return true;
+  } catch (error) {
+    if (signal.aborted || messageOf(error).includes('not on this machine')) throw error;
+    return false;
+  }
+}

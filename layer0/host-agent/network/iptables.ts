@@ -1,0 +1,136 @@
+/**
+ * What must stand in the tables that the container engine writes, so that they do not get in the way.
+ *
+ * Our own table has decided before them what may pass. But a packet that one table accepts another may still drop, and
+ * the engine's drop what comes from other hosts: by FORWARD's policy and the chain DOCKER in all versions, from 28 on in
+ * the table raw as well. And they masquerade what leaves the bridge, to other hosts' containers too. An ACCEPT ahead of
+ * each of these ends its chain, and nothing else.
+ */
+
+/** Rules are as iptables-save writes them, without the chain. */
+export type RuleSet = Readonly<{
+  /** Our own chain, of the same name in each table: its rules in order. */
+  chain: string;
+  tables: Readonly<Record<string, readonly string[]>>;
+  /** Rules in chains of others, of each one: where, and at which end. */
+  hooks: readonly Hook[];
+}>;
+export type Hook = Readonly<{
+  table: string;
+  chain: string;
+  rule: string;
+  at: 'head' | 'tail';
+  /** Rules that it has to come before. */
+  before?: RegExp;
+  /** Only if there is such a chain. */
+  isOptional: boolean;
+}>;
+
+export function chainName(cluster: string): string {
+  return `FLYNN-${cluster}`;
+}
+
+/** Marks those of our rules that are in others' chains and are no jumps to ours. */
+export function commentOf(cluster: string): string {
+  return `--comment flynn-${cluster}`;
+}
+
+export function iptablesRules(settings: { cluster: string; range: string; subnet: string; bridge: string }): RuleSet {
+  const { cluster, range, subnet, bridge } = settings;
+  const chain = chainName(cluster);
+  const jump = `-j ${chain}`;
+  return {
+    chain,
+    tables: {
+      filter: [
+        `-o ${bridge} -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT`,
+        `-s ${range} -o ${bridge} -j ACCEPT`,
+      ],
+      nat: [`-s ${subnet} -d ${range} -j ACCEPT`],
+      raw: [`-s ${range} -d ${subnet} -j ACCEPT`],
+    },
+    hooks: [
+      // After a flush FORWARD does not lead to DOCKER-USER any more; while it does, it leads there first.
+      { table: 'filter', chain: 'FORWARD', rule: jump, at: 'head', before: /-j DOCKER(?!-USER)/, isOptional: false },
+      { table: 'filter', chain: 'DOCKER-USER', rule: jump, at: 'head', before: /^-j RETURN/, isOptional: true },
+      // Behind the engine's isolation of its networks from each other, which stays; after a flush it is all there is.
+      {
+        table: 'filter',
+        chain: 'FORWARD',
+        rule: `-i ${bridge} -m comment ${commentOf(cluster)} -j ACCEPT`,
+        at: 'tail',
+        isOptional: false,
+      },
+      {
+        table: 'nat',
+        chain: 'POSTROUTING',
+        rule: jump,
+        at: 'head',
+        before: new RegExp(`^-s ${RegExp.escape(subnet)} .*-j MASQUERADE`),
+        isOptional: false,
+      },
+      {
+        table: 'raw',
+        chain: 'PREROUTING',
+        rule: jump,
+        at: 'head',
+        before: new RegExp(`! -i ${RegExp.escape(bridge)} .*-j DROP`),
+        isOptional: false,
+      },
+    ],
+  };
+}
+
+/** Table → chain → rules. A table nobody has used is not in it. */
+export type Tables = ReadonlyMap<string, ReadonlyMap<string, readonly string[]>>;
+
+export function parseTables(saved: string): Tables {
+  const tables = new Map<string, Map<string, string[]>>();
+  let current = new Map<string, string[]>();
+  for (const line of saved.split('\n')) {
+    const [, kind = '', name = '', rule = ''] = /^(\*|:|-A )(\S+) ?(.*)$/.exec(line) ?? [];
+    if (kind === '*') tables.set(name, (current = new Map()));
+    else if (kind === ':') current.set(name, current.get(name) ?? []);
+    else if (kind === '-A ') current.get(name)?.push(rule.trimEnd());
+  }
+  return tables;
+}
+
+/** Scripts for `iptables-restore --noflush`, one for each table that is not as it should be. */
+export function iptablesChanges(actual: Tables, { chain, tables, hooks }: RuleSet): string[] {
+  return Object.entries(tables).flatMap(([table, rules]) => {
+    const chains = actual.get(table);
+    const lines = hooks
+      .filter((hook) => hook.table === table)
+      .filter((hook) => !hook.isOptional || chains?.has(hook.chain) === true)
+      .flatMap((hook) => hookChanges(hook, chains?.get(hook.chain) ?? []));
+    const isOursRight = JSON.stringify(chains?.get(chain)) === JSON.stringify(rules);
+    if (isOursRight && lines.length === 0) return [];
+    // To name the chain empties it.
+    const own = [`:${chain} - [0:0]`, ...rules.map((rule) => `-A ${chain} ${rule}`)];
+    return [[`*${table}`, ...own, ...lines, 'COMMIT', ''].join('\n')];
+  });
+}
+
+function hookChanges({ chain, rule, at, before }: Hook, rules: readonly string[]): string[] {
+  const found = rules.filter((other) => other === rule).length;
+  const ahead = rules.slice(0, rules.indexOf(rule));
+  if (found === 1 && (before === undefined || !ahead.some((other) => before.test(other)))) return [];
+  const gone = Array.from({ length: found }, () => `-D ${chain} ${rule}`);
+  return [...gone, at === 'head' ? `-I ${chain} ${rule}` : `-A ${chain} ${rule}`];
+}
+
+/** What takes all of ours out again. */
+export function iptablesRemoval(actual: Tables, cluster: string): string[] {
+  const own = chainName(cluster);
+  return [...actual].flatMap(([table, chains]) => {
+    const foreign = [...chains].filter(([chain]) => chain !== own);
+    const lines = foreign.flatMap(([chain, rules]) =>
+      rules
+        .filter((rule) => rule.endsWith(`-j ${own}`) || rule.includes(`${commentOf(cluster)} `))
+        .map((rule) => `-D ${chain} ${rule}`),
+    );
+    const ending = chains.has(own) ? [`-F ${own}`, `-X ${own}`] : [];
+    return lines.length + ending.length === 0 ? [] : [[`*${table}`, ...lines, ...ending, 'COMMIT', ''].join('\n')];
+  });
+}

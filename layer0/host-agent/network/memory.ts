@@ -1,0 +1,16 @@
+/** What a host has to remember of the cluster to have its network while the store is away. */
+import { readJsonFile, writeFileAtomic } from '@flynn/kit/files';
+import { z } from 'zod';
+import { leaseSchema } from './lease.ts';
+import { endpointSchema } from './policy.ts';
+
+const knownSchema = z.object({ leases: z.array(leaseSchema), endpoints: z.array(endpointSchema) });
+export type Known = Readonly<z.output<typeof knownSchema>>;
+
+export async function recall(file: string): Promise<Known | undefined> {
+  return readJsonFile(file, knownSchema);
+}
+
+export async function remember(file: string, known: Known): Promise<void> {
+  await writeFileAtomic(file, `${JSON.stringify(known)}\n`);
+}

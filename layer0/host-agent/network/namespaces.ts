@@ -1,0 +1,173 @@
+/**
+ * Hosts for tests: network namespaces with a bridge as the container engine makes it, the engine's rules, and further
+ * namespaces on it as containers. Two hosts are neighbours, others behind a router that is the outside world as well.
+ */
+import { spawn } from 'node:child_process';
+import type { ChildProcess } from 'node:child_process';
+import { waitFor } from '@flynn/kit/retry';
+import { type Command, type Run, runProgram } from './program.ts';
+
+/** Whose rules: FORWARD's policy is DROP in both, direct access is dropped once more from 28 on. */
+export type EngineRules = '20.10' | '28';
+export const outsideAddress = '198.51.100.1';
+
+const prefix = 'flynnnet';
+const deadline = () => AbortSignal.timeout(20_000);
+
+export type Answer = { from: string } | 'refused' | 'silent';
+
+export class Namespaces implements AsyncDisposable {
+  readonly #names: string[] = [];
+  readonly #servers: ChildProcess[] = [];
+
+  static async create(): Promise<Namespaces> {
+    const namespaces = new Namespaces();
+    await namespaces.#add('outside');
+    const { run } = namespaces.in('outside');
+    await run(sh('ip link add lan type bridge; ip addr add 192.0.2.1/26 dev lan; ip link set lan up'), deadline());
+    await run(sh(`ip addr add ${outsideAddress}/32 dev lo; echo 1 > /proc/sys/net/ipv4/ip_forward`), deadline());
+    await namespaces.serve('outside', [80]);
+    return namespaces;
+  }
+
+  async #add(name: string): Promise<void> {
+    // What a run that was killed left behind.
+    await runProgram(sh(`ip netns del ${prefix}-${name} 2>/dev/null; ip netns add ${prefix}-${name}`), deadline());
+    this.#names.push(name);
+    await this.in(name).run(sh('ip link set lo up'), deadline());
+  }
+
+  /** Runs programs in the namespace. */
+  in(name: string): { run: Run; sh: (script: string) => Promise<string> } {
+    const run: Run = ({ program, args, input }, signal) => {
+      const inside = [`--net=/run/netns/${prefix}-${name}`, program, ...args];
+      return runProgram({ program: 'nsenter', args: inside, ...(input === undefined ? {} : { input }) }, signal);
+    };
+    return { run, sh: (script) => run(sh(script), deadline()) };
+  }
+
+  /** With the address 192.0.2.(1 + index) beside others, or 192.0.2.(64 × index + 2) on a network of its own. */
+  async addHost(name: string, options: { index: number; isNeighbour: boolean; rules: EngineRules }): Promise<string> {
+    const { index, isNeighbour, rules } = options;
+    await this.#add(name);
+    const [router, address] = isNeighbour
+      ? ['192.0.2.1', `192.0.2.${1 + index}`]
+      : [`192.0.2.${64 * index + 1}`, `192.0.2.${64 * index + 2}`];
+    const link = `to-${name}`;
+    const outer = isNeighbour ? `ip link set ${link} master lan` : `ip addr add ${router}/26 dev ${link}`;
+    const peer = `peer name eth0 netns ${prefix}-${name}`;
+    await this.in('outside').sh(`ip link add ${link} type veth ${peer} && ${outer} && ip link set ${link} up`);
+    const subnet = `100.100.${index}.0/24`;
+    await this.in(name).sh(`
+      ip addr add ${address}/26 dev eth0; ip link set eth0 up; ip route add default via ${router}
+      ip link add flynn0 address 02:00:00:00:00:0${index} type bridge
+      ip addr add 100.100.${index}.1/24 dev flynn0; ip link set flynn0 up
+      # Whether bridged packets meet the rules differs from machine to machine.
+      echo ${rules === '28' ? 0 : 1} > /proc/sys/net/bridge/bridge-nf-call-iptables
+    `);
+    await this.in(name).run({ program: 'iptables-restore', args: [], input: engineRules(subnet, rules) }, deadline());
+    return address;
+  }
+
+  async addContainer(name: string, host: string, address: string): Promise<void> {
+    await this.#add(name);
+    const gateway = address.replace(/\d+$/, '1');
+    const inside = `peer name eth0 netns ${prefix}-${name}`;
+    await runProgram(
+      sh(`ip link add v${name} netns ${prefix}-${host} type veth ${inside}
+        nsenter --net=/run/netns/${prefix}-${host} ip link set v${name} master flynn0 up`),
+      deadline(),
+    );
+    await this.in(name).sh(
+      `ip addr add ${address}/24 dev eth0; ip link set eth0 up; ip route add default via ${gateway}`,
+    );
+  }
+
+  /** Servers on these ports that answer with the address they are asked from, and on 82 with two million bytes. */
+  async serve(name: string, ports: readonly number[]): Promise<void> {
+    const program = `
+      const net = require('node:net');
+      const big = 'x'.repeat(2_000_000);
+      const answer = (s) => s.localPort === 82 ? big : s.remoteAddress.replace('::ffff:', '');
+      const server = (port) => net.createServer((s) => { s.on('error', () => {}); s.end(answer(s)); }).listen(port);
+      for (const port of ${JSON.stringify(ports)}) server(port);`;
+    const inside = [`--net=/run/netns/${prefix}-${name}`, process.execPath, '-e', program];
+    const server = spawn('nsenter', inside, { stdio: 'inherit' });
+    this.#servers.push(server);
+    const last = ports.at(-1) ?? 0;
+    await waitFor(async () => (await this.ask(name, `127.0.0.1:${last}`)) !== 'refused', {
+      what: `the servers of ${name}`,
+      deadlineMs: 10_000,
+      intervalMs: 20,
+    });
+  }
+
+  /** What comes of connecting from a namespace. */
+  async ask(name: string, target: string): Promise<Answer> {
+    const [host = '', port = ''] = target.split(':');
+    const script = `exec 3<>/dev/tcp/${host}/${port} || exit 7; cat <&3`;
+    const command: Command = {
+      program: 'sh',
+      args: ['-c', `timeout 1.5 bash -c '${script}' 2>/dev/null; echo " $?"`],
+    };
+    const said = await this.in(name).run(command, deadline());
+    const [from = '', code = ''] = said.trimEnd().split(' ');
+    if (code === '0') return { from };
+    return code === '124' ? 'silent' : 'refused';
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const server of this.#servers) {
+      const isGone = new Promise((resolve) => server.once('exit', resolve));
+      if (server.kill('SIGKILL')) await isGone;
+    }
+    for (const name of this.#names) {
+      await runProgram({ program: 'ip', args: ['netns', 'del', `${prefix}-${name}`] }, deadline());
+    }
+  }
+}
+
+function sh(script: string): Command {
+  return { program: 'sh', args: ['-c', script] };
+}
+
+/** As the engine writes them for a bridge that masquerades; of version 28 with one container, which publishes nothing. */
+function engineRules(subnet: string, rules: EngineRules): string {
+  const container = subnet.replace('.0/24', '.2/32');
+  const filter =
+    rules === '20.10'
+      ? `:DOCKER-ISOLATION-STAGE-1 - [0:0]
+:DOCKER-ISOLATION-STAGE-2 - [0:0]
+-A FORWARD -j DOCKER-USER
+-A FORWARD -j DOCKER-ISOLATION-STAGE-1
+-A FORWARD -o flynn0 -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
+-A FORWARD -o flynn0 -j DOCKER
+-A FORWARD -i flynn0 ! -o flynn0 -j ACCEPT
+-A FORWARD -i flynn0 -o flynn0 -j ACCEPT
+-A DOCKER-ISOLATION-STAGE-1 -i flynn0 ! -o flynn0 -j DOCKER-ISOLATION-STAGE-2
+-A DOCKER-ISOLATION-STAGE-2 -o docker0 -j DROP
+-A DOCKER-USER -j RETURN`
+      : `:DOCKER-FORWARD - [0:0]
+:DOCKER-CT - [0:0]
+-A FORWARD -j DOCKER-USER
+-A FORWARD -j DOCKER-FORWARD
+-A DOCKER-FORWARD -j DOCKER-CT
+-A DOCKER-FORWARD -o flynn0 -j DOCKER
+-A DOCKER-FORWARD -i flynn0 -j ACCEPT
+-A DOCKER-CT -o flynn0 -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
+-A DOCKER ! -i flynn0 -o flynn0 -j DROP`;
+  const raw = `*raw
+-A PREROUTING -d ${container} ! -i flynn0 -j DROP
+COMMIT
+`;
+  return `*filter
+:FORWARD DROP [0:0]
+:DOCKER - [0:0]
+:DOCKER-USER - [0:0]
+${filter}
+COMMIT
+*nat
+-A POSTROUTING -s ${subnet} ! -o flynn0 -j MASQUERADE
+COMMIT
+${rules === '28' ? raw : ''}`;
+}

@@ -1,0 +1,101 @@
+/** The host's network put together: what it is told by the configuration, the container table, the store and discovery. */
+import { isIPv4 } from 'node:net';
+import { join } from 'node:path';
+import type { Registry } from '@flynn/discovery/registry';
+import { messageOf } from '@flynn/kit/errors';
+import type { Logger } from '@flynn/kit/log';
+import type { TaskGroup } from '@flynn/kit/tasks';
+import { openMirror } from '@flynn/store/mirror';
+import type { Store } from '@flynn/store/store';
+import { type Config, gatewayOf } from '../config.ts';
+import type { ContainerTable } from '../container-table.ts';
+import { label } from '../labels.ts';
+import { readInterfaces } from './actual.ts';
+import { HostNetwork } from './host-network.ts';
+import { type Lease, leasePrefix, leaseSchema } from './lease.ts';
+import { type Endpoint, localJobsOf } from './policy.ts';
+import { runProgram } from './program.ts';
+import { type NetworkSettings, containerMtu } from './state.ts';
+
+function settingsOf(config: Config): NetworkSettings {
+  return {
+    cluster: config.FLYNN_CLUSTER,
+    hostId: config.FLYNN_HOST_ID,
+    address: config.FLYNN_ADDRESS,
+    subnet: config.FLYNN_SUBNET,
+    gateway: gatewayOf(config.FLYNN_SUBNET),
+    bridge: config.FLYNN_BRIDGE,
+    range: config.FLYNN_RANGE,
+    backend: config.FLYNN_NETWORK_BACKEND,
+    vxlanId: config.FLYNN_VXLAN_ID,
+    vxlanPort: config.FLYNN_VXLAN_PORT,
+  };
+}
+
+/** Undefined when the machine does not tell: then the engine's default is as good as any. */
+export async function readContainerMtu(config: Config, log: Logger, signal: AbortSignal): Promise<number | undefined> {
+  const settings = settingsOf(config);
+  try {
+    return containerMtu(settings, await readInterfaces(runProgram, signal));
+  } catch (error) {
+    log.warn(`containers get the engine's usual MTU: ${messageOf(error)}`);
+    return undefined;
+  }
+}
+
+/** The network runs in the group, at first with what was known of the cluster when it was last heard of. */
+export function startNetwork(
+  { config, containers, log }: { config: Config; containers: ContainerTable; log: Logger },
+  tasks: TaskGroup,
+): HostNetwork {
+  const network = new HostNetwork({
+    settings: settingsOf(config),
+    file: join(config.FLYNN_STATE_DIR, 'network.json'),
+    jobs: () => localJobsOf(containers.all()),
+    run: runProgram,
+    log,
+  });
+  containers.onChange(() => network.changed());
+  tasks.run('host network', async (signal) => {
+    await untilCurrent(containers, signal);
+    await network.run(signal);
+  });
+  return network;
+}
+
+/** Rules made of a table that is still empty would cut off every job there is. */
+async function untilCurrent(containers: ContainerTable, signal: AbortSignal): Promise<void> {
+  const current = Promise.withResolvers<void>();
+  const look = () => void (containers.isCurrent && current.resolve());
+  const off = containers.onChange(look);
+  signal.addEventListener('abort', () => current.resolve(), { once: true });
+  look();
+  await current.promise;
+  off();
+}
+
+/** Resolves when the network follows the cluster, which it does until the signal aborts. */
+export async function followCluster(
+  network: HostNetwork,
+  { store, registry, log, signal }: { store: Store; registry: Registry; log: Logger; signal: AbortSignal },
+): Promise<void> {
+  const decode = (json: unknown): Lease => leaseSchema.parse(json);
+  const leases = await openMirror<Lease>({ store, prefix: leasePrefix, decode, log, signal });
+  leases.onChange(() => network.changed());
+  const off = registry.onChange(() => network.changed());
+  signal.addEventListener('abort', off, { once: true });
+  network.follow(() => ({
+    leases: [...leases.snapshot.entries.values()].map(({ value }) => value),
+    endpoints: endpointsOf(registry),
+  }));
+}
+
+function endpointsOf(registry: Registry): Endpoint[] {
+  return registry.all().flatMap(({ service, address, attributes }) => {
+    // What is announced over HTTP may be any text.
+    const [, host = '', port = ''] = /^([\d.]+):(\d{1,5})$/.exec(address) ?? [];
+    if (!isIPv4(host) || Number(port) < 1 || Number(port) > 65_535) return [];
+    const group = attributes[label.group];
+    return [{ service, ...(group === undefined ? {} : { group }), address: host, port: Number(port) }];
+  });
+}

@@ -1,0 +1,182 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { ActualNetwork } from './actual.ts';
+import { difference } from './difference.ts';
+import type { Lease } from './lease.ts';
+import { type Machine, type NetworkSettings, type NetworkState, containerMtu, wanted } from './state.ts';
+
+const settings: NetworkSettings = {
+  cluster: 'test',
+  hostId: 'one',
+  address: '192.0.2.2',
+  subnet: '100.100.1.0/24',
+  gateway: '100.100.1.1',
+  bridge: 'flynn0',
+  range: '100.100.0.0/16',
+  backend: 'auto',
+  vxlanId: 7117,
+  vxlanPort: 1115,
+};
+const machine: Machine = {
+  interfaces: [
+    { name: 'eth0', mtu: 1400, subnets: ['192.0.2.2/26'] },
+    { name: 'flynn0', mtu: 1500, subnets: ['100.100.1.1/24'] },
+    // A host behind a point-to-point link is nobody's neighbour.
+    { name: 'ppp0', mtu: 1500, subnets: ['192.0.2.200/32'] },
+  ],
+  bridgeMac: '02:00:00:00:00:01',
+  canMatchBridge: true,
+};
+const lease = (hostId: string, address: string, subnet: string, joinedAt = 1): Lease => ({
+  hostId,
+  address,
+  subnet,
+  joinedAt,
+});
+const self = lease('one', '192.0.2.2', '100.100.1.0/24');
+const near = lease('two', '192.0.2.3', '100.100.2.0/24');
+const far = lease('three', '198.51.100.7', '100.100.3.0/24', 2);
+
+function stateOf(leases: readonly Lease[], more: Partial<NetworkSettings> = {}): NetworkState {
+  return wanted({ settings: { ...settings, ...more }, machine, leases, jobs: [], endpoints: [] });
+}
+
+/** A machine on which everything is as it should be. */
+function settled(state: NetworkState): ActualNetwork {
+  const tables = new Map<string, Map<string, string[]>>([
+    ['filter', new Map([['DOCKER-USER', []]])],
+    ['nat', new Map()],
+    ['raw', new Map()],
+  ]);
+  for (const [table, rules] of Object.entries(state.iptables.tables)) {
+    tables.get(table)?.set(state.iptables.chain, [...rules]);
+  }
+  for (const { table, chain, rule } of state.iptables.hooks) {
+    const chains = tables.get(table);
+    chains?.set(chain, [...(chains.get(chain) ?? []), rule]);
+  }
+  return {
+    interfaces: machine.interfaces,
+    bridge: { mac: machine.bridgeMac ?? '', isUp: true, hasGateway: true, hasRoute: true },
+    routes: state.routes,
+    tunnel: state.tunnel,
+    neighbours: state.peers.map(({ gateway, mac }) => ({ gateway, mac })),
+    forwarding: state.peers.map(({ mac, address }) => ({ mac, address })),
+    rules: 'listed',
+    tables,
+    sysctls: state.sysctls,
+  };
+}
+
+function commands(actual: ActualNetwork, state: NetworkState, areRulesCurrent = true): string[] {
+  return difference(actual, state, settings, areRulesCurrent).map(({ command }) =>
+    [command.program, ...command.args].join(' '),
+  );
+}
+
+test('a neighbour is routed to, a host elsewhere tunnelled to, the host itself is nothing to be done about', () => {
+  const state = stateOf([self, near, far]);
+  assert.deepEqual(state.routes, [
+    { subnet: '100.100.2.0/24', via: '192.0.2.3', source: '100.100.1.1' },
+    { subnet: '100.100.3.0/24', via: '100.100.3.1', device: 'flynnvx7117', source: '100.100.1.1' },
+  ]);
+  assert.deepEqual(state.peers, [{ gateway: '100.100.3.1', mac: '0a:f1:c6:33:64:07', address: '198.51.100.7' }]);
+  assert.equal(state.tunnel?.mtu, 1350);
+});
+
+test('the backend may be settled by the operator', () => {
+  assert.equal(stateOf([near, far], { backend: 'direct' }).tunnel, undefined);
+  assert.equal(stateOf([near], { backend: 'vxlan' }).routes[0]?.device, 'flynnvx7117');
+  assert.equal(containerMtu({ ...settings, backend: 'direct' }, machine.interfaces), 1400);
+  assert.equal(containerMtu(settings, machine.interfaces), 1350);
+  assert.equal(containerMtu({ ...settings, address: '203.0.113.1' }, machine.interfaces), 1450);
+});
+
+test("of overlapping leases the oldest counts, and the host's own subnet always", () => {
+  const greedy = lease('greedy', '192.0.2.9', '100.100.0.0/16', 9);
+  const double = lease('double', '192.0.2.8', '100.100.2.0/25', 5);
+  assert.deepEqual(stateOf([greedy, double, near]), stateOf([near]));
+  assert.deepEqual(stateOf([near, far]), stateOf([far, near]));
+});
+
+test('where everything is right there is nothing to do', () => {
+  for (const leases of [[], [near], [far], [self, near, far]]) {
+    const state = stateOf(leases);
+    assert.deepEqual(commands(settled(state), state), []);
+  }
+});
+
+test('a new host gets its tunnel before its route, and policy comes before both', () => {
+  const before = settled(stateOf([near]));
+  const after = stateOf([near, far]);
+  assert.deepEqual(commands(before, after, false), [
+    'ip link add flynnvx7117 address 0a:f1:c0:00:02:02 mtu 1350 type vxlan id 7117 local 192.0.2.2 dstport 1115 nolearning',
+    'ip link set flynnvx7117 up',
+    'bridge fdb replace 0a:f1:c6:33:64:07 dev flynnvx7117 dst 198.51.100.7',
+    'ip neigh replace 100.100.3.1 lladdr 0a:f1:c6:33:64:07 dev flynnvx7117 nud permanent',
+    'sh -c echo "$1" > "$2" sh 2 /proc/sys/net/ipv4/conf/flynnvx7117/rp_filter',
+    'nft -f -',
+    'ip route add 100.100.3.0/24 via 100.100.3.1 dev flynnvx7117 onlink src 100.100.1.1 proto 117',
+  ]);
+});
+
+test('a host that left leaves nothing; the last one behind the tunnel takes the tunnel along', () => {
+  const both = settled(stateOf([near, far]));
+  assert.deepEqual(commands(both, stateOf([far])), ['ip route del 100.100.2.0/24 proto 117']);
+  assert.deepEqual(commands(both, stateOf([near])), ['ip link del flynnvx7117']);
+  const farther = lease('four', '198.51.100.8', '100.100.4.0/24', 3);
+  assert.deepEqual(commands(settled(stateOf([far, farther])), stateOf([farther])), [
+    'ip neigh del 100.100.3.1 dev flynnvx7117',
+    'bridge fdb del 0a:f1:c6:33:64:07 dev flynnvx7117 dst 198.51.100.7',
+    'ip route del 100.100.3.0/24 proto 117',
+  ]);
+});
+
+test('a tunnel with other properties is made anew, with all that went with it', () => {
+  const state = stateOf([far]);
+  const actual = settled(state);
+  assert.ok(actual.tunnel !== undefined);
+  const done = commands({ ...actual, tunnel: { ...actual.tunnel, mtu: 1450 } }, state);
+  assert.deepEqual(
+    done.map((command) => command.split(' ').slice(0, 3).join(' ')),
+    ['ip link del', 'ip link add', 'ip link set', 'bridge fdb replace', 'ip neigh replace', 'ip route add'],
+  );
+});
+
+test('routes of others stay: ours are of our protocol inside the range', () => {
+  const state = stateOf([]);
+  const actual = { ...settled(state), routes: [{ subnet: '10.9.0.0/16', via: '192.0.2.3', source: '' }] };
+  assert.deepEqual(commands(actual, state), []);
+});
+
+const bridge = { mac: '02:00:00:00:00:01', isUp: true, hasGateway: true, hasRoute: true };
+const drifts: [string, (actual: ActualNetwork) => ActualNetwork, string[]][] = [
+  ['the bridge down', (a) => ({ ...a, bridge: { ...bridge, isUp: false } }), ['ip link set flynn0 up']],
+  [
+    'its address gone',
+    (a) => ({ ...a, bridge: { ...bridge, hasGateway: false } }),
+    ['ip addr replace 100.100.1.1/24 dev flynn0'],
+  ],
+  [
+    'its route gone',
+    (a) => ({ ...a, bridge: { ...bridge, hasRoute: false } }),
+    ['ip route replace 100.100.1.0/24 dev flynn0 proto kernel scope link src 100.100.1.1'],
+  ],
+  [
+    'forwarding off',
+    (a) => ({ ...a, sysctls: { 'net.ipv4.ip_forward': '0' } }),
+    ['sh -c echo "$1" > "$2" sh 1 /proc/sys/net/ipv4/ip_forward'],
+  ],
+  [
+    'a route elsewhere',
+    (a) => ({ ...a, routes: [{ subnet: '100.100.2.0/24', via: '192.0.2.9', source: '100.100.1.1' }] }),
+    ['ip route replace 100.100.2.0/24 via 192.0.2.3 src 100.100.1.1 proto 117'],
+  ],
+  ['no bridge at all', (a) => ({ ...a, bridge: undefined }), []],
+];
+for (const [what, change, expected] of drifts) {
+  test(`${what}: ${expected.join('; ') || 'the engine has to make it'}`, () => {
+    const state = stateOf([near]);
+    assert.deepEqual(commands(change(settled(state)), state), expected);
+  });
+}
