@@ -1,35 +1,44 @@
 /** The host agent put together: what starts when, and what it waits for. */
 import { join } from 'node:path';
 import { systemClock } from '@flynn/kit/clock';
-import { hasCode } from '@flynn/kit/errors';
 import { startServer } from '@flynn/kit/http-server';
 import type { Logger } from '@flynn/kit/log';
 import { forever } from '@flynn/kit/tasks';
 import type { TaskGroup } from '@flynn/kit/tasks';
 import { startDnsServer } from '@flynn/discovery/dns';
-import { createRegistry } from '@flynn/discovery/registry';
 import type { Registry } from '@flynn/discovery/registry';
 import { discoveryHandlers } from '@flynn/discovery/server';
+import { createRegistry } from '@flynn/discovery/store-registry';
 import type { HostRecord } from '@flynn/scheduler/cell';
 import { startScheduler } from '@flynn/scheduler/scheduler';
-import type { Store } from '@flynn/store/store';
+import type { EtcdClient } from '@flynn/store/etcd';
+import type { EtcdTls } from '@flynn/store/etcd-members';
 import { blobFetcher, blobService } from './blobs.ts';
+import { startCluster } from './cluster/start.ts';
+import type { Peers } from './cluster/start.ts';
 import { gatewayOf, parseAttributes, parseUpstream } from './config.ts';
 import type { Config } from './config.ts';
 import { ContainerTable } from './container-table.ts';
 import type { Engine, FetchBlob } from './engine.ts';
 import { startHost } from './host.ts';
+import type { Host } from './host.ts';
 import { capacityOf, keepAnnounced, untilThere } from './host-record.ts';
+import { listedName } from './image-names.ts';
+import { ImageUses } from './image-uses.ts';
+import { isSingleton } from './labels.ts';
 import { LogCursors } from './log-cursors.ts';
 import { LogPump } from './log-pump.ts';
 import { linesOf } from './log-read.ts';
 import { AggregatorSink } from './log-sink.ts';
+import { operatorHandlers } from './operator-server.ts';
+import { followCluster, readContainerMtu, startNetwork } from './network/start.ts';
 import { outOfMemoryMessage } from './outcome.ts';
 import { Residents } from './resident.ts';
 import { agentHandlers } from './server.ts';
 import { Sessions } from './session.ts';
 import type { HostSettings } from './spec.ts';
-import { unusedStacks } from './stack-gc.ts';
+import { startUpkeep } from './upkeep.ts';
+import { Watchdog } from './watchdog.ts';
 
 const version = '0.1.0';
 const discoveryPort = 1111;
@@ -37,45 +46,59 @@ const dnsPort = 53;
 export const apiPort = 1113;
 const replayedLines = 1_000;
 const networkResyncMs = 30_000;
-const collectEveryMs = 600_000;
 
 export type AgentDeps = {
   config: Config;
   log: Logger;
   tasks: TaskGroup;
-  connectEngine: (fetchBlob: FetchBlob) => Engine;
-  connectStore: () => Store;
+  connectEngine: (fetchBlob: FetchBlob, onPulled: (name: string) => void) => Engine;
+  connectStore: () => Promise<{ store: EtcdClient; tls?: EtcdTls }>;
+  peers: Peers;
 };
 
 /**
  * Resolves when the host takes jobs. Before there is a store the resident jobs run, one of which may be the store. The
  * engine and the store may come minutes later: it waits for them.
  */
-export async function startAgent({ config, log, tasks, connectEngine, connectStore }: AgentDeps): Promise<void> {
+export async function startAgent({ config, log, tasks, connectEngine, connectStore, peers }: AgentDeps): Promise<void> {
   const { signal } = tasks;
   const waiting = { signal, log };
-  const host = settingsOf(config);
+  const host: HostSettings = { ...settingsOf(config), storeEndpoints: () => config.FLYNN_ETCD_ENDPOINTS };
   let registry: Registry | undefined;
-  const engine = connectEngine(blobFetcher(() => registry?.instances(blobService) ?? [], config.FLYNN_KEY));
+  const uses = new ImageUses({ path: join(config.FLYNN_STATE_DIR, 'image-uses.json'), log });
+  await uses.load();
+  const engine = connectEngine(
+    blobFetcher(() => registry?.instances(blobService) ?? [], config.FLYNN_KEY),
+    (name) => void uses.pulled.add(listedName(name)),
+  );
   const containers = new ContainerTable({ engine, log });
+  const mtu = await readContainerMtu(config, log, signal);
   const network = {
     name: host.networkName,
     bridge: config.FLYNN_BRIDGE,
     subnet: config.FLYNN_SUBNET,
     gateway: host.gateway,
+    ...(mtu === undefined ? {} : { mtu }),
   };
 
+  // Before anything that may take its time: jobs may be running that have to end if it does.
+  const watchdog = new Watchdog({ dir: join(config.FLYNN_STATE_DIR, 'watchdog'), log });
+  watchdog.resume();
   await untilThere('the container engine', () => engine.ensureNetwork(network, { signal }), waiting);
   const machine = await untilThere('the container engine', () => engine.info({ signal }), waiting);
   tasks.run('containers', (s) => containers.run(s));
+  const hostNetwork = startNetwork({ config, containers, log }, tasks);
   const residents = new Residents({ dir: join(config.FLYNN_STATE_DIR, 'resident'), engine, containers, host, log });
   tasks.run('resident jobs', (s) => residents.run(s));
   tasks.run('network', (s) => forever('the network', () => keepNetwork(s), { signal: s, log }));
 
-  const store = connectStore();
+  const { store, tls } = await connectStore();
+  host.storeEndpoints = () => store.endpoints;
   await untilThere('the store', () => store.get('/flynn/', { signal }), waiting);
   const known = await untilThere('the store', () => createRegistry({ store, log, signal }), waiting);
   registry = known;
+  await startCluster({ config, engine, store, tls, peers, log }, tasks);
+  await followCluster(hostNetwork, { store, registry: known, log, signal });
   await serveDiscovery(known);
 
   const sessions = new Sessions(engine);
@@ -84,23 +107,47 @@ export async function startAgent({ config, log, tasks, connectEngine, connectSto
   const cursors = new LogCursors({ path: join(config.FLYNN_STATE_DIR, 'log-cursors.json'), log });
   await cursors.load();
   const pump = new LogPump({ engine, containers, cursors, sink, hostId: host.hostId, log });
-  const { jobs, requestStop } = await startHost(
+  let running: Host | undefined;
+  const upkeep = await startUpkeep(
+    {
+      stateDir: config.FLYNN_STATE_DIR,
+      cluster: host.cluster,
+      hostId: host.hostId,
+      engine,
+      containers,
+      store,
+      registry: known,
+      watchdog,
+      uses,
+      diskPath: machine.rootDir ?? config.FLYNN_STATE_DIR,
+      host: () => running,
+      note: (container, message) => pump.note(container, message, signal),
+      log,
+    },
+    tasks,
+  );
+  const { fence } = upkeep;
+  running = await startHost(
     {
       host,
       engine,
       containers,
       store,
       announcer: known,
-      beforeStart: async (job, containerId) => void (await sessions.open(job.id, containerId, { logs: false })),
+      async beforeStart(job, containerId) {
+        if (isSingleton(job)) await fence.admit(containerId);
+        if (job.template.stdin) await sessions.open(job.id, containerId, { logs: false });
+      },
+      mayStartSingletons: () => fence.isOpen,
       isLogShipped: (container) => pump.isShipped(container),
       log,
     },
     tasks,
   );
+  const { jobs, requestStop, assigned } = running;
   tasks.run('log sink', (s) => sink.run(s));
   tasks.run('log pump', (s) => pump.run(s));
   containers.onOutOfMemory((container) => pump.note(container, outOfMemoryMessage(undefined), signal));
-  tasks.run('stacks', (s) => forever('collecting stacks', () => collectStacks(s), { signal: s, log }));
 
   const record: HostRecord = {
     id: host.hostId,
@@ -111,13 +158,26 @@ export async function startAgent({ config, log, tasks, connectEngine, connectSto
     cordoned: false,
     startedAt: systemClock.now(),
   };
+  const statuses = () => [...jobs.records.values()].map((job) => job.status);
+  const describe = () => upkeep.recordOf(record);
+  const operators = operatorHandlers({
+    ...upkeep,
+    record: describe,
+    version,
+    engineVersion: machine.version,
+    store,
+    containers,
+    statuses,
+    assigned,
+    lines: () => ({ shipped: pump.shipped, dropped: sink.dropped }),
+  });
   const handlers = agentHandlers({
     engine,
     containers,
     sessions,
     record,
     version,
-    statuses: () => [...jobs.records.values()].map((job) => job.status),
+    statuses,
     statusOf: (jobId) => jobs.get(jobId)?.status,
     requestStop,
     notesOf: (jobId) => pump.notesOf(jobId),
@@ -126,7 +186,7 @@ export async function startAgent({ config, log, tasks, connectEngine, connectSto
   for (const address of new Set([host.gateway, host.externalAddress, '127.0.0.1'])) {
     await startServer({
       name: 'host-agent',
-      handlers,
+      handlers: [...handlers, ...operators],
       log,
       host: address,
       port: apiPort,
@@ -135,7 +195,13 @@ export async function startAgent({ config, log, tasks, connectEngine, connectSto
     });
   }
   if (config.FLYNN_SCHEDULER) await startScheduler({ store, log, signal, id: host.hostId, tasks });
-  tasks.run('host record', (s) => keepAnnounced(store, record, { signal: s, log }));
+  tasks.run('host record', (s) =>
+    keepAnnounced(store, describe, {
+      signal: s,
+      log,
+      onAnnounced: (lease, revision) => upkeep.onAnnounced(describe(), lease, revision, s),
+    }),
+  );
 
   async function serveDiscovery(registry: Registry): Promise<void> {
     const handlers = discoveryHandlers(registry, waiting);
@@ -157,25 +223,9 @@ export async function startAgent({ config, log, tasks, connectEngine, connectSto
       yield* linesOf(source, container, { tail: replayedLines, signal });
     }
   }
-
-  async function collectStacks(signal: AbortSignal): Promise<void> {
-    await systemClock.sleep(collectEveryMs, { signal });
-    if (!containers.isCurrent) return;
-    const images = await engine.listImages({ signal });
-    const unused = unusedStacks({ images, containers: containers.all(), now: systemClock.now() });
-    for (const { id, refs } of unused) {
-      try {
-        await engine.removeImage(id, { signal });
-      } catch (error) {
-        // Something came to need it meanwhile; the others can still go.
-        if (!hasCode(error, 'conflict', 'not_found')) throw error;
-        log.debug({ err: error, refs }, 'a stack that seemed unused stays');
-      }
-    }
-  }
 }
 
-function settingsOf(config: Config): HostSettings {
+function settingsOf(config: Config): Omit<HostSettings, 'storeEndpoints'> {
   return {
     cluster: config.FLYNN_CLUSTER,
     hostId: config.FLYNN_HOST_ID,

@@ -1,7 +1,7 @@
 /** The host agent's API on port 1113, with the cluster key. It works when all of Layer 1 is down. */
 import { defineRoute } from '@flynn/kit/routes';
 import { booleanFlag } from '@flynn/kit/config';
-import { hostRecordSchema, jobStatusSchema } from '@flynn/scheduler/cell';
+import { hostRecordSchema, hostSettingsSchema, jobStatusSchema } from '@flynn/scheduler/cell';
 import { z } from 'zod';
 
 export const logLineSchema = z.object({
@@ -14,6 +14,68 @@ export const logLineSchema = z.object({
   meta: z.record(z.string(), z.string()),
 });
 export type LogLine = z.output<typeof logLineSchema>;
+
+const bytes = z.number().nonnegative();
+
+export const jobUseSchema = z.object({
+  jobId: z.string(),
+  /** The host's own, which run without the store. */
+  isResident: z.boolean(),
+  /** Since the container's start. */
+  cpuSeconds: z.number(),
+  /** Of one core, since the last time somebody asked. */
+  cpuPercent: z.number(),
+  /** Without what is only cached from files. */
+  memoryBytes: bytes,
+  pids: z.int(),
+  /** Since the container's start; absent in the host's network. */
+  network: z.object({ receivedBytes: bytes, sentBytes: bytes }).optional(),
+  /** As last measured: up to ten minutes ago, half a minute for jobs with a limit. Absent until then. */
+  disk: z.object({ writableBytes: bytes, volumeBytes: bytes }).optional(),
+});
+export type JobUse = z.output<typeof jobUseSchema>;
+
+export const hostUseSchema = z.object({
+  cores: z.int(),
+  cpuPercent: z.number(),
+  load: z.number(),
+  memoryBytes: bytes,
+  memoryUsedBytes: bytes,
+  disk: z.object({ path: z.string(), totalBytes: bytes, usedBytes: bytes, usedPercent: z.number() }),
+});
+export type HostUse = z.output<typeof hostUseSchema>;
+
+export const agentStatusSchema = z.object({
+  host: hostRecordSchema,
+  version: z.string(),
+  engine: z.object({ isConnected: z.boolean(), version: z.string() }),
+  store: z.object({ isReachable: z.boolean(), error: z.string().optional() }),
+  /** `leftMs`: how long the host's lease lasts without another renewal. */
+  lease: z.object({ leftMs: z.number().optional(), isAlone: z.boolean(), fencedJobs: z.int() }),
+  jobs: z.record(z.string(), z.int()),
+  /** What keeps new jobs from this host, for people. */
+  conditions: z.array(z.string()),
+});
+export type AgentStatus = z.output<typeof agentStatusSchema>;
+
+/** What is left out stays. A tag of null goes; a drain of null ends. */
+export const settingsChangeSchema = z.object({
+  cordoned: z.boolean().optional(),
+  drain: z
+    .object({ deadlineMs: z.int().positive().optional(), maxParallel: z.int().positive().optional() })
+    .nullable()
+    .optional(),
+  tags: z.record(z.string().regex(/^[a-zA-Z][\w.-]{0,62}$/), z.string().max(255).nullable()).optional(),
+});
+export type SettingsChange = z.output<typeof settingsChangeSchema>;
+
+const knownHostSchema = z.object({
+  id: z.string(),
+  /** Absent while the host is away. */
+  record: hostRecordSchema.optional(),
+  settings: hostSettingsSchema,
+});
+export type KnownHost = z.output<typeof knownHostSchema>;
 
 /** How to attach to a job: with input, with the output so far, and on a terminal of which size. */
 export const attachQuerySchema = z.object({
@@ -67,5 +129,51 @@ export const routes = {
     path: '/jobs/:job/stop',
     response: 'empty',
     summary: "Stop a job's container: TERM, its stop timeout, KILL",
+  }),
+  /** `job` is the assignment with its template and environment, `container` what the engine says. */
+  inspect: defineRoute({
+    method: 'GET',
+    path: '/jobs/:job/inspect',
+    response: z.object({ status: jobStatusSchema.optional(), job: z.unknown(), container: z.unknown() }),
+    summary: 'All that is known of a job',
+  }),
+  jobStats: defineRoute({
+    method: 'GET',
+    path: '/jobs/:job/stats',
+    response: jobUseSchema,
+    summary: 'What a running job uses',
+  }),
+  stats: defineRoute({
+    method: 'GET',
+    path: '/stats',
+    response: z.object({ host: hostUseSchema, jobs: z.array(jobUseSchema) }),
+    summary: 'What the host and its running jobs use',
+  }),
+  status: defineRoute({
+    method: 'GET',
+    path: '/status',
+    response: agentStatusSchema,
+    summary: 'How the agent is, and what it can reach',
+  }),
+  image: defineRoute({
+    method: 'GET',
+    path: '/image',
+    query: z.object({ name: z.string().min(1) }),
+    response: 'stream',
+    summary: 'An image of this host as an archive, for hosts that lack it',
+  }),
+  metrics: defineRoute({ method: 'GET', path: '/metrics', response: 'stream', summary: 'Figures for Prometheus' }),
+  hosts: defineRoute({
+    method: 'GET',
+    path: '/hosts',
+    response: z.array(knownHostSchema),
+    summary: 'The hosts of the cluster, also those that are away; needs the store',
+  }),
+  changeSettings: defineRoute({
+    method: 'PATCH',
+    path: '/hosts/:host/settings',
+    body: settingsChangeSchema,
+    response: hostSettingsSchema,
+    summary: 'Cordon, drain or tag a host; needs the store',
   }),
 } as const;

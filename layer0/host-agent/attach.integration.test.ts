@@ -28,7 +28,9 @@ function scenario(title: string, run: (world: { agent: HostFixture; client: Http
       engine: fixture.engine,
       store,
       settings: { cluster: fixture.cluster, networkName: fixture.network.name, gateway: fixture.network.gateway },
-      beforeStart: async (job, containerId) => void (await sessions.open(job.id, containerId, { logs: false })),
+      async beforeStart(job, containerId) {
+        if (job.template.stdin) await sessions.open(job.id, containerId, { logs: false });
+      },
     });
     const log = silentLogger();
     const handlers = agentHandlers({

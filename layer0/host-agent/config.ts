@@ -1,8 +1,9 @@
 /** The host agent's configuration. */
 import { isIPv4 } from 'node:net';
-import { booleanFlag, secret } from '@flynn/kit/config';
+import { booleanFlag, integer, secret } from '@flynn/kit/config';
 import { FlynnError } from '@flynn/kit/errors';
 import { z } from 'zod';
+import { defaultRange, defaultVxlanId } from './network/state.ts';
 
 const list = z.string().transform((text) =>
   text
@@ -28,7 +29,20 @@ export const configSchema = z.object({
     .string()
     .regex(/^[a-z][a-z0-9-]{0,14}$/)
     .default('flynn0'),
+  /** What all hosts' subnets are of. */
+  FLYNN_RANGE: z.cidrv4().default(defaultRange),
+  /** How other hosts' containers are reached: `auto` routes to hosts on the same network and tunnels to others. */
+  FLYNN_NETWORK_BACKEND: z.enum(['auto', 'direct', 'vxlan']).default('auto'),
+  /** The tunnel's number and UDP port, the same on all hosts. */
+  FLYNN_VXLAN_ID: integer.pipe(z.int().min(1).max(9_999_999)).default(defaultVxlanId),
+  FLYNN_VXLAN_PORT: integer.pipe(z.int().min(1).max(65_535)).default(1115),
   FLYNN_ETCD_ENDPOINTS: list.default(['http://127.0.0.1:2379']),
+  /** For https endpoints: the cluster's authority, and this host's certificate and key. */
+  FLYNN_ETCD_CA_FILE: z.string().optional(),
+  FLYNN_ETCD_CERT_FILE: z.string().optional(),
+  FLYNN_ETCD_KEY_FILE: z.string().optional(),
+  /** Addresses of other hosts, which have images, for as long as there is no store to tell of them. */
+  FLYNN_PEERS: list.default([]),
   FLYNN_DOCKER_SOCKET: z.string().default('/var/run/docker.sock'),
   /** Instead of the host's own resolvers: address or address:port, separated by commas. */
   FLYNN_DNS_UPSTREAMS: list.optional(),

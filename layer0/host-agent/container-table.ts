@@ -8,6 +8,7 @@ import { jobIdOf } from './plan.ts';
 
 /** Events can be lost with their connection; the list is the truth. */
 const resyncMs = 30_000;
+const fullResyncEvery = 10;
 const retryMs = 1_000;
 
 /**
@@ -21,6 +22,7 @@ export class ContainerTable {
   readonly #listeners = new Set<() => void>();
   readonly #outOfMemoryListeners = new Set<(container: Container) => void>();
   #isCurrent = false;
+  #losses = 0;
 
   constructor(options: { engine: Engine; log: Logger }) {
     this.#engine = options.engine;
@@ -30,6 +32,11 @@ export class ContainerTable {
   /** Whether the engine answers and the table follows it. */
   get isCurrent(): boolean {
     return this.#isCurrent;
+  }
+
+  /** How often the engine was lost, or could not be reached. */
+  get losses(): number {
+    return this.#losses;
   }
 
   all(): Container[] {
@@ -75,6 +82,7 @@ export class ContainerTable {
       } catch (error) {
         if (signal.aborted) return;
         this.#isCurrent = false;
+        this.#losses += 1;
         this.#log.warn(`lost the container engine, trying again every second: ${messageOf(error)}`);
       }
       await pause(retryMs, signal);
@@ -95,13 +103,19 @@ export class ContainerTable {
   }
 
   async #resync(signal: AbortSignal): Promise<void> {
-    while (!signal.aborted) {
-      await this.refresh(signal);
+    for (let round = 0; !signal.aborted; round += 1) {
+      // Now and then all of it; else only where something seems to have been missed.
+      if (round % fullResyncEvery === 0 || !(await this.#isAsListed(signal))) await this.refresh(signal);
       if (!this.#isCurrent) this.#log.info({ containers: this.#containers.size }, 'connected to the container engine');
       this.#isCurrent = true;
       this.#tell();
       await pause(resyncMs, signal);
     }
+  }
+
+  async #isAsListed(signal: AbortSignal): Promise<boolean> {
+    const states = await this.#engine.states({ signal });
+    return states.size === this.#containers.size && this.all().every(({ id, state }) => states.get(id) === state);
   }
 
   async refresh(signal?: AbortSignal): Promise<void> {

@@ -158,7 +158,7 @@ test('a job is in discovery only while it is healthy', () =>
       service: 'web',
       id: job.id,
       address: `127.0.0.1:${port}`,
-      attributes: { app: 'x', host: hostId },
+      attributes: { app: 'x', host: hostId, 'flynn.group': 'w1' },
     });
     await door.close();
     await waitFor(() => agent.announcer.instances.size === 0, { what: 'it to leave discovery', deadlineMs: 5_000 });

@@ -5,6 +5,7 @@ import type { AssignedJob, Assignment } from '@flynn/scheduler/cell';
 import type { Container } from './engine.ts';
 import { plan } from './plan.ts';
 import type { Step } from './plan.ts';
+import { RunningTimes } from './running-times.ts';
 import { execute } from './steps.ts';
 import type { StepContext } from './steps.ts';
 
@@ -17,6 +18,8 @@ export type Assignments = {
 const resyncMs = 30_000;
 /** After a step that failed for reasons of the engine or the store, before the job is looked at again. */
 const pauseMs = 1_000;
+/** How soon a job that may not start now is looked at again. */
+const heldBackMs = 200;
 
 type Busy = { type: Step['type']; ending: AbortController };
 
@@ -28,18 +31,22 @@ export class Convergence {
   readonly #context: StepContext;
   readonly #assignments: Assignments;
   readonly #isLogShipped: (container: Container) => boolean;
+  readonly #mayStart: (job: AssignedJob) => boolean;
   readonly #busy = new Map<string, Busy>();
   readonly #running = new Set<Promise<void>>();
+  readonly #runningTimes = new RunningTimes();
   #wake = Promise.withResolvers<void>();
 
   constructor(options: {
     context: StepContext;
     assignments: Assignments;
     isLogShipped: (container: Container) => boolean;
+    mayStart: (job: AssignedJob) => boolean;
   }) {
     this.#context = options.context;
     this.#assignments = options.assignments;
     this.#isLogShipped = options.isLogShipped;
+    this.#mayStart = options.mayStart;
   }
 
   /** Resolves when the signal aborts and no step is under way any more. Containers and announcements stay. */
@@ -66,21 +73,30 @@ export class Convergence {
     const now = systemClock.now();
     const assigned = this.#assigned();
     this.#endUnwantedStarts(assigned);
+    const all = containers.assigned();
+    this.#runningTimes.keepOnly(new Set(all.map(({ id }) => id)));
     const steps = plan({
       hostId: host.hostId,
       assigned: [...assigned.values()],
-      containers: containers.assigned(),
+      containers: all,
       records: jobs.records,
       busy: new Set(this.#busy.keys()),
       isLogShipped: this.#isLogShipped,
+      ageMsOf: (container) => this.#runningTimes.ageMsOf(container),
       now,
     });
     let nextMs = resyncMs;
     for (const step of steps) {
       if (step.type === 'wait') nextMs = Math.min(nextMs, step.untilMs - now);
+      else if (step.type === 'start' && !this.#mayStart(step.job)) nextMs = Math.min(nextMs, heldBackMs);
       else this.#begin(step, signal);
     }
     return Math.max(0, nextMs);
+  }
+
+  /** What this host is to run, as it is known now. */
+  get assigned(): readonly AssignedJob[] {
+    return [...this.#assigned().values()];
   }
 
   #assigned(): Map<string, AssignedJob> {

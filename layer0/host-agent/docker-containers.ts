@@ -1,7 +1,7 @@
 /** Containers on Docker: from our spec to the engine's, and back from what it says about them. */
 import type Docker from 'dockerode';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
-import type { CallOptions, Container, ContainerSpec, Labels, Usage } from './engine.ts';
+import type { CallOptions, Container, ContainerSpec, Labels } from './engine.ts';
 import { engineCall, isStatus } from './docker-errors.ts';
 import { label } from './labels.ts';
 
@@ -9,6 +9,9 @@ export type DockerContext = { docker: Docker; cluster: string };
 
 /** What an agent's crash or a full disk must not be able to fill. */
 const logConfig = { Type: 'json-file', Config: { 'max-size': '10m', 'max-file': '2' } };
+
+/** Of the engine's default set. Apps start as root and change to a user of theirs (databases do): that stays possible. */
+const droppedCapabilities = ['NET_RAW', 'MKNOD', 'AUDIT_WRITE', 'SETFCAP', 'SETPCAP'] as const;
 
 export function createBody(spec: ContainerSpec, cluster: string): Docker.ContainerCreateOptions {
   return {
@@ -31,7 +34,7 @@ export function createBody(spec: ContainerSpec, cluster: string): Docker.Contain
 }
 
 function hostConfig(spec: ContainerSpec): Docker.HostConfig {
-  const { memoryBytes, cpuMillis, pids, files } = spec.limits;
+  const { memoryBytes, cpuMillis, pids, files, shmBytes } = spec.limits;
   return {
     // The init process reaps zombies and makes signals reach a process that runs as PID 1 unprepared.
     Init: true,
@@ -39,7 +42,12 @@ function hostConfig(spec: ContainerSpec): Docker.HostConfig {
     RestartPolicy: { Name: 'no' },
     ...network(spec),
     Mounts: [
-      ...spec.volumes.map((v) => ({ Type: 'volume' as const, Source: v.name, Target: v.path, ReadOnly: false })),
+      ...spec.volumes.map((v) => ({
+        Type: 'volume' as const,
+        Source: v.name,
+        Target: v.path,
+        ReadOnly: v.isReadOnly ?? false,
+      })),
       ...(spec.binds ?? []).map((b) => ({
         Type: 'bind' as const,
         Source: b.source,
@@ -52,7 +60,8 @@ function hostConfig(spec: ContainerSpec): Docker.HostConfig {
     ...(cpuMillis === undefined ? {} : { CpuShares: Math.max(2, Math.round((cpuMillis * 1024) / 1000)) }),
     ...(pids === undefined ? {} : { PidsLimit: pids }),
     ...(files === undefined ? {} : { Ulimits: [{ Name: 'nofile', Soft: files, Hard: files }] }),
-    ...(spec.isPrivileged === true ? {} : { CapDrop: ['NET_RAW'], SecurityOpt: ['no-new-privileges'] }),
+    ...(shmBytes === undefined ? {} : { ShmSize: shmBytes }),
+    ...(spec.isPrivileged === true ? {} : { CapDrop: [...droppedCapabilities], SecurityOpt: ['no-new-privileges'] }),
   };
 }
 
@@ -188,14 +197,26 @@ export function isOurs(labels: Labels | undefined, cluster: string): boolean {
   return labels?.[label.cluster] === cluster;
 }
 
-/** The engine's list has neither exit codes nor start times, so each is looked at: a few at a time. */
-export async function listContainers(context: DockerContext, options: CallOptions): Promise<Container[]> {
+export async function listStates(
+  context: DockerContext,
+  options: CallOptions,
+): Promise<ReadonlyMap<string, Container['state']>> {
+  const rows = await listRows(context, options);
+  return new Map(rows.map(({ Id, State }) => [Id, stateOf(State)]));
+}
+
+async function listRows(context: DockerContext, options: CallOptions): Promise<Docker.ContainerInfo[]> {
   const filters = { label: [`${label.cluster}=${context.cluster}`] };
-  const rows = await engineCall(
+  return engineCall(
     'listing containers',
     (abortSignal) => context.docker.listContainers({ all: true, filters, abortSignal }),
     options,
   );
+}
+
+/** The engine's list has neither exit codes nor start times, so each is looked at: a few at a time. */
+export async function listContainers(context: DockerContext, options: CallOptions): Promise<Container[]> {
+  const rows = await listRows(context, options);
   const found: Container[] = [];
   const remaining = rows.values();
   const lane = async () => {
@@ -210,20 +231,4 @@ export async function listContainers(context: DockerContext, options: CallOption
   };
   await Promise.all(Array.from({ length: 8 }, lane));
   return found;
-}
-
-export async function containerUsage({ docker }: DockerContext, id: string, options: CallOptions): Promise<Usage> {
-  const stats = await engineCall(
-    `measuring container ${id}`,
-    (abortSignal) => {
-      const request = { stream: false as const, 'one-shot': true, abortSignal };
-      return docker.getContainer(id).stats(request);
-    },
-    options,
-  );
-  return {
-    memoryBytes: stats.memory_stats.usage ?? 0,
-    cpuNanoseconds: stats.cpu_stats.cpu_usage.total_usage,
-    pids: stats.pids_stats?.current ?? 0,
-  };
 }

@@ -1,9 +1,21 @@
 /** Images on Docker by name: there, or pulled. And what is stored under the cluster's label. */
+import { Readable } from 'node:stream';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
+import type { KeyedMutex } from '@flynn/kit/queue';
+import type { FetchImage } from './cluster/peer-images.ts';
 import type { CallOptions, ImageInfo } from './engine.ts';
 import type { DockerContext } from './docker-containers.ts';
 import { engineCall } from './docker-errors.ts';
 import { label } from './labels.ts';
+
+export type ImageContext = DockerContext & {
+  /** Told of images that came from a registry: what was not here before may go again. */
+  onPulled?: (name: string) => void;
+  /** Asked before a registry is. */
+  fetchImage?: FetchImage;
+  /** One transfer per image, whoever wants it. */
+  transfers: KeyedMutex;
+};
 
 const pullDeadlineMs = 15 * 60_000;
 
@@ -19,14 +31,50 @@ export async function imageId({ docker }: DockerContext, name: string, options: 
   return info.Id;
 }
 
-export async function ensureNamedImage(context: DockerContext, name: string, options: CallOptions): Promise<string> {
+export async function ensureNamedImage(context: ImageContext, name: string, options: CallOptions): Promise<string> {
+  const there = await imageIfThere(context, name, options);
+  if (there !== undefined) return there;
+  return await context.transfers.run(name, async () => {
+    // Whoever waited finds what the one before has brought.
+    const brought = await imageIfThere(context, name, options);
+    if (brought !== undefined) return brought;
+    if (!(await loadFetched(context, name, options))) await pull(context, name, options);
+    context.onPulled?.(name);
+    return imageId(context, name, options);
+  });
+}
+
+async function imageIfThere(context: ImageContext, name: string, options: CallOptions): Promise<string | undefined> {
   try {
     return await imageId(context, name, options);
   } catch (error) {
-    if (!hasCode(error, 'not_found')) throw error;
+    if (hasCode(error, 'not_found')) return undefined;
+    throw error;
   }
-  await pull(context, name, options);
-  return imageId(context, name, options);
+}
+
+/** Whether another host had it. Where a transfer breaks off the next host is asked, and a registry in the end. */
+async function loadFetched(context: ImageContext, name: string, options: CallOptions): Promise<boolean> {
+  for await (const archive of context.fetchImage?.(name, options) ?? []) {
+    const load = async (abortSignal: AbortSignal): Promise<unknown> =>
+      readProgress(await context.docker.loadImage(archive, { quiet: true, abortSignal }));
+    try {
+      await engineCall(`loading ${name}`, load, { ...options, deadlineMs: pullDeadlineMs });
+      await imageId(context, name, options);
+      return true;
+    } catch (error) {
+      if (hasCode(error, 'cancelled', 'unavailable')) throw error;
+      archive.destroy();
+    }
+  }
+  return false;
+}
+
+/** The image with its layers and its name, as an archive that an engine loads. */
+export async function exportImage(context: DockerContext, name: string, options: CallOptions): Promise<Readable> {
+  await imageId(context, name, options);
+  const archive = await engineCall(`exporting ${name}`, () => context.docker.getImage(name).get(), options);
+  return new Readable().wrap(archive);
 }
 
 async function pull({ docker }: DockerContext, name: string, options: CallOptions): Promise<void> {
@@ -65,8 +113,11 @@ export async function readProgress(stream: NodeJS.ReadableStream): Promise<strin
   return text;
 }
 
-export async function listImages({ docker, cluster }: DockerContext, options: CallOptions): Promise<ImageInfo[]> {
-  const filters = { label: [`${label.cluster}=${cluster}`] };
+export async function listImages(
+  { docker, cluster }: DockerContext,
+  options: CallOptions & { all?: boolean },
+): Promise<ImageInfo[]> {
+  const filters: Record<string, string[]> = options.all === true ? {} : { label: [`${label.cluster}=${cluster}`] };
   const rows = await engineCall(
     'listing images',
     (abortSignal) => {

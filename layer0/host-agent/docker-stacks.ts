@@ -11,6 +11,7 @@ import type { CallOptions, FetchBlob } from './engine.ts';
 import type { DockerContext } from './docker-containers.ts';
 import { engineCall } from './docker-errors.ts';
 import { ensureNamedImage, imageId, readProgress } from './docker-images.ts';
+import type { ImageContext } from './docker-images.ts';
 import { label, stackRepository } from './labels.ts';
 import { decompress, saveBlob } from './layers.ts';
 
@@ -31,7 +32,7 @@ export function stackTag(cluster: string, baseId: string, digests: readonly stri
  * images, and a changed app costs the host its own layer only. `ensureBelow` makes the image below, or finds it.
  */
 export async function ensureStack(
-  context: DockerContext & { fetchBlob: FetchBlob; scratchDir: string },
+  context: ImageContext & { fetchBlob: FetchBlob; scratchDir: string },
   stack: Stack,
   ensureBelow: (below: Stack) => Promise<string>,
   options: CallOptions,

@@ -4,22 +4,24 @@ import { hasCode } from '@flynn/kit/errors';
 import { KeyedMutex } from '@flynn/kit/queue';
 import { raceAbort } from '@flynn/kit/retry';
 import type { Image } from '@flynn/scheduler/cell';
+import type { FetchImage } from './cluster/peer-images.ts';
 import type { CallOptions, Container, Engine, FetchBlob } from './engine.ts';
 import {
-  containerUsage,
   createContainer,
   inspectContainer,
   listContainers,
+  listStates,
   removeContainer,
   startContainer,
   stopContainer,
 } from './docker-containers.ts';
 import { engineCall } from './docker-errors.ts';
-import { ensureNamedImage, listImages, removeImage } from './docker-images.ts';
+import { ensureNamedImage, exportImage, listImages, removeImage } from './docker-images.ts';
 import { readLogs } from './docker-logs.ts';
 import { dockerNetworks } from './docker-networks.ts';
 import { ensureStack } from './docker-stacks.ts';
 import { openAttachment, readEvents } from './docker-streams.ts';
+import { DockerUsage } from './docker-usage.ts';
 import { dockerVolumes } from './docker-volumes.ts';
 
 export type DockerOptions = {
@@ -28,16 +30,21 @@ export type DockerOptions = {
   fetchBlob: FetchBlob;
   /** Where layers are unpacked while a stack is built; emptied afterwards. */
   scratchDir: string;
+  onPulled?: (name: string) => void;
+  /** Images from elsewhere, asked for before a registry is. */
+  fetchImage?: FetchImage;
 };
 
 export function connectDocker(options: DockerOptions): Engine {
   const docker = new Docker({ socketPath: options.socketPath });
-  const context = { docker, ...options };
+  const context = { docker, transfers: new KeyedMutex(), ...options };
   const building = new KeyedMutex();
   /** Images found to be there: looking again on every start would cost a call. A failing `create` makes us forget. */
   const known = new Map<string, string>();
   /** Which containers have a terminal never changes, and decides how their streams are read. */
   const terminals = new Map<string, boolean>();
+
+  const usage = new DockerUsage(context);
 
   function note(container: Container): Container {
     terminals.set(container.id, container.tty);
@@ -75,11 +82,12 @@ export function connectDocker(options: DockerOptions): Engine {
         ...options,
         deadlineMs: 10_000,
       });
-      return { memoryBytes: info.MemTotal, cores: info.NCPU, version: info.ServerVersion };
+      return { memoryBytes: info.MemTotal, cores: info.NCPU, version: info.ServerVersion, rootDir: info.DockerRootDir };
     },
     ...dockerNetworks(context),
     ...dockerVolumes(context),
     ensureImage,
+    exportImage: (name, options = {}) => exportImage(context, name, options),
     listImages: (options = {}) => listImages(context, options),
     removeImage(id, options = {}) {
       known.clear();
@@ -113,8 +121,10 @@ export function connectDocker(options: DockerOptions): Engine {
     async remove(id, options = {}) {
       await removeContainer(context, id, options);
       terminals.delete(id);
+      usage.forget(id);
     },
     inspect: (id, options = {}) => inspectContainer(context, id, options),
+    states: (options = {}) => listStates(context, options),
     list: async (options = {}) => (await listContainers(context, options)).map(note),
     events: ({ signal }) => readEvents(context, signal),
     async *logs(id, options) {
@@ -130,6 +140,7 @@ export function connectDocker(options: DockerOptions): Engine {
         options,
       );
     },
-    usage: (id, options = {}) => containerUsage(context, id, options),
+    usage: (id, options = {}) => usage.usage(id, options),
+    diskUse: (id, options = {}) => usage.diskUse(id, options),
   };
 }

@@ -14,7 +14,7 @@
  * Events. `events` tells that something happened to a container, not what is true now: look it up. An iteration that
  * ends or throws has lost touch; list again after iterating anew. Events may come twice.
  *
- * Logs. Records of one stream come in the order written, with times that do not decrease. A record that does not end its
+ * Logs. Records of one stream come in the order written; their times decrease only where the clock was set back. A record that does not end its
  * line (`isPartial`) has the time of the line's first record.
  */
 import type { Image } from '@flynn/scheduler/cell';
@@ -38,14 +38,17 @@ export type ContainerSpec = Readonly<{
   network: { type: 'host' } | { type: 'bridge'; name: string; dns: readonly string[] };
   /** Ports of the host that lead to ports of the container; none in the host's network. */
   published?: readonly { hostPort: number; port: number; protocol: 'tcp' | 'udp' }[];
-  volumes: readonly { name: string; path: string }[];
+  volumes: readonly { name: string; path: string; isReadOnly?: boolean }[];
   /** Directories and files of the host, for the cluster's own jobs. */
   binds?: readonly { source: string; path: string; isReadOnly: boolean }[];
   tty: boolean;
   /** The process has a stdin, which ends with the first attached client that ends it. */
   stdin: boolean;
-  limits: { memoryBytes?: number; cpuMillis?: number; pids?: number; files?: number };
-  /** Without them: the engine's default set minus NET_RAW, and no new privileges. */
+  limits: { memoryBytes?: number; cpuMillis?: number; pids?: number; files?: number; shmBytes?: number };
+  /**
+   * Without: what changing users, owners and modes of one's own files and listening below 1024 take, and no new privileges.
+   * No raw sockets (they forge addresses), no device files, no file capabilities.
+   */
   isPrivileged?: boolean;
 }>;
 
@@ -111,17 +114,27 @@ export type ImageInfo = Readonly<{
 
 export type VolumeInfo = Readonly<{ name: string; labels: Labels; createdAtMs: number }>;
 
-export type Usage = Readonly<{ memoryBytes: number; cpuNanoseconds: number; pids: number }>;
+/** Since the container's start, except for what is now: memory (without what is only cached from files) and processes. */
+export type Usage = Readonly<{
+  memoryBytes: number;
+  cpuNanoseconds: number;
+  pids: number;
+  /** Absent in the host's network. */
+  network?: { receivedBytes: number; sentBytes: number };
+}>;
+
+/** What the container wrote over its image, and what is in its volumes. */
+export type DiskUse = Readonly<{ writableBytes: number; volumeBytes: number }>;
 
 export type FetchBlob = (digest: string, options: CallOptions) => Promise<Readable>;
 
 export interface Engine {
-  /** `unavailable` when the engine is not there. */
-  info(options?: CallOptions): Promise<{ memoryBytes: number; cores: number; version: string }>;
+  /** `unavailable` when the engine is not there. `rootDir`: where it keeps images, containers and volumes. */
+  info(options?: CallOptions): Promise<{ memoryBytes: number; cores: number; version: string; rootDir?: string }>;
 
-  /** A bridge of exactly this subnet, with the gateway as the host's address on it. One with another subnet: `conflict`. */
+  /** A bridge of exactly this subnet, with the gateway as the host's address on it. One with another subnet: `conflict`. `mtu` counts when it is made. */
   ensureNetwork(
-    network: { name: string; bridge: string; subnet: string; gateway: string; labels?: Labels },
+    network: { name: string; bridge: string; subnet: string; gateway: string; mtu?: number; labels?: Labels },
     options?: CallOptions,
   ): Promise<void>;
   removeNetwork(name: string, options?: CallOptions): Promise<void>;
@@ -131,9 +144,11 @@ export interface Engine {
    * host, layers fetched by digest and verified; equal lower layers are stored once.
    */
   ensureImage(image: Image, options?: CallOptions): Promise<string>;
-  /** Images with the cluster's label: the stacks. */
-  listImages(options?: CallOptions): Promise<ImageInfo[]>;
-  /** One in use stays: `conflict`. */
+  /** An image by name, with its layers, as an archive for another engine. One that is not there: `not_found`. */
+  exportImage(name: string, options?: CallOptions): Promise<Readable>;
+  /** Images with the cluster's label: the stacks. With `all` every image the engine has, whoever made it. */
+  listImages(options?: CallOptions & { all?: boolean }): Promise<ImageInfo[]>;
+  /** By id or reference; of an image with several references the one named goes. One in use stays: `conflict`. */
   removeImage(id: string, options?: CallOptions): Promise<void>;
 
   create(spec: ContainerSpec, options?: CallOptions): Promise<string>;
@@ -147,6 +162,8 @@ export interface Engine {
   remove(id: string, options?: CallOptions): Promise<void>;
   /** By id or name. */
   inspect(id: string, options?: CallOptions): Promise<Container>;
+  /** Ids and states only: cheap, for finding out whether there is anything to look at. */
+  states(options?: CallOptions): Promise<ReadonlyMap<string, Container['state']>>;
   list(options?: CallOptions): Promise<Container[]>;
   events(options: { signal: AbortSignal }): AsyncIterable<EngineEvent>;
 
@@ -154,7 +171,10 @@ export interface Engine {
   /** With `logs`, the output so far comes first. Attach before the start to miss nothing. */
   attach(id: string, options: { stdin: boolean; logs: boolean; signal?: AbortSignal }): Promise<Attachment>;
   resize(id: string, size: { columns: number; rows: number }, options?: CallOptions): Promise<void>;
+  /** Cheap. One that does not run uses nothing. */
   usage(id: string, options?: CallOptions): Promise<Usage>;
+  /** Dear: it looks at every file. */
+  diskUse(id: string, options?: CallOptions): Promise<DiskUse>;
 
   ensureVolume(name: string, options?: CallOptions): Promise<void>;
   listVolumes(options?: CallOptions): Promise<VolumeInfo[]>;

@@ -45,6 +45,10 @@ test('a container is named, labelled, limited and connected for its job', () => 
     'flynn.job': 'h1-a',
     'flynn.workload': 'w1',
     'flynn.version': 'v1',
+    'flynn.group': 'w1',
+    'flynn.links': '',
+    'flynn.access': '',
+    'flynn.singleton': '1',
   });
   assert.deepEqual(spec.volumes, [{ name: 'flynn-c.db', path: '/data' }]);
   assert.deepEqual(spec.network, { type: 'bridge', name: 'flynn0', dns: ['100.100.0.1'] });

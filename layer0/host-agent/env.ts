@@ -1,7 +1,13 @@
 /** Which environment does a job see? Base < host < job < what the agent alone knows. */
 import type { AssignedJob } from '@flynn/scheduler/cell';
 
-export type HostEnvironment = { hostId: string; externalAddress: string; gateway: string };
+export type HostEnvironment = {
+  hostId: string;
+  externalAddress: string;
+  gateway: string;
+  /** Where etcd is at the moment, for jobs that have access to it. */
+  storeEndpoints?: () => readonly string[];
+};
 
 const basePath = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
 
@@ -16,6 +22,7 @@ export function environmentOf(
     FLYNN_HOST_ID: host.hostId,
     FLYNN_EXTERNAL_ADDRESS: host.externalAddress,
     FLYNN_DISCOVERY_URL: `http://${host.gateway}:1111`,
+    ...(template.access.includes('store') ? { FLYNN_ETCD_ENDPOINTS: (host.storeEndpoints?.() ?? []).join(',') } : {}),
     ...template.env,
     ...portsOf(template.ports),
     FLYNN_JOB_ID: job.id,

@@ -67,6 +67,7 @@ export async function openHost(options: {
   settings?: Partial<HostSettings>;
   announcer?: AnnouncerProbe;
   beforeStart?: StepContext['beforeStart'];
+  mayStartSingletons?: () => boolean;
 }): Promise<HostFixture> {
   const { engine, store, announcer = new AnnouncerProbe() } = options;
   const tasks = new TaskGroup();
@@ -89,6 +90,7 @@ export async function openHost(options: {
       announcer,
       beforeStart: options.beforeStart ?? (async () => undefined),
       isLogShipped: () => true,
+      mayStartSingletons: options.mayStartSingletons ?? (() => true),
       log,
     },
     tasks,

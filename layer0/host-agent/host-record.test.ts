@@ -7,7 +7,7 @@ import { cellKeys, hostRecordSchema } from '@flynn/scheduler/cell';
 import type { HostRecord } from '@flynn/scheduler/cell';
 import { createMemoryStore } from '@flynn/store/memory';
 import { configSchema, gatewayOf, parseAttributes, parseUpstream } from './config.ts';
-import { capacityOf, keepAnnounced } from './host-record.ts';
+import { capacityOf, diskCondition, keepAnnounced } from './host-record.ts';
 
 const record: HostRecord = {
   id: 'h1',
@@ -27,7 +27,7 @@ test('a host is announced, stays cordoned over a restart of its agent, and never
     return entry === undefined ? undefined : { entry, host: hostRecordSchema.parse(JSON.parse(entry.value)) };
   };
   const first = new AbortController();
-  const running = keepAnnounced(store, record, { signal: first.signal, log });
+  const running = keepAnnounced(store, () => record, { signal: first.signal, log });
   const before = await waitFor(announced, { what: 'the announcement', deadlineMs: 5_000 });
   assert.ok(before.entry.lease !== undefined);
   const value = JSON.stringify({ ...before.host, cordoned: true });
@@ -35,7 +35,7 @@ test('a host is announced, stays cordoned over a restart of its agent, and never
   first.abort();
   await running;
   const second = new AbortController();
-  const again = keepAnnounced(store, { ...record, startedAt: 2 }, { signal: second.signal, log });
+  const again = keepAnnounced(store, () => ({ ...record, startedAt: 2 }), { signal: second.signal, log });
   const after = await waitFor(
     async () => {
       const found = await announced();
@@ -47,6 +47,30 @@ test('a host is announced, stays cordoned over a restart of its agent, and never
   assert.equal(after.entry.createRevision, before.entry.createRevision);
   second.abort();
   await again;
+  await store.close();
+});
+
+test('a host whose disk is full cordons itself, and opens again by itself', async () => {
+  const store = createMemoryStore();
+  const log = silentLogger();
+  const hostIs = (isCordoned: boolean) =>
+    waitFor(
+      async () => {
+        const entry = await store.get(cellKeys.host('h1'));
+        const host = entry === undefined ? undefined : hostRecordSchema.parse(JSON.parse(entry.value));
+        return host?.cordoned === isCordoned && host;
+      },
+      { what: 'the record', deadlineMs: 5_000 },
+    );
+  const full = { ...record, cordoned: true, attributes: { ...record.attributes, [diskCondition]: 'full' } };
+  for (const [now, isCordoned] of [[full, true] as const, [record, false] as const]) {
+    const stop = new AbortController();
+    const running = keepAnnounced(store, () => now, { signal: stop.signal, log });
+    const host = await hostIs(isCordoned);
+    assert.equal(host.attributes[diskCondition], isCordoned ? 'full' : undefined);
+    stop.abort();
+    await running;
+  }
   await store.close();
 });
 
@@ -67,7 +91,7 @@ test('while writing the record fails, no further leases are kept alive', async (
     },
   };
   const stop = new AbortController();
-  const running = keepAnnounced(slow, record, { signal: stop.signal, log: silentLogger() });
+  const running = keepAnnounced(slow, () => record, { signal: stop.signal, log: silentLogger() });
   await waitFor(() => store.get(cellKeys.host('h1')), { what: 'the announcement', deadlineMs: 5_000 });
   assert.equal(granted, 1);
   stop.abort();

@@ -1,14 +1,14 @@
 /** Announces this host in the cell, on a lease: while the record is there, the host lives. */
-import { systemClock } from '@flynn/kit/clock';
+import { pause, systemClock } from '@flynn/kit/clock';
 import { hasCode, messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import { forever } from '@flynn/kit/tasks';
 import { cellKeys, hostRecordSchema } from '@flynn/scheduler/cell';
 import type { HostRecord, Resources } from '@flynn/scheduler/cell';
-import type { Lease, Store } from '@flynn/store/store';
+import type { Lease, Revision, Store } from '@flynn/store/store';
 
 /** A host that died is known to be lost within ten seconds. */
-const ttlSeconds = 6;
+const ttlSeconds = 8;
 const reservedShare = 0.1;
 /** Cores are shared by weight, and most jobs are idle most of the time. */
 const cpuOvercommit = 4;
@@ -22,60 +22,75 @@ export function capacityOf(machine: { memoryBytes: number; cores: number }): Res
 
 type HostStore = Pick<Store, 'get' | 'transact' | 'grantLease'>;
 
+/** How soon a change of what the host says about itself is told. */
+const refreshMs = 10_000;
+
 /** Resolves when the signal aborts. The lease is left to run out: an agent that is back in time was never away. */
 export async function keepAnnounced(
   store: HostStore,
-  record: HostRecord,
-  options: { signal: AbortSignal; log: Logger; onAnnounced?: () => void },
+  describe: () => HostRecord,
+  options: {
+    signal: AbortSignal;
+    log: Logger;
+    /** Now and then while the record stands on this lease, since this revision. What it throws has all of it tried again. */
+    onAnnounced?: (lease: Lease, revision: Revision) => Promise<void>;
+  },
 ): Promise<void> {
   const { signal, log } = options;
   let lease: Lease | undefined;
+  let written: { lease: Lease; json: string; revision: Revision } | undefined;
   await forever(
     'announcing the host',
     async () => {
       // A write that failed is repeated on the same lease: another one would be renewed besides it for ever, and ending it
       // would take a record away that got through after all.
       if (lease === undefined || lease.lost.aborted) lease = await store.grantLease({ ttlSeconds, signal });
-      try {
-        await put(store, record, lease.id, signal);
-      } catch (error) {
-        // It expired before that was noticed; what still renews it learns the same.
-        if (hasCode(error, 'not_found')) lease = undefined;
-        throw error;
+      const record = describe();
+      const json = JSON.stringify(record);
+      if (written === undefined || written.lease !== lease || written.json !== json) {
+        try {
+          written = { lease, json, revision: await put(store, record, lease.id, signal) };
+        } catch (error) {
+          // It expired before that was noticed; what still renews it learns the same.
+          if (hasCode(error, 'not_found')) lease = undefined;
+          throw error;
+        }
       }
-      options.onAnnounced?.();
-      await aborted(AbortSignal.any([signal, lease.lost]));
-      if (!signal.aborted) log.warn('the lease of the host was lost: announcing it anew');
+      await options.onAnnounced?.(lease, written.revision);
+      await pause(refreshMs, AbortSignal.any([signal, lease.lost]));
+      if (!signal.aborted && lease.lost.aborted) log.warn('the lease of the host was lost: announcing it anew');
     },
     { signal, log, maxMs: 1_000 },
   );
 }
 
 /** What people set on the record (cordoned, attributes) outlives the agent as long as the record does. */
-async function put(store: HostStore, record: HostRecord, lease: string, signal: AbortSignal): Promise<void> {
+async function put(store: HostStore, record: HostRecord, lease: string, signal: AbortSignal): Promise<Revision> {
   const key = cellKeys.host(record.id);
   for (;;) {
     const known = await store.get(key, { signal });
     const value = JSON.stringify(known === undefined ? record : merge(record, known.value));
-    const { succeeded } = await store.transact(
+    const { succeeded, revision } = await store.transact(
       { compare: [{ key, modRevision: known?.modRevision ?? 0 }], then: [{ put: key, value, lease }] },
       { signal },
     );
-    if (succeeded) return;
+    if (succeeded) return revision;
   }
 }
+
+/** On a record the host cordoned itself: why. */
+export const diskCondition = 'condition.disk';
 
 function merge(record: HostRecord, known: string): HostRecord {
   const before = hostRecordSchema.safeParse(JSON.parse(known));
   if (!before.success) return record;
-  return { ...record, cordoned: before.data.cordoned, attributes: { ...before.data.attributes, ...record.attributes } };
-}
-
-function aborted(signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    if (signal.aborted) resolve();
-    else signal.addEventListener('abort', () => resolve(), { once: true });
-  });
+  const { [diskCondition]: condition, ...attributes } = before.data.attributes;
+  return {
+    ...record,
+    // What the host cordoned for its disk's sake it opens again by itself.
+    cordoned: record.cordoned || (before.data.cordoned && condition === undefined),
+    attributes: { ...attributes, ...record.attributes },
+  };
 }
 
 /** Until the engine answers, however long that takes: a host boots in any order. */

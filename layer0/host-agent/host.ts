@@ -2,14 +2,15 @@
 import type { Logger } from '@flynn/kit/log';
 import type { TaskGroup } from '@flynn/kit/tasks';
 import { assignmentSchema, cellKeys } from '@flynn/scheduler/cell';
-import type { Assignment } from '@flynn/scheduler/cell';
+import type { AssignedJob, Assignment } from '@flynn/scheduler/cell';
 import { openMirror } from '@flynn/store/mirror';
-import type { Store } from '@flynn/store/store';
+import type { Revision, Store } from '@flynn/store/store';
 import type { Announcer } from './announcer.ts';
 import { ContainerTable } from './container-table.ts';
 import { Convergence } from './convergence.ts';
 import type { Container, Engine } from './engine.ts';
 import { JobTable } from './job-table.ts';
+import { isSingleton } from './labels.ts';
 import { Slots } from './slots.ts';
 import type { HostSettings } from './spec.ts';
 import { StatusWriter } from './status-writer.ts';
@@ -27,10 +28,18 @@ export type HostDeps = {
   announcer: Announcer;
   beforeStart: StepContext['beforeStart'];
   isLogShipped: (container: Container) => boolean;
+  /** A job of which there must never be two waits until this says so. */
+  mayStartSingletons: () => boolean;
   log: Logger;
 };
 
-export type Host = { jobs: JobTable; requestStop: (jobId: string) => void };
+export type Host = {
+  jobs: JobTable;
+  /** Resolves once everything assigned up to the revision is known here. */
+  caughtUp: (revision: Revision, signal: AbortSignal) => Promise<void>;
+  requestStop: (jobId: string) => void;
+  assigned: () => readonly AssignedJob[];
+};
 
 /** Resolves when the host converges; its tasks run in the group. */
 export async function startHost(deps: HostDeps, tasks: TaskGroup): Promise<Host> {
@@ -56,8 +65,14 @@ export async function startHost(deps: HostDeps, tasks: TaskGroup): Promise<Host>
     beforeStart: deps.beforeStart,
     log,
   };
-  const convergence = new Convergence({ context, assignments, isLogShipped: deps.isLogShipped });
+  const mayStart = (job: AssignedJob) => !isSingleton(job) || deps.mayStartSingletons();
+  const convergence = new Convergence({ context, assignments, isLogShipped: deps.isLogShipped, mayStart });
   tasks.run('job statuses', (signal) => writer.run(signal));
   tasks.run('convergence', (signal) => convergence.run(signal));
-  return { jobs, requestStop: (jobId) => convergence.requestStop(jobId) };
+  return {
+    jobs,
+    caughtUp: async (revision, signal) => void (await assignments.reached(revision, { signal })),
+    requestStop: (jobId) => convergence.requestStop(jobId),
+    assigned: () => convergence.assigned,
+  };
 }

@@ -5,6 +5,7 @@ import { Readable } from 'node:stream';
 import { test } from 'node:test';
 import { gzipSync, zstdCompressSync } from 'node:zlib';
 import { hasCode } from '@flynn/kit/errors';
+import { waitFor } from '@flynn/kit/retry';
 import { createMemoryStore } from '@flynn/store/memory';
 import { pack } from 'tar-stream';
 import { collect, endOf } from './conformance.ts';
@@ -163,3 +164,50 @@ test('a stack is built once from zstd and gzip layers, the upper over the lower'
     await fixture.close();
   }
 });
+
+scenario(
+  'what a job uses is told, and limited: memory, processes, network, files, capabilities',
+  async ({ fixture, agent }) => {
+    const { engine } = fixture;
+    const write =
+      'dd if=/dev/zero of=/tmp/big bs=1M count=8 2>/dev/null; grep -E "CapBnd|NoNewPrivs" /proc/self/status';
+    const job = jobOf('user', {
+      image,
+      shmBytes: 2 ** 20,
+      volumes: [{ name: 'data', path: '/data', isReadOnly: true }],
+      command: script(
+        `${write}; touch /data/x || echo read-only; df -k /dev/shm | tail -1; echo done; exec sleep 1000`,
+      ),
+    });
+    await agent.assign([job]);
+    await agent.reach(job, 'running', (s) => s.state === 'running');
+    const id = agent.containers.ofJob(job.id)?.id ?? '';
+    const lines = await waitFor(
+      async () => {
+        const told = (await collect(engine.logs(id, { follow: false }))).map(({ message }) => message);
+        return told.includes('done') && told;
+      },
+      { what: 'its output', deadlineMs: 20_000 },
+    );
+    const bounding = BigInt(`0x${lines.find((line) => line.startsWith('CapBnd'))?.split('\t')[1] ?? '0'}`);
+    // As numbered in capabilities(7): CHOWN, SETUID and NET_BIND_SERVICE stay, NET_RAW and MKNOD do not.
+    const has = (bit: bigint) => ((bounding >> bit) & 1n) === 1n;
+    assert.deepEqual([0n, 7n, 10n, 13n, 27n].map(has), [true, true, true, false, false]);
+    assert.ok(lines.includes('NoNewPrivs:\t1'));
+    assert.ok(lines.includes('read-only'));
+    assert.ok(
+      lines.some((line) => /\s1024\s.*\/dev\/shm/.test(line)),
+      lines.join('\n'),
+    );
+
+    const usage = await engine.usage(id);
+    assert.ok(usage.memoryBytes > 0 && usage.memoryBytes < 64 * 2 ** 20, String(usage.memoryBytes));
+    assert.ok(usage.cpuNanoseconds > 0);
+    assert.ok(usage.pids >= 1);
+    assert.notEqual(usage.network, undefined);
+    const { writableBytes } = await engine.diskUse(id);
+    assert.ok(writableBytes >= 8 * 2 ** 20 && writableBytes < 10 * 2 ** 20, String(writableBytes));
+    await engine.stop(id, { timeoutMs: 1_000 });
+    assert.deepEqual(await engine.usage(id), { memoryBytes: 0, cpuNanoseconds: 0, pids: 0 });
+  },
+);

@@ -7,6 +7,16 @@ export const label = {
   job: 'flynn.job',
   workload: 'flynn.workload',
   version: 'flynn.version',
+  /** On containers of which there must never be two: see fence.ts. */
+  singleton: 'flynn.singleton',
+  /** On containers that may not write more than so many bytes outside their volumes. */
+  tempDisk: 'flynn.temp-disk',
+  /** On the platform's own images, which `up` builds. */
+  image: 'flynn.image',
+  /** What the job may reach: see network/policy.ts. */
+  group: 'flynn.group',
+  links: 'flynn.links',
+  access: 'flynn.access',
   /** On containers the agent runs from its own disk, without the store. */
   resident: 'flynn.resident',
   /** On stacks: the base image's id and the layers they were made of. */
@@ -34,7 +44,22 @@ export function jobLabels(job: Pick<AssignedJob, 'id' | 'workloadId' | 'version'
     [label.job]: job.id,
     [label.workload]: job.workloadId,
     [label.version]: job.version,
+    [label.group]: groupOf(job),
+    [label.links]: job.template.links.join(','),
+    [label.access]: job.template.access.join(','),
+    ...(job.template.tempDiskBytes === undefined ? {} : { [label.tempDisk]: String(job.template.tempDiskBytes) }),
+    ...(isSingleton(job) ? { [label.singleton]: '1' } : {}),
   };
+}
+
+/** Whether two of it at once would do harm: two may not write the same volume. */
+export function isSingleton(job: Pick<AssignedJob, 'template'>): boolean {
+  return job.template.volumes.length > 0;
+}
+
+/** Jobs of one group reach each other. */
+export function groupOf({ template, workloadId }: Pick<AssignedJob, 'workloadId' | 'template'>): string {
+  return template.group ?? workloadId;
 }
 
 export function metaOfLabels(labels: Labels): Record<string, string> {

@@ -8,7 +8,8 @@ import type { Logger } from '@flynn/kit/log';
 import { z } from 'zod';
 import type { Cursor, Position } from './log-lines.ts';
 
-const positionSchema = z.object({ timestampNs: z.string().regex(/^\d+$/), count: z.int() });
+const nanoseconds = z.string().regex(/^\d+$/);
+const positionSchema = z.object({ timestampNs: nanoseconds, count: z.int(), highestNs: nanoseconds.optional() });
 const fileSchema = z.record(
   z.string(),
   z.object({ stdout: positionSchema.optional(), stderr: positionSchema.optional(), endedAtMs: z.number().optional() }),
@@ -92,15 +93,24 @@ export class LogCursors {
 
 function positioned(stream: 'stdout' | 'stderr', saved: z.output<typeof positionSchema> | undefined): Cursor {
   if (saved === undefined) return {};
-  const position: Position = { timestampNs: BigInt(saved.timestampNs), count: saved.count };
+  const { timestampNs, count, highestNs } = saved;
+  const position: Position = {
+    timestampNs: BigInt(timestampNs),
+    count,
+    ...(highestNs === undefined ? {} : { highestNs: BigInt(highestNs) }),
+  };
   return { [stream]: position };
 }
 
-function written(cursor: Cursor): Record<string, { timestampNs: string; count: number }> {
+function written(cursor: Cursor): Record<string, z.output<typeof positionSchema>> {
   return Object.fromEntries(
-    Object.entries(cursor).map(([stream, { timestampNs, count }]) => [
+    Object.entries(cursor).map(([stream, { timestampNs, count, highestNs }]) => [
       stream,
-      { timestampNs: String(timestampNs), count },
+      {
+        timestampNs: String(timestampNs),
+        count,
+        ...(highestNs === undefined ? {} : { highestNs: String(highestNs) }),
+      },
     ]),
   );
 }

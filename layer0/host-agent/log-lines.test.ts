@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
 import type { LogRecord } from './engine.ts';
-import { LineAssembler, advance, isRead, maxLineBytes, readFrom } from './log-lines.ts';
+import { LineAssembler, Unread, advance, maxLineBytes, readFrom } from './log-lines.ts';
 import type { Cursor, Piece } from './log-lines.ts';
 
 function record(timestampNs: bigint, message: string, rest: Partial<LogRecord> = {}): LogRecord {
@@ -71,9 +71,34 @@ test('read in two goes from any position, every piece comes exactly once', () =>
       const whole = assemble(records);
       const before = whole.slice(0, stopAfter);
       const cursor = before.reduce<Cursor>(advance, {});
-      const from = readFrom(cursor) ?? 0n;
-      const after = assemble(records.filter((r) => r.timestampNs >= from)).filter((piece) => !isRead(cursor, piece));
+      const from = readFrom(cursor, 10_000n) ?? 0n;
+      const unread = new Unread(cursor);
+      const after = assemble(records.filter((r) => r.timestampNs >= from)).filter((piece) => unread.isNew(piece));
       assert.deepEqual([...before, ...after].map(identity).sort(), whole.map(identity).sort());
+    }),
+  );
+});
+
+test('a clock that is set back loses and repeats no line, wherever reading is taken up again', () => {
+  const series = (from: bigint, length: number) => Array.from({ length }, (_, i) => from + 2n * BigInt(i));
+  // Set back to between the earlier ones, and on beyond them.
+  const times = fc
+    .tuple(fc.nat(20), fc.nat(40))
+    .map(([before, after]) => series(1_000n, before).concat(series(1_001n, after)));
+  const streams = fc.array(fc.constantFrom('stdout' as const, 'stderr' as const), { minLength: 60, maxLength: 60 });
+  fc.assert(
+    fc.property(times, streams, fc.nat(60), (all, of, stopAfter) => {
+      const whole = assemble(
+        all.map((timestampNs, i) => ({ stream: of[i] ?? 'stdout', timestampNs, message: `${i}`, isPartial: false })),
+      );
+      const before = whole.slice(0, stopAfter);
+      const cursor = before.reduce<Cursor>(advance, {});
+      const unread = new Unread(cursor);
+      // Taken up while the clock is still behind, if it was set back in between.
+      const nowNs = whole.slice(stopAfter).reduce((least, { timestampNs: t }) => (t < least ? t : least), 10_000n);
+      const from = readFrom(cursor, nowNs) ?? 0n;
+      const again = whole.filter((piece) => piece.timestampNs >= from).filter((piece) => unread.isNew(piece));
+      assert.deepEqual([...before, ...again].map(identity), whole.map(identity));
     }),
   );
 });

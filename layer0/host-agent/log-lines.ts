@@ -16,25 +16,56 @@ type Stream = LogRecord['stream'];
 export type Piece = Readonly<{ stream: Stream; timestampNs: bigint; index: number; message: string }>;
 
 /** How far a stream was read: `count` pieces of that time are done with, and everything before. */
-export type Position = Readonly<{ timestampNs: bigint; count: number }>;
+export type Position = Readonly<{
+  timestampNs: bigint;
+  count: number;
+  /** The latest time of what is done with, where the clock was set back since: such lines come before later ones. */
+  highestNs?: bigint;
+}>;
 
 export type Cursor = Readonly<Partial<Record<Stream, Position>>>;
 
-export function isRead(cursor: Cursor, piece: Piece): boolean {
-  const position = cursor[piece.stream];
-  if (position === undefined || piece.timestampNs > position.timestampNs) return false;
-  return piece.timestampNs < position.timestampNs || piece.index < position.count;
+/**
+ * Which pieces of one reading, from its start on, lie behind a cursor. Order decides, not time: once a piece is new, all that
+ * come after it are, so a clock that is set back loses no line.
+ */
+export class Unread {
+  readonly #cursor: Cursor;
+  readonly #isPast = new Set<Stream>();
+
+  constructor(cursor: Cursor) {
+    this.#cursor = cursor;
+  }
+
+  /** To be asked about every piece, in order. */
+  isNew(piece: Piece): boolean {
+    const { stream, timestampNs, index } = piece;
+    const position = this.#cursor[stream];
+    if (position === undefined || this.#isPast.has(stream)) return true;
+    if (timestampNs === position.timestampNs) {
+      if (index === position.count - 1) this.#isPast.add(stream);
+      if (index < position.count) return false;
+    } else if (timestampNs <= (position.highestNs ?? position.timestampNs)) return false;
+    this.#isPast.add(stream);
+    return true;
+  }
 }
 
 export function advance(cursor: Cursor, piece: Piece): Cursor {
-  return { ...cursor, [piece.stream]: { timestampNs: piece.timestampNs, count: piece.index + 1 } };
+  const { stream, timestampNs } = piece;
+  const before = cursor[stream];
+  const highestNs = before?.highestNs ?? before?.timestampNs ?? timestampNs;
+  const position = { timestampNs, count: piece.index + 1, ...(highestNs > timestampNs ? { highestNs } : {}) };
+  return { ...cursor, [stream]: position };
 }
 
-/** From where to read so that nothing unread is missed; undefined: from the start. */
-export function readFrom({ stdout, stderr }: Cursor): bigint | undefined {
+/** From where to read so that nothing unread is missed; undefined: from the start. `nowNs` is the clock that writes the log. */
+export function readFrom({ stdout, stderr }: Cursor, nowNs: bigint): bigint | undefined {
   // A stream that was silent so far may have written before the other's position.
   if (stdout === undefined || stderr === undefined) return undefined;
-  return stdout.timestampNs < stderr.timestampNs ? stdout.timestampNs : stderr.timestampNs;
+  const fromNs = stdout.timestampNs < stderr.timestampNs ? stdout.timestampNs : stderr.timestampNs;
+  // The clock was set back: what is written now has times before those.
+  return fromNs > nowNs ? undefined : fromNs;
 }
 
 type Assembly = { timestampNs: bigint; count: number; rest: Buffer; isWithinLine: boolean };

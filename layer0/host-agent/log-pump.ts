@@ -7,8 +7,8 @@ import type { ContainerTable } from './container-table.ts';
 import type { Container, Engine } from './engine.ts';
 import { metaOfLabels } from './labels.ts';
 import type { LogCursors } from './log-cursors.ts';
-import { LineAssembler, advance, isRead, lineOf, readFrom } from './log-lines.ts';
-import type { Cursor } from './log-lines.ts';
+import { LineAssembler, Unread, advance, lineOf, readFrom } from './log-lines.ts';
+import type { Piece } from './log-lines.ts';
 import { jobIdOf } from './plan.ts';
 import { formatTimestamp } from './timestamp.ts';
 
@@ -24,6 +24,8 @@ export interface LogSink {
 const retryMs = 1_000;
 const longestRetryMs = 30_000;
 const keptNotes = 20;
+const clockCheckMs = 1_000;
+const clockStepMs = 500;
 
 /**
  * INVARIANTS. One reader per container. A cursor moves only past lines the sink took. Reading ends when the container is
@@ -39,6 +41,8 @@ export class LogPump {
   readonly #readers = new Map<string, Promise<void>>();
   readonly #notes = new Map<string, LogLine[]>();
   #changed = Promise.withResolvers<void>();
+  #shipped = 0;
+  #round = new AbortController();
 
   constructor(options: {
     engine: Engine;
@@ -54,6 +58,11 @@ export class LogPump {
     this.#sink = options.sink;
     this.#hostId = options.hostId;
     this.#log = options.log;
+  }
+
+  /** Lines handed to the sink since the agent's start. */
+  get shipped(): number {
+    return this.#shipped;
   }
 
   isShipped(container: Container): boolean {
@@ -84,7 +93,7 @@ export class LogPump {
 
   /** Resolves when the signal aborts and every reader ended; the cursors are saved then. */
   async run(signal: AbortSignal): Promise<void> {
-    const saving = this.#cursors.run(signal);
+    const saving = Promise.all([this.#cursors.run(signal), this.#followClock(signal)]);
     const wake = () => {
       this.#changed.resolve();
       this.#changed = Promise.withResolvers<void>();
@@ -97,6 +106,20 @@ export class LogPump {
     off();
     await Promise.all(this.#readers.values());
     await this.#cursors.save();
+  }
+
+  /** The engine leaves out what seems to be from before a reading's start: once the clock was set back, readings begin anew. */
+  async #followClock(signal: AbortSignal): Promise<void> {
+    let offsetMs = systemClock.now() - performance.now();
+    while (!signal.aborted) {
+      await pause(clockCheckMs, signal);
+      const before = offsetMs;
+      offsetMs = systemClock.now() - performance.now();
+      if (offsetMs > before - clockStepMs) continue;
+      this.#log.warn(`the clock was set back by ${Math.round((before - offsetMs) / 1_000)} s: reading logs anew`);
+      this.#round.abort();
+      this.#round = new AbortController();
+    }
   }
 
   #readAll(signal: AbortSignal): void {
@@ -117,15 +140,18 @@ export class LogPump {
     while (!signal.aborted) {
       const container = this.#containers.all().find(({ id }) => id === containerId);
       if (container === undefined || this.isShipped(container)) return;
+      const { signal: round } = this.#round;
       try {
-        await this.#readOnce(container, signal);
+        await this.#readOnce(container, AbortSignal.any([signal, round]));
         failures = 0;
+        if (round.aborted) continue;
         if (container.state === 'exited') {
           this.#noteEnd(container);
           continue;
         }
       } catch (error) {
         if (signal.aborted) return;
+        if (round.aborted) continue;
         failures += 1;
         // A power cut leaves such logs: what comes after the damage is lost, and must not keep the container for ever.
         if (container.state === 'exited' && hasCode(error, 'invalid')) {
@@ -151,22 +177,24 @@ export class LogPump {
   }
 
   async #readOnce(container: Container, signal: AbortSignal): Promise<void> {
-    const sinceNs = readFrom(this.#cursors.get(container.id).cursor);
+    const { cursor } = this.#cursors.get(container.id);
+    const unread = new Unread(cursor);
+    const sinceNs = readFrom(cursor, BigInt(systemClock.now()) * 1_000_000n);
     const options = { follow: container.state === 'running', signal, ...(sinceNs === undefined ? {} : { sinceNs }) };
     const assembler = new LineAssembler();
     for await (const record of this.#engine.logs(container.id, options)) {
-      for (const piece of assembler.push(record)) await this.#ship(piece, container, signal);
+      for (const piece of assembler.push(record)) await this.#ship(piece, unread, container, signal);
     }
     // A running container's line may go on; only an end makes what is there all there is.
     if (container.state !== 'exited' || signal.aborted) return;
-    for (const piece of assembler.flush()) await this.#ship(piece, container, signal);
+    for (const piece of assembler.flush()) await this.#ship(piece, unread, container, signal);
   }
 
-  async #ship(piece: Parameters<typeof isRead>[1], container: Container, signal: AbortSignal): Promise<void> {
+  async #ship(piece: Piece, unread: Unread, container: Container, signal: AbortSignal): Promise<void> {
+    if (!unread.isNew(piece)) return;
     const known = this.#cursors.get(container.id);
-    const cursor: Cursor = known.cursor;
-    if (isRead(cursor, piece)) return;
     await this.#sink.write(lineOf(piece, container, this.#hostId), { signal });
-    this.#cursors.set(container.id, { ...known, cursor: advance(cursor, piece) });
+    this.#shipped += 1;
+    this.#cursors.set(container.id, { ...known, cursor: advance(known.cursor, piece) });
   }
 }

@@ -1,8 +1,9 @@
 /** A job's log for whoever asks for it now. */
+import { systemClock } from '@flynn/kit/clock';
 import type { LogLine } from './api.ts';
 import type { ContainerTable } from './container-table.ts';
 import type { Container, Engine, LogOptions } from './engine.ts';
-import { LineAssembler, advance, isRead, lineOf, readFrom } from './log-lines.ts';
+import { LineAssembler, Unread, advance, lineOf, readFrom } from './log-lines.ts';
 import type { Cursor, Piece } from './log-lines.ts';
 
 type Source = { engine: Engine; containers: ContainerTable; hostId: string };
@@ -35,10 +36,11 @@ export async function* followLines(
     const changed = nextChange(containers, signal);
     const isAllRead = readEndedAtMs !== undefined && container?.endedAtMs === readEndedAtMs;
     if (container !== undefined && container.state !== 'created' && !isAllRead) {
-      const sinceNs = readFrom(cursor);
+      const sinceNs = readFrom(cursor, BigInt(systemClock.now()) * 1_000_000n);
       const range = { ...(tail === undefined ? {} : { tail }), ...(sinceNs === undefined ? {} : { sinceNs }) };
+      const unread = new Unread(cursor);
       for await (const piece of pieces(engine, container, { ...range, follow: !isLast, signal })) {
-        if (isRead(cursor, piece)) continue;
+        if (!unread.isNew(piece)) continue;
         yield lineOf(piece, container, hostId);
         cursor = advance(cursor, piece);
       }

@@ -24,6 +24,8 @@ export class AggregatorSink implements LogSink {
   readonly #replay: Replay;
   readonly #log: Logger;
   readonly #connections = new Map<string, SinkConnection>();
+  /** Of connections that are closed. */
+  #dropped = 0;
   #changed = Promise.withResolvers<void>();
 
   constructor(options: { source: InstanceSource; key: string; replay: Replay; log: Logger }) {
@@ -31,6 +33,11 @@ export class AggregatorSink implements LogSink {
     this.#key = options.key;
     this.#replay = options.replay;
     this.#log = options.log;
+  }
+
+  /** Lines that an instance was too slow for, since the agent's start. */
+  get dropped(): number {
+    return [...this.#connections.values()].reduce((sum, { dropped }) => sum + dropped, this.#dropped);
   }
 
   /** An instance that is slow while others are not loses its oldest lines and is told how many. */
@@ -68,6 +75,7 @@ export class AggregatorSink implements LogSink {
   async #disconnect(id: string): Promise<void> {
     const connection = this.#connections.get(id);
     this.#connections.delete(id);
+    this.#dropped += connection?.dropped ?? 0;
     try {
       await connection?.[Symbol.asyncDispose]();
     } catch (error) {

@@ -1,6 +1,14 @@
 /** Logs of a real engine over restarts of the agent. */
 import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, readFileSync } from 'node:fs';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { test } from 'node:test';
+import { waitFor } from '@flynn/kit/retry';
+import { logLineSchema } from './api.ts';
 import { collect, endOf } from './conformance.ts';
 import { openDocker, testImage } from './docker-fixture.ts';
 import type { DockerFixture } from './docker-fixture.ts';
@@ -46,3 +54,52 @@ for (const tty of [false, true]) {
     }
   });
 }
+
+test(
+  'over kills of the agent no line is lost or torn, and what comes twice is known by its identity',
+  {
+    timeout: 120_000,
+  },
+  async () => {
+    const fixture = await openDocker(214);
+    const { engine, cluster } = fixture;
+    const dir = await mkdtemp(join(tmpdir(), 'flynn-killed-'));
+    const count = 2_000;
+    const read = () => (existsSync(join(dir, 'lines')) ? readFileSync(join(dir, 'lines'), 'utf8').split('\n') : []);
+    try {
+      const script = `perl -e '$|=1; for $i (1..${count}) { print "number $i ", "x" x ($i % 300), "\\n"; select(undef,undef,undef,0.02) if $i % 50 == 0 }'`;
+      const job = jobOf('fast', { command: ['sh', '-c', script] });
+      const id = await engine.create(containerSpecOf(job, testImage, settingsOf(fixture)));
+      await engine.start(id);
+      let kills = 0;
+      for (let isDone = false; !isDone; kills += 1) {
+        const before = read().length;
+        const program = join(import.meta.dirname, 'log-pump-process.ts');
+        const agent = spawn(process.execPath, [program, cluster, dir], { stdio: ['ignore', 'ignore', 'inherit'] });
+        const exited = once(agent, 'exit');
+        isDone = await waitFor(
+          () => {
+            const lines = read();
+            if (lines.at(-2)?.includes(`number ${count} `) === true) return { isDone: true };
+            return lines.length > before + 400 && { isDone: false };
+          },
+          { what: 'lines', deadlineMs: 30_000, intervalMs: 10 },
+        ).then((answer) => answer.isDone);
+        agent.kill('SIGKILL');
+        await exited;
+      }
+      assert.ok(kills >= 3, `${kills} kills`);
+      const seen = new Map<string, string>();
+      for (const text of read()) {
+        if (text === '') continue;
+        const { stream, timestamp, message } = logLineSchema.parse(JSON.parse(text));
+        seen.set(`${stream} ${timestamp}`, message);
+      }
+      const wanted = Array.from({ length: count }, (_, i) => `number ${i + 1} ${'x'.repeat((i + 1) % 300)}`);
+      assert.deepEqual([...seen.values()], wanted);
+    } finally {
+      await fixture.close();
+      await rm(dir, { recursive: true, force: true });
+    }
+  },
+);

@@ -1,25 +1,44 @@
-import { join } from 'node:path';
+import { realpathSync, writeFileSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
 import { runDaemon } from '@flynn/kit/daemon';
-import { connectEtcd } from '@flynn/store/etcd';
 import { startAgent } from './agent.ts';
+import { fetchFromPeers } from './cluster/peer-images.ts';
+import { Peers, connectStore } from './cluster/start.ts';
 import { configSchema } from './config.ts';
 import { connectDocker } from './docker.ts';
+
+/** The store may be away for long; a program that runs this long is not broken. */
+const provenMs = 30_000;
 
 await runDaemon({
   name: 'host-agent',
   config: configSchema,
-  start: ({ config, log, tasks }) =>
-    startAgent({
+  start: async ({ config, log, tasks }) => {
+    const soon = setTimeout(prove, provenMs);
+    const peers = new Peers(config);
+    await startAgent({
       config,
       log,
       tasks,
-      connectEngine: (fetchBlob) =>
+      peers,
+      connectEngine: (fetchBlob, onPulled) =>
         connectDocker({
           socketPath: config.FLYNN_DOCKER_SOCKET,
           cluster: config.FLYNN_CLUSTER,
           fetchBlob,
+          onPulled,
+          fetchImage: fetchFromPeers({ peers: () => peers.urls(), key: config.FLYNN_KEY, log }),
           scratchDir: join(config.FLYNN_STATE_DIR, 'tmp'),
         }),
-      connectStore: () => connectEtcd({ endpoints: config.FLYNN_ETCD_ENDPOINTS, log }),
-    }),
+      connectStore: () => connectStore(config, log),
+    });
+    clearTimeout(soon);
+    prove();
+  },
 });
+
+/** Tells `bootstrap/choose-version` that this version comes up. One that is run from its sources is no installed version. */
+function prove(): void {
+  const program = realpathSync(process.argv[1] ?? '');
+  if (basename(program) === 'host-agent.mjs') writeFileSync(join(dirname(program), 'proven'), '');
+}

@@ -25,6 +25,8 @@ export class MemoryContainer {
   #isOutOfMemory = false;
   #lastNs = 0n;
   #address: string;
+  /** What it seems to have written to its files. */
+  writtenBytes = 0;
   size: { columns: number; rows: number } | undefined;
 
   constructor(options: { id: string; spec: ContainerSpec; address: string; clock: Clock; emit: Emit }) {

@@ -1,4 +1,5 @@
 /** The Engine port in memory: for tests, and for clusters of pretend hosts. Its "programs" are in memory-shell.ts. */
+import { Readable } from 'node:stream';
 import { systemClock } from '@flynn/kit/clock';
 import type { Clock } from '@flynn/kit/clock';
 import { FlynnError } from '@flynn/kit/errors';
@@ -81,6 +82,11 @@ export function createMemoryEngine(
       networks.delete(name);
     },
     ensureImage,
+    async exportImage(name, call) {
+      await enter(call);
+      if (options.images?.includes(name) === false) throw new FlynnError('not_found', `there is no image ${name}`);
+      return Readable.from([Buffer.from(name)]);
+    },
     async listImages(call) {
       await enter(call);
       return [...images.values()];
@@ -127,6 +133,10 @@ export function createMemoryEngine(
       await enter(call);
       return find(id).view();
     },
+    async states(call) {
+      await enter(call);
+      return new Map([...containers].map(([id, container]) => [id, container.view().state]));
+    },
     async list(call) {
       await enter(call);
       return [...containers.values()].map((container) => container.view());
@@ -168,6 +178,10 @@ export function createMemoryEngine(
       return find(id).isRunning
         ? { memoryBytes: 1_000_000, cpuNanoseconds: 1, pids: 1 }
         : { memoryBytes: 0, cpuNanoseconds: 0, pids: 0 };
+    },
+    async diskUse(id, call) {
+      await enter(call);
+      return { writableBytes: find(id).writtenBytes, volumeBytes: 0 };
     },
     async ensureVolume(name, call) {
       await enter(call);

@@ -3,7 +3,7 @@ import { constants } from 'node:os';
 import type { AssignedJob, JobStatus } from '@flynn/scheduler/cell';
 import type { Container } from './engine.ts';
 import { countFailures, restartDelayMs } from './backoff.ts';
-import type { JobRecord } from './record.ts';
+import type { JobRecord, StopCause } from './record.ts';
 import { withoutRun } from './record.ts';
 import { limitsOf } from './spec.ts';
 
@@ -28,6 +28,11 @@ export function outcomeOfEnd(job: AssignedJob | undefined, container: End, recor
     const error = `ran longer than its limit of ${(job.template.maxRuntimeMs ?? 0) / 1000} s and was stopped`;
     return { status: { ...ended, state: 'failed', isFinal: true, error }, failures: 0 };
   }
+  if (cause?.type === 'fenced' && isRestarted) {
+    // No fault of its own: it neither waits nor counts.
+    const waiting = { state: 'crashed' as const, isFinal: false, error: fencedMessage, nextStartAt: now };
+    return { status: { ...ended, ...waiting }, failures: record.failures };
+  }
   if (cause?.type === 'requested') {
     return isRestarted
       ? { status: { ...ended, state: 'done', isFinal: false, nextStartAt: now }, failures: 0 }
@@ -35,7 +40,7 @@ export function outcomeOfEnd(job: AssignedJob | undefined, container: End, recor
   }
   if (cause === undefined && !isRestarted && container.exitCode === 0 && !container.isOutOfMemory) return done();
 
-  const error = cause?.type === 'unhealthy' ? cause.message : explainEnd(container, job);
+  const error = cause === undefined ? explainEnd(container, job) : explainStop(cause);
   const crashed = { ...ended, state: 'crashed' as const, error };
   if (!isRestarted) return { status: { ...crashed, isFinal: true }, failures: 0 };
   const failures = countFailures(record.failures, endedAt - startedAt);
@@ -83,6 +88,13 @@ export function outcomeOfNothing(record: JobRecord, now: number): Outcome {
   const { nextStartAt: _, ...status } = record.status;
   const state = status.state === 'crashed' || status.state === 'failed' ? status.state : 'done';
   return { status: { ...status, state, isFinal: true, endedAt: status.endedAt ?? now }, failures: 0 };
+}
+
+const fencedMessage = 'stopped: its host could not renew its lease, so that another host may run it';
+
+function explainStop(cause: Exclude<StopCause, { type: 'expired' | 'requested' }>): string {
+  if (cause.type === 'fenced') return fencedMessage;
+  return cause.type === 'unwanted' ? 'stopped: it was not wanted any more' : cause.message;
 }
 
 function explainEnd(container: End, job: AssignedJob): string {

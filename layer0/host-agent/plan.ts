@@ -32,6 +32,8 @@ export type PlanInput = {
   busy: ReadonlySet<string>;
   /** Whether a container's log is read to its end. */
   isLogShipped: (container: Container) => boolean;
+  /** How long a container has been running, by a clock that nobody sets. Default: by its start and `now`. */
+  ageMsOf?: (container: Container) => number;
   now: number;
 };
 
@@ -60,12 +62,15 @@ function planJob(
   jobId: string,
   job: AssignedJob | undefined,
   container: Container | undefined,
-  { hostId, records, now }: PlanInput,
+  { hostId, records, ageMsOf, now }: PlanInput,
 ): Step[] {
   const record = records.get(jobId) ?? blankRecord(job, container, hostId);
   if (record === undefined) return [];
   const isWanted = job?.desired === 'run' && !record.status.isFinal;
-  if (container?.state === 'running') return planRunning(jobId, job, container, record, isWanted, now);
+  if (container?.state === 'running') {
+    const ageMs = ageMsOf?.(container) ?? now - (container.startedAtMs ?? now);
+    return planRunning(jobId, job, container, record, isWanted, ageMs, now);
+  }
   if (container?.state === 'exited' && !record.status.isFinal && !isSettled(record.status, container)) {
     return [{ type: 'settle', jobId, record, ...outcomeOfEnd(job, container, record, now) }];
   }
@@ -87,6 +92,7 @@ function planRunning(
   container: Container,
   record: JobRecord,
   isWanted: boolean,
+  ageMs: number,
   now: number,
 ): Step[] {
   const stop = (cause: StopCause): Step[] => [
@@ -98,7 +104,7 @@ function planRunning(
   const isWatched = record.isWatched && (container.startedAtMs ?? record.status.startedAt) === record.status.startedAt;
   const steps: Step[] = isWatched ? [] : [{ type: 'adopt', jobId, job, container }];
   if (job.template.maxRuntimeMs === undefined) return steps;
-  const untilMs = (container.startedAtMs ?? now) + job.template.maxRuntimeMs;
+  const untilMs = now + job.template.maxRuntimeMs - ageMs;
   return untilMs <= now ? stop({ type: 'expired' }) : [...steps, { type: 'wait', jobId, untilMs }];
 }
 

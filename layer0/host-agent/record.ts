@@ -10,7 +10,11 @@ export type StopCause =
   /** Somebody asked this agent. */
   | { type: 'requested' }
   | { type: 'unhealthy'; message: string }
-  | { type: 'expired' };
+  | { type: 'expired' }
+  /** It wrote more than it may. */
+  | { type: 'disk_full'; message: string }
+  /** The host could not renew its lease: another may run it now. */
+  | { type: 'fenced' };
 
 export type JobRecord = Readonly<{
   status: JobStatus;

@@ -5,7 +5,7 @@
 import { createHash } from 'node:crypto';
 import { mkdir, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { pause, systemClock } from '@flynn/kit/clock';
+import { pause } from '@flynn/kit/clock';
 import { hasCode, messageOf } from '@flynn/kit/errors';
 import { readJsonFile } from '@flynn/kit/files';
 import type { Logger } from '@flynn/kit/log';
@@ -76,7 +76,7 @@ function versionOf(resident: Resident): string {
 
 export type ResidentAction = 'none' | 'wait' | 'create' | 'start' | 'replace';
 
-/** What is to be done about one resident job. */
+/** What is to be done about one resident job. `nextStartAt` and `now` are of one clock, which nobody sets. */
 export function residentAction(
   resident: Resident,
   container: Container | undefined,
@@ -143,7 +143,7 @@ export class Residents {
   async #convergeOne(resident: Resident, signal: AbortSignal): Promise<number> {
     const container = this.#containers.all().find((c) => c.labels[label.resident] === resident.name);
     const { nextStartAt } = this.#noteEnd(resident.name, container);
-    const now = systemClock.now();
+    const now = performance.now();
     switch (residentAction(resident, container, nextStartAt, now)) {
       case 'none':
         return resyncMs;
@@ -168,7 +168,7 @@ export class Residents {
     const endedAtMs = container?.endedAtMs;
     if (container?.state !== 'exited' || endedAtMs === known.endedAtMs) return known;
     const count = countFailures(known.count, (endedAtMs ?? 0) - (container.startedAtMs ?? 0));
-    const next = { count, nextStartAt: systemClock.now() + restartDelayMs(count), endedAtMs };
+    const next = { count, nextStartAt: performance.now() + restartDelayMs(count), endedAtMs };
     this.#failures.set(name, next);
     return next;
   }

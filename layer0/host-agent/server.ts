@@ -56,6 +56,10 @@ export function agentHandlers(deps: ApiDeps): Handler[] {
       const container = runningContainer(containers, params.job);
       await engine.signal(container.id, body.signal);
     }),
+    handle(routes.image, async ({ query, signal }) => ({
+      body: await engine.exportImage(query.name, { signal }),
+      headers: { 'content-type': 'application/x-tar' },
+    })),
     handle(routes.stop, async ({ params }) => deps.requestStop(params.job)),
   ];
 }

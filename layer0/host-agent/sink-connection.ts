@@ -28,6 +28,7 @@ export class SinkConnection implements AsyncDisposable {
   readonly #queue: LogLine[] = [];
   readonly #dropped = new Map<string, { line: LogLine; count: number }>();
   readonly #running: Promise<void>;
+  #dropCount = 0;
   #wake = Promise.withResolvers<void>();
 
   constructor(options: { address: string; key: string; replay: Replay; onRoom: () => void; log: Logger }) {
@@ -47,6 +48,10 @@ export class SinkConnection implements AsyncDisposable {
     return this.#queue.length < queueLimit / 2;
   }
 
+  get dropped(): number {
+    return this.#dropCount;
+  }
+
   push(line: LogLine): void {
     if (this.#queue.length >= queueLimit) this.#drop();
     this.#queue.push(line);
@@ -56,6 +61,7 @@ export class SinkConnection implements AsyncDisposable {
   #drop(): void {
     const line = this.#queue.shift();
     if (line === undefined) return;
+    this.#dropCount += 1;
     this.#dropped.set(line.jobId, { line, count: (this.#dropped.get(line.jobId)?.count ?? 0) + 1 });
   }
 

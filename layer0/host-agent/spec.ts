@@ -20,7 +20,11 @@ export function containerSpecOf(job: AssignedJob, imageRef: string, host: HostSe
     ...(template.user === undefined ? {} : { user: template.user }),
     ...(template.workingDirectory === undefined ? {} : { workingDirectory: template.workingDirectory }),
     network: template.hostNetwork ? { type: 'host' } : { type: 'bridge', name: host.networkName, dns: [host.gateway] },
-    volumes: template.volumes.map(({ name, path }) => ({ name: volumeName(host.cluster, name), path })),
+    volumes: template.volumes.map(({ name, path, isReadOnly }) => ({
+      name: volumeName(host.cluster, name),
+      path,
+      ...(isReadOnly === undefined ? {} : { isReadOnly }),
+    })),
     tty: template.tty,
     stdin: template.stdin,
     limits: {
@@ -28,6 +32,7 @@ export function containerSpecOf(job: AssignedJob, imageRef: string, host: HostSe
       cpuMillis: limitsOf(template).cpuMillis,
       pids: template.pidsLimit,
       files: template.filesLimit,
+      ...(template.shmBytes === undefined ? {} : { shmBytes: template.shmBytes }),
     },
   };
 }

@@ -28,7 +28,7 @@ export type StepContext = {
   monitors: Map<string, JobMonitor>;
   /** Starts under way at once: more would only queue in the engine, and keep it from answering anything else. */
   startSlots: Slots;
-  /** Called between the creation and the start of a container with a stdin. */
+  /** Called between the creation and the start of a container; what it throws is why it is not started. */
   beforeStart: (job: AssignedJob, containerId: string) => Promise<void>;
   log: Logger;
 };
@@ -83,7 +83,7 @@ async function startJob(step: StepOf<'start'>, context: StepContext, signal: Abo
       async () => {
         jobs.set(starting(record(), isAgain));
         const id = step.container?.id ?? (await createContainer(job, context, signal));
-        if (job.template.stdin) await context.beforeStart(job, id);
+        await context.beforeStart(job, id);
         return engine.start(id, { signal });
       },
       { signal },

@@ -87,7 +87,13 @@ export const jobTemplateSchema = z.object({
   limits: resourcesSchema.optional(),
   pidsLimit: z.int().positive().default(2_048),
   filesLimit: z.int().positive().default(10_000),
-  volumes: z.array(z.object({ name: z.string(), path: z.string().startsWith('/') })).default([]),
+  /** What it may write outside its volumes; beyond it the job is stopped. Default: as much as the host's disk has. */
+  tempDiskBytes: z.int().positive().optional(),
+  /** Size of /dev/shm. Default: the engine's, 64 MiB. */
+  shmBytes: z.int().positive().optional(),
+  volumes: z
+    .array(z.object({ name: z.string(), path: z.string().startsWith('/'), isReadOnly: z.boolean().optional() }))
+    .default([]),
   /** Runs in the host's network: its ports are the host's ports. */
   hostNetwork: z.boolean().default(false),
   /** Jobs of one group reach each other at the ports they announce. Default: the workload's id. */

@@ -1,0 +1,91 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { hostSettingsSchema } from '@flynn/scheduler/cell';
+import { createMemoryStore } from '@flynn/store/memory';
+import { cellKeys } from '@flynn/scheduler/cell';
+import { redact } from './cli-debug.ts';
+import { formatBytes, formatTable } from './cli-format.ts';
+import { parseTags } from './cli-hosts.ts';
+import { parseEnvironment } from './cli-installation.ts';
+import { matchJob, withoutEnvironment } from './cli-jobs.ts';
+import { changeSettings, listHosts, settingsAfter } from './host-settings.ts';
+import { metricsText } from './metrics.ts';
+
+describe('flynn-host', () => {
+  it('takes the beginning of a job id, with or without the host, if it means one job', () => {
+    const ids = ['h1-abc1', 'h1-abd2', 'h1-xyz'];
+    assert.equal(matchJob(ids, 'h1-abc1'), 'h1-abc1');
+    assert.equal(matchJob(ids, 'xy'), 'h1-xyz');
+    assert.equal(matchJob(ids, 'h1-abd'), 'h1-abd2');
+    assert.throws(() => matchJob(ids, 'ab'), /could be h1-abc1, h1-abd2/);
+    assert.throws(() => matchJob(ids, 'q'), /no job "q"/);
+  });
+
+  it('shows no secret', () => {
+    const text = 'FLYNN_KEY=abcdef123 x "apiToken": "s3cretvalue" http://user:pass@h/ flynn plainly-known end';
+    const shown = redact(text, ['plainly-known']);
+    for (const secret of ['abcdef123', 's3cretvalue', 'pass@', 'plainly-known'])
+      assert.ok(!shown.includes(secret), secret);
+    assert.match(shown, /^FLYNN_KEY=\(redacted\) x .* end$/);
+    assert.deepEqual(withoutEnvironment({ a: [{ env: { X: '1' }, b: 2 }] }), { a: [{ b: 2 }] });
+  });
+
+  it('reads the settings of the agent, and tags', () => {
+    assert.deepEqual(parseEnvironment('# c\nFLYNN_KEY=a=b\n\nX=1\n'), { FLYNN_KEY: 'a=b', X: '1' });
+    assert.deepEqual(parseTags(['zone=a', 'old=']), { zone: 'a', old: null });
+    assert.throws(() => parseTags(['zone']), /NAME=VALUE/);
+  });
+
+  it('writes columns that awk takes apart, empty cells included', () => {
+    const table = formatTable([
+      ['ID', 'ERROR', 'APP'],
+      ['a', undefined, 'two words\nmore'],
+    ]);
+    assert.equal(table, 'ID  ERROR  APP\na   -      two words more\n');
+    assert.deepEqual([0, 1023, 1536, 20 * 2 ** 30].map(formatBytes), ['0B', '1023B', '1.5K', '20G']);
+  });
+});
+
+describe('what operators want of a host', () => {
+  const before = hostSettingsSchema.parse({ cordoned: true, tags: { zone: 'a', disk: 'ssd' } });
+
+  it('changes only what was named', () => {
+    assert.deepEqual(settingsAfter(before, { tags: { zone: null, rack: '7' } }, 0), {
+      cordoned: true,
+      tags: { disk: 'ssd', rack: '7' },
+    });
+    const draining = settingsAfter(before, { drain: { deadlineMs: 1_000 } }, 5_000);
+    assert.deepEqual(draining.drain, { startedAt: 5_000, deadlineAt: 6_000, maxParallel: 1 });
+    assert.equal(settingsAfter(draining, { drain: {} }, 9_000).drain?.startedAt, 5_000);
+    assert.equal(settingsAfter(draining, { drain: null }, 9_000).drain, undefined);
+  });
+
+  it('is kept for hosts that are away, and not for hosts that never were', async () => {
+    const store = createMemoryStore();
+    const { signal } = new AbortController();
+    const change = (id: string) => changeSettings(store, id, { cordoned: true }, { signal, now: 0 });
+    await assert.rejects(change('h9'), /there is no host h9/);
+    const record = {
+      id: 'h1',
+      address: '10.0.0.1',
+      apiPort: 1,
+      capacity: { memoryBytes: 1, cpuMillis: 1 },
+      startedAt: 1,
+    };
+    await store.transact({ then: [{ put: cellKeys.host('h1'), value: JSON.stringify(record) }] });
+    await change('h1');
+    await store.transact({ then: [{ delete: cellKeys.host('h1') }] });
+    const [host] = await listHosts(store, { signal });
+    assert.equal(host?.record, undefined);
+    assert.equal(host?.settings.cordoned, true);
+    await store.close();
+  });
+});
+
+it('figures are written as Prometheus reads them', () => {
+  const text = metricsText([
+    { name: 'a_total', help: 'A.', type: 'counter', samples: [{ value: 3 }, { labels: { job: 'x"y' }, value: 1 }] },
+    { name: 'b', help: 'B.', type: 'gauge', samples: [] },
+  ]);
+  assert.equal(text, '# HELP a_total A.\n# TYPE a_total counter\na_total 3\na_total{job="x\\"y"} 1\n');
+});

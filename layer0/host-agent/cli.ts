@@ -1,0 +1,90 @@
+/** The operator's command `flynn-host`: this host's agent, asked directly. It works when all of Layer 1 is down. */
+import { Command, CommanderError } from 'commander';
+import { asFlynnError } from '@flynn/kit/errors';
+import { HttpClient } from '@flynn/kit/http-client';
+import { routes } from './api.ts';
+import { collectDebug } from './cli-debug.ts';
+import { addHostCommands } from './cli-hosts.ts';
+import { addJobCommands } from './cli-jobs.ts';
+import { formatBytes, formatTable } from './cli-format.ts';
+import { readInstallation } from './cli-installation.ts';
+import type { CliContext } from './cli-context.ts';
+
+const callTimeoutMs = 15_000;
+
+async function run(argv: readonly string[]): Promise<number> {
+  const program = new Command('flynn-host')
+    .description("this host's agent, its jobs and the hosts of its cluster")
+    .option('--state-dir <path>', 'where the agent keeps its state', process.env['FLYNN_STATE_DIR'] ?? '/var/lib/flynn')
+    .exitOverride()
+    .showHelpAfterError('  "flynn-host help COMMAND" tells what a command takes');
+  const installation = () => readInstallation(program.opts<{ stateDir: string }>().stateDir);
+  const context: CliContext = {
+    program,
+    installation,
+    async withAgent(work) {
+      const { key, url } = await installation();
+      await using client = new HttpClient({ baseUrl: url, key, name: "this host's agent", timeoutMs: callTimeoutMs });
+      return await work(client);
+    },
+    print: (text) => void process.stdout.write(text),
+  };
+  addJobCommands(context);
+  addHostCommands(context);
+  addAgentCommands(context);
+  try {
+    await program.parseAsync([...argv], { from: 'user' });
+    return 0;
+  } catch (error) {
+    if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2;
+    process.stderr.write(`flynn-host: ${asFlynnError(error).message}\n`);
+    return 1;
+  }
+}
+
+function addAgentCommands(context: CliContext): void {
+  const { program, withAgent, print } = context;
+  program
+    .command('status')
+    .description('how the agent is, and what it can reach; exit code 1 when something is wrong')
+    .option('--json', 'as JSON')
+    .action(async ({ json }: { json?: true }) => {
+      const status = await withAgent((client) => client.call(routes.status, {}));
+      if (json) print(`${JSON.stringify(status, undefined, 2)}\n`);
+      else {
+        const { host, lease, jobs } = status;
+        const count = (state: string) => `${jobs[state] ?? 0} ${state}`;
+        const left = lease.leftMs === undefined ? 'none' : `${(lease.leftMs / 1_000).toFixed(1)}s`;
+        print(
+          formatTable([
+            ['host', host.id],
+            ['address', `${host.address}:${host.apiPort}`],
+            ['version', status.version],
+            ['engine', status.engine.isConnected ? `docker ${status.engine.version}` : 'does not answer'],
+            ['store', status.store.isReachable ? 'reachable' : 'does not answer'],
+            ['lease', lease.isAlone ? `${left} (the only host)` : left],
+            ['jobs', ['running', 'starting', 'crashed', 'pending'].map(count).join(', ')],
+            ['capacity', `${formatBytes(host.capacity.memoryBytes)}, ${host.capacity.cpuMillis} millicores`],
+            ...status.conditions.map((condition) => ['condition', condition]),
+          ]),
+        );
+      }
+      if (status.conditions.length > 0) process.exitCode = 1;
+    });
+  program
+    .command('collect-debug')
+    .description('everything somebody else needs to help, in a tar file without secrets')
+    .argument('[file]', 'default: flynn-debug-<host>-<time>.tar.gz')
+    .action(async (file: string | undefined) => {
+      const path = await withAgent(async (client) => collectDebug(client, await context.installation(), file));
+      print(`${path}\n`);
+    });
+}
+
+process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+  // `flynn-host log | head` is no failure.
+  if (error.code === 'EPIPE') process.exit(0);
+  throw error;
+});
+const code = await run(process.argv.slice(2));
+process.exitCode = code === 0 ? (process.exitCode ?? 0) : code;

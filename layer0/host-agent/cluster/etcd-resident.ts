@@ -1,0 +1,83 @@
+/** The etcd member of a host, as a job the agent runs without being told by the store. */
+import { join } from 'node:path';
+import type { ResidentInput } from '../resident.ts';
+
+export const etcdPorts = { client: 2379, peer: 2380 } as const;
+
+/** In the state directory: the authority's certificate, the host's own and its key. */
+export const tlsFiles = {
+  authority: 'tls/authority.pem',
+  certificate: 'tls/host.pem',
+  key: 'tls/host-key.pem',
+} as const;
+
+export const clientUrlOf = (address: string): string => `https://${address}:${etcdPorts.client}`;
+export const peerUrlOf = (address: string): string => `https://${address}:${etcdPorts.peer}`;
+
+const mebibyte = 1024 ** 2;
+
+export type EtcdMemberOptions = {
+  cluster: string;
+  hostId: string;
+  address: string;
+  image: string;
+  stateDir: string;
+  /** `name=peerUrl,…` of all members, for one that joins; a first member starts a cluster of its own. */
+  initialCluster?: string;
+  /** As etcd knows it; a host that becomes a member again is another, with data of its own. */
+  memberId?: string;
+};
+
+export const etcdVolume = (memberId: string | undefined): string =>
+  memberId === undefined ? 'etcd' : `etcd-${memberId}`;
+
+/**
+ * It listens on every address, so that a host whose address changes still has its store; without a certificate of the
+ * cluster's authority nobody gets in, and containers are kept from it by the network's rules.
+ */
+export function etcdResident(options: EtcdMemberOptions): ResidentInput {
+  const { cluster, hostId, address, initialCluster } = options;
+  const tls = { ca: '/tls/authority.pem', certificate: '/tls/host.pem', key: '/tls/host-key.pem' };
+  const flags = {
+    name: hostId,
+    'data-dir': '/data',
+    'listen-client-urls': clientUrlOf('0.0.0.0'),
+    'advertise-client-urls': clientUrlOf(address),
+    'listen-peer-urls': peerUrlOf('0.0.0.0'),
+    'initial-advertise-peer-urls': peerUrlOf(address),
+    'initial-cluster': initialCluster ?? `${hostId}=${peerUrlOf(address)}`,
+    'initial-cluster-state': initialCluster === undefined ? 'new' : 'existing',
+    'initial-cluster-token': cluster,
+    'cert-file': tls.certificate,
+    'key-file': tls.key,
+    'trusted-ca-file': tls.ca,
+    'client-cert-auth': 'true',
+    'peer-cert-file': tls.certificate,
+    'peer-key-file': tls.key,
+    'peer-trusted-ca-file': tls.ca,
+    'peer-client-cert-auth': 'true',
+    // Watchers that were away longer than this list anew.
+    'auto-compaction-mode': 'periodic',
+    'auto-compaction-retention': '30m',
+    'quota-backend-bytes': String(2048 * mebibyte),
+    // Fewer entries kept in memory; the default of 100,000 is most of what an idle etcd takes.
+    'snapshot-count': '10000',
+    'max-txn-ops': '1024',
+    'max-request-bytes': String(8 * mebibyte),
+    // A member that lost its connection must not make the others elect anew when it is back.
+    'pre-vote': 'true',
+    'log-level': 'warn',
+  };
+  return {
+    name: 'etcd',
+    template: {
+      image: { name: options.image },
+      command: Object.entries(flags).map(([name, value]) => `--${name}=${value}`),
+      volumes: [{ name: etcdVolume(options.memberId), path: '/data' }],
+      hostNetwork: true,
+      resources: { memoryBytes: 768 * mebibyte, cpuMillis: 500 },
+      env: { GOMEMLIMIT: `${384 * mebibyte}` },
+    },
+    binds: [{ source: join(options.stateDir, 'tls'), path: '/tls', isReadOnly: true }],
+  };
+}

@@ -1,0 +1,55 @@
+/** Lets hosts in: who has a token gets the cluster's settings and a subnet. */
+import { FlynnError } from '@flynn/kit/errors';
+import { handle, startServer } from '@flynn/kit/http-server';
+import type { RunningServer } from '@flynn/kit/http-server';
+import type { Logger } from '@flynn/kit/log';
+import type { Store } from '@flynn/store/store';
+import { z } from 'zod';
+import { joinPort, joinRoute, joinVersion, judgePass } from './join.ts';
+import { leaseSubnet } from './subnets.ts';
+
+/** Written by bootstrap into the state directory. */
+export const admissionSchema = z.object({
+  secret: z.string().min(16),
+  range: z.cidrv4(),
+  /** The host's certificate followed by the authority's. */
+  certificate: z.string(),
+  privateKey: z.string(),
+  settings: z.unknown(),
+});
+export type Admission = z.output<typeof admissionSchema>;
+
+export function startJoinServer(options: {
+  admission: Admission;
+  address: string;
+  port?: number;
+  store: Store;
+  endpoints: () => readonly string[];
+  peers: () => readonly string[];
+  now: () => number;
+  log: Logger;
+  signal: AbortSignal;
+}): Promise<RunningServer> {
+  const { admission, address, store, log, signal } = options;
+  const handler = handle(joinRoute, async ({ body, signal: asked }) => {
+    const verdict = judgePass(body.secret, admission.secret, options.now());
+    if (verdict !== 'good') {
+      const why = verdict === 'expired' ? 'the token has expired' : 'the token is not of this cluster, or was changed';
+      throw new FlynnError('denied', `${why}: "npm run up -- --token" on a host of the cluster prints a new one`);
+    }
+    if (body.version !== joinVersion) {
+      throw new FlynnError(
+        'conflict',
+        `this host joins in version ${body.version}, the cluster in version ${joinVersion}: use the same release of flynn on all hosts`,
+      );
+    }
+    const { hostId, address: its } = body;
+    const request = { hostId, address: its, range: admission.range, now: options.now() };
+    const lease = await leaseSubnet(store, request, { signal: asked });
+    log.info({ hostId, address: its, subnet: lease.subnet }, `host ${hostId} at ${its} joins the cluster`);
+    return { settings: admission.settings, lease, endpoints: [...options.endpoints()], peers: [...options.peers()] };
+  });
+  const tls = { certificate: admission.certificate, privateKey: admission.privateKey };
+  const port = options.port ?? joinPort;
+  return startServer({ name: 'join server', handlers: [handler], host: address, port, tls, log, signal });
+}

@@ -1,0 +1,40 @@
+/** Where etcd's members are, as all who use the store follow it: `/flynn/cluster/members/<host>`, written by the leader. */
+import type { Logger } from '@flynn/kit/log';
+import type { EtcdClient } from '@flynn/store/etcd';
+import { openMirror } from '@flynn/store/mirror';
+import type { Mirror } from '@flynn/store/mirror';
+import { z } from 'zod';
+import { clientUrlOf } from './etcd-resident.ts';
+
+const memberPrefix = '/flynn/cluster/members/';
+export const memberKey = (hostId: string): string => `${memberPrefix}${hostId}`;
+
+const memberSchema = z.object({
+  address: z.ipv4(),
+  image: z.string(),
+  state: z.enum(['joining', 'voter']),
+  /** What one that joins is told of the others, and under which id it does. */
+  initialCluster: z.string().optional(),
+  memberId: z.string().optional(),
+});
+export type Member = z.output<typeof memberSchema>;
+
+export function openMembers(options: { store: EtcdClient; log: Logger; signal: AbortSignal }): Promise<Mirror<Member>> {
+  return openMirror({ ...options, prefix: memberPrefix, decode: (json) => memberSchema.parse(json) });
+}
+
+/** Keeps the client's endpoints those of the voting members; ends with the signal. */
+export async function followMembers(
+  store: EtcdClient,
+  members: Mirror<Member>,
+  options: { log: Logger; signal: AbortSignal; onChange?: (endpoints: readonly string[]) => Promise<void> },
+): Promise<void> {
+  for await (const { entries } of members.changes({ signal: options.signal })) {
+    const voters = [...entries].filter(([, { value }]) => value.state === 'voter');
+    const endpoints = voters.map(([, { value }]) => clientUrlOf(value.address)).sort();
+    if (endpoints.length === 0 || endpoints.join() === [...store.endpoints].sort().join()) continue;
+    options.log.info({ endpoints }, 'the members of etcd changed');
+    await options.onChange?.(endpoints);
+    store.endpoints = endpoints;
+  }
+}

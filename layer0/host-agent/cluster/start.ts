@@ -1,0 +1,139 @@
+/** The host's part in a cluster of several: where etcd is, who is a member of it, letting others in, sharing images. */
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { systemClock } from '@flynn/kit/clock';
+import { FlynnError, hasCode } from '@flynn/kit/errors';
+import { readJsonFile } from '@flynn/kit/files';
+import type { Logger } from '@flynn/kit/log';
+import type { TaskGroup } from '@flynn/kit/tasks';
+import { cellKeys, hostRecordSchema } from '@flynn/scheduler/cell';
+import type { HostRecord } from '@flynn/scheduler/cell';
+import { connectEtcd } from '@flynn/store/etcd';
+import type { EtcdClient } from '@flynn/store/etcd';
+import type { EtcdTls } from '@flynn/store/etcd-members';
+import { etcdMembership } from '@flynn/store/etcd-membership';
+import { openMirror } from '@flynn/store/mirror';
+import type { Mirror } from '@flynn/store/mirror';
+import type { Config } from '../config.ts';
+import type { Engine } from '../engine.ts';
+import { volumeName } from '../labels.ts';
+import { etcdVolume } from './etcd-resident.ts';
+import { admissionSchema, startJoinServer } from './join-server.ts';
+import { knownEndpoints, startMembership } from './membership.ts';
+
+/** Written by bootstrap: what hosts that join are told. Without it this host lets nobody in. */
+export const admissionFile = 'admission.json';
+
+const agentPort = 1113;
+
+async function readTls(config: Config): Promise<EtcdTls | undefined> {
+  const { FLYNN_ETCD_CA_FILE: ca, FLYNN_ETCD_CERT_FILE: certificate, FLYNN_ETCD_KEY_FILE: key } = config;
+  if (ca === undefined && certificate === undefined && key === undefined) return undefined;
+  if (ca === undefined || certificate === undefined || key === undefined) {
+    throw new FlynnError('invalid', 'FLYNN_ETCD_CA_FILE, FLYNN_ETCD_CERT_FILE and FLYNN_ETCD_KEY_FILE belong together');
+  }
+  const [authority, own, privateKey] = await Promise.all([ca, certificate, key].map((file) => readFile(file, 'utf8')));
+  return { ca: authority ?? '', certificate: own ?? '', privateKey: privateKey ?? '' };
+}
+
+/** The store at the members this host knew last. */
+export async function connectStore(config: Config, log: Logger): Promise<{ store: EtcdClient; tls?: EtcdTls }> {
+  const tls = await readTls(config);
+  const endpoints = await knownEndpoints(config.FLYNN_STATE_DIR, config.FLYNN_ETCD_ENDPOINTS);
+  const store = connectEtcd({ endpoints, log, ...(tls === undefined ? {} : { tls }) });
+  return tls === undefined ? { store } : { store, tls };
+}
+
+/** Other hosts' agents: those configured, until the store tells of them. */
+export class Peers {
+  readonly #config: Config;
+  #hosts: Mirror<HostRecord> | undefined;
+
+  constructor(config: Config) {
+    this.#config = config;
+  }
+
+  async follow(options: { store: EtcdClient; log: Logger; signal: AbortSignal }): Promise<void> {
+    const decode = (json: unknown): HostRecord => hostRecordSchema.parse(json);
+    this.#hosts = await openMirror({ ...options, prefix: cellKeys.hosts, decode });
+  }
+
+  addresses(): string[] {
+    if (this.#hosts === undefined) return this.#config.FLYNN_PEERS;
+    const others = [...this.#hosts.snapshot.entries.values()].filter(({ value }) => !this.#isOwn(value.id));
+    return others.map(({ value }) => value.address);
+  }
+
+  /** Of their agents' APIs. */
+  urls(): string[] {
+    return this.addresses().map((address) => `http://${address}:${agentPort}`);
+  }
+
+  #isOwn(hostId: string): boolean {
+    return hostId === this.#config.FLYNN_HOST_ID;
+  }
+}
+
+export type ClusterDeps = {
+  config: Config;
+  engine: Engine;
+  store: EtcdClient;
+  tls: EtcdTls | undefined;
+  peers: Peers;
+  log: Logger;
+};
+
+/** Where etcd has no certificates there is but one host: nobody can join and its member is run by whoever set it up. */
+export async function startCluster(
+  { config, engine, store, tls, peers, log }: ClusterDeps,
+  tasks: TaskGroup,
+): Promise<void> {
+  const { signal } = tasks;
+  await peers.follow({ store, log, signal });
+  if (tls === undefined) return;
+  const { FLYNN_CLUSTER: cluster, FLYNN_HOST_ID: hostId, FLYNN_STATE_DIR: stateDir, FLYNN_ADDRESS: address } = config;
+  await startMembership(
+    {
+      cluster,
+      hostId,
+      stateDir,
+      store,
+      openMembership: () => etcdMembership({ endpoints: () => store.endpoints, tls }),
+      removeOldData: async (memberId, s) => await removeMemberData(engine, cluster, memberId, s),
+      log,
+    },
+    tasks,
+  );
+  const admission = await readJsonFile(join(stateDir, admissionFile), admissionSchema);
+  if (admission === undefined) return;
+  await startJoinServer({
+    admission,
+    address,
+    store,
+    endpoints: () => store.endpoints,
+    peers: () => [address, ...peers.addresses()],
+    now: () => systemClock.now(),
+    log,
+    signal,
+  });
+}
+
+/** One still in use by a container that is about to end goes the next time. */
+async function removeMemberData(
+  engine: Engine,
+  cluster: string,
+  memberId: string | undefined,
+  signal: AbortSignal,
+): Promise<void> {
+  const current = volumeName(cluster, etcdVolume(memberId));
+  const first = volumeName(cluster, etcdVolume(undefined));
+  const volumes = await engine.listVolumes({ signal });
+  for (const { name } of volumes) {
+    if (name === current || !(name === first || name.startsWith(`${first}-`))) continue;
+    try {
+      await engine.removeVolume(name, { signal });
+    } catch (error) {
+      if (!hasCode(error, 'conflict')) throw error;
+    }
+  }
+}

@@ -1,0 +1,61 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { hasCode } from '@flynn/kit/errors';
+import { openTestStore } from '@flynn/store/testing';
+import { leaseKey } from '../network/lease.ts';
+import { leaseSubnet, releaseSubnet, subnetsOf } from './subnets.ts';
+
+const ask = (hostId: string, address: string, range = '100.100.0.0/16') => ({ hostId, address, range, now: 1 });
+
+test('a range has as many subnets as fit', () => {
+  assert.deepEqual(
+    [...subnetsOf('100.100.0.0/22')],
+    ['0', '1', '2', '3'].map((third) => `100.100.${third}.0/24`),
+  );
+  assert.equal([...subnetsOf('10.0.0.0/16')].length, 256);
+});
+
+test('hosts that ask at once get different subnets, and the same again', async () => {
+  await using store = openTestStore();
+  const leases = await Promise.all(
+    Array.from({ length: 8 }, (_, index) => leaseSubnet(store, ask(`h${index}`, `192.0.2.${index + 1}`))),
+  );
+  assert.equal(new Set(leases.map(({ subnet }) => subnet)).size, 8);
+  const again = await leaseSubnet(store, ask('h3', '192.0.2.4'));
+  assert.deepEqual(again, leases[3]);
+});
+
+test('a host id belongs to one address; what was given back is given out again; a full range is told', async () => {
+  await using store = openTestStore();
+  const range = '100.100.0.0/23';
+  await leaseSubnet(store, ask('h1', '192.0.2.1', range));
+  await leaseSubnet(store, ask('h2', '192.0.2.2', range));
+  await assert.rejects(
+    leaseSubnet(store, ask('h1', '192.0.2.9', range)),
+    (error) => hasCode(error, 'conflict') && /host h1 at 192\.0\.2\.1/.test(error.message),
+  );
+  const moved = await leaseSubnet(store, ask('h1', '192.0.2.9', range), { mayMove: true });
+  assert.deepEqual([moved.address, moved.subnet], ['192.0.2.9', '100.100.0.0/24']);
+  await assert.rejects(leaseSubnet(store, ask('h3', '192.0.2.3', range)), (error) => hasCode(error, 'exhausted'));
+  await releaseSubnet(store, 'h2');
+  await releaseSubnet(store, 'h2');
+  assert.equal((await leaseSubnet(store, ask('h3', '192.0.2.3', range))).subnet, '100.100.1.0/24');
+});
+
+test('subnets never overlap, whatever the first host chose, and an address is of one host', async () => {
+  await using store = openTestStore();
+  await leaseSubnet(store, { ...ask('h1', '192.0.2.1'), subnet: '100.100.0.0/20' });
+  assert.equal((await leaseSubnet(store, ask('h2', '192.0.2.2'))).subnet, '100.100.16.0/24');
+  await assert.rejects(
+    leaseSubnet(store, ask('h3', '192.0.2.2')),
+    (error) => hasCode(error, 'conflict') && /192\.0\.2\.2 is the address of host h2/.test(error.message),
+  );
+});
+
+test('a subnet whose host was deleted without it is free', async () => {
+  await using store = openTestStore();
+  const range = '100.100.0.0/24';
+  await leaseSubnet(store, ask('h1', '192.0.2.1', range));
+  await store.transact({ then: [{ delete: leaseKey('h1') }] });
+  assert.equal((await leaseSubnet(store, ask('h2', '192.0.2.2', range))).subnet, '100.100.0.0/24');
+});

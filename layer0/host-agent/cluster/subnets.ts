@@ -1,0 +1,146 @@
+/** Which part of the cluster's range does a host get? Leased once, kept until the host leaves. */
+import { FlynnError } from '@flynn/kit/errors';
+import type { Store } from '@flynn/store/store';
+import { leaseKey, leasePrefix, leaseSchema } from '../network/lease.ts';
+import type { Lease } from '../network/lease.ts';
+
+/** Whose subnet it is: two hosts that ask at once cannot both write this key. */
+const subnetKey = (subnet: string): string => `/flynn/network/subnets/${subnet.replace('/', '-')}`;
+
+const subnetBits = 24;
+const maxAttempts = 20;
+
+/** All subnets of a range, in their order: 256 of 100.100.0.0/16. */
+export function* subnetsOf(range: string): Generator<string> {
+  const [base = '', bits = '32'] = range.split('/');
+  const first = numberOf(base);
+  const size = 2 ** (32 - subnetBits);
+  for (let at = 0; at < 2 ** (32 - Number(bits)); at += size) yield `${addressOf(first + at)}/${subnetBits}`;
+}
+
+function overlap(a: string, b: string): boolean {
+  const [first, second] = [a, b].map((subnet) => {
+    const [base = '', bits = '32'] = subnet.split('/');
+    const from = numberOf(base);
+    return { from, until: from + 2 ** (32 - Number(bits)) };
+  });
+  return first !== undefined && second !== undefined && first.from < second.until && second.from < first.until;
+}
+
+function numberOf(address: string): number {
+  return address.split('.').reduce((sum, part) => sum * 256 + Number(part), 0);
+}
+
+function addressOf(number: number): string {
+  return [24, 16, 8, 0].map((shift) => Math.floor(number / 2 ** shift) % 256).join('.');
+}
+
+export type LeaseRequest = {
+  hostId: string;
+  address: string;
+  range: string;
+  /** The one it has to be, for the host that makes the cluster. */
+  subnet?: string;
+  now: number;
+};
+
+/**
+ * Answers the host's lease: the one it has, else a new one. `conflict` when the id is that of a host at another address
+ * (unless that host is the one asking to move: `mayMove`), `exhausted` when the range is full.
+ */
+export async function leaseSubnet(
+  store: Store,
+  request: LeaseRequest,
+  options: { mayMove?: boolean; signal?: AbortSignal } = {},
+): Promise<Lease> {
+  const { hostId, address, range } = request;
+  const limits = options.signal === undefined ? {} : { signal: options.signal };
+  const key = leaseKey(hostId);
+  for (let attempt = 1; attempt <= maxAttempts; attempt += 1) {
+    const { entries } = await store.list(leasePrefix, limits);
+    const known = entries.find((entry) => entry.key === key);
+    if (known !== undefined) {
+      const lease = leaseSchema.parse(JSON.parse(known.value));
+      if (lease.address === address) return lease;
+      if (options.mayMove !== true) {
+        throw new FlynnError(
+          'conflict',
+          `there is a host ${hostId} at ${lease.address} already: choose another FLYNN_HOST_ID, or if it is gone for good remove it first with: flynn host remove ${hostId}`,
+        );
+      }
+      const moved: Lease = { ...lease, address };
+      const { succeeded } = await store.transact(
+        { compare: [{ key, modRevision: known.modRevision }], then: [{ put: key, value: JSON.stringify(moved) }] },
+        limits,
+      );
+      if (succeeded) return moved;
+      continue;
+    }
+    const leases = entries.map((entry) => leaseSchema.parse(JSON.parse(entry.value)));
+    const same = leases.find((lease) => lease.address === address);
+    if (same !== undefined) {
+      throw new FlynnError(
+        'conflict',
+        `${address} is the address of host ${same.hostId}: two hosts cannot share one; if that one is gone for good remove it first with: flynn host remove ${same.hostId}`,
+      );
+    }
+    const taken = leases.map(({ subnet }) => subnet);
+    const subnet = request.subnet ?? subnetsOf(range).find((one) => !taken.some((other) => overlap(one, other)));
+    if (subnet === undefined) {
+      throw new FlynnError(
+        'exhausted',
+        `the range ${range} has no subnet left for another host: remove hosts that are gone`,
+      );
+    }
+    const lease: Lease = { hostId, address, subnet, joinedAt: request.now };
+    const { succeeded } = await store.transact(
+      {
+        compare: [
+          { key, createRevision: 0 },
+          { key: subnetKey(subnet), createRevision: 0 },
+        ],
+        then: [
+          { put: key, value: JSON.stringify(lease) },
+          { put: subnetKey(subnet), value: JSON.stringify({ hostId }) },
+        ],
+      },
+      limits,
+    );
+    if (succeeded) return lease;
+    if (
+      await isStale(
+        store,
+        subnet,
+        entries.map((entry) => entry.key),
+        limits,
+      )
+    ) {
+      await store.transact({ then: [{ delete: subnetKey(subnet) }] }, limits);
+    }
+  }
+  throw new FlynnError('conflict', 'too many hosts ask for a subnet at the same time: try again');
+}
+
+/** Of a host whose lease somebody deleted without its subnet's key. */
+async function isStale(
+  store: Store,
+  subnet: string,
+  leaseKeys: readonly string[],
+  limits: { signal?: AbortSignal },
+): Promise<boolean> {
+  const entry = await store.get(subnetKey(subnet), limits);
+  if (entry === undefined) return false;
+  const { hostId } = JSON.parse(entry.value) as { hostId: string };
+  return !leaseKeys.includes(leaseKey(hostId)) && (await store.get(leaseKey(hostId), limits)) === undefined;
+}
+
+/** Gives the host's subnet back. */
+export async function releaseSubnet(store: Store, hostId: string): Promise<void> {
+  const entry = await store.get(leaseKey(hostId));
+  if (entry === undefined) return;
+  const { subnet } = leaseSchema.parse(JSON.parse(entry.value));
+  await store.transact({
+    compare: [{ key: leaseKey(hostId), modRevision: entry.modRevision }],
+    then: [{ delete: leaseKey(hostId) }, { delete: subnetKey(subnet) }],
+  });
+}

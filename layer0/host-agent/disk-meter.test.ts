@@ -1,0 +1,81 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { silentLogger } from '@flynn/kit/log';
+import { createMemoryStore } from '@flynn/store/memory';
+import { DiskMeter } from './disk-meter.ts';
+import type { Container } from './engine.ts';
+import { jobOf, openHost } from './host-fixture.ts';
+import { createMemoryEngine } from './memory.ts';
+
+const container = (id: string, labels: Record<string, string> = {}): Container => ({
+  id,
+  name: id,
+  labels,
+  state: 'running',
+  imageId: 'i',
+  tty: false,
+  createdAtMs: 0,
+  isOutOfMemory: false,
+});
+
+test('who wrote more than its limit is told of, and nobody is measured again at once', async () => {
+  const measured: string[] = [];
+  const exceeded: [string, number, number][] = [];
+  const written = new Map([
+    ['a', 101],
+    ['b', 100],
+    ['c', 1_000],
+  ]);
+  const meter = new DiskMeter({
+    engine: {
+      async diskUse(id) {
+        measured.push(id);
+        return { writableBytes: written.get(id) ?? 0, volumeBytes: 5 };
+      },
+    },
+    containers: {
+      isCurrent: true,
+      all: () => [
+        container('a', { 'flynn.temp-disk': '100' }),
+        container('b', { 'flynn.temp-disk': '100' }),
+        container('c'),
+        { ...container('d'), state: 'exited' },
+      ],
+    },
+    onExceeded: ({ id }, usedBytes, limitBytes) => void exceeded.push([id, usedBytes, limitBytes]),
+    log: silentLogger(),
+  });
+  const { signal } = new AbortController();
+  await meter.measure(signal);
+  await meter.measure(signal);
+  assert.deepEqual(measured, ['a', 'b'], 'c has no limit, and time');
+  assert.deepEqual(exceeded, [['a', 101, 100]]);
+  assert.deepEqual(meter.useOf('b'), { writableBytes: 100, volumeBytes: 5 });
+  assert.equal(meter.useOf('c'), undefined);
+  assert.equal(meter.useOf('d'), undefined);
+});
+
+test('a job that wrote more than its limit is stopped, told why, and started again as after a crash', async () => {
+  const engine = createMemoryEngine();
+  const store = createMemoryStore();
+  const agent = await openHost({ engine, store });
+  const job = jobOf('writer', { tempDiskBytes: 100 });
+  const message = 'killed: wrote 1 MiB outside its volumes (limit 1 MiB)';
+  const meter = new DiskMeter({
+    engine: { diskUse: async () => ({ writableBytes: 101, volumeBytes: 0 }) },
+    containers: agent.containers,
+    onExceeded: () => agent.host.jobs.update(job.id, (was) => ({ ...was, stopCause: { type: 'disk_full', message } })),
+    log: silentLogger(),
+  });
+  try {
+    await agent.assign([job]);
+    await agent.reach(job, 'running', (s) => s.state === 'running');
+    await meter.measure(new AbortController().signal);
+    const again = await agent.reach(job, 'running again', (s) => s.state === 'running' && s.restarts > 0);
+    assert.equal(again.isFinal, false);
+  } finally {
+    await agent.stop();
+    engine.losePower();
+    await store.close();
+  }
+});

@@ -1,0 +1,115 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { hasCode } from '@flynn/kit/errors';
+import { silentLogger } from '@flynn/kit/log';
+import { waitFor } from '@flynn/kit/retry';
+import { TaskGroup } from '@flynn/kit/tasks';
+import { createMemoryStore } from '@flynn/store/memory';
+import { Fence } from './fence.ts';
+import { jobOf, openHost } from './host-fixture.ts';
+import type { HostFixture } from './host-fixture.ts';
+import { createMemoryEngine } from './memory.ts';
+
+const volumes = [{ name: 'data', path: '/data' }];
+const log = silentLogger();
+
+type World = {
+  agent: HostFixture;
+  fence: Fence;
+  lease: { expiresAtMs: number };
+  guarded: { deadlineMs: number | undefined; ids: readonly string[] }[];
+  setAlone: (isAlone: boolean) => void;
+};
+
+async function withFence(run: (world: World) => Promise<void>): Promise<void> {
+  const engine = createMemoryEngine();
+  const store = createMemoryStore();
+  const tasks = new TaskGroup();
+  const guarded: World['guarded'] = [];
+  let isAlone = false;
+  let fence: Fence | undefined;
+  const agent = await openHost({
+    engine,
+    store,
+    mayStartSingletons: () => fence?.isOpen === true,
+    beforeStart: async (job, id) => {
+      if (job.template.volumes.length > 0) await fence?.admit(id);
+    },
+  });
+  fence = new Fence({
+    engine,
+    containers: agent.containers,
+    watchdog: { guard: async (deadlineMs, ids) => void guarded.push({ deadlineMs, ids }) },
+    isAlone: () => isAlone,
+    onStop: (container) =>
+      agent.host.jobs.update(container.labels['flynn.job'] ?? '', (was) => ({ ...was, stopCause: { type: 'fenced' } })),
+    log,
+  });
+  const guarding = fence;
+  tasks.run('fence', (signal) => guarding.run(signal));
+  const lease = { expiresAtMs: performance.now() + 8_000 };
+  try {
+    await run({ agent, fence: guarding, lease, guarded, setAlone: (value) => (isAlone = value) });
+  } finally {
+    await tasks.stop();
+    await agent.stop();
+    await store.close();
+    engine.losePower();
+  }
+}
+
+describe('a job of which there must never be two', () => {
+  it('waits for the lease, is guarded before it starts, and stopped when the lease is not renewed', async () => {
+    await withFence(async ({ agent, fence, lease, guarded }) => {
+      const single = jobOf('db', { volumes, command: ['sh', '-c', "trap '' TERM; sleep 1000"] });
+      const other = jobOf('web');
+      await agent.assign([single, other]);
+      await agent.reach(other, 'running', (s) => s.state === 'running');
+      assert.equal((await agent.statusOf(single))?.startedAt, undefined);
+
+      fence.hold(lease);
+      await agent.reach(single, 'running', (s) => s.state === 'running');
+      const container = agent.containers.ofJob(single.id);
+      assert.ok(guarded.some(({ ids, deadlineMs }) => ids.includes(container?.id ?? '') && deadlineMs !== undefined));
+
+      // No renewal came: three seconds are left, in which it has to end.
+      lease.expiresAtMs = performance.now() + 2_900;
+      const ended = await agent.reach(single, 'stopped', (s) => s.endedAt !== undefined);
+      assert.ok(performance.now() < lease.expiresAtMs, 'before the lease can have expired');
+      assert.match(ended.error ?? '', /could not renew its lease/);
+      assert.equal(ended.isFinal, false);
+      assert.equal((await agent.statusOf(other))?.state, 'running');
+      assert.equal(fence.stops, 1);
+
+      // A new lease, and it is still this host's: it goes on.
+      fence.hold({ expiresAtMs: performance.now() + 8_000 });
+      await agent.reach(single, 'running again', (s) => s.state === 'running' && s.restarts > 0);
+    });
+  });
+
+  it('runs on without a lease while the cluster has no other host', async () => {
+    await withFence(async ({ agent, fence, lease, guarded, setAlone }) => {
+      setAlone(true);
+      const single = jobOf('db', { volumes });
+      fence.hold(lease);
+      await agent.assign([single]);
+      await agent.reach(single, 'running', (s) => s.state === 'running');
+      lease.expiresAtMs = performance.now() - 1;
+      const before = guarded.length;
+      await waitFor(() => guarded.length > before + 1, { what: 'two more looks', deadlineMs: 5_000 });
+      assert.equal(guarded.at(-1)?.deadlineMs, undefined);
+      assert.equal(fence.stops, 0);
+      assert.equal(agent.containers.ofJob(single.id)?.state, 'running');
+    });
+  });
+
+  it('is not admitted when the lease ends between the plan and the start', async () => {
+    await withFence(async ({ fence, lease }) => {
+      await assert.rejects(fence.admit('c1'), (error) => hasCode(error, 'unavailable'));
+      fence.hold(lease);
+      await fence.admit('c1');
+      lease.expiresAtMs = performance.now() + 1_000;
+      await assert.rejects(fence.admit('c2'), (error) => hasCode(error, 'unavailable'));
+    });
+  });
+});

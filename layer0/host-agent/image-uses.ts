@@ -1,0 +1,52 @@
+/** When each image was needed last and which were pulled by this agent, kept on disk over its restarts. */
+import { mkdir } from 'node:fs/promises';
+import { dirname } from 'node:path';
+import { systemClock } from '@flynn/kit/clock';
+import { messageOf } from '@flynn/kit/errors';
+import { readJsonFile, writeFileAtomic } from '@flynn/kit/files';
+import type { Logger } from '@flynn/kit/log';
+import { z } from 'zod';
+
+const fileSchema = z.object({ pulled: z.array(z.string()), usedAt: z.record(z.string(), z.number()) });
+
+export class ImageUses {
+  readonly #path: string;
+  readonly #log: Logger;
+  readonly #usedAt = new Map<string, number>();
+  readonly pulled = new Set<string>();
+
+  constructor(options: { path: string; log: Logger }) {
+    this.#path = options.path;
+    this.#log = options.log;
+  }
+
+  /** Without the file every image is as if it had been needed a moment ago. */
+  async load(): Promise<void> {
+    try {
+      await mkdir(dirname(this.#path), { recursive: true });
+      const file = await readJsonFile(this.#path, fileSchema);
+      for (const [id, at] of Object.entries(file?.usedAt ?? {})) this.#usedAt.set(id, at);
+      for (const name of file?.pulled ?? []) this.pulled.add(name);
+    } catch (error) {
+      this.#log.warn(`counting all images as just used: ${messageOf(error)}`);
+    }
+  }
+
+  idleMsOf(imageId: string): number | undefined {
+    const at = this.#usedAt.get(imageId);
+    // A clock that was set back must not keep an image for ever.
+    return at === undefined ? undefined : Math.abs(systemClock.now() - at);
+  }
+
+  /** `present`: all images there are; those in use, and those never heard of, count as needed now. */
+  async note(present: readonly { id: string; refs: readonly string[] }[], inUse: ReadonlySet<string>): Promise<void> {
+    const ids = new Set(present.map(({ id }) => id));
+    const refs = new Set(present.flatMap((image) => image.refs));
+    for (const id of this.#usedAt.keys()) if (!ids.has(id)) this.#usedAt.delete(id);
+    for (const name of this.pulled) if (!refs.has(name)) this.pulled.delete(name);
+    const now = systemClock.now();
+    for (const id of ids) if (inUse.has(id) || !this.#usedAt.has(id)) this.#usedAt.set(id, now);
+    const file = { pulled: [...this.pulled], usedAt: Object.fromEntries(this.#usedAt) };
+    await writeFileAtomic(this.#path, JSON.stringify(file));
+  }
+}

@@ -1,0 +1,16 @@
+/** A log pump in a process of its own, for tests that kill it: `node log-pump-process.ts CLUSTER DIR`. Lines go to DIR/lines. */
+import { appendFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { FlynnError } from '@flynn/kit/errors';
+import { connectDocker } from './docker.ts';
+import { openPump } from './log-pump-fixture.ts';
+
+const [cluster = '', dir = ''] = process.argv.slice(2);
+const engine = connectDocker({
+  socketPath: '/var/run/docker.sock',
+  cluster,
+  fetchBlob: (digest) => Promise.reject(new FlynnError('not_found', `no blob ${digest}`)),
+  scratchDir: dir,
+});
+await openPump(engine, dir, (line) => appendFileSync(join(dir, 'lines'), `${JSON.stringify(line)}\n`));
+process.stdout.write('running\n');

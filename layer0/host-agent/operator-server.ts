@@ -1,0 +1,130 @@
+/** The part of the agent's API that operators and monitoring use: figures, the agent's own state, other hosts' settings. */
+import { systemClock } from '@flynn/kit/clock';
+import { FlynnError, messageOf } from '@flynn/kit/errors';
+import { handle } from '@flynn/kit/http-server';
+import type { Handler } from '@flynn/kit/http-server';
+import { withDeadline } from '@flynn/kit/retry';
+import { cellPrefix } from '@flynn/scheduler/cell';
+import type { AssignedJob, HostRecord, JobStatus } from '@flynn/scheduler/cell';
+import type { Store } from '@flynn/store/store';
+import { agentMetrics } from './agent-metrics.ts';
+import { routes } from './api.ts';
+import type { AgentStatus } from './api.ts';
+import type { Cleaner } from './cleaner.ts';
+import type { ContainerTable } from './container-table.ts';
+import type { Fence } from './fence.ts';
+import type { Figures } from './figures.ts';
+import { changeSettings, listHosts, readSettings } from './host-settings.ts';
+import { metricsText } from './metrics.ts';
+import type { Neighbours } from './neighbours.ts';
+
+export type OperatorDeps = {
+  record: () => HostRecord;
+  version: string;
+  engineVersion: string;
+  store: Store;
+  containers: ContainerTable;
+  statuses: () => JobStatus[];
+  assigned: () => readonly AssignedJob[];
+  fence: Fence;
+  neighbours: Neighbours;
+  cleaner: Cleaner;
+  figures: Figures;
+  /** Lines handed on and dropped since the agent's start. */
+  lines: () => { shipped: number; dropped: number };
+};
+
+/** A person waits for the answer. */
+const storeDeadlineMs = 3_000;
+
+export function operatorHandlers(deps: OperatorDeps): Handler[] {
+  const { figures, store, containers } = deps;
+  return [
+    handle(routes.stats, async ({ signal }) => ({ host: await figures.ofHost(), jobs: await figures.ofJobs(signal) })),
+    handle(routes.jobStats, async ({ params, signal }) => figures.ofJob(params.job, signal)),
+    handle(routes.status, async ({ signal }) => statusOf(deps, signal)),
+    handle(routes.metrics, async ({ signal }) => ({
+      body: bodyOf(await metricsOf(deps, signal)),
+      headers: { 'content-type': 'text/plain; version=0.0.4; charset=utf-8' },
+    })),
+    handle(routes.hosts, async ({ signal }) => listHosts(store, { signal: withDeadline(storeDeadlineMs, signal) })),
+    handle(routes.changeSettings, async ({ params, body, signal }) => {
+      const options = { signal: withDeadline(storeDeadlineMs, signal), now: systemClock.now() };
+      return changeSettings(store, params.host, body, options);
+    }),
+    handle(routes.inspect, async ({ params }) => {
+      const status = deps.statuses().find(({ id }) => id === params.job);
+      const container = containers.ofJob(params.job);
+      if (status === undefined && container === undefined) {
+        throw new FlynnError('not_found', `there is no job ${params.job} on this host`);
+      }
+      const job = deps.assigned().find(({ id }) => id === params.job);
+      return { ...(status === undefined ? {} : { status }), job, container };
+    }),
+  ];
+}
+
+async function statusOf(deps: OperatorDeps, signal: AbortSignal): Promise<AgentStatus> {
+  const { containers, fence, neighbours, cleaner } = deps;
+  const host = deps.record();
+  const { settings, error } = await settingsOf(deps, signal);
+  const conditions = [
+    ...(cleaner.isFull ? ['its disk is full: no new jobs'] : []),
+    ...(settings?.drain === undefined ? [] : ['it is being drained']),
+    ...(settings?.cordoned === true ? ['it is cordoned'] : []),
+    ...(containers.isCurrent ? [] : ['the container engine does not answer']),
+    ...(error === undefined ? [] : [`the store does not answer: ${error}`]),
+    ...(fence.isOpen ? [] : ['its lease is lost: jobs of which there must never be two are stopped']),
+  ];
+  const { leftMs } = fence;
+  return {
+    host,
+    version: deps.version,
+    engine: { isConnected: containers.isCurrent, version: deps.engineVersion },
+    store: { isReachable: error === undefined, ...(error === undefined ? {} : { error }) },
+    lease: {
+      ...(leftMs === undefined ? {} : { leftMs: Math.round(leftMs) }),
+      isAlone: neighbours.isAlone,
+      fencedJobs: fence.stops,
+    },
+    jobs: Object.fromEntries(
+      [...Map.groupBy(deps.statuses(), ({ state }) => state)].map(([state, { length }]) => [state, length]),
+    ),
+    conditions,
+  };
+}
+
+async function settingsOf({ store, record }: OperatorDeps, signal: AbortSignal) {
+  const until = withDeadline(storeDeadlineMs, signal);
+  try {
+    // A write would be refused while there is no quorum, and a read as well: what this tells holds for both.
+    await store.get(cellPrefix, { signal: until });
+    return { settings: await readSettings(store, record().id, { signal: until }), error: undefined };
+  } catch (error) {
+    return { settings: undefined, error: messageOf(error) };
+  }
+}
+
+async function metricsOf(deps: OperatorDeps, signal: AbortSignal): Promise<string> {
+  const { figures, fence, containers, cleaner } = deps;
+  const lines = deps.lines();
+  return metricsText(
+    agentMetrics({
+      host: await figures.ofHost(),
+      jobs: await figures.ofJobs(signal),
+      statuses: deps.statuses(),
+      leaseLeftMs: fence.leftMs,
+      fencedJobs: fence.stops,
+      isEngineConnected: containers.isCurrent,
+      engineLosses: containers.losses,
+      linesShipped: lines.shipped,
+      linesDropped: lines.dropped,
+      imagesRemoved: cleaner.removed.images,
+      isDiskFull: cleaner.isFull,
+    }),
+  );
+}
+
+async function* bodyOf(text: string): AsyncGenerator<Uint8Array> {
+  yield Buffer.from(text);
+}

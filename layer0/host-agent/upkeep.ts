@@ -1,0 +1,110 @@
+/** What the agent does besides running jobs: guards the lease, cleans up, measures. Put together for agent.ts. */
+import { join } from 'node:path';
+import type { Logger } from '@flynn/kit/log';
+import type { TaskGroup } from '@flynn/kit/tasks';
+import type { Registry } from '@flynn/discovery/registry';
+import type { HostRecord } from '@flynn/scheduler/cell';
+import type { Lease, Revision, Store } from '@flynn/store/store';
+import { Cleaner } from './cleaner.ts';
+import type { ContainerTable } from './container-table.ts';
+import { DiskMeter } from './disk-meter.ts';
+import type { Container, Engine } from './engine.ts';
+import { Fence } from './fence.ts';
+import { Figures, diskOf } from './figures.ts';
+import type { Host } from './host.ts';
+import { diskCondition } from './host-record.ts';
+import { HostService, attributesOfHost } from './host-service.ts';
+import { readSettings } from './host-settings.ts';
+import { imageNamesOf } from './image-names.ts';
+import { ImageUses } from './image-uses.ts';
+import { followNeighbours } from './neighbours.ts';
+import type { Neighbours } from './neighbours.ts';
+import { jobIdOf } from './plan.ts';
+import { readResidents } from './resident.ts';
+import type { Watchdog } from './watchdog.ts';
+
+export type UpkeepDeps = {
+  stateDir: string;
+  cluster: string;
+  hostId: string;
+  engine: Engine;
+  containers: ContainerTable;
+  store: Store;
+  registry: Pick<Registry, 'register'>;
+  watchdog: Watchdog;
+  uses: ImageUses;
+  /** Where the engine keeps its files. */
+  diskPath: string;
+  /** The jobs, once they are there. */
+  host: () => Host | undefined;
+  note: (container: Container, message: string) => void;
+  log: Logger;
+};
+
+export type Upkeep = {
+  fence: Fence;
+  neighbours: Neighbours;
+  cleaner: Cleaner;
+  figures: Figures;
+  /** The record as it is now: with what keeps new jobs away. */
+  recordOf: (record: HostRecord) => HostRecord;
+  /** For `keepAnnounced`: opens the fence and announces the host in discovery. */
+  onAnnounced: (record: HostRecord, lease: Lease, revision: Revision, signal: AbortSignal) => Promise<void>;
+};
+
+/** Its tasks run in the group. */
+export async function startUpkeep(deps: UpkeepDeps, tasks: TaskGroup): Promise<Upkeep> {
+  const { engine, containers, store, hostId, log, uses, diskPath } = deps;
+  const neighbours = await followNeighbours({ store, hostId, log, signal: tasks.signal });
+  const fence = new Fence({
+    engine,
+    containers,
+    watchdog: deps.watchdog,
+    isAlone: () => neighbours.isAlone,
+    onStop: (container) => stopFor(container, { type: 'fenced' }),
+    log,
+  });
+  const meter = new DiskMeter({ engine, containers, onExceeded, log });
+  const usedPercent = async () => (await diskOf(diskPath)).usedPercent;
+  const residentDir = join(deps.stateDir, 'resident');
+  const named = async () => {
+    const templates = (deps.host()?.assigned() ?? []).map(({ template }) => template);
+    const residents = await readResidents(residentDir, log);
+    return imageNamesOf([...templates, ...residents.map(({ template }) => template)]);
+  };
+  const cleaner = new Cleaner({ engine, containers, uses, cluster: deps.cluster, named, usedPercent, log });
+  const figures = new Figures({ engine, containers, meter, diskPath });
+  const service = new HostService(deps.registry);
+  tasks.run('fence', (signal) => fence.run(signal));
+  tasks.run('disk meter', (signal) => meter.run(signal));
+  tasks.run('cleaner', (signal) => cleaner.run(signal));
+
+  function stopFor(container: Container, cause: { type: 'fenced' } | { type: 'disk_full'; message: string }): void {
+    deps.host()?.jobs.update(jobIdOf(container), (record) => ({ ...record, stopCause: record.stopCause ?? cause }));
+  }
+
+  function onExceeded(container: Container, usedBytes: number, limitBytes: number): void {
+    const megabytes = (bytes: number) => Math.ceil(bytes / 2 ** 20);
+    const message = `killed: wrote ${megabytes(usedBytes)} MiB outside its volumes (limit ${megabytes(limitBytes)} MiB)`;
+    deps.note(container, message);
+    stopFor(container, { type: 'disk_full', message });
+  }
+
+  return {
+    fence,
+    neighbours,
+    cleaner,
+    figures,
+    recordOf: (record) =>
+      cleaner.isFull
+        ? { ...record, cordoned: true, attributes: { ...record.attributes, [diskCondition]: 'full' } }
+        : record,
+    async onAnnounced(record, lease, revision, signal) {
+      await Promise.all([deps.host()?.caughtUp(revision, signal), neighbours.reached(revision, signal)]);
+      fence.hold(lease);
+      const [settings, use] = await Promise.all([readSettings(store, hostId, { signal }), figures.ofHost()]);
+      const jobs = containers.assigned().filter(({ state }) => state === 'running').length;
+      await service.announce(record, attributesOfHost({ record, settings, use, jobs }), lease);
+    },
+  };
+}

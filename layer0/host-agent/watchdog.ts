@@ -1,0 +1,107 @@
+/**
+ * The watchdog: a shell beside the agent that kills containers when the agent does not extend their deadline, because it is
+ * frozen, dead or hanging, or because the engine is. It needs neither of them: it kills processes by their control group.
+ */
+import { spawn } from 'node:child_process';
+import type { ChildProcess } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { mkdir, readFile, rename, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { FlynnError, messageOf } from '@flynn/kit/errors';
+import type { Logger } from '@flynn/kit/log';
+
+/**
+ * `fence` holds the deadline, in hundredths of a second of /proc/uptime (0: none), and below it the containers' ids. A later
+ * watchdog writes its own pid, and this one leaves; so it does when the folder is gone.
+ */
+const script = String.raw`
+cd "$1" || exit 1
+echo $$ >watchdog.pid
+echo -1000 2>/dev/null >/proc/$$/oom_score_adj
+while read -r owner <watchdog.pid && [ "$owner" = $$ ]; do
+  deadline=0 ids=
+  { read -r deadline; while read -r id; do ids="$ids|$id"; done; } <fence
+  read -r uptime _ </proc/uptime
+  left=$((deadline - \${uptime%.*}\${uptime#*.}))
+  pause=1
+  if [ "$deadline" -gt 0 ] && [ -n "$ids" ]; then
+    if [ "$left" -gt 0 ]; then
+      [ "$left" -lt 100 ] && pause=0.$(printf %02d "$left")
+    else
+      for file in $(grep -lsE "\${ids#?}" /proc/[0-9]*/cgroup); do
+        pid=\${file#/proc/}
+        kill -KILL "\${pid%/cgroup}" && pause=0.2
+      done
+    fi
+  fi
+  sleep $pause
+done 2>/dev/null
+`.replaceAll('\\${', '${');
+
+const containerId = /^[0-9a-f]{12,64}$/;
+
+/**
+ * INVARIANTS. Whoever is listed has no process left a moment after the deadline, unless the deadline was moved on before. The
+ * watchdog outlives the agent that started it; the next agent's takes its place.
+ */
+export class Watchdog {
+  readonly #dir: string;
+  readonly #log: Logger;
+  #process: ChildProcess | undefined;
+  #written = '';
+
+  constructor(options: { dir: string; log: Logger }) {
+    this.#dir = options.dir;
+    this.#log = options.log;
+  }
+
+  /** `deadlineMs` is of performance.now(). Resolves once it holds. */
+  async guard(deadlineMs: number | undefined, containerIds: readonly string[]): Promise<void> {
+    const ids = containerIds.filter((id) => containerId.test(id)).toSorted();
+    // Without anything to guard there is no need for a process.
+    if (ids.length === 0 && this.#written === '') return;
+    // Rounded, or a file would be written for every millisecond between two looks at the clocks.
+    const key = `${deadlineMs === undefined ? 0 : Math.floor(deadlineMs / 50)} ${ids.join(' ')}`;
+    this.#ensureRunning();
+    if (key === this.#written) return;
+    await mkdir(this.#dir, { recursive: true, mode: 0o700 });
+    const deadline = deadlineMs === undefined ? 0 : await uptimeOf(deadlineMs);
+    const file = join(this.#dir, 'fence');
+    // Not to be on disk, only to be whole: after a power cut there is nothing to guard.
+    await writeFile(`${file}.new`, [deadline, ...ids, ''].join('\n'), { mode: 0o600 });
+    await rename(`${file}.new`, file);
+    this.#written = key;
+  }
+
+  /** What an earlier agent left to be guarded goes on being so. */
+  resume(): void {
+    if (existsSync(join(this.#dir, 'fence'))) this.#ensureRunning();
+  }
+
+  #ensureRunning(): void {
+    if (this.#process !== undefined) return;
+    const child = spawn('sh', ['-c', script, 'flynn-watchdog', this.#dir], {
+      detached: true,
+      cwd: '/',
+      stdio: 'ignore',
+    });
+    this.#process = child;
+    const end = (reason: string) => {
+      if (this.#process !== child) return;
+      this.#process = undefined;
+      this.#log.warn(`the watchdog ended (${reason}): it is started again`);
+    };
+    child.once('error', (error) => end(messageOf(error)));
+    child.once('exit', (code, signal) => end(String(signal ?? code)));
+    child.unref();
+  }
+}
+
+/** The same moment in hundredths of a second since the machine's start: the clock a shell can read, and nobody can set. */
+async function uptimeOf(ms: number): Promise<number> {
+  const text = await readFile('/proc/uptime', 'utf8');
+  const leftMs = ms - performance.now();
+  const seconds = Number(text.split(' ')[0]);
+  if (!Number.isFinite(seconds)) throw new FlynnError('internal', `/proc/uptime is not readable: ${text}`);
+  return Math.max(1, Math.round(seconds * 100 + leftMs / 10));
+}
