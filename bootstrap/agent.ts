@@ -1,8 +1,9 @@
 /** The host agent on this machine: started, kept running, restarted when it or its settings changed, stopped. */
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { cp, mkdir, open, readFile, readdir, rm, symlink, writeFile } from 'node:fs/promises';
+import { cp, mkdir, open, readFile, readdir, readlink, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { tlsFiles } from '@flynn/host-agent/cluster/etcd-resident';
 import { writeFileAtomic } from '@flynn/kit/files';
 import { waitFor } from '@flynn/kit/retry';
 import { isSystemdRunning } from './engine.ts';
@@ -10,7 +11,7 @@ import { bundle, repository } from './images/bundle.ts';
 import { moduleFolders } from './images/modules.ts';
 import { digestOf } from './images/tag.ts';
 import { runProgram, tryProgram } from './program.ts';
-import { type Cluster, type Options, gatewayOf } from './settings.ts';
+import type { Cluster, Options } from './settings.ts';
 
 const program = 'layer0/host-agent/main.ts';
 const node = join(repository, 'node_modules/.bin/node');
@@ -44,7 +45,12 @@ export function agentEnvironment(options: Options, cluster: Cluster): string {
     FLYNN_ADDRESS: cluster.address,
     FLYNN_SUBNET: cluster.subnet,
     FLYNN_BRIDGE: cluster.bridge,
-    FLYNN_ETCD_ENDPOINTS: `http://${gatewayOf(cluster.subnet)}:2379`,
+    FLYNN_RANGE: cluster.range,
+    FLYNN_ETCD_ENDPOINTS: cluster.etcdEndpoints.join(','),
+    FLYNN_ETCD_CA_FILE: join(options.FLYNN_STATE_DIR, tlsFiles.authority),
+    FLYNN_ETCD_CERT_FILE: join(options.FLYNN_STATE_DIR, tlsFiles.certificate),
+    FLYNN_ETCD_KEY_FILE: join(options.FLYNN_STATE_DIR, tlsFiles.key),
+    ...(cluster.peers.length === 0 ? {} : { FLYNN_PEERS: cluster.peers.join(',') }),
     FLYNN_DOCKER_SOCKET: options.FLYNN_DOCKER_SOCKET,
     ...(options.FLYNN_DNS_UPSTREAMS === undefined ? {} : { FLYNN_DNS_UPSTREAMS: options.FLYNN_DNS_UPSTREAMS }),
   };
@@ -63,6 +69,7 @@ Wants=network-online.target docker.service
 EnvironmentFile=${join(setup.stateDir, 'agent.env')}
 WorkingDirectory=/
 # The agent makes little garbage: a small nursery saves 16 MB on every host.
+ExecStartPre=-/bin/sh ${join(setup.stateDir, 'agent', 'choose-version')} ${setup.stateDir}
 ExecStart=${node} --max-semi-space-size=2 ${installedProgram(setup.stateDir)}
 Restart=always
 RestartSec=1
@@ -116,12 +123,23 @@ async function installAgent(stateDir: string, code: Uint8Array): Promise<void> {
     await cp(join(repository, modules), join(folder, modules), { recursive: true });
   }
   await writeFile(join(folder, 'host-agent.mjs'), code);
-  const current = join(versions, 'current');
-  await rm(current, { force: true });
-  await symlink(name, current);
+  await cp(join(repository, 'bootstrap/choose-version'), join(versions, 'choose-version'));
+  const before = await readlink(join(versions, 'current')).catch(() => name);
+  // The version before stays: `choose-version` goes back to it if this one does not come up.
+  if (before !== name) await replaceLink(join(versions, 'previous'), before);
+  await replaceLink(join(versions, 'current'), name);
+  const previous = await readlink(join(versions, 'previous')).catch(() => name);
+  const kept = new Set([name, previous, 'current', 'previous', 'choose-version']);
   for (const other of await readdir(versions)) {
-    if (other !== name && other !== 'current') await rm(join(versions, other), { recursive: true });
+    if (!kept.has(other)) await rm(join(versions, other), { recursive: true });
   }
+}
+
+/** A crash in between leaves the old link or the new. */
+async function replaceLink(path: string, target: string): Promise<void> {
+  await rm(`${path}.new`, { force: true });
+  await symlink(target, `${path}.new`);
+  await rename(`${path}.new`, path);
 }
 
 export async function isAgentRunning(setup: AgentSetup): Promise<boolean> {

@@ -5,11 +5,14 @@ import type { Logger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import type { DiscoveryClient } from '@flynn/discovery/client';
 import { processSchema } from '@flynn/controller/model';
+import { knownEndpoints } from '@flynn/host-agent/cluster/membership';
 import { cellKeys } from '@flynn/scheduler/cell';
 import { workloadChange, workloadRemoval } from '@flynn/scheduler/evaluations';
 import { connectEtcd } from '@flynn/store/etcd';
 import type { Store } from '@flynn/store/store';
+import { ensureHostCertificate } from './certificates.ts';
 import { type SystemApp, controllerService } from './manifest.ts';
+import type { Cluster } from './settings.ts';
 import { digestOf } from './images/tag.ts';
 
 /** No app has this name in front of its workloads' ids. */
@@ -28,14 +31,22 @@ export function firstWorkloads(app: SystemApp): Parameters<typeof workloadChange
       ports: process.ports,
       resources: { memoryBytes: process.memoryBytes, cpuMillis: process.cpuMillis },
       meta: { 'flynn.system': 'true', 'flynn.bootstrap': type },
+      access: ['discovery' as const, 'agents' as const, 'store' as const, 'services' as const],
     };
     const version = digestOf(JSON.stringify(template)).slice(0, 16);
     return { id: `${idPrefix}${app.name}-${type}`, kind: 'service', count: 1, version, template, priority: 90 };
   });
 }
 
-export async function withStore<T>(gateway: string, log: Logger, task: (store: Store) => Promise<T>): Promise<T> {
-  await using store = connectEtcd({ endpoints: [`http://${gateway}:2379`], log });
+/** The store as the host knows it. */
+export async function withStore<T>(
+  host: { stateDir: string; cluster: Cluster; log: Logger },
+  task: (store: Store) => Promise<T>,
+): Promise<T> {
+  const { certificate, privateKey } = await ensureHostCertificate(host.stateDir, host.cluster);
+  const endpoints = await knownEndpoints(host.stateDir, host.cluster.etcdEndpoints);
+  const tls = { ca: host.cluster.authority.certificate, certificate, privateKey };
+  await using store = connectEtcd({ endpoints, tls, log: host.log });
   return await task(store);
 }
 

@@ -1,9 +1,11 @@
-/** `npm run down [-- --keep-images]`: takes away all that `up` made on this machine, and only that. */
+/** `npm run down [-- --keep-images] [--force]`: takes away all that `up` made on this machine, and only that. */
 import { existsSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { styleText } from 'node:util';
+import { removeNetwork } from '@flynn/host-agent/network/removal';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
 import { removeAgent, setupOf } from './agent.ts';
+import { leaveCluster } from './leaving.ts';
 import { findPerson, removeCluster } from './cli-config.ts';
 import { engineAt, isEngineUp, stopStartedEngine } from './engine.ts';
 import { removeFromEngine } from './removal.ts';
@@ -15,9 +17,10 @@ const removedLine = (what: string): void => say(`${styleText('green', '✔')} re
 
 async function main(): Promise<void> {
   const flags = process.argv.slice(2);
-  const unknown = flags.filter((flag) => flag !== '--keep-images');
-  if (unknown.length > 0)
-    throw new FlynnError('invalid', `unknown option ${unknown.join(' ')}; there is --keep-images`);
+  const unknown = flags.filter((flag) => flag !== '--keep-images' && flag !== '--force');
+  if (unknown.length > 0) {
+    throw new FlynnError('invalid', `unknown option ${unknown.join(' ')}; there are --keep-images and --force`);
+  }
   if (process.getuid?.() !== 0) throw new FlynnError('denied', 'this needs root: run it again with sudo');
 
   const options = readOptions(process.env);
@@ -30,7 +33,12 @@ async function main(): Promise<void> {
     removedLine(what);
   };
 
+  if (cluster !== undefined) {
+    for (const line of await leaveCluster({ stateDir, cluster, isForced: flags.includes('--force') })) say(line);
+  }
   if (cluster !== undefined) for (const what of await removeAgent(setupOf(options, cluster))) tell(what);
+  const range = cluster === undefined ? {} : { range: cluster.range };
+  for (const what of await removeNetwork({ cluster: name, ...range })) tell(what);
   await emptyEngine(options, name, flags.includes('--keep-images'), tell);
   if (cluster !== undefined) {
     const person = await findPerson(options.FLYNN_CONFIG_DIR, process.env);

@@ -1,54 +1,47 @@
 /** The store of the control plane, as a job the host agent runs without being told by it. */
+import { existsSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
+import { type EtcdMemberOptions, etcdResident } from '@flynn/host-agent/cluster/etcd-resident';
+import { endpointsFile, residentFile } from '@flynn/host-agent/cluster/membership';
 import type { ResidentInput } from '@flynn/host-agent/resident';
-import { writeFileAtomic } from '@flynn/kit/files';
-import { type Cluster, gatewayOf } from './settings.ts';
+import { readJsonFile, writeFileAtomic } from '@flynn/kit/files';
+import { z } from 'zod';
 
-export const etcdPorts = { client: 2379, peer: 2380 } as const;
+const flagsSchema = z.object({
+  template: z.object({ command: z.array(z.string()), volumes: z.array(z.object({ name: z.string() })) }),
+});
 
-const mebibyte = 1024 ** 2;
+/**
+ * The member of the host that makes the cluster; later on its image and flags are brought up to date, while how it came
+ * into etcd's cluster stays. A host whose member was taken away gets none.
+ */
+export async function ensureEtcd(member: EtcdMemberOptions): Promise<void> {
+  const { stateDir } = member;
+  const file = residentFile(stateDir);
+  const existing = await readJsonFile(file, flagsSchema);
+  if (existing === undefined) {
+    if (!existsSync(endpointsFile(stateDir))) await writeResident(stateDir, etcdResident(member));
+    return;
+  }
+  await writeResident(stateDir, etcdResident({ ...member, ...joiningOf(existing.template) }));
+}
 
-/** It listens on the bridge's address only: the machine's own network has no business with it. */
-export function etcdResident(cluster: Cluster, image: string): ResidentInput {
-  const gateway = gatewayOf(cluster.subnet);
-  const client = `http://${gateway}:${etcdPorts.client}`;
-  const peer = `http://${gateway}:${etcdPorts.peer}`;
-  const flags = {
-    name: cluster.hostId,
-    'data-dir': '/data',
-    'listen-client-urls': client,
-    'advertise-client-urls': client,
-    'listen-peer-urls': peer,
-    'initial-advertise-peer-urls': peer,
-    'initial-cluster': `${cluster.hostId}=${peer}`,
-    'initial-cluster-token': cluster.name,
-    // Watchers that were away longer than this list anew.
-    'auto-compaction-mode': 'periodic',
-    'auto-compaction-retention': '30m',
-    'quota-backend-bytes': String(2048 * mebibyte),
-    // Fewer entries kept in memory; the default of 100,000 is most of what an idle etcd takes.
-    'snapshot-count': '10000',
-    'max-txn-ops': '1024',
-    'max-request-bytes': String(8 * mebibyte),
-    'log-level': 'warn',
-  };
+/** Of a member that joined others: what it was told then. */
+function joiningOf(template: z.output<typeof flagsSchema>['template']): Partial<EtcdMemberOptions> {
+  const flag = (name: string): string | undefined =>
+    template.command.find((word) => word.startsWith(`--${name}=`))?.slice(name.length + 3);
+  if (flag('initial-cluster-state') !== 'existing') return {};
+  const initialCluster = flag('initial-cluster');
+  const memberId = template.volumes[0]?.name.replace(/^etcd-/, '');
   return {
-    name: 'etcd',
-    template: {
-      image: { name: image },
-      command: Object.entries(flags).map(([name, value]) => `--${name}=${value}`),
-      volumes: [{ name: 'etcd', path: '/data' }],
-      hostNetwork: true,
-      resources: { memoryBytes: 768 * mebibyte, cpuMillis: 500 },
-      env: { GOMEMLIMIT: `${384 * mebibyte}` },
-    },
+    ...(initialCluster === undefined ? {} : { initialCluster }),
+    ...(memberId === undefined ? {} : { memberId }),
   };
 }
 
 /** The agent takes it up by itself. */
-export async function writeResident(stateDir: string, resident: ResidentInput): Promise<void> {
-  const folder = join(stateDir, 'resident');
-  await mkdir(folder, { recursive: true, mode: 0o700 });
-  await writeFileAtomic(join(folder, `${resident.name}.json`), `${JSON.stringify(resident, undefined, 2)}\n`);
+async function writeResident(stateDir: string, resident: ResidentInput): Promise<void> {
+  await mkdir(join(stateDir, 'resident'), { recursive: true, mode: 0o700 });
+  await writeFileAtomic(residentFile(stateDir), `${JSON.stringify(resident, undefined, 2)}\n`);
 }

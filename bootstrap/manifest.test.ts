@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { etcdResident } from '@flynn/host-agent/cluster/etcd-resident';
 import { residentSchema } from '@flynn/host-agent/resident';
 import { type Release, type Route, processSchema } from '@flynn/controller/model';
 import { workloadSchema } from '@flynn/scheduler/cell';
 import { firstWorkloads } from './controller.ts';
-import { etcdResident } from './etcd.ts';
 import { type ImageName, imageNames } from './images/recipes.ts';
 import { manifestOf } from './manifest.ts';
 import { isCurrent, routeChanges } from './platform.ts';
@@ -15,6 +15,7 @@ const cluster = settle(readOptions({}), undefined, {
   address: '192.0.2.7',
   now: new Date(0),
   newSecret: () => 'secret',
+  authority: { certificate: 'CERTIFICATE', privateKey: 'PRIVATE KEY' },
 });
 const images = new Map<ImageName, string>(imageNames.map((name) => [name, `flynn/${name}:1`]));
 const input = {
@@ -23,6 +24,7 @@ const input = {
   sshHostKey: 'KEY',
   builderEnv: { NPM_CONFIG_REGISTRY: 'https://npm.example/' },
   hostMemoryBytes: 8e9,
+  controllerCertificate: { certificate: 'CERTIFICATE', privateKey: 'PRIVATE KEY' },
 };
 const manifest = manifestOf(input);
 const appNamed = (name: string) => {
@@ -65,10 +67,21 @@ test('the first controller runs the same processes as the app, as workloads Laye
   );
 });
 
-test('etcd is a resident job that listens on the bridge only', () => {
-  const resident = residentSchema.parse(etcdResident(cluster, 'flynn/etcd:1'));
-  const listening = (resident.template.command ?? []).filter((flag) => flag.startsWith('--listen'));
-  assert.ok(listening.length === 2 && listening.every((flag) => flag.includes('//100.100.0.1:')), listening.join(' '));
+test('etcd is a resident job that talks to nobody without a certificate', () => {
+  const member = {
+    cluster: 'flynn',
+    hostId: 'h1',
+    address: '192.0.2.7',
+    image: 'flynn/etcd:1',
+    stateDir: '/var/lib/flynn',
+  };
+  const flagsOf = (more: object) => residentSchema.parse(etcdResident({ ...member, ...more })).template.command ?? [];
+  const flags = flagsOf({});
+  assert.ok(flags.includes('--client-cert-auth=true') && flags.includes('--peer-client-cert-auth=true'));
+  assert.ok(flags.filter((flag) => flag.includes('-urls=')).every((flag) => flag.includes('=https://')));
+  assert.ok(flags.includes('--initial-cluster-state=new'));
+  const joining = flagsOf({ initialCluster: 'h1=https://192.0.2.7:2380,h2=https://192.0.2.8:2380', memberId: '7' });
+  assert.ok(joining.includes('--initial-cluster-state=existing'));
 });
 
 const router = appNamed('router');

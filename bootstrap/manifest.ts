@@ -1,8 +1,9 @@
 /** What the platform consists of: its apps, as data. */
 import type { z } from 'zod';
 import type { processSchema } from '@flynn/controller/model';
+import type { Credentials } from '@flynn/kit/tls';
 import type { ImageName } from './images/recipes.ts';
-import { type Cluster, controllerUrlOf, gatewayOf, gitUrlOf } from './settings.ts';
+import { type Cluster, controllerUrlOf, gitUrlOf } from './settings.ts';
 
 type ProcessInput = z.input<typeof processSchema>;
 
@@ -28,6 +29,8 @@ export type ManifestInput = Readonly<{
   /** How builds reach the registries that this machine reaches. */
   builderEnv: Readonly<Record<string, string>>;
   hostMemoryBytes: number;
+  /** For etcd. */
+  controllerCertificate: Credentials;
 }>;
 
 export const controllerApp = 'controller';
@@ -43,9 +46,9 @@ export const routerStatusPort = 1114;
 /** Requests under way when a router is replaced may go on this long. */
 const routerDrainMs = 5_000;
 
-/** What all of them are told: who is who, and where discovery is. */
+/** What all of them are told. Where discovery and etcd are depends on their host, which tells them. */
 function commonEnv(cluster: Cluster): Record<string, string> {
-  return { FLYNN_KEY: cluster.key, FLYNN_DISCOVERY_URL: `http://${gatewayOf(cluster.subnet)}:1111` };
+  return { FLYNN_KEY: cluster.key };
 }
 
 type Sizes = (memoryMiB: number, cpuMillis?: number) => Pick<ProcessInput, 'memoryBytes' | 'cpuMillis'>;
@@ -127,14 +130,15 @@ export function manifestOf(input: ManifestInput): SystemApp[] {
 function controllerOf(input: ManifestInput): SystemApp {
   const { cluster } = input;
   const size = sizesOf(input.hostMemoryBytes);
-  const gateway = gatewayOf(cluster.subnet);
   return {
     name: controllerApp,
     image: imageOf(input, 'controller'),
     env: {
       ...commonEnv(cluster),
       FLYNN_CONTROLLER_KEY: cluster.controllerKey,
-      FLYNN_ETCD_ENDPOINTS: `http://${gateway}:2379`,
+      FLYNN_ETCD_CA: cluster.authority.certificate,
+      FLYNN_ETCD_CERT: input.controllerCertificate.certificate,
+      FLYNN_ETCD_KEY: input.controllerCertificate.privateKey,
       FLYNN_DOMAIN: cluster.domain,
       FLYNN_CLUSTER: cluster.name,
       FLYNN_GIT_URL: gitUrlOf(cluster),

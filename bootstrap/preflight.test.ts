@@ -9,6 +9,7 @@ const cluster = settle(readOptions({}), undefined, {
   address: '192.0.2.7',
   now: new Date(0),
   newSecret: () => 'secret',
+  authority: { certificate: 'CERTIFICATE', privateKey: 'PRIVATE KEY' },
 });
 
 const good: Facts = {
@@ -65,9 +66,10 @@ test('a name server on another address of the machine is no obstacle, one on eve
   assert.equal(whats({ listeners: [listener(53, '*', 'udp'), listener(53, '*', 'tcp')] }).length, 1);
 });
 
-test('an etcd of somebody else’s on the loopback is in the way of none, on every address of ours', () => {
+test('who listens on an address that is not wanted is in nobody’s way; etcd’s ports are wanted on all of them', () => {
   assert.equal(whats({ listeners: [listener(1113, '127.0.0.1')] }).length, 1);
-  assert.equal(whats({ listeners: [listener(2379, '10.9.9.9')] }).length, 0);
+  assert.equal(whats({ listeners: [listener(1113, '10.9.9.9')] }).length, 0);
+  assert.equal(whats({ listeners: [listener(2379, '10.9.9.9')] }).length, 1);
 });
 
 test('a cluster that runs is not in its own way', () => {

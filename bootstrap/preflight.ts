@@ -1,5 +1,6 @@
 /** Can a cluster be set up here? Every obstacle at once, each with its remedy, before anything is changed. */
-import { etcdPorts } from './etcd.ts';
+import { etcdPorts } from '@flynn/host-agent/cluster/etcd-resident';
+import { joinPort } from '@flynn/host-agent/cluster/join';
 import type { Listener } from './listeners.ts';
 import { routerStatusPort } from './manifest.ts';
 import { type Cluster, gatewayOf, numberOf } from './settings.ts';
@@ -33,6 +34,7 @@ export const gatewayPorts = [
   { port: 53, protocol: 'tcp', use: 'names' },
   { port: 1111, protocol: 'tcp', use: 'service discovery' },
   { port: 1113, protocol: 'tcp', use: 'the host agent' },
+  { port: joinPort, protocol: 'tcp', use: 'hosts that join' },
   { port: routerStatusPort, protocol: 'tcp', use: "the router's status" },
   { port: etcdPorts.client, protocol: 'tcp', use: 'etcd' },
   { port: etcdPorts.peer, protocol: 'tcp', use: 'etcd' },
@@ -109,7 +111,7 @@ function judgePorts(facts: Facts, cluster: Cluster): Problem[] {
       (listener) =>
         listener.protocol === protocol &&
         listener.port === port &&
-        (port === 53 ? ['*', gateway] : ['*', gateway, '127.0.0.1', cluster.address]).includes(listener.address),
+        (isEverywhere(port) || wantedAddresses(port, gateway, cluster).includes(listener.address)),
     );
     if (taken === undefined || told.has(`${port} ${ownerOf(taken)}`)) continue;
     told.add(`${port} ${ownerOf(taken)}`);
@@ -119,6 +121,15 @@ function judgePorts(facts: Facts, cluster: Cluster): Problem[] {
     });
   }
   return problems;
+}
+
+/** etcd listens on every address. */
+function isEverywhere(port: number): boolean {
+  return port === etcdPorts.client || port === etcdPorts.peer;
+}
+
+function wantedAddresses(port: number, gateway: string, cluster: Cluster): string[] {
+  return port === 53 ? ['*', gateway] : ['*', gateway, '127.0.0.1', cluster.address];
 }
 
 function judgeNetwork(facts: Facts, cluster: Cluster): Problem[] {

@@ -3,7 +3,13 @@ import { test } from 'node:test';
 import { agentEnvironment, unitText } from './agent.ts';
 import { type Cluster, appUrlOf, gatewayOf, gitUrlOf, readOptions, settle } from './settings.ts';
 
-const machine = { hostname: 'Web-1.example.com', address: '192.0.2.7', now: new Date(0), newSecret: () => 'secret' };
+const machine = {
+  hostname: 'Web-1.example.com',
+  address: '192.0.2.7',
+  now: new Date(0),
+  newSecret: () => 'secret',
+  authority: { certificate: 'CERTIFICATE', privateKey: 'PRIVATE KEY' },
+};
 const made = (env: Record<string, string> = {}, stored?: Cluster): Cluster => settle(readOptions(env), stored, machine);
 
 test('without any setting there is a cluster named flynn at flynn.localhost', () => {
@@ -36,6 +42,7 @@ test('ports and the address can be changed later', () => {
   const again = made({ FLYNN_HTTP_PORT: '8080', FLYNN_ADDRESS: '192.0.2.9' }, made());
   assert.equal(again.httpPort, 8080);
   assert.equal(again.address, '192.0.2.9');
+  assert.deepEqual(again.etcdEndpoints, ['https://192.0.2.9:2379']);
 });
 
 test('another domain than the cluster’s is refused, and the message says what to do', () => {
@@ -70,7 +77,7 @@ test('the gateway is the first address of the subnet', () => {
 test('the agent is told where it is and where the store is', () => {
   const cluster = made();
   const lines = agentEnvironment(readOptions({}), cluster).split('\n');
-  assert.ok(lines.includes('FLYNN_ETCD_ENDPOINTS=http://100.100.0.1:2379'));
+  assert.ok(lines.includes('FLYNN_ETCD_ENDPOINTS=https://192.0.2.7:2379'));
   assert.ok(lines.includes('FLYNN_HOST_ID=web1examplecom'));
   assert.ok(!lines.some((line) => line.startsWith('FLYNN_DNS_UPSTREAMS')));
 });

@@ -1,6 +1,9 @@
 /** Where and how a cluster is set up: variables of the environment, then what an earlier `up` settled, then defaults. */
+import { clientUrlOf } from '@flynn/host-agent/cluster/etcd-resident';
+import { hostIdSchema } from '@flynn/host-agent/cluster/join';
 import { integer, loadConfig } from '@flynn/kit/config';
 import { FlynnError } from '@flynn/kit/errors';
+import type { Credentials } from '@flynn/kit/tls';
 import { z } from 'zod';
 
 const port = integer.pipe(z.int().min(1).max(65_535));
@@ -35,6 +38,10 @@ export const optionsSchema = z.object({
   FLYNN_DOCKER_SOCKET: folder.default('/var/run/docker.sock'),
   /** What this machine's containers have addresses from. */
   FLYNN_SUBNET: ipv4Subnet.optional(),
+  /** What all hosts' subnets are of. */
+  FLYNN_RANGE: ipv4Subnet.optional(),
+  /** What other hosts know this one by; its name unless given. */
+  FLYNN_HOST_ID: hostIdSchema.optional(),
   FLYNN_BRIDGE: z
     .string()
     .regex(/^[a-z][a-z0-9-]{0,14}$/, 'expected a network interface name of at most 15 characters')
@@ -61,9 +68,20 @@ export const clusterSchema = z.object({
   httpPort: z.int(),
   gitPort: z.int(),
   subnet: z.string(),
+  range: z.string(),
   bridge: z.string(),
   address: z.string(),
   hostId: z.string(),
+  /** Where etcd was when this host came into the cluster. */
+  etcdEndpoints: z.array(z.string()),
+  /** Hosts that were there before this one, which have images. */
+  peers: z.array(z.string()),
+  /** Whether `up` here brings the platform up to date: it does on the host that made the cluster. */
+  hasPlatform: z.boolean(),
+  /** Signs the certificates of hosts and services; PEM. */
+  authority: z.object({ certificate: z.string(), privateKey: z.string() }),
+  /** Who has it may join. */
+  joinSecret: z.string(),
   /** Between the cluster's own services. */
   key: z.string(),
   /** For people. */
@@ -72,7 +90,24 @@ export const clusterSchema = z.object({
 });
 export type Cluster = z.output<typeof clusterSchema>;
 
-export type Machine = { hostname: string; address: string; now: Date; newSecret: () => string };
+export type Machine = {
+  hostname: string;
+  address: string;
+  now: Date;
+  newSecret: () => string;
+  /** For a cluster that is made now. */
+  authority: Credentials;
+};
+
+/** What every host of the cluster is told when it joins. */
+export const sharedSchema = clusterSchema.omit({
+  subnet: true,
+  address: true,
+  hostId: true,
+  etcdEndpoints: true,
+  peers: true,
+  hasPlatform: true,
+});
 
 /** `conflict` when an option contradicts what the cluster already is. */
 export function settle(options: Options, stored: Cluster | undefined, machine: Machine): Cluster {
@@ -81,6 +116,8 @@ export function settle(options: Options, stored: Cluster | undefined, machine: M
       ['FLYNN_CLUSTER', stored.name],
       ['FLYNN_DOMAIN', stored.domain],
       ['FLYNN_SUBNET', stored.subnet],
+      ['FLYNN_RANGE', stored.range],
+      ['FLYNN_HOST_ID', stored.hostId],
       ['FLYNN_BRIDGE', stored.bridge],
     ] as const;
     for (const [name, value] of fixed) {
@@ -94,9 +131,10 @@ export function settle(options: Options, stored: Cluster | undefined, machine: M
       ...stored,
       httpPort: options.FLYNN_HTTP_PORT ?? stored.httpPort,
       gitPort: options.FLYNN_GIT_PORT ?? stored.gitPort,
-      address: options.FLYNN_ADDRESS ?? stored.address,
+      ...movedTo(options.FLYNN_ADDRESS ?? stored.address, stored),
     };
   }
+  const address = options.FLYNN_ADDRESS ?? machine.address;
   return {
     name: options.FLYNN_CLUSTER ?? 'flynn',
     domain: options.FLYNN_DOMAIN ?? 'flynn.localhost',
@@ -104,16 +142,28 @@ export function settle(options: Options, stored: Cluster | undefined, machine: M
     gitPort: options.FLYNN_GIT_PORT ?? 2222,
     subnet: options.FLYNN_SUBNET ?? '100.100.0.0/24',
     bridge: options.FLYNN_BRIDGE ?? 'flynn0',
-    address: options.FLYNN_ADDRESS ?? machine.address,
-    hostId:
-      machine.hostname
-        .toLowerCase()
-        .replaceAll(/[^a-z0-9]/g, '')
-        .slice(0, 20) || 'host',
+    range: options.FLYNN_RANGE ?? '100.100.0.0/16',
+    address,
+    hostId: hostIdOf(options, machine),
+    etcdEndpoints: [clientUrlOf(address)],
+    peers: [],
+    hasPlatform: true,
+    authority: machine.authority,
+    joinSecret: machine.newSecret(),
     key: machine.newSecret(),
     controllerKey: machine.newSecret(),
     createdAt: machine.now.toISOString(),
   };
+}
+
+/** The host that made the cluster has a member of etcd at its own address. */
+function movedTo(address: string, stored: Cluster): Pick<Cluster, 'address' | 'etcdEndpoints'> {
+  return { address, etcdEndpoints: stored.hasPlatform ? [clientUrlOf(address)] : stored.etcdEndpoints };
+}
+
+export function hostIdOf(options: Pick<Options, 'FLYNN_HOST_ID'>, machine: Pick<Machine, 'hostname'>): string {
+  const name = machine.hostname.toLowerCase().replaceAll(/[^a-z0-9]/g, '');
+  return options.FLYNN_HOST_ID ?? (name.slice(0, 20) || 'host');
 }
 
 /** The first address of the subnet: the host's own on the bridge. */

@@ -6,12 +6,15 @@ import { FlynnError, messageOf } from '@flynn/kit/errors';
 import { HttpClient } from '@flynn/kit/http-client';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
+import { cellKeys } from '@flynn/scheduler/cell';
 import { type AgentSetup, agentEnvironment, agentLog, ensureAgent, isAgentRunning, setupOf } from './agent.ts';
 import { readBuilderEnv } from './builder-env.ts';
 import { type Person, addCluster, ensureSshKey, writeKnownHosts } from './cli-config.ts';
 import { ensureController, removeFirstController, withStore } from './controller.ts';
 import { ensureEngine } from './engine.ts';
-import { etcdResident, writeResident } from './etcd.ts';
+import { ensureLease, writeAdmission } from './admission.ts';
+import { ensureControllerCertificate, ensureHostCertificate } from './certificates.ts';
+import { ensureEtcd } from './etcd.ts';
 import { ensureImages } from './images/build.ts';
 import type { ImageName } from './images/recipes.ts';
 import { controllerApp, controllerService, manifestOf } from './manifest.ts';
@@ -31,13 +34,13 @@ export type Context = Readonly<{
 
 export type Step = Readonly<{ title: string; run: (report: Report) => Promise<string | void> }>;
 
-/** In their order; a step may answer with a word on what it found. */
+/** In their order; a step may answer with a word on what it found. For the host that made the cluster. */
 export function stepsOf(context: Context): Step[] {
   const { options, cluster, person } = context;
   const stateDir = options.FLYNN_STATE_DIR;
   const gateway = gatewayOf(cluster.subnet);
   const setup = setupOf(options, cluster);
-  const log = silentLogger();
+  const host = { stateDir, cluster, log: silentLogger() };
   let images: ReadonlyMap<ImageName, string> = new Map();
   let hostPublicKey = '';
 
@@ -54,7 +57,16 @@ export function stepsOf(context: Context): Step[] {
   const manifest = async (): Promise<ReturnType<typeof manifestOf>> => {
     const hostKey = await ensureHostKey(stateDir);
     const builderEnv = await readBuilderEnv(context.env);
-    return manifestOf({ cluster, images, sshHostKey: hostKey.privateKey, builderEnv, hostMemoryBytes: totalmem() });
+    const controllerCertificate = await ensureControllerCertificate(stateDir, cluster);
+    const sshHostKey = hostKey.privateKey;
+    return manifestOf({
+      cluster,
+      images,
+      sshHostKey,
+      builderEnv,
+      controllerCertificate,
+      hostMemoryBytes: totalmem(),
+    });
   };
 
   return [
@@ -85,9 +97,13 @@ export function stepsOf(context: Context): Step[] {
       run: async () => {
         await writeCluster(stateDir, cluster);
         hostPublicKey = (await ensureHostKey(stateDir)).publicKey;
-        await writeResident(stateDir, etcdResident(cluster, images.get('etcd') ?? ''));
+        const own = await ensureHostCertificate(stateDir, cluster);
+        await writeAdmission(stateDir, cluster, own);
+        const { name, hostId, address } = cluster;
+        await ensureEtcd({ cluster: name, hostId, address, stateDir, image: images.get('etcd') ?? '' });
         const outcome = await ensureAgent(setup, agentEnvironment(options, cluster));
         await untilDiscovery(setup, gateway);
+        await withStore(host, (store) => ensureLease(store, cluster));
         return outcome === 'unchanged' ? 'running' : outcome;
       },
     },
@@ -96,12 +112,12 @@ export function stepsOf(context: Context): Step[] {
       run: async (report) => {
         const controller = (await manifest()).find((app) => app.name === controllerApp);
         if (controller === undefined) throw new FlynnError('internal', 'the manifest has no controller');
-        const started = await withStore(gateway, log, async (store) => {
+        const started = await withStore(host, async (store) => {
           await using discovery = createDiscoveryClient({ url: `http://${gateway}:1111` });
           return await ensureController(store, discovery, controller, report);
         });
         const outcome = await withPlatform((platform) => platform.ensureApp(controller, report));
-        const removed = await withStore(gateway, log, removeFirstController);
+        const removed = await withStore(host, removeFirstController);
         return started === 'started' || removed > 0 ? 'started, and made an app of itself' : outcome;
       },
     },
@@ -120,14 +136,7 @@ export function stepsOf(context: Context): Step[] {
     {
       title: 'The flynn command',
       run: async () => {
-        await addCluster(person, {
-          name: cluster.name,
-          controllerUrl: controllerUrlOf(cluster),
-          key: cluster.controllerKey,
-          gitUrl: gitUrlOf(cluster),
-          domain: cluster.domain,
-          httpPort: cluster.httpPort,
-        });
+        await addCluster(person, cliClusterOf(cluster));
         await writeKnownHosts(person, gitHostOf(cluster), cluster.gitPort, hostPublicKey);
         const key = await ensureSshKey(person);
         const publicKeys = await Promise.all(key.publicFiles.map((file) => readFile(file, 'utf8')));
@@ -151,6 +160,63 @@ export function stepsOf(context: Context): Step[] {
           await untilAnswers(url, 30_000);
           return 'pushed, built and live';
         });
+      },
+    },
+  ];
+}
+
+function cliClusterOf(cluster: Cluster): Parameters<typeof addCluster>[1] {
+  return {
+    name: cluster.name,
+    controllerUrl: controllerUrlOf(cluster),
+    key: cluster.controllerKey,
+    gitUrl: gitUrlOf(cluster),
+    domain: cluster.domain,
+    httpPort: cluster.httpPort,
+  };
+}
+
+/** For a host that joined: it runs what the others give it, and builds nothing. */
+export function joinStepsOf({ options, cluster, person }: Context): Step[] {
+  const stateDir = options.FLYNN_STATE_DIR;
+  const setup = setupOf(options, cluster);
+  return [
+    {
+      title: 'Container engine',
+      run: async () => {
+        const { wasStarted } = await ensureEngine({ socket: options.FLYNN_DOCKER_SOCKET, stateDir });
+        return wasStarted ? 'started' : 'running';
+      },
+    },
+    {
+      title: 'Host agent',
+      run: async () => {
+        await writeCluster(stateDir, cluster);
+        await writeAdmission(stateDir, cluster, await ensureHostCertificate(stateDir, cluster));
+        const outcome = await ensureAgent(setup, agentEnvironment(options, cluster));
+        await untilDiscovery(setup, gatewayOf(cluster.subnet));
+        return outcome === 'unchanged' ? 'running' : outcome;
+      },
+    },
+    {
+      title: `Host ${cluster.hostId} in the cluster`,
+      run: async () => {
+        await withStore({ stateDir, cluster, log: silentLogger() }, async (store) => {
+          await ensureLease(store, cluster);
+          await waitFor(async () => (await store.get(cellKeys.host(cluster.hostId))) !== undefined, {
+            what: `host ${cluster.hostId} to take jobs`,
+            deadlineMs: 60_000,
+            intervalMs: 200,
+          });
+        });
+        return `${cluster.address}, containers in ${cluster.subnet}`;
+      },
+    },
+    {
+      title: 'The flynn command',
+      run: async () => {
+        await addCluster(person, cliClusterOf(cluster));
+        return `configured in ${person.configDir}`;
       },
     },
   ];

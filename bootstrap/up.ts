@@ -1,35 +1,64 @@
 /** `npm run up`: this machine as a cluster, with a sample app on it. Run again: brings the platform up to date. */
 import { hostname } from 'node:os';
-import { styleText } from 'node:util';
-import { messageOf } from '@flynn/kit/errors';
+import { parseArgs, styleText } from 'node:util';
+import { FlynnError, messageOf } from '@flynn/kit/errors';
+import { silentLogger } from '@flynn/kit/log';
 import { newSecret } from '@flynn/kit/secrets';
+import { createAuthority } from '@flynn/kit/tls';
 import { Listr, PRESET_TIMER } from 'listr2';
+import { checkToken, joinCluster, makeToken } from './admission.ts';
 import { findPerson } from './cli-config.ts';
+import { withStore } from './controller.ts';
 import { primaryAddress, readFacts } from './facts.ts';
 import { judge } from './preflight.ts';
 import { sampleName } from './sample-app.ts';
-import { type Cluster, appUrlOf, readOptions, settle } from './settings.ts';
+import { type Cluster, type Machine, type Options, appUrlOf, readOptions, settle } from './settings.ts';
 import { readCluster } from './state.ts';
-import { type Step, stepsOf } from './steps.ts';
+import { type Step, joinStepsOf, stepsOf } from './steps.ts';
 
 async function main(): Promise<void> {
+  const { values } = parseArgs({ options: { join: { type: 'string' }, token: { type: 'boolean', default: false } } });
   const options = readOptions(process.env);
-  const cluster = settle(options, await readCluster(options.FLYNN_STATE_DIR), {
+  const stored = await readCluster(options.FLYNN_STATE_DIR);
+  if (values.token) return await printToken(options, stored);
+  if (values.join !== undefined) checkToken(values.join, stored);
+  const machine: Machine = {
     hostname: hostname(),
     address: await primaryAddress(),
     now: new Date(),
     newSecret: () => newSecret(),
-  });
-  const problems = judge(await readFacts(options, cluster), cluster);
-  if (problems.length > 0) {
-    const lines = problems.map(({ what, remedy }) => `  ${styleText('red', '✖')} ${what}\n    → ${remedy}`);
-    process.stderr.write(`This machine is not ready to be a host. Nothing was changed.\n\n${lines.join('\n')}\n`);
-    process.exitCode = 1;
-    return;
+    authority: stored?.authority ?? (await createAuthority('flynn')),
+  };
+  // Where its containers are to be, and so whether this machine is ready, a joining host knows only afterwards.
+  const expected = settle(options, stored, machine);
+  if (!(await isReady(options, expected))) return;
+  let cluster = expected;
+  if (values.join !== undefined && stored === undefined) {
+    cluster = await joinCluster(values.join, { hostId: expected.hostId, address: expected.address });
+    if (!(await isReady(options, cluster))) return;
   }
   const person = await findPerson(options.FLYNN_CONFIG_DIR, process.env);
-  await runSteps(stepsOf({ options, cluster, person, env: process.env }));
-  process.stdout.write(farewell(cluster));
+  const context = { options, cluster, person, env: process.env };
+  await runSteps(cluster.hasPlatform ? stepsOf(context) : joinStepsOf(context));
+  process.stdout.write(cluster.hasPlatform ? farewell(cluster) : joinedFarewell(cluster));
+}
+
+async function isReady(options: Options, cluster: Cluster): Promise<boolean> {
+  const problems = judge(await readFacts(options, cluster), cluster);
+  if (problems.length === 0) return true;
+  const lines = problems.map(({ what, remedy }) => `  ${styleText('red', '✖')} ${what}\n    → ${remedy}`);
+  process.stderr.write(`This machine is not ready to be a host. Nothing was changed.\n\n${lines.join('\n')}\n`);
+  process.exitCode = 1;
+  return false;
+}
+
+/** Alone on standard output, so that it can be handed on. */
+async function printToken(options: Options, cluster: Cluster | undefined): Promise<void> {
+  if (cluster === undefined) {
+    throw new FlynnError('not_found', 'this machine is no host of a cluster: npm run up makes it one');
+  }
+  const host = { stateDir: options.FLYNN_STATE_DIR, cluster, log: silentLogger() };
+  process.stdout.write(`${await withStore(host, (store) => makeToken(store, cluster))}\n`);
 }
 
 async function runSteps(steps: readonly Step[]): Promise<void> {
@@ -78,8 +107,15 @@ function farewell(cluster: Cluster): string {
     command('git push flynn main'),
     command('flynn scale web=3'),
     command('flynn log -f'),
+    '\nAnother machine becomes a host of this cluster with the token that the first of these prints, here:\n\n',
+    command('npm run up -- --token'),
+    command('npm run up -- --join TOKEN'),
     `\nflynn is ${styleText('bold', 'bin/flynn')} in this repository: link it into your PATH. npm run down takes everything away again.\n`,
   ].join('');
+}
+
+function joinedFarewell(cluster: Cluster): string {
+  return `\nThis machine is host ${styleText('bold', cluster.hostId)} of the cluster ${cluster.name}: work is placed here from now on.\n\n  ${styleText('bold', 'flynn host list')}\n\nnpm run down takes it out again.\n`;
 }
 
 try {

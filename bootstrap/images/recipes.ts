@@ -12,7 +12,9 @@ export const imageNames = [
   'slug-builder',
   'slug-runner',
 ] as const;
-export type ImageName = (typeof imageNames)[number];
+/** Built for tests alone: the platform never asks for them. */
+export const testImageNames = ['proxies'] as const;
+export type ImageName = (typeof imageNames)[number] | (typeof testImageNames)[number];
 
 /** A file or folder put into the image. */
 export type FileSource =
@@ -136,5 +138,10 @@ export const recipes: Readonly<Record<ImageName, ImageRecipe>> = {
     setup: appUser,
     command: ['/bin/bash'],
     env: { LANG: 'C.UTF-8' },
+  },
+  proxies: {
+    parent: 'base',
+    packages: ['haproxy', 'nginx-light'],
+    command: ['/bin/bash'],
   },
 };

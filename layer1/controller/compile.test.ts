@@ -36,6 +36,21 @@ test('a web process of a slug listens on 8080 as APP-web, runs its line as user 
   assert.equal(workload.template.drainMs, 1_000);
 });
 
+test('an app is a group of its own; only the platform reaches the platform, and a build what the slug builder needs', () => {
+  const web = process(slugProcess('node server.js', 'web'));
+  const app = compileWorkload(runnable({ web }), 'web', web, 1).template;
+  assert.deepEqual([app.group, app.links, app.access], ['a1', [], []]);
+  const system = { ...runnable({ web }), app: { id: 's1', name: 'router', isSystem: true } };
+  const all = ['discovery', 'agents', 'store', 'services'];
+  assert.deepEqual(compileWorkload(system, 'web', web, 1).template.access, all);
+  const run = { workloadId: 'a1-run-1', command: ['sh'], env: {}, tty: false, stdin: false };
+  assert.deepEqual(compileOneOff(runnable({ web }), run).template.access, []);
+  assert.equal(compileOneOff(runnable({ web }), run).template.group, 'a1');
+  const operation = { appEnv: {}, operationId: 'o1', sourceDigest: digest, commit: 'c' };
+  const build = compileBuild(system, web, { app: { id: 'a1', name: 'shop', isSystem: false }, ...operation }).template;
+  assert.deepEqual([build.group, build.links, build.access], ['a1', ['blobstore'], ['discovery']]);
+});
+
 test('a worker has no port, no service and nothing to drain', () => {
   const worker = process(slugProcess('node worker.js', 'worker'));
   const { template } = compileWorkload(runnable({ worker }), 'worker', worker, 1);

@@ -14,6 +14,11 @@ const gibibyte = 1024 ** 3;
 /** A build that waits for something that never comes ends too, even if nobody watches it any more. */
 const buildLimitMs = 60 * 60_000;
 
+/** The platform's own parts reach each other, agents and the store; apps only what is theirs and what they link. */
+const systemAccess: JobTemplate['access'] = ['discovery', 'agents', 'store', 'services'];
+/** The slug builder finds the blob store in discovery, and nothing else of the platform has business with a build. */
+const buildReach: Pick<JobTemplate, 'access' | 'links'> = { access: ['discovery'], links: ['blobstore'] };
+
 const priorities = { system: 80, app: 50, build: 40 } as const;
 
 export type RunnableApp = Pick<App, 'id' | 'name' | 'isSystem'>;
@@ -70,6 +75,7 @@ export function compileWorkload(runnable: Runnable, type: string, process: Proce
     ...roomOf({ memoryBytes: process.memoryBytes, cpuMillis: process.cpuMillis }),
     volumes: process.volumes,
     hostNetwork: process.hostNetwork,
+    ...reachOf(app),
     ...(process.user === undefined ? {} : { user: process.user }),
     ...(process.workingDirectory === undefined ? {} : { workingDirectory: process.workingDirectory }),
     stopTimeoutMs: process.stopTimeoutMs,
@@ -116,6 +122,7 @@ export function compileOneOff(runnable: Runnable, oneOff: OneOff): Workload {
     image: artifact.image,
     env: envOf(runnable, 'run', { ...run.env, ...oneOff.env }),
     meta: metaOf(runnable, 'run'),
+    ...reachOf(app),
     ...roomOf({ memoryBytes: oneOff.memoryBytes ?? gibibyte, cpuMillis: 1_000 }),
     tty: oneOff.tty,
     stdin: oneOff.stdin,
@@ -152,6 +159,8 @@ export function compileBuild(builder: Runnable, process: Process, build: Build):
       FLYNN_APP_ENV: JSON.stringify(build.appEnv),
     },
     meta: metaOf({ ...builder, app: build.app }, 'build'),
+    group: build.app.id,
+    ...buildReach,
     ...roomOf({ memoryBytes: process.memoryBytes, cpuMillis: process.cpuMillis }),
     volumes: process.volumes,
     hostNetwork: process.hostNetwork,
@@ -170,6 +179,11 @@ export function buildWorkloadId(appId: string, operationId: string): string {
 
 function ephemeral(id: string, template: JobTemplate, priority: number): Workload {
   return workloadSchema.parse({ id, kind: 'ephemeral', count: 1, version: versionOf(template), template, priority });
+}
+
+/** All jobs of an app are one group. */
+function reachOf(app: RunnableApp): Pick<JobTemplate, 'group' | 'access'> {
+  return { group: app.id, access: app.isSystem ? systemAccess : [] };
 }
 
 /** A process type's variables are more specific than the release's; what the platform says of the job is not overridden. */

@@ -1,5 +1,6 @@
 /** The controller's configuration, the same for web and worker. */
 import { integer, secret } from '@flynn/kit/config';
+import type { EtcdOptions } from '@flynn/store/etcd';
 import { z } from 'zod';
 import type { ControllerSettings } from './deps.ts';
 
@@ -10,6 +11,10 @@ export const configSchema = z.object({
   FLYNN_CONTROLLER_KEY: secret(),
   /** Comma-separated. */
   FLYNN_ETCD_ENDPOINTS: z.string().default('http://127.0.0.1:2379'),
+  /** For https endpoints: the cluster's authority, and a certificate and key of it, as PEM. */
+  FLYNN_ETCD_CA: z.string().optional(),
+  FLYNN_ETCD_CERT: z.string().optional(),
+  FLYNN_ETCD_KEY: secret().optional(),
   FLYNN_DISCOVERY_URL: z.url().default('http://127.0.0.1:1111'),
   FLYNN_DOMAIN: z.string().default('flynn.localhost'),
   FLYNN_CLUSTER: z.string().default('default'),
@@ -22,6 +27,13 @@ export const configSchema = z.object({
   PORT: integer.default(3000),
 });
 export type ControllerConfig = z.output<typeof configSchema>;
+
+export function etcdOptionsOf(config: ControllerConfig): Pick<EtcdOptions, 'endpoints' | 'tls'> {
+  const { FLYNN_ETCD_CA: ca, FLYNN_ETCD_CERT: certificate, FLYNN_ETCD_KEY: privateKey } = config;
+  const endpoints = config.FLYNN_ETCD_ENDPOINTS.split(',');
+  if (ca === undefined || certificate === undefined || privateKey === undefined) return { endpoints };
+  return { endpoints, tls: { ca, certificate, privateKey } };
+}
 
 const version = '0.1.0';
 

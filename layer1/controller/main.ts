@@ -1,9 +1,10 @@
 /** The controller, as `web` (the API) or as `worker` (reconcilers): `main.ts web|worker`. */
 import { createDiscoveryClient } from '@flynn/discovery/client';
+import { followMembers, openMembers } from '@flynn/host-agent/cluster/member-keys';
 import { runDaemon } from '@flynn/kit/daemon';
 import { startServer } from '@flynn/kit/http-server';
 import { connectEtcd } from '@flynn/store/etcd';
-import { configSchema, readSettings } from './config.ts';
+import { configSchema, etcdOptionsOf, readSettings } from './config.ts';
 import { controllerHandlers, logAggregatorClient, openController } from './controller.ts';
 import { runWorker } from './worker.ts';
 
@@ -17,7 +18,10 @@ await runDaemon({
   name: `controller-${role}`,
   config: configSchema,
   async start({ config, log, tasks }) {
-    const store = connectEtcd({ endpoints: config.FLYNN_ETCD_ENDPOINTS.split(','), log });
+    const store = connectEtcd({ ...etcdOptionsOf(config), log });
+    tasks.run('etcd members', async (signal) => {
+      await followMembers(store, await openMembers({ store, log, signal }), { log, signal });
+    });
     // Not with the group's signal: what still answers while it stops needs the store and the mirrors.
     const controller = await openController({
       store,

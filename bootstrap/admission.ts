@@ -1,0 +1,74 @@
+/** Letting other hosts in, and being let in: tokens, what joining hosts are told, and what they make of it. */
+import { join } from 'node:path';
+import { type JoinAnswer, askToJoin, formatToken, parseToken, passUntil } from '@flynn/host-agent/cluster/join';
+import type { Admission } from '@flynn/host-agent/cluster/join-server';
+import { admissionFile } from '@flynn/host-agent/cluster/start';
+import { leaseSubnet } from '@flynn/host-agent/cluster/subnets';
+import { leasePrefix, leaseSchema, type Lease } from '@flynn/host-agent/network/lease';
+import { FlynnError } from '@flynn/kit/errors';
+import { readTextFile, writeFileAtomic } from '@flynn/kit/files';
+import { fingerprintOf } from '@flynn/kit/certificate';
+import type { Credentials } from '@flynn/kit/tls';
+import type { Store } from '@flynn/store/store';
+import { type Cluster, sharedSchema } from './settings.ts';
+
+/** Long enough for whoever sets machines up today. */
+const tokenMs = 24 * 3_600_000;
+const joinMs = 60_000;
+
+/** What the agent of this host tells those that join. */
+export async function writeAdmission(stateDir: string, cluster: Cluster, own: Credentials): Promise<void> {
+  const admission: Admission = {
+    secret: cluster.joinSecret,
+    range: cluster.range,
+    certificate: own.certificate + cluster.authority.certificate,
+    privateKey: own.privateKey,
+    settings: sharedSchema.parse(cluster),
+  };
+  const file = join(stateDir, admissionFile);
+  const text = `${JSON.stringify(admission, undefined, 2)}\n`;
+  if ((await readTextFile(file)) !== text) await writeFileAtomic(file, text);
+}
+
+export async function leasesOf(store: Store): Promise<Lease[]> {
+  const { entries } = await store.list(leasePrefix);
+  return entries.map(({ value }) => leaseSchema.parse(JSON.parse(value)));
+}
+
+/** This host's own lease, which says to the others where its containers are. */
+export async function ensureLease(store: Store, cluster: Cluster): Promise<void> {
+  const { hostId, address, range, subnet } = cluster;
+  await leaseSubnet(store, { hostId, address, range, subnet, now: Date.now() }, { mayMove: true });
+}
+
+/** Names this host first: it is certainly there. */
+export async function makeToken(store: Store, cluster: Cluster): Promise<string> {
+  const others = (await leasesOf(store)).map(({ address }) => address).filter((address) => address !== cluster.address);
+  return formatToken({
+    addresses: [cluster.address, ...others.slice(0, 4)],
+    fingerprint: fingerprintOf(cluster.authority.certificate),
+    secret: passUntil(cluster.joinSecret, Date.now() + tokenMs),
+  });
+}
+
+/** Throws `conflict` when the token is for another cluster than this machine is of. */
+export function checkToken(token: string, stored: Cluster | undefined): void {
+  const { fingerprint } = parseToken(token);
+  if (stored === undefined || fingerprintOf(stored.authority.certificate) === fingerprint) return;
+  throw new FlynnError(
+    'conflict',
+    `this machine is a host of the cluster ${stored.name} already, and the token is for another one: take it out first with npm run down`,
+  );
+}
+
+/** The cluster as this host is to know it. Asked again the answer is the same. */
+export async function joinCluster(token: string, host: { hostId: string; address: string }): Promise<Cluster> {
+  const answer = await askToJoin(parseToken(token), host, { signal: AbortSignal.timeout(joinMs) });
+  return clusterOf(answer, host);
+}
+
+function clusterOf(answer: JoinAnswer, host: { hostId: string; address: string }): Cluster {
+  const shared = sharedSchema.parse(answer.settings);
+  const { subnet } = answer.lease;
+  return { ...shared, ...host, subnet, etcdEndpoints: answer.endpoints, peers: answer.peers, hasPlatform: false };
+}

@@ -1,0 +1,112 @@
+/** A test host as a host of a cluster: with its own settings, host agent and, on some, member of etcd. */
+import { spawn } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { FlynnError } from '@flynn/kit/errors';
+import { repository } from '../images/bundle.ts';
+import type { Cluster } from '../settings.ts';
+import { readCluster } from '../state.ts';
+import { type ExecOptions, type ExecResult, TestHost } from './test-host.ts';
+
+const node = join(repository, 'node_modules/.bin/node');
+const upMs = 600_000;
+
+export class ClusterHost extends TestHost {
+  get stateDir(): string {
+    return join(this.directory, 'flynn');
+  }
+
+  /** Settings of `up` and `down` that are this host's own. */
+  get settings(): Record<string, string> {
+    return {
+      FLYNN_HOST_ID: this.name,
+      FLYNN_ADDRESS: this.address,
+      FLYNN_STATE_DIR: this.stateDir,
+      FLYNN_DOCKER_SOCKET: this.dockerSocket,
+      FLYNN_CONFIG_DIR: join(this.directory, 'config'),
+      FLYNN_SUPERVISOR: 'own',
+    };
+  }
+
+  /** What `up` settled here; nothing as long as this is no host of a cluster. */
+  readCluster(): Promise<Cluster | undefined> {
+    return readCluster(this.stateDir);
+  }
+
+  /** `up` or `down` as on a machine of its own; any exit code is an answer. */
+  tryScript(script: 'up' | 'down', args: readonly string[] = [], options: ExecOptions = {}): Promise<ExecResult> {
+    return this.exec([node, `bootstrap/${script}.ts`, ...args], {
+      cwd: repository,
+      timeoutMs: upMs,
+      ...options,
+      env: { ...this.settings, ...options.env },
+    });
+  }
+
+  /** What it wrote to standard output; `internal` with what it said when it fails. */
+  async up(args: readonly string[] = [], options: ExecOptions = {}): Promise<string> {
+    const { code, stdout, stderr } = await this.tryScript('up', args, options);
+    if (code === 0) return stdout;
+    const said = `${stdout}${stderr}`.trim().split('\n').slice(-12).join('\n');
+    throw new FlynnError('internal', `up of ${this.name} failed with ${code}:\n${said}`);
+  }
+
+  /** What the machine's boot starts: the engine, then the supervisor of the host agent, and nothing else. */
+  async boot(): Promise<void> {
+    await this.startEngine();
+    this.startAgent();
+  }
+
+  /** Does nothing where its supervisor runs, or there never was one. */
+  startAgent(): void {
+    if (!existsSync(join(this.stateDir, 'agent.env')) || this.#supervisorPids().length > 0) return;
+    const [program, args] = this.command([
+      'sh',
+      join(repository, 'bootstrap/supervise'),
+      this.stateDir,
+      node,
+      join(this.stateDir, 'agent/current/host-agent.mjs'),
+    ]);
+    spawn(program, args, { detached: true, stdio: 'ignore', cwd: '/' }).unref();
+  }
+
+  /** The process that runs jobs on the host. */
+  agentPid(): number {
+    const supervisors = this.#supervisorPids();
+    const pid = this.pids('host-agent.mjs').find((one) => !supervisors.includes(one));
+    if (pid === undefined) throw new FlynnError('not_found', `no host agent runs on ${this.name}`);
+    return pid;
+  }
+
+  #supervisorPids(): number[] {
+    return this.pids(`supervise ${this.stateDir}`);
+  }
+
+  freezeAgent(): void {
+    process.kill(this.agentPid(), 'SIGSTOP');
+  }
+
+  thawAgent(): void {
+    process.kill(this.agentPid(), 'SIGCONT');
+  }
+
+  /** Whether it runs a member of etcd, or would if it were on. */
+  hasStore(): boolean {
+    return existsSync(join(this.stateDir, 'resident', 'etcd.json'));
+  }
+
+  /** The process of its member of etcd, if it has one. */
+  storePid(): number {
+    const pid = this.processes(' --initial-cluster=').find((one) => one.isContainer)?.pid;
+    if (pid === undefined) throw new FlynnError('not_found', `${this.name} runs no member of etcd`);
+    return pid;
+  }
+
+  freezeStore(): void {
+    process.kill(this.storePid(), 'SIGSTOP');
+  }
+
+  thawStore(): void {
+    process.kill(this.storePid(), 'SIGCONT');
+  }
+}
