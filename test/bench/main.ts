@@ -7,6 +7,9 @@ import { table, type Figure } from './figure.ts';
 const benches: Readonly<Record<string, () => Promise<Bench>>> = {
   push: () => import('./push.ts').then(({ bench }) => bench),
   scale: () => import('./scale.ts').then(({ bench }) => bench),
+  agent: () => import('./agent.ts').then(({ bench }) => bench),
+  store: () => import('./store.ts').then(({ bench }) => bench),
+  discovery: () => import('./discovery.ts').then(({ bench }) => bench),
   idle: () => import('./idle.ts').then(({ bench }) => bench),
   up: () => import('./up.ts').then(({ bench }) => bench),
 };

@@ -10,6 +10,11 @@ function ticksOf(pid: number): number {
   return Number(fields[13] ?? 0) + Number(fields[14] ?? 0);
 }
 
+/** Processor time of a process so far. Linux counts it in hundredths of a second. */
+export function cpuSeconds(pid: number): number {
+  return ticksOf(pid) / 100;
+}
+
 /** A process may end while one looks; then it has used nothing more. */
 function statOf(pid: number): string {
   try {
