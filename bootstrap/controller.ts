@@ -6,6 +6,7 @@ import { waitFor } from '@flynn/kit/retry';
 import type { DiscoveryClient } from '@flynn/discovery/client';
 import { processSchema } from '@flynn/controller/model';
 import { cellKeys } from '@flynn/scheduler/cell';
+import type { WorkloadInput } from '@flynn/scheduler/cell';
 import { workloadChange, workloadRemoval } from '@flynn/scheduler/evaluations';
 import { connectEtcd } from '@flynn/store/etcd';
 import type { Store } from '@flynn/store/store';
@@ -18,15 +19,16 @@ const upMs = 90_000;
 const comeBackMs = 45_000;
 
 /** The workloads that run an app's processes without a controller. */
-export function firstWorkloads(app: SystemApp): Parameters<typeof workloadChange>[0][] {
+export function firstWorkloads(app: SystemApp): WorkloadInput[] {
   return Object.entries(app.processes).map(([type, input]) => {
     const process = processSchema.parse(input);
-    const template = {
+    const template: WorkloadInput['template'] = {
       image: { name: app.image },
       command: process.command ?? [],
       env: { ...app.env, ...process.env },
       ports: process.ports,
       resources: { memoryBytes: process.memoryBytes, cpuMillis: process.cpuMillis },
+      access: ['discovery', 'agents', 'store', 'services'],
       meta: { 'flynn.system': 'true', 'flynn.bootstrap': type },
     };
     const version = digestOf(JSON.stringify(template)).slice(0, 16);

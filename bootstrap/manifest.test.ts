@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { residentSchema } from '@flynn/host-agent/resident';
 import { type Release, type Route, processSchema } from '@flynn/controller/model';
-import { workloadSchema } from '@flynn/scheduler/cell';
+import { workloadInputSchema } from '@flynn/scheduler/cell';
 import { firstWorkloads } from './controller.ts';
 import { etcdResident } from './etcd.ts';
 import { type ImageName, imageNames } from './images/recipes.ts';
@@ -55,7 +55,7 @@ test('the platform leaves a machine of 2 GB room for a build and an app of half 
 });
 
 test('the first controller runs the same processes as the app, as workloads Layer 0 takes', () => {
-  const workloads = firstWorkloads(appNamed('controller')).map((workload) => workloadSchema.parse(workload));
+  const workloads = firstWorkloads(appNamed('controller')).map((workload) => workloadInputSchema.parse(workload));
   assert.deepEqual(
     workloads.map(({ id, template }) => [id, template.command]),
     [
@@ -63,6 +63,9 @@ test('the first controller runs the same processes as the app, as workloads Laye
       ['bootstrap-controller-worker', ['worker']],
     ],
   );
+  for (const { template } of workloads) {
+    assert.deepEqual(template.access, ['discovery', 'agents', 'store', 'services']);
+  }
 });
 
 test('etcd is a resident job that listens on the bridge only', () => {

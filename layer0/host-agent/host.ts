@@ -6,6 +6,7 @@ import type { Assignment } from '@flynn/scheduler/cell';
 import { openMirror } from '@flynn/store/mirror';
 import type { Store } from '@flynn/store/store';
 import type { Announcer } from './announcer.ts';
+import { AssignedJobs } from './assigned-jobs.ts';
 import { ContainerTable } from './container-table.ts';
 import { Convergence } from './convergence.ts';
 import type { Container, Engine } from './engine.ts';
@@ -56,8 +57,10 @@ export async function startHost(deps: HostDeps, tasks: TaskGroup): Promise<Host>
     beforeStart: deps.beforeStart,
     log,
   };
-  const convergence = new Convergence({ context, assignments, isLogShipped: deps.isLogShipped });
+  const assigned = new AssignedJobs({ store, assignments, log });
+  const convergence = new Convergence({ context, assigned, isLogShipped: deps.isLogShipped });
   tasks.run('job statuses', (signal) => writer.run(signal));
+  tasks.run('job templates', (signal) => assigned.run(signal));
   tasks.run('convergence', (signal) => convergence.run(signal));
   return { jobs, requestStop: (jobId) => convergence.requestStop(jobId) };
 }

@@ -1,5 +1,5 @@
 /** The names and labels by which the engine's objects are known as ours. */
-import type { AssignedJob } from '@flynn/scheduler/cell';
+import type { HostJob } from '@flynn/scheduler/cell';
 import type { Labels } from './engine.ts';
 
 export const label = {
@@ -27,7 +27,7 @@ export function stackRepository(cluster: string): string {
   return `flynn-${cluster}/stack`;
 }
 
-export function jobLabels(job: Pick<AssignedJob, 'id' | 'workloadId' | 'version' | 'template'>): Labels {
+export function jobLabels(job: Pick<HostJob, 'id' | 'workloadId' | 'version' | 'template'>): Labels {
   const meta = Object.entries(job.template.meta).map(([key, value]) => [`${label.metaPrefix}${key}`, value] as const);
   return {
     ...Object.fromEntries(meta),

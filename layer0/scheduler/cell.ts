@@ -9,6 +9,8 @@
  *   templates that no job and no workload names any more, and write how evaluations end.
  * - `claims/<host>` and `assignments/<host>/<plan>`: schedulers, in one transaction that compares the claim's revision and
  *   the host's lease epoch (the createRevision of `hosts/<host>`).
+ * - `plans/<workload>`: schedulers, with every plan for the workload, comparing the one before: two of them never fill
+ *   one slot twice, whatever they worked from.
  * - `status/<host>/<job>`: only the host itself; a status that ends a job puts an evaluation in the same transaction.
  */
 import { z } from 'zod';
@@ -24,6 +26,7 @@ export const cellKeys = {
   claims: `${cellPrefix}claims/`,
   assignments: `${cellPrefix}assignments/`,
   status: `${cellPrefix}status/`,
+  plans: `${cellPrefix}plans/`,
   host: (host: string) => `${cellPrefix}hosts/${host}`,
   hostSettings: (host: string) => `${cellPrefix}settings/${host}`,
   workload: (workload: string) => `${cellPrefix}workloads/${workload}`,
@@ -35,6 +38,7 @@ export const cellKeys = {
   assignment: (host: string, plan: string) => `${cellPrefix}assignments/${host}/${plan}`,
   hostStatus: (host: string) => `${cellPrefix}status/${host}/`,
   jobStatus: (host: string, job: string) => `${cellPrefix}status/${host}/${job}`,
+  lastPlan: (workload: string) => `${cellPrefix}plans/${workload}`,
 } as const;
 
 export const resourcesSchema = z.object({
@@ -292,6 +296,9 @@ export type HostJob = Readonly<{
   createdAt: number;
   template: JobTemplate;
 }>;
+
+/** What `plans/<workload>` holds: the last plan that put or stopped jobs of the workload. */
+export const lastPlanSchema = z.object({ planId: z.string() });
 
 export const jobStates = ['pending', 'starting', 'running', 'stopping', 'done', 'crashed', 'failed', 'lost'] as const;
 export type JobState = (typeof jobStates)[number];
