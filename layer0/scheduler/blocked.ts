@@ -50,6 +50,8 @@ export class Blocked {
   /** The last relief of each kind of change per class, for evaluations that were planned before it. */
   readonly #reliefs = new Map<string, Map<Relief['kind'], Relief>>();
   readonly #asked = new Set<string>();
+  /** Reliefs up to here are not told apart any more. */
+  #forgottenAt: Revision = 0;
 
   get size(): number {
     return this.#entries.size;
@@ -77,8 +79,11 @@ export class Blocked {
     }
     this.remove(evaluation.workloadId);
     const cancelled =
-      known === undefined || known.evaluation.id === evaluation.id ? undefined : supersede(known.evaluation, evaluation, now);
+      known === undefined || known.evaluation.id === evaluation.id
+        ? undefined
+        : supersede(known.evaluation, evaluation, now);
     const entry = entryOf(evaluation, workload);
+    if (!entry.isEscaped) this.#ask(workload.constraints);
     if (this.#wasMissed(entry, plannedAt)) return { woken: advance(evaluation, 'pending', now), cancelled };
     this.#insert(entry);
     return { woken: undefined, cancelled };
@@ -123,7 +128,6 @@ export class Blocked {
       this.#escaped.add(workloadId);
       return;
     }
-    this.#ask(entry.workload.constraints);
     for (const key of this.#classes.keys()) this.#indexIn(key, entry);
   }
 
@@ -158,22 +162,20 @@ export class Blocked {
     return key;
   }
 
-  /** A new attribute tells hosts apart that were one class: the classes are made anew, what was missed is kept. */
+  /** A new attribute tells hosts apart that were one class: classes are made anew, and what they got is not known any more. */
   #ask(constraints: readonly Constraint[]): void {
     const fresh = constraints.filter(({ attribute }) => !this.#asked.has(attribute));
     if (fresh.length === 0) return;
     for (const { attribute } of fresh) this.#asked.add(attribute);
-    const reliefs = [...this.#reliefs.values()].flatMap((byKind) => [...byKind.values()]);
-    for (const map of [this.#classes, this.#attributesOf, this.#reliefs]) map.clear();
-    for (const relief of reliefs.sort((a, b) => a.revision - b.revision)) {
-      const key = this.#classOf(relief.attributes);
-      const known = this.#reliefs.get(key) ?? new Map<Relief['kind'], Relief>();
-      this.#reliefs.set(key, known.set(relief.kind, relief));
+    for (const byKind of this.#reliefs.values()) {
+      for (const { revision } of byKind.values()) this.#forgottenAt = Math.max(this.#forgottenAt, revision);
     }
+    for (const map of [this.#classes, this.#attributesOf, this.#reliefs]) map.clear();
   }
 
   /** A class remembers its last change only: whether that one host had room is then not asked. */
   #wasMissed(entry: Entry, plannedAt: Revision): boolean {
+    if (this.#forgottenAt > plannedAt) return true;
     for (const byKind of this.#reliefs.values()) {
       for (const relief of byKind.values()) {
         if (relief.revision <= plannedAt) continue;

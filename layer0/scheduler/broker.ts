@@ -35,6 +35,8 @@ type Line = {
   /** In the ready heap, the others' heap or the delay heap. */
   queued: Queued | undefined;
   outstanding: Outstanding | undefined;
+  /** The outstanding one, handed in again meanwhile: it waited for room, and there may be some. */
+  again: Evaluation | undefined;
   /** Behind the outstanding or the queued one, oldest first. */
   readonly pending: Evaluation[];
 };
@@ -88,12 +90,21 @@ export class Broker {
     return (line.queued?.readyAt ?? Infinity) <= now || line.pending.some(({ waitUntil }) => (waitUntil ?? 0) <= now);
   }
 
-  /** Handing it in twice changes nothing. */
+  /** Handing it in twice changes nothing; one that waited and was woken while outstanding comes once more after its ack. */
   enqueue(evaluation: Evaluation, now: number): void {
     const { id, workloadId } = evaluation;
-    if (this.#known.has(id)) return;
+    if (this.#known.has(id)) {
+      const line = this.#lines.get(workloadId);
+      if (line?.outstanding?.evaluation.id === id && evaluation.updatedAt !== undefined) line.again = evaluation;
+      return;
+    }
     this.#known.set(id, workloadId);
-    const line = this.#lines.get(workloadId) ?? { queued: undefined, outstanding: undefined, pending: [] };
+    const line = this.#lines.get(workloadId) ?? {
+      queued: undefined,
+      outstanding: undefined,
+      again: undefined,
+      pending: [],
+    };
     this.#lines.set(workloadId, line);
     const { queued, outstanding } = line;
     if (outstanding !== undefined) return this.#insertPending(line, evaluation);
@@ -106,18 +117,24 @@ export class Broker {
     return undefined;
   }
 
-  /** Somebody else saw to it. Nothing happens if it is outstanding: its commit will be refused, and `ack` or `nack` follows. */
-  forget(evaluationId: string, now: number): void {
+  /**
+   * Somebody else saw to it. Nothing happens if it is outstanding: its commit will be refused, and `ack` or `nack` follows;
+   * but if it is over, it does not come once more then.
+   */
+  forget(evaluationId: string, now: number, isOver = true): void {
     const workloadId = this.#known.get(evaluationId);
     const line = workloadId === undefined ? undefined : this.#lines.get(workloadId);
     if (workloadId === undefined || line === undefined) return;
-    if (line.outstanding?.evaluation.id === evaluationId) return;
+    if (line.outstanding?.evaluation.id === evaluationId) {
+      if (isOver) line.again = undefined;
+      return;
+    }
     this.#drop(evaluationId);
     const at = line.pending.findIndex(({ id }) => id === evaluationId);
     if (at >= 0) line.pending.splice(at, 1);
     if (line.queued?.evaluation.id === evaluationId) {
       line.queued = undefined;
-      this.#advance(workloadId, line, now);
+      this.#advance(line, now);
     }
     this.#dropIfEmpty(workloadId, line);
   }
@@ -172,15 +189,19 @@ export class Broker {
   ack(evaluationId: string, token: string, now: number): readonly Evaluation[] | false {
     const found = this.#takeOutstanding(evaluationId, token);
     if (found === undefined) return false;
-    const { workloadId, line } = found;
+    const { workloadId, line, again } = found;
     this.#drop(evaluationId);
+    if (again !== undefined) {
+      this.#known.set(evaluationId, workloadId);
+      this.#insertPending(line, again);
+    }
     const due = line.pending.filter(({ waitUntil }) => (waitUntil ?? 0) <= now);
     const stale = due.slice(0, -1);
     for (const one of stale) {
       line.pending.splice(line.pending.indexOf(one), 1);
       this.#drop(one.id);
     }
-    this.#advance(workloadId, line, now);
+    this.#advance(line, now);
     this.#dropIfEmpty(workloadId, line);
     return stale;
   }
@@ -193,14 +214,14 @@ export class Broker {
     const { evaluation, attempt } = outstanding;
     if (attempt >= this.#options.deliveryLimit) {
       this.#drop(evaluationId);
-      this.#advance(workloadId, line, now);
+      this.#advance(line, now);
       this.#dropIfEmpty(workloadId, line);
       return { kind: 'failed', evaluation };
     }
     const at = now + (attempt === 1 ? nackMs.first : (attempt - 1) * nackMs.further);
     // What came meanwhile need not wait for it.
     if (line.pending.some(({ waitUntil }) => (waitUntil ?? 0) <= now)) {
-      this.#advance(workloadId, line, now);
+      this.#advance(line, now);
       this.#insertPending(line, evaluation);
     } else this.#queue(line, evaluation, now, at);
     return { kind: 'again', at };
@@ -228,22 +249,29 @@ export class Broker {
     return { evaluation, token, attempt };
   }
 
-  #takeOutstanding(evaluationId: string, token: string): { workloadId: string; line: Line; outstanding: Outstanding } | undefined {
+  #takeOutstanding(
+    evaluationId: string,
+    token: string,
+  ): { workloadId: string; line: Line; outstanding: Outstanding; again: Evaluation | undefined } | undefined {
     const workloadId = this.#known.get(evaluationId);
     const line = workloadId === undefined ? undefined : this.#lines.get(workloadId);
     const outstanding = line?.outstanding;
     if (workloadId === undefined || line === undefined || outstanding === undefined) return undefined;
     if (outstanding.evaluation.id !== evaluationId || outstanding.token !== token) return undefined;
+    const { again } = line;
     line.outstanding = undefined;
+    line.again = undefined;
     this.#outstanding -= 1;
     if (this.#outstanding === 0) this.#deliveries.drain();
-    return { workloadId, line, outstanding };
+    return { workloadId, line, outstanding, again };
   }
 
   /** The workload's turn is free: the soonest of those behind is next. */
-  #advance(workloadId: string, line: Line, now: number): void {
+  #advance(line: Line, now: number): void {
     if (line.queued !== undefined || line.outstanding !== undefined || line.pending.length === 0) return;
-    const soonest = line.pending.reduce((a, b) => (Math.max(b.waitUntil ?? 0, now) < Math.max(a.waitUntil ?? 0, now) ? b : a));
+    const soonest = line.pending.reduce((a, b) =>
+      Math.max(b.waitUntil ?? 0, now) < Math.max(a.waitUntil ?? 0, now) ? b : a,
+    );
     line.pending.splice(line.pending.indexOf(soonest), 1);
     this.#queue(line, soonest, now, soonest.waitUntil ?? now);
   }
@@ -267,7 +295,11 @@ export class Broker {
       if (this.#isCurrent(next)) this.#ready.push(next);
     }
     const { takeoverMs } = this.#options;
-    for (let next = this.#foreign.peek(); next !== undefined && next.readyAt + takeoverMs <= now; next = this.#foreign.peek()) {
+    for (
+      let next = this.#foreign.peek();
+      next !== undefined && next.readyAt + takeoverMs <= now;
+      next = this.#foreign.peek()
+    ) {
       this.#foreign.pop();
       if (this.#isCurrent(next)) this.#ready.push(next);
     }

@@ -92,7 +92,9 @@ export class CellFollower {
   #versions(kind: CellKind): Iterable<readonly [string, Revision]> {
     const { columns } = this.#options;
     if (kind !== 'assignments' && kind !== 'status') return columns.versions(kind);
-    return [...columns.knownHosts()].flatMap((hostId) => [...columns.versions(kind, hostId)]);
+    const all: (readonly [string, Revision])[] = [];
+    for (const hostId of columns.knownHosts()) all.push(...columns.versions(kind, hostId));
+    return all;
   }
 
   async #resyncSoon(signal: AbortSignal): Promise<void> {

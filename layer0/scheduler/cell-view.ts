@@ -38,6 +38,8 @@ export interface Cell {
   readonly settings: ReadonlyMap<string, OperatorSettings>;
   workload(workloadId: string): Versioned<Workload> | undefined;
   workloadIds(): Iterable<string>;
+  /** Pending and blocked ones, by their ids. */
+  readonly evaluations: ReadonlyMap<string, Versioned<Evaluation>>;
   /** Pending and blocked ones of a workload, oldest first. */
   evaluationsOf(workloadId: string): readonly Versioned<Evaluation>[];
   /** By index, then id. */

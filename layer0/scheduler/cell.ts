@@ -142,7 +142,7 @@ export type Constraint = z.output<typeof constraintSchema>;
 
 /** When a job that ended for good is replaced: the n-th failure within `intervalMs` waits `delayMs` × 2^(n−1), capped. */
 export const rescheduleSchema = z.object({
-  /** Failures within the interval after which it is not replaced any more; without, for ever. */
+  /** How many failures within an interval are replaced: one more, and the version is given up. Without: all, for ever. */
   attempts: z.int().nonnegative().optional(),
   intervalMs: z
     .int()
@@ -156,7 +156,7 @@ export const workloadSchema = z.object({
   id: z.string(),
   /** The scheduler that plans for it: `service`, `omni`, `ephemeral`, `gang`, or one loaded by configuration. */
   kind: z.string().min(1),
-  /** service, gang, ephemeral: how many jobs; omni: per host, where 0 means none. */
+  /** service, gang: how many jobs; ephemeral: how many runs that have not ended; omni: per host, where 0 means none. */
   count: z.int().nonnegative(),
   /** Changes exactly when the template does; jobs of another version are replaced. */
   version: z.string(),
@@ -169,7 +169,7 @@ export const workloadSchema = z.object({
   mayPreempt: z.boolean().default(false),
   /** How a changed version replaces jobs: `stop_first` when two may not run at once (volumes). */
   update: z.enum(['start_first', 'stop_first']).default('start_first'),
-  /** How many jobs an update replaces at a time; default max(4, a quarter of the count). */
+  /** How many jobs an update replaces at a time; default max(4, a quarter of the count), 1 where the old stops first. */
   maxParallel: z.int().positive().optional(),
   reschedule: rescheduleSchema.prefault({}),
   /** Never two of a slot at once, not even when its host was cut off: the host stops it before the cell gives it away. */

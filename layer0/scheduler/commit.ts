@@ -1,7 +1,7 @@
 /** Plans as one transaction that commits only if nothing they were made on has changed. */
 import type { Compare, Operation, Revision, Transaction, TransactionResult } from '@flynn/store/store';
 import { cellKeys, claimSchema, lastPlanSchema } from './cell.ts';
-import type { AssignedGroup, Assignment, Claim, Evaluation } from './cell.ts';
+import type { AssignedGroup, AssignedJob, Assignment, Claim, Evaluation } from './cell.ts';
 import type { CellColumns } from './columns/cell-columns.ts';
 import { evaluationWrite } from './evaluations.ts';
 import { claimWith } from './ledger.ts';
@@ -15,6 +15,8 @@ export type Part = Readonly<{
   hasOutcomes: boolean;
   /** Of `plans/<workload>`, for each workload the plan is for. */
   planRevisions: ReadonlyMap<string, Revision>;
+  /** Of the evaluations and workloads its outcomes are about, as they were when it was made, by key. */
+  revisions: ReadonlyMap<string, Revision>;
 }>;
 
 /** What a compare is about: whose it is to be made again when it does not hold. */
@@ -31,7 +33,8 @@ export type Batch = Readonly<{
   transaction: Transaction;
   /** Of each compare, in their order. */
   subjects: readonly Subject[];
-  /** What each host's claim is afterwards. */
+  /** What is done to each host, and what its claim is afterwards. */
+  changes: ReadonlyMap<string, readonly HostChange[]>;
   claims: ReadonlyMap<string, Claim | undefined>;
 }>;
 
@@ -41,23 +44,18 @@ export type Fence = Readonly<{ key: string; createRevision: Revision }>;
 /** A value stays well below the store's limit of 1 MiB. */
 const maxJobsPerKey = 4_000;
 
-/** How many compares or writes the part takes at most, and how many bytes, roughly. */
-export function sizeOf(part: Part): { operations: number; bytes: number } {
-  let operations = 0;
-  let bytes = 0;
-  for (const change of part.hosts.values()) {
-    const size = changeSize(change);
-    operations += size.operations;
-    bytes += size.bytes;
-  }
-  const ends = outcomesSize(part);
-  return { operations: operations + ends.operations, bytes: bytes + ends.bytes };
-}
-
-export function changeSize({ add, stop, release }: HostChange): { operations: number; bytes: number } {
+/**
+ * How many compares or writes it takes at most, and how many bytes, roughly. `isFirst`: nothing else is done to the host in
+ * the same transaction.
+ */
+export function changeSize(
+  { add, stop, release }: HostChange,
+  isFirst: boolean,
+): { operations: number; bytes: number } {
   const added = add.reduce((sum, { jobs }) => sum + jobs.length, 0);
   // Each job that is stopped or released may stand in an assignment of its own.
-  const operations = 2 + Math.ceil(added / maxJobsPerKey) + stop.length + release.length;
+  const rewritten = stop.length + release.length;
+  const operations = (isFirst ? 2 : 0) + Math.floor(added / maxJobsPerKey) + (isFirst && added > 0 ? 1 : 0) + rewritten;
   return { operations, bytes: 300 + 300 * add.length + 100 * added + 200 * (stop.length + release.length) };
 }
 
@@ -111,6 +109,7 @@ export function batchOf(
     id,
     parts,
     subjects,
+    changes,
     claims,
     transaction: { compare, then, else: compare.map(({ key }): Operation => ({ get: key })) },
   };
@@ -137,7 +136,7 @@ function assignmentWrites(
     const left = groups.flatMap((group): AssignedGroup[] => {
       const jobs = group.jobs
         .filter(({ id }) => !released.has(id))
-        .map((job) => (stopped.has(job.id) ? { ...job, desired: 'stop' as const } : job));
+        .map((job) => (stopped.has(job.id) ? asStopped(job) : job));
       return jobs.length === 0 ? [] : [{ ...group, jobs }];
     });
     const key = cellKeys.assignment(hostId, planId);
@@ -147,11 +146,15 @@ function assignmentWrites(
   return writes;
 }
 
+function asStopped(job: AssignedJob): AssignedJob {
+  return { ...job, desired: 'stop' };
+}
+
 function chunksOf(groups: readonly AssignedGroup[]): AssignedGroup[][] {
   const chunks: AssignedGroup[][] = [];
   let room = 0;
   for (const group of groups) {
-    for (let from = 0; from < group.jobs.length; ) {
+    for (let from = 0; from < group.jobs.length;) {
       if (room === 0) {
         chunks.push([]);
         room = maxJobsPerKey;
@@ -166,48 +169,52 @@ function chunksOf(groups: readonly AssignedGroup[]): AssignedGroup[][] {
 }
 
 function partWrites(
-  { plan, hosts, hasOutcomes, planRevisions }: Part,
+  { plan, hosts, hasOutcomes, planRevisions, revisions }: Part,
   batchId: string,
   columns: CellColumns,
   expect: (compare: Compare, subject: Subject) => void,
   then: Operation[],
 ): void {
   const subject: Subject = { kind: 'plan', plan };
+  const creates = hasOutcomes && plan.outcomes.some(({ created }) => created.length > 0);
   for (const [workloadId, modRevision] of planRevisions) {
     const key = cellKeys.lastPlan(workloadId);
     expect({ key, modRevision }, subject);
-    if (hosts.size > 0) then.push({ put: key, value: JSON.stringify({ planId: batchId }) });
+    if (hosts.size > 0 || creates) then.push({ put: key, value: JSON.stringify({ planId: batchId }) });
   }
   if (!hasOutcomes) return;
-  for (const outcome of plan.outcomes) outcomeWrites(outcome, hosts.size > 0, columns, subject, expect, then);
+  const write = { hasChanges: plan.hosts.size > 0, columns, revisions, then };
+  for (const outcome of plan.outcomes) outcomeWrites(outcome, write, (compare) => expect(compare, subject));
 }
 
 function outcomeWrites(
   { evaluation, end, created, superseded, remaining }: Outcome,
-  hasChanges: boolean,
-  columns: CellColumns,
-  subject: Subject,
-  expect: (compare: Compare, subject: Subject) => void,
-  then: Operation[],
+  {
+    hasChanges,
+    columns,
+    revisions,
+    then,
+  }: { hasChanges: boolean; columns: CellColumns; revisions: ReadonlyMap<string, Revision>; then: Operation[] },
+  expect: (compare: Compare) => void,
 ): void {
-  const known = columns.evaluations.get(evaluation.id);
-  if (known !== undefined || isWorthKeeping(end, hasChanges)) {
-    expect({ key: cellKeys.evaluation(evaluation.id), modRevision: known?.modRevision ?? 0 }, subject);
-    if (known?.value.state !== end.state || known.value.reason !== end.reason) then.push(evaluationWrite(end));
+  const key = cellKeys.evaluation(evaluation.id);
+  const modRevision = revisions.get(key) ?? 0;
+  if (modRevision > 0 || isWorthKeeping(end, hasChanges)) {
+    expect({ key, modRevision });
+    const known = modRevision > 0 ? columns.evaluations.get(evaluation.id)?.value : undefined;
+    if (known?.state !== end.state || known.reason !== end.reason) then.push(evaluationWrite(end));
   }
   for (const other of superseded) {
-    const older = columns.evaluations.get(other.id);
-    if (older === undefined) continue;
-    expect({ key: cellKeys.evaluation(other.id), modRevision: older.modRevision }, subject);
+    const olderKey = cellKeys.evaluation(other.id);
+    expect({ key: olderKey, modRevision: revisions.get(olderKey) ?? 0 });
     then.push(evaluationWrite(other));
   }
   then.push(...created.map(evaluationWrite));
-  const workload = columns.workload(evaluation.workloadId);
-  if (remaining !== undefined && workload !== undefined && workload.value.count !== remaining) {
-    const key = cellKeys.workload(evaluation.workloadId);
-    expect({ key, modRevision: workload.modRevision }, subject);
-    then.push({ put: key, value: JSON.stringify({ ...workload.value, count: remaining }) });
-  }
+  const workload = columns.workload(evaluation.workloadId)?.value;
+  if (remaining === undefined || workload === undefined || workload.count === remaining) return;
+  const workloadKey = cellKeys.workload(evaluation.workloadId);
+  expect({ key: workloadKey, modRevision: revisions.get(workloadKey) ?? 0 });
+  then.push({ put: workloadKey, value: JSON.stringify({ ...workload, count: remaining }) });
 }
 
 /** One that only this scheduler knew of, and that found nothing to do, leaves no trace. */

@@ -1,9 +1,10 @@
 /** Plans on their way into the store: gathered into batches, several in flight on hosts and workloads that do not meet. */
 import type { Revision, TransactionResult } from '@flynn/store/store';
+import { cellKeys } from './cell.ts';
 import type { CellColumns } from './columns/cell-columns.ts';
-import { batchOf, changeSize, judge, outcomesSize } from './commit.ts';
+import { batchOf, judge } from './commit.ts';
+import { Gathering } from './gathering.ts';
 import type { Batch, Fence, Part, Verdict } from './commit.ts';
-import { canHold, claimWith } from './ledger.ts';
 import type { Ledger } from './ledger.ts';
 import type { HostChange, Plan } from './plan.ts';
 
@@ -35,9 +36,6 @@ export type CommitterOptions = Readonly<{
   maxOperations?: number;
 }>;
 
-/** Etcd refuses requests above 1.5 MiB unless told otherwise. */
-const maxBytes = 1024 * 1024;
-
 type Queued = {
   readonly plan: Plan;
   readonly submittedAt: number;
@@ -45,6 +43,7 @@ type Queued = {
   /** Lease epochs of its hosts when it was made. */
   readonly epochs: ReadonlyMap<string, Revision>;
   readonly planRevisions: Map<string, Revision>;
+  readonly revisions: ReadonlyMap<string, Revision>;
   readonly isAtomic: boolean;
   isInFlight: boolean;
   isRefused: boolean;
@@ -96,7 +95,8 @@ export class Committer {
     const left = new Map(plan.hosts);
     const state = { isInFlight: false, isRefused: false, revision: 0 };
     const isAtomic = plan.isAtomic === true || isBound(plan);
-    this.#queue.add({ plan, submittedAt: now, left, epochs, planRevisions, isAtomic, ...state });
+    const revisions = revisionsOf(plan, columns);
+    this.#queue.add({ plan, submittedAt: now, left, epochs, planRevisions, revisions, isAtomic, ...state });
   }
 
   /** When `next` may have something although nothing else happens: the end of a linger. */
@@ -169,7 +169,8 @@ export class Committer {
       if (left.size === 0) this.#finish(queued, 'refused');
       return undefined;
     }
-    return { plan, hosts, hasOutcomes: isLast, planRevisions: queued.planRevisions };
+    const { planRevisions, revisions } = queued;
+    return { plan, hosts, hasOutcomes: isLast, planRevisions, revisions };
   }
 
   /** The store's answer. */
@@ -202,7 +203,7 @@ export class Committer {
     const all = this.#land(batch);
     const { ledger } = this.#options;
     for (const [hostId, claim] of batch.claims) {
-      const changes = batch.parts.flatMap(({ hosts }) => hosts.get(hostId) ?? []);
+      const changes = batch.changes.get(hostId) ?? [];
       ledger.confirm(hostId, changes, { claim, modRevision: claim === undefined ? 0 : revision, seenAt: revision });
       for (const { add } of changes) for (const { jobs } of add) this.counts.placements += jobs.length;
     }
@@ -263,6 +264,19 @@ export class Committer {
   }
 }
 
+/** What the plan's outcomes go by, as it is now. */
+function revisionsOf({ outcomes }: Plan, columns: CellColumns): ReadonlyMap<string, Revision> {
+  const revisions = new Map<string, Revision>();
+  for (const { evaluation, superseded } of outcomes) {
+    for (const { id } of [evaluation, ...superseded]) {
+      revisions.set(cellKeys.evaluation(id), columns.evaluations.get(id)?.modRevision ?? 0);
+    }
+    const { workloadId } = evaluation;
+    revisions.set(cellKeys.workload(workloadId), columns.workload(workloadId)?.modRevision ?? 0);
+  }
+  return revisions;
+}
+
 /** As many hosts as one transaction holds for certain. */
 const maxBoundHosts = 250;
 
@@ -270,89 +284,7 @@ const maxBoundHosts = 250;
 function isBound({ hosts }: Plan): boolean {
   if (hosts.size < 2 || hosts.size > maxBoundHosts) return false;
   const changes = [...hosts.values()];
-  return changes.some(({ release }) => release.length > 0) && changes.some(({ add }) => add.some((one) => one.singleton));
-}
-
-type Mark = Readonly<{ operations: number; bytes: number }>;
-
-/** What one batch has taken so far. */
-class Gathering {
-  isFull = false;
-  readonly #columns: CellColumns;
-  readonly #ledger: Ledger;
-  readonly #busy: ReadonlySet<string>;
-  readonly #maxOperations: number;
-  readonly #changes = new Map<string, HostChange[]>();
-  #operations = 0;
-  #bytes = 0;
-
-  constructor(columns: CellColumns, ledger: Ledger, busy: ReadonlySet<string>, maxOperations: number) {
-    this.#columns = columns;
-    this.#ledger = ledger;
-    this.#busy = busy;
-    this.#maxOperations = maxOperations;
-  }
-
-  mark(): Mark {
-    return { operations: this.#operations, bytes: this.#bytes };
-  }
-
-  /** Gives back what was taken since the mark: those hosts. */
-  restore(mark: Mark, hosts: ReadonlyMap<string, HostChange>): void {
-    this.#operations = mark.operations;
-    this.#bytes = mark.bytes;
-    for (const [hostId, change] of hosts) {
-      const left = (this.#changes.get(hostId) ?? []).filter((one) => one !== change);
-      if (left.length === 0) this.#changes.delete(hostId);
-      else this.#changes.set(hostId, left);
-    }
-  }
-
-  addOutcomes(plan: Plan): void {
-    const { operations, bytes } = outcomesSize({ plan, hasOutcomes: true });
-    this.#operations += operations;
-    this.#bytes += bytes;
-  }
-
-  tryAdd(hostId: string, change: HostChange, epoch: Revision): 'ok' | 'later' | 'stale' {
-    if (this.#busy.has(hostId)) return 'later';
-    const before = this.#changes.get(hostId) ?? [];
-    const isRewriting = change.stop.length + change.release.length > 0;
-    const known = this.#ledger.claimOf(hostId);
-    // Assignments are written anew from the columns: those have to be as new as the claim that is compared.
-    if (isRewriting && this.#columns.revision < known.seenAt) return 'later';
-    const size = changeSize(change);
-    const isFirst = this.#changes.size === 0;
-    const isOver =
-      this.#operations + size.operations > this.#maxOperations || this.#bytes + size.bytes > maxBytes;
-    if (isOver && !isFirst) {
-      this.isFull = true;
-      return 'later';
-    }
-    if (!this.#isStillSo(hostId, change, before, epoch)) return 'stale';
-    this.#operations += size.operations;
-    this.#bytes += size.bytes;
-    this.#changes.set(hostId, [...before, change]);
-    return 'ok';
-  }
-
-  #isStillSo(hostId: string, change: HostChange, before: readonly HostChange[], epoch: Revision): boolean {
-    const host = this.#columns.hosts.get(hostId);
-    if ((host?.createRevision ?? 0) !== epoch) return false;
-    if (change.add.length > 0) {
-      if (host === undefined) return false;
-      const { claim } = this.#ledger.claimOf(hostId);
-      const sum = [...before, change].reduce((all, one) => claimWith(all, one, ''), claim);
-      if (sum === undefined || !canHold(host.value, sum, change)) return false;
-    }
-    const known = change.release.length + change.stop.length === 0 ? undefined : this.#jobsOn(hostId, before);
-    return [...change.release, ...change.stop].every(({ id }) => known?.has(id));
-  }
-
-  /** Jobs assigned to the host that nothing before in the batch lets go. */
-  #jobsOn(hostId: string, before: readonly HostChange[]): ReadonlySet<string> {
-    const jobs = new Set(this.#columns.jobsOn(hostId).map(({ id }) => id));
-    for (const { release } of before) for (const { id } of release) jobs.delete(id);
-    return jobs;
-  }
+  return (
+    changes.some(({ release }) => release.length > 0) && changes.some(({ add }) => add.some((one) => one.singleton))
+  );
 }

@@ -15,7 +15,9 @@ export function reconcileExclusive(workload: Workload, input: ReconcileInput): D
   const { active, stopping, ended } = sortJobs(input.placed, lostHosts);
   const { count, version } = workload;
   const slots = { active: bySlot(active), stopping: bySlot(stopping), ended: bySlot(ended) };
-  const verdict = ended.some((one) => isFailing(one, workload, lostHosts)) ? judgeReschedule(workload, input) : undefined;
+  const verdict = ended.some((one) => isFailing(one, workload, lostHosts))
+    ? judgeReschedule(workload, input)
+    : undefined;
 
   const stop = active.filter(({ index }) => index >= count);
   const release = new Set(ended);
@@ -63,7 +65,11 @@ export function reconcileExclusive(workload: Workload, input: ReconcileInput): D
   const moveParallel = moving.reduce((most, { hostId }) => Math.max(most, departures.get(hostId)?.maxParallel ?? 0), 0);
   stop.push(...updated, ...moving.slice(0, Math.max(0, moveParallel - unsettled - updated.length)));
   const decision: Decision = { place, stop, release: [...release], ...(held.size === 0 ? {} : { held }) };
-  return withVerdict(decision, isWaiting ? verdict : undefined, active.length > stop.length ? nextDeadline(departures) : undefined);
+  return withVerdict(
+    decision,
+    isWaiting ? verdict : undefined,
+    active.length > stop.length ? nextDeadline(departures) : undefined,
+  );
 }
 
 function slotAfter(
@@ -74,7 +80,11 @@ function slotAfter(
   lostHosts: ReadonlySet<string>,
 ): Slot {
   if (pinned !== undefined) {
-    const why = isFailing(pinned, workload, lostHosts) ? 'failed' : pinned.version === workload.version ? 'missing' : 'destructive';
+    const why = isFailing(pinned, workload, lostHosts)
+      ? 'failed'
+      : pinned.version === workload.version
+        ? 'missing'
+        : 'destructive';
     return { index, why, hostId: pinned.hostId, after: pinned };
   }
   if (before === undefined) return { index, why: 'missing' };

@@ -29,7 +29,7 @@ export class Heap<T> {
     const last = this.#items.pop();
     if (last === undefined || this.#items.length === 0) return top;
     this.#items[0] = last;
-    for (let at = 0; ; ) {
+    for (let at = 0; ;) {
       const left = 2 * at + 1;
       const child = this.#isLess(left + 1, left) ? left + 1 : left;
       if (!this.#swapIfBefore(child, at)) return top;

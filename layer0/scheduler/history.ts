@@ -1,6 +1,6 @@
 /** Was a state of the cell ever wrong? Replays the store's history, every revision of it. */
-import { FlynnError } from '@flynn/kit/errors';
-import type { Change, Revision, Store } from '@flynn/store/store';
+import { FlynnError, messageOf } from '@flynn/kit/errors';
+import type { Change, Entry, Revision, Store } from '@flynn/store/store';
 import { assignmentSchema, cellKeys, cellPrefix, evaluationSchema, jobStatusSchema } from './cell.ts';
 import { CellColumns } from './columns/cell-columns.ts';
 import { parseCellKey } from './columns/entries.ts';
@@ -19,58 +19,68 @@ export async function checkHistory(
   const { from, signal } = options;
   const to = options.to ?? (await store.list(cellKeys.hosts, { signal })).revision;
   const violations: Violation[] = [];
+  const checker = new RevisionChecker();
   const note = (revision: Revision, what: readonly string[]) => {
     for (const one of what) violations.push({ revision, what: one });
   };
-  let at = from;
-  const cell = new CellColumns({ onFault: (key, error) => note(at, [`${key} does not decode: ${String(error)}`]) });
   const { entries } = await store.list(cellPrefix, { revision: from, signal });
-  for (const entry of entries) cell.fold({ type: 'put', entry });
-  note(from, findViolations(cell));
+  note(from, checker.start(entries));
 
-  const ended = new Map<string, string>();
   let revisions = 0;
-  const done = new AbortController();
   // Of the whole store: whatever the last revision was about, it comes.
-  for await (const batch of store.watch('', { after: from, signal: AbortSignal.any([signal, done.signal]) })) {
+  for await (const batch of store.watch('', { after: from, signal })) {
     for (const [revision, changes] of byRevision(batch.changes)) {
       if (revision > to) break;
-      at = revision;
       revisions += 1;
-      note(revision, foldRevision(cell, changes, ended));
+      note(revision, checker.fold(changes));
     }
-    if (batch.revision < to) continue;
-    done.abort();
-    break;
+    if (batch.revision >= to) return { violations, revisions };
   }
-  if (signal.aborted) throw new FlynnError('cancelled', `checking the history ended at revision ${at}, before ${to}`);
-  return { violations, revisions };
+  throw new FlynnError('cancelled', `checking the history was cut short before revision ${to}`);
 }
 
-function byRevision(changes: readonly Change[]): Map<Revision, Change[]> {
+export function byRevision(changes: readonly Change[]): Map<Revision, Change[]> {
   return Map.groupBy(changes, (change) => (change.type === 'put' ? change.entry.modRevision : change.modRevision));
 }
 
-function foldRevision(cell: CellColumns, changes: readonly Change[], ended: Map<string, string>): string[] {
-  const hosts = new Set<string>();
-  const workloads = new Set<string>();
-  const violations: string[] = [];
-  for (const change of changes) {
-    const key = parseCellKey(change.type === 'put' ? change.entry.key : change.key);
-    const told = cell.fold(change);
-    if (key?.kind === 'assignments' || key?.kind === 'claims' || key?.kind === 'hosts') hosts.add(key.id);
-    if (told?.kind === 'evaluation') {
-      const workloadId = told.after?.workloadId ?? told.before?.workloadId;
-      if (workloadId !== undefined) workloads.add(workloadId);
-    }
-    if (change.type === 'put') violations.push(...entryViolations(change.entry, ended));
+/** Takes one revision after the other and says what is wrong with it. */
+export class RevisionChecker {
+  readonly #faults: string[] = [];
+  readonly cell = new CellColumns({
+    onFault: (key, error) => this.#faults.push(`${key} does not decode: ${messageOf(error)}`),
+  });
+  readonly #ended = new Map<string, string>();
+
+  /** The state everything begins with. */
+  start(entries: readonly Entry[]): string[] {
+    for (const entry of entries) this.cell.fold({ type: 'put', entry });
+    return [...this.#faults.splice(0), ...findViolations(this.cell)];
   }
-  for (const hostId of hosts) for (const { workloadId } of cell.jobsOn(hostId)) workloads.add(workloadId);
-  return [
-    ...violations,
-    ...[...hosts].flatMap((hostId) => hostViolations(cell, hostId)),
-    ...[...workloads].flatMap((workloadId) => workloadViolations(cell, workloadId)),
-  ];
+
+  /** All changes of the next revision. */
+  fold(changes: readonly Change[]): string[] {
+    const { cell } = this;
+    const hosts = new Set<string>();
+    const workloads = new Set<string>();
+    const violations: string[] = [];
+    for (const change of changes) {
+      const key = parseCellKey(change.type === 'put' ? change.entry.key : change.key);
+      const told = cell.fold(change);
+      if (key?.kind === 'assignments' || key?.kind === 'claims' || key?.kind === 'hosts') hosts.add(key.id);
+      if (told?.kind === 'evaluation') {
+        const workloadId = told.after?.workloadId ?? told.before?.workloadId;
+        if (workloadId !== undefined) workloads.add(workloadId);
+      }
+      if (change.type === 'put') violations.push(...entryViolations(change.entry, this.#ended));
+    }
+    for (const hostId of hosts) for (const { workloadId } of cell.jobsOn(hostId)) workloads.add(workloadId);
+    return [
+      ...this.#faults.splice(0),
+      ...violations,
+      ...[...hosts].flatMap((hostId) => hostViolations(cell, hostId)),
+      ...[...workloads].flatMap((workloadId) => workloadViolations(cell, workloadId)),
+    ];
+  }
 }
 
 /** What one entry alone may not say. */

@@ -17,7 +17,7 @@ const nobody: Claim = Object.freeze({ planId: '', memoryBytes: 0, cpuMillis: 0, 
 export class Ledger {
   readonly table: HostTable;
   readonly #claims = new Map<string, KnownClaim>();
-  readonly #held = new Map<string, readonly HostChange[]>();
+  readonly #held = new Map<string, Held>();
 
   constructor(table: HostTable) {
     this.table = table;
@@ -50,7 +50,10 @@ export class Ledger {
 
   /** The plan has claimed it in the table by now. */
   hold(hostId: string, change: HostChange): void {
-    this.#held.set(hostId, [...(this.#held.get(hostId) ?? []), change]);
+    const held = this.#held.get(hostId) ?? { changes: new Set(), memoryBytes: 0, cpuMillis: 0 };
+    this.#held.set(hostId, held);
+    held.changes.add(change);
+    shift(held, change, 1);
   }
 
   /** It will not be committed. */
@@ -63,22 +66,49 @@ export class Ledger {
   confirm(hostId: string, changes: readonly HostChange[], known: KnownClaim): void {
     for (const change of changes) this.#letGo(hostId, change);
     this.observe(hostId, known);
+    // The watch may have been faster than the answer; what was held is counted no more in either case.
+    this.refresh(hostId);
   }
 
   /** Brings the table's row in line, whatever was claimed in it meanwhile. */
   refresh(hostId: string): void {
     const index = this.table.indexOf(hostId);
     if (index === undefined) return;
-    let claim = this.claimOf(hostId).claim ?? nobody;
-    for (const change of this.#held.get(hostId) ?? []) claim = claimWith(claim, change, claim.planId);
-    this.table.setUsed(index, claim);
+    const claim = this.claimOf(hostId).claim ?? nobody;
+    const held = this.#held.get(hostId);
+    if (held === undefined) return this.table.setUsed(index, claim);
+    let { ports } = claim;
+    for (const change of held.changes) if (hasPorts(change)) ports = claimWith({ ...claim, ports }, change, '').ports;
+    const memoryBytes = claim.memoryBytes + held.memoryBytes;
+    return this.table.setUsed(index, { memoryBytes, cpuMillis: claim.cpuMillis + held.cpuMillis, ports });
   }
 
   #letGo(hostId: string, change: HostChange): void {
-    const left = (this.#held.get(hostId) ?? []).filter((one) => one !== change);
-    if (left.length === 0) this.#held.delete(hostId);
-    else this.#held.set(hostId, left);
+    const held = this.#held.get(hostId);
+    if (held?.changes.delete(change) !== true) return;
+    if (held.changes.size === 0) this.#held.delete(hostId);
+    else shift(held, change, -1);
   }
+}
+
+/** Changes on their way, and what they come to. */
+type Held = { readonly changes: Set<HostChange>; memoryBytes: number; cpuMillis: number };
+
+function shift(held: Held, { add, release }: HostChange, sign: 1 | -1): void {
+  for (const { demand, jobs } of add) {
+    held.memoryBytes += sign * demand.memoryBytes * jobs.length;
+    held.cpuMillis += sign * demand.cpuMillis * jobs.length;
+  }
+  for (const { demand } of release) {
+    held.memoryBytes -= sign * demand.memoryBytes;
+    held.cpuMillis -= sign * demand.cpuMillis;
+  }
+}
+
+function hasPorts({ add, release }: HostChange): boolean {
+  return (
+    add.some(({ demand }) => demand.hostPorts.length > 0) || release.some(({ demand }) => demand.hostPorts.length > 0)
+  );
 }
 
 /** The claim after a change. Stopped jobs keep theirs until they ended and are released. */

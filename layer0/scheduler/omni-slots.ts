@@ -1,7 +1,7 @@
 /** Which hosts need a job of an omni workload, and which have one too many? */
 import type { Workload } from './cell.ts';
 import type { PlacedJob } from './cell-view.ts';
-import { isRunning, leastUseful, lowestFree, nothing, sortJobs } from './reconcile.ts';
+import { isRunning, leastUseful, nothing, sortJobs } from './reconcile.ts';
 import type { Decision, ReconcileInput, Slot } from './reconcile.ts';
 import { isFailing, judgeReschedule, withVerdict } from './reschedule.ts';
 import { isExclusive } from './slots.ts';
@@ -24,11 +24,16 @@ export function reconcileOmni(workload: Workload, input: ReconcileInput, hosts: 
   const here = { active: byHost(active), stopping: byHost(stopping), ended: byHost(ended) };
   const meant = new Set(hosts.meant);
   const stop: PlacedJob[] = active.filter(({ hostId }) => !meant.has(hostId));
-  const verdict = ended.some((one) => isFailing(one, workload, lostHosts)) ? judgeReschedule(workload, input) : undefined;
-  const isHeld = (one: PlacedJob) => verdict?.kind !== 'now' && meant.has(one.hostId) && isFailing(one, workload, lostHosts);
+  const verdict = ended.some((one) => isFailing(one, workload, lostHosts))
+    ? judgeReschedule(workload, input)
+    : undefined;
+  const isHeld = (one: PlacedJob) =>
+    verdict?.kind !== 'now' && meant.has(one.hostId) && isFailing(one, workload, lostHosts);
   const held = ended.filter(isHeld);
   const place: Slot[] = [];
-  const taken = new Set([...active, ...stopping, ...held].map(({ index }) => index));
+  const freeIndex = freeIndexes(new Set([...active, ...stopping, ...held].map(({ index }) => index)));
+  /** Slots that have a job of the version already. */
+  const renewed = new Set(active.filter((one) => one.version === workload.version).map(({ index }) => index));
   const outdated: PlacedJob[] = [];
   let unsettled = 0;
 
@@ -54,16 +59,26 @@ export function reconcileOmni(workload: Workload, input: ReconcileInput, hosts: 
       stop.push(...leastUseful(old).slice(0, Math.max(0, old.length - Math.max(0, workload.count - running.length))));
     }
     if (wanted === 0 || !hosts.isOpen(hostId)) continue;
-    const replaced = isExclusive(workload) ? [] : old;
+    const replaced = isExclusive(workload)
+      ? []
+      : [...new Set(old.map(({ index }) => index))].filter((index) => !renewed.has(index));
     for (let n = 0; n < wanted; n += 1) {
-      const index = replaced[n]?.index ?? lowestFree(taken, 1)[0] ?? 0;
-      taken.add(index);
-      place.push({ index, why: replaced[n] === undefined ? why : 'destructive', hostId });
+      place.push({ index: replaced[n] ?? freeIndex(), why: replaced[n] === undefined ? why : 'destructive', hostId });
     }
   }
   stop.push(...outdated.slice(0, Math.max(0, (workload.maxParallel ?? 1) - unsettled)));
   const release = held.length === 0 ? ended : ended.filter((one) => !held.includes(one));
   return withVerdict({ place, stop, release }, held.length > 0 ? verdict : undefined, undefined);
+}
+
+/** From the lowest up, each once. */
+function freeIndexes(taken: ReadonlySet<number>): () => number {
+  let next = -1;
+  return () => {
+    do next += 1;
+    while (taken.has(next));
+    return next;
+  };
 }
 
 function byHost(jobs: readonly PlacedJob[]): ReadonlyMap<string, PlacedJob[]> {

@@ -47,7 +47,8 @@ export function outcomeOf(
   });
 
   const failure = result.impossible ?? decision.gaveUp;
-  if (failure !== undefined) return done(advance(evaluation, 'failed', now, { reason: failure, placed, waiting, ...link }));
+  if (failure !== undefined)
+    return done(advance(evaluation, 'failed', now, { reason: failure, placed, waiting, ...link }));
   if (waiting === 0) return done(advance(evaluation, 'complete', now, { placed, ...link }));
   const reason = waitingText(placed, waiting, result.obstacles, decision.held);
   const facts = { reason, obstacles: result.obstacles, placed, waiting };
@@ -59,8 +60,16 @@ export function outcomeOf(
     return { evaluation, end, created, superseded, ...remaining };
   }
   const more = { priority, previousId: evaluation.id };
-  const blocked = { ...makeEvaluation(evaluation.workloadId, 'capacity', context.plan, more), ...facts, state: 'blocked' as const };
-  return done(advance(evaluation, 'complete', now, { placed, waiting, blockedId: blocked.id, ...link }), [blocked], blocked);
+  const blocked = {
+    ...makeEvaluation(evaluation.workloadId, 'capacity', context.plan, more),
+    ...facts,
+    state: 'blocked' as const,
+  };
+  return done(
+    advance(evaluation, 'complete', now, { placed, waiting, blockedId: blocked.id, ...link }),
+    [blocked],
+    blocked,
+  );
 }
 
 /** Made for waiting, and looked at again because there may be room now. */
@@ -77,7 +86,8 @@ function laterLook(
 ): Evaluation | undefined {
   if (retryAt === undefined) return undefined;
   const isKnown = open.some(
-    ({ id, state, waitUntil }) => id !== evaluation.id && state === 'pending' && waitUntil !== undefined && waitUntil <= retryAt,
+    ({ id, state, waitUntil }) =>
+      id !== evaluation.id && state === 'pending' && waitUntil !== undefined && waitUntil <= retryAt,
   );
   if (isKnown) return undefined;
   const more = { priority, waitUntil: retryAt, previousId: evaluation.id };

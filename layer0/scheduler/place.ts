@@ -1,6 +1,6 @@
 /** On which hosts does a decision go? */
 import type { Evaluation, Workload } from './cell.ts';
-import type { Cell } from './cell-view.ts';
+import type { Cell, PlacedJob } from './cell-view.ts';
 import { outcomeOf } from './outcome.ts';
 import { chooseMany } from './placement/choose.ts';
 import { explain } from './placement/explain.ts';
@@ -9,7 +9,7 @@ import { Placement } from './placement/request.ts';
 import type { HostShare, PlaceRequest } from './placement/request.ts';
 import { PlanDraft } from './plan.ts';
 import type { Plan, PlanContext } from './plan.ts';
-import { endedVictims, findVictims, mayPreempt } from './preemption.ts';
+import { endedVictims, findVictims, mayPreempt, reservationMs, reservedJobs } from './preemption.ts';
 import type { Decision, Slot } from './reconcile.ts';
 
 /** Hosts for up to `count` jobs, each host once, as many as fit. Claims nothing. */
@@ -31,17 +31,19 @@ const defaultAtomicHosts = 480;
 
 /** Makes the plan, and takes what it places and gives what it releases in the context's table. */
 export function makePlan(options: PlaceOptions, cell: Cell, context: PlanContext): Plan {
-  const { evaluation, workload, decision, isAtomic = false } = options;
+  const { evaluation, workload, isAtomic = false } = options;
+  const reserved = workload === undefined ? [] : reservedJobs(workload, options.decision.release, cell, context.now);
+  const decision = reserved.length === 0 ? options.decision : withoutReserved(options.decision, reserved, context.now);
   const draft = new PlanDraft(context);
   for (const one of decision.release) draft.release(one);
   for (const one of decision.stop) draft.stop(one);
   const filled =
     workload === undefined || decision.place.length === 0
       ? nothingPlaced
-      : new Filling(draft, workload, options, cell, context).run();
+      : new Filling(draft, workload, { ...options, decision }, cell, context).run();
 
   const held = [...(decision.held?.values() ?? [])].reduce((sum, jobs) => sum + jobs, 0);
-  const kept = cell.jobsOf(evaluation.workloadId).length - decision.release.length - held;
+  const kept = cell.jobsOf(evaluation.workloadId).length - decision.release.length - reserved.length - held;
   const { waiting, obstacles, impossible, evaluations } = filled;
   const result = { placed: kept + decision.place.length - waiting, waiting: waiting + held, obstacles };
   const failure = impossible === undefined ? {} : { impossible };
@@ -49,6 +51,13 @@ export function makePlan(options: PlaceOptions, cell: Cell, context: PlanContext
   const outcomes = [{ ...outcome, created: [...outcome.created, ...evaluations] }];
   const plan: Plan = { id: draft.id, hosts: draft.hosts, outcomes };
   return isAtomic ? { ...plan, isAtomic } : plan;
+}
+
+/** They are looked at again when their room is anybody's. */
+function withoutReserved(decision: Decision, reserved: readonly PlacedJob[], now: number): Decision {
+  const release = decision.release.filter((job) => !reserved.includes(job));
+  const until = now + reservationMs;
+  return { ...decision, release, retryAt: Math.min(decision.retryAt ?? until, until) };
 }
 
 type Filled = Readonly<{
@@ -122,7 +131,11 @@ class Filling {
   #placeFree(slots: readonly Slot[]): number {
     if (slots.length === 0) return 0;
     let done = 0;
-    for (const { index, count } of (this.#options.choose ?? chooseMany)(this.#context.table, this.#request(), slots.length)) {
+    for (const { index, count } of (this.#options.choose ?? chooseMany)(
+      this.#context.table,
+      this.#request(),
+      slots.length,
+    )) {
       this.#take(index, slots.slice(done, done + count));
       done += count;
     }
@@ -194,10 +207,10 @@ class Filling {
 
 /** The old version makes room anyway: spreading is about the jobs that stay. */
 function stayingJobs(workload: Workload, decision: Decision, cell: Cell, table: HostTable): Map<number, number> {
-  const leaving = new Set([...decision.release, ...decision.stop]);
+  const leaving = new Set([...decision.release, ...decision.stop].map(({ id }) => id));
   const same = new Map<number, number>();
   for (const job of cell.jobsOf(workload.id)) {
-    if (leaving.has(job) || job.desired === 'stop' || job.version !== workload.version) continue;
+    if (leaving.has(job.id) || job.desired === 'stop' || job.version !== workload.version) continue;
     const index = table.indexOf(job.hostId);
     if (index !== undefined) same.set(index, (same.get(index) ?? 0) + 1);
   }

@@ -80,9 +80,12 @@ export class PlanDraft {
   /** Jobs for slots of one workload on one host; the caller has claimed them in the table. */
   add(workload: Workload, hostId: string, slots: readonly { index: number }[]): void {
     const { now: createdAt, newId } = this.#context;
-    const jobs = slots.map(
-      ({ index }): AssignedJob => ({ id: `${hostId}-${newId()}`, index, desired: 'run', createdAt }),
-    );
+    const jobs = slots.map(({ index }): AssignedJob => ({
+      id: `${hostId}-${newId()}`,
+      index,
+      desired: 'run',
+      createdAt,
+    }));
     const { id: workloadId, version, demand, singleton } = workload;
     const groups = this.changeOf(hostId).add;
     const known = groups.find((group) => group.workloadId === workloadId && group.version === version);
@@ -135,5 +138,7 @@ export function mergePlans(plans: readonly Plan[], id: string): Plan {
     }
   }
   const outcomes = plans.flatMap((plan) => plan.outcomes);
-  return plans.some(({ isAtomic }) => isAtomic === true) ? { id, hosts, outcomes, isAtomic: true } : { id, hosts, outcomes };
+  return plans.some(({ isAtomic }) => isAtomic === true)
+    ? { id, hosts, outcomes, isAtomic: true }
+    : { id, hosts, outcomes };
 }

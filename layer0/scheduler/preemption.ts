@@ -2,6 +2,7 @@
 import type { Evaluation, Workload } from './cell.ts';
 import type { Cell, PlacedJob } from './cell-view.ts';
 import { makeEvaluation } from './evaluations.ts';
+import { attributesOf, failedConstraint, isOpen } from './feasible.ts';
 import { Placement } from './placement/request.ts';
 import type { PlaceRequest } from './placement/request.ts';
 import type { PlanContext } from './plan.ts';
@@ -10,6 +11,9 @@ import type { Slot } from './reconcile.ts';
 /** From here up a workload may pre-empt, if it says so, and only what is this much lower. */
 const lowestPreemptor = 80;
 const margin = 10;
+
+/** For how long room that was made stays with whom it was made for. */
+export const reservationMs = 5_000;
 
 export type Victims = Readonly<{ stop: readonly PlacedJob[]; evaluations: readonly Evaluation[] }>;
 
@@ -75,6 +79,43 @@ export function endedVictims(workload: Workload, cell: Cell): { hostId: string; 
   });
 }
 
+/**
+ * Which of a workload's ended jobs are not its own to release: they were told to stop, a higher workload that may pre-empt
+ * waits, and their room with what else is stopping there is enough for it. Released, the room would be anybody's: the one
+ * that was stopped could take it again before the one that needs it.
+ */
+export function reservedJobs(workload: Workload, release: readonly PlacedJob[], cell: Cell, now: number): PlacedJob[] {
+  const stopped = release.filter(
+    ({ desired, status, demand, hostId }) =>
+      desired === 'stop' &&
+      status?.isFinal === true &&
+      demand.volumes.length === 0 &&
+      cell.hosts.has(hostId) &&
+      now < (status.endedAt ?? 0) + reservationMs,
+  );
+  if (stopped.length === 0) return [];
+  const waiting = [...cell.evaluations.values()].flatMap(({ value: { state, priority, workloadId } }) => {
+    if (state !== 'blocked' || priority < workload.priority + margin) return [];
+    const other = cell.workload(workloadId)?.value;
+    return other !== undefined && mayPreempt(other) ? other : [];
+  });
+  return stopped.filter(({ hostId }) => waiting.some((other) => isEnoughComing(hostId, other, cell)));
+}
+
+function isEnoughComing(hostId: string, { demand, constraints }: Workload, cell: Cell): boolean {
+  const host = cell.hosts.get(hostId)?.value;
+  const settings = cell.settings.get(hostId);
+  if (host === undefined || !isOpen(host, settings)) return false;
+  if (failedConstraint(hostId, attributesOf(host, settings), constraints) !== undefined) return false;
+  let { memoryBytes, cpuMillis } = host.capacity;
+  for (const job of cell.jobsOn(hostId)) {
+    if (job.desired === 'stop') continue;
+    memoryBytes -= job.demand.memoryBytes;
+    cpuMillis -= job.demand.cpuMillis;
+  }
+  return memoryBytes >= demand.memoryBytes && cpuMillis >= demand.cpuMillis;
+}
+
 /** The fewest of the lowest whose going makes room for one job; `coming` when enough are going already. */
 function victimsOn(
   hostId: string,
@@ -97,7 +138,9 @@ function victimsOn(
     }
   }
   if (hasRoom()) return 'coming';
-  candidates.sort((a, b) => a.priority - b.priority || b.job.createdAt - a.job.createdAt || (a.job.id < b.job.id ? -1 : 1));
+  candidates.sort(
+    (a, b) => a.priority - b.priority || b.job.createdAt - a.job.createdAt || (a.job.id < b.job.id ? -1 : 1),
+  );
   const victims: Victim[] = [];
   for (const one of candidates) {
     if (hasRoom()) break;

@@ -2,7 +2,7 @@
 import type { Workload } from './cell.ts';
 import type { PlacedJob } from './cell-view.ts';
 import { nextDeadline } from './drain.ts';
-import { isRunning, sortJobs } from './reconcile.ts';
+import { isRunning, lowestFree, sortJobs } from './reconcile.ts';
 import type { Decision, ReconcileInput, Slot } from './reconcile.ts';
 import { isFailing, judgeReschedule, withVerdict } from './reschedule.ts';
 
@@ -50,11 +50,13 @@ export function reconcileGang(workload: Workload, input: ReconcileInput): Decisi
   const isChanging = stop.length > 0 || stopping.length > 0;
   const taken = new Set([...active, ...kept].map(({ index }) => index));
   const lost = new Set(ended.filter((one) => lostHosts.has(one.hostId)).map(({ index }) => index));
-  const place: Slot[] = [];
-  for (let index = 0; index < count && !isHeld && !isChanging; index += 1) {
-    if (!taken.has(index)) place.push({ index, why: lost.has(index) ? 'lost' : 'missing' });
-  }
+  const free = isHeld || isChanging ? [] : lowestFree(taken, count).filter((index) => index < count);
+  const place = free.map((index): Slot => ({ index, why: lost.has(index) ? 'lost' : 'missing' }));
   const release = ended.filter((one) => !kept.has(one));
   const hasRunning = active.some(isRunning);
-  return withVerdict({ place, stop, release }, isHeld ? verdict : undefined, hasRunning ? nextDeadline(departures) : undefined);
+  return withVerdict(
+    { place, stop, release },
+    isHeld ? verdict : undefined,
+    hasRunning ? nextDeadline(departures) : undefined,
+  );
 }

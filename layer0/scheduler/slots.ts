@@ -17,7 +17,7 @@ export function isExclusive(workload: Workload): boolean {
 }
 
 /** How many jobs of a new version may be on their way at once: small services change in one step. */
-function parallelOf({ maxParallel, count }: Workload): number {
+export function parallelOf({ maxParallel, count }: Workload): number {
   return maxParallel ?? Math.max(4, Math.ceil(count / 4));
 }
 
@@ -31,9 +31,11 @@ function startFirst(workload: Workload, input: ReconcileInput): Decision {
   const { active, ended } = sortJobs(input.placed, lostHosts);
   const { count, version } = workload;
   const isDue = (one: PlacedJob) => departures.get(one.hostId)?.isDue === true;
-  const staying = active.filter((one) => one.version === version && !departures.has(one.hostId));
+  const isGood = (one: PlacedJob) => one.version === version && !departures.has(one.hostId);
+  const staying = newestPerSlot(active.filter(isGood));
+  const stays = new Set(staying);
   const due = active.filter(isDue);
-  const outdated = active.filter((one) => !isDue(one) && (one.version !== version || departures.has(one.hostId)));
+  const outdated = active.filter((one) => !isDue(one) && !stays.has(one));
   const running = staying.filter(isRunning);
 
   const failing = ended.filter((one) => isFailing(one, workload, lostHosts));
@@ -73,7 +75,21 @@ function startFirst(workload: Workload, input: ReconcileInput): Decision {
     ],
     release: held.length === 0 ? ended : ended.filter((one) => !held.includes(one)),
   };
-  return withVerdict(decision, held.length > 0 ? verdict : undefined, outdated.length > 0 ? nextDeadline(departures) : undefined);
+  return withVerdict(
+    decision,
+    held.length > 0 ? verdict : undefined,
+    outdated.length > 0 ? nextDeadline(departures) : undefined,
+  );
+}
+
+/** A slot with two jobs is moving: the newer takes the place of the older. */
+function newestPerSlot(jobs: readonly PlacedJob[]): readonly PlacedJob[] {
+  const newest = new Map<number, PlacedJob>();
+  for (const job of jobs) {
+    const other = newest.get(job.index);
+    if (other === undefined || job.createdAt > other.createdAt) newest.set(job.index, job);
+  }
+  return newest.size === jobs.length ? jobs : [...newest.values()];
 }
 
 /** A crashed one is its host's to start again; it does not hold up what moves. */

@@ -56,7 +56,7 @@ export function hostHandlers(deps: Deps): Handler[] {
 }
 
 function hostIds({ cell }: Deps): string[] {
-  const ids = [cell.hosts, cell.settings, cell.claims].flatMap((mirror) => [...mirror.snapshot.entries.keys()]);
+  const ids = [cell.hosts, cell.settings, cell.claims].flatMap(({ snapshot }) => snapshot.entries.keys().toArray());
   return [...new Set(ids)].sort();
 }
 
@@ -104,7 +104,7 @@ async function detailOf(deps: Deps, hostId: string, signal: AbortSignal): Promis
   const list = valuesOf(deps.cell.statuses)
     .filter((status) => status.hostId === hostId && !hasEnded(status))
     .map(jobOfStatus)
-    .map((job) => ({ ...job, appName: names.get(job.appId) ?? '' }))
+    .map((job) => Object.assign(job, { appName: names.get(job.appId) ?? '' }))
     .sort((a, b) => (a.appName === b.appName ? (a.id < b.id ? -1 : 1) : a.appName < b.appName ? -1 : 1));
   return { ...viewHost(deps, hostId), list };
 }

@@ -74,6 +74,10 @@ export class AssignmentRows {
   }
 
   #hashOf(row: number): number {
-    return mixHash(this.planHigh[row] ?? 0, (this.planLow[row] ?? 0) ^ (this.planNumber[row] ?? 0), this.host[row] ?? 0);
+    return mixHash(
+      this.planHigh[row] ?? 0,
+      (this.planLow[row] ?? 0) ^ (this.planNumber[row] ?? 0),
+      this.host[row] ?? 0,
+    );
   }
 }

@@ -19,8 +19,19 @@ test('an id comes back as it was, in twelve bytes when shortId made it', () => {
   const ids = new CompactIds();
   const made = fc.constant(null).map(shortId);
   const number = fc.nat().map((n) => n.toString(36));
-  const id = fc.oneof(made, fc.tuple(made, number).map((parts) => parts.join('-')), fc.string({ minLength: 1 }));
-  const edges = ['aaaaaaaaaaaa', '999999999999', 'aaaaaaaaaaaa-0', 'aaaaaaaaaaaa-01', 'aaaaaaaaaaaa-', 'aaaaaaaaaaaa-zzzzzzz'];
+  const id = fc.oneof(
+    made,
+    fc.tuple(made, number).map((parts) => parts.join('-')),
+    fc.string({ minLength: 1 }),
+  );
+  const edges = [
+    'aaaaaaaaaaaa',
+    '999999999999',
+    'aaaaaaaaaaaa-0',
+    'aaaaaaaaaaaa-01',
+    'aaaaaaaaaaaa-',
+    'aaaaaaaaaaaa-zzzzzzz',
+  ];
   fc.assert(
     fc.property(fc.oneof(id, fc.constantFrom(...edges)), (text) => {
       const { high, low, number } = ids.take(text);
@@ -44,7 +55,10 @@ test('a row index finds what was added and not removed', () => {
         if (isAdd) there.add(row);
         else there.delete(row);
         for (let each = 0; each <= 40; each += 1) {
-          assert.equal(index.find(mixHash(each % 5, 0, 0), (found) => found === each), there.has(each) ? each : -1);
+          assert.equal(
+            index.find(mixHash(each % 5, 0, 0), (found) => found === each),
+            there.has(each) ? each : -1,
+          );
         }
       }
     }),
@@ -79,10 +93,10 @@ const step: fc.Arbitrary<Step> = fc.oneof(
     do: fc.constant('assign' as const),
     host: fc.constantFrom(...hostIds),
     plan: fc.constantFrom(...planIds),
-    jobs: fc.uniqueArray(
-      fc.record({ id: fc.constantFrom(...jobIds), stop: fc.boolean() }),
-      { minLength: 1, selector: ({ id }) => id },
-    ),
+    jobs: fc.uniqueArray(fc.record({ id: fc.constantFrom(...jobIds), stop: fc.boolean() }), {
+      minLength: 1,
+      selector: ({ id }) => id,
+    }),
   }),
   fc.record({
     do: fc.constant('status' as const),
@@ -104,7 +118,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
 /** What may not depend on the way it came about. */
 function everythingOf(cell: CellColumns) {
   return {
-    hosts: [...cell.hosts].sort(),
+    hosts: [...cell.hosts.keys()].sort(),
     evaluations: [...cell.evaluations.keys()].sort(),
     withJobs: [...cell.hostsWithJobs()].sort(),
     workloadsWithJobs: [...cell.workloadsWithJobs()].sort(),
@@ -113,13 +127,16 @@ function everythingOf(cell: CellColumns) {
     byWorkload: workloads.map(({ id }) => ({
       record: cell.workload(id),
       jobs: cell.jobsOf(id),
-      ended: cell.endedOf(id).map((facts) => JSON.stringify(facts)).sort(),
+      ended: cell
+        .endedOf(id)
+        .map((facts) => JSON.stringify(facts))
+        .sort(),
       evaluations: cell.evaluationsOf(id),
     })),
     byHost: hostIds.map((id) => ({
       jobs: cell.jobsOn(id).toSorted((a, b) => (a.id < b.id ? -1 : 1)),
-      statuses: [...cell.versions('status', id)].sort(),
-      assignments: [...cell.versions('assignments', id)].sort(),
+      statuses: [...cell.versions('status', id)].map(String).sort(),
+      assignments: [...cell.versions('assignments', id)].map(String).sort(),
     })),
   };
 }
@@ -144,8 +161,14 @@ test('folding changes one by one gives what the entries say, and nothing is left
         if (one.do === 'status') {
           const workload = workloads[workloadAt(one.job)] ?? workloadOf();
           const job = placedOf(workload, one.job, { hostId: one.host, createdAt: 7 });
-          const status = statusOf(job, one.state, { isFinal: one.isFinal, startedAt: 3, ...(one.isFinal ? { endedAt: 9 } : {}) });
-          await store.transact({ then: [{ put: cellKeys.jobStatus(one.host, job.id), value: JSON.stringify(status) }] });
+          const status = statusOf(job, one.state, {
+            isFinal: one.isFinal,
+            startedAt: 3,
+            ...(one.isFinal ? { endedAt: 9 } : {}),
+          });
+          await store.transact({
+            then: [{ put: cellKeys.jobStatus(one.host, job.id), value: JSON.stringify(status) }],
+          });
         }
         if (one.do === 'assign') {
           // A job stands in one assignment.
@@ -164,7 +187,9 @@ test('folding changes one by one gives what the entries say, and nothing is left
                 desired: job.stop ? ('stop' as const) : ('run' as const),
                 createdAt: 7,
               }));
-              return assigned.length === 0 ? [] : [{ workloadId: id, version, demand, singleton: false, jobs: assigned }];
+              return assigned.length === 0
+                ? []
+                : [{ workloadId: id, version, demand, singleton: false, jobs: assigned }];
             }),
           };
           if (jobs.length > 0) {

@@ -195,6 +195,21 @@ export class CellColumns implements Cell {
     for (const id of this.#slots.numbers.keys()) if ((this.#slots.find(id)?.assigned ?? 0) > 0) yield id;
   }
 
+  /**
+   * Workloads whose jobs are not plainly those they ask for: another count or version, one that ended or is to stop, one on
+   * a host that is not quiet; and all that are to have jobs on every host, which only planning can tell.
+   */
+  *unsettledWorkloads(isQuiet: (hostId: string) => boolean): Generator<string, void, undefined> {
+    const quiet = this.#jobs.hostsThat(isQuiet);
+    for (const id of this.#slots.numbers.keys()) {
+      const slot = this.#slots.find(id);
+      if (slot === undefined || (slot.record === undefined && slot.assigned === 0)) continue;
+      const workload = slot.record?.value;
+      const isCounted = workload !== undefined && workload.kind !== 'omni' && slot.assigned === workload.count;
+      if (!isCounted || !this.#jobs.areAllPlain(slot, workload.version, quiet)) yield id;
+    }
+  }
+
   /** Whether anything is assigned of the workload. */
   hasJobs(workloadId: string): boolean {
     return (this.#slots.find(workloadId)?.assigned ?? 0) > 0;
@@ -237,15 +252,18 @@ export class CellColumns implements Cell {
           if (kind === 'plans' && slot !== undefined && slot.planRevision > 0) {
             yield [cellKeys.lastPlan(id), slot.planRevision];
           }
-          if (kind === 'workloads' && slot?.record !== undefined) yield [cellKeys.workload(id), slot.record.modRevision];
+          if (kind === 'workloads' && slot?.record !== undefined)
+            yield [cellKeys.workload(id), slot.record.modRevision];
         }
         return;
       case 'assignments':
-        return yield* this.#jobs.assignmentVersions(hostId);
+        yield* this.#jobs.assignmentVersions(hostId);
+        return;
       case 'status':
-        return yield* this.#jobs.statusVersions(hostId);
+        yield* this.#jobs.statusVersions(hostId);
+        return;
       default:
-        return kind satisfies never;
+        kind satisfies never;
     }
   }
 }

@@ -6,7 +6,7 @@ import { AssignmentRows } from './assignment-rows.ts';
 import type { StatusFacts } from './entries.ts';
 import { Shapes } from './interned.ts';
 import { JobRows, noRow } from './job-rows.ts';
-import type { WorkloadSlots } from './workload-slots.ts';
+import type { WorkloadSlot, WorkloadSlots } from './workload-slots.ts';
 
 type Told = Readonly<{ workloadId: string; before: JobFacts | undefined; after: JobFacts | undefined }>;
 
@@ -182,6 +182,23 @@ export class JobColumns {
 
   *hostsWithJobs(): Generator<string, void, undefined> {
     for (const host of this.#assignments.hosts.keys()) yield this.#hostIds[host] ?? '';
+  }
+
+  /** By the host's number. */
+  hostsThat(isSo: (hostId: string) => boolean): Uint8Array {
+    return Uint8Array.from(this.#hostIds, (hostId) => (isSo(hostId) ? 1 : 0));
+  }
+
+  /** Whether each job of the workload is of the version, to run and not ended, and on one of the hosts. */
+  areAllPlain({ firstJob }: WorkloadSlot, version: string, hosts: Uint8Array): boolean {
+    const columns = this.#jobs;
+    for (let row = firstJob; row !== noRow; row = columns.nextOfWorkload[row] ?? noRow) {
+      if (columns.assignment[row] === noRow) continue;
+      if (columns.isFinal(row) || columns.desiredOf(row) === 'stop') return false;
+      if (hosts[columns.host[row] ?? 0] !== 1) return false;
+      if (this.#shapes.of(columns.shape[row] ?? 0)?.version !== version) return false;
+    }
+    return true;
   }
 
   knownHosts(): Iterable<string> {

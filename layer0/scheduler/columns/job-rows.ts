@@ -55,7 +55,10 @@ export class JobRows {
     return this.#index.find(
       mixHash(high, low, host ^ (number << 16)),
       (row) =>
-        this.idLow[row] === low && this.idHigh[row] === high && this.idNumber[row] === number && this.host[row] === host,
+        this.idLow[row] === low &&
+        this.idHigh[row] === high &&
+        this.idNumber[row] === number &&
+        this.host[row] === host,
     );
   }
 

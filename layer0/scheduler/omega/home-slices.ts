@@ -35,7 +35,7 @@ class HomeSliceView implements PrivateView {
 
   place(job: OmegaJob, tasks: number): HostClaim[] {
     const demand = { memoryBytes: job.memory, cpuMillis: job.cpu, hostPorts: [], family: '', volumes: [] };
-    const policy = (process.env.POL ?? 'two_choices') as 'pack'|'two_choices';
+    const policy = 'two_choices';
     const shares = chooseMany(this.#table, { policy, demand, random: () => this.#random.next() }, tasks);
     return shares.map(({ index, count }) => {
       const sequence = this.#table.columns.sequence[index] ?? 0;

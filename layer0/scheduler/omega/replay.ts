@@ -2,7 +2,14 @@
 import type { CommitMode } from '../placement/transaction.ts';
 import { FirstFit } from './first-fit.ts';
 import type { OmegaJob, SchedulerClass } from './job-list.ts';
-import { CellScheduler, SharedCell, submissionOf, type Counters, type Submission, type Think } from './shared-cell.ts';
+import {
+  CellScheduler,
+  SharedCell,
+  submissionOf,
+  type Counters,
+  type Submission,
+  type Thinking,
+} from './shared-cell.ts';
 
 export const omegaMachine = { cpu: 4, memory: 16 } as const;
 export const runSeconds = 21_600;
@@ -46,7 +53,7 @@ export function replay(jobs: readonly OmegaJob[], config: RunConfig): RunResult 
         return { name, ...scheduler.counters, left: scheduler.queued, findFail: view.misses };
       }),
     ),
-    workloads: classes.map(({ name, submissions }) => ({ name, jobs: submissions.length, ...waitsOf(submissions) })),
+    workloads: classes.map(({ name, submissions }) => waitsOf(name, submissions)),
   };
 }
 
@@ -76,13 +83,19 @@ function prefill(cell: SharedCell, jobs: readonly OmegaJob[], machines: number):
   }
 }
 
-function waitsOf(submissions: readonly Submission[]): { waitFirst: number; waitFull: number; p90First: number } {
+/** The waits of a class no job of which was looked at. */
+const nobody = -1;
+
+function waitsOf(name: string, submissions: readonly Submission[]): RunResult['workloads'][number] {
   const tried = submissions.filter(({ attempts }) => attempts > 0);
   const first = tried.map(({ waitFirst }) => waitFirst).toSorted((a, b) => a - b);
-  const mean = (values: readonly number[]): number => values.reduce((sum, value) => sum + value, 0) / values.length;
+  const mean = (values: readonly number[]): number =>
+    values.length === 0 ? nobody : values.reduce((sum, value) => sum + value, 0) / values.length;
   return {
+    name,
+    jobs: submissions.length,
     waitFirst: mean(first),
     waitFull: mean(tried.map(({ waitFull }) => waitFull)),
-    p90First: first[Math.floor((first.length - 1) * 0.9)] ?? Number.NaN,
+    p90First: first[Math.floor((first.length - 1) * 0.9)] ?? nobody,
   };
 }

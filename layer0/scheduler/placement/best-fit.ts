@@ -11,8 +11,14 @@ const candidates = 8;
 /** Hosts looked at in a cell of which only some fit, before cells of which all do have been tried. */
 const doubtfulFirst = 16;
 
+/** Hosts one after the other, in cells of those that fit about as tightly; -1 at the end. */
+interface Walk {
+  readonly isInCell: boolean;
+  next(): number;
+}
+
 /** Every open host of the classes once that may fit: not those whose cell says that they do not. */
-class GridWalk {
+class GridWalk implements Walk {
   readonly #grids: readonly Grid[];
   readonly #cpu: number;
   readonly #memory: number;
@@ -30,6 +36,10 @@ class GridWalk {
     this.#memory = levels.memory;
     this.#random = random;
     this.#next = grids.map((grid) => grid.nextCell(levels.cpu, levels.memory, 0, 0));
+  }
+
+  get isInCell(): boolean {
+    return this.#left > 0;
   }
 
   next(): number {
@@ -85,7 +95,11 @@ class GridWalk {
 export class BestFit {
   readonly #placement: Placement;
   readonly #accepts: (index: number) => boolean;
-  readonly #walks: (() => number)[];
+  readonly #classes: readonly HostClass[];
+  /** Slices still to be walked. */
+  #home: boolean;
+  #away: boolean;
+  #walk: Walk | undefined;
   readonly #window: { index: number; gap: number }[] = [];
 
   constructor(
@@ -96,11 +110,14 @@ export class BestFit {
   ) {
     this.#placement = placement;
     this.#accepts = accepts;
+    this.#classes = classes;
     const { listed } = placement.selection;
-    this.#walks = listed === undefined ? walksOf(placement, classes, slices) : [listWalk(placement, listed)];
+    this.#home = listed === undefined && slices !== 'away';
+    this.#away = listed === undefined && slices !== 'home';
+    if (listed !== undefined) this.#walk = listWalk(placement, listed);
   }
 
-  /** The tightest of the next eight; -1: no more. */
+  /** The tightest of the next eight of a cell; -1: no more. */
   next(): number {
     const window = this.#window;
     while (window.length < candidates) {
@@ -121,32 +138,40 @@ export class BestFit {
 
   #draw(): number {
     for (;;) {
-      const index = this.#walks[0]?.();
-      if (index === undefined) return -1;
-      if (index < 0) {
-        // The next slice only when this one holds nothing any more: the window is not mixed.
-        if (this.#window.length > 0) return -1;
-        this.#walks.shift();
-      } else if (this.#accepts(index) && this.#placement.room(index, 1) > 0) return index;
+      // Another cell, another slice only when this one holds nothing any more: the window is not mixed.
+      if (this.#window.length > 0 && this.#walk?.isInCell !== true) return -1;
+      this.#walk ??= this.#nextWalk();
+      if (this.#walk === undefined) return -1;
+      const index = this.#walk.next();
+      if (index < 0) this.#walk = undefined;
+      else if (this.#accepts(index) && this.#placement.room(index, 1) > 0) return index;
     }
+  }
+
+  #nextWalk(): Walk | undefined {
+    const { table, request } = this.#placement;
+    while (this.#home || this.#away) {
+      const grids: Grid[] = [];
+      for (const { home, away } of this.#classes) {
+        const grid = this.#home ? home : away;
+        if (grid.size > 0) grids.push(grid);
+      }
+      if (this.#home) this.#home = false;
+      else this.#away = false;
+      if (grids.length > 0) return new GridWalk(grids, table.levelsOf(request.demand), request.random);
+    }
+    return undefined;
   }
 }
 
-function walksOf({ table, request }: Placement, classes: readonly HostClass[], slices: Slices): (() => number)[] {
-  const levels = table.levelsOf(request.demand);
-  const home = slices === 'away' ? [] : classes.map(({ home }) => home);
-  const away = slices === 'home' ? [] : classes.map(({ away }) => away);
-  return [home, away].flatMap((all) => {
-    const grids = all.filter(({ size }) => size > 0);
-    if (grids.length === 0) return [];
-    let walk: GridWalk | undefined;
-    return [() => (walk ??= new GridWalk(grids, levels, request.random)).next()];
-  });
-}
-
-function listWalk(placement: Placement, hosts: readonly number[]): () => number {
-  const left = hosts.filter((index) => placement.roomAnywhere(index, 1) > 0).values();
-  return () => left.next().value ?? -1;
+function listWalk(placement: Placement, hosts: readonly number[]): Walk {
+  const left = hosts.filter((index) => placement.roomAnywhere(index, 1) > 0);
+  return {
+    get isInCell() {
+      return left.length > 0;
+    },
+    next: () => left.pop() ?? -1,
+  };
 }
 
 /** What would be left of the host, as parts of what it has: the less the tighter. */

@@ -1,12 +1,23 @@
 /** Which hosts get the next jobs of a workload? Pure reading: whoever takes the answer claims it in the table. */
 import { BestFit, type Slices } from './best-fit.ts';
 import type { HostTable } from './host-table.ts';
-import { Placement, type HostShare, type PlaceRequest } from './request.ts';
+import { Placement, type HostShare, type PlaceRequest, type Policy } from './request.ts';
 import { spreadOut } from './spread.ts';
 
 /** Draws that may find no room before the grids are asked. */
 const drawsBeforeGrid = 8;
-const awayHeadroom = Number(process.env.HR ?? 1);
+/** Away from home: jobs of the same size for which a host must still have room afterwards, as long as there are such hosts. */
+const awayHeadroom = 2;
+/** Slices of which the roomiest is taken, and hosts looked at to guess how much room one has. */
+const slicesCompared = 3;
+const sampleSize = 32;
+
+/** Each returns how many it placed. */
+const placeBy: Readonly<Record<Policy, (placement: Placement, count: number) => number>> = {
+  pack,
+  spread: spreadOut,
+  two_choices: twoChoices,
+};
 
 /** The host for one job; undefined when it fits nowhere. */
 export function choose(table: HostTable, request: PlaceRequest): number | undefined {
@@ -23,20 +34,11 @@ export function chooseMany(table: HostTable, request: PlaceRequest, count: numbe
     placement.take(index, 1);
     left -= 1;
   }
-  if (left > 0) left -= byPolicy(placement, left);
+  if (left > 0) left -= placeBy[request.policy](placement, left);
   if (left > 0 && request.penalties !== undefined) placePenalised(placement, left, request.penalties);
-  return Array.from(placement.placed, ([index, share]) => ({ index, count: share }));
-}
-
-function byPolicy(placement: Placement, count: number): number {
-  switch (placement.request.policy) {
-    case 'pack':
-      return pack(placement, count);
-    case 'spread':
-      return spreadOut(placement, count);
-    case 'two_choices':
-      return twoChoices(placement, count);
-  }
+  const shares: HostShare[] = [];
+  for (const [index, jobs] of placement.placed) shares.push({ index, count: jobs });
+  return shares;
 }
 
 function fillUp(placement: Placement, count: number, slices: Slices = 'all'): number {
@@ -63,29 +65,55 @@ function pack(placement: Placement, count: number): number {
 }
 
 function twoChoices(placement: Placement, count: number): number {
-  const { selection } = placement;
+  const { selection, table } = placement;
   if (selection.listed !== undefined) return fillUp(placement, count);
-  let left = count - drawHosts(placement, count, selection.flat.home, 0);
+  const own = selection.slices[table.home.slice];
+  let left = count - drawHosts(placement, count, own?.core ?? [], 0);
+  if (left > 0) left -= drawHosts(placement, left, own?.margin ?? [], 0);
   if (left > 0) left -= fillUp(placement, left, 'home');
   return count - left + elsewhere(placement, left);
 }
 
-/** On hosts of other schedulers' slices: where room stays for what they may be planning just now, as long as there is any. */
+/**
+ * On hosts of other schedulers' slices: in one slice as far as it goes, the roomiest of three random ones, since whoever it
+ * belongs to may be planning just now; and there on the margin, which its owner takes last.
+ */
 function elsewhere(placement: Placement, count: number): number {
-  if (count === 0) return 0;
-  let left = count - drawHosts(placement, count, placement.selection.flat.away, awayHeadroom);
+  const { random } = placement.request;
+  const { slices } = placement.selection;
+  let left = count;
+  for (const part of ['margin', 'core'] as const) {
+    const others = slices.filter((_, slice) => slice !== placement.table.home.slice).map((slice) => slice[part]);
+    while (left > 0 && others.length > 0) {
+      const drawn = Array.from({ length: slicesCompared }, () => Math.floor(random() * others.length));
+      const rooms = drawn.map((at) => meanRoom(placement, others[at]));
+      const [hosts = []] = others.splice(drawn[rooms.indexOf(Math.max(...rooms))] ?? 0, 1);
+      left -= drawHosts(placement, left, hosts, awayHeadroom);
+    }
+  }
   if (left > 0) left -= fillUp(placement, left, 'away');
   return count - left;
+}
+
+/** Jobs a random host has room for, more or less. */
+function meanRoom(placement: Placement, hosts: readonly number[] = []): number {
+  if (hosts.length === 0) return 0;
+  let room = 0;
+  for (let drawn = 0; drawn < sampleSize; drawn++) {
+    room += placement.room(hosts[Math.floor(placement.request.random() * hosts.length)] ?? 0, sampleSize);
+  }
+  return room / sampleSize;
 }
 
 /** `headroom`: jobs of the same size for which a host must still have room afterwards. */
 function drawHosts(placement: Placement, count: number, hosts: readonly number[], headroom: number): number {
   if (hosts.length === 0) return 0;
-  // A job at a time, unless there are so many that every host is drawn several times anyway.
-  const portion = Math.max(1, Math.floor(count / (4 * hosts.length)));
+  // A job at a time, unless there are so many that every host is drawn several times anyway. Of many at most eight go
+  // together: a commit costs as much as it touches hosts.
+  const portion = Math.max(1, Math.floor(count / (4 * hosts.length)), Math.min(8, Math.floor(count / 16)));
   let left = count;
   let misses = 0;
-  while (left > 0 && misses < Number(process.env.DR??8)) {
+  while (left > 0 && misses < drawsBeforeGrid) {
     const one = draw(placement, hosts, headroom);
     const other = draw(placement, hosts, headroom);
     const index = other < 0 || (one >= 0 && fillOf(placement, one) <= fillOf(placement, other)) ? one : other;
@@ -123,15 +151,16 @@ function placePenalised(placement: Placement, count: number, penalties: Readonly
   const byFailures = Map.groupBy([...penalties.keys()], (index) => penalties.get(index) ?? 0);
   let left = count;
   for (const failures of [...byFailures.keys()].toSorted((a, b) => a - b)) {
-    let hosts = byFailures.get(failures) ?? [];
-    while (left > 0 && hosts.length > 0) {
-      hosts = hosts.filter((index) => left > 0 && placement.roomAnywhere(index, 1) > 0 && takeOne(index));
+    for (let hosts = byFailures.get(failures) ?? []; hosts.length > 0;) {
+      const again: number[] = [];
+      for (const index of hosts) {
+        if (left === 0) return;
+        if (placement.roomAnywhere(index, 1) === 0) continue;
+        placement.take(index, 1);
+        left -= 1;
+        again.push(index);
+      }
+      hosts = again;
     }
-  }
-
-  function takeOne(index: number): boolean {
-    placement.take(index, 1);
-    left -= 1;
-    return true;
   }
 }

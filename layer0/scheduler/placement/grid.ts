@@ -7,7 +7,7 @@ const diagonals = 2 * gridLevels - 1;
 
 /** Which half octave below `scale` (a power of two, at least the largest amount) an amount is in: 31 is the topmost. */
 export function levelOf(amount: number, scale: number): number {
-  const steps = Math.floor((amount / scale) * 0x4000_0000);
+  const steps = Math.floor(Math.min(1, amount / scale) * 0x4000_0000);
   if (steps < 1 << 15) return 0;
   const octave = 31 - Math.clz32(steps);
   return Math.min(gridLevels - 1, 2 * octave + ((steps >>> (octave - 1)) & 1) - 29);

@@ -43,60 +43,57 @@ export class HostClasses {
     this.#classes.clear();
   }
 
-  /** The class for a host with these attributes; undefined when there would be too many: then they have to be made anew. */
+  /** The class for a host with these attributes; undefined when there would be too many. */
   of(attributes: Attributes): HostClass | undefined {
     const key = JSON.stringify([...this.#asked].map((name) => attributes[name] ?? null));
     const known = this.#classes.get(key);
     if (known !== undefined) return known;
-    if (this.#classes.size >= maximumClasses) {
-      this.#giveUpWidest();
-      return undefined;
-    }
+    if (this.#classes.size >= maximumClasses) return undefined;
     const values = new Map([...this.#asked].map((name) => [name, attributes[name]] as const));
     const made = { values, home: new Grid(), away: new Grid() };
     this.#classes.set(key, made);
     return made;
   }
 
-  #giveUpWidest(): void {
+  /** From now on the attribute with the most values does not tell classes apart; there are none until hosts are classed anew. */
+  giveUpWidest(): void {
     const counts = [...this.#asked].map((name) => {
       return { name, count: new Set(this.all.map(({ values }) => values.get(name))).size };
     });
     const widest = counts.toSorted((a, b) => b.count - a.count)[0];
+    this.#classes.clear();
     if (widest === undefined) return;
     this.#asked.delete(widest.name);
     this.#wide.add(widest.name);
   }
 }
 
-/** Whether a host with this value passes; `distinct` depends on the workload's other jobs and passes here. */
+type Operator = Readonly<{
+  passes: (value: string | undefined, values: readonly string[]) => boolean;
+  /** What a host fails, in words for people. */
+  text: (attribute: string, values: readonly string[]) => string;
+}>;
+
+const operators: Readonly<Record<Constraint['operator'], Operator>> = {
+  in: {
+    passes: (value, values) => value !== undefined && values.includes(value),
+    text: (attribute, values) => `${attribute} is not ${values.join(' or ')}`,
+  },
+  not_in: {
+    passes: (value, values) => value === undefined || !values.includes(value),
+    text: (attribute, values) => `${attribute} is ${values.join(' or ')}`,
+  },
+  exists: { passes: (value) => value !== undefined, text: (attribute) => `has no ${attribute}` },
+  missing: { passes: (value) => value === undefined, text: (attribute) => `has ${attribute}` },
+  // It depends on the workload's other jobs: whoever places looks at those.
+  distinct: { passes: () => true, text: (attribute) => `${attribute} is used by another job of the workload` },
+};
+
+/** Whether a host with this value passes; `distinct` always does here. */
 export function passes({ operator, values }: Constraint, value: string | undefined): boolean {
-  switch (operator) {
-    case 'in':
-      return value !== undefined && values.includes(value);
-    case 'not_in':
-      return value === undefined || !values.includes(value);
-    case 'exists':
-      return value !== undefined;
-    case 'missing':
-      return value === undefined;
-    case 'distinct':
-      return true;
-  }
+  return operators[operator].passes(value, values);
 }
 
-/** What a host fails, in words for people. */
 export function constraintText({ attribute, operator, values }: Constraint): string {
-  switch (operator) {
-    case 'in':
-      return `${attribute} is not ${values.join(' or ')}`;
-    case 'not_in':
-      return `${attribute} is ${values.join(' or ')}`;
-    case 'exists':
-      return `has no ${attribute}`;
-    case 'missing':
-      return `has ${attribute}`;
-    case 'distinct':
-      return `${attribute} is used by another job of the workload`;
-  }
+  return operators[operator].text(attribute, values);
 }

@@ -22,6 +22,9 @@ export type HostSpec = Readonly<{
 /** This scheduler is number `slice` of `of`: it looks for room in its own share of the hosts first. */
 export type HomeSlice = Readonly<{ slice: number; of: number }>;
 
+/** One host in so many is on the margin of its slice. */
+const marginPart = 5;
+
 const noConstraints: readonly Constraint[] = [];
 
 export class HostTable {
@@ -90,7 +93,7 @@ export class HostTable {
   }
 
   isHome(index: number): boolean {
-    return (this.#hash[index] ?? 0) % this.#home.of === this.#home.slice;
+    return this.#sliceOf(index) === this.#home.slice;
   }
 
   classOf(index: number): HostClass | undefined {
@@ -209,17 +212,24 @@ export class HostTable {
 
   /** The same array gives the same answer without a second look, until hosts come, go or change. */
   select(constraints: readonly Constraint[] = noConstraints, spread: readonly string[] = []): Selection {
-    const isNew = [...constraints.map(({ attribute }) => attribute), ...spread].map((name) => this.#classes.ask(name));
-    if (isNew.includes(true)) this.#arrange();
+    let isNew = false;
+    for (const { attribute } of constraints) isNew = this.#classes.ask(attribute) || isNew;
+    for (const attribute of spread) isNew = this.#classes.ask(attribute) || isNew;
+    if (isNew) this.#arrange();
     const known = this.#selections.get(constraints);
     if (known?.layout === this.#layout) return known.selection;
     const perHost = constraints.filter(({ attribute }) => this.#classes.isWide(attribute));
     const perClass = constraints.filter((constraint) => !perHost.includes(constraint));
     const listed = perHost.find(({ operator }) => operator === 'in');
-    const selection = new Selection({
+    const parts = {
       classes: this.#classes.all.filter(({ values }) => perClass.every((c) => passes(c, values.get(c.attribute)))),
       perHost: perHost.filter(({ operator }) => operator !== 'distinct'),
       listed: listed && [...new Set(listed.values)].flatMap((value) => this.#hostsWith(listed.attribute, value)),
+    };
+    const selection = new Selection(parts, {
+      of: this.#home.of,
+      slice: (index) => this.#sliceOf(index),
+      isMargin: (index) => this.#isMargin(index),
     });
     this.#selections.set(constraints, { layout: this.#layout, selection });
     return selection;
@@ -227,6 +237,14 @@ export class HostTable {
 
   isWide(attribute: string): boolean {
     return this.#classes.isWide(attribute);
+  }
+
+  #sliceOf(index: number): number {
+    return (this.#hash[index] ?? 0) % this.#home.of;
+  }
+
+  #isMargin(index: number): boolean {
+    return this.#home.of > 1 && Math.floor((this.#hash[index] ?? 0) / this.#home.of) % marginPart === 0;
   }
 
   #hostsWith(attribute: string, value: string): readonly number[] {
@@ -254,8 +272,8 @@ export class HostTable {
       indexes.reduce((most, i) => Math.max(most, memoryCapacity[i] ?? 0), this.#memoryScale),
     );
     this.#cpuScale = scaleFor(indexes.reduce((most, i) => Math.max(most, cpuCapacity[i] ?? 0), this.#cpuScale));
-    do this.#classes.clear();
-    while (!indexes.every((index) => this.#classify(index)));
+    this.#classes.clear();
+    while (!indexes.every((index) => this.#classify(index))) this.#classes.giveUpWidest();
     for (const index of indexes) {
       this.#cell[index] = -1;
       this.#enter(index);
@@ -310,16 +328,16 @@ export class HostTable {
 
   #grow(size: number): void {
     this.columns.grow(size);
-    const [isOpen, hash, cell, position] = [this.#isOpen, this.#hash, this.#cell, this.#position];
-    this.#isOpen = new Uint8Array(size);
-    this.#hash = new Uint32Array(size);
-    this.#cell = new Int16Array(size);
-    this.#position = new Int32Array(size);
-    this.#isOpen.set(isOpen);
-    this.#hash.set(hash);
-    this.#cell.set(cell);
-    this.#position.set(position);
+    this.#isOpen = filled(new Uint8Array(size), this.#isOpen);
+    this.#hash = filled(new Uint32Array(size), this.#hash);
+    this.#cell = filled(new Int16Array(size), this.#cell);
+    this.#position = filled(new Int32Array(size), this.#position);
   }
+}
+
+function filled<Column extends { set(values: Column): void }>(larger: Column, values: Column): Column {
+  larger.set(values);
+  return larger;
 }
 
 /** FNV-1a with a final mix: schedulers agree on whose a host is without talking. */

@@ -5,6 +5,7 @@
 import { BestFit } from './best-fit.ts';
 import type { HostClass } from './host-classes.ts';
 import type { Placement } from './request.ts';
+import { pathKey, type ValueTree } from './selection.ts';
 
 type Serve = () => boolean;
 /** A value of an attribute: jobs of the workload in it, and how one more is placed there; false when it is full. */
@@ -22,21 +23,18 @@ export function spreadOut(placement: Placement, count: number): number {
 /** Jobs there are, by the values of the spread's attributes, for each length of path. */
 function sameByPath({ table, request, placed }: Placement, attributes: readonly string[]): Map<string, number> {
   const jobs = new Map<string, number>();
+  if (attributes.length === 0) return jobs;
   for (const counts of [request.same ?? new Map<number, number>(), placed]) {
     for (const [index, count] of counts) {
       const path: (string | undefined)[] = [];
       for (const attribute of attributes) {
         path.push(table.valueOf(index, attribute));
-        const key = keyOf(path);
+        const key = pathKey(path);
         jobs.set(key, (jobs.get(key) ?? 0) + count);
       }
     }
   }
   return jobs;
-}
-
-function keyOf(path: readonly (string | undefined)[]): string {
-  return JSON.stringify(path.map((value) => value ?? null));
 }
 
 function branchOut(
@@ -45,32 +43,40 @@ function branchOut(
   jobs: ReadonlyMap<string, number>,
   count: number,
 ): Serve {
-  const { table, selection } = placement;
+  const { table, selection, request } = placement;
   if (selection.listed === undefined && !attributes.some((attribute) => table.isWide(attribute))) {
-    const valueOf = (own: HostClass, attribute: string): string | undefined => own.values.get(attribute);
-    return branch(selection.classes, [], valueOf, (classes) => leafOfClasses(placement, classes, count));
+    return branchOfTree(selection.tree(attributes));
   }
   // Values that tell single hosts apart: every host is looked at once.
   const hosts: number[] = [];
   const all = new BestFit(placement, selection.classes, () => true);
   for (let index = all.next(); index >= 0; index = all.next()) hosts.push(index);
-  const valueOf = (index: number, attribute: string): string | undefined => table.valueOf(index, attribute);
-  return branch(hosts, [], valueOf, (own) => leafOfHosts(placement, own, count));
+  return branchOfHosts(hosts, []);
 
-  function branch<T>(
-    members: readonly T[],
-    path: readonly (string | undefined)[],
-    valueOf: (member: T, attribute: string) => string | undefined,
-    leaf: (members: readonly T[]) => Serve,
-  ): Serve {
-    const attribute = attributes[path.length];
-    if (attribute === undefined) return leaf(members);
-    const branches = [...Map.groupBy(members, (member) => valueOf(member, attribute))].map(([value, own]): Branch => {
-      const below = [...path, value];
-      return { jobs: jobs.get(keyOf(below)) ?? 0, serve: branch(own, below, valueOf, leaf) };
+  function branchOfTree({ branches, classes }: ValueTree): Serve {
+    if (branches === undefined) return lazily(() => leafOfClasses(placement, classes, count));
+    const below = branches.map((tree): Branch => {
+      return { jobs: jobs.get(tree.key) ?? 0, serve: branchOfTree(tree) };
     });
-    return fewestFirst(branches, placement.request.random);
+    return fewestFirst(below, request.random);
   }
+
+  function branchOfHosts(members: readonly number[], path: readonly (string | undefined)[]): Serve {
+    const attribute = attributes[path.length];
+    if (attribute === undefined) return lazily(() => leafOfHosts(placement, members, count));
+    const byValue = Map.groupBy(members, (index) => table.valueOf(index, attribute));
+    const below = Array.from(byValue, ([value, own]): Branch => {
+      const to = [...path, value];
+      return { jobs: jobs.get(pathKey(to)) ?? 0, serve: branchOfHosts(own, to) };
+    });
+    return fewestFirst(below, request.random);
+  }
+}
+
+/** Most values get no job when there are few. */
+function lazily(make: () => Serve): Serve {
+  let made: Serve | undefined;
+  return () => (made ??= make())();
 }
 
 /** A heap of branches; among equals a random one at first. */
@@ -114,15 +120,17 @@ function fewestFirst(branches: readonly Branch[], random: () => number): Serve {
 }
 
 function leafOfClasses(placement: Placement, classes: readonly HostClass[], count: number): Serve {
-  const { same, penalties } = placement.request;
-  const own = new Set<HostClass | undefined>(classes);
-  const used = [...usedHosts(placement)].filter(([index]) => own.has(placement.table.classOf(index)));
+  const { penalties } = placement.request;
+  const used = usedHosts(placement);
+  const own =
+    used.size === 0 ? [] : [...used].filter(([index]) => classes.some((one) => one === placement.table.classOf(index)));
   const fresh = new BestFit(
     placement,
     classes,
-    (index) => (same?.get(index) ?? 0) === 0 && !placement.placed.has(index) && penalties?.has(index) !== true,
+    // What the walk itself places it does not come to again.
+    (index) => !used.has(index) && penalties?.has(index) !== true,
   );
-  return evenly(placement, used, () => fresh.next(), count);
+  return evenly(placement, own, () => fresh.next(), count);
 }
 
 function leafOfHosts(placement: Placement, hosts: readonly number[], count: number): Serve {

@@ -35,7 +35,7 @@ export function commit(columns: Columns, claims: readonly HostClaim[], mode: Com
   const refused: HostClaim[] = [];
   for (const claim of claims) {
     const { index, memory, cpu, count } = claim;
-    if (!isConflict(columns, claim, mode.conflict)) {
+    if (!isConflict[mode.conflict](columns, claim)) {
       columns.claim(index, memory, cpu, count);
       accepted.push(claim);
       continue;
@@ -49,11 +49,7 @@ export function commit(columns: Columns, claims: readonly HostClaim[], mode: Com
   return { accepted, refused };
 }
 
-function isConflict(columns: Columns, claim: HostClaim, mode: ConflictMode): boolean {
-  switch (mode) {
-    case 'sequence_numbers':
-      return columns.sequence[claim.index] !== claim.sequence;
-    case 'resource_fit':
-      return !columns.fits(claim.index, claim.memory, claim.cpu, claim.count);
-  }
-}
+const isConflict: Readonly<Record<ConflictMode, (columns: Columns, claim: HostClaim) => boolean>> = {
+  sequence_numbers: (columns, { index, sequence }) => columns.sequence[index] !== sequence,
+  resource_fit: (columns, { index, memory, cpu, count }) => !columns.fits(index, memory, cpu, count),
+};

@@ -41,7 +41,10 @@ async function loadModule(path: string): Promise<z.output<typeof moduleSchema>> 
   }
   const parsed = moduleSchema.safeParse(loaded);
   if (!parsed.success) {
-    throw new FlynnError('invalid', `the scheduler ${path} does not export what it has to: ${z.prettifyError(parsed.error)}`);
+    throw new FlynnError(
+      'invalid',
+      `the scheduler ${path} does not export what it has to: ${z.prettifyError(parsed.error)}`,
+    );
   }
   return parsed.data;
 }
