@@ -7,6 +7,7 @@ import type { DiscoveryClient } from '@flynn/discovery/client';
 import { processSchema } from '@flynn/controller/model';
 import { knownEndpoints } from '@flynn/host-agent/cluster/membership';
 import { cellKeys } from '@flynn/scheduler/cell';
+import type { WorkloadInput } from '@flynn/scheduler/cell';
 import { workloadChange, workloadRemoval } from '@flynn/scheduler/evaluations';
 import { connectEtcd } from '@flynn/store/etcd';
 import type { Store } from '@flynn/store/store';
@@ -21,17 +22,17 @@ const upMs = 90_000;
 const comeBackMs = 45_000;
 
 /** The workloads that run an app's processes without a controller. */
-export function firstWorkloads(app: SystemApp): Parameters<typeof workloadChange>[0][] {
+export function firstWorkloads(app: SystemApp): WorkloadInput[] {
   return Object.entries(app.processes).map(([type, input]) => {
     const process = processSchema.parse(input);
-    const template = {
+    const template: WorkloadInput['template'] = {
       image: { name: app.image },
       command: process.command ?? [],
       env: { ...app.env, ...process.env },
       ports: process.ports,
       resources: { memoryBytes: process.memoryBytes, cpuMillis: process.cpuMillis },
+      access: ['discovery', 'agents', 'store', 'services'],
       meta: { 'flynn.system': 'true', 'flynn.bootstrap': type },
-      access: ['discovery' as const, 'agents' as const, 'store' as const, 'services' as const],
     };
     const version = digestOf(JSON.stringify(template)).slice(0, 16);
     return { id: `${idPrefix}${app.name}-${type}`, kind: 'service', count: 1, version, template, priority: 90 };

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { etcdResident } from '@flynn/host-agent/cluster/etcd-resident';
 import { residentSchema } from '@flynn/host-agent/resident';
 import { type Release, type Route, processSchema } from '@flynn/controller/model';
-import { workloadSchema } from '@flynn/scheduler/cell';
+import { workloadInputSchema } from '@flynn/scheduler/cell';
 import { firstWorkloads } from './controller.ts';
 import { type ImageName, imageNames } from './images/recipes.ts';
 import { manifestOf } from './manifest.ts';
@@ -57,7 +57,7 @@ test('the platform leaves a machine of 2 GB room for a build and an app of half 
 });
 
 test('the first controller runs the same processes as the app, as workloads Layer 0 takes', () => {
-  const workloads = firstWorkloads(appNamed('controller')).map((workload) => workloadSchema.parse(workload));
+  const workloads = firstWorkloads(appNamed('controller')).map((workload) => workloadInputSchema.parse(workload));
   assert.deepEqual(
     workloads.map(({ id, template }) => [id, template.command]),
     [
@@ -65,6 +65,9 @@ test('the first controller runs the same processes as the app, as workloads Laye
       ['bootstrap-controller-worker', ['worker']],
     ],
   );
+  for (const { template } of workloads) {
+    assert.deepEqual(template.access, ['discovery', 'agents', 'store', 'services']);
+  }
 });
 
 test('etcd is a resident job that talks to nobody without a certificate', () => {

@@ -1,4 +1,5 @@
 /** What people write as arguments, read strictly. */
+import { durationMs } from '@flynn/kit/config';
 import { FlynnError } from '@flynn/kit/errors';
 import { envName } from '@flynn/kit/names';
 
@@ -33,6 +34,13 @@ export function parseWhole(text: string, limits: { what: string; min: number; ma
   const value = Number(text);
   if (/^\d+$/.test(text) && value >= limits.min && value <= limits.max) return value;
   throw usageError(`"${text}" is not ${limits.what}: write a number from ${limits.min} to ${limits.max}`);
+}
+
+/** `90s`, `10m`, `2h`, `1d`, in milliseconds. */
+export function parseDurationMs(text: string): number {
+  const { data } = durationMs.safeParse(text);
+  if (data === undefined) throw usageError(`"${text}" is no length of time: write it as 90s, 10m or 2h`);
+  return data;
 }
 
 /** `KEY=value`, where the value may be anything, `=` included. */

@@ -9,6 +9,8 @@ import { addCompletionCommand } from './commands/completion.ts';
 import { addDeploymentCommands } from './commands/deployment.ts';
 import { addEnvCommands } from './commands/env.ts';
 import { addJobCommands } from './commands/job.ts';
+import { addEvaluationCommands } from './commands/eval.ts';
+import { addHostCommands } from './commands/host.ts';
 import { addKeyCommands } from './commands/key.ts';
 import { addLogCommand } from './commands/log.ts';
 import { addReleaseCommands } from './commands/release.ts';
@@ -52,6 +54,8 @@ export async function runCli(argv: readonly string[], io: Io): Promise<number> {
   addDeploymentCommands(parent);
   addRouteCommands(parent);
   addKeyCommands(parent);
+  addHostCommands(parent);
+  addEvaluationCommands(parent);
   addVersionCommand(parent);
   addCompletionCommand(parent);
 

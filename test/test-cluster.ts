@@ -1,10 +1,19 @@
-/** A one-host cluster in a network namespace, used as a person would: `npm run up`, `git`, `bin/flynn`, HTTP. */
+/** A cluster on hosts of its own, each in a network namespace, used as a person would: `npm run up`, `git`, `bin/flynn`, HTTP. */
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
-import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { cp, mkdtemp, rm } from 'node:fs/promises';
 import { request } from 'node:http';
-import { dirname, join, resolve } from 'node:path';
-import { createTestHost, type ExecOptions, type ExecResult, type TestHost } from './test-host.ts';
+import { join, resolve } from 'node:path';
+import { ensureEngine } from '@flynn/bootstrap/engine';
+import { ensureImages } from '@flynn/bootstrap/images/build';
+import { joinHosts } from '@flynn/bootstrap/test-hosts/cluster';
+import { ClusterHost } from '@flynn/bootstrap/test-hosts/cluster-host';
+import { connectStore, untilTogether } from '@flynn/bootstrap/test-hosts/cluster-view';
+import { suiteHosts } from '@flynn/bootstrap/test-hosts/network';
+import type { ExecOptions, ExecResult } from '@flynn/bootstrap/test-hosts/test-host';
+import { waitFor } from '@flynn/kit/retry';
+import type { Store } from '@flynn/store/store';
+import { Checkout } from './checkout.ts';
+import { type Cut, NetworkFaults } from './network-faults.ts';
 
 const root = resolve(import.meta.dirname, '..');
 
@@ -13,22 +22,56 @@ export type Answer = { status: number; body: string; headers: Record<string, str
 export type RunOptions = ExecOptions & {
   /** The exit code that is right; `any` leaves the verdict to the caller. Default 0. */
   code?: number | 'any';
+  /** Where it runs. Default: the first host. */
+  host?: ClusterHost;
 };
 
+export type ClusterOptions = {
+  /** Default 1. They take as many indices. */
+  hosts?: number;
+  /** Whether the first host has the platform's images. Default: yes. */
+  hasImages?: boolean;
+  /** Sizes of disks of their own, by a host's place; others share this machine's. */
+  diskBytes?: Readonly<Record<number, number>>;
+};
+
+export type Job = { id: string; type: string; state: string; restarts: number };
+
 export class TestCluster implements AsyncDisposable {
-  readonly host: TestHost;
+  readonly hosts: readonly ClusterHost[];
+  /** The first: the one `up` makes the cluster on. */
+  readonly host: ClusterHost;
   readonly directory: string;
   readonly domain = 'flynn.localhost';
+  readonly #faults: NetworkFaults;
 
-  private constructor(host: TestHost, directory: string) {
-    this.host = host;
+  private constructor(hosts: readonly [ClusterHost, ...ClusterHost[]], directory: string) {
+    this.hosts = hosts;
+    this.host = hosts[0];
     this.directory = directory;
+    this.#faults = new NetworkFaults(hosts[0].name);
   }
 
-  static async create(index: number, options: { hasImages?: boolean } = {}): Promise<TestCluster> {
-    const host = await createTestHost({ name: `host${index}`, index, ...options });
-    const directory = await mkdtemp(join(host.directory, 'work-'));
-    return new TestCluster(host, directory);
+  /** Hosts with their engines, and no cluster yet. `index` tells clusters that exist at once apart: see `hosts`. */
+  static async create(index: number, options: ClusterOptions = {}): Promise<TestCluster> {
+    const hostAt = (place: number): ClusterHost => new ClusterHost(suiteHosts, `host${index + place}`, index + place);
+    const others = Array.from({ length: (options.hosts ?? 1) - 1 }, (_, place) => hostAt(place + 1));
+    const hosts = [hostAt(0), ...others] as const;
+    try {
+      for (const [place, host] of hosts.entries()) {
+        const diskBytes = options.diskBytes?.[place];
+        await host.create(diskBytes === undefined ? {} : { diskBytes });
+      }
+      await Promise.all(hosts.map((host) => host.startEngine()));
+      if (options.hasImages ?? true) {
+        await ensureEngine();
+        await hosts[0].copyImages([...(await ensureImages()).values()]);
+      }
+      return new TestCluster([...hosts], await mkdtemp(join(hosts[0].directory, 'work-')));
+    } catch (error) {
+      for (const host of hosts) await host[Symbol.asyncDispose]();
+      throw error;
+    }
   }
 
   /** For command lines that a shell or another program runs on the host. */
@@ -37,11 +80,10 @@ export class TestCluster implements AsyncDisposable {
   /** Settings of `up`, `down` and the CLI that keep this cluster apart from any other on the machine. */
   get env(): Record<string, string> {
     return {
+      ...this.host.settings,
       HOME: this.directory,
-      FLYNN_STATE_DIR: join(this.host.directory, 'flynn'),
       FLYNN_CONFIG_DIR: join(this.directory, 'config'),
-      FLYNN_DOCKER_SOCKET: this.host.dockerSocket,
-      FLYNN_SUPERVISOR: 'own',
+      FLYNN_RANGE: '100.100.128.0/17',
       FLYNN_SUBNET: '100.100.200.0/24',
       GIT_AUTHOR_NAME: 'A Person',
       GIT_AUTHOR_EMAIL: 'person@example.com',
@@ -51,33 +93,44 @@ export class TestCluster implements AsyncDisposable {
   }
 
   async exec(args: readonly [string, ...string[]], options: RunOptions = {}): Promise<ExecResult> {
-    const { code = 0, ...rest } = options;
-    const result = await this.host.exec(args, {
+    const { code = 0, host = this.host, ...rest } = options;
+    const result = await host.exec(args, {
       cwd: this.directory,
       timeoutMs: 120_000,
       ...rest,
       env: { ...this.env, ...rest.env },
     });
-    if (code !== 'any') {
-      assert.equal(
-        result.code,
-        code,
-        `"${args.join(' ')}" ended with ${result.code}, not ${code}\n--- stdout\n${result.stdout}\n--- stderr\n${result.stderr}`,
-      );
-    }
+    return judged(args.join(' '), code, result);
+  }
+
+  /** `up` on the first host; the others join. */
+  async up(options?: RunOptions): Promise<ExecResult> {
+    const result = await this.upFirst(options);
+    await this.joinOthers();
     return result;
   }
 
-  up(options?: RunOptions): Promise<ExecResult> {
-    return this.exec([join(root, 'node_modules/.bin/node'), 'bootstrap/up.ts'], {
-      cwd: root,
-      timeoutMs: 300_000,
-      ...options,
-    });
+  upFirst(options: RunOptions = {}): Promise<ExecResult> {
+    const { code = 0, host = this.host, ...rest } = options;
+    return judged('up', code, host.tryScript('up', [], { timeoutMs: 300_000, ...rest, env: { ...this.env, ...rest.env } }));
   }
 
-  down(options?: RunOptions): Promise<ExecResult> {
-    return this.exec([join(root, 'node_modules/.bin/node'), 'bootstrap/down.ts'], { cwd: root, ...options });
+  /** Until they are in the cluster, and etcd has its members. */
+  async joinOthers(): Promise<void> {
+    if (this.hosts.length === 1) return;
+    await joinHosts(this.host, this.hosts.slice(1));
+    await untilTogether(this.hosts);
+  }
+
+  /** `up --join TOKEN` on a host. */
+  async join(host: ClusterHost, token: string, { code = 0 }: { code?: number } = {}): Promise<ExecResult> {
+    return judged('up --join', code, host.tryScript('up', ['--join', token]));
+  }
+
+  /** On one host: the cluster is gone with its last. */
+  down({ code = 0, host = this.host, ...rest }: RunOptions = {}): Promise<ExecResult> {
+    const env = host === this.host ? this.env : {};
+    return judged('down', code, host.tryScript('down', [], { timeoutMs: 120_000, ...rest, env }));
   }
 
   flynn(args: readonly string[], options?: RunOptions): Promise<ExecResult> {
@@ -85,7 +138,11 @@ export class TestCluster implements AsyncDisposable {
   }
 
   docker(...args: string[]): Promise<ExecResult> {
-    return this.exec(['docker', '-H', `unix://${this.host.dockerSocket}`, ...args]);
+    return this.dockerOf(this.host, ...args);
+  }
+
+  dockerOf(host: ClusterHost, ...args: string[]): Promise<ExecResult> {
+    return this.exec(['docker', '-H', `unix://${host.dockerSocket}`, ...args], { host });
   }
 
   /** A git checkout of a sample app, committed, with its app created on the cluster unless told otherwise. */
@@ -100,12 +157,12 @@ export class TestCluster implements AsyncDisposable {
     return checkout;
   }
 
-  /** One request through the router to `NAME.DOMAIN`, from outside the host. */
-  get(name: string, path = '/', options: { signal?: AbortSignal } = {}): Promise<Answer> {
+  /** One request to `NAME.DOMAIN` through the router of a host, by default the first, from outside the hosts. */
+  get(name: string, path = '/', options: { signal?: AbortSignal; host?: ClusterHost } = {}): Promise<Answer> {
     return new Promise((done, fail) => {
       const outgoing = request(
         {
-          host: this.host.address,
+          host: (options.host ?? this.host).address,
           port: 80,
           path,
           agent: false,
@@ -128,18 +185,46 @@ export class TestCluster implements AsyncDisposable {
   }
 
   /** The jobs `flynn ps` tells of, as JSON. */
-  async jobs(app: string): Promise<{ id: string; type: string; state: string; restarts: number }[]> {
-    return JSON.parse((await this.flynn(['-a', app, 'ps', '--json'])).stdout) as {
-      id: string;
-      type: string;
-      state: string;
-      restarts: number;
-    }[];
+  async jobs(app: string, options: { host?: ClusterHost } = {}): Promise<Job[]> {
+    return JSON.parse((await this.flynn(['-a', app, 'ps', '--json'], options)).stdout) as Job[];
+  }
+
+  /** Until exactly so many jobs of a process type run; which. */
+  async untilRunning(
+    app: string,
+    type: string,
+    count: number,
+    options: { deadlineMs?: number; host?: ClusterHost } = {},
+  ): Promise<Job[]> {
+    return waitFor(
+      async () => {
+        const running = (await this.jobs(app, options)).filter((job) => job.type === type && job.state === 'running');
+        if (running.length !== count) throw new Error(`${running.length} run`);
+        return running;
+      },
+      { what: `${count} ${type} jobs of ${app} to run`, deadlineMs: options.deadlineMs ?? 60_000, intervalMs: 300 },
+    );
+  }
+
+  /** Until every host is in the cluster, etcd has its members, and the app answers 200 through each host's router. */
+  async untilHealthy(app = 'hello', hosts = this.hosts): Promise<void> {
+    await untilTogether(hosts);
+    for (const host of hosts) await this.untilAnswers(app, { host });
+  }
+
+  async untilAnswers(app: string, options: { host?: ClusterHost; deadlineMs?: number } = {}): Promise<void> {
+    const { host = this.host, deadlineMs = 60_000 } = options;
+    await waitFor(async () => (await this.get(app, '/', { host })).status === 200, {
+      what: `${app} to answer at ${host.name}`,
+      deadlineMs,
+      intervalMs: 200,
+    });
   }
 
   /** Ids of running containers of an app's process type. */
-  async containers(app: string, type: string): Promise<string[]> {
-    const { stdout } = await this.docker(
+  async containers(app: string, type: string, host = this.host): Promise<string[]> {
+    const { stdout } = await this.dockerOf(
+      host,
       'ps',
       '-q',
       '--no-trunc',
@@ -151,80 +236,43 @@ export class TestCluster implements AsyncDisposable {
     return stdout.split('\n').filter((line) => line !== '');
   }
 
-  /** The process that runs jobs on the host. */
-  agentPid(): number {
-    const supervisors = this.host.pids('supervise');
-    const pid = this.host.pids('host-agent.mjs').find((one) => !supervisors.includes(one));
-    assert.ok(pid !== undefined, 'no host agent runs');
-    return pid;
-  }
-
-  /** What the machine's boot would start: the supervisor of the host agent, and nothing else. */
-  startAgent(): void {
-    const [program, args] = this.host.command([
-      'sh',
-      join(root, 'bootstrap/supervise'),
-      this.env['FLYNN_STATE_DIR'] ?? '',
-      join(root, 'node_modules/.bin/node'),
-      join(this.env['FLYNN_STATE_DIR'] ?? '', 'agent/current/host-agent.mjs'),
-    ]);
-    spawn(program, args, { detached: true, stdio: 'ignore', cwd: '/' }).unref();
-  }
-
   /** The host as its containers reach it. */
   readonly gateway = '100.100.200.1';
 
-  /** Every key of the cluster's store, from etcd's own JSON gateway. */
+  /** Hosts on one side and the other do not reach each other any more, until `heal`. Both reach this machine. */
+  partition(a: readonly ClusterHost[], b: readonly ClusterHost[], cut?: Cut): Promise<void> {
+    return this.#faults.cut(a, b, cut);
+  }
+
+  heal(): Promise<void> {
+    return this.#faults.heal();
+  }
+
+  /** The cluster's store, with a host's certificate. The caller closes it. */
+  store(): Promise<Store> {
+    return connectStore(this.hosts);
+  }
+
+  /** Every key in it. */
   async storeKeys(): Promise<string[]> {
-    const base64 = (text: string): string => Buffer.from(text).toString('base64');
-    const query = { key: base64('/flynn/'), range_end: base64('/flynn0'), keys_only: true };
-    const url = `http://${this.gateway}:2379/v3/kv/range`;
-    const script =
-      'fetch(process.argv[1], { method: "POST", body: process.argv[2] }).then(async (answer) => console.log(await answer.text()))';
-    const { stdout } = await this.exec(['node', '-e', script, url, JSON.stringify(query)]);
-    const { kvs } = JSON.parse(stdout) as { kvs: { key: string }[] };
-    return kvs.map(({ key }) => Buffer.from(key, 'base64').toString());
+    await using store = await this.store();
+    return (await store.list('/flynn/')).entries.map(({ key }) => key);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.host[Symbol.asyncDispose]();
+    await this.#faults[Symbol.asyncDispose]();
+    for (const host of this.hosts) await host[Symbol.asyncDispose]();
   }
 }
 
-export class Checkout {
-  readonly cluster: TestCluster;
-  readonly name: string;
-  readonly directory: string;
-
-  constructor(cluster: TestCluster, name: string, directory: string) {
-    this.cluster = cluster;
-    this.name = name;
-    this.directory = directory;
-  }
-
-  async write(file: string, text: string): Promise<void> {
-    await mkdir(dirname(join(this.directory, file)), { recursive: true });
-    await writeFile(join(this.directory, file), text);
-  }
-
-  read(file: string): Promise<string> {
-    return readFile(join(this.directory, file), 'utf8');
-  }
-
-  async commit(message: string): Promise<void> {
-    await this.cluster.exec(['git', 'add', '--all'], { cwd: this.directory });
-    await this.cluster.exec(['git', 'commit', '--quiet', '--allow-empty', '-m', message], { cwd: this.directory });
-  }
-
-  push(options?: RunOptions): Promise<ExecResult> {
-    return this.cluster.exec(['git', 'push', 'flynn', 'main'], { cwd: this.directory, timeoutMs: 300_000, ...options });
-  }
-
-  flynn(args: readonly string[], options?: RunOptions): Promise<ExecResult> {
-    return this.cluster.flynn(args, { cwd: this.directory, ...options });
-  }
-
-  get(path = '/'): Promise<Answer> {
-    return this.cluster.get(this.name, path);
-  }
+async function judged(
+  what: string,
+  code: number | 'any',
+  running: ExecResult | Promise<ExecResult>,
+): Promise<ExecResult> {
+  const result = await running;
+  if (code === 'any') return result;
+  const said = `--- stdout\n${result.stdout}\n--- stderr\n${result.stderr}`;
+  assert.equal(result.code, code, `"${what}" ended with ${result.code}, not ${code}\n${said}`);
+  return result;
 }

@@ -55,6 +55,7 @@ export function stepsOfHosts({ count, options, env }: HostsContext): Step[] {
   }
   const hosts = Array.from({ length: count }, (_, index) => hostAt(index));
   const [first = hostAt(0), ...others] = hosts;
+  let images: readonly string[] = [];
   const callers = { HOME: env['HOME'] ?? '/root', ...pick(env, ['SUDO_USER', 'SUDO_UID', 'SUDO_GID']) };
 
   return [
@@ -63,7 +64,7 @@ export function stepsOfHosts({ count, options, env }: HostsContext): Step[] {
       run: async (report) => {
         await checkPorts(root, portsOf(await first.readCluster(), options));
         const { docker } = await ensureEngine({ stateDir: options.FLYNN_STATE_DIR });
-        await ensureImages({ docker, report });
+        images = [...(await ensureImages({ docker, report })).values()];
       },
     },
     {
@@ -75,7 +76,7 @@ export function stepsOfHosts({ count, options, env }: HostsContext): Step[] {
           report(`the engine of ${host.name} runs`);
         });
         report('copying images');
-        await first.copyImages();
+        await first.copyImages(images);
         // The store of three hosts serves when two of them do: none is waited for before all are started.
         for (const host of hosts) host.startAgent();
         return existing.length === count ? 'there already' : `${count - existing.length} new`;
@@ -144,7 +145,9 @@ export async function downHosts(person: Person): Promise<string[]> {
   if (await stopForwarder(root)) removed.push('the ways into the hosts');
   for (const host of hosts) await host[Symbol.asyncDispose]();
   if (hosts.length > 0) {
-    removed.push(`${hosts.length} ${hosts.length === 1 ? 'host' : 'hosts'} with all that was in ${hosts.length === 1 ? 'it' : 'them'}`);
+    removed.push(
+      `${hosts.length} ${hosts.length === 1 ? 'host' : 'hosts'} with all that was in ${hosts.length === 1 ? 'it' : 'them'}`,
+    );
   }
   if (cluster !== undefined && (await removeCluster(person, { name: cluster.name, key: cluster.controllerKey }))) {
     removed.push(`the cluster from ${person.configDir}`);
@@ -154,10 +157,7 @@ export async function downHosts(person: Person): Promise<string[]> {
 }
 
 function portsOf(cluster: Cluster | undefined, options: Options): number[] {
-  return [
-    options.FLYNN_HTTP_PORT ?? cluster?.httpPort ?? 80,
-    options.FLYNN_GIT_PORT ?? cluster?.gitPort ?? 2222,
-  ];
+  return [options.FLYNN_HTTP_PORT ?? cluster?.httpPort ?? 80, options.FLYNN_GIT_PORT ?? cluster?.gitPort ?? 2222];
 }
 
 /** Settings of the cluster, not of one host. */

@@ -1,5 +1,6 @@
-import { runDaemon } from '@flynn/kit/daemon';
 import { systemClock } from '@flynn/kit/clock';
+import { runDaemon } from '@flynn/kit/daemon';
+import { integer } from '@flynn/kit/config';
 import { z } from 'zod';
 import { Forwarder } from './forwarder.ts';
 
@@ -8,7 +9,7 @@ const config = z.object({
   /** In the order in which they are tried. */
   FLYNN_HOSTS: list.pipe(z.array(z.ipv4()).min(1)),
   /** The same here and there. */
-  FLYNN_PORTS: list.pipe(z.array(z.coerce.number().int().min(1).max(65_535)).min(1)),
+  FLYNN_PORTS: list.pipe(z.array(integer.pipe(z.int().min(1).max(65_535))).min(1)),
 });
 
 /** A machine without IPv6 has one of them. */

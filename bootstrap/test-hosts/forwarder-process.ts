@@ -26,7 +26,8 @@ export async function checkPorts(directory: string, ports: readonly number[]): P
   const running = await readRunning(directory);
   const wanted = ports.filter((port) => running?.ports.includes(port) !== true);
   const taken = (await readListeners()).find(
-    ({ protocol, port, address }) => protocol === 'tcp' && wanted.includes(port) && ['*', '127.0.0.1'].includes(address),
+    ({ protocol, port, address }) =>
+      protocol === 'tcp' && wanted.includes(port) && ['*', '127.0.0.1'].includes(address),
   );
   if (taken === undefined) return;
   const owner = (await ownerOf(taken)) ?? 'another program';

@@ -2,13 +2,10 @@
 import { request } from 'node:http';
 import type { Readable } from 'node:stream';
 import { FlynnError } from '@flynn/kit/errors';
-import { defaultSocket, engineAt, ensureEngine } from '../engine.ts';
-import { ensureImages } from '../images/build.ts';
+import { defaultSocket, engineAt } from '../engine.ts';
 
-/** Builds those that this machine lacks. */
-export async function copyImages(socket: string): Promise<void> {
-  await ensureEngine();
-  const tags = [...(await ensureImages()).values()];
+/** Those that are missing there; this machine has them all. */
+export async function copyImages(socket: string, tags: readonly string[]): Promise<void> {
   const docker = engineAt(socket);
   const present = new Set((await docker.listImages()).flatMap((image) => image.RepoTags ?? []));
   const missing = tags.filter((tag) => !present.has(tag));

@@ -89,6 +89,7 @@ test('wrong usage is told apart from what went wrong', async () => {
   await using cli = await start();
   assert.equal((await cli.run('instances')).code, 2);
   assert.equal((await cli.run('render', 'a', 'b', '--wait', 'long')).code, 2);
+  assert.equal((await cli.run('register', 'web', 'h:1', '--ttl', '1', '--', 'true')).code, 2);
   const nowhere = await cli.run('--url', 'http://127.0.0.1:1', 'services');
   assert.deepEqual([nowhere.code, /cannot reach service discovery/.test(nowhere.err)], [1, true]);
   const bad = await cli.run('register', 'web', 'nowhere', '--', 'true');

@@ -6,6 +6,7 @@ import { withDeadline } from '@flynn/kit/retry';
 import { Command, CommanderError, InvalidArgumentError } from 'commander';
 import { z } from 'zod';
 import { runAnnounced } from './announce-command.ts';
+import { registrationSchema } from './api.ts';
 import type { DiscoveryEvent, Instance } from './api.ts';
 import { createDiscoveryClient } from './client.ts';
 import type { DiscoveryClient } from './client.ts';
@@ -146,7 +147,7 @@ export async function runCli(argv: readonly string[], io: CliIo): Promise<number
     .argument('[command...]', 'behind --')
     .option('--id <id>', 'of the instance; default: from this host and the address')
     .option('--attr <name=value>', 'may be given several times', collect, {})
-    .option('--ttl <seconds>', 'how long it stays when this process is gone', wholeNumber, 10)
+    .option('--ttl <seconds>', 'how long it stays when this process is gone', ttlSeconds, 10)
     .option('--drain <ms>', 'between taking it back and telling the program to stop', wholeNumber, 0)
     .action(
       (
@@ -158,8 +159,8 @@ export async function runCli(argv: readonly string[], io: CliIo): Promise<number
         withClient(async (client) => {
           const id = options.id ?? `${io.hostname}-${address}`.replaceAll(/[^A-Za-z0-9.-]+/g, '-').slice(0, 128);
           const registration = checkRegistration({ service, id, address, attributes: options.attr });
-          const { ttl: ttlSeconds, drain: drainMs } = options;
-          exitCode = await runAnnounced({ client, registration, ttlSeconds, drainMs, command, say, ...io });
+          const { ttl, drain: drainMs } = options;
+          exitCode = await runAnnounced({ client, registration, ttlSeconds: ttl, drainMs, command, say, ...io });
         }),
     );
 
@@ -249,6 +250,12 @@ function collect(text: string, before: Record<string, string>): Record<string, s
 function wholeNumber(text: string): number {
   if (!/^\d{1,9}$/.test(text)) throw new InvalidArgumentError('not a whole number');
   return Number(text);
+}
+
+function ttlSeconds(text: string): number {
+  const parsed = registrationSchema.shape.ttlSeconds.safeParse(wholeNumber(text));
+  if (!parsed.success) throw new InvalidArgumentError('between 2 and 300 s');
+  return parsed.data;
 }
 
 function waitTimes(text: string): [number, number] {

@@ -7,7 +7,7 @@ import { HttpClient } from '@flynn/kit/http-client';
 import { startServer } from '@flynn/kit/http-server';
 import { silentLogger } from '@flynn/kit/log';
 import { createMemoryStore } from '@flynn/store/memory';
-import type { AssignedJob } from '@flynn/scheduler/cell';
+import type { HostJob } from '@flynn/scheduler/cell';
 import { routes } from './api.ts';
 import { openDocker, testImage } from './docker-fixture.ts';
 import { jobOf, openHost } from './host-fixture.ts';
@@ -70,7 +70,7 @@ function scenario(title: string, run: (world: { agent: HostFixture; client: Http
 
 type Attached = { send(frame: Frame): void; frames: AsyncGenerator<Frame>; destroy(): void };
 
-async function attach(client: HttpClient, job: AssignedJob, query: Record<string, unknown> = {}): Promise<Attached> {
+async function attach(client: HttpClient, job: HostJob, query: Record<string, unknown> = {}): Promise<Attached> {
   const socket = await client.upgrade(routes.attach, { params: { job: job.id }, query });
   return {
     send: (frame) => void socket.write(encodeFrame(frame)),

@@ -1,19 +1,14 @@
 /** Makes the host's containers what its assignments say: look, plan, carry out, look again. */
 import { pause, systemClock } from '@flynn/kit/clock';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
-import type { AssignedJob, Assignment } from '@flynn/scheduler/cell';
+import type { HostJob } from '@flynn/scheduler/cell';
+import type { AssignedJobs, DesiredJob } from './assigned-jobs.ts';
 import type { Container } from './engine.ts';
 import { plan } from './plan.ts';
 import type { Step } from './plan.ts';
 import { RunningTimes } from './running-times.ts';
 import { execute } from './steps.ts';
 import type { StepContext } from './steps.ts';
-
-/** What the loop needs of the mirror of this host's assignments. */
-export type Assignments = {
-  readonly snapshot: { readonly entries: ReadonlyMap<string, { readonly value: Assignment }> };
-  onChange(listener: () => void): () => void;
-};
 
 const resyncMs = 30_000;
 /** After a step that failed for reasons of the engine or the store, before the job is looked at again. */
@@ -29,9 +24,9 @@ type Busy = { type: Step['type']; ending: AbortController };
  */
 export class Convergence {
   readonly #context: StepContext;
-  readonly #assignments: Assignments;
+  readonly #assigned: AssignedJobs;
   readonly #isLogShipped: (container: Container) => boolean;
-  readonly #mayStart: (job: AssignedJob) => boolean;
+  readonly #mayStart: (job: HostJob) => boolean;
   readonly #busy = new Map<string, Busy>();
   readonly #running = new Set<Promise<void>>();
   readonly #runningTimes = new RunningTimes();
@@ -39,12 +34,12 @@ export class Convergence {
 
   constructor(options: {
     context: StepContext;
-    assignments: Assignments;
+    assigned: AssignedJobs;
     isLogShipped: (container: Container) => boolean;
-    mayStart: (job: AssignedJob) => boolean;
+    mayStart: (job: HostJob) => boolean;
   }) {
     this.#context = options.context;
-    this.#assignments = options.assignments;
+    this.#assigned = options.assigned;
     this.#isLogShipped = options.isLogShipped;
     this.#mayStart = options.mayStart;
   }
@@ -53,7 +48,7 @@ export class Convergence {
   async run(signal: AbortSignal): Promise<void> {
     const wake = () => this.#wake.resolve();
     const { containers, jobs, monitors } = this.#context;
-    const stops = [this.#assignments.onChange(wake), containers.onChange(wake), jobs.onChange(wake)];
+    const stops = [this.#assigned.onChange(wake), containers.onChange(wake), jobs.onChange(wake)];
     signal.addEventListener('abort', wake, { once: true });
     while (!signal.aborted) {
       this.#wake = Promise.withResolvers<void>();
@@ -71,7 +66,7 @@ export class Convergence {
   #converge(signal: AbortSignal): number {
     const { containers, jobs, host } = this.#context;
     const now = systemClock.now();
-    const assigned = this.#assigned();
+    const { jobs: assigned, unresolved } = this.#assigned.current();
     this.#endUnwantedStarts(assigned);
     const all = containers.assigned();
     this.#runningTimes.keepOnly(new Set(all.map(({ id }) => id)));
@@ -80,7 +75,7 @@ export class Convergence {
       assigned: [...assigned.values()],
       containers: all,
       records: jobs.records,
-      busy: new Set(this.#busy.keys()),
+      busy: new Set([...this.#busy.keys(), ...unresolved]),
       isLogShipped: this.#isLogShipped,
       ageMsOf: (container) => this.#runningTimes.ageMsOf(container),
       now,
@@ -94,23 +89,13 @@ export class Convergence {
     return Math.max(0, nextMs);
   }
 
-  /** What this host is to run, as it is known now. */
-  get assigned(): readonly AssignedJob[] {
-    return [...this.#assigned().values()];
-  }
-
-  #assigned(): Map<string, AssignedJob> {
-    const assigned = new Map<string, AssignedJob>();
-    for (const { value } of this.#assignments.snapshot.entries.values()) {
-      for (const job of value.jobs) {
-        if (assigned.get(job.id)?.desired !== 'stop') assigned.set(job.id, job);
-      }
-    }
-    return assigned;
+  /** What this host is to run, as it is known now: jobs whose templates are there. */
+  get assigned(): readonly HostJob[] {
+    return [...this.#assigned.current().jobs.values()].filter((job) => job.template !== undefined);
   }
 
   /** Pulling an image may take minutes that nobody is interested in any more. */
-  #endUnwantedStarts(assigned: ReadonlyMap<string, AssignedJob>): void {
+  #endUnwantedStarts(assigned: ReadonlyMap<string, DesiredJob>): void {
     for (const [jobId, { type, ending }] of this.#busy) {
       if (type === 'start' && assigned.get(jobId)?.desired !== 'run') ending.abort();
     }

@@ -37,7 +37,7 @@ test('a terminal says so, and without ports there is no PORT of ours', () => {
 });
 
 test('a container is named, labelled, limited and connected for its job', () => {
-  const job = jobOf('a', { meta: { app: 'x' }, volumes: [{ name: 'db', path: '/data' }] });
+  const job = jobOf('a', { meta: { app: 'x' }, volumes: [{ name: 'db', path: '/data' }] }, { version: 'v1' });
   const spec = containerSpecOf(job, 'ref', { ...host, cluster: 'c', networkName: 'flynn0' });
   assert.equal(spec.name, 'flynn-c-h1-a');
   assert.deepEqual(spec.labels, {

@@ -1,5 +1,5 @@
 /** Which environment does a job see? Base < host < job < what the agent alone knows. */
-import type { AssignedJob } from '@flynn/scheduler/cell';
+import type { HostJob } from '@flynn/scheduler/cell';
 
 export type HostEnvironment = {
   hostId: string;
@@ -11,10 +11,7 @@ export type HostEnvironment = {
 
 const basePath = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
 
-export function environmentOf(
-  job: Pick<AssignedJob, 'id' | 'template'>,
-  host: HostEnvironment,
-): Record<string, string> {
+export function environmentOf(job: Pick<HostJob, 'id' | 'template'>, host: HostEnvironment): Record<string, string> {
   const { template } = job;
   return {
     PATH: basePath,

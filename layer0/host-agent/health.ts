@@ -1,7 +1,7 @@
 /** Is it up? A reducer over the answers of one check, and the checks themselves. */
 import { request } from 'node:http';
 import { connect } from 'node:net';
-import type { AssignedJob, HealthCheck } from '@flynn/scheduler/cell';
+import type { HostJob, HealthCheck } from '@flynn/scheduler/cell';
 import { healthCheckSchema } from '@flynn/scheduler/cell';
 
 export type Verdict = Readonly<{
@@ -32,7 +32,7 @@ export function intervalMs(verdict: Verdict, check: HealthCheck): number {
 export type CheckedPort = { port: number; service: string; check: HealthCheck | undefined };
 
 /** The ports that are announced. Without a check of its own, a TCP port is up when it accepts; a UDP port always. */
-export function checkedPortsOf(job: Pick<AssignedJob, 'template'>): CheckedPort[] {
+export function checkedPortsOf(job: Pick<HostJob, 'template'>): CheckedPort[] {
   return job.template.ports.flatMap(({ port, protocol, service }) => {
     if (service === undefined) return [];
     const check = service.check ?? (protocol === 'tcp' ? healthCheckSchema.parse({ type: 'tcp' }) : undefined);

@@ -1,37 +1,47 @@
 /** A host for tests: the real loop over a store, an engine and a discovery that writes down what it is told. */
+import { createHash } from 'node:crypto';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import { TaskGroup } from '@flynn/kit/tasks';
-import { assignedJobSchema, cellKeys, jobStatusSchema } from '@flynn/scheduler/cell';
-import type { AssignedJob, JobStatus, JobTemplate } from '@flynn/scheduler/cell';
-import type { Store } from '@flynn/store/store';
+import { cellKeys, evaluationSchema, jobStatusSchema, jobTemplateSchema } from '@flynn/scheduler/cell';
+import type { AssignedGroup, HostJob, JobStatus, JobTemplate } from '@flynn/scheduler/cell';
+import { createMemoryStore } from '@flynn/store/memory';
+import type { Operation, Store } from '@flynn/store/store';
 import type { Announcer, Instance } from './announcer.ts';
 import { ContainerTable } from './container-table.ts';
 import type { Engine } from './engine.ts';
 import { startHost } from './host.ts';
 import type { Host } from './host.ts';
+import { createMemoryEngine } from './memory.ts';
 import type { HostSettings } from './spec.ts';
 import type { StepContext } from './steps.ts';
 
 export const hostId = 'h1';
 
-export function jobOf(id: string, template: Partial<JobTemplate> = {}, rest: Partial<AssignedJob> = {}): AssignedJob {
-  return assignedJobSchema.parse({
+export function jobOf(id: string, template: Partial<JobTemplate> = {}, rest: Partial<HostJob> = {}): HostJob {
+  const whole = jobTemplateSchema.parse({
+    image: { name: 'base' },
+    command: ['sh', '-c', 'exec sleep 10000'],
+    resources: { memoryBytes: 64 * 2 ** 20, cpuMillis: 100 },
+    stopTimeoutMs: 1_000,
+    ...template,
+  });
+  return {
     id: `${hostId}-${id}`,
     workloadId: 'w1',
-    version: 'v1',
+    version: createHash('sha256').update(JSON.stringify(whole)).digest('hex').slice(0, 16),
     index: 0,
     desired: 'run',
+    singleton: false,
     createdAt: Date.now(),
-    template: {
-      image: { name: 'base' },
-      command: ['sh', '-c', 'exec sleep 10000'],
-      resources: { memoryBytes: 64 * 2 ** 20, cpuMillis: 100 },
-      stopTimeoutMs: 1_000,
-      ...template,
-    },
+    template: whole,
     ...rest,
-  });
+  };
+}
+
+function groupOf({ id, workloadId, version, index, desired, singleton, createdAt, template }: HostJob): AssignedGroup {
+  const demand = { ...template.resources, hostPorts: [], family: workloadId, volumes: [] };
+  return { workloadId, version, demand, singleton, jobs: [{ id, index, desired, createdAt }] };
 }
 
 export class AnnouncerProbe implements Announcer {
@@ -53,10 +63,11 @@ export type HostFixture = {
   host: Host;
   announcer: AnnouncerProbe;
   containers: ContainerTable;
-  assign(jobs: AssignedJob[]): Promise<void>;
-  statusOf(job: AssignedJob): Promise<JobStatus | undefined>;
+  /** These and no others. Their templates are there unless asked for otherwise. */
+  assign(jobs: HostJob[], options?: { hasTemplates: boolean }): Promise<void>;
+  statusOf(job: HostJob): Promise<JobStatus | undefined>;
   /** Polls until the job's status in the store is as asked for. */
-  reach(job: AssignedJob, what: string, test: (status: JobStatus) => boolean): Promise<JobStatus>;
+  reach(job: HostJob, what: string, test: (status: JobStatus) => boolean): Promise<JobStatus>;
   /** The agent goes; containers stay. */
   stop(): Promise<void>;
 };
@@ -95,7 +106,7 @@ export async function openHost(options: {
     },
     tasks,
   );
-  const statusOf = async (job: AssignedJob) => {
+  const statusOf = async (job: HostJob) => {
     const entry = await store.get(cellKeys.jobStatus(hostId, job.id));
     return entry === undefined ? undefined : jobStatusSchema.parse(JSON.parse(entry.value));
   };
@@ -104,9 +115,15 @@ export async function openHost(options: {
     announcer,
     containers,
     statusOf,
-    async assign(jobs) {
-      const value = JSON.stringify({ planId: 'p1', jobs });
-      await store.transact({ then: [{ put: cellKeys.assignment(hostId, 'p1'), value }] });
+    async assign(jobs, { hasTemplates } = { hasTemplates: true }) {
+      const templates = new Map(
+        jobs.map((job) => [cellKeys.template(job.workloadId, job.version), JSON.stringify(job.template)]),
+      );
+      const puts = [...templates].map(([put, value]): Operation => ({ put, value }));
+      const value = JSON.stringify({ planId: 'p1', groups: jobs.map(groupOf) });
+      await store.transact({
+        then: [...(hasTemplates ? puts : []), { put: cellKeys.assignment(hostId, 'p1'), value }],
+      });
     },
     reach: (job, what, test) =>
       waitFor(
@@ -118,4 +135,31 @@ export async function openHost(options: {
       ),
     stop: () => tasks.stop(),
   };
+}
+
+/** What hosts are opened on: an engine and a store in memory, gone afterwards. */
+export async function scenario(
+  run: (world: {
+    engine: ReturnType<typeof createMemoryEngine>;
+    store: ReturnType<typeof createMemoryStore>;
+  }) => Promise<void>,
+): Promise<void> {
+  const engine = createMemoryEngine({ cluster: 'test', images: ['base'] });
+  const store = createMemoryStore();
+  try {
+    await run({ engine, store });
+  } finally {
+    for (const container of await engine.list()) await engine.remove(container.id);
+    await store.close();
+  }
+}
+
+/** Workload, cause and state of each. */
+export async function evaluationsIn(store: Store): Promise<string[][]> {
+  const { entries } = await store.list(cellKeys.evaluations);
+  return entries.map(({ key, value }) => {
+    const { id, workloadId, cause, state } = evaluationSchema.parse(JSON.parse(value));
+    if (key !== cellKeys.evaluation(id)) throw new Error(`the evaluation ${id} is at ${key}`);
+    return [workloadId, cause, state];
+  });
 }

@@ -2,10 +2,11 @@
 import type { Logger } from '@flynn/kit/log';
 import type { TaskGroup } from '@flynn/kit/tasks';
 import { assignmentSchema, cellKeys } from '@flynn/scheduler/cell';
-import type { AssignedJob, Assignment } from '@flynn/scheduler/cell';
+import type { Assignment, HostJob } from '@flynn/scheduler/cell';
 import { openMirror } from '@flynn/store/mirror';
 import type { Revision, Store } from '@flynn/store/store';
 import type { Announcer } from './announcer.ts';
+import { AssignedJobs } from './assigned-jobs.ts';
 import { ContainerTable } from './container-table.ts';
 import { Convergence } from './convergence.ts';
 import type { Container, Engine } from './engine.ts';
@@ -38,7 +39,7 @@ export type Host = {
   /** Resolves once everything assigned up to the revision is known here. */
   caughtUp: (revision: Revision, signal: AbortSignal) => Promise<void>;
   requestStop: (jobId: string) => void;
-  assigned: () => readonly AssignedJob[];
+  assigned: () => readonly HostJob[];
 };
 
 /** Resolves when the host converges; its tasks run in the group. */
@@ -65,9 +66,11 @@ export async function startHost(deps: HostDeps, tasks: TaskGroup): Promise<Host>
     beforeStart: deps.beforeStart,
     log,
   };
-  const mayStart = (job: AssignedJob) => !isSingleton(job) || deps.mayStartSingletons();
-  const convergence = new Convergence({ context, assignments, isLogShipped: deps.isLogShipped, mayStart });
+  const mayStart = (job: HostJob) => !isSingleton(job) || deps.mayStartSingletons();
+  const assigned = new AssignedJobs({ store, assignments, log });
+  const convergence = new Convergence({ context, assigned, isLogShipped: deps.isLogShipped, mayStart });
   tasks.run('job statuses', (signal) => writer.run(signal));
+  tasks.run('job templates', (signal) => assigned.run(signal));
   tasks.run('convergence', (signal) => convergence.run(signal));
   return {
     jobs,

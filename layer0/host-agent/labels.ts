@@ -1,5 +1,5 @@
 /** The names and labels by which the engine's objects are known as ours. */
-import type { AssignedJob } from '@flynn/scheduler/cell';
+import type { HostJob } from '@flynn/scheduler/cell';
 import type { Labels } from './engine.ts';
 
 export const label = {
@@ -37,7 +37,7 @@ export function stackRepository(cluster: string): string {
   return `flynn-${cluster}/stack`;
 }
 
-export function jobLabels(job: Pick<AssignedJob, 'id' | 'workloadId' | 'version' | 'template'>): Labels {
+export function jobLabels(job: Pick<HostJob, 'id' | 'workloadId' | 'version' | 'template' | 'singleton'>): Labels {
   const meta = Object.entries(job.template.meta).map(([key, value]) => [`${label.metaPrefix}${key}`, value] as const);
   return {
     ...Object.fromEntries(meta),
@@ -53,12 +53,12 @@ export function jobLabels(job: Pick<AssignedJob, 'id' | 'workloadId' | 'version'
 }
 
 /** Whether two of it at once would do harm: two may not write the same volume. */
-export function isSingleton(job: Pick<AssignedJob, 'template'>): boolean {
-  return job.template.volumes.length > 0;
+export function isSingleton(job: Pick<HostJob, 'template' | 'singleton'>): boolean {
+  return job.singleton || job.template.volumes.length > 0;
 }
 
 /** Jobs of one group reach each other. */
-export function groupOf({ template, workloadId }: Pick<AssignedJob, 'workloadId' | 'template'>): string {
+export function groupOf({ template, workloadId }: Pick<HostJob, 'workloadId' | 'template'>): string {
   return template.group ?? workloadId;
 }
 

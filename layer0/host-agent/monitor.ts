@@ -1,7 +1,7 @@
 /** Watches one running job: checks its health, keeps discovery in step, says when it came up, went down or never came up. */
 import { systemClock } from '@flynn/kit/clock';
 import type { Logger } from '@flynn/kit/log';
-import type { AssignedJob } from '@flynn/scheduler/cell';
+import type { HostJob } from '@flynn/scheduler/cell';
 import type { Announcer } from './announcer.ts';
 import { announce, withdraw } from './announcer.ts';
 import type { CheckedPort } from './health.ts';
@@ -20,7 +20,7 @@ export type MonitorEvents = {
  * announced, unless it was stopped to leave them: then the next agent takes them over.
  */
 export class JobMonitor {
-  readonly #job: AssignedJob;
+  readonly #job: HostJob;
   readonly #address: string;
   readonly #hostId: string;
   readonly #announcer: Announcer;
@@ -34,7 +34,7 @@ export class JobMonitor {
   #isDone = false;
 
   constructor(options: {
-    job: AssignedJob;
+    job: HostJob;
     address: string;
     hostId: string;
     announcer: Announcer;

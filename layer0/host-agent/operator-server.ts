@@ -5,7 +5,7 @@ import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
 import { withDeadline } from '@flynn/kit/retry';
 import { cellPrefix } from '@flynn/scheduler/cell';
-import type { AssignedJob, HostRecord, JobStatus } from '@flynn/scheduler/cell';
+import type { HostJob, HostRecord, JobStatus } from '@flynn/scheduler/cell';
 import type { Store } from '@flynn/store/store';
 import { agentMetrics } from './agent-metrics.ts';
 import { routes } from './api.ts';
@@ -25,7 +25,7 @@ export type OperatorDeps = {
   store: Store;
   containers: ContainerTable;
   statuses: () => JobStatus[];
-  assigned: () => readonly AssignedJob[];
+  assigned: () => readonly HostJob[];
   fence: Fence;
   neighbours: Neighbours;
   cleaner: Cleaner;

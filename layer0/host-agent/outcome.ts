@@ -1,6 +1,7 @@
 /** What does it mean that a run ended, or never began? */
 import { constants } from 'node:os';
-import type { AssignedJob, JobStatus } from '@flynn/scheduler/cell';
+import type { HostJob, JobStatus } from '@flynn/scheduler/cell';
+import type { BrokenJob, DesiredJob } from './assigned-jobs.ts';
 import type { Container } from './engine.ts';
 import { countFailures, restartDelayMs } from './backoff.ts';
 import type { JobRecord, StopCause } from './record.ts';
@@ -13,7 +14,7 @@ export type Outcome = Pick<JobRecord, 'status' | 'failures'>;
 type End = Pick<Container, 'createdAtMs' | 'startedAtMs' | 'endedAtMs' | 'exitCode' | 'isOutOfMemory' | 'error'>;
 
 /** A run that ended. Without a job (nobody wants it any more) it is done. */
-export function outcomeOfEnd(job: AssignedJob | undefined, container: End, record: JobRecord, now: number): Outcome {
+export function outcomeOfEnd(job: DesiredJob | undefined, container: End, record: JobRecord, now: number): Outcome {
   const startedAt = container.startedAtMs ?? container.createdAtMs;
   const endedAt = container.endedAtMs ?? now;
   const { address: _, nextStartAt: __, error: ___, exitCode: ____, ...before } = record.status;
@@ -21,6 +22,9 @@ export function outcomeOfEnd(job: AssignedJob | undefined, container: End, recor
   const ended = { ...before, startedAt, endedAt, ...(exitCode === undefined ? {} : { exitCode }) };
   const done = (): Outcome => ({ status: { ...ended, state: 'done', isFinal: true }, failures: 0 });
   if (job === undefined || job.desired === 'stop') return done();
+  if (job.template === undefined) {
+    return { status: { ...ended, state: 'failed', isFinal: true, error: job.problem }, failures: 0 };
+  }
 
   const cause = record.stopCause;
   const isRestarted = job.template.restart === 'always';
@@ -51,14 +55,14 @@ export function outcomeOfEnd(job: AssignedJob | undefined, container: End, recor
 }
 
 /** A run whose container is gone: somebody removed it, or the engine lost it. */
-export function outcomeOfVanished(job: AssignedJob, startedAt: number, record: JobRecord, now: number): Outcome {
+export function outcomeOfVanished(job: HostJob, startedAt: number, record: JobRecord, now: number): Outcome {
   const end = { createdAtMs: startedAt, startedAtMs: startedAt, endedAtMs: now, isOutOfMemory: false };
   return outcomeOfEnd(job, { ...end, error: 'its container was removed' }, record, now);
 }
 
 /** A start that did not work. `isTransient`: nothing is wrong with the job, something it needs is away. */
 export function outcomeOfFailedStart(
-  job: AssignedJob,
+  job: HostJob,
   record: JobRecord,
   failure: { message: string; isTransient: boolean },
   now: number,
@@ -80,6 +84,12 @@ export function outcomeOfFailedStart(
   return { status: { ...failed, isFinal: false, nextStartAt }, failures };
 }
 
+/** A job that is wanted and cannot be run, with nothing running. */
+export function outcomeOfBroken(job: BrokenJob, record: JobRecord, now: number): Outcome {
+  const status = withoutRun(record.status);
+  return { status: { ...status, state: 'failed', isFinal: true, error: job.problem, endedAt: now }, failures: 0 };
+}
+
 /** Somebody waits for a job that is not started again; it should learn that the host cannot. */
 const patienceMs = 120_000;
 
@@ -97,7 +107,7 @@ function explainStop(cause: Exclude<StopCause, { type: 'expired' | 'requested' }
   return cause.type === 'unwanted' ? 'stopped: it was not wanted any more' : cause.message;
 }
 
-function explainEnd(container: End, job: AssignedJob): string {
+function explainEnd(container: End, job: HostJob): string {
   if (container.isOutOfMemory) return outOfMemoryMessage(limitsOf(job.template).memoryBytes);
   if (container.error !== undefined) return container.error;
   const code = container.exitCode ?? 0;

@@ -1,18 +1,19 @@
 /** What is to be done next on this host? Pure: desired and actual state in, steps out; done steps change the state. */
-import type { AssignedJob, JobStatus } from '@flynn/scheduler/cell';
+import type { HostJob, JobStatus } from '@flynn/scheduler/cell';
+import type { DesiredJob } from './assigned-jobs.ts';
 import type { Container } from './engine.ts';
 import { label } from './labels.ts';
 import { isStartDue } from './backoff.ts';
-import { isEnded, isSettled, outcomeOfEnd, outcomeOfNothing, outcomeOfVanished } from './outcome.ts';
+import { isEnded, isSettled, outcomeOfBroken, outcomeOfEnd, outcomeOfNothing, outcomeOfVanished } from './outcome.ts';
 import { newRecord, recordOfContainer } from './record.ts';
 import type { JobRecord, StopCause } from './record.ts';
 
 export type Step =
   /** Create what is missing and start it; with `container`, start that one again. */
-  | { type: 'start'; jobId: string; job: AssignedJob; container?: Container }
+  | { type: 'start'; jobId: string; job: HostJob; container?: Container }
   /** It runs and this agent does not watch it yet. */
-  | { type: 'adopt'; jobId: string; job: AssignedJob; container: Container }
-  | { type: 'stop'; jobId: string; job?: AssignedJob; container: Container; cause: StopCause }
+  | { type: 'adopt'; jobId: string; job: HostJob; container: Container }
+  | { type: 'stop'; jobId: string; job?: HostJob; container: Container; cause: StopCause }
   /** Say what became of it. */
   | { type: 'settle'; jobId: string; record: JobRecord; status: JobStatus; failures: number }
   /** Take an ended container away. */
@@ -24,11 +25,11 @@ export type Step =
 
 export type PlanInput = {
   hostId: string;
-  assigned: readonly AssignedJob[];
+  assigned: readonly DesiredJob[];
   /** Of this cluster and not resident. */
   containers: readonly Container[];
   records: ReadonlyMap<string, JobRecord>;
-  /** Jobs with a step under way: planned again when it is through. */
+  /** Jobs with a step under way, planned again when it is through, and those whose template is not known yet. */
   busy: ReadonlySet<string>;
   /** Whether a container's log is read to its end. */
   isLogShipped: (container: Container) => boolean;
@@ -60,7 +61,7 @@ export function jobIdOf(container: Container): string {
 
 function planJob(
   jobId: string,
-  job: AssignedJob | undefined,
+  job: DesiredJob | undefined,
   container: Container | undefined,
   { hostId, records, ageMsOf, now }: PlanInput,
 ): Step[] {
@@ -78,6 +79,7 @@ function planJob(
     if (record.status.isFinal) return [];
     return [{ type: 'settle', jobId, record, ...outcomeOfNothing(record, now) }];
   }
+  if (job.template === undefined) return [{ type: 'settle', jobId, record, ...outcomeOfBroken(job, record, now) }];
   const { nextStartAt = 0, startedAt } = record.status;
   if (container === undefined && startedAt !== undefined && !isEnded(record.status)) {
     return [{ type: 'settle', jobId, record, ...outcomeOfVanished(job, startedAt, record, now) }];
@@ -88,7 +90,7 @@ function planJob(
 
 function planRunning(
   jobId: string,
-  job: AssignedJob | undefined,
+  job: DesiredJob | undefined,
   container: Container,
   record: JobRecord,
   isWanted: boolean,
@@ -96,9 +98,9 @@ function planRunning(
   now: number,
 ): Step[] {
   const stop = (cause: StopCause): Step[] => [
-    { type: 'stop', jobId, container, cause, ...(job === undefined ? {} : { job }) },
+    { type: 'stop', jobId, container, cause, ...(job?.template === undefined ? {} : { job }) },
   ];
-  if (!isWanted || job === undefined) return stop({ type: 'unwanted' });
+  if (!isWanted || job?.template === undefined) return stop({ type: 'unwanted' });
   if (record.stopCause !== undefined) return stop(record.stopCause);
   // One that somebody restarted is another run, perhaps at another address.
   const isWatched = record.isWatched && (container.startedAtMs ?? record.status.startedAt) === record.status.startedAt;
@@ -109,17 +111,17 @@ function planRunning(
 }
 
 function blankRecord(
-  job: AssignedJob | undefined,
+  job: DesiredJob | undefined,
   container: Container | undefined,
   hostId: string,
 ): JobRecord | undefined {
-  if (job !== undefined) return newRecord(job, hostId);
+  if (job !== undefined) return newRecord(job, hostId, container);
   // An ended container nobody knows says nothing worth telling; it is only cleaned up.
   return container?.state === 'running' ? recordOfContainer(container, hostId) : undefined;
 }
 
 function cleanUp(
-  assigned: ReadonlyMap<string, AssignedJob>,
+  assigned: ReadonlyMap<string, DesiredJob>,
   containers: ReadonlyMap<string, Container>,
   { records, busy, isLogShipped, now }: PlanInput,
 ): Step[] {

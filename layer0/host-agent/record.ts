@@ -1,7 +1,8 @@
 /** What the agent knows about a job beyond its containers. */
 import { metaOfLabels, label } from './labels.ts';
 import type { Container } from './engine.ts';
-import type { AssignedJob, JobStatus } from '@flynn/scheduler/cell';
+import type { JobStatus } from '@flynn/scheduler/cell';
+import type { DesiredJob } from './assigned-jobs.ts';
 
 /** Why a container that would go on running has to end. */
 export type StopCause =
@@ -25,14 +26,15 @@ export type JobRecord = Readonly<{
   isWatched: boolean;
 }>;
 
-export function newRecord(job: AssignedJob, hostId: string): JobRecord {
+/** `container`: what already runs as the job. */
+export function newRecord(job: DesiredJob, hostId: string, container?: Container): JobRecord {
   return {
     status: {
       id: job.id,
       hostId,
       workloadId: job.workloadId,
       version: job.version,
-      meta: job.template.meta,
+      meta: job.template?.meta ?? metaOfLabels(container?.labels ?? {}),
       state: 'pending',
       isFinal: false,
       restarts: 0,

@@ -55,7 +55,15 @@ export async function readResidents(dir: string, log: Logger): Promise<Resident[
 
 export function residentSpec(resident: Resident, imageRef: string, host: HostSettings): ContainerSpec {
   const id = residentId(resident);
-  const job = { id, workloadId: id, version: versionOf(resident), index: 0, desired: 'run' as const, createdAt: 0 };
+  const job = {
+    id,
+    workloadId: id,
+    version: versionOf(resident),
+    index: 0,
+    desired: 'run' as const,
+    singleton: false,
+    createdAt: 0,
+  };
   const template: JobTemplate = { ...resident.template, meta: { ...resident.template.meta, resident: resident.name } };
   const spec = containerSpecOf({ ...job, template }, imageRef, host);
   return {

@@ -1,5 +1,5 @@
 /** What is the engine told to run for a job? */
-import type { AssignedJob, JobTemplate, Resources } from '@flynn/scheduler/cell';
+import type { HostJob, JobTemplate, Resources } from '@flynn/scheduler/cell';
 import type { ContainerSpec } from './engine.ts';
 import { environmentOf } from './env.ts';
 import type { HostEnvironment } from './env.ts';
@@ -7,7 +7,7 @@ import { containerName, jobLabels, volumeName } from './labels.ts';
 
 export type HostSettings = HostEnvironment & { cluster: string; networkName: string };
 
-export function containerSpecOf(job: AssignedJob, imageRef: string, host: HostSettings): ContainerSpec {
+export function containerSpecOf(job: HostJob, imageRef: string, host: HostSettings): ContainerSpec {
   const { template } = job;
   return {
     name: containerName(host.cluster, job.id),

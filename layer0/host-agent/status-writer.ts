@@ -5,7 +5,8 @@ import { newId } from '@flynn/kit/ids';
 import type { Logger } from '@flynn/kit/log';
 import { backoffMs } from '@flynn/kit/retry';
 import { cellKeys } from '@flynn/scheduler/cell';
-import type { Evaluation, JobStatus } from '@flynn/scheduler/cell';
+import type { JobStatus } from '@flynn/scheduler/cell';
+import { evaluationPut } from '@flynn/scheduler/evaluations';
 import type { Operation, Store } from '@flynn/store/store';
 
 /** Long enough that jobs that change together are written together. */
@@ -95,19 +96,10 @@ function operationsOf(batch: readonly [string, Pending][], hostId: string): Oper
     const key = cellKeys.jobStatus(hostId, jobId);
     return status === undefined ? { delete: key } : { put: key, value: JSON.stringify(status) };
   });
-  // A transaction may name a key once only.
+  // One look is enough for all of a workload's jobs that ended together.
   const workloads = new Set(batch.flatMap(([, { status, isEnd }]) => (isEnd && status ? [status.workloadId] : [])));
   const evaluations = [...workloads]
     .filter((workloadId) => workloadId !== '')
-    .map((workloadId): Operation => {
-      const evaluation: Evaluation = {
-        id: newId(),
-        workloadId,
-        cause: 'job_ended',
-        state: 'pending',
-        createdAt: systemClock.now(),
-      };
-      return { put: cellKeys.evaluation(workloadId), value: JSON.stringify(evaluation) };
-    });
+    .map((workloadId) => evaluationPut(workloadId, 'job_ended', { now: systemClock.now(), newId }));
   return [...statuses, ...evaluations];
 }

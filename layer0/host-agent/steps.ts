@@ -2,7 +2,7 @@
 import { systemClock } from '@flynn/kit/clock';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
-import type { AssignedJob, JobStatus } from '@flynn/scheduler/cell';
+import type { HostJob, JobStatus } from '@flynn/scheduler/cell';
 import type { Announcer } from './announcer.ts';
 import { withdraw } from './announcer.ts';
 import type { ContainerTable } from './container-table.ts';
@@ -29,7 +29,7 @@ export type StepContext = {
   /** Starts under way at once: more would only queue in the engine, and keep it from answering anything else. */
   startSlots: Slots;
   /** Called between the creation and the start of a container; what it throws is why it is not started. */
-  beforeStart: (job: AssignedJob, containerId: string) => Promise<void>;
+  beforeStart: (job: HostJob, containerId: string) => Promise<void>;
   log: Logger;
 };
 
@@ -59,7 +59,7 @@ export async function execute(step: Step, context: StepContext, signal: AbortSig
   }
 }
 
-function recordOf(job: AssignedJob, { jobs, host }: StepContext): JobRecord {
+function recordOf(job: HostJob, { jobs, host }: StepContext): JobRecord {
   return jobs.get(job.id) ?? newRecord(job, host.hostId);
 }
 
@@ -109,7 +109,7 @@ function starting(record: JobRecord, isAgain: boolean): JobRecord {
   return { ...rest, status: { ...withoutRun(record.status), state: 'starting', restarts }, isWatched: false };
 }
 
-async function createContainer(job: AssignedJob, context: StepContext, signal: AbortSignal): Promise<string> {
+async function createContainer(job: HostJob, context: StepContext, signal: AbortSignal): Promise<string> {
   const { engine, host } = context;
   const create = async () => {
     const spec = containerSpecOf(job, await engine.ensureImage(job.template.image, { signal }), host);
@@ -128,7 +128,7 @@ async function createContainer(job: AssignedJob, context: StepContext, signal: A
 }
 
 /** From here on the job is known to run: its health decides about the rest. */
-function watch(job: AssignedJob, container: Container, context: StepContext, record: JobRecord): void {
+function watch(job: HostJob, container: Container, context: StepContext, record: JobRecord): void {
   const { jobs, monitors, host } = context;
   const address = job.template.hostNetwork ? host.externalAddress : container.address;
   if (address === undefined) {
@@ -188,7 +188,7 @@ async function stopJob(step: StepOf<'stop'>, context: StepContext, signal: Abort
 }
 
 /** Announced by an earlier life of the agent. */
-async function withdrawAll(job: AssignedJob, { announcer, log }: StepContext): Promise<void> {
+async function withdrawAll(job: HostJob, { announcer, log }: StepContext): Promise<void> {
   const services = new Set(checkedPortsOf(job).map((port) => port.service));
   await Promise.all([...services].map((service) => withdraw(announcer, service, job.id, { log })));
 }

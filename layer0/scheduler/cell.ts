@@ -3,10 +3,14 @@
  *
  * Who writes what:
  * - `hosts/<host>`: the host agent, on its lease. Gone means the host is lost.
- * - `workloads/<workload>` and `evaluations/<workload>`: whoever wants something run, both in one transaction.
+ * - `settings/<host>`: operators, through the controller or a host agent: cordon, drain, tags. Outlives the host's lease.
+ * - `workloads/<workload>`, `templates/<workload>/<version>`, `evaluations/<id>`: whoever wants something run, all in one
+ *   transaction (`evaluations.ts`). A template never changes; schedulers do not read it, hosts do. Schedulers remove the
+ *   templates that no job and no workload names any more, and write how evaluations end.
  * - `claims/<host>` and `assignments/<host>/<plan>`: schedulers, in one transaction that compares the claim's revision and
  *   the host's lease epoch (the createRevision of `hosts/<host>`).
- * - `settings/<host>`: operators, through the controller or a host agent: cordon, drain, tags. Outlives the host's lease.
+ * - `plans/<workload>`: schedulers, with every plan for the workload, comparing the one before: two of them never fill
+ *   one slot twice, whatever they worked from.
  * - `status/<host>/<job>`: only the host itself; a status that ends a job puts an evaluation in the same transaction.
  */
 import { z } from 'zod';
@@ -17,19 +21,24 @@ export const cellKeys = {
   hosts: `${cellPrefix}hosts/`,
   settings: `${cellPrefix}settings/`,
   workloads: `${cellPrefix}workloads/`,
+  templates: `${cellPrefix}templates/`,
   evaluations: `${cellPrefix}evaluations/`,
   claims: `${cellPrefix}claims/`,
   assignments: `${cellPrefix}assignments/`,
   status: `${cellPrefix}status/`,
+  plans: `${cellPrefix}plans/`,
   host: (host: string) => `${cellPrefix}hosts/${host}`,
   hostSettings: (host: string) => `${cellPrefix}settings/${host}`,
   workload: (workload: string) => `${cellPrefix}workloads/${workload}`,
-  evaluation: (workload: string) => `${cellPrefix}evaluations/${workload}`,
+  templatesOf: (workload: string) => `${cellPrefix}templates/${workload}/`,
+  template: (workload: string, version: string) => `${cellPrefix}templates/${workload}/${version}`,
+  evaluation: (evaluation: string) => `${cellPrefix}evaluations/${evaluation}`,
   claim: (host: string) => `${cellPrefix}claims/${host}`,
   hostAssignments: (host: string) => `${cellPrefix}assignments/${host}/`,
   assignment: (host: string, plan: string) => `${cellPrefix}assignments/${host}/${plan}`,
   hostStatus: (host: string) => `${cellPrefix}status/${host}/`,
   jobStatus: (host: string, job: string) => `${cellPrefix}status/${host}/${job}`,
+  lastPlan: (workload: string) => `${cellPrefix}plans/${workload}`,
 } as const;
 
 export const resourcesSchema = z.object({
@@ -118,31 +127,106 @@ export const jobTemplateSchema = z.object({
 });
 export type JobTemplate = z.output<typeof jobTemplateSchema>;
 
+/** What one job of a workload takes of a host: all that placing needs to know of a template. */
+export const demandSchema = resourcesSchema.extend({
+  /** Ports of the host itself, ascending. */
+  hostPorts: z.array(z.int()).default([]),
+  /** Jobs of one family may listen on the same host port: an update runs two versions side by side. */
+  family: z.string(),
+  /** Named volumes: they are on the host where the slot's job was first, so the slot stays there. */
+  volumes: z.array(z.string()).default([]),
+});
+export type Demand = z.output<typeof demandSchema>;
+
+export const constraintSchema = z.object({
+  attribute: z.string(),
+  operator: z.enum(['in', 'not_in', 'exists', 'missing', 'distinct']).default('in'),
+  /** For `in` and `not_in`. `distinct`: no two jobs of the workload on hosts with the same value (`host` is the host's id). */
+  values: z.array(z.string()).default([]),
+});
+export type Constraint = z.output<typeof constraintSchema>;
+
+/** When a job that ended for good is replaced: the n-th failure within `intervalMs` waits `delayMs` × 2^(n−1), capped. */
+export const rescheduleSchema = z.object({
+  /** How many failures within an interval are replaced: one more, and the version is given up. Without: all, for ever. */
+  attempts: z.int().nonnegative().optional(),
+  intervalMs: z
+    .int()
+    .positive()
+    .default(10 * 60_000),
+  delayMs: z.int().nonnegative().default(1_000),
+  maxDelayMs: z.int().positive().default(60_000),
+});
+
 export const workloadSchema = z.object({
   id: z.string(),
-  kind: z.enum(['service', 'omni', 'ephemeral']),
-  /** service: how many jobs; ephemeral: 1; omni ignores it except that 0 means none. */
+  /** The scheduler that plans for it: `service`, `omni`, `ephemeral`, `gang`, or one loaded by configuration. */
+  kind: z.string().min(1),
+  /** service, gang: how many jobs; ephemeral: how many runs that have not ended; omni: per host, where 0 means none. */
   count: z.int().nonnegative(),
   /** Changes exactly when the template does; jobs of another version are replaced. */
   version: z.string(),
-  template: jobTemplateSchema,
-  /** Every host attribute named must have one of the values. */
-  constraints: z.array(z.object({ attribute: z.string(), values: z.array(z.string()).min(1) })).default([]),
+  demand: demandSchema,
+  constraints: z.array(constraintSchema).default([]),
+  /** Over which attributes' values jobs are spread, the first one first; hosts come last of themselves. */
+  spread: z.array(z.string()).default(['zone']),
+  /** 0–100. From 80 on a workload may take the place of lower ones (pre-emption), if `mayPreempt`. */
   priority: z.int().min(0).max(100).default(50),
+  mayPreempt: z.boolean().default(false),
   /** How a changed version replaces jobs: `stop_first` when two may not run at once (volumes). */
   update: z.enum(['start_first', 'stop_first']).default('start_first'),
+  /** How many jobs an update replaces at a time; default max(4, a quarter of the count), 1 where the old stops first. */
+  maxParallel: z.int().positive().optional(),
+  reschedule: rescheduleSchema.prefault({}),
+  /** Never two of a slot at once, not even when its host was cut off: the host stops it before the cell gives it away. */
+  singleton: z.boolean().default(false),
 });
 export type Workload = z.output<typeof workloadSchema>;
-export type WorkloadInput = z.input<typeof workloadSchema>;
+
+/** A workload together with its template, as `workloadChange` takes it: the demand follows from the template. */
+export const workloadInputSchema = workloadSchema.omit({ demand: true }).extend({ template: jobTemplateSchema });
+export type WorkloadInput = z.input<typeof workloadInputSchema>;
+
+export const evaluationCauses = [
+  'workload',
+  'removal',
+  'job_ended',
+  'host_joined',
+  'host_changed',
+  'host_lost',
+  'drain',
+  'preemption',
+  'capacity',
+  'health',
+  'retry',
+  'follow_up',
+  'rebalance',
+  'repair',
+] as const;
+
+/** `pending → complete | failed | cancelled | blocked`; `blocked → pending | cancelled`. What ended stays readable for an hour. */
+export const evaluationStates = ['pending', 'blocked', 'complete', 'failed', 'cancelled'] as const;
 
 export const evaluationSchema = z.object({
   id: z.string(),
   workloadId: z.string(),
-  cause: z.enum(['workload', 'job_ended', 'host_joined', 'host_lost', 'capacity', 'health']),
-  state: z.enum(['pending', 'blocked']),
-  /** Only when blocked: what fits nowhere and why, for people: "37 placed, 63 waiting: memory (3 hosts full)". */
+  cause: z.enum(evaluationCauses),
+  state: z.enum(evaluationStates),
+  priority: z.int().min(0).max(100).default(50),
+  /** Blocked: what fits nowhere and why: "37 placed, 63 waiting: memory (3 hosts full)". Failed, cancelled: why. */
   reason: z.string().optional(),
+  /** Blocked: hosts that failed each check, by the check's name. */
+  obstacles: z.record(z.string(), z.int()).optional(),
+  placed: z.int().optional(),
+  waiting: z.int().optional(),
+  /** Not looked at before then. */
+  waitUntil: z.number().optional(),
+  /** The one this follows from, the one that follows from this, the blocked one that waits for what this could not place. */
+  previousId: z.string().optional(),
+  nextId: z.string().optional(),
+  blockedId: z.string().optional(),
   createdAt: z.number(),
+  updatedAt: z.number().optional(),
 });
 export type Evaluation = z.output<typeof evaluationSchema>;
 
@@ -172,37 +256,55 @@ export const hostSettingsSchema = z.object({
 });
 export type OperatorSettings = z.output<typeof hostSettingsSchema>;
 
-export const claimSchema = z.object({
+/** What is taken of a host, as sums: as large for one job as for a thousand. */
+export const claimSchema = resourcesSchema.extend({
+  memoryBytes: z.int().nonnegative(),
   /** The plan that wrote this claim last: a retry after a lost reply recognises its own commit. */
   planId: z.string(),
-  jobs: z.record(
-    z.string(),
-    z.object({
-      workloadId: z.string(),
-      resources: resourcesSchema,
-      hostPorts: z.array(z.int()).default([]),
-      planId: z.string(),
-    }),
-  ),
+  jobs: z.int().nonnegative(),
+  /** Host ports taken: the family that holds each, and by how many jobs. */
+  ports: z.record(z.string(), z.object({ family: z.string(), jobs: z.int().positive() })).default({}),
 });
 export type Claim = z.output<typeof claimSchema>;
 
-/** One job as its host is told to run it. */
+/** One job as its host is told to run it; the template is at `templates/<workload>/<version>`. */
 export const assignedJobSchema = z.object({
   /** `<host>-<id>`; host ids contain no dash. */
   id: z.string(),
-  workloadId: z.string(),
-  version: z.string(),
   /** The slot of the workload, from 0: stable over replacements, so a volume can belong to it. */
   index: z.int().nonnegative(),
-  desired: z.enum(['run', 'stop']),
-  template: jobTemplateSchema,
+  desired: z.enum(['run', 'stop']).default('run'),
   createdAt: z.number(),
 });
 export type AssignedJob = z.output<typeof assignedJobSchema>;
 
-export const assignmentSchema = z.object({ planId: z.string(), jobs: z.array(assignedJobSchema) });
+/** Jobs of one version of one workload that a plan put on a host, with what each of them claims. */
+export const assignedGroupSchema = z.object({
+  workloadId: z.string(),
+  version: z.string(),
+  demand: demandSchema,
+  singleton: z.boolean().default(false),
+  jobs: z.array(assignedJobSchema).min(1),
+});
+export type AssignedGroup = z.output<typeof assignedGroupSchema>;
+
+export const assignmentSchema = z.object({ planId: z.string(), groups: z.array(assignedGroupSchema) });
 export type Assignment = z.output<typeof assignmentSchema>;
+
+/** A job with all its host needs to run it: what an assignment says, and the template it names. */
+export type HostJob = Readonly<{
+  id: string;
+  workloadId: string;
+  version: string;
+  index: number;
+  desired: 'run' | 'stop';
+  singleton: boolean;
+  createdAt: number;
+  template: JobTemplate;
+}>;
+
+/** What `plans/<workload>` holds: the last plan that put or stopped jobs of the workload. */
+export const lastPlanSchema = z.object({ planId: z.string() });
 
 export const jobStates = ['pending', 'starting', 'running', 'stopping', 'done', 'crashed', 'failed', 'lost'] as const;
 export type JobState = (typeof jobStates)[number];

@@ -1,171 +1,270 @@
-/** A plan as transactions that commit only if nothing they were planned on has changed. */
-import type { Compare, Operation, Revision, Store, Transaction, TransactionResult } from '@flynn/store/store';
-import { cellKeys } from './cell.ts';
-import type { AssignedJob, Assignment, Claim, Evaluation } from './cell.ts';
-import { assignedClaim } from './feasible.ts';
+/** Plans as one transaction that commits only if nothing they were made on has changed. */
+import type { Compare, Operation, Revision, Transaction, TransactionResult } from '@flynn/store/store';
+import { cellKeys, claimSchema, lastPlanSchema } from './cell.ts';
+import type { AssignedGroup, AssignedJob, Assignment, Claim, Evaluation } from './cell.ts';
+import type { CellColumns } from './columns/cell-columns.ts';
+import { evaluationWrite } from './evaluations.ts';
+import { claimWith } from './ledger.ts';
+import type { KnownClaim, Ledger } from './ledger.ts';
 import type { HostChange, Outcome, Plan } from './plan.ts';
-import type { Cell } from './snapshot.ts';
 
-type Part = { compare: Compare[]; then: Operation[] };
+/** Some hosts of a plan; with the last of them its outcomes. */
+export type Part = Readonly<{
+  plan: Plan;
+  hosts: ReadonlyMap<string, HostChange>;
+  hasOutcomes: boolean;
+  /** Of `plans/<workload>`, for each workload the plan is for. */
+  planRevisions: ReadonlyMap<string, Revision>;
+  /** Of the evaluations and workloads its outcomes are about, as they were when it was made, by key. */
+  revisions: ReadonlyMap<string, Revision>;
+}>;
 
-/** etcd refuses transactions of more than 128 compares or operations unless told otherwise. */
-const maxOperations = 120;
-/** One assignment's key stays well below the store's limit of 1 MiB, and a transaction below etcd's of 1.5 MiB. */
-const maxJobsPerKey = 50;
-const maxBytesPerKey = 512 * 1024;
-const maxBytes = 1024 * 1024;
+/** What a compare is about: whose it is to be made again when it does not hold. */
+export type Subject =
+  | Readonly<{ kind: 'host'; hostId: string }>
+  /** Somebody else planned for the workload, or changed it, or ended the evaluation. */
+  | Readonly<{ kind: 'plan'; plan: Plan }>
+  /** This scheduler's own lease is over. */
+  | Readonly<{ kind: 'scheduler' }>;
+
+export type Batch = Readonly<{
+  id: string;
+  parts: readonly Part[];
+  transaction: Transaction;
+  /** Of each compare, in their order. */
+  subjects: readonly Subject[];
+  /** What is done to each host, and what its claim is afterwards. */
+  changes: ReadonlyMap<string, readonly HostChange[]>;
+  claims: ReadonlyMap<string, Claim | undefined>;
+}>;
+
+/** What a scheduler holds while it may commit: gone means it was replaced. */
+export type Fence = Readonly<{ key: string; createRevision: Revision }>;
+
+/** A value stays well below the store's limit of 1 MiB. */
+const maxJobsPerKey = 4_000;
 
 /**
- * Compared are, for each host touched, its claim (nobody else planned there) and its lease epoch (it is still the same
- * host that is there, or still gone), and the evaluations. All writes and the end of the evaluations are one transaction,
- * unless a plan touches more hosts than one may hold: then the last one ends them. None if there is nothing to write.
+ * How many compares or writes it takes at most, and how many bytes, roughly. `isFirst`: nothing else is done to the host in
+ * the same transaction.
  */
-export function transactionsOf(plan: Plan, cell: Cell): Transaction[] {
-  const ends = plan.outcomes.map((outcome) => endOf(outcome, cell));
-  const parts = [...plan.hosts].map(([hostId, change]) => hostPart(hostId, change, plan.id, cell));
-  const compareEnds = ends.flatMap((end) => end.compare);
-  const writeEnds = ends.flatMap((end) => end.then);
-  const groups: Part[] = [];
-  let group: Part = { compare: [...compareEnds], then: [] };
-  for (const part of parts) {
-    const operations = group.then.length + part.then.length + writeEnds.length;
-    const isFull =
-      Math.max(operations, group.compare.length + part.compare.length) > maxOperations ||
-      bytesOf(group) + bytesOf(part) > maxBytes;
-    if (isFull && group.then.length > 0) {
-      groups.push(group);
-      group = { compare: [...compareEnds], then: [] };
-    }
-    group.compare.push(...part.compare);
-    group.then.push(...part.then);
-  }
-  group.then.push(...writeEnds);
-  if (group.then.length > 0) groups.push(group);
-  return groups.map(({ compare, then }) => ({
-    compare,
-    then,
-    else: compare.map(({ key }): Operation => ({ get: key })),
-  }));
+export function changeSize(
+  { add, stop, release }: HostChange,
+  isFirst: boolean,
+): { operations: number; bytes: number } {
+  const added = add.reduce((sum, { jobs }) => sum + jobs.length, 0);
+  // Each job that is stopped or released may stand in an assignment of its own.
+  const rewritten = stop.length + release.length;
+  const operations = (isFirst ? 2 : 0) + Math.floor(added / maxJobsPerKey) + (isFirst && added > 0 ? 1 : 0) + rewritten;
+  return { operations, bytes: 300 + 300 * add.length + 100 * added + 200 * (stop.length + release.length) };
 }
 
-function hostPart(hostId: string, change: HostChange, planId: string, cell: Cell): Part {
-  const host = cell.hosts.get(hostId);
-  const claim = cell.claims.get(hostId);
-  const jobs: Claim['jobs'] = { ...claim?.value.jobs };
+export function outcomesSize({ plan, hasOutcomes }: Pick<Part, 'plan' | 'hasOutcomes'>): {
+  operations: number;
+  bytes: number;
+} {
+  if (!hasOutcomes) return { operations: 2, bytes: 100 };
+  const operations = plan.outcomes.reduce((sum, o) => sum + 4 + o.created.length + o.superseded.length, 0);
+  return { operations, bytes: operations * 400 };
+}
+
+export function batchOf(
+  id: string,
+  parts: readonly Part[],
+  { columns, ledger, fence }: { columns: CellColumns; ledger: Ledger; fence?: Fence },
+): Batch {
+  const compare: Compare[] = [];
+  const subjects: Subject[] = [];
   const then: Operation[] = [];
+  const expect = (one: Compare, subject: Subject) => {
+    compare.push(one);
+    subjects.push(subject);
+  };
+  if (fence !== undefined) expect(fence, { kind: 'scheduler' });
 
-  for (const { job } of change.release) delete jobs[job.id];
-  for (const [at, added] of chunksOf(change.add).entries()) {
-    const id = at === 0 ? planId : `${planId}-${at}`;
-    const assignment: Assignment = { planId: id, jobs: added };
-    then.push({ put: cellKeys.assignment(hostId, id), value: JSON.stringify(assignment) });
-    for (const job of added) jobs[job.id] = assignedClaim(job, id);
+  const changes = new Map<string, HostChange[]>();
+  for (const { hosts } of parts) {
+    for (const [hostId, change] of hosts) {
+      const known = changes.get(hostId);
+      if (known === undefined) changes.set(hostId, [change]);
+      else known.push(change);
+    }
   }
-
-  const released = new Set(change.release.map(({ job }) => job.id));
-  const stopped = new Set(change.stop.map(({ job }) => job.id));
-  for (const id of new Set([...change.release, ...change.stop].map((one) => one.planId))) {
-    const assignment = cell.assignments.get(`${hostId}/${id}`)?.value;
-    if (assignment === undefined) continue;
-    const left = assignment.jobs
-      .filter((job) => !released.has(job.id))
-      .map((job) => (stopped.has(job.id) ? asStopped(job) : job));
-    const key = cellKeys.assignment(hostId, id);
-    then.push(left.length === 0 ? { delete: key } : { put: key, value: JSON.stringify({ ...assignment, jobs: left }) });
+  const claims = new Map<string, Claim | undefined>();
+  for (const [hostId, ofHost] of changes) {
+    const host = columns.hosts.get(hostId);
+    const known = ledger.claimOf(hostId);
+    expect({ key: cellKeys.claim(hostId), modRevision: known.modRevision }, { kind: 'host', hostId });
+    expect({ key: cellKeys.host(hostId), createRevision: host?.createRevision ?? 0 }, { kind: 'host', hostId });
+    const claim = ofHost.reduce<Claim | undefined>((sum, change) => claimWith(sum, change, id), known.claim);
+    then.push(...assignmentWrites(hostId, ofHost, id, columns));
+    // What is left of a host that is gone goes with its last job.
+    const isOver = host === undefined && (claim === undefined || claim.jobs === 0);
+    claims.set(hostId, isOver ? undefined : claim);
+    const key = cellKeys.claim(hostId);
+    then.push(isOver ? { delete: key } : { put: key, value: JSON.stringify(claim) });
   }
-
-  const claimKey = cellKeys.claim(hostId);
-  const isLeftBehind = host === undefined && Object.keys(jobs).length === 0;
-  const next: Claim = { planId, jobs };
-  then.push(isLeftBehind ? { delete: claimKey } : { put: claimKey, value: JSON.stringify(next) });
+  for (const part of parts) partWrites(part, id, columns, expect, then);
   return {
-    compare: [
-      { key: claimKey, modRevision: claim?.modRevision ?? 0 },
-      { key: cellKeys.host(hostId), createRevision: host?.createRevision ?? 0 },
-    ],
-    then,
+    id,
+    parts,
+    subjects,
+    changes,
+    claims,
+    transaction: { compare, then, else: compare.map(({ key }): Operation => ({ get: key })) },
   };
 }
 
-function chunksOf(jobs: readonly AssignedJob[]): AssignedJob[][] {
-  const chunks: AssignedJob[][] = [];
-  let bytes = Infinity;
-  for (const job of jobs) {
-    const jobBytes = Buffer.byteLength(JSON.stringify(job));
-    bytes += jobBytes;
-    const last = chunks.at(-1);
-    if (last !== undefined && last.length < maxJobsPerKey && bytes <= maxBytesPerKey) last.push(job);
-    else {
-      chunks.push([job]);
-      bytes = jobBytes;
-    }
+function assignmentWrites(
+  hostId: string,
+  changes: readonly HostChange[],
+  batchId: string,
+  columns: CellColumns,
+): Operation[] {
+  const writes: Operation[] = [];
+  for (const [at, groups] of chunksOf(changes.flatMap(({ add }) => add)).entries()) {
+    const planId = at === 0 ? batchId : `${batchId}-${at.toString(36)}`;
+    const assignment: Assignment = { planId, groups };
+    writes.push({ put: cellKeys.assignment(hostId, planId), value: JSON.stringify(assignment) });
   }
-  return chunks;
-}
-
-function bytesOf({ then }: Part): number {
-  return then.reduce((sum, operation) => sum + ('put' in operation ? Buffer.byteLength(operation.value) : 0), 0);
+  const released = new Set(changes.flatMap(({ release }) => release.map(({ id }) => id)));
+  const stopped = new Set(changes.flatMap(({ stop }) => stop.map(({ id }) => id)));
+  const touched = new Set(changes.flatMap(({ stop, release }) => [...stop, ...release].map(({ planId }) => planId)));
+  for (const planId of touched) {
+    const groups = columns.assignmentGroups(hostId, planId);
+    if (groups === undefined) continue;
+    const left = groups.flatMap((group): AssignedGroup[] => {
+      const jobs = group.jobs
+        .filter(({ id }) => !released.has(id))
+        .map((job) => (stopped.has(job.id) ? asStopped(job) : job));
+      return jobs.length === 0 ? [] : [{ ...group, jobs }];
+    });
+    const key = cellKeys.assignment(hostId, planId);
+    const assignment: Assignment = { planId, groups: left };
+    writes.push(left.length === 0 ? { delete: key } : { put: key, value: JSON.stringify(assignment) });
+  }
+  return writes;
 }
 
 function asStopped(job: AssignedJob): AssignedJob {
   return { ...job, desired: 'stop' };
 }
 
-function endOf({ evaluation, state, reason, isFinished }: Outcome, cell: Cell): Part {
-  const { workloadId } = evaluation;
-  const key = cellKeys.evaluation(workloadId);
-  const known = cell.evaluations.get(workloadId);
-  const compare: Compare[] = [{ key, modRevision: known?.modRevision ?? 0 }];
-  const then: Operation[] = [];
-  if (state === 'complete') {
-    if (known !== undefined) then.push({ delete: key });
-  } else if (known?.value.state !== 'blocked' || known.value.reason !== reason) {
-    const blocked: Evaluation = { ...evaluation, state: 'blocked', ...(reason === undefined ? {} : { reason }) };
-    then.push({ put: key, value: JSON.stringify(blocked) });
+function chunksOf(groups: readonly AssignedGroup[]): AssignedGroup[][] {
+  const chunks: AssignedGroup[][] = [];
+  let room = 0;
+  for (const group of groups) {
+    for (let from = 0; from < group.jobs.length;) {
+      if (room === 0) {
+        chunks.push([]);
+        room = maxJobsPerKey;
+      }
+      const jobs = group.jobs.slice(from, from + room);
+      chunks.at(-1)?.push({ ...group, jobs });
+      from += jobs.length;
+      room -= jobs.length;
+    }
   }
-  const workload = cell.workloads.get(workloadId);
-  if (isFinished === true && workload !== undefined) {
-    compare.push({ key: cellKeys.workload(workloadId), modRevision: workload.modRevision });
-    then.push({ put: cellKeys.workload(workloadId), value: JSON.stringify({ ...workload.value, count: 0 }) });
-  }
-  return { compare, then };
+  return chunks;
 }
 
-export type CommitResult =
-  | { state: 'nothing' }
-  | { state: 'committed'; revision: Revision }
-  /** The cell has moved on: plan again on a state that has reached this revision. */
-  | { state: 'refused'; revision: Revision };
+function partWrites(
+  { plan, hosts, hasOutcomes, planRevisions, revisions }: Part,
+  batchId: string,
+  columns: CellColumns,
+  expect: (compare: Compare, subject: Subject) => void,
+  then: Operation[],
+): void {
+  const subject: Subject = { kind: 'plan', plan };
+  const creates = hasOutcomes && plan.outcomes.some(({ created }) => created.length > 0);
+  for (const [workloadId, modRevision] of planRevisions) {
+    const key = cellKeys.lastPlan(workloadId);
+    expect({ key, modRevision }, subject);
+    if (hosts.size > 0 || creates) then.push({ put: key, value: JSON.stringify({ planId: batchId }) });
+  }
+  if (!hasOutcomes) return;
+  const write = { hasChanges: plan.hosts.size > 0, columns, revisions, then };
+  for (const outcome of plan.outcomes) outcomeWrites(outcome, write, (compare) => expect(compare, subject));
+}
+
+function outcomeWrites(
+  { evaluation, end, created, superseded, remaining }: Outcome,
+  {
+    hasChanges,
+    columns,
+    revisions,
+    then,
+  }: { hasChanges: boolean; columns: CellColumns; revisions: ReadonlyMap<string, Revision>; then: Operation[] },
+  expect: (compare: Compare) => void,
+): void {
+  const key = cellKeys.evaluation(evaluation.id);
+  const modRevision = revisions.get(key) ?? 0;
+  if (modRevision > 0 || isWorthKeeping(end, hasChanges)) {
+    expect({ key, modRevision });
+    const known = modRevision > 0 ? columns.evaluations.get(evaluation.id)?.value : undefined;
+    if (known?.state !== end.state || known.reason !== end.reason) then.push(evaluationWrite(end));
+  }
+  for (const other of superseded) {
+    const olderKey = cellKeys.evaluation(other.id);
+    expect({ key: olderKey, modRevision: revisions.get(olderKey) ?? 0 });
+    then.push(evaluationWrite(other));
+  }
+  then.push(...created.map(evaluationWrite));
+  const workload = columns.workload(evaluation.workloadId)?.value;
+  if (remaining === undefined || workload === undefined || workload.count === remaining) return;
+  const workloadKey = cellKeys.workload(evaluation.workloadId);
+  expect({ key: workloadKey, modRevision: revisions.get(workloadKey) ?? 0 });
+  then.push({ put: workloadKey, value: JSON.stringify({ ...workload, count: remaining }) });
+}
+
+/** One that only this scheduler knew of, and that found nothing to do, leaves no trace. */
+function isWorthKeeping(end: Evaluation, hasChanges: boolean): boolean {
+  return hasChanges || end.state !== 'complete';
+}
+
+export type Verdict = Readonly<{
+  refusedHosts: ReadonlySet<string>;
+  refusedPlans: ReadonlySet<Plan>;
+  isFenced: boolean;
+  /** Plans made again on a cell that has reached this see why; 0 when only waiting tells. */
+  revision: Revision;
+  /** What the answer says of claims. */
+  claims: ReadonlyMap<string, KnownClaim>;
+}>;
 
 /**
- * After `unavailable` or `timeout` the plan may or may not have been committed; one made on a newer cell then asks only
- * for what is still missing.
+ * What stood in the way, by the answer's reads. Undefined when it was this very batch, committed before by a try whose
+ * reply was lost: its id stands in what it wrote.
  */
-export async function commitPlan(
-  store: Store,
-  plan: Plan,
-  cell: Cell,
-  options: { signal: AbortSignal },
-): Promise<CommitResult> {
-  let result: CommitResult = { state: 'nothing' };
-  // All are made of the cell as it is now: waiting for one must not mix in what happened meanwhile.
-  for (const transaction of transactionsOf(plan, cell)) {
-    const answer = await store.transact(transaction, options);
-    if (!answer.succeeded) return { state: 'refused', revision: newestOf(transaction, answer) };
-    result = { state: 'committed', revision: answer.revision };
-  }
-  return result;
-}
-
-/** A revision of the cell's own at which the refusal is explained; the store's when what was compared is gone. */
-function newestOf(transaction: Transaction, answer: TransactionResult): Revision {
-  let newest: Revision = 0;
-  for (const [at, compare] of (transaction.compare ?? []).entries()) {
+export function judge(batch: Batch, answer: TransactionResult): Verdict | { committedAt: Revision } {
+  const refusedHosts = new Set<string>();
+  const refusedPlans = new Set<Plan>();
+  const claims = new Map<string, KnownClaim>();
+  let isFenced = false;
+  let revision: Revision = 0;
+  for (const [at, compare] of (batch.transaction.compare ?? []).entries()) {
     const entry = answer.reads[at]?.[0];
-    const expected = 'modRevision' in compare ? compare.modRevision : compare.createRevision;
-    const found = 'modRevision' in compare ? entry?.modRevision : entry?.createRevision;
-    if (entry === undefined && expected !== 0) return answer.revision;
-    if (entry !== undefined && found !== expected) newest = Math.max(newest, entry.modRevision);
+    const subject = batch.subjects[at];
+    if (subject === undefined) continue;
+    if (subject.kind === 'host' && compare.key === cellKeys.claim(subject.hostId)) {
+      const claim = entry && claimSchema.parse(JSON.parse(entry.value));
+      if (claim?.planId === batch.id && entry !== undefined) return { committedAt: entry.modRevision };
+      const modRevision = entry?.modRevision ?? 0;
+      claims.set(subject.hostId, { claim, modRevision, seenAt: answer.revision });
+    }
+    const isPlan = subject.kind === 'plan' && compare.key.startsWith(cellKeys.plans);
+    if (isPlan && entry !== undefined && lastPlanSchema.parse(JSON.parse(entry.value)).planId === batch.id) {
+      return { committedAt: entry.modRevision };
+    }
+    const isSame =
+      'modRevision' in compare
+        ? (entry?.modRevision ?? 0) === compare.modRevision
+        : (entry?.createRevision ?? 0) === compare.createRevision;
+    if (isSame) continue;
+    revision = Math.max(revision, entry?.modRevision ?? 0);
+    if (subject.kind === 'host') refusedHosts.add(subject.hostId);
+    else if (subject.kind === 'plan') refusedPlans.add(subject.plan);
+    else isFenced = true;
   }
-  return newest === 0 ? answer.revision : newest;
+  return { refusedHosts, refusedPlans, isFenced, revision, claims };
 }

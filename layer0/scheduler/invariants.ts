@@ -1,75 +1,84 @@
 /** Is a state of the cell one that may be? For tests and for checking a history. */
-import { familyOf } from './feasible.ts';
-import { splitHostKey } from './snapshot.ts';
-import type { Cell } from './snapshot.ts';
+import type { Claim } from './cell.ts';
+import type { PlacedJob } from './cell-view.ts';
+import type { CellColumns } from './columns/cell-columns.ts';
 
 /** What is wrong, in words; empty when nothing is. Holds at every revision, whoever schedules and whatever is lost. */
-export function findViolations(cell: Cell): string[] {
-  return [...claimViolations(cell), ...agreementViolations(cell), ...evaluationViolations(cell)];
+export function findViolations(cell: CellColumns): string[] {
+  const hosts = new Set([...cell.claims.keys(), ...cell.hostsWithJobs()]);
+  const workloads = new Set([...cell.workloadsWithJobs(), ...[...cell.evaluations.values()].map(workloadOfEvaluation)]);
+  return [
+    ...[...hosts].flatMap((hostId) => hostViolations(cell, hostId)),
+    ...[...workloads].flatMap((workloadId) => workloadViolations(cell, workloadId)),
+  ];
 }
 
-function claimViolations(cell: Cell): string[] {
+function workloadOfEvaluation({ value }: { value: { workloadId: string } }): string {
+  return value.workloadId;
+}
+
+/** Claims ≤ capacity; a port is one family's; the claim is the sum of what is assigned. */
+export function hostViolations(cell: CellColumns, hostId: string): string[] {
   const violations: string[] = [];
-  for (const [hostId, { value: claim }] of cell.claims) {
-    const capacity = cell.hosts.get(hostId)?.value.capacity;
-    let memoryBytes = 0;
-    let cpuMillis = 0;
-    const families = new Map<number, string>();
-    for (const [jobId, job] of Object.entries(claim.jobs)) {
-      memoryBytes += job.resources.memoryBytes;
-      cpuMillis += job.resources.cpuMillis;
-      const family = familyOf(job.workloadId, cell.findJob(hostId, jobId)?.template);
-      for (const port of job.hostPorts) {
-        const holder = families.get(port) ?? family;
-        if (holder !== family) violations.push(`port ${port} of ${hostId} is held by ${holder} and ${family}`);
-        families.set(port, family);
+  const claim = cell.claims.get(hostId)?.value;
+  const capacity = cell.hosts.get(hostId)?.value.capacity;
+  const jobs = cell.jobsOn(hostId);
+  if (claim !== undefined && capacity !== undefined) {
+    if (claim.memoryBytes > capacity.memoryBytes) {
+      violations.push(`${hostId} has ${capacity.memoryBytes} bytes of memory and ${claim.memoryBytes} are claimed`);
+    }
+    if (claim.cpuMillis > capacity.cpuMillis) {
+      violations.push(`${hostId} has ${capacity.cpuMillis} mCPU and ${claim.cpuMillis} are claimed`);
+    }
+  }
+  if (claim === undefined) {
+    if (jobs.length > 0) violations.push(`${hostId} has ${jobs.length} jobs and no claim`);
+    return violations;
+  }
+  const sum = (of: (job: PlacedJob) => number) => jobs.reduce((all, job) => all + of(job), 0);
+  const sums = { memoryBytes: sum((job) => job.demand.memoryBytes), cpuMillis: sum((job) => job.demand.cpuMillis) };
+  if (claim.jobs !== jobs.length) violations.push(`${hostId} claims ${claim.jobs} jobs and has ${jobs.length}`);
+  for (const what of ['memoryBytes', 'cpuMillis'] as const) {
+    if (claim[what] !== sums[what]) violations.push(`${hostId} claims ${claim[what]} ${what}, its jobs ${sums[what]}`);
+  }
+  return [...violations, ...portViolations(hostId, claim, jobs)];
+}
+
+function portViolations(hostId: string, claim: Claim, jobs: readonly PlacedJob[]): string[] {
+  const violations: string[] = [];
+  const held = new Map<number, { family: string; jobs: number }>();
+  for (const { demand } of jobs) {
+    for (const port of demand.hostPorts) {
+      const holder = held.get(port) ?? { family: demand.family, jobs: 0 };
+      if (holder.family !== demand.family) {
+        violations.push(`port ${port} of ${hostId} is held by ${holder.family} and ${demand.family}`);
       }
+      held.set(port, { family: holder.family, jobs: holder.jobs + 1 });
     }
-    if (capacity === undefined) continue;
-    if (memoryBytes > capacity.memoryBytes) {
-      violations.push(`${hostId} has ${capacity.memoryBytes} bytes of memory and ${memoryBytes} are claimed`);
-    }
-    if (cpuMillis > capacity.cpuMillis) {
-      violations.push(`${hostId} has ${capacity.cpuMillis} mCPU and ${cpuMillis} are claimed`);
-    }
+  }
+  const claimed = Object.entries(claim.ports).map(([port, { family, jobs: count }]) => `${port} ${family} ${count}`);
+  const actual = [...held].map(([port, { family, jobs: count }]) => `${port} ${family} ${count}`);
+  if (claimed.sort().join() !== actual.sort().join()) {
+    violations.push(`${hostId} claims the ports [${claimed.join()}], its jobs have [${actual.join()}]`);
   }
   return violations;
 }
 
-function agreementViolations(cell: Cell): string[] {
+/** No job twice; no singleton's slot twice on hosts that are there; one evaluation waits at most, and says why. */
+export function workloadViolations(cell: CellColumns, workloadId: string): string[] {
   const violations: string[] = [];
-  const assigned = new Set<string>();
-  for (const [key, { value: assignment }] of cell.assignments) {
-    const { hostId, rest: planId } = splitHostKey(key);
-    if (assignment.planId !== planId) violations.push(`assignment ${key} says it is of plan ${assignment.planId}`);
-    if (assignment.jobs.length === 0) violations.push(`assignment ${key} is empty`);
-    for (const job of assignment.jobs) {
-      if (assigned.has(job.id)) violations.push(`job ${job.id} is assigned twice`);
-      assigned.add(job.id);
-      if (!job.id.startsWith(`${hostId}-`)) violations.push(`job ${job.id} is assigned to ${hostId}`);
-      const claimed = cell.claims.get(hostId)?.value.jobs[job.id];
-      if (claimed === undefined) violations.push(`job ${job.id} is assigned but not claimed`);
-      else if (claimed.planId !== planId || claimed.workloadId !== job.workloadId) {
-        violations.push(
-          `job ${job.id} is claimed for plan ${claimed.planId} of ${claimed.workloadId}, not ${planId} of ${job.workloadId}`,
-        );
-      }
-    }
+  const isSingleton = cell.workload(workloadId)?.value.singleton === true;
+  const slots = new Map<number, string>();
+  for (const job of cell.jobsOf(workloadId)) {
+    if (!isSingleton || job.status?.isFinal === true || !cell.hosts.has(job.hostId)) continue;
+    const other = slots.get(job.index);
+    if (other !== undefined) violations.push(`slot ${job.index} of ${workloadId} has the jobs ${other} and ${job.id}`);
+    slots.set(job.index, job.id);
   }
-  for (const [hostId, { value: claim }] of cell.claims) {
-    for (const jobId of Object.keys(claim.jobs)) {
-      if (!assigned.has(jobId)) violations.push(`job ${jobId} is claimed on ${hostId} but not assigned`);
-    }
+  const blocked = cell.evaluationsOf(workloadId).filter(({ value }) => value.state === 'blocked');
+  if (blocked.length > 1) violations.push(`${workloadId} has ${blocked.length} blocked evaluations`);
+  for (const { value } of blocked) {
+    if (value.reason === undefined) violations.push(`evaluation ${value.id} is blocked and does not say why`);
   }
   return violations;
-}
-
-/** One key per workload is at most one evaluation per workload, if it is about that workload. */
-function evaluationViolations(cell: Cell): string[] {
-  return [...cell.evaluations].flatMap(([workloadId, { value }]) => {
-    if (value.workloadId !== workloadId) return [`the evaluation of ${workloadId} is about ${value.workloadId}`];
-    return value.state === 'blocked' && value.reason === undefined
-      ? [`the evaluation of ${workloadId} is blocked and does not say why`]
-      : [];
-  });
 }

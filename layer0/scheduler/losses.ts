@@ -1,4 +1,5 @@
-/** Which hosts that are away are lost? */
+/** Which hosts that are away are lost, and which are only suspected? */
+import type { Cell } from './cell-view.ts';
 
 export type LossInput = Readonly<{
   /** Hosts that hold claims and are not there, and since when. */
@@ -12,33 +13,51 @@ export type LossInput = Readonly<{
   holdMs: number;
 }>;
 
-/** `nextAt` is when the answer changes if nothing else does. With no host left nothing is lost: there is nowhere to go. */
-export function judgeLosses(input: LossInput): {
+export type LossVerdict = Readonly<{
   lost: ReadonlySet<string>;
+  /** Away for longer than the grace, and not given up, because so many are: worth telling people. */
+  suspects: ReadonlySet<string>;
+  /** When the answer changes if nothing else does. */
   nextAt: number | undefined;
   isHeld: boolean;
-} {
-  const { missingSince, present, now } = input;
+}>;
+
+/** With no host left nothing is lost: there is nowhere to go. */
+export function judgeLosses(input: LossInput): LossVerdict {
+  const { missingSince, present, now, graceMs } = input;
   const lost = new Set<string>();
+  const suspects = new Set<string>();
   let nextAt: number | undefined;
   const isHeld = missingSince.size > present;
-  if (present === 0) return { lost, nextAt, isHeld };
   for (const [hostId, since] of missingSince) {
-    const lostAt = since + (isHeld ? input.holdMs : input.graceMs);
-    if (lostAt <= now) lost.add(hostId);
-    else nextAt = Math.min(nextAt ?? Infinity, lostAt);
+    const lostAt = present === 0 ? Infinity : since + (isHeld ? input.holdMs : graceMs);
+    if (lostAt <= now) {
+      lost.add(hostId);
+      continue;
+    }
+    if (since + graceMs <= now) suspects.add(hostId);
+    const changesAt = since + graceMs > now ? since + graceMs : lostAt;
+    if (changesAt !== Infinity) nextAt = Math.min(nextAt ?? Infinity, changesAt);
   }
-  return { lost, nextAt, isHeld };
+  return { lost, suspects, nextAt, isHeld };
 }
 
-/** Keeps the time each missing host was first missed. */
+/** "7 of 10 hosts are away at once: …", for the log and for people; undefined when nothing is held. */
+export function suspicionText({ suspects, isHeld }: LossVerdict, present: number, holdMs: number): string | undefined {
+  if (!isHeld || suspects.size === 0) return undefined;
+  const [away, all] = [suspects.size, suspects.size + present];
+  const then = present === 0 ? 'nothing is moved while no host is there' : `their work is held for ${holdMs / 1_000} s`;
+  return `${away} of ${all} hosts are away at once (${[...suspects].sort().join(', ')}): rather the network or us, ${then}`;
+}
+
+/** Keeps the time each missing host was first missed. A host without jobs is missed by nobody. */
 export function trackMissing(
   before: ReadonlyMap<string, number>,
-  cell: { hosts: ReadonlyMap<string, unknown>; claims: ReadonlyMap<string, unknown> },
+  cell: Pick<Cell, 'hosts' | 'hostsWithJobs'>,
   now: number,
 ): ReadonlyMap<string, number> {
   const missing = new Map<string, number>();
-  for (const hostId of cell.claims.keys()) {
+  for (const hostId of cell.hostsWithJobs()) {
     if (!cell.hosts.has(hostId)) missing.set(hostId, before.get(hostId) ?? now);
   }
   return missing;

@@ -1,253 +1,379 @@
-import { silentLogger } from '@flynn/kit/log';
-import { openMirror } from '@flynn/store/mirror';
-import { openTestStore } from '@flynn/store/testing';
-import type { Operation, Store } from '@flynn/store/store';
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
-import { cellKeys, cellPrefix } from './cell.ts';
-import type { HostRecord, Workload } from './cell.ts';
-import { commitPlan, transactionsOf } from './commit.ts';
-import { makeEvaluation, workloadChange, workloadRemoval } from './evaluations.ts';
-import { Rooms, findObstacle } from './feasible.ts';
-import { findViolations } from './invariants.ts';
+import { describe, it } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { hasCode } from '@flynn/kit/errors';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { HostRecord } from './cell.ts';
 import type { Plan } from './plan.ts';
-import { rankEphemeral } from './rank.ts';
-import { schedule } from './schedulers/scheduler.ts';
-import { CellState, decodeCellEntry } from './snapshot.ts';
-import type { Cell, CellEntry } from './snapshot.ts';
-import { hostOf, hostPut, mebibyte, readCell, stepHost, wellBehaved, workloadOf } from './testing.ts';
+import { mergePlans } from './plan.ts';
+import { loadSchedulers } from './schedulers/load.ts';
+import { hostOf, mebibyte, workloadOf } from './testing.ts';
+import { ToyCell } from './toy-cell.ts';
 
-let ids = 0;
-const newId = () => `i${(ids += 1)}`;
-const signal = new AbortController().signal;
-const now = 1_000;
-
-function planFor(workloadId: string, cell: Cell, lostHosts: readonly string[] = []): Plan {
-  const evaluation = cell.evaluations.get(workloadId)?.value ?? makeEvaluation(workloadId, 'workload', { now, newId });
-  return schedule(evaluation, cell, {
-    now,
-    newId,
-    random: () => 0.5,
-    lostHosts: new Set(lostHosts),
-    rooms: new Rooms(cell),
-  });
-}
-
-async function storeWith(hosts: readonly HostRecord[], workloads: readonly Workload[]) {
-  const store = openTestStore();
-  const operations: Operation[] = [
-    ...hosts.map(hostPut),
-    ...workloads.flatMap((one) => workloadChange(one, { now, newId })),
-  ];
-  await store.transact({ then: operations });
-  return store;
-}
-
-async function commitAll(store: Store, ...workloadIds: string[]): Promise<Cell> {
-  for (const workloadId of workloadIds) {
-    const cell = await readCell(store);
-    const result = await commitPlan(store, planFor(workloadId, cell), cell, { signal });
-    assert.notEqual(result.state, 'refused');
-  }
-  const cell = await readCell(store);
-  assert.deepEqual(findViolations(cell), []);
-  return cell;
-}
-
-const hostsOf = (cell: Cell, workloadId: string) =>
+const hostsOf = (cell: ToyCell, workloadId: string) =>
   cell
     .jobsOf(workloadId)
     .map(({ hostId }) => hostId)
     .sort();
+const endOf = (plan: Plan) => plan.outcomes[0]?.end;
+const blockedOf = (cell: ToyCell, workloadId: string) =>
+  cell.evaluationsOf(workloadId).flatMap(({ value }) => (value.state === 'blocked' ? value : []));
+const cellWith = (...things: Parameters<ToyCell['put']>) => new ToyCell().put(...things);
+const sized = (megabytes: number) => ({
+  template: { resources: { memoryBytes: megabytes * mebibyte, cpuMillis: 100 } },
+});
+const zoned = (id: string, zone: string, more: Partial<HostRecord> = {}) =>
+  hostOf(id, { attributes: { zone }, ...more });
 
-test('a service is spread over zones, then hosts, in one transaction that also ends its evaluation', async () => {
-  const zones = { h1: 'a', h2: 'a', h3: 'b' };
-  const hosts = Object.entries(zones).map(([id, zone]) => hostOf(id, { attributes: { zone } }));
-  await using store = await storeWith(hosts, [workloadOf({ count: 4 })]);
-  const before = await readCell(store);
-  const plan = planFor('web', before);
-  assert.equal(transactionsOf(plan, before).length, 1);
-  const cell = await commitAll(store, 'web');
-  assert.deepEqual(hostsOf(cell, 'web'), ['h1', 'h2', 'h3', 'h3']);
-  assert.equal(cell.evaluations.size, 0);
+describe('a service', () => {
+  it('is spread over zones, then hosts, as groups of jobs', () => {
+    const cell = cellWith(zoned('h1', 'a'), zoned('h2', 'a'), zoned('h3', 'b'), workloadOf({ count: 4 }));
+    const plan = cell.run('web');
+    assert.deepEqual(hostsOf(cell, 'web'), ['h1', 'h2', 'h3', 'h3']);
+    assert.deepEqual(
+      cell.jobsOf('web').map(({ index }) => index),
+      [0, 1, 2, 3],
+    );
+    assert.equal(plan.hosts.get('h3')?.add.length, 1, 'one group per workload and version');
+    assert.equal(endOf(plan)?.state, 'complete');
+  });
+  it('claims in the table as it goes, so that plans made one after the other do not meet', () => {
+    const cell = cellWith(hostOf('h1'), workloadOf({ count: 6 }), workloadOf({ id: 'api', count: 6 }));
+    const table = cell.table();
+    const merged = mergePlans(
+      [cell.plan('web', 'workload', { table }), cell.plan('api', 'workload', { table })],
+      'both',
+    );
+    const jobs = merged.hosts.get('h1')?.add.flatMap((group) => group.jobs) ?? [];
+    assert.equal(jobs.length, 10);
+    assert.equal(new Set(jobs.map(({ id }) => id)).size, 10);
+    assert.deepEqual(
+      merged.outcomes.map(({ end }) => [end.placed, end.waiting ?? 0]),
+      [
+        [6, 0],
+        [4, 2],
+      ],
+    );
+  });
+  it('goes elsewhere than where its job just failed, and back there if there is nowhere else', () => {
+    const cell = cellWith(hostOf('h1'), workloadOf());
+    cell.run('web');
+    cell.report(cell.jobsOf('web')[0]?.id ?? '', 'failed');
+    cell.put(hostOf('h2'));
+    cell.now += 1_000;
+    cell.run('web', 'job_ended');
+    assert.deepEqual(hostsOf(cell, 'web'), ['h2']);
+  });
+  it('is placed where tags say, which win over what the host says of itself', () => {
+    const constraints = [{ attribute: 'disk', values: ['ssd'] }];
+    const cell = cellWith(
+      hostOf('h1', { attributes: { disk: 'ssd' } }),
+      hostOf('h2', { attributes: { disk: 'hdd' } }),
+      workloadOf({ constraints }),
+    );
+    cell.settings.set('h1', { cordoned: false, tags: { disk: 'hdd' } });
+    cell.settings.set('h2', { cordoned: false, tags: { disk: 'ssd' } });
+    cell.run('web');
+    assert.deepEqual(hostsOf(cell, 'web'), ['h2']);
+    cell.step();
+    cell.settings.set('h1', { cordoned: false, tags: { disk: 'ssd' } });
+    cell.settings.delete('h2');
+    cell.run('web', 'host_changed');
+    assert.deepEqual(hostsOf(cell, 'web'), ['h1', 'h2'], 'it leaves a host that does not match any more, start first');
+    cell.step();
+    cell.run('web', 'health');
+    assert.deepEqual(
+      cell
+        .jobsOf('web')
+        .map(({ hostId, desired }) => `${hostId} ${desired}`)
+        .sort(),
+      ['h1 run', 'h2 stop'],
+    );
+  });
+  it('keeps distinct values apart', () => {
+    const constraints = [{ attribute: 'zone', operator: 'distinct' as const }];
+    const cell = cellWith(zoned('h1', 'a'), zoned('h2', 'a'), zoned('h3', 'b'), workloadOf({ count: 3, constraints }));
+    const plan = cell.run('web');
+    assert.equal(cell.jobsOf('web').length, 2);
+    assert.match(
+      blockedOf(cell, 'web')[0]?.reason ?? '',
+      /^2 placed, 1 waiting: zone is used by another job of the workload \(3 hosts\)$/,
+    );
+    assert.equal(endOf(plan)?.waiting, 1);
+  });
+});
+
+describe('what fits nowhere', () => {
+  it('waits with the reasons, in one evaluation that follows from the one that could not', () => {
+    const hosts = [hostOf('h1'), zoned('h2', 'b', { cordoned: true }), zoned('h3', 'b')];
+    const cell = cellWith(...hosts, workloadOf({ count: 12, constraints: [{ attribute: 'zone', values: ['b'] }] }));
+    const plan = cell.run('web');
+    assert.equal(cell.jobsOf('web').length, 10);
+    const [blocked] = blockedOf(cell, 'web');
+    assert.ok(blocked !== undefined);
+    assert.equal(
+      blocked.reason,
+      '10 placed, 2 waiting: cordoned (1 host), memory (1 host full), zone is not b (1 host)',
+    );
+    assert.deepEqual(blocked.obstacles, { cordoned: 1, memory: 1, 'zone is not b': 1 });
+    assert.deepEqual([blocked.placed, blocked.waiting, blocked.previousId], [10, 2, endOf(plan)?.id]);
+    assert.deepEqual([endOf(plan)?.state, endOf(plan)?.blockedId], ['complete', blocked.id]);
+  });
+  it('goes on waiting without anything new to write, as long as the reason is the same', () => {
+    const cell = cellWith(hostOf('h1'), workloadOf({ count: 11 }));
+    cell.run('web');
+    const [first] = blockedOf(cell, 'web');
+    const plan = cell.run('web', 'job_ended');
+    assert.deepEqual([plan.hosts.size, plan.outcomes[0]?.created, endOf(plan)?.blockedId], [0, [], first?.id]);
+    assert.deepEqual(blockedOf(cell, 'web'), [first]);
+  });
+  it('has one blocked evaluation: the newest, which the older one names', () => {
+    const cell = cellWith(hostOf('h1'), workloadOf({ count: 11 }));
+    cell.run('web');
+    const [first] = blockedOf(cell, 'web');
+    cell.put(workloadOf({ count: 20 }));
+    cell.run('web');
+    const [second, ...more] = blockedOf(cell, 'web');
+    assert.deepEqual([second?.waiting, more.length], [10, 0]);
+    const older = cell.records.get(first?.id ?? '');
+    assert.deepEqual([older?.state, older?.nextId], ['cancelled', second?.id]);
+    cell.put(hostOf('h2'));
+    cell.run('web', 'host_joined');
+    assert.deepEqual([cell.jobsOf('web').length, blockedOf(cell, 'web').length], [20, 0]);
+  });
+  it('is said to be so when there is no host at all', () => {
+    const cell = cellWith(workloadOf());
+    cell.run('web');
+    assert.equal(blockedOf(cell, 'web')[0]?.reason, '0 placed, 1 waiting: there is no host');
+  });
+  it('for a port that another family holds', () => {
+    const hostNetwork = (app: string) => ({
+      hostNetwork: true,
+      ports: [{ port: 80 }],
+      meta: { 'flynn.app': app, 'flynn.type': 'web' },
+    });
+    const router = { id: 'router', kind: 'omni', template: hostNetwork('router') };
+    const cell = cellWith(
+      hostOf('h1'),
+      workloadOf(router),
+      workloadOf({ id: 'other', template: hostNetwork('other') }),
+    );
+    cell.run('router');
+    cell.run('other');
+    assert.equal(blockedOf(cell, 'other')[0]?.reason, '0 placed, 1 waiting: port 80 is taken (1 host)');
+    cell.step();
+    cell.put(workloadOf({ ...router, version: 'v2' }));
+    cell.run('router');
+    assert.deepEqual(hostsOf(cell, 'router'), ['h1', 'h1'], 'two versions of one family share it');
+  });
+});
+
+describe('a slot with volumes', () => {
+  const db = (version: string) =>
+    workloadOf({
+      id: 'db',
+      version,
+      template: { volumes: [{ name: 'data', path: '/d' }], resources: { memoryBytes: 900 * mebibyte, cpuMillis: 100 } },
+    });
+  it('is filled in its own room on its host, cordoned or not, and waits while that is away', () => {
+    const cell = cellWith(hostOf('h1', { cordoned: false }), db('v1'));
+    cell.run('db');
+    cell.step();
+    cell.put(hostOf('h1', { cordoned: true }), hostOf('h2'), db('v2'));
+    cell.run('db');
+    cell.step();
+    cell.run('db', 'job_ended');
+    assert.deepEqual(
+      cell.jobsOf('db').map(({ hostId, version }) => [hostId, version]),
+      [['h1', 'v2']],
+    );
+    cell.lose('h1');
+    cell.run('db', 'host_lost');
+    assert.equal(blockedOf(cell, 'db')[0]?.reason, '0 placed, 1 waiting: volume data is on h1, which is away');
+    assert.deepEqual(hostsOf(cell, 'db'), ['h1']);
+    cell.put(hostOf('h1'));
+    cell.lostHosts = new Set();
+    cell.run('db', 'host_joined');
+    assert.deepEqual([hostsOf(cell, 'db'), blockedOf(cell, 'db').length], [['h1'], 0]);
+  });
+});
+
+it('a slot with volumes that has grown too large keeps its place, and says what is missing', () => {
+  const db = (version: string, megabytes: number) =>
+    workloadOf({
+      version,
+      template: {
+        volumes: [{ name: 'data', path: '/d' }],
+        resources: { memoryBytes: megabytes * mebibyte, cpuMillis: 0 },
+      },
+    });
+  const cell = cellWith(hostOf('h1'), db('v1', 300), workloadOf({ id: 'api', ...sized(600) }));
+  for (const id of ['web', 'api']) cell.run(id);
+  cell.step();
+  cell.put(hostOf('h2'), db('v2', 500)).run('web');
+  cell.step();
+  const plan = cell.run('web', 'job_ended');
+  assert.equal(plan.hosts.size, 0);
+  assert.equal(blockedOf(cell, 'web')[0]?.reason, '0 placed, 1 waiting: memory (1 host full)');
+  assert.deepEqual(hostsOf(cell, 'web'), ['h1'], 'its data is still known to be there');
+  cell.put(db('v3', 300)).run('web');
   assert.deepEqual(
-    cell.jobsOf('web').map(({ job }) => job.index),
-    [0, 1, 2, 3],
+    cell.jobsOf('web').map(({ version, hostId }) => [version, hostId]),
+    [['v3', 'h1']],
   );
 });
 
-test('among equals a service goes where it is fullest', async () => {
-  const big = workloadOf({
-    id: 'big',
-    constraints: [{ attribute: 'disk', values: ['ssd'] }],
-    template: { resources: { memoryBytes: 500 * mebibyte, cpuMillis: 0 } },
+describe('a gang', () => {
+  it('is placed whole or not at all', () => {
+    const cell = cellWith(hostOf('h1'), workloadOf({ id: 'gang', kind: 'gang', count: 11 }));
+    const plan = cell.run('gang');
+    assert.deepEqual([plan.isAtomic, plan.hosts.size], [true, 0]);
+    assert.equal(blockedOf(cell, 'gang')[0]?.reason, '0 placed, 11 waiting: memory (1 host full)');
+    cell.put(hostOf('h2'));
+    cell.run('gang', 'host_joined');
+    assert.equal(cell.jobsOf('gang').length, 11);
   });
-  await using store = await storeWith(
-    [hostOf('h1'), hostOf('h2', { attributes: { disk: 'ssd' } })],
-    [big, workloadOf()],
-  );
-  assert.deepEqual(hostsOf(await commitAll(store, 'big', 'web'), 'web'), ['h2']);
-});
-
-test('what fits nowhere waits with the reasons, and is placed when there is room', async () => {
-  const hosts = [hostOf('h1'), hostOf('h2', { cordoned: true }), hostOf('h3', { attributes: { zone: 'b' } })];
-  const web = workloadOf({ count: 12, constraints: [{ attribute: 'zone', values: ['b'] }] });
-  await using store = await storeWith(hosts, [web]);
-  let cell = await commitAll(store, 'web');
-  assert.equal(cell.jobsOf('web').length, 10);
-  const blocked = cell.evaluations.get('web')?.value;
-  assert.equal(blocked?.state, 'blocked');
-  assert.equal(blocked.reason, '10 placed, 2 waiting: memory (1 host), zone is not b (2 hosts)');
-  const before = await readCell(store);
-  const again = await commitPlan(store, planFor('web', before), before, { signal });
-  assert.deepEqual(again, { state: 'nothing' }, 'waiting on changes nothing');
-  await store.transact({ then: [hostPut(hostOf('h4', { attributes: { zone: 'b' } }))] });
-  cell = await commitAll(store, 'web');
-  assert.equal(cell.jobsOf('web').length, 12);
-  assert.equal(cell.evaluations.size, 0);
-});
-
-test('jobs in the host network hold its ports, shared only within their family', async () => {
-  const template = (app: string) => ({
-    hostNetwork: true,
-    ports: [{ port: 80 }],
-    meta: { 'flynn.app': app, 'flynn.type': 'web' },
+  it('gives back in the table what it could not use', () => {
+    const cell = cellWith(hostOf('h1'), workloadOf({ id: 'gang', kind: 'gang', count: 11 }), workloadOf({ count: 10 }));
+    const table = cell.table();
+    cell.plan('gang', 'workload', { table });
+    assert.equal(endOf(cell.plan('web', 'workload', { table }))?.placed, 10);
   });
-  const router = workloadOf({ id: 'router', kind: 'omni', template: template('router') });
-  const other = workloadOf({ id: 'other', template: template('other') });
-  await using store = await storeWith([hostOf('h1')], [router, other]);
-  let cell = await commitAll(store, 'router', 'other');
-  assert.equal(cell.evaluations.get('other')?.value.reason, '0 placed, 1 waiting: port 80 is taken (1 host)');
-  await stepHost(store, 'h1', wellBehaved, { now, newId });
-  await store.transact({ then: workloadChange({ ...router, version: 'v2' }, { now, newId }) });
-  cell = await commitAll(store, 'router');
-  assert.deepEqual(hostsOf(cell, 'router'), ['h1', 'h1']);
-});
-
-test('a plan made on an old state of a host is refused, also when the host went and came back', async () => {
-  await using store = await storeWith([hostOf('h1')], [workloadOf(), workloadOf({ id: 'api' })]);
-  const stale = await readCell(store);
-  await commitAll(store, 'api');
-  assert.equal((await commitPlan(store, planFor('web', stale), stale, { signal })).state, 'refused');
-
-  const current = await readCell(store);
-  await store.transact({ then: [{ delete: cellKeys.host('h1') }] });
-  await store.transact({ then: [hostPut(hostOf('h1'))] });
-  assert.equal((await commitPlan(store, planFor('web', current), current, { signal })).state, 'refused');
-  assert.deepEqual(hostsOf(await commitAll(store, 'web'), 'web'), ['h1']);
-});
-
-test('a plan is refused when its evaluation has changed meanwhile, and a second commit of the same plan too', async () => {
-  await using store = await storeWith([hostOf('h1')], [workloadOf()]);
-  const cell = await readCell(store);
-  const plan = planFor('web', cell);
-  await store.transact({ then: workloadChange(workloadOf({ count: 2 }), { now, newId }) });
-  assert.equal((await commitPlan(store, plan, cell, { signal })).state, 'refused');
-  const fresh = await readCell(store);
-  const good = planFor('web', fresh);
-  assert.equal((await commitPlan(store, good, fresh, { signal })).state, 'committed');
-  assert.equal((await commitPlan(store, good, fresh, { signal })).state, 'refused');
-  assert.equal((await readCell(store)).jobsOf('web').length, 2);
-});
-
-test('a removed workload stops its jobs and leaves no key once they ended', async () => {
-  await using store = await storeWith([hostOf('h1')], [workloadOf({ count: 3 })]);
-  await commitAll(store, 'web');
-  await stepHost(store, 'h1', wellBehaved, { now, newId });
-  await store.transact({ then: workloadRemoval('web', { now, newId }) });
-  let cell = await commitAll(store, 'web');
-  assert.ok(cell.jobsOf('web').every(({ job }) => job.desired === 'stop'));
-  await stepHost(store, 'h1', wellBehaved, { now, newId });
-  cell = await commitAll(store, 'web');
-  assert.deepEqual([cell.jobsOf('web').length, cell.assignments.size, cell.evaluations.size], [0, 0, 0]);
-  assert.deepEqual(cell.claims.get('h1')?.value.jobs, {});
-});
-
-test('an ephemeral job that ended is released, and its workload asks for nothing any more', async () => {
-  await using store = await storeWith([hostOf('h1')], [workloadOf({ kind: 'ephemeral' })]);
-  await commitAll(store, 'web');
-  await stepHost(store, 'h1', () => 'failed', { now, newId });
-  let cell = await commitAll(store, 'web');
-  assert.equal(cell.workloads.get('web')?.value.count, 0);
-  assert.equal(cell.jobsOf('web').length, 0);
-  cell = await commitAll(store, 'web');
-  assert.equal(cell.jobsOf('web').length, 0);
-});
-
-test('a lost host is emptied while its jobs are placed elsewhere, in the same transaction', async () => {
-  await using store = await storeWith([hostOf('h1')], [workloadOf({ count: 2 })]);
-  await commitAll(store, 'web');
-  await store.transact({ then: [{ delete: cellKeys.host('h1') }, hostPut(hostOf('h2'))] });
-  const cell = await readCell(store);
-  const plan = planFor('web', cell, ['h1']);
-  assert.equal((await commitPlan(store, plan, cell, { signal })).state, 'committed');
-  const after = await readCell(store);
-  assert.deepEqual(hostsOf(after, 'web'), ['h2', 'h2']);
-  assert.equal(after.claims.has('h1'), false);
-  assert.deepEqual(findViolations(after), []);
-});
-
-test('a plan over more hosts than a transaction holds is split, and only its end ends the evaluation', async () => {
-  const hosts = Array.from({ length: 150 }, (_, n) => hostOf(`h${n}`));
-  await using store = await storeWith(hosts, [workloadOf({ kind: 'omni' })]);
-  const before = await readCell(store);
-  const transactions = transactionsOf(planFor('web', before), before);
-  assert.ok(transactions.length > 1);
-  for (const { compare, then } of transactions) assert.ok((compare?.length ?? 0) <= 128 && then.length <= 128);
-  const ending = transactions.map(({ then }) => then.some((operation) => 'delete' in operation));
-  assert.deepEqual(
-    ending,
-    transactions.map((_, at) => at === transactions.length - 1),
-  );
-  assert.equal((await commitAll(store, 'web')).jobsOf('web').length, 150);
-});
-
-test('the reasons a job does not fit are told apart', async () => {
-  await using store = await storeWith([hostOf('h1')], []);
-  const room = new Rooms(await readCell(store)).get('h1');
-  assert.ok(room !== undefined);
-  const ask = (memoryBytes: number, cpuMillis: number) =>
-    findObstacle(room, workloadOf({ template: { resources: { memoryBytes, cpuMillis } } }));
-  assert.equal(ask(1_000 * mebibyte, 4_000), undefined);
-  assert.equal(ask(1_000 * mebibyte + 1, 0), 'memory');
-  assert.equal(ask(1, 4_001), 'cpu');
-});
-
-test('of two random hosts the emptier gets an ephemeral job', async () => {
-  const full = workloadOf({ id: 'full', kind: 'omni', constraints: [{ attribute: 'a', values: ['x'] }] });
-  await using store = await storeWith([hostOf('h1', { attributes: { a: 'x' } }), hostOf('h2')], [full]);
-  const rooms = new Rooms(await commitAll(store, 'full'));
-  const candidates = rooms
-    .all()
-    .map((room) => ({ room, sameWorkload: 0, sameZone: 0, failures: 0, isPreferred: false }));
-  for (const value of [0, 0.4, 0.99]) assert.equal(rankEphemeral(candidates, () => value)?.room.host.id, 'h2');
-  assert.equal(
-    rankEphemeral([], () => 0),
-    undefined,
-  );
-});
-
-test('a state folded change by change equals one read at once', async () => {
-  await using store = await storeWith([hostOf('h1')], [workloadOf({ count: 3 }), workloadOf({ id: 'api', count: 2 })]);
-  await using mirror = await openMirror<CellEntry>({
-    store,
-    prefix: cellPrefix,
-    decode: decodeCellEntry,
-    log: silentLogger(),
+  it('that is too large for one transaction fails, and is never split', () => {
+    const hosts = Array.from({ length: 5 }, (_, n) => hostOf(`h${n}`));
+    const cell = cellWith(...hosts, workloadOf({ id: 'gang', kind: 'gang', count: 5, ...sized(900) }));
+    const plan = cell.run('gang', 'workload', { maxAtomicHosts: 4 });
+    assert.deepEqual([endOf(plan)?.state, plan.hosts.size], ['failed', 0]);
+    assert.equal(endOf(plan)?.reason, 'needs 5 hosts at once, and one transaction holds 4');
   });
-  const folded = new CellState();
-  for (const [key, { value }] of mirror.snapshot.entries) folded.fold({ key, after: value });
-  mirror.onChange((change) => folded.fold(change));
-  await commitAll(store, 'web', 'api');
-  await stepHost(store, 'h1', wellBehaved, { now, newId });
-  await store.transact({ then: workloadRemoval('api', { now, newId }) });
-  await commitAll(store, 'api');
-  await stepHost(store, 'h1', wellBehaved, { now, newId });
-  const cell = await commitAll(store, 'api');
-  await mirror.reached((await store.list(cellPrefix)).revision);
-  for (const id of ['web', 'api']) {
-    assert.deepEqual(folded.jobsOf(id), cell.jobsOf(id));
-    assert.deepEqual(folded.statusesOf(id), cell.statusesOf(id));
+});
+
+describe('a drain', () => {
+  it('moves services, leaves omni jobs to the last, and starts nothing there', () => {
+    const omni = workloadOf({ id: 'log', kind: 'omni' });
+    const cell = cellWith(hostOf('h1'), workloadOf({ count: 2 }), omni);
+    for (const id of ['web', 'log']) cell.run(id);
+    cell.step();
+    cell.put(hostOf('h2'));
+    cell.settings.set('h1', { cordoned: false, tags: {}, drain: { startedAt: cell.now, maxParallel: 1 } });
+    const seen: string[] = [];
+    for (let round = 0; round < 8; round += 1) {
+      for (const id of ['web', 'log']) cell.run(id, 'drain');
+      const onHost = cell.jobsOn('h1').filter(({ desired }) => desired === 'run');
+      seen.push(
+        onHost
+          .map(({ workloadId }) => workloadId)
+          .sort()
+          .join(' '),
+      );
+      const serving = cell
+        .jobsOf('web')
+        .filter(({ desired, status }) => desired === 'run' && status?.state === 'running');
+      assert.ok(serving.length >= 2, 'what serves is never less than asked for');
+      cell.step();
+    }
+    assert.deepEqual([...new Set(seen)], ['log web web', 'log web', 'log', '']);
+    assert.deepEqual([hostsOf(cell, 'web'), hostsOf(cell, 'log')], [['h2', 'h2'], ['h2']]);
+  });
+  it('is looked at again at its deadline, by one evaluation however often it is looked at before', () => {
+    const cell = cellWith(hostOf('h1'), workloadOf());
+    cell.run('web');
+    cell.step();
+    const deadlineAt = cell.now + 60_000;
+    cell.settings.set('h1', { cordoned: false, tags: {}, drain: { startedAt: cell.now, deadlineAt, maxParallel: 1 } });
+    cell.run('web', 'drain');
+    cell.run('web', 'health');
+    const later = cell.evaluationsOf('web').filter(({ value }) => value.waitUntil !== undefined);
+    assert.deepEqual(
+      later.map(({ value }) => [value.waitUntil, value.cause]),
+      [[deadlineAt, 'retry']],
+    );
+    cell.now = deadlineAt;
+    cell.run('web', 'retry');
+    assert.deepEqual(
+      cell.jobsOf('web').map(({ desired }) => desired),
+      ['stop'],
+      'even with nowhere else to go',
+    );
+  });
+});
+
+it('an ephemeral workload asks for nothing any more when its runs have ended', () => {
+  const cell = cellWith(hostOf('h1'), workloadOf({ id: 'run', kind: 'ephemeral', count: 25 }));
+  let runs = 0;
+  for (let round = 0; round < 10 && (cell.workload('run')?.value.count ?? 0) > 0; round += 1) {
+    runs += [...cell.run('run').hosts.values()].flatMap(({ add }) => add.flatMap(({ jobs }) => jobs)).length;
+    cell.step(() => 'failed');
   }
-  assert.deepEqual([...folded.claims.keys()], [...cell.claims.keys()]);
+  assert.deepEqual([runs, cell.workload('run')?.value.count, cell.jobs.size], [25, 0, 0]);
+});
+
+describe('schedulers by configuration', () => {
+  const example = fileURLToPath(new URL('examples/cheapest-host-first.ts', import.meta.url));
+  it('load the example, which fills the cheapest hosts first', async () => {
+    const schedulers = await loadSchedulers([example]);
+    const priced = (id: string, price: string) => hostOf(id, { attributes: { price } });
+    const cell = cellWith(
+      priced('h1', '30'),
+      priced('h2', '10'),
+      hostOf('h3'),
+      workloadOf({ kind: 'cheapest', count: 22 }),
+    );
+    cell.run('web', 'workload', { schedulers });
+    const counts = Map.groupBy(hostsOf(cell, 'web'), (hostId) => hostId);
+    assert.deepEqual(
+      [...counts].map(([hostId, jobs]) => [hostId, jobs.length]),
+      [
+        ['h1', 10],
+        ['h2', 10],
+        ['h3', 2],
+      ],
+    );
+  });
+  it('say which kinds there are when nobody plans for one', () => {
+    const cell = cellWith(workloadOf({ kind: 'cheapest' }));
+    const end = endOf(cell.run('web'));
+    assert.deepEqual(
+      [end?.state, end?.reason],
+      ['failed', 'no scheduler plans for the kind "cheapest", there are: service, omni, ephemeral, gang'],
+    );
+  });
+  it('are refused, by their path, when they are not what they have to be', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'schedulers-'));
+    try {
+      const write = async (name: string, text: string) => {
+        const path = join(folder, name);
+        await writeFile(path, text);
+        return path;
+      };
+      const table: [string[], RegExp][] = [
+        [['relative.ts'], /relative\.ts has to be an absolute path/],
+        [[join(folder, 'none.ts')], /could not load the scheduler .*none\.ts/],
+        [[await write('throws.ts', 'throw new Error("oh no")')], /throws\.ts: oh no/],
+        [
+          [await write('empty.ts', 'export const kind = "x"')],
+          /empty\.ts does not export what it has to.*expected a function/s,
+        ],
+        [
+          [await write('kind.ts', 'export const kind = "A B"; export function schedule() {}')],
+          /expected lower-case letters/,
+        ],
+        [
+          [await write('own.ts', 'export const kind = "omni"; export function schedule() {}')],
+          /"omni", which is a built-in scheduler's already/,
+        ],
+        [[example, example], /"cheapest", which is .*cheapest-host-first\.ts's already/],
+      ];
+      for (const [paths, message] of table) {
+        await assert.rejects(
+          loadSchedulers(paths),
+          (error: Error) => hasCode(error, 'invalid') && message.test(error.message),
+        );
+      }
+    } finally {
+      await rm(folder, { recursive: true });
+    }
+  });
 });

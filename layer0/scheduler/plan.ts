@@ -1,192 +1,144 @@
-/** Which changes on which hosts carry out a decision? */
-import type { AssignedJob, Evaluation, JobStatus, Workload } from './cell.ts';
-import { Rooms, assignedClaim, familyOf, findObstacle } from './feasible.ts';
-import type { Room } from './feasible.ts';
-import type { Candidate, Rank } from './rank.ts';
-import type { Decision, Slot } from './reconcile.ts';
-import type { Cell, PlacedJob } from './snapshot.ts';
+/** Which changes on which hosts carry out what evaluations ask for: what a scheduler proposes, and a commit writes. */
+import type { AssignedGroup, AssignedJob, Demand, Evaluation, Workload } from './cell.ts';
+import type { PlacedJob } from './cell-view.ts';
+import type { HostTable } from './placement/host-table.ts';
+import type { Schedulers } from './schedulers/scheduler.ts';
 
-export type HostChange = Readonly<{ add: AssignedJob[]; stop: PlacedJob[]; release: PlacedJob[] }>;
+/** What a plan does to one host. Released are jobs that ended: they leave claim and assignment. */
+export type HostChange = { readonly add: AssignedGroup[]; readonly stop: PlacedJob[]; readonly release: PlacedJob[] };
 
+/** What becomes of one evaluation, in the transaction that carries out (the last part of) its plan. */
 export type Outcome = Readonly<{
+  /** As it was planned for; the cell need not know it. */
   evaluation: Evaluation;
-  state: 'complete' | 'blocked';
-  reason?: string;
-  /** Blocked only until then. */
-  retryAt?: number;
-  /** The workload had its one run: its count becomes 0. */
-  isFinished?: boolean;
+  /** As it is to be kept. The same state and reason as before means: nothing to write. */
+  end: Evaluation;
+  /** To be put along: what waits for room, what is looked at again later, what others are to look at. */
+  created: readonly Evaluation[];
+  /** Earlier blocked ones of the workload that this one takes the place of, as they are to be kept: cancelled. */
+  superseded: readonly Evaluation[];
+  /** Runs of an ephemeral or gang workload ended: what its count becomes. Compare the workload. */
+  remaining?: number;
 }>;
 
 /** What one scheduler proposes: made on one state of the cell, and good for no other state of the hosts it touches. */
-export type Plan = Readonly<{ id: string; hosts: ReadonlyMap<string, HostChange>; outcomes: readonly Outcome[] }>;
+export type Plan = Readonly<{
+  id: string;
+  hosts: ReadonlyMap<string, HostChange>;
+  outcomes: readonly Outcome[];
+  /** All of it in one transaction, or nothing: a gang. */
+  isAtomic?: boolean;
+}>;
 
 export type PlanContext = Readonly<{
   now: number;
   newId: () => string;
+  /** From 0 to below 1. */
   random: () => number;
   /** Hosts that are gone and will not be waited for. */
   lostHosts: ReadonlySet<string>;
-  /** Shared by the plans that are to be committed together. */
-  rooms: Rooms;
+  /**
+   * What is free, by this scheduler's best knowledge. A plan claims what it places and frees what it releases as it goes,
+   * so plans made one after the other on one table do not meet. Whoever does not commit one puts the table right.
+   */
+  table: HostTable;
+  /** Hosts that one transaction may touch; a gang that needs more fails. Default 480. */
+  maxAtomicHosts?: number;
+  /** Default: the built-in ones. */
+  schedulers?: Schedulers;
 }>;
 
-export function makePlan(
-  options: { evaluation: Evaluation; workload: Workload | undefined; decision: Decision; rank: Rank },
-  cell: Cell,
-  context: PlanContext,
-): Plan {
-  const { evaluation, workload, decision } = options;
-  const { rooms, newId, now } = context;
-  const hosts = new Map<string, HostChange>();
-  const changeOf = (hostId: string): HostChange => {
-    const change = hosts.get(hostId) ?? { add: [], stop: [], release: [] };
-    hosts.set(hostId, change);
+/** Collects one plan, and keeps the table in step with it. */
+export class PlanDraft {
+  readonly id: string;
+  readonly hosts = new Map<string, HostChange>();
+  readonly #context: PlanContext;
+
+  constructor(context: PlanContext) {
+    this.id = context.newId();
+    this.#context = context;
+  }
+
+  /** Its room is free for whoever comes next in this plan. */
+  release(job: PlacedJob): void {
+    this.changeOf(job.hostId).release.push(job);
+    shift(this.#context.table, job.hostId, job.demand, -1);
+  }
+
+  /** Takes a release back. */
+  keep(job: PlacedJob): void {
+    const { release } = this.changeOf(job.hostId);
+    release.splice(release.indexOf(job), 1);
+    shift(this.#context.table, job.hostId, job.demand, 1);
+    this.#dropIfEmpty(job.hostId);
+  }
+
+  stop(job: PlacedJob): void {
+    this.changeOf(job.hostId).stop.push(job);
+  }
+
+  /** Jobs for slots of one workload on one host; the caller has claimed them in the table. */
+  add(workload: Workload, hostId: string, slots: readonly { index: number }[]): void {
+    const { now: createdAt, newId } = this.#context;
+    const jobs = slots.map(({ index }): AssignedJob => ({
+      id: `${hostId}-${newId()}`,
+      index,
+      desired: 'run',
+      createdAt,
+    }));
+    const { id: workloadId, version, demand, singleton } = workload;
+    const groups = this.changeOf(hostId).add;
+    const known = groups.find((group) => group.workloadId === workloadId && group.version === version);
+    if (known === undefined) groups.push({ workloadId, version, demand, singleton, jobs });
+    else known.jobs.push(...jobs);
+  }
+
+  /** Takes back everything that was to be added. */
+  dropAdditions(): void {
+    for (const [hostId, { add }] of this.hosts) {
+      for (const { demand, jobs } of add) shift(this.#context.table, hostId, demand, -jobs.length);
+      add.length = 0;
+      this.#dropIfEmpty(hostId);
+    }
+  }
+
+  changeOf(hostId: string): HostChange {
+    let change = this.hosts.get(hostId);
+    if (change === undefined) this.hosts.set(hostId, (change = { add: [], stop: [], release: [] }));
     return change;
-  };
-  for (const one of decision.release) {
-    changeOf(one.hostId).release.push(one);
-    rooms.get(one.hostId)?.remove(one.job.id);
-  }
-  for (const one of decision.stop) changeOf(one.hostId).stop.push(one);
-
-  const planId = newId();
-  const unplaced = new Map<string, number>();
-  let waiting = 0;
-  if (workload !== undefined && decision.place.length > 0) {
-    const neighbours = new Neighbours(workload, cell, decision);
-    for (const slot of decision.place) {
-      const found = findHost(slot, workload, neighbours, options.rank, context);
-      if (found.room === undefined) {
-        waiting += 1;
-        // All other slots that may go anywhere find the same.
-        for (const [why, count] of found.obstacles) unplaced.set(why, Math.max(count, unplaced.get(why) ?? 0));
-        continue;
-      }
-      const hostId = found.room.host.id;
-      const job: AssignedJob = {
-        id: `${hostId}-${newId()}`,
-        workloadId: workload.id,
-        version: workload.version,
-        index: slot.index,
-        desired: 'run',
-        template: workload.template,
-        createdAt: now,
-      };
-      found.room.add(job.id, assignedClaim(job, planId), familyOf(workload.id, workload.template));
-      neighbours.add(found.room);
-      changeOf(hostId).add.push(job);
-    }
-  }
-  const staying = cell.jobsOf(evaluation.workloadId).length - decision.release.length;
-  const placed = staying + decision.place.length - waiting;
-  return { id: planId, hosts, outcomes: [outcomeOf(evaluation, decision, { placed, waiting, unplaced, now })] };
-}
-
-function outcomeOf(
-  evaluation: Evaluation,
-  decision: Decision,
-  result: { placed: number; waiting: number; unplaced: ReadonlyMap<string, number>; now: number },
-): Outcome {
-  const { retryAt } = decision;
-  if (retryAt !== undefined) {
-    return {
-      evaluation,
-      state: 'blocked',
-      reason: 'jobs keep failing: the next one is started after a pause',
-      retryAt,
-    };
-  }
-  if (result.waiting > 0) {
-    const why = [...result.unplaced].map(
-      ([obstacle, hosts]) => `${obstacle} (${hosts} ${hosts === 1 ? 'host' : 'hosts'})`,
-    );
-    const reasons = why.length === 0 ? 'there is no host' : why.sort().join(', ');
-    return { evaluation, state: 'blocked', reason: `${result.placed} placed, ${result.waiting} waiting: ${reasons}` };
-  }
-  return decision.isFinished === true
-    ? { evaluation, state: 'complete', isFinished: true }
-    : { evaluation, state: 'complete' };
-}
-
-function findHost(
-  slot: Slot,
-  workload: Workload,
-  neighbours: Neighbours,
-  rank: Rank,
-  { rooms, random, lostHosts }: PlanContext,
-): { room: Room | undefined; obstacles: ReadonlyMap<string, number> } {
-  const obstacles = new Map<string, number>();
-  const candidates: Candidate[] = [];
-  const open = slot.hostId === undefined ? rooms.all() : [rooms.get(slot.hostId)];
-  for (const room of open) {
-    if (room === undefined || lostHosts.has(room.host.id)) continue;
-    const obstacle = findObstacle(room, workload);
-    if (obstacle === undefined) candidates.push(neighbours.candidate(room, slot));
-    else obstacles.set(obstacle, (obstacles.get(obstacle) ?? 0) + 1);
-  }
-  return { room: rank(candidates, random)?.room, obstacles };
-}
-
-/** Where the workload's other jobs are, for spreading, and where it failed. */
-class Neighbours {
-  readonly #onHost = new Map<string, number>();
-  readonly #inZone = new Map<string, number>();
-  readonly #failures = new Map<string, number>();
-
-  constructor(workload: Workload, cell: Cell, decision: Decision) {
-    const leaving = new Set([...decision.release, ...decision.stop].map(({ job }) => job.id));
-    for (const { job, hostId } of cell.jobsOf(workload.id)) {
-      // The old version makes room anyway: spreading is about the jobs that stay.
-      if (leaving.has(job.id) || job.desired === 'stop' || job.version !== workload.version) continue;
-      const host = cell.hosts.get(hostId)?.value;
-      this.#count(hostId, host?.attributes['zone']);
-    }
-    for (const status of cell.statusesOf(workload.id)) {
-      if (status.version === workload.version && isFailure(status)) increment(this.#failures, status.hostId);
-    }
   }
 
-  add({ host }: Room): void {
-    this.#count(host.id, host.attributes['zone']);
-  }
-
-  candidate(room: Room, slot: Slot): Candidate {
-    const zone = room.host.attributes['zone'];
-    return {
-      room,
-      sameWorkload: this.#onHost.get(room.host.id) ?? 0,
-      sameZone: zone === undefined ? 0 : (this.#inZone.get(zone) ?? 0),
-      failures: this.#failures.get(room.host.id) ?? 0,
-      isPreferred: slot.preferHostId === room.host.id,
-    };
-  }
-
-  #count(hostId: string, zone: string | undefined): void {
-    increment(this.#onHost, hostId);
-    if (zone !== undefined) increment(this.#inZone, zone);
+  #dropIfEmpty(hostId: string): void {
+    const { add, stop, release } = this.changeOf(hostId);
+    if (add.length + stop.length + release.length === 0) this.hosts.delete(hostId);
   }
 }
 
-function isFailure(status: JobStatus): boolean {
-  return status.isFinal && (status.state === 'failed' || status.state === 'crashed');
+/** A host that is not there has no row, and nothing to give. */
+function shift(table: HostTable, hostId: string, demand: Demand, jobs: number): void {
+  const index = table.indexOf(hostId);
+  if (index === undefined || jobs === 0) return;
+  if (jobs > 0) table.claim(index, demand, jobs);
+  else table.release(index, demand, -jobs);
 }
 
-function increment(map: Map<string, number>, key: string): void {
-  map.set(key, (map.get(key) ?? 0) + 1);
-}
-
-/** Several plans made on the same rooms, as one. */
+/** Several plans made on the same table, as one. */
 export function mergePlans(plans: readonly Plan[], id: string): Plan {
   const hosts = new Map<string, HostChange>();
   for (const plan of plans) {
     for (const [hostId, { add, stop, release }] of plan.hosts) {
-      const change = hosts.get(hostId) ?? { add: [], stop: [], release: [] };
+      const change = hosts.get(hostId);
+      if (change === undefined) {
+        hosts.set(hostId, { add: [...add], stop: [...stop], release: [...release] });
+        continue;
+      }
       change.add.push(...add);
       change.stop.push(...stop);
       change.release.push(...release);
-      hosts.set(hostId, change);
     }
   }
-  return { id, hosts, outcomes: plans.flatMap((plan) => plan.outcomes) };
+  const outcomes = plans.flatMap((plan) => plan.outcomes);
+  return plans.some(({ isAtomic }) => isAtomic === true)
+    ? { id, hosts, outcomes, isAtomic: true }
+    : { id, hosts, outcomes };
 }

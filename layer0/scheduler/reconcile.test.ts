@@ -1,115 +1,203 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { nextPlacementAt, reconcileEphemeral, reconcileRemoved } from './reconcile.ts';
-import type { Decision } from './reconcile.ts';
-import { reconcileOmni, reconcileService } from './slots.ts';
-import type { PlacedJob } from './snapshot.ts';
-import { placedOf, statusOf, workloadOf } from './testing.ts';
 import type { Workload } from './cell.ts';
+import type { PlacedJob } from './cell-view.ts';
+import type { Departure } from './drain.ts';
+import { reconcileOmni } from './omni-slots.ts';
+import { reconcileRemoved } from './reconcile.ts';
+import type { Decision, ReconcileInput, Slot } from './reconcile.ts';
+import { judgeReschedule } from './reschedule.ts';
+import { reconcileEphemeral, reconcileGang } from './runs.ts';
+import { reconcileService } from './slots.ts';
+import { placedOf, workloadOf } from './testing.ts';
 
 const now = 1_000_000;
-const inputOf = (placed: readonly PlacedJob[], lostHosts: readonly string[] = []) => ({
+const inputOf = (placed: readonly PlacedJob[], more: Partial<ReconcileInput> = {}): ReconcileInput => ({
   placed,
-  statuses: placed.flatMap(({ status }) => status ?? []),
-  lostHosts: new Set(lostHosts),
+  ended: placed.flatMap(({ status }) => (status?.isFinal === true ? [status] : [])),
+  lostHosts: new Set(),
+  departures: new Map(),
+  isThere: (hostId) => more.lostHosts?.has(hostId) !== true,
   now,
+  ...more,
 });
+const lost = (...hostIds: string[]) => ({ lostHosts: new Set(hostIds) });
+const leaving = (hostId: string, more: Partial<Departure> = {}) => ({
+  departures: new Map([[hostId, { maxParallel: 1, isDue: false, why: 'draining' as const, ...more }]]),
+});
+const nameOf = ({ id, hostId }: PlacedJob) => id.slice(hostId.length + 1);
 const summary = ({ place, stop, release }: Decision) => ({
   place: place.map(({ index }) => index),
-  stop: stop.map(({ job }) => job.id.slice(3)).sort(),
-  release: release.map(({ job }) => job.id.slice(3)).sort(),
+  stop: stop.map(nameOf).sort(),
+  release: release.map(nameOf).sort(),
 });
+const none = { place: [], stop: [], release: [] };
 const service = (workload: Workload, ...placed: PlacedJob[]) => summary(reconcileService(workload, inputOf(placed)));
+
+/** What is done, by kind; what nothing is done about is ignored. */
+function countsOf(workload: Workload, placed: readonly PlacedJob[], more: Partial<ReconcileInput> = {}) {
+  const { place, stop, release } = reconcileService(workload, inputOf(placed, more));
+  const by = (why: Slot['why']) => place.filter((slot) => slot.why === why).length;
+  const replaced = by('destructive') + by('migrate');
+  const counts = {
+    missing: by('missing'),
+    lost: by('lost'),
+    destructive: by('destructive'),
+    migrate: by('migrate'),
+    stop: stop.length,
+    release: release.length,
+    ignore: placed.length - stop.length - release.length - replaced,
+  };
+  return Object.fromEntries(Object.entries(counts).filter(([, count]) => count !== 0));
+}
+const running = (workload: Workload, count: number, more: Parameters<typeof placedOf>[2] = {}): PlacedJob[] =>
+  Array.from({ length: count }, (_, index) =>
+    placedOf(workload, `j${index}`, { index, state: 'running', hostId: `h${index}`, ...more }),
+  );
+
+describe('a service of ten', () => {
+  const ten = workloadOf({ count: 10 });
+  const v2 = workloadOf({ count: 10, version: 'v2', maxParallel: 4 });
+  const old = running(v2, 10, { version: 'v1' });
+
+  const twoOnDraining = [...running(ten, 2, { hostId: 'hd' }), ...running(ten, 10).slice(2)];
+
+  const table: [string, Record<string, number>, Record<string, number>][] = [
+    ['none: place 10', countsOf(ten, []), { missing: 10 }],
+    ['five: place 5, ignore 5', countsOf(ten, running(ten, 5)), { missing: 5, ignore: 5 }],
+    ['twenty: stop 10', countsOf(ten, running(ten, 20)), { stop: 10, ignore: 10 }],
+    ['count 0: stop 20', countsOf(workloadOf({ count: 0 }), running(ten, 20)), { stop: 20 }],
+    [
+      'only scheduling fields changed: nothing restarts',
+      countsOf(workloadOf({ count: 10, priority: 90, spread: ['rack'] }), running(ten, 10)),
+      { ignore: 10 },
+    ],
+    [
+      'only scheduling fields changed, and 5 more',
+      countsOf(workloadOf({ count: 15, priority: 90 }), running(ten, 10)),
+      { missing: 5, ignore: 10 },
+    ],
+    ['all at once: destructive 10', countsOf({ ...v2, maxParallel: 10 }, old), { destructive: 10 }],
+    ['four at a time: destructive 4, ignore 6', countsOf(v2, old), { destructive: 4, ignore: 6 }],
+    [
+      'lost 2: place 2, release 2, ignore 8',
+      countsOf(ten, running(ten, 10), lost('h0', 'h1')),
+      { lost: 2, release: 2, ignore: 8 },
+    ],
+    [
+      'lost 2, scaled up to 15: place 7',
+      countsOf(workloadOf({ count: 15 }), running(ten, 10), lost('h0', 'h1')),
+      { lost: 2, missing: 5, release: 2, ignore: 8 },
+    ],
+    [
+      'lost 2, scaled down to 5: stop 3, place none',
+      countsOf(workloadOf({ count: 5 }), running(ten, 10), lost('h0', 'h1')),
+      { stop: 3, release: 2, ignore: 5 },
+    ],
+    [
+      'lost 2 during an update: those at once, and 2 of 4 more',
+      countsOf(v2, old, lost('h0', 'h1')),
+      { lost: 2, destructive: 2, release: 2, ignore: 6 },
+    ],
+    [
+      'drain 2, two at a time: migrate 2',
+      countsOf(ten, twoOnDraining, leaving('hd', { maxParallel: 2 })),
+      { migrate: 2, ignore: 8 },
+    ],
+    [
+      'drain 2, scaled up to 12: place 2, migrate 0 until those run',
+      countsOf(workloadOf({ count: 12 }), twoOnDraining, leaving('hd')),
+      { missing: 2, ignore: 10 },
+    ],
+    [
+      'drain 2, scaled down to 8: the two that drain stop',
+      countsOf(workloadOf({ count: 8 }), twoOnDraining, leaving('hd')),
+      { stop: 2, ignore: 8 },
+    ],
+  ];
+  for (const [name, found, expected] of table) it(name, () => assert.deepEqual(found, expected));
+
+  it('goes on with an update exactly as many as are healthy', () => {
+    for (const healthy of [0, 1, 2, 3, 4]) {
+      const fresh = [0, 1, 2, 3].map((index) =>
+        placedOf(v2, `n${index}`, { index, state: index < healthy ? 'running' : 'starting' }),
+      );
+      const { place, stop } = reconcileService(v2, inputOf([...old, ...fresh]));
+      assert.deepEqual([place.length, stop.length], [healthy, healthy]);
+    }
+  });
+});
 
 describe('a service', () => {
   const web3 = workloadOf({ count: 3 });
   it('places the slots that have no job', () => {
-    assert.deepEqual(service(web3), { place: [0, 1, 2], stop: [], release: [] });
-    assert.deepEqual(service(web3, placedOf(web3, 'b', { index: 1 })), { place: [0, 2], stop: [], release: [] });
+    assert.deepEqual(service(web3), { ...none, place: [0, 1, 2] });
+    assert.deepEqual(service(web3, placedOf(web3, 'b', { index: 1 })), { ...none, place: [0, 2] });
   });
   it('leaves a job that crashed and is started again by its host where it is', () => {
     const one = workloadOf();
-    assert.deepEqual(service(one, placedOf(one, 'a', { state: 'crashed' })), { place: [], stop: [], release: [] });
+    assert.deepEqual(service(one, placedOf(one, 'a', { state: 'crashed' })), none);
   });
-  it('releases and replaces a job that ended for good, in its slot', () => {
-    assert.deepEqual(
-      service(
-        web3,
-        placedOf(web3, 'a', { state: 'running' }),
-        placedOf(web3, 'b', { index: 1, state: 'failed', isFinal: true }),
-        placedOf(web3, 'c', { index: 2, state: 'running' }),
-      ),
-      { place: [1], stop: [], release: ['b'] },
-    );
+  it('releases and replaces a job that ended for good, in its slot, and never twice', () => {
+    const failed = placedOf(web3, 'b', { index: 1, state: 'failed', isFinal: true, endedAt: now - 5_000 });
+    const others = [placedOf(web3, 'a', { state: 'running' }), placedOf(web3, 'c', { index: 2, state: 'running' })];
+    assert.deepEqual(service(web3, ...others, failed), { place: [1], stop: [], release: ['b'] });
+    const replacement = placedOf(web3, 'd', { index: 1, createdAt: now });
+    assert.deepEqual(service(web3, ...others, failed, replacement), { place: [], stop: [], release: ['b'] });
   });
-  it('replaces the jobs of a lost host, and waits for a host that is not lost yet', () => {
-    const jobs = [
-      placedOf(web3, 'a', { hostId: 'h2', state: 'running' }),
-      placedOf(web3, 'b', { index: 1 }),
-      placedOf(web3, 'c', { index: 2 }),
-    ];
-    assert.deepEqual(summary(reconcileService(web3, inputOf(jobs, ['h2']))), { place: [0], stop: [], release: ['a'] });
-    assert.deepEqual(summary(reconcileService(web3, inputOf(jobs))), { place: [], stop: [], release: [] });
+  it('waits for a host that is not lost yet', () => {
+    assert.deepEqual(service(web3, ...running(web3, 3, { hostId: 'away' })), none);
   });
   it('scales down by what does not run first, then by the highest slot', () => {
-    const one = workloadOf({ count: 1 });
-    const two = workloadOf({ count: 2 });
+    const one = workloadOf();
     const jobs = [
       placedOf(one, 'a', { state: 'starting' }),
       placedOf(one, 'b', { index: 1, state: 'running' }),
       placedOf(one, 'c', { index: 2, state: 'running' }),
     ];
-    assert.deepEqual(service(two, ...jobs), { place: [], stop: ['a'], release: [] });
-    assert.deepEqual(service(one, ...jobs), { place: [], stop: ['a', 'c'], release: [] });
-    assert.deepEqual(service(workloadOf({ count: 0 }), ...jobs), { place: [], stop: ['a', 'b', 'c'], release: [] });
+    assert.deepEqual(service(workloadOf({ count: 2 }), ...jobs), { ...none, stop: ['a'] });
+    assert.deepEqual(service(one, ...jobs), { ...none, stop: ['a', 'c'] });
+    assert.deepEqual(service(workloadOf({ count: 0 }), ...jobs), { ...none, stop: ['a', 'b', 'c'] });
   });
   it('does not place anew what is still being stopped beyond its count', () => {
-    const one = workloadOf({ count: 1 });
-    assert.deepEqual(
-      service(
-        one,
-        placedOf(one, 'a', { state: 'running' }),
-        placedOf(one, 'b', { index: 1, desired: 'stop', state: 'stopping' }),
-      ),
-      { place: [], stop: [], release: [] },
-    );
+    const one = workloadOf();
+    const stopping = placedOf(one, 'b', { index: 1, desired: 'stop', state: 'stopping' });
+    assert.deepEqual(service(one, placedOf(one, 'a', { state: 'running' }), stopping), none);
+  });
+  it('that is gone stops its jobs and lets go of those that ended', () => {
+    const jobs = [
+      placedOf(web3, 'a', { state: 'running' }),
+      placedOf(web3, 'b', { state: 'done', isFinal: true }),
+      placedOf(web3, 'c', { desired: 'stop' }),
+    ];
+    assert.deepEqual(summary(reconcileRemoved(inputOf(jobs))), { place: [], stop: ['a'], release: ['b'] });
   });
 });
 
 describe('an update that starts first', () => {
   const v2 = workloadOf({ count: 2, version: 'v2' });
   const old = (id: string, index: number) => placedOf(v2, id, { version: 'v1', index, state: 'running' });
-  it('places all new jobs and stops nothing', () => {
-    assert.deepEqual(service(v2, old('a', 0), old('b', 1)), { place: [0, 1], stop: [], release: [] });
-  });
+  const fresh = placedOf(v2, 'd', { index: 1, state: 'running' });
   it('stops one old job for each new one that runs', () => {
     const starting = placedOf(v2, 'c', { state: 'starting' });
-    const running = placedOf(v2, 'd', { index: 1, state: 'running' });
-    assert.deepEqual(service(v2, old('a', 0), old('b', 1), starting, running), { place: [], stop: ['b'], release: [] });
-    assert.deepEqual(service(v2, old('a', 0), starting, running), { place: [], stop: [], release: [] });
-    assert.deepEqual(service(v2, old('a', 0), placedOf(v2, 'c', { state: 'running' }), running), {
-      place: [],
+    assert.deepEqual(service(v2, old('a', 0), old('b', 1)), { ...none, place: [0, 1] });
+    assert.deepEqual(service(v2, old('a', 0), old('b', 1), starting, fresh), { ...none, stop: ['b'] });
+    assert.deepEqual(service(v2, old('a', 0), starting, fresh), none);
+    assert.deepEqual(service(v2, old('a', 0), placedOf(v2, 'c', { state: 'running' }), fresh), {
+      ...none,
       stop: ['a'],
-      release: [],
     });
   });
   it('never has more than a quarter, or four, on their way', () => {
     const many = workloadOf({ count: 20, version: 'v2' });
-    const jobs = Array.from({ length: 20 }, (_, index) =>
-      placedOf(many, `o${index}`, { version: 'v1', index, state: 'running' }),
-    );
+    const jobs = running(many, 20, { version: 'v1' });
     assert.equal(service(many, ...jobs).place.length, 5);
     const underway = [0, 1, 2].map((index) => placedOf(many, `n${index}`, { index, state: 'starting' }));
     assert.deepEqual(service(many, ...jobs, ...underway).place, [3, 4]);
   });
   it('keeps the old jobs as long as the new ones crash', () => {
-    const jobs = [
-      old('a', 0),
-      old('b', 1),
-      placedOf(v2, 'c', { state: 'crashed' }),
-      placedOf(v2, 'd', { index: 1, state: 'crashed' }),
-    ];
-    assert.deepEqual(service(v2, ...jobs), { place: [], stop: [], release: [] });
+    const crashed = [placedOf(v2, 'c', { state: 'crashed' }), placedOf(v2, 'd', { index: 1, state: 'crashed' })];
+    assert.deepEqual(service(v2, old('a', 0), old('b', 1), ...crashed), none);
   });
 });
 
@@ -117,91 +205,206 @@ describe('an update that stops first', () => {
   const v2 = workloadOf({ count: 2, version: 'v2', update: 'stop_first' });
   const old = (id: string, index: number, more = {}) =>
     placedOf(v2, id, { version: 'v1', index, state: 'running', ...more });
-  it('stops one slot, waits for its end, fills it on the same host, and goes on when that runs', () => {
-    assert.deepEqual(service(v2, old('a', 0), old('b', 1)), { place: [], stop: ['a'], release: [] });
-    assert.deepEqual(service(v2, old('a', 0, { desired: 'stop', state: 'stopping' }), old('b', 1)), {
-      place: [],
-      stop: [],
-      release: [],
-    });
-    const ended = reconcileService(
-      v2,
-      inputOf([old('a', 0, { desired: 'stop', state: 'done', isFinal: true }), old('b', 1)]),
-    );
-    assert.deepEqual(summary(ended), { place: [0], stop: [], release: ['a'] });
-    assert.deepEqual(ended.place, [{ index: 0, preferHostId: 'h1' }]);
-    assert.deepEqual(service(v2, placedOf(v2, 'c', { state: 'starting' }), old('b', 1)), {
-      place: [],
-      stop: [],
-      release: [],
-    });
-    assert.deepEqual(service(v2, placedOf(v2, 'c', { state: 'running' }), old('b', 1)), {
-      place: [],
-      stop: ['b'],
-      release: [],
-    });
+  const ended = old('a', 0, { desired: 'stop', state: 'done', isFinal: true });
+  it('stops one slot, waits for its end, fills it, and goes on when that runs', () => {
+    assert.deepEqual(service(v2, old('a', 0), old('b', 1)), { ...none, stop: ['a'] });
+    assert.deepEqual(service(v2, old('a', 0, { desired: 'stop', state: 'stopping' }), old('b', 1)), none);
+    assert.deepEqual(service(v2, ended, old('b', 1)), { place: [0], stop: [], release: ['a'] });
+    assert.deepEqual(service(v2, placedOf(v2, 'c', { state: 'starting' }), old('b', 1)), none);
+    assert.deepEqual(service(v2, placedOf(v2, 'c', { state: 'running' }), old('b', 1)), { ...none, stop: ['b'] });
+  });
+  it('replaces as many at a time as it may', () => {
+    const wide = { ...v2, count: 5, maxParallel: 2 };
+    assert.equal(service(wide, ...running(wide, 5, { version: 'v1' })).stop.length, 2);
   });
   it('does not wait for a broken version before it is replaced by the next', () => {
-    assert.deepEqual(service(v2, old('a', 0, { state: 'crashed' }), old('b', 1)), {
-      place: [],
-      stop: ['a'],
-      release: [],
-    });
+    assert.deepEqual(service(v2, old('a', 0, { state: 'crashed' }), old('b', 1)), { ...none, stop: ['a'] });
   });
-  it('is what a service with volumes gets', () => {
+  it('is what singletons get, and services with volumes', () => {
     const withVolume = workloadOf({ version: 'v2', template: { volumes: [{ name: 'data', path: '/data' }] } });
-    assert.deepEqual(service(withVolume, old('a', 0)), { place: [], stop: ['a'], release: [] });
+    assert.deepEqual(service(withVolume, old('a', 0)), { ...none, stop: ['a'] });
+    assert.deepEqual(service(workloadOf({ version: 'v2', singleton: true }), old('a', 0)), { ...none, stop: ['a'] });
+  });
+});
+
+describe('a slot with volumes', () => {
+  const db = workloadOf({ version: 'v2', template: { volumes: [{ name: 'data', path: '/data' }] } });
+  const job = (more = {}) => placedOf(db, 'a', { hostId: 'h3', state: 'running', ...more });
+  const ended = job({ version: 'v1', desired: 'stop', state: 'done', isFinal: true });
+  const whyHeld = (decision: Decision) => [...(decision.held ?? [])];
+  it('goes back to the host where it was', () => {
+    const decision = reconcileService(db, inputOf([ended]));
+    assert.deepEqual(decision.place, [{ index: 0, why: 'destructive', hostId: 'h3', after: ended }]);
+    assert.deepEqual(decision.release, [ended]);
+  });
+  it('waits for that host, which stays known, and never starts anew elsewhere', () => {
+    for (const one of [job(), ended]) {
+      const decision = reconcileService(db, inputOf([one], lost('h3')));
+      assert.deepEqual(summary(decision), none);
+      assert.deepEqual(whyHeld(decision), [['volume data is on h3, which is away', 1]]);
+    }
+  });
+  it('is not moved by a drain, stops at its deadline, and waits until the drain is over', () => {
+    assert.deepEqual(summary(reconcileService(db, inputOf([job()], leaving('h3')))), none);
+    const due = leaving('h3', { isDue: true });
+    assert.deepEqual(summary(reconcileService(db, inputOf([job()], due))), { ...none, stop: ['a'] });
+    const after = reconcileService(db, inputOf([ended], due));
+    assert.deepEqual([summary(after), whyHeld(after)], [none, [['volume data is on h3, which is draining', 1]]]);
+  });
+  it('goes anywhere when what was there had no volume of it', () => {
+    const stateless = { ...ended, demand: { ...ended.demand, volumes: [] } };
+    assert.deepEqual(reconcileService(db, inputOf([stateless])).place, [{ index: 0, why: 'destructive' }]);
+  });
+});
+
+describe('a drain', () => {
+  const web = workloadOf({ count: 3 });
+  const on = (id: string, index: number, hostId: string, more = {}) =>
+    placedOf(web, id, { index, hostId, state: 'running', ...more });
+  const three = [on('a', 0, 'hd'), on('b', 1, 'hd'), on('c', 2, 'h2')];
+  const decide = (jobs: PlacedJob[], more: Partial<Departure> = {}) =>
+    summary(reconcileService(web, inputOf(jobs, leaving('hd', more))));
+  it('has the replacement running before the old one stops, one at a time', () => {
+    assert.deepEqual(decide(three), { ...none, place: [0] });
+    assert.deepEqual(decide([...three, on('n', 0, 'h3', { state: 'starting' })]), none);
+    assert.deepEqual(decide([...three, on('n', 0, 'h3')]), { ...none, place: [1], stop: ['a'] });
+  });
+  it('stops what is left at its deadline, and places all of that at once', () => {
+    assert.deepEqual(decide(three, { isDue: true }), { ...none, place: [0, 1], stop: ['a', 'b'] });
+  });
+  it('is looked at again at its deadline', () => {
+    const input = inputOf(three, leaving('hd', { deadlineAt: now + 60_000 }));
+    assert.equal(reconcileService(web, input).retryAt, now + 60_000);
+    assert.equal(
+      reconcileService(web, inputOf([on('a', 0, 'h2')], leaving('hd', { deadlineAt: 1 }))).retryAt,
+      undefined,
+    );
+  });
+  it('that is cancelled moves nothing any more', () => {
+    assert.deepEqual(service(web, ...three), none);
+  });
+  it('stops a singleton first', () => {
+    const single = workloadOf({ singleton: true });
+    const job = placedOf(single, 'a', { hostId: 'hd', state: 'running' });
+    assert.deepEqual(summary(reconcileService(single, inputOf([job], leaving('hd')))), { ...none, stop: ['a'] });
+    const ended = {
+      ...job,
+      desired: 'stop' as const,
+      status: { state: 'done' as const, isFinal: true, createdAt: 0, version: 'v1' },
+    };
+    const decision = reconcileService(single, inputOf([ended], leaving('hd')));
+    assert.deepEqual(decision.place, [{ index: 0, why: 'migrate' }]);
   });
 });
 
 describe('jobs that keep failing', () => {
   const one = workloadOf();
-  const failed = (id: string, endedAt: number) => placedOf(one, id, { state: 'failed', isFinal: true, endedAt });
-  it('are replaced at once the first time, then after growing pauses', () => {
+  const failed = (id: string, endedAt: number, more = {}) =>
+    placedOf(one, id, { state: 'failed', isFinal: true, endedAt, ...more });
+  it('are replaced after growing pauses', () => {
     const waits = [1, 2, 3, 4, 12].map((failures) => {
-      const jobs = Array.from({ length: failures }, (_, n) => failed(`f${n}`, now));
-      return nextPlacementAt(one, inputOf(jobs)) - now;
+      const verdict = judgeReschedule(one, inputOf(Array.from({ length: failures }, (_, n) => failed(`f${n}`, now))));
+      return verdict.kind === 'later' ? verdict.at - now : verdict.kind;
     });
-    assert.deepEqual(waits, [0, 1_000, 2_000, 4_000, 60_000]);
+    assert.deepEqual(waits, [1_000, 2_000, 4_000, 8_000, 60_000]);
   });
-  it('are left assigned until then, and failures of another version do not count', () => {
-    const decision = reconcileService(one, inputOf([failed('a', now - 10), failed('b', now - 5)]));
-    assert.deepEqual(summary(decision), { place: [], stop: [], release: [] });
-    assert.equal(decision.retryAt, now + 995);
-    const other = {
-      ...inputOf([]),
-      statuses: ['a', 'b'].map((id) =>
-        statusOf({ ...failed(id, now).job, version: 'v0' }, 'h1', 'failed', { isFinal: true, endedAt: now }),
-      ),
-    };
-    assert.deepEqual(summary(reconcileService(one, other)), { place: [0], stop: [], release: [] });
+  it('are replaced at once when the pause is over, and failures from before the interval do not count', () => {
+    assert.deepEqual(judgeReschedule(one, inputOf([failed('a', now - 1_000)])), { kind: 'now' });
+    const old = Array.from({ length: 5 }, (_, n) => failed(`f${n}`, now - 601_000));
+    assert.deepEqual(judgeReschedule(one, inputOf([...old, failed('a', now)])), { kind: 'later', at: now + 1_000 });
+  });
+  it('are left assigned until then, and the other slots are filled meanwhile', () => {
+    const two = workloadOf({ count: 2 });
+    const decision = reconcileService(two, inputOf([failed('a', now)]));
+    assert.deepEqual(summary(decision), { ...none, place: [1] });
+    assert.equal(decision.retryAt, now + 1_000);
+  });
+  it('of another version do not count, and those of a lost host do not wait', () => {
+    assert.deepEqual(service(one, failed('a', now, { version: 'v0' })), { place: [0], stop: [], release: ['a'] });
+    const gone = reconcileService(one, inputOf([failed('a', now)], lost('h1')));
+    assert.deepEqual(summary(gone), { place: [0], stop: [], release: ['a'] });
+  });
+  it('are given up after as many as the workload allows, until its version changes', () => {
+    const limited = workloadOf({ reschedule: { attempts: 1, intervalMs: 60_000 } });
+    const jobs = [failed('a', now - 900_000), failed('b', now - 900_500)];
+    const decision = reconcileService(
+      limited,
+      inputOf(jobs.slice(0, 1), { ended: jobs.flatMap(({ status }) => status ?? []) }),
+    );
+    assert.deepEqual(summary(decision), none);
+    assert.equal(decision.gaveUp, 'failed 2 times within 1 min: not replaced any more');
+    assert.deepEqual(summary(reconcileService({ ...limited, version: 'v2' }, inputOf(jobs))).place, [0]);
+  });
+  it('do not wait for ever for a host whose clock runs ahead', () => {
+    assert.deepEqual(judgeReschedule(one, inputOf([failed('a', now + 3_600_000, { createdAt: now - 5_000 })])), {
+      kind: 'now',
+    });
+  });
+  it('hold up an update that makes them, not more of them are placed', () => {
+    const v2 = workloadOf({ count: 10, version: 'v2', maxParallel: 2 });
+    const old = running(v2, 10, { version: 'v1' });
+    const broken = [0, 1].map((index) =>
+      placedOf(v2, `n${index}`, { index, state: 'failed', isFinal: true, endedAt: now }),
+    );
+    assert.deepEqual(service(v2, ...old, ...broken), none);
   });
 });
 
 describe('an ephemeral workload', () => {
   const run = workloadOf({ kind: 'ephemeral' });
-  const decide = (workload: Workload, placed: PlacedJob[], lost: string[] = []) => {
-    const decision = reconcileEphemeral(workload, inputOf(placed, lost));
-    return { ...summary(decision), isFinished: decision.isFinished === true };
+  const decide = (workload: Workload, placed: PlacedJob[], more: Partial<ReconcileInput> = {}) => {
+    const decision = reconcileEphemeral(workload, inputOf(placed, more));
+    return { ...summary(decision), remaining: decision.remaining };
   };
-  it('is placed once, and finished when its job ended, failed, or was lost', () => {
-    assert.deepEqual(decide(run, []), { place: [0], stop: [], release: [], isFinished: false });
-    assert.deepEqual(decide(run, [placedOf(run, 'a', { state: 'running' })]), {
-      place: [],
-      stop: [],
-      release: [],
-      isFinished: false,
-    });
-    const finished = { place: [], stop: [], release: ['a'], isFinished: true };
+  const idle = { ...none, remaining: undefined };
+  it('is placed once, and has nothing left to run when its job ended, failed, or was lost', () => {
+    assert.deepEqual(decide(run, []), { ...idle, place: [0] });
+    assert.deepEqual(decide(run, [placedOf(run, 'a', { state: 'running' })]), idle);
+    const finished = { ...none, release: ['a'], remaining: 0 };
     assert.deepEqual(decide(run, [placedOf(run, 'a', { state: 'done', isFinal: true })]), finished);
     assert.deepEqual(decide(run, [placedOf(run, 'a', { state: 'failed', isFinal: true })]), finished);
-    assert.deepEqual(decide(run, [placedOf(run, 'a', { state: 'running' })], ['h1']), finished);
+    assert.deepEqual(decide(run, [placedOf(run, 'a', { state: 'running' })], lost('h1')), finished);
   });
-  it('is not replaced when its version changes, and stops with count 0', () => {
+  it('of many runs each once: what is still to be placed are the lowest indexes', () => {
+    const many = workloadOf({ kind: 'ephemeral', count: 5 });
+    assert.deepEqual(decide(many, []).place, [4, 3, 2, 1, 0]);
+    const jobs = [placedOf(many, 'a', { index: 4, state: 'done', isFinal: true }), placedOf(many, 'b', { index: 3 })];
+    assert.deepEqual(decide(many, jobs), { place: [2, 1, 0], stop: [], release: ['a'], remaining: 4 });
+    assert.deepEqual(decide({ ...many, count: 4 }, jobs.slice(1)).place, [2, 1, 0]);
+  });
+  it('is not replaced when its version changes, stops with count 0, and is let finish by a drain until its deadline', () => {
     const job = placedOf(run, 'a', { state: 'running', version: 'v0' });
-    assert.deepEqual(decide(run, [job]), { place: [], stop: [], release: [], isFinished: false });
-    assert.deepEqual(decide({ ...run, count: 0 }, [job]), { place: [], stop: ['a'], release: [], isFinished: false });
-    assert.deepEqual(decide({ ...run, count: 0 }, []), { place: [], stop: [], release: [], isFinished: false });
+    assert.deepEqual(decide(run, [job]), idle);
+    assert.deepEqual(decide({ ...run, count: 0 }, [job]), { ...idle, stop: ['a'] });
+    assert.deepEqual(decide({ ...run, count: 0 }, []), idle);
+    assert.deepEqual(decide(run, [job], leaving('h1')), idle);
+    assert.deepEqual(decide(run, [job], leaving('h1', { isDue: true })), { ...idle, stop: ['a'] });
+  });
+});
+
+describe('a gang', () => {
+  const gang = workloadOf({ kind: 'gang', count: 3 });
+  const decide = (placed: PlacedJob[], more: Partial<ReconcileInput> = {}, workload = gang) => {
+    const decision = reconcileGang(workload, inputOf(placed, more));
+    return { ...summary(decision), remaining: decision.remaining };
+  };
+  const idle = { ...none, remaining: undefined };
+  const members = running(gang, 3);
+  it('is placed whole, and a lost member is replaced', () => {
+    assert.deepEqual(decide([]), { ...idle, place: [0, 1, 2] });
+    assert.deepEqual(decide(members), idle);
+    assert.deepEqual(decide(members, lost('h1')), { ...idle, place: [1], release: ['j1'] });
+  });
+  it('starts a new version when nothing of the old one is left', () => {
+    const v2 = workloadOf({ kind: 'gang', count: 3, version: 'v2' });
+    assert.deepEqual(decide(members, {}, v2), { ...idle, stop: ['j0', 'j1', 'j2'] });
+    const stopping = running(gang, 3, { desired: 'stop' });
+    assert.deepEqual(decide(stopping, {}, v2), idle);
+  });
+  it('is done when every member has done its part', () => {
+    const done = running(gang, 3, { state: 'done', isFinal: true, endedAt: 0 });
+    assert.deepEqual(decide([...done.slice(0, 2), ...members.slice(2)]), idle);
+    assert.deepEqual(decide(done), { ...idle, release: ['j0', 'j1', 'j2'], remaining: 0 });
   });
 });
 
@@ -218,14 +421,15 @@ describe('an omni workload', () => {
     assert.deepEqual(decide(omni, [on('h1')], ['h1'], ['h1']), { place: [], stop: [] });
     assert.deepEqual(decide({ ...omni, count: 0 }, [on('h1')], ['h1', 'h2']), { place: [], stop: ['h1'] });
   });
+  it('has as many on each host as its count', () => {
+    assert.deepEqual(decide({ ...omni, count: 2 }, [on('h1')], ['h1', 'h2']), { place: ['h1', 'h2', 'h2'], stop: [] });
+  });
   it('starts the new version beside the old one of each host, and stops that when the new one runs', () => {
     const old = on('h1', { version: 'v1' });
+    const fresh = (state: 'starting' | 'running') => placedOf(omni, 'n', { state });
     assert.deepEqual(decide(omni, [old], ['h1']), { place: ['h1'], stop: [] });
-    assert.deepEqual(decide(omni, [old, placedOf(omni, 'n', { state: 'starting' })], ['h1']), { place: [], stop: [] });
-    assert.deepEqual(decide(omni, [old, placedOf(omni, 'n', { state: 'running' })], ['h1']), {
-      place: [],
-      stop: ['h1'],
-    });
+    assert.deepEqual(decide(omni, [old, fresh('starting')], ['h1']), { place: [], stop: [] });
+    assert.deepEqual(decide(omni, [old, fresh('running')], ['h1']), { place: [], stop: ['h1'] });
   });
   it('stops first on one host after the other if it has to', () => {
     const exclusive: Workload = { ...omni, update: 'stop_first' };
@@ -235,14 +439,4 @@ describe('an omni workload', () => {
     assert.deepEqual(decide(exclusive, [on('h1', { state: 'starting' }), old2], ['h1', 'h2']), { place: [], stop: [] });
     assert.deepEqual(decide(exclusive, [on('h1'), old2], ['h1', 'h2']), { place: [], stop: ['h2'] });
   });
-});
-
-it('a workload that is gone stops its jobs and lets go of those that ended', () => {
-  const gone = workloadOf();
-  const jobs = [
-    placedOf(gone, 'a', { state: 'running' }),
-    placedOf(gone, 'b', { state: 'done', isFinal: true }),
-    placedOf(gone, 'c', { desired: 'stop' }),
-  ];
-  assert.deepEqual(summary(reconcileRemoved(inputOf(jobs))), { place: [], stop: ['a'], release: ['b'] });
 });

@@ -1,14 +1,15 @@
-/** What has to be done so that a workload's jobs become those it asks for? */
-import type { JobStatus, Workload } from './cell.ts';
-import type { PlacedJob } from './snapshot.ts';
+/** What has to be done so that a workload's jobs become those it asks for? The words of the answer, and what all kinds share. */
+import type { JobFacts, PlacedJob } from './cell-view.ts';
+import type { Departure } from './drain.ts';
 
 /** A job to be placed. */
 export type Slot = Readonly<{
   index: number;
+  why: 'missing' | 'lost' | 'failed' | 'destructive' | 'migrate';
   /** It may go nowhere else. */
   hostId?: string;
-  /** Where the slot's job was before, and its volumes are. */
-  preferHostId?: string;
+  /** The ended job it takes the place of: its volumes are there, and its room is kept until this one has it. */
+  after?: PlacedJob;
 }>;
 
 export type Decision = Readonly<{
@@ -17,17 +18,24 @@ export type Decision = Readonly<{
   stop: readonly PlacedJob[];
   /** Ended jobs to be taken out of claims and assignments. */
   release: readonly PlacedJob[];
-  /** Something was held back until then because jobs keep failing. */
+  /** Slots that nothing can be done about now, by the reason. */
+  held?: ReadonlyMap<string, number>;
+  /** When to look again if nothing happens before: jobs that keep failing wait, a drain has a deadline. */
   retryAt?: number;
-  /** An ephemeral workload had its run: it asks for nothing any more. */
-  isFinished?: boolean;
+  /** Jobs that ended are not replaced any more, and why. */
+  gaveUp?: string;
+  /** Runs ended: what the workload's count becomes. */
+  remaining?: number;
 }>;
 
 export type ReconcileInput = Readonly<{
   placed: readonly PlacedJob[];
-  /** Of the workload's jobs, also of those released already. */
-  statuses: readonly JobStatus[];
+  /** Final statuses of the workload's jobs, also of those released already. */
+  ended: readonly JobFacts[];
   lostHosts: ReadonlySet<string>;
+  /** Hosts the workload's jobs have to leave. */
+  departures: ReadonlyMap<string, Departure>;
+  isThere: (hostId: string) => boolean;
   now: number;
 }>;
 
@@ -49,7 +57,7 @@ export function sortJobs(placed: readonly PlacedJob[], lostHosts: ReadonlySet<st
   const ended: PlacedJob[] = [];
   for (const one of placed) {
     if (one.status?.isFinal === true || lostHosts.has(one.hostId)) ended.push(one);
-    else if (one.job.desired === 'stop') stopping.push(one);
+    else if (one.desired === 'stop') stopping.push(one);
     else active.push(one);
   }
   return { active, stopping, ended };
@@ -59,58 +67,34 @@ export function isRunning(one: PlacedJob): boolean {
   return one.status?.state === 'running';
 }
 
+/** Those that do not run first, then the highest index, then the newest. */
+export function leastUseful(jobs: readonly PlacedJob[]): PlacedJob[] {
+  if (jobs.length < 2) return [...jobs];
+  return jobs.toSorted(
+    (a, b) =>
+      Number(isRunning(a)) - Number(isRunning(b)) ||
+      b.index - a.index ||
+      b.createdAt - a.createdAt ||
+      (a.id < b.id ? 1 : -1),
+  );
+}
+
+export function lowestFree(taken: ReadonlySet<number>, howMany: number): number[] {
+  const indexes: number[] = [];
+  for (let index = 0; indexes.length < howMany; index += 1) {
+    if (!taken.has(index)) indexes.push(index);
+  }
+  return indexes;
+}
+
+/** The earlier of two times that may not come. */
+export function earliest(a: number | undefined, b: number | undefined): number | undefined {
+  if (a === undefined || b === undefined) return a ?? b;
+  return Math.min(a, b);
+}
+
 /** A workload that is gone: everything stops, and is let go as it ends. */
 export function reconcileRemoved(input: ReconcileInput): Decision {
   const { active, ended } = sortJobs(input.placed, input.lostHosts);
   return { place: [], stop: active, release: ended };
-}
-
-/** Placed once, whatever becomes of it; a lost host loses the job. */
-export function reconcileEphemeral(workload: Workload, input: ReconcileInput): Decision {
-  const { active, stopping, ended } = sortJobs(input.placed, input.lostHosts);
-  if (workload.count === 0) return { place: [], stop: active, release: ended };
-  if (ended.length > 0 && active.length + stopping.length === 0) {
-    return { place: [], stop: [], release: ended, isFinished: true };
-  }
-  const place = input.placed.length > 0 ? [] : Array.from({ length: workload.count }, (_, index) => ({ index }));
-  return { place, stop: [], release: ended };
-}
-
-const failureMemoryMs = 10 * 60_000;
-const maxBackoffMs = 60_000;
-
-/**
- * When the workload's version may be placed again. The first failure is replaced at once, each further one within ten
- * minutes doubles the wait from one second up to a minute. A job that ended well although told to run waits a second.
- */
-export function nextPlacementAt(workload: Workload, input: ReconcileInput): number {
-  const failures = input.statuses.filter(
-    (status) =>
-      status.version === workload.version &&
-      status.isFinal &&
-      (status.state === 'failed' || status.state === 'crashed') &&
-      (status.endedAt ?? status.createdAt) > input.now - failureMemoryMs,
-  );
-  const lastFailure = Math.max(0, ...failures.map((status) => status.endedAt ?? status.createdAt));
-  const waitMs = failures.length < 2 ? 0 : Math.min(maxBackoffMs, 1_000 * 2 ** Math.min(failures.length - 2, 10));
-  const lastDone = Math.max(
-    0,
-    ...input.placed
-      .filter(({ job, status }) => job.desired === 'run' && status?.isFinal === true && status.state === 'done')
-      .map(({ status }) => status?.endedAt ?? 0),
-  );
-  // A host whose clock runs ahead cannot hold a workload back for longer than the longest wait.
-  return Math.min(Math.max(lastFailure + waitMs, lastDone === 0 ? 0 : lastDone + 1_000), input.now + maxBackoffMs);
-}
-
-/**
- * Holds placements back while jobs keep failing. What ended on a host that is there stays assigned meanwhile: it is how
- * the next evaluation knows what it waits for, and on which host the slot's volumes are.
- */
-export function withBackoff(decision: Decision, workload: Workload, input: ReconcileInput): Decision {
-  if (decision.place.length === 0) return decision;
-  const retryAt = nextPlacementAt(workload, input);
-  if (retryAt <= input.now) return decision;
-  const release = decision.release.filter(({ hostId }) => input.lostHosts.has(hostId));
-  return { ...decision, place: [], release, retryAt };
 }

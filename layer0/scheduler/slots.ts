@@ -1,143 +1,111 @@
 /** Which slots of a service need a job, and which jobs are too many? */
 import type { Workload } from './cell.ts';
-import { isRunning, nothing, sortJobs, withBackoff } from './reconcile.ts';
+import type { PlacedJob } from './cell-view.ts';
+import { nextDeadline } from './drain.ts';
+import { reconcileExclusive } from './exclusive-slots.ts';
+import { isRunning, leastUseful, lowestFree, sortJobs } from './reconcile.ts';
 import type { Decision, ReconcileInput, Slot } from './reconcile.ts';
-import type { PlacedJob } from './snapshot.ts';
+import { isFailing, judgeReschedule, withVerdict } from './reschedule.ts';
 
 export function reconcileService(workload: Workload, input: ReconcileInput): Decision {
-  const decision = isExclusive(workload) ? stopFirst(workload, input) : startFirst(workload, input);
-  return withBackoff(decision, workload, input);
+  return isExclusive(workload) ? reconcileExclusive(workload, input) : startFirst(workload, input);
 }
 
-/** Whether a slot may have one job only: two would share a volume. */
-function isExclusive(workload: Workload): boolean {
-  return workload.update === 'stop_first' || workload.template.volumes.length > 0;
+/** Whether a slot may have one job only: two would share a volume, or be two of what there may be one of. */
+export function isExclusive(workload: Workload): boolean {
+  return workload.update === 'stop_first' || workload.singleton || workload.demand.volumes.length > 0;
 }
 
 /** How many jobs of a new version may be on their way at once: small services change in one step. */
-function surgeOf(count: number): number {
-  return Math.max(4, Math.ceil(count / 4));
+export function parallelOf({ maxParallel, count }: Workload): number {
+  return maxParallel ?? Math.max(4, Math.ceil(count / 4));
 }
 
 /**
  * New jobs first; an old one is told to stop only when a new one runs in its place, so the running ones never fall below
- * the count. Indexes are taken from the lowest free one; only those of the current version are in the way.
+ * the count. What is missing outright is placed at once. What takes the place of a job of another version, or of one that
+ * has to leave its host, is placed a few at a time.
  */
 function startFirst(workload: Workload, input: ReconcileInput): Decision {
-  const { active, stopping, ended } = sortJobs(input.placed, input.lostHosts);
+  const { departures, lostHosts } = input;
+  const { active, ended } = sortJobs(input.placed, lostHosts);
   const { count, version } = workload;
-  const current = active.filter(({ job }) => job.version === version);
-  const old = active.filter(({ job }) => job.version !== version);
-  const running = current.filter(isRunning);
+  const isDue = (one: PlacedJob) => departures.get(one.hostId)?.isDue === true;
+  const isGood = (one: PlacedJob) => one.version === version && !departures.has(one.hostId);
+  const staying = newestPerSlot(active.filter(isGood));
+  const stays = new Set(staying);
+  const due = active.filter(isDue);
+  const outdated = active.filter((one) => !isDue(one) && !stays.has(one));
+  const running = staying.filter(isRunning);
 
-  const stop = [
-    ...leastUseful(current).slice(0, Math.max(0, current.length - count)),
-    ...leastUseful(old).slice(0, Math.max(0, old.length - Math.max(0, count - running.length))),
-  ];
-  const missing = Math.max(0, count - current.length);
-  const underway = current.length - running.length;
-  const room = old.length === 0 ? missing : Math.max(0, surgeOf(count) - underway);
-  const taken = new Set(
-    [...current, ...stopping].filter(({ job }) => job.version === version).map(({ job }) => job.index),
+  const failing = ended.filter((one) => isFailing(one, workload, lostHosts));
+  const verdict = failing.length === 0 ? undefined : judgeReschedule(workload, input);
+  // They stay assigned meanwhile: it is how the next evaluation knows what it waits for.
+  const room = Math.max(0, count - staying.length);
+  const held = verdict === undefined || verdict.kind === 'now' ? [] : failing.slice(0, room);
+
+  const missing = room - held.length;
+  const deficit = Math.min(missing, Math.max(0, count - staying.length - outdated.length - held.length));
+  const underway = deficit + held.length + staying.length - running.length;
+  const old = outdated.filter((one) => one.version !== version);
+  const destructive = Math.min(missing - deficit, old.length, Math.max(0, parallelOf(workload) - underway));
+  const moving = outdated.length - old.length;
+  const migrate = Math.min(
+    missing - deficit - destructive,
+    moving,
+    Math.max(0, moveParallel(outdated, input) - deficit - destructive - staying.filter(isStarting).length),
   );
-  const place = lowestFree(taken, Math.min(missing, room));
-  return { place, stop, release: ended };
+
+  const taken = new Set([...staying, ...held].map(({ index }) => index));
+  const indexes = lowestFree(taken, deficit + destructive + migrate);
+  const lost = new Set(ended.filter((one) => lostHosts.has(one.hostId)).map(({ index }) => index));
+  const failed = new Set(failing.map(({ index }) => index));
+  const place = indexes.map((index, at): Slot => {
+    if (at >= deficit + destructive) return { index, why: 'migrate' };
+    if (at >= deficit) return { index, why: 'destructive' };
+    return { index, why: lost.has(index) ? 'lost' : failed.has(index) ? 'failed' : 'missing' };
+  });
+
+  const decision: Decision = {
+    place,
+    stop: [
+      ...leastUseful(staying).slice(0, Math.max(0, staying.length - count)),
+      ...due,
+      ...leastNeeded(outdated, running).slice(0, Math.max(0, outdated.length - Math.max(0, count - running.length))),
+    ],
+    release: held.length === 0 ? ended : ended.filter((one) => !held.includes(one)),
+  };
+  return withVerdict(
+    decision,
+    held.length > 0 ? verdict : undefined,
+    outdated.length > 0 ? nextDeadline(departures) : undefined,
+  );
 }
 
-/** One slot after the other is emptied and filled again. Slots are exactly 0 to count - 1. */
-function stopFirst(workload: Workload, input: ReconcileInput): Decision {
-  const { active, stopping, ended } = sortJobs(input.placed, input.lostHosts);
-  const { count, version } = workload;
-  const stop: PlacedJob[] = active.filter(({ job }) => job.index >= count);
-  const place: Slot[] = [];
-  const outdated: PlacedJob[] = [];
-  let unsettled = 0;
-  for (let index = 0; index < count; index += 1) {
-    const here = active.filter(({ job }) => job.index === index);
-    const leaving = stopping.filter(({ job }) => job.index === index);
-    const [keep, ...spare] = leastUseful(here).toReversed();
-    stop.push(...spare);
-    if (keep === undefined && leaving.length === 0) {
-      const before = ended.findLast(({ job }) => job.index === index);
-      const isThere = before !== undefined && !input.lostHosts.has(before.hostId);
-      place.push(isThere ? { index, preferHostId: before.hostId } : { index });
-      // A slot that has been empty for longer has no room anywhere: it must not hold the others up.
-      if (before !== undefined) unsettled += 1;
-    }
-    if (keep !== undefined && keep.job.version !== version) {
-      // One that serves nobody can go at once: a broken version must not stand in the way of the one that mends it.
-      if (isRunning(keep)) outdated.push(keep);
-      else stop.push(keep);
-    }
-    if (leaving.length > 0 || (keep !== undefined && !isRunning(keep))) unsettled += 1;
+/** A slot with two jobs is moving: the newer takes the place of the older. */
+function newestPerSlot(jobs: readonly PlacedJob[]): readonly PlacedJob[] {
+  const newest = new Map<number, PlacedJob>();
+  for (const job of jobs) {
+    const other = newest.get(job.index);
+    if (other === undefined || job.createdAt > other.createdAt) newest.set(job.index, job);
   }
-  if (unsettled === 0) stop.push(...outdated.slice(0, 1));
-  return { place, stop, release: ended };
+  return newest.size === jobs.length ? jobs : [...newest.values()];
 }
 
-/** One job per host that is meant, its slot the host's. */
-export function reconcileOmni(
-  workload: Workload,
-  input: ReconcileInput,
-  hosts: { meant: readonly string[]; isOpen: (hostId: string) => boolean },
-): Decision {
-  const { active, ended, stopping } = sortJobs(input.placed, input.lostHosts);
-  if (workload.count === 0) return { ...nothing, stop: active, release: ended };
-  const meant = new Set(hosts.meant);
-  const stop: PlacedJob[] = active.filter(({ hostId }) => !meant.has(hostId));
-  const place: Slot[] = [];
-  const taken = new Set([...active, ...stopping].map(({ job }) => job.index));
-  const outdated: PlacedJob[] = [];
-  let unsettled = 0;
-  for (const hostId of hosts.meant) {
-    const here = active.filter((one) => one.hostId === hostId);
-    const isLeaving = stopping.some((one) => one.hostId === hostId);
-    const current = here.filter(({ job }) => job.version === workload.version);
-    const old = here.filter(({ job }) => job.version !== workload.version);
-    const running = current.filter(isRunning);
-    stop.push(...leastUseful(current).slice(0, Math.max(0, current.length - 1)));
-    if (isExclusive(workload)) {
-      const [keep] = old;
-      if (keep !== undefined && isRunning(keep)) outdated.push(keep);
-      else stop.push(...old);
-      const isEmpty = here.length === 0 && !isLeaving;
-      if (isEmpty && hosts.isOpen(hostId)) place.push(slotOn(hostId, taken));
-      const wasHere = isEmpty && ended.some((one) => one.hostId === hostId);
-      if (wasHere || isLeaving || (old.length === 0 && current.length > running.length)) unsettled += 1;
-    } else {
-      if (running.length > 0) stop.push(...old);
-      const [replaced] = old;
-      if (current.length === 0 && hosts.isOpen(hostId)) {
-        place.push(replaced === undefined ? slotOn(hostId, taken) : { index: replaced.job.index, hostId });
-      }
-    }
-  }
-  if (unsettled === 0) stop.push(...outdated.slice(0, 1));
-  return withBackoff({ place, stop, release: ended }, workload, input);
+/** A crashed one is its host's to start again; it does not hold up what moves. */
+function isStarting(one: PlacedJob): boolean {
+  return one.status === undefined || one.status.state === 'pending' || one.status.state === 'starting';
 }
 
-function slotOn(hostId: string, taken: Set<number>): Slot {
-  const [slot] = lowestFree(taken, 1);
-  const index = slot?.index ?? 0;
-  taken.add(index);
-  return { index, hostId };
+function moveParallel(leaving: readonly PlacedJob[], { departures }: ReconcileInput): number {
+  return leaving.reduce((most, { hostId }) => Math.max(most, departures.get(hostId)?.maxParallel ?? 0), 0);
 }
 
-/** Those that do not run first, then the highest index, then the newest. */
-function leastUseful(jobs: readonly PlacedJob[]): PlacedJob[] {
-  return jobs.toSorted(
+/** Of the jobs to be replaced: those that serve nobody, then those whose slot has a running new one. */
+function leastNeeded(outdated: readonly PlacedJob[], running: readonly PlacedJob[]): PlacedJob[] {
+  const replaced = new Set(running.map(({ index }) => index));
+  return leastUseful(outdated).sort(
     (a, b) =>
-      Number(isRunning(a)) - Number(isRunning(b)) ||
-      b.job.index - a.job.index ||
-      b.job.createdAt - a.job.createdAt ||
-      (a.job.id < b.job.id ? 1 : -1),
+      Number(isRunning(a)) - Number(isRunning(b)) || Number(replaced.has(b.index)) - Number(replaced.has(a.index)),
   );
-}
-
-function lowestFree(taken: ReadonlySet<number>, howMany: number): Slot[] {
-  const slots: Slot[] = [];
-  for (let index = 0; slots.length < howMany; index += 1) {
-    if (!taken.has(index)) slots.push({ index });
-  }
-  return slots;
 }

@@ -1,10 +1,11 @@
 /** Cells, and hosts that pretend to run jobs, for this package's tests. */
+import { FlynnError } from '@flynn/kit/errors';
 import type { Entry, Operation, Store } from '@flynn/store/store';
-import { cellKeys, cellPrefix, hostRecordSchema, workloadSchema } from './cell.ts';
-import type { AssignedJob, HostRecord, JobState, JobStatus, Workload, WorkloadInput } from './cell.ts';
-import { evaluationPut } from './evaluations.ts';
-import { CellState, decodeCellEntry } from './snapshot.ts';
-import type { PlacedJob } from './snapshot.ts';
+import { cellKeys, cellPrefix, hostRecordSchema, workloadInputSchema } from './cell.ts';
+import type { HostRecord, JobState, JobStatus, Workload, WorkloadInput } from './cell.ts';
+import type { JobFacts, PlacedJob } from './cell-view.ts';
+import { CellColumns } from './columns/cell-columns.ts';
+import { demandOf, evaluationPut } from './evaluations.ts';
 
 export const mebibyte = 2 ** 20;
 
@@ -20,11 +21,11 @@ export function hostOf(id: string, more: Partial<HostRecord> = {}): HostRecord {
 }
 
 type TemplateInput = WorkloadInput['template'];
+type InputMore = Partial<Omit<WorkloadInput, 'template'>> & { template?: Partial<TemplateInput> };
 
-export function workloadOf(
-  more: Partial<Omit<WorkloadInput, 'template'>> & { template?: Partial<TemplateInput> } = {},
-): Workload {
-  return workloadSchema.parse({
+/** As its writers give it to `workloadChange`. */
+export function workloadInputOf(more: InputMore = {}): WorkloadInput {
+  return {
     id: 'web',
     kind: 'service',
     count: 1,
@@ -35,63 +36,59 @@ export function workloadOf(
       resources: { memoryBytes: 100 * mebibyte, cpuMillis: 100 },
       ...more.template,
     },
-  });
+  };
+}
+
+/** As planning reads it. */
+export function workloadOf(more: InputMore = {}): Workload {
+  const { template, ...rest } = workloadInputSchema.parse(workloadInputOf(more));
+  return { ...rest, demand: demandOf(rest.id, template) };
 }
 
 export function placedOf(
   workload: Workload,
   id: string,
-  more: { state?: JobState; isFinal?: boolean; endedAt?: number; hostId?: string } & Partial<AssignedJob> = {},
+  more: { state?: JobState; isFinal?: boolean; endedAt?: number } & Partial<Omit<PlacedJob, 'status'>> = {},
 ): PlacedJob {
-  const { state, isFinal = false, endedAt, hostId = 'h1', ...jobMore } = more;
-  const job: AssignedJob = {
+  const { state, isFinal = false, endedAt, ...rest } = more;
+  const hostId = rest.hostId ?? 'h1';
+  const job = {
     id: `${hostId}-${id}`,
     workloadId: workload.id,
     version: workload.version,
     index: 0,
-    desired: 'run',
-    template: workload.template,
+    desired: 'run' as const,
     createdAt: 0,
-    ...jobMore,
-  };
-  return {
-    job,
+    demand: workload.demand,
     hostId,
     planId: 'p',
-    status:
-      state === undefined
-        ? undefined
-        : statusOf(job, hostId, state, { isFinal, ...(endedAt === undefined ? {} : { endedAt }) }),
+    ...rest,
   };
+  if (state === undefined) return { ...job, status: undefined };
+  const { createdAt, version } = job;
+  const status: JobFacts = { state, isFinal, createdAt, version, ...(endedAt === undefined ? {} : { endedAt }) };
+  return { ...job, status };
 }
 
-export function statusOf(job: AssignedJob, hostId: string, state: JobState, more: Partial<JobStatus> = {}): JobStatus {
-  return {
-    id: job.id,
-    hostId,
-    workloadId: job.workloadId,
-    version: job.version,
-    meta: job.template.meta,
-    state,
-    isFinal: false,
-    restarts: 0,
-    createdAt: job.createdAt,
-    ...more,
-  };
+export function statusOf(job: PlacedJob, state: JobState, more: Partial<JobStatus> = {}): JobStatus {
+  const { id, hostId, workloadId, version, createdAt } = job;
+  return { id, hostId, workloadId, version, meta: {}, state, isFinal: false, restarts: 0, createdAt, ...more };
 }
 
 /** The cell at this moment. */
-export async function readCell(store: Store): Promise<CellState> {
-  const { entries } = await store.list(cellPrefix);
-  return cellOf(entries);
+export async function readCell(store: Store): Promise<CellColumns> {
+  const { entries, revision } = await store.list(cellPrefix);
+  return cellOf(entries, revision);
 }
 
-export function cellOf(entries: Iterable<Entry>): CellState {
-  const cell = new CellState();
-  for (const entry of entries) {
-    const key = entry.key.slice(cellPrefix.length);
-    cell.fold({ key, after: decodeCellEntry(JSON.parse(entry.value), key, entry) });
-  }
+export function cellOf(entries: Iterable<Entry>, revision = 0): CellColumns {
+  const cell = new CellColumns({
+    onFault(key, error) {
+      throw new FlynnError('internal', `${key} does not decode`, { cause: error });
+    },
+  });
+  for (const entry of entries) cell.fold({ type: 'put', entry });
+  cell.advance(revision);
   return cell;
 }
 
@@ -100,11 +97,11 @@ export function hostPut(host: HostRecord): Operation {
 }
 
 /** What one job's host says next of it; undefined for nothing new. */
-export type Behaviour = (job: AssignedJob, status: JobStatus | undefined) => JobState | undefined;
+export type Behaviour = (job: PlacedJob) => JobState | undefined;
 
 /** Starts, runs, and stops when told to. */
-export const wellBehaved: Behaviour = (job, status) => {
-  if (job.desired === 'stop') return 'done';
+export const wellBehaved: Behaviour = ({ desired, status }) => {
+  if (desired === 'stop') return 'done';
   return status?.state === 'running' ? undefined : 'running';
 };
 
@@ -118,18 +115,14 @@ export async function stepHost(
   const cell = await readCell(store);
   if (!cell.hosts.has(hostId)) return 0;
   let steps = 0;
-  for (const [key, { value: assignment }] of cell.assignments) {
-    if (!key.startsWith(`${hostId}/`)) continue;
-    for (const job of assignment.jobs) {
-      const status = cell.statuses.get(`${hostId}/${job.id}`)?.value;
-      const state = status?.isFinal === true ? undefined : behave(job, status);
-      if (state === undefined) continue;
-      steps += 1;
-      const isFinal = state === 'done' || state === 'failed';
-      const next = statusOf(job, hostId, state, isFinal ? { isFinal, endedAt: context.now } : {});
-      const put: Operation = { put: cellKeys.jobStatus(hostId, job.id), value: JSON.stringify(next) };
-      await store.transact({ then: isFinal ? [put, evaluationPut(job.workloadId, 'job_ended', context)] : [put] });
-    }
+  for (const job of cell.jobsOn(hostId)) {
+    const state = job.status?.isFinal === true ? undefined : behave(job);
+    if (state === undefined) continue;
+    steps += 1;
+    const isFinal = state === 'done' || state === 'failed';
+    const next = statusOf(job, state, isFinal ? { isFinal, endedAt: context.now } : {});
+    const put: Operation = { put: cellKeys.jobStatus(hostId, job.id), value: JSON.stringify(next) };
+    await store.transact({ then: isFinal ? [put, evaluationPut(job.workloadId, 'job_ended', context)] : [put] });
   }
   return steps;
 }

@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
+import { Writable } from 'node:stream';
 import { after, before, test } from 'node:test';
 import { systemClock } from '@flynn/kit/clock';
 import { hasCode } from '@flynn/kit/errors';
-import { silentLogger } from '@flynn/kit/log';
+import { createLogger, silentLogger } from '@flynn/kit/log';
 import { waitFor, withDeadline } from '@flynn/kit/retry';
 import { put, storeConformance } from './conformance.ts';
 import { foreignTls, startEtcdCluster } from './etcd-cluster.ts';
@@ -169,6 +170,37 @@ test('a client that only watches leaves a member that was killed', async () => {
   assert.ok(abort.signal.aborted);
 });
 
+test('a member that has lost the others says so at once, and its watches do not stay quiet', async () => {
+  const [lone, ...others] = cluster.members;
+  assert.ok(lone !== undefined);
+  const told: string[] = [];
+  const destination = new Writable({
+    write(chunk, _encoding, done) {
+      told.push(String(chunk));
+      done();
+    },
+  });
+  const logged = createLogger('test', { level: 'debug', destination });
+  await using store = connectEtcd({ endpoints: [lone.endpoint], tls: tls(), log: logged, timeoutMs: 2_000 });
+  const start = await put(store, '/lone/a', '0');
+  const seen = collect(store, '/lone/', { after: start - 1, revisions: 2 });
+  try {
+    await Promise.all(others.map((other) => other.freeze()));
+    await waitFor(() => told.some((line) => line.includes('watch broke') && line.includes('no leader')), {
+      what: 'the end of the watch',
+      deadlineMs: 15_000,
+    });
+    await assert.rejects(
+      put(store, '/lone/b', '1'),
+      (error) => hasCode(error, 'unavailable') && /no leader/.test(error.message),
+    );
+  } finally {
+    await Promise.all(others.map((other) => other.thaw()));
+  }
+  await waitFor(() => put(store, '/lone/a', '2'), { what: 'a leader', deadlineMs: 15_000 });
+  assert.deepEqual((await seen).map(valueOf), ['0', '2']);
+});
+
 test('a watch whose connection is reset every 100 ms gets every event exactly once', async () => {
   await using opened = await openProxied({ endpoints: cluster.endpoints, tls: tls() });
   const { store, peer, proxies } = opened;
@@ -209,6 +241,10 @@ test('a watch whose connection is reset every 100 ms gets every event exactly on
   );
   assert.equal(mirror.driftCount, 0);
 });
+
+function valueOf(change: Change): string | undefined {
+  return change.type === 'put' ? change.entry.value : undefined;
+}
 
 async function collect(
   store: Store,

@@ -2,6 +2,7 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
+import { FlynnError } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
 import { createAuthority, issueCertificate } from '@flynn/kit/tls';
 import { createMember, freePorts } from './etcd-member.ts';
@@ -61,13 +62,13 @@ export async function startEtcdCluster(options: EtcdClusterOptions = {}): Promis
 
 async function findLeader(members: readonly EtcdMember[]): Promise<EtcdMember> {
   return await waitFor(
-    async () => {
-      const answers = await Promise.allSettled(members.map((member) => member.isLeader()));
-      return members.find((_, i) => {
-        const answer = answers[i];
-        return answer?.status === 'fulfilled' && answer.value;
-      });
-    },
+    () =>
+      Promise.any(
+        members.map(async (member) => {
+          if (await member.isLeader()) return member;
+          throw new FlynnError('unavailable', `${member.endpoint} does not lead`);
+        }),
+      ),
     { what: 'an etcd leader', deadlineMs: 15_000 },
   );
 }

@@ -21,6 +21,11 @@ const channelOptions = {
   'grpc.max_reconnect_backoff_ms': 1_000,
   // Pages and watch batches have no bound in bytes; refusing one over 4 MB would stall its reader for ever.
   'grpc.max_receive_message_length': -1,
+  // A member without a leader says so at once and ends its watches, which would otherwise be quiet for ever.
+  callInvocationTransformer: (call: { metadata: { set(key: string, value: string): void } }) => {
+    call.metadata.set('hasleader', 'true');
+    return call;
+  },
 };
 
 export type Member = {

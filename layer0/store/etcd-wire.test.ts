@@ -12,6 +12,7 @@ test('what gRPC says is told by our codes, and whether another member or another
   const table = [
     ['14 UNAVAILABLE: No connection established. Last error: connect ECONNREFUSED', 14, 'unavailable', true, true],
     ['14 UNAVAILABLE: etcdserver: rpc not supported for learner', 14, 'unavailable', true, true],
+    ['14 UNAVAILABLE: etcdserver: no leader', 14, 'unavailable', true, true],
     ['14 UNAVAILABLE: etcdserver: leader changed', 14, 'unavailable', true, false],
     ['13 INTERNAL: Received RST_STREAM with code 2', 13, 'unavailable', true, false],
     ['4 DEADLINE_EXCEEDED: Deadline exceeded', 4, 'timeout', true, false],

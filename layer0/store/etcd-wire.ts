@@ -121,7 +121,7 @@ export function isCompacted(error: unknown): boolean {
 export function wasNeverSent(error: FlynnError): boolean {
   return (
     hasCode(error, 'unavailable', 'unauthenticated') &&
-    /No connection established|closed before call started|ECONNREFUSED|not supported for learner/.test(
+    /No connection established|closed before call started|ECONNREFUSED|not supported for learner|no leader/.test(
       messageOf(error.cause),
     )
   );

@@ -6,7 +6,8 @@ import type { Owner, Resource } from '@flynn/resource/type';
 import { cellKeys } from '@flynn/scheduler/cell';
 import { workloadRemoval } from '@flynn/scheduler/evaluations';
 import type { Compare, Operation } from '@flynn/store/store';
-import { placedJobs, statusesOfApp, valuesOf } from './cell-view.ts';
+import { isOpen, placedJobs, statusesOfApp, valuesOf } from './cell-view.ts';
+import { appIdOf } from './compile.ts';
 import { evaluationContext } from './deps.ts';
 import type { Deps } from './deps.ts';
 import { hasEnded } from './job-views.ts';
@@ -40,6 +41,10 @@ export async function stepDeletion(
   if (app?.deletingSince === undefined) return;
   await stopEverything(deps, id, options);
   if (hasJobs(deps, id)) return { againInMs: lookAgainMs };
+  // The end of a job comes with an evaluation: who has seen the one has to have seen the other.
+  const seen = Math.max(deps.cell.statuses.snapshot.revision, deps.cell.assignments.snapshot.revision);
+  await deps.cell.evaluations.reached(seen, { signal });
+  if (hasJobs(deps, id)) return { againInMs: lookAgainMs };
   await removeEverything(deps, id, options);
   await deps.resources.removeFinalizer(appType, id, appFinalizer, { signal, also: () => ({ compare: [epoch] }) });
   deps.log.info({ app: app.spec.name, id }, 'app deleted');
@@ -54,13 +59,14 @@ async function stopEverything(deps: Deps, id: string, options: { signal: AbortSi
     if (operation === undefined || hasOperationEnded(operation.status.state)) continue;
     await endOperation(deps, operation, { state: 'cancelled', error: 'its app was deleted' }, options);
   }
-  const workloads = valuesOf(cell.workloads).filter(({ template }) => template.meta['flynn.app'] === id);
+  const workloads = valuesOf(cell.workloads).filter((workload) => appIdOf(workload.id) === id);
   const removed = await writeAll(
     deps,
     workloads.flatMap((workload) => workloadRemoval(workload.id, evaluationContext(deps))),
     options,
   );
-  if (removed !== undefined) await cell.workloads.reached(removed, { signal });
+  if (removed === undefined) return;
+  await Promise.all([cell.workloads, cell.evaluations].map((mirror) => mirror.reached(removed, { signal })));
 }
 
 /** Whether a job of the app may still run, or be placed by a plan under way. What a lost host ran has ended. */
@@ -69,8 +75,8 @@ function hasJobs(deps: Deps, id: string): boolean {
   const hosts = cell.hosts.snapshot.entries;
   return (
     statusesOfApp(cell, id).some((status) => !hasEnded(status) && hosts.has(status.hostId)) ||
-    placedJobs(cell).some((job) => job.template.meta['flynn.app'] === id && hosts.has(job.hostId)) ||
-    valuesOf(cell.evaluations).some(({ workloadId }) => workloadId.startsWith(`${id}-`))
+    placedJobs(cell).some((job) => appIdOf(job.workloadId) === id && hosts.has(job.hostId)) ||
+    valuesOf(cell.evaluations).some((evaluation) => isOpen(evaluation) && appIdOf(evaluation.workloadId) === id)
   );
 }
 
@@ -100,6 +106,11 @@ async function removeEverything(
     deps,
     [
       ...statuses.map((status) => ({ delete: cellKeys.jobStatus(status.hostId, status.id) })),
+      // What schedulers keep for a while of workloads that are gone.
+      ...[cellKeys.templates, cellKeys.plans].map((prefix) => ({ deletePrefix: `${prefix}${id}-` })),
+      ...valuesOf(cell.evaluations)
+        .filter(({ workloadId }) => appIdOf(workloadId) === id)
+        .map((evaluation) => ({ delete: cellKeys.evaluation(evaluation.id) })),
       ...operations.map((operation) => removeLog(operation.id)),
       { delete: operationLock(id) },
       ...artifacts.flatMap((artifact) =>

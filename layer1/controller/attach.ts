@@ -2,8 +2,9 @@
 import type { Duplex } from 'node:stream';
 import { FlynnError } from '@flynn/kit/errors';
 import { withDeadline } from '@flynn/kit/retry';
-import { placedJobs, valuesOf, onJobsChange } from './cell-view.ts';
+import { onJobsChange, placedJobs, reasonsOf, valuesOf } from './cell-view.ts';
 import type { CellView } from './cell-view.ts';
+import { appIdOf } from './compile.ts';
 import { hasEnded } from './job-views.ts';
 
 const placementDeadlineMs = 60_000;
@@ -13,13 +14,12 @@ export type Placement = { hostId: string; jobId: string };
 /** The host a job of the app is on, by job id or workload id: a workload's newest job. */
 export function placementOf(cell: CellView, appId: string, id: string): Placement | undefined {
   const statuses = valuesOf(cell.statuses)
-    .filter((status) => status.meta['flynn.app'] === appId && (status.id === id || status.workloadId === id))
+    .filter((status) => appIdOf(status.workloadId) === appId && (status.id === id || status.workloadId === id))
     .sort((a, b) => Number(hasEnded(a)) - Number(hasEnded(b)) || b.createdAt - a.createdAt);
   const [status] = statuses;
   if (status !== undefined) return { hostId: status.hostId, jobId: status.id };
   const placed = placedJobs(cell).find(
-    (job) =>
-      job.template.meta['flynn.app'] === appId && job.desired === 'run' && (job.id === id || job.workloadId === id),
+    (job) => appIdOf(job.workloadId) === appId && job.desired === 'run' && (job.id === id || job.workloadId === id),
   );
   return placed === undefined ? undefined : { hostId: placed.hostId, jobId: placed.id };
 }
@@ -30,7 +30,7 @@ export async function awaitPlacement(
   options: { appId: string; id: string; signal: AbortSignal; deadlineMs?: number },
 ): Promise<Placement> {
   const { appId, id, deadlineMs = placementDeadlineMs } = options;
-  const isWanted = () => cell.workloads.snapshot.entries.get(id)?.value.template.meta['flynn.app'] === appId;
+  const isWanted = () => cell.workloads.snapshot.entries.has(id) && appIdOf(id) === appId;
   const limited = withDeadline(deadlineMs, options.signal);
   const found = Promise.withResolvers<Placement>();
   const look = () => {
@@ -57,8 +57,7 @@ export async function awaitPlacement(
 }
 
 function reasonOf(cell: CellView, workloadId: string): string {
-  const evaluation = cell.evaluations.snapshot.entries.get(workloadId)?.value;
-  return evaluation?.reason ?? 'no scheduler has looked at it';
+  return reasonsOf(cell).get(workloadId) ?? 'no scheduler has looked at it';
 }
 
 /** Once one side has ended or broken, both are torn down; what was in flight is delivered first. */

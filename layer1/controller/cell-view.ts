@@ -3,43 +3,73 @@ import type { Logger } from '@flynn/kit/log';
 import {
   assignmentSchema,
   cellKeys,
+  claimSchema,
   evaluationSchema,
   hostRecordSchema,
+  hostSettingsSchema,
   jobStatusSchema,
+  jobTemplateSchema,
   workloadSchema,
 } from '@flynn/scheduler/cell';
-import type { Assignment, AssignedJob, Evaluation, HostRecord, JobStatus, Workload } from '@flynn/scheduler/cell';
+import type {
+  Assignment,
+  Claim,
+  Evaluation,
+  HostJob,
+  HostRecord,
+  JobStatus,
+  JobTemplate,
+  OperatorSettings,
+  Workload,
+} from '@flynn/scheduler/cell';
 import { openMirror } from '@flynn/store/mirror';
 import type { Mirror } from '@flynn/store/mirror';
 import type { Store } from '@flynn/store/store';
+import { appIdOf } from './compile.ts';
 
-export type PlacedJob = AssignedJob & { hostId: string };
+export type PlacedJob = Omit<HostJob, 'template' | 'singleton'> & { hostId: string };
+
+/** What is kept of a template: its jobs’ labels. */
+export const templateFactsSchema = jobTemplateSchema.pick({ meta: true });
+export type TemplateFacts = Pick<JobTemplate, 'meta'>;
 
 export interface CellView extends AsyncDisposable {
   readonly hosts: Mirror<HostRecord>;
+  readonly settings: Mirror<OperatorSettings>;
+  readonly claims: Mirror<Claim>;
   readonly workloads: Mirror<Workload>;
+  /** By `<workload>/<version>`. */
+  readonly templates: Mirror<TemplateFacts>;
   readonly evaluations: Mirror<Evaluation>;
   readonly assignments: Mirror<Assignment>;
   readonly statuses: Mirror<JobStatus>;
 }
 
 export async function openCellView(options: { store: Store; log: Logger; signal?: AbortSignal }): Promise<CellView> {
-  const [hosts, workloads, evaluations, assignments, statuses] = await Promise.all([
+  const [hosts, settings, claims, workloads, templates, evaluations, assignments, statuses] = await Promise.all([
     openMirror({ ...options, prefix: cellKeys.hosts, decode: (json) => hostRecordSchema.parse(json) }),
+    openMirror({ ...options, prefix: cellKeys.settings, decode: (json) => hostSettingsSchema.parse(json) }),
+    openMirror({ ...options, prefix: cellKeys.claims, decode: (json) => claimSchema.parse(json) }),
     openMirror({ ...options, prefix: cellKeys.workloads, decode: (json) => workloadSchema.parse(json) }),
+    openMirror({ ...options, prefix: cellKeys.templates, decode: (json) => templateFactsSchema.parse(json) }),
     openMirror({ ...options, prefix: cellKeys.evaluations, decode: (json) => evaluationSchema.parse(json) }),
     openMirror({ ...options, prefix: cellKeys.assignments, decode: (json) => assignmentSchema.parse(json) }),
     openMirror({ ...options, prefix: cellKeys.status, decode: (json) => jobStatusSchema.parse(json) }),
   ]);
   return {
     hosts,
+    settings,
+    claims,
     workloads,
+    templates,
     evaluations,
     assignments,
     statuses,
     async [Symbol.asyncDispose]() {
       await Promise.all(
-        [hosts, workloads, evaluations, assignments, statuses].map((mirror) => mirror[Symbol.asyncDispose]()),
+        [hosts, settings, claims, workloads, templates, evaluations, assignments, statuses].map((mirror) =>
+          mirror[Symbol.asyncDispose](),
+        ),
       );
     },
   };
@@ -50,7 +80,7 @@ export function valuesOf<T>(mirror: Mirror<T>): T[] {
 }
 
 export function statusesOfApp(cell: CellView, appId: string): JobStatus[] {
-  return valuesOf(cell.statuses).filter((status) => status.meta['flynn.app'] === appId);
+  return valuesOf(cell.statuses).filter((status) => appIdOf(status.workloadId) === appId);
 }
 
 /** Every job some host has been told of, with that host: assignment keys are `<host>/<plan>`. Once told to stop, it is to stop. */
@@ -58,11 +88,47 @@ export function placedJobs(cell: CellView): PlacedJob[] {
   const jobs = new Map<string, PlacedJob>();
   for (const [key, { value }] of cell.assignments.snapshot.entries) {
     const [hostId = ''] = key.split('/');
-    for (const job of value.jobs) {
-      if (job.desired === 'stop' || !jobs.has(job.id)) jobs.set(job.id, { ...job, hostId });
+    for (const { workloadId, version, jobs: ofGroup } of value.groups) {
+      for (const job of ofGroup) {
+        if (job.desired === 'stop' || !jobs.has(job.id)) jobs.set(job.id, { ...job, workloadId, version, hostId });
+      }
     }
   }
   return [...jobs.values()];
+}
+
+/** Of workloads that have jobs without a place: why. What waits says so, else what failed and was not made good since. */
+export function reasonsOf(cell: CellView): Map<string, string> {
+  const waiting = new Map<string, Evaluation>();
+  const ended = new Map<string, Evaluation>();
+  for (const evaluation of valuesOf(cell.evaluations)) {
+    if (evaluation.state === 'cancelled') continue;
+    const isWaiting = isOpen(evaluation);
+    if (isWaiting && evaluation.reason === undefined) continue;
+    const newest = isWaiting ? waiting : ended;
+    const known = newest.get(evaluation.workloadId);
+    if (known === undefined || isOlder(known, evaluation)) newest.set(evaluation.workloadId, evaluation);
+  }
+  const reasons = new Map<string, string>();
+  for (const { workloadId, state, reason } of [...ended.values(), ...waiting.values()]) {
+    if (state !== 'complete' && reason !== undefined) reasons.set(workloadId, reason);
+  }
+  return reasons;
+}
+
+function isOlder(a: Evaluation, b: Evaluation): boolean {
+  return a.createdAt === b.createdAt ? a.id < b.id : a.createdAt < b.createdAt;
+}
+
+/** Whether new jobs may be placed there. */
+export function takesJobs(cell: CellView, host: HostRecord): boolean {
+  const settings = cell.settings.snapshot.entries.get(host.id)?.value;
+  return !host.cordoned && settings?.cordoned !== true && settings?.drain === undefined;
+}
+
+/** Whether schedulers still have to do something about it. */
+export function isOpen({ state }: Evaluation): boolean {
+  return state === 'pending' || state === 'blocked';
 }
 
 /** Calls back, once for each wake, after anything in the cell that jobs' states depend on has changed. */

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
-import { compileBuild, compileOneOff, compileWorkload, slugProcess, workloadIdOf } from './compile.ts';
+import { appIdOf, compileBuild, compileOneOff, compileWorkload, slugProcess, workloadIdOf } from './compile.ts';
 import type { Runnable } from './compile.ts';
 import { processSchema } from './model.ts';
 import type { Process } from './model.ts';
@@ -34,6 +34,8 @@ test('a web process of a slug listens on 8080 as APP-web, runs its line as user 
   assert.equal(workload.template.ports[0]?.service?.name, 'shop-web');
   assert.equal(workload.template.ports[0]?.service?.check?.type, 'tcp');
   assert.equal(workload.template.drainMs, 1_000);
+  assert.deepEqual([workload.template.group, workload.template.access, workload.template.links], ['a1', [], []]);
+  assert.deepEqual([workload.priority, workload.mayPreempt, workload.singleton], [50, false, false]);
 });
 
 test('an app is a group of its own; only the platform reaches the platform, and a build what the slug builder needs', () => {
@@ -74,7 +76,8 @@ test('a type with a volume is one workload through all releases, stopping first;
   const edge = process({ hostNetwork: true, omni: true, ports: [{ port: 80 }] });
   const release = runnable({ db, edge }, image);
   assert.equal(workloadIdOf('a1', release.release, 'db'), 'a1-db');
-  assert.equal(compileWorkload(release, 'db', db, 1).update, 'stop_first');
+  const standing = compileWorkload(release, 'db', db, 1);
+  assert.deepEqual([standing.update, standing.singleton], ['stop_first', true]);
   const compiled = compileWorkload(release, 'edge', edge, 1);
   assert.deepEqual([compiled.id, compiled.kind, compiled.update], ['a1-r1-edge', 'omni', 'start_first']);
 });
@@ -136,6 +139,10 @@ test('a build runs the builder’s release under the app’s name, with the app�
   assert.equal(workload.template.env['FLYNN_APP_ENV'], '{"SECRET":"s"}');
   assert.equal(workload.template.env['SECRET'], undefined);
   assert.equal(workload.template.limits?.memoryBytes, 5);
+  // The app's own code runs in there.
+  assert.equal(workload.template.group, 'a1');
+  assert.deepEqual([workload.template.access, workload.template.links], [['discovery'], ['blobstore']]);
+  assert.deepEqual([workload.priority, workload.mayPreempt], [40, false]);
   // A build that never ends would keep its app from being pushed to for ever.
   assert.equal(workload.template.maxRuntimeMs, 3_600_000);
 });
@@ -145,4 +152,27 @@ test('a quarter of the memory and a tenth of the processor time are set aside; t
   const { template } = compileWorkload(runnable({ web }, image), 'web', web, 1);
   assert.deepEqual(template.resources, { memoryBytes: 100, cpuMillis: 100 });
   assert.deepEqual(template.limits, { memoryBytes: 400, cpuMillis: 1_000 });
+});
+
+test('the platform’s own apps reach all of it, and make room for themselves; their one-off jobs do not', () => {
+  const web = process(slugProcess('x', 'web'));
+  const ofUsers = runnable({ web });
+  const system: Runnable = { ...ofUsers, app: { ...ofUsers.app, isSystem: true } };
+  const service = compileWorkload(system, 'web', web, 1);
+  const once = compileOneOff(system, { workloadId: 'a1-run-x', command: ['sh'], env: {}, tty: false, stdin: false });
+  for (const { template, priority } of [service, once]) {
+    assert.deepEqual(template.access, ['discovery', 'agents', 'store', 'services']);
+    assert.deepEqual([template.group, priority], ['a1', 80]);
+  }
+  assert.deepEqual([service.mayPreempt, once.mayPreempt], [true, false]);
+  const plain = compileOneOff(ofUsers, { workloadId: 'a1-run-y', command: ['sh'], env: {}, tty: false, stdin: false });
+  assert.deepEqual([plain.template.access, plain.template.group, plain.priority], [[], 'a1', 50]);
+});
+
+test('a workload’s id begins with its app’s', () => {
+  const db = process({ volumes: [{ name: 'data', path: '/data' }] });
+  const ofTypes = ['db', 'admin-web'].map((type) =>
+    workloadIdOf('a1', runnable({ db, 'admin-web': process({}) }).release, type),
+  );
+  for (const id of [...ofTypes, 'a1-run-x', 'a1-build-o']) assert.equal(appIdOf(id), 'a1');
 });

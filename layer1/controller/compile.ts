@@ -1,25 +1,28 @@
 /** What does Layer 0 have to run for a process type of a release? The only place where apps become workloads. */
 import { createHash } from 'node:crypto';
 import type { z } from 'zod';
-import { jobTemplateSchema, workloadSchema } from '@flynn/scheduler/cell';
-import type { JobTemplate, Resources, Workload } from '@flynn/scheduler/cell';
+import { jobTemplateSchema, workloadInputSchema } from '@flynn/scheduler/cell';
+import type { JobTemplate, Resources } from '@flynn/scheduler/cell';
 import type { App, Artifact, Process, Release, processSchema } from './model.ts';
 
 /** Starts a slug's command line with its profile scripts; part of the slug runner's image. */
 const slugStarter = '/usr/bin/flynn-run';
 const slugPort = 8080;
+/** Where builds fetch sources and caches from, and leave layers. */
+const blobService = 'blobstore';
 /** The router drops a backend within milliseconds of its leaving discovery; requests in flight get this long. */
 const serviceDrainMs = 1_000;
 const gibibyte = 1024 ** 3;
 /** A build that waits for something that never comes ends too, even if nobody watches it any more. */
 const buildLimitMs = 60 * 60_000;
 
-/** The platform's own parts reach each other, agents and the store; apps only what is theirs and what they link. */
+/** The platform’s own apps reach every part of it; all others reach only each other and what they are linked to. */
 const systemAccess: JobTemplate['access'] = ['discovery', 'agents', 'store', 'services'];
-/** The slug builder finds the blob store in discovery, and nothing else of the platform has business with a build. */
-const buildReach: Pick<JobTemplate, 'access' | 'links'> = { access: ['discovery'], links: ['blobstore'] };
 
 const priorities = { system: 80, app: 50, build: 40 } as const;
+
+/** A workload, every default filled in, with the template it is to run. */
+export type CompiledWorkload = z.output<typeof workloadInputSchema>;
 
 export type RunnableApp = Pick<App, 'id' | 'name' | 'isSystem'>;
 export type RunnableRelease = Pick<Release, 'id' | 'env' | 'processes'>;
@@ -60,8 +63,14 @@ export function workloadIdOf(appId: string, release: RunnableRelease, type: stri
   return process !== undefined && isStanding(process) ? `${appId}-${type}` : `${appId}-${release.id}-${type}`;
 }
 
+/** The app whose workload it is: ids of apps contain no dash. */
+export function appIdOf(workloadId: string): string {
+  const [appId = ''] = workloadId.split('-', 1);
+  return appId;
+}
+
 /** The workload of a type the release has. Same input, same workload: its version changes exactly when its template does. */
-export function compileWorkload(runnable: Runnable, type: string, process: Process, count: number): Workload {
+export function compileWorkload(runnable: Runnable, type: string, process: Process, count: number): CompiledWorkload {
   const { app, release, artifact } = runnable;
   const isServing =
     process.ports.length > 0 && (isWebType(type) || process.ports.some((port) => port.service !== undefined));
@@ -81,14 +90,17 @@ export function compileWorkload(runnable: Runnable, type: string, process: Proce
     stopTimeoutMs: process.stopTimeoutMs,
     drainMs: process.drainMs ?? (isServing ? serviceDrainMs : 0),
   });
-  return workloadSchema.parse({
+  return workloadInputSchema.parse({
     id: workloadIdOf(app.id, release, type),
     kind: process.omni ? 'omni' : 'service',
     count,
     version: versionOf(template),
     template,
     priority: app.isSystem ? priorities.system : priorities.app,
+    // Without its platform an app can be neither reached nor repaired: in need, it makes room.
+    mayPreempt: app.isSystem,
     update: isStanding(process) ? 'stop_first' : 'start_first',
+    singleton: isStanding(process),
   });
 }
 
@@ -99,6 +111,11 @@ export function compileWorkload(runnable: Runnable, type: string, process: Proce
 function roomOf(limits: Resources): { resources: Resources; limits: Resources } {
   const memoryBytes = Math.max(1, Math.floor(limits.memoryBytes / 4));
   return { resources: { memoryBytes, cpuMillis: Math.floor(limits.cpuMillis / 10) }, limits };
+}
+
+/** Jobs of one app reach each other. */
+function reachOf({ id, isSystem }: RunnableApp): Pick<JobTemplate, 'group' | 'access'> {
+  return { group: id, access: isSystem ? systemAccess : [] };
 }
 
 export type OneOff = {
@@ -112,7 +129,7 @@ export type OneOff = {
 };
 
 /** A job people ask for: any command in a release's image and environment. */
-export function compileOneOff(runnable: Runnable, oneOff: OneOff): Workload {
+export function compileOneOff(runnable: Runnable, oneOff: OneOff): CompiledWorkload {
   const { artifact, app } = runnable;
   const [program = '', ...args] = oneOff.command;
   const isSlug = artifact.type === 'slug';
@@ -141,7 +158,7 @@ export type Build = {
 };
 
 /** A run of the slug builder for another app: the builder's release runs, the app's name and log it carries. */
-export function compileBuild(builder: Runnable, process: Process, build: Build): Workload {
+export function compileBuild(builder: Runnable, process: Process, build: Build): CompiledWorkload {
   const template = jobTemplateSchema.parse({
     image: builder.artifact.image,
     ...(process.entrypoint === undefined ? {} : { entrypoint: process.entrypoint }),
@@ -159,8 +176,10 @@ export function compileBuild(builder: Runnable, process: Process, build: Build):
       FLYNN_APP_ENV: JSON.stringify(build.appEnv),
     },
     meta: metaOf({ ...builder, app: build.app }, 'build'),
+    // What runs in a build is the app's code: it reaches no more of the platform than the blob store, found by its name.
     group: build.app.id,
-    ...buildReach,
+    access: ['discovery'],
+    links: [blobService],
     ...roomOf({ memoryBytes: process.memoryBytes, cpuMillis: process.cpuMillis }),
     volumes: process.volumes,
     hostNetwork: process.hostNetwork,
@@ -177,13 +196,15 @@ export function buildWorkloadId(appId: string, operationId: string): string {
   return `${appId}-build-${operationId}`;
 }
 
-function ephemeral(id: string, template: JobTemplate, priority: number): Workload {
-  return workloadSchema.parse({ id, kind: 'ephemeral', count: 1, version: versionOf(template), template, priority });
-}
-
-/** All jobs of an app are one group. */
-function reachOf(app: RunnableApp): Pick<JobTemplate, 'group' | 'access'> {
-  return { group: app.id, access: app.isSystem ? systemAccess : [] };
+function ephemeral(id: string, template: JobTemplate, priority: number): CompiledWorkload {
+  return workloadInputSchema.parse({
+    id,
+    kind: 'ephemeral',
+    count: 1,
+    version: versionOf(template),
+    template,
+    priority,
+  });
 }
 
 /** A process type's variables are more specific than the release's; what the platform says of the job is not overridden. */

@@ -9,8 +9,10 @@ import { appHandlers } from './apps.ts';
 import { openCellView } from './cell-view.ts';
 import { deploymentHandlers } from './deployments.ts';
 import type { ControllerSettings, Deps } from './deps.ts';
+import { evaluationHandlers } from './evaluations.ts';
 import { formationHandlers } from './formations.ts';
 import { createHostClients } from './host-clients.ts';
+import { hostHandlers } from './hosts.ts';
 import { jobHandlers } from './jobs.ts';
 import { keyHandlers } from './keys.ts';
 import { operationHandlers } from './operations.ts';
@@ -66,6 +68,8 @@ export function controllerHandlers(deps: Deps, logAggregator: HttpClient): Handl
     ...keyHandlers(deps),
     ...operationHandlers(deps),
     ...runnerHandlers(deps),
+    ...hostHandlers(deps),
+    ...evaluationHandlers(deps),
     ...platformHandlers(deps, logAggregator),
   ];
 }

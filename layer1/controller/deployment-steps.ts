@@ -8,7 +8,7 @@ import { cellKeys, workloadSchema } from '@flynn/scheduler/cell';
 import type { JobStatus, Workload } from '@flynn/scheduler/cell';
 import { decodeJson } from '@flynn/store/codec';
 import type { Compare } from '@flynn/store/store';
-import { statusesOfApp, valuesOf } from './cell-view.ts';
+import { reasonsOf, statusesOfApp, takesJobs, templateFactsSchema, valuesOf } from './cell-view.ts';
 import { compileWorkload, workloadIdOf } from './compile.ts';
 import type { Runnable } from './compile.ts';
 import { findFailed, findTrouble, progressOf, upCount } from './deployment-progress.ts';
@@ -36,6 +36,8 @@ type World = {
   next: Side;
   old: Side | undefined;
   workloads: ReadonlyMap<string, Workload>;
+  /** Of workloads that both releases have: which one’s template each has now. */
+  releaseIds: ReadonlyMap<string, string | undefined>;
 };
 
 /** One look at a deployment. `epoch` keeps a worker that lost its seat from writing. */
@@ -92,7 +94,39 @@ async function readWorld(
   const ids = [...new Set([...workloadIds(app.id, next).values(), ...workloadIds(app.id, old).values()])];
   const { reads } = await deps.store.transact({ then: ids.map((id) => ({ get: cellKeys.workload(id) })) }, { signal });
   const workloads = reads.flat().map((entry) => decodeJson(workloadSchema, entry.value, entry.key));
-  return { app, deployment, next, old, workloads: new Map(workloads.map((workload) => [workload.id, workload])) };
+  const oldIds = new Set(workloadIds(app.id, old).values());
+  const nextIds = new Set(workloadIds(app.id, next).values());
+  return {
+    app,
+    deployment,
+    next,
+    old,
+    workloads: new Map(workloads.map((workload) => [workload.id, workload])),
+    releaseIds: await releaseIdsOf(
+      deps,
+      workloads.filter(({ id }) => oldIds.has(id) && nextIds.has(id)),
+      signal,
+    ),
+  };
+}
+
+/** A template that is gone is one its workload has left meanwhile: the next look finds the other. */
+async function releaseIdsOf(
+  deps: Deps,
+  workloads: readonly Workload[],
+  signal: AbortSignal,
+): Promise<Map<string, string | undefined>> {
+  if (workloads.length === 0) return new Map();
+  const { reads } = await deps.store.transact(
+    { then: workloads.map(({ id, version }) => ({ get: cellKeys.template(id, version) })) },
+    { signal },
+  );
+  return new Map(
+    workloads.map(({ id }, index) => {
+      const [entry] = reads[index] ?? [];
+      return [id, entry && decodeJson(templateFactsSchema, entry.value, entry.key).meta['flynn.release']];
+    }),
+  );
 }
 
 /** Process type → workload. */
@@ -103,19 +137,22 @@ function workloadIds(appId: string, side: Side | undefined): Map<string, string>
 }
 
 function typeStates(deps: Deps, world: World): TypeState[] {
-  const { app, deployment, next, old, workloads } = world;
+  const { app, deployment, next, old, workloads, releaseIds } = world;
   const { cell } = deps;
+  const reasons = reasonsOf(cell);
   const statuses = statusesOfApp(cell, app.id);
   const failed = findFailed(deployment, statuses);
   const nextIds = workloadIds(app.id, next);
   const oldIds = workloadIds(app.id, old);
-  const hostCount = valuesOf(cell.hosts).filter((host) => !host.cordoned).length;
+  const hostCount = valuesOf(cell.hosts).filter((host) => takesJobs(cell, host)).length;
   return [...new Set([...nextIds.keys(), ...oldIds.keys()])].map((type): TypeState => {
     const nextId = nextIds.get(type);
     const oldId = oldIds.get(type);
     const workload = nextId === undefined ? undefined : workloads.get(nextId);
     // In place, until the new release is put there, the workload is still the old one's.
-    const newWanted = workload?.template.meta['flynn.release'] === next.releaseId ? workload.count : 0;
+    const isInPlace = nextId !== undefined && nextId === oldId;
+    const isNext = !isInPlace || releaseIds.get(nextId) === next.releaseId;
+    const newWanted = isNext ? (workload?.count ?? 0) : 0;
     return {
       type,
       target: deployment.spec.counts[type] ?? 0,
@@ -124,11 +161,9 @@ function typeStates(deps: Deps, world: World): TypeState[] {
       oldWanted: oldId === undefined ? 0 : (workloads.get(oldId)?.count ?? 0),
       newUp: upCount(statuses, next.releaseId, type),
       newExpected: workload?.kind === 'omni' && newWanted > 0 ? Math.max(1, hostCount) : newWanted,
-      isInPlace: nextId !== undefined && nextId === oldId,
+      isInPlace,
       failed: failed !== undefined && failed.meta['flynn.type'] === type ? { ...failed, type } : undefined,
-      blocked:
-        findTrouble(statuses, next.releaseId, type) ??
-        (nextId === undefined ? undefined : cell.evaluations.snapshot.entries.get(nextId)?.value.reason),
+      blocked: findTrouble(statuses, next.releaseId, type) ?? (nextId === undefined ? undefined : reasons.get(nextId)),
     };
   });
 }

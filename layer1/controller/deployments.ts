@@ -9,7 +9,7 @@ import type { Piece } from '@flynn/resource/piece';
 import { workloadChange } from '@flynn/scheduler/evaluations';
 import { deployments } from './api.ts';
 import { statusesOfApp } from './cell-view.ts';
-import { compileWorkload, workloadIdOf } from './compile.ts';
+import { appIdOf, compileWorkload, workloadIdOf } from './compile.ts';
 import type { Runnable } from './compile.ts';
 import { evaluationContext, findApp, findLiveApp } from './deps.ts';
 import type { Deps } from './deps.ts';
@@ -197,7 +197,7 @@ async function* follow(deps: Deps, asked: DeploymentResource, signal: AbortSigna
     const stops = [
       deps.deployments.onChange(({ key }) => (key === id ? change.resolve() : undefined)),
       deps.cell.statuses.onChange(({ before, after }) =>
-        (after ?? before)?.meta['flynn.app'] === spec.appId ? change.resolve() : undefined,
+        appIdOf((after ?? before)?.workloadId ?? '') === spec.appId ? change.resolve() : undefined,
       ),
     ];
     const onAbort = () => change.resolve();

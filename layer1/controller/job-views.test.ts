@@ -7,9 +7,9 @@ import type { Cell } from './job-views.ts';
 import { expiredOneOffs } from './one-off-cleanup.ts';
 
 const meta = { 'flynn.app': 'a', 'flynn.release': 'r', 'flynn.type': 'web' };
-const template = { image: { name: 'x' }, resources: { memoryBytes: 1, cpuMillis: 0 }, meta };
+const demand = { memoryBytes: 1, cpuMillis: 0, family: 'a' };
 const workload = (id: string, change: Partial<Workload> = {}): Workload =>
-  workloadSchema.parse({ id, kind: 'service', count: 1, version: 'v', template, ...change });
+  workloadSchema.parse({ id, kind: 'service', count: 1, version: 'v', demand, ...change });
 const status = (id: string, workloadId: string, change: Partial<JobStatus> = {}): JobStatus =>
   jobStatusSchema.parse({
     id,
@@ -28,39 +28,45 @@ const placed = (id: string, workloadId: string, desired: 'run' | 'stop' = 'run')
   version: 'v',
   index: 0,
   desired,
-  template: workload(workloadId).template,
   createdAt: 2_000,
   hostId: 'h1',
 });
+/** Of version v of any workload. */
+const metaOf: Cell['metaOf'] = ({ version }) => (version === 'v' ? meta : {});
 const options = { all: false, nowMs: 3_000 };
 
 test('a job is shown once: by its status, else by its placement, else by what waits', () => {
   const cell: Cell = {
-    workloads: [workload('w', { count: 3 })],
-    placed: [placed('h1-a', 'w'), placed('h1-b', 'w')],
-    statuses: [status('h1-a', 'w')],
-    reasons: new Map([['w', '2 placed, 1 waiting: memory']]),
+    workloads: [workload('a-w', { count: 3 })],
+    placed: [placed('h1-a', 'a-w'), placed('h1-b', 'a-w')],
+    statuses: [status('h1-a', 'a-w')],
+    metaOf,
+    reasons: new Map([['a-w', '2 placed, 1 waiting: memory']]),
   };
   assert.deepEqual(
     jobsOfApp('a', cell, options).map(({ id, state, error }) => [id, state, error]),
     [
-      ['w', 'pending', '2 placed, 1 waiting: memory'],
+      ['a-w', 'pending', '2 placed, 1 waiting: memory'],
       ['h1-b', 'pending', undefined],
       ['h1-a', 'running', undefined],
     ],
   );
+  for (const job of jobsOfApp('a', cell, options)) {
+    assert.deepEqual([job.appId, job.releaseId, job.type, job.workloadId], ['a', 'r', 'web', 'a-w']);
+  }
   assert.deepEqual(jobsOfApp('b', cell, options), []);
 });
 
 test('what ended is shown only when asked for; a job that is started again has not ended', () => {
   const cell: Cell = {
+    metaOf,
     reasons: new Map(),
     workloads: [],
     placed: [],
     statuses: [
-      status('h1-a', 'w', { state: 'done', isFinal: true, exitCode: 0 }),
-      status('h1-b', 'w', { state: 'done', restarts: 2 }),
-      status('h1-c', 'w', { state: 'crashed', isFinal: true }),
+      status('h1-a', 'a-w', { state: 'done', isFinal: true, exitCode: 0 }),
+      status('h1-b', 'a-w', { state: 'done', restarts: 2 }),
+      status('h1-c', 'a-w', { state: 'crashed', isFinal: true }),
     ],
   };
   assert.deepEqual(
@@ -72,14 +78,15 @@ test('what ended is shown only when asked for; a job that is started again has n
 
 test('a one-off job that ended does not wait for a place again', () => {
   const cell: Cell = {
+    metaOf,
     reasons: new Map(),
-    workloads: [workload('w', { kind: 'ephemeral' })],
+    workloads: [workload('a-w', { kind: 'ephemeral' })],
     placed: [],
-    statuses: [status('h1-a', 'w', { state: 'failed', isFinal: true, exitCode: 2 })],
+    statuses: [status('h1-a', 'a-w', { state: 'failed', isFinal: true, exitCode: 2 })],
   };
   assert.deepEqual(jobsOfApp('a', cell, options), []);
   const all = jobsOfApp('a', cell, { ...options, all: true });
-  assert.equal(findJob(all, 'w')?.exitCode, 2, 'it is found by its workload');
+  assert.equal(findJob(all, 'a-w')?.exitCode, 2, 'it is found by its workload');
 });
 
 test('ended one-off jobs are kept up to 25 for a day; running ones are left alone', () => {

@@ -1,12 +1,15 @@
 /** Which jobs does an app have? Statuses, placements and what still waits for a place, as people see them. Pure. */
 import type { JobStatus, Workload } from '@flynn/scheduler/cell';
 import type { PlacedJob } from './cell-view.ts';
+import { appIdOf } from './compile.ts';
 import type { Job } from './model.ts';
 
 export type Cell = {
   workloads: readonly Workload[];
   placed: readonly PlacedJob[];
   statuses: readonly JobStatus[];
+  /** What a version of a workload gives its jobs as labels. */
+  metaOf: (job: { workloadId: string; version: string }) => JobStatus['meta'];
   /** Of workloads that have jobs without a place: why. */
   reasons: ReadonlyMap<string, string>;
 };
@@ -20,7 +23,7 @@ export function jobOfStatus(status: JobStatus): Job {
   return {
     id: status.id,
     workloadId: status.workloadId,
-    ...describe(status.meta),
+    ...describe(status.workloadId, status.meta),
     state: status.state,
     hostId: status.hostId,
     ...(status.address === undefined ? {} : { address: status.address }),
@@ -33,11 +36,11 @@ export function jobOfStatus(status: JobStatus): Job {
   };
 }
 
-function jobOfPlacement({ id, workloadId, hostId, template, createdAt }: PlacedJob): Job {
+function jobOfPlacement({ id, workloadId, hostId, createdAt }: PlacedJob, meta: JobStatus['meta']): Job {
   return {
     id,
     workloadId,
-    ...describe(template.meta),
+    ...describe(workloadId, meta),
     state: 'pending',
     hostId,
     restarts: 0,
@@ -47,14 +50,22 @@ function jobOfPlacement({ id, workloadId, hostId, template, createdAt }: PlacedJ
 
 /** The app's jobs, newest first: those with a status, those placed without one yet, those that wait for a place. */
 export function jobsOfApp(appId: string, cell: Cell, options: { all: boolean; nowMs: number }): Job[] {
-  const statuses = cell.statuses.filter((status) => status.meta['flynn.app'] === appId);
+  const statuses = cell.statuses.filter((status) => appIdOf(status.workloadId) === appId);
   const known = new Set(statuses.map((status) => status.id));
-  const placed = cell.placed.filter((job) => job.template.meta['flynn.app'] === appId);
-  const starting = placed.filter((job) => job.desired === 'run' && !known.has(job.id)).map(jobOfPlacement);
+  const placed = cell.placed.filter((job) => appIdOf(job.workloadId) === appId);
+  const starting = placed
+    .filter((job) => job.desired === 'run' && !known.has(job.id))
+    .map((job) => jobOfPlacement(job, cell.metaOf(job)));
   const waiting = cell.workloads
-    .filter((workload) => workload.template.meta['flynn.app'] === appId)
+    .filter((workload) => appIdOf(workload.id) === appId)
     .flatMap((workload) =>
-      waitingOf(workload, { placed, statuses, reason: cell.reasons.get(workload.id), nowMs: options.nowMs }),
+      waitingOf(workload, {
+        placed,
+        statuses,
+        meta: cell.metaOf({ workloadId: workload.id, version: workload.version }),
+        reason: cell.reasons.get(workload.id),
+        nowMs: options.nowMs,
+      }),
     );
   const shown = statuses.filter((status) => options.all || !hasEnded(status)).map(jobOfStatus);
   return [...shown, ...starting, ...waiting].sort((a, b) =>
@@ -67,9 +78,16 @@ function waitingOf(
   {
     placed,
     statuses,
+    meta,
     reason,
     nowMs,
-  }: { placed: readonly PlacedJob[]; statuses: readonly JobStatus[]; reason: string | undefined; nowMs: number },
+  }: {
+    placed: readonly PlacedJob[];
+    statuses: readonly JobStatus[];
+    meta: JobStatus['meta'];
+    reason: string | undefined;
+    nowMs: number;
+  },
 ): Job[] {
   // How many an omni workload wants is the hosts' number, which placement sees to within moments.
   if (workload.kind === 'omni') return [];
@@ -81,7 +99,7 @@ function waitingOf(
   return Array.from({ length: Math.max(0, workload.count - own.size) }, () => ({
     id: workload.id,
     workloadId: workload.id,
-    ...describe(workload.template.meta),
+    ...describe(workload.id, meta),
     state: 'pending' as const,
     ...(reason === undefined ? {} : { error: reason }),
     restarts: 0,
@@ -94,8 +112,8 @@ export function findJob(jobs: readonly Job[], id: string): Job | undefined {
   return jobs.find((job) => job.id === id) ?? jobs.find((job) => job.workloadId === id);
 }
 
-function describe(meta: Readonly<Record<string, string>>): Pick<Job, 'appId' | 'releaseId' | 'type'> {
-  return { appId: meta['flynn.app'] ?? '', releaseId: meta['flynn.release'] ?? '', type: meta['flynn.type'] ?? '' };
+function describe(workloadId: string, meta: JobStatus['meta']): Pick<Job, 'appId' | 'releaseId' | 'type'> {
+  return { appId: appIdOf(workloadId), releaseId: meta['flynn.release'] ?? '', type: meta['flynn.type'] ?? '' };
 }
 
 export function iso(ms: number): string {

@@ -6,13 +6,13 @@ import { shortId } from '@flynn/kit/ids';
 import { compareOf } from '@flynn/resource/record';
 import { workloadChange, workloadRemoval } from '@flynn/scheduler/evaluations';
 import { cellKeys } from '@flynn/scheduler/cell';
-import type { Workload } from '@flynn/scheduler/cell';
 import type { z } from 'zod';
 import { jobs } from './api.ts';
 import { awaitPlacement, joinSockets, placementOf } from './attach.ts';
-import { placedJobs, valuesOf } from './cell-view.ts';
+import { placedJobs, reasonsOf, valuesOf } from './cell-view.ts';
 import type { CellView } from './cell-view.ts';
 import { buildWorkloadId, compileBuild, compileOneOff } from './compile.ts';
+import type { CompiledWorkload } from './compile.ts';
 import { evaluationContext, findApp, forLiveApp, isOvertaken, runnableApp } from './deps.ts';
 import type { Deps } from './deps.ts';
 import { findJob, iso, jobsOfApp } from './job-views.ts';
@@ -27,14 +27,13 @@ import type { AppResource } from './resources.ts';
 const builderApp = 'slug-builder';
 
 export function cellOf(cell: CellView): Cell {
-  const reasons = valuesOf(cell.evaluations).flatMap(({ workloadId, reason }) =>
-    reason === undefined ? [] : [[workloadId, reason] as const],
-  );
+  const templates = cell.templates.snapshot.entries;
   return {
     workloads: valuesOf(cell.workloads),
     placed: placedJobs(cell),
     statuses: valuesOf(cell.statuses),
-    reasons: new Map(reasons),
+    metaOf: ({ workloadId, version }) => templates.get(`${workloadId}/${version}`)?.value.meta ?? {},
+    reasons: reasonsOf(cell),
   };
 }
 
@@ -76,7 +75,9 @@ export function jobHandlers(deps: Deps): Handler[] {
 async function catchUp(deps: Deps, workloadId: string, signal: AbortSignal): Promise<void> {
   if (deps.cell.workloads.snapshot.entries.has(workloadId)) return;
   const entry = await deps.store.get(cellKeys.workload(workloadId), { signal });
-  if (entry !== undefined) await deps.cell.workloads.reached(entry.modRevision, { signal });
+  if (entry === undefined) return;
+  const { workloads, templates } = deps.cell;
+  await Promise.all([workloads, templates].map((mirror) => mirror.reached(entry.modRevision, { signal })));
 }
 
 function noJob(app: AppResource, id: string): FlynnError {
@@ -152,7 +153,7 @@ async function findBuilder(deps: Deps, signal: AbortSignal) {
   return runnable;
 }
 
-function pendingJob({ id, template }: Workload, nowMs: number): Job {
+function pendingJob({ id, template }: CompiledWorkload, nowMs: number): Job {
   return {
     id,
     workloadId: id,

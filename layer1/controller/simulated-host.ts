@@ -10,8 +10,8 @@ import type { Logger } from '@flynn/kit/log';
 import { KeyedMutex } from '@flynn/kit/queue';
 import { routes } from '@flynn/host-agent/api';
 import type { LogLine } from '@flynn/host-agent/api';
-import { assignmentSchema, cellKeys } from '@flynn/scheduler/cell';
-import type { AssignedJob, HostRecord, JobStatus } from '@flynn/scheduler/cell';
+import { assignmentSchema, cellKeys, jobTemplateSchema } from '@flynn/scheduler/cell';
+import type { AssignedGroup, Assignment, HostJob, HostRecord, JobStatus, JobTemplate } from '@flynn/scheduler/cell';
 import { evaluationPut } from '@flynn/scheduler/evaluations';
 import { openMirror } from '@flynn/store/mirror';
 import type { Mirror } from '@flynn/store/mirror';
@@ -30,7 +30,7 @@ export type SimulatedHostOptions = {
   id: string;
   key: string;
   log: Logger;
-  behave: (job: AssignedJob) => Behaviour;
+  behave: (job: HostJob) => Behaviour;
   memoryBytes?: number;
 };
 
@@ -38,11 +38,12 @@ export type SimulatedHostOptions = {
 export class SimulatedHost implements AsyncDisposable {
   readonly id: string;
   readonly #options: SimulatedHostOptions;
-  readonly #jobs = new Map<string, { job: AssignedJob; status: JobStatus; lines: string[] }>();
+  readonly #jobs = new Map<string, { job: HostJob; status: JobStatus; lines: string[] }>();
   readonly #turns = new KeyedMutex();
   #server: RunningServer | undefined;
   #lease: Lease | undefined;
-  #mirror: Mirror<{ jobs: AssignedJob[] }> | undefined;
+  readonly #templates = new Map<string, Promise<JobTemplate>>();
+  #mirror: Mirror<Assignment> | undefined;
 
   constructor(options: SimulatedHostOptions) {
     this.id = options.id;
@@ -76,8 +77,8 @@ export class SimulatedHost implements AsyncDisposable {
       decode: (json) => assignmentSchema.parse(json),
       log,
     });
-    this.#mirror.onChange(({ after }) => this.#converge(after?.jobs ?? []));
-    for (const { value } of this.#mirror.snapshot.entries.values()) this.#converge(value.jobs);
+    this.#mirror.onChange(({ after }) => this.#converge(after?.groups ?? []));
+    for (const { value } of this.#mirror.snapshot.entries.values()) this.#converge(value.groups);
   }
 
   /** What the host says of its jobs. */
@@ -96,14 +97,37 @@ export class SimulatedHost implements AsyncDisposable {
     await this.#server?.close();
   }
 
-  #converge(jobs: readonly AssignedJob[]): void {
-    for (const job of jobs) {
-      const work = job.desired === 'stop' ? this.#stop(job) : this.#run(job);
-      work.catch((error: unknown) => this.#options.log.error({ err: error, job: job.id }, 'the simulated host failed'));
+  #converge(groups: readonly AssignedGroup[]): void {
+    for (const group of groups) {
+      this.#take(group).catch((error: unknown) =>
+        this.#options.log.error({ err: error, group }, 'the simulated host failed'),
+      );
     }
   }
 
-  async #run(job: AssignedJob): Promise<void> {
+  /** In the order they came: all of them wait for the same template. */
+  async #take({ workloadId, version, singleton, jobs }: AssignedGroup): Promise<void> {
+    const template = await this.#templateOf(cellKeys.template(workloadId, version));
+    await Promise.all(
+      jobs.map((assigned) => {
+        const job = { ...assigned, workloadId, version, singleton, template };
+        return job.desired === 'stop' ? this.#stop(job) : this.#run(job);
+      }),
+    );
+  }
+
+  #templateOf(key: string): Promise<JobTemplate> {
+    const known = this.#templates.get(key);
+    if (known !== undefined) return known;
+    const fetched = this.#options.store.get(key).then((entry) => {
+      if (entry === undefined) throw new FlynnError('not_found', `there is no ${key} to run`);
+      return jobTemplateSchema.parse(JSON.parse(entry.value));
+    });
+    this.#templates.set(key, fetched);
+    return fetched;
+  }
+
+  async #run(job: HostJob): Promise<void> {
     if (this.#jobs.has(job.id)) return;
     const behaviour = this.#options.behave(job);
     const status: JobStatus = {
@@ -134,7 +158,7 @@ export class SimulatedHost implements AsyncDisposable {
     }
   }
 
-  async #stop(job: AssignedJob): Promise<void> {
+  async #stop(job: HostJob): Promise<void> {
     if (!this.#jobs.has(job.id)) {
       const status: JobStatus = {
         id: job.id,
@@ -153,7 +177,7 @@ export class SimulatedHost implements AsyncDisposable {
   }
 
   /** Ended because somebody asked: what is wanted is started again, under the same id. */
-  async #restart(job: AssignedJob): Promise<void> {
+  async #restart(job: HostJob): Promise<void> {
     if (job.template.restart === 'never') return this.end(job.id, 0);
     await this.#write(job.id, { state: 'done', exitCode: 143, endedAt: Date.now(), nextStartAt: Date.now() });
     const restarts = (this.#jobs.get(job.id)?.status.restarts ?? 0) + 1;

@@ -8,7 +8,7 @@ import { waitFor } from '@flynn/kit/retry';
 import { TaskGroup } from '@flynn/kit/tasks';
 import { FlynnError } from '@flynn/kit/errors';
 import { startScheduler } from '@flynn/scheduler/scheduler';
-import type { AssignedJob } from '@flynn/scheduler/cell';
+import type { HostJob } from '@flynn/scheduler/cell';
 import { createMemoryStore } from '@flynn/store/memory';
 import type { Store } from '@flynn/store/store';
 import type { z } from 'zod';
@@ -27,7 +27,7 @@ export type TestControllerOptions = {
   /** Default: a memory store of its own. Closed at the end. */
   store?: Store;
   /** What becomes of jobs, default: all run; one-off jobs too, until their input ends or they are stopped. */
-  behave?: (job: AssignedJob) => Behaviour;
+  behave?: (job: HostJob) => Behaviour;
   /** Default 2. */
   hosts?: number;
   memoryBytes?: number;
@@ -50,7 +50,7 @@ export interface TestController extends AsyncDisposable {
   readonly hosts: readonly SimulatedHost[];
   readonly deps: Deps;
   /** From now on new jobs behave so. */
-  setBehaviour(behave: (job: AssignedJob) => Behaviour): void;
+  setBehaviour(behave: (job: HostJob) => Behaviour): void;
   /** Ends the worker and starts another. */
   restartWorker(): Promise<void>;
   /** An app with a release of an image, deployed. */

@@ -8,6 +8,7 @@ import { workloadRemoval } from '@flynn/scheduler/evaluations';
 import type { Compare, Operation } from '@flynn/store/store';
 import { stepDeletion } from './app-deletion.ts';
 import { statusesOfApp, valuesOf } from './cell-view.ts';
+import { appIdOf } from './compile.ts';
 import { stepDeployment } from './deployment-steps.ts';
 import { evaluationContext } from './deps.ts';
 import type { Deps } from './deps.ts';
@@ -38,18 +39,16 @@ export async function runWorker(deps: Deps, signal: AbortSignal): Promise<void> 
       await using apps = await deps.resources.mirror(appType, { signal: term });
       const { cell, deployments, operations } = deps;
       const watch = new OperationWatch(deps);
-      const statusApps = keysOf(cell.statuses, (status) => definedOf(status.meta['flynn.app']));
-      const placedApps = keysOf(cell.assignments, ({ jobs }) =>
-        jobs.flatMap((job) => definedOf(job.template.meta['flynn.app'])),
-      );
+      const statusApps = keysOf(cell.statuses, ({ workloadId }) => [appIdOf(workloadId)]);
+      const placedApps = keysOf(cell.assignments, ({ groups }) => groups.map(({ workloadId }) => appIdOf(workloadId)));
       const deploymentsOfApps: Source = mapSource(statusApps, (appId) =>
         definedOf(apps.snapshot.entries.get(appId)?.value.status.deploymentId),
       );
-      const evaluationApps = keysOf(cell.evaluations, ({ workloadId }) => definedOf(workloadId.split('-')[0]));
+      const evaluationApps = keysOf(cell.evaluations, ({ workloadId }) => [appIdOf(workloadId)]);
       const deletingApps = (source: Source): Source =>
         mapSource(source, (id) => (apps.snapshot.entries.get(id)?.value.deletingSince === undefined ? [] : [id]));
-      const endedOneOffs = keysOf(cell.workloads, ({ kind, count, template }) =>
-        kind === 'ephemeral' && count === 0 ? definedOf(template.meta['flynn.app']) : [],
+      const endedOneOffs = keysOf(cell.workloads, ({ kind, count, id }) =>
+        kind === 'ephemeral' && count === 0 ? [appIdOf(id)] : [],
       );
       const openDeployments = mapSource(keysOf(deployments), (id) => {
         const state = deployments.snapshot.entries.get(id)?.value.status.state;
@@ -126,7 +125,7 @@ async function cleanUp(deps: Deps, appId: string, options: Options): Promise<voi
       .commit([removePiece(deploymentType, deployment), { compare: [options.epoch] }], options)
       .catch(ignoreGone);
   }
-  const workloads = valuesOf(deps.cell.workloads).filter(({ template }) => template.meta['flynn.app'] === appId);
+  const workloads = valuesOf(deps.cell.workloads).filter(({ id }) => appIdOf(id) === appId);
   const old = expiredOneOffs(workloads, statusesOfApp(deps.cell, appId), deps.now()).slice(0, deletionBatch);
   if (old.length > 0)
     await write(

@@ -12,6 +12,13 @@ const benches: Readonly<Record<string, () => Promise<Bench>>> = {
   discovery: () => import('./discovery.ts').then(({ bench }) => bench),
   idle: () => import('./idle.ts').then(({ bench }) => bench),
   up: () => import('./up.ts').then(({ bench }) => bench),
+  conflict: () => import('./conflict.ts').then(({ bench }) => bench),
+  commit: () => import('./commit.ts').then(({ bench }) => bench),
+  c1m: () => import('./c1m.ts').then(({ bench }) => bench),
+  failover: () => import('./failover.ts').then(({ bench }) => bench),
+  'cell-memory': () => import('./cell-memory.ts').then(({ bench }) => bench),
+  place: () => import('./place.ts').then(({ bench }) => bench),
+  omega: () => import('./omega.ts').then(({ bench }) => bench),
 };
 
 const isJson = process.argv.includes('--json');

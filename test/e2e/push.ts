@@ -5,7 +5,8 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { waitFor } from '@flynn/kit/retry';
 import { startSteadyLoad } from '../steady-load.ts';
-import type { Checkout, TestCluster } from '../test-cluster.ts';
+import type { Checkout } from '../checkout.ts';
+import type { TestCluster } from '../test-cluster.ts';
 
 export function describePush(theCluster: () => TestCluster): void {
   let express: Checkout;

@@ -84,9 +84,9 @@ export function describeRecovery(theCluster: () => TestCluster): void {
       pauseMs: 20,
       maxMs: 120_000,
     });
-    const pid = cluster.agentPid();
+    const pid = cluster.host.agentPid();
     process.kill(pid, 'SIGKILL');
-    await waitFor(() => cluster.agentPid() !== pid, { what: 'another host agent', deadlineMs: 30_000 });
+    await waitFor(() => cluster.host.agentPid() !== pid, { what: 'another host agent', deadlineMs: 30_000 });
     await allUp(cluster, 60_000);
     const report = await load.stop();
     assert.deepEqual(report.failures, []);
@@ -107,8 +107,7 @@ export function describeRecovery(theCluster: () => TestCluster): void {
     const cluster = theCluster();
     const before = await cluster.flynn(['apps', '--all', '--json']);
     await cluster.host.cutPower();
-    await cluster.host.startEngine();
-    cluster.startAgent();
+    await cluster.host.boot();
     await answers(cluster, 'express', 120_000);
     await waitFor(async () => (await cluster.flynn(['apps', '--all', '--json'], { code: 'any' })).code === 0, {
       what: 'the controller to answer',

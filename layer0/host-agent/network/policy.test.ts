@@ -87,5 +87,11 @@ test("a job's template reaches its policy through the labels of its container; m
 
 function jobOf(template: object): Parameters<typeof jobLabels>[0] {
   const image = { image: { name: 'x' }, resources: { memoryBytes: 1, cpuMillis: 0 } };
-  return { id: 'h1-1', workloadId: 'w1', version: 'v1', template: jobTemplateSchema.parse({ ...image, ...template }) };
+  return {
+    id: 'h1-1',
+    workloadId: 'w1',
+    singleton: false,
+    version: 'v1',
+    template: jobTemplateSchema.parse({ ...image, ...template }),
+  };
 }

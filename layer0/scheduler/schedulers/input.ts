@@ -1,8 +1,24 @@
+import type { Workload } from '../cell.ts';
+import type { Cell } from '../cell-view.ts';
+import { departuresOf } from '../drain.ts';
 import type { PlanContext } from '../plan.ts';
 import type { ReconcileInput } from '../reconcile.ts';
-import type { Cell } from '../snapshot.ts';
 
 /** What every reconciler reads of the cell. */
-export function inputOf(workloadId: string, cell: Cell, { lostHosts, now }: PlanContext): ReconcileInput {
-  return { placed: cell.jobsOf(workloadId), statuses: cell.statusesOf(workloadId), lostHosts, now };
+export function inputOf(workload: Workload, cell: Cell, context: PlanContext): ReconcileInput {
+  const placed = cell.jobsOf(workload.id);
+  const departures = departuresOf(workload, placed, cell, context.now);
+  return { ...baseInputOf(workload.id, cell, context), placed, departures };
+}
+
+/** The same where it matters not which hosts are to be left: an omni workload sees to that host by host, a removed one leaves all. */
+export function baseInputOf(workloadId: string, cell: Cell, { lostHosts, now }: PlanContext): ReconcileInput {
+  return {
+    placed: cell.jobsOf(workloadId),
+    ended: cell.endedOf(workloadId),
+    lostHosts,
+    departures: new Map(),
+    isThere: (hostId) => cell.hosts.has(hostId),
+    now,
+  };
 }

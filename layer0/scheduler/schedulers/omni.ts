@@ -1,22 +1,30 @@
-/** One job on every host that matches. A cordoned host keeps the one it has and gets no other. */
-import { matchesConstraints } from '../feasible.ts';
-import { makePlan } from '../plan.ts';
-import { rankService } from '../rank.ts';
-import { reconcileOmni } from '../slots.ts';
-import { inputOf } from './input.ts';
+/** `count` jobs on every host that matches. A cordoned host keeps those it has and gets no others; on one that drains they go last. */
+import { attributesOf, failedConstraint, isOpen } from '../feasible.ts';
+import { isLeftToOmni } from '../drain.ts';
+import { reconcileOmni } from '../omni-slots.ts';
+import { makePlan } from '../place.ts';
+import { baseInputOf } from './input.ts';
 import type { Scheduler } from './scheduler.ts';
 
 export const omniScheduler: Scheduler = {
   schedule(evaluation, workload, cell, context) {
-    const hosts = [...cell.hosts.values()].map(({ value }) => value);
-    const meant = hosts.filter((host) => matchesConstraints(host, workload) === undefined).map(({ id }) => id);
+    const meant = new Set<string>();
+    for (const [hostId, { value: host }] of cell.hosts) {
+      const settings = cell.settings.get(hostId);
+      if (failedConstraint(hostId, attributesOf(host, settings), workload.constraints) !== undefined) continue;
+      if (settings?.drain === undefined || !isLeftToOmni(hostId, cell)) meant.add(hostId);
+    }
     // A host that is away for a moment is still meant: its job is not stopped for that.
-    const away = cell.jobsOf(workload.id).map(({ hostId }) => hostId);
-    const waitedFor = away.filter((hostId) => !cell.hosts.has(hostId) && !context.lostHosts.has(hostId));
-    const decision = reconcileOmni(workload, inputOf(workload.id, cell, context), {
-      meant: [...new Set([...meant, ...waitedFor])].sort(),
-      isOpen: (hostId) => cell.hosts.get(hostId)?.value.cordoned === false,
+    for (const { hostId } of cell.jobsOf(workload.id)) {
+      if (!cell.hosts.has(hostId) && !context.lostHosts.has(hostId)) meant.add(hostId);
+    }
+    const decision = reconcileOmni(workload, baseInputOf(workload.id, cell, context), {
+      meant: [...meant].sort(),
+      isOpen: (hostId) => {
+        const host = cell.hosts.get(hostId)?.value;
+        return host !== undefined && isOpen(host, cell.settings.get(hostId));
+      },
     });
-    return makePlan({ evaluation, workload, decision, rank: rankService }, cell, context);
+    return makePlan({ evaluation, workload, decision, policy: 'pack' }, cell, context);
   },
 };

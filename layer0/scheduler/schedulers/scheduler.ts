@@ -1,34 +1,50 @@
 /** The one interface of all schedulers, and the table of them. */
 import type { Evaluation, Workload } from '../cell.ts';
-import { makePlan } from '../plan.ts';
+import type { Cell } from '../cell-view.ts';
+import { advance } from '../evaluations.ts';
+import { makePlan } from '../place.ts';
 import type { Plan, PlanContext } from '../plan.ts';
-import { rankService } from '../rank.ts';
 import { reconcileRemoved } from '../reconcile.ts';
-import type { Cell } from '../snapshot.ts';
 import { ephemeralScheduler } from './ephemeral.ts';
-import { inputOf } from './input.ts';
+import { gangScheduler } from './gang.ts';
+import { baseInputOf } from './input.ts';
 import { omniScheduler } from './omni.ts';
 import { serviceScheduler } from './service.ts';
 
 /**
  * Plans what an evaluation asks for. Pure: the same cell and context give the same plan, and nothing is waited for. The
- * plan may place less than is wanted (the outcome is then `blocked` and says why), never more than fits in the rooms.
+ * plan may place less than is wanted (a blocked evaluation then says why), never more than fits in the table, and it
+ * claims there what it places.
  */
 export interface Scheduler {
   schedule(evaluation: Evaluation, workload: Workload, cell: Cell, context: PlanContext): Plan;
 }
 
-/** Which scheduler plans for a kind of workload. */
-export const schedulers: Readonly<Record<Workload['kind'], Scheduler>> = {
-  service: serviceScheduler,
-  omni: omniScheduler,
-  ephemeral: ephemeralScheduler,
-};
+/** By the kind of workload each plans for. */
+export type Schedulers = ReadonlyMap<string, Scheduler>;
+
+export const builtInSchedulers: Schedulers = new Map([
+  ['service', serviceScheduler],
+  ['omni', omniScheduler],
+  ['ephemeral', ephemeralScheduler],
+  ['gang', gangScheduler],
+]);
+
+export function schedulerFor(kind: string, schedulers: Schedulers = builtInSchedulers): Scheduler | undefined {
+  return schedulers.get(kind);
+}
 
 /** The plan for one evaluation; a workload that is gone needs no scheduler of its own. */
 export function schedule(evaluation: Evaluation, cell: Cell, context: PlanContext): Plan {
-  const workload = cell.workloads.get(evaluation.workloadId)?.value;
-  if (workload !== undefined) return schedulers[workload.kind].schedule(evaluation, workload, cell, context);
-  const decision = reconcileRemoved(inputOf(evaluation.workloadId, cell, context));
-  return makePlan({ evaluation, workload, decision, rank: rankService }, cell, context);
+  const workload = cell.workload(evaluation.workloadId)?.value;
+  if (workload === undefined) {
+    const decision = reconcileRemoved(baseInputOf(evaluation.workloadId, cell, context));
+    return makePlan({ evaluation, workload, decision, policy: 'pack' }, cell, context);
+  }
+  const scheduler = schedulerFor(workload.kind, context.schedulers);
+  if (scheduler !== undefined) return scheduler.schedule(evaluation, workload, cell, context);
+  const kinds = [...(context.schedulers ?? builtInSchedulers).keys()].join(', ');
+  const reason = `no scheduler plans for the kind "${workload.kind}", there are: ${kinds}`;
+  const end = advance(evaluation, 'failed', context.now, { reason });
+  return { id: context.newId(), hosts: new Map(), outcomes: [{ evaluation, end, created: [], superseded: [] }] };
 }

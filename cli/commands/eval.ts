@@ -1,0 +1,78 @@
+import { evaluationStates, evaluations } from '@flynn/controller/api-hosts';
+import { usageError } from '../arguments.ts';
+import { formatAge, formatTable } from '../output.ts';
+import { addCommand, type Parent } from './command.ts';
+
+export function addEvaluationCommands(parent: Parent): void {
+  const evaluation = addCommand(parent, {
+    name: 'eval',
+    summary: 'what schedulers were asked to do, and what waits for room',
+    async run(context) {
+      context.print(evaluation.helpInformation());
+    },
+  });
+
+  addCommand<{ state?: string }>(parent, {
+    under: evaluation,
+    name: 'list',
+    summary: 'evaluations, newest first: of one app with -a, else of all',
+    options: { state: ['--state <state>', evaluationStates.join(', ')] },
+    async run(context, options) {
+      const state = evaluationStates.find((one) => one === options.state);
+      if (options.state !== undefined && state === undefined) {
+        throw usageError(`"${options.state}" is no state: one of ${evaluationStates.join(', ')}`);
+      }
+      const { app } = context.options;
+      const query = { ...(app === undefined ? {} : { app }), ...(state === undefined ? {} : { state }) };
+      const found = await (await context.client()).call(evaluations.list, { query });
+      context.show(found, () =>
+        formatTable(
+          ['ID', 'STATE', 'CAUSE', 'APP', 'WORKLOAD', 'AGE', 'NOTE'],
+          found.map((one) => [
+            one.id,
+            one.state,
+            one.cause,
+            one.appName,
+            one.workloadId,
+            formatAge(new Date(one.createdAt).toISOString(), Date.now()),
+            one.reason,
+          ]),
+        ),
+      );
+    },
+  });
+
+  addCommand(parent, {
+    under: evaluation,
+    name: 'info',
+    summary: 'one evaluation, with what it follows from and what follows from it',
+    arguments: [['<id>', 'as "flynn eval list" shows it; its start is enough']],
+    async run(context, _options, [id = '']) {
+      const found = await (await context.client()).call(evaluations.get, { params: { evaluation: id } });
+      context.show(found, () => {
+        const facts: [string, string | undefined][] = [
+          ['id', found.id],
+          ['state', found.state],
+          ['reason', found.reason],
+          ['cause', found.cause],
+          ['app', found.appName],
+          ['workload', found.workloadId],
+          ['priority', String(found.priority)],
+          ['placed', found.placed === undefined ? undefined : String(found.placed)],
+          ['waiting', found.waiting === undefined ? undefined : String(found.waiting)],
+          ...Object.entries(found.obstacles ?? {}).map(([why, count]): [string, string] => [
+            `hosts without: ${why}`,
+            String(count),
+          ]),
+          ['created', new Date(found.createdAt).toISOString()],
+          ['follows from', found.previousId],
+          ['followed by', found.nextId],
+          ['waits as', found.blockedId],
+        ];
+        const shown = facts.filter(([, value]) => value !== undefined);
+        const width = Math.max(...shown.map(([name]) => name.length));
+        return shown.map(([name, value]) => `${name.padEnd(width)}  ${value ?? ''}\n`).join('');
+      });
+    },
+  });
+}

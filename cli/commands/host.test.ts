@@ -1,0 +1,86 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { hosts } from '@flynn/controller/api-hosts';
+import { waitFor } from '@flynn/kit/retry';
+import { openDeskWithController } from '../testing.ts';
+
+const web = { web: { ports: [{ port: 8080 }] } };
+
+test('`host list` and `host show` tell of hosts in columns and in JSON', async () => {
+  await using env = await openDeskWithController();
+  await env.controller.deployApp('shop', web);
+  const list = await env.desk.run(['host', 'list']);
+  const rows = list.stdout.trimEnd().split('\n');
+  assert.match(rows[0] ?? '', /^ID +STATE +ADDRESS +JOBS +MEMORY +CPU +UP +TAGS$/);
+  assert.match(rows[1] ?? '', /^host1 +up +127\.0\.0\.1 +\d+ +\d+\.\d\/64\.0GiB +\d+\.\d\/64\.0cores +\d+\w +-$/);
+  assert.equal((await env.desk.run(['host'])).stdout, list.stdout);
+  const parsed = JSON.parse((await env.desk.run(['host', 'list', '--json'])).stdout) as { id: string }[];
+  assert.deepEqual(
+    parsed.map(({ id }) => id),
+    ['host1', 'host2'],
+  );
+  const shown = await env.desk.run(['host', 'show', 'host1']);
+  assert.match(shown.stdout, /^id +host1\nstate +up\n/);
+  const missing = await env.desk.run(['host', 'show', 'nowhere']);
+  assert.equal(missing.code, 1);
+  assert.match(missing.stderr, /there is no host "nowhere"; list them with: flynn host list/);
+});
+
+test('tags are set and unset; what sets nothing is told before anything is asked', async () => {
+  await using env = await openDeskWithController();
+  assert.equal(
+    (await env.desk.run(['host', 'tags', 'set', 'host1', 'disk=ssd', 'zone=a'])).stdout,
+    'disk=ssd\nzone=a\n',
+  );
+  assert.equal((await env.desk.run(['host', 'tags', 'unset', 'host1', 'disk'])).stdout, 'zone=a\n');
+  assert.equal((await env.desk.run(['host', 'tags', 'host1'])).stdout, 'zone=a\n');
+  const wrong = await env.desk.run(['host', 'tags', 'set', 'host1', 'disk']);
+  assert.equal(wrong.code, 2);
+  assert.match(wrong.stderr, /"disk" sets nothing: write NAME=VALUE/);
+});
+
+test('`host drain --wait` ends when the host is empty; `undrain` opens it again', async () => {
+  await using env = await openDeskWithController();
+  await env.controller.deployApp('shop', web);
+  const drained = await env.desk.run(['host', 'drain', 'host1', '--deadline', '10m', '--max-parallel', '2', '--wait']);
+  assert.equal(drained.code, 0, drained.stderr);
+  assert.match(drained.stdout, /host1 is empty\n$/);
+  const view = await env.controller.client.call(hosts.get, { params: { host: 'host1' } });
+  assert.equal(view.state, 'draining');
+  assert.match((await env.desk.run(['host', 'undrain', 'host1'])).stdout, /^host1 takes jobs\n$/);
+  const wrong = await env.desk.run(['host', 'drain', 'host1', '--deadline', 'soon']);
+  assert.equal(wrong.code, 2);
+  assert.match(wrong.stderr, /"soon" is no length of time/);
+});
+
+test('`host remove` wants --yes, and refuses a host that is up', async () => {
+  await using env = await openDeskWithController();
+  assert.equal((await env.desk.run(['host', 'remove', 'host1'])).code, 2);
+  const refused = await env.desk.run(['host', 'remove', '-y', 'host1']);
+  assert.equal(refused.code, 1);
+  assert.match(refused.stderr, /host host1 is up/);
+});
+
+test('`eval list` and `eval info` say what waits and why', async () => {
+  await using env = await openDeskWithController({ memoryBytes: 1024 ** 3 });
+  await env.controller.deployApp('shop', web);
+  await env.desk.run(['-a', 'shop', 'scale', '--no-wait', 'web=100']);
+  const id = await waitFor(
+    async () => {
+      const { stdout } = await env.desk.run(['eval', 'list', '-a', 'shop', '--state', 'blocked', '--json']);
+      return (JSON.parse(stdout) as { id: string }[])[0]?.id;
+    },
+    { what: 'a blocked evaluation', deadlineMs: 5_000, intervalMs: 20 },
+  );
+  const list = await env.desk.run(['eval', 'list', '-a', 'shop', '--state', 'blocked']);
+  assert.match(
+    list.stdout,
+    /^ID +STATE +CAUSE +APP +WORKLOAD +AGE +NOTE\n\S+ +blocked +\S+ +shop .*\d+ placed, \d+ waiting: memory/,
+  );
+  const info = await env.desk.run(['eval', 'info', id]);
+  assert.match(info.stdout, /^state +blocked$/m);
+  assert.match(info.stdout, /^hosts without: memory +2$/m);
+  const wrong = await env.desk.run(['eval', 'list', '--state', 'stuck']);
+  assert.equal(wrong.code, 2);
+  assert.match(wrong.stderr, /"stuck" is no state: one of pending/);
+});

@@ -1,0 +1,157 @@
+/** What a scheduler has to look at: evaluations as the store has them, those that changes call for, those that wait for room. */
+import type { Operation, Revision, Transaction } from '@flynn/store/store';
+import { Blocked } from './blocked.ts';
+import { Broker } from './broker.ts';
+import type { CellChange } from './cell-change.ts';
+import { cellKeys } from './cell.ts';
+import type { Evaluation } from './cell.ts';
+import type { CellColumns } from './columns/cell-columns.ts';
+import { advance, evaluationWrite, isEnded, makeEvaluation } from './evaluations.ts';
+import type { Ledger } from './ledger.ts';
+import { isOwnWorkload } from './ownership.ts';
+import { Triggers, reliefOf } from './triggers.ts';
+import type { Trigger } from './triggers.ts';
+
+export type AgendaOptions = Readonly<{
+  columns: CellColumns;
+  ledger: Ledger;
+  /** The host the scheduler runs on. */
+  id: string;
+  /** All schedulers there are, if not one on every host. */
+  peers?: readonly string[];
+  newId: () => string;
+  takeoverMs?: number;
+}>;
+
+export type EvaluationCounts = Readonly<Record<'ready' | 'waiting' | 'pending' | 'outstanding' | 'blocked', number>>;
+
+/** INVARIANTS. What is pending in the columns is with the broker; what is blocked waits for relief or is with the broker. */
+export class Agenda {
+  readonly broker: Broker;
+  readonly #options: AgendaOptions;
+  readonly #blocked = new Blocked();
+  readonly #triggers: Triggers;
+  readonly #notes: Transaction[] = [];
+  readonly #isOwn = new Map<string, boolean>();
+
+  constructor(options: AgendaOptions) {
+    this.#options = options;
+    const { takeoverMs, columns, newId } = options;
+    this.#triggers = new Triggers(columns);
+    this.broker = new Broker({
+      isOwn: (workloadId) => this.isOwn(workloadId),
+      newToken: newId,
+      ...(takeoverMs === undefined ? {} : { takeoverMs }),
+    });
+  }
+
+  counts(now: number): EvaluationCounts {
+    return { ...this.broker.counts(now), blocked: this.#blocked.size };
+  }
+
+  get hasNotes(): boolean {
+    return this.#notes.length > 0;
+  }
+
+  /** Small writes that may be lost or refused: somebody makes them again. */
+  takeNotes(): Transaction[] {
+    return this.#notes.splice(0);
+  }
+
+  /** Whether the workload is this scheduler's to see to. */
+  isOwn(workloadId: string): boolean {
+    const { id, peers, columns } = this.#options;
+    if (peers === undefined && !columns.hosts.has(id)) return true;
+    const known = this.#isOwn.get(workloadId);
+    if (known !== undefined) return known;
+    const isOwn = isOwnWorkload(workloadId, id, peers ?? columns.hosts.keys());
+    this.#isOwn.set(workloadId, isOwn);
+    return isOwn;
+  }
+
+  /** Hosts came or went. */
+  reassign(): void {
+    this.#isOwn.clear();
+    this.broker.reassign();
+  }
+
+  /** As the store has it now, and had it before. */
+  foldEvaluation(after: Evaluation | undefined, before: Evaluation | undefined, now: number): void {
+    if (after?.state === 'pending') {
+      this.broker.enqueue(after, now);
+      return;
+    }
+    const ended = after ?? before;
+    if (ended === undefined) return;
+    this.broker.forget(ended.id, now);
+    if (after?.state === 'blocked') this.block(after, this.#options.columns.revision, now);
+    else if (this.#blocked.evaluationOf(ended.workloadId)?.id === ended.id) this.#blocked.remove(ended.workloadId);
+  }
+
+  /** `plannedAt`: the cell on which there was no room for it. */
+  block(evaluation: Evaluation, plannedAt: Revision, now: number): void {
+    const workload = this.#options.columns.workload(evaluation.workloadId)?.value;
+    // Its workload is gone: the next look at it ends it.
+    if (workload === undefined) return this.broker.enqueue(advance(evaluation, 'pending', now), now);
+    const { woken, cancelled } = this.#blocked.block(evaluation, workload, plannedAt, now);
+    if (woken !== undefined) this.broker.enqueue(woken, now);
+    if (cancelled !== undefined && this.isOwn(evaluation.workloadId)) this.note(cancelled);
+  }
+
+  /** What the change calls for, and what it makes possible. It is folded in. */
+  concern(change: CellChange, now: number): void {
+    for (const trigger of this.#triggers.of(change)) this.#ask(trigger, now);
+    this.#relieve(change, now);
+  }
+
+  /** A host was given up. */
+  concernLoss(hostId: string, now: number): void {
+    for (const trigger of this.#triggers.ofLoss(hostId)) this.#ask(trigger, now);
+  }
+
+  /** What no event told of: changes from before the start, and whatever was written without an evaluation. */
+  repair(now: number): void {
+    const { columns } = this.#options;
+    for (const { value } of columns.evaluations.values()) {
+      if (value.state === 'pending') this.broker.enqueue(value, now);
+      else if (this.isOwn(value.workloadId)) {
+        this.#blocked.remove(value.workloadId);
+        this.broker.enqueue(advance(value, 'pending', now), now);
+      }
+    }
+    const isQuiet = (hostId: string) => columns.hosts.has(hostId) && columns.settings.get(hostId)?.drain === undefined;
+    for (const workloadId of columns.unsettledWorkloads(isQuiet)) {
+      if (this.isOwn(workloadId)) this.#ask({ workloadId, cause: 'repair' }, now);
+    }
+  }
+
+  /** The evaluation as it ended, if it has not ended otherwise. */
+  note(end: Evaluation, more: readonly Operation[] = []): void {
+    const known = this.#options.columns.evaluations.get(end.id);
+    // One that only this scheduler knew of needs no end.
+    const then = known === undefined && isEnded(end) ? [...more] : [evaluationWrite(end), ...more];
+    if (then.length === 0) return;
+    this.#notes.push({ compare: [{ key: cellKeys.evaluation(end.id), modRevision: known?.modRevision ?? 0 }], then });
+  }
+
+  #ask({ workloadId, cause }: Trigger, now: number): void {
+    if (this.broker.isAwaited(workloadId, now)) return;
+    const { newId, columns } = this.#options;
+    const priority = columns.workload(workloadId)?.value.priority;
+    const more = priority === undefined ? {} : { priority };
+    this.broker.enqueue(makeEvaluation(workloadId, cause, { now, newId }, more), now);
+  }
+
+  #relieve(change: CellChange, now: number): void {
+    const { columns, ledger } = this.#options;
+    const relief = reliefOf(change, columns);
+    const index = relief === undefined ? undefined : ledger.table.indexOf(relief.hostId);
+    if (relief === undefined || index === undefined) return;
+    const { memoryFree, cpuFree } = ledger.table.columns;
+    const free = {
+      memoryBytes: Math.max(0, memoryFree[index] ?? 0),
+      cpuMillis: Math.max(0, cpuFree[index] ?? 0),
+    };
+    for (const woken of this.#blocked.relieve({ ...relief, free }, now)) this.broker.enqueue(woken, now);
+  }
+}

@@ -1,0 +1,223 @@
+/** Which evaluations wait for room, and which change may help them? */
+import type { Constraint, Evaluation, Resources, Workload } from './cell.ts';
+import type { Revision } from '@flynn/store/store';
+import { advance, supersede } from './evaluations.ts';
+import { mayPreempt } from './preemption.ts';
+import { hostAttribute, passes } from './placement/host-classes.ts';
+import type { Attributes } from './placement/host-classes.ts';
+
+/** What may be missing; `closed`: hosts there are, but cordoned; `volume`: the host with the data. */
+export const dimensions = ['memory', 'cpu', 'port', 'constraint', 'closed', 'volume'] as const;
+export type Dimension = (typeof dimensions)[number];
+
+/** Something got better on a host. */
+export type Relief = Readonly<{
+  hostId: string;
+  attributes: Attributes;
+  /** What of the host is free now, if that is known: what does not fit is not woken. */
+  free?: Resources;
+  /** `freed`: jobs were released. `opened`: the host is new, is back, or has changed. `ended`: a job that was told to stop has. */
+  kind: 'freed' | 'opened' | 'ended';
+  revision: Revision;
+}>;
+
+/** What a waiting evaluation is about; without a workload it waits for nothing. */
+export type BlockedWorkload = Pick<Workload, 'demand' | 'constraints' | 'priority' | 'mayPreempt'>;
+
+type Entry = Readonly<{
+  evaluation: Evaluation;
+  workload: BlockedWorkload;
+  missing: ReadonlySet<Dimension>;
+  /** Whether hosts it may go to cannot be told by their class: every change may help. */
+  isEscaped: boolean;
+}>;
+
+const onRelief: Readonly<Record<Exclude<Relief['kind'], 'opened'>, readonly Dimension[]>> = {
+  freed: ['memory', 'cpu', 'port', 'constraint'],
+  ended: ['memory', 'cpu'],
+};
+
+/**
+ * INVARIANTS. One evaluation per workload: the newest. Whatever may have become possible since the state an evaluation was
+ * planned on is made up for when it is put in: between planning and here nothing is missed.
+ */
+export class Blocked {
+  readonly #entries = new Map<string, Entry>();
+  /** Per class of hosts: by what is missing, the workloads that may go there. */
+  readonly #classes = new Map<string, Map<Dimension, Set<string>>>();
+  readonly #attributesOf = new Map<string, Attributes>();
+  readonly #escaped = new Set<string>();
+  /** The last relief of each kind of change per class, for evaluations that were planned before it. */
+  readonly #reliefs = new Map<string, Map<Relief['kind'], Relief>>();
+  readonly #asked = new Set<string>();
+  /** Reliefs up to here are not told apart any more. */
+  #forgottenAt: Revision = 0;
+
+  get size(): number {
+    return this.#entries.size;
+  }
+
+  evaluationOf(workloadId: string): Evaluation | undefined {
+    return this.#entries.get(workloadId)?.evaluation;
+  }
+
+  /**
+   * Keeps a blocked evaluation that was planned on the cell at `plannedAt`. `woken`: it is pending again at once, since
+   * something has become better meanwhile. `cancelled`: an older one of the workload (or this one, if it is the older).
+   */
+  block(
+    evaluation: Evaluation,
+    workload: BlockedWorkload,
+    plannedAt: Revision,
+    now: number,
+  ): { woken: Evaluation | undefined; cancelled: Evaluation | undefined } {
+    const known = this.#entries.get(evaluation.workloadId);
+    if (known !== undefined && known.evaluation.id !== evaluation.id) {
+      if (known.evaluation.createdAt > evaluation.createdAt) {
+        return { woken: undefined, cancelled: supersede(evaluation, known.evaluation, now) };
+      }
+    }
+    this.remove(evaluation.workloadId);
+    const cancelled =
+      known === undefined || known.evaluation.id === evaluation.id
+        ? undefined
+        : supersede(known.evaluation, evaluation, now);
+    const entry = entryOf(evaluation, workload);
+    if (!entry.isEscaped) this.#ask(workload.constraints);
+    if (this.#wasMissed(entry, plannedAt)) return { woken: advance(evaluation, 'pending', now), cancelled };
+    this.#insert(entry);
+    return { woken: undefined, cancelled };
+  }
+
+  /** The workload's, if it has one: it ended, or is looked at for another reason. */
+  remove(workloadId: string): void {
+    if (!this.#entries.delete(workloadId)) return;
+    this.#escaped.delete(workloadId);
+    for (const byDimension of this.#classes.values()) for (const ids of byDimension.values()) ids.delete(workloadId);
+  }
+
+  /** Takes out what the change may help, pending again, the highest priority first. */
+  relieve(relief: Relief, now: number): Evaluation[] {
+    const key = this.#classOf(relief.attributes);
+    const reliefs = this.#reliefs.get(key) ?? new Map<Relief['kind'], Relief>();
+    this.#reliefs.set(key, reliefs.set(relief.kind, relief));
+    const woken: Entry[] = [];
+    for (const workloadId of this.#candidates(key, relief)) {
+      const entry = this.#entries.get(workloadId);
+      if (entry !== undefined && mayHelp(entry, relief)) woken.push(entry);
+    }
+    return this.#wake(woken, now);
+  }
+
+  /** Takes out all, pending again: after an interruption nobody knows what was missed. */
+  relieveAll(now: number): Evaluation[] {
+    return this.#wake([...this.#entries.values()], now);
+  }
+
+  #wake(entries: readonly Entry[], now: number): Evaluation[] {
+    for (const { evaluation } of entries) this.remove(evaluation.workloadId);
+    return entries
+      .map(({ evaluation }) => advance(evaluation, 'pending', now))
+      .sort((a, b) => b.priority - a.priority || a.createdAt - b.createdAt);
+  }
+
+  #insert(entry: Entry): void {
+    const { workloadId } = entry.evaluation;
+    this.#entries.set(workloadId, entry);
+    if (entry.isEscaped) {
+      this.#escaped.add(workloadId);
+      return;
+    }
+    for (const key of this.#classes.keys()) this.#indexIn(key, entry);
+  }
+
+  #indexIn(key: string, { evaluation, workload, missing }: Entry): void {
+    const byDimension = this.#classes.get(key);
+    const attributes = this.#attributesOf.get(key);
+    if (byDimension === undefined || attributes === undefined) return;
+    if (!isEligible(workload.constraints, attributes)) return;
+    for (const dimension of missing) {
+      const ids = byDimension.get(dimension) ?? new Set();
+      byDimension.set(dimension, ids.add(evaluation.workloadId));
+    }
+  }
+
+  #candidates(key: string, { kind }: Relief): ReadonlySet<string> {
+    const byDimension = this.#classes.get(key);
+    const found = new Set(this.#escaped);
+    for (const dimension of kind === 'opened' ? dimensions : onRelief[kind]) {
+      for (const workloadId of byDimension?.get(dimension) ?? []) found.add(workloadId);
+    }
+    return found;
+  }
+
+  /** Hosts that no constraint of a waiting workload tells apart are one class. */
+  #classOf(attributes: Attributes): string {
+    const key = JSON.stringify([...this.#asked].map((name) => attributes[name] ?? null));
+    if (!this.#classes.has(key)) {
+      this.#classes.set(key, new Map());
+      this.#attributesOf.set(key, attributes);
+      for (const entry of this.#entries.values()) if (!entry.isEscaped) this.#indexIn(key, entry);
+    }
+    return key;
+  }
+
+  /** A new attribute tells hosts apart that were one class: classes are made anew, and what they got is not known any more. */
+  #ask(constraints: readonly Constraint[]): void {
+    const fresh = constraints.filter(({ attribute }) => !this.#asked.has(attribute));
+    if (fresh.length === 0) return;
+    for (const { attribute } of fresh) this.#asked.add(attribute);
+    for (const byKind of this.#reliefs.values()) {
+      for (const { revision } of byKind.values()) this.#forgottenAt = Math.max(this.#forgottenAt, revision);
+    }
+    for (const map of [this.#classes, this.#attributesOf, this.#reliefs]) map.clear();
+  }
+
+  /** A class remembers its last change only: whether that one host had room is then not asked. */
+  #wasMissed(entry: Entry, plannedAt: Revision): boolean {
+    if (this.#forgottenAt > plannedAt) return true;
+    for (const byKind of this.#reliefs.values()) {
+      for (const relief of byKind.values()) {
+        if (relief.revision <= plannedAt) continue;
+        if (mayHelp(entry, { ...relief, free: entry.workload.demand })) return true;
+      }
+    }
+    return false;
+  }
+}
+
+/** What an evaluation's obstacles are about. */
+export function dimensionsOf({ obstacles = {}, reason = '' }: Evaluation): ReadonlySet<Dimension> {
+  const found = new Set<Dimension>(Object.keys(obstacles).map(dimensionOf));
+  if (reason.includes('volume data is on')) found.add('volume');
+  // "There is no host": any may help.
+  if (found.size === 0) for (const dimension of dimensions) found.add(dimension);
+  return found;
+}
+
+function dimensionOf(obstacle: string): Dimension {
+  if (obstacle === 'memory' || obstacle === 'cpu') return obstacle;
+  if (obstacle === 'cordoned') return 'closed';
+  return /^port \d+ is taken$/.test(obstacle) ? 'port' : 'constraint';
+}
+
+function entryOf(evaluation: Evaluation, workload: BlockedWorkload): Entry {
+  const isEscaped = workload.constraints.some(
+    ({ operator, attribute }) => operator === 'distinct' || attribute === hostAttribute,
+  );
+  return { evaluation, workload, missing: dimensionsOf(evaluation), isEscaped };
+}
+
+/** What a host's class does not tell. */
+function mayHelp({ workload, missing, isEscaped }: Entry, { kind, free, attributes, hostId }: Relief): boolean {
+  if (kind === 'ended') return mayPreempt(workload);
+  if (kind !== 'opened' && !onRelief[kind].some((dimension) => missing.has(dimension))) return false;
+  const own = isEscaped ? { ...attributes, [hostAttribute]: hostId } : attributes;
+  if (!isEligible(workload.constraints, own)) return false;
+  if (free === undefined) return true;
+  return workload.demand.memoryBytes <= free.memoryBytes && workload.demand.cpuMillis <= free.cpuMillis;
+}
+
+function isEligible(constraints: readonly Constraint[], attributes: Attributes): boolean {
+  return constraints.every((one) => passes(one, attributes[one.attribute]));
+}

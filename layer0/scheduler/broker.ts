@@ -1,0 +1,345 @@
+/** Which evaluation is looked at next, and by whom? */
+import type { Evaluation } from './cell.ts';
+import { Heap } from './heap.ts';
+
+export type BrokerOptions = Readonly<{
+  /** Other schedulers' workloads are left to them for `takeoverMs`. */
+  isOwn: (workloadId: string) => boolean;
+  /** Default 5 s. */
+  takeoverMs?: number;
+  /** What is neither done nor given back after this long counts as given back. Default 60 s. */
+  deliveryMs?: number;
+  /** How often one evaluation is handed out before it fails. Default 3. */
+  deliveryLimit?: number;
+  newToken: () => string;
+}>;
+
+export type Delivery = Readonly<{
+  evaluation: Evaluation;
+  /** For `ack` and `nack`; good for this delivery only. */
+  token: string;
+  /** 1 for the first. */
+  attempt: number;
+}>;
+
+/** What became of an evaluation that was given back. */
+export type Nacked = Readonly<{ kind: 'again'; at: number } | { kind: 'failed'; evaluation: Evaluation }>;
+
+export type BrokerCounts = Readonly<{ ready: number; waiting: number; pending: number; outstanding: number }>;
+
+type Queued = Readonly<{ evaluation: Evaluation; readyAt: number; order: number }>;
+type Outstanding = Readonly<{ evaluation: Evaluation; token: string; attempt: number; until: number }>;
+
+/** What is known of one workload's evaluations. */
+type Line = {
+  /** In the ready heap, the others' heap or the delay heap. */
+  queued: Queued | undefined;
+  outstanding: Outstanding | undefined;
+  /** The outstanding one, handed in again meanwhile: it waited for room, and there may be some. */
+  again: Evaluation | undefined;
+  /** Behind the outstanding or the queued one, oldest first. */
+  readonly pending: Evaluation[];
+};
+
+const nackMs = { first: 1_000, further: 20_000 };
+const defaults = { takeoverMs: 5_000, deliveryMs: 60_000, deliveryLimit: 3 };
+
+/**
+ * The pending evaluations of the cell, as one scheduler hands them out. Time is an argument and never goes back.
+ *
+ * INVARIANTS. At most one evaluation of a workload is outstanding, and none while another of it is. Every evaluation put in
+ * is handed out, or comes out as stale (`ack`), or as failed (`nack`), or was taken out by `forget`. An entry of a heap
+ * that its line does not name any more is void.
+ */
+export class Broker {
+  readonly #options: Required<BrokerOptions>;
+  readonly #lines = new Map<string, Line>();
+  readonly #known = new Map<string, string>();
+  readonly #attempts = new Map<string, number>();
+  readonly #ready = new Heap<Queued>(goesFirst);
+  /** Other schedulers', by when they are taken over. */
+  readonly #foreign = new Heap<Queued>((a, b) => a.readyAt < b.readyAt);
+  readonly #delayed = new Heap<Queued>((a, b) => a.readyAt < b.readyAt);
+  readonly #deliveries = new Heap<Outstanding>((a, b) => a.until < b.until);
+  #order = 0;
+  #outstanding = 0;
+
+  constructor(options: BrokerOptions) {
+    this.#options = { ...defaults, ...options };
+  }
+
+  counts(now: number): BrokerCounts {
+    const counts = { ready: 0, waiting: 0, pending: 0, outstanding: this.#outstanding };
+    for (const { queued, pending } of this.#lines.values()) {
+      counts.pending += pending.length;
+      if (queued === undefined) continue;
+      if (queued.readyAt <= now) counts.ready += 1;
+      else counts.waiting += 1;
+    }
+    return counts;
+  }
+
+  has(evaluationId: string): boolean {
+    return this.#known.has(evaluationId);
+  }
+
+  /** Whether one of the workload waits to be handed out: it will see whatever is so by then. */
+  isAwaited(workloadId: string, now: number): boolean {
+    const line = this.#lines.get(workloadId);
+    if (line === undefined) return false;
+    return (line.queued?.readyAt ?? Infinity) <= now || line.pending.some(({ waitUntil }) => (waitUntil ?? 0) <= now);
+  }
+
+  /** Handing it in twice changes nothing; one that waited and was woken while outstanding comes once more after its ack. */
+  enqueue(evaluation: Evaluation, now: number): void {
+    const { id, workloadId } = evaluation;
+    if (this.#known.has(id)) {
+      const line = this.#lines.get(workloadId);
+      if (line?.outstanding?.evaluation.id === id && evaluation.updatedAt !== undefined) line.again = evaluation;
+      return;
+    }
+    this.#known.set(id, workloadId);
+    const line = this.#lines.get(workloadId) ?? {
+      queued: undefined,
+      outstanding: undefined,
+      again: undefined,
+      pending: [],
+    };
+    this.#lines.set(workloadId, line);
+    const { queued, outstanding } = line;
+    if (outstanding !== undefined) return this.#insertPending(line, evaluation);
+    if (queued === undefined) return this.#queue(line, evaluation, now, evaluation.waitUntil ?? now);
+    const at = evaluation.waitUntil ?? now;
+    if (isSooner({ evaluation, readyAt: at, order: this.#order }, queued, now)) {
+      this.#insertPending(line, queued.evaluation);
+      this.#queue(line, evaluation, now, at);
+    } else this.#insertPending(line, evaluation);
+    return undefined;
+  }
+
+  /**
+   * Somebody else saw to it. Nothing happens if it is outstanding: its commit will be refused, and `ack` or `nack` follows;
+   * but if it is over, it does not come once more then.
+   */
+  forget(evaluationId: string, now: number, isOver = true): void {
+    const workloadId = this.#known.get(evaluationId);
+    const line = workloadId === undefined ? undefined : this.#lines.get(workloadId);
+    if (workloadId === undefined || line === undefined) return;
+    if (line.outstanding?.evaluation.id === evaluationId) {
+      if (isOver) line.again = undefined;
+      return;
+    }
+    this.#drop(evaluationId);
+    const at = line.pending.findIndex(({ id }) => id === evaluationId);
+    if (at >= 0) line.pending.splice(at, 1);
+    if (line.queued?.evaluation.id === evaluationId) {
+      line.queued = undefined;
+      this.#advance(line, now);
+    }
+    this.#dropIfEmpty(workloadId, line);
+  }
+
+  /** Up to `limit` that are due: the highest priority first, then the oldest. Each is outstanding until it is acked or nacked. */
+  dequeue(now: number, limit: number): Delivery[] {
+    this.#promote(now);
+    const deliveries: Delivery[] = [];
+    while (deliveries.length < limit) {
+      const queued = this.#ready.pop();
+      if (queued === undefined) break;
+      const { evaluation, readyAt } = queued;
+      const line = this.#lines.get(evaluation.workloadId);
+      if (line?.queued !== queued) continue;
+      if (readyAt + this.#options.takeoverMs > now && !this.#options.isOwn(evaluation.workloadId)) {
+        this.#foreign.push(queued);
+        continue;
+      }
+      deliveries.push(this.#deliver(line, evaluation, now));
+    }
+    return deliveries;
+  }
+
+  /** When there is something to do next; undefined: not by itself. `reassign` and `enqueue` make it earlier. */
+  nextAt(now: number): number | undefined {
+    this.#promote(now);
+    if (this.#ready.size > 0) return now;
+    const times = [
+      this.#delayed.peek()?.readyAt,
+      addTo(this.#foreign.peek()?.readyAt, this.#options.takeoverMs),
+      this.#deliveries.peek()?.until,
+    ].filter((time) => time !== undefined);
+    return times.length === 0 ? undefined : Math.min(...times);
+  }
+
+  /** The shares of the schedulers have changed. */
+  reassign(): void {
+    for (const queued of this.#foreign.drain()) this.#ready.push(queued);
+  }
+
+  /** The token of the delivery that is out, if one is. */
+  tokenOf(evaluationId: string): string | undefined {
+    const workloadId = this.#known.get(evaluationId);
+    const outstanding = workloadId === undefined ? undefined : this.#lines.get(workloadId)?.outstanding;
+    return outstanding?.evaluation.id === evaluationId ? outstanding.token : undefined;
+  }
+
+  /**
+   * It is done. Returns those of the workload that were handed in meanwhile and are stale, because the newest of them sees
+   * all that they would have: to be cancelled. False when the token is not that of the delivery that is out.
+   */
+  ack(evaluationId: string, token: string, now: number): readonly Evaluation[] | false {
+    const found = this.#takeOutstanding(evaluationId, token);
+    if (found === undefined) return false;
+    const { workloadId, line, again } = found;
+    this.#drop(evaluationId);
+    if (again !== undefined) {
+      this.#known.set(evaluationId, workloadId);
+      this.#insertPending(line, again);
+    }
+    const due = line.pending.filter(({ waitUntil }) => (waitUntil ?? 0) <= now);
+    const stale = due.slice(0, -1);
+    for (const one of stale) {
+      line.pending.splice(line.pending.indexOf(one), 1);
+      this.#drop(one.id);
+    }
+    this.#advance(line, now);
+    this.#dropIfEmpty(workloadId, line);
+    return stale;
+  }
+
+  /** It could not be done now: again after a pause, or failed for good. False for a token that is not the delivery's. */
+  nack(evaluationId: string, token: string, now: number): Nacked | false {
+    const found = this.#takeOutstanding(evaluationId, token);
+    if (found === undefined) return false;
+    const { workloadId, line, outstanding } = found;
+    const { evaluation, attempt } = outstanding;
+    if (attempt >= this.#options.deliveryLimit) {
+      this.#drop(evaluationId);
+      this.#advance(line, now);
+      this.#dropIfEmpty(workloadId, line);
+      return { kind: 'failed', evaluation };
+    }
+    const at = now + (attempt === 1 ? nackMs.first : (attempt - 1) * nackMs.further);
+    // What came meanwhile need not wait for it.
+    if (line.pending.some(({ waitUntil }) => (waitUntil ?? 0) <= now)) {
+      this.#advance(line, now);
+      this.#insertPending(line, evaluation);
+    } else this.#queue(line, evaluation, now, at);
+    return { kind: 'again', at };
+  }
+
+  /** Gives back what was out for too long. */
+  expire(now: number): readonly Nacked[] {
+    const nacked: Nacked[] = [];
+    for (let next = this.#deliveries.peek(); next !== undefined && next.until <= now; next = this.#deliveries.peek()) {
+      this.#deliveries.pop();
+      const result = this.nack(next.evaluation.id, next.token, now);
+      if (result !== false) nacked.push(result);
+    }
+    return nacked;
+  }
+
+  #deliver(line: Line, evaluation: Evaluation, now: number): Delivery {
+    const attempt = (this.#attempts.get(evaluation.id) ?? 0) + 1;
+    const token = this.#options.newToken();
+    this.#attempts.set(evaluation.id, attempt);
+    line.queued = undefined;
+    line.outstanding = { evaluation, token, attempt, until: now + this.#options.deliveryMs };
+    this.#deliveries.push(line.outstanding);
+    this.#outstanding += 1;
+    return { evaluation, token, attempt };
+  }
+
+  #takeOutstanding(
+    evaluationId: string,
+    token: string,
+  ): { workloadId: string; line: Line; outstanding: Outstanding; again: Evaluation | undefined } | undefined {
+    const workloadId = this.#known.get(evaluationId);
+    const line = workloadId === undefined ? undefined : this.#lines.get(workloadId);
+    const outstanding = line?.outstanding;
+    if (workloadId === undefined || line === undefined || outstanding === undefined) return undefined;
+    if (outstanding.evaluation.id !== evaluationId || outstanding.token !== token) return undefined;
+    const { again } = line;
+    line.outstanding = undefined;
+    line.again = undefined;
+    this.#outstanding -= 1;
+    if (this.#outstanding === 0) this.#deliveries.drain();
+    return { workloadId, line, outstanding, again };
+  }
+
+  /** The workload's turn is free: the soonest of those behind is next. */
+  #advance(line: Line, now: number): void {
+    if (line.queued !== undefined || line.outstanding !== undefined || line.pending.length === 0) return;
+    const soonest = line.pending.reduce((a, b) =>
+      Math.max(b.waitUntil ?? 0, now) < Math.max(a.waitUntil ?? 0, now) ? b : a,
+    );
+    line.pending.splice(line.pending.indexOf(soonest), 1);
+    this.#queue(line, soonest, now, soonest.waitUntil ?? now);
+  }
+
+  #queue(line: Line, evaluation: Evaluation, now: number, at: number): void {
+    this.#order += 1;
+    line.queued = { evaluation, readyAt: Math.max(at, now), order: this.#order };
+    if (at > now) this.#delayed.push(line.queued);
+    else this.#ready.push(line.queued);
+  }
+
+  #insertPending({ pending }: Line, evaluation: Evaluation): void {
+    let at = pending.length;
+    while (at > 0 && (pending[at - 1]?.createdAt ?? 0) > evaluation.createdAt) at -= 1;
+    pending.splice(at, 0, evaluation);
+  }
+
+  #promote(now: number): void {
+    for (let next = this.#delayed.peek(); next !== undefined && next.readyAt <= now; next = this.#delayed.peek()) {
+      this.#delayed.pop();
+      if (this.#isCurrent(next)) this.#ready.push(next);
+    }
+    const { takeoverMs } = this.#options;
+    for (
+      let next = this.#foreign.peek();
+      next !== undefined && next.readyAt + takeoverMs <= now;
+      next = this.#foreign.peek()
+    ) {
+      this.#foreign.pop();
+      if (this.#isCurrent(next)) this.#ready.push(next);
+    }
+    while (this.#deliveries.size > 0) {
+      const next = this.#deliveries.peek();
+      if (next === undefined || this.tokenOf(next.evaluation.id) === next.token) break;
+      this.#deliveries.pop();
+    }
+  }
+
+  #isCurrent(queued: Queued): boolean {
+    return this.#lines.get(queued.evaluation.workloadId)?.queued === queued;
+  }
+
+  #drop(evaluationId: string): void {
+    this.#known.delete(evaluationId);
+    this.#attempts.delete(evaluationId);
+  }
+
+  #dropIfEmpty(workloadId: string, line: Line): void {
+    if (line.queued === undefined && line.outstanding === undefined && line.pending.length === 0) {
+      this.#lines.delete(workloadId);
+    }
+  }
+}
+
+function goesFirst(a: Queued, b: Queued): boolean {
+  const byPriority = b.evaluation.priority - a.evaluation.priority;
+  if (byPriority !== 0) return byPriority < 0;
+  const byAge = a.evaluation.createdAt - b.evaluation.createdAt;
+  return byAge === 0 ? a.order < b.order : byAge < 0;
+}
+
+/** Whether a new one of the workload goes before the one that is queued: that waits for later, or counts for less. */
+function isSooner(one: Queued, queued: Queued, now: number): boolean {
+  if (one.readyAt <= now && queued.readyAt > now) return true;
+  if (one.readyAt > now) return one.readyAt < queued.readyAt;
+  return queued.readyAt <= now && goesFirst(one, queued);
+}
+
+function addTo(time: number | undefined, ms: number): number | undefined {
+  return time === undefined ? undefined : time + ms;
+}

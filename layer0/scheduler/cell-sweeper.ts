@@ -1,0 +1,135 @@
+/** Removes what nobody needs any more: templates without jobs, ended evaluations, statuses of hosts that never came back. */
+import { systemClock } from '@flynn/kit/clock';
+import type { Logger } from '@flynn/kit/log';
+import { forever } from '@flynn/kit/tasks';
+import type { TaskGroup } from '@flynn/kit/tasks';
+import type { Entry, Operation, Store } from '@flynn/store/store';
+import { cellKeys } from './cell.ts';
+import { decode } from './columns/entries.ts';
+import type { SchedulerCore } from './core.ts';
+import { isEnded } from './evaluations.ts';
+
+export type SweeperOptions = Readonly<{ store: Store; core: SchedulerCore; log: Logger; sweepMs?: number }>;
+
+const evaluationsKeptMs = 60 * 60_000;
+const statusesKeptMs = 24 * 60 * 60_000;
+/** What no event told of: templates and plans of all workloads. */
+const thoroughMs = 24 * 60 * 60_000;
+const operationsAtOnce = 100;
+
+/**
+ * INVARIANTS. Each workload is swept by the scheduler it falls to, the cell's other leftovers by the one that the name
+ * `cell` falls to. What is removed is compared with what it hangs on, so it does not matter when two of them sweep at once.
+ */
+export class CellSweeper {
+  readonly #options: SweeperOptions;
+  /** Versions of theirs may still have jobs. */
+  #candidates = new Set<string>();
+  #thoroughAt = 0;
+
+  constructor(options: SweeperOptions) {
+    this.#options = options;
+  }
+
+  run(tasks: TaskGroup, outer: AbortSignal): void {
+    const { log, sweepMs = 60_000 } = this.#options;
+    const step = async (signal: AbortSignal) => {
+      await systemClock.sleep(sweepMs * (0.75 + Math.random() / 2), { signal });
+      await this.sweep(Date.now(), signal);
+    };
+    tasks.run('cell sweeper', (inner) =>
+      forever('sweeping the cell', step, { log, maxMs: 60_000, signal: AbortSignal.any([inner, outer]) }),
+    );
+  }
+
+  async sweep(now: number, signal: AbortSignal): Promise<void> {
+    const { core } = this.#options;
+    for (const workloadId of core.takeRetired()) this.#candidates.add(workloadId);
+    if (core.isOwnWorkload('cell')) {
+      await this.#sweepEvaluations(now, signal);
+      await this.#sweepStatuses(now, signal);
+      if (now >= this.#thoroughAt) await this.#findAll(signal);
+      this.#thoroughAt = Math.max(this.#thoroughAt, now + thoroughMs);
+    }
+    for (const workloadId of this.#candidates) {
+      const isAnothers = !core.isOwnWorkload(workloadId) && !core.isOwnWorkload('cell');
+      if (isAnothers || (await this.#sweepWorkload(workloadId, signal))) this.#candidates.delete(workloadId);
+    }
+  }
+
+  async #findAll(signal: AbortSignal): Promise<void> {
+    const { entries } = await this.#options.store.list(cellKeys.templates, { signal });
+    for (const { key } of entries) {
+      const [workloadId = '', version = ''] = key.slice(cellKeys.templates.length).split('/');
+      if (this.#options.core.columns.workload(workloadId)?.value.version !== version) this.#candidates.add(workloadId);
+    }
+    for (const [key] of this.#options.core.columns.versions('plans')) {
+      const workloadId = key.slice(cellKeys.plans.length);
+      if (this.#options.core.columns.workload(workloadId) === undefined) this.#candidates.add(workloadId);
+    }
+  }
+
+  /** Whether nothing is left to be removed later. */
+  async #sweepWorkload(workloadId: string, signal: AbortSignal): Promise<boolean> {
+    const { store, core } = this.#options;
+    const { entries } = await store.list(cellKeys.templatesOf(workloadId), { signal });
+    const { columns } = core;
+    const workload = columns.workload(workloadId);
+    const planRevision = columns.planRevisionOf(workloadId);
+    const versions = new Set(columns.jobsOf(workloadId).map(({ version }) => version));
+    const isGone = workload === undefined && versions.size === 0;
+    if (workload !== undefined) versions.add(workload.value.version);
+    const named = new Set([...versions].map((version) => cellKeys.template(workloadId, version)));
+    const unused = entries.filter(({ key }) => !named.has(key));
+    const then: Operation[] = unused.map(({ key }) => ({ delete: key }));
+    if (isGone && planRevision > 0) then.push({ delete: cellKeys.lastPlan(workloadId) });
+    if (then.length > 0) {
+      await store.transact(
+        {
+          compare: [
+            { key: cellKeys.workload(workloadId), modRevision: workload?.modRevision ?? 0 },
+            { key: cellKeys.lastPlan(workloadId), modRevision: planRevision },
+          ],
+          then,
+        },
+        { signal },
+      );
+    }
+    return isGone || (versions.size === 1 && workload !== undefined);
+  }
+
+  /** What ended stays as it is, so nothing is compared. */
+  async #sweepEvaluations(now: number, signal: AbortSignal): Promise<void> {
+    const { store, core } = this.#options;
+    const { entries } = await store.list(cellKeys.evaluations, { signal });
+    const old = entries.filter((entry) => !core.columns.isFaulty(entry.key) && isOld(entry, now));
+    for (let from = 0; from < old.length; from += operationsAtOnce) {
+      const then = old.slice(from, from + operationsAtOnce).map(({ key }) => ({ delete: key }));
+      await store.transact({ then }, { signal });
+    }
+  }
+
+  async #sweepStatuses(now: number, signal: AbortSignal): Promise<void> {
+    const { store, core } = this.#options;
+    for (const hostId of core.columns.knownHosts()) {
+      const { columns } = core;
+      if (columns.hosts.has(hostId) || columns.claims.has(hostId)) continue;
+      if (columns.versions('status', hostId).next().done === true) continue;
+      const { entries } = await store.list(cellKeys.hostStatus(hostId), { signal });
+      const newest = Math.max(...entries.map(({ value }) => newestTime(value)));
+      if (newest > now - statusesKeptMs) continue;
+      const compare = [cellKeys.host(hostId), cellKeys.claim(hostId)].map((key) => ({ key, modRevision: 0 }));
+      await store.transact({ compare, then: [{ deletePrefix: cellKeys.hostStatus(hostId) }] }, { signal });
+    }
+  }
+}
+
+function isOld({ value }: Entry, now: number): boolean {
+  const evaluation = decode.evaluations(value);
+  return isEnded(evaluation) && (evaluation.updatedAt ?? evaluation.createdAt) < now - evaluationsKeptMs;
+}
+
+function newestTime(text: string): number {
+  const { createdAt, startedAt = 0, endedAt = 0 } = decode.status(text);
+  return Math.max(createdAt, startedAt, endedAt);
+}

@@ -1,0 +1,53 @@
+/** What planning reads of the cell: everything at one revision, whoever keeps it and in whatever form. */
+import type { Revision } from '@flynn/store/store';
+import type { Demand, Evaluation, HostRecord, JobState, OperatorSettings, Workload } from './cell.ts';
+
+export type Versioned<T> = Readonly<{ value: T; modRevision: Revision; createRevision: Revision }>;
+
+/** What planning knows of a job's status. */
+export type JobFacts = Readonly<{
+  state: JobState;
+  isFinal: boolean;
+  /** Milliseconds since the epoch, on the host's clock. */
+  createdAt: number;
+  startedAt?: number;
+  endedAt?: number;
+  version: string;
+}>;
+
+/** One job of a workload as it is assigned, and what its host last said of it. */
+export type PlacedJob = Readonly<{
+  id: string;
+  workloadId: string;
+  version: string;
+  index: number;
+  desired: 'run' | 'stop';
+  createdAt: number;
+  demand: Demand;
+  hostId: string;
+  /** The assignment's key is `assignments/<hostId>/<planId>`. */
+  planId: string;
+  status: JobFacts | undefined;
+}>;
+
+/** A live view: what is read in one synchronous stretch is of one revision. Nothing in it is ever changed by a reader. */
+export interface Cell {
+  readonly revision: Revision;
+  /** Hosts that are there. */
+  readonly hosts: ReadonlyMap<string, Versioned<HostRecord>>;
+  readonly settings: ReadonlyMap<string, OperatorSettings>;
+  workload(workloadId: string): Versioned<Workload> | undefined;
+  workloadIds(): Iterable<string>;
+  /** Pending and blocked ones, by their ids. */
+  readonly evaluations: ReadonlyMap<string, Versioned<Evaluation>>;
+  /** Pending and blocked ones of a workload, oldest first. */
+  evaluationsOf(workloadId: string): readonly Versioned<Evaluation>[];
+  /** By index, then id. */
+  jobsOf(workloadId: string): readonly PlacedJob[];
+  /** Final statuses of jobs there are and there were, as long as their hosts keep them. */
+  endedOf(workloadId: string): readonly JobFacts[];
+  jobsOn(hostId: string): readonly PlacedJob[];
+  /** Hosts that jobs are assigned to, there or not. */
+  hostsWithJobs(): Iterable<string>;
+  workloadsWithJobs(): Iterable<string>;
+}

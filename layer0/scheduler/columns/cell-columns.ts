@@ -1,0 +1,288 @@
+/** The cell at one revision in columns: every change of the store's watch folded in, nothing kept that planning does not read. */
+import type { Change, Entry, Revision } from '@flynn/store/store';
+import type { CellChange } from '../cell-change.ts';
+import type { Cell, JobFacts, PlacedJob, Versioned } from '../cell-view.ts';
+import type { AssignedGroup, Claim, Evaluation, HostRecord, OperatorSettings, Workload } from '../cell.ts';
+import { cellKeys } from '../cell.ts';
+import { decode, parseCellKey } from './entries.ts';
+import type { CellKey } from './entries.ts';
+import { SharedParts } from './interned.ts';
+import { JobColumns } from './job-columns.ts';
+import { WorkloadSlots } from './workload-slots.ts';
+
+/**
+ * INVARIANTS. What it holds depends on the entries folded in and on nothing else: no clock, no chance. An entry that does
+ * not decode is as if it were not there, and told to `onFault`.
+ */
+export class CellColumns implements Cell {
+  readonly hosts = new Map<string, Versioned<HostRecord>>();
+  readonly settings = new Map<string, OperatorSettings>();
+  readonly claims = new Map<string, Versioned<Claim>>();
+  readonly #settingsRevisions = new Map<string, Revision>();
+  readonly #slots = new WorkloadSlots();
+  readonly #jobs = new JobColumns(this.#slots);
+  /** Pending and blocked ones. */
+  readonly #evaluations = new Map<string, Versioned<Evaluation>>();
+  readonly #shared = new SharedParts();
+  readonly #faulty = new Set<string>();
+  readonly #onFault: (key: string, error: unknown) => void;
+  #revision: Revision = 0;
+
+  constructor(options: { onFault: (key: string, error: unknown) => void }) {
+    this.#onFault = options.onFault;
+  }
+
+  get revision(): Revision {
+    return this.#revision;
+  }
+
+  /** Everything up to this revision has been folded in. */
+  advance(revision: Revision): void {
+    if (revision > this.#revision) this.#revision = revision;
+  }
+
+  /** Whether the store's entry of this key is left out because it does not decode. */
+  isFaulty(key: string): boolean {
+    return this.#faulty.has(key);
+  }
+
+  /** Undefined where nothing changed that anyone plans by. */
+  fold(change: Change): CellChange | undefined {
+    return change.type === 'put' ? this.#fold(change.entry.key, change.entry) : this.#fold(change.key, undefined);
+  }
+
+  #fold(text: string, entry: Entry | undefined): CellChange | undefined {
+    const key = parseCellKey(text);
+    if (key === undefined) return undefined;
+    if (entry === undefined) {
+      this.#faulty.delete(text);
+      return this.#replace(key, undefined);
+    }
+    try {
+      this.#faulty.delete(text);
+      return this.#replace(key, entry);
+    } catch (error) {
+      this.#faulty.add(text);
+      this.#onFault(text, error);
+      return this.#replace(key, undefined);
+    }
+  }
+
+  #replace(key: CellKey, entry: Entry | undefined): CellChange | undefined {
+    const { kind, id } = key;
+    switch (kind) {
+      case 'hosts':
+        return { kind: 'host', hostId: id, ...exchange(this.hosts, id, entry && versioned(entry, decode.hosts)) };
+      case 'claims':
+        return { kind: 'claim', hostId: id, ...exchange(this.claims, id, entry && versioned(entry, decode.claims)) };
+      case 'settings': {
+        const before = this.settings.get(id);
+        const after = entry && decode.settings(entry.value);
+        replace(this.settings, id, after);
+        replace(this.#settingsRevisions, id, entry?.modRevision);
+        return { kind: 'settings', hostId: id, before, after };
+      }
+      case 'workloads':
+        return this.#foldWorkload(id, entry);
+      case 'evaluations':
+        return this.#foldEvaluation(id, entry);
+      case 'plans': {
+        const number = this.#slots.take(id);
+        const slot = this.#slots.at(number);
+        if (slot !== undefined) slot.planRevision = entry?.modRevision ?? 0;
+        this.#slots.freeIfEmpty(number);
+        return undefined;
+      }
+      case 'assignments':
+        this.#jobs.setAssignment(id, key.rest, entry && decode.assignments(entry.value), entry?.modRevision ?? 0);
+        return undefined;
+      case 'status':
+        return this.#foldStatus(key, entry);
+      default:
+        return kind satisfies never;
+    }
+  }
+
+  #foldWorkload(workloadId: string, entry: Entry | undefined): CellChange {
+    const parsed = entry && versioned(entry, decode.workloads);
+    const number = this.#slots.take(workloadId);
+    const slot = this.#slots.at(number);
+    const before = slot?.record?.value;
+    const after = parsed && { ...parsed, value: this.#shared.workload(parsed.value) };
+    if (slot !== undefined) slot.record = after;
+    this.#slots.freeIfEmpty(number);
+    return { kind: 'workload', workloadId, before, after: after?.value };
+  }
+
+  #foldEvaluation(evaluationId: string, entry: Entry | undefined): CellChange {
+    const parsed = entry && versioned(entry, decode.evaluations);
+    const before = this.#evaluations.get(evaluationId);
+    const isOpen = parsed?.value.state === 'pending' || parsed?.value.state === 'blocked';
+    const after = isOpen ? parsed : undefined;
+    replace(this.#evaluations, evaluationId, after);
+    if (before !== undefined && before.value.workloadId !== after?.value.workloadId) {
+      this.#setEvaluation(before.value.workloadId, evaluationId, undefined);
+    }
+    if (after !== undefined) this.#setEvaluation(after.value.workloadId, evaluationId, after);
+    return { kind: 'evaluation', evaluationId, before: before?.value, after: parsed?.value };
+  }
+
+  #setEvaluation(workloadId: string, id: string, after: Versioned<Evaluation> | undefined): void {
+    const number = this.#slots.take(workloadId);
+    const slot = this.#slots.at(number);
+    if (slot !== undefined) {
+      const others = slot.evaluations.filter(({ value }) => value.id !== id);
+      const all = after === undefined ? others : [...others, after];
+      slot.evaluations = all.sort((a, b) => a.createRevision - b.createRevision || (a.value.id < b.value.id ? -1 : 1));
+    }
+    this.#slots.freeIfEmpty(number);
+  }
+
+  #foldStatus({ id: hostId, rest: jobId }: CellKey, entry: Entry | undefined): CellChange | undefined {
+    const facts = entry && decode.status(entry.value);
+    const told = this.#jobs.setStatus(hostId, jobId, facts, entry?.modRevision ?? 0);
+    return told && { kind: 'status', hostId, jobId, ...told };
+  }
+
+  workload(workloadId: string): Versioned<Workload> | undefined {
+    return this.#slots.find(workloadId)?.record;
+  }
+
+  *workloadIds(): Generator<string, void, undefined> {
+    for (const id of this.#slots.numbers.keys()) if (this.#slots.find(id)?.record !== undefined) yield id;
+  }
+
+  /** Pending and blocked ones, by id. */
+  get evaluations(): ReadonlyMap<string, Versioned<Evaluation>> {
+    return this.#evaluations;
+  }
+
+  evaluationsOf(workloadId: string): readonly Versioned<Evaluation>[] {
+    return this.#slots.find(workloadId)?.evaluations ?? [];
+  }
+
+  /** The modRevision of `plans/<workload>`; 0 without. */
+  planRevisionOf(workloadId: string): Revision {
+    return this.#slots.find(workloadId)?.planRevision ?? 0;
+  }
+
+  jobsOf(workloadId: string): readonly PlacedJob[] {
+    return this.#jobs.jobsOf(workloadId);
+  }
+
+  endedOf(workloadId: string): readonly JobFacts[] {
+    return this.#jobs.endedOf(workloadId);
+  }
+
+  jobsOn(hostId: string): readonly PlacedJob[] {
+    return this.#jobs.jobsOn(hostId);
+  }
+
+  /** As the store has it but for the order of groups. */
+  assignmentGroups(hostId: string, planId: string): AssignedGroup[] | undefined {
+    return this.#jobs.groupsOf(hostId, planId);
+  }
+
+  assignmentIds(hostId: string): string[] {
+    return this.#jobs.assignmentIds(hostId);
+  }
+
+  hostsWithJobs(): Iterable<string> {
+    return this.#jobs.hostsWithJobs();
+  }
+
+  *workloadsWithJobs(): Generator<string, void, undefined> {
+    for (const id of this.#slots.numbers.keys()) if ((this.#slots.find(id)?.assigned ?? 0) > 0) yield id;
+  }
+
+  /**
+   * Workloads whose jobs are not plainly those they ask for: another count or version, one that ended or is to stop, one on
+   * a host that is not quiet; and all that are to have jobs on every host, which only planning can tell.
+   */
+  *unsettledWorkloads(isQuiet: (hostId: string) => boolean): Generator<string, void, undefined> {
+    const quiet = this.#jobs.hostsThat(isQuiet);
+    for (const id of this.#slots.numbers.keys()) {
+      const slot = this.#slots.find(id);
+      if (slot === undefined || (slot.record === undefined && slot.assigned === 0)) continue;
+      const workload = slot.record?.value;
+      const isCounted = workload !== undefined && workload.kind !== 'omni' && slot.assigned === workload.count;
+      if (!isCounted || !this.#jobs.areAllPlain(slot, workload.version, quiet)) yield id;
+    }
+  }
+
+  /** Whether anything is assigned of the workload. */
+  hasJobs(workloadId: string): boolean {
+    return (this.#slots.find(workloadId)?.assigned ?? 0) > 0;
+  }
+
+  /** Hosts that have statuses or assignments or ever had. */
+  knownHosts(): Iterable<string> {
+    return this.#jobs.knownHosts();
+  }
+
+  /** How many jobs are assigned. */
+  get jobCount(): number {
+    return this.#jobs.assignedCount;
+  }
+
+  /** Bytes of the columns and their indexes. */
+  get columnBytes(): number {
+    return this.#jobs.byteLength;
+  }
+
+  /** The entries it holds of a kind (of one host, for assignments and statuses), each with its modRevision, by key. */
+  *versions(kind: CellKey['kind'], hostId = ''): Generator<readonly [string, Revision], void, undefined> {
+    switch (kind) {
+      case 'hosts':
+        for (const [id, { modRevision }] of this.hosts) yield [cellKeys.host(id), modRevision];
+        return;
+      case 'claims':
+        for (const [id, { modRevision }] of this.claims) yield [cellKeys.claim(id), modRevision];
+        return;
+      case 'settings':
+        for (const [id, modRevision] of this.#settingsRevisions) yield [cellKeys.hostSettings(id), modRevision];
+        return;
+      case 'evaluations':
+        for (const [id, { modRevision }] of this.#evaluations) yield [cellKeys.evaluation(id), modRevision];
+        return;
+      case 'workloads':
+      case 'plans':
+        for (const id of this.#slots.numbers.keys()) {
+          const slot = this.#slots.find(id);
+          if (kind === 'plans' && slot !== undefined && slot.planRevision > 0) {
+            yield [cellKeys.lastPlan(id), slot.planRevision];
+          }
+          if (kind === 'workloads' && slot?.record !== undefined)
+            yield [cellKeys.workload(id), slot.record.modRevision];
+        }
+        return;
+      case 'assignments':
+        yield* this.#jobs.assignmentVersions(hostId);
+        return;
+      case 'status':
+        yield* this.#jobs.statusVersions(hostId);
+        return;
+      default:
+        kind satisfies never;
+    }
+  }
+}
+
+function versioned<T>(entry: Entry, parse: (text: string) => T): Versioned<T> {
+  return { value: parse(entry.value), modRevision: entry.modRevision, createRevision: entry.createRevision };
+}
+
+function exchange<T>(
+  map: Map<string, Versioned<T>>,
+  key: string,
+  after: Versioned<T> | undefined,
+): { before: T | undefined; after: T | undefined } {
+  const before = map.get(key)?.value;
+  replace(map, key, after);
+  return { before, after: after?.value };
+}
+
+function replace<T>(map: Map<string, T>, key: string, value: T | undefined): void {
+  if (value === undefined) map.delete(key);
+  else map.set(key, value);
+}

@@ -1,0 +1,219 @@
+/** What becomes of plans between the planner and the store, whatever the store answers. */
+import { openTestStore } from '@flynn/store/testing';
+import type { Operation, Store } from '@flynn/store/store';
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { assignmentSchema, cellKeys, cellPrefix, claimSchema } from './cell.ts';
+import type { CellColumns } from './columns/cell-columns.ts';
+import { Committer } from './committer.ts';
+import type { CommitterOptions } from './committer.ts';
+import { makeEvaluation, workloadChange } from './evaluations.ts';
+import { findViolations } from './invariants.ts';
+import { Ledger } from './ledger.ts';
+import { HostTable } from './placement/host-table.ts';
+import type { Plan } from './plan.ts';
+import { schedule } from './schedulers/scheduler.ts';
+import { hostOf, hostPut, mebibyte, readCell, workloadInputOf } from './testing.ts';
+
+let ids = 0;
+const newId = () => `id${(ids += 1)}`;
+const context = () => ({ now: 1, newId });
+
+/** One scheduler's hands: what it knows, and how it commits. */
+async function open(store: Store, options: Partial<CommitterOptions> = {}) {
+  const cell = await readCell(store);
+  const ledger = new Ledger(new HostTable());
+  for (const { value } of cell.hosts.values()) ledger.putHost(value, undefined);
+  for (const [hostId, { value, modRevision }] of cell.claims) {
+    ledger.observe(hostId, { claim: value, modRevision, seenAt: cell.revision });
+  }
+  const committer = new Committer({ columns: cell, ledger, newId, lingerMs: 0, ...options });
+  const plan = (id: string): Plan => {
+    const known = cell.evaluationsOf(id).at(-1)?.value ?? makeEvaluation(id, 'repair', context());
+    const made = schedule(known, cell, { ...context(), random: () => 0.5, lostHosts: new Set(), table: ledger.table });
+    committer.submit(made, 0);
+    return made;
+  };
+  const next = () => {
+    const batch = committer.next(0);
+    assert.ok(batch !== undefined, 'there is nothing to send');
+    return batch;
+  };
+  return { cell, ledger, committer, plan, next };
+}
+
+async function openCell(hosts: readonly string[], workloads: readonly Parameters<typeof workloadInputOf>[0][]) {
+  const store = openTestStore();
+  const puts: Operation[] = hosts.map((id) => hostPut(hostOf(id)));
+  await store.transact({
+    then: [...puts, ...workloads.flatMap((one) => workloadChange(workloadInputOf(one), context()))],
+  });
+  return store;
+}
+
+const used = ({ table }: Ledger, hostId: string) => table.usedOf(table.indexOf(hostId) ?? -1).memoryBytes / mebibyte;
+const stateOf = (cell: CellColumns) => findViolations(cell);
+
+test('plans for several workloads go in one transaction, with one claim and one assignment per host', async () => {
+  await using store = await openCell(['h1'], [{ id: 'a' }, { id: 'b' }, { id: 'c' }]);
+  const hands = await open(store);
+  for (const id of ['a', 'b', 'c']) hands.plan(id);
+  const batch = hands.next();
+  const puts = batch.transaction.then.flatMap((one) => ('put' in one ? [one.put] : []));
+  assert.equal(puts.filter((key) => key.startsWith(cellKeys.claims)).length, 1);
+  assert.equal(puts.filter((key) => key.startsWith(cellKeys.assignments)).length, 1);
+  hands.committer.settle(batch, await store.transact(batch.transaction));
+  assert.deepEqual(
+    hands.committer.takeSettled().map(({ state }) => state),
+    ['committed', 'committed', 'committed'],
+  );
+  assert.deepEqual(stateOf(await readCell(store)), []);
+});
+
+test('of two schedulers that planned for one host the second is refused, and what was not in the way is committed', async () => {
+  await using store = await openCell(['h1', 'h2'], [{ id: 'b', count: 4 }]);
+  const other = await open(store);
+  const plan = other.plan('b');
+  assert.equal(plan.hosts.size, 2);
+  // Somebody else's claim on one of the two hosts only.
+  const claim = claimSchema.parse({ memoryBytes: 0, cpuMillis: 0, planId: 'other', jobs: 0 });
+  await store.transact({ then: [{ put: cellKeys.claim('h1'), value: JSON.stringify(claim) }] });
+  const batch = other.next();
+  other.committer.settle(batch, await store.transact(batch.transaction));
+  assert.equal(used(other.ledger, 'h1'), 0, 'what was refused is free again, without another look at the store');
+  const rest = other.next();
+  assert.deepEqual([...rest.claims.keys()], ['h2']);
+  other.committer.settle(rest, await store.transact(rest.transaction));
+  const [settled] = other.committer.takeSettled();
+  assert.equal(settled?.state, 'refused', 'the evaluation goes on');
+  const cell = await readCell(store);
+  assert.equal(cell.jobsOn('h2').length, 2);
+  assert.equal(cell.evaluationsOf('b')[0]?.value.state, 'pending');
+});
+
+test('two schedulers that plan for one workload on different hosts exclude each other', async () => {
+  await using store = await openCell(['h1', 'h2'], [{ id: 'db', singleton: true }]);
+  const [one, other] = [await open(store), await open(store)];
+  // Each by an evaluation that only it knows of, as a repair is.
+  for (const hands of [one, other]) hands.committer.submit(planOn(hands, hands === one ? 'h1' : 'h2'), 0);
+  const [first, second] = [one.next(), other.next()];
+  assert.notDeepEqual([...first.claims.keys()], [...second.claims.keys()]);
+  one.committer.settle(first, await store.transact(first.transaction));
+  other.committer.settle(second, await store.transact(second.transaction));
+  assert.equal(one.committer.takeSettled()[0]?.state, 'committed');
+  assert.equal(other.committer.takeSettled()[0]?.state, 'refused');
+  assert.equal((await readCell(store)).jobsOf('db').length, 1);
+});
+
+function planOn({ cell }: Awaited<ReturnType<typeof open>>, hostId: string): Plan {
+  const lostHosts = new Set([...cell.hosts.keys()].filter((id) => id !== hostId));
+  const table = new HostTable();
+  for (const { value } of cell.hosts.values()) if (!lostHosts.has(value.id)) table.put({ ...value, isOpen: true });
+  const evaluation = makeEvaluation('db', 'repair', context());
+  return schedule(evaluation, cell, { ...context(), random: () => 0.5, lostHosts, table });
+}
+
+test('a reply that was lost is no second commit', async () => {
+  await using store = await openCell(['h1'], [{ id: 'a', count: 3 }]);
+  const hands = await open(store);
+  hands.plan('a');
+  const batch = hands.next();
+  const { revision } = await store.transact(batch.transaction);
+  hands.committer.settle(batch, await store.transact(batch.transaction));
+  const [settled] = hands.committer.takeSettled();
+  assert.equal(settled?.state, 'committed');
+  assert.equal(settled?.revision, revision);
+  assert.equal((await readCell(store)).jobsOf('a').length, 3);
+  assert.equal(hands.ledger.claimOf('h1').modRevision, revision);
+});
+
+test('a host that came back between plan and commit is another one', async () => {
+  await using store = await openCell(['h1'], [{ id: 'a' }]);
+  const hands = await open(store);
+  hands.plan('a');
+  const batch = hands.next();
+  await store.transact({ then: [{ delete: cellKeys.host('h1') }] });
+  await store.transact({ then: [hostPut(hostOf('h1'))] });
+  const answer = await store.transact(batch.transaction);
+  assert.equal(answer.succeeded, false);
+  hands.committer.settle(batch, answer);
+  assert.equal(hands.committer.takeSettled()[0]?.state, 'refused');
+  assert.deepEqual((await store.list(cellKeys.assignments)).entries, []);
+});
+
+test('a scheduler whose own lease is over commits nothing any more', async () => {
+  await using store = await openCell(['h1'], [{ id: 'a' }]);
+  const { revision } = await store.transact({ then: [{ put: '/leader', value: '"me"' }] });
+  const hands = await open(store, { fence: { key: '/leader', createRevision: revision } });
+  hands.plan('a');
+  const batch = hands.next();
+  await store.transact({ then: [{ delete: '/leader' }] });
+  hands.committer.settle(batch, await store.transact(batch.transaction));
+  assert.equal(hands.committer.takeSettled()[0]?.state, 'refused');
+  assert.ok(hands.committer.isFenced);
+  hands.plan('a');
+  assert.equal(hands.committer.next(0), undefined);
+});
+
+test('what is too large for one transaction is committed in parts, and the evaluation ends with the last', async () => {
+  const hosts = Array.from({ length: 30 }, (_, at) => `h${at}`);
+  await using store = await openCell(hosts, [{ id: 'a', count: 60 }]);
+  const hands = await open(store, { maxOperations: 20, maxInFlight: 1 });
+  hands.plan('a');
+  const sizes: number[] = [];
+  for (let batch = hands.committer.next(0); batch !== undefined; batch = hands.committer.next(0)) {
+    sizes.push(Math.max(batch.transaction.then.length, batch.transaction.compare?.length ?? 0));
+    assert.equal((await readCell(store)).evaluationsOf('a').length, 1, 'it ended before its last part');
+    hands.committer.settle(batch, await store.transact(batch.transaction));
+  }
+  assert.ok(sizes.length > 4 && sizes.every((size) => size <= 20), sizes.join());
+  assert.equal(hands.committer.takeSettled()[0]?.state, 'committed');
+  const cell = await readCell(store);
+  assert.equal(cell.jobCount, 60);
+  assert.equal(cell.evaluations.size, 0);
+  assert.deepEqual(stateOf(cell), []);
+});
+
+test('a store that takes less than expected gets smaller transactions', async () => {
+  const hosts = Array.from({ length: 20 }, (_, at) => `h${at}`);
+  await using store = await openCell(hosts, [{ id: 'a', count: 20 }]);
+  const hands = await open(store, { maxInFlight: 1 });
+  hands.plan('a');
+  const limit = 16;
+  for (let batch = hands.committer.next(0); batch !== undefined; batch = hands.committer.next(0)) {
+    if (batch.transaction.then.length > limit) hands.committer.tooLarge(batch, 'too many operations');
+    else hands.committer.settle(batch, await store.transact(batch.transaction));
+  }
+  assert.equal((await readCell(store)).jobCount, 20);
+});
+
+test('a gang that no transaction holds is refused with a reason, and nothing of it is committed', async () => {
+  const hosts = Array.from({ length: 30 }, (_, at) => `h${at}`);
+  const constraints = [{ attribute: 'host', operator: 'distinct' as const }];
+  await using store = await openCell(hosts, [{ id: 'g', kind: 'gang', count: 30, constraints }]);
+  const hands = await open(store, { maxOperations: 20 });
+  hands.plan('g');
+  assert.equal(hands.committer.next(0), undefined);
+  const [settled] = hands.committer.takeSettled();
+  assert.equal(settled?.state, 'impossible');
+  assert.match(settled?.reason ?? '', /30 hosts: more than one transaction may hold/);
+  assert.equal(used(hands.ledger, 'h1'), 0);
+  assert.deepEqual((await store.list(`${cellPrefix}assignments/`)).entries, []);
+});
+
+test('many jobs on one host are written in several keys, each well below what the store takes', async () => {
+  const resources = { memoryBytes: 1_000, cpuMillis: 0 };
+  await using store = await openCell(['h1'], [{ id: 'a', kind: 'ephemeral', count: 10_000, template: { resources } }]);
+  const hands = await open(store);
+  hands.plan('a');
+  const batch = hands.next();
+  hands.committer.settle(batch, await store.transact(batch.transaction));
+  const { entries } = await store.list(cellKeys.assignments);
+  assert.equal(entries.length, 3);
+  assert.ok(entries.every(({ value }) => value.length < 600_000));
+  for (const { key, value } of entries)
+    assert.equal(assignmentSchema.parse(JSON.parse(value)).planId, key.split('/').at(-1));
+  const cell = await readCell(store);
+  assert.equal(cell.jobCount, 10_000);
+  assert.deepEqual(stateOf(cell), []);
+});

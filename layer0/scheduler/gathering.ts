@@ -1,0 +1,100 @@
+/** What fits into one batch of what waits: by the store's limits, by the room there is, by what nobody else is at. */
+import type { Revision } from '@flynn/store/store';
+import type { Claim } from './cell.ts';
+import type { CellColumns } from './columns/cell-columns.ts';
+import { changeSize, outcomesSize } from './commit.ts';
+import { canHold, claimWith } from './ledger.ts';
+import type { Ledger } from './ledger.ts';
+import type { HostChange, Plan } from './plan.ts';
+
+/** Etcd refuses requests above 1.5 MiB unless told otherwise. */
+const maxBytes = 1024 * 1024;
+
+type Mark = Readonly<{ operations: number; bytes: number }>;
+
+/** What a batch does to one host so far. */
+type Touched = { readonly changes: HostChange[]; readonly claims: (Claim | undefined)[] };
+
+/** INVARIANTS. What it has taken is still so by the columns and the ledger, as long as nothing is folded in. */
+export class Gathering {
+  isFull = false;
+  readonly #columns: CellColumns;
+  readonly #ledger: Ledger;
+  readonly #busy: ReadonlySet<string>;
+  readonly #maxOperations: number;
+  readonly #touched = new Map<string, Touched>();
+  #operations = 0;
+  #bytes = 0;
+
+  constructor(columns: CellColumns, ledger: Ledger, busy: ReadonlySet<string>, maxOperations: number) {
+    this.#columns = columns;
+    this.#ledger = ledger;
+    this.#busy = busy;
+    this.#maxOperations = maxOperations;
+  }
+
+  mark(): Mark {
+    return { operations: this.#operations, bytes: this.#bytes };
+  }
+
+  /** Gives back what was taken since the mark: the last change of those hosts. */
+  restore(mark: Mark, hosts: ReadonlyMap<string, HostChange>): void {
+    this.#operations = mark.operations;
+    this.#bytes = mark.bytes;
+    for (const hostId of hosts.keys()) {
+      const touched = this.#touched.get(hostId);
+      touched?.changes.pop();
+      touched?.claims.pop();
+      if (touched?.changes.length === 0) this.#touched.delete(hostId);
+    }
+  }
+
+  addOutcomes(plan: Plan): void {
+    const { operations, bytes } = outcomesSize({ plan, hasOutcomes: true });
+    this.#operations += operations;
+    this.#bytes += bytes;
+  }
+
+  tryAdd(hostId: string, change: HostChange, epoch: Revision): 'ok' | 'later' | 'stale' {
+    if (this.#busy.has(hostId)) return 'later';
+    const touched = this.#touched.get(hostId);
+    const known = this.#ledger.claimOf(hostId);
+    // Assignments are written anew from the columns: those have to be as new as the claim that is compared.
+    const isRewriting = change.stop.length + change.release.length > 0;
+    if (isRewriting && this.#columns.revision < known.seenAt) return 'later';
+    const size = changeSize(change, touched === undefined);
+    const isOver = this.#operations + size.operations > this.#maxOperations || this.#bytes + size.bytes > maxBytes;
+    if (isOver && this.#touched.size > 0) {
+      this.isFull = true;
+      return 'later';
+    }
+    const before = touched === undefined ? known.claim : touched.claims.at(-1);
+    const claim = claimWith(before, change, '');
+    if (!this.#isStillSo(hostId, change, claim, epoch)) return 'stale';
+    this.#operations += size.operations;
+    this.#bytes += size.bytes;
+    if (touched === undefined) this.#touched.set(hostId, { changes: [change], claims: [claim] });
+    else {
+      touched.changes.push(change);
+      touched.claims.push(claim);
+    }
+    return 'ok';
+  }
+
+  /** Still the host it was planned for, still room for the claim, and the jobs it is about still there. */
+  #isStillSo(hostId: string, change: HostChange, claim: Claim, epoch: Revision): boolean {
+    const host = this.#columns.hosts.get(hostId);
+    if ((host?.createRevision ?? 0) !== epoch) return false;
+    if (change.add.length > 0 && (host === undefined || !canHold(host.value, claim, change))) return false;
+    if (change.release.length + change.stop.length === 0) return true;
+    const known = this.#jobsOn(hostId);
+    return [...change.release, ...change.stop].every(({ id }) => known.has(id));
+  }
+
+  /** Jobs assigned to the host that nothing before in the batch lets go. */
+  #jobsOn(hostId: string): ReadonlySet<string> {
+    const jobs = new Set(this.#columns.jobsOn(hostId).map(({ id }) => id));
+    for (const { release } of this.#touched.get(hostId)?.changes ?? []) for (const { id } of release) jobs.delete(id);
+    return jobs;
+  }
+}

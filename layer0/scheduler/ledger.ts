@@ -1,0 +1,153 @@
+/** What is claimed of each host by this scheduler's best knowledge: the store's claims, and what is on its way there. */
+import type { Revision } from '@flynn/store/store';
+import type { Claim, HostRecord, OperatorSettings } from './cell.ts';
+import type { HostChange } from './plan.ts';
+import type { HostTable } from './placement/host-table.ts';
+
+/** `seenAt`: the store had this claim at that revision. modRevision 0: there is none. */
+export type KnownClaim = Readonly<{ claim: Claim | undefined; modRevision: Revision; seenAt: Revision }>;
+
+const unknown: KnownClaim = Object.freeze({ claim: undefined, modRevision: 0, seenAt: 0 });
+const nobody: Claim = Object.freeze({ planId: '', memoryBytes: 0, cpuMillis: 0, jobs: 0, ports: {} });
+
+/**
+ * INVARIANTS. A host's use in the table is its newest known claim with every held change added, however plans, commits and
+ * the watch follow each other. A claim never goes back to one seen earlier.
+ */
+export class Ledger {
+  readonly table: HostTable;
+  readonly #claims = new Map<string, KnownClaim>();
+  readonly #held = new Map<string, Held>();
+
+  constructor(table: HostTable) {
+    this.table = table;
+  }
+
+  claimOf(hostId: string): KnownClaim {
+    return this.#claims.get(hostId) ?? unknown;
+  }
+
+  putHost(host: HostRecord, settings: OperatorSettings | undefined): void {
+    this.table.put({
+      id: host.id,
+      capacity: host.capacity,
+      attributes: { ...host.attributes, ...settings?.tags },
+      isOpen: !host.cordoned && settings?.cordoned !== true && settings?.drain === undefined,
+    });
+    this.refresh(host.id);
+  }
+
+  removeHost(hostId: string): void {
+    this.table.remove(hostId);
+  }
+
+  /** What the store said at that revision: by the watch, or in the answer to a refused transaction. */
+  observe(hostId: string, known: KnownClaim): void {
+    if (known.seenAt < this.claimOf(hostId).seenAt) return;
+    this.#claims.set(hostId, known);
+    this.refresh(hostId);
+  }
+
+  /** The plan has claimed it in the table by now. */
+  hold(hostId: string, change: HostChange): void {
+    const held = this.#held.get(hostId) ?? { changes: new Set(), memoryBytes: 0, cpuMillis: 0 };
+    this.#held.set(hostId, held);
+    held.changes.add(change);
+    shift(held, change, 1);
+  }
+
+  /** It will not be committed. */
+  drop(hostId: string, change: HostChange): void {
+    this.#letGo(hostId, change);
+    this.refresh(hostId);
+  }
+
+  /** It is committed, and that is the claim now. */
+  confirm(hostId: string, changes: readonly HostChange[], known: KnownClaim): void {
+    for (const change of changes) this.#letGo(hostId, change);
+    this.observe(hostId, known);
+    // The watch may have been faster than the answer; what was held is counted no more in either case.
+    this.refresh(hostId);
+  }
+
+  /** Brings the table's row in line, whatever was claimed in it meanwhile. */
+  refresh(hostId: string): void {
+    const index = this.table.indexOf(hostId);
+    if (index === undefined) return;
+    const claim = this.claimOf(hostId).claim ?? nobody;
+    const held = this.#held.get(hostId);
+    if (held === undefined) return this.table.setUsed(index, claim);
+    let { ports } = claim;
+    for (const change of held.changes) if (hasPorts(change)) ports = claimWith({ ...claim, ports }, change, '').ports;
+    const memoryBytes = claim.memoryBytes + held.memoryBytes;
+    return this.table.setUsed(index, { memoryBytes, cpuMillis: claim.cpuMillis + held.cpuMillis, ports });
+  }
+
+  #letGo(hostId: string, change: HostChange): void {
+    const held = this.#held.get(hostId);
+    if (held?.changes.delete(change) !== true) return;
+    if (held.changes.size === 0) this.#held.delete(hostId);
+    else shift(held, change, -1);
+  }
+}
+
+/** Changes on their way, and what they come to. */
+type Held = { readonly changes: Set<HostChange>; memoryBytes: number; cpuMillis: number };
+
+function shift(held: Held, { add, release }: HostChange, sign: 1 | -1): void {
+  for (const { demand, jobs } of add) {
+    held.memoryBytes += sign * demand.memoryBytes * jobs.length;
+    held.cpuMillis += sign * demand.cpuMillis * jobs.length;
+  }
+  for (const { demand } of release) {
+    held.memoryBytes -= sign * demand.memoryBytes;
+    held.cpuMillis -= sign * demand.cpuMillis;
+  }
+}
+
+function hasPorts({ add, release }: HostChange): boolean {
+  return (
+    add.some(({ demand }) => demand.hostPorts.length > 0) || release.some(({ demand }) => demand.hostPorts.length > 0)
+  );
+}
+
+/** The claim after a change. Stopped jobs keep theirs until they ended and are released. */
+export function claimWith(claim: Claim | undefined, change: HostChange, planId: string): Claim {
+  let { memoryBytes, cpuMillis, jobs } = claim ?? nobody;
+  let ports = claim?.ports ?? {};
+  for (const { demand, jobs: added } of change.add) {
+    memoryBytes += demand.memoryBytes * added.length;
+    cpuMillis += demand.cpuMillis * added.length;
+    jobs += added.length;
+    if (demand.hostPorts.length > 0) ports = portsWith(ports, demand, added.length);
+  }
+  for (const { demand } of change.release) {
+    memoryBytes -= demand.memoryBytes;
+    cpuMillis -= demand.cpuMillis;
+    jobs -= 1;
+    if (demand.hostPorts.length > 0) ports = portsWith(ports, demand, -1);
+  }
+  return { planId, memoryBytes, cpuMillis, jobs, ports };
+}
+
+function portsWith(
+  ports: Claim['ports'],
+  demand: Readonly<{ hostPorts: readonly number[]; family: string }>,
+  jobs: number,
+): Claim['ports'] {
+  const next = { ...ports };
+  for (const port of demand.hostPorts) {
+    const held = (next[port]?.jobs ?? 0) + jobs;
+    if (held > 0) next[port] = { family: next[port]?.family ?? demand.family, jobs: held };
+    else delete next[port];
+  }
+  return next;
+}
+
+/** Whether the host has room for the claim, and each port of the change is its family's. */
+export function canHold(host: HostRecord, claim: Claim, change: HostChange): boolean {
+  if (claim.memoryBytes > host.capacity.memoryBytes || claim.cpuMillis > host.capacity.cpuMillis) return false;
+  return change.add.every(({ demand }) =>
+    demand.hostPorts.every((port) => claim.ports[port]?.family === demand.family),
+  );
+}

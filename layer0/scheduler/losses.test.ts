@@ -1,0 +1,56 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { judgeLosses, suspicionText, trackMissing } from './losses.ts';
+import { hostOf, placedOf, workloadOf } from './testing.ts';
+import { ToyCell } from './toy-cell.ts';
+
+const pace = { graceMs: 10, holdMs: 100 };
+const judge = (missing: Record<string, number>, present: number, now: number) =>
+  judgeLosses({ ...pace, missingSince: new Map(Object.entries(missing)), present, now });
+
+test('a host is lost after its grace', () => {
+  const early = judge({ h1: 0 }, 2, 9);
+  assert.deepEqual([[...early.lost], early.nextAt], [[], 10]);
+  assert.deepEqual([...judge({ h1: 0 }, 1, 10).lost], ['h1']);
+});
+
+test('most hosts at once are suspected, held, and lost only after the hold', () => {
+  const held = judge({ h1: 0, h2: 0 }, 1, 99);
+  assert.deepEqual([[...held.lost], [...held.suspects], held.isHeld, held.nextAt], [[], ['h1', 'h2'], true, 100]);
+  assert.equal(judge({ h1: 0, h2: 0 }, 1, 5).nextAt, 10, 'when there is something to tell');
+  assert.equal(
+    suspicionText(held, 1, 100_000),
+    '2 of 3 hosts are away at once (h1, h2): rather the network or us, their work is held for 100 s',
+  );
+  const over = judge({ h1: 0, h2: 0 }, 1, 100);
+  assert.deepEqual([[...over.lost], suspicionText(over, 1, 100_000)], [['h1', 'h2'], undefined]);
+  assert.equal(suspicionText(judge({ h1: 0 }, 2, 9), 2, 100), undefined);
+});
+
+test('with no host left nothing is lost, ever, and it is said', () => {
+  const verdict = judge({ h1: 0, h2: 0 }, 0, 1_000);
+  assert.deepEqual([[...verdict.lost], verdict.nextAt], [[], undefined]);
+  assert.match(
+    suspicionText(verdict, 0, 100) ?? '',
+    /^2 of 2 hosts are away at once .* nothing is moved while no host is there$/,
+  );
+});
+
+test('a host is missed from when it was first missed, and forgotten when it is back or has no jobs', () => {
+  const web = workloadOf();
+  const cell = new ToyCell().put(hostOf('h2')).assign(placedOf(web, 'a'), placedOf(web, 'b', { hostId: 'h2' }));
+  const first = trackMissing(new Map(), cell, 5);
+  assert.deepEqual([...first], [['h1', 5]]);
+  cell.hosts.delete('h2');
+  assert.deepEqual(
+    [...trackMissing(first, cell, 9)],
+    [
+      ['h1', 5],
+      ['h2', 9],
+    ],
+  );
+  cell.put(hostOf('h1'), hostOf('h2'));
+  assert.deepEqual([...trackMissing(first, cell, 9)], []);
+  cell.jobs.clear();
+  assert.deepEqual([...trackMissing(first, new ToyCell(), 9)], []);
+});

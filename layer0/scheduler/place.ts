@@ -1,0 +1,231 @@
+/** On which hosts does a decision go? */
+import type { Evaluation, Workload } from './cell.ts';
+import type { Cell, PlacedJob } from './cell-view.ts';
+import { outcomeOf } from './outcome.ts';
+import { chooseMany } from './placement/choose.ts';
+import { explain } from './placement/explain.ts';
+import type { HostTable } from './placement/host-table.ts';
+import { Placement } from './placement/request.ts';
+import type { HostShare, PlaceRequest } from './placement/request.ts';
+import { PlanDraft } from './plan.ts';
+import type { Plan, PlanContext } from './plan.ts';
+import { endedVictims, findVictims, mayPreempt, reservationMs, reservedJobs } from './preemption.ts';
+import type { Decision, Slot } from './reconcile.ts';
+
+/** Hosts for up to `count` jobs, each host once, as many as fit. Claims nothing. */
+export type Choose = (table: HostTable, request: PlaceRequest, count: number) => readonly HostShare[];
+
+export type PlaceOptions = Readonly<{
+  evaluation: Evaluation;
+  /** Undefined: the workload is gone, and nothing is placed. */
+  workload: Workload | undefined;
+  decision: Decision;
+  policy: PlaceRequest['policy'];
+  /** Default: by the policy. */
+  choose?: Choose;
+  /** All slots or none, in one transaction. */
+  isAtomic?: boolean;
+}>;
+
+const defaultAtomicHosts = 480;
+
+/** Makes the plan, and takes what it places and gives what it releases in the context's table. */
+export function makePlan(options: PlaceOptions, cell: Cell, context: PlanContext): Plan {
+  const { evaluation, workload, isAtomic = false } = options;
+  const reserved = workload === undefined ? [] : reservedJobs(workload, options.decision.release, cell, context.now);
+  const decision = reserved.length === 0 ? options.decision : withoutReserved(options.decision, reserved, context.now);
+  const draft = new PlanDraft(context);
+  for (const one of decision.release) draft.release(one);
+  for (const one of decision.stop) draft.stop(one);
+  const filled =
+    workload === undefined || decision.place.length === 0
+      ? nothingPlaced
+      : new Filling(draft, workload, { ...options, decision }, cell, context).run();
+
+  const held = [...(decision.held?.values() ?? [])].reduce((sum, jobs) => sum + jobs, 0);
+  const kept = cell.jobsOf(evaluation.workloadId).length - decision.release.length - reserved.length - held;
+  const { waiting, obstacles, impossible, evaluations } = filled;
+  const result = { placed: kept + decision.place.length - waiting, waiting: waiting + held, obstacles };
+  const failure = impossible === undefined ? {} : { impossible };
+  const outcome = outcomeOf(evaluation, workload, decision, { ...result, ...failure }, { cell, plan: context });
+  const outcomes = [{ ...outcome, created: [...outcome.created, ...evaluations] }];
+  const plan: Plan = { id: draft.id, hosts: draft.hosts, outcomes };
+  return isAtomic ? { ...plan, isAtomic } : plan;
+}
+
+/** They are looked at again when their room is anybody's. */
+function withoutReserved(decision: Decision, reserved: readonly PlacedJob[], now: number): Decision {
+  const release = decision.release.filter((job) => !reserved.includes(job));
+  const until = now + reservationMs;
+  return { ...decision, release, retryAt: Math.min(decision.retryAt ?? until, until) };
+}
+
+type Filled = Readonly<{
+  /** Slots of the decision that got no host. */
+  waiting: number;
+  obstacles: Readonly<Record<string, number>>;
+  impossible?: string;
+  /** For workloads whose jobs have to make room. */
+  evaluations: readonly Evaluation[];
+}>;
+
+const nothingPlaced: Filled = { waiting: 0, obstacles: {}, evaluations: [] };
+
+/** One decision's slots on their way to hosts. */
+class Filling {
+  readonly #draft: PlanDraft;
+  readonly #workload: Workload;
+  readonly #options: PlaceOptions;
+  readonly #cell: Cell;
+  readonly #context: PlanContext;
+  /** Jobs that stay, by host, those placed here among them: what spreading counts. */
+  readonly #same: Map<number, number>;
+
+  constructor(draft: PlanDraft, workload: Workload, options: PlaceOptions, cell: Cell, context: PlanContext) {
+    this.#draft = draft;
+    this.#workload = workload;
+    this.#options = options;
+    this.#cell = cell;
+    this.#context = context;
+    this.#same = stayingJobs(workload, options.decision, cell, context.table);
+  }
+
+  run(): Filled {
+    const { place } = this.#options.decision;
+    const obstacles = new Map<string, number>();
+    const bound = place.filter(({ hostId }) => hostId !== undefined);
+    const free = bound.length === 0 ? place : place.filter(({ hostId }) => hostId === undefined);
+    let unplaced = [...this.#placeBound(bound, obstacles), ...free.slice(this.#placeFree(free))];
+    let evaluations: readonly Evaluation[] = [];
+    if (unplaced.length > 0 && mayPreempt(this.#workload)) {
+      unplaced = this.#takeEnded(unplaced);
+      const victims = findVictims(this.#workload, unplaced, this.#request(), this.#cell, this.#context);
+      for (const victim of victims.stop) this.#draft.stop(victim);
+      ({ evaluations } = victims);
+    }
+    if (unplaced.some(({ hostId }) => hostId === undefined)) {
+      // All slots that may go anywhere find the same.
+      const { obstacles: found } = explain(this.#context.table, this.#request());
+      for (const [why, hosts] of Object.entries(found)) obstacles.set(why, hosts + (obstacles.get(why) ?? 0));
+    }
+    const filled = { waiting: unplaced.length, obstacles: Object.fromEntries(obstacles), evaluations };
+    return this.#options.isAtomic === true ? this.#allOrNothing(filled) : filled;
+  }
+
+  #request(): PlaceRequest {
+    const { demand, constraints, spread } = this.#workload;
+    const { decision, policy } = this.#options;
+    const penalties = penaltiesOf(decision, this.#context.table);
+    return {
+      policy,
+      demand,
+      constraints,
+      same: this.#same,
+      random: this.#context.random,
+      ...(policy === 'spread' ? { spread } : {}),
+      ...(penalties === undefined ? {} : { penalties }),
+    };
+  }
+
+  /** Returns how many of the slots, from the first on, have a host now. */
+  #placeFree(slots: readonly Slot[]): number {
+    if (slots.length === 0) return 0;
+    let done = 0;
+    for (const { index, count } of (this.#options.choose ?? chooseMany)(
+      this.#context.table,
+      this.#request(),
+      slots.length,
+    )) {
+      this.#take(index, slots.slice(done, done + count));
+      done += count;
+    }
+    return done;
+  }
+
+  /** Returns those that have none. */
+  #placeBound(slots: readonly Slot[], obstacles: Map<string, number>): Slot[] {
+    if (slots.length === 0) return [];
+    const { table } = this.#context;
+    const checks = new Placement(table, this.#request());
+    return slots.filter((slot) => {
+      const index = slot.hostId === undefined ? undefined : table.indexOf(slot.hostId);
+      if (index === undefined) return true;
+      // A cordon keeps new jobs away, not one from its own data.
+      const isBack = slot.after !== undefined && table.fits(index, this.#workload.demand);
+      const obstacle = isBack ? undefined : checks.obstacle(index);
+      if (obstacle === undefined) {
+        this.#take(index, [slot]);
+        return false;
+      }
+      obstacles.set(obstacle, 1 + (obstacles.get(obstacle) ?? 0));
+      if (slot.after !== undefined) this.#draft.keep(slot.after);
+      return true;
+    });
+  }
+
+  /** Jobs of others that were told to stop and ended still hold their room: it was freed for the likes of this one. */
+  #takeEnded(slots: readonly Slot[]): Slot[] {
+    const { table } = this.#context;
+    const checks = new Placement(table, this.#request());
+    let left = [...slots];
+    for (const { hostId, jobs } of endedVictims(this.#workload, this.#cell)) {
+      const index = table.indexOf(hostId);
+      if (left.length === 0 || index === undefined) continue;
+      for (const job of jobs) this.#draft.release(job);
+      const before = left.length;
+      left = left.filter((slot) => {
+        if (slot.hostId !== undefined && slot.hostId !== hostId) return true;
+        if (checks.obstacle(index) !== undefined) return true;
+        this.#take(index, [slot]);
+        return false;
+      });
+      if (left.length === before) for (const job of jobs) this.#draft.keep(job);
+    }
+    return left;
+  }
+
+  #take(index: number, slots: readonly Slot[]): void {
+    const { table } = this.#context;
+    const hostId = table.idOf(index);
+    if (hostId === undefined || slots.length === 0) return;
+    table.claim(index, this.#workload.demand, slots.length);
+    this.#same.set(index, (this.#same.get(index) ?? 0) + slots.length);
+    this.#draft.add(this.#workload, hostId, slots);
+  }
+
+  #allOrNothing(filled: Filled): Filled {
+    const { decision } = this.#options;
+    const hosts = [...this.#draft.hosts.values()].filter(({ add }) => add.length > 0).length;
+    const most = this.#context.maxAtomicHosts ?? defaultAtomicHosts;
+    if (filled.waiting === 0 && hosts <= most) return filled;
+    this.#draft.dropAdditions();
+    const waiting = decision.place.length;
+    if (hosts <= most) return { ...filled, waiting };
+    return { ...filled, waiting, impossible: `needs ${hosts} hosts at once, and one transaction holds ${most}` };
+  }
+}
+
+/** The old version makes room anyway: spreading is about the jobs that stay. */
+function stayingJobs(workload: Workload, decision: Decision, cell: Cell, table: HostTable): Map<number, number> {
+  const leaving = new Set([...decision.release, ...decision.stop].map(({ id }) => id));
+  const same = new Map<number, number>();
+  for (const job of cell.jobsOf(workload.id)) {
+    if (leaving.has(job.id) || job.desired === 'stop' || job.version !== workload.version) continue;
+    const index = table.indexOf(job.hostId);
+    if (index !== undefined) same.set(index, (same.get(index) ?? 0) + 1);
+  }
+  return same;
+}
+
+/** Hosts where a job that is to be replaced has just failed, or had to go. */
+function penaltiesOf({ release }: Decision, table: HostTable): ReadonlyMap<number, number> | undefined {
+  let penalties: Map<number, number> | undefined;
+  for (const { hostId, desired, status } of release) {
+    const index = table.indexOf(hostId);
+    const hasFailed = status?.state === 'failed' || status?.state === 'crashed';
+    if (index === undefined || !(hasFailed || desired === 'stop')) continue;
+    penalties ??= new Map();
+    penalties.set(index, (penalties.get(index) ?? 0) + 1);
+  }
+  return penalties;
+}

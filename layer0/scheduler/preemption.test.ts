@@ -1,0 +1,125 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import type { Workload } from './cell.ts';
+import { hostOf, mebibyte, workloadOf } from './testing.ts';
+import { ToyCell } from './toy-cell.ts';
+
+const sized = (id: string, megabytes: number, more: Partial<Workload> = {}): Workload => ({
+  ...workloadOf({ id, template: { resources: { memoryBytes: megabytes * mebibyte, cpuMillis: 0 } } }),
+  ...more,
+});
+const urgent = (megabytes: number, more: Partial<Workload> = {}) =>
+  sized('urgent', megabytes, { priority: 80, mayPreempt: true, ...more });
+
+function fullCell(...workloads: Workload[]): ToyCell {
+  const cell = new ToyCell().put(hostOf('h1'), ...workloads);
+  for (const { id } of workloads) cell.run(id);
+  cell.step();
+  return cell;
+}
+const stopped = (cell: ToyCell) =>
+  [...cell.jobs.values()].filter(({ desired }) => desired === 'stop').map(({ workloadId }) => workloadId);
+
+describe('pre-emption', () => {
+  it('stops the lowest, asks for a look at them, and takes their room when they ended', () => {
+    const cell = fullCell(
+      sized('low', 300, { priority: 10 }),
+      sized('mid', 300, { priority: 40 }),
+      sized('high', 300, { priority: 70 }),
+    );
+    const plan = cell.put(urgent(300)).run('urgent');
+    assert.deepEqual(stopped(cell), ['low']);
+    const asked = plan.outcomes[0]?.created.filter(({ cause }) => cause === 'preemption') ?? [];
+    assert.deepEqual(
+      asked.map(({ workloadId, priority }) => [workloadId, priority]),
+      [['low', 10]],
+    );
+    cell.run('urgent', 'capacity');
+    assert.deepEqual(stopped(cell), ['low'], 'nobody else is stopped while room is on its way');
+    cell.step();
+    cell.run('urgent', 'capacity');
+    assert.deepEqual(cell.jobsOf('urgent').length, 1);
+    cell.run('low', 'preemption');
+    assert.equal(cell.jobsOf('low').length, 0);
+    assert.match(cell.evaluationsOf('low').at(-1)?.value.reason ?? '', /^0 placed, 1 waiting: memory/);
+  });
+  it('stops the fewest that make enough room, the youngest of a priority first', () => {
+    const cell = fullCell(sized('web', 200, { count: 2, priority: 20 }), sized('big', 500, { priority: 20 }));
+    cell.put(urgent(500)).run('urgent');
+    assert.deepEqual(stopped(cell), ['big']);
+    const young = fullCell(sized('first', 450, { priority: 20 }), sized('second', 450, { priority: 20 }));
+    young.put(urgent(400)).run('urgent');
+    assert.deepEqual(stopped(young), ['second']);
+  });
+  it('prefers the host where it costs least', () => {
+    const cell = new ToyCell().put(hostOf('h1'), hostOf('h2'));
+    cell.put(sized('low', 900, { priority: 10, constraints: [{ attribute: 'host', operator: 'in', values: ['h2'] }] }));
+    cell.put(sized('mid', 900, { priority: 40, constraints: [{ attribute: 'host', operator: 'in', values: ['h1'] }] }));
+    for (const id of ['low', 'mid']) cell.run(id);
+    cell.put(urgent(500)).run('urgent');
+    assert.deepEqual(stopped(cell), ['low']);
+  });
+  it('never for what may not, is not urgent enough, or would take from those within ten of it', () => {
+    const table: [Partial<Workload>, number][] = [
+      [{ mayPreempt: false }, 10],
+      [{ priority: 79 }, 10],
+      [{}, 71],
+    ];
+    for (const [more, priority] of table) {
+      const cell = fullCell(sized('low', 900, { priority }));
+      cell.put(urgent(500, more)).run('urgent');
+      assert.deepEqual(stopped(cell), []);
+      assert.equal(cell.jobsOf('urgent').length, 0);
+    }
+    const cell = fullCell(sized('low', 900, { priority: 70 }));
+    cell.put(urgent(500)).run('urgent');
+    assert.deepEqual(stopped(cell), ['low']);
+  });
+  it('never for what has room, and never where stopping all of them is not enough', () => {
+    const cell = fullCell(sized('low', 600, { priority: 10 }));
+    cell.put(urgent(300)).run('urgent');
+    assert.deepEqual([stopped(cell), cell.jobsOf('urgent').length], [[], 1]);
+    const full = fullCell(sized('low', 400, { priority: 10 }), sized('high', 500, { priority: 75 }));
+    full.put(urgent(600)).run('urgent');
+    assert.deepEqual(stopped(full), []);
+  });
+  it('keeps the room it made from being taken by others first, for a moment and where it is enough', () => {
+    const cell = fullCell(sized('low', 450, { count: 2, priority: 10 }));
+    cell.put(urgent(500)).run('urgent');
+    cell.step();
+    cell.run('low', 'job_ended');
+    assert.equal(cell.jobsOf('low').length, 2, 'the one that ended still holds its room');
+    const again = cell.evaluationsOf('low').filter(({ value }) => value.waitUntil !== undefined);
+    assert.deepEqual(
+      again.map(({ value }) => [value.cause, value.waitUntil]),
+      [['retry', cell.now + 5_000]],
+    );
+    cell.now += 5_000;
+    cell.run('low', 'retry');
+    assert.deepEqual(
+      cell.jobsOf('low').map(({ desired, status }) => [desired, status?.state]),
+      [
+        ['run', undefined],
+        ['run', 'running'],
+      ],
+      'nobody took it',
+    );
+    const large = fullCell(sized('low', 450, { count: 2, priority: 10 }));
+    large.put(urgent(1_001)).run('urgent');
+    large.put(sized('low', 450, { count: 1, priority: 10 })).run('low');
+    large.step();
+    large.run('low', 'job_ended');
+    assert.equal(large.jobsOf('low').length, 1, 'what can never be enough is not kept');
+  });
+  it('makes room for an omni job on its own host', () => {
+    const cell = fullCell(sized('low', 900, { priority: 10 }));
+    cell.put(urgent(300, { kind: 'omni' })).run('urgent');
+    assert.deepEqual(stopped(cell), ['low']);
+    cell.step();
+    cell.run('urgent', 'capacity');
+    assert.deepEqual(
+      cell.jobsOf('urgent').map(({ hostId }) => hostId),
+      ['h1'],
+    );
+  });
+});

@@ -1,0 +1,185 @@
+/** Which jobs of lower workloads have to make room for one that must run? */
+import type { Evaluation, Workload } from './cell.ts';
+import type { Cell, PlacedJob } from './cell-view.ts';
+import { makeEvaluation } from './evaluations.ts';
+import { attributesOf, failedConstraint, isOpen } from './feasible.ts';
+import { Placement } from './placement/request.ts';
+import type { PlaceRequest } from './placement/request.ts';
+import type { PlanContext } from './plan.ts';
+import type { Slot } from './reconcile.ts';
+
+/** From here up a workload may pre-empt, if it says so, and only what is this much lower. */
+const lowestPreemptor = 80;
+const margin = 10;
+
+/** For how long room that was made stays with whom it was made for. */
+export const reservationMs = 5_000;
+
+export type Victims = Readonly<{ stop: readonly PlacedJob[]; evaluations: readonly Evaluation[] }>;
+
+type Victim = Readonly<{ job: PlacedJob; priority: number }>;
+type HostVictims = Readonly<{ hostId: string; victims: readonly Victim[]; highest: number }>;
+
+export function mayPreempt({ mayPreempt, priority }: Pick<Workload, 'mayPreempt' | 'priority'>): boolean {
+  return mayPreempt && priority >= lowestPreemptor;
+}
+
+/**
+ * For slots that have no room: those to be told to stop, on the hosts where that costs least: lowest priority
+ * first, then fewest jobs, then youngest. Room that is becoming free already is counted first. Nothing is placed until
+ * they ended; then the waiting evaluation takes their room in the transaction that releases them (`endedVictims`).
+ */
+export function findVictims(
+  workload: Workload,
+  slots: readonly Slot[],
+  request: PlaceRequest,
+  cell: Cell,
+  context: PlanContext,
+): Victims {
+  if (slots.length === 0 || !mayPreempt(workload)) return { stop: [], evaluations: [] };
+  const { table } = context;
+  const bound = new Set(slots.flatMap(({ hostId }) => hostId ?? []));
+  const wanted = slots.filter(({ hostId }) => hostId === undefined).length;
+  const checks = new Placement(table, request);
+  const options: HostVictims[] = [];
+  let coming = 0;
+  for (const hostId of wanted > 0 ? [...cell.hosts.keys()].sort() : bound) {
+    const index = table.indexOf(hostId);
+    if (index === undefined || !isFullOnly(checks.obstacle(index))) continue;
+    const found = victimsOn(hostId, index, workload, cell, context);
+    if (found === 'coming') coming += bound.has(hostId) ? 0 : 1;
+    else if (found !== undefined) options.push(found);
+  }
+  options.sort(
+    (a, b) =>
+      a.highest - b.highest ||
+      a.victims.length - b.victims.length ||
+      newestOf(b) - newestOf(a) ||
+      (a.hostId < b.hostId ? -1 : 1),
+  );
+  const forBound = options.filter(({ hostId }) => bound.has(hostId));
+  const forOthers = options.filter(({ hostId }) => !bound.has(hostId)).slice(0, Math.max(0, wanted - coming));
+  const chosen = [...forBound, ...forOthers].flatMap(({ victims }) => victims);
+  const priorities = new Map(chosen.map(({ job, priority }) => [job.workloadId, priority]));
+  return {
+    stop: chosen.map(({ job }) => job),
+    evaluations: [...priorities].map(([id, priority]) => makeEvaluation(id, 'preemption', context, { priority })),
+  };
+}
+
+/** Ended jobs of lower workloads that were told to stop, by host. One with volumes stays: it says where the data is. */
+export function endedVictims(workload: Workload, cell: Cell): { hostId: string; jobs: PlacedJob[] }[] {
+  if (!mayPreempt(workload)) return [];
+  return [...cell.hosts.keys()].sort().flatMap((hostId) => {
+    const jobs = cell
+      .jobsOn(hostId)
+      .filter((job) => job.workloadId !== workload.id && job.desired === 'stop' && job.status?.isFinal === true)
+      .filter((job) => job.demand.volumes.length === 0 && isLower(job, workload, cell));
+    return jobs.length === 0 ? [] : [{ hostId, jobs }];
+  });
+}
+
+/**
+ * Which of a workload's ended jobs are not its own to release: they were told to stop, a higher workload that may pre-empt
+ * waits, and their room with what else is stopping there is enough for it. Released, the room would be anybody's: the one
+ * that was stopped could take it again before the one that needs it.
+ */
+export function reservedJobs(workload: Workload, release: readonly PlacedJob[], cell: Cell, now: number): PlacedJob[] {
+  const stopped = release.filter(
+    ({ desired, status, demand, hostId }) =>
+      desired === 'stop' &&
+      status?.isFinal === true &&
+      demand.volumes.length === 0 &&
+      cell.hosts.has(hostId) &&
+      now < (status.endedAt ?? 0) + reservationMs,
+  );
+  if (stopped.length === 0) return [];
+  const waiting = [...cell.evaluations.values()].flatMap(({ value: { state, priority, workloadId } }) => {
+    if (state !== 'blocked' || priority < workload.priority + margin) return [];
+    const other = cell.workload(workloadId)?.value;
+    return other !== undefined && mayPreempt(other) ? other : [];
+  });
+  return stopped.filter(({ hostId }) => waiting.some((other) => isEnoughComing(hostId, other, cell)));
+}
+
+function isEnoughComing(hostId: string, { demand, constraints }: Workload, cell: Cell): boolean {
+  const host = cell.hosts.get(hostId)?.value;
+  const settings = cell.settings.get(hostId);
+  if (host === undefined || !isOpen(host, settings)) return false;
+  if (failedConstraint(hostId, attributesOf(host, settings), constraints) !== undefined) return false;
+  let { memoryBytes, cpuMillis } = host.capacity;
+  for (const job of cell.jobsOn(hostId)) {
+    if (job.desired === 'stop') continue;
+    memoryBytes -= job.demand.memoryBytes;
+    cpuMillis -= job.demand.cpuMillis;
+  }
+  return memoryBytes >= demand.memoryBytes && cpuMillis >= demand.cpuMillis;
+}
+
+/** The fewest of the lowest whose going makes room for one job; `coming` when enough are going already. */
+function victimsOn(
+  hostId: string,
+  index: number,
+  workload: Workload,
+  cell: Cell,
+  { table }: PlanContext,
+): HostVictims | 'coming' | undefined {
+  const { demand } = workload;
+  let memory = (table.columns.memoryFree[index] ?? 0) - demand.memoryBytes;
+  let cpu = (table.columns.cpuFree[index] ?? 0) - demand.cpuMillis;
+  const hasRoom = () => memory >= 0 && cpu >= 0;
+  const candidates: Victim[] = [];
+  for (const job of cell.jobsOn(hostId)) {
+    if (job.desired === 'stop') {
+      memory += job.demand.memoryBytes;
+      cpu += job.demand.cpuMillis;
+    } else if (job.status?.isFinal !== true && isLower(job, workload, cell)) {
+      candidates.push({ job, priority: cell.workload(job.workloadId)?.value.priority ?? 0 });
+    }
+  }
+  if (hasRoom()) return 'coming';
+  candidates.sort(
+    (a, b) => a.priority - b.priority || b.job.createdAt - a.job.createdAt || (a.job.id < b.job.id ? -1 : 1),
+  );
+  const victims: Victim[] = [];
+  for (const one of candidates) {
+    if (hasRoom()) break;
+    const { memoryBytes, cpuMillis } = one.job.demand;
+    // What does not help stays.
+    if (!((memory < 0 && memoryBytes > 0) || (cpu < 0 && cpuMillis > 0))) continue;
+    victims.push(one);
+    memory += memoryBytes;
+    cpu += cpuMillis;
+  }
+  if (!hasRoom()) return undefined;
+  const needed = withoutSpare(victims, { memory, cpu });
+  return { hostId, victims: needed, highest: Math.max(...needed.map(({ priority }) => priority)) };
+}
+
+/** A large victim may have made earlier ones needless: the highest of those are let live first. */
+function withoutSpare(victims: readonly Victim[], left: { memory: number; cpu: number }): readonly Victim[] {
+  let { memory, cpu } = left;
+  const needed: Victim[] = [];
+  for (const one of victims.toReversed()) {
+    const { memoryBytes, cpuMillis } = one.job.demand;
+    if (memory - memoryBytes >= 0 && cpu - cpuMillis >= 0) {
+      memory -= memoryBytes;
+      cpu -= cpuMillis;
+    } else needed.push(one);
+  }
+  return needed.toReversed();
+}
+
+function isLower({ workloadId }: PlacedJob, workload: Workload, cell: Cell): boolean {
+  const other = cell.workload(workloadId)?.value;
+  return other === undefined || other.priority <= workload.priority - margin;
+}
+
+/** Only what is full can be made room for. */
+function isFullOnly(obstacle: string | undefined): boolean {
+  return obstacle === 'memory' || obstacle === 'cpu';
+}
+
+function newestOf({ victims }: HostVictims): number {
+  return Math.max(...victims.map(({ job }) => job.createdAt));
+}

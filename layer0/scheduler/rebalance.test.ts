@@ -1,0 +1,60 @@
+import assert from 'node:assert/strict';
+import { it } from 'node:test';
+import { hostOf, workloadOf } from './testing.ts';
+import { ToyCell } from './toy-cell.ts';
+
+const counts = (cell: ToyCell, workloadId = 'web') =>
+  Object.fromEntries(
+    [...Map.groupBy(cell.jobsOf(workloadId), ({ hostId }) => hostId)].map(([id, jobs]) => [id, jobs.length]),
+  );
+
+function settle(cell: ToyCell): void {
+  for (let round = 0; round < 20; round += 1) {
+    const changes = cell.step();
+    if (cell.run('web', 'health').hosts.size === 0 && changes === 0) return;
+  }
+  throw new Error('it never came to rest');
+}
+
+it('a rebalance evens the spread, a few jobs at a time, each running elsewhere before it stops', () => {
+  const cell = new ToyCell().put(hostOf('h1'), workloadOf({ count: 8, maxParallel: 2 }));
+  cell.run('web');
+  settle(cell);
+  cell.put(hostOf('h2'));
+  settle(cell);
+  assert.deepEqual(counts(cell), { h1: 8 }, 'nothing moves unasked');
+  const moved: number[] = [];
+  for (let round = 0; round < 4; round += 1) {
+    const plan = cell.run('web', 'rebalance');
+    moved.push(plan.hosts.get('h2')?.add.flatMap(({ jobs }) => jobs).length ?? 0);
+    assert.equal([...plan.hosts.values()].flatMap(({ stop }) => stop).length, 0);
+    const early = cell.run('web', 'health');
+    assert.equal(early.hosts.size, 0, 'neither of the two stops before the new one runs');
+    settle(cell);
+  }
+  assert.deepEqual(moved, [2, 2, 0, 0]);
+  assert.deepEqual(counts(cell), { h1: 4, h2: 4 });
+  assert.deepEqual(
+    cell.jobsOf('web').map(({ index }) => index),
+    [0, 1, 2, 3, 4, 5, 6, 7],
+  );
+});
+
+it('with an even spread, jobs go to hosts that are much emptier, and stay there', () => {
+  const cell = new ToyCell().put(hostOf('h1'), workloadOf(), workloadOf({ id: 'other', count: 6 }));
+  for (const id of ['other', 'web']) cell.run(id);
+  cell.put(hostOf('h2'));
+  settle(cell);
+  cell.run('web', 'rebalance');
+  settle(cell);
+  assert.deepEqual(counts(cell), { h2: 1 });
+  assert.equal(cell.run('web', 'rebalance').hosts.size, 0);
+});
+
+it('a workload whose slots may have one job only is left alone', () => {
+  const cell = new ToyCell().put(hostOf('h1'), workloadOf({ count: 4, singleton: true }));
+  cell.run('web');
+  cell.put(hostOf('h2'));
+  settle(cell);
+  assert.equal(cell.run('web', 'rebalance').hosts.size, 0);
+});

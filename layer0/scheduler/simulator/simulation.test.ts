@@ -1,0 +1,102 @@
+/** What holds for any number of schedulers, whatever happens to their hosts, at every revision. */
+import * as fc from 'fast-check';
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { CellColumns } from '../columns/cell-columns.ts';
+import { findViolations } from '../invariants.ts';
+import { hostOf, mebibyte, workloadInputOf } from '../testing.ts';
+import { measureConflicts } from './conflicts.ts';
+import { Simulation } from './simulation.ts';
+
+const hostsOf = (count: number) =>
+  Array.from({ length: count }, (_, at) =>
+    hostOf(`h${at}`, {
+      attributes: { zone: `z${at % 3}` },
+      capacity: { memoryBytes: 10 * 100 * mebibyte, cpuMillis: 4_000 },
+    }),
+  );
+
+/** Everything that the store ends up with, for comparing runs. */
+const storeOf = ({ database }: Simulation) => JSON.stringify(database.list('/'));
+const claimed = (cell: CellColumns) => [...cell.claims.values()].reduce((sum, { value }) => sum + value.jobs, 0);
+
+test('eight schedulers that are asked for more than there is fill every host and over-commit none', () => {
+  fc.assert(
+    fc.property(fc.nat(), fc.constantFrom('service', 'ephemeral'), (seed, kind) => {
+      const world = new Simulation({ seed, hosts: hostsOf(20), schedulers: 8, isChecked: true });
+      // 240 jobs, room for 200.
+      for (let n = 0; n < 24; n += 1) {
+        world.after(n % 5, () => world.change(workloadInputOf({ id: `w${n}`, kind, count: 10 })));
+      }
+      world.run(30);
+      world.runUntil(() => world.isQuiet(), 20_000);
+      assert.equal(world.cell.jobCount, 200);
+      assert.equal(claimed(world.cell), 200);
+      const waiting = [...world.cell.evaluations.values()].map(({ value }) => value);
+      assert.ok(waiting.every(({ state, reason }) => state === 'blocked' && reason?.includes('memory') === true));
+      assert.equal(
+        waiting.reduce((sum, one) => sum + (one.waiting ?? 0), 0),
+        40,
+      );
+      assert.deepEqual(world.violations, []);
+    }),
+    { numRuns: 15 },
+  );
+});
+
+test('the same seed gives the same run, another one another', () => {
+  const run = (seed: number) => {
+    const world = new Simulation({ seed, hosts: hostsOf(10), schedulers: 4, hasAgents: true, isChecked: true });
+    for (let n = 0; n < 10; n += 1) world.after(n, () => world.change(workloadInputOf({ id: `w${n}`, count: 7 })));
+    world.run(5_000);
+    return storeOf(world);
+  };
+  assert.equal(run(1), run(1));
+  assert.notEqual(run(1), run(2));
+});
+
+type Mishap = { host: number; atMs: number; forMs: number };
+const mishap: fc.Arbitrary<Mishap> = fc.record({
+  host: fc.nat(9),
+  atMs: fc.nat(3_000),
+  forMs: fc.constantFrom(200, 900, 1_002, 1_500, 4_000),
+});
+
+test('hosts come and go, and in the end everything that was asked for runs, once', () => {
+  fc.assert(
+    fc.property(fc.nat(), fc.array(mishap, { maxLength: 12 }), fc.boolean(), (seed, mishaps, singleton) => {
+      const hosts = hostsOf(10);
+      const world = new Simulation({ seed, hosts, schedulers: 4, hasAgents: true, isChecked: true });
+      for (let n = 0; n < 8; n += 1) world.change(workloadInputOf({ id: `w${n}`, count: 5, singleton }));
+      world.after(1_000, () => world.change(workloadInputOf({ id: 'w0', count: 5, version: 'v2', singleton })));
+      world.after(1_500, () => world.remove('w7'));
+      for (const { host, atMs, forMs } of mishaps) {
+        const record = hosts[host];
+        if (record === undefined) continue;
+        world.after(atMs, () => world.loseHost(record.id));
+        world.after(atMs + forMs, () => world.returnHost(record));
+      }
+      world.run(10_000);
+      const isDone = () =>
+        world.isQuiet() &&
+        Array.from({ length: 7 }, (_, n) => world.cell.jobsOf(`w${n}`)).every(
+          (jobs) =>
+            jobs.length === 5 && jobs.every(({ desired, status }) => desired === 'run' && status?.state === 'running'),
+        );
+      world.runUntil(isDone, 120_000);
+      world.runUntil(() => world.cell.jobsOf('w7').length === 0, 120_000);
+      assert.ok(world.cell.jobsOf('w0').every(({ version }) => version === 'v2'));
+      assert.deepEqual([...new Set(world.violations)], []);
+      assert.deepEqual(findViolations(world.cell), []);
+    }),
+    { numRuns: 60 },
+  );
+});
+
+test('schedulers with a home each hardly ever meet, even when the cell is nearly full', () => {
+  const options = { hosts: 400, perSecond: 1_000, seed: 7 };
+  assert.equal(measureConflicts({ ...options, schedulers: 1, fill: 0.6 }).conflicts, 0);
+  assert.ok(measureConflicts({ ...options, schedulers: 4, fill: 0.6 }).perTransaction <= 0.01);
+  const { perTransaction } = measureConflicts({ ...options, schedulers: 8, fill: 0.9 });
+  assert.ok(perTransaction <= 0.06, `${perTransaction} conflicts per transaction`);
+});

@@ -1,0 +1,115 @@
+/** The part of the API that operators use: hosts, and why work is where it is. `:host` is a host's id. */
+import { hostRecordSchema, evaluationSchema, evaluationStates, resourcesSchema } from '@flynn/scheduler/cell';
+import { defineRoute } from '@flynn/kit/routes';
+import { z } from 'zod';
+import { jobSchema } from './model.ts';
+
+export { evaluationStates };
+
+const time = z.string();
+const use = resourcesSchema.extend({ memoryBytes: z.int().nonnegative() });
+
+/** `away`: its agent is not heard of; what it ran is placed elsewhere, unless too many hosts are away at once. */
+export const hostStates = ['up', 'cordoned', 'draining', 'away'] as const;
+
+export const hostViewSchema = z.object({
+  id: z.string(),
+  state: z.enum(hostStates),
+  /** What is known of a host that is there. */
+  address: hostRecordSchema.shape.address.optional(),
+  capacity: resourcesSchema.optional(),
+  startedAt: time.optional(),
+  /** Set aside for jobs. */
+  claimed: use,
+  /** Jobs assigned to it. */
+  jobs: z.int().nonnegative(),
+  /** What constraints can ask for: its own and its tags, which win. */
+  attributes: z.record(z.string(), z.string()),
+  tags: z.record(z.string(), z.string()),
+  drain: z.object({ startedAt: time, deadlineAt: time.optional(), maxParallel: z.int() }).optional(),
+});
+export type HostView = z.output<typeof hostViewSchema>;
+
+const hostJobSchema = jobSchema.extend({ appName: z.string() });
+export const hostDetailSchema = hostViewSchema.extend({ list: z.array(hostJobSchema) });
+export type HostDetail = z.output<typeof hostDetailSchema>;
+
+export const hosts = {
+  list: defineRoute({ method: 'GET', path: '/hosts', response: z.array(hostViewSchema), summary: 'All hosts, by id' }),
+  get: defineRoute({
+    method: 'GET',
+    path: '/hosts/:host',
+    response: hostDetailSchema,
+    summary: 'One host with its jobs',
+  }),
+  tag: defineRoute({
+    method: 'PATCH',
+    path: '/hosts/:host/tags',
+    /** Null takes a tag away; those left out stay. */
+    body: z.object({ tags: z.record(z.string().regex(/^[A-Za-z0-9._-]{1,64}$/), z.string().max(256).nullable()) }),
+    response: hostViewSchema,
+    summary: "Change a host's tags",
+  }),
+  cordon: defineRoute({
+    method: 'PUT',
+    path: '/hosts/:host/cordon',
+    response: hostViewSchema,
+    summary: 'Place nothing more there',
+  }),
+  uncordon: defineRoute({
+    method: 'DELETE',
+    path: '/hosts/:host/cordon',
+    response: hostViewSchema,
+    summary: 'Let it take jobs again; ends a drain too',
+  }),
+  drain: defineRoute({
+    method: 'PUT',
+    path: '/hosts/:host/drain',
+    body: z.object({
+      /** What is left by then is stopped without waiting for replacements; without, for ever. */
+      deadlineMs: z
+        .int()
+        .nonnegative()
+        .max(7 * 24 * 3_600_000)
+        .optional(),
+      /** Jobs of a workload that move at a time. */
+      maxParallel: z.int().min(1).max(1_000).default(1),
+    }),
+    response: hostViewSchema,
+    summary: 'Move its jobs elsewhere, replacements first; again changes the deadline',
+  }),
+  undrain: defineRoute({
+    method: 'DELETE',
+    path: '/hosts/:host/drain',
+    response: hostViewSchema,
+    summary: 'Stop moving jobs away; the host takes jobs again',
+  }),
+  remove: defineRoute({
+    method: 'DELETE',
+    path: '/hosts/:host',
+    response: 'empty',
+    summary: 'Forget a host that is away for good',
+  }),
+  rebalance: defineRoute({
+    method: 'POST',
+    path: '/rebalance',
+    response: z.object({ workloads: z.int() }),
+    summary: 'Look at all services again for a better spread; jobs move one by one, replacements first',
+  }),
+} as const;
+
+export const evaluations = {
+  list: defineRoute({
+    method: 'GET',
+    path: '/evaluations',
+    query: z.object({ app: z.string().optional(), state: z.enum(evaluationStates).optional() }),
+    response: z.array(evaluationSchema.extend({ appName: z.string().optional() })),
+    summary: 'What was and is to be scheduled, newest first; what ended stays for an hour',
+  }),
+  get: defineRoute({
+    method: 'GET',
+    path: '/evaluations/:evaluation',
+    response: evaluationSchema.extend({ appName: z.string().optional() }),
+    summary: 'One evaluation, by its id or the start of it',
+  }),
+} as const;

@@ -1,0 +1,140 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { hasCode } from '@flynn/kit/errors';
+import type { ErrorCode } from '@flynn/kit/errors';
+import { waitFor } from '@flynn/kit/retry';
+import { evaluations, hosts } from './api-hosts.ts';
+import type { HostView } from './api-hosts.ts';
+import { formations } from './api.ts';
+import { startTestController } from './testing.ts';
+import type { TestController } from './testing.ts';
+
+const isCode = (code: ErrorCode, pattern: RegExp) => (error: unknown) =>
+  hasCode(error, code) && pattern.test(error.message);
+const web = { web: { ports: [{ port: 8080 }] } };
+
+async function hostOf(world: TestController, host: string): Promise<HostView> {
+  return world.client.call(hosts.get, { params: { host } });
+}
+
+async function scaled(world: TestController, count: number): Promise<void> {
+  const params = { app: 'shop', release: 'v1' };
+  await world.client.call(formations.put, { params, body: { processes: { web: count } } });
+  await world.jobsOf('shop', count);
+}
+
+function becomes(world: TestController, host: string, isWanted: (view: HostView) => boolean): Promise<HostView> {
+  return waitFor(
+    async () => {
+      const view = await hostOf(world, host);
+      return isWanted(view) ? view : undefined;
+    },
+    { what: `${host} to be as wanted`, deadlineMs: 5_000, intervalMs: 5 },
+  );
+}
+
+test('hosts are told with what is set aside on them, and with their jobs and apps', async () => {
+  await using world = await startTestController();
+  await world.deployApp('shop', web);
+  await scaled(world, 4);
+  const list = await world.client.call(hosts.list, {});
+  assert.deepEqual(
+    list.map(({ id, state, jobs }) => ({ id, state, jobs })),
+    [
+      { id: 'host1', state: 'up', jobs: 2 },
+      { id: 'host2', state: 'up', jobs: 2 },
+    ],
+  );
+  assert.ok(list.every(({ claimed, capacity }) => claimed.memoryBytes > 0 && capacity !== undefined));
+  const detail = await world.client.call(hosts.get, { params: { host: 'host1' } });
+  assert.deepEqual(
+    detail.list.map(({ appName, type, state }) => ({ appName, type, state })),
+    [
+      { appName: 'shop', type: 'web', state: 'running' },
+      { appName: 'shop', type: 'web', state: 'running' },
+    ],
+  );
+  await assert.rejects(hostOf(world, 'host9'), isCode('not_found', /no host "host9".*flynn host list/));
+});
+
+test('tags are added, changed and taken away, two people at once included', async () => {
+  await using world = await startTestController();
+  const tag = (tags: Record<string, string | null>) =>
+    world.client.call(hosts.tag, { params: { host: 'host1' }, body: { tags } });
+  await Promise.all([tag({ disk: 'ssd' }), tag({ zone: 'a' }), tag({ rack: '7' })]);
+  assert.deepEqual((await hostOf(world, 'host1')).tags, { disk: 'ssd', rack: '7', zone: 'a' });
+  assert.deepEqual((await tag({ rack: null, zone: 'b' })).attributes, { disk: 'ssd', zone: 'b' });
+  await assert.rejects(tag({ 'no spaces': 'x' }), isCode('invalid', /tags/));
+});
+
+test('a cordoned host keeps what it has and gets nothing more', async () => {
+  await using world = await startTestController();
+  await world.deployApp('shop', web);
+  await scaled(world, 2);
+  assert.equal((await world.client.call(hosts.cordon, { params: { host: 'host1' } })).state, 'cordoned');
+  await scaled(world, 6);
+  assert.equal((await hostOf(world, 'host1')).jobs, 1);
+  assert.equal((await world.client.call(hosts.uncordon, { params: { host: 'host1' } })).state, 'up');
+});
+
+test('a draining host is emptied without a service falling below its count, and takes jobs again afterwards', async () => {
+  await using world = await startTestController();
+  await world.deployApp('shop', web);
+  await scaled(world, 4);
+  const view = await world.client.call(hosts.drain, {
+    params: { host: 'host1' },
+    body: { deadlineMs: 600_000, maxParallel: 2 },
+  });
+  assert.equal(view.state, 'draining');
+  assert.equal(view.drain?.maxParallel, 2);
+  let fewest = Infinity;
+  await becomes(world, 'host1', ({ jobs }) => {
+    const running = world.hosts.flatMap((host) => host.statuses()).filter(({ state }) => state === 'running');
+    fewest = Math.min(fewest, running.length);
+    return jobs === 0;
+  });
+  assert.ok(fewest >= 4, `only ${fewest} ran at a time`);
+  await world.jobsOf('shop', 4);
+  assert.equal((await world.client.call(hosts.undrain, { params: { host: 'host1' } })).state, 'up');
+  assert.equal((await hostOf(world, 'host1')).drain, undefined);
+  const answer = await world.client.call(hosts.rebalance, {});
+  assert.ok(answer.workloads >= 1);
+  await becomes(world, 'host1', ({ jobs }) => jobs === 2);
+});
+
+test('a host that is up is not forgotten; one that is away is, once its work is elsewhere', async () => {
+  await using world = await startTestController({ hosts: 3 });
+  await world.deployApp('shop', web);
+  await scaled(world, 6);
+  const remove = (host: string) => world.client.call(hosts.remove, { params: { host } });
+  await assert.rejects(remove('host1'), isCode('conflict', /host1 is up.*drain/));
+  await world.client.call(hosts.tag, { params: { host: 'host3' }, body: { tags: { disk: 'ssd' } } });
+  await world.hosts[2]?.[Symbol.asyncDispose]();
+  await becomes(world, 'host3', ({ state, jobs }) => state === 'away' && jobs === 0);
+  await remove('host3');
+  await assert.rejects(hostOf(world, 'host3'), isCode('not_found', /no host/));
+  await assert.rejects(remove('host3'), isCode('not_found', /no host/));
+});
+
+test('evaluations say what waits for room and why, and how they ended', async () => {
+  await using world = await startTestController({ memoryBytes: 1024 ** 3 });
+  const { app } = await world.deployApp('shop', web);
+  const body = { processes: { web: 100 } };
+  await world.client.call(formations.put, { params: { app: 'shop', release: 'v1' }, body });
+  const blocked = await waitFor(
+    async () => (await world.client.call(evaluations.list, { query: { app: 'shop', state: 'blocked' } })).at(0),
+    { what: 'a blocked evaluation', deadlineMs: 5_000, intervalMs: 5 },
+  );
+  assert.match(blocked.reason ?? '', /^\d+ placed, \d+ waiting: memory/);
+  assert.equal((blocked.placed ?? 0) + (blocked.waiting ?? 0), 100);
+  assert.equal(blocked.appName, 'shop');
+  assert.ok(blocked.workloadId.startsWith(`${app.id}-`));
+  const same = await world.client.call(evaluations.get, { params: { evaluation: blocked.id.slice(0, 6) } });
+  assert.equal(same.id, blocked.id);
+  await assert.rejects(
+    world.client.call(evaluations.get, { params: { evaluation: 'zz' } }),
+    isCode('not_found', /no evaluation zz/),
+  );
+  const ended = await world.client.call(evaluations.list, { query: { app: 'shop', state: 'complete' } });
+  assert.ok(ended.length > 0);
+});

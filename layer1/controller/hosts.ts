@@ -1,0 +1,196 @@
+/** Hosts as operators see and steer them. What is wanted of a host is its settings; schedulers act on them. */
+import { FlynnError } from '@flynn/kit/errors';
+import { handle } from '@flynn/kit/http-server';
+import type { Handler } from '@flynn/kit/http-server';
+import { cellKeys, hostSettingsSchema } from '@flynn/scheduler/cell';
+import type { OperatorSettings } from '@flynn/scheduler/cell';
+import { evaluationPut } from '@flynn/scheduler/evaluations';
+import type { Operation } from '@flynn/store/store';
+import { hosts } from './api-hosts.ts';
+import type { HostDetail, HostView } from './api-hosts.ts';
+import { valuesOf } from './cell-view.ts';
+import { evaluationContext } from './deps.ts';
+import type { Deps } from './deps.ts';
+import { hasEnded, iso, jobOfStatus } from './job-views.ts';
+import { appType } from './resources.ts';
+
+const maxAttempts = 8;
+/** A transaction holds a hundred operations on any store. */
+const evaluationsAtOnce = 100;
+const noSettings = hostSettingsSchema.parse({});
+
+export function hostHandlers(deps: Deps): Handler[] {
+  const change = async (
+    hostId: string,
+    signal: AbortSignal,
+    next: (settings: OperatorSettings) => OperatorSettings,
+  ): Promise<HostView> => {
+    knownHost(deps, hostId);
+    return viewHost(deps, hostId, await changeSettings(deps, hostId, next, signal));
+  };
+  return [
+    handle(hosts.list, async () => hostIds(deps).map((id) => viewHost(deps, id))),
+    handle(hosts.get, async ({ params, signal }) => {
+      knownHost(deps, params.host);
+      return detailOf(deps, params.host, signal);
+    }),
+    handle(hosts.tag, async ({ params, body, signal }) =>
+      change(params.host, signal, (settings) => ({ ...settings, tags: withTags(settings.tags, body.tags) })),
+    ),
+    handle(hosts.cordon, async ({ params, signal }) =>
+      change(params.host, signal, (settings) => ({ ...settings, cordoned: true })),
+    ),
+    handle(hosts.uncordon, async ({ params, signal }) => change(params.host, signal, opened)),
+    handle(hosts.drain, async ({ params, body, signal }) =>
+      change(params.host, signal, (settings) => {
+        const now = deps.now();
+        const deadline = body.deadlineMs === undefined ? {} : { deadlineAt: now + body.deadlineMs };
+        const startedAt = settings.drain?.startedAt ?? now;
+        return { ...settings, cordoned: true, drain: { startedAt, maxParallel: body.maxParallel, ...deadline } };
+      }),
+    ),
+    handle(hosts.undrain, async ({ params, signal }) => change(params.host, signal, opened)),
+    handle(hosts.remove, async ({ params, signal }) => remove(deps, params.host, signal)),
+    handle(hosts.rebalance, async ({ signal }) => ({ workloads: await rebalance(deps, signal) })),
+  ];
+}
+
+function hostIds({ cell }: Deps): string[] {
+  const ids = [cell.hosts, cell.settings, cell.claims].flatMap(({ snapshot }) => snapshot.entries.keys().toArray());
+  return [...new Set(ids)].sort();
+}
+
+function knownHost(deps: Deps, hostId: string): void {
+  if (!hostIds(deps).includes(hostId)) {
+    throw new FlynnError('not_found', `there is no host "${hostId}"; list them with: flynn host list`);
+  }
+}
+
+function viewHost({ cell }: Deps, id: string, changed?: OperatorSettings): HostView {
+  const record = cell.hosts.snapshot.entries.get(id)?.value;
+  const claim = cell.claims.snapshot.entries.get(id)?.value;
+  const settings = changed ?? cell.settings.snapshot.entries.get(id)?.value ?? noSettings;
+  const { drain } = settings;
+  return {
+    id,
+    state: stateOf(record !== undefined, settings),
+    ...(record === undefined
+      ? {}
+      : { address: record.address, capacity: record.capacity, startedAt: iso(record.startedAt) }),
+    claimed: { memoryBytes: claim?.memoryBytes ?? 0, cpuMillis: claim?.cpuMillis ?? 0 },
+    jobs: claim?.jobs ?? 0,
+    attributes: { ...record?.attributes, ...settings.tags },
+    tags: settings.tags,
+    ...(drain === undefined
+      ? {}
+      : {
+          drain: {
+            startedAt: iso(drain.startedAt),
+            ...(drain.deadlineAt === undefined ? {} : { deadlineAt: iso(drain.deadlineAt) }),
+            maxParallel: drain.maxParallel,
+          },
+        }),
+  };
+}
+
+function stateOf(isThere: boolean, settings: OperatorSettings): HostView['state'] {
+  if (!isThere) return 'away';
+  if (settings.drain !== undefined) return 'draining';
+  return settings.cordoned ? 'cordoned' : 'up';
+}
+
+async function detailOf(deps: Deps, hostId: string, signal: AbortSignal): Promise<HostDetail> {
+  const names = new Map((await deps.resources.list(appType, { signal })).map((app) => [app.id, app.spec.name]));
+  const list = valuesOf(deps.cell.statuses)
+    .filter((status) => status.hostId === hostId && !hasEnded(status))
+    .map(jobOfStatus)
+    .map((job) => Object.assign(job, { appName: names.get(job.appId) ?? '' }))
+    .sort((a, b) => (a.appName === b.appName ? (a.id < b.id ? -1 : 1) : a.appName < b.appName ? -1 : 1));
+  return { ...viewHost(deps, hostId), list };
+}
+
+function withTags(
+  before: Readonly<Record<string, string>>,
+  changes: Readonly<Record<string, string | null>>,
+): Record<string, string> {
+  const tags = new Map(Object.entries(before));
+  for (const [name, value] of Object.entries(changes)) {
+    if (value === null) tags.delete(name);
+    else tags.set(name, value);
+  }
+  return Object.fromEntries([...tags].sort(([a], [b]) => (a < b ? -1 : 1)));
+}
+
+function opened({ drain: _drain, ...settings }: OperatorSettings): OperatorSettings {
+  return { ...settings, cordoned: false };
+}
+
+async function changeSettings(
+  { store, cell }: Deps,
+  hostId: string,
+  next: (settings: OperatorSettings) => OperatorSettings,
+  signal: AbortSignal,
+): Promise<OperatorSettings> {
+  const key = cellKeys.hostSettings(hostId);
+  for (let attempt = 1; attempt <= maxAttempts; attempt += 1) {
+    const entry = await store.get(key, { signal });
+    const settings = next(hostSettingsSchema.parse(entry === undefined ? {} : JSON.parse(entry.value)));
+    const { succeeded, revision } = await store.transact(
+      {
+        compare: [{ key, modRevision: entry?.modRevision ?? 0 }],
+        then: [{ put: key, value: JSON.stringify(settings) }],
+      },
+      { signal },
+    );
+    if (!succeeded) continue;
+    // Whoever asks next sees it.
+    await cell.settings.reached(revision, { signal });
+    return settings;
+  }
+  throw new FlynnError('conflict', `the settings of ${hostId} are being changed by others: try again`);
+}
+
+/** Of a host that comes back afterwards everything is made anew. */
+async function remove({ store, cell }: Deps, hostId: string, signal: AbortSignal): Promise<void> {
+  const known = [cell.hosts, cell.settings, cell.claims].some((mirror) => mirror.snapshot.entries.has(hostId));
+  const lease = `/flynn/network/hosts/${hostId}`;
+  if (!known && (await store.get(lease, { signal })) === undefined) {
+    throw new FlynnError('not_found', `there is no host "${hostId}"; list them with: flynn host list`);
+  }
+  const result = await store.transact(
+    {
+      compare: [
+        { key: cellKeys.host(hostId), createRevision: 0 },
+        { key: cellKeys.claim(hostId), createRevision: 0 },
+      ],
+      then: [
+        { delete: cellKeys.hostSettings(hostId) },
+        { delete: lease },
+        { deletePrefix: cellKeys.hostAssignments(hostId) },
+        { deletePrefix: cellKeys.hostStatus(hostId) },
+      ],
+    },
+    { signal },
+  );
+  if (result.succeeded) {
+    await cell.settings.reached(result.revision, { signal });
+    return;
+  }
+  const isThere = (await store.get(cellKeys.host(hostId), { signal })) !== undefined;
+  throw new FlynnError(
+    'conflict',
+    isThere
+      ? `host ${hostId} is up: empty it with "flynn host drain ${hostId} --wait", run "npm run down" there, then remove it`
+      : `host ${hostId} still has work that waits to be placed elsewhere: "flynn eval list --state blocked" says why`,
+  );
+}
+
+async function rebalance(deps: Deps, signal: AbortSignal): Promise<number> {
+  const services = valuesOf(deps.cell.workloads).filter(({ kind, count }) => kind === 'service' && count > 0);
+  const context = evaluationContext(deps);
+  const puts: Operation[] = services.map(({ id }) => evaluationPut(id, 'rebalance', context));
+  for (let at = 0; at < puts.length; at += evaluationsAtOnce) {
+    await deps.store.transact({ then: puts.slice(at, at + evaluationsAtOnce) }, { signal });
+  }
+  return services.length;
+}

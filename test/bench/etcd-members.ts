@@ -1,0 +1,88 @@
+/** One or three etcd members on loopback, for benches: containers of the platform's own image, in memory. */
+import { execFile } from 'node:child_process';
+import { once } from 'node:events';
+import { createServer } from 'node:net';
+import { promisify } from 'node:util';
+import { FlynnError } from '@flynn/kit/errors';
+import { waitFor } from '@flynn/kit/retry';
+import { ensureTestImages } from '../images.ts';
+
+const run = promisify(execFile);
+
+export interface EtcdMembers extends AsyncDisposable {
+  readonly endpoints: readonly string[];
+  /** CPU the members have used so far, in seconds. */
+  cpuSeconds(): Promise<number>;
+}
+
+/** Resolves when each serves. They do not sync to disk: what is measured is the store's work, not this machine's disk. */
+export async function startEtcdMembers(count: 1 | 3): Promise<EtcdMembers> {
+  const image = process.env['FLYNN_TEST_ETCD_IMAGE'] ?? (await ensureTestImages())['FLYNN_TEST_ETCD_IMAGE'];
+  if (image === undefined) throw new FlynnError('unavailable', 'there is no image of etcd');
+  const members = await Promise.all(
+    Array.from({ length: count }, async (_, at) => ({
+      name: `m${at}`,
+      port: await freePort(),
+      peer: await freePort(),
+    })),
+  );
+  const cluster = members.map(({ name, peer }) => `${name}=http://127.0.0.1:${peer}`).join(',');
+  const containers = await Promise.all(
+    members.map(async ({ name, port, peer }) => {
+      const docker = ['run', '--detach', '--label=flynn.test=1', '--network=host', '--tmpfs=/member:size=4g'];
+      const addresses = {
+        'listen-client-urls': `http://127.0.0.1:${port}`,
+        'advertise-client-urls': `http://127.0.0.1:${port}`,
+        'listen-peer-urls': `http://127.0.0.1:${peer}`,
+        'initial-advertise-peer-urls': `http://127.0.0.1:${peer}`,
+        'initial-cluster': cluster,
+      };
+      const limits = ['--max-txn-ops=1024', '--max-request-bytes=8388608', '--quota-backend-bytes=4294967296'];
+      const etcd = [`--name=${name}`, '--unsafe-no-fsync', '--data-dir=/member/data', '--log-level=error', ...limits];
+      const options = Object.entries(addresses).map(([option, value]) => `--${option}=${value}`);
+      const { stdout } = await run('docker', [...docker, '--entrypoint=etcd', image, ...etcd, ...options]);
+      return stdout.trim();
+    }),
+  );
+  const endpoints = members.map(({ port }) => `http://127.0.0.1:${port}`);
+  const stop = async () => {
+    await run('docker', ['rm', '--force', '--volumes', ...containers], { timeout: 60_000 });
+  };
+  try {
+    for (const endpoint of endpoints) {
+      await waitFor(() => isHealthy(endpoint), { what: `etcd at ${endpoint}`, deadlineMs: 30_000 });
+    }
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+  return {
+    endpoints,
+    cpuSeconds: async () => {
+      const used = await Promise.all(endpoints.map(cpuSecondsOf));
+      return used.reduce((sum, one) => sum + one, 0);
+    },
+    [Symbol.asyncDispose]: stop,
+  };
+}
+
+async function cpuSecondsOf(endpoint: string): Promise<number> {
+  const response = await fetch(`${endpoint}/metrics`, { signal: AbortSignal.timeout(5_000) });
+  return Number(/^process_cpu_seconds_total (\S+)$/m.exec(await response.text())?.[1]);
+}
+
+async function isHealthy(endpoint: string): Promise<boolean> {
+  const response = await fetch(`${endpoint}/health`, { signal: AbortSignal.timeout(1_000) });
+  return /"health":\s*"true"/.test(await response.text());
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const address = server.address();
+  server.close();
+  await once(server, 'close');
+  if (address === null || typeof address === 'string')
+    throw new FlynnError('internal', 'a listening server has no port');
+  return address.port;
+}

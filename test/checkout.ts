@@ -1,0 +1,43 @@
+/** A git checkout of a sample app on a test cluster: changed, committed, pushed, asked. */
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import type { ExecResult } from '@flynn/bootstrap/test-hosts/test-host';
+import type { Answer, RunOptions, TestCluster } from './test-cluster.ts';
+
+export class Checkout {
+  readonly cluster: TestCluster;
+  readonly name: string;
+  readonly directory: string;
+
+  constructor(cluster: TestCluster, name: string, directory: string) {
+    this.cluster = cluster;
+    this.name = name;
+    this.directory = directory;
+  }
+
+  async write(file: string, text: string): Promise<void> {
+    await mkdir(dirname(join(this.directory, file)), { recursive: true });
+    await writeFile(join(this.directory, file), text);
+  }
+
+  read(file: string): Promise<string> {
+    return readFile(join(this.directory, file), 'utf8');
+  }
+
+  async commit(message: string): Promise<void> {
+    await this.cluster.exec(['git', 'add', '--all'], { cwd: this.directory });
+    await this.cluster.exec(['git', 'commit', '--quiet', '--allow-empty', '-m', message], { cwd: this.directory });
+  }
+
+  push(options?: RunOptions): Promise<ExecResult> {
+    return this.cluster.exec(['git', 'push', 'flynn', 'main'], { cwd: this.directory, timeoutMs: 300_000, ...options });
+  }
+
+  flynn(args: readonly string[], options?: RunOptions): Promise<ExecResult> {
+    return this.cluster.flynn(args, { cwd: this.directory, ...options });
+  }
+
+  get(path = '/'): Promise<Answer> {
+    return this.cluster.get(this.name, path);
+  }
+}
