@@ -32,7 +32,7 @@ export async function fillDisk(directory: string): Promise<void> {
   const { bavail, bsize } = await statfs(dataOf(directory));
   await runProgram('fallocate', ['-l', String(bavail * bsize - 1024 * 1024), fillerOf(directory)], { timeoutMs });
   // The last megabyte, whatever the file system needed for the file itself.
-  await runProgram('sh', ['-c', 'dd if=/dev/zero bs=4k >>"$1" 2>/dev/null; true', 'sh', fillerOf(directory)], {
+  await runProgram('sh', ['-c', 'dd if=/dev/zero bs=1k >>"$1" 2>/dev/null; true', 'sh', fillerOf(directory)], {
     timeoutMs,
   });
 }

@@ -28,13 +28,10 @@ test('`host list` and `host show` tell of hosts in columns and in JSON', async (
 
 test('tags are set and unset; what sets nothing is told before anything is asked', async () => {
   await using env = await openDeskWithController();
-  assert.equal(
-    (await env.desk.run(['host', 'tags', 'set', 'host1', 'disk=ssd', 'zone=a'])).stdout,
-    'disk=ssd\nzone=a\n',
-  );
-  assert.equal((await env.desk.run(['host', 'tags', 'unset', 'host1', 'disk'])).stdout, 'zone=a\n');
+  assert.equal((await env.desk.run(['host', 'tag', 'host1', 'disk=ssd', 'zone=a'])).stdout, 'disk=ssd\nzone=a\n');
+  assert.equal((await env.desk.run(['host', 'untag', 'host1', 'disk'])).stdout, 'zone=a\n');
   assert.equal((await env.desk.run(['host', 'tags', 'host1'])).stdout, 'zone=a\n');
-  const wrong = await env.desk.run(['host', 'tags', 'set', 'host1', 'disk']);
+  const wrong = await env.desk.run(['host', 'tag', 'host1', 'disk']);
   assert.equal(wrong.code, 2);
   assert.match(wrong.stderr, /"disk" sets nothing: write NAME=VALUE/);
 });

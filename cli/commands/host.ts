@@ -73,7 +73,7 @@ export function addHostCommands(parent: Parent): void {
 }
 
 function addTagCommands(parent: Parent, host: ReturnType<typeof addCommand>): void {
-  const tags = addCommand(parent, {
+  addCommand(parent, {
     under: host,
     name: 'tags',
     summary: "a host's tags, which constraints can ask for",
@@ -83,9 +83,9 @@ function addTagCommands(parent: Parent, host: ReturnType<typeof addCommand>): vo
     },
   });
   addCommand(parent, {
-    under: tags,
-    name: 'set',
-    summary: 'add or change tags',
+    under: host,
+    name: 'tag',
+    summary: 'give a host tags, or change them',
     arguments: [hostArgument, ['<tags...>', 'NAME=VALUE …']],
     async run(context, _options, [id = '', ...pairs]) {
       const parsed = pairs.map((pair): [string, string] => {
@@ -99,9 +99,9 @@ function addTagCommands(parent: Parent, host: ReturnType<typeof addCommand>): vo
     },
   });
   addCommand(parent, {
-    under: tags,
-    name: 'unset',
-    summary: 'take tags away',
+    under: host,
+    name: 'untag',
+    summary: 'take tags away from a host',
     arguments: [hostArgument, ['<names...>', 'NAME …']],
     async run(context, _options, [id = '', ...names]) {
       const client = await context.client();
