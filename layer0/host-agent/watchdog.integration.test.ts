@@ -35,6 +35,9 @@ test('a deadline nobody extends kills what it guards and nothing else, whoever s
   const log = silentLogger();
   try {
     const first = new Watchdog({ dir, log });
+    const at = performance.now() + 1_000;
+    await Promise.all([[one], [two], [one, two]].map((ids) => first.guard(at, ids)));
+    assert.deepEqual((await readFile(join(dir, 'fence'), 'utf8')).split('\n').slice(1, -1), [one, two].toSorted());
     const extendedUntilMs = performance.now() + 3_000;
     while (performance.now() < extendedUntilMs) {
       await first.guard(performance.now() + 1_000, [one, two]);

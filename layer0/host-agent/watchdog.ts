@@ -49,14 +49,21 @@ export class Watchdog {
   readonly #log: Logger;
   #process: ChildProcess | undefined;
   #written = '';
+  #last: Promise<void> = Promise.resolve();
 
   constructor(options: { dir: string; log: Logger }) {
     this.#dir = options.dir;
     this.#log = options.log;
   }
 
-  /** `deadlineMs` is of performance.now(). Resolves once it holds. */
-  async guard(deadlineMs: number | undefined, containerIds: readonly string[]): Promise<void> {
+  /** `deadlineMs` is of performance.now(). Resolves once it holds. Several at once take effect in the order of the calls. */
+  guard(deadlineMs: number | undefined, containerIds: readonly string[]): Promise<void> {
+    const before = this.#last;
+    this.#last = Promise.allSettled([before]).then(() => this.#guard(deadlineMs, containerIds));
+    return this.#last;
+  }
+
+  async #guard(deadlineMs: number | undefined, containerIds: readonly string[]): Promise<void> {
     const ids = containerIds.filter((id) => containerId.test(id)).toSorted();
     // Without anything to guard there is no need for a process.
     if (ids.length === 0 && this.#written === '') return;

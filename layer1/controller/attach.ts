@@ -2,7 +2,7 @@
 import type { Duplex } from 'node:stream';
 import { FlynnError } from '@flynn/kit/errors';
 import { withDeadline } from '@flynn/kit/retry';
-import { onJobsChange, placedJobs, reasonsOf, valuesOf } from './cell-view.ts';
+import { onJobsChange, placedJobs, reasonsOf, seenStatuses } from './cell-view.ts';
 import type { CellView } from './cell-view.ts';
 import { appIdOf } from './compile.ts';
 import { hasEnded } from './job-views.ts';
@@ -13,9 +13,10 @@ export type Placement = { hostId: string; jobId: string };
 
 /** The host a job of the app is on, by job id or workload id: a workload's newest job. */
 export function placementOf(cell: CellView, appId: string, id: string): Placement | undefined {
-  const statuses = valuesOf(cell.statuses)
-    .filter((status) => appIdOf(status.workloadId) === appId && (status.id === id || status.workloadId === id))
-    .sort((a, b) => Number(hasEnded(a)) - Number(hasEnded(b)) || b.createdAt - a.createdAt);
+  const statuses = seenStatuses(
+    cell,
+    (status) => appIdOf(status.workloadId) === appId && (status.id === id || status.workloadId === id),
+  ).sort((a, b) => Number(hasEnded(a)) - Number(hasEnded(b)) || b.createdAt - a.createdAt);
   const [status] = statuses;
   if (status !== undefined) return { hostId: status.hostId, jobId: status.id };
   const placed = placedJobs(cell).find(

@@ -26,6 +26,8 @@ import { openMirror } from '@flynn/store/mirror';
 import type { Mirror } from '@flynn/store/mirror';
 import type { Store } from '@flynn/store/store';
 import { appIdOf } from './compile.ts';
+import { seenStatus } from './lost-jobs.ts';
+import type { SeenStatus } from './lost-jobs.ts';
 
 export type PlacedJob = Omit<HostJob, 'template' | 'singleton'> & { hostId: string };
 
@@ -79,8 +81,35 @@ export function valuesOf<T>(mirror: Mirror<T>): T[] {
   return [...mirror.snapshot.entries.values()].map((entry) => entry.value);
 }
 
-export function statusesOfApp(cell: CellView, appId: string): JobStatus[] {
-  return valuesOf(cell.statuses).filter((status) => appIdOf(status.workloadId) === appId);
+/** What is known of jobs, as it is to be read: hosts that are away said it before they went. */
+export function seenStatuses(cell: CellView, isWanted: (status: JobStatus) => boolean = () => true): SeenStatus[] {
+  const hosts = cell.hosts.snapshot.entries;
+  // Asked for only of hosts that are away: mostly there is none.
+  const assigned = new Map<string, ReadonlySet<string>>();
+  const isAssigned = ({ id, hostId }: JobStatus): boolean => {
+    const known = assigned.get(hostId) ?? assignedJobs(cell, hostId);
+    assigned.set(hostId, known);
+    return known.has(id);
+  };
+  return valuesOf(cell.statuses)
+    .filter(isWanted)
+    .map((status) => {
+      const isThere = hosts.has(status.hostId);
+      return seenStatus(status, { isThere, isAssigned: !isThere && isAssigned(status) });
+    });
+}
+
+function assignedJobs(cell: CellView, hostId: string): Set<string> {
+  const ids = new Set<string>();
+  for (const [key, { value }] of cell.assignments.snapshot.entries) {
+    if (!key.startsWith(`${hostId}/`)) continue;
+    for (const { jobs } of value.groups) for (const { id } of jobs) ids.add(id);
+  }
+  return ids;
+}
+
+export function statusesOfApp(cell: CellView, appId: string): SeenStatus[] {
+  return seenStatuses(cell, ({ workloadId }) => appIdOf(workloadId) === appId);
 }
 
 /** Every job some host has been told of, with that host: assignment keys are `<host>/<plan>`. Once told to stop, it is to stop. */
@@ -134,6 +163,7 @@ export function isOpen({ state }: Evaluation): boolean {
 /** Calls back, once for each wake, after anything in the cell that jobs' states depend on has changed. */
 export function onJobsChange(cell: CellView, listener: () => void): () => void {
   const stops = [
+    cell.hosts.onChange(listener),
     cell.workloads.onChange(listener),
     cell.evaluations.onChange(listener),
     cell.assignments.onChange(listener),

@@ -2,6 +2,7 @@
 import type { JobStatus } from '@flynn/scheduler/cell';
 import { statusesOfApp } from './cell-view.ts';
 import type { CellView } from './cell-view.ts';
+import type { SeenStatus } from './lost-jobs.ts';
 import type { Deployment } from './model.ts';
 import type { DeploymentResource } from './resources.ts';
 
@@ -21,12 +22,15 @@ export function progressOf({ spec, status }: DeploymentResource, cell: CellView)
   );
 }
 
-export function upCount(statuses: readonly JobStatus[], releaseId: string, type: string): number {
-  return statuses.filter((status) => status.state === 'running' && isOf(status, releaseId, type)).length;
+/** What a host that is away said of a job is not counted on: no old job goes for the sake of one nobody sees. */
+export function upCount(statuses: readonly SeenStatus[], releaseId: string, type: string): number {
+  return statuses.filter(
+    (status) => status.state === 'running' && !status.isUncertain && isOf(status, releaseId, type),
+  ).length;
 }
 
 /** A job of the new release, not there before the deployment, that ended on its own. */
-export function findFailed({ spec }: DeploymentResource, statuses: readonly JobStatus[]): JobStatus | undefined {
+export function findFailed({ spec }: DeploymentResource, statuses: readonly SeenStatus[]): SeenStatus | undefined {
   return statuses.find(
     (status) =>
       Object.keys(spec.counts).some((type) => isOf(status, spec.newReleaseId, type)) &&
@@ -35,10 +39,12 @@ export function findFailed({ spec }: DeploymentResource, statuses: readonly JobS
   );
 }
 
-/** What a job that is not up says of itself: "could not pull …, trying again". */
-export function findTrouble(statuses: readonly JobStatus[], releaseId: string, type: string): string | undefined {
-  return statuses.find((status) => !status.isFinal && status.state !== 'running' && isOf(status, releaseId, type))
-    ?.error;
+/** What a job that is not up says of itself, "could not pull …, trying again", or that its host is away. */
+export function findTrouble(statuses: readonly SeenStatus[], releaseId: string, type: string): string | undefined {
+  return statuses.find(
+    (status) =>
+      !status.isFinal && (status.state !== 'running' || status.isUncertain) && isOf(status, releaseId, type),
+  )?.error;
 }
 
 /** One-off jobs are called `run` and `build` too, but their workloads end in an id. */

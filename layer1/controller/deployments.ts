@@ -199,6 +199,7 @@ async function* follow(deps: Deps, asked: DeploymentResource, signal: AbortSigna
       deps.cell.statuses.onChange(({ before, after }) =>
         appIdOf((after ?? before)?.workloadId ?? '') === spec.appId ? change.resolve() : undefined,
       ),
+      deps.cell.hosts.onChange(() => change.resolve()),
     ];
     const onAbort = () => change.resolve();
     signal.addEventListener('abort', onAbort, { once: true });

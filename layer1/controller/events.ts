@@ -4,8 +4,11 @@ import { FlynnError } from '@flynn/kit/errors';
 import { resourcePrefix } from '@flynn/resource/keys';
 import { decodeResource } from '@flynn/resource/record';
 import { cellKeys, jobStatusSchema } from '@flynn/scheduler/cell';
+import type { JobStatus } from '@flynn/scheduler/cell';
 import { decodeJson } from '@flynn/store/codec';
 import type { Change, Entry } from '@flynn/store/store';
+import { seenStatuses } from './cell-view.ts';
+import { appIdOf } from './compile.ts';
 import type { Deps } from './deps.ts';
 import { withRevisions } from './event-stream.ts';
 import { jobOfStatus } from './job-views.ts';
@@ -95,10 +98,46 @@ export async function* controllerEvents(
         if (event !== undefined) yield event;
       }
     }
+    yield* awayEvents(deps, filter, { revision: from ?? 0, signal });
     yield { id: String(from ?? 0), event: 'current', data: { type: 'put', id: 'current' } };
-  }
-  for await (const batch of deps.store.watch(rootPrefix, { after: from ?? 0, signal }))
+  } else yield* awayEvents(deps, filter, { revision: from, signal });
+  for await (const batch of deps.store.watch(rootPrefix, { after: from ?? 0, signal })) {
     yield* withRevisions(batch, translate);
+    const hostIds = hostsInQuestion(deps, batch.changes);
+    yield* awayEvents(deps, filter, { revision: batch.revision, hostIds, signal });
+  }
+}
+
+/** What is to be read of jobs on hosts that are away, of all or of those in question: nobody writes their statuses any more. */
+async function* awayEvents(
+  { cell }: Pick<Deps, 'cell'>,
+  { appId, types }: EventFilter,
+  at: { revision: number; hostIds?: ReadonlySet<string>; signal: AbortSignal },
+): AsyncGenerator<ServerEvent> {
+  const { revision, hostIds, signal } = at;
+  if (!types.has('job') || hostIds?.size === 0) return;
+  const [hosts] = await Promise.all([cell.hosts, cell.assignments].map((one) => one.reached(revision, { signal })));
+  const isTold = ({ hostId, workloadId, isFinal }: JobStatus) =>
+    !isFinal &&
+    hosts?.entries.has(hostId) === false &&
+    hostIds?.has(hostId) !== false &&
+    (appId === undefined || appIdOf(workloadId) === appId);
+  for (const status of seenStatuses(cell, isTold)) {
+    const job = jobOfStatus(status);
+    yield { event: 'job', data: { type: 'put', id: job.id, appId: job.appId, object: job } };
+  }
+}
+
+/** Hosts that came or went, and those that are away already and that jobs are taken from. */
+function hostsInQuestion({ cell }: Pick<Deps, 'cell'>, changes: readonly Change[]): ReadonlySet<string> {
+  const ids = changes.flatMap((change) => {
+    const key = change.type === 'put' ? change.entry.key : change.key;
+    if (key.startsWith(cellKeys.hosts)) return change.type === 'delete' ? [key.slice(cellKeys.hosts.length)] : [];
+    if (!key.startsWith(cellKeys.assignments)) return [];
+    const [hostId = ''] = key.slice(cellKeys.assignments.length).split('/');
+    return cell.hosts.snapshot.entries.has(hostId) ? [] : [hostId];
+  });
+  return new Set(ids);
 }
 
 /** Remembers which app an object belonged to, because a deletion tells nothing but the key. */

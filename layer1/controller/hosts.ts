@@ -8,7 +8,7 @@ import { evaluationPut } from '@flynn/scheduler/evaluations';
 import type { Operation } from '@flynn/store/store';
 import { hosts } from './api-hosts.ts';
 import type { HostDetail, HostView } from './api-hosts.ts';
-import { valuesOf } from './cell-view.ts';
+import { seenStatuses, valuesOf } from './cell-view.ts';
 import { evaluationContext } from './deps.ts';
 import type { Deps } from './deps.ts';
 import { hasEnded, iso, jobOfStatus } from './job-views.ts';
@@ -101,8 +101,8 @@ function stateOf(isThere: boolean, settings: OperatorSettings): HostView['state'
 
 async function detailOf(deps: Deps, hostId: string, signal: AbortSignal): Promise<HostDetail> {
   const names = new Map((await deps.resources.list(appType, { signal })).map((app) => [app.id, app.spec.name]));
-  const list = valuesOf(deps.cell.statuses)
-    .filter((status) => status.hostId === hostId && !hasEnded(status))
+  const list = seenStatuses(deps.cell, (status) => status.hostId === hostId)
+    .filter((status) => !hasEnded(status))
     .map(jobOfStatus)
     .map((job) => Object.assign(job, { appName: names.get(job.appId) ?? '' }))
     .sort((a, b) => (a.appName === b.appName ? (a.id < b.id ? -1 : 1) : a.appName < b.appName ? -1 : 1));

@@ -2,12 +2,15 @@
 import type { JobStatus, Workload } from '@flynn/scheduler/cell';
 import type { PlacedJob } from './cell-view.ts';
 import { appIdOf } from './compile.ts';
+import { awayNote } from './lost-jobs.ts';
+import type { SeenStatus } from './lost-jobs.ts';
 import type { Job } from './model.ts';
 
 export type Cell = {
   workloads: readonly Workload[];
   placed: readonly PlacedJob[];
-  statuses: readonly JobStatus[];
+  statuses: readonly SeenStatus[];
+  isHostThere: (hostId: string) => boolean;
   /** What a version of a workload gives its jobs as labels. */
   metaOf: (job: { workloadId: string; version: string }) => JobStatus['meta'];
   /** Of workloads that have jobs without a place: why. */
@@ -36,13 +39,14 @@ export function jobOfStatus(status: JobStatus): Job {
   };
 }
 
-function jobOfPlacement({ id, workloadId, hostId, createdAt }: PlacedJob, meta: JobStatus['meta']): Job {
+function jobOfPlacement({ id, workloadId, hostId, createdAt }: PlacedJob, cell: Cell, meta: JobStatus['meta']): Job {
   return {
     id,
     workloadId,
     ...describe(workloadId, meta),
     state: 'pending',
     hostId,
+    ...(cell.isHostThere(hostId) ? {} : { error: awayNote(hostId) }),
     restarts: 0,
     createdAt: iso(createdAt),
   };
@@ -55,7 +59,7 @@ export function jobsOfApp(appId: string, cell: Cell, options: { all: boolean; no
   const placed = cell.placed.filter((job) => appIdOf(job.workloadId) === appId);
   const starting = placed
     .filter((job) => job.desired === 'run' && !known.has(job.id))
-    .map((job) => jobOfPlacement(job, cell.metaOf(job)));
+    .map((job) => jobOfPlacement(job, cell, cell.metaOf(job)));
   const waiting = cell.workloads
     .filter((workload) => appIdOf(workload.id) === appId)
     .flatMap((workload) =>

@@ -9,7 +9,7 @@ import { cellKeys } from '@flynn/scheduler/cell';
 import type { z } from 'zod';
 import { jobs } from './api.ts';
 import { awaitPlacement, joinSockets, placementOf } from './attach.ts';
-import { placedJobs, reasonsOf, valuesOf } from './cell-view.ts';
+import { placedJobs, reasonsOf, seenStatuses, valuesOf } from './cell-view.ts';
 import type { CellView } from './cell-view.ts';
 import { buildWorkloadId, compileBuild, compileOneOff } from './compile.ts';
 import type { CompiledWorkload } from './compile.ts';
@@ -31,7 +31,8 @@ export function cellOf(cell: CellView): Cell {
   return {
     workloads: valuesOf(cell.workloads),
     placed: placedJobs(cell),
-    statuses: valuesOf(cell.statuses),
+    statuses: seenStatuses(cell),
+    isHostThere: (hostId) => cell.hosts.snapshot.entries.has(hostId),
     metaOf: ({ workloadId, version }) => templates.get(`${workloadId}/${version}`)?.value.meta ?? {},
     reasons: reasonsOf(cell),
   };

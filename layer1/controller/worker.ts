@@ -54,12 +54,14 @@ export async function runWorker(deps: Deps, signal: AbortSignal): Promise<void> 
         const state = deployments.snapshot.entries.get(id)?.value.status.state;
         return state === 'complete' || state === 'failed' ? [] : [id];
       });
+      // What is on a host that goes is up no longer, and of an omni type one less is wanted.
+      const deploymentsByHosts: Source = mapSource(keysOf(cell.hosts), () => openDeployments.all());
       const common = { log, signal: term };
       await Promise.all([
         runReconciler({
           ...common,
           name: 'deployments',
-          sources: [openDeployments, deploymentsOfApps],
+          sources: [openDeployments, deploymentsOfApps, deploymentsByHosts],
           concurrency: 16,
           reconcile: (id, { signal: run }) => stepDeployment(deps, id, { signal: run, epoch: epochCompare }),
         }),
