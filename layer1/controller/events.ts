@@ -7,7 +7,7 @@ import { cellKeys, jobStatusSchema } from '@flynn/scheduler/cell';
 import type { JobStatus } from '@flynn/scheduler/cell';
 import { decodeJson } from '@flynn/store/codec';
 import type { Change, Entry } from '@flynn/store/store';
-import { seenStatuses } from './cell-view.ts';
+import { seenStatuses, valuesOf } from './cell-view.ts';
 import { appIdOf } from './compile.ts';
 import type { Deps } from './deps.ts';
 import { withRevisions } from './event-stream.ts';
@@ -110,25 +110,28 @@ export async function* controllerEvents(
 
 /** What is to be read of jobs on hosts that are away, of all or of those in question: nobody writes their statuses any more. */
 async function* awayEvents(
-  { cell }: Pick<Deps, 'cell'>,
+  { cell, store }: Pick<Deps, 'cell' | 'store'>,
   { appId, types }: EventFilter,
   at: { revision: number; hostIds?: ReadonlySet<string>; signal: AbortSignal },
 ): AsyncGenerator<ServerEvent> {
-  const { revision, hostIds, signal } = at;
-  if (!types.has('job') || hostIds?.size === 0) return;
-  const [hosts] = await Promise.all([cell.hosts, cell.assignments].map((one) => one.reached(revision, { signal })));
-  const isTold = ({ hostId, workloadId, isFinal }: JobStatus) =>
-    !isFinal &&
-    hosts?.entries.has(hostId) === false &&
-    hostIds?.has(hostId) !== false &&
-    (appId === undefined || appIdOf(workloadId) === appId);
+  const { revision, signal } = at;
+  if (!types.has('job') || at.hostIds?.size === 0) return;
+  const isOpen = ({ workloadId, isFinal }: JobStatus) =>
+    !isFinal && (appId === undefined || appIdOf(workloadId) === appId);
+  // Waiting for mirrors takes time, so first: is there anything to wait for?
+  const { entries } = await store.list(cellKeys.hosts, { signal });
+  const present = new Set(entries.map(({ key }) => key.slice(cellKeys.hosts.length)));
+  const isTold = (status: JobStatus) =>
+    isOpen(status) && !present.has(status.hostId) && at.hostIds?.has(status.hostId) !== false;
+  if (!valuesOf(cell.statuses).some(isTold)) return;
+  await Promise.all([cell.hosts, cell.assignments].map((mirror) => mirror.reached(revision, { signal })));
   for (const status of seenStatuses(cell, isTold)) {
     const job = jobOfStatus(status);
     yield { event: 'job', data: { type: 'put', id: job.id, appId: job.appId, object: job } };
   }
 }
 
-/** Hosts that came or went, and those that are away already and that jobs are taken from. */
+/** Hosts that went, and those that are away already and that jobs are taken from. */
 function hostsInQuestion({ cell }: Pick<Deps, 'cell'>, changes: readonly Change[]): ReadonlySet<string> {
   const ids = changes.flatMap((change) => {
     const key = change.type === 'put' ? change.entry.key : change.key;

@@ -1,0 +1,32 @@
+import assert from 'node:assert/strict';
+import { existsSync } from 'node:fs';
+import { test } from 'node:test';
+import type { TestCluster } from '../test-cluster.ts';
+
+export function describeLeaving(theCluster: () => TestCluster): void {
+  test('`down` takes a host out: its jobs run on the others, which keep no trace of it', async () => {
+    const cluster = theCluster();
+    const [first, second, third] = cluster.hosts;
+    assert.ok(first && second && third);
+    await cluster.down({ host: third });
+    assert.equal(existsSync(third.stateDir), false);
+    assert.deepEqual(third.pids('host-agent'), []);
+    const jobs = await cluster.untilRunning('express', 'web', 6, { deadlineMs: 120_000 });
+    assert.ok(jobs.every(({ id }) => !id.startsWith(`${third.name}-`)));
+    await cluster.untilHealthy('express', [first, second]);
+    const keys = await cluster.storeKeys();
+    const left = keys.filter((key) => /^\/flynn\/(network|cluster|cell\/hosts)\//.test(key) && key.includes(third.name));
+    assert.deepEqual(left, []);
+  });
+
+  test('`down` on the rest leaves nothing', async () => {
+    const cluster = theCluster();
+    for (const host of cluster.hosts.slice(0, -1).toReversed()) await cluster.down({ host });
+    for (const host of cluster.hosts) {
+      assert.equal((await cluster.dockerOf(host, 'ps', '-aq')).stdout, '');
+      assert.equal((await cluster.dockerOf(host, 'images', '-q')).stdout, '');
+      assert.equal(existsSync(host.stateDir), false);
+      assert.deepEqual(host.processes('flynn'), []);
+    }
+  });
+}

@@ -1,0 +1,97 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { ClusterHost } from '@flynn/bootstrap/test-hosts/cluster-host';
+import { waitFor } from '@flynn/kit/retry';
+import { startSteadyLoad } from '../steady-load.ts';
+import type { Job, TestCluster } from '../test-cluster.ts';
+
+const hostOf = ({ id }: Job): string => id.split('-')[0] ?? '';
+
+/** What runs of the app on the hosts, whatever the cluster says. */
+async function containersOn(cluster: TestCluster, hosts: readonly ClusterHost[]): Promise<string[]> {
+  return (await Promise.all(hosts.map((host) => cluster.containers('express', 'web', host)))).flat();
+}
+
+/** Until six jobs run as the cluster says, in six containers that are there. */
+async function untilSixRun(cluster: TestCluster, hosts: readonly ClusterHost[]): Promise<Job[]> {
+  const [host] = hosts;
+  assert.ok(host);
+  return waitFor(
+    async () => {
+      const jobs = await cluster.untilRunning('express', 'web', 6, { host });
+      const containers = await containersOn(cluster, hosts);
+      if (containers.length !== 6) throw new Error(`${containers.length} containers`);
+      return jobs;
+    },
+    { what: 'six jobs in six containers', deadlineMs: 90_000, intervalMs: 300 },
+  );
+}
+
+export function describeLostHost(theCluster: () => TestCluster): void {
+  test('a host loses power: its jobs run elsewhere, and apps answer through the others all along', async () => {
+    const cluster = theCluster();
+    const [first, second, third] = cluster.hosts;
+    assert.ok(first && second && third);
+    const load = startSteadyLoad((signal) => cluster.get('express', '/', { signal, host: first }), {
+      lanes: 2,
+      pauseMs: 20,
+      maxMs: 120_000,
+    });
+    await third.cutPower();
+    const jobs = await waitFor(
+      async () => {
+        const now = await untilSixRun(cluster, [first, second]);
+        return now.some((job) => hostOf(job) === third.name) ? undefined : now;
+      },
+      { what: `six jobs without ${third.name}`, deadlineMs: 120_000, intervalMs: 300 },
+    );
+    assert.deepEqual(new Set(jobs.map(hostOf)), new Set([first.name, second.name]));
+    const report = await load.stop();
+    assert.deepEqual(report.failures, []);
+    assert.ok(report.requests > 100, `only ${report.requests} requests`);
+  });
+
+  test('with the host that made the cluster gone, pushes and scales still work', async () => {
+    const cluster = theCluster();
+    const [first, second, third] = cluster.hosts;
+    assert.ok(first && second && third);
+    await third.boot();
+    await cluster.untilHealthy('express');
+    await untilSixRun(cluster, cluster.hosts);
+    await first.cutPower();
+    await waitFor(
+      async () => {
+        await cluster.flynn(['-a', 'express', 'scale', 'web=4'], { host: second, timeoutMs: 60_000 });
+        return true;
+      },
+      { what: 'the controller to run elsewhere', deadlineMs: 120_000, intervalMs: 500 },
+    );
+    const jobs = await cluster.untilRunning('express', 'web', 4, { host: second });
+    assert.ok(jobs.every((job) => hostOf(job) !== first.name));
+    for (const host of [second, third]) await cluster.untilAnswers('express', { host });
+  });
+
+  test('back again it takes part, and nothing runs twice', async () => {
+    const cluster = theCluster();
+    const [first] = cluster.hosts;
+    assert.ok(first);
+    await first.boot();
+    await cluster.untilHealthy('express');
+    await cluster.flynn(['-a', 'express', 'scale', 'web=6']);
+    await untilSixRun(cluster, cluster.hosts);
+  });
+
+  test('after a power cut of all hosts everything comes back by itself', async () => {
+    const cluster = theCluster();
+    const apps = (await cluster.flynn(['apps', '--all', '--json'])).stdout;
+    await Promise.all(cluster.hosts.map((host) => host.cutPower()));
+    await Promise.all(cluster.hosts.map((host) => host.boot()));
+    await cluster.untilHealthy('express');
+    await waitFor(async () => (await cluster.flynn(['apps', '--all', '--json'])).stdout === apps, {
+      what: 'the controller to tell the same apps',
+      deadlineMs: 90_000,
+      intervalMs: 500,
+    });
+    await untilSixRun(cluster, cluster.hosts);
+  });
+}

@@ -1,0 +1,21 @@
+/** Three hosts, end to end: they join, share the work, lose one of them, and lose power all at once. */
+import { after, before, suite } from 'node:test';
+import { TestCluster } from '../test-cluster.ts';
+import { describeJoining } from './joining.ts';
+import { describeLeaving } from './leaving.ts';
+import { describeLostHost } from './lost-host.ts';
+import { describeSharing } from './sharing.ts';
+
+suite('three hosts', () => {
+  let cluster: TestCluster;
+  before(async () => {
+    cluster = await TestCluster.create(10, { hosts: 3 });
+  });
+  after(() => cluster[Symbol.asyncDispose]());
+
+  const theCluster = () => cluster;
+  describeJoining(theCluster);
+  describeSharing(theCluster);
+  describeLostHost(theCluster);
+  describeLeaving(theCluster);
+});
