@@ -247,14 +247,17 @@ export function judge(batch: Batch, answer: TransactionResult): Verdict | { comm
     const subject = batch.subjects[at];
     if (subject === undefined) continue;
     if (subject.kind === 'host' && compare.key === cellKeys.claim(subject.hostId)) {
-      const claim = entry && claimSchema.parse(JSON.parse(entry.value));
-      if (claim?.planId === batch.id && entry !== undefined) return { committedAt: entry.modRevision };
+      const claim = entry && claimSchema.safeParse(JSON.parse(entry.value)).data;
+      if (entry !== undefined && claim?.planId === batch.id) return { committedAt: entry.modRevision };
+      // Of a claim that does not decode nothing is known: the host is refused until somebody mends it.
+      const isKnown = entry === undefined || claim !== undefined;
       const modRevision = entry?.modRevision ?? 0;
-      claims.set(subject.hostId, { claim, modRevision, seenAt: answer.revision });
+      if (isKnown) claims.set(subject.hostId, { claim, modRevision, seenAt: answer.revision });
     }
     const isPlan = subject.kind === 'plan' && compare.key.startsWith(cellKeys.plans);
-    if (isPlan && entry !== undefined && lastPlanSchema.parse(JSON.parse(entry.value)).planId === batch.id) {
-      return { committedAt: entry.modRevision };
+    if (isPlan && entry !== undefined) {
+      const last = lastPlanSchema.safeParse(JSON.parse(entry.value)).data;
+      if (last?.planId === batch.id) return { committedAt: entry.modRevision };
     }
     const isSame =
       'modRevision' in compare

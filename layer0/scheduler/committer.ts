@@ -118,7 +118,7 @@ export class Committer {
     const taken = new Map<Queued, Part>();
     const gathering = new Gathering(columns, ledger, this.#hostsInFlight, this.#maxOperations);
     for (const queued of waiting) {
-      if (gathering.isFull) break;
+      if (taken.size > 0 && !gathering.hasRoomFor(queued.plan)) break;
       const part = this.#take(queued, gathering);
       if (part !== undefined) taken.set(queued, part);
     }
@@ -150,7 +150,7 @@ export class Committer {
     const before = gathering.mark();
     gathering.addOutcomes(plan);
     for (const [hostId, change] of left) {
-      const fit = gathering.tryAdd(hostId, change, queued.epochs.get(hostId) ?? 0);
+      const fit = gathering.tryAdd(hostId, change, queued.epochs.get(hostId) ?? 0, queued.isAtomic);
       if (fit === 'stale') this.#refuse(queued, hostId);
       if (fit === 'ok') hosts.set(hostId, change);
     }

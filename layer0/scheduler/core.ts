@@ -46,10 +46,6 @@ export type CoreOptions = Readonly<{
 /** More plans than that under way are made on guesses. */
 const maxQueued = 64;
 const maxRefusals = 8;
-/** From so many hosts on each scheduler looks for room in its own share first. */
-const homeFrom = 64;
-const maxSlices = 16;
-
 /**
  * INVARIANTS. An evaluation that is handed out is planned, and acked or nacked in the end; until its commit is folded into
  * the columns no other of its workload is. Safety rests on the compares alone: whose workload it is only saves work.
@@ -103,7 +99,7 @@ export class SchedulerCore {
   /** The first listing is folded in: from here on changes are news. */
   open(now: number): void {
     this.#isOpen = true;
-    this.#setHome();
+    this.#reassign();
     this.#repair(now);
   }
 
@@ -124,6 +120,9 @@ export class SchedulerCore {
       if (one.kind === 'evaluation') this.#agenda.foldEvaluation(one.after, one.before, now);
     }
     if (!this.#isOpen) return;
+    const isHostChange = (one: CellChange) =>
+      one.kind === 'host' && (one.before === undefined) !== (one.after === undefined);
+    if (told.some(isHostChange)) this.#reassign();
     for (const one of told) this.#agenda.concern(one, now);
   }
 
@@ -139,10 +138,13 @@ export class SchedulerCore {
     const host = this.columns.hosts.get(hostId)?.value;
     if (host !== undefined) this.ledger.putHost(host, this.columns.settings.get(hostId));
     else this.ledger.removeHost(hostId);
-    if (change.kind === 'settings' || (change.before === undefined) === (change.after === undefined)) return;
+  }
+
+  /** Hosts came or went. */
+  #reassign(): void {
     this.#agenda.reassign();
     this.#losses.disturb();
-    if (this.#isOpen) this.#setHome();
+    this.ledger.setHome(this.#options.id, this.#options.peers ?? [...this.columns.hosts.keys()].sort());
   }
 
   /** Everything that is due: call it before asking for batches. */
@@ -325,15 +327,6 @@ export class SchedulerCore {
 
   #refreshAll(): void {
     for (const hostId of this.columns.hosts.keys()) this.ledger.refresh(hostId);
-  }
-
-  #setHome(): void {
-    const { table } = this.ledger;
-    const ids = this.#options.peers ?? [...this.columns.hosts.keys()].sort();
-    const own = ids.indexOf(this.#options.id);
-    const of = Math.min(ids.length, maxSlices);
-    if (this.columns.hosts.size < homeFrom || own < 0) table.setHome({ slice: 0, of: 1 });
-    else table.setHome({ slice: own % of, of });
   }
 
   #findLosses(now: number): void {

@@ -9,6 +9,7 @@ import type { HostChange, Plan } from './plan.ts';
 
 /** Etcd refuses requests above 1.5 MiB unless told otherwise. */
 const maxBytes = 1024 * 1024;
+const shareOfNewHosts = 0.75;
 
 type Mark = Readonly<{ operations: number; bytes: number }>;
 
@@ -49,21 +50,29 @@ export class Gathering {
     }
   }
 
+  /** Whether anything of one more plan may go along. */
+  hasRoomFor(plan: Plan): boolean {
+    const { operations } = outcomesSize({ plan, hasOutcomes: true });
+    return this.#operations + operations <= this.#maxOperations && this.#bytes < maxBytes;
+  }
+
   addOutcomes(plan: Plan): void {
     const { operations, bytes } = outcomesSize({ plan, hasOutcomes: true });
     this.#operations += operations;
     this.#bytes += bytes;
   }
 
-  tryAdd(hostId: string, change: HostChange, epoch: Revision): 'ok' | 'later' | 'stale' {
+  tryAdd(hostId: string, change: HostChange, epoch: Revision, isAtomic: boolean): 'ok' | 'later' | 'stale' {
     if (this.#busy.has(hostId)) return 'later';
     const touched = this.#touched.get(hostId);
     const known = this.#ledger.claimOf(hostId);
-    // Assignments are written anew from the columns: those have to be as new as the claim that is compared.
+    // Assignments are written anew from the columns: those have to be of the very claim that is compared.
     const isRewriting = change.stop.length + change.release.length > 0;
-    if (isRewriting && this.#columns.revision < known.seenAt) return 'later';
+    if (isRewriting && (this.#columns.claims.get(hostId)?.modRevision ?? 0) !== known.modRevision) return 'later';
     const size = changeSize(change, touched === undefined);
-    const isOver = this.#operations + size.operations > this.#maxOperations || this.#bytes + size.bytes > maxBytes;
+    // Some is left for what other plans do to the same hosts: that costs no more keys.
+    const limit = touched === undefined && !isAtomic ? this.#maxOperations * shareOfNewHosts : this.#maxOperations;
+    const isOver = this.#operations + size.operations > limit || this.#bytes + size.bytes > maxBytes;
     if (isOver && this.#touched.size > 0) {
       this.isFull = true;
       return 'later';

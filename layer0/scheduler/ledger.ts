@@ -7,6 +7,9 @@ import type { HostTable } from './placement/host-table.ts';
 /** `seenAt`: the store had this claim at that revision. modRevision 0: there is none. */
 export type KnownClaim = Readonly<{ claim: Claim | undefined; modRevision: Revision; seenAt: Revision }>;
 
+/** Below so many hosts spreading matters more than not meeting. */
+const homeFrom = 64;
+const maxSlices = 16;
 const unknown: KnownClaim = Object.freeze({ claim: undefined, modRevision: 0, seenAt: 0 });
 const nobody: Claim = Object.freeze({ planId: '', memoryBytes: 0, cpuMillis: 0, jobs: 0, ports: {} });
 
@@ -39,6 +42,14 @@ export class Ledger {
 
   removeHost(hostId: string): void {
     this.table.remove(hostId);
+  }
+
+  /** In a large cell each scheduler has a share of the hosts in which it looks for room first: they rarely meet then. */
+  setHome(schedulerId: string, all: readonly string[]): void {
+    const at = all.indexOf(schedulerId);
+    const of = Math.min(all.length, maxSlices);
+    if (this.table.size < homeFrom || at < 0) this.table.setHome({ slice: 0, of: 1 });
+    else this.table.setHome({ slice: at % of, of });
   }
 
   /** What the store said at that revision: by the watch, or in the answer to a refused transaction. */

@@ -104,6 +104,7 @@ class SchedulerLoop {
   readonly #core: SchedulerCore;
   readonly #follower: CellFollower;
   #committed = 0;
+  #failure: FlynnError | undefined;
   #wake = Promise.withResolvers<void>();
   /** Calls of the store under way: stopping waits for them. */
   readonly #calls = new Set<Promise<void>>();
@@ -154,30 +155,42 @@ class SchedulerLoop {
     while (!signal.aborted) {
       // From here on every change counts as new.
       this.#wake = Promise.withResolvers();
-      this.#core.step(now());
-      this.#send(signal);
+      if (this.#failure !== undefined) throw this.#failure;
+      // One moment for all of it: what is due between two looks at the clock would be missed.
+      const at = now();
+      this.#core.step(at);
+      this.#send(at, signal);
       if (this.#core.committer.isFenced) {
         throw new FlynnError('conflict', "this scheduler's lease is over: it may not commit any more");
       }
-      const waitMs = Math.max(0, this.#core.nextAt(now()) - now());
+      const waitMs = Math.max(0, this.#core.nextAt(at) - now());
       await this.#sleep(Math.min(waitMs, 60_000), signal);
     }
     await Promise.all(this.#calls);
   }
 
-  #send(signal: AbortSignal): void {
-    for (let batch = this.#core.nextBatch(now()); batch !== undefined; batch = this.#core.nextBatch(now())) {
+  #send(at: number, signal: AbortSignal): void {
+    for (let batch = this.#core.nextBatch(at); batch !== undefined; batch = this.#core.nextBatch(at)) {
       this.#track(this.#commit(batch, signal));
     }
     for (const note of this.#core.takeNotes()) this.#track(this.#write(note, signal));
   }
 
   #track(call: Promise<void>): void {
-    const tracked = call.finally(() => {
+    const tracked = this.#settled(call).finally(() => {
       this.#calls.delete(tracked);
       this.#wake.resolve();
     });
     this.#calls.add(tracked);
+  }
+
+  /** What goes wrong in a call is the loop's to tell. */
+  async #settled(call: Promise<void>): Promise<void> {
+    try {
+      await call;
+    } catch (error) {
+      this.#failure ??= asFlynnError(error);
+    }
   }
 
   /** Until the store has answered: sent again after a lost reply, which the batch's id makes harmless. */

@@ -32,6 +32,12 @@ test('eight schedulers that are asked for more than there is fill every host and
       world.runUntil(() => world.isQuiet(), 20_000);
       assert.equal(world.cell.jobCount, 200);
       assert.equal(claimed(world.cell), 200);
+      for (const { ledger } of world.cores) {
+        for (const [hostId, { value }] of world.cell.claims) {
+          const { memoryBytes } = ledger.table.usedOf(ledger.table.indexOf(hostId) ?? -1);
+          assert.equal(memoryBytes, value.memoryBytes, `${hostId} by a scheduler's own book`);
+        }
+      }
       const waiting = [...world.cell.evaluations.values()].map(({ value }) => value);
       assert.ok(waiting.every(({ state, reason }) => state === 'blocked' && reason?.includes('memory') === true));
       assert.equal(

@@ -1,0 +1,95 @@
+/** What is swept away, and what is not. */
+import { silentLogger } from '@flynn/kit/log';
+import { openTestStore } from '@flynn/store/testing';
+import type { Store } from '@flynn/store/store';
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { CellSweeper } from './cell-sweeper.ts';
+import { cellKeys, cellPrefix } from './cell.ts';
+import { SchedulerCore } from './core.ts';
+import { evaluationWrite, makeEvaluation, workloadChange, workloadRemoval } from './evaluations.ts';
+import { hostOf, hostPut, placedOf, statusOf, workloadInputOf, workloadOf } from './testing.ts';
+
+const hourMs = 3_600_000;
+let ids = 0;
+const newId = () => `id${(ids += 1)}`;
+const signal = AbortSignal.timeout(20_000);
+
+async function sweeperOf(store: Store) {
+  const core = new SchedulerCore({ id: 'h1', newId, random: () => 0.5, tell: () => undefined });
+  const read = async () => {
+    const { entries, revision } = await store.list(cellPrefix);
+    core.fold({ revision, changes: entries.map((entry) => ({ type: 'put', entry })) }, 0);
+  };
+  await read();
+  return { read, sweeper: new CellSweeper({ store, core, log: silentLogger() }) };
+}
+
+const keysOf = async (store: Store, prefix: string) =>
+  (await store.list(prefix)).entries.map(({ key }) => key.slice(prefix.length));
+
+test('templates that no workload and no job names are removed, the others stay', async () => {
+  await using store = openTestStore();
+  const at = { now: 0, newId };
+  const job = { id: 'h1-a', index: 0, desired: 'run', createdAt: 0 };
+  const { demand } = workloadOf();
+  const group = { workloadId: 'web', version: 'v2', demand, singleton: false, jobs: [job] };
+  for (const version of ['v1', 'v2', 'v3'])
+    await store.transact({ then: workloadChange(workloadInputOf({ version }), at) });
+  await store.transact({ then: workloadChange(workloadInputOf({ id: 'gone' }), at) });
+  await store.transact({
+    then: [
+      hostPut(hostOf('h1')),
+      ...workloadRemoval('gone', at),
+      { put: cellKeys.lastPlan('gone'), value: '{"planId":"p"}' },
+      { put: cellKeys.assignment('h1', 'p'), value: JSON.stringify({ planId: 'p', groups: [group] }) },
+    ],
+  });
+  const { sweeper } = await sweeperOf(store);
+  await sweeper.sweep(0, signal);
+  assert.deepEqual(await keysOf(store, cellKeys.templates), ['web/v2', 'web/v3']);
+  assert.deepEqual(await keysOf(store, cellKeys.plans), []);
+});
+
+test('a template that is wanted again while it is swept stays', async () => {
+  await using store = openTestStore();
+  const at = { now: 0, newId };
+  await store.transact({ then: [hostPut(hostOf('h1'))] });
+  for (const version of ['v1', 'v2']) await store.transact({ then: workloadChange(workloadInputOf({ version }), at) });
+  const { sweeper } = await sweeperOf(store);
+  // The sweeper does not know of it yet.
+  await store.transact({ then: workloadChange(workloadInputOf({ version: 'v1' }), at) });
+  await sweeper.sweep(0, signal);
+  assert.deepEqual(await keysOf(store, cellKeys.templates), ['web/v1', 'web/v2']);
+});
+
+test('evaluations that ended an hour ago are removed, younger and open ones stay', async () => {
+  await using store = openTestStore();
+  const made = (id: string, createdAt: number) => makeEvaluation('web', 'repair', { now: createdAt, newId: () => id });
+  const now = 10 * hourMs;
+  await store.transact({
+    then: [
+      hostPut(hostOf('h1')),
+      evaluationWrite({ ...made('old', 0), state: 'complete', updatedAt: now - hourMs - 1 }),
+      evaluationWrite({ ...made('young', 0), state: 'complete', updatedAt: now - hourMs + 1 }),
+      evaluationWrite({ ...made('open', 0), state: 'blocked', reason: 'memory' }),
+    ],
+  });
+  const { sweeper } = await sweeperOf(store);
+  await sweeper.sweep(now, signal);
+  assert.deepEqual(await keysOf(store, cellKeys.evaluations), ['open', 'young']);
+});
+
+test('statuses of a host that never came back are removed after a day', async () => {
+  await using store = openTestStore();
+  const statuses = ['h1', 'h2'].map((hostId) => {
+    const status = statusOf(placedOf(workloadOf(), 'a', { hostId }), 'running');
+    return { put: cellKeys.jobStatus(hostId, status.id), value: JSON.stringify(status) };
+  });
+  await store.transact({ then: [hostPut(hostOf('h1')), ...statuses] });
+  const { sweeper } = await sweeperOf(store);
+  await sweeper.sweep(24 * hourMs - 1, signal);
+  assert.deepEqual(await keysOf(store, cellKeys.status), ['h1/h1-a', 'h2/h2-a']);
+  await sweeper.sweep(24 * hourMs + 1, signal);
+  assert.deepEqual(await keysOf(store, cellKeys.status), ['h1/h1-a']);
+});
