@@ -1,6 +1,6 @@
 /** Letting other hosts in, and being let in: tokens, what joining hosts are told, and what they make of it. */
 import { join } from 'node:path';
-import { type JoinAnswer, askToJoin, formatToken, parseToken, passUntil } from '@flynn/host-agent/cluster/join';
+import { type JoiningHost, askToJoin, formatToken, parseToken, passUntil } from '@flynn/host-agent/cluster/join';
 import type { Admission } from '@flynn/host-agent/cluster/join-server';
 import { admissionFile } from '@flynn/host-agent/cluster/start';
 import { leaseSubnet } from '@flynn/host-agent/cluster/subnets';
@@ -62,13 +62,11 @@ export function checkToken(token: string, stored: Cluster | undefined): void {
 }
 
 /** The cluster as this host is to know it. Asked again the answer is the same. */
-export async function joinCluster(token: string, host: { hostId: string; address: string }): Promise<Cluster> {
-  const answer = await askToJoin(parseToken(token), host, { signal: AbortSignal.timeout(joinMs) });
-  return clusterOf(answer, host);
-}
-
-function clusterOf(answer: JoinAnswer, host: { hostId: string; address: string }): Cluster {
-  const shared = sharedSchema.parse(answer.settings);
-  const { subnet } = answer.lease;
-  return { ...shared, ...host, subnet, etcdEndpoints: answer.endpoints, peers: answer.peers, hasPlatform: false };
+export async function joinCluster(token: string, host: JoiningHost): Promise<Cluster> {
+  const { settings, lease, endpoints, peers } = await askToJoin(parseToken(token), host, {
+    signal: AbortSignal.timeout(joinMs),
+  });
+  const { hostId, address, subnet } = lease;
+  const shared = sharedSchema.parse(settings);
+  return { ...shared, hostId, address, subnet, etcdEndpoints: endpoints, peers, hasPlatform: false };
 }

@@ -53,6 +53,7 @@ export function agentEnvironment(options: Options, cluster: Cluster): string {
     ...(cluster.peers.length === 0 ? {} : { FLYNN_PEERS: cluster.peers.join(',') }),
     FLYNN_DOCKER_SOCKET: options.FLYNN_DOCKER_SOCKET,
     ...(options.FLYNN_DNS_UPSTREAMS === undefined ? {} : { FLYNN_DNS_UPSTREAMS: options.FLYNN_DNS_UPSTREAMS }),
+    ...(options.FLYNN_SCHEDULERS === undefined ? {} : { FLYNN_SCHEDULERS: options.FLYNN_SCHEDULERS }),
   };
   return Object.entries(variables)
     .map(([name, value]) => `${name}=${value}\n`)
@@ -68,9 +69,10 @@ Wants=network-online.target docker.service
 [Service]
 EnvironmentFile=${join(setup.stateDir, 'agent.env')}
 WorkingDirectory=/
-# The agent makes little garbage: a small nursery saves 16 MB on every host.
+# The agent makes little garbage: a small nursery saves 16 MB on every host, one heap for all its threads 30 MB more.
+Environment=MALLOC_ARENA_MAX=1
 ExecStartPre=-/bin/sh ${join(setup.stateDir, 'agent', 'choose-version')} ${setup.stateDir}
-ExecStart=${node} --max-semi-space-size=2 ${installedProgram(setup.stateDir)}
+ExecStart=${node} --max-semi-space-size=2 --v8-pool-size=1 ${installedProgram(setup.stateDir)}
 Restart=always
 RestartSec=1
 # Jobs outlive their agent.
@@ -84,14 +86,18 @@ WantedBy=multi-user.target
 `;
 }
 
-/** Answers once the process is started; whether it serves shows in discovery. */
+/**
+ * Answers once the process is started; whether it serves shows in discovery. `identity` is the fingerprint of the host's
+ * certificate, which a running agent has read.
+ */
 export async function ensureAgent(
   setup: AgentSetup,
   environment: string,
+  identity: string,
 ): Promise<'started' | 'restarted' | 'unchanged'> {
   const fingerprintFile = join(setup.stateDir, 'agent.fingerprint');
   const code = await bundle(program);
-  const fingerprint = digestOf(`${digestOf(code)}\n${environment}\n${unitText(setup)}`);
+  const fingerprint = digestOf(`${digestOf(code)}\n${environment}\n${identity}\n${unitText(setup)}`);
   const before = await readFile(fingerprintFile, 'utf8').catch(() => '');
   const isRunning = await isAgentRunning(setup);
   if (isRunning && before === fingerprint) return 'unchanged';

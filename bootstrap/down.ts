@@ -11,6 +11,7 @@ import { engineAt, isEngineUp, stopStartedEngine } from './engine.ts';
 import { removeFromEngine } from './removal.ts';
 import { type Options, readOptions } from './settings.ts';
 import { readCluster } from './state.ts';
+import { downHosts, isInsideHost } from './test-hosts/cluster.ts';
 
 const say = (line: string): void => void process.stdout.write(`${line}\n`);
 const removedLine = (what: string): void => say(`${styleText('green', '✔')} removed ${what}`);
@@ -33,6 +34,11 @@ async function main(): Promise<void> {
     removedLine(what);
   };
 
+  // A host of its own knows nothing of the others on the same machine.
+  if (!(await isInsideHost())) {
+    const person = await findPerson(options.FLYNN_CONFIG_DIR, process.env);
+    for (const what of await downHosts(person)) tell(what);
+  }
   if (cluster !== undefined) {
     for (const line of await leaveCluster({ stateDir, cluster, isForced: flags.includes('--force') })) say(line);
   }
@@ -55,7 +61,7 @@ async function main(): Promise<void> {
   }
   say(
     isAnythingRemoved
-      ? `\nThe cluster ${name} is gone.`
+      ? `\n${cluster?.hasPlatform === false ? `This machine is no host of the cluster ${name} any more.` : `The cluster ${name} is gone.`}`
       : `There is no cluster ${name} on this machine: nothing to remove.`,
   );
 }

@@ -3,9 +3,11 @@ import { existsSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type EtcdMemberOptions, etcdResident } from '@flynn/host-agent/cluster/etcd-resident';
+import { etcdImageKey } from '@flynn/host-agent/cluster/member-keys';
 import { endpointsFile, residentFile } from '@flynn/host-agent/cluster/membership';
 import type { ResidentInput } from '@flynn/host-agent/resident';
 import { readJsonFile, writeFileAtomic } from '@flynn/kit/files';
+import type { Store } from '@flynn/store/store';
 import { z } from 'zod';
 
 const flagsSchema = z.object({
@@ -18,13 +20,28 @@ const flagsSchema = z.object({
  */
 export async function ensureEtcd(member: EtcdMemberOptions): Promise<void> {
   const { stateDir } = member;
-  const file = residentFile(stateDir);
-  const existing = await readJsonFile(file, flagsSchema);
-  if (existing === undefined) {
-    if (!existsSync(endpointsFile(stateDir))) await writeResident(stateDir, etcdResident(member));
-    return;
-  }
+  const isNew = !existsSync(residentFile(stateDir)) && !existsSync(endpointsFile(stateDir));
+  if (isNew) await writeResident(stateDir, etcdResident(member));
+  else await updateEtcd(member);
+}
+
+/** Of a host that has a member; else nothing. */
+export async function updateEtcd(member: EtcdMemberOptions): Promise<void> {
+  const { stateDir } = member;
+  const existing = await readJsonFile(residentFile(stateDir), flagsSchema);
+  if (existing === undefined) return;
   await writeResident(stateDir, etcdResident({ ...member, ...joiningOf(existing.template) }));
+}
+
+/** What hosts run when they become members, or are brought up to date. */
+export async function tellEtcdImage(store: Store, image: string): Promise<void> {
+  if ((await readEtcdImage(store)) === image) return;
+  await store.transact({ then: [{ put: etcdImageKey, value: JSON.stringify(image) }] });
+}
+
+export async function readEtcdImage(store: Store): Promise<string | undefined> {
+  const entry = await store.get(etcdImageKey);
+  return entry === undefined ? undefined : z.string().parse(JSON.parse(entry.value));
 }
 
 /** Of a member that joined others: what it was told then. */
@@ -33,7 +50,7 @@ function joiningOf(template: z.output<typeof flagsSchema>['template']): Partial<
     template.command.find((word) => word.startsWith(`--${name}=`))?.slice(name.length + 3);
   if (flag('initial-cluster-state') !== 'existing') return {};
   const initialCluster = flag('initial-cluster');
-  const memberId = template.volumes[0]?.name.replace(/^etcd-/, '');
+  const memberId = /^etcd-(.+)$/.exec(template.volumes[0]?.name ?? '')?.[1];
   return {
     ...(initialCluster === undefined ? {} : { initialCluster }),
     ...(memberId === undefined ? {} : { memberId }),

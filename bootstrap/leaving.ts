@@ -1,4 +1,5 @@
 /** Taking this host out of a cluster that goes on without it. */
+import { knownEndpoints } from '@flynn/host-agent/cluster/membership';
 import { memberKey } from '@flynn/host-agent/cluster/member-keys';
 import { releaseSubnet } from '@flynn/host-agent/cluster/subnets';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
@@ -25,7 +26,15 @@ export async function leaveCluster({ stateDir, cluster, isForced }: Leaving): Pr
     return await withStore(host, (store) => leave(store, cluster, isForced));
   } catch (error) {
     if (!hasCode(error, 'unavailable', 'timeout')) throw error;
-    if (cluster.hasPlatform) return [];
+    if (cluster.hasPlatform) {
+      const members = await knownEndpoints(stateDir, []);
+      if (members.length <= 1 || isForced) return [];
+      throw new FlynnError(
+        'unavailable',
+        `the cluster does not answer (${messageOf(error)}), and other hosts are in it: this one has the platform's data. Bring them up, or take this one down all the same with npm run down -- --force`,
+        { cause: error },
+      );
+    }
     return [
       `The cluster cannot be told (${messageOf(error)}). Tell it on another host: flynn host remove ${cluster.hostId}`,
     ];

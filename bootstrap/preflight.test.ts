@@ -72,6 +72,13 @@ test('who listens on an address that is not wanted is in nobody’s way; etcd’
   assert.equal(whats({ listeners: [listener(2379, '10.9.9.9')] }).length, 1);
 });
 
+test('what a joining host cannot know yet is no obstacle before the cluster has told it', () => {
+  const facts = { ...good, listeners: [listener(80)], networks: [{ device: 'eth1', subnet: '100.100.0.0/24' }] };
+  assert.equal(judge(facts, cluster).length, 2);
+  assert.deepEqual(judge(facts, cluster, 'joining'), []);
+  assert.equal(judge({ ...facts, listeners: [listener(2379)] }, cluster, 'joining').length, 1);
+});
+
 test('a cluster that runs is not in its own way', () => {
   assert.deepEqual(whats({ isClusterUp: true, listeners: [listener(80), listener(2222)], memoryBytes: 1e9 }), []);
 });

@@ -40,11 +40,19 @@ export const gatewayPorts = [
   { port: etcdPorts.peer, protocol: 'tcp', use: 'etcd' },
 ] as const;
 
-export function judge(facts: Facts, cluster: Cluster): Problem[] {
-  return [
-    ...judgeMachine(facts),
-    ...(facts.isClusterUp ? [] : [...judgeSize(facts), ...judgePorts(facts, cluster), ...judgeNetwork(facts, cluster)]),
-  ];
+/**
+ * `machine`: what hosts of their own on it need. `joining`: before the cluster has told which ports and subnet are this
+ * host's. `host`: everything.
+ */
+export type Scope = 'machine' | 'joining' | 'host';
+
+export function judge(facts: Facts, cluster: Cluster, scope: Scope = 'host'): Problem[] {
+  const problems = judgeMachine(facts);
+  if (scope === 'machine') return [...problems, ...judgeSize(facts)];
+  if (facts.isClusterUp) return problems;
+  problems.push(...judgeSize(facts));
+  if (scope === 'host') problems.push(...judgeRouterPorts(facts, cluster), ...judgeNetwork(facts, cluster));
+  return [...problems, ...judgeHostPorts(facts, cluster)];
 }
 
 function judgeMachine(facts: Facts): Problem[] {
@@ -87,8 +95,7 @@ function judgeSize(facts: Facts): Problem[] {
   return problems;
 }
 
-function judgePorts(facts: Facts, cluster: Cluster): Problem[] {
-  const gateway = gatewayOf(cluster.subnet);
+function judgeRouterPorts(facts: Facts, cluster: Cluster): Problem[] {
   const problems: Problem[] = [];
   // The router takes its ports on every address.
   const routerPorts = [
@@ -105,6 +112,12 @@ function judgePorts(facts: Facts, cluster: Cluster): Problem[] {
       remedy: 'choose another FLYNN_GIT_PORT',
     });
   }
+  return problems;
+}
+
+function judgeHostPorts(facts: Facts, cluster: Cluster): Problem[] {
+  const gateway = gatewayOf(cluster.subnet);
+  const problems: Problem[] = [];
   const told = new Set<string>();
   for (const { port, protocol, use } of gatewayPorts) {
     const taken = facts.listeners.find(

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { agentEnvironment, unitText } from './agent.ts';
-import { type Cluster, appUrlOf, gatewayOf, gitUrlOf, readOptions, settle } from './settings.ts';
+import { type Cluster, appUrlOf, gatewayOf, gitUrlOf, readOptions, refuseContradictions, settle } from './settings.ts';
 
 const machine = {
   hostname: 'Web-1.example.com',
@@ -52,6 +52,16 @@ test('another domain than the cluster’s is refused, and the message says what 
   );
 });
 
+test('a host that joins, or has joined, cannot have settings of its own where the cluster has one', () => {
+  const joined: Cluster = { ...made(), hasPlatform: false };
+  assert.throws(
+    () => refuseContradictions(readOptions({ FLYNN_HTTP_PORT: '8080' }), joined),
+    /FLYNN_HTTP_PORT is 8080, but the cluster gives its hosts 80: unset it/,
+  );
+  assert.throws(() => made({ FLYNN_HTTP_PORT: '8080' }, joined), /FLYNN_HTTP_PORT/);
+  refuseContradictions(readOptions({ FLYNN_DOMAIN: 'flynn.localhost', FLYNN_ADDRESS: '192.0.2.9' }), joined);
+});
+
 test('settings that cannot work are refused by name', () => {
   const wrong: [string, string][] = [
     ['FLYNN_HTTP_PORT', '0'],
@@ -62,6 +72,7 @@ test('settings that cannot work are refused by name', () => {
     ['FLYNN_SUBNET', '10.0.0.7/24'],
     ['FLYNN_STATE_DIR', 'relative'],
     ['FLYNN_CLUSTER', 'has-dash'],
+    ['FLYNN_SCHEDULERS', 'cheapest.ts'],
     ['FLYNN_DOMIAN', 'apps.example.com'],
   ];
   for (const [name, value] of wrong)
@@ -79,7 +90,9 @@ test('the agent is told where it is and where the store is', () => {
   const lines = agentEnvironment(readOptions({}), cluster).split('\n');
   assert.ok(lines.includes('FLYNN_ETCD_ENDPOINTS=https://192.0.2.7:2379'));
   assert.ok(lines.includes('FLYNN_HOST_ID=web1examplecom'));
-  assert.ok(!lines.some((line) => line.startsWith('FLYNN_DNS_UPSTREAMS')));
+  assert.ok(!lines.some((line) => line.startsWith('FLYNN_DNS_UPSTREAMS') || line.startsWith('FLYNN_SCHEDULERS')));
+  const own = { FLYNN_SCHEDULERS: '/srv/cheapest.ts,/srv/night.ts' };
+  assert.ok(agentEnvironment(readOptions(own), cluster).includes('FLYNN_SCHEDULERS=/srv/cheapest.ts,/srv/night.ts\n'));
 });
 
 test('under systemd, stopping the agent leaves jobs running', () => {

@@ -50,6 +50,14 @@ export const optionsSchema = z.object({
   FLYNN_ADDRESS: z.ipv4().optional(),
   /** Name servers for everything but the cluster's own names, with commas; those of the machine unless given. */
   FLYNN_DNS_UPSTREAMS: z.string().optional(),
+  /** Schedulers of your own, by the absolute paths of their modules, with commas: the same ones on every host. */
+  FLYNN_SCHEDULERS: z
+    .string()
+    .refine(
+      (text) => text.split(',').every((path) => path.trim().startsWith('/')),
+      'expected absolute paths, with commas between them',
+    )
+    .optional(),
   /** The flynn command's configuration; ~/.config/flynn unless given. */
   FLYNN_CONFIG_DIR: folder.optional(),
   /** What restarts the host agent; systemd where it runs, unless given. */
@@ -109,6 +117,26 @@ export const sharedSchema = clusterSchema.omit({
   hasPlatform: true,
 });
 
+/** `conflict` when an option contradicts what the cluster is that a host joins: it holds for all of its hosts. */
+export function refuseContradictions(options: Options, cluster: Cluster): void {
+  const given = [
+    ['FLYNN_CLUSTER', cluster.name],
+    ['FLYNN_DOMAIN', cluster.domain],
+    ['FLYNN_HTTP_PORT', cluster.httpPort],
+    ['FLYNN_GIT_PORT', cluster.gitPort],
+    ['FLYNN_SUBNET', cluster.subnet],
+    ['FLYNN_RANGE', cluster.range],
+    ['FLYNN_BRIDGE', cluster.bridge],
+  ] as const;
+  for (const [name, value] of given) {
+    if (options[name] === undefined || options[name] === value) continue;
+    throw new FlynnError(
+      'conflict',
+      `${name} is ${options[name]}, but the cluster gives its hosts ${value}: unset it, and run the same command again`,
+    );
+  }
+}
+
 /** `conflict` when an option contradicts what the cluster already is. */
 export function settle(options: Options, stored: Cluster | undefined, machine: Machine): Cluster {
   if (stored !== undefined) {
@@ -127,6 +155,7 @@ export function settle(options: Options, stored: Cluster | undefined, machine: M
         `${name} is ${options[name]}, but the cluster on this machine was made with ${value}: unset it, or take the cluster down first with npm run down`,
       );
     }
+    if (!stored.hasPlatform) refuseContradictions(options, stored);
     return {
       ...stored,
       httpPort: options.FLYNN_HTTP_PORT ?? stored.httpPort,

@@ -2,6 +2,7 @@
 import { readFile } from 'node:fs/promises';
 import { totalmem } from 'node:os';
 import { createDiscoveryClient } from '@flynn/discovery/client';
+import { fingerprintOf } from '@flynn/kit/certificate';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
 import { HttpClient } from '@flynn/kit/http-client';
 import { silentLogger } from '@flynn/kit/log';
@@ -14,7 +15,7 @@ import { ensureController, removeFirstController, withStore } from './controller
 import { ensureEngine } from './engine.ts';
 import { ensureLease, writeAdmission } from './admission.ts';
 import { ensureControllerCertificate, ensureHostCertificate } from './certificates.ts';
-import { ensureEtcd } from './etcd.ts';
+import { ensureEtcd, readEtcdImage, tellEtcdImage, updateEtcd } from './etcd.ts';
 import { ensureImages } from './images/build.ts';
 import type { ImageName } from './images/recipes.ts';
 import { controllerApp, controllerService, manifestOf } from './manifest.ts';
@@ -101,9 +102,12 @@ export function stepsOf(context: Context): Step[] {
         await writeAdmission(stateDir, cluster, own);
         const { name, hostId, address } = cluster;
         await ensureEtcd({ cluster: name, hostId, address, stateDir, image: images.get('etcd') ?? '' });
-        const outcome = await ensureAgent(setup, agentEnvironment(options, cluster));
+        const outcome = await ensureAgent(setup, agentEnvironment(options, cluster), fingerprintOf(own.certificate));
         await untilDiscovery(setup, gateway);
-        await withStore(host, (store) => ensureLease(store, cluster));
+        await withStore(host, async (store) => {
+          await ensureLease(store, cluster);
+          await tellEtcdImage(store, images.get('etcd') ?? '');
+        });
         return outcome === 'unchanged' ? 'running' : outcome;
       },
     },
@@ -192,8 +196,9 @@ export function joinStepsOf({ options, cluster, person }: Context): Step[] {
       title: 'Host agent',
       run: async () => {
         await writeCluster(stateDir, cluster);
-        await writeAdmission(stateDir, cluster, await ensureHostCertificate(stateDir, cluster));
-        const outcome = await ensureAgent(setup, agentEnvironment(options, cluster));
+        const own = await ensureHostCertificate(stateDir, cluster);
+        await writeAdmission(stateDir, cluster, own);
+        const outcome = await ensureAgent(setup, agentEnvironment(options, cluster), fingerprintOf(own.certificate));
         await untilDiscovery(setup, gatewayOf(cluster.subnet));
         return outcome === 'unchanged' ? 'running' : outcome;
       },
@@ -203,6 +208,9 @@ export function joinStepsOf({ options, cluster, person }: Context): Step[] {
       run: async () => {
         await withStore({ stateDir, cluster, log: silentLogger() }, async (store) => {
           await ensureLease(store, cluster);
+          const image = await readEtcdImage(store);
+          const { name, hostId, address } = cluster;
+          if (image !== undefined) await updateEtcd({ cluster: name, hostId, address, stateDir, image });
           await waitFor(async () => (await store.get(cellKeys.host(cluster.hostId))) !== undefined, {
             what: `host ${cluster.hostId} to take jobs`,
             deadlineMs: 60_000,

@@ -10,32 +10,43 @@ import { checkToken, joinCluster, makeToken } from './admission.ts';
 import { findPerson } from './cli-config.ts';
 import { withStore } from './controller.ts';
 import { primaryAddress, readFacts } from './facts.ts';
-import { judge } from './preflight.ts';
+import { type Scope, judge } from './preflight.ts';
 import { sampleName } from './sample-app.ts';
-import { type Cluster, type Machine, type Options, appUrlOf, readOptions, settle } from './settings.ts';
+import {
+  type Cluster,
+  type Machine,
+  type Options,
+  appUrlOf,
+  readOptions,
+  refuseContradictions,
+  settle,
+} from './settings.ts';
 import { readCluster } from './state.ts';
 import { type Step, joinStepsOf, stepsOf } from './steps.ts';
+import { isInsideHost, readHostsCluster, stepsOfHosts } from './test-hosts/cluster.ts';
 
 async function main(): Promise<void> {
-  const { values } = parseArgs({ options: { join: { type: 'string' }, token: { type: 'boolean', default: false } } });
+  const { values } = parseArgs({
+    options: { join: { type: 'string' }, token: { type: 'boolean', default: false }, hosts: { type: 'string' } },
+  });
+  if ([values.join, values.hosts, values.token || undefined].filter((value) => value !== undefined).length > 1) {
+    throw new FlynnError('invalid', '--join, --token and --hosts are three different things: give one of them');
+  }
   const options = readOptions(process.env);
+  if (values.hosts !== undefined) return await upHosts(options, values.hosts);
   const stored = await readCluster(options.FLYNN_STATE_DIR);
   if (values.token) return await printToken(options, stored);
   if (values.join !== undefined) checkToken(values.join, stored);
-  const machine: Machine = {
-    hostname: hostname(),
-    address: await primaryAddress(),
-    now: new Date(),
-    newSecret: () => newSecret(),
-    authority: stored?.authority ?? (await createAuthority('flynn')),
-  };
-  // Where its containers are to be, and so whether this machine is ready, a joining host knows only afterwards.
-  const expected = settle(options, stored, machine);
-  if (!(await isReady(options, expected))) return;
-  let cluster = expected;
-  if (values.join !== undefined && stored === undefined) {
-    cluster = await joinCluster(values.join, { hostId: expected.hostId, address: expected.address });
-    if (!(await isReady(options, cluster))) return;
+  let cluster = settle(options, stored, await thisMachine(stored));
+  const isJoining = values.join !== undefined && stored === undefined;
+  if (!(await isReady(options, cluster, isJoining ? 'joining' : 'host'))) return;
+  if (isJoining) {
+    const { hostId } = cluster;
+    const address = options.FLYNN_ADDRESS === undefined ? {} : { address: options.FLYNN_ADDRESS };
+    cluster = await joinCluster(values.join ?? '', { hostId, ...address });
+    refuseContradictions(options, cluster);
+    // Where its containers are to be, and which ports are the router's, it knows only now.
+    if (!(await isReady(options, cluster, 'host'))) return;
   }
   const person = await findPerson(options.FLYNN_CONFIG_DIR, process.env);
   const context = { options, cluster, person, env: process.env };
@@ -43,8 +54,30 @@ async function main(): Promise<void> {
   process.stdout.write(cluster.hasPlatform ? farewell(cluster) : joinedFarewell(cluster));
 }
 
-async function isReady(options: Options, cluster: Cluster): Promise<boolean> {
-  const problems = judge(await readFacts(options, cluster), cluster);
+async function thisMachine(stored: Cluster | undefined): Promise<Machine> {
+  return {
+    hostname: hostname(),
+    address: await primaryAddress(),
+    now: new Date(),
+    newSecret: () => newSecret(),
+    authority: stored?.authority ?? (await createAuthority('flynn')),
+  };
+}
+
+/** Several hosts on this machine, each in a network of its own. */
+async function upHosts(options: Options, count: string): Promise<void> {
+  if (await isInsideHost())
+    throw new FlynnError('conflict', '--hosts makes hosts on a machine, not in one of its hosts');
+  const steps = stepsOfHosts({ count: Number(count), options, env: process.env });
+  const cluster = settle(options, undefined, await thisMachine(undefined));
+  if (!(await isReady(options, cluster, 'machine'))) return;
+  await runSteps(steps);
+  const made = await readHostsCluster();
+  if (made !== undefined) process.stdout.write(farewell(made));
+}
+
+async function isReady(options: Options, cluster: Cluster, scope: Scope): Promise<boolean> {
+  const problems = judge(await readFacts(options, cluster), cluster, scope);
   if (problems.length === 0) return true;
   const lines = problems.map(({ what, remedy }) => `  ${styleText('red', '✖')} ${what}\n    → ${remedy}`);
   process.stderr.write(`This machine is not ready to be a host. Nothing was changed.\n\n${lines.join('\n')}\n`);

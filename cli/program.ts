@@ -12,6 +12,7 @@ import { addJobCommands } from './commands/job.ts';
 import { addEvaluationCommands } from './commands/eval.ts';
 import { addHostCommands } from './commands/host.ts';
 import { addKeyCommands } from './commands/key.ts';
+import { addLinkCommands } from './commands/link.ts';
 import { addLogCommand } from './commands/log.ts';
 import { addReleaseCommands } from './commands/release.ts';
 import { addRouteCommands } from './commands/route.ts';
@@ -50,6 +51,7 @@ export async function runCli(argv: readonly string[], io: Io): Promise<number> {
   addRunCommand(parent);
   addLogCommand(parent);
   addEnvCommands(parent);
+  addLinkCommands(parent);
   addReleaseCommands(parent);
   addDeploymentCommands(parent);
   addRouteCommands(parent);

@@ -1,8 +1,9 @@
 /**
  * `npm test [-- SUITE [PATH…]]`: the checks, then every suite, under one reporter and one summary.
  *
- * Suites: `unit` (pure, no Docker), `integration` (real etcd, Docker, git, ssh), `e2e` (a whole cluster in a network
- * namespace, driven through git and bin/flynn). Images and the Docker engine are made ready only when a suite needs them.
+ * Suites: `unit` (pure, no Docker), `integration` (real etcd, Docker, git, ssh), `e2e` (a whole cluster in network
+ * namespaces, driven through git and bin/flynn), `chaos` (three hosts of one, and what can go wrong with them). Images and
+ * the Docker engine are made ready only when a suite needs them.
  */
 import { spawnSync } from 'node:child_process';
 import { globSync } from 'node:fs';
@@ -17,6 +18,7 @@ const suites: readonly Suite[] = [
   { name: 'unit', pattern: '.test.ts', needsImages: false, concurrency: 2, timeoutMs: 120_000 },
   { name: 'integration', pattern: '.integration.test.ts', needsImages: true, concurrency: 1, timeoutMs: 300_000 },
   { name: 'e2e', pattern: '.e2e.test.ts', needsImages: true, concurrency: 1, timeoutMs: 1_800_000 },
+  { name: 'chaos', pattern: '.chaos.test.ts', needsImages: true, concurrency: 1, timeoutMs: 1_800_000 },
 ];
 
 function suiteOf(file: string): string {

@@ -69,7 +69,7 @@ export class TestCluster implements AsyncDisposable {
       }
       return new TestCluster([...hosts], await mkdtemp(join(hosts[0].directory, 'work-')));
     } catch (error) {
-      for (const host of hosts) await host[Symbol.asyncDispose]();
+      await Promise.all(hosts.map((host) => host[Symbol.asyncDispose]()));
       throw error;
     }
   }
@@ -112,7 +112,11 @@ export class TestCluster implements AsyncDisposable {
 
   upFirst(options: RunOptions = {}): Promise<ExecResult> {
     const { code = 0, host = this.host, ...rest } = options;
-    return judged('up', code, host.tryScript('up', [], { timeoutMs: 300_000, ...rest, env: { ...this.env, ...rest.env } }));
+    return judged(
+      'up',
+      code,
+      host.tryScript('up', [], { timeoutMs: 300_000, ...rest, env: { ...this.env, ...rest.env } }),
+    );
   }
 
   /** Until they are in the cluster, and etcd has its members. */
@@ -261,7 +265,7 @@ export class TestCluster implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#faults[Symbol.asyncDispose]();
-    for (const host of this.hosts) await host[Symbol.asyncDispose]();
+    await Promise.all(this.hosts.map((host) => host[Symbol.asyncDispose]()));
   }
 }
 

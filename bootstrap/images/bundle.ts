@@ -1,6 +1,6 @@
 /** One file from a program and everything it imports. */
 import { FlynnError, messageOf } from '@flynn/kit/errors';
-import { build } from 'esbuild';
+import { build, type Plugin } from 'esbuild';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
@@ -18,6 +18,29 @@ const banner = [
   "const __dirname = flynnFileURLToPath(new URL('.', import.meta.url));",
 ].join('\n');
 
+type Unused = { path: RegExp; importer: RegExp };
+
+/**
+ * What packages bring along, keep in memory, and nobody here asks them for: of the engine's client SSH and gRPC, other ways to
+ * an engine (16 MB for one of their ciphers alone); of the schemas every language but English.
+ */
+const unusedParts: readonly Unused[] = [
+  { path: /^(ssh2|\.\/session|@grpc\/grpc-js|@grpc\/proto-loader)$/, importer: /\/(dockerode|docker-modem)\/lib\// },
+  { path: /\/locales\/index\.js$/, importer: /\/zod\// },
+];
+
+const withoutUnused: Plugin = {
+  name: 'without unused parts',
+  setup(building) {
+    for (const unused of unusedParts) {
+      building.onResolve({ filter: unused.path }, ({ path, importer }) =>
+        unused.importer.test(importer) ? { path, namespace: 'unused' } : undefined,
+      );
+    }
+    building.onLoad({ filter: /./, namespace: 'unused' }, () => ({ contents: '' }));
+  },
+};
+
 /** The same bytes for the same sources, whatever folder the repository is in. */
 export async function bundle(entry: string): Promise<Uint8Array> {
   try {
@@ -31,7 +54,12 @@ export async function bundle(entry: string): Promise<Uint8Array> {
       target: 'node24',
       format: 'esm',
       external,
+      plugins: [withoutUnused],
       banner: { js: banner },
+      // The source stays in memory as long as the program runs. Names stay too, and lines for stack traces to point at.
+      minifyWhitespace: true,
+      minifySyntax: true,
+      lineLimit: 160,
       legalComments: 'none',
       keepNames: true,
       logLevel: 'silent',

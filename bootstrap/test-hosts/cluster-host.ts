@@ -3,6 +3,8 @@ import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { FlynnError } from '@flynn/kit/errors';
+import { waitFor } from '@flynn/kit/retry';
+import { engineAt } from '../engine.ts';
 import { repository } from '../images/bundle.ts';
 import type { Cluster } from '../settings.ts';
 import { readCluster } from '../state.ts';
@@ -57,9 +59,9 @@ export class ClusterHost extends TestHost {
     this.startAgent();
   }
 
-  /** Does nothing where its supervisor runs, or there never was one. */
-  startAgent(): void {
-    if (!existsSync(join(this.stateDir, 'agent.env')) || this.#supervisorPids().length > 0) return;
+  /** Whether it was started: nothing is where its supervisor runs, or there never was one. */
+  startAgent(): boolean {
+    if (!existsSync(join(this.stateDir, 'agent.env')) || this.#supervisorPids().length > 0) return false;
     const [program, args] = this.command([
       'sh',
       join(repository, 'bootstrap/supervise'),
@@ -68,6 +70,27 @@ export class ClusterHost extends TestHost {
       join(this.stateDir, 'agent/current/host-agent.mjs'),
     ]);
     spawn(program, args, { detached: true, stdio: 'ignore', cwd: '/' }).unref();
+    return true;
+  }
+
+  /** Until a job runs here. */
+  async untilBusy(): Promise<void> {
+    await waitFor(async () => (await engineAt(this.dockerSocket).listContainers()).length > 0, {
+      what: `a job to run on ${this.name}`,
+      deadlineMs: 90_000,
+      intervalMs: 200,
+    });
+  }
+
+  /** Killed with its supervisor, and started with its settings as they are in the file now. */
+  async restartAgent(): Promise<void> {
+    const pids = [...this.#supervisorPids(), this.agentPid()];
+    for (const pid of pids) process.kill(pid, 'SIGKILL');
+    await waitFor(() => this.pids('host-agent.mjs').every((pid) => !pids.includes(pid)), {
+      what: `the host agent of ${this.name} to end`,
+      deadlineMs: 10_000,
+    });
+    this.startAgent();
   }
 
   /** The process that runs jobs on the host. */
@@ -97,7 +120,8 @@ export class ClusterHost extends TestHost {
 
   /** The process of its member of etcd, if it has one. */
   storePid(): number {
-    const pid = this.processes(' --initial-cluster=').find((one) => one.isContainer)?.pid;
+    // Not its init, which only waits for it.
+    const pid = this.processes('').find((one) => one.isContainer && /^(\S*\/)?etcd /.test(one.command))?.pid;
     if (pid === undefined) throw new FlynnError('not_found', `${this.name} runs no member of etcd`);
     return pid;
   }

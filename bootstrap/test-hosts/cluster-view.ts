@@ -1,6 +1,8 @@
 /** A cluster of test hosts seen from this machine: its store, and whether all that belongs together is together. */
 import { readFile } from 'node:fs/promises';
+import { get } from 'node:https';
 import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
 import { clientUrlOf, tlsFiles } from '@flynn/host-agent/cluster/etcd-resident';
 import { memberKey } from '@flynn/host-agent/cluster/member-keys';
 import { FlynnError } from '@flynn/kit/errors';
@@ -8,14 +10,23 @@ import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import { cellKeys } from '@flynn/scheduler/cell';
 import { connectEtcd } from '@flynn/store/etcd';
+import type { EtcdTls } from '@flynn/store/etcd-members';
 import type { Store } from '@flynn/store/store';
 import type { ClusterHost } from './cluster-host.ts';
 
 const maxMembers = 3;
 const togetherMs = 120_000;
 
-/** With the certificate of the first host that has one. The caller closes it. */
-export async function connectStore(hosts: readonly ClusterHost[]): Promise<Store> {
+/**
+ * With the certificate of the first host that has one, at the hosts' members or where else they are reached. The caller
+ * closes it.
+ */
+export async function connectStore(hosts: readonly ClusterHost[], endpoints?: readonly string[]): Promise<Store> {
+  const tls = await tlsOf(hosts);
+  return connectEtcd({ endpoints: endpoints ?? (await memberUrls(hosts)), tls, log: silentLogger() });
+}
+
+async function tlsOf(hosts: readonly ClusterHost[]): Promise<EtcdTls> {
   for (const host of hosts) {
     if ((await host.readCluster()) === undefined) continue;
     const read = (file: string): Promise<string> => readFile(join(host.stateDir, file), 'utf8');
@@ -24,10 +35,26 @@ export async function connectStore(hosts: readonly ClusterHost[]): Promise<Store
       read(tlsFiles.certificate),
       read(tlsFiles.key),
     ]);
-    const endpoints = await memberUrls(hosts);
-    return connectEtcd({ endpoints, tls: { ca, certificate, privateKey }, log: silentLogger() });
+    return { ca, certificate, privateKey };
   }
   throw new FlynnError('not_found', 'none of the hosts is of a cluster');
+}
+
+/** Whether the host's member of etcd says it leads the others; no when it does not answer. */
+export async function isStoreLeader(host: ClusterHost): Promise<boolean> {
+  const { ca, certificate: cert, privateKey: key } = await tlsOf([host]);
+  const answer = Promise.withResolvers<string>();
+  const url = `${clientUrlOf(host.address)}/metrics`;
+  const asking = get(url, { ca, cert, key, agent: false, timeout: 2_000 }, (response) => {
+    answer.resolve(text(response));
+  });
+  asking.on('timeout', () => asking.destroy(new Error('no answer')));
+  asking.on('error', answer.reject);
+  try {
+    return (await answer.promise).includes('\netcd_server_is_leader 1\n');
+  } catch {
+    return false;
+  }
 }
 
 /** Of hosts that run a member, as their disks tell: a client would wait for those that never had one. */

@@ -1,6 +1,6 @@
 /** `up --hosts N`: a cluster of N hosts on this machine, each joined as a machine of its own would be, and its removal. */
 import { existsSync, readdirSync } from 'node:fs';
-import { rm } from 'node:fs/promises';
+import { rm, stat } from 'node:fs/promises';
 import { FlynnError } from '@flynn/kit/errors';
 import { type Person, removeCluster } from '../cli-config.ts';
 import { ensureEngine } from '../engine.ts';
@@ -10,7 +10,7 @@ import type { Report, Step } from '../steps.ts';
 import { ClusterHost } from './cluster-host.ts';
 import { untilTogether } from './cluster-view.ts';
 import { checkPorts, ensureForwarder, stopForwarder } from './forwarder-process.ts';
-import { clusterHosts } from './network.ts';
+import { clusterHosts, namespaceFiles } from './network.ts';
 
 /** As many as have addresses; memory ends earlier: a host takes about half a gigabyte before any app. */
 const maxHosts = 100;
@@ -78,8 +78,11 @@ export function stepsOfHosts({ count, options, env }: HostsContext): Step[] {
         report('copying images');
         await first.copyImages(images);
         // The store of three hosts serves when two of them do: none is waited for before all are started.
-        for (const host of hosts) host.startAgent();
-        return existing.length === count ? 'there already' : `${count - existing.length} new`;
+        const started = hosts.filter((host) => host.startAgent());
+        // An `up` would take the ports of an agent without jobs for somebody else's.
+        await inParallel(started, (host) => host.untilBusy());
+        const outcome = existing.length === count ? 'there already' : `${count - existing.length} new`;
+        return started.length === 0 ? outcome : `${outcome}, ${started.length} started again`;
       },
     },
     {
@@ -90,14 +93,14 @@ export function stepsOfHosts({ count, options, env }: HostsContext): Step[] {
         // The flynn command of whoever called is configured for this cluster.
         const { FLYNN_CONFIG_DIR: configDir = '' } = options;
         const person = { ...callers, FLYNN_CONFIG_DIR: configDir };
-        await first.up([], { env: { ...settings, ...person }, onLine: report });
+        await first.up([], { env: { ...settings, ...person }, onLine: linesTo(report) });
       },
     },
     ...(others.length === 0
       ? []
       : [
           {
-            title: `${others.map(({ name }) => name).join(', ')}`,
+            title: others.map(({ name }) => name).join(', '),
             run: async (report: Report) => {
               const joined = await joinHosts(first, others, report);
               await untilTogether(hosts);
@@ -127,7 +130,7 @@ export async function joinHosts(
   const token = isAnyNew ? (await first.up(['--token'])).trim() : '';
   await inParallel(others, async (host) => {
     const isNew = known[others.indexOf(host)] === undefined;
-    await host.up(isNew ? ['--join', token] : [], { onLine: (line) => report(`${host.name}: ${line}`) });
+    await host.up(isNew ? ['--join', token] : [], { onLine: linesTo((line) => report(`${host.name}: ${line}`)) });
   });
   return known.filter((cluster) => cluster === undefined).length;
 }
@@ -137,13 +140,23 @@ export async function readHostsCluster(): Promise<Cluster | undefined> {
   return existingHosts()[0]?.readCluster();
 }
 
+/** Hosts have the machine's files in common, but not its network. */
+export async function isInsideHost(): Promise<boolean> {
+  const own = await stat('/proc/self/ns/net');
+  for (const file of namespaceFiles()) {
+    const { dev, ino } = await stat(file);
+    if (dev === own.dev && ino === own.ino) return true;
+  }
+  return false;
+}
+
 /** Takes away every host with all that was in it, and says what is gone. */
 export async function downHosts(person: Person): Promise<string[]> {
   const hosts = existingHosts();
   const removed: string[] = [];
   const cluster = await readHostsCluster();
   if (await stopForwarder(root)) removed.push('the ways into the hosts');
-  for (const host of hosts) await host[Symbol.asyncDispose]();
+  await Promise.all(hosts.map((host) => host[Symbol.asyncDispose]()));
   if (hosts.length > 0) {
     removed.push(
       `${hosts.length} ${hosts.length === 1 ? 'host' : 'hosts'} with all that was in ${hosts.length === 1 ? 'it' : 'them'}`,
@@ -179,6 +192,12 @@ function settingsOf(options: Options): Record<string, string> {
 
 function pick(env: Record<string, string | undefined>, names: readonly string[]): Record<string, string> {
   return Object.fromEntries(names.flatMap((name) => (env[name] === undefined ? [] : [[name, env[name]]])));
+}
+
+function linesTo(report: Report): (line: string) => void {
+  return (line) => {
+    if (line.trim() !== '') report(line.trim());
+  };
 }
 
 /** The first failure, once all are done: nothing goes on behind the back of whoever is told. */

@@ -24,10 +24,9 @@ export type Ways = Readonly<{ hosts: readonly string[]; ports: readonly number[]
 /** `conflict` naming who has one of the ports, unless it is this directory's own forwarder. */
 export async function checkPorts(directory: string, ports: readonly number[]): Promise<void> {
   const running = await readRunning(directory);
-  const wanted = ports.filter((port) => running?.ports.includes(port) !== true);
+  const wanted = new Set(ports.filter((port) => running?.ports.includes(port) !== true));
   const taken = (await readListeners()).find(
-    ({ protocol, port, address }) =>
-      protocol === 'tcp' && wanted.includes(port) && ['*', '127.0.0.1'].includes(address),
+    ({ protocol, port, address }) => protocol === 'tcp' && wanted.has(port) && ['*', '127.0.0.1'].includes(address),
   );
   if (taken === undefined) return;
   const owner = (await ownerOf(taken)) ?? 'another program';

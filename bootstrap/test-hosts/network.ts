@@ -2,11 +2,12 @@
  * A network of its own for each test host: a namespace, a link to a bridge of this machine, and from there out, so that
  * builds reach their registries. Addresses are of TEST-NET-1 (RFC 5737).
  */
-import { existsSync } from 'node:fs';
+import { existsSync, readdirSync } from 'node:fs';
 import { runProgram, tryProgram } from '../program.ts';
 
 const timeoutMs = 20_000;
 const prefixLength = 25;
+const namespaceDir = '/var/run/netns';
 
 /** Hosts that share a bridge and a folder, and never collide with those of another family. */
 export type HostFamily = Readonly<{
@@ -54,7 +55,16 @@ export function hostNetworkOf(family: HostFamily, name: string, index: number): 
 
 /** The namespace as a file that nsenter takes. */
 export function namespaceFile(network: HostNetwork): string {
-  return `/var/run/netns/${network.namespace}`;
+  return `${namespaceDir}/${network.namespace}`;
+}
+
+/** Of all hosts that exist, of whichever family. */
+export function namespaceFiles(): string[] {
+  if (!existsSync(namespaceDir)) return [];
+  const families = [suiteHosts, clusterHosts];
+  return readdirSync(namespaceDir)
+    .filter((name) => families.some(({ prefix }) => name.startsWith(`${prefix}-`)))
+    .map((name) => `${namespaceDir}/${name}`);
 }
 
 const bridgeOf = (family: HostFamily): string => `${family.prefix}0`;

@@ -21,6 +21,7 @@ async function offered(words: readonly string[], apps: readonly string[] = []): 
 test('bash offers commands, their subcommands and their options', async () => {
   assert.deepEqual(await offered(['sc']), ['scale']);
   assert.deepEqual(await offered(['env', 's']), ['set']);
+  assert.deepEqual(await offered(['link', 'add', '--t']), ['--type']);
   assert.deepEqual(await offered(['route', 'add', 't']), ['tcp']);
   assert.deepEqual(await offered(['scale', '--no']), ['--no-wait']);
   assert.deepEqual(await offered(['nosuch', '']), []);

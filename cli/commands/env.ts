@@ -1,10 +1,8 @@
-import { apps, releases } from '@flynn/controller/api';
-import type { Release } from '@flynn/controller/model';
 import { FlynnError } from '@flynn/kit/errors';
 import { assertEnvName, parseAssignments, parseEnvFile, usageError } from '../arguments.ts';
 import type { Context } from '../context.ts';
-import { deployRelease, deployedText } from '../deploy.ts';
 import { readNamed } from '../input-file.ts';
+import { makeNextRelease, newestRelease } from '../next-release.ts';
 import { quoteForShell } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';
 
@@ -72,46 +70,17 @@ function notSet(names: readonly string[]): FlynnError {
   return new FlynnError('not_found', `not set: ${names.join(', ')}\n  "flynn env" lists what is`);
 }
 
-/** The live release; before there is one, the newest that was made. */
-async function newestRelease(context: Context): Promise<Release | undefined> {
-  const client = await context.client();
-  const params = { app: await context.appName() };
-  const app = await client.call(apps.get, { params });
-  if (app.releaseId !== undefined) return client.call(releases.get, { params: { ...params, release: app.releaseId } });
-  return (await client.call(releases.list, { params }))[0];
-}
-
 async function changeEnv(
   context: Context,
   change: (before: Record<string, string>) => Record<string, string>,
 ): Promise<void> {
-  const client = await context.client();
-  const app = await context.appName();
   const before = await newestRelease(context);
   const env = change(before?.env ?? {});
   if (isSame(before?.env ?? {}, env)) {
     context.show({ changed: false }, () => 'nothing changes: the values are already set');
     return;
   }
-  const release = await client.call(releases.create, {
-    params: { app },
-    body: {
-      env,
-      meta: before?.meta ?? {},
-      // Said, because the controller takes over only what the live release has, and there may be none.
-      processes: before?.processes ?? {},
-      ...(before?.artifactId === undefined ? {} : { artifactId: before.artifactId }),
-    },
-  });
-  if (release.artifactId === undefined) {
-    context.show(
-      { changed: true, release },
-      () => `release v${release.version} created; it takes effect with the first push`,
-    );
-    return;
-  }
-  const { tookMs } = await deployRelease(context, app, release);
-  context.show({ changed: true, release }, () => deployedText(release, tookMs));
+  await makeNextRelease(context, before, { env });
 }
 
 function isSame(a: Record<string, string>, b: Record<string, string>): boolean {

@@ -10,10 +10,10 @@ import type { Registry } from '@flynn/discovery/registry';
 import { discoveryHandlers } from '@flynn/discovery/server';
 import { createRegistry } from '@flynn/discovery/store-registry';
 import type { HostRecord } from '@flynn/scheduler/cell';
-import { startScheduler } from '@flynn/scheduler/scheduler';
 import type { EtcdClient } from '@flynn/store/etcd';
 import type { EtcdTls } from '@flynn/store/etcd-members';
 import { blobFetcher, blobService } from './blobs.ts';
+import { certificateFault } from './cluster/certificate-age.ts';
 import { startCluster } from './cluster/start.ts';
 import type { Peers } from './cluster/start.ts';
 import { gatewayOf, parseAttributes, parseUpstream } from './config.ts';
@@ -33,12 +33,14 @@ import { AggregatorSink } from './log-sink.ts';
 import { operatorHandlers } from './operator-server.ts';
 import { followCluster, readContainerMtu, startNetwork } from './network/start.ts';
 import { outOfMemoryMessage } from './outcome.ts';
+import { startOwnScheduler } from './own-scheduler.ts';
 import { Residents } from './resident.ts';
 import { agentHandlers } from './server.ts';
 import { Sessions } from './session.ts';
 import type { HostSettings } from './spec.ts';
 import { startUpkeep } from './upkeep.ts';
 import { Watchdog } from './watchdog.ts';
+import { workloadHandlers } from './workload-server.ts';
 
 const version = '0.1.0';
 const discoveryPort = 1111;
@@ -160,6 +162,7 @@ export async function startAgent({ config, log, tasks, connectEngine, connectSto
   };
   const statuses = () => [...jobs.records.values()].map((job) => job.status);
   const describe = () => upkeep.recordOf(record);
+  let schedulerFault: string | undefined;
   const operators = operatorHandlers({
     ...upkeep,
     record: describe,
@@ -169,6 +172,8 @@ export async function startAgent({ config, log, tasks, connectEngine, connectSto
     containers,
     statuses,
     assigned,
+    schedulerFault: () => schedulerFault,
+    certificateFault: () => (tls === undefined ? undefined : certificateFault(tls.certificate, systemClock.now())),
     lines: () => ({ shipped: pump.shipped, dropped: sink.dropped }),
   });
   const handlers = agentHandlers({
@@ -186,7 +191,7 @@ export async function startAgent({ config, log, tasks, connectEngine, connectSto
   for (const address of new Set([host.gateway, host.externalAddress, '127.0.0.1'])) {
     await startServer({
       name: 'host-agent',
-      handlers: [...handlers, ...operators],
+      handlers: [...handlers, ...operators, ...workloadHandlers(store)],
       log,
       host: address,
       port: apiPort,
@@ -194,7 +199,10 @@ export async function startAgent({ config, log, tasks, connectEngine, connectSto
       signal,
     });
   }
-  if (config.FLYNN_SCHEDULER) await startScheduler({ store, log, signal, id: host.hostId, tasks });
+  if (config.FLYNN_SCHEDULER) {
+    const schedulerPaths = config.FLYNN_SCHEDULERS;
+    schedulerFault = await startOwnScheduler({ store, id: host.hostId, schedulerPaths, log }, tasks);
+  }
   tasks.run('host record', (s) =>
     keepAnnounced(store, describe, {
       signal: s,

@@ -78,6 +78,12 @@ describe('what operators want of a host', () => {
     const [host] = await listHosts(store, { signal });
     assert.equal(host?.record, undefined);
     assert.equal(host?.settings.cordoned, true);
+    // One that only left what it said of its jobs has not vanished either.
+    await store.transact({ then: [{ put: cellKeys.jobStatus('h2', 'h2-a'), value: '{}' }] });
+    assert.deepEqual(
+      (await listHosts(store, { signal })).map(({ id }) => id),
+      ['h1', 'h2'],
+    );
     await store.close();
   });
 });

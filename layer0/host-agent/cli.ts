@@ -9,6 +9,8 @@ import { addJobCommands } from './cli-jobs.ts';
 import { formatBytes, formatTable } from './cli-format.ts';
 import { readInstallation } from './cli-installation.ts';
 import type { CliContext } from './cli-context.ts';
+import { addSnapshotCommands } from './cli-snapshot.ts';
+import { addWorkloadCommands } from './cli-workloads.ts';
 
 const callTimeoutMs = 15_000;
 
@@ -31,6 +33,8 @@ async function run(argv: readonly string[]): Promise<number> {
   };
   addJobCommands(context);
   addHostCommands(context);
+  addWorkloadCommands(context);
+  addSnapshotCommands(context);
   addAgentCommands(context);
   try {
     await program.parseAsync([...argv], { from: 'user' });

@@ -48,6 +48,8 @@ export const configSchema = z.object({
   FLYNN_DNS_UPSTREAMS: list.optional(),
   /** Whether this host also schedules. */
   FLYNN_SCHEDULER: booleanFlag.default(true),
+  /** Schedulers of your own, by the absolute paths of their modules: the same ones on every host. */
+  FLYNN_SCHEDULERS: list.default([]),
   /** `key=value,…`: what constraints of workloads can ask for. */
   FLYNN_ATTRIBUTES: z.string().default(''),
 });

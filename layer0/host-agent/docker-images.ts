@@ -58,12 +58,19 @@ async function loadFetched(context: ImageContext, name: string, options: CallOpt
   for await (const archive of context.fetchImage?.(name, options) ?? []) {
     const load = async (abortSignal: AbortSignal): Promise<unknown> =>
       readProgress(await context.docker.loadImage(archive, { quiet: true, abortSignal }));
+    // Told apart from an engine that does not answer: the next host may do better.
+    const broken = new AbortController();
+    archive.once('error', (error) =>
+      broken.abort(new FlynnError('conflict', `the transfer of ${name} broke off: ${messageOf(error)}`)),
+    );
+    const signal = options.signal === undefined ? broken.signal : AbortSignal.any([options.signal, broken.signal]);
     try {
-      await engineCall(`loading ${name}`, load, { ...options, deadlineMs: pullDeadlineMs });
+      await engineCall(`loading ${name}`, load, { ...options, signal, deadlineMs: pullDeadlineMs });
       await imageId(context, name, options);
       return true;
     } catch (error) {
-      if (hasCode(error, 'cancelled', 'unavailable')) throw error;
+      if (!broken.signal.aborted && hasCode(error, 'cancelled', 'unavailable')) throw error;
+    } finally {
       archive.destroy();
     }
   }

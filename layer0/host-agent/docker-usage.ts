@@ -1,9 +1,9 @@
 /** What containers on Docker use, read from the kernel where the engine need not be asked. */
-import { execFile } from 'node:child_process';
 import { readFileSync, readlinkSync } from 'node:fs';
 import type { CallOptions, DiskUse, Usage } from './engine.ts';
 import type { DockerContext } from './docker-containers.ts';
 import { engineCall } from './docker-errors.ts';
+import { Shell, quoted } from './shell.ts';
 
 const controlGroups = '/sys/fs/cgroup';
 const diskDeadlineMs = 120_000;
@@ -15,6 +15,7 @@ export class DockerUsage {
   readonly #context: DockerContext;
   readonly #pids = new Map<string, number>();
   readonly #paths = new Map<string, Paths>();
+  readonly #shell = new Shell();
 
   constructor(context: DockerContext) {
     this.#context = context;
@@ -39,13 +40,10 @@ export class DockerUsage {
 
   async diskUse(id: string, options: CallOptions): Promise<DiskUse> {
     const { upperDir, volumes } = await this.#pathsOf(id, options);
-    const [writable, inVolumes] = await Promise.all([
-      upperDir === undefined ? undefined : bytesBelow([upperDir], options),
-      bytesBelow(volumes, options),
-    ]);
+    const writable = upperDir === undefined ? undefined : await this.#bytesBelow([upperDir], options);
     return {
       writableBytes: writable ?? (await this.#writableByEngine(id, options)),
-      volumeBytes: inVolumes ?? 0,
+      volumeBytes: (await this.#bytesBelow(volumes, options)) ?? 0,
     };
   }
 
@@ -82,6 +80,20 @@ export class DockerUsage {
       cpuNanoseconds: stats.cpu_stats.cpu_usage.total_usage,
       pids: stats.pids_stats?.current ?? 0,
     };
+  }
+
+  /** In the background's background. Files that vanish meanwhile are left out; undefined if a folder is not to be seen from here. */
+  async #bytesBelow(folders: readonly string[], { signal }: CallOptions): Promise<number | undefined> {
+    if (folders.length === 0) return undefined;
+    // Its exit code tells of files that went while it looked; what it could add up it says all the same.
+    const script = `nice -n 19 du -skx -- ${folders.map(quoted).join(' ')}; true`;
+    const output = await this.#shell.run(script, {
+      deadlineMs: diskDeadlineMs,
+      ...(signal === undefined ? {} : { signal }),
+    });
+    const lines = output.split('\n').filter((line) => /^\d+\t/.test(line));
+    if (lines.length < folders.length) return undefined;
+    return lines.reduce((sum, line) => sum + Number.parseInt(line, 10) * 1024, 0);
   }
 
   /** For storage drivers other than overlay2. */
@@ -183,18 +195,4 @@ function field(file: string, name: string): number | undefined {
     ?.split('\n')
     .find((one) => one.startsWith(`${name} `));
   return line === undefined ? undefined : Number(line.slice(name.length + 1));
-}
-
-/** In the background's background. Files that vanish meanwhile are left out; undefined if a folder is not to be seen from here. */
-async function bytesBelow(folders: readonly string[], { signal }: CallOptions): Promise<number | undefined> {
-  if (folders.length === 0) return undefined;
-  const args = ['-n', '19', 'du', '-skx', '--', ...folders];
-  const output = await new Promise<string>((resolve) => {
-    const options = { timeout: diskDeadlineMs, ...(signal === undefined ? {} : { signal }) };
-    // Its exit code tells of files that went while it looked; what it could add up it says all the same.
-    execFile('nice', args, options, (_error, stdout) => resolve(stdout));
-  });
-  const lines = output.split('\n').filter((line) => /^\d+\t/.test(line));
-  if (lines.length < folders.length) return undefined;
-  return lines.reduce((sum, line) => sum + Number.parseInt(line, 10) * 1024, 0);
 }

@@ -72,8 +72,8 @@ describe('a job of which there must never be two', () => {
       const container = agent.containers.ofJob(single.id);
       assert.ok(guarded.some(({ ids, deadlineMs }) => ids.includes(container?.id ?? '') && deadlineMs !== undefined));
 
-      // No renewal came: three seconds are left, in which it has to end.
-      lease.expiresAtMs = performance.now() + 2_900;
+      // No renewal came: two seconds are left, in which it has to end.
+      lease.expiresAtMs = performance.now() + 1_900;
       const ended = await agent.reach(single, 'stopped', (s) => s.endedAt !== undefined);
       assert.ok(performance.now() < lease.expiresAtMs, 'before the lease can have expired');
       assert.match(ended.error ?? '', /could not renew its lease/);

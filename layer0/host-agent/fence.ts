@@ -2,9 +2,9 @@
  * Singletons (jobs of which there must never be two) and the host's lease: when it cannot be renewed, they are stopped before
  * the cell may give them to another host.
  *
- * The budget, back from the moment E before which the lease cannot have expired, on a clock that nobody sets: at E − 3 s
- * TERM, a second later KILL through the engine, at E − 1 s KILL by the watchdog, whether agent and engine live or not. The cell
- * gives nothing away before E + 1 s.
+ * The budget, back from the moment E before which the lease cannot have expired, on a clock that nobody sets: at E − 2 s
+ * TERM, a second later KILL through the engine, at E − 0.5 s KILL by the watchdog, whether agent and engine live or not. The
+ * cell gives nothing away before E + 1 s.
  */
 import { pause } from '@flynn/kit/clock';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
@@ -15,9 +15,9 @@ import type { ContainerTable } from './container-table.ts';
 import type { Container, Engine } from './engine.ts';
 import { label } from './labels.ts';
 
-const fenceMs = 3_000;
+const fenceMs = 2_000;
 const termMs = 1_000;
-const killMs = 1_000;
+const killMs = 500;
 const tickMs = 500;
 /** Longer than any start takes: then it is in the table, or will never be. */
 const admittedMs = 180_000;
@@ -28,8 +28,12 @@ export type FenceWatchdog = {
   guard(deadlineMs: number | undefined, containerIds: readonly string[]): Promise<void>;
 };
 
-export function isSingletonContainer(container: Container): boolean {
-  return container.labels[label.singleton] !== undefined;
+/**
+ * Never a resident job: the cell gives it to nobody else, and the store that runs as one has to come back before any host
+ * can have a lease.
+ */
+export function isSingletonContainer({ labels }: Pick<Container, 'labels'>): boolean {
+  return labels[label.singleton] !== undefined && labels[label.resident] === undefined;
 }
 
 /**

@@ -3,7 +3,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { test } from 'node:test';
 import { healthCheckSchema } from '@flynn/scheduler/cell';
-import { checkedPortsOf, intervalMs, judge, probe, unknownVerdict } from './health.ts';
+import { checkedPortsOf, judge, probe, unknownVerdict, waitMs } from './health.ts';
 import { jobOf } from './host-fixture.ts';
 
 /** `+` is a good answer, `-` a bad one; the verdict after each is `U`p or `d`own. */
@@ -33,8 +33,16 @@ for (const { answers, threshold, expected } of [
 
 test('a job that comes up is looked at ten times a second, one that was up at its interval', () => {
   const check = healthCheckSchema.parse({ type: 'tcp', intervalMs: 5_000 });
-  assert.equal(intervalMs(unknownVerdict, check), 100);
-  assert.equal(intervalMs({ ...unknownVerdict, hasBeenUp: true }, check), 5_000);
+  const up = { ...unknownVerdict, hasBeenUp: true };
+  assert.equal(waitMs(unknownVerdict, check, 123), 100);
+  assert.equal(waitMs(up, check, 2_500), 5_000);
+  assert.equal(waitMs(up, { ...check, intervalMs: 300 }, 123), 300);
+});
+
+test('checks of jobs that are up fall on one beat, and stay on it', () => {
+  const check = healthCheckSchema.parse({ type: 'tcp', intervalMs: 2_000 });
+  const up = { ...unknownVerdict, hasBeenUp: true };
+  for (const nowMs of [7_100, 7_249, 6_751.4, 7_003]) assert.equal(nowMs + waitMs(up, check, nowMs), 9_000);
 });
 
 test('ports with a service are checked: TCP by accepting if nothing else is said, UDP not at all', () => {

@@ -9,11 +9,16 @@ type Call = { signal: AbortSignal };
 
 /** Also hosts that are away but have settings or statuses of theirs. */
 export async function listHosts(store: Pick<Store, 'list'>, call: Call): Promise<KnownHost[]> {
-  const [records, settings] = await Promise.all([
+  const [records, settings, statuses] = await Promise.all([
     store.list(cellKeys.hosts, call),
     store.list(cellKeys.settings, call),
+    store.list(cellKeys.status, call),
   ]);
   const hosts = new Map<string, KnownHost>();
+  for (const { key } of statuses.entries) {
+    const [id = ''] = key.slice(cellKeys.status.length).split('/');
+    hosts.set(id, { id, settings: hostSettingsSchema.parse({}) });
+  }
   for (const { key, value } of settings.entries) {
     const id = key.slice(cellKeys.settings.length);
     hosts.set(id, { id, settings: hostSettingsSchema.parse(JSON.parse(value)) });

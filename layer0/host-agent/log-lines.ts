@@ -70,13 +70,17 @@ export function readFrom({ stdout, stderr }: Cursor, nowNs: bigint): bigint | un
 
 type Assembly = { timestampNs: bigint; count: number; rest: Buffer; isWithinLine: boolean };
 
+/** Not a part of any buffer: the rest of nothing must not keep one in memory for each log. */
+const nothing = Buffer.alloc(0);
+
 /** Puts partial records together and splits long lines. It has to begin at a record that begins a time. */
 export class LineAssembler {
   readonly #streams = new Map<Stream, Assembly>();
 
   push(record: LogRecord): Piece[] {
     const assembly = this.#assemblyOf(record);
-    assembly.rest = Buffer.concat([assembly.rest, Buffer.from(record.message)]);
+    const message = Buffer.from(record.message);
+    assembly.rest = assembly.rest.length === 0 ? message : Buffer.concat([assembly.rest, message]);
     const pieces: Piece[] = [];
     while (assembly.rest.length > maxLineBytes)
       pieces.push(this.#cut(record.stream, assembly, boundary(assembly.rest)));
@@ -95,14 +99,14 @@ export class LineAssembler {
   #assemblyOf({ stream, timestampNs }: LogRecord): Assembly {
     const known = this.#streams.get(stream);
     if (known !== undefined && (known.isWithinLine || known.timestampNs === timestampNs)) return known;
-    const assembly = { timestampNs, count: 0, rest: Buffer.alloc(0), isWithinLine: false };
+    const assembly = { timestampNs, count: 0, rest: nothing, isWithinLine: false };
     this.#streams.set(stream, assembly);
     return assembly;
   }
 
   #cut(stream: Stream, assembly: Assembly, length: number): Piece {
     const message = assembly.rest.toString('utf8', 0, length);
-    assembly.rest = assembly.rest.subarray(length);
+    assembly.rest = length === assembly.rest.length ? nothing : assembly.rest.subarray(length);
     const index = assembly.count;
     assembly.count += 1;
     return { stream, timestampNs: assembly.timestampNs, index, message };

@@ -5,7 +5,7 @@ import type { HostJob } from '@flynn/scheduler/cell';
 import type { Announcer } from './announcer.ts';
 import { announce, withdraw } from './announcer.ts';
 import type { CheckedPort } from './health.ts';
-import { checkedPortsOf, intervalMs, judge, probe, unknownVerdict } from './health.ts';
+import { checkedPortsOf, judge, probe, unknownVerdict, waitMs } from './health.ts';
 import { groupOf, label } from './labels.ts';
 
 export type MonitorEvents = {
@@ -81,7 +81,7 @@ export class JobMonitor {
         return;
       }
       const left = verdict.hasBeenUp ? Infinity : Math.max(1, check.startTimeoutMs - elapsedMs);
-      await systemClock.sleep(Math.min(intervalMs(verdict, check), left), { signal });
+      await systemClock.sleep(Math.min(waitMs(verdict, check, performance.now()), left), { signal });
     }
   }
 

@@ -24,7 +24,7 @@ export async function followNeighbours(options: {
   const mirrors = await Promise.all([open(cellKeys.hosts), open(joinedPrefix)]);
   return {
     get isAlone() {
-      return mirrors.every(({ snapshot }) => [...snapshot.entries.keys()].every((key) => key === hostId));
+      return mirrors.every(({ snapshot: { entries } }) => entries.size === (entries.has(hostId) ? 1 : 0));
     },
     async reached(revision, until) {
       await Promise.all(mirrors.map((mirror) => mirror.reached(revision, { signal: until })));

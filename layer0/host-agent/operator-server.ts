@@ -30,6 +30,10 @@ export type OperatorDeps = {
   neighbours: Neighbours;
   cleaner: Cleaner;
   figures: Figures;
+  /** Why it schedules without the schedulers it was configured with, if so. */
+  schedulerFault: () => string | undefined;
+  /** What is wrong with the host's certificate, if it has one. */
+  certificateFault: () => string | undefined;
   /** Lines handed on and dropped since the agent's start. */
   lines: () => { shipped: number; dropped: number };
 };
@@ -68,12 +72,15 @@ async function statusOf(deps: OperatorDeps, signal: AbortSignal): Promise<AgentS
   const { containers, fence, neighbours, cleaner } = deps;
   const host = deps.record();
   const { settings, error } = await settingsOf(deps, signal);
+  const schedulerFault = deps.schedulerFault();
   const conditions = [
     ...(cleaner.isFull ? ['its disk is full: no new jobs'] : []),
     ...(settings?.drain === undefined ? [] : ['it is being drained']),
     ...(settings?.cordoned === true ? ['it is cordoned'] : []),
     ...(containers.isCurrent ? [] : ['the container engine does not answer']),
     ...(error === undefined ? [] : [`the store does not answer: ${error}`]),
+    ...(schedulerFault === undefined ? [] : [`it schedules without your own schedulers: ${schedulerFault}`]),
+    ...[deps.certificateFault()].filter((fault) => fault !== undefined),
     ...(fence.isOpen ? [] : ['its lease is lost: jobs of which there must never be two are stopped']),
   ];
   const { leftMs } = fence;

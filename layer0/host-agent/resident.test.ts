@@ -8,7 +8,8 @@ import { waitFor } from '@flynn/kit/retry';
 import { TaskGroup } from '@flynn/kit/tasks';
 import { ContainerTable } from './container-table.ts';
 import { createMemoryEngine } from './memory.ts';
-import { Residents } from './resident.ts';
+import { isSingletonContainer } from './fence.ts';
+import { Residents, residentSchema, residentSpec } from './resident.ts';
 
 const host = { cluster: 'test', hostId: 'h1', externalAddress: '127.0.0.1', gateway: '127.0.0.1', networkName: 'n' };
 
@@ -64,4 +65,13 @@ test('resident jobs run from disk alone, come back after a power cut, and follow
   assert.equal((await engine.list()).length, 0);
   await tasks.stop();
   await rm(dir, { recursive: true });
+});
+
+test('a resident job with a volume is not stopped for the lease: no host has one before the store is back', () => {
+  const resources = { memoryBytes: 1_000_000, cpuMillis: 0 };
+  const template = { image: { name: 'base' }, volumes: [{ name: 'etcd', path: '/data' }], resources };
+  const { labels } = residentSpec(residentSchema.parse({ name: 'etcd', template }), 'base', host);
+  assert.equal(isSingletonContainer({ labels }), false);
+  const { 'flynn.resident': _resident, ...ofAnyJob } = labels;
+  assert.equal(isSingletonContainer({ labels: ofAnyJob }), true);
 });

@@ -6,7 +6,7 @@ import type { CellChange } from './cell-change.ts';
 import { cellKeys } from './cell.ts';
 import type { Evaluation } from './cell.ts';
 import type { CellColumns } from './columns/cell-columns.ts';
-import { advance, evaluationWrite, isEnded, makeEvaluation } from './evaluations.ts';
+import { advance, evaluationWrite, isEnded, makeEvaluation, supersede } from './evaluations.ts';
 import type { Ledger } from './ledger.ts';
 import { isOwnWorkload } from './ownership.ts';
 import { Triggers, reliefOf } from './triggers.ts';
@@ -61,7 +61,8 @@ export class Agenda {
   /** Whether the workload is this scheduler's to see to. */
   isOwn(workloadId: string): boolean {
     const { id, peers, columns } = this.#options;
-    if (peers === undefined && !columns.hosts.has(id)) return true;
+    // One that runs on no host takes everything.
+    if (!(peers?.includes(id) ?? columns.hosts.has(id))) return true;
     const known = this.#isOwn.get(workloadId);
     if (known !== undefined) return known;
     const isOwn = isOwnWorkload(workloadId, id, peers ?? columns.hosts.keys());
@@ -98,9 +99,18 @@ export class Agenda {
     if (cancelled !== undefined && this.isOwn(evaluation.workloadId)) this.note(cancelled);
   }
 
+  /** It was carried out, or never will be: those that came meanwhile and that the newest of them stands for are cancelled. */
+  done(evaluation: Evaluation, token: string, now: number): void {
+    const acked = this.broker.ack(evaluation.id, token, now);
+    if (acked === false) return;
+    const { stale, newest = evaluation } = acked;
+    for (const one of stale) this.note(supersede(one, newest, now));
+  }
+
   /** What the change calls for, and what it makes possible. It is folded in. */
   concern(change: CellChange, now: number): void {
-    for (const trigger of this.#triggers.of(change)) this.#ask(trigger, now);
+    const isAwaited = (workloadId: string) => this.broker.isAwaited(workloadId, now);
+    for (const trigger of this.#triggers.of(change, isAwaited)) this.#ask(trigger, now);
     this.#relieve(change, now);
   }
 

@@ -1,5 +1,7 @@
 /** Which evaluation is looked at next, and by whom? */
 import type { Evaluation } from './cell.ts';
+import { goesFirst, isSooner } from './broker-line.ts';
+import type { Line, Outstanding, Queued } from './broker-line.ts';
 import { Heap } from './heap.ts';
 
 export type BrokerOptions = Readonly<{
@@ -22,24 +24,13 @@ export type Delivery = Readonly<{
   attempt: number;
 }>;
 
+/** Those that `newest` takes the place of. */
+type Acked = Readonly<{ stale: readonly Evaluation[]; newest: Evaluation | undefined }>;
+
 /** What became of an evaluation that was given back. */
 export type Nacked = Readonly<{ kind: 'again'; at: number } | { kind: 'failed'; evaluation: Evaluation }>;
 
 export type BrokerCounts = Readonly<{ ready: number; waiting: number; pending: number; outstanding: number }>;
-
-type Queued = Readonly<{ evaluation: Evaluation; readyAt: number; order: number }>;
-type Outstanding = Readonly<{ evaluation: Evaluation; token: string; attempt: number; until: number }>;
-
-/** What is known of one workload's evaluations. */
-type Line = {
-  /** In the ready heap, the others' heap or the delay heap. */
-  queued: Queued | undefined;
-  outstanding: Outstanding | undefined;
-  /** The outstanding one, handed in again meanwhile: it waited for room, and there may be some. */
-  again: Evaluation | undefined;
-  /** Behind the outstanding or the queued one, oldest first. */
-  readonly pending: Evaluation[];
-};
 
 const nackMs = { first: 1_000, further: 20_000 };
 const defaults = { takeoverMs: 5_000, deliveryMs: 60_000, deliveryLimit: 3 };
@@ -186,7 +177,7 @@ export class Broker {
    * It is done. Returns those of the workload that were handed in meanwhile and are stale, because the newest of them sees
    * all that they would have: to be cancelled. False when the token is not that of the delivery that is out.
    */
-  ack(evaluationId: string, token: string, now: number): readonly Evaluation[] | false {
+  ack(evaluationId: string, token: string, now: number): Acked | false {
     const found = this.#takeOutstanding(evaluationId, token);
     if (found === undefined) return false;
     const { workloadId, line, again } = found;
@@ -196,14 +187,15 @@ export class Broker {
       this.#insertPending(line, again);
     }
     const due = line.pending.filter(({ waitUntil }) => (waitUntil ?? 0) <= now);
-    const stale = due.slice(0, -1);
+    const newest = due.pop();
+    const stale = due;
     for (const one of stale) {
       line.pending.splice(line.pending.indexOf(one), 1);
       this.#drop(one.id);
     }
     this.#advance(line, now);
     this.#dropIfEmpty(workloadId, line);
-    return stale;
+    return { stale, newest };
   }
 
   /** It could not be done now: again after a pause, or failed for good. False for a token that is not the delivery's. */
@@ -227,15 +219,27 @@ export class Broker {
     return { kind: 'again', at };
   }
 
-  /** Gives back what was out for too long. */
-  expire(now: number): readonly Nacked[] {
+  /** Gives back what was out for too long, unless it is known to be on its way: then its time begins anew. */
+  expire(now: number, isUnderWay: (evaluationId: string) => boolean = () => false): readonly Nacked[] {
     const nacked: Nacked[] = [];
     for (let next = this.#deliveries.peek(); next !== undefined && next.until <= now; next = this.#deliveries.peek()) {
       this.#deliveries.pop();
+      if (isUnderWay(next.evaluation.id)) {
+        this.#renew(next, now);
+        continue;
+      }
       const result = this.nack(next.evaluation.id, next.token, now);
       if (result !== false) nacked.push(result);
     }
     return nacked;
+  }
+
+  #renew(delivery: Outstanding, now: number): void {
+    const workloadId = this.#known.get(delivery.evaluation.id);
+    const line = workloadId === undefined ? undefined : this.#lines.get(workloadId);
+    if (line?.outstanding !== delivery) return;
+    line.outstanding = { ...delivery, until: now + this.#options.deliveryMs };
+    this.#deliveries.push(line.outstanding);
   }
 
   #deliver(line: Line, evaluation: Evaluation, now: number): Delivery {
@@ -324,20 +328,6 @@ export class Broker {
       this.#lines.delete(workloadId);
     }
   }
-}
-
-function goesFirst(a: Queued, b: Queued): boolean {
-  const byPriority = b.evaluation.priority - a.evaluation.priority;
-  if (byPriority !== 0) return byPriority < 0;
-  const byAge = a.evaluation.createdAt - b.evaluation.createdAt;
-  return byAge === 0 ? a.order < b.order : byAge < 0;
-}
-
-/** Whether a new one of the workload goes before the one that is queued: that waits for later, or counts for less. */
-function isSooner(one: Queued, queued: Queued, now: number): boolean {
-  if (one.readyAt <= now && queued.readyAt > now) return true;
-  if (one.readyAt > now) return one.readyAt < queued.readyAt;
-  return queued.readyAt <= now && goesFirst(one, queued);
 }
 
 function addTo(time: number | undefined, ms: number): number | undefined {

@@ -38,6 +38,8 @@ export interface Cell {
   readonly settings: ReadonlyMap<string, OperatorSettings>;
   workload(workloadId: string): Versioned<Workload> | undefined;
   workloadIds(): Iterable<string>;
+  /** Of workloads that are to have jobs on every host that matches. */
+  omniWorkloadIds(): Iterable<string>;
   /** Pending and blocked ones, by their ids. */
   readonly evaluations: ReadonlyMap<string, Versioned<Evaluation>>;
   /** Pending and blocked ones of a workload, oldest first. */

@@ -55,7 +55,9 @@ export function changeSize(
   const added = add.reduce((sum, { jobs }) => sum + jobs.length, 0);
   // Each job that is stopped or released may stand in an assignment of its own.
   const rewritten = stop.length + release.length;
-  const operations = (isFirst ? 2 : 0) + Math.floor(added / maxJobsPerKey) + (isFirst && added > 0 ? 1 : 0) + rewritten;
+  const keys = Math.floor(added / maxJobsPerKey) + (isFirst && added > 0 ? 1 : 0) + rewritten;
+  // Claim and host are compared, the claim is written: the store counts compares and writes apart.
+  const operations = isFirst ? Math.max(2, 1 + keys) : keys;
   return { operations, bytes: 300 + 300 * add.length + 100 * added + 200 * (stop.length + release.length) };
 }
 
@@ -127,6 +129,7 @@ function assignmentWrites(
     const assignment: Assignment = { planId, groups };
     writes.push({ put: cellKeys.assignment(hostId, planId), value: JSON.stringify(assignment) });
   }
+  if (!changes.some(({ stop, release }) => stop.length + release.length > 0)) return writes;
   const released = new Set(changes.flatMap(({ release }) => release.map(({ id }) => id)));
   const stopped = new Set(changes.flatMap(({ stop }) => stop.map(({ id }) => id)));
   const touched = new Set(changes.flatMap(({ stop, release }) => [...stop, ...release].map(({ planId }) => planId)));
@@ -159,10 +162,11 @@ function chunksOf(groups: readonly AssignedGroup[]): AssignedGroup[][] {
         chunks.push([]);
         room = maxJobsPerKey;
       }
-      const jobs = group.jobs.slice(from, from + room);
-      chunks.at(-1)?.push({ ...group, jobs });
-      from += jobs.length;
-      room -= jobs.length;
+      const isWhole = from === 0 && group.jobs.length <= room;
+      const part = isWhole ? group : { ...group, jobs: group.jobs.slice(from, from + room) };
+      chunks.at(-1)?.push(part);
+      from += part.jobs.length;
+      room -= part.jobs.length;
     }
   }
   return chunks;
@@ -176,14 +180,16 @@ function partWrites(
   then: Operation[],
 ): void {
   const subject: Subject = { kind: 'plan', plan };
+  const isAdding = [...hosts.values()].some(({ add }) => add.length > 0);
   const creates = hasOutcomes && plan.outcomes.some(({ created }) => created.length > 0);
   for (const [workloadId, modRevision] of planRevisions) {
     const key = cellKeys.lastPlan(workloadId);
     expect({ key, modRevision }, subject);
     if (hosts.size > 0 || creates) then.push({ put: key, value: JSON.stringify({ planId: batchId }) });
+    if (isAdding) expectWorkload(workloadId, revisions, (compare) => expect(compare, subject));
   }
   if (!hasOutcomes) return;
-  const write = { hasChanges: plan.hosts.size > 0, columns, revisions, then };
+  const write = { hasChanges: plan.hosts.size > 0, isAdding, columns, revisions, then };
   for (const outcome of plan.outcomes) outcomeWrites(outcome, write, (compare) => expect(compare, subject));
 }
 
@@ -191,10 +197,17 @@ function outcomeWrites(
   { evaluation, end, created, superseded, remaining }: Outcome,
   {
     hasChanges,
+    isAdding,
     columns,
     revisions,
     then,
-  }: { hasChanges: boolean; columns: CellColumns; revisions: ReadonlyMap<string, Revision>; then: Operation[] },
+  }: {
+    hasChanges: boolean;
+    isAdding: boolean;
+    columns: CellColumns;
+    revisions: ReadonlyMap<string, Revision>;
+    then: Operation[];
+  },
   expect: (compare: Compare) => void,
 ): void {
   const key = cellKeys.evaluation(evaluation.id);
@@ -212,14 +225,23 @@ function outcomeWrites(
   then.push(...created.map(evaluationWrite));
   const workload = columns.workload(evaluation.workloadId)?.value;
   if (remaining === undefined || workload === undefined || workload.count === remaining) return;
-  const workloadKey = cellKeys.workload(evaluation.workloadId);
-  expect({ key: workloadKey, modRevision: revisions.get(workloadKey) ?? 0 });
-  then.push({ put: workloadKey, value: JSON.stringify({ ...workload, count: remaining }) });
+  if (!isAdding) expectWorkload(evaluation.workloadId, revisions, expect);
+  then.push({ put: cellKeys.workload(workload.id), value: JSON.stringify({ ...workload, count: remaining }) });
+}
+
+/** New jobs are of the version it has: the template of one before may be gone by now. */
+function expectWorkload(
+  workloadId: string,
+  revisions: ReadonlyMap<string, Revision>,
+  expect: (compare: Compare) => void,
+): void {
+  const key = cellKeys.workload(workloadId);
+  expect({ key, modRevision: revisions.get(key) ?? 0 });
 }
 
 /** One that only this scheduler knew of, and that found nothing to do, leaves no trace. */
 function isWorthKeeping(end: Evaluation, hasChanges: boolean): boolean {
-  return hasChanges || end.state !== 'complete';
+  return hasChanges || end.state !== 'complete' || end.blockedId !== undefined;
 }
 
 export type Verdict = Readonly<{

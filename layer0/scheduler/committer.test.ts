@@ -217,3 +217,96 @@ test('many jobs on one host are written in several keys, each well below what th
   assert.equal(cell.jobCount, 10_000);
   assert.deepEqual(stateOf(cell), []);
 });
+
+test('what the watch tells of before the answer is there is counted once', async () => {
+  await using store = await openCell(['h1'], [{ id: 'a', count: 3 }]);
+  const hands = await open(store);
+  hands.plan('a');
+  const batch = hands.next();
+  const answer = await store.transact(batch.transaction);
+  const { entries, revision } = await store.list(cellKeys.claims);
+  for (const entry of entries) hands.cell.fold({ type: 'put', entry });
+  hands.cell.advance(revision);
+  hands.ledger.followClaim('h1', hands.cell);
+  assert.equal(used(hands.ledger, 'h1'), 300, 'an evaluation planned just now would find no room');
+  hands.committer.settle(batch, answer);
+  assert.equal(used(hands.ledger, 'h1'), 300);
+});
+
+test('jobs of a version that the workload no longer has are not committed: its template may be gone', async () => {
+  await using store = await openCell(['h1'], [{ id: 'a' }]);
+  const hands = await open(store);
+  hands.plan('a');
+  const batch = hands.next();
+  await store.transact({ then: workloadChange(workloadInputOf({ id: 'a', version: 'v2' }), context()) });
+  hands.committer.settle(batch, await store.transact(batch.transaction));
+  assert.equal(hands.committer.takeSettled()[0]?.state, 'refused');
+  assert.equal(used(hands.ledger, 'h1'), 0);
+});
+
+test('a gang gets its hosts although there is always another plan for one of them', async () => {
+  const distinct = [{ attribute: 'host', operator: 'distinct' as const }];
+  const only = (host: string) => [{ attribute: 'host', values: [host] }];
+  await using store = await openCell(
+    ['h1', 'h2'],
+    [
+      { id: 'g', kind: 'gang', count: 2, constraints: distinct },
+      { id: 'a', constraints: only('h1') },
+      { id: 'b', constraints: only('h2') },
+      { id: 'c', constraints: only('h1') },
+    ],
+  );
+  const hands = await open(store);
+  hands.plan('a');
+  const first = hands.next();
+  for (const id of ['g', 'b']) hands.plan(id);
+  assert.equal(hands.committer.next(0), undefined, 'the newer one took a host the gang waits for');
+  hands.plan('c');
+  hands.committer.settle(first, await store.transact(first.transaction));
+  const second = hands.next();
+  assert.deepEqual([...second.claims.keys()].sort(), ['h1', 'h2']);
+  assert.equal(second.parts.length, 3, 'the others go along');
+  hands.committer.settle(second, await store.transact(second.transaction));
+  assert.equal((await readCell(store)).jobsOf('g').length, 2);
+});
+
+test('a gang that no transaction holds is refused whatever else is on its way, and one behind it is not', async () => {
+  const hosts = Array.from({ length: 30 }, (_, at) => `h${at}`);
+  const constraints = [{ attribute: 'host', operator: 'distinct' as const }];
+  await using store = await openCell(hosts, [
+    { id: 'a' },
+    { id: 'large', kind: 'gang', count: 29, constraints },
+    { id: 'small', kind: 'gang', count: 2, constraints },
+  ]);
+  const hands = await open(store, { maxOperations: 20 });
+  hands.plan('a');
+  const first = hands.next();
+  for (const id of ['large', 'small']) hands.plan(id);
+  const second = hands.committer.next(0);
+  const states = hands.committer
+    .takeSettled()
+    .map(({ plan, state }) => [plan.outcomes[0]?.evaluation.workloadId, state]);
+  assert.deepEqual(states, [['large', 'impossible']]);
+  hands.committer.settle(first, await store.transact(first.transaction));
+  const third = second ?? hands.next();
+  hands.committer.settle(third, await store.transact(third.transaction));
+  assert.equal((await readCell(store)).jobsOf('small').length, 2);
+});
+
+test('one plan that the store never takes does not make the transactions after it small', async () => {
+  const hosts = Array.from({ length: 20 }, (_, at) => `h${at}`);
+  await using store = await openCell(hosts, [{ id: 'bad' }, { id: 'a', count: 20 }, { id: 'b', count: 20 }]);
+  const hands = await open(store, { maxInFlight: 1 });
+  for (const id of ['bad', 'a']) hands.plan(id);
+  for (let batch = hands.committer.next(0); batch !== undefined; batch = hands.committer.next(0)) {
+    const isBad = batch.parts.some(({ plan }) => plan.outcomes[0]?.evaluation.workloadId === 'bad');
+    if (isBad) hands.committer.tooLarge(batch, 'the value is too large');
+    else hands.committer.settle(batch, await store.transact(batch.transaction));
+  }
+  assert.deepEqual(
+    hands.committer.takeSettled().map(({ state }) => state),
+    ['impossible', 'committed'],
+  );
+  hands.plan('b');
+  assert.equal(hands.next().claims.size, 20);
+});

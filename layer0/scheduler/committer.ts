@@ -62,6 +62,8 @@ export class Committer {
   readonly #inFlight = new Map<Batch, readonly Queued[]>();
   readonly #settled: Settled[] = [];
   #maxOperations: number;
+  /** As it was before smaller batches were tried. */
+  #limitBefore: number | undefined;
   #isFenced = false;
 
   constructor(options: CommitterOptions) {
@@ -129,7 +131,10 @@ export class Committer {
       return this.next(now);
     }
     for (const queued of taken.keys()) queued.isInFlight = true;
-    for (const hostId of batch.claims.keys()) this.#hostsInFlight.add(hostId);
+    for (const [hostId, changes] of batch.changes) {
+      this.#hostsInFlight.add(hostId);
+      ledger.send(hostId, batch.id, changes);
+    }
     this.#inFlight.set(batch, [...taken.keys()]);
     this.counts.transactions += 1;
     return batch;
@@ -155,12 +160,12 @@ export class Committer {
       if (fit === 'ok') hosts.set(hostId, change);
     }
     if (queued.isAtomic && hosts.size < plan.hosts.size) {
+      const isTooLarge = before.operations === 0 && gathering.isFull;
       gathering.restore(before, hosts);
-      const isAlone = before.operations === 0 && this.#hostsInFlight.size === 0;
       if (queued.isRefused) this.#finish(queued, 'refused');
-      else if (isAlone && gathering.isFull) {
+      else if (isTooLarge) {
         this.#finish(queued, 'impossible', `it touches ${left.size} hosts: more than one transaction may hold`);
-      }
+      } else gathering.keepFor(plan);
       return undefined;
     }
     const isLast = hosts.size === left.size && !queued.isRefused;
@@ -188,10 +193,14 @@ export class Committer {
     const [only] = batch.parts;
     const isSmallest = batch.parts.length === 1 && (only === undefined || only.hosts.size <= 1 || only.plan.isAtomic);
     if (!isSmallest) {
+      this.#limitBefore ??= this.#maxOperations;
       this.#maxOperations = Math.max(8, Math.floor(Math.min(this.#maxOperations, operations) / 2));
       return;
     }
     for (const queued of all) this.#finish(queued, 'impossible', reason);
+    // It was this one, not the size.
+    this.#maxOperations = this.#limitBefore ?? this.#maxOperations;
+    this.#limitBefore = undefined;
   }
 
   /** What became of plans since the last call. */
@@ -241,7 +250,10 @@ export class Committer {
   #land(batch: Batch): readonly Queued[] {
     const all = this.#inFlight.get(batch) ?? [];
     this.#inFlight.delete(batch);
-    for (const hostId of batch.claims.keys()) this.#hostsInFlight.delete(hostId);
+    for (const hostId of batch.claims.keys()) {
+      this.#hostsInFlight.delete(hostId);
+      this.#options.ledger.land(hostId);
+    }
     for (const queued of all) queued.isInFlight = false;
     return all;
   }

@@ -15,7 +15,7 @@ import { CellColumns } from './columns/cell-columns.ts';
 import { Committer } from './committer.ts';
 import type { Settled } from './committer.ts';
 import type { Batch, Fence } from './commit.ts';
-import { evaluationWrite, giveUp, supersede } from './evaluations.ts';
+import { evaluationWrite, giveUp } from './evaluations.ts';
 import { Ledger } from './ledger.ts';
 import { LossWatch } from './loss-watch.ts';
 import { HostTable } from './placement/host-table.ts';
@@ -109,14 +109,14 @@ export class SchedulerCore {
       const one = this.columns.fold(change);
       if (one === undefined) continue;
       told.push(one);
-      this.#foldHost(one);
+      if (one.kind === 'host' || one.kind === 'settings') this.ledger.followHost(one.hostId, this.columns);
       if (one.kind === 'workload' && one.before !== undefined && one.before.version !== one.after?.version) {
         this.#retired.add(one.workloadId);
       }
     }
     this.columns.advance(revision);
     for (const one of told) {
-      if (one.kind === 'claim') this.#observe(one.hostId);
+      if (one.kind === 'claim') this.ledger.followClaim(one.hostId, this.columns);
       if (one.kind === 'evaluation') this.#agenda.foldEvaluation(one.after, one.before, now);
     }
     if (!this.#isOpen) return;
@@ -126,25 +126,11 @@ export class SchedulerCore {
     for (const one of told) this.#agenda.concern(one, now);
   }
 
-  #observe(hostId: string): void {
-    const known = this.columns.claims.get(hostId);
-    const seenAt = this.columns.revision;
-    this.ledger.observe(hostId, { claim: known?.value, modRevision: known?.modRevision ?? 0, seenAt });
-  }
-
-  #foldHost(change: CellChange): void {
-    if (change.kind !== 'host' && change.kind !== 'settings') return;
-    const { hostId } = change;
-    const host = this.columns.hosts.get(hostId)?.value;
-    if (host !== undefined) this.ledger.putHost(host, this.columns.settings.get(hostId));
-    else this.ledger.removeHost(hostId);
-  }
-
   /** Hosts came or went. */
   #reassign(): void {
     this.#agenda.reassign();
     this.#losses.disturb();
-    this.ledger.setHome(this.#options.id, this.#options.peers ?? [...this.columns.hosts.keys()].sort());
+    this.ledger.setHome(this.#options.id, this.#options.peers);
   }
 
   /** Everything that is due: call it before asking for batches. */
@@ -153,7 +139,8 @@ export class SchedulerCore {
     this.#findLosses(now);
     if (now >= this.#repairAt) this.#repair(now);
     this.#settle(now);
-    for (const nacked of this.#agenda.broker.expire(now)) {
+    // A store that does not answer for a minute still may: the same again beside it would only be in its way.
+    for (const nacked of this.#agenda.broker.expire(now, (id) => this.#courses.has(id))) {
       if (nacked.kind === 'failed') this.#giveUp(nacked.evaluation, 'it was not carried out in time', now);
     }
     this.#proceed(now);
@@ -296,9 +283,7 @@ export class SchedulerCore {
   #finish(course: Course, now: number): void {
     const { evaluation, token } = course.delivery;
     this.#courses.delete(evaluation.id);
-    const stale = this.#agenda.broker.ack(evaluation.id, token, now);
-    if (stale === false) return;
-    for (const one of stale) this.#agenda.note(supersede(one, evaluation, now));
+    this.#agenda.done(evaluation, token, now);
   }
 
   #giveBack(course: Course, reason: string, now: number): void {
@@ -311,7 +296,7 @@ export class SchedulerCore {
   #giveUpCourse(course: Course, reason: string, now: number): void {
     const { evaluation, token } = course.delivery;
     this.#courses.delete(evaluation.id);
-    this.#agenda.broker.ack(evaluation.id, token, now);
+    this.#agenda.done(evaluation, token, now);
     this.#giveUp(evaluation, reason, now);
   }
 

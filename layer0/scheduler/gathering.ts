@@ -11,7 +11,7 @@ import type { HostChange, Plan } from './plan.ts';
 const maxBytes = 1024 * 1024;
 const shareOfNewHosts = 0.75;
 
-type Mark = Readonly<{ operations: number; bytes: number }>;
+type Mark = Readonly<{ operations: number; bytes: number; isFull: boolean }>;
 
 /** What a batch does to one host so far. */
 type Touched = { readonly changes: HostChange[]; readonly claims: (Claim | undefined)[] };
@@ -24,6 +24,8 @@ export class Gathering {
   readonly #busy: ReadonlySet<string>;
   readonly #maxOperations: number;
   readonly #touched = new Map<string, Touched>();
+  /** Hosts that an older plan waits for: a newer one that took them would put it off for ever. */
+  readonly #kept = new Set<string>();
   #operations = 0;
   #bytes = 0;
 
@@ -35,19 +37,25 @@ export class Gathering {
   }
 
   mark(): Mark {
-    return { operations: this.#operations, bytes: this.#bytes };
+    return { operations: this.#operations, bytes: this.#bytes, isFull: this.isFull };
   }
 
   /** Gives back what was taken since the mark: the last change of those hosts. */
   restore(mark: Mark, hosts: ReadonlyMap<string, HostChange>): void {
     this.#operations = mark.operations;
     this.#bytes = mark.bytes;
+    this.isFull = mark.isFull;
     for (const hostId of hosts.keys()) {
       const touched = this.#touched.get(hostId);
       touched?.changes.pop();
       touched?.claims.pop();
       if (touched?.changes.length === 0) this.#touched.delete(hostId);
     }
+  }
+
+  /** They go together or not at all, so none of them to a newer one. */
+  keepFor(plan: Plan): void {
+    for (const hostId of plan.hosts.keys()) this.#kept.add(hostId);
   }
 
   /** Whether anything of one more plan may go along. */
@@ -63,12 +71,15 @@ export class Gathering {
   }
 
   tryAdd(hostId: string, change: HostChange, epoch: Revision, isAtomic: boolean): 'ok' | 'later' | 'stale' {
-    if (this.#busy.has(hostId)) return 'later';
+    if (this.#busy.has(hostId) || this.#kept.has(hostId)) return 'later';
     const touched = this.#touched.get(hostId);
     const known = this.#ledger.claimOf(hostId);
     // Assignments are written anew from the columns: those have to be of the very claim that is compared.
     const isRewriting = change.stop.length + change.release.length > 0;
-    if (isRewriting && (this.#columns.claims.get(hostId)?.modRevision ?? 0) !== known.modRevision) return 'later';
+    if (isRewriting && (this.#columns.claims.get(hostId)?.modRevision ?? 0) !== known.modRevision) {
+      this.#kept.add(hostId);
+      return 'later';
+    }
     const size = changeSize(change, touched === undefined);
     // Some is left for what other plans do to the same hosts: that costs no more keys.
     const limit = touched === undefined && !isAtomic ? this.#maxOperations * shareOfNewHosts : this.#maxOperations;
@@ -96,14 +107,8 @@ export class Gathering {
     if ((host?.createRevision ?? 0) !== epoch) return false;
     if (change.add.length > 0 && (host === undefined || !canHold(host.value, claim, change))) return false;
     if (change.release.length + change.stop.length === 0) return true;
-    const known = this.#jobsOn(hostId);
-    return [...change.release, ...change.stop].every(({ id }) => known.has(id));
-  }
-
-  /** Jobs assigned to the host that nothing before in the batch lets go. */
-  #jobsOn(hostId: string): ReadonlySet<string> {
-    const jobs = new Set(this.#columns.jobsOn(hostId).map(({ id }) => id));
-    for (const { release } of this.#touched.get(hostId)?.changes ?? []) for (const { id } of release) jobs.delete(id);
-    return jobs;
+    const gone = new Set<string>();
+    for (const { release } of this.#touched.get(hostId)?.changes ?? []) for (const { id } of release) gone.add(id);
+    return [...change.release, ...change.stop].every(({ id }) => !gone.has(id) && this.#columns.isAssigned(hostId, id));
   }
 }

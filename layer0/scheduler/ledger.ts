@@ -1,6 +1,8 @@
 /** What is claimed of each host by this scheduler's best knowledge: the store's claims, and what is on its way there. */
 import type { Revision } from '@flynn/store/store';
 import type { Claim, HostRecord, OperatorSettings } from './cell.ts';
+import type { CellColumns } from './columns/cell-columns.ts';
+import { hash } from './ownership.ts';
 import type { HostChange } from './plan.ts';
 import type { HostTable } from './placement/host-table.ts';
 
@@ -21,6 +23,7 @@ export class Ledger {
   readonly table: HostTable;
   readonly #claims = new Map<string, KnownClaim>();
   readonly #held = new Map<string, Held>();
+  readonly #sent = new Map<string, Readonly<{ batchId: string; changes: readonly HostChange[] }>>();
 
   constructor(table: HostTable) {
     this.table = table;
@@ -44,19 +47,49 @@ export class Ledger {
     this.table.remove(hostId);
   }
 
+  /** As the cell has it now: there or not, open or not. */
+  followHost(hostId: string, { hosts, settings }: Pick<CellColumns, 'hosts' | 'settings'>): void {
+    const host = hosts.get(hostId)?.value;
+    if (host !== undefined) this.putHost(host, settings.get(hostId));
+    else this.removeHost(hostId);
+  }
+
+  followClaim(hostId: string, { claims, revision }: Pick<CellColumns, 'claims' | 'revision'>): void {
+    const known = claims.get(hostId);
+    this.observe(hostId, { claim: known?.value, modRevision: known?.modRevision ?? 0, seenAt: revision });
+  }
+
   /** In a large cell each scheduler has a share of the hosts in which it looks for room first: they rarely meet then. */
-  setHome(schedulerId: string, all: readonly string[]): void {
-    const at = all.indexOf(schedulerId);
-    const of = Math.min(all.length, maxSlices);
+  setHome(schedulerId: string, peers: readonly string[] | undefined): void {
+    const at = peers?.indexOf(schedulerId) ?? (this.table.indexOf(schedulerId) === undefined ? -1 : hash(schedulerId));
+    // With one on every host there are enough of them, and whose share is which does not change as hosts come and go.
+    const of = Math.min(peers?.length ?? maxSlices, maxSlices);
     if (this.table.size < homeFrom || at < 0) this.table.setHome({ slice: 0, of: 1 });
     else this.table.setHome({ slice: at % of, of });
   }
 
-  /** What the store said at that revision: by the watch, or in the answer to a refused transaction. */
+  /**
+   * What the store said at that revision: by the watch, or in the answer to a refused transaction. A claim that a batch on
+   * its way wrote has the batch's changes in it, whether its answer is here yet or not.
+   */
   observe(hostId: string, known: KnownClaim): void {
     if (known.seenAt < this.claimOf(hostId).seenAt) return;
     this.#claims.set(hostId, known);
+    const sent = this.#sent.get(hostId);
+    if (sent !== undefined && known.claim?.planId === sent.batchId) {
+      for (const change of sent.changes) this.#letGo(hostId, change);
+    }
     this.refresh(hostId);
+  }
+
+  /** What is held goes to the store now, as this batch: one at a time for a host. */
+  send(hostId: string, batchId: string, changes: readonly HostChange[]): void {
+    this.#sent.set(hostId, { batchId, changes });
+  }
+
+  /** The batch on its way has its answer. */
+  land(hostId: string): void {
+    this.#sent.delete(hostId);
   }
 
   /** The plan has claimed it in the table by now. */

@@ -22,6 +22,8 @@ test('most hosts at once are suspected, held, and lost only after the hold', () 
     suspicionText(held, 1, 100_000),
     '2 of 3 hosts are away at once (h1, h2): rather the network or us, their work is held for 100 s',
   );
+  const many = judge(Object.fromEntries(Array.from({ length: 500 }, (_, at) => [`h${at}`, 0])), 1, 10);
+  assert.match(suspicionText(many, 1, 100) ?? '', /^500 of 501 hosts are away at once \(h0, h1, .*, 480 more\): /);
   const over = judge({ h1: 0, h2: 0 }, 1, 100);
   assert.deepEqual([[...over.lost], suspicionText(over, 1, 100_000)], [['h1', 'h2'], undefined]);
   assert.equal(suspicionText(judge({ h1: 0 }, 2, 9), 2, 100), undefined);

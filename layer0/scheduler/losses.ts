@@ -42,12 +42,16 @@ export function judgeLosses(input: LossInput): LossVerdict {
   return { lost, suspects, nextAt, isHeld };
 }
 
+const mostNamed = 20;
+
 /** "7 of 10 hosts are away at once: …", for the log and for people; undefined when nothing is held. */
 export function suspicionText({ suspects, isHeld }: LossVerdict, present: number, holdMs: number): string | undefined {
   if (!isHeld || suspects.size === 0) return undefined;
   const [away, all] = [suspects.size, suspects.size + present];
+  const names = [...suspects].sort();
+  const named = [...names.slice(0, mostNamed), ...(away > mostNamed ? [`${away - mostNamed} more`] : [])].join(', ');
   const then = present === 0 ? 'nothing is moved while no host is there' : `their work is held for ${holdMs / 1_000} s`;
-  return `${away} of ${all} hosts are away at once (${[...suspects].sort().join(', ')}): rather the network or us, ${then}`;
+  return `${away} of ${all} hosts are away at once (${named}): rather the network or us, ${then}`;
 }
 
 /** Keeps the time each missing host was first missed. A host without jobs is missed by nobody. */

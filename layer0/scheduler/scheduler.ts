@@ -235,8 +235,8 @@ class SchedulerLoop {
   }
 }
 
-/** The transaction's fault, not the store's: the same again gives the same. */
+/** The transaction's fault, not the store's: the same again gives the same. What nobody knows (`internal`) may pass. */
 function isRefusedForGood(error: unknown): boolean {
   const { code, message } = asFlynnError(error);
-  return code === 'invalid' || code === 'internal' || /too large|larger than|too many operations/.test(message);
+  return code === 'invalid' || /too large|larger than|too many operations/.test(message);
 }

@@ -31,6 +31,10 @@ export class ToyCell implements Cell {
     return this.workloads.keys();
   }
 
+  omniWorkloadIds(): Iterable<string> {
+    return [...this.workloads.values()].flatMap(({ value: { id, kind } }) => (kind === 'omni' ? [id] : []));
+  }
+
   evaluationsOf(workloadId: string): readonly Versioned<Evaluation>[] {
     return [...this.evaluations.values()]
       .filter(({ value }) => value.workloadId === workloadId)

@@ -2,7 +2,7 @@
 import type { Relief } from './blocked.ts';
 import type { CellChange } from './cell-change.ts';
 import type { HostRecord, OperatorSettings } from './cell.ts';
-import type { Cell, JobFacts } from './cell-view.ts';
+import type { Cell } from './cell-view.ts';
 import type { Cause } from './evaluations.ts';
 import { attributesOf, failedConstraint, isOpen } from './feasible.ts';
 import { isLeftToOmni } from './drain.ts';
@@ -25,15 +25,15 @@ export class Triggers {
     this.#cell = cell;
   }
 
-  /** The cell has the change already. */
-  of(change: CellChange): Trigger[] {
+  /** The cell has the change already. Workloads that are awaited anyway need not be looked at: that may be expensive. */
+  of(change: CellChange, isAwaited: (workloadId: string) => boolean = () => false): Trigger[] {
     switch (change.kind) {
       case 'host':
         return this.#ofHost(change.hostId, change.before, change.after);
       case 'settings':
         return this.#ofSettings(change.hostId, change.before, change.after);
       case 'status':
-        return this.#ofStatus(change.hostId, change.workloadId, change.before, change.after);
+        return this.#ofStatus(change, isAwaited);
       case 'workload':
         this.#settled.delete(change.workloadId);
         return [];
@@ -67,7 +67,10 @@ export class Triggers {
   }
 
   /** During an update or a move the next step depends on how the new jobs are; ends are the host's to tell, by an evaluation. */
-  #ofStatus(hostId: string, workloadId: string, before: JobFacts | undefined, after: JobFacts | undefined): Trigger[] {
+  #ofStatus(
+    { hostId, workloadId, before, after }: Extract<CellChange, { kind: 'status' }>,
+    isAwaited: (workloadId: string) => boolean,
+  ): Trigger[] {
     if (after === undefined || before?.state === after.state) return [];
     if (after.isFinal && this.#cell.settings.get(hostId)?.drain !== undefined && isLeftToOmni(hostId, this.#cell)) {
       return this.#onHost(hostId)
@@ -75,7 +78,7 @@ export class Triggers {
         .map((id) => ({ workloadId: id, cause: 'drain' }));
     }
     if (after.state !== 'running' && before?.state !== 'running') return [];
-    return this.#isSettled(workloadId) ? [] : [{ workloadId, cause: 'health' }];
+    return isAwaited(workloadId) || this.#isSettled(workloadId) ? [] : [{ workloadId, cause: 'health' }];
   }
 
   #isSettled(workloadId: string): boolean {
@@ -102,9 +105,9 @@ export class Triggers {
     const host = this.#cell.hosts.get(hostId)?.value;
     if (host !== undefined) {
       const attributes = attributesOf(host, this.#cell.settings.get(hostId));
-      for (const workloadId of this.#cell.workloadIds()) {
+      for (const workloadId of this.#cell.omniWorkloadIds()) {
         const workload = this.#cell.workload(workloadId)?.value;
-        if (workload?.kind !== 'omni') continue;
+        if (workload === undefined) continue;
         if (failedConstraint(hostId, attributes, workload.constraints) === undefined) concerned.add(workloadId);
       }
     }

@@ -63,6 +63,8 @@ export function openLease(request: LeaseRequest): Lease {
   };
 }
 
+const renewalsPerTtl = 4;
+
 async function keepAlive(
   request: LeaseRequest,
   term: { expiresAtMs: number },
@@ -70,23 +72,27 @@ async function keepAlive(
 ): Promise<'lost' | 'ended'> {
   const { id, ttlSeconds, log } = request;
   const ttlMs = ttlSeconds * 1000;
-  let pauseMs = ttlMs / 3;
+  let pauseMs = ttlMs / renewalsPerTtl;
+  let failures = 0;
   while (!ended.aborted) {
     const leftMs = term.expiresAtMs - performance.now();
     if (leftMs <= 0) return 'lost';
     await sleep(Math.min(pauseMs, leftMs), ended);
     if (ended.aborted) break;
     const sentMs = performance.now();
-    // A third of the TTL: if one member does not answer, there is time to ask another.
-    const limitMs = Math.min(request.timeoutMs, ttlMs / 3, term.expiresAtMs - sentMs);
+    // Short at first: a member that hangs must cost its holder less than half of the TTL. Longer when several do not answer.
+    const shareMs = failures === 0 ? ttlMs / 6 : ttlMs / 3;
+    const limitMs = Math.min(request.timeoutMs, shareMs, term.expiresAtMs - sentMs);
     if (limitMs <= 0) return 'lost';
     try {
       if ((await renew(request, limitMs, ended)) === 'gone') return 'lost';
       term.expiresAtMs = sentMs + ttlMs;
-      pauseMs = ttlMs / 3;
+      pauseMs = ttlMs / renewalsPerTtl;
+      failures = 0;
     } catch (error) {
       if (ended.aborted) break;
       log.debug({ err: error, lease: id }, 'renewing the lease failed, trying again');
+      failures += 1;
       pauseMs = Math.min(500, ttlMs / 10);
     }
   }

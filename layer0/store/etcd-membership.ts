@@ -15,11 +15,14 @@ export type EtcdPeer = Readonly<{
 
 /** Errors are the store's: `unavailable` without a majority, `invalid` for what etcd refuses at this moment. */
 export interface EtcdMembership extends AsyncDisposable {
+  /** As a majority sees them now, not as one member that fell behind remembers. */
   list(): Promise<readonly EtcdPeer[]>;
   /** Answers all members. */
   addLearner(peerUrl: string): Promise<readonly EtcdPeer[]>;
   /** `invalid` while it has not caught up. */
   promote(id: string): Promise<void>;
+  /** Where the others are to reach it from now on. */
+  move(id: string, peerUrl: string): Promise<void>;
   remove(id: string): Promise<void>;
 }
 
@@ -56,7 +59,7 @@ export function etcdMembership(
   return {
     list: () =>
       call('listing members', async ({ client }, deadline) => {
-        const { members: rows } = await client.cluster.memberList({}, { deadline });
+        const { members: rows } = await client.cluster.memberList({ linearizable: true }, { deadline });
         return peersOf(rows);
       }),
     addLearner: (peerUrl) =>
@@ -70,6 +73,10 @@ export function etcdMembership(
     promote: (id) =>
       call(`promoting member ${id}`, async ({ client }, deadline) => {
         await client.cluster.memberPromote({ ID: id }, { deadline });
+      }),
+    move: (id, peerUrl) =>
+      call(`moving member ${id}`, async ({ client }, deadline) => {
+        await client.cluster.memberUpdate({ ID: id, peerURLs: [peerUrl] }, { deadline });
       }),
     remove: (id) =>
       call(`removing member ${id}`, async ({ client }, deadline) => {

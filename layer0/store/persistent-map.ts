@@ -65,7 +65,11 @@ export class PersistentMap<V> implements ReadonlyMap<string, V> {
   }
 
   *entries(): MapIterator<[string, V]> {
-    for (const branch of this.#root) for (const bucket of branch) yield* bucket;
+    for (const branch of this.#root) {
+      // A small map is mostly these, and an iterator for each would be most of the work.
+      if (branch === emptyBranch) continue;
+      for (const bucket of branch) if (bucket.size > 0) yield* bucket;
+    }
     return undefined;
   }
 

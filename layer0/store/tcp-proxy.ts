@@ -14,7 +14,7 @@ export interface TcpProxy extends AsyncDisposable {
   restore(): void;
 }
 
-export async function startTcpProxy(targetPort: number): Promise<TcpProxy> {
+export async function startTcpProxy(targetPort: number, targetHost = '127.0.0.1'): Promise<TcpProxy> {
   const sockets = new Set<Socket>();
   let mode: 'open' | 'cut' | 'frozen' = 'open';
   const server = createServer((inbound) => {
@@ -22,7 +22,7 @@ export async function startTcpProxy(targetPort: number): Promise<TcpProxy> {
       inbound.destroy();
       return;
     }
-    const outbound = connect({ port: targetPort, host: '127.0.0.1' });
+    const outbound = connect({ port: targetPort, host: targetHost });
     join(inbound, outbound);
     join(outbound, inbound);
     if (mode === 'frozen') pauseBoth(inbound, outbound);

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { silentLogger } from '@flynn/kit/log';
-import { assignmentSchema, cellKeys, evaluationSchema, hostRecordSchema } from '@flynn/scheduler/cell';
-import type { Evaluation, HostRecord } from '@flynn/scheduler/cell';
+import { assignmentSchema, cellKeys, evaluationSchema, hostRecordSchema, jobStatusSchema } from '@flynn/scheduler/cell';
+import type { Evaluation, HostRecord, JobStatus } from '@flynn/scheduler/cell';
 import { createMemoryStore } from '@flynn/store/memory';
-import { openCellView, placedJobs, reasonsOf, takesJobs } from './cell-view.ts';
+import { openCellView, placedJobs, reasonsOf, seenStatuses, takesJobs } from './cell-view.ts';
 import type { CellView } from './cell-view.ts';
 
 async function viewOf(objects: Record<string, unknown>, look: (cell: CellView) => void): Promise<void> {
@@ -84,16 +84,62 @@ test('jobs are told with their workload, version and host; once told to stop, a 
   );
 });
 
+const host = (id: string, cordoned = false): HostRecord =>
+  hostRecordSchema.parse({
+    id,
+    address: '192.0.2.1',
+    apiPort: 1,
+    capacity: { memoryBytes: 1, cpuMillis: 0 },
+    cordoned,
+    startedAt: 0,
+  });
+
+test('a job of a host that is away is uncertain while it is assigned there, and lost afterwards', () => {
+  const status = (id: string, change: Partial<JobStatus> = {}): Record<string, JobStatus> => {
+    const [hostId = ''] = id.split('-');
+    const common = { hostId, workloadId: 'w', version: 'v', createdAt: 1, state: 'running', isFinal: false };
+    return { [cellKeys.jobStatus(hostId, id)]: jobStatusSchema.parse({ id, ...common, ...change }) };
+  };
+  const demand = { memoryBytes: 1, cpuMillis: 0, family: 'f' };
+  const jobs = ['h2-kept', 'h2-troubled'].map((id, index) => ({ id, index, createdAt: 1 }));
+  return viewOf(
+    {
+      [cellKeys.host('h1')]: host('h1'),
+      [cellKeys.assignment('h2', 'p')]: assignmentSchema.parse({
+        planId: 'p',
+        groups: [{ workloadId: 'w', version: 'v', demand, jobs }],
+      }),
+      ...status('h1-a'),
+      ...status('h2-kept'),
+      ...status('h2-troubled', { state: 'crashed', error: 'killed: out of memory' }),
+      ...status('h2-taken'),
+      ...status('h2-ended', { state: 'done', isFinal: true, exitCode: 0 }),
+    },
+    (cell) => {
+      const seen = seenStatuses(cell).map(({ id, state, isFinal, isUncertain, error }) => [
+        id,
+        `${state}${isFinal ? ' for good' : ''}${isUncertain ? '?' : ''}`,
+        error,
+      ]);
+      assert.deepEqual(
+        seen.sort(([a], [b]) => (String(a) < String(b) ? -1 : 1)),
+        [
+          ['h1-a', 'running', undefined],
+          ['h2-ended', 'done for good', undefined],
+          ['h2-kept', 'running?', 'its host h2 is away'],
+          ['h2-taken', 'lost for good', 'its host h2 is away'],
+          ['h2-troubled', 'crashed?', 'its host h2 is away; before that: killed: out of memory'],
+        ],
+      );
+      assert.deepEqual(
+        seenStatuses(cell, ({ id }) => id === 'h1-a').map(({ id }) => id),
+        ['h1-a'],
+      );
+    },
+  );
+});
+
 test('a host takes jobs unless it, or somebody, says otherwise', () => {
-  const host = (id: string, cordoned = false): HostRecord =>
-    hostRecordSchema.parse({
-      id,
-      address: '192.0.2.1',
-      apiPort: 1,
-      capacity: { memoryBytes: 1, cpuMillis: 0 },
-      cordoned,
-      startedAt: 0,
-    });
   const drain = { startedAt: 1 };
   return viewOf(
     {

@@ -26,8 +26,8 @@ import { openMirror } from '@flynn/store/mirror';
 import type { Mirror } from '@flynn/store/mirror';
 import type { Store } from '@flynn/store/store';
 import { appIdOf } from './compile.ts';
-import { seenStatus } from './lost-jobs.ts';
-import type { SeenStatus } from './lost-jobs.ts';
+import { seenStatus } from '@flynn/scheduler/lost-jobs';
+import type { SeenStatus } from '@flynn/scheduler/lost-jobs';
 
 export type PlacedJob = Omit<HostJob, 'template' | 'singleton'> & { hostId: string };
 

@@ -53,6 +53,19 @@ test('an app is a group of its own; only the platform reaches the platform, and 
   assert.deepEqual([build.group, build.links, build.access], ['a1', ['blobstore'], ['discovery']]);
 });
 
+test('a type reaches what it links, a one-off job what any type of its app links', () => {
+  const web = process({ links: ['shop-db'] });
+  const worker = process({ links: ['queue', 'shop-db'] });
+  const release = runnable({ web, worker });
+  assert.deepEqual(compileWorkload(release, 'web', web, 1).template.links, ['shop-db']);
+  const run = { workloadId: 'a1-run-1', command: ['sh'], env: {}, tty: false, stdin: false };
+  assert.deepEqual(compileOneOff(release, run).template.links, ['queue', 'shop-db']);
+  assert.notEqual(
+    compileWorkload(release, 'web', web, 1).version,
+    compileWorkload(release, 'web', process({}), 1).version,
+  );
+});
+
 test('a worker has no port, no service and nothing to drain', () => {
   const worker = process(slugProcess('node worker.js', 'worker'));
   const { template } = compileWorkload(runnable({ worker }), 'worker', worker, 1);

@@ -1,8 +1,8 @@
 /** What does Layer 0 have to run for a process type of a release? The only place where apps become workloads. */
-import { createHash } from 'node:crypto';
 import type { z } from 'zod';
 import { jobTemplateSchema, workloadInputSchema } from '@flynn/scheduler/cell';
 import type { JobTemplate, Resources } from '@flynn/scheduler/cell';
+import { versionOf } from '@flynn/scheduler/template-version';
 import type { App, Artifact, Process, Release, processSchema } from './model.ts';
 
 /** Starts a slug's command line with its profile scripts; part of the slug runner's image. */
@@ -84,6 +84,7 @@ export function compileWorkload(runnable: Runnable, type: string, process: Proce
     ...roomOf({ memoryBytes: process.memoryBytes, cpuMillis: process.cpuMillis }),
     volumes: process.volumes,
     hostNetwork: process.hostNetwork,
+    links: process.links,
     ...reachOf(app),
     ...(process.user === undefined ? {} : { user: process.user }),
     ...(process.workingDirectory === undefined ? {} : { workingDirectory: process.workingDirectory }),
@@ -140,6 +141,8 @@ export function compileOneOff(runnable: Runnable, oneOff: OneOff): CompiledWorkl
     env: envOf(runnable, 'run', { ...run.env, ...oneOff.env }),
     meta: metaOf(runnable, 'run'),
     ...reachOf(app),
+    // What any type of the app may reach: a console is there to look at what they see.
+    links: [...new Set(Object.values(runnable.release.processes).flatMap(({ links }) => links))].sort(),
     ...roomOf({ memoryBytes: oneOff.memoryBytes ?? gibibyte, cpuMillis: 1_000 }),
     tty: oneOff.tty,
     stdin: oneOff.stdin,
@@ -249,16 +252,3 @@ const defaultCheck = {
   threshold: 2,
   startTimeoutMs: 60_000,
 } as const;
-
-function versionOf(template: JobTemplate): string {
-  return createHash('sha256').update(canonical(template)).digest('hex').slice(0, 16);
-}
-
-/** JSON with sorted names: the order in which variables were set changes nothing. */
-function canonical(value: unknown): string {
-  return JSON.stringify(value, (_name, inner: unknown) =>
-    typeof inner === 'object' && inner !== null && !Array.isArray(inner)
-      ? Object.fromEntries(Object.entries(inner).sort(([a], [b]) => (a < b ? -1 : 1)))
-      : inner,
-  );
-}

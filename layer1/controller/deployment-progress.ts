@@ -2,7 +2,7 @@
 import type { JobStatus } from '@flynn/scheduler/cell';
 import { statusesOfApp } from './cell-view.ts';
 import type { CellView } from './cell-view.ts';
-import type { SeenStatus } from './lost-jobs.ts';
+import type { SeenStatus } from '@flynn/scheduler/lost-jobs';
 import type { Deployment } from './model.ts';
 import type { DeploymentResource } from './resources.ts';
 
@@ -24,9 +24,8 @@ export function progressOf({ spec, status }: DeploymentResource, cell: CellView)
 
 /** What a host that is away said of a job is not counted on: no old job goes for the sake of one nobody sees. */
 export function upCount(statuses: readonly SeenStatus[], releaseId: string, type: string): number {
-  return statuses.filter(
-    (status) => status.state === 'running' && !status.isUncertain && isOf(status, releaseId, type),
-  ).length;
+  return statuses.filter((status) => status.state === 'running' && !status.isUncertain && isOf(status, releaseId, type))
+    .length;
 }
 
 /** A job of the new release, not there before the deployment, that ended on its own. */
@@ -42,8 +41,7 @@ export function findFailed({ spec }: DeploymentResource, statuses: readonly Seen
 /** What a job that is not up says of itself, "could not pull …, trying again", or that its host is away. */
 export function findTrouble(statuses: readonly SeenStatus[], releaseId: string, type: string): string | undefined {
   return statuses.find(
-    (status) =>
-      !status.isFinal && (status.state !== 'running' || status.isUncertain) && isOf(status, releaseId, type),
+    (status) => !status.isFinal && (status.state !== 'running' || status.isUncertain) && isOf(status, releaseId, type),
   )?.error;
 }
 

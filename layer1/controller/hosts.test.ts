@@ -5,13 +5,16 @@ import type { ErrorCode } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
 import { evaluations, hosts } from './api-hosts.ts';
 import type { HostView } from './api-hosts.ts';
-import { formations } from './api.ts';
+import { formations, jobs, platform } from './api.ts';
 import { startTestController } from './testing.ts';
 import type { TestController } from './testing.ts';
+import { jobSchema } from './model.ts';
+import { z } from 'zod';
 
 const isCode = (code: ErrorCode, pattern: RegExp) => (error: unknown) =>
   hasCode(error, code) && pattern.test(error.message);
 const web = { web: { ports: [{ port: 8080 }] } };
+const changeSchema = z.object({ id: z.string(), object: jobSchema.optional() });
 
 async function hostOf(world: TestController, host: string): Promise<HostView> {
   return world.client.call(hosts.get, { params: { host } });
@@ -114,6 +117,48 @@ test('a host that is up is not forgotten; one that is away is, once its work is 
   await remove('host3');
   await assert.rejects(hostOf(world, 'host3'), isCode('not_found', /no host/));
   await assert.rejects(remove('host3'), isCode('not_found', /no host/));
+});
+
+test('jobs of a host that died are lost: no longer shown, told as such to who follows, shown when asked for', async () => {
+  await using world = await startTestController({ hosts: 3 });
+  await world.deployApp('shop', web);
+  await scaled(world, 3);
+  const { signal } = new AbortController();
+  const [gone] = (await world.jobsOf('shop', 1, ({ hostId }) => hostId === 'host3')).map(({ id }) => id);
+  const stream = world.client.events(platform.events, { query: { app: 'shop', types: 'job' } }, { signal });
+  const told = (async () => {
+    const states: unknown[] = [];
+    for await (const { data } of stream) {
+      const { id, object } = changeSchema.parse(data);
+      if (id === gone) states.push(object?.state);
+      if (states.at(-1) === 'lost') break;
+    }
+    return states;
+  })();
+  await world.hosts[2]?.[Symbol.asyncDispose]();
+  const [lost] = await waitFor(
+    async () => {
+      const all = await world.client.call(jobs.list, { params: { app: 'shop' }, query: { all: true } });
+      const found = all.filter(({ state }) => state === 'lost');
+      return found.length > 0 && found;
+    },
+    { what: 'a lost job', deadlineMs: 10_000, intervalMs: 20 },
+  );
+  assert.deepEqual([lost?.id, lost?.error], [gone, 'its host host3 is away']);
+  await world.jobsOf('shop', 3, ({ state, hostId }) => state === 'running' && hostId !== 'host3');
+  await world.jobsOf('shop', 3, () => true);
+  assert.equal((await told).at(0), 'running');
+  assert.deepEqual((await world.client.call(hosts.get, { params: { host: 'host3' } })).list, []);
+
+  // Who begins to follow now is told that it is lost too, before `current`.
+  const again = world.client.events(platform.events, { query: { app: 'shop', types: 'job' } }, { signal });
+  let last: unknown;
+  for await (const { event, data } of again) {
+    if (event === 'current') break;
+    const { id, object } = changeSchema.parse(data);
+    if (id === gone) last = object?.state;
+  }
+  assert.equal(last, 'lost');
 });
 
 test('evaluations say what waits for room and why, and how they ended', async () => {

@@ -55,9 +55,11 @@ export function hostHandlers(deps: Deps): Handler[] {
   ];
 }
 
-function hostIds({ cell }: Deps): string[] {
+/** Those that are there, and those that left a trace: a host that dies must not vanish from the list of hosts. */
+function hostIds({ cell }: Pick<Deps, 'cell'>): string[] {
   const ids = [cell.hosts, cell.settings, cell.claims].flatMap(({ snapshot }) => snapshot.entries.keys().toArray());
-  return [...new Set(ids)].sort();
+  const spoke = cell.statuses.snapshot.entries.keys().map((key) => key.slice(0, key.indexOf('/')));
+  return [...new Set([...ids, ...spoke])].sort();
 }
 
 function knownHost(deps: Deps, hostId: string): void {
@@ -152,9 +154,8 @@ async function changeSettings(
 
 /** Of a host that comes back afterwards everything is made anew. */
 async function remove({ store, cell }: Deps, hostId: string, signal: AbortSignal): Promise<void> {
-  const known = [cell.hosts, cell.settings, cell.claims].some((mirror) => mirror.snapshot.entries.has(hostId));
   const lease = `/flynn/network/hosts/${hostId}`;
-  if (!known && (await store.get(lease, { signal })) === undefined) {
+  if (!hostIds({ cell }).includes(hostId) && (await store.get(lease, { signal })) === undefined) {
     throw new FlynnError('not_found', `there is no host "${hostId}"; list them with: flynn host list`);
   }
   const result = await store.transact(
@@ -173,7 +174,7 @@ async function remove({ store, cell }: Deps, hostId: string, signal: AbortSignal
     { signal },
   );
   if (result.succeeded) {
-    await cell.settings.reached(result.revision, { signal });
+    await Promise.all([cell.settings, cell.statuses].map((mirror) => mirror.reached(result.revision, { signal })));
     return;
   }
   const isThere = (await store.get(cellKeys.host(hostId), { signal })) !== undefined;

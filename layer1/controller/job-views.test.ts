@@ -1,17 +1,18 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { jobStatusSchema, workloadSchema } from '@flynn/scheduler/cell';
-import type { JobStatus, Workload } from '@flynn/scheduler/cell';
+import type { Workload } from '@flynn/scheduler/cell';
 import { findJob, jobsOfApp } from './job-views.ts';
 import type { Cell } from './job-views.ts';
+import type { SeenStatus } from '@flynn/scheduler/lost-jobs';
 import { expiredOneOffs } from './one-off-cleanup.ts';
 
 const meta = { 'flynn.app': 'a', 'flynn.release': 'r', 'flynn.type': 'web' };
 const demand = { memoryBytes: 1, cpuMillis: 0, family: 'a' };
 const workload = (id: string, change: Partial<Workload> = {}): Workload =>
   workloadSchema.parse({ id, kind: 'service', count: 1, version: 'v', demand, ...change });
-const status = (id: string, workloadId: string, change: Partial<JobStatus> = {}): JobStatus =>
-  jobStatusSchema.parse({
+const status = (id: string, workloadId: string, change: Partial<SeenStatus> = {}): SeenStatus => ({
+  ...jobStatusSchema.parse({
     id,
     hostId: 'h1',
     workloadId,
@@ -21,7 +22,9 @@ const status = (id: string, workloadId: string, change: Partial<JobStatus> = {})
     isFinal: false,
     createdAt: 1_000,
     ...change,
-  });
+  }),
+  isUncertain: change.isUncertain ?? false,
+});
 const placed = (id: string, workloadId: string, desired: 'run' | 'stop' = 'run'): Cell['placed'][number] => ({
   id,
   workloadId,
@@ -33,6 +36,7 @@ const placed = (id: string, workloadId: string, desired: 'run' | 'stop' = 'run')
 });
 /** Of version v of any workload. */
 const metaOf: Cell['metaOf'] = ({ version }) => (version === 'v' ? meta : {});
+const isHostThere = () => true;
 const options = { all: false, nowMs: 3_000 };
 
 test('a job is shown once: by its status, else by its placement, else by what waits', () => {
@@ -41,6 +45,7 @@ test('a job is shown once: by its status, else by its placement, else by what wa
     placed: [placed('h1-a', 'a-w'), placed('h1-b', 'a-w')],
     statuses: [status('h1-a', 'a-w')],
     metaOf,
+    isHostThere,
     reasons: new Map([['a-w', '2 placed, 1 waiting: memory']]),
   };
   assert.deepEqual(
@@ -60,6 +65,7 @@ test('a job is shown once: by its status, else by its placement, else by what wa
 test('what ended is shown only when asked for; a job that is started again has not ended', () => {
   const cell: Cell = {
     metaOf,
+    isHostThere,
     reasons: new Map(),
     workloads: [],
     placed: [],
@@ -76,9 +82,29 @@ test('what ended is shown only when asked for; a job that is started again has n
   assert.equal(jobsOfApp('a', cell, { ...options, all: true }).length, 3);
 });
 
+test('what was lost with its host has ended, and what was placed on a host that is away says so', () => {
+  const cell: Cell = {
+    metaOf,
+    isHostThere: (hostId) => hostId !== 'h1',
+    reasons: new Map(),
+    workloads: [workload('a-w', { count: 2 })],
+    placed: [placed('h1-b', 'a-w')],
+    statuses: [status('h1-a', 'a-w', { state: 'lost', isFinal: true })],
+  };
+  assert.deepEqual(
+    jobsOfApp('a', cell, options).map(({ id, state, error }) => [id, state, error]),
+    [
+      ['a-w', 'pending', undefined],
+      ['h1-b', 'pending', 'its host h1 is away'],
+    ],
+  );
+  assert.equal(findJob(jobsOfApp('a', cell, { ...options, all: true }), 'h1-a')?.state, 'lost');
+});
+
 test('a one-off job that ended does not wait for a place again', () => {
   const cell: Cell = {
     metaOf,
+    isHostThere,
     reasons: new Map(),
     workloads: [workload('a-w', { kind: 'ephemeral' })],
     placed: [],

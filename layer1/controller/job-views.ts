@@ -2,8 +2,8 @@
 import type { JobStatus, Workload } from '@flynn/scheduler/cell';
 import type { PlacedJob } from './cell-view.ts';
 import { appIdOf } from './compile.ts';
-import { awayNote } from './lost-jobs.ts';
-import type { SeenStatus } from './lost-jobs.ts';
+import { awayNote } from '@flynn/scheduler/lost-jobs';
+import type { SeenStatus } from '@flynn/scheduler/lost-jobs';
 import type { Job } from './model.ts';
 
 export type Cell = {

@@ -46,6 +46,8 @@ export const processSchema = z.object({
   env: envSchema.default({}),
   ports: z.array(processPortSchema).default([]),
   volumes: z.array(z.object({ name: z.string(), path: z.string().startsWith('/') })).default([]),
+  /** Services of other apps it may reach, at the ports they announce. Those of its own app it reaches without. */
+  links: z.array(serviceName).default([]),
   memoryBytes: z
     .int()
     .positive()

@@ -3,18 +3,20 @@ import { slugProcess } from '@flynn/controller/compile';
 import { type BuildResult, type Process, processSchema } from '@flynn/controller/model';
 
 /**
- * What the build says to run, with what was set for the type before: resources, volumes, ports and timeouts. The command
- * and what belongs to the slug's image are new each time, since the release before may have been something else than a slug.
+ * What the build says to run, with what was set for the type before: resources, volumes, ports, links and timeouts. The
+ * command and what belongs to the slug's image are new each time, since the release before may have been something else
+ * than a slug. A type that is new reaches what all types reached before.
  */
 export function processesOf(
   { processTypes }: Pick<BuildResult, 'processTypes'>,
   earlier: Readonly<Record<string, Process>>,
 ): Record<string, Process> {
+  const links = commonLinks(Object.values(earlier));
   return Object.fromEntries(
     Object.entries(processTypes).map(([type, line]) => {
       const fresh = processSchema.parse(slugProcess(line, type));
       const before = earlier[type];
-      if (before === undefined) return [type, fresh];
+      if (before === undefined) return [type, { ...fresh, links }];
       const {
         command: _command,
         entrypoint: _entrypoint,
@@ -33,4 +35,8 @@ export function processesOf(
       ];
     }),
   );
+}
+
+function commonLinks([first, ...others]: readonly Process[]): string[] {
+  return (first?.links ?? []).filter((link) => others.every(({ links }) => links.includes(link)));
 }

@@ -74,3 +74,12 @@ test('a release of a slug after one of an image keeps the settings and takes the
   assert.equal(web?.cpuMillis, 250);
   assert.deepEqual(web?.env, { MODE: 'x', HOME: '/app' });
 });
+
+test('links outlive a push; a type that is new reaches what all types reached', () => {
+  const linked = (...links: string[]) => processSchema.parse({ links });
+  const earlier = { web: linked('db', 'cache'), worker: linked('queue', 'db') };
+  const next = processesOf({ processTypes: { web: 'w', clock: 'c' } }, earlier);
+  assert.deepEqual(next['web']?.links, ['db', 'cache']);
+  assert.deepEqual(next['clock']?.links, ['db']);
+  assert.deepEqual(processesOf({ processTypes: { web: 'w' } }, {})['web']?.links, []);
+});

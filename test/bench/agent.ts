@@ -1,17 +1,23 @@
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { waitFor } from '@flynn/kit/retry';
+import { z } from 'zod';
+import type { Checkout } from '../checkout.ts';
 import type { TestCluster } from '../test-cluster.ts';
-import { cpuSeconds, memoryByPart, settle } from './probe.ts';
+import { cpuSecondsWithChildren, memoryByPart, settle } from './probe.ts';
 import type { Bench } from './bench.ts';
 import { figure, type Figure } from './figure.ts';
 
-/** As many as two cores are given with the default limits, beside the platform itself. */
-const jobs = 70;
+const jobs = 100;
+/** Of a core, for each: with the default the scheduler gives two cores 78 jobs. */
+const cpuMillis = 100;
 const seconds = 60;
 
 /** What the host agent takes of a core, and of memory, with jobs on its host that do nothing but answer its checks. */
 async function benchAgent(cluster: TestCluster): Promise<Figure[]> {
   const app = await cluster.checkout('express', 'idle');
   await app.push();
+  await makeSmall(cluster, app);
   await app.flynn(['scale', `web=${jobs}`], { timeoutMs: 600_000 });
   await waitFor(async () => (await cluster.containers('idle', 'web')).length === jobs, {
     what: `${jobs} containers`,
@@ -19,9 +25,9 @@ async function benchAgent(cluster: TestCluster): Promise<Figure[]> {
     intervalMs: 1_000,
   });
   await settle(cluster);
-  // Its supervisor and its watchdog are parts of it.
-  const pids = [...cluster.host.pids('host-agent.mjs'), ...cluster.host.pids('flynn-watchdog')];
-  const spent = () => pids.reduce((sum, pid) => sum + cpuSeconds(pid), 0);
+  // Its supervisor, its watchdog, its shells and whatever they start are parts of it.
+  const pids = ['host-agent.mjs', 'flynn-watchdog', 'sh -s'].flatMap((text) => cluster.host.pids(text));
+  const spent = () => pids.reduce((sum, pid) => sum + cpuSecondsWithChildren(pid), 0);
   const before = spent();
   await new Promise((resolve) => setTimeout(resolve, seconds * 1_000));
   const share = ((spent() - before) / seconds) * 100;
@@ -30,6 +36,28 @@ async function benchAgent(cluster: TestCluster): Promise<Figure[]> {
     figure({ name: `agent with ${jobs} idle jobs`, value: share, unit: '%', must: '<= 2 % of a core' }),
     figure({ name: 'its memory', value: memory?.megabytes ?? Number.NaN, unit: 'MB', must: '<= 120 MB' }),
   ];
+}
+
+const clustersSchema = z.object({ clusters: z.tuple([z.object({ key: z.string() })]) });
+const releaseSchema = z.object({ processes: z.object({ web: z.looseObject({ cpuMillis: z.int() }) }) });
+
+/** A release that asks for less of a core, which no command does yet. */
+async function makeSmall(cluster: TestCluster, app: Checkout): Promise<void> {
+  const file = join(cluster.env['FLYNN_CONFIG_DIR'] ?? '', 'clusters.json');
+  const [{ key }] = clustersSchema.parse(JSON.parse(await readFile(file, 'utf8'))).clusters;
+  const { stdout } = await app.flynn(['release', 'show']);
+  const { web } = releaseSchema.parse(JSON.parse(stdout)).processes;
+  const script = `
+    const [host, app, key, body] = process.argv.slice(1);
+    const headers = { host, authorization: 'Bearer ' + key, 'content-type': 'application/json' };
+    const options = { host: '127.0.0.1', path: '/apps/' + app + '/releases', method: 'POST', headers };
+    require('node:http').request(options, (answer) => {
+      process.exitCode = answer.statusCode < 300 ? 0 : 1;
+      answer.pipe(process.stderr);
+    }).end(body);`;
+  const body = JSON.stringify({ processes: { web: { ...web, cpuMillis } } });
+  await cluster.exec([process.execPath, '-e', script, `controller.${cluster.domain}`, app.name, key, body]);
+  await app.flynn(['rollback', 'v2']);
 }
 
 export const bench: Bench = { needs: 'cluster', run: benchAgent };

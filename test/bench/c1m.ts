@@ -7,7 +7,7 @@ import { placeLargeCell } from './large-cell.ts';
 export const bench: Bench = {
   needs: 'nothing',
   run: async ([kind = 'ephemeral', workloads = '1000', jobs = '1000', hosts = '5000']) => {
-    await using members = await startEtcdMembers(1);
+    await using members = await startEtcdMembers(1, 'disk');
     const shape = { kind, workloads: Number(workloads), jobsPerWorkload: Number(jobs), hosts: Number(hosts) };
     const result = await placeLargeCell(members, shape);
     const perPlacement = (seconds: number) => (seconds * 1e6) / result.placed;

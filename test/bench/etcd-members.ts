@@ -1,4 +1,4 @@
-/** One or three etcd members on loopback, for benches: containers of the platform's own image, in memory. */
+/** One or three etcd members on loopback, for benches: containers of the platform's own image. */
 import { execFile } from 'node:child_process';
 import { once } from 'node:events';
 import { createServer } from 'node:net';
@@ -9,14 +9,26 @@ import { ensureTestImages } from '../images.ts';
 
 const run = promisify(execFile);
 
+const dataOf = {
+  // A volume of its own on the engine's disk, removed with the container: not the layers of its file system.
+  disk: ['--volume=/member'],
+  memory: ['--tmpfs=/member:size=4g'],
+} as const;
+const syncOf = { disk: [], memory: ['--unsafe-no-fsync'] } as const;
+
 export interface EtcdMembers extends AsyncDisposable {
   readonly endpoints: readonly string[];
   /** CPU the members have used so far, in seconds. */
   cpuSeconds(): Promise<number>;
+  /** How long a sync of the log to disk has taken on the average, in milliseconds: next to nothing where there is none. */
+  syncMilliseconds(): Promise<number>;
 }
 
-/** Resolves when each serves. They do not sync to disk: what is measured is the store's work, not this machine's disk. */
-export async function startEtcdMembers(count: 1 | 3): Promise<EtcdMembers> {
+/** `disk`: every write is synced to this machine's disk, as in production. `memory`: to none, what is measured is the CPU. */
+export type Durability = 'disk' | 'memory';
+
+/** Resolves when each serves. */
+export async function startEtcdMembers(count: 1 | 3, durability: Durability): Promise<EtcdMembers> {
   const image = process.env['FLYNN_TEST_ETCD_IMAGE'] ?? (await ensureTestImages())['FLYNN_TEST_ETCD_IMAGE'];
   if (image === undefined) throw new FlynnError('unavailable', 'there is no image of etcd');
   const members = await Promise.all(
@@ -29,7 +41,7 @@ export async function startEtcdMembers(count: 1 | 3): Promise<EtcdMembers> {
   const cluster = members.map(({ name, peer }) => `${name}=http://127.0.0.1:${peer}`).join(',');
   const containers = await Promise.all(
     members.map(async ({ name, port, peer }) => {
-      const docker = ['run', '--detach', '--label=flynn.test=1', '--network=host', '--tmpfs=/member:size=4g'];
+      const docker = ['run', '--detach', '--label=flynn.test=1', '--network=host', ...dataOf[durability]];
       const addresses = {
         'listen-client-urls': `http://127.0.0.1:${port}`,
         'advertise-client-urls': `http://127.0.0.1:${port}`,
@@ -38,7 +50,7 @@ export async function startEtcdMembers(count: 1 | 3): Promise<EtcdMembers> {
         'initial-cluster': cluster,
       };
       const limits = ['--max-txn-ops=1024', '--max-request-bytes=8388608', '--quota-backend-bytes=4294967296'];
-      const etcd = [`--name=${name}`, '--unsafe-no-fsync', '--data-dir=/member/data', '--log-level=error', ...limits];
+      const etcd = [`--name=${name}`, ...syncOf[durability], '--data-dir=/member/data', '--log-level=error', ...limits];
       const options = Object.entries(addresses).map(([option, value]) => `--${option}=${value}`);
       const { stdout } = await run('docker', [...docker, '--entrypoint=etcd', image, ...etcd, ...options]);
       return stdout.trim();
@@ -59,16 +71,22 @@ export async function startEtcdMembers(count: 1 | 3): Promise<EtcdMembers> {
   return {
     endpoints,
     cpuSeconds: async () => {
-      const used = await Promise.all(endpoints.map(cpuSecondsOf));
+      const used = await Promise.all(endpoints.map((endpoint) => metricOf(endpoint, 'process_cpu_seconds_total')));
       return used.reduce((sum, one) => sum + one, 0);
+    },
+    syncMilliseconds: async () => {
+      const [endpoint = ''] = endpoints;
+      const seconds = await metricOf(endpoint, 'etcd_disk_wal_fsync_duration_seconds_sum');
+      return (1_000 * seconds) / (await metricOf(endpoint, 'etcd_disk_wal_fsync_duration_seconds_count'));
     },
     [Symbol.asyncDispose]: stop,
   };
 }
 
-async function cpuSecondsOf(endpoint: string): Promise<number> {
+async function metricOf(endpoint: string, name: string): Promise<number> {
   const response = await fetch(`${endpoint}/metrics`, { signal: AbortSignal.timeout(5_000) });
-  return Number(/^process_cpu_seconds_total (\S+)$/m.exec(await response.text())?.[1]);
+  const line = (await response.text()).split('\n').find((one) => one.startsWith(`${name} `));
+  return Number(line?.slice(name.length));
 }
 
 async function isHealthy(endpoint: string): Promise<boolean> {

@@ -1,63 +1,69 @@
-/** From a host's last keepalive to its work committed elsewhere, on a real etcd. */
-import { newId } from '@flynn/kit/ids';
-import { silentLogger } from '@flynn/kit/log';
+/** From a host's power cut to all of its work running on the others, whose engines have the image. */
+import type { ClusterHost } from '@flynn/bootstrap/test-hosts/cluster-host';
+import { FlynnError } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
-import { cellKeys, hostRecordSchema } from '@flynn/scheduler/cell';
-import { workloadChange } from '@flynn/scheduler/evaluations';
-import { startScheduler } from '@flynn/scheduler/scheduler';
-import { connectEtcd } from '@flynn/store/etcd';
+import { CellWatch, isUp } from '../chaos/cell-watch.ts';
+import { names, put, web, webCount } from '../chaos/workloads.ts';
 import type { Bench } from './bench.ts';
-import { startEtcdMembers } from './etcd-members.ts';
-import { figure, median } from './figure.ts';
-import type { Figure } from './figure.ts';
+import { type Figure, figure, median } from './figure.ts';
 
-const log = silentLogger();
 const rounds = 3;
-const jobs = 40;
+/** What a host announces itself with lasts so long without being renewed: nobody can know of its death much earlier. */
+const hostTtlSeconds = 6;
 
 export const bench: Bench = {
-  needs: 'nothing',
-  run: async () => {
-    await using members = await startEtcdMembers(1);
-    const figures: Figure[] = [];
-    for (const ttlSeconds of [2, 5]) {
-      const seconds: number[] = [];
-      for (let round = 0; round < rounds; round += 1) seconds.push(await loseHost(members.endpoints, ttlSeconds));
-      const name = `keepalive stopped to replacements committed, TTL ${ttlSeconds} s`;
-      figures.push(figure({ name, value: median(seconds), unit: 's', floor: ttlSeconds }));
+  needs: 'three hosts',
+  run: async (cluster): Promise<Figure[]> => {
+    await using store = await cluster.store();
+    await using watch = await CellWatch.open(store);
+    const image = { image: process.env['FLYNN_TEST_BASE_IMAGE'] ?? '' };
+    await put(store, [web(image)]);
+    const seconds: number[] = [];
+    for (let round = 0; round < rounds; round += 1) {
+      await untilUp(watch, cluster.hosts);
+      // Not the first: what the platform keeps there is no part of the question.
+      const host = cluster.hosts[1 + (round % 2)];
+      if (host === undefined) throw new FlynnError('internal', 'the bench needs three hosts');
+      // The others had the image before: each of them ran some of the jobs.
+      const startedAt = performance.now();
+      await host.cutPower();
+      await untilUp(
+        watch,
+        cluster.hosts.filter((one) => one !== host),
+      );
+      seconds.push((performance.now() - startedAt) / 1_000);
+      await host.boot();
+      await waitFor(() => watch.cell.hosts.has(host.name), { what: `${host.name} to be back`, deadlineMs: 60_000 });
+      // Spread again, so that the next host to go has some of them.
+      await put(store, [web(image, 0)]);
+      await watch.until((cell) => cell.jobsOf(names.web).map(({ id }) => `${id} is there`), {
+        what: 'the jobs to be gone',
+        deadlineMs: 60_000,
+      });
+      await put(store, [web(image)]);
     }
-    return figures;
+    return [
+      figure({
+        name: `power cut to ${webCount} jobs running elsewhere, median of ${rounds}`,
+        value: median(seconds),
+        unit: 's',
+        floor: hostTtlSeconds,
+        must: '<= 8 s',
+      }),
+      figure({ name: 'the slowest of them', value: Math.max(...seconds), unit: 's', floor: hostTtlSeconds }),
+    ];
   },
 };
 
-async function loseHost(endpoints: readonly string[], ttlSeconds: number): Promise<number> {
-  const stop = new AbortController();
-  await using store = connectEtcd({ endpoints: [...endpoints], log });
-  const lost = connectEtcd({ endpoints: [...endpoints], log });
-  await store.transact({ then: [{ deletePrefix: '/' }] });
-  const lease = await lost.grantLease({ ttlSeconds });
-  await store.transact({ then: ['h1', 'h2', 'h3'].map((id) => ({ put: cellKeys.host(id), value: hostText(id) })) });
-  await store.transact({ then: [{ put: cellKeys.host('h4'), value: hostText('h4'), lease: lease.id }] });
-  // The grace is for agents that lose their connection for a moment: what is measured is what comes after it.
-  await using scheduler = await startScheduler({ store, log, signal: stop.signal, id: 'h1', lossGraceMs: 0 });
-  const template = { image: { name: 'a' }, resources: { memoryBytes: 1_000, cpuMillis: 1 } };
-  const workload = { id: 'web', kind: 'service', count: jobs, version: 'v1', template };
-  await store.transact({ then: workloadChange(workload, { now: Date.now(), newId }) });
-  await waitFor(() => scheduler.counts.placements === jobs, { what: 'the first placements', deadlineMs: 20_000 });
-  // Gone like a host whose power is cut: without a word.
-  await lost.close();
-  const startedAt = performance.now();
-  await waitFor(() => scheduler.counts.placements > jobs, {
-    what: 'the replacements',
-    deadlineMs: 60_000,
-    intervalMs: 5,
-  });
-  const seconds = (performance.now() - startedAt) / 1_000;
-  stop.abort();
-  return seconds;
-}
-
-function hostText(id: string): string {
-  const capacity = { memoryBytes: 1e9, cpuMillis: 4_000 };
-  return JSON.stringify(hostRecordSchema.parse({ id, address: '192.0.2.1', apiPort: 1113, startedAt: 0, capacity }));
+function untilUp(watch: CellWatch, hosts: readonly ClusterHost[]): Promise<void> {
+  const there = new Set(hosts.map(({ name }) => name));
+  return watch.until(
+    (cell) => {
+      const jobs = cell.jobsOf(names.web);
+      const up = jobs.filter((job) => isUp(cell, job) && there.has(job.hostId));
+      const absent = [...there].filter((name) => !jobs.some(({ hostId }) => hostId === name));
+      return up.length === webCount && jobs.length === webCount ? absent : [`${up.length} of ${jobs.length} run`];
+    },
+    { what: `${webCount} jobs to run on ${[...there].join(', ')}`, deadlineMs: 120_000 },
+  );
 }

@@ -16,6 +16,7 @@ const benches: Readonly<Record<string, () => Promise<Bench>>> = {
   commit: () => import('./commit.ts').then(({ bench }) => bench),
   c1m: () => import('./c1m.ts').then(({ bench }) => bench),
   failover: () => import('./failover.ts').then(({ bench }) => bench),
+  'host-loss': () => import('./host-loss.ts').then(({ bench }) => bench),
   'cell-memory': () => import('./cell-memory.ts').then(({ bench }) => bench),
   place: () => import('./place.ts').then(({ bench }) => bench),
   omega: () => import('./omega.ts').then(({ bench }) => bench),
@@ -33,9 +34,10 @@ process.stdout.write(isJson ? figures.map((f) => `${JSON.stringify(f)}\n`).join(
 
 async function run(bench: Bench): Promise<Figure[]> {
   if (bench.needs === 'nothing') return bench.run(args);
-  await ensureTestImages();
-  await using cluster = await TestCluster.create(2, { hasImages: bench.needs !== 'blank host' });
-  if (bench.needs === 'cluster') {
+  Object.assign(process.env, await ensureTestImages());
+  const hosts = bench.needs === 'three hosts' ? 3 : 1;
+  await using cluster = await TestCluster.create(2, { hosts, hasImages: bench.needs !== 'blank host' });
+  if (bench.needs !== 'blank host') {
     process.stderr.write('bringing up a cluster of its own …\n');
     await cluster.up();
   }

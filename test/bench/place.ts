@@ -1,4 +1,4 @@
-/** CPU time of one placement in memory, by how many hosts there are, by policy, and by how full they are. */
+/** CPU time of one placement in memory, by how many hosts there are, by policy, and by how full they are; `place pipeline`: the whole of it only. */
 import { FlynnError } from '@flynn/kit/errors';
 import { choose, chooseMany } from '@flynn/scheduler/placement/choose';
 import { HostTable } from '@flynn/scheduler/placement/host-table';
@@ -6,6 +6,7 @@ import { Lcg } from '@flynn/scheduler/omega/lcg';
 import type { PlaceRequest, Policy } from '@flynn/scheduler/placement/request';
 import type { Bench } from './bench.ts';
 import { figure, type Figure } from './figure.ts';
+import { pipelineFigures } from './pipeline.ts';
 
 const gibibyte = 2 ** 30;
 const hostCounts = [1_000, 10_000];
@@ -31,13 +32,14 @@ const demands: readonly PlaceRequest['demand'][] = [
 
 export const bench: Bench = {
   needs: 'nothing',
-  run: async () => {
+  run: async ([part]) => {
+    if (part === 'pipeline') return pipelineFigures();
     // The first runs are the compiler's.
     for (const policy of policies) for (const count of [1, batch]) measure(1_000, policy, 0, count);
     const figures = hostCounts.flatMap((hosts) =>
       policies.flatMap((policy) => fills.flatMap((fill) => row(hosts, policy, fill))),
     );
-    return [...figures, memory()];
+    return [...figures, memory(), ...pipelineFigures()];
   },
 };
 

@@ -10,9 +10,10 @@ function ticksOf(pid: number): number {
   return Number(fields[13] ?? 0) + Number(fields[14] ?? 0);
 }
 
-/** Processor time of a process so far. Linux counts it in hundredths of a second. */
-export function cpuSeconds(pid: number): number {
-  return ticksOf(pid) / 100;
+/** Processor time so far of a process and of those it started that have ended. Linux counts it in hundredths of a second. */
+export function cpuSecondsWithChildren(pid: number): number {
+  const fields = statOf(pid).split(' ');
+  return [13, 14, 15, 16].reduce((sum, at) => sum + Number(fields[at] ?? 0), 0) / 100;
 }
 
 /** A process may end while one looks; then it has used nothing more. */

@@ -11,7 +11,7 @@ function tamper(token: string, part: 'a' | 'f' | 's', change: (value: string) =>
   return Buffer.from(JSON.stringify(changed)).toString('base64url');
 }
 
-const reversed = (text: string): string => [...text].toReversed().join('');
+const reversed = (text: string): string => text.split('').toReversed().join('');
 
 async function images(cluster: TestCluster, host: ClusterHost): Promise<string[]> {
   return (await cluster.dockerOf(host, 'images', '-q', '--filter', 'label=flynn.image')).stdout.trim().split('\n');
@@ -54,7 +54,10 @@ export function describeJoining(theCluster: () => TestCluster): void {
     const cluster = theCluster();
     const [all = [], ...others] = await Promise.all(cluster.hosts.map((host) => images(cluster, host)));
     for (const own of others) {
-      assert.ok(own.every((id) => all.includes(id)), `${own.join(' ')} not of ${all.join(' ')}`);
+      assert.ok(
+        own.every((id) => all.includes(id)),
+        `${own.join(' ')} not of ${all.join(' ')}`,
+      );
       assert.ok(own.length < all.length);
     }
   });

@@ -51,33 +51,12 @@ export function describeLostHost(theCluster: () => TestCluster): void {
     assert.ok(report.requests > 100, `only ${report.requests} requests`);
   });
 
-  test('with the host that made the cluster gone, pushes and scales still work', async () => {
-    const cluster = theCluster();
-    const [first, second, third] = cluster.hosts;
-    assert.ok(first && second && third);
-    await third.boot();
-    await cluster.untilHealthy('express');
-    await untilSixRun(cluster, cluster.hosts);
-    await first.cutPower();
-    await waitFor(
-      async () => {
-        await cluster.flynn(['-a', 'express', 'scale', 'web=4'], { host: second, timeoutMs: 60_000 });
-        return true;
-      },
-      { what: 'the controller to run elsewhere', deadlineMs: 120_000, intervalMs: 500 },
-    );
-    const jobs = await cluster.untilRunning('express', 'web', 4, { host: second });
-    assert.ok(jobs.every((job) => hostOf(job) !== first.name));
-    for (const host of [second, third]) await cluster.untilAnswers('express', { host });
-  });
-
   test('back again it takes part, and nothing runs twice', async () => {
     const cluster = theCluster();
-    const [first] = cluster.hosts;
-    assert.ok(first);
-    await first.boot();
+    const third = cluster.hosts.at(-1);
+    assert.ok(third);
+    await third.boot();
     await cluster.untilHealthy('express');
-    await cluster.flynn(['-a', 'express', 'scale', 'web=6']);
     await untilSixRun(cluster, cluster.hosts);
   });
 

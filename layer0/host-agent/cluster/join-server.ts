@@ -47,7 +47,8 @@ export function startJoinServer(options: {
     const request = { hostId, address: its, range: admission.range, now: options.now() };
     const lease = await leaseSubnet(store, request, { signal: asked });
     log.info({ hostId, address: its, subnet: lease.subnet }, `host ${hostId} at ${its} joins the cluster`);
-    return { settings: admission.settings, lease, endpoints: [...options.endpoints()], peers: [...options.peers()] };
+    const [endpoints, peers] = [[...options.endpoints()], [...options.peers()]];
+    return { settings: admission.settings, lease, endpoints, peers, now: options.now() };
   });
   const tls = { certificate: admission.certificate, privateKey: admission.privateKey };
   const port = options.port ?? joinPort;

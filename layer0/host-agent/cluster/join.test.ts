@@ -10,6 +10,7 @@ import { startJoinServer } from './join-server.ts';
 import { askToJoin, formatToken, parseToken, passUntil } from './join.ts';
 
 const secret = 'a secret of some length';
+const now = Date.now();
 const isCode = (code: ErrorCode, pattern: RegExp) => (error: unknown) =>
   hasCode(error, code) && pattern.test(error.message);
 
@@ -30,16 +31,20 @@ async function startHost() {
     store,
     endpoints: () => ['https://192.0.2.1:2379'],
     peers: () => ['192.0.2.1'],
-    now: () => 7,
+    now: () => now,
     log: silentLogger(),
     signal: new AbortController().signal,
   });
   const fingerprint = fingerprintOf(authority.certificate);
-  const token = { addresses: ['127.0.0.1'], fingerprint, secret: passUntil(secret, 8) };
+  const token = { addresses: ['127.0.0.1'], fingerprint, secret: passUntil(secret, now + 1) };
   return {
     token,
-    ask: (hostId: string, asked = token, address = '192.0.2.2') =>
-      askToJoin(asked, { hostId, address }, { signal: AbortSignal.timeout(10_000), port: server.port }),
+    ask: (hostId: string, asked = token, address: string | undefined = '192.0.2.2', clock = Date.now()) =>
+      askToJoin(
+        asked,
+        { hostId, ...(address === '' ? {} : { address }) },
+        { signal: AbortSignal.timeout(10_000), port: server.port, now: () => clock },
+      ),
     async [Symbol.asyncDispose]() {
       await server.close();
       await store.close();
@@ -52,9 +57,10 @@ test('a host with the token gets settings, a subnet and where etcd is; asked aga
   const answer = await host.ask('h2');
   assert.deepEqual(answer, {
     settings: { name: 'test' },
-    lease: { hostId: 'h2', address: '192.0.2.2', subnet: '100.100.0.0/24', joinedAt: 7 },
+    lease: { hostId: 'h2', address: '192.0.2.2', subnet: '100.100.0.0/24', joinedAt: now },
     endpoints: ['https://192.0.2.1:2379'],
     peers: ['192.0.2.1'],
+    now,
   });
   assert.deepEqual(await host.ask('h2'), answer);
 });
@@ -62,11 +68,11 @@ test('a host with the token gets settings, a subnet and where etcd is; asked aga
 test('a wrong secret, another cluster, a taken id and a host that is not there are told apart', async () => {
   await using host = await startHost();
   await assert.rejects(
-    host.ask('h2', { ...host.token, secret: passUntil('another secret of some length', 8) }),
+    host.ask('h2', { ...host.token, secret: passUntil('another secret of some length', now + 1) }),
     isCode('denied', /not of this cluster.*--token/),
   );
   await assert.rejects(
-    host.ask('h2', { ...host.token, secret: passUntil(secret, 7) }),
+    host.ask('h2', { ...host.token, secret: passUntil(secret, now) }),
     isCode('denied', /has expired.*--token/),
   );
   await assert.rejects(
@@ -88,5 +94,27 @@ test('a token survives copying, and what is none is told', () => {
   assert.deepEqual(parseToken(` ${formatToken(token)}\n`), token);
   for (const wrong of ['', 'x', formatToken(token).slice(0, 30)]) {
     assert.throws(() => parseToken(wrong), isCode('invalid', /no token to join with/));
+  }
+});
+
+test('a host that is not told its address has the one from which it reaches the cluster', async () => {
+  await using host = await startHost();
+  assert.equal((await host.ask('h2', host.token, '')).lease.address, '127.0.0.1');
+});
+
+test('a host of the token that is away is passed over', async () => {
+  await using host = await startHost();
+  const token = { ...host.token, addresses: ['127.0.0.2', '127.0.0.1'] };
+  assert.equal((await host.ask('h2', token)).lease.hostId, 'h2');
+});
+
+test('a clock that would make certificates the others refuse is told, whichever way it is off', async () => {
+  await using host = await startHost();
+  for (const hours of [-2, 2]) {
+    const clock = now + hours * 3_600_000;
+    await assert.rejects(
+      host.ask('h2', host.token, '192.0.2.2', clock),
+      isCode('conflict', /clocks differ.*timedatectl/),
+    );
   }
 });

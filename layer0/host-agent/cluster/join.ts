@@ -2,7 +2,7 @@
 import { createHmac, timingSafeEqual } from 'node:crypto';
 import { connect } from 'node:tls';
 import { abortError } from '@flynn/kit/clock';
-import { FlynnError, messageOf } from '@flynn/kit/errors';
+import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import { HttpClient } from '@flynn/kit/http-client';
 import { withDeadline } from '@flynn/kit/retry';
 import { defineRoute } from '@flynn/kit/routes';
@@ -26,6 +26,8 @@ const answerSchema = z.object({
   endpoints: z.array(z.string()).min(1),
   /** Other hosts, which have images. */
   peers: z.array(z.string()),
+  /** The answering host's clock. */
+  now: z.number(),
 });
 export type JoinAnswer = z.output<typeof answerSchema>;
 
@@ -82,30 +84,40 @@ export function parseToken(text: string): JoinToken {
 
 const reachMs = 5_000;
 const askMs = 30_000;
+/** Certificates count from an hour before they are made: a host further ahead would make what the others refuse. */
+const maxClockDifferenceMs = 30 * 60_000;
+
+/** Without an address, the one from which the cluster's hosts are reached. */
+export type JoiningHost = Readonly<{ hostId: string; address?: string }>;
 
 /**
- * Asks the hosts the token names, one after the other, until one answers. What refuses (a wrong secret, a taken id) is
- * thrown at once; `unavailable` names every host that could not be reached; `denied` a host that is not of the cluster.
+ * Asks the hosts the token names, one after the other, until one answers. What refuses (a wrong secret, a taken id, a
+ * clock that is far off) is thrown at once; `unavailable` names every host that could not be asked, or is not of the
+ * cluster.
  */
 export async function askToJoin(
   token: JoinToken,
-  host: { hostId: string; address: string },
-  options: { signal: AbortSignal; port?: number },
+  host: JoiningHost,
+  options: { signal: AbortSignal; port?: number; now?: () => number },
 ): Promise<JoinAnswer> {
-  const { signal, port = joinPort } = options;
+  const { signal, port = joinPort, now = () => Date.now() } = options;
   const failures: string[] = [];
   for (const address of token.addresses) {
-    let ca: string;
+    let answer: JoinAnswer;
     try {
-      ca = await authorityAt(address, port, token.fingerprint, signal);
+      const { authority, ownAddress } = await lookUp({ address, port, fingerprint: token.fingerprint, now }, signal);
+      const name = `the host at ${address}`;
+      await using client = new HttpClient({ baseUrl: `https://${address}:${port}`, ca: authority, name });
+      const body = { version: joinVersion, secret: token.secret, address: ownAddress, ...host };
+      answer = await client.call(joinRoute, { body }, { signal, timeoutMs: askMs });
     } catch (error) {
       if (signal.aborted) throw abortError(signal);
+      if (!isOfOneHost(error)) throw error;
       failures.push(`${address}: ${messageOf(error)}`);
       continue;
     }
-    await using client = new HttpClient({ baseUrl: `https://${address}:${port}`, ca, name: `the host at ${address}` });
-    const body = { version: joinVersion, secret: token.secret, ...host };
-    return await client.call(joinRoute, { body }, { signal, timeoutMs: askMs });
+    if (Math.abs(answer.now - now()) > maxClockDifferenceMs) throw clockError(`${address} says`, answer.now, now());
+    return answer;
   }
   throw new FlynnError(
     'unavailable',
@@ -113,8 +125,28 @@ export async function askToJoin(
   );
 }
 
-/** The authority's certificate as the host there shows it: taken only if it is the one the token speaks of. */
-async function authorityAt(address: string, port: number, fingerprint: string, outer: AbortSignal): Promise<string> {
+/** Another one may do better: this one is away, has no store at the moment, or is somebody else. */
+function isOfOneHost(error: unknown): boolean {
+  return !(error instanceof FlynnError) || hasCode(error, 'unavailable', 'timeout', 'unauthenticated', 'internal');
+}
+
+function clockError(whose: string, theirs: number, own: number): FlynnError {
+  const [here, there] = [own, theirs].map((time) => new Date(time).toISOString());
+  return new FlynnError(
+    'conflict',
+    `the clocks differ too much: ${whose} ${there}, this machine ${here}. Set both (timedatectl set-ntp true) and join again`,
+  );
+}
+
+/**
+ * The authority's certificate as the host there shows it, taken only if it is the one the token speaks of; and this
+ * machine's own address on the way there.
+ */
+async function lookUp(
+  host: { address: string; port: number; fingerprint: string; now: () => number },
+  outer: AbortSignal,
+): Promise<{ authority: string; ownAddress: string }> {
+  const { address, port, fingerprint, now } = host;
   const signal = withDeadline(reachMs, outer);
   const socket = connect({ host: address, port, rejectUnauthorized: false });
   const stop = (): void => void socket.destroy(new FlynnError('timeout', `no answer within ${reachMs} ms`));
@@ -123,14 +155,20 @@ async function authorityAt(address: string, port: number, fingerprint: string, o
     const connected = Promise.withResolvers<void>();
     socket.once('secureConnect', () => connected.resolve());
     socket.once('error', (error) => connected.reject(error));
+    socket.once('close', () => connected.reject(new FlynnError('unavailable', 'it hung up')));
     await connected.promise;
-    let certificate = socket.getPeerX509Certificate();
+    const own = socket.getPeerX509Certificate();
+    let certificate = own;
     while (certificate?.issuerCertificate !== undefined && certificate.issuerCertificate !== certificate) {
       certificate = certificate.issuerCertificate;
     }
-    const pem = certificate?.toString();
-    if (pem !== undefined && fingerprintOf(pem) === fingerprint) return pem;
-    throw new FlynnError('denied', 'a host answers, but it is not of the cluster the token is for');
+    const authority = certificate?.toString();
+    if (own === undefined || authority === undefined || fingerprintOf(authority) !== fingerprint) {
+      throw new FlynnError('unauthenticated', 'a host answers, but it is not of the cluster the token is for');
+    }
+    if (Date.parse(own.validFrom) > now())
+      throw clockError(`a certificate of ${address} is of`, Date.parse(own.validFrom), now());
+    return { authority, ownAddress: socket.localAddress ?? '' };
   } finally {
     signal.removeEventListener('abort', stop);
     socket.destroy();

@@ -9,11 +9,15 @@ import { clientUrlOf } from './etcd-resident.ts';
 const memberPrefix = '/flynn/cluster/members/';
 export const memberKey = (hostId: string): string => `${memberPrefix}${hostId}`;
 
+/** Name of the image that hosts run when they become members: a JSON string, written by bootstrap. */
+export const etcdImageKey = '/flynn/cluster/etcd-image';
+
 const memberSchema = z.object({
   address: z.ipv4(),
-  image: z.string(),
-  state: z.enum(['joining', 'voter']),
-  /** What one that joins is told of the others, and under which id it does. */
+  /** `lost`: its host has nothing of it any more, and says so itself. */
+  state: z.enum(['joining', 'voter', 'lost']),
+  /** What one that joins is told: the image to run, of the others, and under which id it does. */
+  image: z.string().optional(),
   initialCluster: z.string().optional(),
   memberId: z.string().optional(),
 });
@@ -29,12 +33,17 @@ export async function followMembers(
   members: Mirror<Member>,
   options: { log: Logger; signal: AbortSignal; onChange?: (endpoints: readonly string[]) => Promise<void> },
 ): Promise<void> {
+  let told = '';
   for await (const { entries } of members.changes({ signal: options.signal })) {
     const voters = [...entries].filter(([, { value }]) => value.state === 'voter');
     const endpoints = voters.map(([, { value }]) => clientUrlOf(value.address)).sort();
-    if (endpoints.length === 0 || endpoints.join() === [...store.endpoints].sort().join()) continue;
-    options.log.info({ endpoints }, 'the members of etcd changed');
+    if (endpoints.length === 0) continue;
+    if (endpoints.join() !== [...store.endpoints].sort().join()) {
+      options.log.info({ endpoints }, 'the members of etcd changed');
+      store.endpoints = endpoints;
+    }
+    if (endpoints.join() === told) continue;
     await options.onChange?.(endpoints);
-    store.endpoints = endpoints;
+    told = endpoints.join();
   }
 }

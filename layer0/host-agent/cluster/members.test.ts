@@ -19,11 +19,24 @@ const peer = (index: number, more: Partial<EtcdPeer> = {}): EtcdPeer => ({
   isLearner: false,
   ...more,
 });
-const step = (peers: EtcdPeer[], hosts: number[], present = hosts) => {
+const step = (
+  peers: EtcdPeer[],
+  hosts: number[],
+  {
+    present = hosts,
+    lost = [],
+    failed = [],
+    overdue = [],
+  }: Partial<Record<'present' | 'lost' | 'failed' | 'overdue', number[]>> = {},
+) => {
+  const ids = (indices: number[]) => new Set(indices.map((index) => `h${index}`));
   const next = nextMembershipStep({
     peers,
     leases: hosts.map(lease),
-    present: new Set(present.map((index) => `h${index}`)),
+    present: ids(present),
+    lost: ids(lost),
+    failures: new Map(failed.map((index) => [`h${index}`, 1])),
+    overdue: new Set(overdue.map(String)),
   });
   if (next === undefined) return 'nothing';
   return `${next.type} ${next.type === 'add' ? next.host.hostId : `h${next.peer.id}`}`;
@@ -43,8 +56,8 @@ test('a learner that was not started yet has no name: its address tells whose it
 });
 
 test('hosts that are away are not added, and a learner that went away makes room for another', () => {
-  assert.equal(step([peer(1)], [1, 2, 3, 4], [1, 3, 4]), 'add h3');
-  assert.equal(step([peer(1), peer(2, { isLearner: true })], [1, 2, 3, 4], [1, 3, 4]), 'remove h2');
+  assert.equal(step([peer(1)], [1, 2, 3, 4], { present: [1, 3, 4] }), 'add h3');
+  assert.equal(step([peer(1), peer(2, { isLearner: true })], [1, 2, 3, 4], { present: [1, 3, 4] }), 'remove h2');
 });
 
 test('a member whose host left the cluster goes, and another takes its place; the last one never goes', () => {
@@ -52,5 +65,29 @@ test('a member whose host left the cluster goes, and another takes its place; th
   assert.equal(step([peer(1), peer(3)], [1, 3, 4]), 'add h4');
   assert.equal(step([peer(1), peer(3)], [1, 3]), 'remove h3');
   assert.equal(step([peer(1)], []), 'nothing');
-  assert.equal(step([peer(1), peer(2), peer(3)], [1, 2, 3], [1]), 'nothing');
+  assert.equal(step([peer(1), peer(2), peer(3)], [1, 2, 3], { present: [1] }), 'nothing');
+});
+
+test('two voters are never made where a third cannot follow', () => {
+  assert.equal(step([peer(1)], [1, 2, 3], { present: [1, 2] }), 'nothing');
+  assert.equal(step([peer(1), peer(2)], [1, 2, 3], { present: [1, 2] }), 'nothing');
+});
+
+test('a host that lost its data becomes a member anew, and only where others have it', () => {
+  assert.equal(step([peer(1), peer(2), peer(3)], [1, 2, 3], { lost: [2] }), 'remove h2');
+  assert.equal(step([peer(1), peer(3)], [1, 2, 3]), 'add h2');
+  assert.equal(step([peer(1)], [1], { lost: [1] }), 'nothing');
+});
+
+test('a learner that does not catch up makes room, and its host comes last from then on', () => {
+  const learner = peer(2, { isLearner: true });
+  assert.equal(step([peer(1), learner], [1, 2, 3, 4], { overdue: [2] }), 'remove h2');
+  assert.equal(step([peer(1)], [1, 2, 3, 4], { failed: [2] }), 'add h3');
+});
+
+test('a member follows its host to another address, and is not taken for that of the host that is there now', () => {
+  const moved = peer(2, { peerUrls: [peerUrlOf('192.0.2.77')] });
+  assert.equal(step([peer(1), moved, peer(3)], [1, 2, 3]), 'move h2');
+  const gone = peer(9, { peerUrls: [peerUrlOf('192.0.2.2')] });
+  assert.equal(step([peer(1), gone, peer(3)], [1, 2, 3]), 'remove h9');
 });

@@ -6,6 +6,7 @@ import { peerUrlOf } from './etcd-resident.ts';
 export type MembershipStep =
   | { type: 'add'; host: Lease }
   | { type: 'promote'; peer: EtcdPeer; host: Lease }
+  | { type: 'move'; peer: EtcdPeer; host: Lease }
   | { type: 'remove'; peer: EtcdPeer };
 
 /** A majority of two is both: less than one alone. So there is one member, and from three hosts on three. */
@@ -13,39 +14,63 @@ function wantedMembers(hosts: number): number {
   return hosts >= 3 ? 3 : 1;
 }
 
+/** By its name; one that was never started has none yet. Addresses pass on to other hosts, and do not tell. */
 export function hostOfPeer(peer: EtcdPeer, leases: readonly Lease[]): Lease | undefined {
-  return leases.find(({ hostId, address }) => peer.name === hostId || peer.peerUrls.includes(peerUrlOf(address)));
+  if (peer.name !== '') return leases.find(({ hostId }) => peer.name === hostId);
+  return leases.find(({ address }) => peer.peerUrls.includes(peerUrlOf(address)));
 }
 
 /**
  * One step at a time, each safe in itself: a learner has no vote until it has everything, and the next is added only
- * then. `present`: hosts whose agents are there.
+ * then.
  */
 export function nextMembershipStep(input: {
   peers: readonly EtcdPeer[];
   leases: readonly Lease[];
+  /** Hosts whose agents are there. */
   present: ReadonlySet<string>;
+  /** Hosts that no longer have the data of their member: it may not come back as the same. */
+  lost: ReadonlySet<string>;
+  /** How often a host's learner did not catch up in time: others come first. */
+  failures: ReadonlyMap<string, number>;
+  /** Ids of learners whose time is up. */
+  overdue: ReadonlySet<string>;
 }): MembershipStep | undefined {
-  const { peers, leases, present } = input;
+  const { peers, leases, present, lost, failures, overdue } = input;
   const voters = peers.filter(({ isLearner }) => !isLearner);
-  const stranger = peers.find((peer) => hostOfPeer(peer, leases) === undefined);
+  const stranger = peers.find((peer) => {
+    const host = hostOfPeer(peer, leases);
+    return host === undefined || lost.has(host.hostId);
+  });
   // Never the last one, whatever the leases say.
   if (stranger !== undefined && (stranger.isLearner || voters.length > 1)) return { type: 'remove', peer: stranger };
+  for (const peer of peers) {
+    const host = hostOfPeer(peer, leases);
+    if (host !== undefined && !peer.peerUrls.includes(peerUrlOf(host.address))) return { type: 'move', peer, host };
+  }
   const learner = peers.find(({ isLearner }) => isLearner);
   const its = learner === undefined ? undefined : hostOfPeer(learner, leases);
   if (learner !== undefined && its !== undefined) {
-    return present.has(its.hostId) ? { type: 'promote', peer: learner, host: its } : { type: 'remove', peer: learner };
+    const isHopeful = present.has(its.hostId) && !overdue.has(learner.id);
+    return isHopeful ? { type: 'promote', peer: learner, host: its } : { type: 'remove', peer: learner };
   }
   const wanted = wantedMembers(leases.length);
-  if (voters.length > wanted && wanted > 0) {
+  if (voters.length > wanted) {
     const joinedAt = (peer: EtcdPeer): number => hostOfPeer(peer, leases)?.joinedAt ?? 0;
     const [youngest] = voters.toSorted((a, b) => joinedAt(b) - joinedAt(a));
     return youngest === undefined ? undefined : { type: 'remove', peer: youngest };
   }
-  if (voters.length === wanted) return undefined;
   const members = new Set(peers.map((peer) => hostOfPeer(peer, leases)?.hostId));
-  const [oldest] = leases
+  const candidates = leases
     .filter(({ hostId }) => present.has(hostId) && !members.has(hostId))
-    .toSorted((a, b) => a.joinedAt - b.joinedAt || (a.hostId < b.hostId ? -1 : 1));
-  return oldest === undefined ? undefined : { type: 'add', host: oldest };
+    .toSorted(
+      (a, b) =>
+        (failures.get(a.hostId) ?? 0) - (failures.get(b.hostId) ?? 0) ||
+        a.joinedAt - b.joinedAt ||
+        (a.hostId < b.hostId ? -1 : 1),
+    );
+  const [first] = candidates;
+  // A host that asked to join and never came must not lead to a majority of two.
+  if (first === undefined || voters.length === wanted || voters.length + candidates.length < wanted) return undefined;
+  return { type: 'add', host: first };
 }

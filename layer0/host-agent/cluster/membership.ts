@@ -6,32 +6,23 @@
  * member and its data go.
  */
 import { mkdir, rm } from 'node:fs/promises';
-import { join } from 'node:path';
-import { systemClock } from '@flynn/kit/clock';
-import { hasCode, messageOf } from '@flynn/kit/errors';
+import { dirname, join } from 'node:path';
 import { readJsonFile, writeFileAtomic } from '@flynn/kit/files';
 import type { Logger } from '@flynn/kit/log';
 import { forever } from '@flynn/kit/tasks';
 import type { TaskGroup } from '@flynn/kit/tasks';
 import { cellKeys } from '@flynn/scheduler/cell';
 import type { EtcdClient } from '@flynn/store/etcd';
-import type { EtcdMembership, EtcdPeer } from '@flynn/store/etcd-membership';
+import type { EtcdMembership } from '@flynn/store/etcd-membership';
 import { openMirror } from '@flynn/store/mirror';
 import type { Mirror } from '@flynn/store/mirror';
 import { z } from 'zod';
 import { leasePrefix, leaseSchema } from '../network/lease.ts';
-import type { Lease } from '../network/lease.ts';
-import { etcdResident, peerUrlOf } from './etcd-resident.ts';
+import { etcdResident, etcdVolume } from './etcd-resident.ts';
 import { followMembers, memberKey, openMembers } from './member-keys.ts';
 import type { Member } from './member-keys.ts';
-import { hostOfPeer, nextMembershipStep } from './members.ts';
-import type { MembershipStep } from './members.ts';
-
-const leaderKey = '/flynn/cluster/leader';
-
-const leaderTtlSeconds = 10;
-const stepMs = 2_000;
-const idleMs = 10_000;
+import { lead, usualPace } from './membership-leader.ts';
+import type { Pace } from './membership-leader.ts';
 
 export const endpointsFile = (stateDir: string): string => join(stateDir, 'etcd-endpoints.json');
 export const residentFile = (stateDir: string): string => join(stateDir, 'resident', 'etcd.json');
@@ -51,6 +42,7 @@ export type MembershipOptions = {
   /** Takes what earlier members of this host left; `memberId` is the present one's, if it joined. */
   removeOldData: (memberId: string | undefined, signal: AbortSignal) => Promise<void>;
   log: Logger;
+  pace?: Pace;
 };
 
 /** Resolves once the members are known; goes on in the group. */
@@ -62,169 +54,75 @@ export async function startMembership(options: MembershipOptions, tasks: TaskGro
     openMirror({ store, prefix: leasePrefix, decode: (json) => leaseSchema.parse(json), log, signal }),
     openMirror({ store, prefix: cellKeys.hosts, decode: () => true, log, signal }),
   ]);
+  const onChange = (endpoints: readonly string[]): Promise<void> =>
+    writeFileAtomic(endpointsFile(options.stateDir), `${JSON.stringify(endpoints)}\n`);
+  // A full disk must not end the agent: where the members are it knows all the same.
   tasks.run('etcd endpoints', (s) =>
-    followMembers(store, members, {
-      log,
-      signal: s,
-      onChange: (endpoints) => writeFileAtomic(endpointsFile(options.stateDir), `${JSON.stringify(endpoints)}\n`),
-    }),
+    forever(
+      'following the members of etcd',
+      (limit) => followMembers(store, members, { log, signal: limit, onChange }),
+      {
+        signal: s,
+        log,
+      },
+    ),
   );
   tasks.run('etcd member', (s) =>
     forever('the etcd member of this host', (limit) => followOwn(options, members, limit), { signal: s, log }),
   );
+  const pace = options.pace ?? usualPace;
   tasks.run('etcd membership', (s) =>
-    forever('the members of etcd', (limit) => lead(options, { members, leases, hosts }, limit), {
+    forever('the members of etcd', (limit) => lead({ ...options, members, leases, hosts, pace }, limit), {
       signal: s,
       log,
-      minMs: stepMs,
-      maxMs: idleMs,
+      minMs: pace.stepMs,
+      maxMs: pace.idleMs,
     }),
   );
 }
 
-/** Runs the member decided for this host; takes away one that is no longer. */
+const residentSchema = z.object({
+  template: z.object({ image: z.object({ name: z.string() }), volumes: z.array(z.object({ name: z.string() })) }),
+});
+
+/**
+ * Runs the member decided for this host; takes away one that is no longer. A host that is to have a member with a vote,
+ * and has nothing of it, was set up anew: as the same member with an empty disk it would break what etcd promised.
+ */
 async function followOwn(options: MembershipOptions, members: Mirror<Member>, signal: AbortSignal): Promise<void> {
-  const { hostId, stateDir, cluster, log } = options;
+  const { hostId, stateDir, cluster, log, store } = options;
+  const file = residentFile(stateDir);
   for await (const { entries } of members.changes({ signal })) {
-    const own = entries.get(hostId)?.value;
-    const file = residentFile(stateDir);
-    const existing = await readJsonFile(file, z.unknown());
-    if (own === undefined && existing !== undefined && entries.size > 0) {
-      log.warn('this host is no member of etcd any more: its member is taken away');
-      await rm(file, { force: true });
-    } else if (own?.initialCluster !== undefined && existing === undefined) {
-      log.info('this host becomes a member of etcd');
+    const entry = entries.get(hostId);
+    const own = entry?.value;
+    const existing = await readJsonFile(file, residentSchema);
+    if (own === undefined) {
+      if (existing !== undefined && entries.size > 0) {
+        log.warn('this host is no member of etcd any more: its member is taken away');
+        await rm(file, { force: true });
+      }
+    } else if (own.state === 'joining') {
       const { address, image, initialCluster, memberId } = own;
-      const joining = memberId === undefined ? { initialCluster } : { initialCluster, memberId };
-      const resident = etcdResident({ cluster, hostId, address, image, stateDir, ...joining });
-      await mkdir(join(stateDir, 'resident'), { recursive: true, mode: 0o700 });
-      await writeFileAtomic(file, `${JSON.stringify(resident, undefined, 2)}\n`);
+      if (image === undefined || initialCluster === undefined) continue;
+      if (existing?.template.volumes[0]?.name !== etcdVolume(memberId)) {
+        log.info('this host becomes a member of etcd');
+        const joining = memberId === undefined ? { initialCluster } : { initialCluster, memberId };
+        const resident = etcdResident({ cluster, hostId, address, image, stateDir, ...joining });
+        await mkdir(dirname(file), { recursive: true, mode: 0o700 });
+        await writeFileAtomic(file, `${JSON.stringify(resident, undefined, 2)}\n`);
+      }
+    } else if (own.state === 'voter' && existing === undefined) {
+      log.warn('this host is a member of etcd, but has nothing of it: it is to become another');
+      const key = memberKey(hostId);
+      const lost: Member = { ...own, state: 'lost' };
+      await store.transact(
+        {
+          compare: [{ key, modRevision: entry?.modRevision ?? 0 }],
+          then: [{ put: key, value: JSON.stringify(lost) }],
+        },
+        { signal },
+      );
     }
     await options.removeOldData(own?.memberId, signal);
   }
-}
-
-type View = { members: Mirror<Member>; leases: Mirror<Lease>; hosts: Mirror<boolean> };
-
-/** Leads for as long as its lease lasts; else looks again later. */
-async function lead(options: MembershipOptions, view: View, signal: AbortSignal): Promise<void> {
-  const { store, hostId, log } = options;
-  const leader = await store.get(leaderKey, { signal });
-  if (leader !== undefined) return await systemClock.sleep(idleMs, { signal });
-  await using lease = await store.grantLease({ ttlSeconds: leaderTtlSeconds, signal });
-  const taken = await store.transact(
-    {
-      compare: [{ key: leaderKey, createRevision: 0 }],
-      then: [{ put: leaderKey, value: JSON.stringify({ hostId }), lease: lease.id }],
-    },
-    { signal },
-  );
-  if (!taken.succeeded) return await systemClock.sleep(idleMs, { signal });
-  const leading = AbortSignal.any([signal, lease.lost]);
-  await using membership = options.openMembership();
-  while (!leading.aborted) {
-    const changed = await step(options, view, membership, taken.revision, leading).catch((error: unknown) => {
-      // What is not ready yet, or has no majority at the moment, is tried again.
-      if (!hasCode(error, 'invalid', 'unavailable', 'timeout')) throw error;
-      log.debug({ err: error }, `the members of etcd stay as they are for now: ${messageOf(error)}`);
-      return true;
-    });
-    await systemClock.sleep(changed ? stepMs : idleMs, { signal: leading });
-  }
-}
-
-type Leading = {
-  options: MembershipOptions;
-  view: View;
-  membership: EtcdMembership;
-  /** Every write compares that this host still leads. */
-  write: (hostId: string, member: Member | undefined) => Promise<void>;
-};
-
-/** Whether there was something to do. */
-async function step(
-  options: MembershipOptions,
-  view: View,
-  membership: EtcdMembership,
-  leaderRevision: number,
-  signal: AbortSignal,
-): Promise<boolean> {
-  const peers = await membership.list();
-  const leases = [...view.leases.snapshot.entries.values()].map(({ value }) => value);
-  const write: Leading['write'] = async (hostId, member) => {
-    const key = memberKey(hostId);
-    const { revision } = await options.store.transact(
-      {
-        compare: [{ key: leaderKey, createRevision: leaderRevision }],
-        then: [member === undefined ? { delete: key } : { put: key, value: JSON.stringify(member) }],
-      },
-      { signal },
-    );
-    await view.members.reached(revision, { signal });
-  };
-  const leading: Leading = { options, view, membership, write };
-  await writeVoters(leading, peers, leases);
-  const present = new Set(view.hosts.snapshot.entries.keys());
-  const next = nextMembershipStep({ peers, leases, present });
-  if (next === undefined) return false;
-  await carryOut(leading, next);
-  return true;
-}
-
-/** The keys say what etcd says: whoever changed it, and whatever a leader before could not write any more. */
-async function writeVoters(
-  { options, view, write }: Leading,
-  peers: readonly EtcdPeer[],
-  leases: readonly Lease[],
-): Promise<void> {
-  const { entries } = view.members.snapshot;
-  const image = await imageOf(options, view.members);
-  for (const peer of peers.filter(({ isLearner }) => !isLearner)) {
-    const host = hostOfPeer(peer, leases);
-    if (host === undefined) continue;
-    const entry = entries.get(host.hostId)?.value;
-    if (entry?.state === 'voter' && entry.address === host.address) continue;
-    await write(host.hostId, { ...entry, address: host.address, image: entry?.image ?? image, state: 'voter' });
-  }
-  for (const hostId of entries.keys()) {
-    if (!peers.some((peer) => hostOfPeer(peer, leases)?.hostId === hostId)) await write(hostId, undefined);
-  }
-}
-
-async function carryOut({ options, view, membership, write }: Leading, next: MembershipStep): Promise<void> {
-  const { log } = options;
-  switch (next.type) {
-    case 'add': {
-      const { hostId, address } = next.host;
-      log.info({ hostId }, `${hostId} is to become a member of etcd`);
-      const all = await membership.addLearner(peerUrlOf(address));
-      const initialCluster = all
-        .flatMap(({ name, peerUrls }) => peerUrls.map((url) => `${name === '' ? hostId : name}=${url}`))
-        .join(',');
-      const memberId = all.find(({ peerUrls }) => peerUrls.includes(peerUrlOf(address)))?.id ?? '';
-      const image = await imageOf(options, view.members);
-      return await write(hostId, { address, image, state: 'joining', initialCluster, memberId });
-    }
-    case 'promote': {
-      const { hostId } = next.host;
-      // Added by a leader that ended before it could tell the host.
-      if (!view.members.snapshot.entries.has(hostId)) return await membership.remove(next.peer.id);
-      await membership.promote(next.peer.id);
-      log.info({ hostId }, `${hostId} is a member of etcd`);
-      return undefined;
-    }
-    case 'remove':
-      log.warn({ member: next.peer.name }, `${next.peer.name} is no member of etcd any more`);
-      return await membership.remove(next.peer.id);
-    default:
-      return next satisfies never;
-  }
-}
-
-async function imageOf({ stateDir }: MembershipOptions, members: Mirror<Member>): Promise<string> {
-  const [known] = members.snapshot.entries.values();
-  if (known !== undefined) return known.value.image;
-  const schema = z.object({ template: z.object({ image: z.object({ name: z.string() }) }) });
-  const own = await readJsonFile(residentFile(stateDir), schema);
-  return own?.template.image.name ?? '';
 }

@@ -17,6 +17,7 @@ import type { Mirror } from '@flynn/store/mirror';
 import type { Config } from '../config.ts';
 import type { Engine } from '../engine.ts';
 import { volumeName } from '../labels.ts';
+import { certificateFault } from './certificate-age.ts';
 import { etcdVolume } from './etcd-resident.ts';
 import { admissionSchema, startJoinServer } from './join-server.ts';
 import { knownEndpoints, startMembership } from './membership.ts';
@@ -26,7 +27,10 @@ export const admissionFile = 'admission.json';
 
 const agentPort = 1113;
 
-async function readTls(config: Config): Promise<EtcdTls | undefined> {
+/** Where this host's certificate for etcd is. */
+export type TlsConfig = Pick<Config, 'FLYNN_ETCD_CA_FILE' | 'FLYNN_ETCD_CERT_FILE' | 'FLYNN_ETCD_KEY_FILE'>;
+
+export async function readTls(config: TlsConfig): Promise<EtcdTls | undefined> {
   const { FLYNN_ETCD_CA_FILE: ca, FLYNN_ETCD_CERT_FILE: certificate, FLYNN_ETCD_KEY_FILE: key } = config;
   if (ca === undefined && certificate === undefined && key === undefined) return undefined;
   if (ca === undefined || certificate === undefined || key === undefined) {
@@ -91,6 +95,8 @@ export async function startCluster(
   const { signal } = tasks;
   await peers.follow({ store, log, signal });
   if (tls === undefined) return;
+  const fault = certificateFault(tls.certificate, systemClock.now());
+  if (fault !== undefined) log.warn(`this host: ${fault}`);
   const { FLYNN_CLUSTER: cluster, FLYNN_HOST_ID: hostId, FLYNN_STATE_DIR: stateDir, FLYNN_ADDRESS: address } = config;
   await startMembership(
     {

@@ -52,6 +52,22 @@ test('subnets never overlap, whatever the first host chose, and an address is of
   );
 });
 
+test('no host moves to the address of another, or takes back a subnet that was given on', async () => {
+  await using store = openTestStore();
+  await leaseSubnet(store, ask('h1', '192.0.2.1'));
+  const { subnet } = await leaseSubnet(store, ask('h2', '192.0.2.2'));
+  await assert.rejects(
+    leaseSubnet(store, ask('h2', '192.0.2.1'), { mayMove: true }),
+    (error) => hasCode(error, 'conflict') && /192\.0\.2\.1 is the address of host h1/.test(error.message),
+  );
+  await releaseSubnet(store, 'h2');
+  await leaseSubnet(store, ask('h3', '192.0.2.3'));
+  await assert.rejects(
+    leaseSubnet(store, { ...ask('h2', '192.0.2.2'), subnet }),
+    (error) => hasCode(error, 'conflict') && /is that of h3 by now: npm run down/.test(error.message),
+  );
+});
+
 test('a subnet whose host was deleted without it is free', async () => {
   await using store = openTestStore();
   const range = '100.100.0.0/24';

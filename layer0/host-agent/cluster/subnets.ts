@@ -1,6 +1,6 @@
 /** Which part of the cluster's range does a host get? Leased once, kept until the host leaves. */
 import { FlynnError } from '@flynn/kit/errors';
-import type { Store } from '@flynn/store/store';
+import type { Entry, Store } from '@flynn/store/store';
 import { leaseKey, leasePrefix, leaseSchema } from '../network/lease.ts';
 import type { Lease } from '../network/lease.ts';
 
@@ -68,6 +68,7 @@ export async function leaseSubnet(
           `there is a host ${hostId} at ${lease.address} already: choose another FLYNN_HOST_ID, or if it is gone for good remove it first with: flynn host remove ${hostId}`,
         );
       }
+      refuseTaken(entries, hostId, address);
       const moved: Lease = { ...lease, address };
       const { succeeded } = await store.transact(
         { compare: [{ key, modRevision: known.modRevision }], then: [{ put: key, value: JSON.stringify(moved) }] },
@@ -76,15 +77,15 @@ export async function leaseSubnet(
       if (succeeded) return moved;
       continue;
     }
-    const leases = entries.map((entry) => leaseSchema.parse(JSON.parse(entry.value)));
-    const same = leases.find((lease) => lease.address === address);
-    if (same !== undefined) {
+    const leases = refuseTaken(entries, hostId, address);
+    const taken = leases.map(({ subnet }) => subnet);
+    if (request.subnet !== undefined && taken.includes(request.subnet)) {
+      const whose = leases.find((lease) => lease.subnet === request.subnet)?.hostId;
       throw new FlynnError(
         'conflict',
-        `${address} is the address of host ${same.hostId}: two hosts cannot share one; if that one is gone for good remove it first with: flynn host remove ${same.hostId}`,
+        `this host was removed from the cluster, and its subnet ${request.subnet} is that of ${whose} by now: npm run down here, then join again`,
       );
     }
-    const taken = leases.map(({ subnet }) => subnet);
     const subnet = request.subnet ?? subnetsOf(range).find((one) => !taken.some((other) => overlap(one, other)));
     if (subnet === undefined) {
       throw new FlynnError(
@@ -121,6 +122,17 @@ export async function leaseSubnet(
   throw new FlynnError('conflict', 'too many hosts ask for a subnet at the same time: try again');
 }
 
+/** Answers all leases. */
+function refuseTaken(entries: readonly Entry[], hostId: string, address: string): Lease[] {
+  const leases = entries.map((entry) => leaseSchema.parse(JSON.parse(entry.value)));
+  const same = leases.find((lease) => lease.address === address && lease.hostId !== hostId);
+  if (same === undefined) return leases;
+  throw new FlynnError(
+    'conflict',
+    `${address} is the address of host ${same.hostId}: two hosts cannot share one; if that one is gone for good remove it first with: flynn host remove ${same.hostId}`,
+  );
+}
+
 /** Of a host whose lease somebody deleted without its subnet's key. */
 async function isStale(
   store: Store,
@@ -136,11 +148,16 @@ async function isStale(
 
 /** Gives the host's subnet back. */
 export async function releaseSubnet(store: Store, hostId: string): Promise<void> {
-  const entry = await store.get(leaseKey(hostId));
-  if (entry === undefined) return;
-  const { subnet } = leaseSchema.parse(JSON.parse(entry.value));
-  await store.transact({
-    compare: [{ key: leaseKey(hostId), modRevision: entry.modRevision }],
-    then: [{ delete: leaseKey(hostId) }, { delete: subnetKey(subnet) }],
-  });
+  const key = leaseKey(hostId);
+  for (;;) {
+    const entry = await store.get(key);
+    if (entry === undefined) return;
+    const { subnet } = leaseSchema.parse(JSON.parse(entry.value));
+    const { succeeded } = await store.transact({
+      compare: [{ key, modRevision: entry.modRevision }],
+      then: [{ delete: key }, { delete: subnetKey(subnet) }],
+    });
+    // Else it has moved meanwhile.
+    if (succeeded) return;
+  }
 }

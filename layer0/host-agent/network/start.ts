@@ -10,11 +10,12 @@ import type { Store } from '@flynn/store/store';
 import { type Config, gatewayOf } from '../config.ts';
 import type { ContainerTable } from '../container-table.ts';
 import { label } from '../labels.ts';
+import { Shell } from '../shell.ts';
 import { readInterfaces } from './actual.ts';
 import { HostNetwork } from './host-network.ts';
 import { type Lease, leasePrefix, leaseSchema } from './lease.ts';
 import { type Endpoint, localJobsOf } from './policy.ts';
-import { runProgram } from './program.ts';
+import { type Run, runProgram } from './program.ts';
 import { type NetworkSettings, containerMtu } from './state.ts';
 
 function settingsOf(config: Config): NetworkSettings {
@@ -52,7 +53,7 @@ export function startNetwork(
     settings: settingsOf(config),
     file: join(config.FLYNN_STATE_DIR, 'network.json'),
     jobs: () => localJobsOf(containers.all()),
-    run: runProgram,
+    run: runnerOf(new Shell()),
     log,
   });
   containers.onChange(() => network.changed());
@@ -61,6 +62,15 @@ export function startNetwork(
     await network.run(signal);
   });
   return network;
+}
+
+/** Scripts, such as the one that looks every few seconds, are the shell's. */
+function runnerOf(shell: Shell): Run {
+  return (command, signal) => {
+    const [option, script] = command.args;
+    const isScript = command.program === 'sh' && option === '-c' && script !== undefined;
+    return isScript ? shell.run(script, { signal }) : runProgram(command, signal);
+  };
 }
 
 /** Rules made of a table that is still empty would cut off every job there is. */

@@ -62,7 +62,7 @@ test('a row index finds what was added and not removed', () => {
         }
       }
     }),
-    { numRuns: 50 },
+    { numRuns: 50, seed: 1 },
   );
 });
 
@@ -123,6 +123,7 @@ function everythingOf(cell: CellColumns) {
     withJobs: [...cell.hostsWithJobs()].sort(),
     workloadsWithJobs: [...cell.workloadsWithJobs()].sort(),
     workloadIds: [...cell.workloadIds()].sort(),
+    omniWorkloadIds: [...cell.omniWorkloadIds()].sort(),
     count: cell.jobCount,
     byWorkload: workloads.map(({ id }) => ({
       record: cell.workload(id),
@@ -211,7 +212,7 @@ test('folding changes one by one gives what the entries say, and nothing is left
       for (const { key } of entries) cell.fold({ type: 'delete', key, modRevision: revision + 1 });
       assert.deepEqual(everythingOf(cell), everythingOf(new CellColumns({ onFault })));
     }),
-    { numRuns: 300 },
+    { numRuns: 300, seed: 1 },
   );
 });
 

@@ -23,6 +23,7 @@ export class CellColumns implements Cell {
   readonly #jobs = new JobColumns(this.#slots);
   /** Pending and blocked ones. */
   readonly #evaluations = new Map<string, Versioned<Evaluation>>();
+  readonly #omni = new Set<string>();
   readonly #shared = new SharedParts();
   readonly #faulty = new Set<string>();
   readonly #onFault: (key: string, error: unknown) => void;
@@ -110,6 +111,8 @@ export class CellColumns implements Cell {
     const before = slot?.record?.value;
     const after = parsed && { ...parsed, value: this.#shared.workload(parsed.value) };
     if (slot !== undefined) slot.record = after;
+    if (after?.value.kind === 'omni') this.#omni.add(workloadId);
+    else this.#omni.delete(workloadId);
     this.#slots.freeIfEmpty(number);
     return { kind: 'workload', workloadId, before, after: after?.value };
   }
@@ -152,6 +155,10 @@ export class CellColumns implements Cell {
     for (const id of this.#slots.numbers.keys()) if (this.#slots.find(id)?.record !== undefined) yield id;
   }
 
+  omniWorkloadIds(): Iterable<string> {
+    return this.#omni;
+  }
+
   /** Pending and blocked ones, by id. */
   get evaluations(): ReadonlyMap<string, Versioned<Evaluation>> {
     return this.#evaluations;
@@ -176,6 +183,10 @@ export class CellColumns implements Cell {
 
   jobsOn(hostId: string): readonly PlacedJob[] {
     return this.#jobs.jobsOn(hostId);
+  }
+
+  isAssigned(hostId: string, jobId: string): boolean {
+    return this.#jobs.isAssigned(hostId, jobId);
   }
 
   /** As the store has it but for the order of groups. */

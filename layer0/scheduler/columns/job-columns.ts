@@ -151,6 +151,12 @@ export class JobColumns {
     return this.#assignmentsOf(hostId).flatMap((row) => this.#rowsOf(row).map((job) => this.#placed(job)));
   }
 
+  isAssigned(hostId: string, jobId: string): boolean {
+    const host = this.#hostNumbers.get(hostId);
+    const row = host === undefined ? -1 : this.#jobs.find(host, shortenId(jobId, hostId));
+    return row >= 0 && this.#jobs.assignment[row] !== noRow;
+  }
+
   groupsOf(hostId: string, planId: string): AssignedGroup[] | undefined {
     const host = this.#hostNumbers.get(hostId);
     const assignment = host === undefined ? -1 : this.#assignments.find(host, planId);

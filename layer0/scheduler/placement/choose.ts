@@ -110,7 +110,7 @@ function drawHosts(placement: Placement, count: number, hosts: readonly number[]
   if (hosts.length === 0) return 0;
   // A job at a time, unless there are so many that every host is drawn several times anyway. Of many at most eight go
   // together: a commit costs as much as it touches hosts.
-  const portion = Math.max(1, Math.floor(count / (4 * hosts.length)), Math.min(8, Math.floor(count / 16)));
+  const portion = Math.max(1, Math.floor(count / (4 * hosts.length)), Math.min(8, Math.floor(count / 8)));
   let left = count;
   let misses = 0;
   while (left > 0 && misses < drawsBeforeGrid) {

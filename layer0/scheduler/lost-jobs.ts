@@ -1,5 +1,5 @@
 /** What is to be believed of a job whose host is away? Pure. Only the host writes a status: what it wrote last stays. */
-import type { JobStatus } from '@flynn/scheduler/cell';
+import type { JobStatus } from './cell.ts';
 
 /** A status as it is to be read. What a host says of itself while it is there is taken as it is. */
 export type SeenStatus = JobStatus & {

@@ -1,0 +1,48 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { etcdResident } from '@flynn/host-agent/cluster/etcd-resident';
+import { endpointsFile, residentFile } from '@flynn/host-agent/cluster/membership';
+import { ensureEtcd, updateEtcd } from './etcd.ts';
+
+async function machine() {
+  const stateDir = await mkdtemp(join(tmpdir(), 'flynn-etcd-'));
+  const member = { cluster: 'flynn', hostId: 'h1', address: '192.0.2.1', image: 'etcd:1', stateDir };
+  return {
+    member,
+    read: async () => JSON.parse(await readFile(residentFile(stateDir), 'utf8')),
+    [Symbol.asyncDispose]: () => rm(stateDir, { recursive: true }),
+  };
+}
+
+test('the host that makes the cluster gets a member, and later its image and address are brought up to date', async () => {
+  await using host = await machine();
+  await ensureEtcd(host.member);
+  await ensureEtcd({ ...host.member, image: 'etcd:2', address: '192.0.2.9' });
+  const { template } = await host.read();
+  assert.equal(template.image.name, 'etcd:2');
+  assert.ok(template.command.includes('--initial-cluster-state=new'));
+  assert.ok(template.command.includes('--initial-advertise-peer-urls=https://192.0.2.9:2380'));
+});
+
+test('how a member came into its cluster stays, whatever is brought up to date', async () => {
+  await using host = await machine();
+  await ensureEtcd(host.member);
+  const joined = { initialCluster: 'h2=https://192.0.2.2:2380,h1=https://192.0.2.1:2380', memberId: '77' };
+  await writeFile(residentFile(host.member.stateDir), JSON.stringify(etcdResident({ ...host.member, ...joined })));
+  for (const again of [ensureEtcd, updateEtcd]) {
+    await again({ ...host.member, image: 'etcd:2' });
+    assert.deepEqual(await host.read(), etcdResident({ ...host.member, ...joined, image: 'etcd:2' }));
+  }
+});
+
+test('a host whose member was taken away, or that never had one, gets none', async () => {
+  await using host = await machine();
+  await updateEtcd(host.member);
+  await assert.rejects(host.read(), { code: 'ENOENT' });
+  await writeFile(endpointsFile(host.member.stateDir), '["https://192.0.2.2:2379"]');
+  await ensureEtcd(host.member);
+  await assert.rejects(host.read(), { code: 'ENOENT' });
+});

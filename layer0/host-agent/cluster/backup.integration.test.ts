@@ -1,0 +1,67 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, readdir, rm, stat, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { hasCode } from '@flynn/kit/errors';
+import { startEtcdCluster } from '@flynn/store/etcd-cluster';
+import type { EtcdCluster } from '@flynn/store/etcd-cluster';
+import { verifySnapshot } from '@flynn/store/snapshot-file';
+import { backUp } from './backup.ts';
+
+let cluster: EtcdCluster;
+let folder: string;
+before(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'flynn-backup-'));
+  cluster = await startEtcdCluster({ members: 1, tls: true });
+});
+after(async () => {
+  await cluster.stop();
+  await rm(folder, { recursive: true });
+});
+
+/** As `agent.env` has it. */
+async function environmentOf(endpoints: readonly string[]): Promise<Record<string, string>> {
+  const files = { ca: join(folder, 'ca.pem'), cert: join(folder, 'cert.pem'), key: join(folder, 'key.pem') };
+  await writeFile(files.ca, cluster.tls?.ca ?? '');
+  await writeFile(files.cert, cluster.tls?.certificate ?? '');
+  await writeFile(files.key, cluster.tls?.privateKey ?? '', { mode: 0o600 });
+  return {
+    FLYNN_HOST_ID: 'h1',
+    FLYNN_ETCD_ENDPOINTS: endpoints.join(','),
+    FLYNN_ETCD_CA_FILE: files.ca,
+    FLYNN_ETCD_CERT_FILE: files.cert,
+    FLYNN_ETCD_KEY_FILE: files.key,
+  };
+}
+
+const deadEndpoint = 'https://127.0.0.1:1';
+
+test('a backup comes from the first member that answers, whole, for its owner alone', async () => {
+  const file = join(folder, 'etcd.snapshot');
+  const environment = await environmentOf([deadEndpoint, ...cluster.endpoints]);
+  const { bytes, sha256, endpoint } = await backUp({ stateDir: folder, environment }, file);
+  assert.equal(endpoint, cluster.endpoints[0]);
+  assert.deepEqual(await verifySnapshot(file), { bytes, sha256 });
+  assert.equal((await stat(file)).mode & 0o777, 0o600);
+});
+
+test('with no member that answers there is no file, and each is told', async () => {
+  const file = join(folder, 'none.snapshot');
+  const environment = await environmentOf([deadEndpoint]);
+  await assert.rejects(
+    backUp({ stateDir: folder, environment }, file),
+    (error) =>
+      hasCode(error, 'unavailable') &&
+      /no member of etcd gave a snapshot:\n {2}https:\/\/127\.0\.0\.1:1: .*ECONNREFUSED/.test(error.message),
+  );
+  assert.ok(!(await readdir(folder)).some((name) => name.includes('none.snapshot')));
+});
+
+test('a folder that is not there is said to be the trouble, not etcd', async () => {
+  const environment = await environmentOf(cluster.endpoints);
+  await assert.rejects(
+    backUp({ stateDir: folder, environment }, join(folder, 'missing', 'etcd.snapshot')),
+    /cannot save .*missing\/etcd\.snapshot: ENOENT/,
+  );
+});

@@ -1,0 +1,154 @@
+import assert from 'node:assert/strict';
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { silentLogger } from '@flynn/kit/log';
+import { waitFor } from '@flynn/kit/retry';
+import { createAuthority, issueCertificate } from '@flynn/kit/tls';
+import type { EtcdTls } from '@flynn/store/etcd-members';
+import { etcdMembership } from '@flynn/store/etcd-membership';
+import { connectEtcd } from '@flynn/store/etcd';
+import type { EtcdClient } from '@flynn/store/etcd';
+import { clientUrlOf } from './etcd-resident.ts';
+import { etcdImageKey, memberKey } from './member-keys.ts';
+import { SimulatedHost } from './membership-fixture.ts';
+import { knownEndpoints } from './membership.ts';
+
+const image = process.env['FLYNN_TEST_ETCD_IMAGE'];
+const pace = { leaderTtlSeconds: 2, stepMs: 100, idleMs: 300, catchUpMs: 20_000 };
+/** All of 127.0.0.0/8 is this machine; runs at the same time use another part of it. */
+const net = `127.${20 + (process.pid % 200)}.0`;
+const addressOf = (index: number): string => `${net}.${index}`;
+const hosts = new Map<number, SimulatedHost>();
+let folder: string;
+let tls: EtcdTls;
+let store: EtcdClient;
+
+before(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'flynn-membership-'));
+  const authority = await createAuthority('flynn test');
+  const addresses = ['localhost', ...[1, 2, 3, 4].map(addressOf)];
+  const own = await issueCertificate(authority, { name: 'host', addresses });
+  await mkdir(join(folder, 'tls'));
+  await Promise.all([
+    writeFile(join(folder, 'tls/authority.pem'), authority.certificate),
+    writeFile(join(folder, 'tls/host.pem'), own.certificate),
+    writeFile(join(folder, 'tls/host-key.pem'), own.privateKey, { mode: 0o600 }),
+  ]);
+  tls = { ca: authority.certificate, ...own };
+  store = connectEtcd({ endpoints: [clientUrlOf(addressOf(1))], tls, log: silentLogger(), timeoutMs: 2_000 });
+});
+
+after(async () => {
+  await store.close();
+  await Promise.all([...hosts.values()].map((host) => host[Symbol.asyncDispose]()));
+  await rm(folder, { recursive: true });
+});
+
+async function startHost(index: number): Promise<SimulatedHost> {
+  const host = new SimulatedHost({
+    hostId: `h${index}`,
+    address: addressOf(index),
+    folder,
+    tlsFolder: join(folder, 'tls'),
+    tls,
+    endpoints: [clientUrlOf(addressOf(1))],
+    pace,
+    etcd: image === undefined ? {} : { image },
+  });
+  hosts.set(index, host);
+  if (index === 1) await host.makeCluster();
+  await host.start();
+  return host;
+}
+
+function hostAt(index: number): SimulatedHost {
+  const host = hosts.get(index);
+  assert.ok(host !== undefined);
+  return host;
+}
+
+/** What etcd, the keys and every agent's store say once they agree. */
+async function untilMembers(indices: readonly number[]): Promise<void> {
+  const endpoints = indices.map((index) => clientUrlOf(addressOf(index)));
+  store.endpoints = endpoints;
+  await using membership = etcdMembership({ endpoints: () => endpoints, tls, timeoutMs: 2_000 });
+  await waitFor(
+    async () => {
+      const peers = await membership.list();
+      const { entries } = await store.list(memberKey(''));
+      assert.deepEqual(
+        peers.map(({ name, isLearner }) => `${name}${isLearner ? ' learns' : ''}`).sort(),
+        indices.map((index) => `h${index}`),
+      );
+      assert.deepEqual(
+        entries.map(({ key, value }) => `${key.slice(memberKey('').length)} ${JSON.parse(value).state}`),
+        indices.map((index) => `h${index} voter`),
+      );
+      for (const host of hosts.values()) assert.deepEqual([...host.store.endpoints].sort(), endpoints);
+      return true;
+    },
+    { what: `members ${indices.join(', ')}`, deadlineMs: 30_000, intervalMs: 100 },
+  );
+}
+
+test('the third host makes one member three, and every agent knows them, after a boot as well', async () => {
+  await startHost(1);
+  await store.transact({ then: [{ put: etcdImageKey, value: '"etcd"' }] });
+  await untilMembers([1]);
+  await startHost(2);
+  await startHost(3);
+  await untilMembers([1, 2, 3]);
+  const configured = ['https://192.0.2.1:2379'];
+  const known = await waitFor(
+    async () => {
+      const endpoints = await knownEndpoints(join(folder, 'h2'), configured);
+      return endpoints.length === 4 && endpoints;
+    },
+    { what: 'the endpoints on the disk', deadlineMs: 5_000 },
+  );
+  assert.deepEqual(known, [...[1, 2, 3].map((index) => clientUrlOf(addressOf(index))), ...configured]);
+});
+
+test('a host that leaves is replaced by another, while the leading agent stops and etcd loses its leader', async () => {
+  await startHost(4);
+  await hostAt(3).leave();
+  const leading = await store.get('/flynn/cluster/leader');
+  const leader = [...hosts.values()].find(({ hostId }) => leading?.value.includes(`"${hostId}"`));
+  await leader?.stopAgent();
+  const first = await waitFor(
+    async () => {
+      for (const host of [hostAt(1), hostAt(2)]) if (await host.isLeader()) return host;
+      // The one that left may lead for a moment longer.
+      return (await hostAt(3).isLeader()) ? hostAt(1) : undefined;
+    },
+    { what: 'a leader of etcd', deadlineMs: 10_000 },
+  );
+  await first.crashMember();
+  if (leader !== undefined) await leader.startAgent();
+  await untilMembers([1, 2, 4]);
+  await waitFor(async () => (await hostAt(4).volumes()).length === 1, { what: 'one volume', deadlineMs: 5_000 });
+});
+
+test('a host that comes back without its disk becomes a member anew, with other data', async () => {
+  const [before] = await hostAt(4).volumes();
+  await store.transact({ then: [{ put: '/kept', value: '"yes"' }] });
+  await hostAt(4).wipe();
+  await hostAt(4).startAgent();
+  await waitFor(
+    async () => {
+      const [volume] = await hostAt(4).volumes();
+      return volume !== undefined && volume !== before;
+    },
+    { what: 'another member on h4', deadlineMs: 20_000 },
+  );
+  await untilMembers([1, 2, 4]);
+  assert.equal((await store.get('/kept'))?.value, '"yes"');
+});
+
+test('with two hosts left there is one member, and it has everything', async () => {
+  await hostAt(4).leave();
+  await untilMembers([1]);
+  assert.equal((await store.get('/kept'))?.value, '"yes"');
+});

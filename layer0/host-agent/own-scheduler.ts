@@ -1,0 +1,26 @@
+/** The scheduler of this host, with a user's own beside the built-in ones. */
+import { hasCode, messageOf } from '@flynn/kit/errors';
+import type { Logger } from '@flynn/kit/log';
+import type { TaskGroup } from '@flynn/kit/tasks';
+import { startScheduler } from '@flynn/scheduler/scheduler';
+import type { Store } from '@flynn/store/store';
+
+/**
+ * Answers what is wrong with the modules at the paths, if so: it then runs without them. A file that is gone after a
+ * restart must not keep a host from running its jobs; workloads of its kind wait and say why.
+ */
+export async function startOwnScheduler(
+  options: { store: Store; id: string; schedulerPaths: readonly string[]; log: Logger },
+  tasks: TaskGroup,
+): Promise<string | undefined> {
+  const common = { ...options, signal: tasks.signal, tasks };
+  try {
+    await startScheduler(common);
+    return undefined;
+  } catch (error) {
+    if (options.schedulerPaths.length === 0 || !hasCode(error, 'invalid')) throw error;
+    options.log.error({ err: error }, `FLYNN_SCHEDULERS: ${messageOf(error)}`);
+    await startScheduler({ ...common, schedulerPaths: [] });
+    return messageOf(error);
+  }
+}

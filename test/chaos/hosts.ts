@@ -1,0 +1,94 @@
+/** Hosts, agents and engines that end, stand still and come back. */
+import assert from 'node:assert/strict';
+import { waitFor } from '@flynn/kit/retry';
+import type { Cell } from '@flynn/scheduler/cell-view';
+import { wrongs } from './cell-watch.ts';
+import { type Stage, scenario } from './stage.ts';
+import { names } from './workloads.ts';
+
+/** Until the host is not in the cell any more and all its work that can move runs on the others; how long that took. */
+export async function untilReplaced(stage: Stage, gone: string): Promise<string> {
+  const startedMs = performance.now();
+  const seconds = (): string => ((performance.now() - startedMs) / 1_000).toFixed(1);
+  const there = stage.hosts.map(({ name }) => name).filter((name) => name !== gone);
+  const away = (cell: Cell): string[] => (cell.hosts.has(gone) ? [`${gone} is there`] : []);
+  await stage.watch.until(away, { what: `${gone} to be missed`, deadlineMs: 60_000 });
+  const missed = seconds();
+  await stage.watch.until((cell) => [...away(cell), ...wrongs(cell, there)], {
+    what: `the work of ${gone} to run elsewhere`,
+    deadlineMs: 60_000,
+  });
+  return `missed after ${missed} s, all its work ran elsewhere after ${seconds()} s`;
+}
+
+export function describeHosts(theStage: () => Stage): void {
+  scenario(
+    theStage,
+    'a host loses its power: its work runs elsewhere, and the host is used again when it is back',
+    async (stage, t) => {
+      const host = stage.hostOf(names.single);
+      await host.cutPower();
+      t.diagnostic(await untilReplaced(stage, host.name));
+      await host.boot();
+      stage.since('the host had booted');
+    },
+  );
+
+  scenario(theStage, 'a host agent is killed: no container notices', async (stage) => {
+    const host = stage.hostOf(names.single);
+    const pid = host.agentPid();
+    process.kill(pid, 'SIGKILL');
+    stage.since('the kill');
+    await waitFor(() => host.agentPid() !== pid, { what: 'another host agent', deadlineMs: 30_000 });
+    await stage.untilHealthy();
+    assertUndisturbed(stage);
+  });
+
+  scenario(
+    theStage,
+    'a host agent stands still past its lease: its singletons are stopped without it, and it catches up',
+    async (stage, t) => {
+      const host = stage.hostOf(names.single);
+      host.freezeAgent();
+      try {
+        t.diagnostic(await untilReplaced(stage, host.name));
+        assert.notEqual(stage.hostOf(names.single), host);
+      } finally {
+        host.thawAgent();
+      }
+      stage.since('the agent went on');
+      await stage.watch.until((cell) => (cell.hosts.has(host.name) ? [] : [`${host.name} is away`]), {
+        what: 'the host to be back',
+        deadlineMs: 30_000,
+      });
+    },
+  );
+
+  scenario(theStage, 'a container engine is killed with all its containers and starts again', async (stage) => {
+    const host = stage.hostOf(names.single);
+    await host.killEngine();
+    await host.startEngine();
+    stage.since('the engine was back');
+  });
+
+  scenario(theStage, 'all hosts lose their power at once', async (stage) => {
+    const startOf = (name: string): number | undefined => stage.cell.hosts.get(name)?.value.startedAt;
+    const before = new Map(stage.hosts.map(({ name }) => [name, startOf(name)]));
+    for (const host of stage.hosts) await host.cutPower();
+    await Promise.all(stage.hosts.map((host) => host.boot()));
+    stage.since('the hosts had booted');
+    const isBack = (name: string): boolean => startOf(name) !== undefined && startOf(name) !== before.get(name);
+    await stage.watch.until(() => [...before.keys()].filter((name) => !isBack(name)), {
+      what: 'the hosts to be back',
+      deadlineMs: 120_000,
+    });
+  });
+}
+
+/** Nothing of the suite's steady work was stopped or started since the scenario began. */
+export function assertUndisturbed(stage: Stage): void {
+  stage.witness.look();
+  const steady = new Set<string>(Object.values(names));
+  const changed = stage.witness.changes().filter(({ name }) => steady.has(name));
+  assert.deepEqual(changed, []);
+}
