@@ -1,7 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { waitFor } from '@flynn/kit/retry';
-import { z } from 'zod';
 import type { Checkout } from '../checkout.ts';
 import type { TestCluster } from '../test-cluster.ts';
 import { cpuSecondsWithChildren, memoryByPart, settle } from './probe.ts';
@@ -38,15 +37,12 @@ async function benchAgent(cluster: TestCluster): Promise<Figure[]> {
   ];
 }
 
-const clustersSchema = z.object({ clusters: z.tuple([z.object({ key: z.string() })]) });
-const releaseSchema = z.object({ processes: z.object({ web: z.looseObject({ cpuMillis: z.int() }) }) });
-
 /** A release that asks for less of a core, which no command does yet. */
 async function makeSmall(cluster: TestCluster, app: Checkout): Promise<void> {
   const file = join(cluster.env['FLYNN_CONFIG_DIR'] ?? '', 'clusters.json');
-  const [{ key }] = clustersSchema.parse(JSON.parse(await readFile(file, 'utf8'))).clusters;
+  const { clusters } = JSON.parse(await readFile(file, 'utf8')) as { clusters: { key: string }[] };
   const { stdout } = await app.flynn(['release', 'show']);
-  const { web } = releaseSchema.parse(JSON.parse(stdout)).processes;
+  const { processes } = JSON.parse(stdout) as { processes: { web: object } };
   const script = `
     const [host, app, key, body] = process.argv.slice(1);
     const headers = { host, authorization: 'Bearer ' + key, 'content-type': 'application/json' };
@@ -55,8 +51,16 @@ async function makeSmall(cluster: TestCluster, app: Checkout): Promise<void> {
       process.exitCode = answer.statusCode < 300 ? 0 : 1;
       answer.pipe(process.stderr);
     }).end(body);`;
-  const body = JSON.stringify({ processes: { web: { ...web, cpuMillis } } });
-  await cluster.exec([process.execPath, '-e', script, `controller.${cluster.domain}`, app.name, key, body]);
+  const body = JSON.stringify({ processes: { web: { ...processes.web, cpuMillis } } });
+  await cluster.exec([
+    process.execPath,
+    '-e',
+    script,
+    `controller.${cluster.domain}`,
+    app.name,
+    clusters[0]?.key ?? '',
+    body,
+  ]);
   await app.flynn(['rollback', 'v2']);
 }
 
