@@ -10,7 +10,8 @@ import type { ImageUses } from './image-uses.ts';
 
 /** Percent of the disk in use: collect hard from `high` down to `low`; from `full` on take no new jobs until `roomy`. */
 export const watermarks = { high: 85, low: 75, full: 95, roomy: 90 } as const;
-const lookEveryMs = 60_000;
+/** A disk can fill within a minute; to look at it costs nothing. */
+const lookEveryMs = 15_000;
 const collectEveryMs = 600_000;
 const gentleGraceMs = 24 * 3_600_000;
 const hardGraceMs = 600_000;

@@ -158,6 +158,8 @@ export class Residents {
       case 'wait':
         return nextStartAt - now;
       case 'replace':
+        // What comes next is there before the present one goes.
+        await this.#engine.ensureImage(resident.template.image, { signal });
         if (container !== undefined) await this.#remove(container, signal);
         await this.#create(resident, signal);
         return resyncMs;

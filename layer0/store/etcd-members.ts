@@ -15,8 +15,9 @@ const direct: NonNullable<NonNullable<IOptions['faultHandling']>['global']> = {
 
 const channelOptions = {
   // etcd takes pings more often than every 5 s for an attack ("too many pings") and hangs up.
-  'grpc.keepalive_time_ms': 15_000,
-  'grpc.keepalive_timeout_ms': 5_000,
+  // Whoever only watches learns no sooner than by them that its member lost its power.
+  'grpc.keepalive_time_ms': 6_000,
+  'grpc.keepalive_timeout_ms': 3_000,
   'grpc.initial_reconnect_backoff_ms': 100,
   'grpc.max_reconnect_backoff_ms': 1_000,
   // Pages and watch batches have no bound in bytes; refusing one over 4 MB would stall its reader for ever.
