@@ -13,6 +13,7 @@ import { readBuilderEnv } from './builder-env.ts';
 import { type Person, addCluster, ensureSshKey, writeKnownHosts } from './cli-config.ts';
 import { ensureController, removeFirstController, withStore } from './controller.ts';
 import { ensureEngine } from './engine.ts';
+import { platformImagesPut } from '@flynn/host-agent/cluster/platform-images';
 import { ensureLease, writeAdmission } from './admission.ts';
 import { ensureControllerCertificate, ensureHostCertificate } from './certificates.ts';
 import { ensureEtcd, readEtcdImage, tellEtcdImage, updateEtcd } from './etcd.ts';
@@ -133,6 +134,7 @@ export function stepsOf(context: Context): Step[] {
           Promise.all(services.map((app) => platform.ensureApp(app, report))),
         );
         await untilAnswers(controllerUrlOf(cluster), 60_000);
+        await withStore(host, (store) => store.transact({ then: [platformImagesPut(platformImages(images))] }));
         const changed = outcomes.filter((outcome) => outcome !== 'unchanged').length;
         return changed === 0 ? 'unchanged' : `${changed} deployed`;
       },
@@ -228,6 +230,11 @@ export function joinStepsOf({ options, cluster, person }: Context): Step[] {
       },
     },
   ];
+}
+
+/** Those that jobs run; their parents come with them. */
+function platformImages(images: ReadonlyMap<ImageName, string>): string[] {
+  return [...images].filter(([name]) => name !== 'base' && name !== 'node').map(([, tag]) => tag);
 }
 
 /** Of the kernel's own table: a bridge that nothing is attached to yet is missing from lists of running interfaces. */

@@ -14,6 +14,7 @@ import type { EtcdClient } from '@flynn/store/etcd';
 import type { EtcdTls } from '@flynn/store/etcd-members';
 import { blobFetcher, blobService } from './blobs.ts';
 import { certificateFault } from './cluster/certificate-age.ts';
+import { startPlatformImages } from './cluster/platform-images.ts';
 import { startCluster } from './cluster/start.ts';
 import type { Peers } from './cluster/start.ts';
 import { gatewayOf, parseAttributes, parseUpstream } from './config.ts';
@@ -100,6 +101,7 @@ export async function startAgent({ config, log, tasks, connectEngine, connectSto
   const known = await untilThere('the store', () => createRegistry({ store, log, signal }), waiting);
   registry = known;
   await startCluster({ config, engine, store, tls, peers, log }, tasks);
+  const platformImages = await startPlatformImages({ store, engine, log }, tasks);
   await followCluster(hostNetwork, { store, registry: known, log, signal });
   await serveDiscovery(known);
 
@@ -123,6 +125,7 @@ export async function startAgent({ config, log, tasks, connectEngine, connectSto
       uses,
       diskPath: machine.rootDir ?? config.FLYNN_STATE_DIR,
       host: () => running,
+      platformImages,
       note: (container, message) => pump.note(container, message, signal),
       log,
     },

@@ -158,9 +158,9 @@ export const routes = {
   image: defineRoute({
     method: 'GET',
     path: '/image',
-    query: z.object({ name: z.string().min(1) }),
+    query: z.object({ name: z.union([z.string().min(1), z.array(z.string().min(1)).min(1).max(100)]) }),
     response: 'stream',
-    summary: 'An image of this host as an archive, for hosts that lack it',
+    summary: 'Images of this host as one archive, for hosts that lack them; all of them or none',
   }),
   metrics: defineRoute({ method: 'GET', path: '/metrics', response: 'stream', summary: 'Figures for Prometheus' }),
   hosts: defineRoute({

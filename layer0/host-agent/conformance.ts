@@ -68,7 +68,7 @@ export function testEngine(name: string, open: () => Promise<Subject>): void {
     await assert.rejects(engine.inspect('no-such-container'), (error) => hasCode(error, 'not_found'));
     await engine.remove('no-such-container');
     await assert.rejects(engine.ensureImage({ name: 'flynn-test/absent:1' }), (error) => hasCode(error, 'not_found'));
-    await assert.rejects(engine.exportImage('flynn-test/absent:1'), (error) => hasCode(error, 'not_found'));
+    await assert.rejects(engine.exportImages(['flynn-test/absent:1']), (error) => hasCode(error, 'not_found'));
   });
 
   scenario('stop is TERM, and KILL for who ignores it', async (subject) => {

@@ -1,8 +1,9 @@
 /** Images on Docker by name: there, or pulled. And what is stored under the cluster's label. */
-import { Readable } from 'node:stream';
-import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
+import { request } from 'node:http';
+import type { Readable } from 'node:stream';
+import { FlynnError, asFlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import type { KeyedMutex } from '@flynn/kit/queue';
-import type { FetchImage } from './cluster/peer-images.ts';
+import type { FetchImages } from './cluster/peer-images.ts';
 import type { CallOptions, ImageInfo } from './engine.ts';
 import type { DockerContext } from './docker-containers.ts';
 import { engineCall } from './docker-errors.ts';
@@ -12,7 +13,8 @@ export type ImageContext = DockerContext & {
   /** Told of images that came from a registry: what was not here before may go again. */
   onPulled?: (name: string) => void;
   /** Asked before a registry is. */
-  fetchImage?: FetchImage;
+  fetchImages?: FetchImages;
+  socketPath: string;
   /** One transfer per image, whoever wants it. */
   transfers: KeyedMutex;
 };
@@ -38,7 +40,7 @@ export async function ensureNamedImage(context: ImageContext, name: string, opti
     // Whoever waited finds what the one before has brought.
     const brought = await imageIfThere(context, name, options);
     if (brought !== undefined) return brought;
-    if (!(await loadFetched(context, name, options))) await pull(context, name, options);
+    if (!(await loadFetched(context, [name], options))) await pull(context, name, options);
     context.onPulled?.(name);
     return imageId(context, name, options);
   });
@@ -54,19 +56,20 @@ async function imageIfThere(context: ImageContext, name: string, options: CallOp
 }
 
 /** Whether another host had it. Where a transfer breaks off the next host is asked, and a registry in the end. */
-async function loadFetched(context: ImageContext, name: string, options: CallOptions): Promise<boolean> {
-  for await (const archive of context.fetchImage?.(name, options) ?? []) {
+async function loadFetched(context: ImageContext, names: readonly string[], options: CallOptions): Promise<boolean> {
+  const what = names.join(', ');
+  for await (const archive of context.fetchImages?.(names, options) ?? []) {
     const load = async (abortSignal: AbortSignal): Promise<unknown> =>
       readProgress(await context.docker.loadImage(archive, { quiet: true, abortSignal }));
     // Told apart from an engine that does not answer: the next host may do better.
     const broken = new AbortController();
     archive.once('error', (error) =>
-      broken.abort(new FlynnError('conflict', `the transfer of ${name} broke off: ${messageOf(error)}`)),
+      broken.abort(new FlynnError('conflict', `the transfer of ${what} broke off: ${messageOf(error)}`)),
     );
     const signal = options.signal === undefined ? broken.signal : AbortSignal.any([options.signal, broken.signal]);
     try {
-      await engineCall(`loading ${name}`, load, { ...options, signal, deadlineMs: pullDeadlineMs });
-      await imageId(context, name, options);
+      await engineCall(`loading ${what}`, load, { ...options, signal, deadlineMs: pullDeadlineMs });
+      for (const name of names) await imageId(context, name, options);
       return true;
     } catch (error) {
       if (!broken.signal.aborted && hasCode(error, 'cancelled', 'unavailable')) throw error;
@@ -77,11 +80,36 @@ async function loadFetched(context: ImageContext, name: string, options: CallOpt
   return false;
 }
 
-/** The image with its layers and its name, as an archive that an engine loads. */
-export async function exportImage(context: DockerContext, name: string, options: CallOptions): Promise<Readable> {
-  await imageId(context, name, options);
-  const archive = await engineCall(`exporting ${name}`, () => context.docker.getImage(name).get(), options);
-  return new Readable().wrap(archive);
+/** What is missing comes in one archive, if some host has all of it: images of a platform share most of their layers. */
+export async function prefetchImages(
+  context: ImageContext,
+  names: readonly string[],
+  options: CallOptions,
+): Promise<void> {
+  const missing: string[] = [];
+  for (const name of names) if ((await imageIfThere(context, name, options)) === undefined) missing.push(name);
+  if (missing.length > 1) await context.transfers.run('several', () => loadFetched(context, missing, options));
+  for (const name of missing) await ensureNamedImage(context, name, options);
+}
+
+/** The engine's client library exports one image at a time, each with all layers that several share. */
+export async function exportImages(
+  context: ImageContext,
+  names: readonly string[],
+  options: CallOptions,
+): Promise<Readable> {
+  for (const name of names) await imageId(context, name, options);
+  const path = `/images/get?${names.map((name) => `names=${encodeURIComponent(name)}`).join('&')}`;
+  const answered = Promise.withResolvers<Readable>();
+  request({ socketPath: context.socketPath, path, ...options }, (response) => {
+    if (response.statusCode === 200) return answered.resolve(response);
+    response.resume();
+    answered.reject(new FlynnError('unavailable', `the engine did not export images: ${response.statusCode}`));
+    return undefined;
+  })
+    .once('error', (error) => answered.reject(asFlynnError(error)))
+    .end();
+  return await answered.promise;
 }
 
 async function pull({ docker }: DockerContext, name: string, options: CallOptions): Promise<void> {

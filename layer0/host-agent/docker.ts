@@ -4,7 +4,7 @@ import { hasCode } from '@flynn/kit/errors';
 import { KeyedMutex } from '@flynn/kit/queue';
 import { raceAbort } from '@flynn/kit/retry';
 import type { Image } from '@flynn/scheduler/cell';
-import type { FetchImage } from './cluster/peer-images.ts';
+import type { FetchImages } from './cluster/peer-images.ts';
 import type { CallOptions, Container, Engine, FetchBlob } from './engine.ts';
 import {
   createContainer,
@@ -16,7 +16,7 @@ import {
   stopContainer,
 } from './docker-containers.ts';
 import { engineCall } from './docker-errors.ts';
-import { ensureNamedImage, exportImage, listImages, removeImage } from './docker-images.ts';
+import { ensureNamedImage, exportImages, listImages, prefetchImages, removeImage } from './docker-images.ts';
 import { readLogs } from './docker-logs.ts';
 import { dockerNetworks } from './docker-networks.ts';
 import { ensureStack } from './docker-stacks.ts';
@@ -32,7 +32,7 @@ export type DockerOptions = {
   scratchDir: string;
   onPulled?: (name: string) => void;
   /** Images from elsewhere, asked for before a registry is. */
-  fetchImage?: FetchImage;
+  fetchImages?: FetchImages;
 };
 
 export function connectDocker(options: DockerOptions): Engine {
@@ -87,7 +87,8 @@ export function connectDocker(options: DockerOptions): Engine {
     ...dockerNetworks(context),
     ...dockerVolumes(context),
     ensureImage,
-    exportImage: (name, options = {}) => exportImage(context, name, options),
+    exportImages: (names, options = {}) => exportImages(context, names, options),
+    prefetchImages: (names, options = {}) => prefetchImages(context, names, options),
     listImages: (options = {}) => listImages(context, options),
     removeImage(id, options = {}) {
       known.clear();

@@ -144,8 +144,10 @@ export interface Engine {
    * host, layers fetched by digest and verified; equal lower layers are stored once.
    */
   ensureImage(image: Image, options?: CallOptions): Promise<string>;
-  /** An image by name, with its layers, as an archive for another engine. One that is not there: `not_found`. */
-  exportImage(name: string, options?: CallOptions): Promise<Readable>;
+  /** Images by name as one archive for another engine, layers they share once. One that is not there: `not_found`. */
+  exportImages(names: readonly string[], options?: CallOptions): Promise<Readable>;
+  /** Brings what is missing of these from elsewhere, together where that is possible, before anybody needs them. */
+  prefetchImages(names: readonly string[], options?: CallOptions): Promise<void>;
   /** Images with the cluster's label: the stacks. With `all` every image the engine has, whoever made it. */
   listImages(options?: CallOptions & { all?: boolean }): Promise<ImageInfo[]>;
   /** By id or reference; of an image with several references the one named goes. One in use stays: `conflict`. */

@@ -207,7 +207,8 @@ scenario(
     assert.notEqual(usage.network, undefined);
     const { writableBytes } = await engine.diskUse(id);
     assert.ok(writableBytes >= 8 * 2 ** 20 && writableBytes < 10 * 2 ** 20, String(writableBytes));
-    await engine.stop(id, { timeoutMs: 1_000 });
+    await agent.assign([{ ...job, desired: 'stop' }]);
+    await agent.reach(job, 'ended', (s) => s.isFinal);
     assert.deepEqual(await engine.usage(id), { memoryBytes: 0, cpuNanoseconds: 0, pids: 0 });
   },
 );

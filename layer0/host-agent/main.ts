@@ -27,7 +27,7 @@ await runDaemon({
           cluster: config.FLYNN_CLUSTER,
           fetchBlob,
           onPulled,
-          fetchImage: fetchFromPeers({ peers: () => peers.urls(), key: config.FLYNN_KEY, log }),
+          fetchImages: fetchFromPeers({ peers: () => peers.urls(), key: config.FLYNN_KEY, log }),
           scratchDir: join(config.FLYNN_STATE_DIR, 'tmp'),
         }),
       connectStore: () => connectStore(config, log),

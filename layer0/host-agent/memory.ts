@@ -82,10 +82,14 @@ export function createMemoryEngine(
       networks.delete(name);
     },
     ensureImage,
-    async exportImage(name, call) {
+    async exportImages(names, call) {
       await enter(call);
-      if (options.images?.includes(name) === false) throw new FlynnError('not_found', `there is no image ${name}`);
-      return Readable.from([Buffer.from(name)]);
+      const missing = names.find((name) => options.images?.includes(name) === false);
+      if (missing !== undefined) throw new FlynnError('not_found', `there is no image ${missing}`);
+      return Readable.from([Buffer.from(names.join('\n'))]);
+    },
+    async prefetchImages(names, call) {
+      for (const name of names) await ensureImage({ name }, call);
     },
     async listImages(call) {
       await enter(call);

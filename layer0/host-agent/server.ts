@@ -57,7 +57,7 @@ export function agentHandlers(deps: ApiDeps): Handler[] {
       await engine.signal(container.id, body.signal);
     }),
     handle(routes.image, async ({ query, signal }) => ({
-      body: await engine.exportImage(query.name, { signal }),
+      body: await engine.exportImages([query.name].flat(), { signal }),
       headers: { 'content-type': 'application/x-tar' },
     })),
     handle(routes.stop, async ({ params }) => deps.requestStop(params.job)),

@@ -36,6 +36,8 @@ export type UpkeepDeps = {
   /** Where the engine keeps its files. */
   diskPath: string;
   /** The jobs, once they are there. */
+  /** Kept whether a job needs them at the moment or not. */
+  platformImages: () => readonly string[];
   host: () => Host | undefined;
   note: (container: Container, message: string) => void;
   log: Logger;
@@ -70,7 +72,8 @@ export async function startUpkeep(deps: UpkeepDeps, tasks: TaskGroup): Promise<U
   const named = async () => {
     const templates = (deps.host()?.assigned() ?? []).map(({ template }) => template);
     const residents = await readResidents(residentDir, log);
-    return imageNamesOf([...templates, ...residents.map(({ template }) => template)]);
+    const platform = deps.platformImages().map((name) => ({ image: { name } }));
+    return imageNamesOf([...templates, ...residents.map(({ template }) => template), ...platform]);
   };
   const cleaner = new Cleaner({ engine, containers, uses, cluster: deps.cluster, named, usedPercent, log });
   const figures = new Figures({ engine, containers, meter, diskPath });

@@ -7,25 +7,25 @@ import { routes } from '../api.ts';
 
 const askMs = 10_000;
 
-/** The image as an archive from one host after the other; nothing when no peer has it or can be asked. */
-export type FetchImage = (name: string, options: { signal?: AbortSignal }) => AsyncIterable<Readable>;
+/** The images as one archive, from one host after the other; nothing when no peer has them all or can be asked. */
+export type FetchImages = (names: readonly string[], options: { signal?: AbortSignal }) => AsyncIterable<Readable>;
 
 /** `peers`: base URLs of other hosts' agents, asked for each time. */
-export function fetchFromPeers(options: { peers: () => readonly string[]; key: string; log: Logger }): FetchImage {
-  return async function* fetchImage(name, { signal }) {
+export function fetchFromPeers(options: { peers: () => readonly string[]; key: string; log: Logger }): FetchImages {
+  return async function* fetchImages(names, { signal }) {
     const limits = signal === undefined ? {} : { signal };
     for (const baseUrl of shuffled(options.peers())) {
       await using client = new HttpClient({ baseUrl, key: options.key, name: `the host at ${baseUrl}` });
       let archive: Readable;
       try {
-        archive = await client.stream(routes.image, { query: { name } }, { ...limits, timeoutMs: askMs });
+        archive = await client.stream(routes.image, { query: { name: [...names] } }, { ...limits, timeoutMs: askMs });
       } catch (error) {
         if (signal?.aborted === true) throw error;
         if (hasCode(error, 'not_found')) continue;
-        options.log.debug({ err: error, image: name, from: baseUrl }, `could not ask a host: ${messageOf(error)}`);
+        options.log.debug({ err: error, images: names, from: baseUrl }, `could not ask a host: ${messageOf(error)}`);
         continue;
       }
-      options.log.info({ image: name, from: baseUrl }, `fetching image ${name} from another host`);
+      options.log.info({ images: names, from: baseUrl }, `fetching ${names.join(', ')} from another host`);
       yield archive;
     }
   };
