@@ -11,7 +11,7 @@ import type { Lease, Revision, Store } from '@flynn/store/store';
  * A host that died is known to be lost within seven seconds and a half. Not less: after an election of etcd (2 s), or a
  * member that hangs, a renewal must still get through before the fence (2 s before the end) stops the host's singletons.
  */
-const ttlSeconds = 6;
+const ttlSeconds = 7;
 const reservedShare = 0.1;
 /** Cores are shared by weight, and most jobs are idle most of the time. */
 const cpuOvercommit = 4;

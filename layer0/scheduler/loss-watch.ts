@@ -41,7 +41,7 @@ export class LossWatch {
   /** Hosts that are lost since the last look, and a suspicion that is new. */
   look(cell: Cell, now: number): { fresh: string[]; suspicion: string | undefined } {
     if (now < this.#nextAt) return { fresh: [], suspicion: undefined };
-    const { lossGraceMs: graceMs = 1_000, lossHoldMs: holdMs = 60_000 } = this.#options;
+    const { lossGraceMs: graceMs = 250, lossHoldMs: holdMs = 60_000 } = this.#options;
     const present = cell.hosts.size;
     this.#missingSince = trackMissing(this.#missingSince, cell, now);
     const verdict = judgeLosses({ missingSince: this.#missingSince, present, now, graceMs, holdMs });
