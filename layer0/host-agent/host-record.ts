@@ -8,7 +8,7 @@ import type { HostRecord, Resources } from '@flynn/scheduler/cell';
 import type { Lease, Revision, Store } from '@flynn/store/store';
 
 /**
- * A host that died is known to be lost within seven seconds and a half. Not less: after an election of etcd (2 s), or a
+ * A host that died is known to be lost within eight seconds. Not less: after an election of etcd (2 s), or a
  * member that hangs, a renewal must still get through before the fence (2 s before the end) stops the host's singletons.
  */
 const ttlSeconds = 7;
