@@ -47,7 +47,7 @@ export function tryProgram(program: string, args: readonly string[], options: Pr
       reject(
         new FlynnError(
           'timeout',
-          `${program} ${args[0] ?? ''} did not end within ${options.timeoutMs / 1_000} s\n${stderr.slice(-2_000)}`,
+          `${program} ${args[0] ?? ''} did not end within ${options.timeoutMs / 1_000} s\n${`${stdout}${stderr}`.slice(-2_000)}`,
         ),
       );
     }, options.timeoutMs);

@@ -134,7 +134,7 @@ export class TestCluster implements AsyncDisposable {
   /** On one host: the cluster is gone with its last. */
   down({ code = 0, host = this.host, ...rest }: RunOptions = {}): Promise<ExecResult> {
     const env = host === this.host ? this.env : {};
-    return judged('down', code, host.tryScript('down', [], { timeoutMs: 120_000, ...rest, env }));
+    return judged('down', code, host.tryScript('down', [], { timeoutMs: 300_000, ...rest, env }));
   }
 
   flynn(args: readonly string[], options?: RunOptions): Promise<ExecResult> {

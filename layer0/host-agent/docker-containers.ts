@@ -96,7 +96,9 @@ export function containerOf(info: Docker.ContainerInspectInfo): Container {
   const state = stateOf(info.State.Status);
   const address = Object.values(info.NetworkSettings.Networks).find((n) => n.IPAddress !== '')?.IPAddress;
   const startedAtMs = timeMs(info.State.StartedAt);
-  const endedAtMs = timeMs(info.State.FinishedAt);
+  // The engine takes down the start once it is done starting: a program that ends at once ended before that.
+  const finishedAtMs = timeMs(info.State.FinishedAt);
+  const endedAtMs = finishedAtMs === undefined ? undefined : Math.max(finishedAtMs, startedAtMs ?? 0);
   return {
     id: info.Id,
     name: info.Name.replace(/^\//, ''),
