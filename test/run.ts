@@ -11,6 +11,7 @@ import { PassThrough } from 'node:stream';
 import { run } from 'node:test';
 import { spec } from 'node:test/reporters';
 import { ensureTestImages } from './images.ts';
+import { Leftovers } from './leftovers.ts';
 
 type Suite = { name: string; pattern: string; needsImages: boolean; concurrency: number; timeoutMs: number };
 
@@ -48,13 +49,19 @@ const events = new PassThrough({ objectMode: true });
 const report = events.compose(new spec());
 report.pipe(process.stdout);
 
+using leftovers = new Leftovers();
+
 for (const suite of suites) {
   if (wanted !== undefined && wanted !== suite.name) continue;
   const files = all
     .filter((file) => suiteOf(file) === suite.name)
     .filter((file) => paths.length === 0 || paths.some((path) => file.startsWith(path)));
   if (files.length === 0) continue;
-  if (suite.needsImages) Object.assign(process.env, await ensureTestImages());
+  if (suite.needsImages) {
+    Object.assign(process.env, await ensureTestImages());
+    leftovers.lookAtEngine();
+  }
+  process.env['TMPDIR'] = leftovers.folder;
   const stream = run({
     files,
     concurrency: suite.concurrency,
@@ -85,4 +92,9 @@ for (const [name, value] of totals) {
 const isTold = new Promise((resolve) => report.once('end', resolve));
 events.end();
 await isTold;
+const left = leftovers.find();
+if (left.length > 0) {
+  process.stderr.write(`npm test: the suites left behind: ${left.join(', ')}\n`);
+  hasFailed = true;
+}
 process.exitCode = hasFailed || (totals.get('tests') ?? 0) === 0 ? 1 : 0;

@@ -69,8 +69,7 @@ export class Watchdog {
     if (ids.length === 0 && this.#written === '') return;
     // Rounded, or a file would be written for every millisecond between two looks at the clocks.
     const key = `${deadlineMs === undefined ? 0 : Math.floor(deadlineMs / 50)} ${ids.join(' ')}`;
-    this.#ensureRunning();
-    if (key === this.#written) return;
+    if (key === this.#written) return this.#ensureRunning();
     await mkdir(this.#dir, { recursive: true, mode: 0o700 });
     const deadline = deadlineMs === undefined ? 0 : await uptimeOf(deadlineMs);
     const file = join(this.#dir, 'fence');
@@ -78,6 +77,8 @@ export class Watchdog {
     await writeFile(`${file}.new`, [deadline, ...ids, ''].join('\n'), { mode: 0o600 });
     await rename(`${file}.new`, file);
     this.#written = key;
+    // Not before there is a folder for it, and something to read.
+    this.#ensureRunning();
   }
 
   /** What an earlier agent left to be guarded goes on being so. */

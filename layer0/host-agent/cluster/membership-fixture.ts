@@ -137,7 +137,7 @@ export class SimulatedHost implements AsyncDisposable {
     await this.#agent.stop();
     await this.#machine.stop();
     await this.store.close();
-    await this.#member?.runner.kill();
+    await this.#member?.runner.remove();
   }
 
   get #stateDir(): string {
@@ -160,7 +160,7 @@ export class SimulatedHost implements AsyncDisposable {
     while (!signal.aborted) {
       const wanted = await readTextFile(residentFile(this.#stateDir));
       if (wanted !== this.#member?.text) {
-        await this.#member?.runner.kill();
+        await this.#member?.runner.remove();
         this.#member = undefined;
         if (wanted !== undefined) this.#member = { text: wanted, runner: await this.#startMember(wanted) };
       }
@@ -182,7 +182,12 @@ export class SimulatedHost implements AsyncDisposable {
     const dataDir = join(this.#volumesDir, template.volumes[0]?.name ?? '');
     await mkdir(dataDir, { recursive: true, mode: 0o700 });
     const runner = await createRunner({ ...etcd, dataDir }, own, tlsFolder);
-    await runner.start();
+    try {
+      await runner.start();
+    } catch (error) {
+      await runner.remove();
+      throw error;
+    }
     return runner;
   }
 }
