@@ -1,10 +1,11 @@
 /** Makes the platform's apps what the manifest says, through the controller's API. Each step may be repeated. */
 import { isDeepStrictEqual } from 'node:util';
 import { apps, deployments, formations, keys, releases, routing } from '@flynn/controller/api';
-import { type App, type Artifact, type Release, type Route, processSchema } from '@flynn/controller/model';
-import { FlynnError, hasCode } from '@flynn/kit/errors';
+import { type App, type Artifact, type Deployment, type Release, type Route, processSchema } from '@flynn/controller/model';
+import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';
 import { retry, waitFor } from '@flynn/kit/retry';
+import { TaskGroup } from '@flynn/kit/tasks';
 import type { SystemApp, SystemRoute } from './manifest.ts';
 
 const deployMs = 240_000;
@@ -15,9 +16,28 @@ export type Outcome = 'created' | 'updated' | 'unchanged';
 
 export class Platform {
   readonly #client: HttpClient;
+  readonly #waiting: { signal?: AbortSignal };
 
-  constructor(client: HttpClient) {
+  /** With `signal` every wait ends as soon as it aborts; what was asked for goes on in the cluster. */
+  constructor(client: HttpClient, waiting: { signal?: AbortSignal } = {}) {
     this.#client = client;
+    this.#waiting = waiting;
+  }
+
+  /** Each as `ensureApp` does, all at once, outcomes in the same order. The first that fails ends the wait for the others. */
+  async ensureApps(wanted: readonly SystemApp[], report: (line: string) => void): Promise<Outcome[]> {
+    await using tasks = new TaskGroup(this.#waiting);
+    const waiting = new Platform(this.#client, { signal: tasks.signal });
+    const outcomes: Outcome[] = [];
+    for (const [index, app] of wanted.entries()) {
+      tasks.run(app.name, async () => {
+        outcomes[index] = await waiting.ensureApp(app, report);
+        const left = tasks.running.filter((name) => name !== app.name);
+        if (left.length > 0) report(`waiting for ${left.join(', ')}`);
+      });
+    }
+    await tasks.done();
+    return outcomes;
   }
 
   /** Deploys the app if what is live is not what the manifest says. */
@@ -89,19 +109,26 @@ export class Platform {
       await this.#retry('setting the formation', () => this.#client.call(formations.put, counts));
     }
     const deployment = await this.#startDeployment(wanted.name, release.id);
-    const ended = await waitFor(
-      async () => {
-        const now = await this.#client.call(deployments.get, { params: { deployment } });
-        return now.state === 'complete' || now.state === 'failed' ? now : undefined;
-      },
-      { what: `the deployment of ${wanted.name}`, deadlineMs: deployMs, intervalMs: 150 },
-    );
-    if (ended.state === 'complete') return;
-    const lines = ended.failedJob?.lines.map((line) => `\n    ${line}`).join('') ?? '';
-    throw new FlynnError(
-      'internal',
-      `deploying ${wanted.name} failed: ${ended.error ?? 'no reason was given'}${lines}`,
-    );
+    const ended = await this.#untilEnded(wanted.name, deployment);
+    if (ended.state !== 'complete') throw new FlynnError('internal', failureText(wanted.name, ended));
+  }
+
+  async #untilEnded(app: string, deployment: string): Promise<Deployment> {
+    let last: Deployment | undefined;
+    try {
+      return await waitFor(
+        async () => {
+          last = await this.#client.call(deployments.get, { params: { deployment } });
+          return last.state === 'complete' || last.state === 'failed' ? last : undefined;
+        },
+        { what: `the deployment of ${app}`, deadlineMs: deployMs, intervalMs: 150, ...this.#waiting },
+      );
+    } catch (error) {
+      if (!hasCode(error, 'timeout') || last === undefined) throw error;
+      throw new FlynnError('timeout', `${messageOf(error)} (${progressText(last)}). ${whereToLook(app)}`, {
+        cause: error,
+      });
+    }
   }
 
   /** A deployment that an interrupted `up` left under way is waited for first. */
@@ -117,7 +144,7 @@ export class Platform {
           return all.find((one) => one.newReleaseId === releaseId)?.id;
         }
       },
-      { what: `an earlier deployment of ${app}`, deadlineMs: deployMs, intervalMs: 500 },
+      { what: `an earlier deployment of ${app}`, deadlineMs: deployMs, intervalMs: 500, ...this.#waiting },
     );
   }
 
@@ -136,8 +163,25 @@ export class Platform {
   }
 
   #retry<T>(what: string, call: () => Promise<T>): Promise<T> {
-    return retry(() => call(), { what, deadlineMs: callMs, maxMs: 1_000 });
+    return retry(() => call(), { what, deadlineMs: callMs, maxMs: 1_000, ...this.#waiting });
   }
+}
+
+/** Which service, why, its last lines, and what to do next. */
+function failureText(app: string, { error, failedJob }: Deployment): string {
+  const exit = failedJob?.exitCode === undefined ? '' : ` (exit code ${failedJob.exitCode})`;
+  const lines = failedJob?.lines.map((line) => `    ${line}`) ?? [];
+  const said = lines.length === 0 ? [] : [`  Its last lines${exit}:`, ...lines];
+  return [`deploying ${app} failed: ${error ?? 'no reason was given'}`, ...said, `  ${whereToLook(app)}`].join('\n');
+}
+
+function progressText({ progress }: Deployment): string {
+  const types = Object.entries(progress).map(([type, { wanted, up }]) => `${type}: ${up} of ${wanted} up`);
+  return types.length === 0 ? 'nothing of it has begun' : types.join(', ');
+}
+
+function whereToLook(app: string): string {
+  return `flynn -a ${app} log has what it says, flynn -a ${app} ps where it runs, flynn eval list why something is not placed.`;
 }
 
 export type Live = { release: Release; artifact?: Artifact };

@@ -127,19 +127,7 @@ export function stepsOf(context: Context): Step[] {
       },
     },
     {
-      title: 'Services of the platform',
-      run: async (report) => {
-        const services = (await manifest()).filter((app) => app.name !== controllerApp);
-        const outcomes = await withPlatform((platform) =>
-          Promise.all(services.map((app) => platform.ensureApp(app, report))),
-        );
-        await untilAnswers(controllerUrlOf(cluster), 60_000);
-        await withStore(host, (store) => store.transact({ then: [platformImagesPut(platformImages(images))] }));
-        const changed = outcomes.filter((outcome) => outcome !== 'unchanged').length;
-        return changed === 0 ? 'unchanged' : `${changed} deployed`;
-      },
-    },
-    {
+      // Before the services: whichever of them fails is looked at with it.
       title: 'The flynn command',
       run: async () => {
         await addCluster(person, cliClusterOf(cluster));
@@ -150,6 +138,17 @@ export function stepsOf(context: Context): Step[] {
           for (const publicKey of publicKeys) await platform.addKey(publicKey.trim());
         });
         return `configured in ${person.configDir}`;
+      },
+    },
+    {
+      title: 'Services of the platform',
+      run: async (report) => {
+        const services = (await manifest()).filter((app) => app.name !== controllerApp);
+        const outcomes = await withPlatform((platform) => platform.ensureApps(services, report));
+        await untilAnswers(controllerUrlOf(cluster), 60_000);
+        await withStore(host, (store) => store.transact({ then: [platformImagesPut(platformImages(images))] }));
+        const changed = outcomes.filter((outcome) => outcome !== 'unchanged').length;
+        return changed === 0 ? 'unchanged' : `${changed} deployed`;
       },
     },
     {

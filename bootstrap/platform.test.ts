@@ -1,0 +1,79 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { apps, deployments, formations, releases, routing } from '@flynn/controller/api';
+import { type Deployment, processSchema } from '@flynn/controller/model';
+import { FlynnError } from '@flynn/kit/errors';
+import { handle } from '@flynn/kit/http-server';
+import { startLoopback } from '@flynn/kit/loopback';
+import type { SystemApp } from './manifest.ts';
+import { Platform } from './platform.ts';
+
+const createdAt = new Date(0).toISOString();
+const updatedAt = createdAt;
+
+function appNamed(name: string): SystemApp {
+  const processes = { web: { memoryBytes: 1024 ** 2 } };
+  return { name, image: `flynn/${name}:1`, env: {}, processes, counts: { web: 1 }, routes: [] };
+}
+
+/** A controller that knows no app yet, whose deployments are as `look` says. */
+function controllerWith(look: (app: string) => Partial<Deployment>) {
+  const app = (name: string) => ({
+    ...{ id: name, name, meta: {}, isSystem: true, deployTimeoutMs: 60_000, createdAt, updatedAt },
+  });
+  const deployment = (name: string): Deployment => ({
+    ...{ id: name, appId: name, newReleaseId: `${name}-v1`, state: 'running', createdAt },
+    progress: { web: { wanted: 1, up: 0, old: 0 } },
+    ...look(name),
+  });
+  return startLoopback([
+    handle(apps.get, async ({ params }) => {
+      throw new FlynnError('not_found', `no app ${params.app}`);
+    }),
+    handle(apps.create, async ({ body }) => app(body.name ?? '')),
+    handle(routing.list, async () => []),
+    handle(releases.createArtifact, async ({ body }) => ({ ...body, id: 'artifact', createdAt })),
+    handle(releases.create, async ({ params, body }) => ({
+      ...{ id: `${params.app}-v1`, appId: params.app, version: 1, env: {}, meta: {}, createdAt },
+      processes: Object.fromEntries(
+        Object.entries(body.processes ?? {}).map(([type, process]) => [type, processSchema.parse(process)]),
+      ),
+    })),
+    handle(formations.put, async ({ params, body }) => ({
+      ...{ appId: params.app, releaseId: params.release, processes: body.processes, createdAt, updatedAt },
+    })),
+    handle(deployments.create, async ({ params }) => deployment(params.app)),
+    handle(deployments.get, async ({ params }) => deployment(params.deployment)),
+  ]);
+}
+
+test('services are deployed at once, and who is waited for is told', async () => {
+  await using controller = await controllerWith(() => ({ state: 'complete' }));
+  const lines: string[] = [];
+  const services = ['router', 'blobstore'].map(appNamed);
+  const outcomes = await new Platform(controller.client).ensureApps(services, (line) => lines.push(line));
+  assert.deepEqual(outcomes, ['created', 'created']);
+  assert.ok(lines.includes('deploying router') && lines.includes('deploying blobstore'));
+  assert.ok(lines.some((line) => /^waiting for (router|blobstore)$/.test(line)));
+});
+
+test('the first service that fails to deploy ends the wait for all, and is told by name with its last lines', async () => {
+  const failed: Partial<Deployment> = {
+    state: 'failed',
+    error: 'web crashed three times',
+    failedJob: { id: 'host-1', type: 'web', exitCode: 7, lines: ['starting', 'FLYNN_KEY is missing'] },
+  };
+  // The others never end.
+  await using controller = await controllerWith((app) => (app === 'runner' ? failed : {}));
+  const platform = new Platform(controller.client, { signal: AbortSignal.timeout(60_000) });
+  await assert.rejects(
+    platform.ensureApps(['router', 'runner', 'blobstore'].map(appNamed), () => {}),
+    (error: unknown) => {
+      assert.ok(error instanceof FlynnError && error.code === 'internal', String(error));
+      assert.match(error.message, /^deploying runner failed: web crashed three times\n/);
+      assert.match(error.message, /last lines \(exit code 7\):\n {4}starting\n {4}FLYNN_KEY is missing\n/);
+      assert.match(error.message, /flynn -a runner log/);
+      return true;
+    },
+  );
+});
