@@ -18,11 +18,16 @@ function appNamed(name: string): SystemApp {
 
 /** A controller that knows no app yet, whose deployments are as `look` says. */
 function controllerWith(look: (app: string) => Partial<Deployment>) {
-  const app = (name: string) => ({
-    ...{ id: name, name, meta: {}, isSystem: true, deployTimeoutMs: 60_000, createdAt, updatedAt },
-  });
+  const app = (name: string) => {
+    const id = name;
+    return { id, name, meta: {}, isSystem: true, deployTimeoutMs: 60_000, createdAt, updatedAt };
+  };
   const deployment = (name: string): Deployment => ({
-    ...{ id: name, appId: name, newReleaseId: `${name}-v1`, state: 'running', createdAt },
+    id: name,
+    appId: name,
+    newReleaseId: `${name}-v1`,
+    state: 'running',
+    createdAt,
     progress: { web: { wanted: 1, up: 0, old: 0 } },
     ...look(name),
   });
@@ -34,13 +39,22 @@ function controllerWith(look: (app: string) => Partial<Deployment>) {
     handle(routing.list, async () => []),
     handle(releases.createArtifact, async ({ body }) => ({ ...body, id: 'artifact', createdAt })),
     handle(releases.create, async ({ params, body }) => ({
-      ...{ id: `${params.app}-v1`, appId: params.app, version: 1, env: {}, meta: {}, createdAt },
+      id: `${params.app}-v1`,
+      appId: params.app,
+      version: 1,
+      env: {},
+      meta: {},
+      createdAt,
       processes: Object.fromEntries(
         Object.entries(body.processes ?? {}).map(([type, process]) => [type, processSchema.parse(process)]),
       ),
     })),
     handle(formations.put, async ({ params, body }) => ({
-      ...{ appId: params.app, releaseId: params.release, processes: body.processes, createdAt, updatedAt },
+      appId: params.app,
+      releaseId: params.release,
+      processes: body.processes,
+      createdAt,
+      updatedAt,
     })),
     handle(deployments.create, async ({ params }) => deployment(params.app)),
     handle(deployments.get, async ({ params }) => deployment(params.deployment)),

@@ -1,7 +1,14 @@
 /** Makes the platform's apps what the manifest says, through the controller's API. Each step may be repeated. */
 import { isDeepStrictEqual } from 'node:util';
 import { apps, deployments, formations, keys, releases, routing } from '@flynn/controller/api';
-import { type App, type Artifact, type Deployment, type Release, type Route, processSchema } from '@flynn/controller/model';
+import {
+  type App,
+  type Artifact,
+  type Deployment,
+  type Release,
+  type Route,
+  processSchema,
+} from '@flynn/controller/model';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';
 import { retry, waitFor } from '@flynn/kit/retry';
