@@ -5,15 +5,22 @@ import { styleText } from 'node:util';
 import { removeNetwork } from '@flynn/host-agent/network/removal';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
 import { removeAgent, setupOf } from './agent.ts';
-import { leaveCluster } from './leaving.ts';
+import { forgetHost, leaveCluster } from './leaving.ts';
 import { findPerson, removeCluster } from './cli-config.ts';
 import { engineAt, isEngineUp, stopStartedEngine } from './engine.ts';
-import { removeFromEngine } from './removal.ts';
+import { removeContainers, removeImages, removeNetworks, removeVolumes } from './removal.ts';
 import { type Options, readOptions } from './settings.ts';
 import { readCluster } from './state.ts';
 import { downHosts, isInsideHost } from './test-hosts/cluster.ts';
+import { type Report, timed } from './timed.ts';
 
 const say = (line: string): void => void process.stdout.write(`${line}\n`);
+const progress = (line: string): void => say(styleText('dim', `  ${line}`));
+const part = <T>(
+  what: string,
+  deadlineMs: number,
+  task: (signal: AbortSignal, report: Report) => Promise<T>,
+): Promise<T> => timed({ what, deadlineMs, report: progress }, task);
 const removedLine = (what: string): void => say(`${styleText('green', '✔')} removed ${what}`);
 
 async function main(): Promise<void> {
@@ -37,20 +44,35 @@ async function main(): Promise<void> {
   // A host of its own knows nothing of the others on the same machine.
   if (!(await isInsideHost())) {
     const person = await findPerson(options.FLYNN_CONFIG_DIR, process.env);
-    for (const what of await downHosts(person)) tell(what);
+    for (const what of await part('taking away the hosts on this machine', 180_000, () => downHosts(person)))
+      tell(what);
   }
+  const isForced = flags.includes('--force');
+  const goesOn =
+    cluster !== undefined &&
+    (await part('leaving the cluster', 240_000, (_signal, report) =>
+      leaveCluster({ stateDir, cluster, isForced, report }),
+    ));
   if (cluster !== undefined) {
-    for (const line of await leaveCluster({ stateDir, cluster, isForced: flags.includes('--force') })) say(line);
+    for (const what of await part('stopping the host agent', 90_000, () => removeAgent(setupOf(options, cluster)))) {
+      tell(what);
+    }
   }
-  if (cluster !== undefined) for (const what of await removeAgent(setupOf(options, cluster))) tell(what);
   const range = cluster === undefined ? {} : { range: cluster.range };
-  for (const what of await removeNetwork({ cluster: name, ...range })) tell(what);
+  const network = await part("removing the cluster's network", 60_000, (signal) =>
+    removeNetwork({ cluster: name, ...range, signal }),
+  );
+  for (const what of network) tell(what);
   await emptyEngine(options, name, flags.includes('--keep-images'), tell);
   if (cluster !== undefined) {
+    // Only now that nothing of it runs here, which the others may run instead.
+    if (goesOn) {
+      await part('telling the cluster', 60_000, (_signal, report) => forgetHost({ stateDir, cluster }, report));
+    }
     const person = await findPerson(options.FLYNN_CONFIG_DIR, process.env);
     if (await removeCluster(person, { name, key: cluster.controllerKey })) tell(`the cluster from ${person.configDir}`);
   }
-  const engine = await stopStartedEngine(stateDir);
+  const engine = await part('stopping the container engine', 120_000, () => stopStartedEngine(stateDir));
   if (engine === 'stopped')
     say(`${styleText('green', '✔')} stopped the container engine, which was started for the cluster`);
   if (engine === 'in use')
@@ -81,12 +103,20 @@ async function emptyEngine(
     }
     return;
   }
-  const removed = await removeFromEngine(engineAt(options.FLYNN_DOCKER_SOCKET), name, { keepImages });
-  for (const kind of ['containers', 'volumes', 'networks', 'images'] as const) {
-    const count = removed[kind];
-    if (count > 0) tell(`${count} ${count === 1 ? kind.slice(0, -1) : kind}`);
-  }
-  if (removed.kept.length > 0) say(`Images that other containers use stay: ${removed.kept.join(' ')}`);
+  const docker = engineAt(options.FLYNN_DOCKER_SOCKET);
+  const tellCount = (count: number, kind: string): void => {
+    if (count > 0) tell(`${count} ${count === 1 ? kind : `${kind}s`}`);
+  };
+  const remove = <T>(kind: string, deadlineMs: number, task: (signal: AbortSignal) => Promise<T>): Promise<T> =>
+    part(`removing ${kind}s`, deadlineMs, task);
+  tellCount(await remove('container', 120_000, (signal) => removeContainers(docker, name, { signal })), 'container');
+  tellCount(await remove('volume', 120_000, (signal) => removeVolumes(docker, name, { signal })), 'volume');
+  tellCount(await remove('network', 60_000, (signal) => removeNetworks(docker, name, { signal })), 'network');
+  const images = await remove('image', 240_000, (signal) =>
+    removeImages(docker, name, { signal, keepOwn: keepImages }),
+  );
+  tellCount(images.count, 'image');
+  if (images.kept.length > 0) say(`Images that other containers use stay: ${images.kept.join(' ')}`);
 }
 
 try {

@@ -1,59 +1,79 @@
-/** Taking this host out of a cluster that goes on without it. */
-import { knownEndpoints } from '@flynn/host-agent/cluster/membership';
+/** Taking this host out of a cluster that goes on without it: its work first, then its place in etcd and the network, then its name. */
 import { memberKey } from '@flynn/host-agent/cluster/member-keys';
+import { knownEndpoints } from '@flynn/host-agent/cluster/membership';
 import { releaseSubnet } from '@flynn/host-agent/cluster/subnets';
+import { changeSettings } from '@flynn/host-agent/host-settings';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
+import { assignmentSchema, cellKeys, claimSchema } from '@flynn/scheduler/cell';
 import type { Store } from '@flynn/store/store';
 import { leasesOf } from './admission.ts';
 import { withStore } from './controller.ts';
 import type { Cluster } from './settings.ts';
+import type { Report } from './timed.ts';
 
 const reachMs = 10_000;
+/** What has no room elsewhere by then is stopped by the schedulers, which takes them a moment. */
+const drainMs = 60_000;
+const emptyMs = 75_000;
+/** Jobs of a workload that move at a time: nobody waits for a host that leaves longer than he must. */
+const drainParallel = 16;
 /** etcd's members change one at a time, each once it has caught up. */
 const memberMs = 60_000;
+/** For the schedulers to place elsewhere what was still here. */
+const missMs = 20_000;
 
-type Leaving = { stateDir: string; cluster: Cluster; isForced: boolean };
+type Host = { stateDir: string; cluster: Cluster };
+type Leaving = Host & { isForced: boolean; report: Report };
 
 /**
- * Answers what is to be told. The last host just goes. With others there the one that made the cluster stays, unless
- * forced: the platform's own data is on it.
+ * While the host agent runs. Answers whether the cluster knows of it and goes on. The last host just goes. With others there
+ * the one that made the cluster stays, unless forced: the platform's own data is on it.
  */
-export async function leaveCluster({ stateDir, cluster, isForced }: Leaving): Promise<string[]> {
+export async function leaveCluster({ stateDir, cluster, isForced, report }: Leaving): Promise<boolean> {
   const host = { stateDir, cluster, log: silentLogger() };
   try {
-    return await withStore(host, (store) => leave(store, cluster, isForced));
+    return await withStore(host, (store) => leave(store, cluster, { isForced, report }));
   } catch (error) {
     if (!hasCode(error, 'unavailable', 'timeout')) throw error;
     if (cluster.hasPlatform) {
       const members = await knownEndpoints(stateDir, []);
-      if (members.length <= 1 || isForced) return [];
+      if (members.length <= 1 || isForced) return false;
       throw new FlynnError(
         'unavailable',
         `the cluster does not answer (${messageOf(error)}), and other hosts are in it: this one has the platform's data. Bring them up, or take this one down all the same with npm run down -- --force`,
         { cause: error },
       );
     }
-    return [
-      `The cluster cannot be told (${messageOf(error)}). Tell it on another host: flynn host remove ${cluster.hostId}`,
-    ];
+    report(
+      `The cluster cannot be told (${messageOf(error)}). Tell it on another host: flynn host remove ${cluster.hostId} --yes`,
+    );
+    return false;
   }
 }
 
-async function leave(store: Store, cluster: Cluster, isForced: boolean): Promise<string[]> {
-  const { hostId } = cluster;
+type LeavingHost = Pick<Cluster, 'hostId' | 'hasPlatform'>;
+
+/** Whether others go on. May be repeated, also when an earlier one was interrupted. */
+export async function leave(
+  store: Store,
+  { hostId, hasPlatform }: LeavingHost,
+  { isForced, report }: Pick<Leaving, 'isForced' | 'report'>,
+): Promise<boolean> {
   const limits = { signal: AbortSignal.timeout(reachMs) };
   await store.get(memberKey(hostId), limits);
   const others = (await leasesOf(store)).map((lease) => lease.hostId).filter((id) => id !== hostId);
-  if (others.length === 0) return [];
-  if (cluster.hasPlatform && !isForced) {
+  if (others.length === 0) return false;
+  if (hasPlatform && !isForced) {
     throw new FlynnError(
       'conflict',
       `other hosts are in this cluster: ${others.join(', ')}. The platform's data (sources, slugs) is on this one: take the others down first, or this one all the same with npm run down -- --force`,
     );
   }
+  await moveJobs(store, hostId, others, report);
   await releaseSubnet(store, hostId);
+  report(`waiting for etcd to go on without ${hostId}`);
   try {
     await waitFor(async () => (await store.get(memberKey(hostId))) === undefined, {
       what: `etcd to go on without ${hostId}`,
@@ -62,7 +82,94 @@ async function leave(store: Store, cluster: Cluster, isForced: boolean): Promise
     });
   } catch (error) {
     if (!hasCode(error, 'timeout')) throw error;
-    return [`etcd still counts ${hostId} as a member: it has no majority, or its other members are away`];
+    report(`etcd still counts ${hostId} as a member: it has no majority, or its other members are away`);
   }
-  return [`${hostId} left the cluster; ${others.length} ${others.length === 1 ? 'host goes' : 'hosts go'} on`];
+  report(`${hostId} left the cluster; ${others.length} ${others.length === 1 ? 'host goes' : 'hosts go'} on`);
+  return true;
+}
+
+/** Replacements first, as when an operator drains it. */
+async function moveJobs(store: Store, hostId: string, others: readonly string[], report: Report): Promise<void> {
+  const signal = AbortSignal.timeout(emptyMs + reachMs);
+  const { entries } = await store.list(cellKeys.hosts, { signal });
+  const there = new Set(entries.map(({ key }) => key.slice(cellKeys.hosts.length)));
+  // Without an agent here nothing can be moved, without another host there is nowhere to go.
+  if (!there.has(hostId) || !others.some((id) => there.has(id))) return;
+  if ((await jobsOn(store, hostId)) === 0) return;
+  const drain = { deadlineMs: drainMs, maxParallel: drainParallel };
+  await changeSettings(store, hostId, { cordoned: true, drain }, { signal, now: Date.now() });
+  let told = -1;
+  try {
+    await waitFor(
+      async () => {
+        const left = await jobsOn(store, hostId);
+        if (left !== told) report(left === 0 ? 'its jobs run elsewhere' : `moving ${jobsText(left)} to other hosts`);
+        told = left;
+        return left === 0;
+      },
+      { what: `the jobs of ${hostId} to run elsewhere`, deadlineMs: emptyMs, intervalMs: 300, signal },
+    );
+  } catch (error) {
+    if (!hasCode(error, 'timeout')) throw error;
+    report(`${jobsText(told)} could not be moved and end here: flynn eval list --state blocked says why`);
+  }
+}
+
+async function jobsOn(store: Store, hostId: string): Promise<number> {
+  const claim = await store.get(cellKeys.claim(hostId));
+  return claim === undefined ? 0 : claimSchema.parse(JSON.parse(claim.value)).jobs;
+}
+
+const jobsText = (count: number): string => `${count} ${count === 1 ? 'job' : 'jobs'}`;
+
+/** Once nothing of it runs here any more: it is not `away` then, but was never there. */
+export async function forgetHost({ stateDir, cluster }: Host, report: Report): Promise<void> {
+  const { hostId } = cluster;
+  const host = { stateDir, cluster, log: silentLogger() };
+  try {
+    await withStore(host, (store) => forget(store, hostId));
+  } catch (error) {
+    if (!hasCode(error, 'unavailable', 'timeout', 'conflict')) throw error;
+    report(
+      `${hostId} stays in "flynn host list" as away (${messageOf(error)}); later, on another host: flynn host remove ${hostId} --yes`,
+    );
+  }
+}
+
+/** `conflict` when workloads wait for this host, because their data was on it. */
+export async function forget(store: Store, hostId: string, { deadlineMs = missMs } = {}): Promise<void> {
+  // It says so itself, instead of leaving its lease to run out.
+  await store.transact({ then: [{ delete: cellKeys.host(hostId) }] });
+  try {
+    await waitFor(async () => (await jobsOn(store, hostId)) === 0, {
+      what: `the work of ${hostId} to be placed elsewhere`,
+      deadlineMs,
+      intervalMs: 200,
+    });
+  } catch (error) {
+    if (!hasCode(error, 'timeout')) throw error;
+    const waiting = await workloadsOn(store, hostId);
+    throw new FlynnError('conflict', `these wait for data they had on it: ${waiting.join(', ')}`, { cause: error });
+  }
+  const claim = await store.get(cellKeys.claim(hostId));
+  const { succeeded } = await store.transact({
+    compare: [
+      { key: cellKeys.host(hostId), modRevision: 0 },
+      { key: cellKeys.claim(hostId), modRevision: claim?.modRevision ?? 0 },
+    ],
+    then: [
+      // One of nothing, where its jobs had moved before it left.
+      { delete: cellKeys.claim(hostId) },
+      { delete: cellKeys.hostSettings(hostId) },
+      { deletePrefix: cellKeys.hostAssignments(hostId) },
+      { deletePrefix: cellKeys.hostStatus(hostId) },
+    ],
+  });
+  if (!succeeded) throw new FlynnError('conflict', `a host ${hostId} joined meanwhile, or was given work`);
+}
+
+async function workloadsOn(store: Store, hostId: string): Promise<string[]> {
+  const { entries } = await store.list(cellKeys.hostAssignments(hostId));
+  const groups = entries.flatMap(({ value }) => assignmentSchema.parse(JSON.parse(value)).groups);
+  return [...new Set(groups.map(({ workloadId }) => workloadId))].sort();
 }

@@ -1,84 +1,137 @@
 /** What a cluster left in the container engine, known by its labels; nothing else is touched. */
+import { systemClock } from '@flynn/kit/clock';
+import { FlynnError, messageOf } from '@flynn/kit/errors';
+import { raceAbort } from '@flynn/kit/retry';
 import type Docker from 'dockerode';
 import { buildContainerPrefix } from './images/build.ts';
 import { statusOf } from './images/debian.ts';
 
-export type Removed = Readonly<{
-  containers: number;
-  volumes: number;
-  networks: number;
-  images: number;
-  kept: readonly string[];
-}>;
+type Limits = { signal: AbortSignal };
+type Filters = { label: string[] } | { name: string[] };
 
-export async function removeFromEngine(
-  docker: Docker,
-  cluster: string,
-  options: { keepImages: boolean },
-): Promise<Removed> {
-  const ofCluster = { label: [`flynn.cluster=${cluster}`] };
-  const containers = await docker.listContainers({ all: true, filters: ofCluster });
-  await Promise.all(
-    containers.map(({ Id: id }) => unlessGone(() => docker.getContainer(id).remove({ force: true, v: true }))),
-  );
+const againMs = 200;
 
-  const { Volumes: volumes } = await docker.listVolumes({ filters: ofCluster });
-  for (const { Name: name } of volumes) await unlessGone(() => docker.getVolume(name).remove());
+const ofCluster = (cluster: string): Filters => ({ label: [`flynn.cluster=${cluster}`] });
+/** A build that was interrupted leaves its container behind. */
+const ofBuilds: Filters = { name: [`^/${buildContainerPrefix}`] };
 
-  const networks = await docker.listNetworks({ filters: ofCluster });
-  for (const { Id: id } of networks) await unlessGone(() => docker.getNetwork(id).remove());
-
-  const stacks = await removeImages(docker, ofCluster);
-  // A build that was interrupted leaves its container behind.
-  const builds = await docker.listContainers({ all: true, filters: { name: [`^/${buildContainerPrefix}`] } });
-  for (const { Id: id } of builds) await unlessGone(() => docker.getContainer(id).remove({ force: true, v: true }));
-  const own = options.keepImages ? { removed: 0, kept: [] } : await removeImages(docker, { label: ['flynn.image=1'] });
-  return {
-    containers: containers.length,
-    volumes: volumes.length,
-    networks: networks.length,
-    images: stacks.removed + own.removed,
-    kept: [...stacks.kept, ...own.kept],
-  };
+/**
+ * Killed, not stopped: nothing of them is kept. How many there were. These functions may be repeated; when the signal aborts
+ * they throw `conflict` with what the engine refused last.
+ */
+export async function removeContainers(docker: Docker, cluster: string, { signal }: Limits): Promise<number> {
+  const options = { force: true, v: true, abortSignal: signal };
+  const removeAll = (filters: Filters): Promise<number> =>
+    untilNone(
+      'containers',
+      async () => (await docker.listContainers({ all: true, filters, abortSignal: signal })).map(({ Id: id }) => id),
+      (id) => docker.getContainer(id).remove(options),
+      signal,
+    );
+  const counts = await Promise.all([ofCluster(cluster), ofBuilds].map(removeAll));
+  return counts.reduce((sum, count) => sum + count, 0);
 }
 
-/** Children before parents, whatever order they are listed in; those that other containers use stay. */
-async function removeImages(
+export function removeVolumes(docker: Docker, cluster: string, { signal }: Limits): Promise<number> {
+  return untilNone(
+    'volumes',
+    async () => {
+      const filters = ofCluster(cluster);
+      const { Volumes: volumes } = await docker.listVolumes({ filters, abortSignal: signal });
+      return volumes.map(({ Name: name }) => name);
+    },
+    (name) => docker.getVolume(name).remove({ abortSignal: signal }),
+    signal,
+  );
+}
+
+export function removeNetworks(docker: Docker, cluster: string, { signal }: Limits): Promise<number> {
+  return untilNone(
+    'networks',
+    async () => {
+      const networks = await docker.listNetworks({ filters: ofCluster(cluster), abortSignal: signal });
+      return networks.map(({ Id: id }) => id);
+    },
+    (id) => docker.getNetwork(id).remove({ abortSignal: signal }),
+    signal,
+  );
+}
+
+/** Slugs' own, and unless they are kept the platform's. `kept`: names of those that other containers use. */
+export async function removeImages(
   docker: Docker,
-  filters: { label: string[] },
-): Promise<{ removed: number; kept: string[] }> {
-  let removed = 0;
-  for (;;) {
-    const images = await docker.listImages({ filters });
-    let progress = 0;
-    for (const { Id: id, RepoTags: tags } of images) {
-      const names =
-        tags === null || tags === undefined || tags.length === 0 ? [id] : tags.filter((tag) => tag !== '<none>:<none>');
-      for (const name of names.length === 0 ? [id] : names) {
-        if (await unlessInUse(() => docker.getImage(name).remove())) progress += 1;
-      }
+  cluster: string,
+  { signal, keepOwn }: Limits & { keepOwn: boolean },
+): Promise<{ count: number; kept: readonly string[] }> {
+  const all = [ofCluster(cluster), ...(keepOwn ? [] : [{ label: ['flynn.image=1'] }])];
+  let count = 0;
+  const kept: string[] = [];
+  for (const filters of all) {
+    const removed = await removeImagesOf(docker, filters, signal);
+    count += removed.count;
+    kept.push(...removed.kept);
+  }
+  return { count, kept };
+}
+
+/** Again until none is listed: the engine refuses what is in use, or is being removed by somebody else just now. */
+async function untilNone(
+  what: string,
+  list: () => Promise<readonly string[]>,
+  remove: (id: string) => Promise<unknown>,
+  signal: AbortSignal,
+): Promise<number> {
+  const seen = new Set<string>();
+  let refusal: unknown;
+  try {
+    for (;;) {
+      const ids = await raceAbort(list(), signal);
+      if (ids.length === 0) return seen.size;
+      for (const id of ids) seen.add(id);
+      const results = await raceAbort(Promise.allSettled(ids.map(remove)), signal);
+      refusal = results.find((result) => result.status === 'rejected')?.reason;
+      if (refusal !== undefined) await systemClock.sleep(againMs, { signal });
     }
-    removed += progress;
-    if (progress === 0) return { removed, kept: images.flatMap(({ RepoTags: tags }) => tags ?? []) };
+  } catch (error) {
+    if (!signal.aborted || refusal === undefined) throw error;
+    throw new FlynnError('conflict', `the engine keeps ${what} of it: ${messageOf(refusal)}`, { cause: refusal });
   }
 }
 
+/** Children before parents, whatever order they are listed in; those that other containers use stay. */
+async function removeImagesOf(
+  docker: Docker,
+  filters: Filters,
+  signal: AbortSignal,
+): Promise<{ count: number; kept: string[] }> {
+  let count = 0;
+  for (;;) {
+    const images = await docker.listImages({ filters, abortSignal: signal });
+    let progress = 0;
+    for (const { Id: id, RepoTags: tags } of images) {
+      for (const name of namesOf(id, tags)) {
+        const removal = docker.getImage(name).remove({ abortSignal: signal });
+        if (await unlessInUse(raceAbort(removal, signal))) progress += 1;
+      }
+    }
+    count += progress;
+    if (progress === 0) return { count, kept: images.flatMap(({ RepoTags: tags }) => tags ?? []) };
+  }
+}
+
+/** Without a tag an image has its id only, which engines say in three ways. */
+function namesOf(id: string, tags: readonly string[] | null | undefined): readonly string[] {
+  const named = (tags ?? []).filter((tag) => tag !== '<none>:<none>');
+  return named.length === 0 ? [id] : named;
+}
+
 /** Whether it was removed by this call. */
-async function unlessInUse(remove: () => Promise<unknown>): Promise<boolean> {
+async function unlessInUse(removal: Promise<unknown>): Promise<boolean> {
   try {
-    await remove();
+    await removal;
     return true;
   } catch (error) {
     if (statusOf(error) === 409 || statusOf(error) === 404) return false;
     throw error;
-  }
-}
-
-async function unlessGone(remove: () => Promise<unknown>): Promise<void> {
-  try {
-    await remove();
-  } catch (error) {
-    // 409: being removed by an earlier call.
-    if (statusOf(error) !== 404 && statusOf(error) !== 409) throw error;
   }
 }

@@ -24,8 +24,7 @@ import { Platform } from './platform.ts';
 import { pushSample, sampleName, untilAnswers } from './sample-app.ts';
 import { type Cluster, type Options, appUrlOf, controllerUrlOf, gatewayOf, gitHostOf, gitUrlOf } from './settings.ts';
 import { ensureHostKey, writeCluster } from './state.ts';
-
-export type Report = (line: string) => void;
+import type { Report } from './timed.ts';
 
 export type Context = Readonly<{
   options: Options;

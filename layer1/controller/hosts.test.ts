@@ -119,6 +119,18 @@ test('a host that is up is not forgotten; one that is away is, once its work is 
   await assert.rejects(remove('host3'), isCode('not_found', /no host/));
 });
 
+test('a host that was emptied before it went is forgotten, too', async () => {
+  await using world = await startTestController({ hosts: 3 });
+  await world.deployApp('shop', web);
+  await scaled(world, 6);
+  await world.client.call(hosts.drain, { params: { host: 'host3' }, body: {} });
+  await becomes(world, 'host3', ({ jobs }) => jobs === 0);
+  await world.hosts[2]?.[Symbol.asyncDispose]();
+  await becomes(world, 'host3', ({ state }) => state === 'away');
+  await world.client.call(hosts.remove, { params: { host: 'host3' } });
+  await assert.rejects(hostOf(world, 'host3'), isCode('not_found', /no host/));
+});
+
 test('jobs of a host that died are lost: no longer shown, told as such to who follows, shown when asked for', async () => {
   await using world = await startTestController({ hosts: 3 });
   await world.deployApp('shop', web);

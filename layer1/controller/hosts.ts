@@ -2,7 +2,7 @@
 import { FlynnError } from '@flynn/kit/errors';
 import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
-import { cellKeys, hostSettingsSchema } from '@flynn/scheduler/cell';
+import { cellKeys, claimSchema, hostSettingsSchema } from '@flynn/scheduler/cell';
 import type { OperatorSettings } from '@flynn/scheduler/cell';
 import { evaluationPut } from '@flynn/scheduler/evaluations';
 import type { Operation } from '@flynn/store/store';
@@ -158,13 +158,17 @@ async function remove({ store, cell }: Deps, hostId: string, signal: AbortSignal
   if (!hostIds({ cell }).includes(hostId) && (await store.get(lease, { signal })) === undefined) {
     throw new FlynnError('not_found', `there is no host "${hostId}"; list them with: flynn host list`);
   }
+  const claim = await store.get(cellKeys.claim(hostId), { signal });
+  // Where its jobs had moved before it went, a claim of nothing is left.
+  const isEmpty = claim !== undefined && claimSchema.parse(JSON.parse(claim.value)).jobs === 0;
   const result = await store.transact(
     {
       compare: [
         { key: cellKeys.host(hostId), createRevision: 0 },
-        { key: cellKeys.claim(hostId), createRevision: 0 },
+        { key: cellKeys.claim(hostId), modRevision: isEmpty ? claim.modRevision : 0 },
       ],
       then: [
+        { delete: cellKeys.claim(hostId) },
         { delete: cellKeys.hostSettings(hostId) },
         { delete: lease },
         { deletePrefix: cellKeys.hostAssignments(hostId) },
@@ -174,7 +178,9 @@ async function remove({ store, cell }: Deps, hostId: string, signal: AbortSignal
     { signal },
   );
   if (result.succeeded) {
-    await Promise.all([cell.settings, cell.statuses].map((mirror) => mirror.reached(result.revision, { signal })));
+    await Promise.all(
+      [cell.settings, cell.statuses, cell.claims].map((mirror) => mirror.reached(result.revision, { signal })),
+    );
     return;
   }
   const isThere = (await store.get(cellKeys.host(hostId), { signal })) !== undefined;

@@ -1,0 +1,89 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { formations } from '@flynn/controller/api';
+import { hosts } from '@flynn/controller/api-hosts';
+import { type TestController, startTestController } from '@flynn/controller/testing';
+import { leaseSubnet } from '@flynn/host-agent/cluster/subnets';
+import { hasCode } from '@flynn/kit/errors';
+import { cellKeys } from '@flynn/scheduler/cell';
+import { forget, leave } from './leaving.ts';
+
+const joined = (hostId: string) => ({ hostId, hasPlatform: false });
+const isNotFound = (error: unknown): boolean => hasCode(error, 'not_found');
+
+/** Three hosts that leased a subnet each, and so many jobs of an app. */
+async function startHosts(count: number, volumes: readonly string[] = []): Promise<TestController> {
+  const world = await startTestController({ hosts: 3 });
+  for (const [index, { id }] of world.hosts.entries()) {
+    const lease = { hostId: id, address: `192.0.2.${index + 1}`, range: '100.100.0.0/16', now: 0 };
+    await leaseSubnet(world.store, lease);
+  }
+  const web = { memoryBytes: 2 ** 20, volumes: volumes.map((name) => ({ name, path: '/data' })) };
+  await world.deployApp('shop', { web });
+  const body = { processes: { web: count } };
+  await world.client.call(formations.put, { params: { app: 'shop', release: 'v1' }, body });
+  await world.jobsOf('shop', count);
+  return world;
+}
+
+async function leaveTelling(world: TestController, hostId: string): Promise<string[]> {
+  const lines: string[] = [];
+  assert.equal(await leave(world.store, joined(hostId), { isForced: false, report: (line) => lines.push(line) }), true);
+  return lines;
+}
+
+/** Its agent ends, and whatever it ran. */
+async function end(world: TestController, hostId: string): Promise<void> {
+  await world.hosts.find(({ id }) => id === hostId)?.[Symbol.asyncDispose]();
+}
+
+/** What the store has of a host; how things came about is kept for an hour. */
+async function keysOf(world: TestController, hostId: string): Promise<string[]> {
+  const { entries } = await world.store.list('/flynn/');
+  return entries
+    .map(({ key }) => key)
+    .filter((key) => !key.startsWith(cellKeys.evaluations) && key.split('/').includes(hostId));
+}
+
+test('the jobs of a host that leaves run elsewhere before it goes, and nothing of it is left', async () => {
+  await using world = await startHosts(6);
+  const lines = await leaveTelling(world, 'host3');
+  assert.deepEqual(
+    lines.filter((line) => /^moving 2 jobs|run elsewhere/.test(line)),
+    ['moving 2 jobs to other hosts', 'its jobs run elsewhere'],
+    lines.join('; '),
+  );
+  const jobs = await world.jobsOf('shop', 6);
+  assert.ok(jobs.every(({ hostId }) => hostId !== 'host3'));
+  await end(world, 'host3');
+  await forget(world.store, 'host3');
+  assert.deepEqual(await keysOf(world, 'host3'), []);
+  await assert.rejects(world.client.call(hosts.get, { params: { host: 'host3' } }), isNotFound);
+  // Interrupted and run again, it finds nothing to do.
+  await leaveTelling(world, 'host3');
+  await forget(world.store, 'host3');
+  assert.deepEqual(await keysOf(world, 'host3'), []);
+});
+
+test('the last host just goes; the one that made the cluster stays while others are there', async () => {
+  await using world = await startHosts(3);
+  const first = { hostId: 'host1', hasPlatform: true };
+  await assert.rejects(
+    leave(world.store, first, { isForced: false, report: () => {} }),
+    (error) => hasCode(error, 'conflict') && /host2, host3.*--force/.test(error.message),
+  );
+  await using alone = await startTestController({ hosts: 1 });
+  await leaseSubnet(alone.store, { hostId: 'host1', address: '192.0.2.1', range: '100.100.0.0/16', now: 0 });
+  assert.equal(await leave(alone.store, first, { isForced: false, report: () => {} }), false);
+});
+
+test('who waits for data that was on a host that left is told by name', async () => {
+  await using world = await startHosts(1, ['data']);
+  const [job] = await world.jobsOf('shop', 1);
+  const hostId = job?.hostId ?? '';
+  await end(world, hostId);
+  await assert.rejects(
+    forget(world.store, hostId, { deadlineMs: 3_000 }),
+    (error) => hasCode(error, 'conflict') && error.message.includes(job?.workloadId ?? 'a workload'),
+  );
+});
