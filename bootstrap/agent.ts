@@ -52,8 +52,8 @@ export function agentEnvironment(options: Options, cluster: Cluster): string {
     FLYNN_ETCD_KEY_FILE: join(options.FLYNN_STATE_DIR, tlsFiles.key),
     ...(cluster.peers.length === 0 ? {} : { FLYNN_PEERS: cluster.peers.join(',') }),
     FLYNN_DOCKER_SOCKET: options.FLYNN_DOCKER_SOCKET,
-    ...(options.FLYNN_DNS_UPSTREAMS === undefined ? {} : { FLYNN_DNS_UPSTREAMS: options.FLYNN_DNS_UPSTREAMS }),
-    ...(options.FLYNN_SCHEDULERS === undefined ? {} : { FLYNN_SCHEDULERS: options.FLYNN_SCHEDULERS }),
+    ...(cluster.dnsUpstreams === undefined ? {} : { FLYNN_DNS_UPSTREAMS: cluster.dnsUpstreams }),
+    ...(cluster.schedulers === undefined ? {} : { FLYNN_SCHEDULERS: cluster.schedulers }),
   };
   return Object.entries(variables)
     .map(([name, value]) => `${name}=${value}\n`)

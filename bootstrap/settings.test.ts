@@ -1,7 +1,17 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { agentEnvironment, unitText } from './agent.ts';
-import { type Cluster, appUrlOf, gatewayOf, gitUrlOf, readOptions, refuseContradictions, settle } from './settings.ts';
+import {
+  type Cluster,
+  appUrlOf,
+  gatewayOf,
+  gitUrlOf,
+  keptText,
+  readOptions,
+  refuseContradictions,
+  settle,
+  sharedSchema,
+} from './settings.ts';
 
 const machine = {
   hostname: 'Web-1.example.com',
@@ -73,6 +83,7 @@ test('settings that cannot work are refused by name', () => {
     ['FLYNN_STATE_DIR', 'relative'],
     ['FLYNN_CLUSTER', 'has-dash'],
     ['FLYNN_SCHEDULERS', 'cheapest.ts'],
+    ['FLYNN_DNS_UPSTREAMS', 'dns.example.com'],
     ['FLYNN_DOMIAN', 'apps.example.com'],
   ];
   for (const [name, value] of wrong)
@@ -91,8 +102,26 @@ test('the agent is told where it is and where the store is', () => {
   assert.ok(lines.includes('FLYNN_ETCD_ENDPOINTS=https://192.0.2.7:2379'));
   assert.ok(lines.includes('FLYNN_HOST_ID=web1examplecom'));
   assert.ok(!lines.some((line) => line.startsWith('FLYNN_DNS_UPSTREAMS') || line.startsWith('FLYNN_SCHEDULERS')));
-  const own = { FLYNN_SCHEDULERS: '/srv/cheapest.ts,/srv/night.ts' };
-  assert.ok(agentEnvironment(readOptions(own), cluster).includes('FLYNN_SCHEDULERS=/srv/cheapest.ts,/srv/night.ts\n'));
+  const own = made({ FLYNN_SCHEDULERS: '/srv/cheapest.ts,/srv/night.ts' });
+  assert.ok(agentEnvironment(readOptions({}), own).includes('FLYNN_SCHEDULERS=/srv/cheapest.ts,/srv/night.ts\n'));
+});
+
+test('what an `up` was given for this host is kept, shown by later ones, and taken away by an empty value', () => {
+  const given = { FLYNN_SCHEDULERS: '/srv/cheapest.ts', FLYNN_DNS_UPSTREAMS: '192.0.2.53' };
+  const cluster = made(given);
+  assert.deepEqual(keptText(cluster, readOptions(given)), []);
+  const again = made({}, cluster);
+  assert.deepEqual(again, cluster);
+  assert.deepEqual(keptText(again, readOptions({})), [
+    'FLYNN_DNS_UPSTREAMS is 192.0.2.53, as an earlier up was told; FLYNN_DNS_UPSTREAMS= npm run up takes it away',
+    'FLYNN_SCHEDULERS is /srv/cheapest.ts, as an earlier up was told; FLYNN_SCHEDULERS= npm run up takes it away',
+  ]);
+  assert.equal(made({ FLYNN_SCHEDULERS: '/srv/night.ts' }, cluster).schedulers, '/srv/night.ts');
+  const emptied = made({ FLYNN_SCHEDULERS: '' }, cluster);
+  assert.equal('schedulers' in emptied, false);
+  assert.equal(emptied.dnsUpstreams, '192.0.2.53');
+  // They are this host's: one that joins is not told.
+  assert.equal('dnsUpstreams' in sharedSchema.parse(cluster), false);
 });
 
 test('under systemd, stopping the agent leaves jobs running', () => {

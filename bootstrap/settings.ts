@@ -48,9 +48,15 @@ export const optionsSchema = z.object({
     .optional(),
   /** Where other hosts reach this one; found out unless given. */
   FLYNN_ADDRESS: z.ipv4().optional(),
-  /** Name servers for everything but the cluster's own names, with commas; those of the machine unless given. */
-  FLYNN_DNS_UPSTREAMS: z.string().optional(),
-  /** Schedulers of your own, by the absolute paths of their modules, with commas: the same ones on every host. */
+  /** Name servers for everything but the cluster's own names, with commas; those of the machine unless given. Kept. */
+  FLYNN_DNS_UPSTREAMS: z
+    .string()
+    .refine(
+      (text) => text.split(',').every((part) => /^\d{1,3}(\.\d{1,3}){3}(:\d{1,5})?$/.test(part.trim())),
+      'expected IPv4 addresses, with or without :port, with commas between them',
+    )
+    .optional(),
+  /** Schedulers of your own, by the absolute paths of their modules, with commas: the same ones on every host. Kept. */
   FLYNN_SCHEDULERS: z
     .string()
     .refine(
@@ -65,8 +71,16 @@ export const optionsSchema = z.object({
 });
 export type Options = z.output<typeof optionsSchema>;
 
+/** What this host is to do its own way, and where the cluster's state on its disk has it from one `up` to the next. */
+const keptOptions = [
+  ['FLYNN_DNS_UPSTREAMS', 'dnsUpstreams'],
+  ['FLYNN_SCHEDULERS', 'schedulers'],
+] as const;
+
+/** Of those that are kept an empty one takes away what an earlier `up` was given. */
 export function readOptions(env: Record<string, string | undefined>): Options {
-  return loadConfig(optionsSchema, env);
+  const emptied = keptOptions.flatMap(([name]) => (env[name] === '' ? [[name, ''] as const] : []));
+  return { ...loadConfig(optionsSchema, env), ...Object.fromEntries(emptied) };
 }
 
 /** What `up` settled for good, in the state directory. */
@@ -95,6 +109,9 @@ export const clusterSchema = z.object({
   /** For people. */
   controllerKey: z.string(),
   createdAt: z.string(),
+  /** What an `up` was given for this host, as it was given. */
+  dnsUpstreams: z.string().optional(),
+  schedulers: z.string().optional(),
 });
 export type Cluster = z.output<typeof clusterSchema>;
 
@@ -115,6 +132,8 @@ export const sharedSchema = clusterSchema.omit({
   etcdEndpoints: true,
   peers: true,
   hasPlatform: true,
+  dnsUpstreams: true,
+  schedulers: true,
 });
 
 /** `conflict` when an option contradicts what the cluster is that a host joins: it holds for all of its hosts. */
@@ -156,15 +175,16 @@ export function settle(options: Options, stored: Cluster | undefined, machine: M
       );
     }
     if (!stored.hasPlatform) refuseContradictions(options, stored);
-    return {
+    const changed = {
       ...stored,
       httpPort: options.FLYNN_HTTP_PORT ?? stored.httpPort,
       gitPort: options.FLYNN_GIT_PORT ?? stored.gitPort,
       ...movedTo(options.FLYNN_ADDRESS ?? stored.address, stored),
     };
+    return withKept(changed, options);
   }
   const address = options.FLYNN_ADDRESS ?? machine.address;
-  return {
+  const made: Cluster = {
     name: options.FLYNN_CLUSTER ?? 'flynn',
     domain: options.FLYNN_DOMAIN ?? 'flynn.localhost',
     httpPort: options.FLYNN_HTTP_PORT ?? 80,
@@ -183,6 +203,28 @@ export function settle(options: Options, stored: Cluster | undefined, machine: M
     controllerKey: machine.newSecret(),
     createdAt: machine.now.toISOString(),
   };
+  return withKept(made, options);
+}
+
+/** With what this `up` was given for this host; what it was not given stays as it was. */
+export function withKept(cluster: Cluster, options: Options): Cluster {
+  const kept: Cluster = { ...cluster };
+  for (const [name, field] of keptOptions) {
+    const given = options[name];
+    if (given === undefined) continue;
+    if (given === '') delete kept[field];
+    else kept[field] = given;
+  }
+  return kept;
+}
+
+/** What an earlier `up` was given and this one was not, for people: nobody else would remember it. */
+export function keptText(cluster: Cluster, options: Options): string[] {
+  return keptOptions.flatMap(([name, field]) => {
+    const value = cluster[field];
+    if (value === undefined || options[name] !== undefined) return [];
+    return [`${name} is ${value}, as an earlier up was told; ${name}= npm run up takes it away`];
+  });
 }
 
 /** The host that made the cluster has a member of etcd at its own address. */

@@ -17,9 +17,11 @@ import {
   type Machine,
   type Options,
   appUrlOf,
+  keptText,
   readOptions,
   refuseContradictions,
   settle,
+  withKept,
 } from './settings.ts';
 import { readCluster } from './state.ts';
 import { type Step, joinStepsOf, stepsOf } from './steps.ts';
@@ -43,13 +45,14 @@ async function main(): Promise<void> {
   if (isJoining) {
     const { hostId } = cluster;
     const address = options.FLYNN_ADDRESS === undefined ? {} : { address: options.FLYNN_ADDRESS };
-    cluster = await joinCluster(values.join ?? '', { hostId, ...address });
+    cluster = withKept(await joinCluster(values.join ?? '', { hostId, ...address }), options);
     refuseContradictions(options, cluster);
     // Where its containers are to be, and which ports are the router's, it knows only now.
     if (!(await isReady(options, cluster, 'host'))) return;
   }
   const person = await findPerson(options.FLYNN_CONFIG_DIR, process.env);
   const context = { options, cluster, person, env: process.env };
+  for (const line of keptText(cluster, options)) process.stdout.write(`${line}\n`);
   await runSteps(cluster.hasPlatform ? stepsOf(context) : joinStepsOf(context));
   process.stdout.write(cluster.hasPlatform ? farewell(cluster) : joinedFarewell(cluster));
 }

@@ -103,7 +103,7 @@ export function stepsOfHosts({ count, options, env }: HostsContext): Step[] {
           {
             title: others.map(({ name }) => name).join(', '),
             run: async (report: Report) => {
-              const joined = await joinHosts(first, others, report);
+              const joined = await joinHosts(first, others, { report, env: ownSettingsOf(options) });
               await untilTogether(hosts);
               return joined === 0 ? 'in the cluster' : `${joined} joined`;
             },
@@ -124,14 +124,14 @@ export function stepsOfHosts({ count, options, env }: HostsContext): Step[] {
 export async function joinHosts(
   first: ClusterHost,
   others: readonly ClusterHost[],
-  report: Report = () => {},
+  { report = () => {}, env = {} }: { report?: Report; env?: Record<string, string> } = {},
 ): Promise<number> {
   const known = await Promise.all(others.map((host) => host.readCluster()));
   const isAnyNew = known.includes(undefined);
   const token = isAnyNew ? (await first.up(['--token'])).trim() : '';
   await inParallel(others, async (host) => {
     const isNew = known[others.indexOf(host)] === undefined;
-    await host.up(isNew ? ['--join', token] : [], { onLine: linesTo((line) => report(`${host.name}: ${line}`)) });
+    await host.up(isNew ? ['--join', token] : [], { onLine: linesTo((line) => report(`${host.name}: ${line}`)), env });
   });
   return known.filter((cluster) => cluster === undefined).length;
 }
@@ -174,7 +174,7 @@ function portsOf(cluster: Cluster | undefined, options: Options): number[] {
   return [options.FLYNN_HTTP_PORT ?? cluster?.httpPort ?? 80, options.FLYNN_GIT_PORT ?? cluster?.gitPort ?? 2222];
 }
 
-/** Settings of the cluster, not of one host. */
+/** Settings of the cluster, and those that hosts have each for itself: the same for all. */
 function settingsOf(options: Options): Record<string, string> {
   const names = [
     'FLYNN_CLUSTER',
@@ -184,8 +184,15 @@ function settingsOf(options: Options): Record<string, string> {
     'FLYNN_RANGE',
     'FLYNN_SUBNET',
     'FLYNN_BRIDGE',
-    'FLYNN_DNS_UPSTREAMS',
   ] as const;
+  return { ...given(options, names), ...ownSettingsOf(options) };
+}
+
+function ownSettingsOf(options: Options): Record<string, string> {
+  return given(options, ['FLYNN_DNS_UPSTREAMS', 'FLYNN_SCHEDULERS']);
+}
+
+function given(options: Options, names: readonly (keyof Options)[]): Record<string, string> {
   return Object.fromEntries(
     names.flatMap((name) => (options[name] === undefined ? [] : [[name, String(options[name])]])),
   );
