@@ -1,23 +1,35 @@
 /** What preflight judges by, looked up on this machine. */
-import { readFile, statfs } from 'node:fs/promises';
+import { readFile, stat, statfs } from 'node:fs/promises';
 import { networkInterfaces, totalmem } from 'node:os';
-import { dirname } from 'node:path';
+import { dirname, join } from 'node:path';
+import { isAgentRunning, setupOf } from './agent.ts';
 import { canStartEngine, engineAt, isEngineUp } from './engine.ts';
+import { repository } from './images/bundle.ts';
 import { type Listener, ownerOf, readListeners } from './listeners.ts';
-import { type Facts, gatewayPorts, parseRoutes } from './preflight.ts';
+import { type Facts, gatewayPorts, parseRoutes, tunnelPort } from './preflight.ts';
 import { hasProgram } from './program.ts';
 import type { Cluster, Options } from './settings.ts';
+import { lookAtIp, lookAtNft } from './tools.ts';
 
-const neededPrograms = ['git', 'ssh-keygen', 'ssh'] as const;
+/** As the host agent names its device. */
+const tunnelPrefix = 'flynnvx';
+const neededPrograms = ['git', 'ssh-keygen', 'ssh', 'ip', 'bridge', 'nft'] as const;
 
 export async function readFacts(options: Options, cluster: Cluster): Promise<Facts> {
   const socket = options.FLYNN_DOCKER_SOCKET;
   const isRunning = await isEngineUp(socket);
-  const [isClusterUp, dataDir] = isRunning
+  const [hasJobs, dataDir] = isRunning
     ? await Promise.all([hasRunningJobs(socket, cluster.name), engineDataDir(socket)])
     : [false, '/var/lib/docker'];
+  // An agent that waits for its engine has the ports already.
+  const isClusterUp = hasJobs || (await isAgentRunning(setupOf(options, cluster)));
+  const [nft, ip] = await Promise.all([lookAtNft(), lookAtIp()]);
   const ports = new Set([...gatewayPorts.map(({ port }) => port), cluster.httpPort, cluster.gitPort]);
-  const listeners = (await readListeners()).filter((listener) => ports.has(listener.port));
+  const hasTunnel = (await readFile('/proc/net/dev', 'utf8')).includes(tunnelPrefix);
+  const listeners = (await readListeners())
+    .filter((listener) => ports.has(listener.port))
+    // A tunnel that an agent which was killed left behind is ours.
+    .filter((listener) => !(hasTunnel && listener.port === tunnelPort));
   return {
     platform: process.platform,
     isRoot: process.getuid?.() === 0,
@@ -28,7 +40,16 @@ export async function readFacts(options: Options, cluster: Cluster): Promise<Fac
     listeners: await Promise.all(listeners.map(withOwner)),
     networks: parseRoutes(await readFile('/proc/net/route', 'utf8').catch(() => '')),
     isClusterUp,
+    ...(nft === undefined ? {} : { nft }),
+    ...(ip === undefined ? {} : { ip }),
+    clock: { now: Date.now(), notBefore: await notBefore(cluster.createdAt) },
   };
+}
+
+/** The clock was at least as far once: when the cluster was made, and when these files were. */
+export async function notBefore(createdAt?: string): Promise<number> {
+  const { mtimeMs } = await stat(join(repository, 'package-lock.json'));
+  return Math.max(mtimeMs, createdAt === undefined ? 0 : Date.parse(createdAt));
 }
 
 async function withOwner(listener: Listener): Promise<Listener & { owner?: string }> {

@@ -22,6 +22,9 @@ const good: Facts = {
   listeners: [],
   networks: [{ device: 'eth0', subnet: '192.0.2.0/24' }],
   isClusterUp: false,
+  nft: { version: 'v1.0.6' },
+  ip: { version: 'iproute2-6.1.0' },
+  clock: { now: Date.parse('2026-11-21T12:00:00Z'), notBefore: Date.parse('2026-11-20T12:00:00Z') },
 };
 const listener = (port: number, address = '*', protocol: 'tcp' | 'udp' = 'tcp') => ({
   protocol,
@@ -70,6 +73,39 @@ test('who listens on an address that is not wanted is in nobody’s way; etcd’
   assert.equal(whats({ listeners: [listener(1113, '127.0.0.1')] }).length, 1);
   assert.equal(whats({ listeners: [listener(1113, '10.9.9.9')] }).length, 0);
   assert.equal(whats({ listeners: [listener(2379, '10.9.9.9')] }).length, 1);
+});
+
+test('whoever has the tunnel’s port, on any address, or the router’s is named', () => {
+  assert.deepEqual(whats({ listeners: [listener(1115, '10.9.9.9', 'udp')] }), [
+    'udp port 1115, for the tunnel to other hosts, is used by nginx (pid 812) on 10.9.9.9',
+  ]);
+  assert.equal(whats({ listeners: [listener(1115, '*', 'tcp')] }).length, 0);
+  assert.equal(whats({ listeners: [listener(1114, '10.9.9.9')] }).length, 1);
+  const { owner: _owner, ...nobodys } = listener(1115, '*', 'udp');
+  assert.match(whats({ listeners: [nobodys] })[0] ?? '', /another program, or a tunnel of the kernel on every address/);
+});
+
+test('an nft or ip that cannot do what the network needs is told with its version and its own words', () => {
+  const [nft, ip] = judge(
+    {
+      ...good,
+      nft: { version: 'v0.9.0', refusal: 'syntax error, unexpected th' },
+      ip: { version: 'iproute2-ss161212', refusal: 'Option "-j" is unknown, try "ip -help".' },
+    },
+    cluster,
+  );
+  assert.match(nft?.what ?? '', /^nft \(v0\.9\.0\) refuses .*unexpected th$/);
+  assert.match(nft?.remedy ?? '', /nftables 0\.9\.3/);
+  assert.match(ip?.what ?? '', /^ip \(iproute2-ss161212\).*"-j" is unknown/);
+  assert.match(ip?.remedy ?? '', /iproute2 4\.16/);
+});
+
+test('a clock from before anything here was written is told, for it makes certificates nobody accepts', () => {
+  const clock = { now: 0, notBefore: Date.parse('2026-11-20T12:00:00Z') };
+  const [problem, ...others] = judge({ ...good, clock }, cluster, 'joining');
+  assert.match(problem?.what ?? '', /says 1970-01-01T.* written at 2026-11-20T12/);
+  assert.match(problem?.remedy ?? '', /timedatectl|date/);
+  assert.deepEqual(others, []);
 });
 
 test('what a joining host cannot know yet is no obstacle before the cluster has told it', () => {

@@ -17,9 +17,17 @@ export type Facts = Readonly<{
   missingPrograms: readonly string[];
   listeners: readonly (Listener & { owner?: string })[];
   networks: readonly Network[];
-  /** The cluster's own jobs run already: its ports are taken by itself. */
+  /** The cluster's own agent or jobs run already: its ports are taken by itself. */
   isClusterUp: boolean;
+  /** What `nft` refuses of the rules that the network is made of, in its words; undefined where there is no nft. */
+  nft?: Tool;
+  /** The same of `ip`, whose answers have to be JSON. */
+  ip?: Tool;
+  /** In milliseconds since 1970: now, and when something of this cluster or this repository was written for certain. */
+  clock: Readonly<{ now: number; notBefore: number }>;
 }>;
+
+export type Tool = Readonly<{ version: string; refusal?: string }>;
 
 export type Problem = Readonly<{ what: string; remedy: string }>;
 
@@ -27,6 +35,11 @@ const gibibyte = 1024 ** 3;
 const minDiskBytes = 5 * gibibyte;
 /** What a machine sold as 2 GB has left for Linux. */
 const minMemoryBytes = 1.7 * 1000 ** 3;
+/** Clocks of files and machines that are right differ by less. */
+const clockSlackMs = 10 * 60_000;
+
+/** VXLAN's, which the kernel takes on every address. */
+export const tunnelPort = 1115;
 
 /** On the bridge's address, and but for names on others too: names, discovery, the host agent, the store. */
 export const gatewayPorts = [
@@ -36,6 +49,7 @@ export const gatewayPorts = [
   { port: 1113, protocol: 'tcp', use: 'the host agent' },
   { port: joinPort, protocol: 'tcp', use: 'hosts that join' },
   { port: routerStatusPort, protocol: 'tcp', use: "the router's status" },
+  { port: tunnelPort, protocol: 'udp', use: 'the tunnel to other hosts' },
   { port: etcdPorts.client, protocol: 'tcp', use: 'etcd' },
   { port: etcdPorts.peer, protocol: 'tcp', use: 'etcd' },
 ] as const;
@@ -76,7 +90,35 @@ function judgeMachine(facts: Facts): Problem[] {
       remedy: 'run npm run up, which installs them on Debian, or install them with your package manager',
     });
   }
+  return [...problems, ...judgeTools(facts), ...judgeClock(facts)];
+}
+
+function judgeTools({ nft, ip }: Facts): Problem[] {
+  const problems: Problem[] = [];
+  if (nft?.refusal !== undefined) {
+    problems.push({
+      what: `nft (${nft.version}) refuses rules that the network is made of: ${nft.refusal}`,
+      remedy: 'install nftables 0.9.3 or later, on a kernel that has nf_tables (try: modprobe nf_tables)',
+    });
+  }
+  if (ip?.refusal !== undefined) {
+    problems.push({
+      what: `ip (${ip.version}) does not answer as the network needs it: ${ip.refusal}`,
+      remedy: 'install iproute2 4.16 or later',
+    });
+  }
   return problems;
+}
+
+function judgeClock({ clock: { now, notBefore } }: Facts): Problem[] {
+  if (now + clockSlackMs >= notBefore) return [];
+  const [is, was] = [now, notBefore].map((ms) => new Date(ms).toISOString());
+  return [
+    {
+      what: `the clock says ${is}, but something here was written at ${was}: certificates made now would not be valid`,
+      remedy: 'set the clock (timedatectl set-ntp true, or date --set) and run the same command again',
+    },
+  ];
 }
 
 function judgeSize(facts: Facts): Problem[] {
@@ -136,9 +178,9 @@ function judgeHostPorts(facts: Facts, cluster: Cluster): Problem[] {
   return problems;
 }
 
-/** etcd listens on every address. */
+/** Those that listen on every address. */
 function isEverywhere(port: number): boolean {
-  return port === etcdPorts.client || port === etcdPorts.peer;
+  return [etcdPorts.client, etcdPorts.peer, routerStatusPort, tunnelPort].includes(port);
 }
 
 function wantedAddresses(port: number, gateway: string, cluster: Cluster): string[] {
@@ -155,7 +197,9 @@ function judgeNetwork(facts: Facts, cluster: Cluster): Problem[] {
 }
 
 function ownerOf(listener: Facts['listeners'][number]): string {
-  return listener.owner ?? 'another program';
+  return (
+    listener.owner ?? (listener.protocol === 'udp' ? 'another program, or a tunnel of the kernel' : 'another program')
+  );
 }
 
 export function overlaps(a: string, b: string): boolean {
