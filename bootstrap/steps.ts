@@ -24,7 +24,9 @@ import { Platform } from './platform.ts';
 import { pushSample, sampleName, untilAnswers } from './sample-app.ts';
 import { type Cluster, type Options, appUrlOf, controllerUrlOf, gatewayOf, gitHostOf, gitUrlOf } from './settings.ts';
 import { ensureHostKey, writeCluster } from './state.ts';
-import type { Report } from './timed.ts';
+import { type Report, timed } from './timed.ts';
+
+const agentMs = 120_000;
 
 export type Context = Readonly<{
   options: Options;
@@ -95,7 +97,7 @@ export function stepsOf(context: Context): Step[] {
     },
     {
       title: 'Host agent and store',
-      run: async () => {
+      run: async (report) => {
         await writeCluster(stateDir, cluster);
         hostPublicKey = (await ensureHostKey(stateDir)).publicKey;
         const own = await ensureHostCertificate(stateDir, cluster);
@@ -103,7 +105,7 @@ export function stepsOf(context: Context): Step[] {
         const { name, hostId, address } = cluster;
         await ensureEtcd({ cluster: name, hostId, address, stateDir, image: images.get('etcd') ?? '' });
         const outcome = await ensureAgent(setup, agentEnvironment(options, cluster), fingerprintOf(own.certificate));
-        await untilDiscovery(setup, gateway);
+        await untilDiscovery(setup, gateway, report);
         await withStore(host, async (store) => {
           await ensureLease(store, cluster);
           await tellEtcdImage(store, images.get('etcd') ?? '');
@@ -194,12 +196,12 @@ export function joinStepsOf({ options, cluster, person }: Context): Step[] {
     },
     {
       title: 'Host agent',
-      run: async () => {
+      run: async (report) => {
         await writeCluster(stateDir, cluster);
         const own = await ensureHostCertificate(stateDir, cluster);
         await writeAdmission(stateDir, cluster, own);
         const outcome = await ensureAgent(setup, agentEnvironment(options, cluster), fingerprintOf(own.certificate));
-        await untilDiscovery(setup, gatewayOf(cluster.subnet));
+        await untilDiscovery(setup, gatewayOf(cluster.subnet), report);
         return outcome === 'unchanged' ? 'running' : outcome;
       },
     },
@@ -241,18 +243,21 @@ async function isOwnAddress(address: string): Promise<boolean> {
   return lines.some((line, index) => line === `|-- ${address}` && lines[index + 1] === '/32 host LOCAL');
 }
 
-/** The agent serves discovery once it reaches the store. */
-async function untilDiscovery(setup: AgentSetup, gateway: string): Promise<void> {
+/** The agent serves discovery once it reaches the store, which may be some way into a slow machine's boot. */
+async function untilDiscovery(setup: AgentSetup, gateway: string, report: Report): Promise<void> {
   await using discovery = createDiscoveryClient({ url: `http://${gateway}:1111` });
+  const waiting = { what: 'waiting for the host agent and the store', deadlineMs: agentMs + 5_000, report };
   try {
-    await waitFor(
-      async () => {
-        // Before the bridge is there, the address may be somebody else's, somewhere out there.
-        if (!(await isOwnAddress(gateway))) return false;
-        await discovery.instances(controllerService);
-        return true;
-      },
-      { what: 'the host agent', deadlineMs: 60_000, intervalMs: 100 },
+    await timed(waiting, (signal) =>
+      waitFor(
+        async () => {
+          // Before the bridge is there, the address may be somebody else's, somewhere out there.
+          if (!(await isOwnAddress(gateway))) return false;
+          await discovery.instances(controllerService);
+          return true;
+        },
+        { what: 'the host agent', deadlineMs: agentMs, intervalMs: 100, signal },
+      ),
     );
   } catch (error) {
     const running = (await isAgentRunning(setup)) ? 'runs but does not serve' : 'does not run';

@@ -11,6 +11,7 @@ import { findPerson } from './cli-config.ts';
 import { withStore } from './controller.ts';
 import { primaryAddress, readFacts } from './facts.ts';
 import { type Scope, judge } from './preflight.ts';
+import { untilBooted } from './readiness.ts';
 import { sampleName } from './sample-app.ts';
 import {
   type Cluster,
@@ -35,6 +36,8 @@ async function main(): Promise<void> {
     throw new FlynnError('invalid', '--join, --token and --hosts are three different things: give one of them');
   }
   const options = readOptions(process.env);
+  // Before anything is settled: an address that this machine does not have yet would be missing in it for good.
+  await untilBooted(options, (line) => process.stderr.write(`${line}\n`));
   if (values.hosts !== undefined) return await upHosts(options, values.hosts);
   const stored = await readCluster(options.FLYNN_STATE_DIR);
   if (values.token) return await printToken(options, stored);
