@@ -38,7 +38,7 @@ export function removeVolumes(docker: Docker, cluster: string, { signal }: Limit
     async () => {
       const filters = ofCluster(cluster);
       const { Volumes: volumes } = await docker.listVolumes({ filters, abortSignal: signal });
-      return volumes.map(({ Name: name }) => name);
+      return noneIfNull(volumes).map(({ Name: name }) => name);
     },
     (name) => docker.getVolume(name).remove({ abortSignal: signal }),
     signal,
@@ -98,7 +98,12 @@ async function untilNone(
   }
 }
 
-/** Children before parents, whatever order they are listed in; those that other containers use stay. */
+/** Some engines say null for none, whatever the types say. */
+function noneIfNull<T>(list: readonly T[] | null): readonly T[] {
+  return list ?? [];
+}
+
+/** All at once, and again: parents once their children are gone. Those that other containers use stay. */
 async function removeImagesOf(
   docker: Docker,
   filters: Filters,
@@ -107,13 +112,9 @@ async function removeImagesOf(
   let count = 0;
   for (;;) {
     const images = await docker.listImages({ filters, abortSignal: signal });
-    let progress = 0;
-    for (const { Id: id, RepoTags: tags } of images) {
-      for (const name of namesOf(id, tags)) {
-        const removal = docker.getImage(name).remove({ abortSignal: signal });
-        if (await unlessInUse(raceAbort(removal, signal))) progress += 1;
-      }
-    }
+    const names = images.flatMap(({ Id: id, RepoTags: tags }) => namesOf(id, tags));
+    const removals = names.map((name) => unlessInUse(docker.getImage(name).remove({ abortSignal: signal })));
+    const progress = (await raceAbort(Promise.all(removals), signal)).filter(Boolean).length;
     count += progress;
     if (progress === 0) return { count, kept: images.flatMap(({ RepoTags: tags }) => tags ?? []) };
   }

@@ -3,6 +3,7 @@ import { createReadStream } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { readProgress } from '@flynn/host-agent/docker-images';
 import { FlynnError } from '@flynn/kit/errors';
 import { withDeadline } from '@flynn/kit/retry';
 import type Docker from 'dockerode';
@@ -108,7 +109,7 @@ async function debootstrap(
       changes: 'LABEL flynn.image=1',
       abortSignal: withDeadline(120_000),
     });
-    for await (const _chunk of imported);
+    await readProgress(imported);
     return `${repository}:${options.suite}`;
   } finally {
     await rm(folder, { recursive: true, force: true });

@@ -1,6 +1,7 @@
 /** The platform's images from this machine's engine into a test host's. */
 import { request } from 'node:http';
 import type { Readable } from 'node:stream';
+import { readProgress } from '@flynn/host-agent/docker-images';
 import { FlynnError } from '@flynn/kit/errors';
 import { defaultSocket, engineAt } from '../engine.ts';
 
@@ -10,8 +11,7 @@ export async function copyImages(socket: string, tags: readonly string[]): Promi
   const present = new Set((await docker.listImages()).flatMap((image) => image.RepoTags ?? []));
   const missing = tags.filter((tag) => !present.has(tag));
   if (missing.length === 0) return;
-  const loading = await docker.loadImage(await savedImages(defaultSocket, missing));
-  for await (const _progress of loading);
+  await readProgress(await docker.loadImage(await savedImages(defaultSocket, missing)));
 }
 
 /** The engine's client library saves one image at a time, each with all layers that several share. */

@@ -127,7 +127,8 @@ async function pull({ docker }: DockerContext, name: string, options: CallOption
   }
 }
 
-type Progress = { stream?: string; error?: string };
+/** `error` is the older word for what `errorDetail` says; engines are about to leave it out. */
+type Progress = { stream?: string; error?: string; errorDetail?: { message?: string } };
 
 /** Reads a build's or pull's progress to its end; an error in it is thrown. Answers the text. */
 export async function readProgress(stream: NodeJS.ReadableStream): Promise<string> {
@@ -136,7 +137,8 @@ export async function readProgress(stream: NodeJS.ReadableStream): Promise<strin
   const take = (line: string) => {
     if (line.trim() === '') return;
     const progress = JSON.parse(line) as Progress;
-    if (progress.error !== undefined) throw new FlynnError('invalid', progress.error);
+    const error = progress.errorDetail?.message ?? progress.error;
+    if (error !== undefined) throw new FlynnError('invalid', error);
     text = (text + (progress.stream ?? '')).slice(-10_000);
   };
   for await (const chunk of stream) {

@@ -3,10 +3,13 @@ import { readFileSync, readlinkSync } from 'node:fs';
 import type { CallOptions, DiskUse, Usage } from './engine.ts';
 import type { DockerContext } from './docker-containers.ts';
 import { engineCall } from './docker-errors.ts';
+import { z } from 'zod';
 import { Shell, quoted } from './shell.ts';
 
 const controlGroups = '/sys/fs/cgroup';
 const diskDeadlineMs = 120_000;
+
+const graphDriverSchema = z.object({ GraphDriver: z.object({ Data: z.record(z.string(), z.string()) }) });
 
 type Paths = { upperDir: string | undefined; volumes: string[] };
 
@@ -51,7 +54,8 @@ export class DockerUsage {
     const known = this.#paths.get(id);
     if (known !== undefined) return known;
     const info = await this.#inspect(id, options);
-    const data: Record<string, string> = { ...info.GraphDriver.Data };
+    // Engines whose images are containerd's say nothing of it, or not where.
+    const data = graphDriverSchema.safeParse(info).data?.GraphDriver.Data ?? {};
     const volumes = info.Mounts.filter(({ Type }) => Type === 'volume').map(({ Source }) => Source);
     const paths = { upperDir: data['UpperDir'], volumes };
     this.#paths.set(id, paths);
