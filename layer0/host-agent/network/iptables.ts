@@ -3,8 +3,8 @@
  *
  * Our own table has decided before them what may pass. But a packet that one table accepts another may still drop, and
  * the engine's drop what comes from other hosts: by FORWARD's policy and the chain DOCKER in all versions, from 28 on in
- * the table raw as well. And they masquerade what leaves the bridge, to other hosts' containers too. An ACCEPT ahead of
- * each of these ends its chain, and nothing else.
+ * the table raw as well. And they masquerade what leaves the bridge, to other hosts' containers too. Firewalls of the
+ * machine drop what comes in. An ACCEPT ahead of each of these ends its chain, and nothing else.
  */
 
 /** Rules are as iptables-save writes them, without the chain. */
@@ -50,6 +50,14 @@ export function iptablesRules(settings: { cluster: string; range: string; subnet
       raw: [`-s ${range} -d ${subnet} -j ACCEPT`],
     },
     hooks: [
+      // Firewalls that let nothing in (ufw, when it is on) would keep jobs from the host's DNS and discovery.
+      {
+        table: 'filter',
+        chain: 'INPUT',
+        rule: `-i ${bridge} -m comment ${commentOf(cluster)} -j ACCEPT`,
+        at: 'head',
+        isOptional: false,
+      },
       // After a flush FORWARD does not lead to DOCKER-USER any more; while it does, it leads there first.
       { table: 'filter', chain: 'FORWARD', rule: jump, at: 'head', before: /-j DOCKER(?!-USER)/, isOptional: false },
       { table: 'filter', chain: 'DOCKER-USER', rule: jump, at: 'head', before: /^-j RETURN/, isOptional: true },
