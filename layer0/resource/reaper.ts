@@ -11,7 +11,7 @@ import { readRecord } from './record.ts';
 import type { TypeRegistry } from './registry.ts';
 import type { ResourceService } from './service.ts';
 import { firstPass, isOwnedBy, tombstoneType } from './tombstone.ts';
-import type { Owner } from './type.ts';
+import type { AnyType, Owner } from './type.ts';
 
 /** Long enough for a write that had read the owner just before it went to have arrived. */
 const secondPassMs = 30_000;
@@ -54,13 +54,14 @@ export async function reap(
   id: string,
   signal: AbortSignal,
 ): Promise<void | Again> {
-  const { service, now, epoch } = options;
+  const { service, registry, now, epoch } = options;
   const also = () => (epoch === undefined ? {} : { compare: [epoch] });
   const tombstone = await service.find(tombstoneType, id, { signal });
   if (tombstone === undefined) return undefined;
+  const owned = { service, types: registry.ownedBy(tombstone.spec.type), ...(epoch === undefined ? {} : { epoch }) };
   const passed = tombstone.conditions.find(({ type }) => type === firstPass);
   if (passed === undefined) {
-    const count = await deleteOwned(options, tombstone.spec, signal);
+    const count = await deleteOwned(owned, tombstone.spec, signal);
     const message = `${count} ${count === 1 ? 'object' : 'objects'} of ${tombstone.spec.type} ${tombstone.spec.id} deleted`;
     const condition = { type: firstPass, status: 'True', reason: 'Deleted', message } as const;
     await service.change(tombstoneType, id, () => ({ conditions: [condition] }), { signal, also });
@@ -68,20 +69,20 @@ export async function reap(
   }
   const leftMs = Date.parse(passed.since) + (options.secondPassMs ?? secondPassMs) - now();
   if (leftMs > 0) return { againInMs: leftMs };
-  await deleteOwned(options, tombstone.spec, signal);
+  await deleteOwned(owned, tombstone.spec, signal);
   await service.delete(tombstoneType, id, { signal, also });
   return undefined;
 }
 
-/** Asks for the deletion of all that is owned, of every type; gives how many there were. Idempotent. */
+/** Asks for the deletion of all that is owned, of these types; gives how many there were. Idempotent. */
 export async function deleteOwned(
-  options: Pick<ReaperOptions, 'service' | 'registry' | 'epoch'>,
+  options: Pick<ReaperOptions, 'service' | 'epoch'> & { types: readonly AnyType[] },
   owner: Owner,
   signal: AbortSignal,
 ): Promise<number> {
-  const { service, registry, epoch } = options;
+  const { service, types, epoch } = options;
   let count = 0;
-  for (const type of registry.ownedBy(owner.type)) {
+  for (const type of types) {
     const owned = await service.list(type, { where: (resource) => isOwnedBy(resource, owner), signal });
     count += owned.length;
     for (const { id } of owned) {
