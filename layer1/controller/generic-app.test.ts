@@ -9,7 +9,7 @@ import type { TestController } from './testing.ts';
 
 let world: TestController;
 before(async () => {
-  world = await startTestController({ memoryBytes: 32 * 1024 ** 3 });
+  world = await startTestController();
 });
 after(async () => {
   await world[Symbol.asyncDispose]();
@@ -150,7 +150,7 @@ for (const [what, body, pattern] of wrong) {
 }
 
 test('a formation is scaled by the same rules as by hand, and tells whether it is placed and healthy', async () => {
-  await world.deployApp('counted', { web: { ports: [{ port: 8080 }] } });
+  await world.deployApp('counted', { web: { memoryBytes: 8 * 1024 ** 3 } });
   const scaled = await apply('Formation', { name: 'counted', spec: { processes: { web: 2 } } });
   assert.deepEqual([scaled.outcome, paths(scaled)], ['configured', ['spec.processes.web']]);
   await world.jobsOf('counted', 2);
