@@ -1,7 +1,7 @@
 /** A resource type and its reconciler, whole: what the package's tests run, and what to copy from. */
-import { FlynnError } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import { z } from 'zod';
+import { holds } from './access.ts';
 import { keysOf, runReconciler } from './reconciler.ts';
 import type { ResourceService } from './service.ts';
 import { defineType } from './type.ts';
@@ -9,15 +9,21 @@ import { defineType } from './type.ts';
 /** A shelf wants so many books; the reconciler puts one at a time, and takes them all off before the shelf goes. */
 export const shelfType = defineType({
   name: 'shelf',
+  group: 'demo',
   version: 1,
   spec: z.strictObject({ name: z.string(), material: z.string().default('oak'), books: z.int().min(0) }),
-  status: z.strictObject({ books: z.int(), seenGeneration: z.int() }),
-  initialStatus: () => ({ books: 0, seenGeneration: 0 }),
-  nameOf: (spec) => spec.name,
-  validateUpdate(before, after) {
-    if (before.material !== after.material) {
-      throw new FlynnError('invalid', 'the material of a shelf cannot change: make a new shelf');
-    }
+  status: z.strictObject({ books: z.int() }),
+  initialStatus: () => ({ books: 0 }),
+  nameField: 'name',
+  nameRule: z.string().regex(/^[a-z][a-z0-9-]{0,62}$/, 'one lower-case word'),
+  immutable: ['material'],
+  mutate: (spec) => ({ ...spec, name: spec.name.trim().toLowerCase() }),
+  validate: ({ material, books }) =>
+    material === 'pine' && books > 100 ? [{ path: 'books', message: 'a shelf of pine holds 100 books' }] : [],
+  authorise: {
+    read: (asking, shelf) => holds(asking, 'viewer', shelf.owner),
+    list: () => true,
+    write: (asking, owner) => holds(asking, 'developer', owner),
   },
 });
 
@@ -39,8 +45,7 @@ export async function runLibrarian(options: {
       const shelf = await service.find(shelfType, id, { signal });
       if (shelf === undefined) return undefined;
       const wanted = shelf.deletingSince === undefined ? shelf.spec.books : 0;
-      const { books } = shelf.status;
-      if (shelf.deletingSince !== undefined && books === 0) {
+      if (shelf.deletingSince !== undefined && shelf.status.books === 0) {
         await service.removeFinalizer(shelfType, id, finalizer, { signal });
         return undefined;
       }
@@ -48,9 +53,17 @@ export async function runLibrarian(options: {
         await service.addFinalizer(shelfType, id, finalizer, { signal });
         return undefined;
       }
-      const next = { books: books + Math.sign(wanted - books), seenGeneration: shelf.generation };
-      await service.updateStatus(shelfType, id, () => next, { expectRevision: shelf.revision, signal });
-      return next.books === wanted ? undefined : { againInMs: 1 };
+      const books = shelf.status.books + Math.sign(wanted - shelf.status.books);
+      const isFull = books === shelf.spec.books;
+      const message = `${books} of ${shelf.spec.books} books`;
+      const report = {
+        status: { books },
+        observedGeneration: shelf.generation,
+        conditions: [{ type: 'Filled', status: isFull ? 'True' : 'False', reason: 'Counted', message } as const],
+        waitingFor: { [finalizer]: `${books} books are still on it` },
+      };
+      await service.change(shelfType, id, () => report, { expectRevision: shelf.revision, signal });
+      return books === wanted ? undefined : { againInMs: 1 };
     },
   });
 }

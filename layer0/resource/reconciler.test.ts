@@ -34,8 +34,8 @@ test('the demo reconciler brings a shelf to its spec, follows changes, and clean
   const running = runLibrarian({ service, log, signal: stop.signal });
   const { id } = await service.create(shelfType, { spec: { name: 'a', books: 5 } });
   const holds = (books: number) => async () => {
-    const { status, generation } = await service.get(shelfType, id);
-    return status.books === books && status.seenGeneration === generation;
+    const { status, generation, observedGeneration } = await service.get(shelfType, id);
+    return status.books === books && observedGeneration === generation;
   };
   await waitFor(holds(5), { what: 'five books', deadlineMs: 5_000, intervalMs: 5 });
   await service.update(shelfType, id, ({ spec }) => ({ ...spec, books: 2 }));

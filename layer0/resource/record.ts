@@ -3,20 +3,26 @@ import { FlynnError } from '@flynn/kit/errors';
 import { checkJson, deepFreeze, encodeJson, parseJson } from '@flynn/store/codec';
 import type { Entry } from '@flynn/store/store';
 import { z } from 'zod';
+import { conditionSchema } from './condition.ts';
 import { resourceKey } from './keys.ts';
-import type { Resource, ResourceType } from './type.ts';
+import type { FieldIssue, Owner, Resource, ResourceType } from './type.ts';
 
 const recordSchema = z.object({
   type: z.string(),
   version: z.int().positive(),
   id: z.string(),
+  /** Records of old have none: their ids were made once. */
+  uid: z.string().optional(),
   generation: z.int().positive(),
+  observedGeneration: z.int().optional(),
   createdAt: z.string(),
   updatedAt: z.string(),
-  owner: z.object({ type: z.string(), id: z.string() }).optional(),
+  owner: z.object({ type: z.string(), id: z.string(), uid: z.string().optional() }).optional(),
   labels: z.record(z.string(), z.string()),
   finalizers: z.array(z.string()),
+  waitingFor: z.record(z.string(), z.string()).default({}),
   deletingSince: z.string().optional(),
+  conditions: z.array(conditionSchema).default([]),
   spec: z.unknown(),
   status: z.unknown(),
 });
@@ -34,6 +40,12 @@ export function decodeResource<Spec, Status, SpecInput>(
   return readRecord(type, parseJson(entry.value, entry.key), entry);
 }
 
+/** Of a record whose type need not be known. */
+export function uidOf(entry: Entry): string {
+  const { id, uid = id } = checkJson(recordSchema, parseJson(entry.value, entry.key), entry.key);
+  return uid;
+}
+
 /** Throws `invalid` if the record is of a later version than this program knows, or not what its schemas say. */
 export function readRecord<Spec, Status, SpecInput>(
   type: ResourceType<string, Spec, Status, SpecInput>,
@@ -49,11 +61,13 @@ export function readRecord<Spec, Status, SpecInput>(
   }
   const spec = checkJson(type.spec, record.spec, `${entry.key} (spec)`);
   const status = checkJson(type.status, record.status, `${entry.key} (status)`);
-  const { owner, deletingSince, ...rest } = record;
+  const { owner, deletingSince, observedGeneration, uid = record.id, ...rest } = record;
   return deepFreeze({
     ...rest,
-    ...(owner === undefined ? {} : { owner }),
+    uid,
+    ...(owner === undefined ? {} : { owner: ownerOf(owner) }),
     ...(deletingSince === undefined ? {} : { deletingSince }),
+    ...(observedGeneration === undefined ? {} : { observedGeneration }),
     spec,
     status,
     revision: entry.modRevision,
@@ -80,7 +94,26 @@ export function parseStatus<Spec, Status, SpecInput>(
 function checkGiven<T>(schema: z.ZodType<T>, value: unknown, what: string): T {
   const parsed = schema.safeParse(value);
   if (parsed.success) return parsed.data;
-  throw new FlynnError('invalid', `${what} is not valid: ${z.prettifyError(parsed.error)}`, { cause: parsed.error });
+  throw refusal(what, fieldIssuesOf(parsed.error));
+}
+
+/** Of an unknown field, the path is the field's own. */
+export function fieldIssuesOf(error: z.ZodError): FieldIssue[] {
+  return error.issues.flatMap((issue) => {
+    const path = issue.path.join('.');
+    if (issue.code !== 'unrecognized_keys') return [{ path, message: issue.message }];
+    return issue.keys.map((key) => ({ path: [...issue.path, key].join('.'), message: 'there is no such field' }));
+  });
+}
+
+/** `invalid`, with each field's path; `detail.issues` has them for programs. */
+export function refusal(what: string, issues: readonly FieldIssue[]): FlynnError {
+  const lines = issues.map(({ path, message }) => `\n  ${path === '' ? 'spec' : path}: ${message}`);
+  return new FlynnError('invalid', `${what} is not valid:${lines.join('')}`, { detail: { issues } });
+}
+
+function ownerOf({ type, id, uid }: { type: string; id: string; uid?: string | undefined }): Owner {
+  return uid === undefined ? { type, id } : { type, id, uid };
 }
 
 /** The put that writes this state; its compare is `compareOf` the state it was made from. */

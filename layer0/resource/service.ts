@@ -2,15 +2,20 @@
 import { systemClock } from '@flynn/kit/clock';
 import { FlynnError } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
-import { deepFreeze, encodeJson } from '@flynn/store/codec';
+import { deepFreeze } from '@flynn/store/codec';
 import { openMirror } from '@flynn/store/mirror';
 import type { Mirror } from '@flynn/store/mirror';
 import type { Compare, Revision, Store } from '@flynn/store/store';
-import { checkId, nameKey, resourceKey, resourcePrefix } from './keys.ts';
+import { changed, draftOf } from './change.ts';
+import type { NewResource, ResourceChange } from './change.ts';
+import { nameKey, resourceKey, resourcePrefix } from './keys.ts';
 import { conflictOf, failedCompare, mergePieces, removePiece, transactionOf, writePiece } from './piece.ts';
 import type { Piece } from './piece.ts';
-import { decodeResource, parseSpec, parseStatus, readRecord } from './record.ts';
+import { decodeResource, readRecord, refusal, uidOf } from './record.ts';
+import { tombstonePiece } from './tombstone.ts';
 import type { Owner, Resource, ResourceType } from './type.ts';
+import { matches, watchResources } from './watch.ts';
+import type { ResourceEvent, ResourceFilter, ResourceWatchOptions } from './watch.ts';
 
 type Type<Spec, Status, SpecInput> = ResourceType<string, Spec, Status, SpecInput>;
 
@@ -22,28 +27,12 @@ export type WriteOptions<Spec, Status> = ReadOptions & {
   also?: Also<Spec, Status>;
   /** `conflict` if the resource is at any other revision; without it a change is repeated on the latest state. */
   expectRevision?: Revision;
-};
-
-export type NewResource<SpecInput, Status> = {
-  /** Default: a new time-ordered one. */
-  id?: string;
-  spec: SpecInput;
-  status?: Status;
-  owner?: Owner;
-  labels?: Readonly<Record<string, string>>;
-  finalizers?: readonly string[];
+  /** `conflict` if another object has the id now. */
+  expectUid?: string;
 };
 
 /** A resource not yet written, with what writes it: pieces of several drafts make one transaction. */
 export type Draft<Spec, Status> = Readonly<{ resource: Resource<Spec, Status>; piece: Piece }>;
-
-/** What a change sets; what it leaves out stays. */
-export type ResourceChange<Spec, Status> = {
-  spec?: Spec;
-  status?: Status;
-  labels?: Readonly<Record<string, string>>;
-  finalizers?: readonly string[];
-};
 
 const maxAttempts = 16;
 
@@ -70,32 +59,21 @@ export class ResourceService {
     type: Type<Spec, Status, SpecInput>,
     input: NewResource<SpecInput, Status>,
   ): Draft<Spec, Status> {
-    const id = input.id ?? this.#newId();
-    checkId(type.name, id);
-    const at = this.#timestamp();
-    const resource: Resource<Spec, Status> = deepFreeze({
-      type: type.name,
-      id,
-      revision: 0,
-      generation: 1,
-      createdAt: at,
-      updatedAt: at,
-      ...(input.owner === undefined ? {} : { owner: { ...input.owner } }),
-      labels: { ...input.labels },
-      finalizers: [...(input.finalizers ?? [])],
-      spec: parseSpec(type, id, input.spec),
-      status: parseStatus(type, id, input.status ?? type.initialStatus()),
-    });
+    const resource = draftOf(type, input, { newId: this.#newId, at: this.#timestamp() });
     return { resource, piece: writePiece(type, undefined, resource) };
   }
 
+  /** The owner has to be there, and is still there when this is written; without a uid it is the one there is now. */
   async create<Spec, Status, SpecInput>(
     type: Type<Spec, Status, SpecInput>,
     input: NewResource<SpecInput, Status>,
     options: ReadOptions & { also?: Also<Spec, Status> } = {},
   ): Promise<Resource<Spec, Status>> {
-    const { resource, piece } = this.draft(type, input);
-    const revision = await this.commit([piece, options.also?.(resource) ?? {}], options);
+    const owned = input.owner === undefined ? undefined : await this.#resolveOwner(type, input.owner, options);
+    const { resource, piece } = this.draft(type, owned === undefined ? input : { ...input, owner: owned.owner });
+    // What else has to hold is told first: callers know their own conditions.
+    const pieces = [piece, options.also?.(resource) ?? {}, owned === undefined ? {} : { compare: [owned.isThere] }];
+    const revision = await this.commit(pieces, options);
     return Object.freeze({ ...resource, revision });
   }
 
@@ -154,9 +132,9 @@ export class ResourceService {
   /** Sorted by id, which for ids made here is the order of creation. What cannot be read is logged and left out. */
   async list<Spec, Status, SpecInput>(
     type: Type<Spec, Status, SpecInput>,
-    options: ReadOptions & { owner?: Owner; where?: (resource: Resource<Spec, Status>) => boolean } = {},
+    options: ReadOptions & ResourceFilter & { where?: (resource: Resource<Spec, Status>) => boolean } = {},
   ): Promise<Resource<Spec, Status>[]> {
-    const { owner, where = () => true } = options;
+    const { where = () => true } = options;
     const { entries } = await this.#store.list(resourcePrefix(type.name), options);
     const found: Resource<Spec, Status>[] = [];
     for (const entry of entries) {
@@ -166,9 +144,15 @@ export class ResourceService {
         this.#log.error({ err: error, entry: entry.key }, 'a resource could not be read and is left out');
       }
     }
-    const isOwned = (one: Owner | undefined) =>
-      owner === undefined || (one?.type === owner.type && one.id === owner.id);
-    return found.filter((resource) => isOwned(resource.owner) && where(resource));
+    return found.filter((resource) => matches(type, resource, options) && where(resource));
+  }
+
+  /** The objects there are, `current`, then changes: see watchResources. */
+  watch<Spec, Status, SpecInput>(
+    type: Type<Spec, Status, SpecInput>,
+    options: ResourceWatchOptions,
+  ): AsyncGenerator<ResourceEvent<Spec, Status>, void, undefined> {
+    return watchResources({ store: this.#store, log: this.#log }, type, options);
   }
 
   /** Changes the spec. `change` may run several times; returning an equal spec writes nothing. */
@@ -190,14 +174,14 @@ export class ResourceService {
     return this.change(type, id, (current) => ({ status: change(current) }), options);
   }
 
-  /** Changes any of spec, status, labels and finalizers at once. A resource being deleted goes with its last finalizer. */
+  /** Changes several parts at once. A resource being deleted goes with its last finalizer. */
   async change<Spec, Status, SpecInput>(
     type: Type<Spec, Status, SpecInput>,
     id: string,
     change: (current: Resource<Spec, Status>) => ResourceChange<Spec, Status>,
     options: WriteOptions<Spec, Status> = {},
   ): Promise<Resource<Spec, Status>> {
-    return this.#repeat(type, id, options, (current) => this.#apply(type, current, change(current)));
+    return this.#repeat(type, id, options, (current) => changed(type, current, change(current), this.#timestamp()));
   }
 
   async addFinalizer<Spec, Status, SpecInput>(
@@ -263,9 +247,10 @@ export class ResourceService {
       const current = await this.get(type, id, options);
       const own: Compare = { key: resourceKey(type.name, id), modRevision: current.revision };
       if (options.expectRevision !== undefined && options.expectRevision !== current.revision) throw conflictOf(own);
+      if (options.expectUid !== undefined && options.expectUid !== current.uid) throw replaced(type.name, id);
       const next = decide(current);
       const also = options.also?.(next) ?? {};
-      const piece = mergePieces([pieceOf(type, current, next), also]);
+      const piece = mergePieces([pieceOf(type, current, next, this.#timestamp()), also]);
       if (next === current && (also.then ?? []).length === 0) return current;
       const outcome = await this.#try(piece, options);
       if (outcome.succeeded) return next === current ? current : Object.freeze({ ...next, revision: outcome.revision });
@@ -276,28 +261,27 @@ export class ResourceService {
     }
   }
 
-  #apply<Spec, Status, SpecInput>(
-    type: Type<Spec, Status, SpecInput>,
-    current: Resource<Spec, Status>,
-    change: ResourceChange<Spec, Status>,
-  ): Resource<Spec, Status> {
-    const spec = change.spec === undefined ? current.spec : parseSpec(type, current.id, change.spec);
-    const status = change.status === undefined ? current.status : parseStatus(type, current.id, change.status);
-    const { labels = current.labels, finalizers = current.finalizers } = change;
-    const isSpecChanged = encodeJson(spec) !== encodeJson(current.spec);
-    if (isSpecChanged) type.validateUpdate?.(current.spec, spec);
-    const isOtherChanged =
-      encodeJson([status, labels, finalizers]) !== encodeJson([current.status, current.labels, current.finalizers]);
-    if (!isSpecChanged && !isOtherChanged) return current;
-    return deepFreeze({
-      ...current,
-      spec,
-      status,
-      labels: { ...labels },
-      finalizers: [...finalizers],
-      generation: current.generation + (isSpecChanged ? 1 : 0),
-      updatedAt: this.#timestamp(),
-    });
+  async #resolveOwner(
+    type: { name: string },
+    owner: Owner,
+    options: ReadOptions,
+  ): Promise<{ owner: Owner; isThere: Compare }> {
+    const key = resourceKey(owner.type, owner.id);
+    const entry = await this.#store.get(key, options);
+    const what = `${owner.type} ${owner.id}`;
+    if (entry === undefined) {
+      throw refusal(type.name, [{ path: 'owner', message: `there is no ${what} that could own it` }]);
+    }
+    const uid = uidOf(entry);
+    if (owner.uid !== undefined && owner.uid !== uid) {
+      throw refusal(type.name, [
+        { path: 'owner', message: `${what} is another object now than the one that was meant: it was deleted` },
+      ]);
+    }
+    return {
+      owner: { type: owner.type, id: owner.id, uid },
+      isThere: { key, createRevision: entry.createRevision },
+    };
   }
 
   async #try(
@@ -319,11 +303,18 @@ function pieceOf<Spec, Status, SpecInput>(
   type: Type<Spec, Status, SpecInput>,
   current: Resource<Spec, Status>,
   next: Resource<Spec, Status>,
+  at: string,
 ): Piece {
   if (next === current)
     return { compare: [{ key: resourceKey(type.name, current.id), modRevision: current.revision }] };
-  if (next.deletingSince !== undefined && next.finalizers.length === 0) return removePiece(type, current);
+  if (next.deletingSince !== undefined && next.finalizers.length === 0) {
+    return mergePieces([removePiece(type, current), tombstonePiece(type, current, at)]);
+  }
   return writePiece(type, current, next);
+}
+
+function replaced(type: string, id: string): FlynnError {
+  return new FlynnError('conflict', `${type} ${id} is another object now than the one that was meant: it was deleted`);
 }
 
 function missing(type: string, nameOrId: string): FlynnError {

@@ -1,6 +1,7 @@
 /** Takes apart an app that is to go: first what runs, then, once its jobs have ended, everything that is kept of it. */
 import { FlynnError } from '@flynn/kit/errors';
 import { removePiece } from '@flynn/resource/piece';
+import { deleteOwned } from '@flynn/resource/reaper';
 import type { Again } from '@flynn/resource/reconciler';
 import type { Owner, Resource } from '@flynn/resource/type';
 import { cellKeys } from '@flynn/scheduler/cell';
@@ -40,14 +41,39 @@ export async function stepDeletion(
   const app = await deps.resources.find(appType, id, { signal });
   if (app?.deletingSince === undefined) return;
   await stopEverything(deps, id, options);
-  if (hasJobs(deps, id)) return { againInMs: lookAgainMs };
+  if (hasJobs(deps, id)) {
+    await tellWaiting(deps, id, 'its jobs to stop', options);
+    return { againInMs: lookAgainMs };
+  }
   // The end of a job comes with an evaluation: who has seen the one has to have seen the other.
   const seen = Math.max(deps.cell.statuses.snapshot.revision, deps.cell.assignments.snapshot.revision);
   await deps.cell.evaluations.reached(seen, { signal });
   if (hasJobs(deps, id)) return { againInMs: lookAgainMs };
+  // What other kinds made for it: their own reconcilers may have to clean up first.
+  const others = deps.kinds.registry.ownedBy(appType.name).filter((type) => !ownTypes.has(type.name));
+  const left = await deleteOwned({ service: deps.resources, types: others, epoch }, ownedBy(id), signal);
+  if (left > 0) {
+    await tellWaiting(deps, id, `${left} of what it owns to go`, options);
+    return { againInMs: lookAgainMs };
+  }
   await removeEverything(deps, id, options);
   await deps.resources.removeFinalizer(appType, id, appFinalizer, { signal, also: () => ({ compare: [epoch] }) });
   deps.log.info({ app: app.spec.name, id }, 'app deleted');
+}
+
+/** What `removeEverything` takes away. */
+const ownTypes: ReadonlySet<string> = new Set(
+  [artifactType, deploymentType, formationType, operationType, releaseType, routeType].map(({ name }) => name),
+);
+
+async function tellWaiting(
+  { resources }: Deps,
+  id: string,
+  what: string,
+  { signal, epoch }: { signal: AbortSignal; epoch: Compare },
+): Promise<void> {
+  const waitingFor = { [appFinalizer]: what };
+  await resources.change(appType, id, () => ({ waitingFor }), { signal, also: () => ({ compare: [epoch] }) });
 }
 
 async function stopEverything(deps: Deps, id: string, options: { signal: AbortSignal; epoch: Compare }): Promise<void> {

@@ -17,7 +17,7 @@ import { appFinalizer, appType, ownedBy, releaseType, routeType } from './resour
 import type { AppResource } from './resources.ts';
 import { viewApp } from './views.ts';
 
-const defaultDeployTimeoutMs = 120_000;
+export const defaultDeployTimeoutMs = 120_000;
 /** Less than the 30 s after which the router takes a backend for dead: what it would say then says nothing. */
 const deletionDeadlineMs = 25_000;
 
@@ -50,7 +50,7 @@ export function appHandlers(deps: Deps): Handler[] {
 
 type NewApp = { name?: string | undefined; meta: Record<string, string>; isSystem: boolean };
 
-async function createApp(deps: Deps, input: NewApp, signal: AbortSignal): Promise<AppResource> {
+export async function createApp(deps: Deps, input: NewApp, signal: AbortSignal): Promise<AppResource> {
   for (let attempt = 0; ; attempt += 1) {
     try {
       return await createNamed(deps, { ...input, name: input.name ?? generateAppName(randomInt) }, signal);
@@ -93,6 +93,11 @@ async function createNamed(deps: Deps, input: NewApp & { name: string }, signal:
   }
 }
 
+/** Throws `denied`. */
+export function checkRemoval({ spec }: AppResource): void {
+  if (spec.isSystem) throw new FlynnError('denied', `${spec.name} is part of the platform: it cannot be deleted`);
+}
+
 /** Marks the app, and waits for the worker to have stopped and removed everything. */
 async function removeApp(
   deps: Deps,
@@ -100,8 +105,8 @@ async function removeApp(
   signal: AbortSignal,
 ): Promise<{ routes: number; releases: number; jobs: number }> {
   const { resources, store, cell } = deps;
-  const { name, isSystem } = app.spec;
-  if (isSystem) throw new FlynnError('denied', `${name} is part of the platform: it cannot be deleted`);
+  const { name } = app.spec;
+  checkRemoval(app);
   const owner = ownedBy(app.id);
   const [routes, releases] = await Promise.all([
     resources.list(routeType, { owner, signal }),

@@ -11,6 +11,10 @@ import { deploymentHandlers } from './deployments.ts';
 import type { ControllerSettings, Deps } from './deps.ts';
 import { evaluationHandlers } from './evaluations.ts';
 import { formationHandlers } from './formations.ts';
+import { genericHandlers } from './generic-handlers.ts';
+import { Kinds } from './generic-kind.ts';
+import type { Kind } from './generic-kind.ts';
+import { platformKinds } from './generic-kinds.ts';
 import { createHostClients } from './host-clients.ts';
 import { hostHandlers } from './hosts.ts';
 import { jobHandlers } from './jobs.ts';
@@ -33,9 +37,12 @@ export async function openController(options: {
   log: Logger;
   now?: () => number;
   signal?: AbortSignal;
+  /** Beside the platform's own. */
+  kinds?: readonly Kind[];
 }): Promise<ControllerParts> {
   const { store, settings, log, signal, now = Date.now } = options;
   const resources = new ResourceService({ store, now, newId, log });
+  const kinds = new Kinds([...platformKinds, ...(options.kinds ?? [])]);
   const limits = signal === undefined ? {} : { signal };
   const [cell, operations, deployments] = await Promise.all([
     openCellView({ store, log, ...limits }),
@@ -44,7 +51,7 @@ export async function openController(options: {
   ]);
   const hosts = createHostClients({ cell, key: options.clusterKey });
   return {
-    deps: { store, resources, cell, hosts, operations, deployments, settings, log, now, newId },
+    deps: { store, resources, kinds, cell, hosts, operations, deployments, settings, log, now, newId },
     async [Symbol.asyncDispose]() {
       await Promise.all([hosts, cell, operations, deployments].map((part) => part[Symbol.asyncDispose]()));
     },
@@ -70,6 +77,7 @@ export function controllerHandlers(deps: Deps, logAggregator: HttpClient): Handl
     ...runnerHandlers(deps),
     ...hostHandlers(deps),
     ...evaluationHandlers(deps),
+    ...genericHandlers(deps),
     ...platformHandlers(deps, logAggregator),
   ];
 }

@@ -27,16 +27,8 @@ export function deploymentHandlers(deps: Deps): Handler[] {
   const { resources } = deps;
   return [
     handle(deployments.create, async ({ params, body, signal }) => {
-      for (let attempt = 1; ; attempt += 1) {
-        try {
-          const app = await findLiveApp(deps, params.app, signal);
-          const deployment = await deploy(deps, app, await findRelease(deps, app, body.releaseId, signal), signal);
-          return viewDeployment(deployment, progressOf(deployment, deps.cell));
-        } catch (error) {
-          const isOvertaken = hasCode(error, 'conflict') && error.detail['key'] !== undefined;
-          if (!isOvertaken || attempt >= maxAttempts) throw error;
-        }
-      }
+      const deployment = await startDeployment(deps, params.app, body.releaseId, signal);
+      return viewDeployment(deployment, progressOf(deployment, deps.cell));
     }),
     handle(deployments.list, async ({ params, signal }) => {
       const app = await findApp(deps, params.app, signal);
@@ -53,6 +45,23 @@ export function deploymentHandlers(deps: Deps): Handler[] {
       follow(deps, await resources.get(deploymentType, params.deployment, { signal }), signal),
     ),
   ];
+}
+
+export async function startDeployment(
+  deps: Deps,
+  appName: string,
+  releaseName: string,
+  signal: AbortSignal,
+): Promise<DeploymentResource> {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      const app = await findLiveApp(deps, appName, signal);
+      return await deploy(deps, app, await findRelease(deps, app, releaseName, signal), signal);
+    } catch (error) {
+      const isOvertaken = hasCode(error, 'conflict') && error.detail['key'] !== undefined;
+      if (!isOvertaken || attempt >= maxAttempts) throw error;
+    }
+  }
 }
 
 async function deploy(

@@ -6,6 +6,7 @@ import type { ResourceService } from '@flynn/resource/service';
 import type { Mirror } from '@flynn/store/mirror';
 import type { Store } from '@flynn/store/store';
 import type { CellView } from './cell-view.ts';
+import type { Kinds } from './generic-kind.ts';
 import type { HostClients } from './host-clients.ts';
 import { appType } from './resources.ts';
 import type { AppResource, DeploymentResource, OperationResource } from './resources.ts';
@@ -22,6 +23,7 @@ export type ControllerSettings = {
 export type Deps = {
   store: Store;
   resources: ResourceService;
+  kinds: Kinds;
   cell: CellView;
   hosts: HostClients;
   operations: Mirror<OperationResource>;

@@ -28,17 +28,22 @@ export function formationHandlers(deps: Deps): Handler[] {
       const formation = await deps.resources.find(formationType, release.id, { signal });
       return formation === undefined ? emptyFormation(release) : viewFormation(formation);
     }),
-    handle(formations.put, async ({ params, body, signal }) => {
-      for (let attempt = 1; ; attempt += 1) {
-        try {
-          return await scale(deps, { ...params, counts: body.processes }, signal);
-        } catch (error) {
-          const isOvertaken = hasCode(error, 'conflict') && error.detail['key'] !== undefined;
-          if (!isOvertaken || attempt >= maxAttempts) throw error;
-        }
-      }
-    }),
+    handle(formations.put, ({ params, body, signal }) =>
+      scaleFormation(deps, { ...params, counts: body.processes }, signal),
+    ),
   ];
+}
+
+/** Types left out stay as they are. */
+export async function scaleFormation(deps: Deps, scaling: Scaling, signal: AbortSignal): Promise<Formation> {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await scale(deps, scaling, signal);
+    } catch (error) {
+      const isOvertaken = hasCode(error, 'conflict') && error.detail['key'] !== undefined;
+      if (!isOvertaken || attempt >= maxAttempts) throw error;
+    }
+  }
 }
 
 /** A release nobody scaled wants nothing. */
@@ -69,7 +74,11 @@ async function scale(deps: Deps, scaling: Scaling, signal: AbortSignal): Promise
   return viewFormation(formation);
 }
 
-function checkCounts(app: AppResource, release: ReleaseResource, counts: Readonly<Record<string, number>>): void {
+export function checkCounts(
+  app: AppResource,
+  release: ReleaseResource,
+  counts: Readonly<Record<string, number>>,
+): void {
   const types = Object.keys(release.spec.processes);
   for (const [type, count] of Object.entries(counts)) {
     if (!types.includes(type)) {

@@ -10,16 +10,7 @@ import { viewKey } from './views.ts';
 
 export function keyHandlers({ resources }: Deps): Handler[] {
   return [
-    handle(keys.create, async ({ body, signal }) => {
-      const { fingerprint, publicKey, comment } = parseSshKey(body.publicKey);
-      const id = keyIdOf(fingerprint);
-      try {
-        return viewKey(await resources.create(keyType, { id, spec: { fingerprint, publicKey, comment } }, { signal }));
-      } catch (error) {
-        if (!hasCode(error, 'conflict')) throw error;
-        return viewKey(await resources.get(keyType, id, { signal }));
-      }
-    }),
+    handle(keys.create, async ({ body, signal }) => viewKey(await addKey({ resources }, body.publicKey, signal))),
     handle(keys.list, async ({ signal }) => {
       const all = await resources.list(keyType, { signal });
       return all.toSorted((a, b) => (a.createdAt < b.createdAt ? -1 : a.createdAt > b.createdAt ? 1 : 0)).map(viewKey);
@@ -39,8 +30,20 @@ export function keyHandlers({ resources }: Deps): Handler[] {
   ];
 }
 
+/** The same key again is fine. */
+export async function addKey({ resources }: Pick<Deps, 'resources'>, text: string, signal: AbortSignal) {
+  const { fingerprint, publicKey, comment } = parseSshKey(text);
+  const id = keyIdOf(fingerprint);
+  try {
+    return await resources.create(keyType, { id, spec: { fingerprint, publicKey, comment } }, { signal });
+  } catch (error) {
+    if (!hasCode(error, 'conflict')) throw error;
+    return resources.get(keyType, id, { signal });
+  }
+}
+
 /** A fingerprint holds slashes, an id must not. */
-function keyIdOf(fingerprint: string): string {
+export function keyIdOf(fingerprint: string): string {
   const digest = /^SHA256:([A-Za-z0-9+/]{43})=?$/.exec(fingerprint)?.[1];
   if (digest === undefined) {
     throw new FlynnError(

@@ -47,7 +47,7 @@ export function releaseHandlers(deps: Deps): Handler[] {
 
 type NewRelease = z.output<NonNullable<typeof releases.create.body>>;
 
-async function createRelease(
+export async function createRelease(
   deps: Deps,
   app: AppResource,
   input: NewRelease,

@@ -39,6 +39,8 @@ export const appType = defineType({
     if (before.name !== after.name) throw new FlynnError('invalid', 'an app keeps its name: create another app');
   },
   nameOf: (app) => app.name,
+  // Its finalizer takes everything apart, in an order of its own.
+  cascades: false,
 });
 
 export const artifactType = defineType({
@@ -48,6 +50,7 @@ export const artifactType = defineType({
   status: nothing,
   initialStatus: () => ({}),
   validateUpdate: immutable('an artifact'),
+  cascades: false,
 });
 
 export const releaseType = defineType({
@@ -58,6 +61,7 @@ export const releaseType = defineType({
   initialStatus: () => ({}),
   validateUpdate: immutable('a release'),
   nameOf: (release) => releaseName(release.appId, release.version),
+  cascades: false,
 });
 
 export function releaseName(appId: string, version: number): string {
@@ -71,6 +75,7 @@ export const formationType = defineType({
   spec: formationSchema.omit({ createdAt: true, updatedAt: true }),
   status: nothing,
   initialStatus: () => ({}),
+  cascades: false,
 });
 
 export const deploymentType = defineType({
@@ -90,6 +95,7 @@ export const deploymentType = defineType({
   status: deploymentSchema.pick({ state: true, progress: true, error: true, failedJob: true, endedAt: true }),
   initialStatus: () => ({ state: 'running' as const, progress: {} }),
   validateUpdate: immutable('a deployment'),
+  cascades: false,
 });
 
 export const routeType = defineType({
@@ -99,6 +105,7 @@ export const routeType = defineType({
   status: nothing,
   initialStatus: () => ({}),
   nameOf: (route) => (route.type === 'tcp' ? `tcp:${route.port ?? ''}` : `${route.domain ?? ''}${route.path}`),
+  cascades: false,
 });
 
 /** Its id is the fingerprint's digest in hexadecimal. */
@@ -108,6 +115,7 @@ export const keyType = defineType({
   spec: keySchema.omit({ createdAt: true }),
   status: nothing,
   initialStatus: () => ({}),
+  cascades: false,
 });
 
 export const operationType = defineType({
@@ -124,6 +132,7 @@ export const operationType = defineType({
     }),
   initialStatus: () => ({ state: 'queued' as const, output: {} }),
   validateUpdate: immutable('what an operation is to do'),
+  cascades: false,
 });
 
 type ResourceOf<T> = T extends { spec: z.ZodType<infer Spec>; status: z.ZodType<infer Status> }

@@ -22,10 +22,9 @@ const maxPortAttempts = 10;
 export function routingHandlers(deps: Deps): Handler[] {
   const { resources } = deps;
   return [
-    handle(routing.create, async ({ params, body, signal }) => {
-      const create = body.type === 'http' ? createHttp : createTcp;
-      return viewRoute(await forLiveApp(deps, params.app, signal, (app) => create(deps, app, body, signal)));
-    }),
+    handle(routing.create, async ({ params, body, signal }) =>
+      viewRoute(await createRoute(deps, params.app, body, signal)),
+    ),
     handle(routing.list, async ({ params, signal }) => {
       const app = await findApp(deps, params.app, signal);
       const all = await resources.list(routeType, { owner: ownedBy(app.id), signal });
@@ -49,6 +48,11 @@ export function routingHandlers(deps: Deps): Handler[] {
 }
 
 type NewRoute = z.output<NonNullable<typeof routing.create.body>>;
+
+export function createRoute(deps: Deps, app: string, body: NewRoute, signal: AbortSignal): Promise<RouteResource> {
+  const create = body.type === 'http' ? createHttp : createTcp;
+  return forLiveApp(deps, app, signal, (live) => create(deps, live, body, signal));
+}
 
 async function createHttp(deps: Deps, app: AppResource, body: NewRoute, signal: AbortSignal): Promise<RouteResource> {
   if (body.domain === undefined) throw new FlynnError('invalid', 'an http route needs a domain, like shop.example.com');

@@ -16,6 +16,7 @@ import { apps, deployments, jobs, releases } from './api.ts';
 import { createControllerClient } from './client.ts';
 import { controllerHandlers, logAggregatorClient, openController } from './controller.ts';
 import type { Deps } from './deps.ts';
+import type { Kind } from './generic-kind.ts';
 import type { App, Deployment, Job, Release, processSchema } from './model.ts';
 import { SimulatedHost } from './simulated-host.ts';
 import type { Behaviour } from './simulated-host.ts';
@@ -38,6 +39,8 @@ export type TestControllerOptions = {
   log?: Logger;
   /** Whether a worker runs, default true. */
   hasWorker?: boolean;
+  /** Beside the platform's own. */
+  kinds?: readonly Kind[];
 };
 
 export interface TestController extends AsyncDisposable {
@@ -99,7 +102,7 @@ export async function startTestController(options: TestControllerOptions = {}): 
     slugRunnerImage: 'flynn/slug-runner',
     version: '0.0.0-test',
   };
-  const controller = await openController({ store, settings, clusterKey, log });
+  const controller = await openController({ store, settings, clusterKey, log, kinds: options.kinds ?? [] });
   const logAggregator = logAggregatorClient({
     key: clusterKey,
     async baseUrl() {

@@ -12,6 +12,7 @@ import { appIdOf } from './compile.ts';
 import { stepDeployment } from './deployment-steps.ts';
 import { evaluationContext } from './deps.ts';
 import type { Deps } from './deps.ts';
+import { runKinds } from './generic-worker.ts';
 import { expiredOneOffs } from './one-off-cleanup.ts';
 import { removeLog } from './operation-log.ts';
 import { expired, queued } from './operation-queue.ts';
@@ -28,6 +29,10 @@ type Options = { signal: AbortSignal; epoch: Compare };
 
 /** Runs until the signal aborts. */
 export async function runWorker(deps: Deps, signal: AbortSignal): Promise<void> {
+  await Promise.all([lead(deps, signal), runKinds(deps, signal)]);
+}
+
+async function lead(deps: Deps, signal: AbortSignal): Promise<void> {
   const { store, log } = deps;
   await runAsLeader({
     store,

@@ -1,0 +1,132 @@
+/** The kind Formation: how many jobs of each type a release has. `shop` is the live release's, `shop/v3` that of another. */
+import { hasCode } from '@flynn/kit/errors';
+import { refusal } from '@flynn/resource/record';
+import { nameOf } from '@flynn/resource/watch';
+import type { Condition } from '@flynn/resource/condition';
+import { z } from 'zod';
+import { findApp } from './deps.ts';
+import type { Deps } from './deps.ts';
+import { checkCounts, scaleFormation } from './formations.ts';
+import { differences } from './generic-difference.ts';
+import { atField } from './generic-fields.ts';
+import { defineKind } from './generic-kind.ts';
+import type { Applied, ApplyContext, Wanted } from './generic-kind.ts';
+import { jobsOfApp } from './job-views.ts';
+import { cellOf } from './jobs.ts';
+import { findRelease } from './releases.ts';
+import { appType, formationType } from './resources.ts';
+import type { AppResource, FormationResource, ReleaseResource } from './resources.ts';
+
+const wantedSchema = z.strictObject({
+  /** Types that are not here stay as they are. */
+  processes: z.record(z.string(), z.int()),
+});
+
+export const formationKind = defineKind({
+  type: formationType,
+  summary: 'how many jobs of each process type a release has',
+  columns: { APP: 'owner' },
+  wanted: wantedSchema,
+  // Of a file of everything it is part of the app.
+  isExported: false,
+  async find(deps, name, signal) {
+    const byId = await deps.resources.find(formationType, name, { signal });
+    if (byId !== undefined) return byId;
+    const named = await releaseNamed(deps, name, signal);
+    return named === undefined ? undefined : deps.resources.find(formationType, named.release.id, { signal });
+  },
+  async view(deps, formation, signal) {
+    const app = await deps.resources.find(appType, formation.spec.appId, { signal });
+    const release = app === undefined ? undefined : await findRelease(deps, app, formation.id, signal);
+    const { up, conditions } = conditionsOf(deps, formation, app);
+    return {
+      ...(release === undefined || app === undefined
+        ? {}
+        : { name: `${nameOf(appType, app)}/v${release.spec.version}` }),
+      spec: { processes: formation.spec.processes },
+      status: { up },
+      conditions,
+      // The workload is written together with the count: schedulers never see an older one.
+      ...(conditions.length === 0 ? {} : { observedGeneration: formation.generation }),
+    };
+  },
+  apply,
+});
+
+type Named = { app: AppResource; release: ReleaseResource };
+
+async function releaseNamed(deps: Deps, name: string, signal: AbortSignal): Promise<Named | undefined> {
+  const [appName = '', version] = name.split('/');
+  try {
+    const app = await findApp(deps, appName, signal);
+    const wanted = version ?? app.status.releaseId;
+    return wanted === undefined ? undefined : { app, release: await findRelease(deps, app, wanted, signal) };
+  } catch (error) {
+    if (hasCode(error, 'not_found')) return undefined;
+    throw error;
+  }
+}
+
+async function apply(
+  deps: Deps,
+  { name = '', spec }: Wanted<z.output<typeof wantedSchema>>,
+  { isDryRun, signal }: ApplyContext,
+): Promise<Applied> {
+  const named = await releaseNamed(deps, name, signal);
+  if (named === undefined) {
+    const message = 'it is an app with a release (APP, or APP/vN): push code, or give the app an image';
+    throw refusal(`formation ${name}`, [{ path: 'name', message }]);
+  }
+  const { app, release } = named;
+  for (const [type, count] of Object.entries(spec.processes)) {
+    atField(`formation ${name}`, `processes.${type}`, () => checkCounts(app, release, { [type]: count }));
+  }
+  const before = await deps.resources.find(formationType, release.id, { signal });
+  const counts = { ...before?.spec.processes, ...spec.processes };
+  const changes = differences({ spec: { processes: before?.spec.processes ?? {} } }, { spec: { processes: counts } });
+  const scaling = { app: app.id, release: release.id, counts: spec.processes };
+  if (!isDryRun && changes.length > 0) await scaleFormation(deps, scaling, signal);
+  return { name, isNew: before === undefined, changes };
+}
+
+/** Placed: every job wanted has a host. Healthy: every one is up. Only of the live release; others run nothing yet. */
+function conditionsOf(
+  deps: Deps,
+  formation: FormationResource,
+  app: AppResource | undefined,
+): { up: Record<string, number>; conditions: Condition[] } {
+  const jobs = jobsOfApp(formation.spec.appId, cellOf(deps.cell), { all: false, nowMs: deps.now() });
+  const own = jobs.filter(({ releaseId }) => releaseId === formation.id);
+  const up = Object.fromEntries(
+    Object.keys(formation.spec.processes).map((type) => [
+      type,
+      own.filter((job) => job.type === type && job.state === 'running').length,
+    ]),
+  );
+  if (app?.status.releaseId !== formation.id) return { up, conditions: [] };
+  const waiting = own.filter(({ hostId }) => hostId === undefined);
+  const missing = Object.entries(formation.spec.processes).filter(([type, count]) => (up[type] ?? 0) < count);
+  const why = waiting.find(({ error }) => error !== undefined)?.error;
+  const since = formation.updatedAt;
+  const placed = waiting.length === 0;
+  const healthy = missing.length === 0;
+  return {
+    up,
+    conditions: [
+      {
+        type: 'Healthy',
+        status: healthy ? 'True' : 'False',
+        reason: healthy ? 'AllUp' : 'Starting',
+        message: missing.map(([type, count]) => `${up[type] ?? 0} of ${count} ${type} are up`).join(', '),
+        since,
+      },
+      {
+        type: 'Placed',
+        status: placed ? 'True' : 'False',
+        reason: placed ? 'AllPlaced' : 'Waiting',
+        message: placed ? '' : `${waiting.length} without a host${why === undefined ? '' : `: ${why}`}`,
+        since,
+      },
+    ],
+  };
+}
