@@ -83,7 +83,9 @@ export function manifestOf(input: ManifestInput): SystemApp[] {
       counts: { web: 1 },
     }),
     app('log-aggregator', {
-      processes: { web: { ...size(192), ...served('log-aggregator', 8080) } },
+      processes: {
+        web: { ...size(192), ...served('log-aggregator', 8080), volumes: [{ name: 'logs', path: '/data' }] },
+      },
       counts: { web: 1 },
     }),
     app('runner', {

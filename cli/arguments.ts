@@ -43,6 +43,15 @@ export function parseDurationMs(text: string): number {
   return data;
 }
 
+/** A time, or how long ago: `10m`, `2h`, `1d`, `2030-01-31`, `2030-01-31T12:00Z`; in ISO 8601 in UTC. */
+export function parseTime(text: string, now: number): string {
+  const { data: agoMs } = durationMs.safeParse(text);
+  const isTime = /^\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:?\d\d)?)?$/i.test(text);
+  const timeMs = agoMs !== undefined && /[a-z]$/.test(text) ? now - agoMs : isTime ? Date.parse(text) : Number.NaN;
+  if (!Number.isNaN(timeMs)) return new Date(timeMs).toISOString();
+  throw usageError(`"${text}" is no time: write how long ago, as 10m or 2h, or a time like 2030-01-31T12:00Z`);
+}
+
 /** `KEY=value`, where the value may be anything, `=` included. */
 export function parseAssignments(args: readonly string[]): Record<string, string> {
   return Object.fromEntries(

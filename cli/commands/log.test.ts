@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { handle } from '@flynn/kit/http-server';
 import { startLoopback } from '@flynn/kit/loopback';
 import { waitFor } from '@flynn/kit/retry';
-import { type Line, routes } from '@flynn/log-aggregator/api';
+import { type Line, linesQuerySchema, routes } from '@flynn/log-aggregator/api';
 import { runCli } from '../program.ts';
 import { openDeskWithController } from '../testing.ts';
 
@@ -34,6 +34,7 @@ async function openLog(lines: readonly Line[]) {
   await env.desk.run(['create', 'hello']);
   return {
     desk: env.desk,
+    controller: env.controller,
     queries,
     async [Symbol.asyncDispose]() {
       await env[Symbol.asyncDispose]();
@@ -75,6 +76,47 @@ test('what is asked for is passed on', async () => {
   await using env = await openLog([]);
   await env.desk.run(['-a', 'hello', 'log', '-n', '5', '-t', 'web', '-j', 'host1-abc']);
   assert.deepEqual(env.queries, [{ follow: false, lines: 5, processType: 'web', jobId: 'host1-abc' }]);
+});
+
+test('times and texts are passed on, and then all lines are wanted', async () => {
+  await using env = await openLog([]);
+  const times = ['--since', '2030-01-31T12:00+02:00', '--until', '2030-02-01', '--search', 'a "b"'];
+  assert.equal((await env.desk.run(['-a', 'hello', 'log', ...times])).code, 0);
+  const wanted = { since: '2030-01-31T10:00:00.000Z', until: '2030-02-01T00:00:00.000Z', search: 'a "b"' };
+  assert.deepEqual(env.queries, [{ follow: false, lines: 10_000, ...wanted }]);
+  await env.desk.run(['-a', 'hello', 'log', '--since', '10m', '-n', '3']);
+  const { since = '', lines } = linesQuerySchema.pick({ since: true, lines: true }).parse(env.queries[1]);
+  assert.equal(lines, 3);
+  const agoMs = Date.now() - Date.parse(since);
+  assert.ok(agoMs >= 600_000 && agoMs < 660_000, `${agoMs} ms ago`);
+});
+
+test('what is no time, number or release is refused with what to write instead', async () => {
+  await using env = await openLog([]);
+  const refused = async (...args: string[]) => env.desk.run(['-a', 'hello', 'log', ...args]);
+  for (const time of ['yesterday', '10', '2030-13-45']) {
+    const { code, stderr } = await refused('--since', time);
+    assert.equal(code, 2);
+    assert.match(stderr, /is no time: write how long ago, as 10m or 2h/);
+  }
+  assert.match((await refused('-n', '10001')).stderr, /from 0 to 10000/);
+  assert.match((await refused('--release', 'v9')).stderr, /release/);
+  assert.deepEqual(env.queries, []);
+});
+
+test('`log --release` asks for the release behind the number', async () => {
+  await using env = await openLog([]);
+  const { app, release } = await env.controller.deployApp('released', { web: {} });
+  await env.desk.run(['-a', app.name, 'log', '--release', 'v1']);
+  assert.deepEqual(env.queries, [{ follow: false, releaseId: release.id }]);
+});
+
+test('where lines are missing the platform says so, not a job', async () => {
+  await using env = await openLog([{ ...line('2 lines were left out here'), jobId: '', processType: '' }]);
+  assert.equal(
+    (await env.desk.run(['-a', 'hello', 'log'])).stdout,
+    '2026-01-02T03:04:05.678 flynn: 2 lines were left out here\n',
+  );
 });
 
 test('`log -f` shows lines as they come, until Ctrl-C', async () => {

@@ -1,16 +1,21 @@
-import { platform } from '@flynn/controller/api';
+import { platform, releases } from '@flynn/controller/api';
 import { LineSplitter } from '@flynn/kit/lines';
-import { type Line, lineSchema } from '@flynn/log-aggregator/api';
-import { parseWhole } from '../arguments.ts';
+import { type Line, type ReadOptions, defaultLines, lineSchema, maxLines } from '@flynn/log-aggregator/api';
+import { parseTime, parseWhole } from '../arguments.ts';
 import type { Context } from '../context.ts';
+import type { Output } from '../io.ts';
 import { paint, writeTo } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';
 
 type LogOptions = {
   follow?: boolean;
   lines?: string;
+  since?: string;
+  until?: string;
+  search?: string;
   type?: string;
   job?: string;
+  release?: string;
   splitStderr?: boolean;
   raw?: boolean;
 };
@@ -24,40 +29,42 @@ export function addLogCommand(parent: Parent): void {
     summary: "an app's log; with --json a value per line",
     options: {
       follow: ['-f, --follow', 'go on with what comes, until Ctrl-C'],
-      lines: ['-n, --lines <n>', 'how many of the newest lines'],
+      lines: [
+        '-n, --lines <n>',
+        `how many of the newest lines (else ${defaultLines}; all when a time or a text is given)`,
+      ],
+      since: ['--since <time>', 'from a time on: 10m ago, or 2030-01-31T12:00Z'],
+      until: ['--until <time>', 'up to a time'],
+      search: ['--search <text>', 'with this text in them'],
       type: ['-t, --type <type>', 'of one process type'],
       job: ['-j, --job <job>', 'of one job'],
+      release: ['--release <release>', 'of one release: v3, or its id'],
       splitStderr: ['-s, --split-stderr', 'lines of stderr to stderr'],
       raw: ['--raw', 'without time and source'],
     },
     async run(context, options) {
-      const lines =
-        options.lines === undefined
-          ? undefined
-          : parseWhole(options.lines, { what: 'a number of lines', min: 0, max: 10_000 });
+      const query = queryOf(options, Date.now());
       const client = await context.client();
       const ending = new AbortController();
       const { signal } = ending;
       const offSignal = context.io.onSignal('SIGINT', () => ending.abort());
       try {
-        const body = await client.stream(
-          platform.log,
-          {
-            params: { app: await context.appName() },
-            query: {
-              follow: options.follow ?? false,
-              ...(lines === undefined ? {} : { lines }),
-              ...(options.type === undefined ? {} : { processType: options.type }),
-              ...(options.job === undefined ? {} : { jobId: options.job }),
-            },
-          },
-          { signal },
-        );
-        const splitter = new LineSplitter({ maxBytes: lineLimitBytes });
-        for await (const chunk of body) {
-          for (const json of splitter.push(chunk)) await tell(context, options, json);
+        const app = await context.appName();
+        if (options.release !== undefined) {
+          query.releaseId = (await client.call(releases.get, { params: { app, release: options.release } })).id;
         }
-        for (const json of splitter.flush()) await tell(context, options, json);
+        const body = await client.stream(platform.log, { params: { app }, query }, { signal });
+        const splitter = new LineSplitter({ maxBytes: lineLimitBytes });
+        let told = 0;
+        for await (const chunk of body) {
+          for (const json of splitter.push(chunk)) told += await tell(context, options, json);
+        }
+        for (const json of splitter.flush()) told += await tell(context, options, json);
+        if (told >= maxLines && options.lines === undefined) {
+          context.io.stderr.write(
+            `flynn: these are the newest ${maxLines} lines: narrow them with --until and --since\n`,
+          );
+        }
       } catch (error) {
         if (!signal.aborted) throw error;
       } finally {
@@ -67,13 +74,39 @@ export function addLogCommand(parent: Parent): void {
   });
 }
 
-async function tell(context: Context, options: LogOptions, json: string): Promise<void> {
-  if (json === '') return;
+/** What is asked of the cluster; the times are checked before anything is. */
+function queryOf(options: LogOptions, now: number): ReadOptions {
+  const { since, until, search, type, job, lines } = options;
+  const isNarrow = since !== undefined || until !== undefined || search !== undefined;
+  const wanted =
+    lines === undefined
+      ? isNarrow && maxLines
+      : parseWhole(lines, { what: 'a number of lines', min: 0, max: maxLines });
+  return {
+    follow: options.follow ?? false,
+    ...(wanted === false ? {} : { lines: wanted }),
+    ...(since === undefined ? {} : { since: parseTime(since, now) }),
+    ...(until === undefined ? {} : { until: parseTime(until, now) }),
+    ...(search === undefined ? {} : { search }),
+    ...(type === undefined ? {} : { processType: type }),
+    ...(job === undefined ? {} : { jobId: job }),
+  };
+}
+
+/** Answers how many lines it told: one, or none. */
+async function tell(context: Context, options: LogOptions, json: string): Promise<number> {
+  if (json === '') return 0;
   const line: Line = lineSchema.parse(JSON.parse(json));
   const { stdout, stderr } = context.io;
   const output = options.splitStderr && line.stream === 'stderr' ? stderr : stdout;
-  if (context.options.json) return writeTo(output, `${json}\n`);
-  if (options.raw) return writeTo(output, `${line.message}\n`);
-  const source = `${line.timestamp.slice(0, 23)} ${line.processType}[${line.jobId}]:`;
-  return writeTo(output, `${paint(output, 'dim', source)} ${line.message}\n`);
+  await writeTo(output, `${textOf(context, options, output, json, line)}\n`);
+  return 1;
+}
+
+function textOf(context: Context, options: LogOptions, output: Output, json: string, line: Line): string {
+  if (context.options.json) return json;
+  if (options.raw) return line.message;
+  // What is missing is said by the platform, not by a job.
+  const source = line.jobId === '' ? 'flynn' : `${line.processType}[${line.jobId}]`;
+  return `${paint(output, 'dim', `${line.timestamp.slice(0, 23)} ${source}:`)} ${line.message}`;
 }

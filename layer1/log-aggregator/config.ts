@@ -4,5 +4,10 @@ import { z } from 'zod';
 export const configSchema = z.object({
   /** The cluster key: whoever has it may read and write every app's lines. */
   FLYNN_KEY: secret(),
+  /** A directory on a volume that outlives the container. */
+  FLYNN_STORAGE_DIR: z.string().startsWith('/').default('/data'),
+  /** How much is kept of each app, and of all together, in MiB. */
+  FLYNN_LOG_APP_MB: integer.pipe(z.int().min(1)).default(64),
+  FLYNN_LOG_TOTAL_MB: integer.pipe(z.int().min(1)).default(1_024),
   PORT: integer.default(8080),
 });

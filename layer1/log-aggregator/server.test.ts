@@ -6,20 +6,20 @@ import { hasCode } from '@flynn/kit/errors';
 import { startServer } from '@flynn/kit/http-server';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
-import type { z } from 'zod';
-import { LogBuffers } from './buffers.ts';
 import { createLogClient } from './client.ts';
-import type { sentLineSchema } from './ingest.ts';
+import type { ReadOptions } from './api.ts';
 import { logHandlers } from './server.ts';
+import { openTestHistory, sent, timeAt } from './testing.ts';
+import type { TestHistory } from './testing.ts';
 
-type SentLine = z.output<typeof sentLineSchema>;
-
-async function setUp(t: TestContext) {
-  const buffers = new LogBuffers();
+async function setUp(t: TestContext, options: { env?: TestHistory; maxFollowers?: number } = {}) {
+  const env = options.env ?? (await openTestHistory());
+  const { history } = env;
   const stopping = new AbortController();
+  const { maxFollowers = 10 } = options;
   const server = await startServer({
     name: 'log aggregator',
-    handlers: logHandlers(buffers, { log: silentLogger(), signal: stopping.signal, beatMs: 20 }),
+    handlers: logHandlers(history, { log: silentLogger(), signal: stopping.signal, beatMs: 20, maxFollowers }),
     key: 'k',
     host: '127.0.0.1',
     port: 0,
@@ -30,21 +30,10 @@ async function setUp(t: TestContext) {
     stopping.abort();
     await client.close();
     await server.close();
+    await env[Symbol.asyncDispose]();
   });
-  return { buffers, client, server, stopping };
-}
-
-function sent(at: number, changes: Partial<SentLine> = {}): string {
-  const line: SentLine = {
-    jobId: 'j',
-    hostId: 'h',
-    stream: 'stdout',
-    timestamp: `2030-01-01T00:00:00.${String(at).padStart(9, '0')}Z`,
-    message: `m${at}`,
-    meta: { 'flynn.app': 'app', 'flynn.type': 'web' },
-    ...changes,
-  };
-  return `${JSON.stringify(line)}\n`;
+  const read = (query: ReadOptions, app = 'app') => messages(client.lines(app, query));
+  return { env, history, client, server, stopping, read };
 }
 
 async function messages(lines: AsyncIterable<{ message: string }>): Promise<string[]> {
@@ -53,14 +42,85 @@ async function messages(lines: AsyncIterable<{ message: string }>): Promise<stri
   return found;
 }
 
-test('lines of several hosts come out merged, lines sent again are not there twice', async (t) => {
-  const { client } = await setUp(t);
-  assert.equal(await client.ingest(sent(1) + sent(3)), 2);
-  assert.equal(await client.ingest(sent(2, { hostId: 'h2', jobId: 'j2' }) + sent(3)), 1);
-  assert.deepEqual(await messages(client.lines('app', {})), ['m1', 'm2', 'm3']);
-  assert.deepEqual(await messages(client.lines('app', { lines: 1, jobId: 'j' })), ['m3']);
+const bytesOf = (texts: readonly string[]): string => texts.join('');
+const range = (from: number, to: number): number[] => Array.from({ length: to - from }, (_, index) => from + index);
+
+test('lines of several instances come out in the order they arrived, whatever their clocks say', async (t) => {
+  const { client, read } = await setUp(t);
+  assert.equal(await client.ingest(sent(1) + sent(3), { mode: 'fresh' }), 2);
+  assert.equal(await client.ingest(sent(2, { hostId: 'h2', jobId: 'j2' }), { mode: 'fresh' }), 1);
+  assert.deepEqual(await read({}), ['m1', 'm3', 'm2']);
   const [first] = await Array.fromAsync(client.lines('app', { lines: 1 }));
-  assert.equal(first?.processType, 'web');
+  assert.deepEqual([first?.processType, first?.jobId], ['web', 'j2']);
+});
+
+test('instances of unequal output are all there, once', async (t) => {
+  const { client, read } = await setUp(t);
+  const few = client.ingest(bytesOf(range(0, 5).map((at) => sent(at))), { mode: 'fresh' });
+  const many = client.ingest(bytesOf(range(5, 15).map((at) => sent(at, { jobId: 'j2' }))), { mode: 'fresh' });
+  assert.deepEqual(await Promise.all([few, many]), [5, 10]);
+  const found = await read({});
+  assert.deepEqual(new Set(found), new Set(range(0, 15).map((at) => `m${at}`)));
+  assert.equal(found.length, 15);
+});
+
+test('lines that are sent again are there once, over a restart too; what is new among them is taken', async (t) => {
+  const { client, env } = await setUp(t);
+  await client.ingest(bytesOf(range(0, 10).map((at) => sent(at))), { mode: 'fresh' });
+  assert.equal(await client.ingest(bytesOf(range(5, 12).map((at) => sent(at))), { mode: 'again' }), 2);
+  const again = await setUp(t, { env: { ...env, history: await env.reopen() } });
+  assert.equal(await again.client.ingest(bytesOf(range(0, 13).map((at) => sent(at))), { mode: 'replay' }), 1);
+  assert.deepEqual(
+    await again.read({}),
+    range(0, 13).map((at) => `m${at}`),
+  );
+});
+
+test('a replay does not bring back what was deleted to make room, but a line that never arrived is taken', async (t) => {
+  const limits = { bytes: 3_000, segmentBytes: 500, totalBytes: 1e6 };
+  const { client, read } = await setUp(t, { env: await openTestHistory({ limits }) });
+  for (const at of range(100, 150)) await client.ingest(sent(at), { mode: 'fresh' });
+  const [oldest = ''] = await read({ lines: 10_000 });
+  assert.equal(await client.ingest(bytesOf(range(100, 150).map((at) => sent(at)))), 0);
+  assert.equal((await read({ lines: 10_000 }))[0], oldest);
+  assert.equal(await client.ingest(sent(5, { jobId: 'late' }), { mode: 'again' }), 1);
+});
+
+test('what is asked for is found: job, type, release, stream, time and text, and the newest that fit', async (t) => {
+  const { client, read } = await setUp(t);
+  const meta = { 'flynn.app': 'app', 'flynn.type': 'worker', 'flynn.release': 'r2' };
+  const tricky = 'says "processType":"web" and é';
+  await client.ingest(
+    bytesOf([
+      sent(1),
+      sent(2, { jobId: 'j2', meta }),
+      sent(3, { stream: 'stderr' }),
+      sent(4, { message: tricky, meta }),
+      sent(5),
+    ]),
+    { mode: 'fresh' },
+  );
+  assert.deepEqual(await read({ jobId: 'j2' }), ['m2']);
+  assert.deepEqual(await read({ processType: 'web' }), ['m1', 'm3', 'm5']);
+  assert.deepEqual(await read({ processType: 'web', lines: 2 }), ['m3', 'm5']);
+  assert.deepEqual(await read({ releaseId: 'r2' }), ['m2', tricky]);
+  assert.deepEqual(await read({ streams: 'stderr,init' }), ['m3']);
+  assert.deepEqual(await read({ since: timeAt(3) }), ['m3', tricky, 'm5']);
+  assert.deepEqual(await read({ since: timeAt(2), until: timeAt(4) }), ['m2', 'm3']);
+  assert.deepEqual(await read({ search: '"processType":"web" and é' }), [tricky]);
+  assert.deepEqual(await read({ search: 'hostId' }), []);
+  assert.deepEqual(await read({ lines: 0 }), []);
+  assert.deepEqual(await read({}, 'other'), []);
+});
+
+test('without a number the newest hundred come', async (t) => {
+  const { client, read } = await setUp(t);
+  await client.ingest(bytesOf(range(0, 250).map((at) => sent(at))), { mode: 'fresh' });
+  assert.deepEqual(
+    await read({}),
+    range(150, 250).map((at) => `m${at}`),
+  );
+  assert.equal((await read({ lines: 10_000 })).length, 250);
 });
 
 test('a bad line costs only itself', async (t) => {
@@ -71,48 +131,95 @@ test('a bad line costs only itself', async (t) => {
   assert.equal(await client.ingest(body), 2);
 });
 
-test('a follower sees a line while the agent is still connected', async (t) => {
-  const { client, buffers } = await setUp(t);
-  const agent = new PassThrough();
-  const ingested = client.ingest(agent);
+test('a follower sees what was there and then, of instances that start later too, what comes', async (t) => {
+  const { client, history } = await setUp(t);
+  await client.ingest(sent(1), { mode: 'fresh' });
   const leaving = new AbortController();
-  const following = client.lines('app', { follow: true }, { signal: leaving.signal });
-  const first = following.next();
-  await waitFor(() => buffers.stats.readers === 1, { what: 'the follower', deadlineMs: 5000 });
-  agent.write(sent(1).slice(0, 20));
-  agent.write(sent(1).slice(20));
-  assert.equal((await first).value?.message, 'm1');
-  agent.end(sent(2));
-  assert.equal(await ingested, 2);
+  const following = client.lines('app', { follow: true, lines: 5 }, { signal: leaving.signal });
+  assert.equal((await following.next()).value?.message, 'm1');
+  const agent = new PassThrough();
+  const ingested = client.ingest(agent, { mode: 'fresh' });
+  agent.write(sent(2).slice(0, 20));
+  agent.write(sent(2).slice(20));
   assert.equal((await following.next()).value?.message, 'm2');
+  agent.end(sent(3, { jobId: 'started-later', hostId: 'h2' }));
+  assert.equal(await ingested, 2);
+  const { value } = await following.next();
+  assert.deepEqual([value?.message, value?.jobId], ['m3', 'started-later']);
   leaving.abort();
   await assert.rejects(following.next());
-  await waitFor(() => buffers.stats.readers === 0, { what: 'the reader to be forgotten', deadlineMs: 5000 });
+  await waitFor(() => history.followers === 0, { what: 'the reader to be forgotten', deadlineMs: 5000 });
 });
 
-test('stopping answers agents and ends followers at once', async (t) => {
-  const { client, buffers, stopping, server } = await setUp(t);
+test('nothing is lost or told twice between what is kept and what is followed', async (t) => {
+  const { client } = await setUp(t);
+  const count = 3_000;
+  const writing = (async () => {
+    for (let at = 0; at < count; at += 10) {
+      await client.ingest(bytesOf(range(at, at + 10).map((each) => sent(each))), { mode: 'fresh' });
+    }
+  })();
+  const leaving = new AbortController();
+  const readers = range(0, 4).map(async () => {
+    const found: string[] = [];
+    for await (const { message } of client.lines('app', { follow: true, lines: 10_000 }, { signal: leaving.signal })) {
+      found.push(message);
+      if (message === `m${count - 1}`) return found;
+    }
+    return found;
+  });
+  await writing;
+  for (const found of await Promise.all(readers)) {
+    assert.deepEqual(
+      found,
+      range(0, count).map((at) => `m${at}`),
+    );
+  }
+  leaving.abort();
+});
+
+test('stopping ends followers at once, and tells agents to send again what they were sending', async (t) => {
+  const { client, history, stopping, server } = await setUp(t);
   const agent = new PassThrough();
-  const ingested = client.ingest(agent);
+  const ingested = client.ingest(agent, { mode: 'fresh' });
   agent.write(sent(1));
   const following = messages(client.lines('app', { follow: true }));
-  await waitFor(() => buffers.stats.readers === 1 && buffers.stats.apps === 1, { what: 'both', deadlineMs: 5000 });
+  await waitFor(() => history.followers === 1 && history.bytes > 0, { what: 'both', deadlineMs: 5000 });
   stopping.abort();
-  assert.equal(await ingested, 1);
+  await assert.rejects(ingested, (e) => hasCode(e, 'unavailable'));
   assert.deepEqual(await following, ['m1']);
   const startedMs = performance.now();
   await server.close();
   assert.ok(performance.now() - startedMs < 3_000);
 });
 
-test('an unknown stream and a missing key are refused', async (t) => {
+test('what nobody can mean is refused', async (t) => {
   const { client, server } = await setUp(t);
   await assert.rejects(client.read('app', { streams: 'stdout,sterr' }), (e) => hasCode(e, 'invalid'));
+  await assert.rejects(client.read('app', { since: 'yesterday' }), (e) => hasCode(e, 'invalid'));
+  await assert.rejects(client.read('app', { lines: 10_001 }), (e) => hasCode(e, 'invalid'));
   assert.equal((await fetch(`${server.url}/apps/app/lines`)).status, 401);
 });
 
+test('only so many may follow', async (t) => {
+  const { client } = await setUp(t, { maxFollowers: 1 });
+  const leaving = new AbortController();
+  const first = await client.read('app', { follow: true }, { signal: leaving.signal });
+  first.on('error', () => {});
+  await assert.rejects(client.read('app', { follow: true }), (e) => hasCode(e, 'exhausted'));
+  leaving.abort();
+  await waitFor(
+    () =>
+      client.read('app', { follow: true }).then(
+        (body) => body.destroy(),
+        () => undefined,
+      ),
+    { what: 'the place to be free', deadlineMs: 5_000 },
+  );
+});
+
 test('a follower of a silent app hears something, so that proxies do not take the connection for dead', async (t) => {
-  const { client, buffers } = await setUp(t);
+  const { client, history } = await setUp(t);
   const leaving = new AbortController();
   const body = await client.read('app', { follow: true }, { signal: leaving.signal });
   let heard = '';
@@ -122,7 +229,7 @@ test('a follower of a silent app hears something, so that proxies do not take th
   assert.match(heard, /^\n+$/);
   const lines = client.lines('app', { follow: true }, { signal: leaving.signal });
   const next = lines.next();
-  await waitFor(() => buffers.stats.readers === 2, { what: 'the second follower', deadlineMs: 5_000 });
+  await waitFor(() => history.followers === 2, { what: 'the second follower', deadlineMs: 5_000 });
   await client.ingest(sent(1));
   assert.equal((await next).value?.message, 'm1');
   leaving.abort();

@@ -1,0 +1,178 @@
+import assert from 'node:assert/strict';
+import { appendFile, readFile, readdir, rename, stat, truncate } from 'node:fs/promises';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import * as fc from 'fast-check';
+import { waitFor } from '@flynn/kit/retry';
+import type { AppLog } from './app-log.ts';
+import { encodeLine } from './record.ts';
+import { encoded, line, messages, openTestHistory, testLimits } from './testing.ts';
+
+async function contents(log: AppLog): Promise<string[]> {
+  const blocks: Buffer[] = [];
+  for (let at = log.start; ;) {
+    const block = await log.readFrom(at, log.end);
+    if (block === undefined) return messages(blocks);
+    blocks.push(block.bytes);
+    at = block.next;
+  }
+}
+
+async function backwards(log: AppLog): Promise<string[]> {
+  return messages((await Array.fromAsync(log.readBackwards(log.end))).toReversed().map(({ bytes }) => bytes));
+}
+
+function named(from: number, count: number): string[] {
+  return Array.from({ length: count }, (_, index) => `m${from + index}`);
+}
+
+test('what was appended is there after a crash, read from either end', async () => {
+  await using env = await openTestHistory({ limits: { ...testLimits, segmentBytes: 1_000 } });
+  await env.history.append('a', encoded(0, 50));
+  await Promise.all([50, 51, 52].map((at) => env.history.append('a', encoded(at))));
+  const again = await (await env.reopen()).app('a');
+  assert.deepEqual(await contents(again), named(0, 53));
+  assert.deepEqual(await backwards(again), named(0, 53));
+  assert.equal(again.end.line, 53);
+  await again.append(encoded(53));
+  assert.equal((await contents(again)).at(-1), 'm53');
+});
+
+test('a line that a crash tore is cut off, wherever it was torn, and nothing else', async () => {
+  await using env = await openTestHistory();
+  await env.history.append('a', encoded(0, 3));
+  const [segment] = (await env.history.app('a')).segments;
+  assert.ok(segment);
+  const whole = await readFile(segment.file);
+  const last = encodeLine(line(2)).length;
+  for (const left of [1, Math.floor(last / 2), last - 1]) {
+    await truncate(segment.file, whole.length - last + left);
+    const log = await (await env.reopen()).app('a');
+    assert.deepEqual(await contents(log), named(0, 2));
+    assert.equal((await stat(segment.file)).size, whole.length - last);
+    await log.append(encoded(2));
+    assert.deepEqual(await contents(log), named(0, 3));
+  }
+});
+
+test('zeros that a power cut leaves at the end of a file are cut off', async () => {
+  await using env = await openTestHistory();
+  await env.history.append('a', encoded(0, 3));
+  const [segment] = (await env.history.app('a')).segments;
+  assert.ok(segment);
+  await appendFile(segment.file, Buffer.alloc(5_000));
+  assert.deepEqual(await contents(await (await env.reopen()).app('a')), named(0, 3));
+});
+
+test('an app keeps its newest, all together keep theirs, and the oldest go first', async () => {
+  const size = encodeLine(line(100)).length;
+  const limits = { bytes: size * 20, segmentBytes: size * 5, totalBytes: size * 50 };
+  let now = 0;
+  await using env = await openTestHistory({ limits, now: () => now });
+  const { history } = env;
+  for (let at = 100; at < 200; at += 1) await history.append('a', encoded(at));
+  const a = await history.app('a');
+  const kept = await contents(a);
+  assert.deepEqual(kept, named(200 - kept.length, kept.length));
+  assert.ok(kept.length >= 15 && kept.length <= 20, `${kept.length}`);
+  assert.equal(a.start.line, 100 - kept.length);
+  for (const app of ['b', 'c', 'd']) {
+    now += 1_000;
+    for (let at = 100; at < 115; at += 1) await history.append(app, encoded(at));
+    assert.ok(history.bytes <= limits.totalBytes);
+  }
+  assert.deepEqual(await contents(await history.app('d')), named(100, 15));
+  assert.ok((await contents(a)).length < kept.length);
+  const reopened = await env.reopen();
+  assert.equal(reopened.bytes, history.bytes);
+});
+
+test('a place whose lines were deleted meanwhile leads on to what is kept, and says how many are missing', async () => {
+  const size = encodeLine(line(100)).length;
+  await using env = await openTestHistory({ limits: { ...testLimits, segmentBytes: size * 5 } });
+  for (let at = 100; at < 120; at += 1) await env.history.append('a', encoded(at));
+  const log = await env.history.app('a');
+  const from = log.start;
+  assert.equal(await log.dropOldest(), true);
+  const block = await log.readFrom(from, log.end);
+  assert.equal(block?.lost, 5);
+  assert.deepEqual(await messages([block.bytes]), named(105, 5));
+});
+
+test('a deleted app leaves no file, its followers end, and lines that come late make none', async () => {
+  await using env = await openTestHistory();
+  const { history } = env;
+  await history.append('a', encoded(0, 3));
+  const { reader } = (await history.app('a')).follow();
+  const waiting = reader.next(10);
+  await history.remove('a');
+  assert.equal(await waiting, undefined);
+  await history.append('a', encoded(3));
+  assert.deepEqual(await readdir(join(env.dir, 'apps')), []);
+  assert.deepEqual(history.apps, []);
+});
+
+test('an app whose file cannot be written refuses its lines, and takes them once that works again', async () => {
+  await using env = await openTestHistory();
+  const log = await env.history.app('a');
+  await log.append(encoded(0));
+  const [segment] = log.segments;
+  assert.ok(segment);
+  await rename(segment.file, `${segment.file}.away`);
+  await assert.rejects(log.append(encoded(1)));
+  await rename(`${segment.file}.away`, segment.file);
+  await log.append(encoded(2));
+  assert.deepEqual(await contents(log), ['m0', 'm2']);
+});
+
+test('followers get lines once they are kept, in the order they are kept', async () => {
+  await using env = await openTestHistory();
+  const log = await env.history.app('a');
+  await log.append(encoded(0));
+  const { reader, from } = log.follow();
+  assert.deepEqual(from, log.end);
+  const next = reader.next(10);
+  await Promise.all([log.append(encoded(1)), log.append(encoded(2)), log.append(encoded(3))]);
+  const got = [...((await next)?.entries ?? []), ...reader.read(10).entries];
+  assert.deepEqual(await messages(got), (await contents(log)).slice(1));
+  assert.equal(log.followers, 1);
+  log.leave(reader);
+  assert.equal(log.followers, 0);
+});
+
+test('whoever waits for more is woken by it', async () => {
+  await using env = await openTestHistory();
+  const log = await env.history.app('a');
+  const { signal } = new AbortController();
+  let isWoken = false;
+  const waiting = log.grown(log.end, signal).then(() => (isWoken = true));
+  await log.append(encoded(0));
+  await waitFor(() => isWoken, { what: 'the waiter', deadlineMs: 5_000 });
+  await waiting;
+});
+
+test('any lines in any number of files are read the same from both ends and from any place', async () => {
+  const lines = fc.array(fc.nat(3_000), { minLength: 1, maxLength: 30 });
+  await fc.assert(
+    fc.asyncProperty(lines, fc.integer({ min: 200, max: 9_000 }), fc.nat(), async (lengths, segmentBytes, pick) => {
+      await using env = await openTestHistory({ limits: { ...testLimits, segmentBytes } });
+      const log = await env.history.app('a');
+      const all = lengths.map((length, index) => `${index} ${'é'.repeat(length)}`);
+      const places = [];
+      for (const message of all) {
+        places.push(log.end);
+        await log.append([encodeLine(line(0, { message }))]);
+      }
+      assert.deepEqual(await contents(log), all);
+      assert.deepEqual(await backwards(log), all);
+      const from = pick % all.length;
+      const place = places[from];
+      assert.ok(place);
+      const block = await log.readFrom(place, log.end);
+      assert.ok(block);
+      assert.equal((await messages([block.bytes]))[0], all[from]);
+      assert.equal(block.lost, 0);
+    }),
+    { numRuns: 25 },
+  );
+});

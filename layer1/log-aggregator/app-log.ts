@@ -1,0 +1,308 @@
+/** One app's log: on disk what is kept of it, and in memory what followers need. */
+import { mkdir, open, rm } from 'node:fs/promises';
+import { FlynnError } from '@flynn/kit/errors';
+import { hasErrno } from './errno.ts';
+import { LogBuffer } from './log-buffer.ts';
+import type { LogReader, WindowLimits } from './log-buffer.ts';
+import { countLines, endOf, newline, openSegments, readBytes, segmentFile } from './segments.ts';
+import type { Position, Segment } from './segments.ts';
+
+export type AppLogLimits = Readonly<{
+  /** Of the whole log: its oldest segments go. */
+  bytes: number;
+  segmentBytes: number;
+}>;
+
+/** Whole lines with their ends, from somewhere in the log. */
+export type Block = Readonly<{
+  bytes: Buffer;
+  from: Position;
+  next: Position;
+  /** Lines that were asked for and are kept no longer. */
+  lost: number;
+}>;
+
+const blockBytes = 256 * 1024;
+/** No line is longer: see ingest.ts. */
+const longestLineBytes = 2 * 1024 * 1024;
+
+const sizeOf = (line: Buffer): number => line.length;
+
+/**
+ * INVARIANTS. Lines are on disk before anybody is told of them, in the same order for all: `append` resolves then. One
+ * write at a time; what comes meanwhile makes up the next one. A write that fails leaves nothing behind, and those lines
+ * are not in the log. At most `limits.bytes`, but for the segment that is written to. Followers share one buffer, which is
+ * there as long as they are.
+ */
+export class AppLog {
+  readonly #dir: string;
+  readonly #limits: AppLogLimits;
+  readonly #window: WindowLimits | undefined;
+  readonly #now: () => number;
+  readonly #readers = new Set<LogReader<Buffer>>();
+  #segments: Segment[];
+  #end: Position;
+  #live: LogBuffer<Buffer> | undefined;
+  #pending: Buffer[] = [];
+  #writing: Promise<void> | undefined;
+  #isClosed = false;
+  #grown = Promise.withResolvers<void>();
+  /** The last write may have left a part of itself behind. */
+  #isTorn = false;
+  #unsynced = new Set<string>();
+
+  private constructor(
+    segments: Segment[],
+    options: { dir: string; limits: AppLogLimits; now: () => number; window?: WindowLimits },
+  ) {
+    this.#segments = segments;
+    this.#dir = options.dir;
+    this.#limits = options.limits;
+    this.#window = options.window;
+    this.#now = options.now;
+    const last = segments.at(-1);
+    this.#end = last === undefined ? { byte: 0, line: 0 } : endOf(last);
+  }
+
+  static async open(options: {
+    dir: string;
+    limits: AppLogLimits;
+    now: () => number;
+    window?: WindowLimits;
+  }): Promise<AppLog> {
+    await mkdir(options.dir, { recursive: true });
+    return new AppLog(await openSegments(options.dir), options);
+  }
+
+  get bytes(): number {
+    return this.#segments.reduce((sum, { bytes }) => sum + bytes, 0);
+  }
+
+  get end(): Position {
+    return this.#end;
+  }
+
+  get start(): Position {
+    return this.#segments[0]?.start ?? this.#end;
+  }
+
+  get segments(): readonly Segment[] {
+    return this.#segments;
+  }
+
+  get followers(): number {
+    return this.#readers.size;
+  }
+
+  /** Lines with their ends. Resolves once they are in the file; rejects if they could not be written. */
+  async append(lines: readonly Buffer[]): Promise<void> {
+    for (const line of lines) this.#pending.push(line);
+    // A write under way may have begun without these.
+    const before = this.#writing;
+    if (before !== undefined) await before.catch(() => undefined);
+    this.#writing ??= this.#write().finally(() => {
+      this.#writing = undefined;
+    });
+    await this.#writing;
+  }
+
+  /** Resolves when no write is under way. */
+  async settled(): Promise<void> {
+    await this.#writing?.catch(() => undefined);
+  }
+
+  async #write(): Promise<void> {
+    const lines = this.#pending;
+    this.#pending = [];
+    if (lines.length === 0) return;
+    if (this.#isClosed) throw new FlynnError('unavailable', 'this log is closed');
+    const bytes = Buffer.concat(lines);
+    const segment = await this.#segmentToWrite();
+    await this.#put(segment, bytes);
+    segment.bytes += bytes.length;
+    segment.lines += lines.length;
+    segment.writtenMs = this.#now();
+    this.#unsynced.add(segment.file);
+    this.#end = { byte: this.#end.byte + bytes.length, line: this.#end.line + lines.length };
+    this.#live?.write(lines);
+    this.#grown.resolve();
+    this.#grown = Promise.withResolvers();
+    await this.#trim();
+  }
+
+  async #segmentToWrite(): Promise<Segment> {
+    const last = this.#segments.at(-1);
+    if (last !== undefined && last.bytes < this.#limits.segmentBytes) return last;
+    const file = segmentFile(this.#dir, this.#end);
+    await mkdir(this.#dir, { recursive: true });
+    await (await open(file, 'w', 0o600)).close();
+    const segment = { file, start: this.#end, bytes: 0, lines: 0, writtenMs: this.#now() };
+    this.#segments.push(segment);
+    return segment;
+  }
+
+  async #put(segment: Segment, bytes: Buffer): Promise<void> {
+    await using handle = await open(segment.file, 'r+');
+    if (this.#isTorn) await handle.truncate(segment.bytes);
+    this.#isTorn = true;
+    try {
+      for (let done = 0; done < bytes.length;) {
+        done += (await handle.write(bytes, done, bytes.length - done, segment.bytes + done)).bytesWritten;
+      }
+    } catch (error) {
+      await handle.truncate(segment.bytes);
+      this.#isTorn = false;
+      throw error;
+    }
+    this.#isTorn = false;
+  }
+
+  async #trim(): Promise<void> {
+    while (this.#segments.length > 1 && this.bytes > this.#limits.bytes) await this.#dropFirst();
+  }
+
+  /** Makes room by the oldest segment; not of what is being written. False if there is none. */
+  async dropOldest(): Promise<boolean> {
+    await this.settled();
+    if (this.#segments.length === 0 || this.#writing !== undefined) return false;
+    await this.#dropFirst();
+    return true;
+  }
+
+  async #dropFirst(): Promise<void> {
+    const segment = this.#segments.shift();
+    if (segment === undefined) return;
+    this.#unsynced.delete(segment.file);
+    await rm(segment.file, { force: true });
+  }
+
+  /** To the disk itself, so that a power cut takes nothing from before. */
+  async sync(): Promise<void> {
+    const files = [...this.#unsynced];
+    this.#unsynced.clear();
+    for (const file of files) {
+      try {
+        await using handle = await open(file, 'r+');
+        await handle.datasync();
+      } catch (error) {
+        if (hasErrno(error, 'ENOENT')) continue;
+        this.#unsynced.add(file);
+        throw error;
+      }
+    }
+  }
+
+  /** What comes from now on, and the place up to which it was told before. To be given back with `leave`. */
+  follow(): { reader: LogReader<Buffer>; from: Position } {
+    this.#live ??= new LogBuffer({ sizeOf, ...(this.#window === undefined ? {} : { limits: this.#window }) });
+    const reader = this.#live.open({ history: 0 });
+    this.#readers.add(reader);
+    return { reader, from: this.#end };
+  }
+
+  leave(reader: LogReader<Buffer>): void {
+    reader.cancel();
+    this.#readers.delete(reader);
+    if (this.#readers.size === 0) this.#live = undefined;
+  }
+
+  /** Resolves once there is more than up to `end`, or the signal aborts. */
+  async grown(end: Position, signal: AbortSignal): Promise<void> {
+    const aborted = Promise.withResolvers<void>();
+    const onAbort = () => aborted.resolve();
+    signal.addEventListener('abort', onAbort, { once: true });
+    try {
+      while (this.#end.byte <= end.byte && !signal.aborted && !this.#isClosed) {
+        await Promise.race([this.#grown.promise, aborted.promise]);
+      }
+    } finally {
+      signal.removeEventListener('abort', onAbort);
+    }
+  }
+
+  /** Some lines from that place on, not beyond `to`; undefined if there are none. */
+  async readFrom(from: Position, to: Position): Promise<Block | undefined> {
+    let at = from;
+    let lost = 0;
+    while (at.byte < to.byte) {
+      const here = at;
+      const segment = this.#segments.find((each) => endOf(each).byte > here.byte);
+      if (segment === undefined) return undefined;
+      if (segment.start.byte > at.byte) {
+        lost += Math.max(0, segment.start.line - at.line);
+        at = segment.start;
+        continue;
+      }
+      const offset = at.byte - segment.start.byte;
+      const available = Math.min(segment.bytes - offset, to.byte - at.byte);
+      const bytes = await wholeLines(segment.file, offset, available);
+      if (bytes === undefined) {
+        // Deleted while it was opened, or shorter than it was: go on behind it.
+        lost += endOf(segment).line - at.line;
+        at = endOf(segment);
+        continue;
+      }
+      const next = { byte: at.byte + bytes.length, line: at.line + countLines(bytes) };
+      return { bytes, from: at, next, lost };
+    }
+    return undefined;
+  }
+
+  /** Everything before that place, the newest first, in blocks that each go from old to new. */
+  async *readBackwards(to: Position): AsyncGenerator<Block> {
+    let end = to;
+    for (const segment of this.#segments.toReversed()) {
+      if (segment.start.byte >= end.byte) continue;
+      let offset = Math.min(end.byte - segment.start.byte, segment.bytes);
+      while (offset > 0) {
+        const block = await blockBefore(segment.file, offset);
+        if (block === undefined) break;
+        offset -= block.length;
+        const from = { byte: segment.start.byte + offset, line: end.line - countLines(block) };
+        yield { bytes: block, from, next: end, lost: 0 };
+        end = from;
+      }
+      end = segment.start;
+    }
+  }
+
+  /** Followers come to their end; nothing is written any more. */
+  async close(): Promise<void> {
+    await this.settled();
+    this.#isClosed = true;
+    this.#live?.close();
+    this.#grown.resolve();
+  }
+
+  /** With everything in it. */
+  async remove(): Promise<void> {
+    await this.close();
+    this.#segments = [];
+    await rm(this.#dir, { recursive: true, force: true });
+  }
+}
+
+/** Whole lines from `offset` on, at least one, within `available`. */
+async function wholeLines(file: string, offset: number, available: number): Promise<Buffer | undefined> {
+  for (let length = blockBytes; ; length *= 4) {
+    const bytes = await readBytes(file, offset, Math.min(length, available));
+    if (bytes === undefined || bytes.length === 0) return undefined;
+    const last = bytes.lastIndexOf(newline);
+    if (last >= 0) return bytes.subarray(0, last + 1);
+    // No end within the longest line there can be: the disk has damaged it.
+    if (length >= longestLineBytes || length >= available) return bytes;
+  }
+}
+
+/** Whole lines that end at `offset`, at least one. */
+async function blockBefore(file: string, offset: number): Promise<Buffer | undefined> {
+  for (let length = blockBytes; ; length *= 4) {
+    const start = Math.max(0, offset - length);
+    const bytes = await readBytes(file, start, offset - start);
+    if (bytes === undefined || bytes.length === 0) return undefined;
+    if (start === 0) return bytes;
+    const first = bytes.indexOf(newline);
+    if (first >= 0 && first < bytes.length - 1) return bytes.subarray(first + 1);
+    if (length >= longestLineBytes) return bytes;
+  }
+}
