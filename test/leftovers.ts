@@ -3,6 +3,9 @@ import { execFileSync } from 'node:child_process';
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout } from 'node:timers/promises';
+
+const graceMs = 15_000;
 
 const label = '--filter=label=flynn.test=1';
 const listings = [
@@ -23,7 +26,17 @@ export class Leftovers implements Disposable {
     this.#before ??= new Set(inEngine());
   }
 
-  find(): string[] {
+  /** What the engine and programs that have just ended still take away themselves gets its time. */
+  async find(): Promise<string[]> {
+    const deadline = performance.now() + graceMs;
+    for (;;) {
+      const left = this.#look();
+      if (left.length === 0 || performance.now() > deadline) return left;
+      await setTimeout(500);
+    }
+  }
+
+  #look(): string[] {
     const before = this.#before;
     const files = readdirSync(this.folder).map((name) => `${name} in the temporary folder`);
     return before === undefined ? files : [...files, ...inEngine().filter((one) => !before.has(one))];

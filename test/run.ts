@@ -92,7 +92,7 @@ for (const [name, value] of totals) {
 const isTold = new Promise((resolve) => report.once('end', resolve));
 events.end();
 await isTold;
-const left = leftovers.find();
+const left = await leftovers.find();
 if (left.length > 0) {
   process.stderr.write(`npm test: the suites left behind: ${left.join(', ')}\n`);
   hasFailed = true;
