@@ -45,6 +45,21 @@ test('checks of jobs that are up fall on one beat, and stay on it', () => {
   for (const nowMs of [7_100, 7_249, 6_751.4, 7_003]) assert.equal(nowMs + waitMs(up, check, nowMs), 9_000);
 });
 
+test('a port that has long accepted is looked at less often, until it does not', () => {
+  const tcp = healthCheckSchema.parse({ type: 'tcp', intervalMs: 2_000 });
+  let verdict = unknownVerdict;
+  const waits = (answers: string, check = tcp) =>
+    answers.split('').map((answer) => {
+      verdict = judge(verdict, answer === '+', 2);
+      return waitMs(verdict, check, 10_000);
+    });
+  assert.deepEqual(waits('+'.repeat(15)), Array(15).fill(2_000));
+  assert.deepEqual(waits('++--+'), [5_000, 5_000, 2_000, 2_000, 2_000]);
+  waits('+'.repeat(20));
+  const http = healthCheckSchema.parse({ type: 'http', intervalMs: 2_000 });
+  assert.deepEqual(waits('+', http), [2_000], 'what an app answers may change any time');
+});
+
 test('ports with a service are checked: TCP by accepting if nothing else is said, UDP not at all', () => {
   const job = jobOf('a', {
     ports: [

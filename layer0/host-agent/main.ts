@@ -6,6 +6,7 @@ import { fetchFromPeers } from './cluster/peer-images.ts';
 import { Peers, connectStore } from './cluster/start.ts';
 import { configSchema } from './config.ts';
 import { connectDocker } from './docker.ts';
+import { keepLogSmall } from './own-log.ts';
 
 /** The store may be away for long; a program that runs this long is not broken. */
 const provenMs = 30_000;
@@ -14,6 +15,7 @@ await runDaemon({
   name: 'host-agent',
   config: configSchema,
   start: async ({ config, log, tasks }) => {
+    tasks.run('own log', (signal) => keepLogSmall(join(config.FLYNN_STATE_DIR, 'agent.log'), { log, signal }));
     const soon = setTimeout(prove, provenMs);
     const peers = new Peers(config);
     await startAgent({

@@ -1,6 +1,6 @@
 /** The watchdog on real containers, without any agent's help. */
 import assert from 'node:assert/strict';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { mkdtemp, readFile, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
@@ -35,6 +35,8 @@ test('a deadline nobody extends kills what it guards and nothing else, whoever s
   const log = silentLogger();
   try {
     const first = new Watchdog({ dir, log });
+    await first.guard(undefined, [one]);
+    assert.deepEqual(await readdir(dir), [], 'nothing runs as long as there is no deadline');
     const at = performance.now() + 1_000;
     await Promise.all([[one], [two], [one, two]].map((ids) => first.guard(at, ids)));
     assert.deepEqual((await readFile(join(dir, 'fence'), 'utf8')).split('\n').slice(1, -1), [one, two].toSorted());

@@ -4,14 +4,14 @@
  */
 import { spawn } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { mkdir, readFile, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 
 /**
- * `fence` holds the deadline, in hundredths of a second of /proc/uptime (0: none), and below it the containers' ids. A later
+ * It sleeps up to the deadline, for that only ever moves on; three seconds at most. `fence` holds the deadline, in hundredths of a second of /proc/uptime (0: none), and below it the containers' ids. A later
  * watchdog writes its own pid, and this one leaves; so it does when the folder is gone.
  */
 const script = String.raw`
@@ -26,7 +26,8 @@ while read -r owner <watchdog.pid && [ "$owner" = $$ ]; do
   pause=1
   if [ "$deadline" -gt 0 ] && [ -n "$ids" ]; then
     if [ "$left" -gt 0 ]; then
-      [ "$left" -lt 100 ] && pause=0.$(printf %02d "$left")
+      [ "$left" -gt 300 ] && left=300
+      pause=$((left / 100)).$(printf %02d $((left % 100)))
     else
       for file in $(grep -lsE "\${ids#?}" /proc/[0-9]*/cgroup); do
         pid=\${file#/proc/}
@@ -65,8 +66,9 @@ export class Watchdog {
 
   async #guard(deadlineMs: number | undefined, containerIds: readonly string[]): Promise<void> {
     const ids = containerIds.filter((id) => containerId.test(id)).toSorted();
-    // Without anything to guard there is no need for a process.
+    // Without anything to guard, or a time up to which, there is no need for a process.
     if (ids.length === 0 && this.#written === '') return;
+    if (deadlineMs === undefined && this.#process === undefined) return;
     // Rounded, or a file would be written for every millisecond between two looks at the clocks.
     const key = `${deadlineMs === undefined ? 0 : Math.floor(deadlineMs / 50)} ${ids.join(' ')}`;
     if (key === this.#written) return this.#ensureRunning();
@@ -83,7 +85,9 @@ export class Watchdog {
 
   /** What an earlier agent left to be guarded goes on being so. */
   resume(): void {
-    if (existsSync(join(this.#dir, 'fence'))) this.#ensureRunning();
+    const file = join(this.#dir, 'fence');
+    const [deadline = '0'] = existsSync(file) ? readFileSync(file, 'utf8').split('\n') : [];
+    if (deadline !== '0') this.#ensureRunning();
   }
 
   #ensureRunning(): void {

@@ -224,6 +224,10 @@ test('a new job and a changed service take effect within a second', async () => 
   await until('late', '100.100.3.2:81', 'refused');
 });
 
+test('what nobody changed is found as it was left', () => {
+  for (const [name, network] of networks) assert.equal(network.repairs, 0, `${name} repaired what was right`);
+});
+
 test('what somebody takes away or changes is put right', async () => {
   const one = namespaces.in('one');
   const network = networks.get('one');
