@@ -10,6 +10,34 @@ export const metaSchema = z.record(z.string(), z.string());
 const envValue = z.string().refine((value) => !value.includes('\0'), 'a variable cannot hold a NUL character');
 export const envSchema = z.record(envName, envValue);
 
+export const strategies = ['in-batches', 'one-by-one', 'one-down-one-up', 'all-at-once', 'canary'] as const;
+const rolloutFields = z.object({
+  strategy: z.enum(strategies),
+  /** in-batches: so many of each type at a time; without it a quarter, at least four. */
+  batchSize: z.int().min(1).max(10_000).optional(),
+  /** canary: so many new jobs of each type beside all old ones, until somebody promotes them. */
+  canaries: z.int().min(1).max(10_000),
+  /** A new job counts once it has been healthy for so long. */
+  minHealthyMs: z.int().min(0).max(3_600_000),
+  /** The whole must be through by then, time on hold not counted; without it only progress is asked for. */
+  deadlineMs: z.int().min(1_000).max(86_400_000).optional(),
+});
+/** How an app's releases take each other's place. */
+export const rolloutSchema = rolloutFields.extend({
+  strategy: rolloutFields.shape.strategy.default('in-batches'),
+  canaries: rolloutFields.shape.canaries.default(1),
+  minHealthyMs: rolloutFields.shape.minHealthyMs.default(0),
+});
+export type Rollout = z.output<typeof rolloutSchema>;
+/** What is left out stays; null takes a limit away. */
+export const rolloutChangeSchema = rolloutFields
+  .extend({
+    batchSize: rolloutFields.shape.batchSize.nullable(),
+    deadlineMs: rolloutFields.shape.deadlineMs.nullable(),
+  })
+  .partial();
+export type RolloutChange = z.output<typeof rolloutChangeSchema>;
+
 export const appSchema = z.object({
   id,
   name: appName,
@@ -18,8 +46,9 @@ export const appSchema = z.object({
   isSystem: z.boolean(),
   /** The release that is live, once there is one. */
   releaseId: id.optional(),
-  /** A deployment that is not through after this long fails and is rolled back. */
+  /** A deployment of which nothing more comes up for this long fails and is rolled back. */
   deployTimeoutMs: z.int().positive(),
+  rollout: rolloutSchema.optional(),
   createdAt: time,
   updatedAt: time,
 });
@@ -109,7 +138,12 @@ export const deploymentSchema = z.object({
   appId: id,
   oldReleaseId: id.optional(),
   newReleaseId: id,
-  state: z.enum(['pending', 'running', 'complete', 'failed']),
+  /**
+   * `canary`: its canaries are up, it waits for promote or abort. `finishing`: the new release is live, jobs of the old
+   * one are ending. `rolling_back`: it failed, and the old release gets its jobs back before the new ones go.
+   */
+  state: z.enum(['pending', 'running', 'canary', 'paused', 'finishing', 'rolling_back', 'complete', 'failed']),
+  rollout: rolloutSchema.optional(),
   /** Of each process type, how many jobs of either release are up. */
   progress: z.record(z.string(), z.object({ wanted: z.int(), up: z.int(), old: z.int() })),
   /** Why it failed: what happened, for people. */

@@ -11,6 +11,7 @@ import {
   keySchema,
   operationSchema,
   releaseSchema,
+  rolloutSchema,
   routeSchema,
 } from './model.ts';
 
@@ -25,7 +26,9 @@ function immutable(what: string): (before: unknown, after: unknown) => void {
 export const appType = defineType({
   name: 'app',
   version: 1,
-  spec: appSchema.pick({ name: true, meta: true, isSystem: true, deployTimeoutMs: true }),
+  spec: appSchema
+    .pick({ name: true, meta: true, isSystem: true, deployTimeoutMs: true })
+    .extend({ rollout: rolloutSchema.prefault({}) }),
   status: z.object({
     /** The live release. */
     releaseId: z.string().optional(),
@@ -85,9 +88,20 @@ export const deploymentType = defineType({
     oldCounts: z.record(z.string(), z.int()),
     /** Jobs the new release had before, from a deployment of old: their ends are none of this one's. */
     knownJobs: z.array(z.string()),
+    /** How long there may be no progress. */
     timeoutMs: z.int(),
+    rollout: rolloutSchema.prefault({}),
   }),
-  status: deploymentSchema.pick({ state: true, progress: true, error: true, failedJob: true, endedAt: true }),
+  status: deploymentSchema.pick({ state: true, progress: true, error: true, failedJob: true, endedAt: true }).extend({
+    isPromoted: z.boolean().optional(),
+    /** Somebody wants it ended: what they are told of it. */
+    abort: z.string().optional(),
+    /** When the last step was taken. */
+    steppedAt: z.string().optional(),
+    /** Since when it waits for people, as `canary` or `paused`, and how long it did before. */
+    heldSince: z.string().optional(),
+    heldMs: z.int().optional(),
+  }),
   initialStatus: () => ({ state: 'running' as const, progress: {} }),
   validateUpdate: immutable('a deployment'),
 });

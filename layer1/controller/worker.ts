@@ -9,6 +9,7 @@ import type { Compare, Operation } from '@flynn/store/store';
 import { stepDeletion } from './app-deletion.ts';
 import { statusesOfApp, valuesOf } from './cell-view.ts';
 import { appIdOf } from './compile.ts';
+import { UpTimes } from './deployment-progress.ts';
 import { stepDeployment } from './deployment-steps.ts';
 import { evaluationContext } from './deps.ts';
 import type { Deps } from './deps.ts';
@@ -39,6 +40,7 @@ export async function runWorker(deps: Deps, signal: AbortSignal): Promise<void> 
       await using apps = await deps.resources.mirror(appType, { signal: term });
       const { cell, deployments, operations } = deps;
       const watch = new OperationWatch(deps);
+      const upTimes = new UpTimes();
       const statusApps = keysOf(cell.statuses, ({ workloadId }) => [appIdOf(workloadId)]);
       const placedApps = keysOf(cell.assignments, ({ groups }) => groups.map(({ workloadId }) => appIdOf(workloadId)));
       const deploymentsOfApps: Source = mapSource(statusApps, (appId) =>
@@ -63,7 +65,7 @@ export async function runWorker(deps: Deps, signal: AbortSignal): Promise<void> 
           name: 'deployments',
           sources: [openDeployments, deploymentsOfApps, deploymentsByHosts],
           concurrency: 16,
-          reconcile: (id, { signal: run }) => stepDeployment(deps, id, { signal: run, epoch: epochCompare }),
+          reconcile: (id, { signal: run }) => stepDeployment(deps, id, { signal: run, upTimes, epoch: epochCompare }),
         }),
         runReconciler({
           ...common,

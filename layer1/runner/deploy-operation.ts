@@ -4,7 +4,7 @@ import { isWebType } from '@flynn/controller/compile';
 import { type Deployment, type Release, deploymentSchema } from '@flynn/controller/model';
 import { systemClock } from '@flynn/kit/clock';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
-import { failedJobLines, progressLines, remainsLine, routeLines } from './deploy-text.ts';
+import { failedJobLines, progressLines, remainsLine, routeLines, waitingLines } from './deploy-text.ts';
 import type { Execution } from './execution.ts';
 import { patiently } from './execution.ts';
 import { operationBefore } from './release-operation.ts';
@@ -26,6 +26,10 @@ export async function executeDeploy(execution: Execution): Promise<Record<string
   if (deployment.state === 'failed') {
     await write(...failedJobLines(deployment), remainsLine(deployment));
     throw new FlynnError('invalid', deployment.error ?? `the deployment of ${version} failed without a reason`);
+  }
+  if (isWaiting(deployment)) {
+    await write(...waitingLines(deployment));
+    return { deploymentId: deployment.id };
   }
   await write('=====> Application deployed', ...(await addresses(release, execution)));
   return { deploymentId: deployment.id };
@@ -65,6 +69,11 @@ async function startDeployment(release: Release, execution: Execution): Promise<
   );
 }
 
+/** What waits for people may do so for days: the push is through. */
+function isWaiting({ state }: Deployment): boolean {
+  return state === 'canary' || state === 'paused';
+}
+
 async function follow(start: Deployment, execution: Execution): Promise<Deployment> {
   const { controller, signal, write } = execution;
   const params = { deployment: start.id };
@@ -76,7 +85,10 @@ async function follow(start: Deployment, execution: Execution): Promise<Deployme
   for (;;) {
     try {
       for await (const { event, data } of controller.events(deployments.events, { params }, { signal })) {
-        if (event === 'deployment') await tell(deploymentSchema.parse(data));
+        if (event !== 'deployment') continue;
+        const told = deploymentSchema.parse(data);
+        await tell(told);
+        if (isWaiting(told)) return told;
       }
     } catch (error) {
       // A controller that is being replaced: the next look is at another one.
@@ -87,7 +99,7 @@ async function follow(start: Deployment, execution: Execution): Promise<Deployme
       controller.call(deployments.get, { params }, { signal }),
     );
     await tell(now);
-    if (now.state === 'complete' || now.state === 'failed') return now;
+    if (now.state === 'complete' || now.state === 'failed' || isWaiting(now)) return now;
     await systemClock.sleep(500, { signal });
   }
 }
