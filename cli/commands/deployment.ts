@@ -208,6 +208,7 @@ function infoText(one: Deployment, versions: ReadonlyMap<string, string>): strin
     `Created:     ${one.createdAt}`,
     ...(one.endedAt === undefined ? [] : [`Ended:       ${one.endedAt}`]),
     ...(jobs.length === 0 ? [] : ['Jobs:', ...jobs]),
+    ...(one.warning === undefined ? [] : [`Warning:     ${one.warning}`]),
     ...(one.error === undefined ? [] : [`Why:         ${one.error}`]),
     ...(failed === undefined ? [] : [`Last lines of ${failed.type} ${failed.id}:`, ...lines]),
     ...(one.state === 'canary' ? ['its canaries are up: "flynn deployment promote" or "flynn deployment abort"'] : []),

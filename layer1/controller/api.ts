@@ -6,6 +6,7 @@ import { linesQuerySchema } from '@flynn/log-aggregator/api';
 import { imageSchema } from '@flynn/scheduler/cell';
 import { defineRoute } from '@flynn/kit/routes';
 import { z } from 'zod';
+import { cronEntrySchema, scriptsSchema } from './app-json.ts';
 import {
   appSchema,
   artifactSchema,
@@ -75,6 +76,8 @@ export const releases = {
       artifactId: z.string().optional(),
       env: envSchema.optional(),
       processes: z.record(processType, processSchema).optional(),
+      scripts: scriptsSchema.optional(),
+      cron: z.array(cronEntrySchema).max(100).optional(),
       meta: metaSchema.default({}),
     }),
     response: releaseSchema,

@@ -18,7 +18,7 @@ const possible: Readonly<Record<Act, readonly Status['state'][]>> = {
   pause: ['pending', 'running', 'canary', 'paused'],
   resume: ['pending', 'running', 'paused', 'canary'],
   promote: ['canary'],
-  abort: ['pending', 'running', 'canary', 'paused', 'rolling_back'],
+  abort: ['pending', 'releasing', 'running', 'canary', 'paused', 'rolling_back'],
 };
 
 export function controlHandlers(deps: Deps): Handler[] {

@@ -6,7 +6,8 @@ import type { JobStatus } from '@flynn/scheduler/cell';
 import { workloadChange, workloadRemoval } from '@flynn/scheduler/evaluations';
 import { statusesOfApp } from './cell-view.ts';
 import { compileWorkload } from './compile.ts';
-import { findFailed, progressOf } from './deployment-progress.ts';
+import { progressOf } from './deployment-progress.ts';
+import { taskId, taskLine, taskPiece } from './deployment-tasks.ts';
 import { workloadIds } from './deployment-world.ts';
 import type { Side, World } from './deployment-world.ts';
 import { evaluationContext } from './deps.ts';
@@ -36,16 +37,25 @@ export async function piecesOf(
       ];
     case 'hold':
       return [statusPiece(deps, world, { ...status, state: 'canary', heldSince: at(deps) })];
-    case 'switch':
+    case 'begin':
+      return [statusPiece(deps, world, { ...status, state: 'running' })];
+    case 'switch': {
+      const postdeploy = postdeployOf(deps, world);
       return [
         appPiece(deps, world, { releaseId: next.releaseId }),
-        statusPiece(deps, world, { ...status, state: 'finishing' }),
+        statusPiece(deps, world, { ...status, ...postdeploy.status, state: 'finishing' }),
         ...oldRemovals(deps, world),
+        ...postdeploy.pieces,
       ];
+    }
     case 'complete':
       return [
         appPiece(deps, world, { releaseId: next.releaseId, isOver: true }),
-        endPiece(deps, world, { ...status, state: 'complete' }),
+        endPiece(deps, world, {
+          ...status,
+          state: 'complete',
+          ...(step.warning === undefined ? {} : { warning: step.warning }),
+        }),
         ...oldRemovals(deps, world),
       ];
     case 'roll_back':
@@ -59,6 +69,7 @@ export async function piecesOf(
         appPiece(deps, world, { isOver: true }),
         endPiece(deps, world, { ...status, ...known, state: 'failed' }),
         ...removals(deps, world, next, new Set(workloadIds(world.app.id, old).values())),
+        ...taskRemoval(deps, world),
         ...restorations(deps, world),
         ...(next.formation === undefined ? [] : [removePiece(formationType, next.formation)]),
       ];
@@ -87,6 +98,22 @@ function countPieces(
     if (isSwitched && (world.workloads.get(id)?.count ?? 0) === count) return [];
     return [{ then: workloadChange(compileWorkload(runnable, type, process, count), evaluationContext(deps)) }];
   });
+}
+
+function postdeployOf(deps: Deps, { app, deployment, next }: World): { status: Partial<Status>; pieces: Piece[] } {
+  const line = taskLine(next.scripts, 'postdeploy');
+  if (line === undefined || next.runnable === undefined) return { status: {}, pieces: [] };
+  const id = taskId(app.id, 'postdeploy', deployment.id);
+  const piece = taskPiece(deps, next.runnable, { id, type: 'postdeploy', line });
+  return { status: { postdeployJobId: id }, pieces: [piece] };
+}
+
+/** What still runs of a deployment that is aborted. */
+function taskRemoval(deps: Deps, { deployment, task }: World): Piece[] {
+  const { state, releaseJobId } = deployment.status;
+  const isRunning = state === 'releasing' && (task?.is === 'waiting' || task?.is === 'running');
+  if (!isRunning || releaseJobId === undefined) return [];
+  return [{ then: workloadRemoval(releaseJobId, evaluationContext(deps)) }];
 }
 
 /** The old one’s workloads go, and its counts. */
@@ -146,11 +173,11 @@ function at(deps: Deps): string {
 /** Why, and which job’s end it was, with what it said last. */
 async function failureOf(
   deps: Deps,
-  { app, deployment }: World,
+  { app }: World,
   { error, job }: Extract<RolloutStep, { do: 'fail' | 'roll_back' }>,
   signal: AbortSignal,
 ): Promise<Pick<Status, 'error' | 'failedJob'>> {
-  const failed = job === undefined ? undefined : findFailed(deployment, statusesOfApp(deps.cell, app.id));
+  const failed = statusesOfApp(deps.cell, app.id).find(({ id }) => id === job?.id);
   if (failed === undefined) return { error };
   return {
     error,

@@ -5,6 +5,7 @@ import type { UpTimes } from './deployment-progress.ts';
 import { piecesOf } from './deployment-pieces.ts';
 import { progressMsOf, readWorld, typeStates } from './deployment-world.ts';
 import type { World } from './deployment-world.ts';
+import { taskLine } from './deployment-tasks.ts';
 import type { Deps } from './deps.ts';
 import { appType, deploymentType } from './resources.ts';
 import type { DeploymentResource } from './resources.ts';
@@ -55,6 +56,8 @@ function viewOf(deps: Deps, world: World, phase: RolloutView['phase'], upTimes: 
     plan: spec.rollout,
     phase,
     isPromoted: status.isPromoted === true,
+    task: world.task,
+    hasPostdeploy: taskLine(world.next.scripts, 'postdeploy') !== undefined,
     abort: status.abort,
     failure: status.error,
     nowMs: deps.now(),

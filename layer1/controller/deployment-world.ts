@@ -12,10 +12,13 @@ import {
   valuesOf,
 } from './cell-view.ts';
 import type { PlacedJob } from './cell-view.ts';
+import type { Scripts } from './app-json.ts';
 import { workloadIdOf } from './compile.ts';
 import type { Runnable } from './compile.ts';
 import { findFailed, findTrouble, upJobs } from './deployment-progress.ts';
 import type { UpTimes } from './deployment-progress.ts';
+import { taskState } from './deployment-tasks.ts';
+import type { TaskState } from './deployment-tasks.ts';
 import type { Deps } from './deps.ts';
 import { hasEnded } from './job-views.ts';
 import { runnableOf } from './releases.ts';
@@ -27,6 +30,7 @@ export type Side = {
   runnable: Runnable | undefined;
   types: readonly string[];
   releaseId: string;
+  scripts: Scripts | undefined;
   formation: FormationResource | undefined;
 };
 
@@ -38,6 +42,8 @@ export type World = {
   workloads: ReadonlyMap<string, Workload>;
   /** Of workloads that both releases have: which one’s template each has now. */
   releaseIds: ReadonlyMap<string, string | undefined>;
+  /** What is run around the rollout at this time. */
+  task: TaskState | undefined;
 };
 
 export async function readWorld(
@@ -53,29 +59,40 @@ export async function readWorld(
       deps.resources.find(formationType, releaseId, { signal }),
     ]);
     const runnable = await runnableOf(deps, app, release, signal);
-    return { runnable, types: Object.keys(release.spec.processes), releaseId, formation };
+    const { processes, scripts } = release.spec;
+    return { runnable, types: Object.keys(processes), releaseId, scripts, formation };
   };
   const [next, old] = await Promise.all([
     side(newReleaseId),
     oldReleaseId === undefined ? undefined : side(oldReleaseId),
   ]);
+  const jobId = taskJobId(deployment);
   const ids = [...new Set([...workloadIds(app.id, next).values(), ...workloadIds(app.id, old).values()])];
+  if (jobId !== undefined) ids.push(jobId);
   const { reads } = await deps.store.transact({ then: ids.map((id) => ({ get: cellKeys.workload(id) })) }, { signal });
   const workloads = reads.flat().map((entry) => decodeJson(workloadSchema, entry.value, entry.key));
   const oldIds = new Set(workloadIds(app.id, old).values());
   const nextIds = new Set(workloadIds(app.id, next).values());
+  const byId = new Map(workloads.map((workload) => [workload.id, workload]));
+  const seen = { workload: byId.get(jobId ?? ''), statuses: statusesOfApp(deps.cell, app.id) };
   return {
     app,
     deployment,
     next,
     old,
-    workloads: new Map(workloads.map((workload) => [workload.id, workload])),
+    workloads: byId,
+    task: jobId === undefined ? undefined : taskState(jobId, seen),
     releaseIds: await releaseIdsOf(
       deps,
       workloads.filter(({ id }) => oldIds.has(id) && nextIds.has(id)),
       signal,
     ),
   };
+}
+
+function taskJobId({ status }: DeploymentResource): string | undefined {
+  if (status.state === 'releasing') return status.releaseJobId;
+  return status.state === 'finishing' ? status.postdeployJobId : undefined;
 }
 
 /** A template that is gone is one its workload has left meanwhile: the next look finds the other. */

@@ -13,6 +13,7 @@ import type { Runnable } from './compile.ts';
 import { controlHandlers } from './deployment-controls.ts';
 import { deploymentEvents } from './deployment-events.ts';
 import { changedRollout } from './deployment-settings.ts';
+import { taskId, taskLine, taskPiece } from './deployment-tasks.ts';
 import { evaluationContext, findApp, findLiveApp } from './deps.ts';
 import type { Deps } from './deps.ts';
 import { formationPiece } from './formations.ts';
@@ -100,9 +101,14 @@ async function deploy(
         : { types: Object.keys(old.spec.processes), counts: oldFormation?.spec.processes ?? {} },
   });
   const formation = formationPiece(deps, { app, release, before: prepared, processes: counts });
+  const id = deps.newId();
+  const line = runnable === undefined ? undefined : taskLine(release.spec.scripts, 'release');
+  const releaseJobId = taskId(app.id, 'release', id);
+  const first = { app, release, old, runnable, counts, oldCounts: oldFormation?.spec.processes ?? {}, rollout };
   const deployment = resources.draft(deploymentType, {
-    id: deps.newId(),
+    id,
     owner: ownedBy(app.id),
+    ...(line === undefined ? {} : { status: { state: 'releasing' as const, progress: {}, releaseJobId } }),
     spec: {
       appId: app.id,
       ...(oldId === undefined ? {} : { oldReleaseId: oldId }),
@@ -121,15 +127,10 @@ async function deploy(
     writePiece(appType, app, locked),
     deployment.piece,
     formation.piece,
-    ...startPieces(deps, {
-      app,
-      release,
-      old,
-      runnable,
-      counts,
-      oldCounts: oldFormation?.spec.processes ?? {},
-      rollout,
-    }),
+    // What a release wants run before it takes over comes before its first job.
+    ...(line === undefined || runnable === undefined
+      ? startPieces(deps, first)
+      : [taskPiece(deps, runnable, { id: releaseJobId, type: 'release', line })]),
   ];
   const revision = await resources.commit(pieces, { signal });
   return { ...deployment.resource, revision };

@@ -2,6 +2,7 @@
 import { appName, envName, processType, serviceName } from '@flynn/kit/names';
 import { healthCheckSchema, imageSchema, jobStates } from '@flynn/scheduler/cell';
 import { z } from 'zod';
+import { appJsonSchema, cronEntrySchema, scriptsSchema } from './app-json.ts';
 
 const id = z.string();
 const time = z.string();
@@ -99,6 +100,10 @@ export const releaseSchema = z.object({
   artifactId: id.optional(),
   env: envSchema,
   processes: z.record(processType, processSchema),
+  /** What is run once around its deployment. */
+  scripts: scriptsSchema.optional(),
+  /** What is run on a schedule while it is live. */
+  cron: z.array(cronEntrySchema).max(100).optional(),
   meta: metaSchema,
   createdAt: time,
 });
@@ -139,13 +144,27 @@ export const deploymentSchema = z.object({
   oldReleaseId: id.optional(),
   newReleaseId: id,
   /**
-   * `canary`: its canaries are up, it waits for promote or abort. `finishing`: the new release is live, jobs of the old
+   * `releasing`: what the release wants run before it takes over is running. `canary`: its canaries are up, it waits for promote or abort. `finishing`: the new release is live, jobs of the old
    * one are ending. `rolling_back`: it failed, and the old release gets its jobs back before the new ones go.
    */
-  state: z.enum(['pending', 'running', 'canary', 'paused', 'finishing', 'rolling_back', 'complete', 'failed']),
+  state: z.enum([
+    'pending',
+    'releasing',
+    'running',
+    'canary',
+    'paused',
+    'finishing',
+    'rolling_back',
+    'complete',
+    'failed',
+  ]),
   rollout: rolloutSchema.optional(),
   /** Of each process type, how many jobs of either release are up. */
   progress: z.record(z.string(), z.object({ wanted: z.int(), up: z.int(), old: z.int() })),
+  /** The job of `releasing`, whose output tells how that goes. */
+  releaseJobId: id.optional(),
+  /** What went wrong without undoing it: the release is live, but its `postdeploy` failed. */
+  warning: z.string().optional(),
   /** Why it failed: what happened, for people. */
   error: z.string().optional(),
   /** The job whose end failed it, with its last lines. */
@@ -214,6 +233,8 @@ export const buildResultSchema = z.object({
   /** Process types and their shell command lines. */
   processTypes: z.record(processType, z.string()),
   buildpack: z.string(),
+  /** What the source's app.json says, if there is one. */
+  appJson: appJsonSchema.optional(),
   meta: metaSchema.default({}),
 });
 export type BuildResult = z.output<typeof buildResultSchema>;

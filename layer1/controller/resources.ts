@@ -92,16 +92,28 @@ export const deploymentType = defineType({
     timeoutMs: z.int(),
     rollout: rolloutSchema.prefault({}),
   }),
-  status: deploymentSchema.pick({ state: true, progress: true, error: true, failedJob: true, endedAt: true }).extend({
-    isPromoted: z.boolean().optional(),
-    /** Somebody wants it ended: what they are told of it. */
-    abort: z.string().optional(),
-    /** When the last step was taken. */
-    steppedAt: z.string().optional(),
-    /** Since when it waits for people, as `canary` or `paused`, and how long it did before. */
-    heldSince: z.string().optional(),
-    heldMs: z.int().optional(),
-  }),
+  status: deploymentSchema
+    .pick({
+      state: true,
+      progress: true,
+      error: true,
+      failedJob: true,
+      endedAt: true,
+      releaseJobId: true,
+      warning: true,
+    })
+    .extend({
+      /** The job of `postdeploy`. */
+      postdeployJobId: z.string().optional(),
+      isPromoted: z.boolean().optional(),
+      /** Somebody wants it ended: what they are told of it. */
+      abort: z.string().optional(),
+      /** When the last step was taken. */
+      steppedAt: z.string().optional(),
+      /** Since when it waits for people, as `canary` or `paused`, and how long it did before. */
+      heldSince: z.string().optional(),
+      heldMs: z.int().optional(),
+    }),
   initialStatus: () => ({ state: 'running' as const, progress: {} }),
   validateUpdate: immutable('a deployment'),
 });

@@ -1,4 +1,5 @@
 /** What is the next step of a deployment? Pure: the world in, one step out. The step is taken, and the world read again. */
+import type { TaskState } from './deployment-tasks.ts';
 import { nextCounts } from './strategies.ts';
 import type { Rollout } from './model.ts';
 
@@ -38,12 +39,14 @@ export type RolloutStep =
   | { do: 'wait'; untilMs: number | undefined }
   /** The counts both releases' workloads should ask for next, of every type. */
   | { do: 'scale'; newCounts: Counts; oldCounts: Counts }
+  /** What had to run first has: the rollout begins. */
+  | { do: 'begin' }
   /** The canaries are up: somebody is to say whether it goes on. */
   | { do: 'hold' }
   /** Everything wanted is up: the new release is live, the old one's jobs may end. */
   | { do: 'switch' }
   /** Nothing of the old release is left. */
-  | { do: 'complete' }
+  | { do: 'complete'; warning?: string }
   /** The old release gets back what was taken from it, before the new one goes. */
   | { do: 'roll_back'; error: string; job?: FailedJob }
   /** The old release is as it was: the new one goes. */
@@ -53,8 +56,12 @@ export type RolloutView = {
   types: readonly TypeState[];
   plan: Rollout;
   /** How far it is; the words of a deployment's state. */
-  phase: 'running' | 'canary' | 'paused' | 'finishing' | 'rolling_back';
+  phase: 'releasing' | 'running' | 'canary' | 'paused' | 'finishing' | 'rolling_back';
   isPromoted: boolean;
+  /** What runs once: in `releasing` before the rollout, in `finishing` after it. */
+  task?: TaskState | undefined;
+  /** Whether there is something to run once the new release is live. */
+  hasPostdeploy?: boolean | undefined;
   /** Somebody wants it ended: why. */
   abort?: string | undefined;
   /** Rolling back: what failed. */
@@ -79,8 +86,11 @@ const finishLimitMs = 10 * 60_000;
 export function nextStep(view: RolloutView): RolloutStep {
   const { types, phase, nowMs, progressMs, timeoutMs, abort } = view;
   if (phase === 'finishing') {
+    const { task } = view;
+    if (task?.is === 'waiting' || task?.is === 'running') return { do: 'wait', untilMs: undefined };
+    const warning = task?.is === 'failed' ? { warning: `its postdeploy failed: ${task.error}` } : {};
     const isOver = types.every(({ oldPresent }) => oldPresent === 0);
-    if (isOver || nowMs >= progressMs + finishLimitMs) return { do: 'complete' };
+    if (isOver || nowMs >= progressMs + finishLimitMs) return { do: 'complete', ...warning };
     return { do: 'wait', untilMs: progressMs + finishLimitMs };
   }
   if (phase === 'rolling_back') {
@@ -90,10 +100,31 @@ export function nextStep(view: RolloutView): RolloutStep {
     return { do: 'wait', untilMs: progressMs + timeoutMs };
   }
   if (abort !== undefined) return failing(types, abort);
+  if (phase === 'releasing') return release(view);
   if (phase === 'paused') return { do: 'wait', untilMs: undefined };
   const failed = types.find((type) => type.failed !== undefined)?.failed;
   if (failed !== undefined) return failing(types, failureText(failed), failed);
   return advance(view);
+}
+
+/** The old release serves meanwhile: only a job that finds no place is waited for no longer than others. */
+function release({ task, nowMs, progressMs, timeoutMs }: RolloutView): RolloutStep {
+  switch (task?.is) {
+    case undefined:
+    case 'done':
+      return { do: 'begin' };
+    case 'failed': {
+      const { error, job } = task;
+      return { do: 'fail', error: `the release command failed: ${error}`, ...(job === undefined ? {} : { job }) };
+    }
+    case 'running':
+      return { do: 'wait', untilMs: undefined };
+    case 'waiting':
+      if (nowMs < progressMs + timeoutMs) return { do: 'wait', untilMs: progressMs + timeoutMs };
+      return { do: 'fail', error: `the release command did not start within ${timeoutMs / 1000} s` };
+    default:
+      return task satisfies never;
+  }
 }
 
 function advance(view: RolloutView): RolloutStep {
@@ -105,9 +136,8 @@ function advance(view: RolloutView): RolloutStep {
     return phase === 'canary' ? { do: 'wait', untilMs: undefined } : { do: 'hold' };
   }
   if (isUp && counts === 'done') {
-    return types.some(({ oldWanted, oldPresent }) => oldWanted + oldPresent > 0)
-      ? { do: 'switch' }
-      : { do: 'complete' };
+    const isAnythingLeft = types.some(({ oldWanted, oldPresent }) => oldWanted + oldPresent > 0);
+    return isAnythingLeft || view.hasPostdeploy === true ? { do: 'switch' } : { do: 'complete' };
   }
   if (nowMs >= deadlineMs) return failing(types, `it was not through by its deadline: ${missingText(types)}`);
   if (isUp && counts !== 'done' && counts !== 'promotion' && counts !== 'wait') return { do: 'scale', ...counts };
