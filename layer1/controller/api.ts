@@ -10,6 +10,7 @@ import { cronEntrySchema, scriptsSchema } from './app-json.ts';
 import {
   appSchema,
   artifactSchema,
+  cronSchema,
   deploymentSchema,
   envSchema,
   formationSchema,
@@ -220,6 +221,33 @@ export const jobs = {
     path: '/apps/:app/jobs/:job',
     response: 'empty',
     summary: 'Stop a job; one of a formation is started again',
+  }),
+} as const;
+
+export const crons = {
+  list: defineRoute({
+    method: 'GET',
+    path: '/apps/:app/cron',
+    response: z.array(cronSchema),
+    summary: "What the app's live release wants run on a schedule, with the last runs",
+  }),
+  run: defineRoute({
+    method: 'POST',
+    path: '/apps/:app/cron/:cron/run',
+    response: cronSchema,
+    summary: 'Run it now, whatever its schedule',
+  }),
+  pause: defineRoute({
+    method: 'POST',
+    path: '/apps/:app/cron/:cron/pause',
+    response: cronSchema,
+    summary: 'Let its ticks pass; what runs goes on',
+  }),
+  resume: defineRoute({
+    method: 'POST',
+    path: '/apps/:app/cron/:cron/resume',
+    response: cronSchema,
+    summary: 'Run it at its ticks again; those that passed are not made up for',
   }),
 } as const;
 

@@ -174,6 +174,31 @@ export const deploymentSchema = z.object({
 });
 export type Deployment = z.output<typeof deploymentSchema>;
 
+export const cronRunSchema = z.object({
+  /** The tick it ran for; without one somebody asked for it. */
+  tick: time.optional(),
+  /** Its job, by workload id: of a run that was skipped there is none. */
+  jobId: id.optional(),
+  /** `skipped`: the run before was still going on. */
+  state: z.enum(['running', 'done', 'failed', 'skipped']),
+  startedAt: time,
+  endedAt: time.optional(),
+  exitCode: z.int().optional(),
+  error: z.string().optional(),
+});
+export type CronRun = z.output<typeof cronRunSchema>;
+
+export const cronSchema = cronEntrySchema.extend({
+  /** The same as long as schedule and command are, through all releases. */
+  id,
+  appId: id,
+  isPaused: z.boolean(),
+  nextAt: time.optional(),
+  /** Newest first. */
+  runs: z.array(cronRunSchema),
+});
+export type Cron = z.output<typeof cronSchema>;
+
 export const routeSchema = z.object({
   id,
   appId: id,

@@ -3,9 +3,11 @@ import { defineType } from '@flynn/resource/type';
 import type { Resource } from '@flynn/resource/type';
 import { FlynnError } from '@flynn/kit/errors';
 import { z } from 'zod';
+import { cronEntrySchema } from './app-json.ts';
 import {
   appSchema,
   artifactSchema,
+  cronSchema,
   deploymentSchema,
   formationSchema,
   keySchema,
@@ -118,6 +120,19 @@ export const deploymentType = defineType({
   validateUpdate: immutable('a deployment'),
 });
 
+/** A line of the live release's cron. Its id is the app's and a digest of the line: the same through all releases. */
+export const cronType = defineType({
+  name: 'cron',
+  version: 1,
+  spec: cronEntrySchema.extend({ appId: z.string() }),
+  status: cronSchema.pick({ isPaused: true, runs: true }).extend({
+    /** Ticks up to and with this moment are dealt with. Whoever deals with the next compares it. */
+    handledMs: z.int(),
+  }),
+  initialStatus: () => ({ isPaused: false, runs: [], handledMs: 0 }),
+  validateUpdate: immutable('a line of cron'),
+});
+
 export const routeType = defineType({
   name: 'route',
   version: 1,
@@ -160,6 +175,7 @@ export type ArtifactResource = ResourceOf<typeof artifactType>;
 export type ReleaseResource = ResourceOf<typeof releaseType>;
 export type FormationResource = ResourceOf<typeof formationType>;
 export type DeploymentResource = ResourceOf<typeof deploymentType>;
+export type CronResource = ResourceOf<typeof cronType>;
 export type RouteResource = ResourceOf<typeof routeType>;
 export type KeyResource = ResourceOf<typeof keyType>;
 export type OperationResource = ResourceOf<typeof operationType>;

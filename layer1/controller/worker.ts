@@ -7,6 +7,7 @@ import type { Source } from '@flynn/resource/reconciler';
 import { workloadRemoval } from '@flynn/scheduler/evaluations';
 import type { Compare, Operation } from '@flynn/store/store';
 import { stepDeletion } from './app-deletion.ts';
+import { isCronJob, stepCron } from './cron-steps.ts';
 import { statusesOfApp, valuesOf } from './cell-view.ts';
 import { appIdOf } from './compile.ts';
 import { UpTimes } from './deployment-progress.ts';
@@ -17,7 +18,7 @@ import { expiredOneOffs } from './one-off-cleanup.ts';
 import { removeLog } from './operation-log.ts';
 import { expired, queued } from './operation-queue.ts';
 import { OperationWatch } from './operation-watch.ts';
-import { appType, deploymentType, operationType } from './resources.ts';
+import { appType, cronType, deploymentType, operationType } from './resources.ts';
 import type { DeploymentResource } from './resources.ts';
 
 const leaseTtlSeconds = 5;
@@ -38,6 +39,7 @@ export async function runWorker(deps: Deps, signal: AbortSignal): Promise<void> 
     log,
     async lead({ signal: term, epochCompare }) {
       await using apps = await deps.resources.mirror(appType, { signal: term });
+      await using crons = await deps.resources.mirror(cronType, { signal: term });
       const { cell, deployments, operations } = deps;
       const watch = new OperationWatch(deps);
       const upTimes = new UpTimes();
@@ -49,6 +51,7 @@ export async function runWorker(deps: Deps, signal: AbortSignal): Promise<void> 
       const evaluationApps = keysOf(cell.evaluations, ({ workloadId }) => [appIdOf(workloadId)]);
       const deletingApps = (source: Source): Source =>
         mapSource(source, (id) => (apps.snapshot.entries.get(id)?.value.deletingSince === undefined ? [] : [id]));
+      const cronJobs = keysOf(cell.statuses, ({ workloadId }) => (isCronJob(workloadId) ? [appIdOf(workloadId)] : []));
       const endedOneOffs = keysOf(cell.workloads, ({ kind, count, id }) =>
         kind === 'ephemeral' && count === 0 ? [appIdOf(id)] : [],
       );
@@ -78,6 +81,12 @@ export async function runWorker(deps: Deps, signal: AbortSignal): Promise<void> 
           name: 'operations',
           sources: [keysOf(operations)],
           reconcile: (id, { signal: run }) => watch.step(id, { signal: run, epoch: epochCompare }),
+        }),
+        runReconciler({
+          ...common,
+          name: 'cron',
+          sources: [keysOf(apps), keysOf(crons, ({ spec }) => [spec.appId]), cronJobs],
+          reconcile: (id, { signal: run }) => stepCron(deps, id, { signal: run }),
         }),
         runReconciler({
           ...common,
