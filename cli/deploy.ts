@@ -10,15 +10,17 @@ import { formatSeconds } from './output.ts';
 const followMs = 15 * 60_000;
 const pauseMs = 250;
 
-/** Answers once the release is live; throws with the app's last lines when it did not come up. */
-export async function deployRelease(context: Context, app: string, release: Release): Promise<{ tookMs: number }> {
+export type Deployed = { tookMs: number; state: Deployment['state'] };
+
+/** Answers once the release is live, or waits for people; throws with the app's last lines when it did not come up. */
+export async function deployRelease(context: Context, app: string, release: Release): Promise<Deployed> {
   const client = await context.client();
   const startedAt = performance.now();
   const ended = await context.progress(`deploying v${release.version}`, async () => {
     const started = await client.call(deployments.create, { params: { app }, body: { releaseId: release.id } });
     return follow(context, started);
   });
-  if (ended.state === 'complete') return { tookMs: performance.now() - startedAt };
+  if (ended.state !== 'failed') return { tookMs: performance.now() - startedAt, state: ended.state };
   const lines = ended.failedJob?.lines.map((line) => `\n  | ${line}`).join('') ?? '';
   const after =
     ended.oldReleaseId === undefined ? '"flynn log" has all it said' : 'the release before it is live as it was';
@@ -26,6 +28,11 @@ export async function deployRelease(context: Context, app: string, release: Rele
     'internal',
     `v${release.version} was not deployed: ${ended.error ?? 'the deployment failed'}${lines}\n  ${after}`,
   );
+}
+
+/** What waits for people may do so for days. */
+function isWaiting({ state }: Deployment): boolean {
+  return state === 'canary' || state === 'paused';
 }
 
 /** Follows a deployment to its end, through a controller that restarts in between: it may be the one being deployed. */
@@ -38,12 +45,13 @@ async function follow(context: Context, started: Deployment): Promise<Deployment
     try {
       for await (const event of client.events(deployments.events, { params }, { signal })) {
         if (event.event === 'deployment') latest = deploymentSchema.parse(event.data);
+        if (isWaiting(latest)) return latest;
       }
       latest = await client.call(deployments.get, { params });
     } catch (error) {
       if (!hasCode(error, 'unavailable', 'timeout')) throw error;
     }
-    if (latest.state === 'complete' || latest.state === 'failed') return latest;
+    if (latest.state === 'complete' || latest.state === 'failed' || isWaiting(latest)) return latest;
     if (signal.aborted) {
       throw new FlynnError(
         'timeout',
@@ -54,6 +62,9 @@ async function follow(context: Context, started: Deployment): Promise<Deployment
   }
 }
 
-export function deployedText(release: Release, tookMs: number): string {
+export function deployedText(release: Release, { tookMs, state }: Deployed): string {
+  if (state === 'canary') return `the canaries of v${release.version} are up: "flynn deployment promote" or "abort"`;
+  if (state === 'paused')
+    return `the deployment of v${release.version} is paused: "flynn deployment resume" or "abort"`;
   return `release v${release.version} deployed in ${formatSeconds(tookMs)}`;
 }

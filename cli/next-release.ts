@@ -39,6 +39,6 @@ export async function makeNextRelease(
     );
     return;
   }
-  const { tookMs } = await deployRelease(context, app, release);
-  context.show({ changed: true, release }, () => deployedText(release, tookMs));
+  const deployed = await deployRelease(context, app, release);
+  context.show({ changed: true, release }, () => deployedText(release, deployed));
 }

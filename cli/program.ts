@@ -6,6 +6,7 @@ import { addAppCommands } from './commands/app.ts';
 import { addClusterCommands } from './commands/cluster.ts';
 import { type Parent, withCommonOptions } from './commands/command.ts';
 import { addCompletionCommand } from './commands/completion.ts';
+import { addCronCommands } from './commands/cron.ts';
 import { addDeploymentCommands } from './commands/deployment.ts';
 import { addEnvCommands } from './commands/env.ts';
 import { addJobCommands } from './commands/job.ts';
@@ -54,6 +55,7 @@ export async function runCli(argv: readonly string[], io: Io): Promise<number> {
   addLinkCommands(parent);
   addReleaseCommands(parent);
   addDeploymentCommands(parent);
+  addCronCommands(parent);
   addRouteCommands(parent);
   addKeyCommands(parent);
   addHostCommands(parent);

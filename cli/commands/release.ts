@@ -73,8 +73,8 @@ export function addReleaseCommands(parent: Parent): void {
         context.show({ changed: false }, () => `v${target.version} is live already`);
         return;
       }
-      const { tookMs } = await deployRelease(context, app.name, target);
-      context.show({ changed: true, release: target }, () => deployedText(target, tookMs));
+      const deployed = await deployRelease(context, app.name, target);
+      context.show({ changed: true, release: target }, () => deployedText(target, deployed));
     },
   });
 }

@@ -99,7 +99,7 @@ test('`scale -r` of a release that is not live is kept for its deployment', asyn
   assert.equal(code, 0);
   assert.equal(stdout, 'scaling hello: web 0=>4\nv2 starts so when it is deployed\n');
   await env.controller.deploy('hello', id);
-  await env.controller.jobsOf('hello', 4);
+  // A deployment is complete once the old release's jobs have ended.
   assert.deepEqual(await running(env.controller, 'hello'), ['web', 'web', 'web', 'web']);
 });
 

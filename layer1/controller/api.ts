@@ -6,9 +6,11 @@ import { linesQuerySchema } from '@flynn/log-aggregator/api';
 import { imageSchema } from '@flynn/scheduler/cell';
 import { defineRoute } from '@flynn/kit/routes';
 import { z } from 'zod';
+import { cronEntrySchema, scriptsSchema } from './app-json.ts';
 import {
   appSchema,
   artifactSchema,
+  cronSchema,
   deploymentSchema,
   envSchema,
   formationSchema,
@@ -18,12 +20,14 @@ import {
   operationSchema,
   processSchema,
   releaseSchema,
+  rolloutChangeSchema,
   routeSchema,
 } from './model.ts';
 
 const appChange = z.object({
   meta: metaSchema.optional(),
   deployTimeoutMs: z.int().min(1_000).max(3_600_000).optional(),
+  rollout: rolloutChangeSchema.optional(),
 });
 
 export const apps = {
@@ -73,6 +77,8 @@ export const releases = {
       artifactId: z.string().optional(),
       env: envSchema.optional(),
       processes: z.record(processType, processSchema).optional(),
+      scripts: scriptsSchema.optional(),
+      cron: z.array(cronEntrySchema).max(100).optional(),
       meta: metaSchema.default({}),
     }),
     response: releaseSchema,
@@ -112,7 +118,8 @@ export const deployments = {
   create: defineRoute({
     method: 'POST',
     path: '/apps/:app/deployments',
-    body: z.object({ releaseId: z.string() }),
+    /** `rollout` changes how the app's releases are rolled out for this one deployment. */
+    body: z.object({ releaseId: z.string(), rollout: rolloutChangeSchema.optional() }),
     response: deploymentSchema,
     summary: 'Roll out a release; a deployment under way makes it `conflict`',
   }),
@@ -128,7 +135,35 @@ export const deployments = {
     response: deploymentSchema,
     summary: 'One deployment',
   }),
-  /** Events `deployment` with the Deployment as data, at each change; ends after the last. */
+  pause: defineRoute({
+    method: 'POST',
+    path: '/deployments/:deployment/pause',
+    response: deploymentSchema,
+    summary: 'Take no more steps until it is resumed or aborted; what was asked for already comes up',
+  }),
+  resume: defineRoute({
+    method: 'POST',
+    path: '/deployments/:deployment/resume',
+    response: deploymentSchema,
+    summary: 'Go on with a paused deployment',
+  }),
+  promote: defineRoute({
+    method: 'POST',
+    path: '/deployments/:deployment/promote',
+    response: deploymentSchema,
+    summary: 'Roll out the rest of a canary deployment; refused until its canaries are up',
+  }),
+  abort: defineRoute({
+    method: 'POST',
+    path: '/deployments/:deployment/abort',
+    body: z.object({ reason: z.string().max(200).optional() }),
+    response: deploymentSchema,
+    summary: 'Back to the old release; refused once the new one is live',
+  }),
+  /**
+   * Events `deployment` with the Deployment as data, at each change, and `job` with {id, type, releaseId, state: up | down}
+   * for each job of either release, in the order they came up and ended; the stream ends after the last.
+   */
   events: defineRoute({
     method: 'GET',
     path: '/deployments/:deployment/events',
@@ -186,6 +221,33 @@ export const jobs = {
     path: '/apps/:app/jobs/:job',
     response: 'empty',
     summary: 'Stop a job; one of a formation is started again',
+  }),
+} as const;
+
+export const crons = {
+  list: defineRoute({
+    method: 'GET',
+    path: '/apps/:app/cron',
+    response: z.array(cronSchema),
+    summary: "What the app's live release wants run on a schedule, with the last runs",
+  }),
+  run: defineRoute({
+    method: 'POST',
+    path: '/apps/:app/cron/:cron/run',
+    response: cronSchema,
+    summary: 'Run it now, whatever its schedule',
+  }),
+  pause: defineRoute({
+    method: 'POST',
+    path: '/apps/:app/cron/:cron/pause',
+    response: cronSchema,
+    summary: 'Let its ticks pass; what runs goes on',
+  }),
+  resume: defineRoute({
+    method: 'POST',
+    path: '/apps/:app/cron/:cron/resume',
+    response: cronSchema,
+    summary: 'Run it at its ticks again; those that passed are not made up for',
   }),
 } as const;
 

@@ -19,6 +19,7 @@ import {
   appFinalizer,
   appType,
   artifactType,
+  cronType,
   deploymentType,
   formationType,
   operationType,
@@ -146,6 +147,7 @@ async function removeEverything(
       ...(await removalsOf(deps, formationType, id, signal)),
       ...(await removalsOf(deps, deploymentType, id, signal)),
       ...(await removalsOf(deps, operationType, id, signal)),
+      ...(await removalsOf(deps, cronType, id, signal)),
       // Last, because what else belongs to the app is found by them.
       ...own.flatMap((release) => removePiece(releaseType, release).then ?? []),
     ],

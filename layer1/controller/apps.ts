@@ -9,6 +9,7 @@ import { resourceKey } from '@flynn/resource/keys';
 import { apps } from './api.ts';
 import { generateAppName } from './app-name.ts';
 import { serviceNameOf } from './compile.ts';
+import { changedRollout } from './deployment-settings.ts';
 import { findApp, findLiveApp } from './deps.ts';
 import type { Deps } from './deps.ts';
 import { jobsOfApp } from './job-views.ts';
@@ -39,6 +40,7 @@ export function appHandlers(deps: Deps): Handler[] {
           ...spec,
           meta: body.meta ?? spec.meta,
           deployTimeoutMs: body.deployTimeoutMs ?? spec.deployTimeoutMs,
+          rollout: changedRollout(spec.rollout, body.rollout ?? {}),
         }),
         { signal },
       );

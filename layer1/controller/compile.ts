@@ -121,6 +121,8 @@ function reachOf({ id, isSystem }: RunnableApp): Pick<JobTemplate, 'group' | 'ac
 
 export type OneOff = {
   workloadId: string;
+  /** What it is shown as; `run` unless said. */
+  type?: string;
   command: readonly string[];
   env: Readonly<Record<string, string>>;
   tty: boolean;
@@ -132,14 +134,15 @@ export type OneOff = {
 /** A job people ask for: any command in a release's image and environment. */
 export function compileOneOff(runnable: Runnable, oneOff: OneOff): CompiledWorkload {
   const { artifact, app } = runnable;
+  const { type = 'run' } = oneOff;
   const [program = '', ...args] = oneOff.command;
   const isSlug = artifact.type === 'slug';
   const run = isSlug ? startedBySlug(oneOff.command) : { entrypoint: [program], command: args, env: {} };
   const template = jobTemplateSchema.parse({
     ...run,
     image: artifact.image,
-    env: envOf(runnable, 'run', { ...run.env, ...oneOff.env }),
-    meta: metaOf(runnable, 'run'),
+    env: envOf(runnable, type, { ...run.env, ...oneOff.env }),
+    meta: metaOf(runnable, type),
     ...reachOf(app),
     // What any type of the app may reach: a console is there to look at what they see.
     links: [...new Set(Object.values(runnable.release.processes).flatMap(({ links }) => links))].sort(),
@@ -150,6 +153,11 @@ export function compileOneOff(runnable: Runnable, oneOff: OneOff): CompiledWorkl
     ...(oneOff.maxRuntimeMs === undefined ? {} : { maxRuntimeMs: oneOff.maxRuntimeMs }),
   });
   return ephemeral(oneOff.workloadId, template, app.isSystem ? priorities.system : priorities.app);
+}
+
+/** A line for a shell, as a one-off job of the release takes it. */
+export function lineCommand({ artifact }: Pick<Runnable, 'artifact'>, line: string): string[] {
+  return artifact.type === 'slug' ? [line] : ['/bin/sh', '-c', line];
 }
 
 export type Build = {

@@ -7,6 +7,7 @@ import { ResourceService } from '@flynn/resource/service';
 import type { Store } from '@flynn/store/store';
 import { appHandlers } from './apps.ts';
 import { openCellView } from './cell-view.ts';
+import { cronHandlers } from './crons.ts';
 import { deploymentHandlers } from './deployments.ts';
 import type { ControllerSettings, Deps } from './deps.ts';
 import { evaluationHandlers } from './evaluations.ts';
@@ -71,6 +72,7 @@ export function controllerHandlers(deps: Deps, logAggregator: HttpClient): Handl
     ...formationHandlers(deps),
     ...deploymentHandlers(deps),
     ...jobHandlers(deps),
+    ...cronHandlers(deps),
     ...routingHandlers(deps),
     ...keyHandlers(deps),
     ...operationHandlers(deps),

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { jobStatusSchema } from '@flynn/scheduler/cell';
-import { findTrouble, upCount } from './deployment-progress.ts';
+import { UpTimes, findTrouble, upJobs } from './deployment-progress.ts';
 import { seenStatus } from '@flynn/scheduler/lost-jobs';
 
 const status = jobStatusSchema.parse({
@@ -24,7 +24,18 @@ const fates = [
 for (const { title, host, up, trouble } of fates) {
   test(`a running job counts as up for its deployment or not: ${title}`, () => {
     const statuses = [seenStatus(status, host)];
-    assert.equal(upCount(statuses, 'r', 'web'), up);
+    assert.equal(upJobs(statuses, 'r', 'web').length, up);
     assert.equal(findTrouble(statuses, 'r', 'web'), trouble);
   });
 }
+
+test('a job is up since it was first seen so, in its present run, without a break', () => {
+  const times = new UpTimes();
+  const job = { id: 'a', restarts: 0 };
+  assert.deepEqual(times.seen('d', [job], 1), [1]);
+  assert.deepEqual(times.seen('d', [job, { id: 'b', restarts: 0 }], 5), [1, 5]);
+  assert.deepEqual(times.seen('d', [{ id: 'a', restarts: 1 }], 7), [7]);
+  assert.deepEqual(times.seen('d', [], 8), []);
+  assert.deepEqual(times.seen('d', [{ id: 'a', restarts: 1 }], 9), [9]);
+  assert.deepEqual(times.seen('other', [job], 10), [10]);
+});

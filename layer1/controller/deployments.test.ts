@@ -163,8 +163,8 @@ test('many jobs are replaced in steps, and never fewer are up than were', async 
     { params: { deployment: id } },
     { signal: AbortSignal.timeout(10_000) },
   )) {
-    assert.equal(event, 'deployment');
-    last = data as Deployment;
+    if (event === 'deployment') last = data as Deployment;
+    else assert.equal(event, 'job');
   }
   assert.equal(last?.state, 'complete', last?.error);
   const up = new Map(before.map((job) => [job.id, true]));

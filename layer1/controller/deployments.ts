@@ -2,22 +2,28 @@
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
-import type { ServerEvent } from '@flynn/kit/routes';
 import { compareOf } from '@flynn/resource/record';
 import { writePiece } from '@flynn/resource/piece';
 import type { Piece } from '@flynn/resource/piece';
 import { workloadChange } from '@flynn/scheduler/evaluations';
 import { deployments } from './api.ts';
 import { statusesOfApp } from './cell-view.ts';
-import { appIdOf, compileWorkload, workloadIdOf } from './compile.ts';
+import { compileWorkload, workloadIdOf } from './compile.ts';
 import type { Runnable } from './compile.ts';
+import { controlHandlers } from './deployment-controls.ts';
+import { deploymentEvents } from './deployment-events.ts';
+import { changedRollout } from './deployment-settings.ts';
+import { taskId, taskLine, taskPiece } from './deployment-tasks.ts';
 import { evaluationContext, findApp, findLiveApp } from './deps.ts';
 import type { Deps } from './deps.ts';
 import { formationPiece } from './formations.ts';
+import type { Rollout, RolloutChange } from './model.ts';
 import { findRelease, runnableOf } from './releases.ts';
 import { appType, deploymentType, formationType, ownedBy, releaseType } from './resources.ts';
 import type { AppResource, DeploymentResource, ReleaseResource } from './resources.ts';
-import { firstCounts, targetCounts } from './rollout.ts';
+import { targetCounts } from './rollout.ts';
+import type { Counts } from './rollout.ts';
+import { nextCounts } from './strategies.ts';
 import { progressOf } from './deployment-progress.ts';
 import { viewDeployment } from './views.ts';
 
@@ -27,7 +33,11 @@ export function deploymentHandlers(deps: Deps): Handler[] {
   const { resources } = deps;
   return [
     handle(deployments.create, async ({ params, body, signal }) => {
-      const deployment = await startDeployment(deps, params.app, body.releaseId, signal);
+      const deployment = await startDeployment(
+        deps,
+        { app: params.app, release: body.releaseId, rollout: body.rollout ?? {} },
+        signal,
+      );
       return viewDeployment(deployment, progressOf(deployment, deps.cell));
     }),
     handle(deployments.list, async ({ params, signal }) => {
@@ -42,21 +52,22 @@ export function deploymentHandlers(deps: Deps): Handler[] {
       return viewDeployment(deployment, progressOf(deployment, deps.cell));
     }),
     handle(deployments.events, async ({ params, signal }) =>
-      follow(deps, await resources.get(deploymentType, params.deployment, { signal }), signal),
+      deploymentEvents(deps, await resources.get(deploymentType, params.deployment, { signal }), signal),
     ),
+    ...controlHandlers(deps),
   ];
 }
 
 export async function startDeployment(
   deps: Deps,
-  appName: string,
-  releaseName: string,
+  asked: { app: string; release: string; rollout: RolloutChange },
   signal: AbortSignal,
 ): Promise<DeploymentResource> {
   for (let attempt = 1; ; attempt += 1) {
     try {
-      const app = await findLiveApp(deps, appName, signal);
-      return await deploy(deps, app, await findRelease(deps, app, releaseName, signal), signal);
+      const app = await findLiveApp(deps, asked.app, signal);
+      const release = await findRelease(deps, app, asked.release, signal);
+      return await deploy(deps, app, { release, rollout: asked.rollout }, signal);
     } catch (error) {
       const isOvertaken = hasCode(error, 'conflict') && error.detail['key'] !== undefined;
       if (!isOvertaken || attempt >= maxAttempts) throw error;
@@ -67,10 +78,12 @@ export async function startDeployment(
 async function deploy(
   deps: Deps,
   app: AppResource,
-  release: ReleaseResource,
+  asked: { release: ReleaseResource; rollout: RolloutChange },
   signal: AbortSignal,
 ): Promise<DeploymentResource> {
   const { resources } = deps;
+  const { release } = asked;
+  const rollout = changedRollout(app.spec.rollout, asked.rollout);
   if (app.status.deploymentId !== undefined) {
     throw new FlynnError(
       'conflict',
@@ -87,7 +100,9 @@ async function deploy(
     oldId === undefined || oldId === release.id ? undefined : resources.get(releaseType, oldId, { signal }),
     oldId === undefined ? undefined : resources.find(formationType, oldId, { signal }),
   ]);
-  if (oldId === release.id) return alreadyLive(deps, app, release, oldFormation?.spec.processes ?? {}, signal);
+  if (oldId === release.id) {
+    return alreadyLive(deps, app, { release, rollout, counts: oldFormation?.spec.processes ?? {} }, signal);
+  }
   const types = Object.keys(release.spec.processes);
   const counts = targetCounts({
     types,
@@ -98,9 +113,14 @@ async function deploy(
         : { types: Object.keys(old.spec.processes), counts: oldFormation?.spec.processes ?? {} },
   });
   const formation = formationPiece(deps, { app, release, before: prepared, processes: counts });
+  const id = deps.newId();
+  const line = runnable === undefined ? undefined : taskLine(release.spec.scripts, 'release');
+  const releaseJobId = taskId(app.id, 'release', id);
+  const first = { app, release, old, runnable, counts, oldCounts: oldFormation?.spec.processes ?? {}, rollout };
   const deployment = resources.draft(deploymentType, {
-    id: deps.newId(),
+    id,
     owner: ownedBy(app.id),
+    ...(line === undefined ? {} : { status: { state: 'releasing' as const, progress: {}, releaseJobId } }),
     spec: {
       appId: app.id,
       ...(oldId === undefined ? {} : { oldReleaseId: oldId }),
@@ -111,6 +131,7 @@ async function deploy(
         .filter((status) => status.meta['flynn.release'] === release.id)
         .map((status) => status.id),
       timeoutMs: app.spec.deployTimeoutMs,
+      rollout,
     },
   });
   const locked: AppResource = { ...app, status: { ...app.status, deploymentId: deployment.resource.id } };
@@ -118,7 +139,10 @@ async function deploy(
     writePiece(appType, app, locked),
     deployment.piece,
     formation.piece,
-    ...startPieces(deps, { app, release, old, runnable, counts }),
+    // What a release wants run before it takes over comes before its first job.
+    ...(line === undefined || runnable === undefined
+      ? startPieces(deps, first)
+      : [taskPiece(deps, runnable, { id: releaseJobId, type: 'release', line })]),
   ];
   const revision = await resources.commit(pieces, { signal });
   return { ...deployment.resource, revision };
@@ -132,10 +156,12 @@ function startPieces(
     release: ReleaseResource;
     old: ReleaseResource | undefined;
     runnable: Runnable | undefined;
-    counts: Readonly<Record<string, number>>;
+    counts: Counts;
+    oldCounts: Counts;
+    rollout: Rollout;
   },
 ): Piece[] {
-  const { app, release, old, runnable, counts } = input;
+  const { app, release, old, runnable, counts, oldCounts, rollout } = input;
   const isReplaced = (type: string) => runnable !== undefined && isInPlace(app.id, runnable, old, type);
   const wanted = Object.entries(counts).filter(([type, count]) => count > 0 || isReplaced(type));
   if (wanted.length === 0) return [];
@@ -145,13 +171,22 @@ function startPieces(
       `release v${release.spec.version} of ${app.spec.name} has no image or slug: nothing can run`,
     );
   }
-  const first = firstCounts(wanted.map(([type, target]) => ({ type, target, isInPlace: isReplaced(type) })));
-  return wanted.map(([type]): Piece => {
+  const types = wanted.map(([type, target]) => {
+    const original = old?.spec.processes[type] === undefined ? 0 : (oldCounts[type] ?? 0);
+    const isShared = isReplaced(type);
+    const oldWanted = isShared ? 0 : original;
+    const fresh = { newWanted: 0, newUp: 0, isInPlace: isShared, isSwitched: !isShared };
+    return Object.assign(fresh, { type, target, original, oldWanted, oldPresent: oldWanted });
+  });
+  const isFirst = types.every(({ original }) => original === 0);
+  const first = nextCounts(types, rollout, isFirst);
+  // What has to begin with an old job's end is the worker's.
+  if (typeof first === 'string') return [];
+  return types.flatMap(({ type }): Piece[] => {
     const process = runnable.release.processes[type];
-    if (process === undefined) return {};
-    return {
-      then: workloadChange(compileWorkload(runnable, type, process, first[type] ?? 0), evaluationContext(deps)),
-    };
+    const count = first.newCounts[type] ?? 0;
+    if (process === undefined || count === 0) return [];
+    return [{ then: workloadChange(compileWorkload(runnable, type, process, count), evaluationContext(deps)) }];
   });
 }
 
@@ -171,8 +206,7 @@ function isInPlace(
 async function alreadyLive(
   deps: Deps,
   app: AppResource,
-  release: ReleaseResource,
-  counts: Record<string, number>,
+  { release, rollout, counts }: { release: ReleaseResource; rollout: Rollout; counts: Record<string, number> },
   signal: AbortSignal,
 ): Promise<DeploymentResource> {
   const at = new Date(deps.now()).toISOString();
@@ -189,41 +223,10 @@ async function alreadyLive(
         oldCounts: counts,
         knownJobs: [],
         timeoutMs: app.spec.deployTimeoutMs,
+        rollout,
       },
       status: { state: 'complete', progress: {}, endedAt: at },
     },
     { also: () => ({ compare: [compareOf(app)] }), signal },
   );
-}
-
-/** The deployment at each change, up to and with its end. */
-async function* follow(deps: Deps, asked: DeploymentResource, signal: AbortSignal): AsyncGenerator<ServerEvent> {
-  const { id, spec } = asked;
-  await deps.deployments.reached(asked.revision, { signal });
-  let told = '';
-  for (;;) {
-    const change = Promise.withResolvers<void>();
-    const stops = [
-      deps.deployments.onChange(({ key }) => (key === id ? change.resolve() : undefined)),
-      deps.cell.statuses.onChange(({ before, after }) =>
-        appIdOf((after ?? before)?.workloadId ?? '') === spec.appId ? change.resolve() : undefined,
-      ),
-      deps.cell.hosts.onChange(() => change.resolve()),
-    ];
-    const onAbort = () => change.resolve();
-    signal.addEventListener('abort', onAbort, { once: true });
-    try {
-      const deployment = deps.deployments.snapshot.entries.get(id)?.value;
-      if (signal.aborted || deployment === undefined) return;
-      const view = viewDeployment(deployment, progressOf(deployment, deps.cell));
-      const text = JSON.stringify(view);
-      if (text !== told) yield { event: 'deployment', data: view };
-      told = text;
-      if (view.state === 'complete' || view.state === 'failed') return;
-      await change.promise;
-    } finally {
-      for (const stop of stops) stop();
-      signal.removeEventListener('abort', onAbort);
-    }
-  }
 }

@@ -168,7 +168,7 @@ async function setRelease(
   }
   const { status } = await deps.resources.get(appType, app.id, { signal });
   if (status.releaseId === release.id) return {};
-  const { id } = await startDeployment(deps, app.id, release.id, signal);
+  const { id } = await startDeployment(deps, { app: app.id, release: release.id, rollout: {} }, signal);
   return { deploymentId: id };
 }
 

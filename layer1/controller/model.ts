@@ -2,6 +2,7 @@
 import { appName, envName, processType, serviceName } from '@flynn/kit/names';
 import { healthCheckSchema, imageSchema, jobStates } from '@flynn/scheduler/cell';
 import { z } from 'zod';
+import { appJsonSchema, cronEntrySchema, scriptsSchema } from './app-json.ts';
 
 const id = z.string();
 const time = z.string();
@@ -9,6 +10,34 @@ export const metaSchema = z.record(z.string(), z.string());
 /** A container whose variables hold a NUL never starts. */
 const envValue = z.string().refine((value) => !value.includes('\0'), 'a variable cannot hold a NUL character');
 export const envSchema = z.record(envName, envValue);
+
+export const strategies = ['in-batches', 'one-by-one', 'one-down-one-up', 'all-at-once', 'canary'] as const;
+const rolloutFields = z.object({
+  strategy: z.enum(strategies),
+  /** in-batches: so many of each type at a time; without it a quarter, at least four. */
+  batchSize: z.int().min(1).max(10_000).optional(),
+  /** canary: so many new jobs of each type beside all old ones, until somebody promotes them. */
+  canaries: z.int().min(1).max(10_000),
+  /** A new job counts once it has been healthy for so long. */
+  minHealthyMs: z.int().min(0).max(3_600_000),
+  /** The whole must be through by then, time on hold not counted; without it only progress is asked for. */
+  deadlineMs: z.int().min(1_000).max(86_400_000).optional(),
+});
+/** How an app's releases take each other's place. */
+export const rolloutSchema = rolloutFields.extend({
+  strategy: rolloutFields.shape.strategy.default('in-batches'),
+  canaries: rolloutFields.shape.canaries.default(1),
+  minHealthyMs: rolloutFields.shape.minHealthyMs.default(0),
+});
+export type Rollout = z.output<typeof rolloutSchema>;
+/** What is left out stays; null takes a limit away. */
+export const rolloutChangeSchema = rolloutFields
+  .extend({
+    batchSize: rolloutFields.shape.batchSize.nullable(),
+    deadlineMs: rolloutFields.shape.deadlineMs.nullable(),
+  })
+  .partial();
+export type RolloutChange = z.output<typeof rolloutChangeSchema>;
 
 export const appSchema = z.object({
   id,
@@ -18,8 +47,9 @@ export const appSchema = z.object({
   isSystem: z.boolean(),
   /** The release that is live, once there is one. */
   releaseId: id.optional(),
-  /** A deployment that is not through after this long fails and is rolled back. */
+  /** A deployment of which nothing more comes up for this long fails and is rolled back. */
   deployTimeoutMs: z.int().positive(),
+  rollout: rolloutSchema.optional(),
   createdAt: time,
   updatedAt: time,
 });
@@ -70,6 +100,10 @@ export const releaseSchema = z.object({
   artifactId: id.optional(),
   env: envSchema,
   processes: z.record(processType, processSchema),
+  /** What is run once around its deployment. */
+  scripts: scriptsSchema.optional(),
+  /** What is run on a schedule while it is live. */
+  cron: z.array(cronEntrySchema).max(100).optional(),
   meta: metaSchema,
   createdAt: time,
 });
@@ -109,9 +143,28 @@ export const deploymentSchema = z.object({
   appId: id,
   oldReleaseId: id.optional(),
   newReleaseId: id,
-  state: z.enum(['pending', 'running', 'complete', 'failed']),
+  /**
+   * `releasing`: what the release wants run before it takes over is running. `canary`: its canaries are up, it waits for promote or abort. `finishing`: the new release is live, jobs of the old
+   * one are ending. `rolling_back`: it failed, and the old release gets its jobs back before the new ones go.
+   */
+  state: z.enum([
+    'pending',
+    'releasing',
+    'running',
+    'canary',
+    'paused',
+    'finishing',
+    'rolling_back',
+    'complete',
+    'failed',
+  ]),
+  rollout: rolloutSchema.optional(),
   /** Of each process type, how many jobs of either release are up. */
   progress: z.record(z.string(), z.object({ wanted: z.int(), up: z.int(), old: z.int() })),
+  /** The job of `releasing`, whose output tells how that goes. */
+  releaseJobId: id.optional(),
+  /** What went wrong without undoing it: the release is live, but its `postdeploy` failed. */
+  warning: z.string().optional(),
   /** Why it failed: what happened, for people. */
   error: z.string().optional(),
   /** The job whose end failed it, with its last lines. */
@@ -120,6 +173,31 @@ export const deploymentSchema = z.object({
   endedAt: time.optional(),
 });
 export type Deployment = z.output<typeof deploymentSchema>;
+
+export const cronRunSchema = z.object({
+  /** The tick it ran for; without one somebody asked for it. */
+  tick: time.optional(),
+  /** Its job, by workload id: of a run that was skipped there is none. */
+  jobId: id.optional(),
+  /** `skipped`: the run before was still going on. */
+  state: z.enum(['running', 'done', 'failed', 'skipped']),
+  startedAt: time,
+  endedAt: time.optional(),
+  exitCode: z.int().optional(),
+  error: z.string().optional(),
+});
+export type CronRun = z.output<typeof cronRunSchema>;
+
+export const cronSchema = cronEntrySchema.extend({
+  /** The same as long as schedule and command are, through all releases. */
+  id,
+  appId: id,
+  isPaused: z.boolean(),
+  nextAt: time.optional(),
+  /** Newest first. */
+  runs: z.array(cronRunSchema),
+});
+export type Cron = z.output<typeof cronSchema>;
 
 export const routeSchema = z.object({
   id,
@@ -180,6 +258,8 @@ export const buildResultSchema = z.object({
   /** Process types and their shell command lines. */
   processTypes: z.record(processType, z.string()),
   buildpack: z.string(),
+  /** What the source's app.json says, if there is one. */
+  appJson: appJsonSchema.optional(),
   meta: metaSchema.default({}),
 });
 export type BuildResult = z.output<typeof buildResultSchema>;

@@ -6,6 +6,7 @@ import { shortId } from '@flynn/kit/ids';
 import type { z } from 'zod';
 import { releases } from './api.ts';
 import type { Runnable } from './compile.ts';
+import { parseSchedule } from './cron-schedule.ts';
 import { findApp, findLiveApp, runnableApp } from './deps.ts';
 import type { Deps } from './deps.ts';
 import { appType, artifactType, ownedBy, releaseName, releaseType } from './resources.ts';
@@ -63,6 +64,9 @@ export async function createRelease(
   if (types.length > maxTypes) {
     throw new FlynnError('invalid', `a release has at most ${maxTypes} process types; this one has ${types.length}`);
   }
+  for (const { schedule, timezone } of input.cron ?? []) parseSchedule(schedule, timezone);
+  const scripts = input.scripts ?? before?.spec.scripts;
+  const cron = input.cron ?? before?.spec.cron;
   const id = shortId();
   // Numbering is the app's: its newest number and the release are written together.
   let made: ReleaseResource | undefined;
@@ -82,6 +86,8 @@ export async function createRelease(
             ...(artifactId === undefined ? {} : { artifactId }),
             env: input.env ?? before?.spec.env ?? {},
             processes,
+            ...(scripts === undefined ? {} : { scripts }),
+            ...(cron === undefined ? {} : { cron }),
             meta: input.meta,
           },
         });

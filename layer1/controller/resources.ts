@@ -3,14 +3,17 @@ import { defineType } from '@flynn/resource/type';
 import type { Resource } from '@flynn/resource/type';
 import { FlynnError } from '@flynn/kit/errors';
 import { z } from 'zod';
+import { cronEntrySchema } from './app-json.ts';
 import {
   appSchema,
   artifactSchema,
+  cronSchema,
   deploymentSchema,
   formationSchema,
   keySchema,
   operationSchema,
   releaseSchema,
+  rolloutSchema,
   routeSchema,
 } from './model.ts';
 
@@ -25,7 +28,9 @@ function immutable(what: string): (before: unknown, after: unknown) => void {
 export const appType = defineType({
   name: 'app',
   version: 1,
-  spec: appSchema.pick({ name: true, meta: true, isSystem: true, deployTimeoutMs: true }),
+  spec: appSchema
+    .pick({ name: true, meta: true, isSystem: true, deployTimeoutMs: true })
+    .extend({ rollout: rolloutSchema.prefault({}) }),
   status: z.object({
     /** The live release. */
     releaseId: z.string().optional(),
@@ -90,12 +95,48 @@ export const deploymentType = defineType({
     oldCounts: z.record(z.string(), z.int()),
     /** Jobs the new release had before, from a deployment of old: their ends are none of this one's. */
     knownJobs: z.array(z.string()),
+    /** How long there may be no progress. */
     timeoutMs: z.int(),
+    rollout: rolloutSchema.prefault({}),
   }),
-  status: deploymentSchema.pick({ state: true, progress: true, error: true, failedJob: true, endedAt: true }),
+  status: deploymentSchema
+    .pick({
+      state: true,
+      progress: true,
+      error: true,
+      failedJob: true,
+      endedAt: true,
+      releaseJobId: true,
+      warning: true,
+    })
+    .extend({
+      /** The job of `postdeploy`. */
+      postdeployJobId: z.string().optional(),
+      isPromoted: z.boolean().optional(),
+      /** Somebody wants it ended: what they are told of it. */
+      abort: z.string().optional(),
+      /** When the last step was taken. */
+      steppedAt: z.string().optional(),
+      /** Since when it waits for people, as `canary` or `paused`, and how long it did before. */
+      heldSince: z.string().optional(),
+      heldMs: z.int().optional(),
+    }),
   initialStatus: () => ({ state: 'running' as const, progress: {} }),
   validateUpdate: immutable('a deployment'),
   cascades: false,
+});
+
+/** A line of the live release's cron. Its id is the app's and a digest of the line: the same through all releases. */
+export const cronType = defineType({
+  name: 'cron',
+  version: 1,
+  spec: cronEntrySchema.extend({ appId: z.string() }),
+  status: cronSchema.pick({ isPaused: true, runs: true }).extend({
+    /** Ticks up to and with this moment are dealt with. Whoever deals with the next compares it. */
+    handledMs: z.int(),
+  }),
+  initialStatus: () => ({ isPaused: false, runs: [], handledMs: 0 }),
+  validateUpdate: immutable('a line of cron'),
 });
 
 export const routeType = defineType({
@@ -143,6 +184,7 @@ export type ArtifactResource = ResourceOf<typeof artifactType>;
 export type ReleaseResource = ResourceOf<typeof releaseType>;
 export type FormationResource = ResourceOf<typeof formationType>;
 export type DeploymentResource = ResourceOf<typeof deploymentType>;
+export type CronResource = ResourceOf<typeof cronType>;
 export type RouteResource = ResourceOf<typeof routeType>;
 export type KeyResource = ResourceOf<typeof keyType>;
 export type OperationResource = ResourceOf<typeof operationType>;

@@ -38,12 +38,15 @@ export function viewDeployment(
   { id, spec, status, createdAt }: DeploymentResource,
   progress = status.progress,
 ): Deployment {
+  const { isPromoted: _promoted, abort: _abort, steppedAt: _at, heldSince: _since, heldMs: _held, ...rest } = status;
+  const { postdeployJobId: _job, ...shown } = rest;
   return {
     id,
     appId: spec.appId,
     ...(spec.oldReleaseId === undefined ? {} : { oldReleaseId: spec.oldReleaseId }),
     newReleaseId: spec.newReleaseId,
-    ...status,
+    rollout: spec.rollout,
+    ...shown,
     progress,
     createdAt,
   };

@@ -7,8 +7,10 @@ import type { Source } from '@flynn/resource/reconciler';
 import { workloadRemoval } from '@flynn/scheduler/evaluations';
 import type { Compare, Operation } from '@flynn/store/store';
 import { stepDeletion } from './app-deletion.ts';
+import { isCronJob, stepCron } from './cron-steps.ts';
 import { statusesOfApp, valuesOf } from './cell-view.ts';
 import { appIdOf } from './compile.ts';
+import { UpTimes } from './deployment-progress.ts';
 import { stepDeployment } from './deployment-steps.ts';
 import { evaluationContext } from './deps.ts';
 import type { Deps } from './deps.ts';
@@ -17,7 +19,7 @@ import { expiredOneOffs } from './one-off-cleanup.ts';
 import { removeLog } from './operation-log.ts';
 import { expired, queued } from './operation-queue.ts';
 import { OperationWatch } from './operation-watch.ts';
-import { appType, deploymentType, operationType } from './resources.ts';
+import { appType, cronType, deploymentType, operationType } from './resources.ts';
 import type { DeploymentResource } from './resources.ts';
 
 const leaseTtlSeconds = 5;
@@ -42,8 +44,10 @@ async function lead(deps: Deps, signal: AbortSignal): Promise<void> {
     log,
     async lead({ signal: term, epochCompare }) {
       await using apps = await deps.resources.mirror(appType, { signal: term });
+      await using crons = await deps.resources.mirror(cronType, { signal: term });
       const { cell, deployments, operations } = deps;
       const watch = new OperationWatch(deps);
+      const upTimes = new UpTimes();
       const statusApps = keysOf(cell.statuses, ({ workloadId }) => [appIdOf(workloadId)]);
       const placedApps = keysOf(cell.assignments, ({ groups }) => groups.map(({ workloadId }) => appIdOf(workloadId)));
       const deploymentsOfApps: Source = mapSource(statusApps, (appId) =>
@@ -52,6 +56,7 @@ async function lead(deps: Deps, signal: AbortSignal): Promise<void> {
       const evaluationApps = keysOf(cell.evaluations, ({ workloadId }) => [appIdOf(workloadId)]);
       const deletingApps = (source: Source): Source =>
         mapSource(source, (id) => (apps.snapshot.entries.get(id)?.value.deletingSince === undefined ? [] : [id]));
+      const cronJobs = keysOf(cell.statuses, ({ workloadId }) => (isCronJob(workloadId) ? [appIdOf(workloadId)] : []));
       const endedOneOffs = keysOf(cell.workloads, ({ kind, count, id }) =>
         kind === 'ephemeral' && count === 0 ? [appIdOf(id)] : [],
       );
@@ -68,7 +73,7 @@ async function lead(deps: Deps, signal: AbortSignal): Promise<void> {
           name: 'deployments',
           sources: [openDeployments, deploymentsOfApps, deploymentsByHosts],
           concurrency: 16,
-          reconcile: (id, { signal: run }) => stepDeployment(deps, id, { signal: run, epoch: epochCompare }),
+          reconcile: (id, { signal: run }) => stepDeployment(deps, id, { signal: run, upTimes, epoch: epochCompare }),
         }),
         runReconciler({
           ...common,
@@ -81,6 +86,12 @@ async function lead(deps: Deps, signal: AbortSignal): Promise<void> {
           name: 'operations',
           sources: [keysOf(operations)],
           reconcile: (id, { signal: run }) => watch.step(id, { signal: run, epoch: epochCompare }),
+        }),
+        runReconciler({
+          ...common,
+          name: 'cron',
+          sources: [keysOf(apps), keysOf(crons, ({ spec }) => [spec.appId]), cronJobs],
+          reconcile: (id, { signal: run }) => stepCron(deps, id, { signal: run }),
         }),
         runReconciler({
           ...common,

@@ -61,7 +61,7 @@ async function explain(exit: Exit, job: Job, execution: Execution): Promise<Exit
 }
 
 /** Copies the job's output to the log until it ends. Attaches again when the connection breaks, skipping what it has. */
-async function followJob(job: Job, execution: Execution): Promise<Exit> {
+export async function followJob(job: Job, execution: Execution): Promise<Exit> {
   const { signal } = execution;
   const seen = { stdout: 0, stderr: 0 };
   let isLastLook = false;

@@ -1,10 +1,11 @@
 /** Rolls a release out and tells how it goes. */
-import { deployments, platform, releases, routing } from '@flynn/controller/api';
+import { deployments, jobs, platform, releases, routing } from '@flynn/controller/api';
 import { isWebType } from '@flynn/controller/compile';
 import { type Deployment, type Release, deploymentSchema } from '@flynn/controller/model';
 import { systemClock } from '@flynn/kit/clock';
-import { FlynnError, hasCode } from '@flynn/kit/errors';
-import { failedJobLines, progressLines, remainsLine, routeLines } from './deploy-text.ts';
+import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
+import { followJob } from './build-operation.ts';
+import { failedJobLines, progressLines, remainsLine, routeLines, waitingLines } from './deploy-text.ts';
 import type { Execution } from './execution.ts';
 import { patiently } from './execution.ts';
 import { operationBefore } from './release-operation.ts';
@@ -22,11 +23,20 @@ export async function executeDeploy(execution: Execution): Promise<Record<string
   );
   const version = `v${release.version}`;
   await write(`-----> Deploying ${version}...`);
-  const deployment = await follow(await startDeployment(release, execution), execution);
+  const started = await startDeployment(release, execution);
+  await tellRelease(started, execution);
+  const deployment = await follow(started, execution);
   if (deployment.state === 'failed') {
-    await write(...failedJobLines(deployment), remainsLine(deployment));
+    // What the release command said was told as it said it.
+    const isTold = deployment.failedJob?.type === 'release' && started.state === 'releasing';
+    await write(...(isTold ? [] : failedJobLines(deployment)), remainsLine(deployment));
     throw new FlynnError('invalid', deployment.error ?? `the deployment of ${version} failed without a reason`);
   }
+  if (isWaiting(deployment)) {
+    await write(...waitingLines(deployment));
+    return { deploymentId: deployment.id };
+  }
+  if (deployment.warning !== undefined) await write(` !     ${deployment.warning}`);
   await write('=====> Application deployed', ...(await addresses(release, execution)));
   return { deploymentId: deployment.id };
 }
@@ -65,6 +75,28 @@ async function startDeployment(release: Release, execution: Execution): Promise<
   );
 }
 
+/** The output of what runs before the release takes over. How it ended the deployment says. */
+async function tellRelease(deployment: Deployment, execution: Execution): Promise<void> {
+  const { releaseJobId, appId, state } = deployment;
+  if (releaseJobId === undefined || state !== 'releasing') return;
+  await execution.write('-----> Running the release command...');
+  const params = { app: appId, job: releaseJobId };
+  try {
+    const job = await patiently('finding the release command', execution, (signal) =>
+      execution.controller.call(jobs.get, { params }, { signal }),
+    );
+    await followJob(job, execution);
+  } catch (error) {
+    if (execution.signal.aborted) throw error;
+    await execution.write(`       (its output cannot be told: ${messageOf(error)})`);
+  }
+}
+
+/** What waits for people may do so for days: the push is through. */
+function isWaiting({ state }: Deployment): boolean {
+  return state === 'canary' || state === 'paused';
+}
+
 async function follow(start: Deployment, execution: Execution): Promise<Deployment> {
   const { controller, signal, write } = execution;
   const params = { deployment: start.id };
@@ -76,7 +108,10 @@ async function follow(start: Deployment, execution: Execution): Promise<Deployme
   for (;;) {
     try {
       for await (const { event, data } of controller.events(deployments.events, { params }, { signal })) {
-        if (event === 'deployment') await tell(deploymentSchema.parse(data));
+        if (event !== 'deployment') continue;
+        const told = deploymentSchema.parse(data);
+        await tell(told);
+        if (isWaiting(told)) return told;
       }
     } catch (error) {
       // A controller that is being replaced: the next look is at another one.
@@ -87,7 +122,7 @@ async function follow(start: Deployment, execution: Execution): Promise<Deployme
       controller.call(deployments.get, { params }, { signal }),
     );
     await tell(now);
-    if (now.state === 'complete' || now.state === 'failed') return now;
+    if (now.state === 'complete' || now.state === 'failed' || isWaiting(now)) return now;
     await systemClock.sleep(500, { signal });
   }
 }

@@ -27,6 +27,13 @@ export function remainsLine({ oldReleaseId }: Pick<Deployment, 'oldReleaseId'>):
     : '       The release before it keeps running';
 }
 
+/** A deployment that waits for people, and what they can do. */
+export function waitingLines({ state }: Pick<Deployment, 'state'>): string[] {
+  return state === 'canary'
+    ? ['=====> The canaries are up beside the old release', '       flynn deployment promote   flynn deployment abort']
+    : ['=====> The deployment is paused', '       flynn deployment resume   flynn deployment abort'];
+}
+
 /** Where the app answers now. */
 export function routeLines(routes: readonly Route[], cluster: { domain: string; httpPort: number }): string[] {
   const port = cluster.httpPort === 80 ? '' : `:${cluster.httpPort}`;

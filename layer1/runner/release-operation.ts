@@ -1,10 +1,13 @@
 /** Makes an artifact and a release of what was built. */
-import { apps, operations, releases } from '@flynn/controller/api';
-import { type Operation, type Release, buildResultSchema } from '@flynn/controller/model';
+import { randomBytes } from 'node:crypto';
+import { apps, formations, operations, releases } from '@flynn/controller/api';
+import type { AppJson } from '@flynn/controller/app-json';
+import { type BuildResult, type Operation, type Release, buildResultSchema } from '@flynn/controller/model';
 import { FlynnError } from '@flynn/kit/errors';
+import { firstCounts, firstEnv, withHealthchecks } from './app-json-plan.ts';
 import type { Execution } from './execution.ts';
 import { patiently } from './execution.ts';
-import { processesOf } from './release-plan.ts';
+import { processesOf, scriptsOf } from './release-plan.ts';
 
 /** In a release's meta: a release that was made before its answer got lost is found by it. */
 const operationMeta = 'flynn.operation';
@@ -33,17 +36,28 @@ export async function operationBefore(execution: Execution): Promise<Operation> 
   );
 }
 
-async function createRelease(
-  digest: string,
-  { operation, controller, blobs, slugRunnerImage, signal }: Execution,
-): Promise<Release> {
+async function createRelease(digest: string, execution: Execution): Promise<Release> {
+  const { operation, controller, blobs, signal } = execution;
   const params = { app: operation.appId };
   const made = (await controller.call(releases.list, { params }, { signal })).find(
     (release) => release.meta[operationMeta] === operation.id,
   );
-  if (made !== undefined) return made;
   const text = Buffer.concat(await (await blobs.get(digest, { signal })).toArray()).toString();
   const result = buildResultSchema.parse(JSON.parse(text));
+  const app = await controller.call(apps.get, { params }, { signal });
+  const live =
+    app.releaseId === undefined
+      ? undefined
+      : await controller.call(releases.get, { params: { ...params, release: app.releaseId } }, { signal });
+  // Again where the answer was lost: written twice it is the same.
+  const release = made ?? (await makeRelease(result, live, execution));
+  await prepareCounts(result, release, live, execution);
+  return release;
+}
+
+async function makeRelease(result: BuildResult, live: Release | undefined, execution: Execution): Promise<Release> {
+  const { operation, controller, slugRunnerImage, signal, write } = execution;
+  const params = { app: operation.appId };
   const { commit = '', branch = '' } = operation.input;
   const meta: Record<string, string> = {
     git: 'true',
@@ -53,10 +67,6 @@ async function createRelease(
     buildpack: result.buildpack,
   };
   const app = await controller.call(apps.get, { params }, { signal });
-  const live =
-    app.releaseId === undefined
-      ? undefined
-      : await controller.call(releases.get, { params: { ...params, release: app.releaseId } }, { signal });
   const artifact = await controller.call(
     releases.createArtifact,
     {
@@ -68,6 +78,55 @@ async function createRelease(
     },
     { signal },
   );
-  const processes = processesOf(result, live?.processes ?? {});
-  return controller.call(releases.create, { params, body: { artifactId: artifact.id, processes, meta } }, { signal });
+  const checked = withHealthchecks(
+    processesOf(result, live?.processes ?? {}),
+    result.appJson?.healthchecks ?? {},
+    app.name,
+  );
+  if (checked.notes.length > 0) await write(...checked.notes.map((note) => `       ${note}`));
+  const env =
+    live === undefined && result.appJson !== undefined ? await envOfFirst(result.appJson, execution) : undefined;
+  return controller.call(
+    releases.create,
+    {
+      params,
+      body: {
+        artifactId: artifact.id,
+        processes: checked.processes,
+        scripts: scriptsOf(result),
+        cron: result.appJson?.cron ?? [],
+        ...(env === undefined ? {} : { env }),
+        meta,
+      },
+    },
+    { signal },
+  );
+}
+
+async function envOfFirst(appJson: AppJson, { operation, controller, signal }: Execution) {
+  const made = await controller.call(releases.list, { params: { app: operation.appId } }, { signal });
+  return firstEnv(appJson, made[0]?.env ?? {}, () => randomBytes(32).toString('hex'));
+}
+
+/** Written down before the deployment, which begins with them. */
+async function prepareCounts(
+  { appJson }: BuildResult,
+  release: Release,
+  live: Release | undefined,
+  { controller, signal }: Execution,
+): Promise<void> {
+  const types = { now: Object.keys(release.processes), before: Object.keys(live?.processes ?? {}) };
+  const counts = appJson === undefined ? {} : firstCounts(appJson, types);
+  if (Object.keys(counts).length === 0) return;
+  const params = { app: release.appId, release: release.id };
+  const before = live === undefined ? {} : await countsOf(controller, live, signal);
+  // A release with counts of its own takes over no others.
+  const kept = Object.fromEntries(Object.entries(before).filter(([type]) => types.now.includes(type)));
+  const web: Record<string, number> = live === undefined && types.now.includes('web') ? { web: 1 } : {};
+  await controller.call(formations.put, { params, body: { processes: { ...web, ...kept, ...counts } } }, { signal });
+}
+
+async function countsOf(controller: Execution['controller'], { appId, id }: Release, signal: AbortSignal) {
+  const { processes } = await controller.call(formations.get, { params: { app: appId, release: id } }, { signal });
+  return processes;
 }

@@ -1,6 +1,10 @@
 /** Which processes does a release of a new build have? */
+import type { Scripts } from '@flynn/controller/app-json';
 import { slugProcess } from '@flynn/controller/compile';
 import { type BuildResult, type Process, processSchema } from '@flynn/controller/model';
+
+/** The line of a Procfile that is no process but a step of each deployment. */
+const releaseType = 'release';
 
 /**
  * What the build says to run, with what was set for the type before: resources, volumes, ports, links and timeouts. The
@@ -12,8 +16,9 @@ export function processesOf(
   earlier: Readonly<Record<string, Process>>,
 ): Record<string, Process> {
   const links = commonLinks(Object.values(earlier));
+  const lasting = Object.entries(processTypes).filter(([type]) => type !== releaseType);
   return Object.fromEntries(
-    Object.entries(processTypes).map(([type, line]) => {
+    lasting.map(([type, line]) => {
       const fresh = processSchema.parse(slugProcess(line, type));
       const before = earlier[type];
       if (before === undefined) return [type, { ...fresh, links }];
@@ -35,6 +40,12 @@ export function processesOf(
       ];
     }),
   );
+}
+
+/** What is run around a deployment: app.json's scripts, and the Procfile's `release` line. */
+export function scriptsOf({ processTypes, appJson }: Pick<BuildResult, 'processTypes' | 'appJson'>): Scripts {
+  const release = processTypes[releaseType];
+  return { ...appJson?.scripts, ...(release === undefined ? {} : { release }) };
 }
 
 function commonLinks([first, ...others]: readonly Process[]): string[] {

@@ -8,6 +8,7 @@ import { type BlobClient, createBlobClient } from '@flynn/blobstore/client';
 import { openFilesystem } from '@flynn/blobstore/filesystem';
 import { blobHandlers } from '@flynn/blobstore/server';
 import { apps, jobs, operations, releases } from '@flynn/controller/api';
+import { parseAppJson } from '@flynn/controller/app-json';
 import { createControllerClient } from '@flynn/controller/client';
 import { type BuildResult, type Operation, operationSchema } from '@flynn/controller/model';
 import { type Behaviour, type TestController, startTestController } from '@flynn/controller/testing';
@@ -195,6 +196,52 @@ test('an app that crashes at its start fails the deploy, saying what went wrong'
   assert.match(lines.join('\n'), /^ {7}web \(\S+\) ended with exit code 3$/m);
   assert.match(operation.error ?? '', /^a web job of the new release did not stay up/);
   assert.match(lines.at(-1) ?? '', /Nothing of the app runs/);
+});
+
+test('the release line runs before the rollout, told as it goes; app.json says how the app begins', async () => {
+  await using world = await startWorld();
+  behave(world, {
+    build: { is: 'exit', code: 0 },
+    release: { is: 'exit', code: 0, lines: ['migrating'] },
+    postdeploy: { is: 'exit', code: 4 },
+  });
+  const appJson = parseAppJson(
+    JSON.stringify({
+      env: { TOKEN: { generator: 'secret' } },
+      formation: { worker: { quantity: 2 } },
+      cron: [{ schedule: '@daily', command: 'sweep' }],
+      scripts: { postdeploy: 'notify' },
+    }),
+  );
+  const processTypes = { web: 'node server.js', worker: 'node worker.js', release: 'migrate' };
+  const chain = await push(world, { processTypes, appJson });
+  await using _runner = startRunner(world);
+  const { operation, lines } = await outcome(world, chain[2]?.id);
+  assert.equal(operation.state, 'complete', operation.error);
+  assert.ok(lines.indexOf('migrating') > lines.indexOf('-----> Running the release command...'), lines.join('\n'));
+  assert.match(lines.join('\n'), /its postdeploy failed: it ended with exit code 4/);
+  await world.controller.jobsOf('shop', 3);
+  const params = { app: 'shop', release: 'v1' };
+  const release = await world.controller.client.call(releases.get, { params });
+  assert.deepEqual(Object.keys(release.processes), ['web', 'worker']);
+  assert.match(release.env['TOKEN'] ?? '', /^[0-9a-f]{64}$/);
+  assert.equal(release.cron?.[0]?.command, 'sweep');
+});
+
+test('a release line that fails keeps the old release, and the pusher reads why', async () => {
+  await using world = await startWorld();
+  behave(world, { build: { is: 'exit', code: 0 }, release: { is: 'exit', code: 9, lines: ['no such column'] } });
+  const first = await push(world, {});
+  const second = await push(world, { processTypes: { web: 'node server.js', release: 'migrate' } });
+  await using _runner = startRunner(world);
+  assert.equal((await outcome(world, first[2]?.id)).operation.state, 'complete');
+  const { operation, lines } = await outcome(world, second[2]?.id);
+  assert.match(operation.error ?? '', /^the release command failed: it ended with exit code 9/);
+  assert.equal(lines.filter((line) => line.includes('no such column')).length, 1, lines.join('\n'));
+  assert.match(lines.at(-1) ?? '', /The release before it keeps running/);
+  const [job] = await world.controller.jobsOf('shop', 1);
+  const live = await world.controller.client.call(releases.get, { params: { app: 'shop', release: 'v1' } });
+  assert.equal(job?.releaseId, live.id);
 });
 
 test('cancelling a build stops its job', async () => {

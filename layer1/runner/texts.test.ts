@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type Deployment, type Route, processSchema } from '@flynn/controller/model';
-import { failedJobLines, progressLines, remainsLine, routeLines } from './deploy-text.ts';
+import { failedJobLines, progressLines, remainsLine, routeLines, waitingLines } from './deploy-text.ts';
 import { processesOf } from './release-plan.ts';
 
 const route: Route = {
@@ -40,6 +40,11 @@ test('a failed deployment says what the app said, how it ended, and what runs no
   assert.deepEqual(failedJobLines({}), []);
   assert.match(remainsLine({ oldReleaseId: 'o' }), /keeps running/);
   assert.match(remainsLine({}), /Nothing of the app runs/);
+});
+
+test('a deployment that waits for people says what they can do', () => {
+  assert.match(waitingLines({ state: 'canary' }).join('\n'), /canaries are up.*promote/s);
+  assert.match(waitingLines({ state: 'paused' }).join('\n'), /paused.*resume/s);
 });
 
 test('routes are shown as people type them', () => {

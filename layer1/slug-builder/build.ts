@@ -80,6 +80,7 @@ export async function build(job: BuildJob, deps: BuildDeps, signal: AbortSignal)
     sizeBytes: layers.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0),
     processTypes: plan.processTypes,
     buildpack: plan.buildpack,
+    ...(plan.appJson === undefined ? {} : { appJson: plan.appJson }),
     meta: job.commit === '' ? {} : { 'git.commit': job.commit },
   });
   const { digest } = await putJson(result, blobs, signal);

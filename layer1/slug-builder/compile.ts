@@ -1,6 +1,7 @@
 /** From unpacked source to what a slug consists of. Runs as the app's user, in a process without secrets of the cluster. */
 import { chmod, mkdir, readdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { appJsonSchema, parseAppJson } from '@flynn/controller/app-json';
 import { FlynnError } from '@flynn/kit/errors';
 import { readTextFile } from '@flynn/kit/files';
 import { envName } from '@flynn/kit/names';
@@ -17,6 +18,7 @@ export const slugPlanSchema = z.object({
   /** Names of folders in the runtime folder, each a layer. */
   runtimes: z.array(z.string().regex(/^[a-z0-9][A-Za-z0-9.+-]*$/)),
   isCacheChanged: z.boolean(),
+  appJson: appJsonSchema.optional(),
 });
 export type SlugPlan = z.output<typeof slugPlanSchema>;
 
@@ -27,6 +29,8 @@ export async function compileSlug(start: BuildContext): Promise<SlugPlan> {
   // Read first, so that a mistake in it does not cost a whole build.
   const procfile = await readTextFile(join(layout.appDir, 'Procfile'));
   const declared = procfile === undefined ? {} : parseProcfile(procfile);
+  const appJsonText = await readTextFile(join(layout.appDir, 'app.json'));
+  const appJson = appJsonText === undefined ? undefined : parseAppJson(appJsonText);
   await writeEnvDir(layout, appEnv);
 
   const compiled: Compiled[] = [];
@@ -60,6 +64,7 @@ export async function compileSlug(start: BuildContext): Promise<SlugPlan> {
     processTypes,
     runtimes: [...new Set(compiled.flatMap(({ runtimes }) => runtimes.map(({ name }) => name)))],
     isCacheChanged: compiled.some(({ isCacheChanged }) => isCacheChanged),
+    ...(appJson === undefined ? {} : { appJson }),
   };
 }
 

@@ -1,0 +1,46 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { openDeskWithController } from '../testing.ts';
+
+test('the settings of deployments are told and set one by one', async () => {
+  await using env = await openDeskWithController();
+  await env.controller.deployApp('hello', { web: {} });
+  const run = (...argv: string[]) => env.desk.run(['-a', 'hello', 'deployment', ...argv]);
+  assert.match((await run('strategy')).stdout, /^Strategy: +in-batches\nBatch size: +auto/);
+  assert.match(
+    (await run('strategy', 'canary', '--canaries', '2', '--min-healthy', '3s')).stdout,
+    /Canaries: +2\nMin healthy: +3s/,
+  );
+  assert.match((await run('batch-size', '3')).stdout, /Strategy: +canary\nBatch size: +3\n/);
+  assert.match((await run('batch-size', 'auto')).stdout, /Batch size: +auto/);
+  assert.match((await run('timeout', '5m', '--whole', '1h')).stdout, /Timeout: +300s without progress, 3600s for all/);
+  assert.match((await run('timeout', '--whole', 'none')).stdout, /Timeout: +300s without progress$/m);
+  const wrong = await run('strategy', 'canari');
+  assert.equal(wrong.code, 2);
+  assert.match(wrong.stderr, /"canari" is no strategy: choose from in-batches, .*did you mean canary\?/);
+  assert.equal((await run('batch-size', '0')).code, 2);
+});
+
+test('a canary is rolled out by hand: env set leaves it waiting, promote goes on, abort goes back', async () => {
+  await using env = await openDeskWithController();
+  await env.controller.deployApp('hello', { web: {} });
+  const run = (...argv: string[]) => env.desk.run(['-a', 'hello', ...argv]);
+  await run('deployment', 'strategy', 'canary');
+  const set = await run('env', 'set', 'A=1');
+  assert.equal(set.code, 0, set.stderr);
+  assert.match(set.stdout, /the canaries of v2 are up: "flynn deployment promote" or "abort"/);
+  assert.match(
+    (await run('deployment', 'info')).stdout,
+    /State: +canary\nReleases: +v1 => v2\n.*web: 1 of 1 up, 1 old/s,
+  );
+  assert.match((await run('deployment', 'pause')).stdout, / paused$/m);
+  assert.match((await run('deployment', 'promote')).stderr, /cannot promote this deployment, it is paused/);
+  assert.match((await run('deployment', 'resume')).stdout, / goes on$/m);
+  await env.controller.jobsOf('hello', 2);
+  const aborted = await run('deployment', 'abort', '-m', 'too slow');
+  assert.equal(aborted.code, 0, aborted.stderr);
+  await env.controller.jobsOf('hello', 1, () => true);
+  assert.match((await run('deployment', 'list')).stdout, /failed +v1 +v2 +canary .*it was aborted: too slow/);
+  const none = await run('deployment', 'info', 'nothing');
+  assert.match(none.stderr, /hello has no deployment nothing/);
+});

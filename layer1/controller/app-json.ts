@@ -1,0 +1,162 @@
+/**
+ * What does an `app.json` say? As other platforms read it: what we do not know of is left alone, what we know and cannot
+ * use is `invalid` naming its place. Pure, and without anything of the controller: builders read it too.
+ */
+import { FlynnError, messageOf } from '@flynn/kit/errors';
+import { envName, processType } from '@flynn/kit/names';
+import { z } from 'zod';
+import { parseSchedule } from './cron-schedule.ts';
+
+const line = z.string().trim().min(1);
+const seconds = z.number().nonnegative().max(86_400);
+const port = z.int().min(1).max(65_535);
+
+const variableSchema = z
+  .union([
+    z.union([z.string(), z.number(), z.boolean()]).transform((value) => ({ value: String(value) })),
+    z.object({
+      value: z.union([z.string(), z.number(), z.boolean()]).transform(String).optional(),
+      generator: z.literal('secret').optional(),
+      required: z.boolean().optional(),
+      description: z.string().optional(),
+    }),
+  ])
+  .transform((variable): AppVariable => {
+    if (variable.value !== undefined) return { is: 'value', value: variable.value };
+    if ('generator' in variable && variable.generator !== undefined) return { is: 'secret' };
+    return 'required' in variable && variable.required === false ? { is: 'optional' } : { is: 'required' };
+  });
+
+/** What becomes of a variable that is not set: this value, a random one, a refusal, or nothing. */
+export type AppVariable = { is: 'value'; value: string } | { is: 'secret' } | { is: 'required' } | { is: 'optional' };
+
+const healthcheckSchema = z.object({
+  type: z.enum(['startup', 'readiness', 'liveness']).default('startup'),
+  path: z.string().startsWith('/').optional(),
+  port: port.optional(),
+  /** Tried in the container by others; we only look from outside. */
+  command: z.union([z.string(), z.array(z.string())]).optional(),
+  attempts: z.int().min(1).max(1_000).default(3),
+  interval: seconds.default(5),
+  wait: seconds.optional(),
+  timeout: seconds.default(5),
+  initialDelay: seconds.default(0),
+});
+export type Healthcheck = z.output<typeof healthcheckSchema>;
+
+const overlaps = ['forbid', 'allow', 'replace'] as const;
+
+/** A command that is run on a schedule. */
+export const cronEntrySchema = z.object({
+  /** Five fields as in crontab(5), or @daily and the like; `CRON_TZ=Zone` before them says the time zone. */
+  schedule: line,
+  command: line,
+  timezone: z.string().optional(),
+  /** What becomes of a tick while the run before is still going on. */
+  overlap: z.enum(overlaps).default('forbid'),
+});
+export type CronEntry = z.output<typeof cronEntrySchema>;
+
+const cronInputSchema = z
+  .object({
+    schedule: line,
+    command: line,
+    timezone: z.string().optional(),
+    overlap: z.enum(overlaps).optional(),
+    concurrency_policy: z.enum(overlaps).optional(),
+    /** Written down, but not to be run. */
+    maintenance: z.boolean().optional(),
+  })
+  .transform(({ concurrency_policy: policy, overlap, maintenance: isOff, ...entry }) => ({
+    isOff: isOff === true,
+    entry: cronEntrySchema.parse({ ...entry, overlap: overlap ?? policy ?? 'forbid' }),
+  }));
+
+export const scriptsSchema = z.object({
+  /** Before a release is rolled out, in a job of its own: its failure keeps the old one. */
+  predeploy: line.optional(),
+  /** The same, after `predeploy`: the Procfile's `release` line. */
+  release: line.optional(),
+  /** Once the release is live. */
+  postdeploy: line.optional(),
+});
+export type Scripts = z.output<typeof scriptsSchema>;
+
+const fileSchema = z.object({
+  env: z.record(envName, variableSchema).default({}),
+  formation: z.record(processType, z.object({ quantity: z.int().min(0).max(10_000).optional() })).default({}),
+  healthchecks: z.record(processType, z.array(healthcheckSchema)).default({}),
+  cron: z.array(cronInputSchema).max(100).default([]),
+  scripts: scriptsSchema.extend({ dokku: scriptsSchema.optional() }).default({}),
+  buildpacks: z.array(z.object({ url: line })).default([]),
+});
+
+export type AppJson = {
+  env: Record<string, AppVariable>;
+  /** How many jobs of a type to begin with. */
+  formation: Record<string, number>;
+  healthchecks: Record<string, Healthcheck[]>;
+  cron: CronEntry[];
+  scripts: Scripts;
+  /** URLs or names, in their order. */
+  buildpacks: string[];
+};
+
+/** The same on the wire: what a build tells of it. */
+export const appJsonSchema: z.ZodType<AppJson> = z.object({
+  env: z.record(
+    envName,
+    z.discriminatedUnion('is', [
+      z.object({ is: z.literal('value'), value: z.string() }),
+      z.object({ is: z.enum(['secret', 'required', 'optional']) }),
+    ]),
+  ),
+  formation: z.record(processType, z.int().nonnegative()),
+  healthchecks: z.record(processType, z.array(healthcheckSchema)),
+  cron: z.array(cronEntrySchema),
+  scripts: scriptsSchema,
+  buildpacks: z.array(z.string()),
+});
+
+/** Throws `invalid` for what is no JSON, and for what is wrong in it: "app.json: cron[0].schedule: …". */
+export function parseAppJson(text: string): AppJson {
+  const parsed = fileSchema.safeParse(readJson(text.replace(/^\uFEFF/, '')));
+  if (!parsed.success) {
+    const [issue] = parsed.error.issues;
+    const at = (issue?.path ?? [])
+      .map((part) => (typeof part === 'number' ? `[${part}]` : `.${String(part)}`))
+      .join('');
+    throw new FlynnError(
+      'invalid',
+      `app.json: ${at.replace(/^\./, '')}${at === '' ? '' : ': '}${issue?.message ?? ''}`,
+    );
+  }
+  const { env, formation, healthchecks, cron, scripts, buildpacks } = parsed.data;
+  for (const [index, { entry }] of cron.entries()) {
+    try {
+      parseSchedule(entry.schedule, entry.timezone);
+    } catch (error) {
+      throw new FlynnError('invalid', `app.json: cron[${index}]: ${messageOf(error)}`, { cause: error });
+    }
+  }
+  const { dokku = {}, ...own } = scripts;
+  return {
+    env,
+    formation: Object.fromEntries(
+      Object.entries(formation).flatMap(([type, { quantity }]) => (quantity === undefined ? [] : [[type, quantity]])),
+    ),
+    healthchecks,
+    cron: cron.flatMap(({ isOff, entry }) => (isOff ? [] : [entry])),
+    scripts: { ...dokku, ...own },
+    buildpacks: buildpacks.map(({ url }) => url),
+  };
+}
+
+function readJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    throw new FlynnError('invalid', `app.json is not JSON: ${why}`, { cause: error });
+  }
+}

@@ -1,0 +1,74 @@
+/** What an app.json makes of a push: the plan as a table, and the whole of it against a controller. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { parseAppJson } from '@flynn/controller/app-json';
+import { processSchema } from '@flynn/controller/model';
+import { hasCode } from '@flynn/kit/errors';
+import { firstCounts, firstEnv, withHealthchecks } from './app-json-plan.ts';
+import { scriptsOf } from './release-plan.ts';
+
+const parse = (value: unknown) => parseAppJson(JSON.stringify(value));
+const process = (ports: { port: number }[]) => processSchema.parse({ ports });
+
+test('variables that are not set are as app.json says; what is set stays', () => {
+  const { env } = parse({ env: { A: 'a', B: { generator: 'secret' }, C: { value: 'c' }, D: { required: false } } });
+  assert.deepEqual(
+    firstEnv({ env }, { A: 'mine', X: 'x' }, () => 'random'),
+    { A: 'mine', B: 'random', C: 'c', X: 'x' },
+  );
+});
+
+test('a variable that is required and not set is asked for, with what to type', () => {
+  const { env } = parse({ env: { NEEDED: { description: 'x' }, ALSO: {}, SET: {} } });
+  const isAsked = (error: unknown) =>
+    hasCode(error, 'invalid') && /requires NEEDED, ALSO: .*"flynn env set NEEDED=… ALSO=…"/.test(error.message);
+  assert.throws(() => firstEnv({ env }, { SET: '1' }, () => ''), isAsked);
+  assert.deepEqual(
+    firstEnv({ env }, { NEEDED: '1', ALSO: '', SET: '1' }, () => ''),
+    { NEEDED: '1', ALSO: '', SET: '1' },
+  );
+});
+
+test('the check of a type is its first that looks from outside, in our words', () => {
+  const { healthchecks } = parse({
+    healthchecks: {
+      web: [
+        { type: 'liveness', path: '/live' },
+        { type: 'startup', command: ['true'] },
+        { type: 'startup', path: '/up', port: 5000, attempts: 6, interval: 3, timeout: 2, initialDelay: 4 },
+      ],
+      worker: [{ type: 'startup' }],
+      gone: [{ type: 'startup' }],
+    },
+  });
+  const { processes, notes } = withHealthchecks(
+    { web: process([{ port: 8080 }]), worker: process([]) },
+    healthchecks,
+    'shop',
+  );
+  assert.deepEqual(processes['web']?.ports, [
+    {
+      port: 5000,
+      protocol: 'tcp',
+      service: {
+        name: 'shop-web',
+        check: { type: 'http', path: '/up', intervalMs: 3_000, timeoutMs: 2_000, threshold: 6, startTimeoutMs: 34_000 },
+      },
+    },
+  ]);
+  assert.deepEqual(processes['worker']?.ports, []);
+  assert.equal(notes.length, 3);
+  assert.match(notes.join(), /runs a command .*listens on no port.*no process type gone/);
+});
+
+test('counts are of types the release before did not have', () => {
+  const { formation } = parse({ formation: { web: { quantity: 2 }, worker: { quantity: 3 }, gone: { quantity: 1 } } });
+  assert.deepEqual(firstCounts({ formation }, { now: ['web', 'worker'], before: ['web'] }), { worker: 3 });
+});
+
+test('the Procfile’s release line is the step before a rollout, and wins over app.json’s', () => {
+  const appJson = parse({ scripts: { predeploy: 'a', release: 'b', postdeploy: 'c' } });
+  const processTypes = { web: 'x', release: 'migrate' };
+  assert.deepEqual(scriptsOf({ processTypes, appJson }), { predeploy: 'a', release: 'migrate', postdeploy: 'c' });
+  assert.deepEqual(scriptsOf({ processTypes: { web: 'x' } }), {});
+});
