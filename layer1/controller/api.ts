@@ -30,15 +30,29 @@ export const apps = {
   create: defineRoute({
     method: 'POST',
     path: '/apps',
+    access: 'cluster developer',
     body: z.object({ name: appName.optional(), meta: metaSchema.default({}), isSystem: z.boolean().default(false) }),
     response: appSchema,
     summary: 'Create an app with its default route NAME.DOMAIN; without a name one is made up',
   }),
-  list: defineRoute({ method: 'GET', path: '/apps', response: z.array(appSchema), summary: 'All apps, by name' }),
-  get: defineRoute({ method: 'GET', path: '/apps/:app', response: appSchema, summary: 'One app' }),
+  list: defineRoute({
+    method: 'GET',
+    path: '/apps',
+    access: 'anybody',
+    response: z.array(appSchema),
+    summary: 'All apps, by name',
+  }),
+  get: defineRoute({
+    method: 'GET',
+    path: '/apps/:app',
+    access: 'app viewer',
+    response: appSchema,
+    summary: 'One app',
+  }),
   update: defineRoute({
     method: 'PATCH',
     path: '/apps/:app',
+    access: 'app developer',
     body: appChange,
     response: appSchema,
     summary: "Change an app's metadata or limits",
@@ -46,6 +60,7 @@ export const apps = {
   remove: defineRoute({
     method: 'DELETE',
     path: '/apps/:app',
+    access: 'app admin',
     response: z.object({ routes: z.int(), releases: z.int(), jobs: z.int() }),
     summary: 'Delete an app with everything it has; answers once its jobs have stopped',
   }),
@@ -55,6 +70,7 @@ export const releases = {
   createArtifact: defineRoute({
     method: 'POST',
     path: '/artifacts',
+    access: 'developer of some app',
     body: z.object({ type: z.enum(['image', 'slug']), image: imageSchema, meta: metaSchema.default({}) }),
     response: artifactSchema,
     summary: 'Register an immutable image or slug',
@@ -62,12 +78,14 @@ export const releases = {
   getArtifact: defineRoute({
     method: 'GET',
     path: '/artifacts/:artifact',
+    access: 'developer of some app',
     response: artifactSchema,
     summary: 'One artifact',
   }),
   create: defineRoute({
     method: 'POST',
     path: '/apps/:app/releases',
+    access: 'app developer',
     body: z.object({
       /** What is left out is taken over from the app's live release. */
       artifactId: z.string().optional(),
@@ -81,12 +99,14 @@ export const releases = {
   list: defineRoute({
     method: 'GET',
     path: '/apps/:app/releases',
+    access: 'app viewer',
     response: z.array(releaseSchema),
     summary: 'Releases, newest first',
   }),
   get: defineRoute({
     method: 'GET',
     path: '/apps/:app/releases/:release',
+    access: 'app viewer',
     response: releaseSchema,
     summary: 'One release',
   }),
@@ -96,12 +116,14 @@ export const formations = {
   get: defineRoute({
     method: 'GET',
     path: '/apps/:app/formations/:release',
+    access: 'app viewer',
     response: formationSchema,
     summary: 'Desired counts of a release',
   }),
   put: defineRoute({
     method: 'PUT',
     path: '/apps/:app/formations/:release',
+    access: 'app developer',
     body: z.object({ processes: z.record(z.string(), z.int()) }),
     response: formationSchema,
     summary: 'Scale: types left out stay as they are; an unknown type or a count below zero is refused',
@@ -112,6 +134,7 @@ export const deployments = {
   create: defineRoute({
     method: 'POST',
     path: '/apps/:app/deployments',
+    access: 'app developer',
     body: z.object({ releaseId: z.string() }),
     response: deploymentSchema,
     summary: 'Roll out a release; a deployment under way makes it `conflict`',
@@ -119,12 +142,14 @@ export const deployments = {
   list: defineRoute({
     method: 'GET',
     path: '/apps/:app/deployments',
+    access: 'app viewer',
     response: z.array(deploymentSchema),
     summary: 'Deployments, newest first',
   }),
   get: defineRoute({
     method: 'GET',
     path: '/deployments/:deployment',
+    access: 'app viewer',
     response: deploymentSchema,
     summary: 'One deployment',
   }),
@@ -132,6 +157,7 @@ export const deployments = {
   events: defineRoute({
     method: 'GET',
     path: '/deployments/:deployment/events',
+    access: 'app viewer',
     response: 'events',
     summary: 'A deployment as it goes',
   }),
@@ -141,6 +167,7 @@ export const jobs = {
   list: defineRoute({
     method: 'GET',
     path: '/apps/:app/jobs',
+    access: 'app viewer',
     query: z.object({ all: booleanFlag.optional() }),
     response: z.array(jobSchema),
     summary: 'Jobs that are up or wanted; with all=true ended ones too',
@@ -148,12 +175,14 @@ export const jobs = {
   get: defineRoute({
     method: 'GET',
     path: '/apps/:app/jobs/:job',
+    access: 'app viewer',
     response: jobSchema,
     summary: 'One job, by job or workload id',
   }),
   run: defineRoute({
     method: 'POST',
     path: '/apps/:app/jobs',
+    access: 'app developer',
     body: z.object({
       releaseId: z.string().optional(),
       command: z.array(z.string()).min(1),
@@ -177,6 +206,7 @@ export const jobs = {
   attach: defineRoute({
     method: 'GET',
     path: '/apps/:app/jobs/:job/attach',
+    access: 'app developer',
     query: attachQuerySchema,
     response: 'upgrade',
     summary: "Attach to a job's streams",
@@ -184,6 +214,7 @@ export const jobs = {
   stop: defineRoute({
     method: 'DELETE',
     path: '/apps/:app/jobs/:job',
+    access: 'app developer',
     response: 'empty',
     summary: 'Stop a job; one of a formation is started again',
   }),
@@ -193,6 +224,7 @@ export const routing = {
   create: defineRoute({
     method: 'POST',
     path: '/apps/:app/routes',
+    access: 'app developer',
     body: z.object({
       type: z.enum(['http', 'tcp']).default('http'),
       domain: z.string().optional(),
@@ -206,12 +238,14 @@ export const routing = {
   list: defineRoute({
     method: 'GET',
     path: '/apps/:app/routes',
+    access: 'app viewer',
     response: z.array(routeSchema),
     summary: "An app's routes",
   }),
   remove: defineRoute({
     method: 'DELETE',
     path: '/apps/:app/routes/:route',
+    access: 'app developer',
     response: 'empty',
     summary: 'Remove a route',
   }),
@@ -228,18 +262,31 @@ export const keys = {
   create: defineRoute({
     method: 'POST',
     path: '/keys',
+    access: 'anybody',
     body: z.object({ publicKey: z.string() }),
     response: keySchema,
     summary: 'Let an SSH public key push; the same key again is fine',
   }),
-  list: defineRoute({ method: 'GET', path: '/keys', response: z.array(keySchema), summary: 'SSH keys' }),
+  list: defineRoute({
+    method: 'GET',
+    path: '/keys',
+    access: 'anybody',
+    response: z.array(keySchema),
+    summary: 'SSH keys',
+  }),
   get: defineRoute({
     method: 'GET',
     path: '/keys/:fingerprint',
     response: keySchema,
     summary: 'One key; the fingerprint url-encoded',
   }),
-  remove: defineRoute({ method: 'DELETE', path: '/keys/:fingerprint', response: 'empty', summary: 'Take a key back' }),
+  remove: defineRoute({
+    method: 'DELETE',
+    path: '/keys/:fingerprint',
+    access: 'anybody',
+    response: 'empty',
+    summary: 'Take a key back',
+  }),
 } as const;
 
 export const operations = {
@@ -247,6 +294,7 @@ export const operations = {
   push: defineRoute({
     method: 'POST',
     path: '/apps/:app/pushes',
+    access: 'app developer',
     body: z.object({ pushId: z.string(), sourceDigest: z.string(), commit: z.string(), branch: z.string() }),
     response: z.array(operationSchema),
     summary: 'Build, release and deploy a source archive of the blob store',
@@ -254,18 +302,21 @@ export const operations = {
   get: defineRoute({
     method: 'GET',
     path: '/operations/:operation',
+    access: 'app viewer',
     response: operationSchema,
     summary: 'One operation',
   }),
   list: defineRoute({
     method: 'GET',
     path: '/apps/:app/operations',
+    access: 'app viewer',
     response: z.array(operationSchema),
     summary: 'Operations, newest first',
   }),
   cancel: defineRoute({
     method: 'POST',
     path: '/operations/:operation/cancel',
+    access: 'app developer',
     response: operationSchema,
     summary: 'Cancel; one that ended stays as it is',
   }),
@@ -273,6 +324,7 @@ export const operations = {
   log: defineRoute({
     method: 'GET',
     path: '/operations/:operation/log',
+    access: 'app viewer',
     response: 'events',
     summary: "An operation's log",
   }),
@@ -317,6 +369,7 @@ export const platform = {
   log: defineRoute({
     method: 'GET',
     path: '/apps/:app/log',
+    access: 'app viewer',
     query: linesQuerySchema,
     response: 'stream',
     summary: "An app's log",
@@ -325,6 +378,7 @@ export const platform = {
   events: defineRoute({
     method: 'GET',
     path: '/events',
+    access: 'anybody',
     query: z.object({ app: z.string().optional(), types: z.string().optional() }),
     response: 'events',
     summary: 'Changes as they happen',
@@ -332,6 +386,7 @@ export const platform = {
   cluster: defineRoute({
     method: 'GET',
     path: '/cluster',
+    access: 'anybody',
     response: z.object({
       name: z.string(),
       domain: z.string(),

@@ -5,6 +5,9 @@ import { newId } from '@flynn/kit/ids';
 import type { Logger } from '@flynn/kit/log';
 import { ResourceService } from '@flynn/resource/service';
 import type { Store } from '@flynn/store/store';
+import { grantHandlers } from './access/grants.ts';
+import { tokenHandlers } from './access/tokens.ts';
+import { userHandlers } from './access/users.ts';
 import { appHandlers } from './apps.ts';
 import { openCellView } from './cell-view.ts';
 import { deploymentHandlers } from './deployments.ts';
@@ -71,5 +74,8 @@ export function controllerHandlers(deps: Deps, logAggregator: HttpClient): Handl
     ...hostHandlers(deps),
     ...evaluationHandlers(deps),
     ...platformHandlers(deps, logAggregator),
+    ...userHandlers(deps),
+    ...grantHandlers(deps),
+    ...tokenHandlers(deps),
   ];
 }

@@ -3,25 +3,35 @@ import { hasCode, FlynnError } from '@flynn/kit/errors';
 import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
 import { keys } from './api.ts';
+import { principalOf } from './access/principal.ts';
+import type { Principal } from './access/principal.ts';
 import type { Deps } from './deps.ts';
 import { keyType } from './resources.ts';
+import type { KeyResource } from './resources.ts';
 import { parseSshKey } from './ssh-key.ts';
 import { viewKey } from './views.ts';
 
 export function keyHandlers({ resources }: Deps): Handler[] {
   return [
-    handle(keys.create, async ({ body, signal }) => {
+    handle(keys.create, async (call) => {
+      const { body, signal } = call;
       const { fingerprint, publicKey, comment } = parseSshKey(body.publicKey);
+      const { userId } = principalOf(call);
       const id = keyIdOf(fingerprint);
+      const spec = { fingerprint, publicKey, comment, ...(userId === undefined ? {} : { userId }) };
       try {
-        return viewKey(await resources.create(keyType, { id, spec: { fingerprint, publicKey, comment } }, { signal }));
+        return viewKey(await resources.create(keyType, { id, spec }, { signal }));
       } catch (error) {
         if (!hasCode(error, 'conflict')) throw error;
-        return viewKey(await resources.get(keyType, id, { signal }));
+        const known = await resources.get(keyType, id, { signal });
+        if (known.spec.userId === userId) return viewKey(known);
+        // One key is one person: with two, nobody could tell whose push it was.
+        throw new FlynnError('conflict', `the key ${fingerprint} is somebody else's: use another, or have it removed`);
       }
     }),
-    handle(keys.list, async ({ signal }) => {
-      const all = await resources.list(keyType, { signal });
+    handle(keys.list, async (call) => {
+      const principal = principalOf(call);
+      const all = await resources.list(keyType, { signal: call.signal, where: (key) => isOwn(principal, key) });
       return all.toSorted((a, b) => (a.createdAt < b.createdAt ? -1 : a.createdAt > b.createdAt ? 1 : 0)).map(viewKey);
     }),
     handle(keys.get, async ({ params, signal }) => {
@@ -29,7 +39,10 @@ export function keyHandlers({ resources }: Deps): Handler[] {
       if (key === undefined) throw noKey(params.fingerprint);
       return viewKey(key);
     }),
-    handle(keys.remove, async ({ params, signal }) => {
+    handle(keys.remove, async (call) => {
+      const { params, signal } = call;
+      const known = await resources.find(keyType, keyIdOf(params.fingerprint), { signal });
+      if (known === undefined || !isOwn(principalOf(call), known)) throw noKey(params.fingerprint);
       try {
         await resources.delete(keyType, keyIdOf(params.fingerprint), { signal });
       } catch (error) {
@@ -39,8 +52,12 @@ export function keyHandlers({ resources }: Deps): Handler[] {
   ];
 }
 
+function isOwn(principal: Principal, key: KeyResource): boolean {
+  return principal.isAdmin || (principal.userId !== undefined && key.spec.userId === principal.userId);
+}
+
 /** A fingerprint holds slashes, an id must not. */
-function keyIdOf(fingerprint: string): string {
+export function keyIdOf(fingerprint: string): string {
   const digest = /^SHA256:([A-Za-z0-9+/]{43})=?$/.exec(fingerprint)?.[1];
   if (digest === undefined) {
     throw new FlynnError(

@@ -4,6 +4,7 @@ import { followMembers, openMembers } from '@flynn/host-agent/cluster/member-key
 import { runDaemon } from '@flynn/kit/daemon';
 import { startServer } from '@flynn/kit/http-server';
 import { connectEtcd } from '@flynn/store/etcd';
+import { openAccess } from './access/access.ts';
 import { configSchema, etcdOptionsOf, readSettings } from './config.ts';
 import { controllerHandlers, logAggregatorClient, openController } from './controller.ts';
 import { runWorker } from './worker.ts';
@@ -45,10 +46,16 @@ await runDaemon({
       key: config.FLYNN_KEY,
       baseUrl: async () => `http://${(await discovery.resolve('log-aggregator')).address}`,
     });
+    const access = await openAccess({
+      deps: controller.deps,
+      rootKey: config.FLYNN_CONTROLLER_KEY,
+      clusterKey: config.FLYNN_KEY,
+    });
     const server = await startServer({
       name: 'controller',
       handlers: controllerHandlers(controller.deps, logAggregator),
-      key: [config.FLYNN_KEY, config.FLYNN_CONTROLLER_KEY],
+      gate: access.gate,
+      isStrict: true,
       port: config.PORT,
       log,
     });
@@ -57,7 +64,7 @@ await runDaemon({
         signal.addEventListener('abort', resolve, { once: true });
       });
       await server.close();
-      await Promise.all([logAggregator.close(), discovery.close()]);
+      await Promise.all([access[Symbol.asyncDispose](), logAggregator.close(), discovery.close()]);
       await close();
     });
   },

@@ -12,6 +12,9 @@ import type { HostJob } from '@flynn/scheduler/cell';
 import { createMemoryStore } from '@flynn/store/memory';
 import type { Store } from '@flynn/store/store';
 import type { z } from 'zod';
+import { openAccess } from './access/access.ts';
+import { defaultRate } from './access/rate-limit.ts';
+import type { RateSettings } from './access/rate-limit.ts';
 import { apps, deployments, jobs, releases } from './api.ts';
 import { createControllerClient } from './client.ts';
 import { controllerHandlers, logAggregatorClient, openController } from './controller.ts';
@@ -36,13 +39,14 @@ export type TestControllerOptions = {
   /** Without one, reading logs is `unavailable`. */
   logAggregatorUrl?: string;
   log?: Logger;
+  rate?: RateSettings;
   /** Whether a worker runs, default true. */
   hasWorker?: boolean;
 };
 
 export interface TestController extends AsyncDisposable {
   readonly url: string;
-  /** The cluster key; `userKey` is the one people use. */
+  /** The cluster key, which opens what the platform's parts need; `userKey` is the root key, which opens everything. */
   readonly key: string;
   readonly userKey: string;
   readonly client: HttpClient;
@@ -107,10 +111,17 @@ export async function startTestController(options: TestControllerOptions = {}): 
       throw new FlynnError('unavailable', 'no log aggregator is running');
     },
   });
+  const access = await openAccess({
+    deps: controller.deps,
+    rootKey: userKey,
+    clusterKey,
+    rate: options.rate ?? defaultRate,
+  });
   const server: RunningServer = await startServer({
     name: 'controller',
     handlers: controllerHandlers(controller.deps, logAggregator),
-    key: [clusterKey, userKey],
+    gate: access.gate,
+    isStrict: true,
     host: '127.0.0.1',
     port: 0,
     log,
@@ -175,6 +186,7 @@ export async function startTestController(options: TestControllerOptions = {}): 
       await server.close();
       await worker.stop();
       await logAggregator.close();
+      await access[Symbol.asyncDispose]();
       await controller[Symbol.asyncDispose]();
       for (const scheduler of schedulers) await scheduler[Symbol.asyncDispose]();
       await tasks.stop();
