@@ -9,6 +9,8 @@ import { grantHandlers } from './access/grants.ts';
 import { tokenHandlers } from './access/tokens.ts';
 import { userHandlers } from './access/users.ts';
 import { appHandlers } from './apps.ts';
+import { auditHandlers } from './audit/reading.ts';
+import { recordingStore } from './audit/mutation.ts';
 import { openCellView } from './cell-view.ts';
 import { deploymentHandlers } from './deployments.ts';
 import type { ControllerSettings, Deps } from './deps.ts';
@@ -37,7 +39,8 @@ export async function openController(options: {
   now?: () => number;
   signal?: AbortSignal;
 }): Promise<ControllerParts> {
-  const { store, settings, log, signal, now = Date.now } = options;
+  const { settings, log, signal, now = Date.now } = options;
+  const store = recordingStore(options.store);
   const resources = new ResourceService({ store, now, newId, log });
   const limits = signal === undefined ? {} : { signal };
   const [cell, operations, deployments] = await Promise.all([
@@ -77,5 +80,6 @@ export function controllerHandlers(deps: Deps, logAggregator: HttpClient): Handl
     ...userHandlers(deps),
     ...grantHandlers(deps),
     ...tokenHandlers(deps),
+    ...auditHandlers(deps),
   ];
 }

@@ -12,12 +12,13 @@ import type { HostJob } from '@flynn/scheduler/cell';
 import { createMemoryStore } from '@flynn/store/memory';
 import type { Store } from '@flynn/store/store';
 import type { z } from 'zod';
-import { openAccess } from './access/access.ts';
 import { defaultRate } from './access/rate-limit.ts';
 import type { RateSettings } from './access/rate-limit.ts';
 import { apps, deployments, jobs, releases } from './api.ts';
 import { createControllerClient } from './client.ts';
-import { controllerHandlers, logAggregatorClient, openController } from './controller.ts';
+import { logAggregatorClient, openController } from './controller.ts';
+import { openWeb } from './web.ts';
+import type { ControllerWeb } from './web.ts';
 import type { Deps } from './deps.ts';
 import type { App, Deployment, Job, Release, processSchema } from './model.ts';
 import { SimulatedHost } from './simulated-host.ts';
@@ -53,6 +54,7 @@ export interface TestController extends AsyncDisposable {
   readonly store: Store;
   readonly hosts: readonly SimulatedHost[];
   readonly deps: Deps;
+  readonly web: ControllerWeb;
   /** From now on new jobs behave so. */
   setBehaviour(behave: (job: HostJob) => Behaviour): void;
   /** Ends the worker and starts another. */
@@ -111,16 +113,18 @@ export async function startTestController(options: TestControllerOptions = {}): 
       throw new FlynnError('unavailable', 'no log aggregator is running');
     },
   });
-  const access = await openAccess({
+  const web = await openWeb({
     deps: controller.deps,
+    store,
+    logAggregator,
     rootKey: userKey,
     clusterKey,
     rate: options.rate ?? defaultRate,
   });
   const server: RunningServer = await startServer({
     name: 'controller',
-    handlers: controllerHandlers(controller.deps, logAggregator),
-    gate: access.gate,
+    handlers: web.handlers,
+    gate: web.gate,
     isStrict: true,
     host: '127.0.0.1',
     port: 0,
@@ -157,6 +161,7 @@ export async function startTestController(options: TestControllerOptions = {}): 
     store,
     hosts,
     deps: controller.deps,
+    web,
     setBehaviour(next) {
       behave = next;
     },
@@ -186,7 +191,7 @@ export async function startTestController(options: TestControllerOptions = {}): 
       await server.close();
       await worker.stop();
       await logAggregator.close();
-      await access[Symbol.asyncDispose]();
+      await web[Symbol.asyncDispose]();
       await controller[Symbol.asyncDispose]();
       for (const scheduler of schedulers) await scheduler[Symbol.asyncDispose]();
       await tasks.stop();

@@ -6,11 +6,8 @@ import type { Route } from '@flynn/kit/routes';
 import { waitFor } from '@flynn/kit/retry';
 import { apps, deployments, keys, operations, platform, releases, routing } from '../api.ts';
 import { createControllerClient } from '../client.ts';
-import { controllerHandlers, logAggregatorClient } from '../controller.ts';
 import { startTestController } from '../testing.ts';
 import type { TestController } from '../testing.ts';
-import { openAccess } from './access.ts';
-import type { Access } from './access.ts';
 import { grants, self, teams, tokens, users } from './api.ts';
 import { actForHeader } from './act-for.ts';
 import type { Level } from './roles.ts';
@@ -90,6 +87,7 @@ const expected: Readonly<Record<string, string>> = {
   'GET /tokens': 'anybody',
   'DELETE /tokens/:token': 'anybody',
   'GET /whoami': 'anybody',
+  'GET /audit': 'anybody',
 };
 
 const ranks: Readonly<Record<Level, number>> = { none: 0, viewer: 1, developer: 2, admin: 3 };
@@ -97,7 +95,6 @@ const ranks: Readonly<Record<Level, number>> = { none: 0, viewer: 1, developer: 
 type Person = { token: string; cluster: Level; shop: Level; most: Level };
 
 let world: TestController;
-let access: Access;
 let routes: readonly Route[];
 let ids: { shop: string; other: string; deployment: string; operation: string };
 const people = new Map<string, Person>();
@@ -114,11 +111,7 @@ before(async () => {
   const body = { pushId: 'p1', sourceDigest: 'sha256:x', commit: 'c', branch: 'main' };
   const [operation] = await client.call(operations.push, { params: { app: 'shop' }, body });
   ids = { shop: shop.id, other: other.id, deployment: deployment.id, operation: operation?.id ?? '' };
-  access = await openAccess({ deps: world.deps, rootKey: world.userKey, clusterKey: world.key });
-  routes = controllerHandlers(
-    world.deps,
-    logAggregatorClient({ key: 'x', baseUrl: async () => 'http://127.0.0.1:1' }),
-  ).map(({ route }) => route);
+  routes = world.web.handlers.map(({ route }) => route);
 
   const levels = { viewer: 'viewer', developer: 'developer', admin: 'admin' } as const;
   await person('nobody', {}, { cluster: 'none', shop: 'none', most: 'none' });
@@ -166,7 +159,6 @@ before(async () => {
 });
 
 after(async () => {
-  await access?.[Symbol.asyncDispose]();
   await world?.[Symbol.asyncDispose]();
 });
 
@@ -213,7 +205,7 @@ async function knock(
   const headers = { ...(token === undefined ? {} : { authorization: `Bearer ${token}` }), ...more.headers };
   const request = { route, params, headers, remoteAddress: '', requestId: 'r', signal: AbortSignal.timeout(10_000) };
   try {
-    await access.gate(request);
+    await world.web.gate(request);
     return 'in';
   } catch (error) {
     if (error instanceof FlynnError) return error;

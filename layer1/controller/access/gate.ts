@@ -6,6 +6,7 @@ import { findApp, noApp } from '../deps.ts';
 import type { Deps } from '../deps.ts';
 import { keyIdOf } from '../keys.ts';
 import { deploymentType, keyType, operationType } from '../resources.ts';
+import type { AuditTrail } from '../audit/trail.ts';
 import type { AppResource } from '../resources.ts';
 import { actForHeader } from './act-for.ts';
 import type { Directory } from './directory.ts';
@@ -24,6 +25,8 @@ export type GateOptions = Readonly<{
   /** What the platform's parts had before they had tokens: opens what any of them needs. */
   clusterKey: string;
   rateLimit: RateLimit;
+  /** Hears whom the gate turned away. */
+  trail: Pick<AuditTrail, 'refused'>;
 }>;
 
 export function accessGate(options: GateOptions): Gate {
@@ -66,8 +69,10 @@ export function accessGate(options: GateOptions): Gate {
     const principal = await directory.again(first, signal);
     if (principal === undefined) throw unknownKey();
     if (isAllowed(principal)) return { caller: principal, ...params };
-    if (app !== undefined && !principal.canSee(viewOf(app))) throw hidden(request);
-    throw refusal(principal, rule.role, app);
+    const error =
+      app !== undefined && !principal.canSee(viewOf(app)) ? hidden(request) : refusal(principal, rule.role, app);
+    options.trail.refused(principal, route, request, error);
+    throw error;
   }
 }
 
