@@ -1,5 +1,6 @@
 /** What the platform consists of: its apps, as data. */
 import type { z } from 'zod';
+import { type Service, serviceToken } from '@flynn/controller/access/service-token';
 import type { processSchema } from '@flynn/controller/model';
 import type { Credentials } from '@flynn/kit/tls';
 import type { ImageName } from './images/recipes.ts';
@@ -51,6 +52,11 @@ function commonEnv(cluster: Cluster): Record<string, string> {
   return { FLYNN_KEY: cluster.key };
 }
 
+/** What a part of the platform shows the controller: it opens what that part needs, and nothing else. */
+function controllerToken(cluster: Cluster, service: Service): Record<string, string> {
+  return { FLYNN_CONTROLLER_TOKEN: serviceToken(cluster.controllerKey, service) };
+}
+
 type Sizes = (memoryMiB: number, cpuMillis?: number) => Pick<ProcessInput, 'memoryBytes' | 'cpuMillis'>;
 
 /** Idle services take a quarter of what they may; the rest is for many requests at once. */
@@ -89,7 +95,11 @@ export function manifestOf(input: ManifestInput): SystemApp[] {
       counts: { web: 1 },
     }),
     app('runner', {
-      env: { ...common, FLYNN_SLUG_RUNNER_IMAGE: imageOf(input, 'slug-runner') },
+      env: {
+        ...common,
+        ...controllerToken(cluster, 'runner'),
+        FLYNN_SLUG_RUNNER_IMAGE: imageOf(input, 'slug-runner'),
+      },
       processes: { runner: size(128) },
       counts: { runner: 1 },
     }),
@@ -99,7 +109,7 @@ export function manifestOf(input: ManifestInput): SystemApp[] {
       counts: { build: 0 },
     }),
     app('git-receiver', {
-      env: { ...common, FLYNN_SSH_HOST_KEY: input.sshHostKey },
+      env: { ...common, ...controllerToken(cluster, 'git-receiver'), FLYNN_SSH_HOST_KEY: input.sshHostKey },
       processes: {
         web: {
           // Each push under way, its build included, keeps a git and a hook of its own: some 30 MiB.
@@ -114,7 +124,7 @@ export function manifestOf(input: ManifestInput): SystemApp[] {
       routes: [{ type: 'tcp', port: cluster.gitPort, service: gitService }],
     }),
     app('router', {
-      env: { ...common, FLYNN_HTTP_PORT: String(cluster.httpPort) },
+      env: { ...common, ...controllerToken(cluster, 'router'), FLYNN_HTTP_PORT: String(cluster.httpPort) },
       processes: {
         web: {
           ...size(256),

@@ -6,7 +6,8 @@ import type { Duplex } from 'node:stream';
 import { FlynnError, asFlynnError, httpStatusOf } from './errors.ts';
 import { type StreamAnswer, checkUpgrade, sendEvents, sendStream, sendUpgrade } from './http-answer.ts';
 import type { CheckedCall, Handler } from './http-handler.ts';
-import { checkKey, readBody, readQuery } from './http-request.ts';
+import { type Gate, type GateRequest, keyGate } from './http-gate.ts';
+import { type ReadOptions, readBody, readQuery } from './http-request.ts';
 import { newId } from './ids.ts';
 import type { Logger } from './log.ts';
 import type { Route, ServerEvent } from './routes.ts';
@@ -18,16 +19,15 @@ export type AppOptions = {
   handlers: readonly Handler[];
   log: Logger;
   key?: string | readonly string[];
+  /** Instead of keys: who may do what. */
+  gate?: Gate;
   name: string;
-};
+} & ReadOptions;
 
 /** `closing` ends event streams. */
 export function createApp(options: AppOptions, closing: AbortSignal): Answer {
   const { name, log } = options;
-  const keys = options.key === undefined ? [] : [options.key].flat();
-  if (options.key !== undefined && (keys.length === 0 || keys.includes(''))) {
-    throw new FlynnError('invalid', `the ${name} was started with an empty key: anybody could use it`);
-  }
+  const gate = gateOf(options);
   const app = new Koa();
   // What gets here broke after the answer had begun: a client that left, mostly.
   app.on('error', (error: unknown) => log.debug({ err: error }, 'a connection broke'));
@@ -38,18 +38,32 @@ export function createApp(options: AppOptions, closing: AbortSignal): Answer {
   for (const handler of [...options.handlers].sort((a, b) => compareRoutes(a.route, b.route))) {
     router.register(handler.route.path, [handler.route.method], async (context: Koa.Context) => {
       const { route } = handler;
-      if (keys.length > 0 && route.access === 'key') checkKey(context.headers, keys);
-      if (route.kind === 'upgrade') checkUpgrade(context.req);
-      const call: CheckedCall = {
+      const request: GateRequest = {
+        route,
         params: context['params'],
-        query: readQuery(route, { ...context.query }),
-        body: await readBody(route, context.req),
         headers: context.headers,
         signal: goneSignal(context.req, context.res),
         remoteAddress: context.req.socket.remoteAddress ?? '',
         requestId: context.response.get('x-request-id'),
       };
+      const { caller, params = request.params } =
+        gate === undefined || route.access === 'open' ? {} : await gate(request);
+      if (route.kind === 'upgrade') checkUpgrade(context.req);
+      const { headers, remoteAddress, requestId } = request;
+      const call: CheckedCall = {
+        params: { ...params },
+        query: readQuery(route, { ...context.query }, options),
+        body: await readBody(route, context.req, options),
+        headers,
+        signal: request.signal,
+        remoteAddress,
+        requestId,
+        ...(caller === undefined ? {} : { caller }),
+      };
       if (route.kind === 'events') call.signal = AbortSignal.any([call.signal, closing]);
+      // What is answered at once needs no ending.
+      const isLasting = route.kind === 'events' || route.kind === 'stream';
+      if (isLasting && caller?.signal !== undefined) call.signal = AbortSignal.any([call.signal, caller.signal]);
       await send(context, handler, call, log);
     });
   }
@@ -59,6 +73,16 @@ export function createApp(options: AppOptions, closing: AbortSignal): Answer {
     throw new FlynnError('not_found', `the ${name} has nothing at ${context.method} ${context.path}`);
   });
   return app.callback();
+}
+
+function gateOf(options: AppOptions): Gate | undefined {
+  if (options.gate !== undefined) return options.gate;
+  if (options.key === undefined) return undefined;
+  const keys = [options.key].flat();
+  if (keys.length === 0 || keys.includes('')) {
+    throw new FlynnError('invalid', `the ${options.name} was started with an empty key: anybody could use it`);
+  }
+  return keyGate(keys);
 }
 
 /** Literal segments before parameters before wildcards, so the order in which handlers are listed does not matter. */
@@ -106,8 +130,20 @@ async function send(context: Koa.Context, handler: Handler, call: CheckedCall, l
       return sendEvents(response, result as AsyncIterable<ServerEvent>, { signal: call.signal, log });
     case 'upgrade':
       context.respond = false;
-      return sendUpgrade(response, result as (socket: Duplex) => void);
+      return sendUpgrade(response, whileAllowed(result as (socket: Duplex) => void, call.caller?.signal));
   }
+}
+
+/** An upgraded connection ends with its caller's permission to be there. */
+function whileAllowed(use: (socket: Duplex) => void, allowed: AbortSignal | undefined): (socket: Duplex) => void {
+  if (allowed === undefined) return use;
+  return (socket) => {
+    const end = () => socket.destroy();
+    allowed.addEventListener('abort', end, { once: true });
+    socket.once('close', () => allowed.removeEventListener('abort', end));
+    use(socket);
+    if (allowed.aborted) end();
+  };
 }
 
 /** Around every request: its id, its log line, and the one translation of errors to HTTP. */
@@ -141,6 +177,8 @@ async function observe(
       : failure.message;
     context.respond = true;
     context.status = status;
+    const retryAfterMs = failure.detail['retryAfterMs'];
+    if (typeof retryAfterMs === 'number') context.set('retry-after', String(Math.ceil(retryAfterMs / 1_000)));
     if (status === 401) context.set('www-authenticate', `Bearer realm="${name}"`);
     context.body = { code: failure.code, message, detail: failure.detail };
   }

@@ -13,7 +13,7 @@ const callTimeoutMs = 30_000;
 const uploadTimeoutMs = 15 * 60_000;
 const silenceMs = 3 * heartbeatMs;
 
-export type CallOptions = { signal?: AbortSignal; timeoutMs?: number };
+export type CallOptions = { signal?: AbortSignal; timeoutMs?: number; headers?: Readonly<Record<string, string>> };
 
 /** A CallInput without the route's types. */
 type Input = { params?: Readonly<Record<string, string>>; query?: unknown; body?: unknown };
@@ -60,7 +60,7 @@ export class HttpClient implements AsyncDisposable {
   async #call(route: Route, input: Input, options: CallOptions): Promise<unknown> {
     const defaultMs = route.body === 'stream' ? uploadTimeoutMs : callTimeoutMs;
     return this.#within(route, options, defaultMs, async (signal) => {
-      const body = await this.#send(route, input, signal);
+      const body = await this.#send(route, input, signal, options.headers);
       if (typeof route.response === 'string') {
         await body.dump();
         return undefined;
@@ -75,7 +75,9 @@ export class HttpClient implements AsyncDisposable {
   /** For routes that answer a stream of bytes. The deadline ends with the head; the signal goes on. */
   async stream<R extends Route>(route: R, input: CallInput<R>, options: CallOptions = {}): Promise<Readable> {
     const { signal } = options;
-    const body = await this.#within(route, options, callTimeoutMs, (limited) => this.#send(route, input, limited));
+    const body = await this.#within(route, options, callTimeoutMs, (limited) =>
+      this.#send(route, input, limited, options.headers),
+    );
     const out = new PassThrough();
     body.on('error', (error) => out.destroy(this.#errorOf(route, error, signal)));
     out.once('close', () => body.destroy());
@@ -89,10 +91,10 @@ export class HttpClient implements AsyncDisposable {
   async *events<R extends Route>(
     route: R,
     input: CallInput<R>,
-    options: { signal: AbortSignal; lastEventId?: string },
+    options: { signal: AbortSignal; lastEventId?: string; headers?: Readonly<Record<string, string>> },
   ): AsyncGenerator<ServerEvent, void, undefined> {
     const { signal, lastEventId } = options;
-    const headers: Record<string, string> = { accept: 'text/event-stream' };
+    const headers: Record<string, string> = { ...options.headers, accept: 'text/event-stream' };
     if (lastEventId !== undefined) headers['last-event-id'] = lastEventId;
     try {
       const body = await this.#within(route, { signal }, callTimeoutMs, (limited) =>
@@ -108,7 +110,11 @@ export class HttpClient implements AsyncDisposable {
   /** For routes that hand over the connection. The signal and the deadline cover opening it. */
   async upgrade<R extends Route>(route: R, input: CallInput<R>, options: CallOptions = {}): Promise<Duplex> {
     return this.#within(route, options, callTimeoutMs, async (signal) =>
-      openUpgrade(await this.#urlOf(route, input, signal), { method: route.method, headers: this.#headers, signal }),
+      openUpgrade(await this.#urlOf(route, input, signal), {
+        method: route.method,
+        headers: { ...this.#headers, ...options.headers },
+        signal,
+      }),
     );
   }
 
@@ -128,7 +134,12 @@ export class HttpClient implements AsyncDisposable {
   }
 
   /** The body of a good answer, unread; a refusal becomes the error it carries. */
-  async #send(route: Route, input: Input, signal: AbortSignal, extra: Record<string, string> = {}): Promise<Body> {
+  async #send(
+    route: Route,
+    input: Input,
+    signal: AbortSignal,
+    extra: Readonly<Record<string, string>> = {},
+  ): Promise<Body> {
     const headers = { ...this.#headers, ...extra };
     let body: Readable | Uint8Array | string | undefined;
     if (route.body === 'stream') body = streamBody(input.body);

@@ -3,6 +3,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import type { Duplex } from 'node:stream';
 import type { z } from 'zod';
 import type { StreamAnswer } from './http-answer.ts';
+import type { Caller } from './http-gate.ts';
 import type { BodyOf, ParamsOf, QueryOf, Route, ServerEvent } from './routes.ts';
 
 /** What a handler is given. `signal` aborts when the client goes away, and for event streams when the server closes. */
@@ -14,6 +15,8 @@ export type Call<R extends Route> = {
   signal: AbortSignal;
   remoteAddress: string;
   requestId: string;
+  /** Whom the gate let in; nobody on an open route. */
+  caller?: Caller;
 };
 
 /** What a handler gives back, by the route's response. */

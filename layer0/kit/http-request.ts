@@ -1,48 +1,57 @@
 /** What a request gives its handler: every part checked by the route before the handler sees it. */
-import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
+import type { IncomingMessage } from 'node:http';
 import { PassThrough, type Readable } from 'node:stream';
 import { z } from 'zod';
 import { FlynnError } from './errors.ts';
-import { isSameSecret } from './secrets.ts';
 import type { Route } from './routes.ts';
 
 const jsonLimitBytes = 4 * 1024 * 1024;
+/** Who sends a JSON body slower than this keeps a place for nothing. */
+const bodyDeadlineMs = 30_000;
 
-/** Accepts a bearer token or the password of basic authentication. Every key is compared, whichever matches. */
-export function checkKey(headers: IncomingHttpHeaders, keys: readonly string[]): void {
-  const given = keyOf(headers.authorization);
-  if (given === undefined) {
-    throw new FlynnError('unauthenticated', 'this needs a key: send it as "Authorization: Bearer KEY"');
-  }
-  const matches = keys.filter((key) => isSameSecret(key, given));
-  if (matches.length === 0) throw new FlynnError('unauthenticated', 'the key that was sent is not a valid one');
+/** `isStrict` refuses fields that the route's schemas do not know: a misspelt one must not be ignored silently. */
+export type ReadOptions = Readonly<{ isStrict?: boolean; bodyDeadlineMs?: number }>;
+
+export function readQuery(route: Route, query: unknown, options: ReadOptions = {}): unknown {
+  return route.query === undefined ? undefined : check(route, 'query', route.query, query, options);
 }
 
-function keyOf(authorization: string | undefined): string | undefined {
-  const [, scheme, value] = /^(bearer|basic) +(\S+)$/i.exec(authorization ?? '') ?? [];
-  if (scheme === undefined || value === undefined) return undefined;
-  if (scheme.toLowerCase() === 'bearer') return value;
-  const pair = Buffer.from(value, 'base64').toString();
-  const colon = pair.indexOf(':');
-  return colon < 0 ? undefined : pair.slice(colon + 1);
-}
-
-export function readQuery(route: Route, query: unknown): unknown {
-  return route.query === undefined ? undefined : check(route, 'query', route.query, query);
-}
-
-export async function readBody(route: Route, request: IncomingMessage): Promise<unknown> {
+export async function readBody(route: Route, request: IncomingMessage, options: ReadOptions = {}): Promise<unknown> {
   if (route.body === undefined) return undefined;
   if (route.body === 'stream') return bodyStream(request);
-  return check(route, 'body', route.body, parseJson(route, await readText(route, request)));
+  return check(route, 'body', route.body, parseJson(route, await readText(route, request, options)), options);
 }
 
-function check(route: Route, part: 'query' | 'body', schema: z.ZodType, value: unknown): unknown {
+function check(
+  route: Route,
+  part: 'query' | 'body',
+  schema: z.ZodType,
+  value: unknown,
+  { isStrict = false }: ReadOptions,
+): unknown {
   const parsed = schema.safeParse(value);
-  if (parsed.success) return parsed.data;
-  throw new FlynnError('invalid', `the ${part} of ${nameOf(route)} is not valid:\n${z.prettifyError(parsed.error)}`, {
-    cause: parsed.error,
-    detail: { issues: parsed.error.issues.map(({ path, message }) => ({ path: path.join('.'), message })) },
+  if (!parsed.success) {
+    throw new FlynnError('invalid', `the ${part} of ${nameOf(route)} is not valid:\n${z.prettifyError(parsed.error)}`, {
+      cause: parsed.error,
+      detail: { issues: parsed.error.issues.map(({ path, message }) => ({ path: path.join('.'), message })) },
+    });
+  }
+  const unknown = isStrict ? droppedFields(value, parsed.data) : [];
+  if (unknown.length === 0) return parsed.data;
+  throw new FlynnError(
+    'invalid',
+    `the ${part} of ${nameOf(route)} has fields it does not know: ${unknown.slice(0, 10).join(', ')}`,
+    { detail: { unknown: unknown.slice(0, 100) } },
+  );
+}
+
+/** Paths of the fields that parsing left out. */
+function droppedFields(given: unknown, parsed: unknown, path = ''): string[] {
+  if (typeof given !== 'object' || given === null || typeof parsed !== 'object' || parsed === null) return [];
+  const kept = new Map(Object.entries(parsed));
+  return Object.entries(given).flatMap(([name, value]) => {
+    const at = path === '' ? name : `${path}.${name}`;
+    return kept.has(name) ? droppedFields(value, kept.get(name), at) : [at];
   });
 }
 
@@ -56,7 +65,7 @@ function parseJson(route: Route, text: string): unknown {
   }
 }
 
-async function readText(route: Route, request: IncomingMessage): Promise<string> {
+async function readText(route: Route, request: IncomingMessage, options: ReadOptions): Promise<string> {
   const tooLarge = new FlynnError(
     'invalid',
     `the body of ${nameOf(route)} is larger than ${jsonLimitBytes / 1024 / 1024} MB`,
@@ -65,10 +74,18 @@ async function readText(route: Route, request: IncomingMessage): Promise<string>
   const chunks: Buffer[] = [];
   let bytes = 0;
   // The request itself stays intact when we stop early: destroying it would take the connection and the answer with it.
-  for await (const chunk of bodyStream(request)) {
-    bytes += chunk.length;
-    if (bytes > jsonLimitBytes) throw tooLarge;
-    chunks.push(chunk);
+  const body = bodyStream(request);
+  const limitMs = options.bodyDeadlineMs ?? bodyDeadlineMs;
+  const late = new FlynnError('timeout', `the body of ${nameOf(route)} did not arrive within ${limitMs / 1_000} s`);
+  const timer = setTimeout(() => body.destroy(late), limitMs);
+  try {
+    for await (const chunk of body) {
+      bytes += chunk.length;
+      if (bytes > jsonLimitBytes) throw tooLarge;
+      chunks.push(chunk);
+    }
+  } finally {
+    clearTimeout(timer);
   }
   return Buffer.concat(chunks).toString('utf8');
 }

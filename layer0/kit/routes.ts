@@ -31,8 +31,22 @@ export type Route<
   response: R;
   kind: KindOf<R>;
   summary: string;
-  /** 'open' needs no key. */
-  access: 'open' | 'key';
+  /** For people who read the documents. */
+  description: string;
+  /**
+   * 'open' lets everybody in. Whatever else is for the server's gate to judge; where there are only keys, any key does.
+   * 'key', which a route has that says nothing, is the most that there is to ask for.
+   */
+  access: string;
+  /** Of requests and their answers, checked against the server by tests. */
+  example: RouteExample | undefined;
+}>;
+
+export type RouteExample = Readonly<{
+  params?: Readonly<Record<string, string>>;
+  query?: unknown;
+  body?: unknown;
+  response?: unknown;
 }>;
 
 /** The names in a path: `/apps/:app/files/*rest` has 'app' and 'rest'. */
@@ -97,7 +111,9 @@ export function defineRoute<
   body?: B;
   response: R;
   summary: string;
-  access?: 'open' | 'key';
+  description?: string;
+  access?: string;
+  example?: RouteExample;
 }): Route<Path, Q, B, R> {
   const segments = route.path.split('/').slice(1);
   const isWildcardLast = segments.slice(0, -1).every((segment) => !segment.startsWith('*'));
@@ -117,7 +133,9 @@ export function defineRoute<
     response: route.response,
     kind: (typeof route.response === 'string' ? route.response : 'json') as KindOf<R>,
     summary: route.summary,
+    description: route.description ?? '',
     access: route.access ?? 'key',
+    example: route.example,
   };
 }
 

@@ -35,10 +35,17 @@ export const hostDetailSchema = hostViewSchema.extend({ list: z.array(hostJobSch
 export type HostDetail = z.output<typeof hostDetailSchema>;
 
 export const hosts = {
-  list: defineRoute({ method: 'GET', path: '/hosts', response: z.array(hostViewSchema), summary: 'All hosts, by id' }),
+  list: defineRoute({
+    method: 'GET',
+    path: '/hosts',
+    access: 'cluster viewer',
+    response: z.array(hostViewSchema),
+    summary: 'All hosts, by id',
+  }),
   get: defineRoute({
     method: 'GET',
     path: '/hosts/:host',
+    access: 'cluster viewer',
     response: hostDetailSchema,
     summary: 'One host with its jobs',
   }),
@@ -102,6 +109,7 @@ export const evaluations = {
   list: defineRoute({
     method: 'GET',
     path: '/evaluations',
+    access: 'anybody',
     query: z.object({ app: z.string().optional(), state: z.enum(evaluationStates).optional() }),
     response: z.array(evaluationSchema.extend({ appName: z.string().optional() })),
     summary: 'What was and is to be scheduled, newest first; what ended stays for an hour',
@@ -109,6 +117,7 @@ export const evaluations = {
   get: defineRoute({
     method: 'GET',
     path: '/evaluations/:evaluation',
+    access: 'anybody',
     response: evaluationSchema.extend({ appName: z.string().optional() }),
     summary: 'One evaluation, by its id or the start of it',
   }),

@@ -34,15 +34,29 @@ export const apps = {
   create: defineRoute({
     method: 'POST',
     path: '/apps',
+    access: 'cluster developer',
     body: z.object({ name: appName.optional(), meta: metaSchema.default({}), isSystem: z.boolean().default(false) }),
     response: appSchema,
     summary: 'Create an app with its default route NAME.DOMAIN; without a name one is made up',
   }),
-  list: defineRoute({ method: 'GET', path: '/apps', response: z.array(appSchema), summary: 'All apps, by name' }),
-  get: defineRoute({ method: 'GET', path: '/apps/:app', response: appSchema, summary: 'One app' }),
+  list: defineRoute({
+    method: 'GET',
+    path: '/apps',
+    access: 'anybody',
+    response: z.array(appSchema),
+    summary: 'All apps, by name',
+  }),
+  get: defineRoute({
+    method: 'GET',
+    path: '/apps/:app',
+    access: 'app viewer',
+    response: appSchema,
+    summary: 'One app',
+  }),
   update: defineRoute({
     method: 'PATCH',
     path: '/apps/:app',
+    access: 'app developer',
     body: appChange,
     response: appSchema,
     summary: "Change an app's metadata or limits",
@@ -50,6 +64,7 @@ export const apps = {
   remove: defineRoute({
     method: 'DELETE',
     path: '/apps/:app',
+    access: 'app admin',
     response: z.object({ routes: z.int(), releases: z.int(), jobs: z.int() }),
     summary: 'Delete an app with everything it has; answers once its jobs have stopped',
   }),
@@ -59,6 +74,7 @@ export const releases = {
   createArtifact: defineRoute({
     method: 'POST',
     path: '/artifacts',
+    access: 'developer of some app',
     body: z.object({ type: z.enum(['image', 'slug']), image: imageSchema, meta: metaSchema.default({}) }),
     response: artifactSchema,
     summary: 'Register an immutable image or slug',
@@ -66,12 +82,14 @@ export const releases = {
   getArtifact: defineRoute({
     method: 'GET',
     path: '/artifacts/:artifact',
+    access: 'developer of some app',
     response: artifactSchema,
     summary: 'One artifact',
   }),
   create: defineRoute({
     method: 'POST',
     path: '/apps/:app/releases',
+    access: 'app developer',
     body: z.object({
       /** What is left out is taken over from the app's live release. */
       artifactId: z.string().optional(),
@@ -87,12 +105,14 @@ export const releases = {
   list: defineRoute({
     method: 'GET',
     path: '/apps/:app/releases',
+    access: 'app viewer',
     response: z.array(releaseSchema),
     summary: 'Releases, newest first',
   }),
   get: defineRoute({
     method: 'GET',
     path: '/apps/:app/releases/:release',
+    access: 'app viewer',
     response: releaseSchema,
     summary: 'One release',
   }),
@@ -102,12 +122,14 @@ export const formations = {
   get: defineRoute({
     method: 'GET',
     path: '/apps/:app/formations/:release',
+    access: 'app viewer',
     response: formationSchema,
     summary: 'Desired counts of a release',
   }),
   put: defineRoute({
     method: 'PUT',
     path: '/apps/:app/formations/:release',
+    access: 'app developer',
     body: z.object({ processes: z.record(z.string(), z.int()) }),
     response: formationSchema,
     summary: 'Scale: types left out stay as they are; an unknown type or a count below zero is refused',
@@ -118,6 +140,7 @@ export const deployments = {
   create: defineRoute({
     method: 'POST',
     path: '/apps/:app/deployments',
+    access: 'app developer',
     /** `rollout` changes how the app's releases are rolled out for this one deployment. */
     body: z.object({ releaseId: z.string(), rollout: rolloutChangeSchema.optional() }),
     response: deploymentSchema,
@@ -126,36 +149,42 @@ export const deployments = {
   list: defineRoute({
     method: 'GET',
     path: '/apps/:app/deployments',
+    access: 'app viewer',
     response: z.array(deploymentSchema),
     summary: 'Deployments, newest first',
   }),
   get: defineRoute({
     method: 'GET',
     path: '/deployments/:deployment',
+    access: 'app viewer',
     response: deploymentSchema,
     summary: 'One deployment',
   }),
   pause: defineRoute({
     method: 'POST',
     path: '/deployments/:deployment/pause',
+    access: 'app developer',
     response: deploymentSchema,
     summary: 'Take no more steps until it is resumed or aborted; what was asked for already comes up',
   }),
   resume: defineRoute({
     method: 'POST',
     path: '/deployments/:deployment/resume',
+    access: 'app developer',
     response: deploymentSchema,
     summary: 'Go on with a paused deployment',
   }),
   promote: defineRoute({
     method: 'POST',
     path: '/deployments/:deployment/promote',
+    access: 'app developer',
     response: deploymentSchema,
     summary: 'Roll out the rest of a canary deployment; refused until its canaries are up',
   }),
   abort: defineRoute({
     method: 'POST',
     path: '/deployments/:deployment/abort',
+    access: 'app developer',
     body: z.object({ reason: z.string().max(200).optional() }),
     response: deploymentSchema,
     summary: 'Back to the old release; refused once the new one is live',
@@ -167,6 +196,7 @@ export const deployments = {
   events: defineRoute({
     method: 'GET',
     path: '/deployments/:deployment/events',
+    access: 'app viewer',
     response: 'events',
     summary: 'A deployment as it goes',
   }),
@@ -176,6 +206,7 @@ export const jobs = {
   list: defineRoute({
     method: 'GET',
     path: '/apps/:app/jobs',
+    access: 'app viewer',
     query: z.object({ all: booleanFlag.optional() }),
     response: z.array(jobSchema),
     summary: 'Jobs that are up or wanted; with all=true ended ones too',
@@ -183,12 +214,14 @@ export const jobs = {
   get: defineRoute({
     method: 'GET',
     path: '/apps/:app/jobs/:job',
+    access: 'app viewer',
     response: jobSchema,
     summary: 'One job, by job or workload id',
   }),
   run: defineRoute({
     method: 'POST',
     path: '/apps/:app/jobs',
+    access: 'app developer',
     body: z.object({
       releaseId: z.string().optional(),
       command: z.array(z.string()).min(1),
@@ -212,6 +245,7 @@ export const jobs = {
   attach: defineRoute({
     method: 'GET',
     path: '/apps/:app/jobs/:job/attach',
+    access: 'app developer',
     query: attachQuerySchema,
     response: 'upgrade',
     summary: "Attach to a job's streams",
@@ -219,6 +253,7 @@ export const jobs = {
   stop: defineRoute({
     method: 'DELETE',
     path: '/apps/:app/jobs/:job',
+    access: 'app developer',
     response: 'empty',
     summary: 'Stop a job; one of a formation is started again',
   }),
@@ -228,24 +263,28 @@ export const crons = {
   list: defineRoute({
     method: 'GET',
     path: '/apps/:app/cron',
+    access: 'app viewer',
     response: z.array(cronSchema),
     summary: "What the app's live release wants run on a schedule, with the last runs",
   }),
   run: defineRoute({
     method: 'POST',
     path: '/apps/:app/cron/:cron/run',
+    access: 'app developer',
     response: cronSchema,
     summary: 'Run it now, whatever its schedule',
   }),
   pause: defineRoute({
     method: 'POST',
     path: '/apps/:app/cron/:cron/pause',
+    access: 'app developer',
     response: cronSchema,
     summary: 'Let its ticks pass; what runs goes on',
   }),
   resume: defineRoute({
     method: 'POST',
     path: '/apps/:app/cron/:cron/resume',
+    access: 'app developer',
     response: cronSchema,
     summary: 'Run it at its ticks again; those that passed are not made up for',
   }),
@@ -255,6 +294,7 @@ export const routing = {
   create: defineRoute({
     method: 'POST',
     path: '/apps/:app/routes',
+    access: 'app developer',
     body: z.object({
       type: z.enum(['http', 'tcp']).default('http'),
       domain: z.string().optional(),
@@ -268,12 +308,14 @@ export const routing = {
   list: defineRoute({
     method: 'GET',
     path: '/apps/:app/routes',
+    access: 'app viewer',
     response: z.array(routeSchema),
     summary: "An app's routes",
   }),
   remove: defineRoute({
     method: 'DELETE',
     path: '/apps/:app/routes/:route',
+    access: 'app developer',
     response: 'empty',
     summary: 'Remove a route',
   }),
@@ -290,18 +332,31 @@ export const keys = {
   create: defineRoute({
     method: 'POST',
     path: '/keys',
+    access: 'anybody',
     body: z.object({ publicKey: z.string() }),
     response: keySchema,
     summary: 'Let an SSH public key push; the same key again is fine',
   }),
-  list: defineRoute({ method: 'GET', path: '/keys', response: z.array(keySchema), summary: 'SSH keys' }),
+  list: defineRoute({
+    method: 'GET',
+    path: '/keys',
+    access: 'anybody',
+    response: z.array(keySchema),
+    summary: 'SSH keys',
+  }),
   get: defineRoute({
     method: 'GET',
     path: '/keys/:fingerprint',
     response: keySchema,
     summary: 'One key; the fingerprint url-encoded',
   }),
-  remove: defineRoute({ method: 'DELETE', path: '/keys/:fingerprint', response: 'empty', summary: 'Take a key back' }),
+  remove: defineRoute({
+    method: 'DELETE',
+    path: '/keys/:fingerprint',
+    access: 'anybody',
+    response: 'empty',
+    summary: 'Take a key back',
+  }),
 } as const;
 
 export const operations = {
@@ -309,6 +364,7 @@ export const operations = {
   push: defineRoute({
     method: 'POST',
     path: '/apps/:app/pushes',
+    access: 'app developer',
     body: z.object({ pushId: z.string(), sourceDigest: z.string(), commit: z.string(), branch: z.string() }),
     response: z.array(operationSchema),
     summary: 'Build, release and deploy a source archive of the blob store',
@@ -316,18 +372,21 @@ export const operations = {
   get: defineRoute({
     method: 'GET',
     path: '/operations/:operation',
+    access: 'app viewer',
     response: operationSchema,
     summary: 'One operation',
   }),
   list: defineRoute({
     method: 'GET',
     path: '/apps/:app/operations',
+    access: 'app viewer',
     response: z.array(operationSchema),
     summary: 'Operations, newest first',
   }),
   cancel: defineRoute({
     method: 'POST',
     path: '/operations/:operation/cancel',
+    access: 'app developer',
     response: operationSchema,
     summary: 'Cancel; one that ended stays as it is',
   }),
@@ -335,6 +394,7 @@ export const operations = {
   log: defineRoute({
     method: 'GET',
     path: '/operations/:operation/log',
+    access: 'app viewer',
     response: 'events',
     summary: "An operation's log",
   }),
@@ -379,6 +439,7 @@ export const platform = {
   log: defineRoute({
     method: 'GET',
     path: '/apps/:app/log',
+    access: 'app viewer',
     query: linesQuerySchema,
     response: 'stream',
     summary: "An app's log",
@@ -387,6 +448,7 @@ export const platform = {
   events: defineRoute({
     method: 'GET',
     path: '/events',
+    access: 'anybody',
     query: z.object({ app: z.string().optional(), types: z.string().optional() }),
     response: 'events',
     summary: 'Changes as they happen',
@@ -394,6 +456,7 @@ export const platform = {
   cluster: defineRoute({
     method: 'GET',
     path: '/cluster',
+    access: 'anybody',
     response: z.object({
       name: z.string(),
       domain: z.string(),

@@ -7,6 +7,7 @@ import type { Owner, Resource } from '@flynn/resource/type';
 import { cellKeys } from '@flynn/scheduler/cell';
 import { workloadRemoval } from '@flynn/scheduler/evaluations';
 import type { Compare, Operation } from '@flynn/store/store';
+import { grantType } from './access/resources.ts';
 import { isOpen, placedJobs, statusesOfApp, valuesOf } from './cell-view.ts';
 import { appIdOf } from './compile.ts';
 import { evaluationContext } from './deps.ts';
@@ -148,6 +149,7 @@ async function removeEverything(
       ...(await removalsOf(deps, deploymentType, id, signal)),
       ...(await removalsOf(deps, operationType, id, signal)),
       ...(await removalsOf(deps, cronType, id, signal)),
+      ...(await removalsOf(deps, grantType, id, signal)),
       // Last, because what else belongs to the app is found by them.
       ...own.flatMap((release) => removePiece(releaseType, release).then ?? []),
     ],

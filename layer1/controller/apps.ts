@@ -6,6 +6,10 @@ import type { Handler } from '@flynn/kit/http-server';
 import { shortId } from '@flynn/kit/ids';
 import { withDeadline } from '@flynn/kit/retry';
 import { resourceKey } from '@flynn/resource/keys';
+import { principalOf } from './access/principal.ts';
+import type { Principal } from './access/principal.ts';
+import { grantId, grantType } from './access/resources.ts';
+import { isAtLeast } from './access/roles.ts';
 import { apps } from './api.ts';
 import { generateAppName } from './app-name.ts';
 import { serviceNameOf } from './compile.ts';
@@ -25,9 +29,20 @@ const deletionDeadlineMs = 25_000;
 export function appHandlers(deps: Deps): Handler[] {
   const { resources } = deps;
   return [
-    handle(apps.create, async ({ body, signal }) => viewApp(await createApp(deps, body, signal))),
-    handle(apps.list, async ({ signal }) => {
-      const all = await resources.list(appType, { signal });
+    handle(apps.create, async (call) => {
+      const { body, signal } = call;
+      const principal = principalOf(call);
+      if (body.isSystem && !principal.isAdmin) {
+        throw new FlynnError('denied', 'only an admin of the cluster adds apps to the platform');
+      }
+      return viewApp(await createApp(deps, { ...body, ...ownerOf(principal) }, signal));
+    }),
+    handle(apps.list, async (call) => {
+      const principal = principalOf(call);
+      const all = await resources.list(appType, {
+        signal: call.signal,
+        where: ({ id, spec }) => principal.canSee({ id, isSystem: spec.isSystem }),
+      });
       return all.map(viewApp).sort((a, b) => (a.name < b.name ? -1 : 1));
     }),
     handle(apps.get, async ({ params, signal }) => viewApp(await findApp(deps, params.app, signal))),
@@ -50,7 +65,12 @@ export function appHandlers(deps: Deps): Handler[] {
   ];
 }
 
-type NewApp = { name?: string | undefined; meta: Record<string, string>; isSystem: boolean };
+type NewApp = { name?: string | undefined; meta: Record<string, string>; isSystem: boolean; ownerId?: string };
+
+/** Who makes an app is its admin, also with a role on the cluster that is less or is taken away later. */
+function ownerOf({ userId, clusterLevel }: Principal): { ownerId?: string } {
+  return userId === undefined || isAtLeast(clusterLevel, 'admin') ? {} : { ownerId: userId };
+}
 
 export async function createApp(deps: Deps, input: NewApp, signal: AbortSignal): Promise<AppResource> {
   for (let attempt = 0; ; attempt += 1) {
@@ -82,8 +102,19 @@ async function createNamed(deps: Deps, input: NewApp & { name: string }, signal:
       service: serviceNameOf(input.name, 'web'),
     },
   });
+  const { ownerId } = input;
+  const grants =
+    ownerId === undefined
+      ? []
+      : [
+          resources.draft(grantType, {
+            id: grantId(id, 'user', ownerId),
+            owner: ownedBy(id),
+            spec: { appId: id, kind: 'user', subjectId: ownerId, role: 'admin' },
+          }),
+        ];
   try {
-    const revision = await resources.createMany([app, route], { signal });
+    const revision = await resources.createMany([app, route, ...grants], { signal });
     return { ...app.resource, revision };
   } catch (error) {
     if (!hasCode(error, 'conflict')) throw error;

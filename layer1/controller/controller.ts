@@ -5,7 +5,12 @@ import { newId } from '@flynn/kit/ids';
 import type { Logger } from '@flynn/kit/log';
 import { ResourceService } from '@flynn/resource/service';
 import type { Store } from '@flynn/store/store';
+import { grantHandlers } from './access/grants.ts';
+import { tokenHandlers } from './access/tokens.ts';
+import { userHandlers } from './access/users.ts';
 import { appHandlers } from './apps.ts';
+import { auditHandlers } from './audit/reading.ts';
+import { recordingStore } from './audit/mutation.ts';
 import { openCellView } from './cell-view.ts';
 import { cronHandlers } from './crons.ts';
 import { deploymentHandlers } from './deployments.ts';
@@ -41,7 +46,8 @@ export async function openController(options: {
   /** Beside the platform's own. */
   kinds?: readonly Kind[];
 }): Promise<ControllerParts> {
-  const { store, settings, log, signal, now = Date.now } = options;
+  const { settings, log, signal, now = Date.now } = options;
+  const store = recordingStore(options.store);
   const resources = new ResourceService({ store, now, newId, log });
   const kinds = new Kinds([...platformKinds, ...(options.kinds ?? [])]);
   const limits = signal === undefined ? {} : { signal };
@@ -81,5 +87,9 @@ export function controllerHandlers(deps: Deps, logAggregator: HttpClient): Handl
     ...evaluationHandlers(deps),
     ...genericHandlers(deps),
     ...platformHandlers(deps, logAggregator),
+    ...userHandlers(deps),
+    ...grantHandlers(deps),
+    ...tokenHandlers(deps),
+    ...auditHandlers(deps),
   ];
 }

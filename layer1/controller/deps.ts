@@ -44,10 +44,15 @@ export async function findApp(
     return await deps.resources.lookup(appType, nameOrId, signal === undefined ? {} : { signal });
   } catch (error) {
     if (!(error instanceof FlynnError) || error.code !== 'not_found') throw error;
-    throw new FlynnError('not_found', `there is no app "${nameOrId}"; list them with: flynn apps`, {
-      detail: { app: nameOrId },
-    });
+    throw noApp(nameOrId);
   }
+}
+
+/** Said of what is not there, and in the same words of what the caller may not know of. */
+export function noApp(nameOrId: string): FlynnError {
+  return new FlynnError('not_found', `there is no app "${nameOrId}"; list them with: flynn apps`, {
+    detail: { app: nameOrId },
+  });
 }
 
 export async function findLiveApp(

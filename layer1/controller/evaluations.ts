@@ -3,8 +3,11 @@ import { FlynnError } from '@flynn/kit/errors';
 import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
 import type { Evaluation } from '@flynn/scheduler/cell';
+import { principalOf } from './access/principal.ts';
+import type { Principal } from './access/principal.ts';
 import { evaluations } from './api-hosts.ts';
 import { valuesOf } from './cell-view.ts';
+import { appIdOf } from './compile.ts';
 import { findApp } from './deps.ts';
 import type { Deps } from './deps.ts';
 import { appType } from './resources.ts';
@@ -13,17 +16,19 @@ type Named = Evaluation & { appName?: string };
 
 export function evaluationHandlers(deps: Deps): Handler[] {
   return [
-    handle(evaluations.list, async ({ query, signal }) => {
+    handle(evaluations.list, async (call) => {
+      const { query, signal } = call;
       const app = query.app === undefined ? undefined : (await findApp(deps, query.app, signal)).spec.name;
-      return (await named(deps, valuesOf(deps.cell.evaluations), signal))
+      return (await named(deps, principalOf(call), valuesOf(deps.cell.evaluations), signal))
         .filter((one) => query.state === undefined || one.state === query.state)
         .filter((one) => app === undefined || one.appName === app)
         .sort((a, b) => b.createdAt - a.createdAt || (a.id < b.id ? 1 : -1));
     }),
-    handle(evaluations.get, async ({ params, signal }) => {
-      const found = valuesOf(deps.cell.evaluations).filter(({ id }) => id.startsWith(params.evaluation));
-      const exact = found.find(({ id }) => id === params.evaluation) ?? (found.length === 1 ? found[0] : undefined);
-      const [view] = exact === undefined ? [] : await named(deps, [exact], signal);
+    handle(evaluations.get, async (call) => {
+      const { params, signal } = call;
+      const begun = valuesOf(deps.cell.evaluations).filter(({ id }) => id.startsWith(params.evaluation));
+      const found = await named(deps, principalOf(call), begun, signal);
+      const view = found.find(({ id }) => id === params.evaluation) ?? (found.length === 1 ? found[0] : undefined);
       if (view !== undefined) return view;
       const why =
         found.length > 1
@@ -34,11 +39,18 @@ export function evaluationHandlers(deps: Deps): Handler[] {
   ];
 }
 
-/** A workload's id begins with its app's. */
-async function named(deps: Deps, found: readonly Evaluation[], signal: AbortSignal): Promise<Named[]> {
-  const apps = await deps.resources.list(appType, { signal });
-  return found.map((evaluation) => {
-    const app = apps.find(({ id }) => evaluation.workloadId.startsWith(`${id}-`));
-    return app === undefined ? evaluation : { ...evaluation, appName: app.spec.name };
+/** A workload's id begins with its app's. Each caller sees those of apps they may see; an admin, of all. */
+async function named(
+  deps: Deps,
+  principal: Principal,
+  found: readonly Evaluation[],
+  signal: AbortSignal,
+): Promise<Named[]> {
+  const apps = new Map((await deps.resources.list(appType, { signal })).map((app) => [app.id, app]));
+  return found.flatMap((evaluation): Named[] => {
+    const app = apps.get(appIdOf(evaluation.workloadId));
+    if (app === undefined) return principal.isAdmin ? [evaluation] : [];
+    const isShown = principal.canSee({ id: app.id, isSystem: app.spec.isSystem });
+    return isShown ? [{ ...evaluation, appName: app.spec.name }] : [];
   });
 }

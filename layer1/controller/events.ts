@@ -13,11 +13,12 @@ import type { Deps } from './deps.ts';
 import { withRevisions } from './event-stream.ts';
 import { jobOfStatus } from './job-views.ts';
 import type { ControllerEvent } from './model.ts';
+import type { EventView } from './access/event-view.ts';
 import { appType, deploymentType, formationType, keyType, operationType, releaseType, routeType } from './resources.ts';
 import { viewApp, viewDeployment, viewFormation, viewKey, viewOperation, viewRelease, viewRoute } from './views.ts';
 
-type Kind = Exclude<ControllerEvent['event'], 'current'>;
-type Shown = { appId?: string; object: unknown };
+export type Kind = Exclude<ControllerEvent['event'], 'current'>;
+export type Shown = { appId?: string; object: unknown };
 
 /** Above every key that is told. */
 const rootPrefix = '/flynn/';
@@ -60,7 +61,12 @@ function appShown(object: { id: string }): Shown {
   return { appId: object.id, object };
 }
 
-export type EventFilter = { appId: string | undefined; types: ReadonlySet<Kind> };
+export type EventFilter = {
+  appId: string | undefined;
+  types: ReadonlySet<Kind>;
+  /** What of it the caller gets to see. */
+  view: EventView;
+};
 
 /** Reads `types=app,route`. Throws `invalid` naming the types there are. */
 export function parseTypes(text: string | undefined): ReadonlySet<Kind> {
@@ -111,13 +117,13 @@ export async function* controllerEvents(
 /** What is to be read of jobs on hosts that are away, of all or of those in question: nobody writes their statuses any more. */
 async function* awayEvents(
   { cell, store }: Pick<Deps, 'cell' | 'store'>,
-  { appId, types }: EventFilter,
+  { appId, types, view }: EventFilter,
   at: { revision: number; hostIds?: ReadonlySet<string>; signal: AbortSignal },
 ): AsyncGenerator<ServerEvent> {
   const { revision, signal } = at;
   if (!types.has('job') || at.hostIds?.size === 0) return;
-  const isOpen = ({ workloadId, isFinal }: JobStatus) =>
-    !isFinal && (appId === undefined || appIdOf(workloadId) === appId);
+  const isShown = (id: string) => (appId === undefined || id === appId) && view.canSee(id);
+  const isOpen = ({ workloadId, isFinal }: JobStatus) => !isFinal && isShown(appIdOf(workloadId));
   // Waiting for mirrors takes time, so first: is there anything to wait for?
   const { entries } = await store.list(cellKeys.hosts, { signal });
   const present = new Set(entries.map(({ key }) => key.slice(cellKeys.hosts.length)));
@@ -143,18 +149,28 @@ function hostsInQuestion({ cell }: Pick<Deps, 'cell'>, changes: readonly Change[
   return new Set(ids);
 }
 
+/** Resumed, a stream knows nothing of what it told before: an app's end is told by the id alone. */
+function mayTell(filter: EventFilter, kind: Kind, id: string): boolean {
+  return kind === 'app' && filter.view.canSee(id);
+}
+
 /** Remembers which app an object belonged to, because a deletion tells nothing but the key. */
 function translator(filter: EventFilter): (change: Change) => ServerEvent | undefined {
   const appOf = new Map<string, string | undefined>();
   return (change) => {
     const key = change.type === 'put' ? change.entry.key : change.key;
     const kind = kindNames.find((name) => key.startsWith(kinds[name].prefix));
+    if (kind === 'app' && change.type === 'put') filter.view.learn(viewApp(decodeResource(appType, change.entry)));
     if (kind === undefined || !filter.types.has(kind)) return undefined;
     const id = key.slice(key.lastIndexOf('/') + 1);
-    const shown = change.type === 'put' ? kinds[kind].show(change.entry) : undefined;
+    const shown = change.type === 'put' ? filter.view.show(kind, kinds[kind].show(change.entry)) : undefined;
+    // What was not shown is not told to be gone either.
+    if (change.type === 'put' && shown === undefined) return undefined;
+    const wasShown = appOf.has(key) || filter.view.isAll;
     const appId = shown?.appId ?? appOf.get(key);
     if (change.type === 'put') appOf.set(key, appId);
     else appOf.delete(key);
+    if (change.type === 'delete' && !wasShown && !mayTell(filter, kind, id)) return undefined;
     if (filter.appId !== undefined && appId !== filter.appId) return undefined;
     const data: ControllerEvent['data'] = {
       type: change.type,

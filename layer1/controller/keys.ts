@@ -3,16 +3,22 @@ import { hasCode, FlynnError } from '@flynn/kit/errors';
 import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
 import { keys } from './api.ts';
+import { principalOf } from './access/principal.ts';
+import type { Principal } from './access/principal.ts';
 import type { Deps } from './deps.ts';
 import { keyType } from './resources.ts';
+import type { KeyResource } from './resources.ts';
 import { parseSshKey } from './ssh-key.ts';
 import { viewKey } from './views.ts';
 
 export function keyHandlers({ resources }: Deps): Handler[] {
   return [
-    handle(keys.create, async ({ body, signal }) => viewKey(await addKey({ resources }, body.publicKey, signal))),
-    handle(keys.list, async ({ signal }) => {
-      const all = await resources.list(keyType, { signal });
+    handle(keys.create, async (call) =>
+      viewKey(await addKey({ resources }, { text: call.body.publicKey, ...ownerOf(call) }, call.signal)),
+    ),
+    handle(keys.list, async (call) => {
+      const principal = principalOf(call);
+      const all = await resources.list(keyType, { signal: call.signal, where: (key) => isOwn(principal, key) });
       return all.toSorted((a, b) => (a.createdAt < b.createdAt ? -1 : a.createdAt > b.createdAt ? 1 : 0)).map(viewKey);
     }),
     handle(keys.get, async ({ params, signal }) => {
@@ -20,7 +26,10 @@ export function keyHandlers({ resources }: Deps): Handler[] {
       if (key === undefined) throw noKey(params.fingerprint);
       return viewKey(key);
     }),
-    handle(keys.remove, async ({ params, signal }) => {
+    handle(keys.remove, async (call) => {
+      const { params, signal } = call;
+      const known = await resources.find(keyType, keyIdOf(params.fingerprint), { signal });
+      if (known === undefined || !isOwn(principalOf(call), known)) throw noKey(params.fingerprint);
       try {
         await resources.delete(keyType, keyIdOf(params.fingerprint), { signal });
       } catch (error) {
@@ -30,16 +39,33 @@ export function keyHandlers({ resources }: Deps): Handler[] {
   ];
 }
 
-/** The same key again is fine. */
-export async function addKey({ resources }: Pick<Deps, 'resources'>, text: string, signal: AbortSignal) {
+/** The same key again is fine. Without a user it is the cluster's own. */
+export async function addKey(
+  { resources }: Pick<Deps, 'resources'>,
+  { text, userId }: { text: string; userId?: string },
+  signal: AbortSignal,
+): Promise<KeyResource> {
   const { fingerprint, publicKey, comment } = parseSshKey(text);
   const id = keyIdOf(fingerprint);
+  const spec = { fingerprint, publicKey, comment, ...(userId === undefined ? {} : { userId }) };
   try {
-    return await resources.create(keyType, { id, spec: { fingerprint, publicKey, comment } }, { signal });
+    return await resources.create(keyType, { id, spec }, { signal });
   } catch (error) {
     if (!hasCode(error, 'conflict')) throw error;
-    return resources.get(keyType, id, { signal });
+    const known = await resources.get(keyType, id, { signal });
+    if (known.spec.userId === userId) return known;
+    // One key is one person: with two, nobody could tell whose push it was.
+    throw new FlynnError('conflict', `the key ${fingerprint} is somebody else's: use another, or have it removed`);
   }
+}
+
+function ownerOf(call: Parameters<typeof principalOf>[0]): { userId?: string } {
+  const { userId } = principalOf(call);
+  return userId === undefined ? {} : { userId };
+}
+
+function isOwn(principal: Principal, key: KeyResource): boolean {
+  return principal.isAdmin || (principal.userId !== undefined && key.spec.userId === principal.userId);
 }
 
 /** A fingerprint holds slashes, an id must not. */

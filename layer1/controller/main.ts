@@ -5,7 +5,8 @@ import { runDaemon } from '@flynn/kit/daemon';
 import { startServer } from '@flynn/kit/http-server';
 import { connectEtcd } from '@flynn/store/etcd';
 import { configSchema, etcdOptionsOf, readSettings } from './config.ts';
-import { controllerHandlers, logAggregatorClient, openController } from './controller.ts';
+import { logAggregatorClient, openController } from './controller.ts';
+import { openWeb } from './web.ts';
 import { runWorker } from './worker.ts';
 
 const role = process.argv[2];
@@ -45,10 +46,18 @@ await runDaemon({
       key: config.FLYNN_KEY,
       baseUrl: async () => `http://${(await discovery.resolve('log-aggregator')).address}`,
     });
+    const web = await openWeb({
+      deps: controller.deps,
+      store,
+      logAggregator,
+      rootKey: config.FLYNN_CONTROLLER_KEY,
+      clusterKey: config.FLYNN_KEY,
+    });
     const server = await startServer({
       name: 'controller',
-      handlers: controllerHandlers(controller.deps, logAggregator),
-      key: [config.FLYNN_KEY, config.FLYNN_CONTROLLER_KEY],
+      handlers: web.handlers,
+      gate: web.gate,
+      isStrict: true,
       port: config.PORT,
       log,
     });
@@ -57,7 +66,7 @@ await runDaemon({
         signal.addEventListener('abort', resolve, { once: true });
       });
       await server.close();
-      await Promise.all([logAggregator.close(), discovery.close()]);
+      await Promise.all([web[Symbol.asyncDispose](), logAggregator.close(), discovery.close()]);
       await close();
     });
   },

@@ -221,6 +221,8 @@ export const keySchema = z.object({
   /** `type base64`, without the comment. */
   publicKey: z.string(),
   comment: z.string(),
+  /** Whose it is: what is pushed with it is their act. Without one, the cluster's. */
+  userId: id.optional(),
   createdAt: time,
 });
 export type Key = z.output<typeof keySchema>;

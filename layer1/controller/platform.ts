@@ -3,8 +3,10 @@ import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
 import { routes as logRoutes } from '@flynn/log-aggregator/api';
 import type { HttpClient } from '@flynn/kit/http-client';
+import { eventView } from './access/event-view.ts';
+import { principalOf } from './access/principal.ts';
 import { platform } from './api.ts';
-import { findApp } from './deps.ts';
+import { findApp, noApp } from './deps.ts';
 import type { Deps } from './deps.ts';
 import { resumePoint } from './event-stream.ts';
 import { controllerEvents, parseTypes } from './events.ts';
@@ -17,10 +19,13 @@ export function platformHandlers(deps: Deps, logAggregator: HttpClient): Handler
       const body = await logAggregator.stream(logRoutes.read, { params: { app: app.id }, query }, { signal });
       return { body, headers: { 'content-type': 'application/x-ndjson' } };
     }),
-    handle(platform.events, async ({ query, headers, signal }) => {
+    handle(platform.events, async (call) => {
+      const { query, headers, signal } = call;
       const types = parseTypes(query.types);
-      const appId = query.app === undefined ? undefined : (await findApp(deps, query.app, signal)).id;
-      return controllerEvents(deps, { appId, types }, { after: resumePoint(headers), signal });
+      const view = await eventView(deps, principalOf(call), signal);
+      const app = query.app === undefined ? undefined : await findApp(deps, query.app, signal);
+      if (app !== undefined && !view.canSee(app.id)) throw noApp(query.app ?? '');
+      return controllerEvents(deps, { appId: app?.id, types, view }, { after: resumePoint(headers), signal });
     }),
     handle(platform.cluster, async () => {
       const { name, domain, gitUrl, httpPort, version, slugRunnerImage } = deps.settings;

@@ -4,6 +4,8 @@ import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
 import { shortId } from '@flynn/kit/ids';
 import type { z } from 'zod';
+import { principalOf } from './access/principal.ts';
+import { withoutSecrets } from './access/redaction.ts';
 import { releases } from './api.ts';
 import type { Runnable } from './compile.ts';
 import { parseSchedule } from './cron-schedule.ts';
@@ -11,11 +13,13 @@ import { findApp, findLiveApp, runnableApp } from './deps.ts';
 import type { Deps } from './deps.ts';
 import { appType, artifactType, ownedBy, releaseName, releaseType } from './resources.ts';
 import type { AppResource, ReleaseResource } from './resources.ts';
+import type { Process, Release } from './model.ts';
 import { viewArtifact, viewRelease } from './views.ts';
 
 /** A rollout of all types fits into one transaction of the store. */
 const maxTypes = 20;
 const slugRunnerAlias = 'slug-runner';
+const volumeName = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/;
 
 export function releaseHandlers(deps: Deps): Handler[] {
   const { resources, settings } = deps;
@@ -35,15 +39,24 @@ export function releaseHandlers(deps: Deps): Handler[] {
       const app = await findLiveApp(deps, params.app, signal);
       return viewRelease(await createRelease(deps, app, body, signal));
     }),
-    handle(releases.list, async ({ params, signal }) => {
+    handle(releases.list, async (call) => {
+      const { params, signal } = call;
       const app = await findApp(deps, params.app, signal);
       const all = await resources.list(releaseType, { owner: ownedBy(app.id), signal });
-      return all.map(viewRelease).sort((a, b) => b.version - a.version);
+      const show = principalOf(call).canReadSecrets(runnableApp(app)) ? viewRelease : publicRelease;
+      return all.map(show).sort((a, b) => b.version - a.version);
     }),
-    handle(releases.get, async ({ params, signal }) =>
-      viewRelease(await findRelease(deps, await findApp(deps, params.app, signal), params.release, signal)),
-    ),
+    handle(releases.get, async (call) => {
+      const { params, signal } = call;
+      const app = await findApp(deps, params.app, signal);
+      const release = await findRelease(deps, app, params.release, signal);
+      return principalOf(call).canReadSecrets(runnableApp(app)) ? viewRelease(release) : publicRelease(release);
+    }),
   ];
+}
+
+function publicRelease(release: ReleaseResource): Release {
+  return withoutSecrets(viewRelease(release));
 }
 
 type NewRelease = z.output<NonNullable<typeof releases.create.body>>;
@@ -67,6 +80,7 @@ export async function createRelease(
   for (const { schedule, timezone } of input.cron ?? []) parseSchedule(schedule, timezone);
   const scripts = input.scripts ?? before?.spec.scripts;
   const cron = input.cron ?? before?.spec.cron;
+  checkPrivileges(app, processes);
   const id = shortId();
   // Numbering is the app's: its newest number and the release are written together.
   let made: ReleaseResource | undefined;
@@ -98,6 +112,31 @@ export async function createRelease(
   );
   if (made === undefined) throw new FlynnError('internal', `release ${id} of ${numbered.spec.name} was not made`);
   return made;
+}
+
+/**
+ * Roles mean something only because an app cannot get at its host: no path of it is mounted (volumes are named, and the
+ * host's own), nothing runs privileged (there is no way to ask for it), and only the platform's own apps share the
+ * host's network.
+ */
+function checkPrivileges(
+  { spec }: AppResource,
+  processes: Readonly<Record<string, Pick<Process, 'hostNetwork' | 'volumes'>>>,
+): void {
+  for (const [type, { hostNetwork, volumes }] of Object.entries(processes)) {
+    const unusable = volumes.find(({ name }) => !volumeName.test(name));
+    if (unusable !== undefined) {
+      throw new FlynnError(
+        'invalid',
+        `${type} asks for a volume "${unusable.name}", which is no name: letters, digits, ".", "_" and "-"; volumes are the platform's to place, and no path of the host`,
+      );
+    }
+    if (!hostNetwork || spec.isSystem) continue;
+    throw new FlynnError(
+      'denied',
+      `${type} of ${spec.name} asks for the host's network, which only the platform's own apps may use: give it a port and a route instead`,
+    );
+  }
 }
 
 /** What the next release and build start from: the live release; before the first deployment, the newest. */

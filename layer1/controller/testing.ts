@@ -12,9 +12,13 @@ import type { HostJob } from '@flynn/scheduler/cell';
 import { createMemoryStore } from '@flynn/store/memory';
 import type { Store } from '@flynn/store/store';
 import type { z } from 'zod';
+import { defaultRate } from './access/rate-limit.ts';
+import type { RateSettings } from './access/rate-limit.ts';
 import { apps, deployments, jobs, releases } from './api.ts';
 import { createControllerClient } from './client.ts';
-import { controllerHandlers, logAggregatorClient, openController } from './controller.ts';
+import { logAggregatorClient, openController } from './controller.ts';
+import { openWeb } from './web.ts';
+import type { ControllerWeb } from './web.ts';
 import type { Deps } from './deps.ts';
 import type { Kind } from './generic-kind.ts';
 import type { App, Deployment, Job, Release, processSchema } from './model.ts';
@@ -37,6 +41,7 @@ export type TestControllerOptions = {
   /** Without one, reading logs is `unavailable`. */
   logAggregatorUrl?: string;
   log?: Logger;
+  rate?: RateSettings;
   /** Whether a worker runs, default true. */
   hasWorker?: boolean;
   /** Beside the platform's own. */
@@ -45,13 +50,14 @@ export type TestControllerOptions = {
 
 export interface TestController extends AsyncDisposable {
   readonly url: string;
-  /** The cluster key; `userKey` is the one people use. */
+  /** The cluster key, which opens what the platform's parts need; `userKey` is the root key, which opens everything. */
   readonly key: string;
   readonly userKey: string;
   readonly client: HttpClient;
   readonly store: Store;
   readonly hosts: readonly SimulatedHost[];
   readonly deps: Deps;
+  readonly web: ControllerWeb;
   /** From now on new jobs behave so. */
   setBehaviour(behave: (job: HostJob) => Behaviour): void;
   /** Ends the worker and starts another. */
@@ -110,10 +116,19 @@ export async function startTestController(options: TestControllerOptions = {}): 
       throw new FlynnError('unavailable', 'no log aggregator is running');
     },
   });
+  const web = await openWeb({
+    deps: controller.deps,
+    store,
+    logAggregator,
+    rootKey: userKey,
+    clusterKey,
+    rate: options.rate ?? defaultRate,
+  });
   const server: RunningServer = await startServer({
     name: 'controller',
-    handlers: controllerHandlers(controller.deps, logAggregator),
-    key: [clusterKey, userKey],
+    handlers: web.handlers,
+    gate: web.gate,
+    isStrict: true,
     host: '127.0.0.1',
     port: 0,
     log,
@@ -149,6 +164,7 @@ export async function startTestController(options: TestControllerOptions = {}): 
     store,
     hosts,
     deps: controller.deps,
+    web,
     setBehaviour(next) {
       behave = next;
     },
@@ -178,6 +194,7 @@ export async function startTestController(options: TestControllerOptions = {}): 
       await server.close();
       await worker.stop();
       await logAggregator.close();
+      await web[Symbol.asyncDispose]();
       await controller[Symbol.asyncDispose]();
       for (const scheduler of schedulers) await scheduler[Symbol.asyncDispose]();
       await tasks.stop();

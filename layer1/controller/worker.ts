@@ -1,5 +1,7 @@
 /** The controller's background: one worker leads and reconciles, the others wait. All it knows is in the store. */
+import { systemClock } from '@flynn/kit/clock';
 import { hasCode } from '@flynn/kit/errors';
+import { forever } from '@flynn/kit/tasks';
 import { runAsLeader } from '@flynn/resource/lease';
 import { removePiece } from '@flynn/resource/piece';
 import { keysOf, runReconciler } from '@flynn/resource/reconciler';
@@ -8,6 +10,8 @@ import { workloadRemoval } from '@flynn/scheduler/evaluations';
 import type { Compare, Operation } from '@flynn/store/store';
 import { stepDeletion } from './app-deletion.ts';
 import { isCronJob, stepCron } from './cron-steps.ts';
+import { pruneAnswers } from './audit/answers.ts';
+import { pruneAudit } from './audit/reading.ts';
 import { statusesOfApp, valuesOf } from './cell-view.ts';
 import { appIdOf } from './compile.ts';
 import { UpTimes } from './deployment-progress.ts';
@@ -26,6 +30,7 @@ const leaseTtlSeconds = 5;
 const keepOperations = 50;
 const keepDeployments = 50;
 const deletionBatch = 30;
+const forgetMs = 3_600_000;
 
 type Options = { signal: AbortSignal; epoch: Compare };
 
@@ -87,6 +92,7 @@ async function lead(deps: Deps, signal: AbortSignal): Promise<void> {
           sources: [keysOf(operations)],
           reconcile: (id, { signal: run }) => watch.step(id, { signal: run, epoch: epochCompare }),
         }),
+        forever('forgetting the trail', (s) => forget(deps, { signal: s, epoch: epochCompare }), { log, signal: term }),
         runReconciler({
           ...common,
           name: 'cron',
@@ -124,6 +130,14 @@ function mapSource(source: Source, toIds: (id: string) => Iterable<string>): Sou
         for (const mapped of toIds(id)) add(mapped);
       }),
   };
+}
+
+/** What the trail and the kept answers have too much of. */
+async function forget(deps: Deps, options: Options): Promise<void> {
+  const nowMs = deps.now();
+  await pruneAudit(deps.store, { ...options, nowMs });
+  await pruneAnswers(deps.store, { ...options, nowMs });
+  await systemClock.sleep(forgetMs, options);
 }
 
 /** Old operations with their logs, old deployments, and one-off jobs of old. */

@@ -2,8 +2,10 @@ import { integer, secret } from '@flynn/kit/config';
 import { z } from 'zod';
 
 export const configSchema = z.object({
-  /** The cluster key, for the controller and the blob store. */
+  /** The cluster key, for the blob store. */
   FLYNN_KEY: secret(),
+  /** For the controller: what this service may do there, and nothing else. The cluster key stands in where there is none yet. */
+  FLYNN_CONTROLLER_TOKEN: secret().optional(),
   /** Service discovery, on the host's gateway address. */
   FLYNN_DISCOVERY_URL: z.url(),
   /** The private key clients know this server by, in OpenSSH or PEM format. It has to stay the same for ever. */

@@ -42,6 +42,7 @@ async function setUp(t: TestContext, changes: Partial<Platform> & { put?: Deploy
     createdAt: '',
   };
   const platform: Platform = {
+    actingFor: () => platform,
     findKey: async () => undefined,
     findApp: async () => app,
     appIds: async () => new Set([app.id]),

@@ -67,6 +67,8 @@ export async function deploy(
     say(
       ` !     The push did not get through: ${code === 'internal' ? 'the platform failed unexpectedly' : messageOf(error)}.`,
     );
+    // Once more would be refused once more; the message says what helps.
+    if (code === 'denied') return false;
     say(` !     Push again in a moment; "flynn ps" and "flynn log" tell how the app is. (push ${pushId})`);
     return false;
   }

@@ -1,4 +1,5 @@
 /** What the receiver needs of the controller, and nothing else of it. */
+import { actForHeader } from '@flynn/controller/access/act-for';
 import { apps, keys, operations } from '@flynn/controller/api';
 import { operationSchema } from '@flynn/controller/model';
 import type { App, Key, Operation } from '@flynn/controller/model';
@@ -14,6 +15,8 @@ const outageMs = 120_000;
 export type Push = { pushId: string; sourceDigest: string; commit: string; branch: string };
 
 export type Platform = {
+  /** The same, as the act of whom the SSH key belongs to: they see what they may see and do what they may do. */
+  actingFor(fingerprint: string): Platform;
   /** Undefined if nobody registered the key. */
   findKey(fingerprint: string, options: { signal?: AbortSignal }): Promise<Key | undefined>;
   findApp(name: string, options: { signal?: AbortSignal }): Promise<App | undefined>;
@@ -28,16 +31,18 @@ export type Platform = {
 
 const lineSchema = z.object({ text: z.string() });
 
-export function createPlatform(http: Pick<HttpClient, 'call' | 'events'>): Platform {
+export function createPlatform(http: Pick<HttpClient, 'call' | 'events'>, actFor?: string): Platform {
+  const headers: Record<string, string> = actFor === undefined ? {} : { [actForHeader]: actFor };
   return {
+    actingFor: (fingerprint) => createPlatform(http, fingerprint),
     findKey: (fingerprint, options) => orUndefined(http.call(keys.get, { params: { fingerprint } }, options)),
-    findApp: (app, options) => orUndefined(http.call(apps.get, { params: { app } }, options)),
+    findApp: (app, options) => orUndefined(http.call(apps.get, { params: { app } }, { ...options, headers })),
     async appIds(options) {
       const all = await http.call(apps.list, {}, options);
       return new Set(all.map(({ id }) => id));
     },
     push: (app, body, { signal }) =>
-      retry((signal) => http.call(operations.push, { params: { app }, body }, { signal }), {
+      retry((signal) => http.call(operations.push, { params: { app }, body }, { signal, headers }), {
         what: 'the controller to take the push',
         deadlineMs: outageMs,
         signal,
@@ -48,8 +53,8 @@ export function createPlatform(http: Pick<HttpClient, 'call' | 'events'>): Platf
       for (;;) {
         signal.throwIfAborted();
         try {
-          const resume = lastEventId === undefined ? {} : { lastEventId };
-          for await (const event of http.events(operations.log, { params: { operation } }, { signal, ...resume })) {
+          const options = { signal, headers, ...(lastEventId === undefined ? {} : { lastEventId }) };
+          for await (const event of http.events(operations.log, { params: { operation } }, options)) {
             brokenSinceMs = undefined;
             lastEventId = event.id ?? lastEventId;
             if (event.event === 'line') yield lineSchema.parse(event.data).text;
@@ -64,7 +69,7 @@ export function createPlatform(http: Pick<HttpClient, 'call' | 'events'>): Platf
       }
     },
     async cancel(operation) {
-      await retry((signal) => http.call(operations.cancel, { params: { operation } }, { signal }), {
+      await retry((signal) => http.call(operations.cancel, { params: { operation } }, { signal, headers }), {
         what: `cancelling operation ${operation}`,
         deadlineMs: 30_000,
       });

@@ -23,7 +23,7 @@ export async function runReceiver(options: { hookCommand: readonly string[] }): 
       const locate = (service: string) => async () => `http://${(await discovery.resolve(service)).address}`;
       const controller = new HttpClient({
         name: 'the controller',
-        key: config.FLYNN_KEY,
+        key: config.FLYNN_CONTROLLER_TOKEN ?? config.FLYNN_KEY,
         baseUrl: locate('controller'),
       });
       const blobs = createBlobClient({ key: config.FLYNN_KEY, baseUrl: locate('blobstore') });

@@ -58,7 +58,10 @@ export async function startReceiver(options: ReceiverOptions): Promise<Receiver>
         clearTimeout(login);
         log.debug({ fingerprint: authentication.fingerprint }, 'logged in');
       });
-      connection.on('session', (accept) => serveSession(accept(), sessions, stopping.signal));
+      connection.on('session', (accept) => {
+        const { fingerprint } = authentication;
+        if (fingerprint !== undefined) serveSession(accept(), sessions, { fingerprint, signal: stopping.signal });
+      });
     },
   );
 
@@ -94,7 +97,12 @@ export async function startReceiver(options: ReceiverOptions): Promise<Receiver>
   };
 }
 
-function serveSession(session: Session, sessions: Sessions, signal: AbortSignal): void {
+/** `fingerprint` is of the key that was let in: whose it is acts here. */
+function serveSession(
+  session: Session,
+  sessions: Sessions,
+  options: { fingerprint: string; signal: AbortSignal },
+): void {
   let gitProtocol = '';
   session.on('env', (accept, _reject, info) => {
     if (info.key === 'GIT_PROTOCOL' && /^[a-z0-9=:]{1,64}$/.test(info.val)) gitProtocol = info.val;
@@ -109,5 +117,8 @@ function serveSession(session: Session, sessions: Sessions, signal: AbortSignal)
     channel.exit(0);
     channel.end();
   });
-  session.on('exec', (accept, _reject, info) => void sessions.serve(info.command, accept(), { signal, gitProtocol }));
+  session.on(
+    'exec',
+    (accept, _reject, info) => void sessions.serve(info.command, accept(), { ...options, gitProtocol }),
+  );
 }

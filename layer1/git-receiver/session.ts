@@ -10,6 +10,7 @@ import { deploy } from './deploy.ts';
 import type { DeployDeps } from './deploy.ts';
 import { ensureRepository, exitOf, startGit } from './git.ts';
 import type { HookCall, HookServer } from './hook-server.ts';
+import type { Platform } from './platform.ts';
 import { decide, parseUpdates } from './updates.ts';
 
 const waitForOtherPushMs = 10 * 60_000;
@@ -18,6 +19,9 @@ const pushDeadlineMs = 2 * 3_600_000;
 const maxPushBytes = 1024 ** 3;
 /** Each keeps a git and a hook in memory until it is live. Runners build fewer at a time than this. */
 export const maxPushes = 6;
+
+/** What is pushed to, and the platform as the one who pushes may use it. */
+type Target = { app: App; repository: string; platform: Platform };
 
 export type SessionDeps = DeployDeps & { repositoryDir: string; hooks: HookServer };
 
@@ -45,7 +49,7 @@ export class Sessions {
   async serve(
     command: string,
     channel: ServerChannel,
-    options: { signal: AbortSignal; gitProtocol: string },
+    options: { fingerprint: string; signal: AbortSignal; gitProtocol: string },
   ): Promise<void> {
     const { log } = this.#deps;
     this.#running += 1;
@@ -56,7 +60,7 @@ export class Sessions {
     const signal = AbortSignal.any([options.signal, gone.signal]);
     let code = 1;
     try {
-      code = await this.#serve(command, channel, { signal, gitProtocol: options.gitProtocol });
+      code = await this.#serve(command, channel, { ...options, signal });
     } catch (error) {
       if (!signal.aborted) log.error({ err: error, command }, `a command failed: ${messageOf(error)}`);
       tell(
@@ -76,12 +80,13 @@ export class Sessions {
   async #serve(
     command: string,
     channel: ServerChannel,
-    options: { signal: AbortSignal; gitProtocol: string },
+    options: { fingerprint: string; signal: AbortSignal; gitProtocol: string },
   ): Promise<number> {
     const { signal } = options;
+    const platform = this.#deps.platform.actingFor(options.fingerprint);
     const wanted = parseCommand(command);
     if ('problem' in wanted) return refuse(channel, wanted.problem);
-    const app = await this.#deps.platform.findApp(wanted.app, { signal: withDeadline(15_000, signal) });
+    const app = await platform.findApp(wanted.app, { signal: withDeadline(15_000, signal) });
     if (app === undefined) {
       return refuse(
         channel,
@@ -94,10 +99,11 @@ export class Sessions {
       const env: Record<string, string> = options.gitProtocol === '' ? {} : { GIT_PROTOCOL: options.gitProtocol };
       return run(channel, ['upload-pack', '--strict', repository], { env, signal });
     }
-    return this.#receive(channel, app, repository, signal);
+    return this.#receive(channel, { app, repository, platform }, signal);
   }
 
-  async #receive(channel: ServerChannel, app: App, repository: string, signal: AbortSignal): Promise<number> {
+  async #receive(channel: ServerChannel, target: Target, signal: AbortSignal): Promise<number> {
+    const { app, repository } = target;
     const before = this.#pushing.get(app.id) ?? 0;
     this.#pushing.set(app.id, before + 1);
     if (before > 0) tell(channel, `Another push to ${app.name} is under way: waiting for it to end.`);
@@ -108,7 +114,7 @@ export class Sessions {
       clearTimeout(timer);
       hasBegun = true;
       const limited = withDeadline(pushDeadlineMs, signal);
-      using hook = this.#deps.hooks.expect((call) => this.#decide(app, repository, call, limited));
+      using hook = this.#deps.hooks.expect((call) => this.#decide(target, call, limited));
       const settings = {
         'core.hooksPath': this.#deps.hooks.hooksPath,
         'receive.denyNonFastForwards': 'false',
@@ -144,7 +150,7 @@ export class Sessions {
     }
   }
 
-  async #decide(app: App, repository: string, call: HookCall, signal: AbortSignal): Promise<boolean> {
+  async #decide({ app, repository, platform }: Target, call: HookCall, signal: AbortSignal): Promise<boolean> {
     const decision = decide(parseUpdates(call.updates));
     if ('refusal' in decision) {
       for (const line of decision.refusal) call.say(` !     ${line}`);
@@ -154,7 +160,7 @@ export class Sessions {
     const pushId = newId();
     this.#deps.log.info({ app: app.id, pushId, commit: decision.deploy.commit }, 'push');
     const isLive = await deploy(
-      this.#deps,
+      { ...this.#deps, platform },
       { app, pushId, ...decision.deploy, repository, quarantine },
       { say, signal: AbortSignal.any([signal, call.signal]) },
     );

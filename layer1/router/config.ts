@@ -2,8 +2,10 @@ import { integer, secret } from '@flynn/kit/config';
 import { z } from 'zod';
 
 export const configSchema = z.object({
-  /** The cluster key, for the controller and for reading the status. */
+  /** The cluster key, for reading the status. */
   FLYNN_KEY: secret(),
+  /** For the controller: what this service may do there, and nothing else. The cluster key stands in where there is none yet. */
+  FLYNN_CONTROLLER_TOKEN: secret().optional(),
   /** Service discovery, on the host's gateway address. */
   FLYNN_DISCOVERY_URL: z.url(),
   /** Where requests come in. */

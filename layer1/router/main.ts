@@ -16,7 +16,7 @@ await runDaemon({
     const discovery = createDiscoveryClient({ url: config.FLYNN_DISCOVERY_URL });
     const controller = new HttpClient({
       name: 'the controller',
-      key: config.FLYNN_KEY,
+      key: config.FLYNN_CONTROLLER_TOKEN ?? config.FLYNN_KEY,
       baseUrl: async () => `http://${(await discovery.resolve('controller')).address}`,
     });
     const router = await startRouter({ controller, discovery, httpPort: config.FLYNN_HTTP_PORT, log });

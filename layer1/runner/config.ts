@@ -3,8 +3,10 @@ import { newId } from '@flynn/kit/ids';
 import { z } from 'zod';
 
 export const configSchema = z.object({
-  /** The cluster key, for the controller and the blob store. */
+  /** The cluster key, for the blob store. */
   FLYNN_KEY: secret(),
+  /** For the controller: what this service may do there, and nothing else. The cluster key stands in where there is none yet. */
+  FLYNN_CONTROLLER_TOKEN: secret().optional(),
   FLYNN_DISCOVERY_URL: z.url().default('http://127.0.0.1:1111'),
   /** The image slugs run on. */
   FLYNN_SLUG_RUNNER_IMAGE: z.string().min(1).default('flynn/slug-runner'),

@@ -13,7 +13,11 @@ await runDaemon({
     const urlOf = (service: string) => async (): Promise<string> =>
       `http://${(await discovery.resolve(service)).address}`;
     const key = config.FLYNN_KEY;
-    const controller = new HttpClient({ baseUrl: urlOf('controller'), key, name: 'the controller' });
+    const controller = new HttpClient({
+      baseUrl: urlOf('controller'),
+      key: config.FLYNN_CONTROLLER_TOKEN ?? key,
+      name: 'the controller',
+    });
     const blobs = createBlobClient({ baseUrl: urlOf('blobstore'), key });
     tasks.run('operations', async (signal) => {
       const deps = {

@@ -1,0 +1,204 @@
+/** People, teams, grants and tokens as this process knows them: all in memory, kept current by watches. */
+import { FlynnError } from '@flynn/kit/errors';
+import { resourceKey, resourcePrefix } from '@flynn/resource/keys';
+import { decodeResource } from '@flynn/resource/record';
+import type { ResourceService } from '@flynn/resource/service';
+import type { Mirror } from '@flynn/store/mirror';
+import type { Store } from '@flynn/store/store';
+import { Principal, everything } from './principal.ts';
+import type { PrincipalFacts } from './principal.ts';
+import { grantType, teamType, tokenType, userType } from './resources.ts';
+import type { GrantResource, TeamResource, TokenResource, UserResource } from './resources.ts';
+import { higher, isReduced } from './roles.ts';
+import type { Level, Standing } from './roles.ts';
+import { hasHash, parseToken } from './token-text.ts';
+
+/** A token is good for at most this long after it was taken back, even if this process hears of nothing. */
+const trustMs = 10_000;
+
+type Presence = { leave: AbortController; userId: string | undefined; standing: Standing };
+type Records = Readonly<{ teams: TeamResource[]; grants: GrantResource[] }>;
+
+/**
+ * INVARIANTS. Whoever is let in was, at most `trustMs` ago, asked for at the store. What is refused on what is in memory
+ * was looked up once more: a grant given through another process counts at once.
+ */
+export class Directory implements AsyncDisposable {
+  readonly users: Mirror<UserResource>;
+  readonly teams: Mirror<TeamResource>;
+  readonly grants: Mirror<GrantResource>;
+  readonly tokens: Mirror<TokenResource>;
+  readonly #store: Store;
+  readonly #now: () => number;
+  /** When each token was last seen in the store. */
+  readonly #checkedAt = new Map<string, number>();
+  /** By user id, as long as nothing changes. */
+  readonly #standings = new Map<string, Standing>();
+  /** Of those who are here, by their token: aborts when they lose something. */
+  readonly #presences = new Map<string, Presence>();
+
+  private constructor(options: {
+    store: Store;
+    now: () => number;
+    mirrors: Pick<Directory, 'users' | 'teams' | 'grants' | 'tokens'>;
+  }) {
+    this.#store = options.store;
+    this.#now = options.now;
+    ({ users: this.users, teams: this.teams, grants: this.grants, tokens: this.tokens } = options.mirrors);
+    this.tokens.onChange(({ key }) => this.#forget(key));
+    for (const mirror of [this.users, this.teams, this.grants]) mirror.onChange(() => this.#reconsider());
+  }
+
+  static async open(options: {
+    store: Store;
+    resources: ResourceService;
+    now: () => number;
+    signal?: AbortSignal;
+  }): Promise<Directory> {
+    const { store, resources, now } = options;
+    const limits = options.signal === undefined ? {} : { signal: options.signal };
+    const [users, teams, grants, tokens] = await Promise.all([
+      resources.mirror(userType, limits),
+      resources.mirror(teamType, limits),
+      resources.mirror(grantType, limits),
+      resources.mirror(tokenType, limits),
+    ]);
+    return new Directory({ store, now, mirrors: { users, teams, grants, tokens } });
+  }
+
+  /** Whose token it is; undefined for one that is not, or no longer, good. */
+  async authenticate(text: string, signal: AbortSignal): Promise<Principal | undefined> {
+    const parsed = parseToken(text);
+    if (parsed === undefined) return undefined;
+    const { id, secret } = parsed;
+    const token = await this.#currentToken(id, signal);
+    if (token === undefined || !hasHash(secret, token.spec.hash)) return undefined;
+    const { userId, expiresAt, role, appIds } = token.spec;
+    if (expiresAt !== undefined && Date.parse(expiresAt) <= this.#now()) {
+      throw new FlynnError(
+        'unauthenticated',
+        `the token ${id} expired at ${expiresAt}: make a new one with "flynn token create", or log in again`,
+      );
+    }
+    const limits = { role, appIds };
+    const facts = { limits, token: { id, expiresAt } };
+    if (userId === undefined) {
+      const signal = this.#presence(id, undefined, everything);
+      return new Principal({ ...facts, kind: 'root', name: `token ${id}`, standing: everything, signal });
+    }
+    return this.userPrincipal(userId, facts, { signal });
+  }
+
+  /** Undefined when there is no such user. With `isFresh` out of the store instead of memory. */
+  async userPrincipal(
+    userId: string,
+    facts: Pick<PrincipalFacts, 'limits' | 'token' | 'sshKey'>,
+    options: { isFresh?: boolean; signal: AbortSignal },
+  ): Promise<Principal | undefined> {
+    const { isFresh = false, signal } = options;
+    let user = isFresh ? undefined : this.users.snapshot.entries.get(userId)?.value;
+    if (user === undefined) {
+      const entry = await this.#store.get(resourceKey(userType.name, userId), { signal });
+      if (entry === undefined) return undefined;
+      user = decodeResource(userType, entry);
+    }
+    const standing = isFresh ? standingOf(user, await this.#readAll(signal)) : this.#standingOf(user);
+    const present = facts.token === undefined ? {} : { signal: this.#presence(facts.token.id, userId, standing) };
+    return new Principal({ ...facts, ...present, kind: 'user', name: user.spec.name, userId, standing });
+  }
+
+  /** The same caller by what the store says now: asked before anybody is turned away. */
+  async again(principal: Principal, signal: AbortSignal): Promise<Principal | undefined> {
+    if (principal.userId === undefined) return principal;
+    const { limits, token, sshKey } = principal;
+    const facts = { limits, ...(token === undefined ? {} : { token }), ...(sshKey === undefined ? {} : { sshKey }) };
+    return this.userPrincipal(principal.userId, facts, { isFresh: true, signal });
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    const mirrors = [this.users, this.teams, this.grants, this.tokens];
+    await Promise.all(mirrors.map((mirror) => mirror[Symbol.asyncDispose]()));
+  }
+
+  async #currentToken(id: string, signal: AbortSignal): Promise<TokenResource | undefined> {
+    const known = this.tokens.snapshot.entries.get(id)?.value;
+    const nowMs = this.#now();
+    if (known !== undefined && nowMs - (this.#checkedAt.get(id) ?? -Infinity) < trustMs) return known;
+    const entry = await this.#store.get(resourceKey(tokenType.name, id), { signal });
+    if (entry === undefined) return undefined;
+    const token = decodeResource(tokenType, entry);
+    const { userId } = token.spec;
+    if (userId !== undefined) {
+      const user = await this.#store.get(resourceKey(userType.name, userId), { signal });
+      if (user === undefined) return undefined;
+      await this.users.reached(user.modRevision, { signal });
+    }
+    this.#checkedAt.set(id, nowMs);
+    return token;
+  }
+
+  #standingOf(user: UserResource): Standing {
+    const known = this.#standings.get(user.id);
+    if (known !== undefined) return known;
+    const standing = standingOf(user, { teams: valuesOf(this.teams), grants: valuesOf(this.grants) });
+    this.#standings.set(user.id, standing);
+    return standing;
+  }
+
+  async #readAll(signal: AbortSignal): Promise<Records> {
+    const [teams, grants] = await Promise.all(
+      [teamType, grantType].map(({ name }) => this.#store.list(resourcePrefix(name), { signal })),
+    );
+    return {
+      teams: (teams?.entries ?? []).map((entry) => decodeResource(teamType, entry)),
+      grants: (grants?.entries ?? []).map((entry) => decodeResource(grantType, entry)),
+    };
+  }
+
+  #presence(tokenId: string, userId: string | undefined, standing: Standing): AbortSignal {
+    const present = this.#presences.get(tokenId) ?? { leave: new AbortController(), userId, standing };
+    present.standing = standing;
+    this.#presences.set(tokenId, present);
+    return present.leave.signal;
+  }
+
+  #forget(tokenId: string): void {
+    this.#checkedAt.delete(tokenId);
+    const present = this.#presences.get(tokenId);
+    this.#presences.delete(tokenId);
+    present?.leave.abort(new FlynnError('unauthenticated', 'what this token may has changed: ask again'));
+  }
+
+  /** Who has less than before is asked to come again; who has more does not notice. */
+  #reconsider(): void {
+    this.#standings.clear();
+    for (const [tokenId, present] of this.#presences) {
+      if (present.userId === undefined) continue;
+      const user = this.users.snapshot.entries.get(present.userId)?.value;
+      if (user === undefined) {
+        this.#forget(tokenId);
+        continue;
+      }
+      const standing = this.#standingOf(user);
+      if (isReduced(present.standing, standing)) this.#forget(tokenId);
+      else present.standing = standing;
+    }
+  }
+}
+
+function valuesOf<T>(mirror: Mirror<T>): T[] {
+  return [...mirror.snapshot.entries.values()].map(({ value }) => value);
+}
+
+/** Of the user, of the teams they are in, and of what each of these was given on single apps. */
+export function standingOf(user: UserResource, { teams, grants }: Records): Standing {
+  const own = teams.filter(({ spec }) => spec.memberIds.includes(user.id));
+  const cluster = own.reduce<Level>((most, { spec }) => higher(most, spec.role ?? 'none'), user.spec.role ?? 'none');
+  const teamIds = new Set(own.map(({ id }) => id));
+  const apps = new Map<string, Level>();
+  for (const { spec } of grants) {
+    const isOwn = spec.kind === 'user' ? spec.subjectId === user.id : teamIds.has(spec.subjectId);
+    if (isOwn) apps.set(spec.appId, higher(apps.get(spec.appId) ?? 'none', spec.role));
+  }
+  return { cluster, apps };
+}

@@ -1,0 +1,152 @@
+/** The one gate of the API: who is it, is it not too often, and may they? Whatever no rule allows is refused. */
+import { FlynnError } from '@flynn/kit/errors';
+import { type Gate, type GateRequest, credentialOf, unknownKey } from '@flynn/kit/http-gate';
+import { isSameSecret } from '@flynn/kit/secrets';
+import { findApp, noApp } from '../deps.ts';
+import type { Deps } from '../deps.ts';
+import { keyIdOf } from '../keys.ts';
+import { deploymentType, keyType, operationType } from '../resources.ts';
+import type { AuditTrail } from '../audit/trail.ts';
+import type { AppResource } from '../resources.ts';
+import { actForHeader } from './act-for.ts';
+import type { Directory } from './directory.ts';
+import { Principal, rootPrincipal, servicePrincipal } from './principal.ts';
+import type { RateLimit } from './rate-limit.ts';
+import { isAtLeast, noLimits } from './roles.ts';
+import type { Role } from './roles.ts';
+import { ruleOf } from './rules.ts';
+import { mayCall, serviceOf } from './service-token.ts';
+
+export type GateOptions = Readonly<{
+  deps: Pick<Deps, 'resources'>;
+  directory: Directory;
+  /** What the cluster was made with: opens everything. */
+  rootKey: string;
+  /** What the platform's parts had before they had tokens: opens what any of them needs. */
+  clusterKey: string;
+  rateLimit: RateLimit;
+  /** Hears whom the gate turned away. */
+  trail: Pick<AuditTrail, 'refused'>;
+}>;
+
+export function accessGate(options: GateOptions): Gate {
+  const { directory, rateLimit } = options;
+  const root = rootPrincipal();
+  return async (request) => {
+    const text = credentialOf(request.headers);
+    const principal = isSameSecret(text, options.rootKey) ? root : await whoHas(options, text, request);
+    rateLimit.take(principal);
+    if (principal.kind === 'service') {
+      if (principal.service === undefined || !mayCall(principal.service, request.route))
+        throw notItsBusiness(principal);
+      const fingerprint = request.headers[actForHeader];
+      if (principal.service !== 'git-receiver' || request.route.path.startsWith('/keys')) return { caller: principal };
+      if (typeof fingerprint !== 'string') {
+        if (request.route.method === 'GET') return { caller: principal };
+        throw new FlynnError('denied', 'the git receiver acts for people only: it has to name their key');
+      }
+      return authorize(options, await ownerOf(options, fingerprint, request.signal), request);
+    }
+    return authorize(options, principal, request);
+  };
+
+  async function authorize(
+    { deps }: GateOptions,
+    first: Principal,
+    request: GateRequest,
+  ): Promise<{ caller: Principal; params?: Record<string, string> }> {
+    const { route, signal } = request;
+    const rule = ruleOf(route.access);
+    if (first.isAdmin || rule.of === 'anybody') return { caller: first };
+    const app = rule.of === 'app' ? await appOf(deps, request) : undefined;
+    const params = app === undefined ? {} : paramsWith(request.params, app);
+    const isAllowed = (principal: Principal): boolean => {
+      if (rule.of === 'cluster') return isAtLeast(principal.clusterLevel, rule.role);
+      if (rule.of === 'some app') return isAtLeast(principal.highestLevel, rule.role);
+      return app !== undefined && isAtLeast(principal.levelOn(viewOf(app)), rule.role);
+    };
+    if (isAllowed(first)) return { caller: first, ...params };
+    const principal = await directory.again(first, signal);
+    if (principal === undefined) throw unknownKey();
+    if (isAllowed(principal)) return { caller: principal, ...params };
+    const error =
+      app !== undefined && !principal.canSee(viewOf(app)) ? hidden(request) : refusal(principal, rule.role, app);
+    options.trail.refused(principal, route, request, error);
+    throw error;
+  }
+}
+
+async function whoHas(options: GateOptions, text: string, { signal }: GateRequest): Promise<Principal> {
+  if (isSameSecret(text, options.clusterKey)) return servicePrincipal('platform');
+  const service = serviceOf(text, options.rootKey);
+  if (service !== undefined) return servicePrincipal(service);
+  const known = await options.directory.authenticate(text, signal);
+  if (known === undefined) throw unknownKey();
+  return known;
+}
+
+/** Keys of before there were users are the cluster's own. */
+async function ownerOf({ deps, directory }: GateOptions, fingerprint: string, signal: AbortSignal): Promise<Principal> {
+  const key = await deps.resources.find(keyType, keyIdOf(fingerprint), { signal });
+  if (key === undefined) throw new FlynnError('denied', `the SSH key ${fingerprint} may push no more`);
+  const { userId } = key.spec;
+  if (userId === undefined) return rootPrincipal(fingerprint);
+  const owner = await directory.userPrincipal(userId, { limits: noLimits, sshKey: fingerprint }, { signal });
+  if (owner === undefined) throw new FlynnError('denied', `the SSH key ${fingerprint} is nobody's any more`);
+  return owner;
+}
+
+/** The app a path names: `:app`, or that of the deployment or operation. */
+async function appOf(deps: Pick<Deps, 'resources'>, { params, signal }: GateRequest): Promise<AppResource | undefined> {
+  if (params['app'] !== undefined) return findApp(deps, params['app'], signal);
+  const appId = await ownerIdOf(deps, params, signal);
+  return appId === undefined ? undefined : findApp(deps, appId, signal);
+}
+
+async function ownerIdOf(
+  { resources }: Pick<Deps, 'resources'>,
+  params: GateRequest['params'],
+  signal: AbortSignal,
+): Promise<string | undefined> {
+  if (params['deployment'] !== undefined) {
+    return (await resources.get(deploymentType, params['deployment'], { signal })).spec.appId;
+  }
+  if (params['operation'] === undefined) return undefined;
+  return (await resources.get(operationType, params['operation'], { signal })).spec.appId;
+}
+
+/** By its id from here on: what was judged is what is acted on, whatever has the name a moment later. */
+function paramsWith(params: GateRequest['params'], app: AppResource): { params?: Record<string, string> } {
+  return params['app'] === undefined ? {} : { params: { ...params, app: app.id } };
+}
+
+function viewOf({ id, spec }: AppResource): { id: string; isSystem: boolean } {
+  return { id, isSystem: spec.isSystem };
+}
+
+/** Said in the same words as of what there is not: who may not know of it learns nothing. */
+function hidden({ params }: GateRequest): FlynnError {
+  const { app, deployment, operation } = params;
+  if (app !== undefined) return noApp(app);
+  const [type, id] = deployment === undefined ? ['operation', operation] : ['deployment', deployment];
+  return new FlynnError('not_found', `there is no ${type} "${id ?? ''}"`, { detail: { type, id } });
+}
+
+function refusal(principal: Principal, needed: Role, app: AppResource | undefined): FlynnError {
+  const where = app === undefined ? 'the cluster' : app.spec.name;
+  const level = app === undefined ? principal.clusterLevel : principal.levelOn(viewOf(app));
+  const has = level === 'none' ? `has no role on ${where}` : `is ${level} on ${where}`;
+  const remedy =
+    principal.token !== undefined && !isAtLeast(principal.limits.role, needed)
+      ? `the token's scope is ${principal.limits.role}: use one with more`
+      : app === undefined || app.spec.isSystem
+        ? 'an admin of the cluster can do it, or change your role'
+        : `an admin can change that: flynn access grant NAME ${needed} -a ${app.spec.name}`;
+  return new FlynnError('denied', `this needs the role ${needed}, and ${principal.name} ${has}; ${remedy}`, {
+    detail: { needed, level },
+  });
+}
+
+function notItsBusiness({ name }: Principal): FlynnError {
+  return new FlynnError('denied', `this is not for the platform's own ${name} to do`);
+}

@@ -1,0 +1,101 @@
+/** Who asks, and what they may: what the gate knows, for handlers that show each only their own. */
+import { FlynnError } from '@flynn/kit/errors';
+import type { Caller } from '@flynn/kit/http-gate';
+import { clusterLevel, highestLevel, isAtLeast, levelOn, noLimits } from './roles.ts';
+import type { Level, Limits, Standing } from './roles.ts';
+import type { Service } from './service-token.ts';
+
+type Kind = 'root' | 'user' | 'service';
+
+export const everything: Standing = { cluster: 'admin', apps: new Map() };
+
+export type PrincipalFacts = Readonly<{
+  kind: Kind;
+  name: string;
+  /** Of a user. */
+  userId?: string;
+  standing: Standing;
+  limits: Limits;
+  token?: Readonly<{ id: string; expiresAt?: string | undefined }>;
+  service?: Service | 'platform';
+  /** The SSH key that a push was signed with. */
+  sshKey?: string;
+  signal?: AbortSignal;
+}>;
+
+export class Principal implements Caller {
+  readonly kind: Kind;
+  readonly name: string;
+  readonly userId: string | undefined;
+  readonly limits: Limits;
+  readonly token: PrincipalFacts['token'];
+  readonly service: PrincipalFacts['service'];
+  readonly sshKey: string | undefined;
+  readonly signal?: AbortSignal;
+  readonly #standing: Standing;
+
+  constructor(facts: PrincipalFacts) {
+    this.kind = facts.kind;
+    this.name = facts.name;
+    this.userId = facts.userId;
+    this.limits = facts.limits;
+    this.token = facts.token;
+    this.service = facts.service;
+    this.sshKey = facts.sshKey;
+    if (facts.signal !== undefined) this.signal = facts.signal;
+    this.#standing = facts.standing;
+  }
+
+  get clusterLevel(): Level {
+    return clusterLevel(this.#standing, this.limits);
+  }
+
+  get highestLevel(): Level {
+    return highestLevel(this.#standing, this.limits);
+  }
+
+  get isAdmin(): boolean {
+    return this.clusterLevel === 'admin';
+  }
+
+  levelOn(app: { id: string; isSystem: boolean }): Level {
+    return levelOn(app, this.#standing, this.limits);
+  }
+
+  canSee(app: { id: string; isSystem: boolean }): boolean {
+    return this.levelOn(app) !== 'none';
+  }
+
+  /** Variables hold passwords: those who only look see their names. */
+  canReadSecrets(app: { id: string; isSystem: boolean }): boolean {
+    return isAtLeast(this.levelOn(app), 'developer');
+  }
+
+  /** Its apps by id, where it has more than it has everywhere. */
+  get grantedApps(): ReadonlyMap<string, Level> {
+    return this.#standing.apps;
+  }
+
+  /** As the audit trail and rate limits know it. */
+  get id(): string {
+    if (this.token !== undefined) return `token:${this.token.id}`;
+    return this.userId === undefined ? `${this.kind}:${this.name}` : `user:${this.userId}`;
+  }
+}
+
+/** The root key's holder: what the cluster was made with. */
+export function rootPrincipal(sshKey?: string): Principal {
+  const more = sshKey === undefined ? {} : { sshKey };
+  return new Principal({ kind: 'root', name: 'root', standing: everything, limits: noLimits, ...more });
+}
+
+/** May do what the gate lets it, on every app. */
+export function servicePrincipal(service: Service | 'platform'): Principal {
+  return new Principal({ kind: 'service', name: service, service, standing: everything, limits: noLimits });
+}
+
+/** Of a call that came through the access gate. */
+export function principalOf(call: { caller?: Caller }): Principal {
+  if (call.caller instanceof Principal) return call.caller;
+  throw new FlynnError('internal', 'a call came to the controller past its gate');
+}

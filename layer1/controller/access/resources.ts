@@ -1,0 +1,72 @@
+/** What the controller keeps of people, teams and tokens. */
+import { FlynnError } from '@flynn/kit/errors';
+import { defineType } from '@flynn/resource/type';
+import type { Resource } from '@flynn/resource/type';
+import { z } from 'zod';
+import { roleSchema, teamName, userName } from './model.ts';
+
+const nothing = z.object({});
+
+export const userType = defineType({
+  name: 'user',
+  version: 1,
+  spec: z.object({
+    name: userName,
+    role: roleSchema.optional(),
+    /** Of a provider of identities: issuer and subject, which stay when the name changes there. */
+    identity: z.object({ issuer: z.string(), subject: z.string() }).optional(),
+  }),
+  status: nothing,
+  initialStatus: () => ({}),
+  nameOf: (user) => user.name,
+});
+
+export const teamType = defineType({
+  name: 'team',
+  version: 1,
+  spec: z.object({ name: teamName, role: roleSchema.optional(), memberIds: z.array(z.string()) }),
+  status: nothing,
+  initialStatus: () => ({}),
+  nameOf: (team) => team.name,
+});
+
+/** Owned by its app, and gone with it. */
+export const grantType = defineType({
+  name: 'grant',
+  version: 1,
+  spec: z.object({ appId: z.string(), kind: z.enum(['user', 'team']), subjectId: z.string(), role: roleSchema }),
+  status: nothing,
+  initialStatus: () => ({}),
+});
+
+export function grantId(appId: string, kind: 'user' | 'team', subjectId: string): string {
+  return `${appId}.${kind}.${subjectId}`;
+}
+
+/** Its id is public. Of the secret there is only the hash, so that who reads the store cannot use it. */
+export const tokenType = defineType({
+  name: 'token',
+  version: 1,
+  spec: z.object({
+    name: z.string(),
+    /** SHA-256 of the secret, in hexadecimal: it is random and long, so that nothing slower is called for. */
+    hash: z.string(),
+    userId: z.string().optional(),
+    role: roleSchema,
+    appIds: z.array(z.string()).optional(),
+    expiresAt: z.string().optional(),
+  }),
+  status: nothing,
+  initialStatus: () => ({}),
+  validateUpdate: () => {
+    throw new FlynnError('invalid', 'a token never changes: make a new one');
+  },
+});
+
+type ResourceOf<T> = T extends { spec: z.ZodType<infer Spec>; status: z.ZodType<infer Status> }
+  ? Resource<Spec, Status>
+  : never;
+export type UserResource = ResourceOf<typeof userType>;
+export type TeamResource = ResourceOf<typeof teamType>;
+export type GrantResource = ResourceOf<typeof grantType>;
+export type TokenResource = ResourceOf<typeof tokenType>;

@@ -1,0 +1,53 @@
+/** The platform's own parts: what each of them may ask of the controller, and what it shows that it is that part. */
+import { createHmac } from 'node:crypto';
+import type { Route } from '@flynn/kit/routes';
+import { isSameSecret } from '@flynn/kit/secrets';
+import { apps, deployments, formations, jobs, keys, operations, platform, releases, routing } from '../api.ts';
+
+export const services = ['git-receiver', 'router', 'runner'] as const;
+export type Service = (typeof services)[number];
+
+const routesOf: Readonly<Record<Service, readonly Route[]>> = {
+  router: [routing.events],
+  'git-receiver': [apps.list, apps.get, keys.get, operations.push, operations.log, operations.cancel],
+  runner: [
+    operations.claim,
+    operations.heartbeat,
+    operations.append,
+    operations.finish,
+    operations.get,
+    jobs.build,
+    jobs.get,
+    jobs.attach,
+    jobs.stop,
+    releases.createArtifact,
+    releases.getArtifact,
+    releases.create,
+    releases.list,
+    releases.get,
+    deployments.create,
+    deployments.get,
+    deployments.events,
+    formations.get,
+    formations.put,
+    apps.get,
+    routing.list,
+    platform.cluster,
+  ],
+};
+
+/** Of one of them, or of all together: that is who has the cluster's key, which parts made before had instead. */
+export function mayCall(service: Service | 'platform', route: Route): boolean {
+  const known = service === 'platform' ? services.flatMap((name) => routesOf[name]) : routesOf[service];
+  return known.includes(route);
+}
+
+/** Made of the root key, which none of them knows: no part can make itself another's. Anew with every root key. */
+export function serviceToken(rootKey: string, service: Service): string {
+  const proof = createHmac('sha256', rootKey).update(`flynn service token: ${service}`).digest('base64url');
+  return `flynn_service_${service}_${proof}`;
+}
+
+export function serviceOf(token: string, rootKey: string): Service | undefined {
+  return services.find((service) => isSameSecret(serviceToken(rootKey, service), token));
+}

@@ -1,0 +1,192 @@
+/** Tokens, and who somebody is. A token is told once, when it is made. */
+import { FlynnError, hasCode } from '@flynn/kit/errors';
+import { handle } from '@flynn/kit/http-server';
+import type { Handler } from '@flynn/kit/http-server';
+import { shortId } from '@flynn/kit/ids';
+import { compareOf } from '@flynn/resource/record';
+import type { z } from 'zod';
+import { findApp } from '../deps.ts';
+import type { Deps } from '../deps.ts';
+import { appType } from '../resources.ts';
+import { self, tokens } from './api.ts';
+import type { Identity, Token } from './model.ts';
+import { principalOf } from './principal.ts';
+import type { Principal } from './principal.ts';
+import { teamType, tokenType, userType } from './resources.ts';
+import type { TokenResource, UserResource } from './resources.ts';
+import { higher, narrowed } from './roles.ts';
+import type { Limits } from './roles.ts';
+import { newTokenText } from './token-text.ts';
+import { findUser } from './users.ts';
+
+const defaultLifeMs = 90 * 86_400_000;
+
+export function tokenHandlers(deps: Deps): Handler[] {
+  const { resources } = deps;
+  return [
+    handle(tokens.create, async (call) => {
+      const { body, signal } = call;
+      const principal = principalOf(call);
+      const user = await ownerOf(deps, principal, body.user, signal);
+      const limits = await limitsOf(deps, principal, body, signal);
+      const expiresAt = expiryOf(deps, principal, body.expiresInMs);
+      const made = await makeToken(deps, { name: body.name, user, limits, expiresAt }, signal);
+      return { ...viewToken(made.resource, await namesOf(deps, [made.resource], signal)), token: made.text };
+    }),
+    handle(tokens.list, async (call) => {
+      const principal = principalOf(call);
+      const own = await resources.list(tokenType, {
+        signal: call.signal,
+        where: ({ id, spec }) => isOwn(principal, { id, userId: spec.userId }),
+      });
+      return viewsOf(deps, own, call.signal);
+    }),
+    handle(tokens.revoke, async (call) => {
+      const { params, signal } = call;
+      // People copy what they have: all of the token says which one it is.
+      const id = /^flynn_([a-z0-9]{12})_/.exec(params.token)?.[1] ?? params.token;
+      const found = await resources.find(tokenType, id, { signal });
+      if (found === undefined || !isOwn(principalOf(call), { id, userId: found.spec.userId })) throw noToken(id);
+      try {
+        await resources.delete(tokenType, id, { signal });
+      } catch (error) {
+        if (!hasCode(error, 'not_found')) throw error;
+      }
+    }),
+    handle(self.get, async (call) => identityOf(deps, principalOf(call), call.signal)),
+  ];
+}
+
+export async function makeToken(
+  deps: Deps,
+  input: { name: string; user: UserResource | undefined; limits: Limits; expiresAt: string | undefined },
+  signal: AbortSignal,
+): Promise<{ text: string; resource: TokenResource }> {
+  const { name, user, limits, expiresAt } = input;
+  const id = shortId();
+  const { text, hash } = newTokenText(id);
+  const spec = {
+    name,
+    hash,
+    role: limits.role,
+    ...(user === undefined ? {} : { userId: user.id }),
+    ...(limits.appIds === undefined ? {} : { appIds: [...limits.appIds] }),
+    ...(expiresAt === undefined ? {} : { expiresAt }),
+  };
+  // Not for somebody who is being removed at the same time.
+  const compare = user === undefined ? [] : [compareOf(user)];
+  return {
+    text,
+    resource: await deps.resources.create(tokenType, { id, spec }, { signal, also: () => ({ compare }) }),
+  };
+}
+
+/** A service has none of its own to make tokens for. */
+async function ownerOf(
+  deps: Deps,
+  principal: Principal,
+  name: string | undefined,
+  signal: AbortSignal,
+): Promise<UserResource | undefined> {
+  if (name !== undefined && name !== principal.name) {
+    if (!principal.isAdmin) throw new FlynnError('denied', 'only an admin of the cluster makes tokens for others');
+    return findUser(deps, name, signal);
+  }
+  return principal.userId === undefined ? undefined : deps.resources.get(userType, principal.userId, { signal });
+}
+
+async function limitsOf(
+  deps: Deps,
+  principal: Principal,
+  body: z.output<typeof tokens.create.body>,
+  signal: AbortSignal,
+): Promise<Limits> {
+  const found =
+    body.apps === undefined ? undefined : await Promise.all(body.apps.map((app) => findApp(deps, app, signal)));
+  for (const [index, app] of (found ?? []).entries()) {
+    if (!principal.canSee({ id: app.id, isSystem: app.spec.isSystem })) {
+      throw new FlynnError('not_found', `there is no app "${body.apps?.[index] ?? ''}"; list them with: flynn apps`);
+    }
+  }
+  const appIds = found === undefined ? principal.limits.appIds : found.map(({ id }) => id);
+  const limits = narrowed(principal.limits, { role: body.role ?? principal.limits.role, appIds });
+  if (limits !== undefined) return limits;
+  throw new FlynnError('denied', `this token's own scope is less: it is good for ${principal.limits.role} only`);
+}
+
+/** Never later than the token it is made with. */
+function expiryOf(deps: Deps, principal: Principal, lifeMs: number | null | undefined): string | undefined {
+  const own = principal.token?.expiresAt;
+  if (lifeMs === null) return own;
+  const wanted = new Date(deps.now() + (lifeMs ?? defaultLifeMs)).toISOString();
+  return own !== undefined && Date.parse(own) < Date.parse(wanted) ? own : wanted;
+}
+
+/** An admin sees all. A token whose scope is less than its owner sees itself, so that it can be given back. */
+function isOwn(principal: Principal, token: { id: string; userId: string | undefined }): boolean {
+  if (principal.isAdmin) return true;
+  const isNarrow = principal.limits.role !== 'admin' || principal.limits.appIds !== undefined;
+  if (isNarrow) return principal.token?.id === token.id;
+  return principal.userId !== undefined && principal.userId === token.userId;
+}
+
+function noToken(id: string): FlynnError {
+  return new FlynnError('not_found', `there is no token ${id}; list them with: flynn token list`);
+}
+
+async function viewsOf(deps: Deps, found: readonly TokenResource[], signal: AbortSignal): Promise<Token[]> {
+  const names = await namesOf(deps, found, signal);
+  return found.map((token) => viewToken(token, names));
+}
+
+/** Of the users and apps the tokens speak of, by id. */
+async function namesOf(
+  { resources }: Deps,
+  found: readonly TokenResource[],
+  signal: AbortSignal,
+): Promise<ReadonlyMap<string, string>> {
+  const [users, apps] = await Promise.all([
+    found.some(({ spec }) => spec.userId !== undefined) ? resources.list(userType, { signal }) : [],
+    found.some(({ spec }) => spec.appIds !== undefined) ? resources.list(appType, { signal }) : [],
+  ]);
+  return new Map([...users, ...apps].map(({ id, spec }) => [id, spec.name]));
+}
+
+function viewToken({ id, spec, createdAt }: TokenResource, names: ReadonlyMap<string, string>): Token {
+  const { name, role, userId, appIds, expiresAt } = spec;
+  return {
+    id,
+    name,
+    ...(userId === undefined ? {} : { user: names.get(userId) ?? userId }),
+    role,
+    ...(appIds === undefined ? {} : { apps: appIds.map((appId) => names.get(appId) ?? appId) }),
+    ...(expiresAt === undefined ? {} : { expiresAt }),
+    createdAt,
+  };
+}
+
+async function identityOf(deps: Deps, principal: Principal, signal: AbortSignal): Promise<Identity> {
+  const { resources } = deps;
+  const { userId, kind, name, token } = principal;
+  const [teams, apps] = await Promise.all([
+    userId === undefined
+      ? []
+      : resources.list(teamType, { signal, where: ({ spec }) => spec.memberIds.includes(userId) }),
+    resources.list(appType, { signal }),
+  ]);
+  const own = apps.flatMap((app) => {
+    const level = principal.levelOn({ id: app.id, isSystem: app.spec.isSystem });
+    const isMore = level !== 'none' && higher(level, principal.clusterLevel) !== principal.clusterLevel;
+    return isMore ? [{ name: app.spec.name, role: level }] : [];
+  });
+  return {
+    kind,
+    name,
+    role: principal.clusterLevel,
+    teams: teams.map(({ spec }) => spec.name).sort(),
+    apps: own.sort((a, b) => (a.name < b.name ? -1 : 1)),
+    ...(token === undefined
+      ? {}
+      : { token: { id: token.id, ...(token.expiresAt === undefined ? {} : { expiresAt: token.expiresAt }) } }),
+  };
+}

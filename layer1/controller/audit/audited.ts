@@ -1,0 +1,73 @@
+/** Handlers that change something, with what every change has: an entry in the trail, and one answer however often asked. */
+import type { CheckedCall, Handler } from '@flynn/kit/http-handler';
+import type { Logger } from '@flynn/kit/log';
+import type { Route } from '@flynn/kit/routes';
+import type { Store } from '@flynn/store/store';
+import { tokens } from '../access/api.ts';
+import { claimAnswer } from './answers.ts';
+import type { Claim } from './answers.ts';
+import { during } from './mutation.ts';
+import type { AuditTrail, AuditedMutation } from './trail.ts';
+
+/** Runners say all the time that they are at it; what comes of it is told by the operation. */
+const unrecordedPrefix = '/runners/';
+const secretAnswers: ReadonlySet<Route> = new Set([tokens.create]);
+
+export function isRecorded({ method, path, access }: Route): boolean {
+  return method !== 'GET' && access !== 'open' && !path.startsWith(unrecordedPrefix);
+}
+
+type AuditOptions = Readonly<{
+  /** The plain one. */
+  store: Store;
+  trail: AuditTrail;
+  now: () => number;
+  log: Logger;
+}>;
+
+export function audited(handlers: readonly Handler[], options: AuditOptions): Handler[] {
+  return handlers.map((handler) => {
+    const { route } = handler;
+    if (!isRecorded(route)) return handler;
+    return { route, run: (call) => act(handler, call, options) };
+  });
+}
+
+async function act(
+  { route, run }: Handler,
+  call: CheckedCall,
+  { store, trail, now, log }: AuditOptions,
+): Promise<unknown> {
+  const found = route.method === 'POST' ? await claimAnswer(store, call, route, now) : undefined;
+  if (found !== undefined && 'answer' in found) return found.answer;
+  const claim = found?.claim;
+  const entry = trail.begin(call, route);
+  let answer: unknown;
+  try {
+    answer = await during(mutationOf(entry, claim), () => run(call));
+  } catch (error) {
+    await trail.end(entry, error);
+    // What was written stays written: that request is not to be carried out a second time.
+    if (!entry.hasCommitted) await claim?.giveBack();
+    throw error;
+  }
+  // It was carried out, and whoever asks again will be told so: only the answer itself would be lost.
+  const keeping = claim?.keep(answer, secretAnswers.has(route)).catch((error: unknown) => {
+    log.error({ err: error, path: route.path }, 'an answer could not be kept for who asks again');
+  });
+  await Promise.all([trail.end(entry, undefined), keeping]);
+  return answer;
+}
+
+function mutationOf(entry: AuditedMutation, claim: Claim | undefined): Parameters<typeof during>[0] {
+  return {
+    addTo(transaction) {
+      const { compare, then } = claim?.addTo() ?? { compare: [], then: [] };
+      return { compare, then: [entry.put(transaction), ...then] };
+    },
+    onCommitted(transaction, revision) {
+      entry.onCommitted(transaction, revision);
+      claim?.onCommitted(revision);
+    },
+  };
+}

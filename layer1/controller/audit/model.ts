@@ -1,0 +1,40 @@
+/** One thing that somebody did, or tried to do: as it is kept, and as the API shows it. */
+import { z } from 'zod';
+
+const facts = z.record(z.string(), z.unknown());
+
+export const changeSchema = z.object({
+  /** Of a resource: its type and id. Of the cell: `host` or `job`. */
+  type: z.string(),
+  id: z.string(),
+  action: z.enum(['create', 'update', 'delete']),
+  /** What was wanted of it before and after, with secrets hidden. */
+  before: facts.optional(),
+  after: facts.optional(),
+});
+export type AuditChange = z.output<typeof changeSchema>;
+
+export const auditEntrySchema = z.object({
+  /** Sorts by time. */
+  id: z.string(),
+  at: z.string(),
+  requestId: z.string(),
+  actor: z.object({
+    kind: z.enum(['root', 'user', 'service']),
+    name: z.string(),
+    userId: z.string().optional(),
+    tokenId: z.string().optional(),
+    /** Of the key that a push was signed with. */
+    sshKey: z.string().optional(),
+  }),
+  /** Method and path of the route: `POST /apps/:app/routes`. */
+  action: z.string(),
+  params: z.record(z.string(), z.string()),
+  app: z.object({ id: z.string(), name: z.string().optional() }).optional(),
+  from: z.object({ address: z.string(), userAgent: z.string().optional() }),
+  /** `done`; `unchanged` when it was so already; else the error's code. */
+  outcome: z.string(),
+  error: z.string().optional(),
+  changes: z.array(changeSchema),
+});
+export type AuditEntry = z.output<typeof auditEntrySchema>;

@@ -1,0 +1,200 @@
+/** The audit trail: who did what, when, from where, and what it was before. Kept by day, outside of what the trail is about. */
+import { FlynnError, asFlynnError } from '@flynn/kit/errors';
+import type { CheckedCall } from '@flynn/kit/http-handler';
+import type { Logger } from '@flynn/kit/log';
+import { withDeadline } from '@flynn/kit/retry';
+import type { Route } from '@flynn/kit/routes';
+import { resourceKey } from '@flynn/resource/keys';
+import { decodeResource } from '@flynn/resource/record';
+import type { Revision, Store, Transaction } from '@flynn/store/store';
+import { principalOf } from '../access/principal.ts';
+import type { Principal } from '../access/principal.ts';
+import { appType } from '../resources.ts';
+import { appIdIn, changesOf, withBefore } from './changes.ts';
+import type { KeyedChange } from './changes.ts';
+import type { AuditChange, AuditEntry } from './model.ts';
+
+/** Not under what apps and hosts are kept in: a deleted app leaves nothing there, and its trail stays. */
+export const auditRoot = '/flynn-audit/';
+const writeMs = 10_000;
+/** The same refusal of the same caller is worth one line in this time. */
+const refusalMs = 60_000;
+const maxRefusals = 10_000;
+
+export type Requested = Pick<CheckedCall, 'params' | 'headers' | 'remoteAddress' | 'requestId'>;
+
+/** One request's part of the trail. */
+export class AuditedMutation {
+  readonly key: string;
+  readonly #entry: AuditEntry;
+  readonly #commits: { revision: Revision; changes: readonly KeyedChange[] }[] = [];
+
+  constructor(id: string, nowMs: number, who: Principal, route: Route, request: Requested) {
+    const at = new Date(nowMs).toISOString();
+    this.key = auditKey(id, at);
+    this.#entry = { ...entryOf(who, route, request), id, at };
+  }
+
+  get hasCommitted(): boolean {
+    return this.#commits.length > 0;
+  }
+
+  get commits(): readonly { revision: Revision; changes: readonly KeyedChange[] }[] {
+    return this.#commits;
+  }
+
+  /** The entry as it goes out with a transaction: everything that is known by then. */
+  put(transaction: Transaction): { put: string; value: string } {
+    const changes = [...this.#commits.flatMap((commit) => commit.changes), ...changesOf(transaction)];
+    return this.finalPut({ outcome: 'done', changes: changes.map(({ change }) => change), appId: appIdIn(changes) });
+  }
+
+  onCommitted(transaction: Transaction, revision: Revision): void {
+    this.#commits.push({ revision, changes: changesOf(transaction) });
+  }
+
+  finalPut(more: {
+    outcome: string;
+    error?: string;
+    changes: AuditChange[];
+    appId: string | undefined;
+    appName?: string | undefined;
+  }): { put: string; value: string } {
+    const { outcome, error, changes, appId, appName } = more;
+    const entry: AuditEntry = {
+      ...this.#entry,
+      outcome,
+      changes,
+      ...(error === undefined ? {} : { error }),
+      ...(appId === undefined ? {} : { app: { id: appId, ...(appName === undefined ? {} : { name: appName }) } }),
+    };
+    return { put: this.key, value: JSON.stringify(entry) };
+  }
+}
+
+/** By day, so that reading the newest is reading little, and forgetting a day is one deletion. */
+function auditKey(id: string, at: string): string {
+  return `${auditRoot}${at.slice(0, 10)}/${id}`;
+}
+
+function entryOf(who: Principal, route: Route, request: Requested): Omit<AuditEntry, 'id' | 'at'> {
+  const { headers, remoteAddress, requestId, params } = request;
+  const userAgent = headers['user-agent']?.slice(0, 200);
+  // The router adds whom it heard the request from at the end; what stands before that anybody could have written.
+  const forwarded = headers['x-forwarded-for'];
+  const address = (Array.isArray(forwarded) ? forwarded.join(',') : forwarded)?.split(',').at(-1)?.trim();
+  return {
+    requestId,
+    actor: {
+      kind: who.kind,
+      name: who.name,
+      ...(who.userId === undefined ? {} : { userId: who.userId }),
+      ...(who.token === undefined ? {} : { tokenId: who.token.id }),
+      ...(who.sshKey === undefined ? {} : { sshKey: who.sshKey }),
+    },
+    action: `${route.method} ${route.path}`,
+    params: { ...params },
+    from: { address: address || remoteAddress, ...(userAgent === undefined ? {} : { userAgent }) },
+    outcome: 'done',
+    changes: [],
+  };
+}
+
+export class AuditTrail implements AsyncDisposable {
+  readonly #store: Store;
+  readonly #log: Logger;
+  readonly #now: () => number;
+  readonly #newId: () => string;
+  readonly #writing = new Set<Promise<void>>();
+  readonly #refusals = new Map<string, number>();
+
+  /** `store` is the plain one: the trail is no mutation of its own. */
+  constructor(options: { store: Store; log: Logger; now: () => number; newId: () => string }) {
+    this.#store = options.store;
+    this.#log = options.log;
+    this.#now = options.now;
+    this.#newId = options.newId;
+  }
+
+  begin(call: CheckedCall, route: Route): AuditedMutation {
+    const who = principalOf(call);
+    return new AuditedMutation(this.#newId(), this.#now(), who, route, call);
+  }
+
+  /**
+   * How it ended. What was committed has its entry already, which is now told what was there before; nobody waits for
+   * that. What was carried out elsewhere, as stopping a job on its host is, is written down before it is answered.
+   */
+  async end(mutation: AuditedMutation, failure: unknown): Promise<void> {
+    const writing = this.#write(mutation, failure).catch((error: unknown) => {
+      this.#log.error({ err: error, key: mutation.key }, 'an entry of the audit trail could not be completed');
+    });
+    this.#writing.add(writing);
+    void writing.finally(() => this.#writing.delete(writing));
+    if (!mutation.hasCommitted && failure === undefined) await writing;
+  }
+
+  /** The gate turned somebody away who is known. */
+  refused(who: Principal, route: Route, request: Requested, error: FlynnError): void {
+    if (route.method === 'GET' || who.kind === 'service') return;
+    const what = `${who.id} ${route.method} ${route.path}`;
+    const nowMs = this.#now();
+    if (nowMs - (this.#refusals.get(what) ?? -Infinity) < refusalMs) return;
+    if (this.#refusals.size >= maxRefusals) this.#refusals.clear();
+    this.#refusals.set(what, nowMs);
+    void this.end(new AuditedMutation(this.#newId(), nowMs, who, route, request), error);
+  }
+
+  /** Until everything is written that was under way. */
+  async flushed(): Promise<void> {
+    await Promise.all(this.#writing);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.flushed();
+  }
+
+  async #write(mutation: AuditedMutation, failure: unknown): Promise<void> {
+    const signal = withDeadline(writeMs);
+    const changes: AuditChange[] = [];
+    for (const commit of mutation.commits) {
+      for (const change of commit.changes) changes.push(await this.#completed(change, commit.revision, signal));
+    }
+    const appId = appIdIn(mutation.commits.flatMap((commit) => commit.changes));
+    const appName = await this.#appName(appId, changes, signal);
+    const known = failure === undefined ? undefined : asFlynnError(failure);
+    const outcome = known?.code ?? (mutation.hasCommitted ? 'done' : 'unchanged');
+    const error = known === undefined ? {} : { error: known.message.slice(0, 500) };
+    await this.#store.transact(
+      { then: [mutation.finalPut({ outcome, ...error, changes, appId, appName })] },
+      { signal },
+    );
+  }
+
+  async #completed(change: KeyedChange, revision: Revision, signal: AbortSignal): Promise<AuditChange> {
+    try {
+      const { entries } = await this.#store.list(change.key, { revision: revision - 1, signal });
+      return withBefore(
+        change,
+        entries.find(({ key }) => key === change.key),
+      );
+    } catch (error) {
+      // Compacted already, on a store that is in a hurry: what it is now is still known.
+      this.#log.debug({ err: error, key: change.key }, 'what was there before is not known any more');
+      return change.change;
+    }
+  }
+
+  async #appName(
+    appId: string | undefined,
+    changes: readonly AuditChange[],
+    signal: AbortSignal,
+  ): Promise<string | undefined> {
+    if (appId === undefined) return undefined;
+    const own = changes.find(({ type }) => type === 'app');
+    const name = own?.after?.['name'] ?? own?.before?.['name'];
+    if (typeof name === 'string') return name;
+    const entry = await this.#store.get(resourceKey(appType.name, appId), { signal });
+    return entry === undefined ? undefined : decodeResource(appType, entry).spec.name;
+  }
+}

@@ -1,0 +1,46 @@
+/** The API as it is served: its handlers, audited, behind the gate. */
+import type { Gate } from '@flynn/kit/http-gate';
+import type { HttpClient } from '@flynn/kit/http-client';
+import type { Handler } from '@flynn/kit/http-server';
+import type { Store } from '@flynn/store/store';
+import { Directory } from './access/directory.ts';
+import { accessGate } from './access/gate.ts';
+import { RateLimit, defaultRate } from './access/rate-limit.ts';
+import type { RateSettings } from './access/rate-limit.ts';
+import { audited } from './audit/audited.ts';
+import { AuditTrail } from './audit/trail.ts';
+import { controllerHandlers } from './controller.ts';
+import type { Deps } from './deps.ts';
+
+export type ControllerWeb = AsyncDisposable &
+  Readonly<{
+    handlers: readonly Handler[];
+    gate: Gate;
+    trail: AuditTrail;
+  }>;
+
+/** Resolves once it knows everybody who may come. */
+export async function openWeb(options: {
+  deps: Deps;
+  /** The one `deps` was made of. */
+  store: Store;
+  logAggregator: HttpClient;
+  /** What the cluster was made with: opens everything. */
+  rootKey: string;
+  clusterKey: string;
+  rate?: RateSettings;
+}): Promise<ControllerWeb> {
+  const { deps, store, rootKey, clusterKey, rate = defaultRate } = options;
+  const { resources, now, newId, log } = deps;
+  const trail = new AuditTrail({ store, log, now, newId });
+  const directory = await Directory.open({ store, resources, now });
+  return {
+    handlers: audited(controllerHandlers(deps, options.logAggregator), { store, trail, now, log }),
+    gate: accessGate({ deps, directory, rootKey, clusterKey, rateLimit: new RateLimit(rate, now), trail }),
+    trail,
+    async [Symbol.asyncDispose]() {
+      await trail[Symbol.asyncDispose]();
+      await directory[Symbol.asyncDispose]();
+    },
+  };
+}
