@@ -2,8 +2,9 @@ import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { test } from 'node:test';
+import { waitFor } from '@flynn/kit/retry';
 import { healthCheckSchema } from '@flynn/scheduler/cell';
-import { checkedPortsOf, judge, probe, unknownVerdict, waitMs } from './health.ts';
+import { checkedPortsOf, isSteady, judge, probe, unknownVerdict, untilRefused, waitMs } from './health.ts';
 import { jobOf } from './host-fixture.ts';
 
 /** `+` is a good answer, `-` a bad one; the verdict after each is `U`p or `d`own. */
@@ -45,19 +46,40 @@ test('checks of jobs that are up fall on one beat, and stay on it', () => {
   for (const nowMs of [7_100, 7_249, 6_751.4, 7_003]) assert.equal(nowMs + waitMs(up, check, nowMs), 9_000);
 });
 
-test('a port that has long accepted is looked at less often, until it does not', () => {
-  const tcp = healthCheckSchema.parse({ type: 'tcp', intervalMs: 2_000 });
+test('a port that has accepted fifteen times in a row is steady until it does not; what an app answers may change any time', () => {
+  const tcp = healthCheckSchema.parse({ type: 'tcp' });
   let verdict = unknownVerdict;
-  const waits = (answers: string, check = tcp) =>
-    answers.split('').map((answer) => {
-      verdict = judge(verdict, answer === '+', 2);
-      return waitMs(verdict, check, 10_000);
-    });
-  assert.deepEqual(waits('+'.repeat(15)), Array(15).fill(2_000));
-  assert.deepEqual(waits('++--+'), [5_000, 5_000, 2_000, 2_000, 2_000]);
-  waits('+'.repeat(20));
-  const http = healthCheckSchema.parse({ type: 'http', intervalMs: 2_000 });
-  assert.deepEqual(waits('+', http), [2_000], 'what an app answers may change any time');
+  const steadiness = (answers: string) =>
+    answers
+      .split('')
+      .map((answer) => {
+        verdict = judge(verdict, answer === '+', 2);
+        return isSteady(verdict, tcp) ? 's' : '.';
+      })
+      .join('');
+  assert.equal(steadiness('+'.repeat(17)), `${'.'.repeat(15)}ss`);
+  assert.equal(steadiness('-+'), '..');
+  assert.equal(steadiness('+'.repeat(14)), `${'.'.repeat(13)}s`);
+  assert.equal(isSteady(verdict, healthCheckSchema.parse({ type: 'http' })), false);
+});
+
+test('a steady port is tried again and again on one socket, until it does not accept', async () => {
+  const server = createServer();
+  let accepted = 0;
+  server.on('connection', () => (accepted += 1));
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const target = { address: '127.0.0.1', port: (server.address() as AddressInfo).port };
+  const check = healthCheckSchema.parse({ type: 'tcp', intervalMs: 10 });
+  const { signal } = new AbortController();
+  const refused = untilRefused(check, target, signal);
+  await waitFor(() => accepted >= 5, { what: 'five connections', deadlineMs: 10_000 });
+  await new Promise((resolve) => server.close(resolve));
+  assert.match((await refused) ?? '', /nothing accepts connections/);
+
+  const stop = new AbortController();
+  const stopped = untilRefused({ ...check, intervalMs: 60_000 }, target, stop.signal);
+  stop.abort();
+  assert.equal(await stopped, undefined);
 });
 
 test('ports with a service are checked: TCP by accepting if nothing else is said, UDP not at all', () => {

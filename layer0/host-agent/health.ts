@@ -1,6 +1,6 @@
 /** Is it up? A reducer over the answers of one check, and the checks themselves. */
-import { request } from 'node:http';
-import { connect } from 'node:net';
+import { Agent, request } from 'node:http';
+import { Socket, connect } from 'node:net';
 import type { HostJob, HealthCheck } from '@flynn/scheduler/cell';
 import { healthCheckSchema } from '@flynn/scheduler/cell';
 
@@ -30,20 +30,11 @@ const startingIntervalMs = 100;
 /** What is checked on the same beat costs a third of what it costs one by one: the process wakes once for all of it. */
 const beatMs = 500;
 
-/**
- * That a port accepts says little after half a minute of it: the kernel does, as long as the process listens, and of its end
- * the engine tells at once. It costs the kernel ten packets through the bridge, most of what an idle host spends.
- */
-const steadyAfter = 15;
-const steadyFactor = 2.5;
-
 /** In how many milliseconds to check again; `nowMs` is of a clock that all checks share and nobody sets. */
 export function waitMs(verdict: Verdict, check: HealthCheck, nowMs: number): number {
   if (!verdict.hasBeenUp) return startingIntervalMs;
-  const isSteady = check.type === 'tcp' && verdict.isUp && verdict.agreed >= steadyAfter;
-  const intervalMs = isSteady ? check.intervalMs * steadyFactor : check.intervalMs;
-  if (intervalMs < 2 * beatMs) return intervalMs;
-  return Math.round((nowMs + intervalMs) / beatMs) * beatMs - nowMs;
+  if (check.intervalMs < 2 * beatMs) return check.intervalMs;
+  return Math.round((nowMs + check.intervalMs) / beatMs) * beatMs - nowMs;
 }
 
 export type CheckedPort = { port: number; service: string; check: HealthCheck | undefined };
@@ -66,6 +57,57 @@ export function probe(
   return check.type === 'http' ? probeHttp(check, target, signal) : probeTcp(check, target, signal);
 }
 
+/** So many good answers in a row, and a port is steady. */
+const steadyAnswers = 15;
+const steadyFactor = 2.5;
+
+export function isSteady({ isUp, agreed }: Verdict, check: HealthCheck): boolean {
+  return check.type === 'tcp' && isUp && agreed >= steadyAnswers;
+}
+
+/**
+ * Tries a steady port at 2.5 times its interval until it does not accept, and answers what is wrong then; undefined when the
+ * signal aborts. That a port accepts says little: the kernel does so as long as the process listens, and of its end the engine
+ * tells at once. As this is what an idle host does most, it makes no garbage: socket and timers are used again and again.
+ */
+export function untilRefused(
+  check: HealthCheck,
+  { address, port }: { address: string; port: number },
+  signal: AbortSignal,
+): Promise<string | undefined> {
+  return new Promise((resolve) => {
+    const socket = new Socket();
+    const finish = (problem: string | undefined) => {
+      clearInterval(ticks);
+      clearTimeout(deadline);
+      signal.removeEventListener('abort', cancel);
+      socket.destroy();
+      resolve(problem);
+    };
+    const cancel = () => finish(undefined);
+    const ticks = setInterval(() => {
+      if (socket.connecting) return;
+      socket.connect({ host: address, port });
+      deadline.refresh();
+    }, check.intervalMs * steadyFactor);
+    const deadline = setTimeout(() => {
+      if (socket.connecting) finish(late(port, check));
+    }, check.timeoutMs);
+    socket.on('connect', () => socket.destroy());
+    socket.on('error', (error) => finish(refused(port, error)));
+    signal.addEventListener('abort', cancel, { once: true });
+    if (signal.aborted) cancel();
+  });
+}
+
+function late(port: number, check: HealthCheck): string {
+  return `port ${port} did not answer within ${check.timeoutMs} ms`;
+}
+
+function refused(port: number, error: Error): string {
+  return `nothing accepts connections on port ${port} (${error.message})`;
+}
+
 function probeTcp(
   check: HealthCheck,
   { address, port }: { address: string; port: number },
@@ -80,12 +122,15 @@ function probeTcp(
       resolve(problem);
     };
     const cancel = () => finish('the check was cancelled');
-    const timer = setTimeout(() => finish(`port ${port} did not answer within ${check.timeoutMs} ms`), check.timeoutMs);
+    const timer = setTimeout(() => finish(late(port, check)), check.timeoutMs);
     signal.addEventListener('abort', cancel, { once: true });
     socket.once('connect', () => finish(undefined));
-    socket.once('error', (error) => finish(`nothing accepts connections on port ${port} (${error.message})`));
+    socket.once('error', (error) => finish(refused(port, error)));
   });
 }
+
+/** A connection each time: that it is accepted is part of the check. */
+const connections = new Agent({ keepAlive: false });
 
 function probeHttp(
   check: HealthCheck,
@@ -94,18 +139,22 @@ function probeHttp(
 ): Promise<string | undefined> {
   const what = `GET ${check.path} on port ${port}`;
   return new Promise((resolve) => {
-    const deadline = AbortSignal.any([signal, AbortSignal.timeout(check.timeoutMs)]);
-    const call = request({ host: address, port, path: check.path, agent: false, signal: deadline }, (response) => {
+    const finish = (problem: string | undefined) => {
+      clearTimeout(timer);
+      signal.removeEventListener('abort', cancel);
+      resolve(problem);
+      call.destroy();
+    };
+    const cancel = () => finish('the check was cancelled');
+    const timer = setTimeout(() => finish(`${what} did not answer within ${check.timeoutMs} ms`), check.timeoutMs);
+    signal.addEventListener('abort', cancel, { once: true });
+    const call = request({ host: address, port, path: check.path, agent: connections }, (response) => {
       response.resume();
       const status = response.statusCode ?? 0;
       const isGood = check.status === undefined ? status < 500 : status === check.status;
-      resolve(isGood ? undefined : `${what} answered ${status}`);
-      call.destroy();
+      finish(isGood ? undefined : `${what} answered ${status}`);
     });
-    call.on('error', (error) => {
-      const isLate = deadline.aborted && !signal.aborted;
-      resolve(isLate ? `${what} did not answer within ${check.timeoutMs} ms` : `${what} failed (${error.message})`);
-    });
+    call.on('error', (error) => finish(`${what} failed (${error.message})`));
     call.end();
   });
 }

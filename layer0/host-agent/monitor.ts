@@ -5,7 +5,7 @@ import type { HostJob } from '@flynn/scheduler/cell';
 import type { Announcer } from './announcer.ts';
 import { announce, withdraw } from './announcer.ts';
 import type { CheckedPort } from './health.ts';
-import { checkedPortsOf, judge, probe, unknownVerdict, waitMs } from './health.ts';
+import { checkedPortsOf, isSteady, judge, probe, unknownVerdict, untilRefused, waitMs } from './health.ts';
 import { groupOf, label } from './labels.ts';
 
 export type MonitorEvents = {
@@ -67,9 +67,10 @@ export class JobMonitor {
     const startedMs = performance.now();
     let verdict = unknownVerdict;
     while (!signal.aborted) {
-      const problem = await probe(check, { address: this.#address, port: port.port }, signal);
-      if (signal.aborted) return;
+      const target = { address: this.#address, port: port.port };
       const before = verdict;
+      const problem = await (isSteady(before, check) ? untilRefused : probe)(check, target, signal);
+      if (signal.aborted) return;
       verdict = judge(verdict, problem === undefined, check.threshold);
       if (verdict.isUp && !before.isUp) await this.#rise(port);
       if (!verdict.isUp && before.isUp) await this.#fall(port, problem ?? 'unhealthy');

@@ -65,6 +65,7 @@ export class Committer {
   /** As it was before smaller batches were tried. */
   #limitBefore: number | undefined;
   #isFenced = false;
+  #queuedHosts = 0;
 
   constructor(options: CommitterOptions) {
     this.#options = options;
@@ -83,6 +84,11 @@ export class Committer {
     return this.#queue.size;
   }
 
+  /** How many hosts the plans in the queue are about, each counted with every plan. */
+  get queuedHosts(): number {
+    return this.#queuedHosts;
+  }
+
   /** In the same stretch in which it was planned: nothing may have been folded in between. */
   submit(plan: Plan, now: number): void {
     const { columns, ledger } = this.#options;
@@ -98,6 +104,7 @@ export class Committer {
     const state = { isInFlight: false, isRefused: false, revision: 0 };
     const isAtomic = plan.isAtomic === true || isBound(plan);
     const revisions = revisionsOf(plan, columns);
+    this.#queuedHosts += plan.hosts.size;
     this.#queue.add({ plan, submittedAt: now, left, epochs, planRevisions, revisions, isAtomic, ...state });
   }
 
@@ -270,8 +277,9 @@ export class Committer {
     for (const [hostId, change] of queued.left) {
       if (state === 'refused' || state === 'impossible') this.#options.ledger.drop(hostId, change);
     }
-    this.#queue.delete(queued);
     const { plan, revision } = queued;
+    this.#queue.delete(queued);
+    this.#queuedHosts -= plan.hosts.size;
     this.#settled.push({ plan, state, revision, ...(reason === undefined ? {} : { reason }) });
   }
 }

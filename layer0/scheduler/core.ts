@@ -43,8 +43,8 @@ export type CoreOptions = Readonly<{
   maxOperations?: number;
 }>;
 
-/** More plans than that under way are made on guesses. */
-const maxQueued = 64;
+/** More plans than that under way are made on guesses; of small ones it takes many to keep the store busy. */
+const maxQueued = { large: 64, small: 512, hosts: 2_048 };
 const maxRefusals = 8;
 /**
  * INVARIANTS. An evaluation that is handed out is planned, and acked or nacked in the end; until its commit is folded into
@@ -88,6 +88,12 @@ export class SchedulerCore {
   /** Whether the workload is this scheduler's to see to. */
   isOwnWorkload(workloadId: string): boolean {
     return this.#agenda.isOwn(workloadId);
+  }
+
+  /** For another plan on its way. */
+  get #hasRoom(): boolean {
+    const { queued, queuedHosts } = this.committer;
+    return queued < maxQueued.large || (queued < maxQueued.small && queuedHosts < maxQueued.hosts);
   }
 
   /** Nothing under way, and nothing to do that is not for later. */
@@ -144,7 +150,7 @@ export class SchedulerCore {
       if (nacked.kind === 'failed') this.#giveUp(nacked.evaluation, 'it was not carried out in time', now);
     }
     this.#proceed(now);
-    while (this.committer.queued < maxQueued) {
+    while (this.#hasRoom) {
       const [delivery] = this.#agenda.broker.dequeue(now, 1);
       if (delivery === undefined) return;
       this.#begin(delivery, now);
@@ -183,7 +189,7 @@ export class SchedulerCore {
   /** When to call `step` although nothing else happens. */
   nextAt(now: number): number {
     let at = Math.min(this.#repairAt, this.#losses.nextAt, this.committer.nextAt(now) ?? Infinity);
-    if (this.committer.queued < maxQueued) at = Math.min(at, this.#agenda.broker.nextAt(now) ?? Infinity);
+    if (this.#hasRoom) at = Math.min(at, this.#agenda.broker.nextAt(now) ?? Infinity);
     for (const course of this.#courses.values()) at = Math.min(at, dueAt(course, this.columns.revision));
     return at;
   }

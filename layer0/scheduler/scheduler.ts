@@ -152,6 +152,7 @@ class SchedulerLoop {
   }
 
   async #loop(signal: AbortSignal): Promise<void> {
+    signal.addEventListener('abort', () => this.#wake.resolve(), { once: true });
     while (!signal.aborted) {
       // From here on every change counts as new.
       this.#wake = Promise.withResolvers();
@@ -225,13 +226,13 @@ class SchedulerLoop {
     }
   }
 
+  /** Until something happens; the end of the loop is such a thing. Thousands of times a second, so without signals of its own. */
   async #sleep(ms: number, signal: AbortSignal): Promise<void> {
-    const woken = new AbortController();
-    try {
-      await Promise.race([this.#wake.promise, pause(ms, AbortSignal.any([signal, woken.signal]))]);
-    } finally {
-      woken.abort();
-    }
+    if (signal.aborted) return;
+    const { promise, resolve } = this.#wake;
+    const timer = setTimeout(resolve, ms);
+    await promise;
+    clearTimeout(timer);
   }
 }
 

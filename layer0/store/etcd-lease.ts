@@ -116,13 +116,14 @@ async function renew(request: LeaseRequest, limitMs: number, ended: AbortSignal)
     stream.on('error', (error) => answer.reject(translateError(error, `renewing lease ${id}`)));
     stream.on('end', () => answer.reject(new FlynnError('unavailable', `etcd ended the renewal of lease ${id}`)));
     stream.write({ ID: id });
-    return await raceAbort(answer.promise, limited);
+    const outcome = await raceAbort(answer.promise, limited);
+    // Its end is the server's to answer: cancelling would be quicker, but costs an error with its stack each time.
+    stream.end();
+    return outcome;
   } catch (error) {
     if (!ended.aborted) members.failed(member);
-    throw error;
-  } finally {
-    stream.end();
     stream.cancel();
+    throw error;
   }
 }
 

@@ -2,7 +2,7 @@
 import { pause } from '@flynn/kit/clock';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
-import { readNetwork, readRules } from './actual.ts';
+import { parseNetwork, readNetwork, readRules } from './actual.ts';
 import { difference, nft } from './difference.ts';
 import { type Known, recall, remember } from './memory.ts';
 import type { LocalJob } from './policy.ts';
@@ -40,6 +40,8 @@ export class HostNetwork {
   #applied: { ruleset: string; rules: string } | undefined;
   /** What was last found and made right. */
   #settled: string | undefined;
+  /** What the machine said when everything was right; nothing is to do as long as it says the same and nothing changed. */
+  #right: string | undefined;
   /** How long the rules took to apply: in a large cluster they change all the time. */
   #applyMs = 0;
   #remembered = '';
@@ -63,6 +65,7 @@ export class HostNetwork {
 
   /** Jobs, leases or announced ports are not what they were. */
   changed(): void {
+    this.#right = undefined;
     this.#changed.resolve();
   }
 
@@ -156,7 +159,9 @@ export class HostNetwork {
     this.#known = this.#read?.() ?? this.#known;
     this.#canMatchBridge ??= await canMatchBridge(run, signal);
     const sysctls = ['net.ipv4.ip_forward', `net.ipv4.conf.${tunnelDevice(settings.vxlanId)}.rp_filter`];
-    const actual = await readNetwork(settings, sysctls, run, signal);
+    const text = await readNetwork(settings, sysctls, run, signal);
+    if (text === this.#right) return;
+    const actual = parseNetwork(text, settings);
     const machine = {
       interfaces: actual.interfaces,
       bridgeMac: actual.bridge?.mac,
@@ -183,6 +188,8 @@ export class HostNetwork {
     const settled = JSON.stringify(state);
     if (changes.length > 0 && settled === this.#settled) this.#tellRepair(changes.map(({ what }) => what));
     this.#settled = settled;
+    // Without changes nothing was waited for in here, so this is still so.
+    this.#right = changes.length === 0 ? text : undefined;
   }
 
   #tellRepair(whats: readonly string[]): void {
