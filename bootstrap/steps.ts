@@ -73,13 +73,7 @@ export function stepsOf(context: Context): Step[] {
   };
 
   return [
-    {
-      title: 'Container engine',
-      run: async () => {
-        const { wasStarted } = await ensureEngine({ socket: options.FLYNN_DOCKER_SOCKET, stateDir });
-        return wasStarted ? 'started' : 'running';
-      },
-    },
+    engineStep(options),
     {
       title: 'Images',
       run: async (report) => {
@@ -171,6 +165,16 @@ export function stepsOf(context: Context): Step[] {
   ];
 }
 
+function engineStep(options: Options): Step {
+  return {
+    title: 'Container engine',
+    run: async () => {
+      const engine = { socket: options.FLYNN_DOCKER_SOCKET, stateDir: options.FLYNN_STATE_DIR };
+      return (await ensureEngine(engine)).wasStarted ? 'started' : 'running';
+    },
+  };
+}
+
 function cliClusterOf(cluster: Cluster): Parameters<typeof addCluster>[1] {
   return {
     name: cluster.name,
@@ -187,13 +191,7 @@ export function joinStepsOf({ options, cluster, person }: Context): Step[] {
   const stateDir = options.FLYNN_STATE_DIR;
   const setup = setupOf(options, cluster);
   return [
-    {
-      title: 'Container engine',
-      run: async () => {
-        const { wasStarted } = await ensureEngine({ socket: options.FLYNN_DOCKER_SOCKET, stateDir });
-        return wasStarted ? 'started' : 'running';
-      },
-    },
+    engineStep(options),
     {
       title: 'Host agent',
       run: async (report) => {
