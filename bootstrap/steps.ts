@@ -13,6 +13,7 @@ import { readBuilderEnv } from './builder-env.ts';
 import { type Person, addCluster, ensureSshKey, writeKnownHosts } from './cli-config.ts';
 import { ensureController, removeFirstController, withStore } from './controller.ts';
 import { ensureEngine } from './engine.ts';
+import { readSettings } from '@flynn/host-agent/host-settings';
 import { platformImagesPut } from '@flynn/host-agent/cluster/platform-images';
 import { ensureLease, writeAdmission } from './admission.ts';
 import { ensureControllerCertificate, ensureHostCertificate } from './certificates.ts';
@@ -206,7 +207,7 @@ export function joinStepsOf({ options, cluster, person }: Context): Step[] {
     {
       title: `Host ${cluster.hostId} in the cluster`,
       run: async () => {
-        await withStore({ stateDir, cluster, log: silentLogger() }, async (store) => {
+        const { cordoned } = await withStore({ stateDir, cluster, log: silentLogger() }, async (store) => {
           await ensureLease(store, cluster);
           const image = await readEtcdImage(store);
           const { name, hostId, address } = cluster;
@@ -216,8 +217,11 @@ export function joinStepsOf({ options, cluster, person }: Context): Step[] {
             deadlineMs: 60_000,
             intervalMs: 200,
           });
+          return await readSettings(store, hostId, { signal: AbortSignal.timeout(30_000) });
         });
-        return `${cluster.address}, containers in ${cluster.subnet}`;
+        // By somebody, or by a `down` that was broken off.
+        const closed = cordoned ? `; it is closed to jobs: flynn host uncordon ${cluster.hostId} opens it` : '';
+        return `${cluster.address}, containers in ${cluster.subnet}${closed}`;
       },
     },
     {
