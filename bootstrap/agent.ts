@@ -1,16 +1,16 @@
 /** The host agent on this machine: started, kept running, restarted when it or its settings changed, stopped. */
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { cp, mkdir, open, readFile, readdir, readlink, rename, rm, symlink, writeFile } from 'node:fs/promises';
+import { cp, mkdir, open, readdir, readlink, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { tlsFiles } from '@flynn/host-agent/cluster/etcd-resident';
-import { writeFileAtomic } from '@flynn/kit/files';
+import { readTextFile, writeFileAtomic } from '@flynn/kit/files';
 import { waitFor } from '@flynn/kit/retry';
 import { isSystemdRunning } from './engine.ts';
 import { bundle, repository } from './images/bundle.ts';
 import { moduleFolders } from './images/modules.ts';
 import { digestOf } from './images/tag.ts';
-import { runProgram, tryProgram } from './program.ts';
+import { commandOf, runProgram, tryProgram } from './program.ts';
 import type { Cluster, Options } from './settings.ts';
 
 const program = 'layer0/host-agent/main.ts';
@@ -98,7 +98,7 @@ export async function ensureAgent(
   const fingerprintFile = join(setup.stateDir, 'agent.fingerprint');
   const code = await bundle(program);
   const fingerprint = digestOf(`${digestOf(code)}\n${environment}\n${identity}\n${unitText(setup)}`);
-  const before = await readFile(fingerprintFile, 'utf8').catch(() => '');
+  const before = await readTextFile(fingerprintFile);
   const isRunning = await isAgentRunning(setup);
   if (isRunning && before === fingerprint) return 'unchanged';
   await mkdir(setup.stateDir, { recursive: true, mode: 0o700 });
@@ -130,14 +130,24 @@ async function installAgent(stateDir: string, code: Uint8Array): Promise<void> {
   }
   await writeFile(join(folder, 'host-agent.mjs'), code);
   await cp(join(repository, 'bootstrap/choose-version'), join(versions, 'choose-version'));
-  const before = await readlink(join(versions, 'current')).catch(() => name);
+  const before = await versionAt(join(versions, 'current'), name);
   // The version before stays: `choose-version` goes back to it if this one does not come up.
   if (before !== name) await replaceLink(join(versions, 'previous'), before);
   await replaceLink(join(versions, 'current'), name);
-  const previous = await readlink(join(versions, 'previous')).catch(() => name);
+  const previous = await versionAt(join(versions, 'previous'), name);
   const kept = new Set([name, previous, 'current', 'previous', 'choose-version']);
   for (const other of await readdir(versions)) {
     if (!kept.has(other)) await rm(join(versions, other), { recursive: true });
+  }
+}
+
+/** Where the link leads; `none` where there is no link yet. */
+async function versionAt(link: string, none: string): Promise<string> {
+  try {
+    return await readlink(link);
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return none;
+    throw error;
   }
 }
 
@@ -208,10 +218,11 @@ async function stopSupervisor(stateDir: string): Promise<boolean> {
 
 /** The pid may have passed on to another program after a power cut. */
 async function supervisorPid(stateDir: string): Promise<number | undefined> {
-  const pid = Number(await readFile(join(stateDir, 'agent.pid'), 'utf8').catch(() => ''));
+  const pid = Number(await readTextFile(join(stateDir, 'agent.pid')));
   if (!Number.isInteger(pid) || pid <= 1) return undefined;
-  const command = await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '');
-  return command.includes(`supervise\0${stateDir}\0`) ? pid : undefined;
+  const command = await commandOf(pid);
+  const at = command.findIndex((word) => word.endsWith('supervise'));
+  return at >= 0 && command[at + 1] === stateDir ? pid : undefined;
 }
 
 /** What the agent said last, for when it does not come up. */
@@ -223,6 +234,6 @@ export async function agentLog(setup: AgentSetup, lines: number): Promise<string
             timeoutMs: 10_000,
           })
         ).stdout
-      : await readFile(join(setup.stateDir, 'agent.log'), 'utf8').catch(() => '');
+      : ((await readTextFile(join(setup.stateDir, 'agent.log'))) ?? '');
   return text.trim().split('\n').slice(-lines).join('\n');
 }

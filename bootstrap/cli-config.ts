@@ -1,10 +1,10 @@
 /** The flynn command's list of clusters on this machine, and what goes with it: an SSH key and whom to trust. */
 import { existsSync } from 'node:fs';
-import { chown, mkdir, readFile, readdir, rm, rmdir } from 'node:fs/promises';
+import { chown, mkdir, readdir, rm, rmdir } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { join, relative } from 'node:path';
 import { type Cluster, loadClusters, saveClusters, withCluster, withoutCluster } from '@flynn/cli/clusters';
-import { writeFileAtomic } from '@flynn/kit/files';
+import { readTextFile, writeFileAtomic } from '@flynn/kit/files';
 import { runProgram, tryProgram } from './program.ts';
 
 /** Whose configuration it is: with sudo, that of who called it. */
@@ -66,10 +66,9 @@ export type SshKey = Readonly<{
 /** The person's own keys may push; where none of them works without a passphrase, one made for this does too. */
 export async function ensureSshKey(person: Person): Promise<SshKey> {
   const folder = join(person.home, '.ssh');
-  const names: readonly string[] = await readdir(folder).catch(() => []);
   const own = ['id_ed25519', 'id_ecdsa', 'id_rsa']
-    .filter((name) => names.includes(name) && names.includes(`${name}.pub`))
-    .map((name) => join(folder, name));
+    .map((name) => join(folder, name))
+    .filter((file) => existsSync(file) && existsSync(`${file}.pub`));
   const publicFiles = own.map((file) => `${file}.pub`);
   for (const privateFile of own) if (await isUsable(privateFile)) return { privateFile, publicFiles };
   await makeFolder(person);
@@ -101,7 +100,8 @@ export async function writeKnownHosts(person: Person, host: string, port: number
 }
 
 async function readLines(file: string): Promise<string[]> {
-  const text = await readFile(file, 'utf8').catch(() => '');
+  // What is there and cannot be read is not to be written over.
+  const text = (await readTextFile(file)) ?? '';
   return text.split('\n').filter((line) => line !== '');
 }
 

@@ -2,6 +2,7 @@
 import { readFile, stat, statfs } from 'node:fs/promises';
 import { networkInterfaces, totalmem } from 'node:os';
 import { dirname, join } from 'node:path';
+import { readTextFile } from '@flynn/kit/files';
 import { isAgentRunning, setupOf } from './agent.ts';
 import { canStartEngine, engineAt, isEngineUp } from './engine.ts';
 import { repository } from './images/bundle.ts';
@@ -38,7 +39,7 @@ export async function readFacts(options: Options, cluster: Cluster): Promise<Fac
     engine: isRunning ? 'running' : canStartEngine(socket) ? 'startable' : 'missing',
     missingPrograms: neededPrograms.filter((name) => !hasProgram(name)),
     listeners: await Promise.all(listeners.map(withOwner)),
-    networks: parseRoutes(await readFile('/proc/net/route', 'utf8').catch(() => '')),
+    networks: parseRoutes(await readRoutes()),
     isClusterUp,
     ...(nft === undefined ? {} : { nft }),
     ...(ip === undefined ? {} : { ip }),
@@ -79,9 +80,14 @@ async function diskOf(path: string): Promise<{ path: string; freeBytes: number }
   }
 }
 
+/** The kernel's table, which is there on every Linux; elsewhere preflight says so. */
+async function readRoutes(): Promise<string> {
+  return (await readTextFile('/proc/net/route')) ?? '';
+}
+
 /** The address that leads out, or failing that any but the loopback's. */
 export async function primaryAddress(): Promise<string> {
-  const routes = await readFile('/proc/net/route', 'utf8').catch(() => '');
+  const routes = await readRoutes();
   const device = routes
     .split('\n')
     .map((line) => line.split('\t'))

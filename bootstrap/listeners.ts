@@ -48,16 +48,24 @@ export async function ownerOf(listener: Listener): Promise<string | undefined> {
   const wanted = `socket:[${listener.inode}]`;
   for (const pid of (await readdir('/proc')).filter((name) => /^\d+$/.test(name))) {
     const folder = `/proc/${pid}/fd`;
-    // Processes end while one looks.
-    const names = await readdir(folder).catch(() => []);
+    const names = await unlessGone(() => readdir(folder), []);
     for (const name of names) {
-      const target = await readlink(`${folder}/${name}`).catch(() => '');
+      const target = await unlessGone(() => readlink(`${folder}/${name}`), '');
       if (target === wanted) return `${(await readIfThere(`/proc/${pid}/comm`)).trim()} (pid ${pid})`;
     }
   }
   return undefined;
 }
 
-async function readIfThere(file: string): Promise<string> {
-  return readFile(file, 'utf8').catch(() => '');
+function readIfThere(file: string): Promise<string> {
+  return unlessGone(() => readFile(file, 'utf8'), '');
+}
+
+/** Processes end while one looks, and kernels without IPv6 lack its tables. */
+async function unlessGone<T>(look: () => Promise<T>, none: T): Promise<T> {
+  try {
+    return await look();
+  } catch {
+    return none;
+  }
 }

@@ -103,7 +103,10 @@ function noneIfNull<T>(list: readonly T[] | null): readonly T[] {
   return list ?? [];
 }
 
-/** All at once, and again: parents once their children are gone. Those that other containers use stay. */
+/**
+ * Children before parents, whatever order they are listed in; those that other containers use stay. One after the other: at
+ * once they take the engine three times as long, and it trips over itself.
+ */
 async function removeImagesOf(
   docker: Docker,
   filters: Filters,
@@ -112,9 +115,11 @@ async function removeImagesOf(
   let count = 0;
   for (;;) {
     const images = await docker.listImages({ filters, abortSignal: signal });
-    const names = images.flatMap(({ Id: id, RepoTags: tags }) => namesOf(id, tags));
-    const removals = names.map((name) => unlessInUse(docker.getImage(name).remove({ abortSignal: signal })));
-    const progress = (await raceAbort(Promise.all(removals), signal)).filter(Boolean).length;
+    let progress = 0;
+    for (const name of images.flatMap(({ Id: id, RepoTags: tags }) => namesOf(id, tags))) {
+      const removal = docker.getImage(name).remove({ abortSignal: signal });
+      if (await unlessInUse(raceAbort(removal, signal))) progress += 1;
+    }
     count += progress;
     if (progress === 0) return { count, kept: images.flatMap(({ RepoTags: tags }) => tags ?? []) };
   }

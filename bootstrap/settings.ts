@@ -147,12 +147,19 @@ export function refuseContradictions(options: Options, cluster: Cluster): void {
     ['FLYNN_RANGE', cluster.range],
     ['FLYNN_BRIDGE', cluster.bridge],
   ] as const;
-  for (const [name, value] of given) {
+  refuseOther(
+    options,
+    given,
+    (value) => `the cluster gives its hosts ${value}: unset it, and run the same command again`,
+  );
+}
+
+type Settled = readonly (readonly [keyof Options, string | number])[];
+
+function refuseOther(options: Options, settled: Settled, but: (value: string | number) => string): void {
+  for (const [name, value] of settled) {
     if (options[name] === undefined || options[name] === value) continue;
-    throw new FlynnError(
-      'conflict',
-      `${name} is ${options[name]}, but the cluster gives its hosts ${value}: unset it, and run the same command again`,
-    );
+    throw new FlynnError('conflict', `${name} is ${options[name]}, but ${but(value)}`);
   }
 }
 
@@ -167,13 +174,8 @@ export function settle(options: Options, stored: Cluster | undefined, machine: M
       ['FLYNN_HOST_ID', stored.hostId],
       ['FLYNN_BRIDGE', stored.bridge],
     ] as const;
-    for (const [name, value] of fixed) {
-      if (options[name] === undefined || options[name] === value) continue;
-      throw new FlynnError(
-        'conflict',
-        `${name} is ${options[name]}, but the cluster on this machine was made with ${value}: unset it, or take the cluster down first with npm run down`,
-      );
-    }
+    const remedy = 'unset it, or take the cluster down first with npm run down';
+    refuseOther(options, fixed, (value) => `the cluster on this machine was made with ${value}: ${remedy}`);
     if (!stored.hasPlatform) refuseContradictions(options, stored);
     const changed = {
       ...stored,

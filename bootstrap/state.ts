@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs';
 import { mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { readJsonFile, writeFileAtomic } from '@flynn/kit/files';
+import { readJsonFile, readTextFile, writeFileAtomic } from '@flynn/kit/files';
 import { runProgram } from './program.ts';
 import { type Cluster, clusterSchema } from './settings.ts';
 
@@ -15,7 +15,7 @@ export function readCluster(stateDir: string): Promise<Cluster | undefined> {
 export async function writeCluster(stateDir: string, cluster: Cluster): Promise<void> {
   await mkdir(stateDir, { recursive: true, mode: 0o700 });
   const text = `${JSON.stringify(cluster, undefined, 2)}\n`;
-  const before = await readFile(clusterFile(stateDir), 'utf8').catch(() => '');
+  const before = await readTextFile(clusterFile(stateDir));
   if (before !== text) await writeFileAtomic(clusterFile(stateDir), text, { mode: 0o600 });
 }
 

@@ -13,6 +13,7 @@ import { readBuilderEnv } from './builder-env.ts';
 import { type Person, addCluster, ensureSshKey, writeKnownHosts } from './cli-config.ts';
 import { ensureController, removeFirstController, withStore } from './controller.ts';
 import { ensureEngine } from './engine.ts';
+import { readSettings } from '@flynn/host-agent/host-settings';
 import { platformImagesPut } from '@flynn/host-agent/cluster/platform-images';
 import { ensureLease, writeAdmission } from './admission.ts';
 import { ensureControllerCertificate, ensureHostCertificate } from './certificates.ts';
@@ -73,13 +74,7 @@ export function stepsOf(context: Context): Step[] {
   };
 
   return [
-    {
-      title: 'Container engine',
-      run: async () => {
-        const { wasStarted } = await ensureEngine({ socket: options.FLYNN_DOCKER_SOCKET, stateDir });
-        return wasStarted ? 'started' : 'running';
-      },
-    },
+    engineStep(options),
     {
       title: 'Images',
       run: async (report) => {
@@ -171,6 +166,16 @@ export function stepsOf(context: Context): Step[] {
   ];
 }
 
+function engineStep(options: Options): Step {
+  return {
+    title: 'Container engine',
+    run: async () => {
+      const engine = { socket: options.FLYNN_DOCKER_SOCKET, stateDir: options.FLYNN_STATE_DIR };
+      return (await ensureEngine(engine)).wasStarted ? 'started' : 'running';
+    },
+  };
+}
+
 function cliClusterOf(cluster: Cluster): Parameters<typeof addCluster>[1] {
   return {
     name: cluster.name,
@@ -187,13 +192,7 @@ export function joinStepsOf({ options, cluster, person }: Context): Step[] {
   const stateDir = options.FLYNN_STATE_DIR;
   const setup = setupOf(options, cluster);
   return [
-    {
-      title: 'Container engine',
-      run: async () => {
-        const { wasStarted } = await ensureEngine({ socket: options.FLYNN_DOCKER_SOCKET, stateDir });
-        return wasStarted ? 'started' : 'running';
-      },
-    },
+    engineStep(options),
     {
       title: 'Host agent',
       run: async (report) => {
@@ -208,7 +207,7 @@ export function joinStepsOf({ options, cluster, person }: Context): Step[] {
     {
       title: `Host ${cluster.hostId} in the cluster`,
       run: async () => {
-        await withStore({ stateDir, cluster, log: silentLogger() }, async (store) => {
+        const { cordoned } = await withStore({ stateDir, cluster, log: silentLogger() }, async (store) => {
           await ensureLease(store, cluster);
           const image = await readEtcdImage(store);
           const { name, hostId, address } = cluster;
@@ -218,8 +217,11 @@ export function joinStepsOf({ options, cluster, person }: Context): Step[] {
             deadlineMs: 60_000,
             intervalMs: 200,
           });
+          return await readSettings(store, hostId, { signal: AbortSignal.timeout(30_000) });
         });
-        return `${cluster.address}, containers in ${cluster.subnet}`;
+        // By somebody, or by a `down` that was broken off.
+        const closed = cordoned ? `; it is closed to jobs: flynn host uncordon ${cluster.hostId} opens it` : '';
+        return `${cluster.address}, containers in ${cluster.subnet}${closed}`;
       },
     },
     {

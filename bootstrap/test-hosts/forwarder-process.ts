@@ -8,6 +8,7 @@ import { readJsonFile, writeFileAtomic } from '@flynn/kit/files';
 import { waitFor } from '@flynn/kit/retry';
 import { z } from 'zod';
 import { repository } from '../images/bundle.ts';
+import { commandOf } from '../program.ts';
 import { ownerOf, readListeners } from '../listeners.ts';
 
 const program = join(repository, 'bootstrap/test-hosts/forwarder-main.ts');
@@ -88,8 +89,7 @@ async function readRunning(directory: string): Promise<z.output<typeof stateSche
 
 /** A pid may have passed on to another program. */
 async function isForwarder(pid: number): Promise<boolean> {
-  const command = await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '');
-  return command.split('\0').includes(program);
+  return (await commandOf(pid)).includes(program);
 }
 
 function accepts(port: number): Promise<boolean> {

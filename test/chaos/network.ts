@@ -46,6 +46,35 @@ export function describeNetwork(theStage: () => Stage): void {
 
   scenario(
     theStage,
+    'a host without the singleton is cut off from etcd: the singleton never notices, and what ran there twice by then ends',
+    async (stage, t) => {
+      const holder = stage.hostOf(names.single);
+      const [host] = stage.others(holder);
+      assert.ok(host !== undefined);
+      const before = stage.witness.runs(names.web).filter((run) => run.host === host.name);
+      await stage.cluster.partition([host], stage.others(host), { ports: etcdPorts });
+      t.diagnostic(await untilReplaced(stage, host.name));
+      stage.witness.look();
+      assert.deepEqual(
+        before.filter(({ endedMs }) => endedMs !== undefined),
+        [],
+        'jobs of no singleton were stopped',
+      );
+      await stage.cluster.heal();
+      stage.since('the network was whole again');
+      await stage.watch.until((cell) => (cell.hosts.has(host.name) ? [] : [`${host.name} is away`]), {
+        what: 'the host to be back',
+        deadlineMs: 60_000,
+      });
+      await stage.untilHealthy();
+      const moved = stage.witness.changes().filter(({ name }) => name === names.single);
+      assert.deepEqual(moved, [], 'the singleton was stopped or started');
+      assert.equal(stage.hostOf(names.single), holder);
+    },
+  );
+
+  scenario(
+    theStage,
     'no two hosts reach each other: without a quorum nothing moves, and what runs runs on',
     async (stage, t) => {
       const [first, second, ...rest] = stage.hosts;

@@ -35,6 +35,9 @@ export function commentOf(cluster: string): string {
   return `--comment flynn-${cluster}`;
 }
 
+/** Names, discovery, host agents, etcd: who may reach which, our own table has decided by then. */
+const hostPorts = '53,1111,1113,2379';
+
 export function iptablesRules(settings: { cluster: string; range: string; subnet: string; bridge: string }): RuleSet {
   const { cluster, range, subnet, bridge } = settings;
   const chain = chainName(cluster);
@@ -50,14 +53,15 @@ export function iptablesRules(settings: { cluster: string; range: string; subnet
       raw: [`-s ${range} -d ${subnet} -j ACCEPT`],
     },
     hooks: [
-      // Firewalls that let nothing in (ufw, when it is on) would keep jobs from the host's DNS and discovery.
-      {
+      // Firewalls that let nothing in (ufw, when it is on) would keep jobs from the host's own services, and only from these:
+      // what else listens on the host is behind its firewall for jobs as for everybody.
+      ...[`-p tcp -m multiport --dports ${hostPorts}`, '-p udp -m udp --dport 53'].map((ports) => ({
         table: 'filter',
         chain: 'INPUT',
-        rule: `-i ${bridge} -m comment ${commentOf(cluster)} -j ACCEPT`,
-        at: 'head',
+        rule: `-i ${bridge} ${ports} -m comment ${commentOf(cluster)} -j ACCEPT`,
+        at: 'head' as const,
         isOptional: false,
-      },
+      })),
       // After a flush FORWARD does not lead to DOCKER-USER any more; while it does, it leads there first.
       { table: 'filter', chain: 'FORWARD', rule: jump, at: 'head', before: /-j DOCKER(?!-USER)/, isOptional: false },
       { table: 'filter', chain: 'DOCKER-USER', rule: jump, at: 'head', before: /^-j RETURN/, isOptional: true },

@@ -171,6 +171,17 @@ test("the platform's ports are closed on every address of every host, but for th
   });
 });
 
+test("a firewall that lets nothing in does not keep jobs from their host's own services, but from what else is behind it", async () => {
+  const one = namespaces.in('one');
+  await one.sh('iptables -A INPUT -j DROP');
+  try {
+    await answers('web1', { '100.100.1.1:53': { from: '100.100.1.2' }, '192.0.2.2:8080': 'silent' });
+    await answers('system', { '100.100.1.1:1111': { from: '100.100.1.5' } });
+  } finally {
+    await one.sh('iptables -D INPUT -j DROP');
+  }
+});
+
 test("outside and the hosts' public ports are open, as the host's address", async () => {
   await answers('web1', {
     [`${outsideAddress}:80`]: { from: '192.0.2.2' },
