@@ -16,34 +16,45 @@ export async function deployRelease(context: Context, app: string, release: Rele
   const startedAt = performance.now();
   const ended = await context.progress(`deploying v${release.version}`, async () => {
     const started = await client.call(deployments.create, { params: { app }, body: { releaseId: release.id } });
-    return follow(context, started);
+    return follow(context, started.id);
   });
   if (ended.state === 'complete') return { tookMs: performance.now() - startedAt };
+  throw failureOf(ended, `v${release.version}`);
+}
+
+/** Follows a deployment somebody else started; throws as `deployRelease` does. */
+export async function awaitDeployment(context: Context, id: string, what: string): Promise<{ tookMs: number }> {
+  const startedAt = performance.now();
+  const ended = await context.progress(`deploying ${what}`, () => follow(context, id));
+  if (ended.state === 'complete') return { tookMs: performance.now() - startedAt };
+  throw failureOf(ended, what);
+}
+
+function failureOf(ended: Deployment, what: string): FlynnError {
   const lines = ended.failedJob?.lines.map((line) => `\n  | ${line}`).join('') ?? '';
   const after =
     ended.oldReleaseId === undefined ? '"flynn log" has all it said' : 'the release before it is live as it was';
-  throw new FlynnError(
+  return new FlynnError(
     'internal',
-    `v${release.version} was not deployed: ${ended.error ?? 'the deployment failed'}${lines}\n  ${after}`,
+    `${what} was not deployed: ${ended.error ?? 'the deployment failed'}${lines}\n  ${after}`,
   );
 }
 
 /** Follows a deployment to its end, through a controller that restarts in between: it may be the one being deployed. */
-async function follow(context: Context, started: Deployment): Promise<Deployment> {
+async function follow(context: Context, id: string): Promise<Deployment> {
   const client = await context.client();
-  const params = { deployment: started.id };
+  const params = { deployment: id };
   const signal = withDeadline(followMs);
-  let latest = started;
   for (;;) {
     try {
       for await (const event of client.events(deployments.events, { params }, { signal })) {
-        if (event.event === 'deployment') latest = deploymentSchema.parse(event.data);
+        if (event.event === 'deployment' && hasEnded(deploymentSchema.parse(event.data))) break;
       }
-      latest = await client.call(deployments.get, { params });
+      const latest = await client.call(deployments.get, { params });
+      if (hasEnded(latest)) return latest;
     } catch (error) {
       if (!hasCode(error, 'unavailable', 'timeout')) throw error;
     }
-    if (latest.state === 'complete' || latest.state === 'failed') return latest;
     if (signal.aborted) {
       throw new FlynnError(
         'timeout',
@@ -52,6 +63,10 @@ async function follow(context: Context, started: Deployment): Promise<Deployment
     }
     await sleep(pauseMs);
   }
+}
+
+function hasEnded({ state }: Deployment): boolean {
+  return state === 'complete' || state === 'failed';
 }
 
 export function deployedText(release: Release, tookMs: number): string {
