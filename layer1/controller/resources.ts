@@ -1,6 +1,8 @@
 /** What the controller keeps, as types of the resource service. Names and owners make duplicates and orphans impossible. */
+import { holds } from '@flynn/resource/access';
+import type { Asking, Role } from '@flynn/resource/access';
 import { defineType } from '@flynn/resource/type';
-import type { Resource } from '@flynn/resource/type';
+import type { Owner, Resource } from '@flynn/resource/type';
 import { FlynnError } from '@flynn/kit/errors';
 import { z } from 'zod';
 import {
@@ -22,6 +24,15 @@ function immutable(what: string): (before: unknown, after: unknown) => void {
   };
 }
 
+/** Of what belongs to an app: whoever holds a role on that. */
+function ofApp(read: Role) {
+  return {
+    read: (asking: Asking, { owner }: { owner?: Owner }) => holds(asking, read, owner),
+    list: () => true,
+    write: (asking: Asking, owner: Owner | undefined) => holds(asking, 'developer', owner),
+  };
+}
+
 export const appType = defineType({
   name: 'app',
   version: 1,
@@ -39,6 +50,12 @@ export const appType = defineType({
     if (before.name !== after.name) throw new FlynnError('invalid', 'an app keeps its name: create another app');
   },
   nameOf: (app) => app.name,
+  // Shown with its env, which is not for everybody.
+  authorise: {
+    read: (asking, { id }) => holds(asking, 'developer', ownedBy(id)),
+    list: () => true,
+    write: (asking, _owner, app) => holds(asking, 'developer', app === undefined ? undefined : ownedBy(app.id)),
+  },
   // Its finalizer takes everything apart, in an order of its own.
   cascades: false,
 });
@@ -61,6 +78,8 @@ export const releaseType = defineType({
   initialStatus: () => ({}),
   validateUpdate: immutable('a release'),
   nameOf: (release) => releaseName(release.appId, release.version),
+  owner: 'app',
+  authorise: ofApp('developer'),
   cascades: false,
 });
 
@@ -75,6 +94,8 @@ export const formationType = defineType({
   spec: formationSchema.omit({ createdAt: true, updatedAt: true }),
   status: nothing,
   initialStatus: () => ({}),
+  owner: 'app',
+  authorise: ofApp('viewer'),
   cascades: false,
 });
 
@@ -95,6 +116,8 @@ export const deploymentType = defineType({
   status: deploymentSchema.pick({ state: true, progress: true, error: true, failedJob: true, endedAt: true }),
   initialStatus: () => ({ state: 'running' as const, progress: {} }),
   validateUpdate: immutable('a deployment'),
+  owner: 'app',
+  authorise: ofApp('viewer'),
   cascades: false,
 });
 
@@ -105,6 +128,8 @@ export const routeType = defineType({
   status: nothing,
   initialStatus: () => ({}),
   nameOf: (route) => (route.type === 'tcp' ? `tcp:${route.port ?? ''}` : `${route.domain ?? ''}${route.path}`),
+  owner: 'app',
+  authorise: ofApp('viewer'),
   cascades: false,
 });
 
@@ -132,6 +157,8 @@ export const operationType = defineType({
     }),
   initialStatus: () => ({ state: 'queued' as const, output: {} }),
   validateUpdate: immutable('what an operation is to do'),
+  owner: 'app',
+  authorise: ofApp('viewer'),
   cascades: false,
 });
 
