@@ -15,18 +15,27 @@ export type Deployed = { tookMs: number; state: Deployment['state'] };
 /** Answers once the release is live, or waits for people; throws with the app's last lines when it did not come up. */
 export async function deployRelease(context: Context, app: string, release: Release): Promise<Deployed> {
   const client = await context.client();
-  const startedAt = performance.now();
-  const ended = await context.progress(`deploying v${release.version}`, async () => {
+  return awaitDeployment(context, `v${release.version}`, async () => {
     const started = await client.call(deployments.create, { params: { app }, body: { releaseId: release.id } });
-    return follow(context, started);
+    return started.id;
   });
+}
+
+/** The same for a deployment that `start` tells the id of. */
+export async function awaitDeployment(
+  context: Context,
+  what: string,
+  start: () => Promise<string> | string,
+): Promise<Deployed> {
+  const startedAt = performance.now();
+  const ended = await context.progress(`deploying ${what}`, async () => follow(context, await start()));
   if (ended.state !== 'failed') return { tookMs: performance.now() - startedAt, state: ended.state };
   const lines = ended.failedJob?.lines.map((line) => `\n  | ${line}`).join('') ?? '';
   const after =
     ended.oldReleaseId === undefined ? '"flynn log" has all it said' : 'the release before it is live as it was';
   throw new FlynnError(
     'internal',
-    `v${release.version} was not deployed: ${ended.error ?? 'the deployment failed'}${lines}\n  ${after}`,
+    `${what} was not deployed: ${ended.error ?? 'the deployment failed'}${lines}\n  ${after}`,
   );
 }
 
@@ -36,22 +45,23 @@ function isWaiting({ state }: Deployment): boolean {
 }
 
 /** Follows a deployment to its end, through a controller that restarts in between: it may be the one being deployed. */
-async function follow(context: Context, started: Deployment): Promise<Deployment> {
+async function follow(context: Context, id: string): Promise<Deployment> {
   const client = await context.client();
-  const params = { deployment: started.id };
+  const params = { deployment: id };
   const signal = withDeadline(followMs);
-  let latest = started;
+  const isOver = ({ state }: Deployment): boolean => state === 'complete' || state === 'failed';
   for (;;) {
     try {
       for await (const event of client.events(deployments.events, { params }, { signal })) {
-        if (event.event === 'deployment') latest = deploymentSchema.parse(event.data);
-        if (isWaiting(latest)) return latest;
+        if (event.event !== 'deployment') continue;
+        const seen = deploymentSchema.parse(event.data);
+        if (isWaiting(seen) || isOver(seen)) return seen;
       }
-      latest = await client.call(deployments.get, { params });
+      const latest = await client.call(deployments.get, { params });
+      if (isWaiting(latest) || isOver(latest)) return latest;
     } catch (error) {
       if (!hasCode(error, 'unavailable', 'timeout')) throw error;
     }
-    if (latest.state === 'complete' || latest.state === 'failed' || isWaiting(latest)) return latest;
     if (signal.aborted) {
       throw new FlynnError(
         'timeout',
@@ -62,9 +72,9 @@ async function follow(context: Context, started: Deployment): Promise<Deployment
   }
 }
 
-export function deployedText(release: Release, { tookMs, state }: Deployed): string {
-  if (state === 'canary') return `the canaries of v${release.version} are up: "flynn deployment promote" or "abort"`;
+export function deployedText({ version }: Pick<Release, 'version'>, { tookMs, state }: Deployed): string {
+  if (state === 'canary') return `the canaries of v${version} are up: "flynn deployment promote" or "abort"`;
   if (state === 'paused')
-    return `the deployment of v${release.version} is paused: "flynn deployment resume" or "abort"`;
-  return `release v${release.version} deployed in ${formatSeconds(tookMs)}`;
+    return `the deployment of v${version} is paused: "flynn deployment resume" or "abort"`;
+  return `release v${version} deployed in ${formatSeconds(tookMs)}`;
 }

@@ -7,6 +7,7 @@ import type { Context } from '../context.ts';
 import { addRemote, isRepository, listRemotes, remoteUrl, removeRemote, trustCluster } from '../git.ts';
 import { formatAge, formatCount, formatTable } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';
+import { deleteObject } from './get.ts';
 
 export function urlsOf(routes: readonly Route[], cluster: Cluster): string[] {
   const port = cluster.httpPort === 80 ? '' : `:${cluster.httpPort}`;
@@ -42,12 +43,22 @@ export function addAppCommands(parent: Parent): void {
     },
   });
 
-  addCommand<{ yes?: boolean }>(parent, {
+  addCommand<{ yes?: boolean; wait: boolean; timeout: string }>(parent, {
     name: 'delete',
-    summary: 'delete an app with everything it has',
-    options: { yes: ['-y, --yes', 'do not ask'] },
-    async run(context, options) {
-      const name = await context.appName();
+    summary: 'delete an app with everything it has; with a kind and a name that object',
+    arguments: [
+      ['[kind]', 'else: the app'],
+      ['[name]', 'of the object'],
+    ],
+    options: {
+      yes: ['-y, --yes', 'do not ask'],
+      wait: ['-n, --no-wait', 'of an object: do not wait until it is gone'],
+      timeout: ['--timeout <seconds>', 'of an object: how long to wait', '120'],
+    },
+    async run(context, options, [kind, object]) {
+      const isApp = kind === undefined || ['app', 'apps', 'App'].includes(kind);
+      if (!isApp) return deleteObject(context, [kind, object], options);
+      const name = object ?? (await context.appName());
       const client = await context.client();
       const app = await client.call(apps.get, { params: { app: name } });
       if (!options.yes) await confirmByName(context, app);

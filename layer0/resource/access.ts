@@ -35,8 +35,13 @@ export function checkList(type: AnyType, asking: Asking): void {
 }
 
 /** Throws `denied`. */
-export function checkWrite(type: AnyType, asking: Asking, owner: Owner | undefined): void {
-  if (asking.isOperator || type.authorise?.write?.(asking, owner) === true) return;
+export function checkWrite(
+  type: AnyType,
+  asking: Asking,
+  owner: Owner | undefined,
+  resource?: Resource<unknown, unknown>,
+): void {
+  if (asking.isOperator || type.authorise?.write?.(asking, owner, resource) === true) return;
   const of = owner === undefined ? '' : ` of ${owner.type} ${owner.id}`;
   throw new FlynnError('denied', `${asking.name} may not change objects of kind ${type.kind}${of}`);
 }

@@ -44,8 +44,10 @@ export type ReconcilerOptions = {
   signal: AbortSignal;
   /** How many ids at a time, default 4. */
   concurrency?: number;
-  /** How often every id is looked at without a reason, default 5 minutes. */
+  /** How often every id is looked at without a reason, default 5 minutes; up to a fifth sooner, so that a fleet spreads out. */
   resyncMs?: number;
+  /** From 0 up to but not including 1. */
+  random?: () => number;
   /** How long one run may take, default 2 minutes. */
   deadlineMs?: number;
 };
@@ -53,6 +55,7 @@ export type ReconcilerOptions = {
 /** Runs until the signal aborts; resolves when the last run has ended. */
 export async function runReconciler(options: ReconcilerOptions): Promise<void> {
   const { name, sources, reconcile, log, signal, concurrency = 4, resyncMs = 300_000, deadlineMs = 120_000 } = options;
+  const { random = Math.random } = options;
   if (signal.aborted) return;
   const queue = new WorkQueue({
     concurrency,
@@ -65,15 +68,36 @@ export async function runReconciler(options: ReconcilerOptions): Promise<void> {
     },
   });
   const addAll = () => {
-    for (const source of sources) for (const id of source.all()) queue.add(id);
+    for (const source of sources) {
+      try {
+        for (const id of source.all()) queue.add(id);
+      } catch (error) {
+        // A mapper that cannot read one object must not end the others' reconciling.
+        log.error({ err: error, reconciler: name }, 'a source of ids failed');
+      }
+    }
+  };
+  let resync: NodeJS.Timeout | undefined;
+  const resyncLater = () => {
+    resync = setTimeout(
+      () => {
+        addAll();
+        resyncLater();
+      },
+      resyncPauseMs(resyncMs, random),
+    );
   };
   const unsubscribes = sources.map((source) => source.subscribe((id) => queue.add(id)));
-  const resync = setInterval(addAll, resyncMs);
+  resyncLater();
   addAll();
   await new Promise<void>((resolve) => {
     signal.addEventListener('abort', () => resolve(), { once: true });
   });
-  clearInterval(resync);
+  clearTimeout(resync);
   for (const unsubscribe of unsubscribes) unsubscribe();
   await queue.stop();
+}
+
+export function resyncPauseMs(resyncMs: number, random: () => number): number {
+  return Math.round(resyncMs * (1 - 0.2 * random()));
 }

@@ -48,8 +48,8 @@ export type ResourceType<Name extends string, Spec, Status, SpecInput = Spec> = 
 export type Authorisation<Spec, Status> = Readonly<{
   read?(asking: Asking, resource: Resource<Spec, Status>): boolean;
   list?(asking: Asking): boolean;
-  /** `owner` is the one it has or is to have. */
-  write?(asking: Asking, owner: Owner | undefined): boolean;
+  /** `owner` is the one it has or is to have; without a resource it is to be made. */
+  write?(asking: Asking, owner: Owner | undefined, resource: Resource<Spec, Status> | undefined): boolean;
 }>;
 
 export type AnyType = ResourceType<string, unknown, unknown, unknown>;

@@ -89,7 +89,7 @@ export function genericHandlers(deps: Deps): Handler[] {
       const { params, body, signal } = call;
       const kind = kinds.resolve(params);
       const found = await getObject(deps, kind, params.name, askingOf(call), signal);
-      checkWrite(kind.type, askingOf(call), found.owner);
+      checkWrite(kind.type, askingOf(call), found.owner, found);
       if (kind.writes !== 'plain') {
         throw new FlynnError('denied', `the status of a ${kind.type.name} is the platform's own to tell`);
       }
@@ -110,7 +110,7 @@ export function genericHandlers(deps: Deps): Handler[] {
       const { params, signal } = call;
       const kind = kinds.resolve(params);
       const found = await getObject(deps, kind, params.name, askingOf(call), signal);
-      checkWrite(kind.type, askingOf(call), found.owner);
+      checkWrite(kind.type, askingOf(call), found.owner, found);
       checkWritable(kind);
       kind.checkRemoval?.(found);
       // Seen before it goes: what a view tells of it is gone with it.
@@ -160,7 +160,7 @@ async function apply(deps: Deps, params: Params, body: WantedBody, context: Writ
   const what = `${kind.type.name} ${body.name ?? ''}`.trimEnd();
   const current = body.name === undefined ? undefined : await findObject(deps, kind, body.name, signal);
   const owner = body.owner === undefined ? undefined : await ownerNamed(deps, body.owner, what, context);
-  checkWrite(kind.type, askingOf(context), current?.owner ?? owner);
+  checkWrite(kind.type, askingOf(context), current?.owner ?? owner, current);
   const revision = body.metadata?.revision;
   // Whoever has an old copy is told that, rather than what differs in it.
   const isCurrent = revision === undefined || revision === current?.revision;

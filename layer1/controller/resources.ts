@@ -1,6 +1,8 @@
 /** What the controller keeps, as types of the resource service. Names and owners make duplicates and orphans impossible. */
+import { holds } from '@flynn/resource/access';
+import type { Asking, Role } from '@flynn/resource/access';
 import { defineType } from '@flynn/resource/type';
-import type { Resource } from '@flynn/resource/type';
+import type { Owner, Resource } from '@flynn/resource/type';
 import { FlynnError } from '@flynn/kit/errors';
 import { z } from 'zod';
 import { cronEntrySchema } from './app-json.ts';
@@ -25,6 +27,15 @@ function immutable(what: string): (before: unknown, after: unknown) => void {
   };
 }
 
+/** Of what belongs to an app: whoever holds a role on that. */
+function ofApp(read: Role) {
+  return {
+    read: (asking: Asking, { owner }: { owner?: Owner }) => holds(asking, read, owner),
+    list: () => true,
+    write: (asking: Asking, owner: Owner | undefined) => holds(asking, 'developer', owner),
+  };
+}
+
 export const appType = defineType({
   name: 'app',
   version: 1,
@@ -44,6 +55,12 @@ export const appType = defineType({
     if (before.name !== after.name) throw new FlynnError('invalid', 'an app keeps its name: create another app');
   },
   nameOf: (app) => app.name,
+  // Shown with its env, which is not for everybody.
+  authorise: {
+    read: (asking, { id }) => holds(asking, 'developer', ownedBy(id)),
+    list: () => true,
+    write: (asking, _owner, app) => holds(asking, 'developer', app === undefined ? undefined : ownedBy(app.id)),
+  },
   // Its finalizer takes everything apart, in an order of its own.
   cascades: false,
 });
@@ -66,6 +83,8 @@ export const releaseType = defineType({
   initialStatus: () => ({}),
   validateUpdate: immutable('a release'),
   nameOf: (release) => releaseName(release.appId, release.version),
+  owner: 'app',
+  authorise: ofApp('developer'),
   cascades: false,
 });
 
@@ -80,6 +99,8 @@ export const formationType = defineType({
   spec: formationSchema.omit({ createdAt: true, updatedAt: true }),
   status: nothing,
   initialStatus: () => ({}),
+  owner: 'app',
+  authorise: ofApp('viewer'),
   cascades: false,
 });
 
@@ -123,6 +144,8 @@ export const deploymentType = defineType({
     }),
   initialStatus: () => ({ state: 'running' as const, progress: {} }),
   validateUpdate: immutable('a deployment'),
+  owner: 'app',
+  authorise: ofApp('viewer'),
   cascades: false,
 });
 
@@ -146,6 +169,8 @@ export const routeType = defineType({
   status: nothing,
   initialStatus: () => ({}),
   nameOf: (route) => (route.type === 'tcp' ? `tcp:${route.port ?? ''}` : `${route.domain ?? ''}${route.path}`),
+  owner: 'app',
+  authorise: ofApp('viewer'),
   cascades: false,
 });
 
@@ -173,6 +198,8 @@ export const operationType = defineType({
     }),
   initialStatus: () => ({ state: 'queued' as const, output: {} }),
   validateUpdate: immutable('what an operation is to do'),
+  owner: 'app',
+  authorise: ofApp('viewer'),
   cascades: false,
 });
 
