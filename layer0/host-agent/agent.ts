@@ -231,7 +231,12 @@ export async function startAgent({ config, log, tasks, connectEngine, connectSto
 
   async function* replay(signal: AbortSignal) {
     for (const container of containers.all().filter(({ state }) => state === 'running')) {
-      yield* linesOf(source, container, { tail: replayedLines, signal });
+      yield* linesOf(source, container, {
+        tail: replayedLines,
+        signal,
+        // What the pump has yet to hand over would be there twice, and before what is older.
+        until: cursors.get(container.id).cursor,
+      });
     }
   }
 }

@@ -8,13 +8,15 @@ import type { Cursor, Piece } from './log-lines.ts';
 
 type Source = { engine: Engine; containers: ContainerTable; hostId: string };
 
-/** What there is, or its newest records. */
+/** What there is, or its newest records; with `until` only what lies behind that cursor. */
 export async function* linesOf(
   { engine, hostId }: Pick<Source, 'engine' | 'hostId'>,
   container: Container,
-  options: { tail?: number; signal: AbortSignal },
+  { until, ...options }: { tail?: number; signal: AbortSignal; until?: Cursor },
 ): AsyncGenerator<LogLine> {
+  const unread = until === undefined ? undefined : new Unread(until);
   for await (const piece of pieces(engine, container, { ...options, follow: false })) {
+    if (unread?.isNew(piece) === true) continue;
     yield lineOf(piece, container, hostId);
   }
 }

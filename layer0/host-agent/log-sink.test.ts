@@ -3,6 +3,8 @@ import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { PassThrough } from 'node:stream';
 import { test } from 'node:test';
+import type { TestContext } from 'node:test';
+import { FlynnError } from '@flynn/kit/errors';
 import { handle, startServer } from '@flynn/kit/http-server';
 import { createLogger, silentLogger } from '@flynn/kit/log';
 import { AsyncQueue } from '@flynn/kit/queue';
@@ -11,10 +13,11 @@ import { TaskGroup } from '@flynn/kit/tasks';
 import type { LogLine } from './api.ts';
 import { AggregatorSink } from './log-sink.ts';
 import { sinkRoute } from './sink-protocol.ts';
+import type { Sending } from './sink-protocol.ts';
 
-function lineOf(message: string): LogLine {
+function lineOf(message: string, jobId = 'h1-a'): LogLine {
   return {
-    jobId: 'h1-a',
+    jobId,
     hostId: 'h1',
     stream: 'stdout',
     timestamp: '2026-01-01T00:00:00.000000000Z',
@@ -23,15 +26,18 @@ function lineOf(message: string): LogLine {
   };
 }
 
-async function startAggregator(port = 0) {
+/** `before` may hold up or refuse what arrived. */
+async function startAggregator(
+  port = 0,
+  before: (messages: readonly string[], mode: Sending) => Promise<void> = async () => {},
+) {
   const messages: string[] = [];
-  const handler = handle(sinkRoute, async ({ body }) => {
-    let lines = 0;
-    for await (const text of createInterface({ input: body })) {
-      messages.push((JSON.parse(text) as LogLine).message);
-      lines += 1;
-    }
-    return { lines };
+  const handler = handle(sinkRoute, async ({ body, query }) => {
+    const arrived: string[] = [];
+    for await (const text of createInterface({ input: body })) arrived.push((JSON.parse(text) as LogLine).message);
+    await before(arrived, query.mode);
+    messages.push(...arrived);
+    return { lines: arrived.length };
   });
   const server = await startServer({
     name: 'log-aggregator',
@@ -135,4 +141,120 @@ test('lines that come while the connection is lost are told once it is back', as
   events.end();
   await tasks.stop();
   await after.server.close();
+});
+
+async function startSink(t: TestContext, replay: () => AsyncIterable<LogLine> = async function* () {}) {
+  const events = new AsyncQueue<Event>();
+  const tasks = new TaskGroup();
+  const sink = new AggregatorSink({ source: { subscribe: () => events }, key: 'k', replay, log: silentLogger() });
+  tasks.run('sink', (signal) => sink.run(signal));
+  t.after(async () => {
+    events.end();
+    await tasks.stop();
+  });
+  return { events, sink, signal: tasks.signal };
+}
+
+test('a flood of one app leaves the lines of another not more than a batch behind', async (t) => {
+  const { events, sink, signal } = await startSink(t);
+  const gate = Promise.withResolvers<void>();
+  const aggregator = await startAggregator(0, () => gate.promise);
+  t.after(() => aggregator.server.close());
+  events.push({ event: 'up', instance: { id: 'a', address: aggregator.address } });
+  let flooded = 0;
+  const flood = (async () => {
+    for (; flooded < 100_000; flooded += 1) await sink.write(lineOf('flood', 'h1-flood'), { signal });
+  })();
+  const full = () => flooded > 1_000;
+  await waitFor(full, { what: 'the flood to fill its lane', deadlineMs: 10_000 });
+  let isTaken = false;
+  const quiet = sink.write(lineOf('quiet', 'h1-quiet'), { signal }).then(() => (isTaken = true));
+  await new Promise((resolve) => setImmediate(resolve));
+  assert.ok(isTaken, 'the quiet app does not wait while the flood does');
+  gate.resolve();
+  await waitFor(() => aggregator.messages.includes('quiet'), { what: 'the quiet line', deadlineMs: 20_000 });
+  // The batch under way, and the one the line is in.
+  const before = aggregator.messages.indexOf('quiet');
+  assert.ok(before <= 2_000, `${before} lines of the flood came before it`);
+  await Promise.all([flood, quiet]);
+  await waitFor(() => aggregator.messages.length === 100_001, { what: 'all of it', deadlineMs: 60_000 });
+});
+
+test('what one instance took and did not confirm goes to the next', async (t) => {
+  const { events, sink, signal } = await startSink(t);
+  const modes: string[] = [];
+  let isAsked = false;
+  const never = new Promise<void>(() => {});
+  const dying = await startAggregator(0, () => {
+    isAsked = true;
+    return never;
+  });
+  events.push({ event: 'up', instance: { id: 'a', address: dying.address } });
+  for (const message of ['one', 'two', 'three']) await sink.write(lineOf(message), { signal });
+  await waitFor(() => isAsked, { what: 'the batch to be on its way', deadlineMs: 10_000 });
+  await sink.write(lineOf('four'), { signal });
+  events.push({ event: 'down', instance: { id: 'a', address: dying.address } });
+  const next = await startAggregator(0, async (_, mode) => void modes.push(mode));
+  t.after(() => Promise.all([dying.server.close(), next.server.close()]));
+  events.push({ event: 'up', instance: { id: 'b', address: next.address } });
+  await waitFor(() => next.messages.length === 4, { what: 'all four', deadlineMs: 10_000 });
+  assert.deepEqual(next.messages, ['one', 'two', 'three', 'four']);
+  assert.deepEqual(modes, ['again']);
+});
+
+test('a line that may have been in the replay is not sent as if it were new', async (t) => {
+  const sent: [string, string][] = [];
+  const replayed = async function* () {
+    yield lineOf('shown');
+  };
+  const { events, sink, signal } = await startSink(t, replayed);
+  const aggregator = await startAggregator(0, async ([message = ''], mode) => void sent.push([message, mode]));
+  t.after(() => aggregator.server.close());
+  events.push({ event: 'up', instance: { id: 'a', address: aggregator.address } });
+  await waitFor(() => sent.length === 1, { what: 'the replay', deadlineMs: 10_000 });
+  await sink.write(lineOf('shown'), { signal });
+  await waitFor(() => sent.length === 2, { what: 'the line', deadlineMs: 10_000 });
+  await sink.write({ ...lineOf('later'), timestamp: '2026-01-01T00:00:00.000000001Z' }, { signal });
+  await waitFor(() => sent.length === 3, { what: 'the later line', deadlineMs: 10_000 });
+  assert.deepEqual(sent, [
+    ['shown', 'replay'],
+    ['shown', 'again'],
+    ['later', 'fresh'],
+  ]);
+});
+
+test('a batch that is refused for good is dropped and told, and what follows goes on', async (t) => {
+  const { events, sink, signal } = await startSink(t);
+  const aggregator = await startAggregator(0, async ([message]) => {
+    if (message === 'bad') throw new FlynnError('invalid', 'no such line');
+  });
+  t.after(() => aggregator.server.close());
+  events.push({ event: 'up', instance: { id: 'a', address: aggregator.address } });
+  await sink.write(lineOf('bad'), { signal });
+  await waitFor(() => sink.dropped === 1, { what: 'the bad line to be dropped', deadlineMs: 10_000 });
+  await sink.write(lineOf('good'), { signal });
+  await waitFor(() => aggregator.messages.includes('good'), { what: 'the good line', deadlineMs: 10_000 });
+  assert.match(aggregator.messages[0] ?? '', /^1 lines were dropped/);
+});
+
+test('an agent that stops tells what still waits', async (t) => {
+  const events = new AsyncQueue<Event>();
+  const stopping = new AbortController();
+  const sink = new AggregatorSink({
+    source: { subscribe: () => events },
+    key: 'k',
+    async *replay() {},
+    log: silentLogger(),
+  });
+  const running = sink.run(stopping.signal);
+  const aggregator = await startAggregator();
+  t.after(() => aggregator.server.close());
+  events.push({ event: 'up', instance: { id: 'a', address: aggregator.address } });
+  await sink.write(lineOf('first'), { signal: stopping.signal });
+  await waitFor(() => aggregator.messages.length === 1, { what: 'the first line', deadlineMs: 10_000 });
+  for (let at = 0; at < 1_500; at += 1) await sink.write(lineOf(`last ${at}`), { signal: stopping.signal });
+  stopping.abort();
+  events.end();
+  await running;
+  assert.equal(aggregator.messages.length, 1_501);
 });

@@ -8,6 +8,9 @@ import { SinkConnection } from './sink-connection.ts';
 import { sinkService } from './sink-protocol.ts';
 import type { Replay } from './sink-protocol.ts';
 
+/** An agent that stops tells the last lines, if that is quick. */
+const finishMs = 2_000;
+
 type SinkInstance = { id: string; address: string };
 
 /** What the sink needs of discovery's registry. */
@@ -24,6 +27,8 @@ export class AggregatorSink implements LogSink {
   readonly #replay: Replay;
   readonly #log: Logger;
   readonly #connections = new Map<string, SinkConnection>();
+  /** What the last instance there was did not confirm: for the next. */
+  #unconfirmed: readonly LogLine[] = [];
   /** Of connections that are closed. */
   #dropped = 0;
   #changed = Promise.withResolvers<void>();
@@ -40,9 +45,9 @@ export class AggregatorSink implements LogSink {
     return [...this.#connections.values()].reduce((sum, { dropped }) => sum + dropped, this.#dropped);
   }
 
-  /** An instance that is slow while others are not loses its oldest lines and is told how many. */
+  /** Waits while no instance has room for that app's lines. One that is slow while others are not loses its oldest and is told how many. */
   async write(line: LogLine, { signal }: { signal: AbortSignal }): Promise<void> {
-    while (![...this.#connections.values()].some((connection) => connection.hasRoom)) {
+    while (![...this.#connections.values()].some((connection) => connection.hasRoomFor(line))) {
       await raceAbort(this.#changed.promise, signal);
     }
     for (const connection of this.#connections.values()) connection.push(line);
@@ -55,7 +60,8 @@ export class AggregatorSink implements LogSink {
       if (event === 'up' || event === 'update') await this.#connect(instance);
       if (event === 'down') await this.#disconnect(instance.id);
     }
-    await Promise.all([...this.#connections.keys()].map((id) => this.#disconnect(id)));
+    await Promise.all([...this.#connections.values()].map((connection) => connection.finish(finishMs)));
+    this.#connections.clear();
   }
 
   async #connect(instance: SinkInstance): Promise<void> {
@@ -67,7 +73,9 @@ export class AggregatorSink implements LogSink {
       replay: this.#replay,
       onRoom: () => this.#tell(),
       log: this.#log.child({ sink: instance.id }),
+      unconfirmed: this.#unconfirmed,
     });
+    this.#unconfirmed = [];
     this.#connections.set(instance.id, connection);
     this.#tell();
   }
@@ -78,6 +86,7 @@ export class AggregatorSink implements LogSink {
     this.#dropped += connection?.dropped ?? 0;
     try {
       await connection?.[Symbol.asyncDispose]();
+      if (connection !== undefined && this.#connections.size === 0) this.#unconfirmed = connection.unconfirmed;
     } catch (error) {
       this.#log.warn(`closing the connection to ${sinkService} ${id} failed: ${messageOf(error)}`);
     }

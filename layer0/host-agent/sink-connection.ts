@@ -1,23 +1,36 @@
-/** One connection to one log sink: a bounded queue, drained into requests that follow each other. */
-import { Readable } from 'node:stream';
+/** One connection to one log sink: what waits for it, sent in batches that are confirmed one after the other. */
 import { pause, systemClock } from '@flynn/kit/clock';
-import { messageOf } from '@flynn/kit/errors';
+import { hasCode, messageOf } from '@flynn/kit/errors';
 import { HttpClient } from '@flynn/kit/http-client';
 import type { Logger } from '@flynn/kit/log';
 import type { LogLine } from './api.ts';
+import { FairQueue } from './fair-queue.ts';
 import { sinkRoute } from './sink-protocol.ts';
-import type { Replay } from './sink-protocol.ts';
+import type { Replay, Sending } from './sink-protocol.ts';
 import { formatTimestamp } from './timestamp.ts';
 
+/** In lines of 1,000 characters: a longer one counts as several. */
 const queueLimit = 10_000;
-const linesAtOnce = 500;
-/** The answer to a request confirms its lines, so requests end now and then. */
-const requestMs = 5 * 60_000;
+const batchSize = 1_000;
+/** What comes within this goes together. */
+const lingerMs = 20;
+const requestMs = 60_000;
 const retryMs = 1_000;
 const longestRetryMs = 10_000;
-const goodRequestMs = 30_000;
 
-/** INVARIANTS. At most `queueLimit` lines wait. What is dropped is counted, and told in the job's own log. */
+/** Whose turn a line takes: its app's, or its job's if it has none. */
+export function laneOf({ meta, jobId }: LogLine): string {
+  return meta['flynn.app'] ?? jobId;
+}
+
+function sizeOf({ message }: LogLine): number {
+  return 1 + Math.floor(message.length / 1_000);
+}
+
+/**
+ * INVARIANTS. A line waits here until the sink has confirmed it. Apps take turns: one that floods waits for itself. What
+ * has to be dropped is counted, and told in the job's own log.
+ */
 export class SinkConnection implements AsyncDisposable {
   readonly address: string;
   readonly #client: HttpClient;
@@ -25,13 +38,27 @@ export class SinkConnection implements AsyncDisposable {
   readonly #onRoom: () => void;
   readonly #log: Logger;
   readonly #ending = new AbortController();
-  readonly #queue: LogLine[] = [];
+  readonly #queue = new FairQueue<LogLine>({ limit: queueLimit, sizeOf });
   readonly #dropped = new Map<string, { line: LogLine; count: number }>();
   readonly #running: Promise<void>;
+  /** What was taken from the queue and is not confirmed. */
+  #batch: LogLine[] = [];
+  #mode: 'fresh' | 'again' = 'fresh';
+  #needsReplay = true;
+  /** Lines up to this time may have been in the replay. */
+  #replayedUntil = '';
   #dropCount = 0;
   #wake = Promise.withResolvers<void>();
 
-  constructor(options: { address: string; key: string; replay: Replay; onRoom: () => void; log: Logger }) {
+  constructor(options: {
+    address: string;
+    key: string;
+    replay: Replay;
+    onRoom: () => void;
+    log: Logger;
+    /** What another instance took and did not confirm. */
+    unconfirmed?: readonly LogLine[];
+  }) {
     this.address = options.address;
     this.#client = new HttpClient({
       baseUrl: `http://${options.address}`,
@@ -41,11 +68,12 @@ export class SinkConnection implements AsyncDisposable {
     this.#replay = options.replay;
     this.#onRoom = options.onRoom;
     this.#log = options.log;
+    this.#batch = [...(options.unconfirmed ?? [])];
     this.#running = this.#run(this.#ending.signal);
   }
 
-  get hasRoom(): boolean {
-    return this.#queue.length < queueLimit / 2;
+  hasRoomFor(line: LogLine): boolean {
+    return this.#queue.hasRoom(laneOf(line));
   }
 
   get dropped(): number {
@@ -53,62 +81,100 @@ export class SinkConnection implements AsyncDisposable {
   }
 
   push(line: LogLine): void {
-    if (this.#queue.length >= queueLimit) this.#drop();
-    this.#queue.push(line);
+    this.#drop(this.#queue.push(laneOf(line), line));
     this.#wake.resolve();
   }
 
-  #drop(): void {
-    const line = this.#queue.shift();
-    if (line === undefined) return;
-    this.#dropCount += 1;
-    this.#dropped.set(line.jobId, { line, count: (this.#dropped.get(line.jobId)?.count ?? 0) + 1 });
+  /** Once it is closed: what nobody confirmed. */
+  get unconfirmed(): readonly LogLine[] {
+    return [...this.#batch, ...this.#queue.take(Infinity)];
+  }
+
+  #drop(lines: readonly LogLine[]): void {
+    for (const line of lines) {
+      this.#dropCount += 1;
+      this.#dropped.set(line.jobId, { line, count: (this.#dropped.get(line.jobId)?.count ?? 0) + 1 });
+    }
   }
 
   async #run(signal: AbortSignal): Promise<void> {
-    let needsReplay = true;
     let failures = 0;
     while (!signal.aborted) {
-      const requestOver = new AbortController();
-      const startedAtMs = performance.now();
       try {
-        const body = this.#body(needsReplay, AbortSignal.any([signal, requestOver.signal]));
-        const stream = Readable.from(body, { objectMode: false });
-        await this.#client.call(sinkRoute, { body: stream }, { signal, timeoutMs: requestMs + 60_000 });
-        needsReplay = false;
+        if (this.#needsReplay) await this.#catchUp(signal);
+        else await this.#fillBatch(signal);
+        await this.#sendBatch(signal);
         failures = 0;
       } catch (error) {
-        // Nobody reads its body any more: it must not take lines out of the queue.
-        requestOver.abort();
         if (signal.aborted) return;
-        needsReplay = true;
-        // A replay reads the logs of all containers: what takes connections only to break them must not have it go on.
-        failures = performance.now() - startedAtMs > goodRequestMs ? 0 : failures + 1;
+        failures += 1;
+        this.#mode = 'again';
+        if (hasCode(error, 'invalid')) {
+          // It would be refused for ever, and everything behind it would wait.
+          this.#drop(this.#batch);
+          this.#batch = [];
+        }
+        // What answers, if only to refuse, has its memory still.
+        this.#needsReplay ||= hasCode(error, 'unavailable', 'timeout', 'cancelled');
         this.#log.warn(`lost the log aggregator at ${this.address}, trying again: ${messageOf(error)}`);
-        await pause(Math.min(longestRetryMs, retryMs * 2 ** Math.max(0, failures - 1)), signal);
+        // A replay reads the logs of all containers: what takes connections only to break them must not have it go on.
+        await pause(Math.min(longestRetryMs, retryMs * 2 ** (failures - 1)), signal);
       }
     }
   }
 
-  async *#body(needsReplay: boolean, signal: AbortSignal): AsyncGenerator<string> {
-    if (needsReplay) for await (const line of this.#replay(signal)) yield encode([line]);
-    const isOver = AbortSignal.any([signal, AbortSignal.timeout(requestMs)]);
-    isOver.addEventListener('abort', () => this.#wake.resolve(), { once: true });
-    while (!isOver.aborted) {
-      const notices = this.#notices();
-      const lines = this.#queue.splice(0, linesAtOnce);
-      if (notices.length + lines.length > 0) {
-        yield encode([...notices, ...lines]);
-        this.#onRoom();
-        continue;
-      }
+  /** What waits goes first, so that lines are in their order where nothing of the replay is new. */
+  async #catchUp(signal: AbortSignal): Promise<void> {
+    this.#mode = 'again';
+    this.#batch.push(...this.#queue.take(Infinity));
+    this.#onRoom();
+    await this.#sendBatch(signal);
+    let lines: LogLine[] = [];
+    let newest = '';
+    for await (const line of this.#replay(signal)) {
+      if (line.timestamp > newest) newest = line.timestamp;
+      lines.push(line);
+      if (lines.length < batchSize) continue;
+      await this.#send(lines, 'replay', signal);
+      lines = [];
+    }
+    if (lines.length > 0 && !signal.aborted) await this.#send(lines, 'replay', signal);
+    const now = nowText();
+    // A clock that was set back since: what it says then is not to be waited for.
+    this.#replayedUntil = newest < now ? newest : now;
+    this.#needsReplay = signal.aborted;
+  }
+
+  async #fillBatch(signal: AbortSignal): Promise<void> {
+    if (this.#batch.length > 0) return;
+    this.#mode = 'fresh';
+    const wake = () => this.#wake.resolve();
+    signal.addEventListener('abort', wake, { once: true });
+    while (this.#queue.size === 0 && this.#dropped.size === 0 && !signal.aborted) {
       this.#wake = Promise.withResolvers<void>();
       await this.#wake.promise;
     }
+    signal.removeEventListener('abort', wake);
+    if (this.#queue.size < batchSize) await pause(lingerMs, signal);
+    this.#batch = [...this.#notices(), ...this.#queue.take(batchSize)];
+    this.#onRoom();
+  }
+
+  async #sendBatch(signal: AbortSignal): Promise<void> {
+    while (this.#batch.length > 0 && !signal.aborted) {
+      const lines = this.#batch.slice(0, batchSize);
+      const isFresh = this.#mode === 'fresh' && lines.every(({ timestamp }) => timestamp > this.#replayedUntil);
+      await this.#send(lines, isFresh ? 'fresh' : 'again', signal);
+      this.#batch.splice(0, lines.length);
+    }
+  }
+
+  async #send(lines: readonly LogLine[], mode: Sending, signal: AbortSignal): Promise<void> {
+    await this.#client.call(sinkRoute, { query: { mode }, body: encode(lines) }, { signal, timeoutMs: requestMs });
   }
 
   #notices(): LogLine[] {
-    const timestamp = formatTimestamp(BigInt(systemClock.now()) * 1_000_000n);
+    const timestamp = nowText();
     const notices = Array.from(this.#dropped.values(), ({ line: { jobId, hostId, meta }, count }): LogLine => {
       const message = `${count} lines were dropped: the log aggregator is too slow for this host`;
       return { jobId, hostId, meta, stream: 'init', timestamp, message };
@@ -117,11 +183,30 @@ export class SinkConnection implements AsyncDisposable {
     return notices;
   }
 
+  /** Sends what waits, for as long as that takes, before it closes. */
+  async finish(limitMs: number): Promise<void> {
+    this.#ending.abort();
+    await this.#running;
+    const signal = AbortSignal.timeout(limitMs);
+    try {
+      this.#mode = 'again';
+      this.#batch.push(...this.#queue.take(Infinity));
+      await this.#sendBatch(signal);
+    } catch (error) {
+      this.#log.warn(`the last lines did not reach the log aggregator at ${this.address}: ${messageOf(error)}`);
+    }
+    await this.#client.close();
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     this.#ending.abort();
     await this.#running;
     await this.#client.close();
   }
+}
+
+function nowText(): string {
+  return formatTimestamp(BigInt(systemClock.now()) * 1_000_000n);
 }
 
 function encode(lines: readonly LogLine[]): string {
