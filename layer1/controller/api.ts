@@ -50,7 +50,7 @@ export const apps = {
   remove: defineRoute({
     method: 'DELETE',
     path: '/apps/:app',
-    response: z.object({ routes: z.int(), releases: z.int(), jobs: z.int() }),
+    response: z.object({ routes: z.int(), releases: z.int(), jobs: z.int(), artifacts: z.int().default(0) }),
     summary: 'Delete an app with everything it has; answers once its jobs have stopped',
   }),
 } as const;
@@ -95,6 +95,12 @@ export const releases = {
     path: '/apps/:app/releases/:release',
     response: releaseSchema,
     summary: 'One release',
+  }),
+  remove: defineRoute({
+    method: 'DELETE',
+    path: '/apps/:app/releases/:release',
+    response: 'empty',
+    summary: 'Delete a release, and its slug if no other has it; the live one is refused',
   }),
 } as const;
 

@@ -3,8 +3,11 @@ import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
 import { shortId } from '@flynn/kit/ids';
+import { mergePieces } from '@flynn/resource/piece';
+import { compareOf } from '@flynn/resource/record';
 import type { z } from 'zod';
 import { releases } from './api.ts';
+import { collectArtifacts, removeRelease } from './collection.ts';
 import type { Runnable } from './compile.ts';
 import { parseSchedule } from './cron-schedule.ts';
 import { findApp, findLiveApp, runnableApp } from './deps.ts';
@@ -40,6 +43,13 @@ export function releaseHandlers(deps: Deps): Handler[] {
       const all = await resources.list(releaseType, { owner: ownedBy(app.id), signal });
       return all.map(viewRelease).sort((a, b) => b.version - a.version);
     }),
+    handle(releases.remove, async ({ params, signal }) => {
+      const app = await findLiveApp(deps, params.app, signal);
+      const release = await findRelease(deps, app, params.release, signal);
+      await removeRelease(deps, app, release, { signal });
+      const { artifactId } = release.spec;
+      if (artifactId !== undefined) await collectArtifacts(deps, new Set([artifactId]), { signal });
+    }),
     handle(releases.get, async ({ params, signal }) =>
       viewRelease(await findRelease(deps, await findApp(deps, params.app, signal), params.release, signal)),
     ),
@@ -58,7 +68,13 @@ async function createRelease(
   const before = await findBasis(deps, app, signal);
   const isLive = before !== undefined && before.id === app.status.releaseId;
   const artifactId = input.artifactId ?? (isLive ? before.spec.artifactId : undefined);
-  if (input.artifactId !== undefined) await resources.get(artifactType, input.artifactId, { signal });
+  const artifact = artifactId === undefined ? undefined : await resources.get(artifactType, artifactId, { signal });
+  if (artifact?.status.condemnedAt !== undefined) {
+    throw new FlynnError(
+      'conflict',
+      `the artifact ${artifact.id} is being removed, as no release had it: build it again`,
+    );
+  }
   const processes = input.processes ?? before?.spec.processes ?? {};
   const types = Object.keys(processes);
   if (types.length > maxTypes) {
@@ -92,7 +108,8 @@ async function createRelease(
           },
         });
         made = draft.resource;
-        return draft.piece;
+        // A collector that came first has changed it, one that comes later sees this release.
+        return mergePieces([draft.piece, artifact === undefined ? {} : { compare: [compareOf(artifact)] }]);
       },
     },
   );

@@ -1,5 +1,8 @@
 /** The controller's background: one worker leads and reconciles, the others wait. All it knows is in the store. */
+import { pause } from '@flynn/kit/clock';
 import { hasCode } from '@flynn/kit/errors';
+import { withDeadline } from '@flynn/kit/retry';
+import { forever } from '@flynn/kit/tasks';
 import { runAsLeader } from '@flynn/resource/lease';
 import { removePiece } from '@flynn/resource/piece';
 import { keysOf, runReconciler } from '@flynn/resource/reconciler';
@@ -8,7 +11,10 @@ import { workloadRemoval } from '@flynn/scheduler/evaluations';
 import type { Compare, Operation } from '@flynn/store/store';
 import { stepDeletion } from './app-deletion.ts';
 import { isCronJob, stepCron } from './cron-steps.ts';
+import { collectBlobs } from './blob-collection.ts';
+import type { BlobCollector } from './blob-collection.ts';
 import { statusesOfApp, valuesOf } from './cell-view.ts';
+import { collectReleases } from './collection.ts';
 import { appIdOf } from './compile.ts';
 import { UpTimes } from './deployment-progress.ts';
 import { stepDeployment } from './deployment-steps.ts';
@@ -25,11 +31,12 @@ const leaseTtlSeconds = 5;
 const keepOperations = 50;
 const keepDeployments = 50;
 const deletionBatch = 30;
+const collectEveryMs = 30 * 60_000;
 
 type Options = { signal: AbortSignal; epoch: Compare };
 
 /** Runs until the signal aborts. */
-export async function runWorker(deps: Deps, signal: AbortSignal): Promise<void> {
+export async function runWorker(deps: Deps, signal: AbortSignal, blobs?: BlobCollector): Promise<void> {
   const { store, log } = deps;
   await runAsLeader({
     store,
@@ -62,7 +69,9 @@ export async function runWorker(deps: Deps, signal: AbortSignal): Promise<void> 
       // What is on a host that goes is up no longer, and of an omni type one less is wanted.
       const deploymentsByHosts: Source = mapSource(keysOf(cell.hosts), () => openDeployments.all());
       const common = { log, signal: term };
+      const collecting = blobs === undefined ? undefined : collectRegularly(deps, blobs, term);
       await Promise.all([
+        collecting,
         runReconciler({
           ...common,
           name: 'deployments',
@@ -105,6 +114,15 @@ export async function runWorker(deps: Deps, signal: AbortSignal): Promise<void> 
   });
 }
 
+/** The first time a while after the start: what begins with a new worker is not to wait for it. */
+async function collectRegularly(deps: Deps, blobs: BlobCollector, signal: AbortSignal): Promise<void> {
+  const step = async (limited: AbortSignal): Promise<void> => {
+    await pause(collectEveryMs, limited);
+    if (!limited.aborted) await collectBlobs(deps, blobs, { signal: withDeadline(collectEveryMs, limited) });
+  };
+  await forever('blob collection', step, { signal, log: deps.log });
+}
+
 function definedOf(id: string | undefined): string[] {
   return id === undefined ? [] : [id];
 }
@@ -138,6 +156,7 @@ async function cleanUp(deps: Deps, appId: string, options: Options): Promise<voi
       .commit([removePiece(deploymentType, deployment), { compare: [options.epoch] }], options)
       .catch(ignoreGone);
   }
+  await collectReleases(deps, appId, options).catch(ignoreGone);
   const workloads = valuesOf(deps.cell.workloads).filter(({ id }) => appIdOf(id) === appId);
   const old = expiredOneOffs(workloads, statusesOfApp(deps.cell, appId), deps.now()).slice(0, deletionBatch);
   if (old.length > 0)
