@@ -11,6 +11,7 @@ import { addDeploymentCommands } from './commands/deployment.ts';
 import { addEnvCommands } from './commands/env.ts';
 import { addJobCommands } from './commands/job.ts';
 import { addEvaluationCommands } from './commands/eval.ts';
+import { addExecCommand } from './commands/exec.ts';
 import { addHostCommands } from './commands/host.ts';
 import { addKeyCommands } from './commands/key.ts';
 import { addLinkCommands } from './commands/link.ts';
@@ -50,6 +51,7 @@ export async function runCli(argv: readonly string[], io: Io): Promise<number> {
   addJobCommands(parent);
   addScaleCommand(parent);
   addRunCommand(parent);
+  addExecCommand(parent);
   addLogCommand(parent);
   addEnvCommands(parent);
   addLinkCommands(parent);

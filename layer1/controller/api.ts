@@ -1,7 +1,7 @@
 /** The controller's HTTP API. `:app` is an app's id or name, `:release` a release's id or `v3`. */
 import { booleanFlag } from '@flynn/kit/config';
 import { appName, processType, serviceName } from '@flynn/kit/names';
-import { attachQuerySchema } from '@flynn/host-agent/api';
+import { attachQuerySchema, execQuerySchema } from '@flynn/host-agent/api';
 import { linesQuerySchema } from '@flynn/log-aggregator/api';
 import { imageSchema } from '@flynn/scheduler/cell';
 import { defineRoute } from '@flynn/kit/routes';
@@ -221,6 +221,14 @@ export const jobs = {
     query: attachQuerySchema,
     response: 'upgrade',
     summary: "Attach to a job's streams",
+  }),
+  /** Frames of @flynn/kit/frames, from the job's host. */
+  exec: defineRoute({
+    method: 'GET',
+    path: '/apps/:app/exec',
+    query: execQuerySchema.extend({ job: z.string().optional(), type: z.string().optional() }),
+    response: 'upgrade',
+    summary: 'Run a program beside a running job: the one named, else one of the type on the host with the most room',
   }),
   stop: defineRoute({
     method: 'DELETE',
