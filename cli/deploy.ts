@@ -74,7 +74,6 @@ async function follow(context: Context, id: string): Promise<Deployment> {
 
 export function deployedText({ version }: Pick<Release, 'version'>, { tookMs, state }: Deployed): string {
   if (state === 'canary') return `the canaries of v${version} are up: "flynn deployment promote" or "abort"`;
-  if (state === 'paused')
-    return `the deployment of v${version} is paused: "flynn deployment resume" or "abort"`;
+  if (state === 'paused') return `the deployment of v${version} is paused: "flynn deployment resume" or "abort"`;
   return `release v${version} deployed in ${formatSeconds(tookMs)}`;
 }

@@ -13,6 +13,7 @@ import { addEnvCommands } from './commands/env.ts';
 import { addJobCommands } from './commands/job.ts';
 import { addEvaluationCommands } from './commands/eval.ts';
 import { addGetCommand } from './commands/get.ts';
+import { addExecCommand } from './commands/exec.ts';
 import { addHostCommands } from './commands/host.ts';
 import { addKeyCommands } from './commands/key.ts';
 import { addLinkCommands } from './commands/link.ts';
@@ -53,6 +54,7 @@ export async function runCli(argv: readonly string[], io: Io): Promise<number> {
   addJobCommands(parent);
   addScaleCommand(parent);
   addRunCommand(parent);
+  addExecCommand(parent);
   addLogCommand(parent);
   addEnvCommands(parent);
   addLinkCommands(parent);

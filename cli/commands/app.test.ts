@@ -92,7 +92,7 @@ test('`delete` needs -y where nobody can be asked; it tells what went, and takes
   assert.equal(refused.code, 1);
   assert.match(refused.stderr, /cannot be undone\n {2}say so with -y/);
   const deleted = await env.desk.run(['delete', '-y'], { cwd });
-  assert.equal(deleted.stdout, 'Deleted hello: 1 route, 1 release, 1 job\n');
+  assert.equal(deleted.stdout, 'Deleted hello: 1 route, 1 release, 1 job, 1 artifact\n');
   assert.deepEqual(remotes(cwd), []);
   const after = await env.desk.run(['info'], { cwd });
   assert.equal(after.code, 1);

@@ -73,6 +73,7 @@ export function addAppCommands(parent: Parent): void {
         formatCount(counts.routes, 'route'),
         formatCount(counts.releases, 'release'),
         formatCount(counts.jobs, 'job'),
+        formatCount(counts.artifacts, 'artifact'),
       ];
       context.show(counts, () => `Deleted ${app.name}: ${removed.join(', ')}`);
     },

@@ -50,6 +50,20 @@ export function addReleaseCommands(parent: Parent): void {
     },
   });
 
+  addCommand(parent, {
+    under: release,
+    name: 'delete',
+    summary: 'delete a release, and its slug if no other has it; it cannot be gone back to any more',
+    arguments: [['<release>', 'vN or an id; not the live one']],
+    async run(context, _options, [wanted = '']) {
+      const client = await context.client();
+      const params = { app: await context.appName(), release: wanted };
+      const found = await client.call(releases.get, { params });
+      await client.call(releases.remove, { params });
+      context.show(found, () => `deleted v${found.version}`);
+    },
+  });
+
   addCommand<{ yes?: boolean }>(parent, {
     name: 'rollback',
     summary: 'make an earlier release live again, its env included',

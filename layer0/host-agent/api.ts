@@ -85,6 +85,25 @@ export const attachQuerySchema = z.object({
   rows: z.coerce.number().int().optional(),
 });
 
+/** A program and its arguments, as JSON in a query. */
+export const commandQuery = z.string().transform((text, context) => {
+  try {
+    return z.array(z.string()).min(1).parse(JSON.parse(text));
+  } catch {
+    context.addIssue({ code: 'custom', message: 'expected a program and its arguments as a JSON array of strings' });
+    return z.NEVER;
+  }
+});
+
+export const execQuerySchema = z.object({
+  command: commandQuery,
+  /** TERM of the client's terminal. */
+  term: z.string().optional(),
+  tty: booleanFlag.optional(),
+  columns: z.coerce.number().int().optional(),
+  rows: z.coerce.number().int().optional(),
+});
+
 export const routes = {
   host: defineRoute({
     method: 'GET',
@@ -115,6 +134,14 @@ export const routes = {
     query: attachQuerySchema,
     response: 'upgrade',
     summary: "Attach to a job's streams",
+  }),
+  /** Frames of @flynn/kit/frames. The process ends with its client. */
+  exec: defineRoute({
+    method: 'GET',
+    path: '/jobs/:job/exec',
+    query: execQuerySchema,
+    response: 'upgrade',
+    summary: 'Run a program beside a running job, in its container',
   }),
   signal: defineRoute({
     method: 'POST',

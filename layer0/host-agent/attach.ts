@@ -152,7 +152,7 @@ async function resize(
   }
 }
 
-async function sendOutput(socket: Duplex, { stream, data }: OutputChunk, signal: AbortSignal): Promise<void> {
+export async function sendOutput(socket: Duplex, { stream, data }: OutputChunk, signal: AbortSignal): Promise<void> {
   for (let at = 0; at < data.length && !signal.aborted; at += chunkBytes) {
     const isFull = !socket.write(encodeFrame({ kind: stream, data: data.subarray(at, at + chunkBytes) }));
     if (isFull) await drained(socket, signal);

@@ -151,6 +151,46 @@ export function testEngine(name: string, open: () => Promise<Subject>): void {
     assert.equal((await endOf(engine, id)).exitCode, 3);
   });
 
+  scenario('a process beside it has its own input, output, environment and exit code', async (subject) => {
+    const { engine } = subject;
+    const id = await engine.create(await specOf(subject, 'sleep 1000'));
+    await engine.start(id);
+    const script = 'echo out; echo err >&2; printenv GREETING; cat; exit 7';
+    const env = { GREETING: 'hello there' };
+    using beside = await engine.exec(id, { command: ['sh', '-c', script], env, tty: false, stdin: true });
+    await beside.write(Buffer.from('spoken\n'));
+    beside.endInput();
+    const chunks = await collect(beside.output);
+    const textOf = (stream: string) =>
+      Buffer.concat(chunks.filter((c) => c.stream === stream).map((c) => c.data)).toString();
+    assert.equal(textOf('stdout'), 'out\nhello there\nspoken\n');
+    assert.equal(textOf('stderr'), 'err\n');
+    assert.equal(await beside.exitCode(), 7);
+    assert.equal((await engine.inspect(id)).state, 'running');
+  });
+
+  scenario(
+    'a process beside it is signalled by itself, and none starts in a container that does not run',
+    async (subject) => {
+      const { engine } = subject;
+      const id = await engine.create(await specOf(subject, 'sleep 1000'));
+      const command = ['sh', '-c', 'echo ready; exec sleep 1000'];
+      await assert.rejects(engine.exec(id, { command, tty: false, stdin: false }), (error) =>
+        hasCode(error, 'conflict'),
+      );
+      await engine.start(id);
+      using beside = await engine.exec(id, { command, tty: false, stdin: false });
+      for await (const chunk of beside.output) {
+        assert.equal(chunk.data.toString(), 'ready\n');
+        break;
+      }
+      await beside.signal('SIGTERM');
+      assert.equal(await beside.exitCode(), 143);
+      await beside.signal('SIGTERM');
+      assert.equal((await engine.inspect(id)).state, 'running');
+    },
+  );
+
   scenario('attached with logs, the output so far comes first', async (subject) => {
     const { engine } = subject;
     const id = await engine.create(await specOf(subject, 'echo before; sleep 1000'));

@@ -1,11 +1,16 @@
 /** Long-lived connections to Docker: events, and a container's standard streams. */
 import type { Duplex } from 'node:stream';
+import { constants } from 'node:os';
 import { FlynnError } from '@flynn/kit/errors';
-import type { Attachment, EngineEvent } from './engine.ts';
+import { waitFor } from '@flynn/kit/retry';
+import type { Attachment, Engine, EngineEvent, ExtraProcess } from './engine.ts';
 import type { DockerContext } from './docker-containers.ts';
 import { engineCall, engineError } from './docker-errors.ts';
 import { demux, undivided } from './docker-logs.ts';
 import { label } from './labels.ts';
+
+/** Its output is through: the engine is about to know. */
+const exitDeadlineMs = 30_000;
 
 const typeOfAction: Readonly<Record<string, EngineEvent['type']>> = {
   start: 'started',
@@ -84,4 +89,64 @@ function attachmentOf(socket: Duplex, tty: boolean): Attachment {
     close,
     [Symbol.dispose]: close,
   };
+}
+
+/** The program runs as `execve` takes it; the engine knows its end only when it is asked. */
+export async function openExec(
+  { docker }: DockerContext,
+  id: string,
+  options: Parameters<Engine['exec']>[1],
+): Promise<ExtraProcess> {
+  const { command, env = {}, tty, stdin } = options;
+  const what = `running ${command[0] ?? 'nothing'} in container ${id}`;
+  const exec = await engineCall(
+    what,
+    (abortSignal) =>
+      docker.getContainer(id).exec({
+        Cmd: [...command],
+        Env: Object.entries(env).map(([name, value]) => `${name}=${value}`),
+        AttachStdin: stdin,
+        AttachStdout: true,
+        AttachStderr: true,
+        Tty: tty,
+        abortSignal,
+      }),
+    options,
+  );
+  const stream = await engineCall(what, () => exec.start({ hijack: true, stdin: true, Tty: tty }), options);
+  const inspect = () => engineCall(`looking at ${what}`, (abortSignal) => exec.inspect({ abortSignal }));
+  return {
+    ...attachmentOf(stream, tty),
+    async exitCode() {
+      const ended = await waitFor(
+        async () => {
+          const { Running, ExitCode } = await inspect();
+          return Running ? undefined : { code: ExitCode ?? 0 };
+        },
+        { what: `the exit of ${command[0] ?? 'the process'}`, deadlineMs: exitDeadlineMs, intervalMs: 20 },
+      );
+      return ended.code;
+    },
+    async resize({ columns, rows }) {
+      await engineCall(`resizing the terminal of ${what}`, (abortSignal) =>
+        exec.resize({ w: columns, h: rows, abortSignal }),
+      );
+    },
+    async signal(name) {
+      const { Running, Pid } = await inspect();
+      if (Running && Pid > 0) signalProcess(Pid, name);
+    },
+  };
+}
+
+/** The engine signals containers only; their processes are processes of this machine too. */
+function signalProcess(pid: number, name: string): void {
+  const known = Object.keys(constants.signals).find((one): one is NodeJS.Signals => one === name);
+  if (known === undefined) throw new FlynnError('invalid', `there is no signal ${name}`);
+  try {
+    process.kill(pid, known);
+  } catch (error) {
+    // It ended at this moment.
+    if (!(error instanceof Error && 'code' in error && error.code === 'ESRCH')) throw error;
+  }
 }

@@ -20,7 +20,7 @@ import { ensureNamedImage, exportImages, listImages, prefetchImages, removeImage
 import { readLogs } from './docker-logs.ts';
 import { dockerNetworks } from './docker-networks.ts';
 import { ensureStack } from './docker-stacks.ts';
-import { openAttachment, readEvents } from './docker-streams.ts';
+import { openAttachment, openExec, readEvents } from './docker-streams.ts';
 import { DockerUsage } from './docker-usage.ts';
 import { dockerVolumes } from './docker-volumes.ts';
 
@@ -134,6 +134,7 @@ export function connectDocker(options: DockerOptions): Engine {
     async attach(id, options) {
       return openAttachment(context, id, { ...options, tty: await hasTerminal(id, options) });
     },
+    exec: (id, options) => openExec(context, id, options),
     async resize(id, { columns, rows }, options = {}) {
       await engineCall(
         `resizing the terminal of ${id}`,

@@ -104,6 +104,15 @@ export interface Attachment extends Disposable {
   close(): void;
 }
 
+/** A process beside the container's own: in its file system, network and limits, as its user, with its environment. */
+export interface ExtraProcess extends Attachment {
+  /** Once it ended and its output is through. A program that could not be started says why on its output: 126 or 127. */
+  exitCode(): Promise<number>;
+  resize(size: { columns: number; rows: number }): Promise<void>;
+  /** One that ended takes none. */
+  signal(signal: string): Promise<void>;
+}
+
 export type ImageInfo = Readonly<{
   id: string;
   refs: readonly string[];
@@ -172,6 +181,17 @@ export interface Engine {
   logs(id: string, options: LogOptions): AsyncIterable<LogRecord>;
   /** With `logs`, the output so far comes first. Attach before the start to miss nothing. */
   attach(id: string, options: { stdin: boolean; logs: boolean; signal?: AbortSignal }): Promise<Attachment>;
+  /** Closing it leaves the process alone: signal it. A container that is not running: `conflict`. */
+  exec(
+    id: string,
+    options: {
+      command: readonly string[];
+      env?: Readonly<Record<string, string>>;
+      tty: boolean;
+      stdin: boolean;
+      signal?: AbortSignal;
+    },
+  ): Promise<ExtraProcess>;
   resize(id: string, size: { columns: number; rows: number }, options?: CallOptions): Promise<void>;
   /** Cheap. One that does not run uses nothing. */
   usage(id: string, options?: CallOptions): Promise<Usage>;

@@ -1,7 +1,16 @@
 /** One container of the memory engine: its process, its output, its log. */
 import type { Clock } from '@flynn/kit/clock';
 import { AsyncQueue } from '@flynn/kit/queue';
-import type { Attachment, Container, ContainerSpec, EngineEvent, LogRecord, OutputChunk } from './engine.ts';
+import type {
+  Attachment,
+  Container,
+  ContainerSpec,
+  Engine,
+  EngineEvent,
+  ExtraProcess,
+  LogRecord,
+  OutputChunk,
+} from './engine.ts';
 import { runScript } from './memory-shell.ts';
 
 type Emit = (event: EngineEvent) => void;
@@ -137,6 +146,50 @@ export class MemoryContainer {
     giveUp.abort();
     process.kill.abort(137);
     await process.ended;
+  }
+
+  exec({ command, env }: Parameters<Engine['exec']>[1]): ExtraProcess {
+    const output = new AsyncQueue<OutputChunk>();
+    const input = new AsyncQueue<Buffer>();
+    const kill = new AbortController();
+    // It ends with the container's own process.
+    const { signal } = this.#process?.kill ?? kill;
+    const run = async (): Promise<number> => {
+      try {
+        const code = await runScript(command.at(-1) ?? '', {
+          env: { ...this.spec.env, ...env },
+          clock: this.#clock,
+          input,
+          signal: AbortSignal.any([kill.signal, signal]),
+          write: (stream, text) => output.push({ stream, data: Buffer.from(text) }),
+          ignoreTerm: () => undefined,
+          runOutOfMemory: () => undefined,
+        });
+        return kill.signal.aborted ? Number(kill.signal.reason) : code;
+      } catch (error) {
+        if (kill.signal.aborted) return Number(kill.signal.reason);
+        if (signal.aborted) return 137;
+        output.push({ stream: 'stderr', data: Buffer.from(`${String(error)}\n`) });
+        return 127;
+      } finally {
+        output.end();
+      }
+    };
+    const ended = run();
+    const close = () => output.end();
+    return {
+      output,
+      write: async (data) => input.push(Buffer.from(data)),
+      endInput: () => input.end(),
+      close,
+      [Symbol.dispose]: close,
+      exitCode: () => ended,
+      resize: async (size) => void (this.size = size),
+      signal: async (name) => {
+        kill.abort(128 + (name === 'SIGKILL' ? 9 : name === 'SIGHUP' ? 1 : name === 'SIGINT' ? 2 : 15));
+        input.end();
+      },
+    };
   }
 
   attach(withLogs: boolean): Attachment {

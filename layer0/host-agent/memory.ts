@@ -173,6 +173,12 @@ export function createMemoryEngine(
       await enter(signal === undefined ? {} : { signal });
       return find(id).attach(logs);
     },
+    async exec(id, execution) {
+      await enter(execution);
+      const container = find(id);
+      if (!container.isRunning) throw new FlynnError('conflict', `container ${id} is not running`);
+      return container.exec(execution);
+    },
     async resize(id, size, call) {
       await enter(call);
       find(id).size = size;

@@ -10,6 +10,7 @@ import type { LogLine } from './api.ts';
 import { attachClient } from './attach.ts';
 import type { ContainerTable } from './container-table.ts';
 import type { Container, Engine } from './engine.ts';
+import { joinProcess } from './exec.ts';
 import { followLines, linesOf } from './log-read.ts';
 import type { Sessions } from './session.ts';
 
@@ -51,6 +52,14 @@ export function agentHandlers(deps: ApiDeps): Handler[] {
       const size = columns === undefined || rows === undefined ? {} : { size: { columns, rows } };
       const request = { jobId: params.job, stdin: query.stdin === true, logs: query.logs === true, ...size };
       return (socket) => void attachClient({ ...deps, hostId: record.id }, request, socket);
+    }),
+    handle(routes.exec, async ({ params, query, signal }) => {
+      const { command, tty = false, term, columns, rows } = query;
+      const container = runningContainer(containers, params.job);
+      const env: Record<string, string> = term === undefined ? {} : { TERM: term };
+      const beside = await engine.exec(container.id, { command, env, tty, stdin: true, signal });
+      const size = columns === undefined || rows === undefined ? undefined : { columns, rows };
+      return (socket) => void joinProcess({ beside, tty, size, log: deps.log }, socket);
     }),
     handle(routes.signal, async ({ params, body }) => {
       const container = runningContainer(containers, params.job);

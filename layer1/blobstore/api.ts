@@ -6,6 +6,16 @@ export const digestSchema = z.string().regex(/^sha256:[0-9a-f]{64}$/);
 export const blobSchema = z.object({ digest: digestSchema, sizeBytes: z.int().nonnegative() });
 export type Blob = z.output<typeof blobSchema>;
 
+const pageQuery = z.object({
+  after: z.string().default(''),
+  limit: z.coerce.number().int().min(1).max(10_000).default(1_000),
+});
+/** `usedAt`: milliseconds since the epoch when it was last put, named or asked after. */
+export const listedBlobSchema = blobSchema.extend({ usedAt: z.number() });
+export type ListedBlob = z.output<typeof listedBlobSchema>;
+export const listedNameSchema = z.object({ name: z.string(), digest: digestSchema, changedAt: z.number() });
+export type ListedName = z.output<typeof listedNameSchema>;
+
 export const routes = {
   /** Takes the bytes and says their digest. The same bytes again are the same blob. */
   put: defineRoute({
@@ -26,13 +36,21 @@ export const routes = {
     method: 'GET',
     path: '/blobs/:digest/stat',
     response: blobSchema,
-    summary: 'Whether a blob is there, and how large',
+    summary: 'Whether a blob is there, and how large; who asks is taken to want it',
+  }),
+  list: defineRoute({
+    method: 'GET',
+    path: '/blobs',
+    query: pageQuery,
+    response: z.array(listedBlobSchema),
+    summary: 'Blobs by digest, those after the given one; a page that is not full is the last',
   }),
   remove: defineRoute({
     method: 'DELETE',
     path: '/blobs/:digest',
+    query: z.object({ unusedSince: z.coerce.number().optional() }),
     response: 'empty',
-    summary: 'Delete a blob; one that is not there is fine',
+    summary: 'Delete a blob; one that is not there is fine. With ?unusedSince= one used later is a `conflict`',
   }),
   /** Names are mutable pointers, e.g. `cache/<app>`; letters, digits, `.`, `_`, `-` and `/`. */
   putName: defineRoute({
@@ -47,6 +65,13 @@ export const routes = {
     path: '/names/*name',
     response: blobSchema,
     summary: 'The blob a name points to',
+  }),
+  listNames: defineRoute({
+    method: 'GET',
+    path: '/names',
+    query: pageQuery,
+    response: z.array(listedNameSchema),
+    summary: 'Names in their order, those after the given one; a page that is not full is the last',
   }),
   removeName: defineRoute({ method: 'DELETE', path: '/names/*name', response: 'empty', summary: 'Forget a name' }),
 } as const;

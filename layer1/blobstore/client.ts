@@ -5,7 +5,7 @@ import type { Readable } from 'node:stream';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { HttpClient } from '@flynn/kit/http-client';
 import { routes } from './api.ts';
-import type { Blob } from './api.ts';
+import type { Blob, ListedBlob, ListedName } from './api.ts';
 
 /** Errors: `not_found`, `invalid`, `exhausted` as the store says; `unavailable` and `timeout` when it cannot be reached. */
 export type BlobClient = {
@@ -14,7 +14,11 @@ export type BlobClient = {
   /** The stream fails with `internal` if what arrived is not the blob that was asked for. */
   get(digest: string, options?: { signal?: AbortSignal }): Promise<Readable>;
   stat(digest: string, options?: { signal?: AbortSignal }): Promise<Blob>;
-  remove(digest: string, options?: { signal?: AbortSignal }): Promise<void>;
+  /** With `unusedSince` (milliseconds since the epoch) one that was used since is a `conflict`. */
+  remove(digest: string, options?: { unusedSince?: number; signal?: AbortSignal }): Promise<void>;
+  /** All of them, page by page. */
+  list(options?: { signal?: AbortSignal }): AsyncGenerator<ListedBlob>;
+  listNames(options?: { signal?: AbortSignal }): AsyncGenerator<ListedName>;
   putName(name: string, digest: string, options?: { signal?: AbortSignal }): Promise<void>;
   /** Undefined if nothing has that name, or the blob it pointed to is gone. */
   getName(name: string, options?: { signal?: AbortSignal }): Promise<Blob | undefined>;
@@ -33,7 +37,18 @@ export function createBlobClient(options: { baseUrl: string | (() => Promise<str
       });
     },
     stat: (digest, { signal } = {}) => http.call(routes.stat, { params: { digest } }, { signal }),
-    remove: (digest, { signal } = {}) => http.call(routes.remove, { params: { digest } }, { signal }),
+    remove: (digest, { unusedSince, signal } = {}) =>
+      http.call(routes.remove, { params: { digest }, query: { unusedSince } }, { signal }),
+    list: ({ signal } = {}) =>
+      pages(
+        (after) => http.call(routes.list, { query: { after, limit: pageSize } }, { signal }),
+        ({ digest }) => digest,
+      ),
+    listNames: ({ signal } = {}) =>
+      pages(
+        (after) => http.call(routes.listNames, { query: { after, limit: pageSize } }, { signal }),
+        ({ name }) => name,
+      ),
     putName: (name, digest, { signal } = {}) =>
       http.call(routes.putName, { params: { name }, body: { digest } }, { signal }),
     async getName(name, { signal } = {}) {
@@ -47,6 +62,18 @@ export function createBlobClient(options: { baseUrl: string | (() => Promise<str
     removeName: (name, { signal } = {}) => http.call(routes.removeName, { params: { name } }, { signal }),
     close: () => http.close(),
   };
+}
+
+const pageSize = 1_000;
+
+async function* pages<T>(read: (after: string) => Promise<T[]>, keyOf: (value: T) => string): AsyncGenerator<T> {
+  for (let after = ''; ;) {
+    const page = await read(after);
+    yield* page;
+    const last = page.at(-1);
+    if (last === undefined || page.length < pageSize) return;
+    after = keyOf(last);
+  }
 }
 
 /** Passes bytes on and fails at their end if their digest is another one. */

@@ -1,10 +1,11 @@
 /** Storage in a directory: `blobs/sha256/ab/<hex>`, `names/<name>`, and `tmp/` for what is being written. */
 import { createHash } from 'node:crypto';
-import { mkdir, open, readFile, readdir, rename, rm, stat } from 'node:fs/promises';
+import { mkdir, open, readFile, readdir, rename, rm, stat, utimes } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { FlynnError, asFlynnError } from '@flynn/kit/errors';
 import { newId } from '@flynn/kit/ids';
-import type { Blob } from './api.ts';
+import { KeyedMutex } from '@flynn/kit/queue';
+import type { Blob, ListedBlob, ListedName } from './api.ts';
 import { checkName, hexOf } from './storage.ts';
 import type { Storage } from './storage.ts';
 
@@ -32,9 +33,19 @@ export async function openFilesystem(dir: string, options: { nowMs: number }): P
   const namePath = (name: string) => join(namesDir, checkName(name).replaceAll('/', '+'));
   const install = (from: string, to: string) => moveDurably(from, to, dir);
 
-  async function statBlob(digest: string): Promise<Blob> {
-    const found = await translated(`the blob ${digest}`, () => stat(blobPath(digest)));
-    return { digest, sizeBytes: found.size };
+  // What is used and what is removed at the same time take turns: a use is seen, or comes too late.
+  const turns = new KeyedMutex();
+
+  /** Whoever asks after a blob is about to use it: its file's time says so. */
+  function useBlob(digest: string): Promise<Blob> {
+    const path = blobPath(digest);
+    return turns.run(digest, () =>
+      translated(`the blob ${digest}`, async () => {
+        const now = new Date();
+        await utimes(path, now, now);
+        return { digest, sizeBytes: (await stat(path)).size };
+      }),
+    );
   }
 
   return {
@@ -48,7 +59,7 @@ export async function openFilesystem(dir: string, options: { nowMs: number }): P
             throw new FlynnError('invalid', `the bytes are ${blob.digest}, not ${digest}: send them again`);
           }
           // Also when it is there already: should the disk have damaged it, this heals it.
-          await install(temporary, blobPath(blob.digest));
+          await turns.run(blob.digest, () => install(temporary, blobPath(blob.digest)));
           return blob;
         });
       } finally {
@@ -67,13 +78,47 @@ export async function openFilesystem(dir: string, options: { nowMs: number }): P
         }
       });
     },
-    stat: statBlob,
-    async remove(digest) {
-      await rm(blobPath(digest), { force: true });
+    stat: useBlob,
+    async remove(digest, { unusedSince } = {}) {
+      const path = blobPath(digest);
+      await turns.run(digest, async () => {
+        const found = unusedSince === undefined ? undefined : await stat(path).catch(undefinedIfGone);
+        if (unusedSince !== undefined && found !== undefined && found.mtimeMs >= unusedSince) {
+          throw new FlynnError('conflict', `the blob ${digest} was used since: it stays`);
+        }
+        await rm(path, { force: true });
+      });
+    },
+    async list({ after, limit }) {
+      const root = join(dir, 'blobs', 'sha256');
+      const from = after === '' ? '' : hexOf(after);
+      const found: ListedBlob[] = [];
+      for (const folder of (await readdir(root)).sort()) {
+        if (folder < from.slice(0, 2)) continue;
+        for (const hex of (await readdir(join(root, folder))).sort()) {
+          if (hex <= from) continue;
+          const file = await stat(join(root, folder, hex)).catch(undefinedIfGone);
+          if (file !== undefined) found.push({ digest: `sha256:${hex}`, sizeBytes: file.size, usedAt: file.mtimeMs });
+          if (found.length >= limit) return found;
+        }
+      }
+      return found;
+    },
+    async listNames({ after, limit }) {
+      const names = (await readdir(namesDir)).map((file) => file.replaceAll('+', '/')).sort();
+      const found: ListedName[] = [];
+      for (const name of names) {
+        if (found.length >= limit) break;
+        if (name <= after) continue;
+        const file = await stat(namePath(name)).catch(undefinedIfGone);
+        const digest = await readFile(namePath(name), 'utf8').catch(undefinedIfGone);
+        if (file !== undefined && digest !== undefined) found.push({ name, digest, changedAt: file.mtimeMs });
+      }
+      return found;
     },
     async putName(name, digest) {
       const path = namePath(name);
-      await statBlob(digest);
+      await useBlob(digest);
       const temporary = join(tmpDir, newId());
       try {
         await translated(`the name ${name}`, async () => {
@@ -87,7 +132,7 @@ export async function openFilesystem(dir: string, options: { nowMs: number }): P
     async getName(name) {
       const path = namePath(name);
       const digest = await translated(`the name ${name}`, () => readFile(path, 'utf8'));
-      return statBlob(digest);
+      return useBlob(digest);
     },
     async removeName(name) {
       await rm(namePath(name), { force: true });

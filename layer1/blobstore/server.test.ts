@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, rm, utimes, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
@@ -77,4 +77,45 @@ test('refusals come back with their code', async (t) => {
   assert.equal(climbing.status, 400);
   const stranger = await fetch(`${server.url}/blobs/${other}`);
   assert.equal(stranger.status, 401);
+});
+
+test('blobs and names are listed page by page, with when they were used', async (t) => {
+  const { client, server } = await setUp(t);
+  const blobs = await Promise.all(['a', 'b', 'c'].map((text) => client.put(text)));
+  const [first] = blobs;
+  await client.putName('builds/one', first?.digest ?? '');
+  await client.putName('layers/two', first?.digest ?? '');
+  const listed = await Array.fromAsync(client.list());
+  assert.deepEqual(
+    listed.map(({ digest, sizeBytes }) => ({ digest, sizeBytes })),
+    blobs.toSorted((a, b) => (a.digest < b.digest ? -1 : 1)),
+  );
+  assert.ok(listed.every(({ usedAt }) => Math.abs(usedAt - Date.now()) < 60_000));
+  assert.deepEqual(
+    (await Array.fromAsync(client.listNames())).map(({ name }) => name),
+    ['builds/one', 'layers/two'],
+  );
+  const page = await fetch(`${server.url}/blobs?limit=1&after=${listed[0]?.digest ?? ''}`, {
+    headers: { authorization: 'Bearer k' },
+  });
+  assert.deepEqual(await page.json(), [listed[1]]);
+});
+
+test('a blob that was asked after since is not removed, and one that was not is', async (t) => {
+  const { client, dir } = await setUp(t);
+  const { digest } = await client.put('old');
+  const hex = digest.slice('sha256:'.length);
+  const path = join(dir, 'blobs', 'sha256', hex.slice(0, 2), hex);
+  const longAgo = new Date(Date.now() - 3_600_000);
+  await utimes(path, longAgo, longAgo);
+  const unusedSince = Date.now() - 1_800_000;
+  await client.stat(digest);
+  await assert.rejects(client.remove(digest, { unusedSince }), (error) => hasCode(error, 'conflict'));
+  await utimes(path, longAgo, longAgo);
+  await client.put('old');
+  await assert.rejects(client.remove(digest, { unusedSince }), (error) => hasCode(error, 'conflict'));
+  await utimes(path, longAgo, longAgo);
+  await client.remove(digest, { unusedSince });
+  await client.remove(digest, { unusedSince });
+  await assert.rejects(client.stat(digest), (error) => hasCode(error, 'not_found'));
 });

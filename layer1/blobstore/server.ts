@@ -15,7 +15,9 @@ export function blobHandlers(storage: Storage): Handler[] {
       };
     }),
     handle(routes.stat, ({ params }) => storage.stat(params.digest)),
-    handle(routes.remove, ({ params }) => storage.remove(params.digest)),
+    handle(routes.remove, ({ params, query }) => storage.remove(params.digest, query)),
+    handle(routes.list, ({ query }) => storage.list(query)),
+    handle(routes.listNames, ({ query }) => storage.listNames(query)),
     handle(routes.putName, ({ params, body }) => storage.putName(params.name, body.digest)),
     handle(routes.getName, ({ params }) => storage.getName(params.name)),
     handle(routes.removeName, ({ params }) => storage.removeName(params.name)),

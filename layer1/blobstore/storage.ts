@@ -1,7 +1,9 @@
 /** The port behind the blob store: where bytes are kept. */
 import type { Readable } from 'node:stream';
 import { FlynnError } from '@flynn/kit/errors';
-import type { Blob } from './api.ts';
+import type { Blob, ListedBlob, ListedName } from './api.ts';
+
+export type Page = { after: string; limit: number };
 
 /**
  * Content and identity. A blob is known by the sha256 of its bytes, never changes, and is there whole or not at all: a
@@ -10,6 +12,9 @@ import type { Blob } from './api.ts';
  *
  * Names. A name points to one blob; pointing it again replaces the pointer in one step. Removing a blob does not remove
  * names: a name whose blob is gone counts as not there.
+ *
+ * Use. A blob is used when it is put, named or asked after (`stat`). `remove` with `unusedSince` leaves one that was used
+ * at that moment or later, whoever uses it at the same time: either it is seen, or it is gone for both.
  *
  * Errors. `not_found` for a blob or name that is not there, `invalid` for a digest that does not fit the bytes or a name
  * that is not allowed, `exhausted` when there is no room left. Removing what is not there is no error.
@@ -20,7 +25,10 @@ export type Storage = {
   /** The body has to be read to its end or destroyed. Removing the blob meanwhile does not disturb it. */
   open(digest: string): Promise<{ sizeBytes: number; body: Readable }>;
   stat(digest: string): Promise<Blob>;
-  remove(digest: string): Promise<void>;
+  /** With `unusedSince` (milliseconds since the epoch) `conflict` if it was used since. */
+  remove(digest: string, options?: { unusedSince?: number | undefined }): Promise<void>;
+  list(page: Page): Promise<ListedBlob[]>;
+  listNames(page: Page): Promise<ListedName[]>;
   putName(name: string, digest: string): Promise<void>;
   getName(name: string): Promise<Blob>;
   removeName(name: string): Promise<void>;

@@ -1,7 +1,7 @@
 /** The controller's HTTP API. `:app` is an app's id or name, `:release` a release's id or `v3`. */
 import { booleanFlag } from '@flynn/kit/config';
 import { appName, processType, serviceName } from '@flynn/kit/names';
-import { attachQuerySchema } from '@flynn/host-agent/api';
+import { attachQuerySchema, execQuerySchema } from '@flynn/host-agent/api';
 import { linesQuerySchema } from '@flynn/log-aggregator/api';
 import { imageSchema } from '@flynn/scheduler/cell';
 import { defineRoute } from '@flynn/kit/routes';
@@ -65,7 +65,7 @@ export const apps = {
     method: 'DELETE',
     path: '/apps/:app',
     access: 'app admin',
-    response: z.object({ routes: z.int(), releases: z.int(), jobs: z.int() }),
+    response: z.object({ routes: z.int(), releases: z.int(), jobs: z.int(), artifacts: z.int().default(0) }),
     summary: 'Delete an app with everything it has; answers once its jobs have stopped',
   }),
 } as const;
@@ -115,6 +115,13 @@ export const releases = {
     access: 'app viewer',
     response: releaseSchema,
     summary: 'One release',
+  }),
+  remove: defineRoute({
+    method: 'DELETE',
+    path: '/apps/:app/releases/:release',
+    access: 'app developer',
+    response: 'empty',
+    summary: 'Delete a release, and its slug if no other has it; the live one is refused',
   }),
 } as const;
 
@@ -249,6 +256,15 @@ export const jobs = {
     query: attachQuerySchema,
     response: 'upgrade',
     summary: "Attach to a job's streams",
+  }),
+  /** Frames of @flynn/kit/frames, from the job's host. */
+  exec: defineRoute({
+    method: 'GET',
+    path: '/apps/:app/exec',
+    access: 'app developer',
+    query: execQuerySchema.extend({ job: z.string().optional(), type: z.string().optional() }),
+    response: 'upgrade',
+    summary: 'Run a program beside a running job: the one named, else one of the type on the host with the most room',
   }),
   stop: defineRoute({
     method: 'DELETE',

@@ -19,7 +19,7 @@ import type { Deps } from './deps.ts';
 import { jobsOfApp } from './job-views.ts';
 import { cellOf } from './jobs.ts';
 import { appFinalizer, appType, ownedBy, releaseType, routeType } from './resources.ts';
-import type { AppResource } from './resources.ts';
+import type { AppResource, ReleaseResource } from './resources.ts';
 import { viewApp } from './views.ts';
 
 export const defaultDeployTimeoutMs = 120_000;
@@ -136,7 +136,7 @@ async function removeApp(
   deps: Deps,
   app: AppResource,
   signal: AbortSignal,
-): Promise<{ routes: number; releases: number; jobs: number }> {
+): Promise<{ routes: number; releases: number; jobs: number; artifacts: number }> {
   const { resources, store, cell } = deps;
   const { name } = app.spec;
   checkRemoval(app);
@@ -145,17 +145,30 @@ async function removeApp(
     resources.list(routeType, { owner, signal }),
     resources.list(releaseType, { owner, signal }),
   ]);
+  const artifacts = await ownArtifacts(deps, app.id, releases, signal);
   const jobs = jobsOfApp(app.id, cellOf(cell), { all: false, nowMs: deps.now() });
   await resources.delete(appType, app.id, { signal });
   const limited = withDeadline(deletionDeadlineMs, signal);
   const key = resourceKey(appType.name, app.id);
   for await (const { changes } of store.watch(key, { after: app.revision, signal: limited })) {
     if (changes.some((change) => change.type === 'delete' && change.key === key)) {
-      return { routes: routes.length, releases: releases.length, jobs: jobs.length };
+      return { routes: routes.length, releases: releases.length, jobs: jobs.length, artifacts };
     }
   }
   throw new FlynnError(
     'timeout',
     `${name} is marked for deletion, but its jobs have not stopped within ${deletionDeadlineMs / 1000} s; it goes on by itself: see flynn ps -a ${name}`,
   );
+}
+
+/** How many artifacts no other app's releases have: these go with it. */
+async function ownArtifacts(
+  { resources }: Deps,
+  appId: string,
+  own: readonly ReleaseResource[],
+  signal: AbortSignal,
+): Promise<number> {
+  const all = await resources.list(releaseType, { signal });
+  const elsewhere = new Set(all.filter(({ spec }) => spec.appId !== appId).map(({ spec }) => spec.artifactId));
+  return new Set(own.flatMap(({ spec }) => (elsewhere.has(spec.artifactId) ? [] : (spec.artifactId ?? [])))).size;
 }

@@ -46,7 +46,7 @@ export function slugProcess(commandLine: string, type: string): z.input<typeof p
 }
 
 /** The slug's starter takes one word as a line for the shell, and several as a program with exactly these arguments. */
-function startedBySlug(words: readonly string[]) {
+export function startedBySlug(words: readonly string[]) {
   return { command: [slugStarter, ...words], user: '5000', workingDirectory: '/app', env: { HOME: '/app' } };
 }
 

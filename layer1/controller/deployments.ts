@@ -137,6 +137,8 @@ async function deploy(
   const locked: AppResource = { ...app, status: { ...app.status, deploymentId: deployment.resource.id } };
   const pieces = [
     writePiece(appType, app, locked),
+    // One that is deleted at this moment is not deployed.
+    { compare: [compareOf(release)] },
     deployment.piece,
     formation.piece,
     // What a release wants run before it takes over comes before its first job.

@@ -70,7 +70,7 @@ async function scale(deps: Deps, scaling: Scaling, signal: AbortSignal): Promise
   // What is not live is written down for its deployment, and starts with it.
   const isLive = app.status.releaseId === release.id;
   const started = isLive ? await workloadPieces(deps, { app, release, processes, types: changed, signal }) : [];
-  await deps.resources.commit([piece, { compare: [compareOf(app)] }, ...started], { signal });
+  await deps.resources.commit([piece, { compare: [compareOf(app), compareOf(release)] }, ...started], { signal });
   return viewFormation(formation);
 }
 

@@ -17,9 +17,18 @@ export type AttachOptions = {
   rows?: number | undefined;
 };
 
+export type ExecOptions = {
+  command: readonly string[];
+  tty?: boolean | undefined;
+  term?: string | undefined;
+  columns?: number | undefined;
+  rows?: number | undefined;
+};
+
 export interface HostClients extends AsyncDisposable {
   /** Throws `unavailable` if the host is lost or cannot be reached. */
   attach(hostId: string, jobId: string, options: AttachOptions, signal: AbortSignal): Promise<Duplex>;
+  exec(hostId: string, jobId: string, options: ExecOptions, signal: AbortSignal): Promise<Duplex>;
   stop(hostId: string, jobId: string, signal: AbortSignal): Promise<void>;
   /** The last lines a job wrote; within 3 s or `timeout`. */
   lastLines(hostId: string, jobId: string, lines: number, signal: AbortSignal): Promise<string[]>;
@@ -43,6 +52,12 @@ export function createHostClients(options: { cell: CellView; key: string }): Hos
   return {
     attach: (hostId, job, query, signal) =>
       clientOf(hostId).upgrade(hostRoutes.attach, { params: { job }, query }, { signal, timeoutMs: 65_000 }),
+    exec: (hostId, job, { command, ...query }, signal) =>
+      clientOf(hostId).upgrade(
+        hostRoutes.exec,
+        { params: { job }, query: { ...query, command: JSON.stringify(command) } },
+        { signal, timeoutMs: 65_000 },
+      ),
     stop: (hostId, job, signal) => clientOf(hostId).call(hostRoutes.stop, { params: { job } }, { signal }),
     async lastLines(hostId, job, lines, signal) {
       const limited = withDeadline(logDeadlineMs, signal);

@@ -11,6 +11,7 @@ import { jobs } from './api.ts';
 import { awaitPlacement, joinSockets, placementOf } from './attach.ts';
 import { placedJobs, reasonsOf, seenStatuses, valuesOf } from './cell-view.ts';
 import type { CellView } from './cell-view.ts';
+import { execCommand, execTarget } from './exec.ts';
 import { buildWorkloadId, compileBuild, compileOneOff } from './compile.ts';
 import type { CompiledWorkload } from './compile.ts';
 import { evaluationContext, findApp, forLiveApp, isOvertaken, runnableApp } from './deps.ts';
@@ -62,6 +63,14 @@ export function jobHandlers(deps: Deps): Handler[] {
       await catchUp(deps, params.job, signal);
       const { hostId, jobId } = await awaitPlacement(deps.cell, { appId: app.id, id: params.job, signal });
       const host = await deps.hosts.attach(hostId, jobId, query, signal);
+      return (client) => joinSockets(client, host);
+    }),
+    handle(jobs.exec, async ({ params, query, signal }) => {
+      const { job, type, command, ...options } = query;
+      const app = await findApp(deps, params.app, signal);
+      const target = execTarget(deps, app, { job, type });
+      const asked = { ...options, command: await execCommand(deps, target, command, signal) };
+      const host = await deps.hosts.exec(target.hostId, target.id, asked, signal);
       return (client) => joinSockets(client, host);
     }),
     handle(jobs.stop, async ({ params, signal }) => {

@@ -1,4 +1,5 @@
 /** The controller, as `web` (the API) or as `worker` (reconcilers): `main.ts web|worker`. */
+import { createBlobClient } from '@flynn/blobstore/client';
 import { createDiscoveryClient } from '@flynn/discovery/client';
 import { followMembers, openMembers } from '@flynn/host-agent/cluster/member-keys';
 import { runDaemon } from '@flynn/kit/daemon';
@@ -35,8 +36,14 @@ await runDaemon({
       await store.close();
     };
     if (role === 'worker') {
+      const discovery = createDiscoveryClient({ url: config.FLYNN_DISCOVERY_URL });
+      const blobs = createBlobClient({
+        key: config.FLYNN_KEY,
+        baseUrl: async () => `http://${(await discovery.resolve('blobstore')).address}`,
+      });
       tasks.run('worker', async (signal) => {
-        await runWorker(controller.deps, signal);
+        await runWorker(controller.deps, signal, blobs);
+        await Promise.all([blobs.close(), discovery.close()]);
         await close();
       });
       return;

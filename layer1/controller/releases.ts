@@ -3,10 +3,13 @@ import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
 import { shortId } from '@flynn/kit/ids';
+import { mergePieces } from '@flynn/resource/piece';
+import { compareOf } from '@flynn/resource/record';
 import type { z } from 'zod';
 import { principalOf } from './access/principal.ts';
 import { withoutSecrets } from './access/redaction.ts';
 import { releases } from './api.ts';
+import { collectArtifacts, removeRelease } from './collection.ts';
 import type { Runnable } from './compile.ts';
 import { parseSchedule } from './cron-schedule.ts';
 import { findApp, findLiveApp, runnableApp } from './deps.ts';
@@ -52,6 +55,13 @@ export function releaseHandlers(deps: Deps): Handler[] {
       const release = await findRelease(deps, app, params.release, signal);
       return principalOf(call).canReadSecrets(runnableApp(app)) ? viewRelease(release) : publicRelease(release);
     }),
+    handle(releases.remove, async ({ params, signal }) => {
+      const app = await findLiveApp(deps, params.app, signal);
+      const release = await findRelease(deps, app, params.release, signal);
+      await removeRelease(deps, app, release, { signal });
+      const { artifactId } = release.spec;
+      if (artifactId !== undefined) await collectArtifacts(deps, new Set([artifactId]), { signal });
+    }),
   ];
 }
 
@@ -71,7 +81,13 @@ export async function createRelease(
   const before = await findBasis(deps, app, signal);
   const isLive = before !== undefined && before.id === app.status.releaseId;
   const artifactId = input.artifactId ?? (isLive ? before.spec.artifactId : undefined);
-  if (input.artifactId !== undefined) await resources.get(artifactType, input.artifactId, { signal });
+  const artifact = artifactId === undefined ? undefined : await resources.get(artifactType, artifactId, { signal });
+  if (artifact?.status.condemnedAt !== undefined) {
+    throw new FlynnError(
+      'conflict',
+      `the artifact ${artifact.id} is being removed, as no release had it: build it again`,
+    );
+  }
   const processes = input.processes ?? before?.spec.processes ?? {};
   const types = Object.keys(processes);
   if (types.length > maxTypes) {
@@ -106,7 +122,8 @@ export async function createRelease(
           },
         });
         made = draft.resource;
-        return draft.piece;
+        // A collector that came first has changed it, one that comes later sees this release.
+        return mergePieces([draft.piece, artifact === undefined ? {} : { compare: [compareOf(artifact)] }]);
       },
     },
   );

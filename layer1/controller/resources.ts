@@ -69,7 +69,8 @@ export const artifactType = defineType({
   name: 'artifact',
   version: 1,
   spec: artifactSchema.pick({ type: true, image: true, meta: true }),
-  status: nothing,
+  /** `condemnedAt`: nothing had it, so it is about to go: no release is made of it any more. */
+  status: z.object({ condemnedAt: z.string().optional() }),
   initialStatus: () => ({}),
   validateUpdate: immutable('an artifact'),
   cascades: false,

@@ -229,8 +229,23 @@ export class SimulatedHost implements AsyncDisposable {
         const known = jobOf(params.job);
         return (socket) => void this.#echo(known.job.id, known.lines, socket);
       }),
+      // Says what it was given, then what it hears; ends with 5 when its input does.
+      handle(routes.exec, async ({ params, query }) => {
+        const known = jobOf(params.job);
+        if (known.status.state !== 'running') throw new FlynnError('conflict', `the job ${params.job} is not running`);
+        return (socket) => void this.#exec(query.command, socket);
+      }),
       handle(routes.stop, async ({ params }) => this.#restart(jobOf(params.job).job)),
     ];
+  }
+
+  async #exec(command: readonly string[], socket: Duplex): Promise<void> {
+    socket.write(encodeFrame({ kind: 'stdout', data: Buffer.from(`${command.join('|')}\n`) }));
+    for await (const frame of readFrames(socket)) {
+      if (frame.kind === 'stdin') socket.write(encodeFrame({ kind: 'stdout', data: frame.data }));
+      if (frame.kind === 'stdin-end') break;
+    }
+    socket.end(encodeFrame({ kind: 'exit', code: 5 }));
   }
 
   /** Says its lines, then says again what it hears; ends when its input does. */

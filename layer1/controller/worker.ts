@@ -1,6 +1,7 @@
 /** The controller's background: one worker leads and reconciles, the others wait. All it knows is in the store. */
-import { systemClock } from '@flynn/kit/clock';
+import { pause, systemClock } from '@flynn/kit/clock';
 import { hasCode } from '@flynn/kit/errors';
+import { withDeadline } from '@flynn/kit/retry';
 import { forever } from '@flynn/kit/tasks';
 import { runAsLeader } from '@flynn/resource/lease';
 import { removePiece } from '@flynn/resource/piece';
@@ -12,7 +13,10 @@ import { stepDeletion } from './app-deletion.ts';
 import { isCronJob, stepCron } from './cron-steps.ts';
 import { pruneAnswers } from './audit/answers.ts';
 import { pruneAudit } from './audit/reading.ts';
+import { collectBlobs } from './blob-collection.ts';
+import type { BlobCollector } from './blob-collection.ts';
 import { statusesOfApp, valuesOf } from './cell-view.ts';
+import { collectReleases } from './collection.ts';
 import { appIdOf } from './compile.ts';
 import { UpTimes } from './deployment-progress.ts';
 import { stepDeployment } from './deployment-steps.ts';
@@ -31,15 +35,16 @@ const keepOperations = 50;
 const keepDeployments = 50;
 const deletionBatch = 30;
 const forgetMs = 3_600_000;
+const collectEveryMs = 30 * 60_000;
 
 type Options = { signal: AbortSignal; epoch: Compare };
 
 /** Runs until the signal aborts. */
-export async function runWorker(deps: Deps, signal: AbortSignal): Promise<void> {
-  await Promise.all([lead(deps, signal), runKinds(deps, signal)]);
+export async function runWorker(deps: Deps, signal: AbortSignal, blobs?: BlobCollector): Promise<void> {
+  await Promise.all([lead(deps, signal, blobs), runKinds(deps, signal)]);
 }
 
-async function lead(deps: Deps, signal: AbortSignal): Promise<void> {
+async function lead(deps: Deps, signal: AbortSignal, blobs?: BlobCollector): Promise<void> {
   const { store, log } = deps;
   await runAsLeader({
     store,
@@ -72,7 +77,9 @@ async function lead(deps: Deps, signal: AbortSignal): Promise<void> {
       // What is on a host that goes is up no longer, and of an omni type one less is wanted.
       const deploymentsByHosts: Source = mapSource(keysOf(cell.hosts), () => openDeployments.all());
       const common = { log, signal: term };
+      const collecting = blobs === undefined ? undefined : collectRegularly(deps, blobs, term);
       await Promise.all([
+        collecting,
         runReconciler({
           ...common,
           name: 'deployments',
@@ -116,6 +123,15 @@ async function lead(deps: Deps, signal: AbortSignal): Promise<void> {
   });
 }
 
+/** The first time a while after the start: what begins with a new worker is not to wait for it. */
+async function collectRegularly(deps: Deps, blobs: BlobCollector, signal: AbortSignal): Promise<void> {
+  const step = async (limited: AbortSignal): Promise<void> => {
+    await pause(collectEveryMs, limited);
+    if (!limited.aborted) await collectBlobs(deps, blobs, { signal: withDeadline(collectEveryMs, limited) });
+  };
+  await forever('blob collection', step, { signal, log: deps.log });
+}
+
 function definedOf(id: string | undefined): string[] {
   return id === undefined ? [] : [id];
 }
@@ -157,6 +173,7 @@ async function cleanUp(deps: Deps, appId: string, options: Options): Promise<voi
       .commit([removePiece(deploymentType, deployment), { compare: [options.epoch] }], options)
       .catch(ignoreGone);
   }
+  await collectReleases(deps, appId, options).catch(ignoreGone);
   const workloads = valuesOf(deps.cell.workloads).filter(({ id }) => appIdOf(id) === appId);
   const old = expiredOneOffs(workloads, statusesOfApp(deps.cell, appId), deps.now()).slice(0, deletionBatch);
   if (old.length > 0)

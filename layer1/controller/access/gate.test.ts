@@ -37,6 +37,8 @@ const expected: Readonly<Record<string, string>> = {
   'POST /api/:group/:version/:kind': 'admin',
   'PUT /api/:group/:version/:kind/:name': 'admin',
   'PUT /api/:group/:version/:kind/:name/status': 'admin',
+  'DELETE /apps/:app/releases/:release': 'app developer',
+  'GET /apps/:app/exec': 'app developer',
   'GET /apps/:app/cron': 'app viewer',
   'POST /apps/:app/cron/:cron/pause': 'app developer',
   'POST /apps/:app/cron/:cron/resume': 'app developer',

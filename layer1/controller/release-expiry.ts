@@ -1,0 +1,46 @@
+/** Which releases of an app may go? Pure. */
+
+export type KnownRelease = { id: string; version: number; artifactId: string | undefined; createdAt: string };
+
+const defaultKept = 10;
+/** A release that was made a moment ago is about to be deployed. */
+const graceMs = 60 * 60_000;
+const keptMeta = 'gc.max_inactive_slug_releases';
+
+/** How many slugs beside the live one an app keeps: its metadata says so. */
+export function keptSlugs(meta: Readonly<Record<string, string>>): number {
+  const text = meta[keptMeta] ?? '';
+  return /^\d{1,6}$/.test(text) ? Number(text) : defaultKept;
+}
+
+/**
+ * Those whose slug is none of the newest `keep` beside the live one's. Releases that share a slug that is kept stay too:
+ * whatever is listed can be gone back to. What is made of images stays, and what is `inUse`.
+ */
+export function expiredReleases(app: {
+  releases: readonly KnownRelease[];
+  liveId: string | undefined;
+  inUse: ReadonlySet<string>;
+  isSlug: (artifactId: string) => boolean;
+  keep: number;
+  nowMs: number;
+}): KnownRelease[] {
+  const { releases, liveId, inUse, isSlug, keep, nowMs } = app;
+  const live = releases.find(({ id }) => id === liveId);
+  if (live === undefined) return [];
+  const newest = releases.toSorted((a, b) => b.version - a.version);
+  const isPinned = (release: KnownRelease) =>
+    release.id === live.id ||
+    inUse.has(release.id) ||
+    release.version > live.version ||
+    Date.parse(release.createdAt) > nowMs - graceMs;
+  const kept = new Set(newest.filter(isPinned).flatMap(({ artifactId }) => artifactId ?? []));
+  let inactive = 0;
+  for (const { artifactId } of newest) {
+    if (artifactId === undefined || kept.has(artifactId) || !isSlug(artifactId)) continue;
+    if (inactive >= keep) break;
+    inactive += 1;
+    kept.add(artifactId);
+  }
+  return newest.filter(({ artifactId }) => artifactId !== undefined && isSlug(artifactId) && !kept.has(artifactId));
+}
