@@ -2,8 +2,10 @@
 import { Command, CommanderError } from 'commander';
 import { type FlynnError, asFlynnError } from '@flynn/kit/errors';
 import { isUsageError } from './arguments.ts';
+import { addAccessCommands } from './commands/access.ts';
 import { addAppCommands } from './commands/app.ts';
 import { addApplyCommands } from './commands/apply.ts';
+import { addAuditCommand } from './commands/audit.ts';
 import { addClusterCommands } from './commands/cluster.ts';
 import { type Parent, withCommonOptions } from './commands/command.ts';
 import { addCompletionCommand } from './commands/completion.ts';
@@ -23,6 +25,9 @@ import { addResourceCommands } from './commands/resources.ts';
 import { addRouteCommands } from './commands/route.ts';
 import { addRunCommand } from './commands/run.ts';
 import { addScaleCommand } from './commands/scale.ts';
+import { addTeamCommands } from './commands/team.ts';
+import { addTokenCommands } from './commands/token.ts';
+import { addUserCommands } from './commands/user.ts';
 import { addVersionCommand } from './commands/version.ts';
 import { controllerName } from './context.ts';
 import type { Io } from './io.ts';
@@ -68,6 +73,11 @@ export async function runCli(argv: readonly string[], io: Io): Promise<number> {
   addResourceCommands(parent);
   addHostCommands(parent);
   addEvaluationCommands(parent);
+  addUserCommands(parent);
+  addTeamCommands(parent);
+  addAccessCommands(parent);
+  addTokenCommands(parent);
+  addAuditCommand(parent);
   addVersionCommand(parent);
   addCompletionCommand(parent);
 
@@ -91,7 +101,7 @@ function explain(error: FlynnError): string {
     return `${message}\n  is the cluster up, and its address right? "flynn cluster" shows it; on the host: npm run up`;
   }
   if (error.code === 'unauthenticated') {
-    return `${message}\n  the cluster does not know this key: "flynn cluster add NAME URL KEY" sets another`;
+    return `${message}\n  the cluster does not know this key, or knows it no more: "flynn cluster add NAME URL KEY" sets another`;
   }
   return message;
 }

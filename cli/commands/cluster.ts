@@ -42,7 +42,7 @@ export function addClusterCommands(parent: Parent): void {
     arguments: [
       ['<name>', 'what to call it'],
       ['<url>', 'its controller, as http://controller.example.com'],
-      ['<key>', "the controller's key"],
+      ['<key>', 'a token: "flynn user add" and "flynn token create" print one'],
     ],
     options: { default: ['-d, --default', 'use it without -c from now on'] },
     async run(context, options, [name = '', url = '', key = '']) {

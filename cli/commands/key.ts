@@ -12,7 +12,7 @@ import { addCommand, type Parent } from './command.ts';
 export function addKeyCommands(parent: Parent): void {
   const key = addCommand(parent, {
     name: 'key',
-    summary: 'the SSH keys that may push',
+    summary: 'the SSH keys you push with; as an admin, those of all',
     async run(context) {
       const client = await context.client();
       const found = await client.call(keys.list, {});
@@ -28,7 +28,7 @@ export function addKeyCommands(parent: Parent): void {
   addCommand(parent, {
     under: key,
     name: 'add',
-    summary: 'let a public key push',
+    summary: 'let a public key push, as you',
     arguments: [['[file]', 'a public key, - for standard input; else those in ~/.ssh']],
     async run(context, _options, [file]) {
       const client = await context.client();

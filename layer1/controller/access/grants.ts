@@ -23,10 +23,11 @@ export function grantHandlers(deps: Deps): Handler[] {
         resources.list(teamType, { signal }),
       ]);
       const names = new Map([...users, ...teams].map(({ id, spec }) => [id, spec.name]));
-      return all.flatMap((grant) => {
+      const shown = all.flatMap((grant) => {
         const name = names.get(grant.spec.subjectId);
         return name === undefined ? [] : [viewGrant(grant, name)];
       });
+      return shown.sort((a, b) => (`${a.kind} ${a.name}` < `${b.kind} ${b.name}` ? -1 : 1));
     }),
     handle(grants.put, async ({ params, body, signal }) => {
       const { kind, subject } = await subjectOf(deps, params, signal);

@@ -1,0 +1,103 @@
+import { self, tokens } from '@flynn/controller/access/api';
+import { parseDurationMs, usageError } from '../arguments.ts';
+import { formatAge, formatTable } from '../output.ts';
+import { addCommand, type Parent } from './command.ts';
+import { clusterLine, parseRole } from './user.ts';
+
+export function addTokenCommands(parent: Parent): void {
+  const token = addCommand(parent, {
+    name: 'token',
+    summary: 'what opens the cluster: yours, or as an admin all of them',
+    async run(context) {
+      context.print(token.helpInformation());
+    },
+  });
+
+  addCommand<{ scope?: string; only: string[]; user?: string; expires?: string }>(parent, {
+    under: token,
+    name: 'create',
+    summary: 'make a token; it is shown this once',
+    arguments: [['[name]', 'what it is for']],
+    options: {
+      scope: ['--scope <role>', 'the most it is good for: viewer, developer or admin'],
+      only: ['--only <app>', 'good for this app only; again for more', []],
+      user: ['--user <name>', "another's (for admins)"],
+      expires: ['--expires <time>', 'as 12h or 30d, or never; 90d unless given'],
+    },
+    async run(context, options, [name = 'token']) {
+      const { scope, only, user, expires } = options;
+      const body = {
+        name,
+        ...(scope === undefined ? {} : { role: parseRole(scope) }),
+        ...(only.length === 0 ? {} : { apps: only }),
+        ...(user === undefined ? {} : { user }),
+        ...(expires === undefined ? {} : { expiresInMs: parseLife(expires) }),
+      };
+      const made = await (await context.client()).call(tokens.create, { body });
+      const line = await clusterLine(context, made.token);
+      context.show(made, () => [made.token, '', `It is shown only now. To use it elsewhere:`, `  ${line}`].join('\n'));
+    },
+  });
+
+  addCommand(parent, {
+    under: token,
+    name: 'list',
+    summary: 'the tokens there are; not what opens, which nobody keeps',
+    async run(context) {
+      const found = await (await context.client()).call(tokens.list, {});
+      context.show(found, () =>
+        formatTable(
+          ['ID', 'NAME', 'USER', 'SCOPE', 'APPS', 'EXPIRES', 'MADE'],
+          found.map((one) => [
+            one.id,
+            one.name,
+            one.user,
+            one.role,
+            one.apps?.join(','),
+            one.expiresAt,
+            formatAge(one.createdAt, Date.now()),
+          ]),
+        ),
+      );
+    },
+  });
+
+  addCommand(parent, {
+    under: token,
+    name: 'revoke',
+    summary: 'take a token back: it opens nothing from then on',
+    arguments: [['<id>', 'as "flynn token list" shows it, or the token itself']],
+    async run(context, _options, [id = '']) {
+      await (await context.client()).call(tokens.revoke, { params: { token: id } });
+      context.show({ revoked: id }, () => 'taken back');
+    },
+  });
+
+  addCommand(parent, {
+    name: 'whoami',
+    summary: 'whom the cluster takes you for, and what you may do',
+    async run(context) {
+      const found = await (await context.client()).call(self.get, {});
+      context.show(found, () =>
+        [
+          `${found.name}${found.kind === 'user' ? '' : ` (${found.kind})`}`,
+          `Cluster:  ${found.role}`,
+          ...(found.teams.length === 0 ? [] : [`Teams:    ${found.teams.join(', ')}`]),
+          ...found.apps.map((app) => `App:      ${app.name} (${app.role})`),
+          ...(found.token === undefined
+            ? []
+            : [
+                `Token:    ${found.token.id}, ${found.token.expiresAt === undefined ? 'for ever' : `until ${found.token.expiresAt}`}`,
+              ]),
+        ].join('\n'),
+      );
+    },
+  });
+}
+
+function parseLife(text: string): number | null {
+  if (text === 'never') return null;
+  const ms = parseDurationMs(text);
+  if (ms < 1_000) throw usageError(`"${text}" is over at once: write a time as 12h or 30d`);
+  return ms;
+}
