@@ -57,6 +57,24 @@ const programs = '/usr/lib/flynn';
 const appUser = `useradd --uid 5000 --user-group --home-dir /app --no-create-home --shell /bin/bash app
 install -d -o app -g app /app`;
 
+const basePackages = ['ca-certificates', 'tzdata', 'netbase', 'libstdc++6'];
+/** What every slug finds beside itself: what languages and their libraries need most, so that it is not in each slug. */
+const runnerPackages = ['bash', 'curl', 'libicu76', 'libpq5', 'libyaml-0-2', 'libffi8', 'zlib1g', 'libreadline8t64'];
+
+/** What packages with native parts are compiled against: of what the runner has. */
+const runnerHeaders = ['libffi-dev', 'libpq-dev', 'libreadline-dev', 'libssl-dev', 'libyaml-dev', 'zlib1g-dev'];
+const buildTools = [
+  'build-essential',
+  'git',
+  'openssh-client',
+  'openssl',
+  'pkgconf',
+  'python3',
+  'unzip',
+  'xz-utils',
+  'zstd',
+];
+
 function service(
   entry: string,
   more: { packages?: readonly string[]; files?: readonly FileSource[] } = {},
@@ -74,7 +92,7 @@ function service(
 
 export const recipes: Readonly<Record<ImageName, ImageRecipe>> = {
   base: {
-    packages: ['ca-certificates', 'tzdata', 'netbase', 'libstdc++6'],
+    packages: basePackages,
     // Documentation nobody reads in a container is half of what packages bring.
     files: [
       {
@@ -110,7 +128,7 @@ export const recipes: Readonly<Record<ImageName, ImageRecipe>> = {
   'git-receiver': service('layer1/git-receiver/main.ts', { packages: ['git'] }),
   'slug-builder': {
     parent: 'node',
-    packages: ['build-essential', 'curl', 'git', 'python3', 'unzip', 'xz-utils', 'zstd'],
+    packages: [...runnerPackages, ...buildTools, ...runnerHeaders],
     files: [
       { type: 'bundle', entry: 'layer1/slug-builder/main.ts', path: `${programs}/slug-builder.mjs` },
       // Static sites carry it along as it is.
@@ -118,6 +136,13 @@ export const recipes: Readonly<Record<ImageName, ImageRecipe>> = {
         type: 'repository',
         source: 'layer1/slug-builder/static-server.ts',
         path: `${programs}/static-server.ts`,
+        mode: 0o644,
+      },
+      { type: 'repository', source: 'layer1/slug-builder/php/php-web', path: `${programs}/php-web`, mode: 0o755 },
+      {
+        type: 'text',
+        text: [...basePackages, ...runnerPackages].map((name) => `${name}\n`).join(''),
+        path: `${programs}/runner-packages`,
         mode: 0o644,
       },
       { type: 'node-headers', path: '/usr/include/node' },
@@ -133,7 +158,7 @@ export const recipes: Readonly<Record<ImageName, ImageRecipe>> = {
   },
   'slug-runner': {
     parent: 'base',
-    packages: ['bash', 'curl', 'libicu76', 'libpq5', 'libyaml-0-2', 'libffi8', 'zlib1g', 'libreadline8t64'],
+    packages: runnerPackages,
     files: [{ type: 'repository', source: 'layer1/slug-builder/flynn-run', path: '/usr/bin/flynn-run', mode: 0o755 }],
     setup: appUser,
     command: ['/bin/bash'],

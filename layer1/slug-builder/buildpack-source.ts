@@ -19,7 +19,7 @@ export function parseSource(text: string): Source {
   if (!isGit || url.startsWith('-') || ref?.startsWith('-') === true) {
     throw new FlynnError(
       'invalid',
-      `"${withoutPassword(text)}" is not a buildpack: give a git URL with an optional #branch, the https URL of a .tgz, or the name of a built-in one (nodejs, static)`,
+      `"${withoutPassword(text)}" is not a buildpack: give a git URL with an optional #branch, the https URL of a .tgz, or the name of a built-in one (nodejs, python, ruby, go, php, java, static, procfile)`,
     );
   }
   return { type: 'git', url, ref: ref === '' ? undefined : ref };

@@ -15,6 +15,10 @@ export const configSchema = z.object({
   /** The cluster key, for the blob store. Nothing of the app's code gets to see it. */
   FLYNN_KEY: secret(),
   FLYNN_DISCOVERY_URL: z.url(),
+  /** Debian's archive, for the languages that come from it. Default: the one the builder's image was made from. */
+  FLYNN_DEBIAN_MIRROR: z.url().optional(),
+  /** Debian's security updates, where FLYNN_DEBIAN_MIRROR is set. */
+  FLYNN_DEBIAN_SECURITY_MIRROR: z.url().optional(),
 });
 
 function parseEnv(text: string, context: z.RefinementCtx): unknown {

@@ -4,8 +4,13 @@ import { FlynnError } from '@flynn/kit/errors';
 import { type BuildContext, type Buildpack, nothingCompiled } from './buildpack.ts';
 import { fetchBuildpack, withoutPassword } from './buildpack-source.ts';
 import { customBuildpack, readBuildpacksFile } from './custom-buildpack.ts';
+import { go } from './go/go.ts';
+import { java } from './java/java.ts';
 import { nodejs } from './nodejs/nodejs.ts';
 import { exists } from './nodejs/toolchain.ts';
+import { php } from './php/php.ts';
+import { python } from './python/python.ts';
+import { ruby } from './ruby/ruby.ts';
 import { staticSite } from './static-site.ts';
 
 /** For apps that need nothing built: what they run is in the repository. */
@@ -16,7 +21,7 @@ const procfileOnly: Buildpack = {
 };
 
 /** In the order they are tried. */
-const builtIns: readonly Buildpack[] = [nodejs, staticSite, procfileOnly];
+const builtIns: readonly Buildpack[] = [ruby, nodejs, python, java, php, go, staticSite, procfileOnly];
 
 export type Selection = { buildpack: Buildpack; label: string }[];
 
@@ -32,9 +37,16 @@ export async function selectBuildpacks(context: BuildContext): Promise<Selection
     for (const text of listed) selection.push(await chosen(text, '.buildpacks', context));
     return selection;
   }
+  const found: Selection = [];
   for (const buildpack of builtIns) {
     const label = await buildpack.detect(context);
-    if (label !== undefined) return [{ buildpack, label }];
+    if (label !== undefined) found.push({ buildpack, label });
+  }
+  const [first, ...others] = found;
+  if (first !== undefined) {
+    const languages = others.filter(({ buildpack }) => buildpack !== procfileOnly && buildpack !== staticSite);
+    if (languages.length > 0) tellOthers(first, languages, out);
+    return [first];
   }
   throw new FlynnError(
     'invalid',
@@ -42,12 +54,25 @@ export async function selectBuildpacks(context: BuildContext): Promise<Selection
       'Unable to select a buildpack. Looked for, in this order:',
       '- the variable BUILDPACK_URL of the app: flynn env set BUILDPACK_URL=https://…',
       '- a file .buildpacks',
+      '- Gemfile (Ruby)',
       '- package.json (Node.js)',
+      '- requirements.txt, Pipfile.lock, pyproject.toml or setup.py (Python)',
+      '- pom.xml, or one .jar (Java)',
+      '- composer.json, index.php or public/index.php (PHP)',
+      '- go.mod (Go)',
       '- static.json, Staticfile, index.html or public/index.html (static site)',
       '- Procfile',
       'None is at the top of the repository. Is the file committed?',
     ].join('\n'),
   );
+}
+
+/** An app of two languages builds with one of them, unless somebody says in which order both are wanted. */
+function tellOthers(first: Selection[number], others: Selection, out: BuildContext['out']): void {
+  const names = others.map(({ label }) => label).join(', ');
+  const listed = [...others, first].map(({ buildpack }) => buildpack.name).join('\\n');
+  out.line(`This looks like ${names} too. It is built as ${first.label}; to build it as both, commit .buildpacks:`);
+  out.line(`printf '${listed}\\n' > .buildpacks`);
 }
 
 async function chosen(text: string, by: string, context: BuildContext): Promise<Selection[number]> {

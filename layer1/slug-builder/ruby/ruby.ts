@@ -1,0 +1,168 @@
+/** The Ruby buildpack: Debian's Ruby and Bundler, and what a Gemfile names in vendor/bundle. */
+import { rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { readTextFile } from '@flynn/kit/files';
+import type { BuildContext, Buildpack, Compiled } from '../buildpack.ts';
+import { runForOutput } from '../command.ts';
+import { DebianToolchain } from '../debian/toolchain.ts';
+import { buildEnv } from '../environment.ts';
+import { KeptFolder, keyOf } from '../kept-folder.ts';
+import { exists } from '../nodejs/toolchain.ts';
+import {
+  type RuntimeEnv,
+  atRunTime,
+  debianPaths,
+  debianTriple,
+  slugDir,
+  withRuntime,
+  writeProfileScript,
+} from '../runtime-env.ts';
+import { runTool } from '../tool-run.ts';
+import { chooseVersion, wishIn } from '../wanted-version.ts';
+import { checkGemfileRuby, hasGem, rubyOfGemfile, rubyOfLock } from './gemfile.ts';
+
+const builderVersion = '1';
+/** How the app runs, unless its variables say otherwise. */
+const configVars = {
+  RACK_ENV: 'production',
+  RAILS_ENV: 'production',
+  RAILS_LOG_TO_STDOUT: 'enabled',
+  RAILS_SERVE_STATIC_FILES: 'enabled',
+};
+
+export const ruby: Buildpack = {
+  name: 'ruby',
+  detect: async ({ layout }) => ((await exists(join(layout.appDir, 'Gemfile'))) ? 'Ruby' : undefined),
+  compile,
+};
+
+/** Ruby knows its libraries by where Debian puts them. */
+function rubyEnv(dir: string, version: string, appDir: string): RuntimeEnv {
+  const { PATH, LD_LIBRARY_PATH } = debianPaths(dir);
+  const abi = `${version}.0`;
+  const lib = `${dir}/usr/lib`;
+  const share = `${dir}/usr/share/rubygems-integration`;
+  return {
+    paths: {
+      PATH: [join(appDir, 'bin'), join(appDir, 'vendor/bundle/ruby', abi, 'bin'), ...PATH],
+      LD_LIBRARY_PATH,
+      RUBYLIB: [
+        `${lib}/ruby/vendor_ruby`,
+        `${lib}/${debianTriple}/ruby/vendor_ruby/${abi}`,
+        `${lib}/ruby/${abi}`,
+        `${lib}/${debianTriple}/ruby/${abi}`,
+      ],
+      GEM_PATH: [
+        `${lib}/ruby/gems/${abi}`,
+        `${share}/all`,
+        `${share}/${abi}`,
+        `${lib}/${debianTriple}/rubygems-integration/${abi}`,
+      ],
+    },
+    values: { GEM_HOME: join(appDir, 'vendor/bundle/ruby', abi), MALLOC_ARENA_MAX: '2' },
+  };
+}
+
+async function compile(context: BuildContext): Promise<Compiled> {
+  const { layout, out, baseEnv } = context;
+  const { appDir } = layout;
+  const gemfile = (await readTextFile(join(appDir, 'Gemfile'))) ?? '';
+  const lock = await readTextFile(join(appDir, 'Gemfile.lock'));
+
+  out.topic('Installing Ruby');
+  const debian = new DebianToolchain(context);
+  const wish = (await wishIn(appDir, '.ruby-version', 'ruby')) ?? rubyOfLock(lock ?? '');
+  const version = chooseVersion('Ruby', wish, await debian.versions('ruby', /^ruby(\d\.\d+)$/));
+  const runtime = await debian.install('ruby', [`ruby${version}`, 'bundler', `ruby${version}-dev`]);
+  await debian.tidy();
+  const full = runtime.name.split('-')[1] ?? version;
+  const required = rubyOfGemfile(gemfile);
+  if (required !== undefined) checkGemfileRuby(required, full);
+  out.line(`${wish === undefined ? 'No .ruby-version' : `${wish.file} says ${wish.version}`}: Ruby ${full}`);
+
+  const runtimeEnv = rubyEnv(runtime.dir, version, appDir);
+  const env = { ...configVars, ...withRuntime(buildEnv(context), runtimeEnv) };
+  out.topic('Installing gems with Bundler');
+  const isInstalled = await installGems({ context, env, lock, runtime: runtime.name });
+  if (lock !== undefined && hasGem(lock, 'rake')) await precompileAssets(context, env);
+  await writeProfileScript(appDir, 'ruby', rubyEnv(atRunTime(runtime.name), version, slugDir));
+  return {
+    processTypes: await defaultTypes(appDir),
+    configVars,
+    runtimes: [runtime],
+    exports: Object.fromEntries(
+      Object.entries(withRuntime(baseEnv, runtimeEnv)).filter(([name, value]) => baseEnv[name] !== value),
+    ),
+    isCacheChanged: debian.isChanged || isInstalled,
+  };
+}
+
+type Installation = {
+  context: BuildContext;
+  env: Readonly<Record<string, string>>;
+  lock: string | undefined;
+  runtime: string;
+};
+
+/** Answers whether anything was installed anew. */
+async function installGems({ context, env, lock, runtime }: Installation): Promise<boolean> {
+  const { layout, out, signal } = context;
+  const { appDir } = layout;
+  const options = { cwd: appDir, env, signal };
+  if (lock === undefined) {
+    out.warn(
+      'There is no Gemfile.lock: each build may get other versions of gems.\nRun "bundle install" and commit the lockfile it writes.',
+    );
+  }
+  const settings = {
+    path: 'vendor/bundle',
+    without: env['BUNDLE_WITHOUT'] ?? 'development:test',
+    ...(lock === undefined ? {} : { deployment: 'true' }),
+  };
+  for (const [name, value] of Object.entries(settings)) {
+    await runForOutput(['bundle', 'config', 'set', '--local', name, value], options);
+  }
+  const bundle = join(appDir, 'vendor/bundle');
+  const kept = new KeptFolder(context, 'gems', bundle);
+  const key = lock === undefined ? undefined : keyOf(builderVersion, runtime, lock, settings.without);
+  if (key !== undefined) await kept.restore(key);
+  // Quick when all is there; and what stands in the repository itself (path:, git:) is looked at again.
+  await runTool(['bundle', 'install', '--jobs', '4', '--retry', '2'], {
+    context,
+    env,
+    called: 'bundle install',
+    check: [
+      'that Gemfile and Gemfile.lock agree, and that the lockfile has this platform: bundle lock --add-platform x86_64-linux',
+      'that the gem server can be reached from the cluster; a mirror is named with: flynn -a slug-builder env set BUNDLE_MIRROR__ALL=URL',
+    ],
+  });
+  await rm(join(env['GEM_HOME'] ?? bundle, 'cache'), { recursive: true, force: true });
+  if (key === undefined) return false;
+  const isSame = (await readTextFile(join(layout.cacheDir, 'gems/key')).catch(() => undefined)) === key;
+  if (!isSame) await kept.keep(key);
+  return !isSame;
+}
+
+async function precompileAssets(context: BuildContext, env: Readonly<Record<string, string>>): Promise<void> {
+  const { layout, out, signal } = context;
+  if (!(await exists(join(layout.appDir, 'Rakefile')))) return;
+  const options = { cwd: layout.appDir, env: { SECRET_KEY_BASE_DUMMY: '1', ...env }, signal };
+  const tasks = await runForOutput(['bundle', 'exec', 'rake', '-P', '--trace'], options);
+  if (!/^rake assets:precompile$/m.test(tasks)) return;
+  out.topic('Precompiling assets');
+  await runTool(['bundle', 'exec', 'rake', 'assets:precompile'], {
+    context,
+    env: options.env,
+    called: 'rake assets:precompile',
+    check: ['that it works on a fresh clone with RAILS_ENV=production', 'that variables it needs are set: flynn env'],
+  });
+}
+
+async function defaultTypes(appDir: string): Promise<Record<string, string>> {
+  const isThere = (path: string): Promise<boolean> => exists(join(appDir, path));
+  if ((await isThere('bin/rails')) && (await isThere('config/application.rb'))) {
+    return { web: 'bin/rails server -b 0.0.0.0 -p ${PORT:-8080} -e $RAILS_ENV' };
+  }
+  if (await isThere('config.ru')) return { web: 'bundle exec rackup config.ru -o 0.0.0.0 -p ${PORT:-8080}' };
+  return {};
+}

@@ -1,0 +1,3 @@
+module Greeting
+  def self.hello = 'Hello'
+end
