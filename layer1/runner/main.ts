@@ -2,7 +2,7 @@ import { createBlobClient } from '@flynn/blobstore/client';
 import { createDiscoveryClient } from '@flynn/discovery/client';
 import { runDaemon } from '@flynn/kit/daemon';
 import { HttpClient } from '@flynn/kit/http-client';
-import { configSchema, runnerIdOf } from './config.ts';
+import { configSchema, identityOf } from './config.ts';
 import { runOperations } from './runner.ts';
 
 await runDaemon({
@@ -17,11 +17,10 @@ await runDaemon({
     const blobs = createBlobClient({ baseUrl: urlOf('blobstore'), key });
     tasks.run('operations', async (signal) => {
       const deps = {
-        id: runnerIdOf(config),
+        identity: identityOf(config),
         controller,
         blobs,
         slugRunnerImage: config.FLYNN_SLUG_RUNNER_IMAGE,
-        slots: config.FLYNN_RUNNER_SLOTS,
         log,
       };
       try {

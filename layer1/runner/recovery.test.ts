@@ -33,7 +33,7 @@ const releasing: Operation = {
   state: 'complete',
   output: { releaseId: 'release3' },
 };
-const deploy: Operation = { ...build, id: 'deploy-1', kind: 'deploy', dependsOn: 'release-1' };
+const deploy: Operation = { ...build, id: 'deploy-1', kind: 'deploy', dependsOn: ['release-1'] };
 const job: Job = {
   id: 'host1-job',
   workloadId: 'app1-build-1',
@@ -165,14 +165,13 @@ function run(
   stopping = new AbortController().signal,
 ): Promise<void> {
   const deps = {
-    id: 'runner',
+    identity: { id: 'runner', token: 'token', labels: {}, isByIdOnly: false, version: '0', slots: 1 },
     controller: controller.client,
     blobs: {
       getName: async () => ({ digest: result, sizeBytes: 1 }),
       get: async () => Readable.from([]),
     },
     slugRunnerImage: 'slug-runner',
-    slots: 1,
     log: silentLogger(),
     heartbeatMs: 20,
   };

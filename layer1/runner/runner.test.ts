@@ -11,9 +11,11 @@ import { apps, jobs, operations, releases } from '@flynn/controller/api';
 import { createControllerClient } from '@flynn/controller/client';
 import { type BuildResult, type Operation, operationSchema } from '@flynn/controller/model';
 import { type Behaviour, type TestController, startTestController } from '@flynn/controller/testing';
+import { loadConfig } from '@flynn/kit/config';
 import { startServer } from '@flynn/kit/http-server';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
+import { configSchema, identityOf } from './config.ts';
 import { runOperations } from './runner.ts';
 
 type World = AsyncDisposable & { controller: TestController; blobs: BlobClient };
@@ -82,11 +84,10 @@ function startRunner(
   const client = createControllerClient({ baseUrl: controller.url, key: controller.key });
   const ended = runOperations(
     {
-      id: 'runner',
+      identity: identityOf(loadConfig(configSchema, { FLYNN_KEY: controller.key, FLYNN_RUNNER_ID: 'runner' })),
       controller: client,
       blobs,
       slugRunnerImage: 'flynn/slug-runner',
-      slots: 2,
       log: silentLogger(),
       heartbeatMs: 50,
       lookMs: 50,
