@@ -263,6 +263,14 @@ const operationListQuery = z.object({
 /** Of the runner, as it registered with. */
 const runnerToken = z.string().default('');
 
+const attemptSchema = z.object({ id: z.string(), attempt: z.int() });
+const resultSchema = z.object({
+  id: z.string(),
+  state: z.enum(['complete', 'failed', 'cancelled']),
+  error: z.string().optional(),
+  output: z.record(z.string(), z.string()).default({}),
+});
+
 export const operations = {
   /** Idempotent by pushId. Answers the chain build, release, deploy. */
   push: defineRoute({
@@ -333,20 +341,24 @@ export const operations = {
     response: z.object({ operations: z.array(operationSchema) }),
     summary: 'Take the next operations, as many as there are slots',
   }),
-  /** The attempt is the one that was claimed: a claim that was taken back meanwhile is a `conflict`. */
-  acknowledge: defineRoute({
+  /**
+   * What became of operations, several at a time. `begun` and `declined` name the attempt that was claimed: one that was
+   * taken back meanwhile is refused, and the runner lets go of it. From `begun` to `ended` it is held by heartbeats.
+   * Idempotent: what was reported before is not refused.
+   */
+  report: defineRoute({
     method: 'POST',
-    path: '/runners/:runner/operations/:operation/acknowledge',
-    body: z.object({ token: runnerToken, attempt: z.int() }),
-    response: operationSchema,
-    summary: 'It begins: from now on it is held by heartbeats',
-  }),
-  decline: defineRoute({
-    method: 'POST',
-    path: '/runners/:runner/operations/:operation/decline',
-    body: z.object({ token: runnerToken, attempt: z.int() }),
-    response: operationSchema,
-    summary: 'It does not begin: somebody else may have it',
+    path: '/runners/:runner/report',
+    body: z.object({
+      token: runnerToken,
+      begun: z.array(attemptSchema).max(64).default([]),
+      declined: z.array(attemptSchema).max(64).default([]),
+      ended: z.array(resultSchema).max(64).default([]),
+    }),
+    response: z.object({
+      refused: z.array(z.object({ id: z.string(), code: z.enum(['conflict', 'not_found']), message: z.string() })),
+    }),
+    summary: 'Operations begin, are declined, or have ended; dependents start, or are cancelled',
   }),
   /**
    * Every 5 s at most; a runner not heard of for 30 s loses its operations, which fail with the reason. `cancelled` tells
@@ -368,18 +380,6 @@ export const operations = {
     body: z.object({ token: runnerToken, offset: z.int().nonnegative(), lines: z.array(z.string()) }),
     response: 'empty',
     summary: 'Add lines to the log',
-  }),
-  finish: defineRoute({
-    method: 'POST',
-    path: '/runners/:runner/operations/:operation/result',
-    body: z.object({
-      token: runnerToken,
-      state: z.enum(['complete', 'failed', 'cancelled']),
-      error: z.string().optional(),
-      output: z.record(z.string(), z.string()).default({}),
-    }),
-    response: operationSchema,
-    summary: 'End an operation; dependents start, or are cancelled',
   }),
 } as const;
 

@@ -1,4 +1,5 @@
-/** The queue as runners see it: claim, acknowledge, heartbeat, lines, result. */
+/** The queue as runners see it: claim, report, heartbeat, lines. */
+import { hasCode } from '@flynn/kit/errors';
 import { raceAbort, withDeadline } from '@flynn/kit/retry';
 import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
@@ -7,10 +8,14 @@ import type { Deps } from './deps.ts';
 import { OperationLog } from './operation-log.ts';
 import { getOperation } from './operation-records.ts';
 import { checkHeld } from './operation-state.ts';
+import type { OperationEvent } from './operation-state.ts';
 import { ignoreOvertaken } from './operation-writer.ts';
+import type { OperationWriter } from './operation-writer.ts';
 import type { OperationResource } from './resources.ts';
 import { checkAdopted, checkRunner, noteSeen, takerOf } from './runner-registry.ts';
 import { viewOperation } from './views.ts';
+
+type Refusal = { id: string; code: 'conflict' | 'not_found'; message: string };
 
 const claimWaitMs = 25_000;
 /** Often enough that silence shows, seldom enough that it costs the store nothing. */
@@ -42,15 +47,25 @@ export function runnerHandlers(deps: Deps): Handler[] {
       if (signal.aborted) await Promise.all(given.map((operation) => dispatch.putBack(operation)));
       return { operations: given.map((operation) => viewOperation(operation)) };
     }),
-    handle(operations.acknowledge, async ({ params, body, signal }) => {
-      await checkRunner(deps, params.runner, body.token, signal);
-      const event = { type: 'acknowledge', runnerId: params.runner, attempt: body.attempt } as const;
-      return viewOperation(await writer.apply(params.operation, event, { signal }));
-    }),
-    handle(operations.decline, async ({ params, body, signal }) => {
-      await checkRunner(deps, params.runner, body.token, signal);
-      const event = { type: 'decline', runnerId: params.runner, attempt: body.attempt } as const;
-      return viewOperation(await writer.apply(params.operation, event, { signal }));
+    handle(operations.report, async ({ params, body, signal }) => {
+      const { runner: runnerId } = params;
+      await checkRunner(deps, runnerId, body.token, signal);
+      const events: [id: string, event: OperationEvent][] = [
+        ...body.begun.map(({ id, attempt }): [string, OperationEvent] => [
+          id,
+          { type: 'acknowledge', runnerId, attempt },
+        ]),
+        ...body.declined.map(({ id, attempt }): [string, OperationEvent] => [
+          id,
+          { type: 'decline', runnerId, attempt },
+        ]),
+        ...body.ended.map(({ id, ...outcome }): [string, OperationEvent] => [
+          id,
+          { type: 'finish', runnerId, outcome },
+        ]),
+      ];
+      const answers = await Promise.all(events.map(([id, event]) => applyReported(writer, id, event, signal)));
+      return { refused: answers.filter((answer) => answer !== undefined) };
     }),
     handle(operations.heartbeat, async ({ params, body, signal }) => {
       const { runner: runnerId, operation: id } = params;
@@ -69,13 +84,23 @@ export function runnerHandlers(deps: Deps): Handler[] {
       await log.append(params.operation, body.offset, body.lines, { signal });
       await beat(operation, params.runner, signal);
     }),
-    handle(operations.finish, async ({ params, body, signal }) => {
-      await checkRunner(deps, params.runner, body.token, signal);
-      const { token: _token, ...outcome } = body;
-      const event = { type: 'finish', runnerId: params.runner, outcome } as const;
-      return viewOperation(await writer.apply(params.operation, event, { signal }));
-    }),
   ];
+}
+
+/** What refuses it goes into the answer; what may be tried again fails the whole report. */
+async function applyReported(
+  writer: OperationWriter,
+  id: string,
+  event: OperationEvent,
+  signal: AbortSignal,
+): Promise<Refusal | undefined> {
+  try {
+    await writer.apply(id, event, { signal });
+    return undefined;
+  } catch (error) {
+    if (!hasCode(error, 'conflict', 'not_found')) throw error;
+    return { id, code: hasCode(error, 'conflict') ? 'conflict' : 'not_found', message: error.message };
+  }
 }
 
 function isToStop({ status }: OperationResource, runnerId: string): boolean {

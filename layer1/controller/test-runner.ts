@@ -17,6 +17,15 @@ export type TestRunnerOptions = {
   isByIdOnly?: boolean;
 };
 
+type Attempt = { id: string; attempt: number };
+type Result = {
+  id: string;
+  state: 'complete' | 'failed' | 'cancelled';
+  error?: string;
+  output?: Record<string, string>;
+};
+type Report = { begun?: Attempt[]; declined?: Attempt[]; ended?: Result[] };
+
 export class TestRunner {
   readonly id: string;
   readonly token: string;
@@ -47,21 +56,27 @@ export class TestRunner {
     return (await this.#options.client.call(operations.claim, { params: this.#params, body }, options)).operations;
   }
 
-  acknowledge({ id, attempt = 0 }: Operation): Promise<Operation> {
-    const body = { token: this.token, attempt };
-    return this.#options.client.call(operations.acknowledge, { params: this.#of(id), body });
+  async report(report: Report): Promise<void> {
+    const body = { token: this.token, ...report };
+    const { refused } = await this.#options.client.call(operations.report, { params: this.#params, body });
+    const [first] = refused;
+    if (first !== undefined) throw new FlynnError(first.code, first.message);
   }
 
-  decline({ id, attempt = 0 }: Operation): Promise<Operation> {
-    const body = { token: this.token, attempt };
-    return this.#options.client.call(operations.decline, { params: this.#of(id), body });
+  async acknowledge({ id, attempt = 0 }: Pick<Operation, 'id' | 'attempt'>): Promise<void> {
+    await this.report({ begun: [{ id, attempt }] });
+  }
+
+  async decline({ id, attempt = 0 }: Pick<Operation, 'id' | 'attempt'>): Promise<void> {
+    await this.report({ declined: [{ id, attempt }] });
   }
 
   /** The next one, begun. */
   async claim(options: { signal?: AbortSignal } = {}): Promise<Operation> {
     const [assigned] = await this.assignments(1, options);
     if (assigned === undefined) throw new FlynnError('not_found', 'there was nothing to claim');
-    return this.acknowledge(assigned);
+    await this.acknowledge(assigned);
+    return this.#options.client.call(operations.get, { params: { operation: assigned.id } });
   }
 
   async beat(operation: string, waitMs = 0): Promise<{ cancelled: boolean }> {
@@ -74,12 +89,12 @@ export class TestRunner {
     return this.#options.client.call(operations.append, { params: this.#of(operation), body });
   }
 
-  finish(
+  async finish(
     operation: string,
     state: 'complete' | 'failed' | 'cancelled',
     extra: { error?: string; output?: Record<string, string> } = {},
   ): Promise<Operation> {
-    const body = { token: this.token, state, ...extra };
-    return this.#options.client.call(operations.finish, { params: this.#of(operation), body });
+    await this.report({ ended: [{ id: operation, state, ...extra }] });
+    return this.#options.client.call(operations.get, { params: { operation } });
   }
 }

@@ -3,6 +3,7 @@ import { createDiscoveryClient } from '@flynn/discovery/client';
 import { runDaemon } from '@flynn/kit/daemon';
 import { HttpClient } from '@flynn/kit/http-client';
 import { configSchema, identityOf } from './config.ts';
+import { Reports } from './reports.ts';
 import { runOperations } from './runner.ts';
 
 await runDaemon({
@@ -16,9 +17,11 @@ await runDaemon({
     const controller = new HttpClient({ baseUrl: urlOf('controller'), key, name: 'the controller' });
     const blobs = createBlobClient({ baseUrl: urlOf('blobstore'), key });
     tasks.run('operations', async (signal) => {
+      const identity = identityOf(config);
       const deps = {
-        identity: identityOf(config),
+        identity,
         controller,
+        reports: new Reports(controller, identity),
         blobs,
         slugRunnerImage: config.FLYNN_SLUG_RUNNER_IMAGE,
         log,

@@ -16,6 +16,7 @@ import { startServer } from '@flynn/kit/http-server';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import { configSchema, identityOf } from './config.ts';
+import { Reports } from './reports.ts';
 import { runOperations } from './runner.ts';
 
 type World = AsyncDisposable & { controller: TestController; blobs: BlobClient };
@@ -82,10 +83,12 @@ function startRunner(
 ): AsyncDisposable & { stop(): Promise<void> } {
   const stopping = new AbortController();
   const client = createControllerClient({ baseUrl: controller.url, key: controller.key });
+  const identity = identityOf(loadConfig(configSchema, { FLYNN_KEY: controller.key, FLYNN_RUNNER_ID: 'runner' }));
   const ended = runOperations(
     {
-      identity: identityOf(loadConfig(configSchema, { FLYNN_KEY: controller.key, FLYNN_RUNNER_ID: 'runner' })),
+      identity,
       controller: client,
+      reports: new Reports(client, identity),
       blobs,
       slugRunnerImage: 'flynn/slug-runner',
       log: silentLogger(),

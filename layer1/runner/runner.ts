@@ -7,7 +7,7 @@ import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';
 import type { Logger } from '@flynn/kit/log';
 import { newId } from '@flynn/kit/ids';
-import { raceAbort, retry, withDeadline } from '@flynn/kit/retry';
+import { raceAbort, withDeadline } from '@flynn/kit/retry';
 import { forever } from '@flynn/kit/tasks';
 import { executeBuild } from './build-operation.ts';
 import { executeDeploy } from './deploy-operation.ts';
@@ -15,6 +15,7 @@ import type { Executor } from './execution.ts';
 import { OperationLines } from './operation-lines.ts';
 import { register } from './registration.ts';
 import type { Identity } from './registration.ts';
+import type { Reports } from './reports.ts';
 import { executeRelease } from './release-operation.ts';
 
 const executors: Readonly<Record<Operation['kind'], Executor>> = {
@@ -26,6 +27,7 @@ const executors: Readonly<Record<Operation['kind'], Executor>> = {
 export type RunnerDeps = {
   identity: Identity;
   controller: HttpClient;
+  reports: Reports;
   blobs: Pick<BlobClient, 'get' | 'getName'>;
   slugRunnerImage: string;
   log: Logger;
@@ -91,20 +93,16 @@ async function begin(
   signal: AbortSignal,
   stopping: AbortSignal,
 ): Promise<void> {
-  const { controller, log } = deps;
-  const { id, token } = deps.identity;
-  const input = { params: { runner: id, operation: operation.id }, body: { token, attempt: operation.attempt ?? 0 } };
-  const answer = signal.aborted ? operations.decline : operations.acknowledge;
+  const { reports, log } = deps;
+  const { id, attempt = 0 } = operation;
+  const isBegun = !signal.aborted;
   try {
-    await retry((limited) => controller.call(answer, input, { signal: limited }), {
-      what: 'answering the controller',
-      deadlineMs: acknowledgeMs,
-    });
+    await reports.send(isBegun ? 'begun' : 'declined', { id, attempt }, { deadlineMs: acknowledgeMs });
   } catch (error) {
-    log.warn({ err: error, operation: operation.id }, 'an operation could not be begun: it goes to another runner');
+    log.warn({ err: error, operation: id }, 'an operation could not be begun: it goes to another runner');
     return;
   }
-  if (answer === operations.acknowledge) await runOperation(operation, deps, stopping);
+  if (isBegun) await runOperation(operation, deps, stopping);
 }
 
 type Outcome = { state: 'complete' | 'failed' | 'cancelled'; error?: string; output?: Record<string, string> };
@@ -146,11 +144,8 @@ export async function runOperation(operation: Operation, deps: RunnerDeps, stopp
   }
   try {
     // Heartbeats go on until the controller knows: an operation nobody holds would be given up.
-    await retry((signal) => controller.call(operations.finish, { params, body: { ...outcome, token } }, { signal }), {
-      what: 'reporting the result',
-      signal: reporting.signal,
-      deadlineMs: patienceMs,
-    });
+    const result = { id: operation.id, ...outcome };
+    await deps.reports.send('ended', result, { signal: reporting.signal, deadlineMs: patienceMs });
     log.info({ state: outcome.state, error: outcome.error }, 'operation ended');
   } catch (error) {
     log.error({ err: error, state: outcome.state }, 'the result of the operation could not be reported');
