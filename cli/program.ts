@@ -14,9 +14,11 @@ import { addHostCommands } from './commands/host.ts';
 import { addKeyCommands } from './commands/key.ts';
 import { addLinkCommands } from './commands/link.ts';
 import { addLogCommand } from './commands/log.ts';
+import { addOperationCommands } from './commands/operation.ts';
 import { addReleaseCommands } from './commands/release.ts';
 import { addRouteCommands } from './commands/route.ts';
 import { addRunCommand } from './commands/run.ts';
+import { addRunnerCommands } from './commands/runner.ts';
 import { addScaleCommand } from './commands/scale.ts';
 import { addVersionCommand } from './commands/version.ts';
 import { controllerName } from './context.ts';
@@ -58,6 +60,8 @@ export async function runCli(argv: readonly string[], io: Io): Promise<number> {
   addKeyCommands(parent);
   addHostCommands(parent);
   addEvaluationCommands(parent);
+  addOperationCommands(parent);
+  addRunnerCommands(parent);
   addVersionCommand(parent);
   addCompletionCommand(parent);
 

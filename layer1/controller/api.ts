@@ -322,10 +322,14 @@ export const operations = {
     response: operationSchema,
     summary: 'Cancel; one that runs is told to stop, with force it ends at once; one that ended stays as it is',
   }),
-  /** Events `line` ({text}) from the start or after Last-Event-ID, then `end` (the Operation) once it ended. */
+  /**
+   * Events `line` ({text}) from the start or after Last-Event-ID, then `end` (the Operation) once it ended; with
+   * follow=false `end` comes after what there is.
+   */
   log: defineRoute({
     method: 'GET',
     path: '/operations/:operation/log',
+    query: z.object({ follow: booleanFlag.optional() }),
     response: 'events',
     summary: "An operation's log",
   }),

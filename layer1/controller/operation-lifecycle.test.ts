@@ -25,7 +25,7 @@ async function join(world: TestController, id: string, options: Partial<TestRunn
 const newApp = (client: HttpClient, name: string) => client.call(apps.create, { body: { name } });
 
 function create(client: HttpClient, app: string, ...asked: Asked[]): Promise<Operation[]> {
-  const body = { operations: asked.map((one) => ({ kind: 'build' as const, input: {}, ...one })) };
+  const body = { operations: asked.map((one) => Object.assign({ kind: 'build' as const, input: {} }, one)) };
   return client.call(operations.create, { params: { app }, body });
 }
 
@@ -92,7 +92,7 @@ test('declined or not acknowledged in time it is there for the next, and nothing
   const lookAt = watchAt(world);
   await newApp(client, 'shop');
   const [r1, r2] = [await join(world, 'r1'), await join(world, 'r2')];
-  const [{ id = '' } = {}] = await create(client, 'shop', {});
+  const [{ id } = { id: '' }] = await create(client, 'shop', {});
   const [one] = await r1.assignments();
   assert.ok(one !== undefined);
   assert.deepEqual([one.state, one.runnerId, one.attempt], ['waiting', 'r1', 1]);
@@ -339,7 +339,8 @@ test('what runs is told at once to stop; force ends it and frees the app', async
   const { client } = world;
   await newApp(client, 'shop');
   const runner = await join(world, 'r1');
-  const [{ id = '' } = {}] = await create(client, 'shop', { id: 'o1' }, { id: 'o2', dependsOn: ['o1'] }, { id: 'o3' });
+  const id = 'o1';
+  await create(client, 'shop', { id }, { id: 'o2', dependsOn: ['o1'] }, { id: 'o3' });
   await runner.claim();
   const told = runner.beat(id, 20_000);
   const beganMs = performance.now();

@@ -55,10 +55,11 @@ export function operationHandlers(deps: Deps): Handler[] {
       const reason = force ? 'it was cancelled by force' : 'it was cancelled';
       return view(await writer.apply(params.operation, { type: 'cancel', isForced: force, reason }, { signal }));
     }),
-    handle(operations.log, async ({ params, headers, signal }) => {
+    handle(operations.log, async ({ params, query, headers, signal }) => {
       await getOperation(store, params.operation, { signal });
       const seen = resumePoint(headers);
-      return readLog(deps, log, params.operation, seen === undefined ? 0 : seen + 1, signal);
+      const from = seen === undefined ? 0 : seen + 1;
+      return readLog(deps, log, params.operation, { from, isFollowed: query.follow ?? true, signal });
     }),
   ];
 }
@@ -112,11 +113,10 @@ async function* readLog(
   deps: Deps,
   log: OperationLog,
   id: string,
-  from: number,
-  signal: AbortSignal,
+  options: { from: number; isFollowed: boolean; signal: AbortSignal },
 ): AsyncGenerator<ServerEvent> {
-  for await (const { line, text } of log.read(id, { from, signal }))
-    yield { id: String(line), event: 'line', data: { text } };
+  const { signal } = options;
+  for await (const { line, text } of log.read(id, options)) yield { id: String(line), event: 'line', data: { text } };
   if (signal.aborted) return;
   yield { event: 'end', data: viewOperation(await getOperation(deps.store, id, { signal })) };
 }
