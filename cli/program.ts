@@ -20,10 +20,12 @@ import { addHostCommands } from './commands/host.ts';
 import { addKeyCommands } from './commands/key.ts';
 import { addLinkCommands } from './commands/link.ts';
 import { addLogCommand } from './commands/log.ts';
+import { addOperationCommands } from './commands/operation.ts';
 import { addReleaseCommands } from './commands/release.ts';
 import { addResourceCommands } from './commands/resources.ts';
 import { addRouteCommands } from './commands/route.ts';
 import { addRunCommand } from './commands/run.ts';
+import { addRunnerCommands } from './commands/runner.ts';
 import { addScaleCommand } from './commands/scale.ts';
 import { addTeamCommands } from './commands/team.ts';
 import { addTokenCommands } from './commands/token.ts';
@@ -78,6 +80,8 @@ export async function runCli(argv: readonly string[], io: Io): Promise<number> {
   addAccessCommands(parent);
   addTokenCommands(parent);
   addAuditCommand(parent);
+  addOperationCommands(parent);
+  addRunnerCommands(parent);
   addVersionCommand(parent);
   addCompletionCommand(parent);
 

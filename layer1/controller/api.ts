@@ -1,5 +1,5 @@
 /** The controller's HTTP API. `:app` is an app's id or name, `:release` a release's id or `v3`. */
-import { booleanFlag } from '@flynn/kit/config';
+import { booleanFlag, integer } from '@flynn/kit/config';
 import { appName, processType, serviceName } from '@flynn/kit/names';
 import { attachQuerySchema, execQuerySchema } from '@flynn/host-agent/api';
 import { linesQuerySchema } from '@flynn/log-aggregator/api';
@@ -375,6 +375,35 @@ export const keys = {
   }),
 } as const;
 
+/** What is said of a push goes for each: what is left out does not matter. */
+const newOperationSchema = operationSchema
+  .pick({ kind: true, dependsOn: true, mayFail: true, input: true, target: true, singletonId: true })
+  .extend({
+    /** To be able to ask twice; else one is made. */
+    id: z
+      .string()
+      .regex(/^[\w.:@+-]{1,200}$/)
+      .optional(),
+    expiresAt: z.iso.datetime().optional(),
+  });
+
+const operationListQuery = z.object({
+  /** Ended ones too, default: yes. */
+  ended: booleanFlag.optional(),
+  limit: integer.pipe(z.int().min(1).max(1_000)).optional(),
+});
+
+/** Of the runner, as it registered with. */
+const runnerToken = z.string().default('');
+
+const attemptSchema = z.object({ id: z.string(), attempt: z.int() });
+const resultSchema = z.object({
+  id: z.string(),
+  state: z.enum(['complete', 'failed', 'cancelled']),
+  error: z.string().optional(),
+  output: z.record(z.string(), z.string()).default({}),
+});
+
 export const operations = {
   /** Idempotent by pushId. Answers the chain build, release, deploy. */
   push: defineRoute({
@@ -392,40 +421,100 @@ export const operations = {
     response: operationSchema,
     summary: 'One operation',
   }),
+  /** Idempotent by the operations' ids. */
+  create: defineRoute({
+    method: 'POST',
+    path: '/apps/:app/operations',
+    access: 'app developer',
+    body: z.object({ operations: z.array(newOperationSchema).min(1) }),
+    response: z.array(operationSchema),
+    summary: 'Queue operations, all of them or none',
+  }),
   list: defineRoute({
     method: 'GET',
     path: '/apps/:app/operations',
     access: 'app viewer',
+    query: operationListQuery,
     response: z.array(operationSchema),
-    summary: 'Operations, newest first',
+    summary: "An app's operations, newest first",
+  }),
+  listAll: defineRoute({
+    method: 'GET',
+    path: '/operations',
+    access: 'cluster viewer',
+    query: operationListQuery,
+    response: z.array(operationSchema),
+    summary: 'Operations of all apps: what is under way first, then what ended last',
+  }),
+  update: defineRoute({
+    method: 'PATCH',
+    path: '/operations/:operation',
+    access: 'app developer',
+    body: z.object({ expiresAt: z.iso.datetime().nullable() }),
+    response: operationSchema,
+    summary: 'Move the time by which it has to run, or take it away; one that runs or has ended stays as it is',
   }),
   cancel: defineRoute({
     method: 'POST',
     path: '/operations/:operation/cancel',
     access: 'app developer',
+    body: z.object({ force: z.boolean().default(false) }).default({ force: false }),
     response: operationSchema,
-    summary: 'Cancel; one that ended stays as it is',
+    summary: 'Cancel; one that runs is told to stop, with force it ends at once; one that ended stays as it is',
   }),
-  /** Events `line` ({text}) from the start or after Last-Event-ID, then `end` (the Operation) once it ended. */
+  /**
+   * Events `line` ({text}) from the start or after Last-Event-ID, then `end` (the Operation) once it ended; with
+   * follow=false `end` comes after what there is.
+   */
   log: defineRoute({
     method: 'GET',
     path: '/operations/:operation/log',
     access: 'app viewer',
+    query: z.object({ follow: booleanFlag.optional() }),
     response: 'events',
     summary: "An operation's log",
   }),
 
-  /** For runners. Waits up to 25 s for work; no content means: ask again. The claim is held by heartbeats. */
+  /**
+   * For runners, as all below. Waits up to 25 s for work; none means: ask again. What it answers is `waiting` until it is
+   * acknowledged: after 10 s it goes to somebody else.
+   */
   claim: defineRoute({
     method: 'POST',
     path: '/runners/:runner/claim',
-    response: z.object({ operation: operationSchema.optional() }),
-    summary: 'Take the next operation',
+    body: z.object({ token: runnerToken, slots: z.int().min(1).max(64).default(1) }).default({ token: '', slots: 1 }),
+    response: z.object({ operations: z.array(operationSchema) }),
+    summary: 'Take the next operations, as many as there are slots',
   }),
-  /** Every 5 s at most; a runner not heard of for 30 s loses its operations, which fail with the reason. `cancelled` tells it to stop. */
+  /**
+   * What became of operations, several at a time. `begun` and `declined` name the attempt that was claimed: one that was
+   * taken back meanwhile is refused, and the runner lets go of it. From `begun` to `ended` it is held by heartbeats.
+   * Idempotent: what was reported before is not refused.
+   */
+  report: defineRoute({
+    method: 'POST',
+    path: '/runners/:runner/report',
+    body: z.object({
+      token: runnerToken,
+      begun: z.array(attemptSchema).max(64).default([]),
+      declined: z.array(attemptSchema).max(64).default([]),
+      ended: z.array(resultSchema).max(64).default([]),
+    }),
+    response: z.object({
+      refused: z.array(z.object({ id: z.string(), code: z.enum(['conflict', 'not_found']), message: z.string() })),
+    }),
+    summary: 'Operations begin, are declined, or have ended; dependents start, or are cancelled',
+  }),
+  /**
+   * Every 5 s at most; a runner not heard of for 30 s loses its operations, which fail with the reason. `cancelled` tells
+   * it to stop. Waits so long for that to happen.
+   */
   heartbeat: defineRoute({
     method: 'POST',
     path: '/runners/:runner/operations/:operation/heartbeat',
+    body: z
+      .object({ token: runnerToken, waitMs: z.int().min(0).max(20_000).default(0) })
+      .default({ token: '', waitMs: 0 }),
     response: z.object({ cancelled: z.boolean() }),
     summary: 'Still at it',
   }),
@@ -433,20 +522,9 @@ export const operations = {
   append: defineRoute({
     method: 'POST',
     path: '/runners/:runner/operations/:operation/lines',
-    body: z.object({ offset: z.int().nonnegative(), lines: z.array(z.string()) }),
+    body: z.object({ token: runnerToken, offset: z.int().nonnegative(), lines: z.array(z.string()) }),
     response: 'empty',
     summary: 'Add lines to the log',
-  }),
-  finish: defineRoute({
-    method: 'POST',
-    path: '/runners/:runner/operations/:operation/result',
-    body: z.object({
-      state: z.enum(['complete', 'failed', 'cancelled']),
-      error: z.string().optional(),
-      output: z.record(z.string(), z.string()).default({}),
-    }),
-    response: operationSchema,
-    summary: 'End an operation; dependents start, or are cancelled',
   }),
 } as const;
 

@@ -13,9 +13,10 @@ import { appIdOf } from './compile.ts';
 import { evaluationContext } from './deps.ts';
 import type { Deps } from './deps.ts';
 import { hasEnded } from './job-views.ts';
-import { endOperation, operationLock } from './operation-end.ts';
 import { removeLog } from './operation-log.ts';
-import { hasOperationEnded } from './operation-queue.ts';
+import { endedOperationsOf } from './operation-pruning.ts';
+import { historyKey } from './operation-records.ts';
+import { operationLock } from './operation-writer.ts';
 import {
   appFinalizer,
   appType,
@@ -81,11 +82,10 @@ async function tellWaiting(
 async function stopEverything(deps: Deps, id: string, options: { signal: AbortSignal; epoch: Compare }): Promise<void> {
   const { resources, cell } = deps;
   const { signal } = options;
-  for (const listed of await resources.list(operationType, { owner: ownedBy(id), signal })) {
+  for (const operation of await resources.list(operationType, { owner: ownedBy(id), signal })) {
     // Ending one ends those that depend on it.
-    const operation = await resources.find(operationType, listed.id, { signal });
-    if (operation === undefined || hasOperationEnded(operation.status.state)) continue;
-    await endOperation(deps, operation, { state: 'cancelled', error: 'its app was deleted' }, options);
+    const event = { type: 'cancel', isForced: true, reason: 'its app was deleted' } as const;
+    await deps.writer.apply(operation.id, event, options);
   }
   const workloads = valuesOf(cell.workloads).filter((workload) => appIdOf(workload.id) === id);
   const removed = await writeAll(
@@ -117,7 +117,7 @@ async function removeEverything(
   const { signal } = options;
   const [releases, operations] = await Promise.all([
     resources.list(releaseType, { signal }),
-    resources.list(operationType, { owner: ownedBy(id), signal }),
+    endedOperationsOf(deps, id, signal),
   ]);
   const own = releases.filter(({ spec }) => spec.appId === id);
   const elsewhere = new Set(releases.filter(({ spec }) => spec.appId !== id).map(({ spec }) => spec.artifactId));
@@ -139,7 +139,7 @@ async function removeEverything(
       ...valuesOf(cell.evaluations)
         .filter(({ workloadId }) => appIdOf(workloadId) === id)
         .map((evaluation) => ({ delete: cellKeys.evaluation(evaluation.id) })),
-      ...operations.map((operation) => removeLog(operation.id)),
+      ...operations.flatMap((operation) => [{ delete: historyKey(operation) }, removeLog(operation)]),
       { delete: operationLock(id) },
       ...artifacts.flatMap((artifact) =>
         artifact === undefined ? [] : (removePiece(artifactType, artifact).then ?? []),
@@ -147,7 +147,6 @@ async function removeEverything(
       ...(await removalsOf(deps, routeType, id, signal)),
       ...(await removalsOf(deps, formationType, id, signal)),
       ...(await removalsOf(deps, deploymentType, id, signal)),
-      ...(await removalsOf(deps, operationType, id, signal)),
       ...(await removalsOf(deps, cronType, id, signal)),
       ...(await removalsOf(deps, grantType, id, signal)),
       // Last, because what else belongs to the app is found by them.

@@ -3,7 +3,6 @@ import type { BlobClient } from '@flynn/blobstore/client';
 import { hasCode } from '@flynn/kit/errors';
 import { collectArtifacts } from './collection.ts';
 import type { Deps } from './deps.ts';
-import { hasOperationEnded } from './operation-queue.ts';
 import { appType, artifactType } from './resources.ts';
 
 export type BlobCollector = Pick<BlobClient, 'list' | 'listNames' | 'remove' | 'removeName'>;
@@ -43,9 +42,7 @@ export async function collectBlobs(
 async function neededBlobs(deps: Deps, blobs: BlobCollector, signal: AbortSignal): Promise<Set<string>> {
   const artifacts = await deps.resources.list(artifactType, { signal });
   const layers = artifacts.flatMap(({ spec: { image } }) => ('layers' in image ? image.layers : []));
-  const open = [...deps.operations.snapshot.entries.values()]
-    .map(({ value }) => value)
-    .filter(({ status }) => !hasOperationEnded(status.state));
+  const open = [...deps.operations.snapshot.entries.values()].map(({ value }) => value);
   const named = await Array.fromAsync(blobs.listNames({ signal }));
   return new Set([
     ...layers.map(({ digest }) => digest),
@@ -57,7 +54,9 @@ async function neededBlobs(deps: Deps, blobs: BlobCollector, signal: AbortSignal
 async function removeNames(deps: Deps, blobs: BlobCollector, before: number, signal: AbortSignal): Promise<number> {
   const named = await Array.fromAsync(blobs.listNames({ signal }));
   const apps = new Set((await deps.resources.list(appType, { signal })).map(({ id }) => id));
-  const operations = deps.operations.snapshot.entries;
+  // Of those that are not through; the result of a build is read by what depends on it.
+  const open = [...deps.operations.snapshot.entries.values()].map(({ value }) => value);
+  const operations = new Set(open.flatMap(({ id, spec: { dependsOn = [] } }) => dependsOn.concat(id)));
   const gone = named.filter(({ name, changedAt }) => {
     const [kind, id = '', ...rest] = name.split('/');
     if (changedAt >= before || rest.length > 0) return false;

@@ -28,8 +28,10 @@ import { keyHandlers } from './keys.ts';
 import { operationHandlers } from './operations.ts';
 import { platformHandlers } from './platform.ts';
 import { releaseHandlers } from './releases.ts';
-import { deploymentType, operationType } from './resources.ts';
+import { openOperationCenter } from './operation-center.ts';
+import { deploymentType } from './resources.ts';
 import { routingHandlers } from './routing.ts';
+import { runnerRegistryHandlers } from './runner-registry.ts';
 import { runnerHandlers } from './runners.ts';
 
 export type ControllerParts = AsyncDisposable & { readonly deps: Deps };
@@ -38,7 +40,7 @@ export type ControllerParts = AsyncDisposable & { readonly deps: Deps };
 export async function openController(options: {
   store: Store;
   settings: ControllerSettings;
-  /** Towards host agents. */
+  /** Towards host agents; runners of the platform show that they hold it. */
   clusterKey: string;
   log: Logger;
   now?: () => number;
@@ -53,12 +55,26 @@ export async function openController(options: {
   const limits = signal === undefined ? {} : { signal };
   const [cell, operations, deployments] = await Promise.all([
     openCellView({ store, log, ...limits }),
-    resources.mirror(operationType, limits),
+    // What of several requests goes in one transaction is none of theirs.
+    openOperationCenter({ store: options.store, resources, log, now, ...limits }),
     resources.mirror(deploymentType, limits),
   ]);
   const hosts = createHostClients({ cell, key: options.clusterKey });
   return {
-    deps: { store, resources, kinds, cell, hosts, operations, deployments, settings, log, now, newId },
+    deps: {
+      store,
+      resources,
+      kinds,
+      cell,
+      hosts,
+      ...operations.center,
+      runnerKey: options.clusterKey,
+      deployments,
+      settings,
+      log,
+      now,
+      newId,
+    },
     async [Symbol.asyncDispose]() {
       await Promise.all([hosts, cell, operations, deployments].map((part) => part[Symbol.asyncDispose]()));
     },
@@ -83,6 +99,7 @@ export function controllerHandlers(deps: Deps, logAggregator: HttpClient): Handl
     ...keyHandlers(deps),
     ...operationHandlers(deps),
     ...runnerHandlers(deps),
+    ...runnerRegistryHandlers(deps),
     ...hostHandlers(deps),
     ...evaluationHandlers(deps),
     ...genericHandlers(deps),

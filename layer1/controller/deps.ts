@@ -8,8 +8,12 @@ import type { Store } from '@flynn/store/store';
 import type { CellView } from './cell-view.ts';
 import type { Kinds } from './generic-kind.ts';
 import type { HostClients } from './host-clients.ts';
+import type { OperationDispatch } from './operation-dispatch.ts';
+import type { OperationHistory } from './operation-history.ts';
+import type { OperationQueue } from './operation-queue.ts';
+import type { OperationWriter } from './operation-writer.ts';
 import { appType } from './resources.ts';
-import type { AppResource, DeploymentResource, OperationResource } from './resources.ts';
+import type { AppResource, DeploymentResource, OperationResource, RunnerResource } from './resources.ts';
 
 export type ControllerSettings = {
   name: string;
@@ -26,7 +30,15 @@ export type Deps = {
   kinds: Kinds;
   cell: CellView;
   hosts: HostClients;
+  /** Live ones. */
   operations: Mirror<OperationResource>;
+  queue: OperationQueue;
+  writer: OperationWriter;
+  dispatch: OperationDispatch;
+  history: OperationHistory;
+  runners: Mirror<RunnerResource>;
+  /** Makes the tokens of the platform's own runners. */
+  runnerKey: string;
   deployments: Mirror<DeploymentResource>;
   settings: ControllerSettings;
   log: Logger;

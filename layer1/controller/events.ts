@@ -14,6 +14,7 @@ import { withRevisions } from './event-stream.ts';
 import { jobOfStatus } from './job-views.ts';
 import type { ControllerEvent } from './model.ts';
 import type { EventView } from './access/event-view.ts';
+import { historyPrefix } from './operation-records.ts';
 import { appType, deploymentType, formationType, keyType, operationType, releaseType, routeType } from './resources.ts';
 import { viewApp, viewDeployment, viewFormation, viewKey, viewOperation, viewRelease, viewRoute } from './views.ts';
 
@@ -52,6 +53,12 @@ const kinds: Record<Kind, { prefix: string; show: (entry: Entry) => Shown }> = {
   },
 };
 const kindNames = Object.keys(kinds) as Kind[];
+
+/** Of operations those that ended are told as they end; the state that comes first has the live ones. */
+function kindOf(key: string): Kind | undefined {
+  if (key.startsWith(historyPrefix)) return 'operation';
+  return kindNames.find((name) => key.startsWith(kinds[name].prefix));
+}
 
 function owned(object: { appId: string }): Shown {
   return { appId: object.appId, object };
@@ -159,8 +166,10 @@ function translator(filter: EventFilter): (change: Change) => ServerEvent | unde
   const appOf = new Map<string, string | undefined>();
   return (change) => {
     const key = change.type === 'put' ? change.entry.key : change.key;
-    const kind = kindNames.find((name) => key.startsWith(kinds[name].prefix));
+    const kind = kindOf(key);
     if (kind === 'app' && change.type === 'put') filter.view.learn(viewApp(decodeResource(appType, change.entry)));
+    // It went to the history in the same transaction, which tells the rest.
+    if (kind === 'operation' && change.type === 'delete' && !key.startsWith(historyPrefix)) return undefined;
     if (kind === undefined || !filter.types.has(kind)) return undefined;
     const id = key.slice(key.lastIndexOf('/') + 1);
     const shown = change.type === 'put' ? filter.view.show(kind, kinds[kind].show(change.entry)) : undefined;

@@ -228,12 +228,19 @@ export const keySchema = z.object({
 export type Key = z.output<typeof keySchema>;
 
 export const operationKinds = ['build', 'release', 'deploy'] as const;
+export const operationStates = ['queued', 'waiting', 'running', 'complete', 'failed', 'cancelled'] as const;
+export const labelsSchema = z.record(z.string().min(1), z.string());
+
+/** Which runners may have it: that one, or those with all of these labels. Without either any may. */
+export const targetSchema = z.object({ runnerId: id.optional(), labels: labelsSchema.optional() });
+
 export const operationSchema = z.object({
   id,
   appId: id,
   kind: z.enum(operationKinds),
-  /** Runs once that one is complete; cancelled when it does not complete. */
-  dependsOn: id.optional(),
+  /** Runs once those have ended; cancelled when one of them does not complete, unless `mayFail` names it. */
+  dependsOn: z.array(id).optional(),
+  mayFail: z.array(id).optional(),
   /** The push they belong to: ids of the chain share it. */
   pushId: id,
   input: z.object({
@@ -241,16 +248,48 @@ export const operationSchema = z.object({
     commit: z.string().optional(),
     branch: z.string().optional(),
   }),
-  state: z.enum(['queued', 'running', 'complete', 'failed', 'cancelled']),
+  target: targetSchema.optional(),
+  /** Of an app's queued operations with the same one only the newest stays, in the place of the oldest. */
+  singletonId: id.optional(),
+  /** `waiting`: given to a runner that has not said yet that it begins. */
+  state: z.enum(operationStates),
+  /** What it waits for, for people; only while it is queued or waiting. */
+  waitsFor: z.string().optional(),
   runnerId: z.string().optional(),
+  /** How often it was given to a runner. */
+  attempt: z.int().optional(),
+  /** Asked for while it runs: it ends when its runner says so. */
+  isCancelRequested: z.boolean().optional(),
   error: z.string().optional(),
   /** What the operation produced, for the next in the chain: build {resultDigest}; release {releaseId}; deploy {deploymentId}. */
   output: z.record(z.string(), z.string()).default({}),
   createdAt: time,
+  /** When it does not run by then it fails. */
+  expiresAt: time.optional(),
+  assignedAt: time.optional(),
   startedAt: time.optional(),
   endedAt: time.optional(),
 });
 export type Operation = z.output<typeof operationSchema>;
+
+export const runnerSchema = z.object({
+  id,
+  labels: labelsSchema,
+  version: z.string(),
+  /** How many operations it takes at a time. */
+  slots: z.int(),
+  /** It takes only what names it. */
+  isByIdOnly: z.boolean(),
+  /** Part of the platform: it showed the cluster's runner token. */
+  isPlatform: z.boolean(),
+  state: z.enum(['pending', 'adopted', 'rejected']),
+  /** Ids of the operations it holds. */
+  operations: z.array(id),
+  createdAt: time,
+  /** To some 15 seconds. */
+  seenAt: time,
+});
+export type Runner = z.output<typeof runnerSchema>;
 
 /** What a slug build leaves in the blob store under the name `builds/<operation id>`, as JSON. */
 export const buildResultSchema = z.object({

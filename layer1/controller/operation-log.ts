@@ -109,10 +109,10 @@ export class OperationLog {
     throw new FlynnError('conflict', `the log of operation ${id} is written by several at once: try again`);
   }
 
-  /** Lines from number `from` on, with their numbers, as they come, until the operation ended. */
+  /** Lines from number `from` on, with their numbers: those there are, or as they come until the operation ended. */
   async *read(
     id: string,
-    options: { from: number; signal: AbortSignal },
+    options: { from: number; isFollowed?: boolean; signal: AbortSignal },
   ): AsyncGenerator<{ line: number; text: string }> {
     const { signal } = options;
     let next = options.from;
@@ -123,7 +123,7 @@ export class OperationLog {
         yield { line, text };
         next = line + 1;
       }
-      if (listing.entries.some((entry) => entry.key === logKeys.end(id))) return;
+      if (options.isFollowed === false || listing.entries.some((entry) => entry.key === logKeys.end(id))) return;
       try {
         for await (const batch of this.#store.watch(logKeys.operation(id), { after: listing.revision, signal })) {
           const entries = batch.changes.flatMap((change) => (change.type === 'put' ? [change.entry] : []));

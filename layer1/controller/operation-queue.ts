@@ -1,32 +1,15 @@
-/** Which operation runs next, and what may become of one? Pure: operations in, decisions out. */
+/** Which operation runs next, on which runner, and what do the others wait for? Pure: live operations in, decisions out. */
 import { createHash } from 'node:crypto';
-import { FlynnError } from '@flynn/kit/errors';
 import { operationKinds } from './model.ts';
 import type { Operation } from './model.ts';
+import { hasOperationEnded } from './operation-state.ts';
 import type { OperationResource } from './resources.ts';
+import { indexOf, insert } from './sorted.ts';
 
 export type OperationKind = Operation['kind'];
-export type OperationState = Operation['state'];
 
-/** What the queue needs to know of an operation. */
-export type QueuedOperation = Pick<Operation, 'id' | 'appId' | 'kind' | 'dependsOn' | 'pushId' | 'state' | 'createdAt'>;
-
-export function queued({ id, spec, status, createdAt }: OperationResource): QueuedOperation {
-  const { appId, kind, dependsOn, pushId } = spec;
-  return { id, appId, kind, ...(dependsOn === undefined ? {} : { dependsOn }), pushId, state: status.state, createdAt };
-}
-
-const transitions: Record<OperationState, readonly OperationState[]> = {
-  queued: ['running', 'cancelled'],
-  running: ['complete', 'failed', 'cancelled'],
-  complete: [],
-  failed: [],
-  cancelled: [],
-};
-
-export function hasOperationEnded(state: OperationState): boolean {
-  return transitions[state].length === 0;
-}
+/** What the queue needs to know of a runner that asks. */
+export type Taker = { id: string; labels: Readonly<Record<string, string>>; isByIdOnly: boolean };
 
 /** The ids of a push's operations follow from it: the same push asked for twice is one chain. */
 export function operationIdOf(appId: string, pushId: string, kind: OperationKind): string {
@@ -35,80 +18,197 @@ export function operationIdOf(appId: string, pushId: string, kind: OperationKind
 }
 
 /** build, release, deploy, each depending on the one before. */
-export function chainOf(appId: string, pushId: string): { id: string; kind: OperationKind; dependsOn?: string }[] {
+export function chainOf(appId: string, pushId: string): { id: string; kind: OperationKind; dependsOn?: string[] }[] {
   const idOf = (kind: OperationKind) => operationIdOf(appId, pushId, kind);
   return [
     { id: idOf('build'), kind: 'build' },
-    { id: idOf('release'), kind: 'release', dependsOn: idOf('build') },
-    { id: idOf('deploy'), kind: 'deploy', dependsOn: idOf('release') },
+    { id: idOf('release'), kind: 'release', dependsOn: [idOf('build')] },
+    { id: idOf('deploy'), kind: 'deploy', dependsOn: [idOf('release')] },
   ];
 }
 
+/** Whether the runner may have it. One that takes only what names it gets nothing that any may have. */
+export function canTake({ target }: OperationResource['spec'], runner: Taker): boolean {
+  if (target?.runnerId !== undefined) return target.runnerId === runner.id;
+  if (runner.isByIdOnly) return false;
+  return Object.entries(target?.labels ?? {}).every(([name, value]) => runner.labels[name] === value);
+}
+
+type Entry = { readonly operation: OperationResource; readonly place: number };
+
+/** Of one app: what is queued, oldest first, and what keeps it from being given away. */
+type Line = {
+  readonly queued: Entry[];
+  /** Given to a runner, or run. */
+  readonly held: Map<string, Entry>;
+  /** Being given away by this very process. */
+  reserved: string | undefined;
+  /** The line's place among those that are ready: its first entry that waits for no other. */
+  head: Entry | undefined;
+};
+
 /**
- * Those a runner may take, oldest first. An app's pushes go one after the other: nothing of an app starts while one of its
- * operations runs, and the next push waits for the end of the chain before it.
+ * INVARIANTS. It holds what is live and nothing else: an operation that another waits for and that is not here has
+ * completed, or was allowed to fail. Of an app at most one operation is held. Oldest first: by the revision it was
+ * created at, or the one whose place it took.
  */
-export function claimable<T extends QueuedOperation>(operations: readonly T[]): T[] {
-  const byId = new Map(operations.map((operation) => [operation.id, operation]));
-  const taken = new Set(
-    operations.filter((operation) => operation.state === 'running').map((operation) => operation.appId),
-  );
-  const ready: T[] = [];
-  for (const operation of operations.filter(({ state }) => state === 'queued').sort(byAge)) {
-    if (taken.has(operation.appId)) continue;
-    const before = operation.dependsOn === undefined ? undefined : byId.get(operation.dependsOn)?.state;
-    if (operation.dependsOn !== undefined && before !== 'complete') continue;
-    taken.add(operation.appId);
-    ready.push(operation);
+export class OperationQueue {
+  readonly #entries = new Map<string, Entry>();
+  readonly #lines = new Map<string, Line>();
+  /** Lines with a head, by its age. */
+  readonly #ready: Line[] = [];
+  /** Ids of those that wait for this one. */
+  readonly #waiting = new Map<string, Set<string>>();
+
+  get size(): number {
+    return this.#entries.size;
   }
-  return ready;
+
+  get(id: string): OperationResource | undefined {
+    return this.#entries.get(id)?.operation;
+  }
+
+  placeOf(id: string): number | undefined {
+    return this.#entries.get(id)?.place;
+  }
+
+  /** Negative if the first comes before the second; what is not here comes last. */
+  compare(a: string, b: string): number {
+    const [one, other] = [this.#entries.get(a), this.#entries.get(b)];
+    if (one === undefined || other === undefined) return Number(one === undefined) - Number(other === undefined);
+    return byAge(one, other);
+  }
+
+  ofApp(appId: string): OperationResource[] {
+    const line = this.#lines.get(appId);
+    if (line === undefined) return [];
+    return [...line.held.values(), ...line.queued].map(({ operation }) => operation);
+  }
+
+  /** Its state now; undefined once it is live no longer. */
+  set(id: string, operation: OperationResource | undefined, createRevision: number): void {
+    const before = this.#entries.get(id);
+    const appId = (operation ?? before?.operation)?.spec.appId;
+    if (appId === undefined) return;
+    const line = this.#lineOf(appId);
+    this.#remove(line, before);
+    if (operation === undefined || hasOperationEnded(operation.status.state)) this.#entries.delete(id);
+    else this.#add(line, { operation, place: operation.status.place ?? createRevision });
+    line.reserved = undefined;
+    this.#settle(appId, line);
+    const isNews = (before === undefined) !== (operation === undefined);
+    for (const waiting of isNews ? (this.#waiting.get(id) ?? []) : []) {
+      const other = this.#entries.get(waiting)?.operation.spec.appId;
+      if (other !== undefined && other !== appId) this.#settle(other, this.#lineOf(other));
+      else this.#settle(appId, line);
+    }
+  }
+
+  /** The oldest this runner may have, or nothing. It is nobody else's until it changes or is let go. */
+  reserve(runner: Taker): OperationResource | undefined {
+    let best: Entry | undefined;
+    for (const line of this.#ready) {
+      if (best !== undefined && line.head !== undefined && byAge(best, line.head) < 0) break;
+      const found = line.queued.find(({ operation }) => this.#isFree(operation) && canTake(operation.spec, runner));
+      if (found !== undefined && (best === undefined || byAge(found, best) < 0)) best = found;
+    }
+    if (best === undefined) return undefined;
+    const { appId } = best.operation.spec;
+    const line = this.#lineOf(appId);
+    line.reserved = best.operation.id;
+    this.#settle(appId, line);
+    return best.operation;
+  }
+
+  letGo({ id, spec }: OperationResource): void {
+    const line = this.#lineOf(spec.appId);
+    if (line.reserved === id) line.reserved = undefined;
+    this.#settle(spec.appId, line);
+  }
+
+  /** For people; undefined for what runs and what is not here. */
+  whyWaits(id: string, runners: Iterable<Taker>): string | undefined {
+    const operation = this.#entries.get(id)?.operation;
+    if (operation === undefined || operation.status.state === 'running') return undefined;
+    if (operation.status.state === 'waiting') return `runner ${operation.status.runnerId ?? ''} to begin it`;
+    const before = (operation.spec.dependsOn ?? []).filter((other) => this.#entries.has(other));
+    if (before.length > 0) return before.join(', ');
+    const line = this.#lineOf(operation.spec.appId);
+    const [held] = line.held.values();
+    if (held !== undefined) return `${held.operation.id}: operations of an app go one at a time`;
+    const takers = [...runners].filter((runner) => canTake(operation.spec, runner));
+    if (takers.length === 0) return noRunnerText(operation.spec.target);
+    if (line.head !== undefined && line.head.operation.id !== id) return `${line.head.operation.id}, which came first`;
+    return 'a runner that is free';
+  }
+
+  #lineOf(appId: string): Line {
+    let line = this.#lines.get(appId);
+    if (line === undefined) {
+      line = { queued: [], held: new Map(), reserved: undefined, head: undefined };
+      this.#lines.set(appId, line);
+    }
+    return line;
+  }
+
+  #isFree({ spec }: OperationResource): boolean {
+    return (spec.dependsOn ?? []).every((other) => !this.#entries.has(other));
+  }
+
+  #add(line: Line, entry: Entry): void {
+    const { id, spec, status } = entry.operation;
+    this.#entries.set(id, entry);
+    for (const other of spec.dependsOn ?? []) {
+      const waiting = this.#waiting.get(other);
+      if (waiting === undefined) this.#waiting.set(other, new Set([id]));
+      else waiting.add(id);
+    }
+    if (status.state === 'queued') insert(line.queued, entry, byAge);
+    else line.held.set(id, entry);
+  }
+
+  #remove(line: Line, entry: Entry | undefined): void {
+    if (entry === undefined) return;
+    const { id, spec } = entry.operation;
+    line.held.delete(id);
+    const at = indexOf(line.queued, entry, byAge);
+    if (at !== undefined) line.queued.splice(at, 1);
+    for (const other of spec.dependsOn ?? []) {
+      const waiting = this.#waiting.get(other);
+      waiting?.delete(id);
+      if (waiting?.size === 0) this.#waiting.delete(other);
+    }
+  }
+
+  /** Puts the line where it belongs among those that are ready. */
+  #settle(appId: string, line: Line): void {
+    if (line.head !== undefined) {
+      const at = indexOf(this.#ready, line, byHead);
+      if (at !== undefined) this.#ready.splice(at, 1);
+    }
+    const isBlocked = line.held.size > 0 || line.reserved !== undefined;
+    line.head = isBlocked ? undefined : line.queued.find(({ operation }) => this.#isFree(operation));
+    if (line.head !== undefined) insert(this.#ready, line, byHead);
+    if (line.queued.length === 0 && line.held.size === 0) this.#lines.delete(appId);
+  }
 }
 
-/** What waits, directly or not, for this one and now never runs. */
-export function dependentsOf<T extends QueuedOperation>(operations: readonly T[], id: string): T[] {
-  const direct = operations.filter((operation) => operation.dependsOn === id && operation.state === 'queued');
-  return [...direct, ...direct.flatMap((operation) => dependentsOf(operations, operation.id))];
+function noRunnerText(target: Operation['target']): string {
+  if (target?.runnerId !== undefined) return `runner ${target.runnerId}, which is not there`;
+  const labels = Object.entries(target?.labels ?? {}).map(([name, value]) => `${name}=${value}`);
+  return labels.length === 0 ? 'a runner: none is there' : `a runner with ${labels.join(', ')}: none is there`;
 }
 
-/** Of an app, the ended operations beyond the newest `keep`: whole pushes, so that no chain loses its middle. */
-export function expired<T extends QueuedOperation>(operations: readonly T[], keep: number): T[] {
-  const old = operations.toSorted(byAge).toReversed().slice(keep);
-  const livePushes = new Set(operations.filter(({ state }) => !hasOperationEnded(state)).map(({ pushId }) => pushId));
-  return old.filter(({ pushId }) => !livePushes.has(pushId));
+/** Of one transaction in the chain's order. */
+function byAge(a: Entry, b: Entry): number {
+  if (a.place !== b.place) return a.place - b.place;
+  const [one, other] = [a.operation, b.operation];
+  if (one.spec.kind !== other.spec.kind)
+    return operationKinds.indexOf(one.spec.kind) - operationKinds.indexOf(other.spec.kind);
+  return one.id < other.id ? -1 : one.id > other.id ? 1 : 0;
 }
 
-/** Oldest first; of one push in the chain's order. */
-export function byAge(a: QueuedOperation, b: QueuedOperation): number {
-  if (a.createdAt !== b.createdAt) return a.createdAt < b.createdAt ? -1 : 1;
-  if (a.pushId !== b.pushId) return a.pushId < b.pushId ? -1 : 1;
-  return operationKinds.indexOf(a.kind) - operationKinds.indexOf(b.kind);
-}
-
-export type Outcome = { state: 'complete' | 'failed' | 'cancelled'; error?: string | undefined };
-
-/** May this runner end the operation so? 'already' when it has just that answer from before: the reply was lost. */
-export function checkFinish(
-  operation: { id: string; state: OperationState; runnerId?: string | undefined; error?: string | undefined },
-  runnerId: string,
-  outcome: Outcome,
-): 'end' | 'already' {
-  if (hasOperationEnded(operation.state) && operation.runnerId === runnerId && operation.state === outcome.state)
-    return 'already';
-  checkHeld(operation, runnerId);
-  return 'end';
-}
-
-/** Throws `conflict` unless the runner holds the operation. */
-export function checkHeld(
-  operation: { id: string; state: OperationState; runnerId?: string | undefined; error?: string | undefined },
-  runnerId: string,
-): void {
-  if (operation.state === 'running' && operation.runnerId === runnerId) return;
-  const because = operation.error === undefined ? '' : `: ${operation.error}`;
-  throw new FlynnError(
-    'conflict',
-    operation.state === 'running'
-      ? `operation ${operation.id} is run by ${operation.runnerId ?? 'another runner'}, not by ${runnerId}: stop working on it`
-      : `operation ${operation.id} is ${operation.state}${because}: stop working on it`,
-  );
+function byHead(a: Line, b: Line): number {
+  if (a.head === undefined || b.head === undefined) return 0;
+  return byAge(a.head, b.head);
 }

@@ -7,8 +7,9 @@ import { workloadChange } from '@flynn/scheduler/evaluations';
 import { apps, jobs, operations } from './api.ts';
 import { buildWorkloadId } from './compile.ts';
 import type { Operation } from './model.ts';
-import { OperationWatch, silenceMs } from './operation-watch.ts';
+import { OperationWatch, silenceMs, stopEndedBuild } from './operation-watch.ts';
 import { operationType } from './resources.ts';
+import { TestRunner } from './test-runner.ts';
 import { startTestController } from './testing.ts';
 import type { TestController } from './testing.ts';
 
@@ -27,15 +28,23 @@ const newApp = async (name: string) => {
 };
 const push = (app: string, pushId: string) =>
   world.client.call(operations.push, { params: { app }, body: body(pushId) });
-const claim = async (runner: string): Promise<Operation> => {
-  const { operation } = await world.client.call(operations.claim, { params: { runner } });
-  assert.ok(operation !== undefined, 'nothing to claim');
-  return operation;
+const registered = new Map<string, Promise<TestRunner>>();
+/** One of the platform's runners. */
+const runner = (id: string): Promise<TestRunner> => {
+  const join = async () => {
+    const one = new TestRunner({ client: world.client, id, clusterKey: world.key });
+    await one.register();
+    return one;
+  };
+  const known = registered.get(id) ?? join();
+  registered.set(id, known);
+  return known;
 };
-const finish = (runner: string, operation: string, state: 'complete' | 'failed' | 'cancelled', extra = {}) =>
-  world.client.call(operations.finish, { params: { runner, operation }, body: { state, ...extra } });
-const append = (runner: string, operation: string, offset: number, lines: string[]) =>
-  world.client.call(operations.append, { params: { runner, operation }, body: { offset, lines } });
+const claim = async (id: string): Promise<Operation> => (await runner(id)).claim();
+const finish = async (id: string, operation: string, state: 'complete' | 'failed' | 'cancelled', extra = {}) =>
+  (await runner(id)).finish(operation, state, extra);
+const append = async (id: string, operation: string, offset: number, lines: string[]) =>
+  (await runner(id)).append(operation, offset, lines);
 const get = (operation: string) => world.client.call(operations.get, { params: { operation } });
 
 async function readLog(operation: string, lastEventId?: string): Promise<{ lines: string[]; end: Operation }> {
@@ -53,7 +62,7 @@ test('a push is claimed step by step, and a second push of the app waits', async
   const [build, release, deploy] = await push(app, 'p1');
   await push(app, 'p2');
   assert.deepEqual([build?.kind, release?.kind, deploy?.kind], ['build', 'release', 'deploy']);
-  assert.equal(release?.dependsOn, build?.id);
+  assert.deepEqual(release?.dependsOn, [build?.id]);
   assert.equal(build?.input.commit, 'c0ffee');
   const order: string[] = [];
   for (let index = 0; index < 6; index += 1) {
@@ -151,7 +160,7 @@ test('cancelling what waits ends it; what runs is told through its heartbeat', a
   const app = await newApp('cancelled');
   const [build, release] = await push(app, 'p');
   await claim('r1');
-  const beat = () => world.client.call(operations.heartbeat, { params: { runner: 'r1', operation: build?.id ?? '' } });
+  const beat = async () => (await runner('r1')).beat(build?.id ?? '');
   assert.deepEqual(await beat(), { cancelled: false });
   assert.equal(
     (await world.client.call(operations.cancel, { params: { operation: build?.id ?? '' } })).state,
@@ -174,7 +183,7 @@ test('cancelling what waits ends it; what runs is told through its heartbeat', a
 test('an operation whose claim never reached its runner is there for the next', async () => {
   const app = await newApp('left');
   const leaving = new AbortController();
-  const left = world.client.call(operations.claim, { params: { runner: 'gone' } }, { signal: leaving.signal });
+  const left = (await runner('gone')).claim({ signal: leaving.signal });
   left.catch(() => undefined);
   leaving.abort();
   await assert.rejects(left);
@@ -190,10 +199,13 @@ test('a runner that goes silent loses its operation: it fails, its build job is 
   let nowMs = Date.now();
   const watch = new OperationWatch({ ...deps, now: () => nowMs });
   const { signal } = new AbortController();
+  const runners = ['r1', 'r2'].map((id) => new TestRunner({ client, id, clusterKey: quiet.key }));
+  await Promise.all(runners.map((one) => one.register()));
+  const [r1, r2] = runners;
   const app = await client.call(apps.create, { body: { name: 'silent' } });
   const pushed = await client.call(operations.push, { params: { app: 'silent' }, body: body('p') });
   const id = pushed[0]?.id ?? '';
-  await client.call(operations.claim, { params: { runner: 'r1' } });
+  await r1?.claim();
   const workload = {
     id: buildWorkloadId(app.id, id),
     kind: 'ephemeral' as const,
@@ -203,32 +215,28 @@ test('a runner that goes silent loses its operation: it fails, its build job is 
   };
   const { revision } = await quiet.store.transact({ then: workloadChange(workload, { now: nowMs, newId }) });
   await deps.cell.workloads.reached(revision);
-  const caughtUp = async () => deps.operations.reached((await quiet.store.list('/flynn/resource/operation/')).revision);
+  const look = async (): Promise<Operation> => {
+    await deps.operations.reached((await quiet.store.list('/flynn/resource/operation/')).revision);
+    await watch.sweep({ signal });
+    return client.call(operations.get, { params: { operation: id } });
+  };
 
-  await caughtUp();
-  assert.deepEqual(await watch.step(id, { signal }), { againInMs: silenceMs });
+  assert.equal((await look()).state, 'running');
   nowMs += silenceMs - 1;
   await deps.resources.updateStatus(operationType, id, ({ status }) => ({ ...status, heartbeatAt: 12_345 }));
-  await caughtUp();
-  assert.deepEqual(
-    await watch.step(id, { signal }),
-    { againInMs: silenceMs },
-    'a heartbeat gives it the whole time again',
-  );
-  nowMs += silenceMs;
-  await watch.step(id, { signal });
-  await caughtUp();
-  const [build, release] = await Promise.all(
-    pushed.map((operation) => client.call(operations.get, { params: { operation: operation.id } })),
-  );
-  assert.equal(build?.state, 'failed');
-  assert.match(build?.error ?? '', /r1 was not heard of for 30 s/);
-  assert.equal(release?.state, 'cancelled');
-  await watch.step(id, { signal });
+  assert.equal((await look()).state, 'running');
+  nowMs += silenceMs - 1;
+  assert.equal((await look()).state, 'running', 'a heartbeat gives it the whole time again');
+  nowMs += 1;
+  const build = await look();
+  assert.equal(build.state, 'failed');
+  assert.match(build.error ?? '', /^heartbeat timeout: r1 was not heard of for 30 s/);
+  const release = await client.call(operations.get, { params: { operation: pushed[1]?.id ?? '' } });
+  assert.deepEqual([release.state, release.error], ['cancelled', 'the build before it failed']);
+  await stopEndedBuild(deps, id, { signal });
   assert.equal(await quiet.store.get(cellKeys.workload(workload.id)), undefined, 'the build is stopped');
   await client.call(operations.push, { params: { app: 'silent' }, body: body('q') });
-  const { operation } = await client.call(operations.claim, { params: { runner: 'r2' } });
-  assert.equal(operation?.pushId, 'q');
+  assert.equal((await r2?.claim())?.pushId, 'q');
 });
 
 test('deleting an app ends what runs of it', async () => {
@@ -236,7 +244,7 @@ test('deleting an app ends what runs of it', async () => {
   const [build] = await push(app, 'p');
   await claim('r1');
   await world.client.call(apps.remove, { params: { app } });
-  const beat = world.client.call(operations.heartbeat, { params: { runner: 'r1', operation: build?.id ?? '' } });
+  const beat = (await runner('r1')).beat(build?.id ?? '');
   await assert.rejects(beat, (error) => hasCode(error, 'not_found'));
   assert.equal((await world.client.call(jobs.list, { params: { app: 'chain' } })).length, 0);
 });

@@ -1,102 +1,122 @@
 /** Operations as people ask for them: pushes, their state, their log, cancelling. */
-import { hasCode } from '@flynn/kit/errors';
 import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
 import type { ServerEvent } from '@flynn/kit/routes';
-import { compareOf } from '@flynn/resource/record';
+import { shortId } from '@flynn/kit/ids';
 import type { z } from 'zod';
 import { operations } from './api.ts';
-import { findApp, forLiveApp, isOvertaken } from './deps.ts';
+import { findApp, forLiveApp } from './deps.ts';
 import type { Deps } from './deps.ts';
 import { resumePoint } from './event-stream.ts';
 import type { Operation } from './model.ts';
-import { endOperation } from './operation-end.ts';
+import type { NewOperation } from './operation-creation.ts';
+import { createOperations, findAll, isThereAlready } from './operation-intake.ts';
 import { OperationLog } from './operation-log.ts';
-import { byAge, chainOf, hasOperationEnded } from './operation-queue.ts';
-import { operationType, ownedBy } from './resources.ts';
-import type { AppResource } from './resources.ts';
+import { chainOf } from './operation-queue.ts';
+import { getOperation } from './operation-records.ts';
+import type { AppResource, OperationResource } from './resources.ts';
+import { adoptedRunners } from './runner-registry.ts';
 import { viewOperation } from './views.ts';
 
-const cancelAttempts = 8;
+const usualLimit = 100;
 
 export function operationHandlers(deps: Deps): Handler[] {
-  const { resources } = deps;
-  const log = new OperationLog(deps.store);
+  const { writer, store, queue } = deps;
+  const log = new OperationLog(store);
+  const view = (operation: OperationResource): Operation => {
+    const waitsFor = queue.whyWaits(operation.id, adoptedRunners(deps));
+    return viewOperation(operation, waitsFor);
+  };
   return [
     handle(operations.push, async ({ params, body, signal }) =>
-      forLiveApp(deps, params.app, signal, (app) => push(deps, app, body, signal)),
+      forLiveApp(deps, params.app, signal, async (app) => (await push(deps, app, body, signal)).map(view)),
     ),
-    handle(operations.get, async ({ params, signal }) =>
-      viewOperation(await resources.get(operationType, params.operation, { signal })),
+    handle(operations.create, async ({ params, body, signal }) =>
+      forLiveApp(deps, params.app, signal, async (app) => {
+        const given = body.operations.map(({ id = shortId(), expiresAt, ...spec }) => ({
+          id,
+          spec: { ...spec, appId: app.id, pushId: id },
+          expiresAt,
+        }));
+        return (await createOnce(deps, app, given, signal)).map(view);
+      }),
     ),
-    handle(operations.list, async ({ params, signal }) => {
+    handle(operations.get, async ({ params, signal }) => view(await getOperation(store, params.operation, { signal }))),
+    handle(operations.list, async ({ params, query, signal }) => {
       const app = await findApp(deps, params.app, signal);
-      const all = await resources.list(operationType, { owner: ownedBy(app.id), signal });
-      return all.map(viewOperation).sort(byAge).toReversed();
+      return (await list(deps, query, signal, app.id)).map(view);
     }),
-    handle(operations.cancel, async ({ params, signal }) => cancel(deps, params.operation, signal)),
-    handle(operations.log, async ({ params, headers, signal }) => {
-      await resources.get(operationType, params.operation, { signal });
+    handle(operations.listAll, async ({ query, signal }) => (await list(deps, query, signal)).map(view)),
+    handle(operations.update, async ({ params, body, signal }) => {
+      const event = { type: 'move expiry', expiresAt: body.expiresAt ?? undefined } as const;
+      return view(await writer.apply(params.operation, event, { signal }));
+    }),
+    handle(operations.cancel, async ({ params, body: { force }, signal }) => {
+      const reason = force ? 'it was cancelled by force' : 'it was cancelled';
+      return view(await writer.apply(params.operation, { type: 'cancel', isForced: force, reason }, { signal }));
+    }),
+    handle(operations.log, async ({ params, query, headers, signal }) => {
+      await getOperation(store, params.operation, { signal });
       const seen = resumePoint(headers);
-      return readLog(deps, log, params.operation, seen === undefined ? 0 : seen + 1, signal);
+      const from = seen === undefined ? 0 : seen + 1;
+      return readLog(deps, log, params.operation, { from, isFollowed: query.follow ?? true, signal });
     }),
   ];
 }
 
 type Push = z.output<NonNullable<typeof operations.push.body>>;
 
-async function push(deps: Deps, app: AppResource, input: Push, signal: AbortSignal): Promise<Operation[]> {
-  const { resources } = deps;
+async function push(deps: Deps, app: AppResource, input: Push, signal: AbortSignal): Promise<OperationResource[]> {
   const { pushId, ...source } = input;
-  const chain = chainOf(app.id, pushId);
-  const drafts = chain.map(({ id, kind, dependsOn }) =>
-    resources.draft(operationType, {
-      id,
-      owner: ownedBy(app.id),
-      spec: { appId: app.id, kind, ...(dependsOn === undefined ? {} : { dependsOn }), pushId, input: source },
-    }),
-  );
+  const chain = chainOf(app.id, pushId).map(({ id, ...spec }) => ({
+    id,
+    spec: { ...spec, appId: app.id, pushId, input: source },
+  }));
+  return createOnce(deps, app, chain, signal);
+}
+
+/** Asked for again, they are as they are by now. */
+async function createOnce(
+  deps: Deps,
+  app: AppResource,
+  given: readonly NewOperation[],
+  signal: AbortSignal,
+): Promise<OperationResource[]> {
+  const ids = given.map(({ id }) => id);
   try {
-    await resources.createMany(drafts, { signal, also: { compare: [compareOf(app)] } });
-    return drafts.map(({ resource }) => viewOperation(resource));
+    return await createOperations(deps, app, given, signal);
   } catch (error) {
-    if (!hasCode(error, 'conflict') || isOvertaken(error, app)) throw error;
-    return Promise.all(chain.map(async ({ id }) => viewOperation(await resources.get(operationType, id, { signal }))));
+    if (!isThereAlready(error, ids)) throw error;
+    return findAll(deps, ids, signal);
   }
 }
 
-/** What waits is cancelled at once; what runs is told to stop, and ends when its runner says so. */
-async function cancel(deps: Deps, id: string, signal: AbortSignal): Promise<Operation> {
-  for (let attempt = 1; ; attempt += 1) {
-    const operation = await deps.resources.get(operationType, id, { signal });
-    if (hasOperationEnded(operation.status.state)) return viewOperation(operation);
-    try {
-      if (operation.status.state === 'queued') {
-        return viewOperation(
-          await endOperation(deps, operation, { state: 'cancelled', error: 'it was cancelled' }, { signal }),
-        );
-      }
-      return viewOperation(
-        await deps.resources.updateStatus(operationType, id, ({ status }) => ({ ...status, isCancelRequested: true }), {
-          expectRevision: operation.revision,
-          signal,
-        }),
-      );
-    } catch (error) {
-      if (!hasCode(error, 'conflict') || attempt >= cancelAttempts) throw error;
-    }
-  }
+/** Live ones first, then what ended last. */
+async function list(
+  { operations: mirror, history, queue }: Deps,
+  query: z.output<typeof operations.list.query>,
+  signal: AbortSignal,
+  appId?: string,
+): Promise<OperationResource[]> {
+  const { ended = true, limit = usualLimit } = query;
+  const live =
+    appId === undefined ? [...mirror.snapshot.entries.values()].map(({ value }) => value) : queue.ofApp(appId);
+  const sorted = live.toSorted((a, b) => queue.compare(b.id, a.id)).slice(0, limit);
+  if (!ended || sorted.length >= limit) return sorted;
+  const left = limit - sorted.length;
+  const rest = await history.newest({ limit: left, signal, ...(appId === undefined ? {} : { appId }) });
+  const known = new Set(sorted.map(({ id }) => id));
+  return [...sorted, ...rest.filter(({ id }) => !known.has(id))];
 }
 
 async function* readLog(
   deps: Deps,
   log: OperationLog,
   id: string,
-  from: number,
-  signal: AbortSignal,
+  options: { from: number; isFollowed: boolean; signal: AbortSignal },
 ): AsyncGenerator<ServerEvent> {
-  for await (const { line, text } of log.read(id, { from, signal }))
-    yield { id: String(line), event: 'line', data: { text } };
+  const { signal } = options;
+  for await (const { line, text } of log.read(id, options)) yield { id: String(line), event: 'line', data: { text } };
   if (signal.aborted) return;
-  yield { event: 'end', data: viewOperation(await deps.resources.get(operationType, id, { signal })) };
+  yield { event: 'end', data: viewOperation(await getOperation(deps.store, id, { signal })) };
 }

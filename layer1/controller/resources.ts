@@ -17,6 +17,7 @@ import {
   releaseSchema,
   rolloutSchema,
   routeSchema,
+  runnerSchema,
 } from './model.ts';
 
 const nothing = z.object({});
@@ -185,23 +186,62 @@ export const keyType = defineType({
   cascades: false,
 });
 
+/** Ended ones are kept elsewhere: see operation-records.ts. */
 export const operationType = defineType({
   name: 'operation',
   version: 1,
-  spec: operationSchema.pick({ appId: true, kind: true, dependsOn: true, pushId: true, input: true }),
+  spec: operationSchema.pick({
+    appId: true,
+    kind: true,
+    dependsOn: true,
+    mayFail: true,
+    pushId: true,
+    input: true,
+    target: true,
+    singletonId: true,
+  }),
   status: operationSchema
-    .pick({ state: true, runnerId: true, error: true, output: true, startedAt: true, endedAt: true })
+    .pick({
+      state: true,
+      runnerId: true,
+      attempt: true,
+      isCancelRequested: true,
+      error: true,
+      output: true,
+      expiresAt: true,
+      assignedAt: true,
+      startedAt: true,
+      endedAt: true,
+    })
     .extend({
       /** Written now and then, not with every beat. */
       heartbeatAt: z.number().optional(),
-      /** Asked for while it runs: the runner is told and ends it. */
-      isCancelRequested: z.boolean().optional(),
+      /** The operations that wait for this one, written by whoever creates them: who ends this one has to know of them. */
+      dependents: z.array(z.string()).optional(),
+      /** Its place in the queue where it took another's; otherwise the revision it was created at. */
+      place: z.int().optional(),
     }),
   initialStatus: () => ({ state: 'queued' as const, output: {} }),
   validateUpdate: immutable('what an operation is to do'),
   owner: 'app',
   authorise: ofApp('viewer'),
   cascades: false,
+});
+
+export const runnerType = defineType({
+  name: 'runner',
+  version: 1,
+  spec: runnerSchema
+    .pick({ labels: true, version: true, slots: true, isByIdOnly: true, isPlatform: true })
+    /** SHA-256 of its own token; the platform's have none of their own. */
+    .extend({ tokenHash: z.string().optional() }),
+  status: runnerSchema.pick({ state: true }).extend({
+    /** Of the process: another one knows nothing of what this one held. */
+    session: z.string().optional(),
+    /** Written now and then. */
+    seenAt: z.number(),
+  }),
+  initialStatus: () => ({ state: 'pending' as const, seenAt: 0 }),
 });
 
 type ResourceOf<T> = T extends { spec: z.ZodType<infer Spec>; status: z.ZodType<infer Status> }
@@ -216,6 +256,7 @@ export type CronResource = ResourceOf<typeof cronType>;
 export type RouteResource = ResourceOf<typeof routeType>;
 export type KeyResource = ResourceOf<typeof keyType>;
 export type OperationResource = ResourceOf<typeof operationType>;
+export type RunnerResource = ResourceOf<typeof runnerType>;
 
 export function ownedBy(appId: string): { type: 'app'; id: string } {
   return { type: 'app', id: appId };

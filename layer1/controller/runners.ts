@@ -1,157 +1,127 @@
-/** The queue as runners see it: claim, heartbeat, lines, result. */
+/** The queue as runners see it: claim, report, heartbeat, lines. */
 import { hasCode } from '@flynn/kit/errors';
+import { raceAbort, withDeadline } from '@flynn/kit/retry';
 import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
-import { withDeadline } from '@flynn/kit/retry';
 import { operations } from './api.ts';
 import type { Deps } from './deps.ts';
-import type { Operation } from './model.ts';
-import { endOperation, operationLock } from './operation-end.ts';
 import { OperationLog } from './operation-log.ts';
-import { checkFinish, checkHeld, claimable, queued } from './operation-queue.ts';
-import { operationType } from './resources.ts';
+import { getOperation } from './operation-records.ts';
+import { checkHeld } from './operation-state.ts';
+import type { OperationEvent } from './operation-state.ts';
+import { ignoreOvertaken } from './operation-writer.ts';
+import type { OperationWriter } from './operation-writer.ts';
 import type { OperationResource } from './resources.ts';
+import { checkAdopted, checkRunner, noteSeen, takerOf } from './runner-registry.ts';
 import { viewOperation } from './views.ts';
 
+type Refusal = { id: string; code: 'conflict' | 'not_found'; message: string };
+
 const claimWaitMs = 25_000;
-const takeMs = 10_000;
 /** Often enough that silence shows, seldom enough that it costs the store nothing. */
 const beatWriteMs = 9_000;
 
 export function runnerHandlers(deps: Deps): Handler[] {
-  const { resources } = deps;
+  const { writer, dispatch } = deps;
   const log = new OperationLog(deps.store);
 
-  async function held(id: string, runnerId: string, signal: AbortSignal): Promise<OperationResource> {
-    const operation = await resources.get(operationType, id, { signal });
-    checkHeld({ id, ...operation.status }, runnerId);
-    return operation;
+  /** A mirror may be a moment behind: before anybody is told to stop the store is asked. */
+  async function find(id: string, runnerId: string, signal: AbortSignal): Promise<OperationResource> {
+    const known = await writer.find(id, { signal });
+    return known !== undefined && !isToStop(known, runnerId) ? known : getOperation(deps.store, id, { signal });
   }
 
-  async function beat(operation: OperationResource, signal: AbortSignal): Promise<void> {
+  async function beat(operation: OperationResource, runnerId: string, signal: AbortSignal): Promise<void> {
     if (deps.now() - (operation.status.heartbeatAt ?? 0) < beatWriteMs) return;
-    try {
-      await resources.updateStatus(
-        operationType,
-        operation.id,
-        ({ status }) => ({ ...status, heartbeatAt: deps.now() }),
-        {
-          expectRevision: operation.revision,
-          signal,
-        },
-      );
-    } catch (error) {
-      // Another sign of life, or the end, was written at the same time: either says more than this one.
-      if (!hasCode(error, 'conflict')) throw error;
-    }
+    // Its end may be written at the same time: that says more than this.
+    await writer.apply(operation.id, { type: 'beat', runnerId }, { signal }).catch(ignoreOvertaken);
   }
 
   return [
-    handle(operations.claim, async ({ params, signal }) => {
-      const operation = await claim(deps, params.runner, signal);
-      return operation === undefined ? {} : { operation };
+    handle(operations.claim, async ({ params, body, signal }) => {
+      const runner = await checkRunner(deps, params.runner, body.token, signal);
+      checkAdopted(runner);
+      await noteSeen(deps, runner, signal);
+      const given = await dispatch.ask(takerOf(runner), body.slots, withDeadline(claimWaitMs, signal));
+      // It left while it was being given them.
+      if (signal.aborted) await Promise.all(given.map((operation) => dispatch.putBack(operation)));
+      return { operations: given.map((operation) => viewOperation(operation)) };
     }),
-    handle(operations.heartbeat, async ({ params, signal }) => {
-      const operation = await resources.get(operationType, params.operation, { signal });
-      const { state, runnerId, isCancelRequested } = operation.status;
-      if (state !== 'running' || runnerId !== params.runner) return { cancelled: true };
-      await beat(operation, signal);
-      return { cancelled: isCancelRequested === true };
+    handle(operations.report, async ({ params, body, signal }) => {
+      const { runner: runnerId } = params;
+      await checkRunner(deps, runnerId, body.token, signal);
+      const events: [id: string, event: OperationEvent][] = [
+        ...body.begun.map(({ id, attempt }): [string, OperationEvent] => [
+          id,
+          { type: 'acknowledge', runnerId, attempt },
+        ]),
+        ...body.declined.map(({ id, attempt }): [string, OperationEvent] => [
+          id,
+          { type: 'decline', runnerId, attempt },
+        ]),
+        ...body.ended.map(({ id, ...outcome }): [string, OperationEvent] => [
+          id,
+          { type: 'finish', runnerId, outcome },
+        ]),
+      ];
+      const answers = await Promise.all(events.map(([id, event]) => applyReported(writer, id, event, signal)));
+      return { refused: answers.filter((answer) => answer !== undefined) };
+    }),
+    handle(operations.heartbeat, async ({ params, body, signal }) => {
+      const { runner: runnerId, operation: id } = params;
+      await noteSeen(deps, await checkRunner(deps, runnerId, body.token, signal), signal);
+      // Subscribed before looking: what changes in between is not missed.
+      using told = toldToStop(deps, id);
+      const operation = await find(id, runnerId, signal);
+      if (isToStop(operation, runnerId)) return { cancelled: true };
+      await beat(operation, runnerId, signal);
+      return { cancelled: body.waitMs > 0 && (await isWithin(told.stop, withDeadline(body.waitMs, signal))) };
     }),
     handle(operations.append, async ({ params, body, signal }) => {
-      const operation = await held(params.operation, params.runner, signal);
+      await checkRunner(deps, params.runner, body.token, signal);
+      const operation = await find(params.operation, params.runner, signal);
+      checkHeld(operation, params.runner);
       await log.append(params.operation, body.offset, body.lines, { signal });
-      await beat(operation, signal);
-    }),
-    handle(operations.finish, async ({ params, body, signal }) => {
-      for (let attempt = 1; ; attempt += 1) {
-        const operation = await resources.get(operationType, params.operation, { signal });
-        if (checkFinish({ id: operation.id, ...operation.status }, params.runner, body) === 'already')
-          return viewOperation(operation);
-        try {
-          return viewOperation(await endOperation(deps, operation, body, { signal }));
-        } catch (error) {
-          // A heartbeat or a cancel came in between.
-          if (!hasCode(error, 'conflict') || attempt >= 8) throw error;
-        }
-      }
+      await beat(operation, params.runner, signal);
     }),
   ];
 }
 
-async function claim(deps: Deps, runnerId: string, signal: AbortSignal): Promise<Operation | undefined> {
-  const limited = withDeadline(claimWaitMs, signal);
-  const refused = new Set<string>();
-  while (!limited.aborted) {
-    // Subscribed before looking: what changes in between is not missed.
-    const change = Promise.withResolvers<void>();
-    const stop = deps.operations.onChange(() => change.resolve());
-    const onAbort = () => change.resolve();
-    limited.addEventListener('abort', onAbort, { once: true });
-    try {
-      for (const operation of waiting(deps)) {
-        if (refused.has(`${operation.id} ${operation.revision}`)) continue;
-        const taken = await take(deps, operation, runnerId);
-        if (taken !== undefined && signal.aborted) await putBack(deps, taken);
-        if (taken !== undefined) return viewOperation(taken);
-        // Somebody was faster; the mirror tells in a moment.
-        refused.add(`${operation.id} ${operation.revision}`);
-      }
-      await change.promise;
-      refused.clear();
-    } finally {
-      stop();
-      limited.removeEventListener('abort', onAbort);
-    }
-  }
-  return undefined;
-}
-
-function waiting(deps: Deps): OperationResource[] {
-  const all = [...deps.operations.snapshot.entries.values()].map(({ value }) => value);
-  const byId = new Map(all.map((operation) => [operation.id, operation]));
-  return claimable(all.map(queued)).flatMap(({ id }) => byId.get(id) ?? []);
-}
-
-async function take(
-  deps: Deps,
-  operation: OperationResource,
-  runnerId: string,
-): Promise<OperationResource | undefined> {
-  const lock = operationLock(operation.spec.appId);
-  const nowMs = deps.now();
+/** What refuses it goes into the answer; what may be tried again fails the whole report. */
+async function applyReported(
+  writer: OperationWriter,
+  id: string,
+  event: OperationEvent,
+  signal: AbortSignal,
+): Promise<Refusal | undefined> {
   try {
-    return await deps.resources.updateStatus(
-      operationType,
-      operation.id,
-      ({ status }) => ({
-        ...status,
-        state: 'running' as const,
-        runnerId,
-        heartbeatAt: nowMs,
-        startedAt: new Date(nowMs).toISOString(),
-      }),
-      {
-        expectRevision: operation.revision,
-        also: () => ({
-          compare: [{ key: lock, modRevision: 0 }],
-          then: [{ put: lock, value: JSON.stringify(operation.id) }],
-        }),
-        // Once it is written it has to be known: a runner that leaves now has it put back.
-        signal: withDeadline(takeMs),
-      },
-    );
+    await writer.apply(id, event, { signal });
+    return undefined;
   } catch (error) {
-    if (hasCode(error, 'conflict', 'not_found')) return undefined;
+    if (!hasCode(error, 'conflict', 'not_found')) throw error;
+    return { id, code: hasCode(error, 'conflict') ? 'conflict' : 'not_found', message: error.message };
+  }
+}
+
+function isToStop({ status }: OperationResource, runnerId: string): boolean {
+  return status.state !== 'running' || status.runnerId !== runnerId || status.isCancelRequested === true;
+}
+
+/** `stop` resolves once the operation is to be stopped, or has ended without its runner. */
+function toldToStop({ operations: mirror }: Deps, id: string): Disposable & { stop: Promise<void> } {
+  const told = Promise.withResolvers<void>();
+  const unsubscribe = mirror.onChange(({ key, after }) => {
+    if (key === id && (after === undefined || after.status.isCancelRequested === true)) told.resolve();
+  });
+  return { stop: told.promise, [Symbol.dispose]: unsubscribe };
+}
+
+async function isWithin(event: Promise<void>, signal: AbortSignal): Promise<boolean> {
+  try {
+    await raceAbort(event, signal);
+    return true;
+  } catch (error) {
+    if (signal.aborted) return false;
     throw error;
   }
-}
-
-/** The runner left while it was being given the operation: somebody else may have it at once. */
-async function putBack(deps: Deps, { id, spec, revision }: OperationResource): Promise<void> {
-  await deps.resources.updateStatus(operationType, id, () => operationType.initialStatus(), {
-    expectRevision: revision,
-    also: () => ({ then: [{ delete: operationLock(spec.appId) }] }),
-    signal: withDeadline(takeMs),
-  });
 }

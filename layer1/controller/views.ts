@@ -60,7 +60,8 @@ export function viewKey({ spec, createdAt }: KeyResource): Key {
   return { ...spec, createdAt };
 }
 
-export function viewOperation({ id, spec, status, createdAt }: OperationResource): Operation {
-  const { heartbeatAt: _beat, isCancelRequested: _asked, ...shown } = status;
-  return { id, ...spec, ...shown, createdAt };
+/** `waitsFor`: while it is queued or waiting. */
+export function viewOperation({ id, spec, status, createdAt }: OperationResource, waitsFor?: string): Operation {
+  const { heartbeatAt: _beat, dependents: _dependents, place: _place, ...shown } = status;
+  return { id, ...spec, ...shown, createdAt, ...(waitsFor === undefined ? {} : { waitsFor }) };
 }

@@ -24,14 +24,14 @@ import { evaluationContext } from './deps.ts';
 import type { Deps } from './deps.ts';
 import { runKinds } from './generic-worker.ts';
 import { expiredOneOffs } from './one-off-cleanup.ts';
-import { removeLog } from './operation-log.ts';
-import { expired, queued } from './operation-queue.ts';
-import { OperationWatch } from './operation-watch.ts';
-import { appType, cronType, deploymentType, operationType } from './resources.ts';
+import { keepHistory, pruneApp } from './operation-pruning.ts';
+import { OperationWatch, buildOperationOf, stopEndedBuild } from './operation-watch.ts';
+import { appType, cronType, deploymentType } from './resources.ts';
 import type { DeploymentResource } from './resources.ts';
+import { keepRunners } from './runner-registry.ts';
 
 const leaseTtlSeconds = 5;
-const keepOperations = 50;
+const sweepMs = 1_000;
 const keepDeployments = 50;
 const deletionBatch = 30;
 const forgetMs = 3_600_000;
@@ -63,6 +63,13 @@ async function lead(deps: Deps, signal: AbortSignal, blobs?: BlobCollector): Pro
       const deploymentsOfApps: Source = mapSource(statusApps, (appId) =>
         definedOf(apps.snapshot.entries.get(appId)?.value.status.deploymentId),
       );
+      const endedBuilds = keysOf(operations, ({ spec }, id) =>
+        spec.kind === 'build' && !operations.snapshot.entries.has(id) ? [id] : [],
+      );
+      const buildsUnderWay = keysOf(cell.workloads, ({ id, count }) => {
+        const operation = count === 0 ? undefined : buildOperationOf(id);
+        return operation === undefined || operations.snapshot.entries.has(operation) ? [] : [operation];
+      });
       const evaluationApps = keysOf(cell.evaluations, ({ workloadId }) => [appIdOf(workloadId)]);
       const deletingApps = (source: Source): Source =>
         mapSource(source, (id) => (apps.snapshot.entries.get(id)?.value.deletingSince === undefined ? [] : [id]));
@@ -95,9 +102,9 @@ async function lead(deps: Deps, signal: AbortSignal, blobs?: BlobCollector): Pro
         }),
         runReconciler({
           ...common,
-          name: 'operations',
-          sources: [keysOf(operations)],
-          reconcile: (id, { signal: run }) => watch.step(id, { signal: run, epoch: epochCompare }),
+          name: 'ended builds',
+          sources: [endedBuilds, buildsUnderWay],
+          reconcile: (id, { signal: run }) => stopEndedBuild(deps, id, { signal: run, epoch: epochCompare }),
         }),
         forever('forgetting the trail', (s) => forget(deps, { signal: s, epoch: epochCompare }), { log, signal: term }),
         runReconciler({
@@ -106,6 +113,16 @@ async function lead(deps: Deps, signal: AbortSignal, blobs?: BlobCollector): Pro
           sources: [keysOf(apps), keysOf(crons, ({ spec }) => [spec.appId]), cronJobs],
           reconcile: (id, { signal: run }) => stepCron(deps, id, { signal: run }),
         }),
+        forever(
+          'looking for overdue operations',
+          async (run) => {
+            await watch.sweep({ signal: run, epoch: epochCompare });
+            await pause(sweepMs, run);
+          },
+          common,
+        ),
+        keepHistory(deps, { ...common, epoch: epochCompare }),
+        keepRunners(deps, { ...common, epoch: epochCompare }),
         runReconciler({
           ...common,
           name: 'clean-up',
@@ -158,16 +175,7 @@ async function forget(deps: Deps, options: Options): Promise<void> {
 
 /** Old operations with their logs, old deployments, and one-off jobs of old. */
 async function cleanUp(deps: Deps, appId: string, options: Options): Promise<void> {
-  const operations = [...deps.operations.snapshot.entries.values()]
-    .map(({ value }) => value)
-    .filter(({ spec }) => spec.appId === appId);
-  const gone = new Set(expired(operations.map(queued), keepOperations).map(({ id }) => id));
-  for (const operation of operations.filter(({ id }) => gone.has(id)).slice(0, deletionBatch)) {
-    const piece = removePiece(operationType, operation);
-    await deps.resources
-      .commit([piece, { compare: [options.epoch], then: [removeLog(operation.id)] }], options)
-      .catch(ignoreGone);
-  }
+  await pruneApp(deps, appId, options);
   for (const deployment of expiredDeployments(deps, appId).slice(0, deletionBatch)) {
     await deps.resources
       .commit([removePiece(deploymentType, deployment), { compare: [options.epoch] }], options)

@@ -2,7 +2,8 @@ import { createBlobClient } from '@flynn/blobstore/client';
 import { createDiscoveryClient } from '@flynn/discovery/client';
 import { runDaemon } from '@flynn/kit/daemon';
 import { HttpClient } from '@flynn/kit/http-client';
-import { configSchema, runnerIdOf } from './config.ts';
+import { configSchema, identityOf } from './config.ts';
+import { Reports } from './reports.ts';
 import { runOperations } from './runner.ts';
 
 await runDaemon({
@@ -20,12 +21,13 @@ await runDaemon({
     });
     const blobs = createBlobClient({ baseUrl: urlOf('blobstore'), key });
     tasks.run('operations', async (signal) => {
+      const identity = identityOf(config);
       const deps = {
-        id: runnerIdOf(config),
+        identity,
         controller,
+        reports: new Reports(controller, identity),
         blobs,
         slugRunnerImage: config.FLYNN_SLUG_RUNNER_IMAGE,
-        slots: config.FLYNN_RUNNER_SLOTS,
         log,
       };
       try {

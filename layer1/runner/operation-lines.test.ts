@@ -11,7 +11,7 @@ type Append = { offset: number; lines: string[] };
 
 /** A controller whose `append` is `answer`. */
 async function startLog(answer: (append: Append) => Promise<void>) {
-  const handlers = [handle(operations.append, ({ body }) => answer(body))];
+  const handlers = [handle(operations.append, ({ body: { offset, lines } }) => answer({ offset, lines }))];
   const server = await startServer({ name: 'controller', handlers, port: 0, host: '127.0.0.1', log: silentLogger() });
   const client = new HttpClient({ baseUrl: server.url, name: 'the controller' });
   return {
@@ -28,7 +28,7 @@ const params = { runner: 'r', operation: 'o' };
 test('lines written together go in one batch, in order', async () => {
   const got: Append[] = [];
   await using log = await startLog(async (append) => void got.push(append));
-  await using lines = new OperationLines(log.client, params);
+  await using lines = new OperationLines(log.client, params, 'token');
   await lines.write('a', 'b');
   await lines.write('c\nd');
   await lines.flush();
@@ -48,7 +48,7 @@ test('a batch whose answer was lost is sent again as it was, and what came meanw
     await lines.write('later');
     throw new FlynnError('unavailable', 'being replaced');
   });
-  await using lines = new OperationLines(log.client, params);
+  await using lines = new OperationLines(log.client, params, 'token');
   await lines.write('first');
   await lines.flush();
   assert.deepEqual(got, [
@@ -62,7 +62,7 @@ test('an operation that is another runner’s now aborts the work', async () => 
   await using log = await startLog(async () => {
     throw new FlynnError('conflict', 'operation o is held by another runner');
   });
-  await using lines = new OperationLines(log.client, params);
+  await using lines = new OperationLines(log.client, params, 'token');
   await lines.write('a');
   await assert.rejects(lines.flush(), { code: 'conflict' });
   assert.equal(lines.signal.aborted, true);

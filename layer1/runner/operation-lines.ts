@@ -18,15 +18,17 @@ const waitingLines = 5_000;
 export class OperationLines implements AsyncDisposable {
   readonly #controller: HttpClient;
   readonly #params: { runner: string; operation: string };
+  readonly #token: string;
   readonly #abort = new AbortController();
   readonly #waiting: string[] = [];
   #sentLines = 0;
   #sending: Promise<void> | undefined;
   #flushNow: (() => void) | undefined;
 
-  constructor(controller: HttpClient, params: { runner: string; operation: string }) {
+  constructor(controller: HttpClient, params: { runner: string; operation: string }, token: string) {
     this.#controller = controller;
     this.#params = params;
+    this.#token = token;
   }
 
   get signal(): AbortSignal {
@@ -61,7 +63,7 @@ export class OperationLines implements AsyncDisposable {
     await this.#linger();
     while (this.#waiting.length > 0 && !this.#abort.signal.aborted) {
       const lines = nextBatch(this.#waiting);
-      const input = { params: this.#params, body: { offset: this.#sentLines, lines } };
+      const input = { params: this.#params, body: { token: this.#token, offset: this.#sentLines, lines } };
       try {
         await retry((signal) => this.#controller.call(operations.append, input, { signal }), {
           what: 'writing to the log',

@@ -13,6 +13,7 @@ import { type Handler, type RunningServer, handle, startServer } from '@flynn/ki
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import { configSchema, runnerIdOf } from './config.ts';
+import { Reports } from './reports.ts';
 import { runOperation } from './runner.ts';
 
 const at = '2026-01-01T00:00:00.000Z';
@@ -33,7 +34,7 @@ const releasing: Operation = {
   state: 'complete',
   output: { releaseId: 'release3' },
 };
-const deploy: Operation = { ...build, id: 'deploy-1', kind: 'deploy', dependsOn: 'release-1' };
+const deploy: Operation = { ...build, id: 'deploy-1', kind: 'deploy', dependsOn: ['release-1'] };
 const job: Job = {
   id: 'host1-job',
   workloadId: 'app1-build-1',
@@ -120,9 +121,9 @@ class FlakyController implements AsyncDisposable {
         assert.ok(body.offset <= this.lines.length, 'lines are missing');
         this.lines.push(...body.lines.slice(this.lines.length - body.offset));
       }),
-      handle(operations.finish, async ({ body }) => {
-        this.ended = body;
-        return { ...build, state: body.state };
+      handle(operations.report, async ({ body }) => {
+        [this.ended] = body.ended;
+        return { refused: [] };
       }),
       handle(releases.get, async () => release),
       handle(releases.list, async () => [release]),
@@ -164,15 +165,16 @@ function run(
   operation: Operation,
   stopping = new AbortController().signal,
 ): Promise<void> {
+  const identity = { id: 'runner', token: 'token', labels: {}, isByIdOnly: false, version: '0', slots: 1 };
   const deps = {
-    id: 'runner',
+    identity,
     controller: controller.client,
+    reports: new Reports(controller.client, identity),
     blobs: {
       getName: async () => ({ digest: result, sizeBytes: 1 }),
       get: async () => Readable.from([]),
     },
     slugRunnerImage: 'slug-runner',
-    slots: 1,
     log: silentLogger(),
     heartbeatMs: 20,
   };

@@ -28,7 +28,7 @@ export async function executeRelease(execution: Execution): Promise<Record<strin
 /** The operation this one builds on. */
 export async function operationBefore(execution: Execution): Promise<Operation> {
   const { operation, controller } = execution;
-  const { dependsOn } = operation;
+  const [dependsOn] = operation.dependsOn ?? [];
   if (dependsOn === undefined)
     throw new FlynnError('invalid', `the ${operation.kind} has nothing before it: push again`);
   return patiently('reading the operation before', execution, (signal) =>

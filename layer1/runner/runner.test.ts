@@ -12,9 +12,12 @@ import { parseAppJson } from '@flynn/controller/app-json';
 import { createControllerClient } from '@flynn/controller/client';
 import { type BuildResult, type Operation, operationSchema } from '@flynn/controller/model';
 import { type Behaviour, type TestController, startTestController } from '@flynn/controller/testing';
+import { loadConfig } from '@flynn/kit/config';
 import { startServer } from '@flynn/kit/http-server';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
+import { configSchema, identityOf } from './config.ts';
+import { Reports } from './reports.ts';
 import { runOperations } from './runner.ts';
 
 type World = AsyncDisposable & { controller: TestController; blobs: BlobClient };
@@ -81,13 +84,14 @@ function startRunner(
 ): AsyncDisposable & { stop(): Promise<void> } {
   const stopping = new AbortController();
   const client = createControllerClient({ baseUrl: controller.url, key: controller.key });
+  const identity = identityOf(loadConfig(configSchema, { FLYNN_KEY: controller.key, FLYNN_RUNNER_ID: 'runner' }));
   const ended = runOperations(
     {
-      id: 'runner',
+      identity,
       controller: client,
+      reports: new Reports(client, identity),
       blobs,
       slugRunnerImage: 'flynn/slug-runner',
-      slots: 2,
       log: silentLogger(),
       heartbeatMs: 50,
       lookMs: 50,

@@ -6,12 +6,16 @@ import { systemClock } from '@flynn/kit/clock';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';
 import type { Logger } from '@flynn/kit/log';
-import { raceAbort, retry, withDeadline } from '@flynn/kit/retry';
+import { newId } from '@flynn/kit/ids';
+import { raceAbort, withDeadline } from '@flynn/kit/retry';
 import { forever } from '@flynn/kit/tasks';
 import { executeBuild } from './build-operation.ts';
 import { executeDeploy } from './deploy-operation.ts';
 import type { Executor } from './execution.ts';
 import { OperationLines } from './operation-lines.ts';
+import { register } from './registration.ts';
+import type { Identity } from './registration.ts';
+import type { Reports } from './reports.ts';
 import { executeRelease } from './release-operation.ts';
 
 const executors: Readonly<Record<Operation['kind'], Executor>> = {
@@ -21,12 +25,11 @@ const executors: Readonly<Record<Operation['kind'], Executor>> = {
 };
 
 export type RunnerDeps = {
-  /** Of this process: an operation claimed under another id is not its own. */
-  id: string;
+  identity: Identity;
   controller: HttpClient;
+  reports: Reports;
   blobs: Pick<BlobClient, 'get' | 'getName'>;
   slugRunnerImage: string;
-  slots: number;
   log: Logger;
   heartbeatMs?: number;
   lookMs?: number;
@@ -38,9 +41,12 @@ export type RunnerDeps = {
 const lastLinesMs = 2_500;
 const lastReportMs = 4_000;
 const patienceMs = 60_000;
+/** Later it has gone to somebody else. */
+const acknowledgeMs = 8_000;
 
 /** Runs until the signal aborts and what was under way has ended. */
 export async function runOperations(deps: RunnerDeps, signal: AbortSignal): Promise<void> {
+  const { log, identity } = deps;
   const stopping = new AbortController();
   let timer: NodeJS.Timeout | undefined;
   const onAbort = (): void => {
@@ -48,16 +54,55 @@ export async function runOperations(deps: RunnerDeps, signal: AbortSignal): Prom
     timer = setTimeout(() => stopping.abort(reason), deps.graceMs ?? 20_000);
   };
   signal.addEventListener('abort', onAbort, { once: true });
-  const slot = (): Promise<void> =>
-    forever('operations', (signal) => runNext(deps, signal, stopping.signal), { signal, log: deps.log });
-  await Promise.all(Array.from({ length: deps.slots }, slot));
+  const session = newId();
+  const running = new Set<Promise<void>>();
+  let isRegistered = false;
+  const step = async (signal: AbortSignal): Promise<void> => {
+    if (!isRegistered) await register(deps, session, signal);
+    isRegistered = true;
+    while (running.size >= identity.slots) await raceAbort(Promise.race(running), signal);
+    try {
+      for (const operation of await claim(deps, identity.slots - running.size, signal)) {
+        const ended = begin(operation, deps, signal, stopping.signal).finally(() => running.delete(ended));
+        running.add(ended);
+      }
+    } catch (error) {
+      // It was forgotten, or the store is a new one.
+      if (hasCode(error, 'unauthenticated')) isRegistered = false;
+      throw error;
+    }
+  };
+  await forever('taking operations', step, { signal, log });
+  await Promise.all(running);
   clearTimeout(timer);
 }
 
-async function runNext(deps: RunnerDeps, signal: AbortSignal, stopping: AbortSignal): Promise<void> {
-  const params = { runner: deps.id };
-  const { operation } = await deps.controller.call(operations.claim, { params }, { signal, timeoutMs: 40_000 });
-  if (operation !== undefined) await runOperation(operation, deps, stopping);
+async function claim(
+  { controller, identity: { id, token } }: RunnerDeps,
+  slots: number,
+  signal: AbortSignal,
+): Promise<Operation[]> {
+  const input = { params: { runner: id }, body: { token, slots } };
+  return (await controller.call(operations.claim, input, { signal, timeoutMs: 40_000 })).operations;
+}
+
+/** Says that it begins, and carries it out; or says that it does not. Never rejects. */
+async function begin(
+  operation: Operation,
+  deps: RunnerDeps,
+  signal: AbortSignal,
+  stopping: AbortSignal,
+): Promise<void> {
+  const { reports, log } = deps;
+  const { id, attempt = 0 } = operation;
+  const isBegun = !signal.aborted;
+  try {
+    await reports.send(isBegun ? 'begun' : 'declined', { id, attempt }, { deadlineMs: acknowledgeMs });
+  } catch (error) {
+    log.warn({ err: error, operation: id }, 'an operation could not be begun: it goes to another runner');
+    return;
+  }
+  if (isBegun) await runOperation(operation, deps, stopping);
 }
 
 type Outcome = { state: 'complete' | 'failed' | 'cancelled'; error?: string; output?: Record<string, string> };
@@ -65,15 +110,16 @@ type Outcome = { state: 'complete' | 'failed' | 'cancelled'; error?: string; out
 export async function runOperation(operation: Operation, deps: RunnerDeps, stopping: AbortSignal): Promise<void> {
   const { controller, blobs, slugRunnerImage, lookMs = 5_000 } = deps;
   const log = deps.log.child({ operation: operation.id, kind: operation.kind, app: operation.appId });
-  const params = { runner: deps.id, operation: operation.id };
-  await using lines = new OperationLines(controller, params);
+  const { id, token } = deps.identity;
+  const params = { runner: id, operation: operation.id };
+  await using lines = new OperationLines(controller, params, token);
   const cancelling = new AbortController();
   const ended = new AbortController();
   const beating = beat(deps, params, cancelling, ended.signal);
   const signal = AbortSignal.any([stopping, cancelling.signal, lines.signal]);
   using flushing = endingWith(stopping, lastLinesMs);
   using reporting = endingWith(stopping, lastReportMs);
-  log.info('operation claimed');
+  log.info('operation begun');
 
   let outcome: Outcome;
   try {
@@ -98,11 +144,8 @@ export async function runOperation(operation: Operation, deps: RunnerDeps, stopp
   }
   try {
     // Heartbeats go on until the controller knows: an operation nobody holds would be given up.
-    await retry((signal) => controller.call(operations.finish, { params, body: outcome }, { signal }), {
-      what: 'reporting the result',
-      signal: reporting.signal,
-      deadlineMs: patienceMs,
-    });
+    const result = { id: operation.id, ...outcome };
+    await deps.reports.send('ended', result, { signal: reporting.signal, deadlineMs: patienceMs });
     log.info({ state: outcome.state, error: outcome.error }, 'operation ended');
   } catch (error) {
     log.error({ err: error, state: outcome.state }, 'the result of the operation could not be reported');
@@ -147,15 +190,21 @@ function endingWith(signal: AbortSignal, afterMs: number): Disposable & { signal
 
 /** Until `ended`; aborts `cancelling` when the controller says so, or that the operation is somebody else's. */
 async function beat(
-  { controller, log, heartbeatMs = 4_000 }: RunnerDeps,
+  { controller, log, identity, heartbeatMs = 4_000 }: RunnerDeps,
   params: { runner: string; operation: string },
   cancelling: AbortController,
   ended: AbortSignal,
 ): Promise<void> {
   const step = async (signal: AbortSignal): Promise<void> => {
-    const { cancelled } = await controller.call(operations.heartbeat, { params }, { signal, timeoutMs: 10_000 });
+    const sentMs = performance.now();
+    // It answers early when there is something to say.
+    const input = { params, body: { token: identity.token, waitMs: heartbeatMs } };
+    const { cancelled } = await controller.call(operations.heartbeat, input, {
+      signal,
+      timeoutMs: heartbeatMs + 10_000,
+    });
     if (cancelled) cancelling.abort(new FlynnError('cancelled', 'the operation was cancelled'));
-    await systemClock.sleep(heartbeatMs, { signal });
+    await systemClock.sleep(Math.max(0, heartbeatMs - (performance.now() - sentMs)), { signal });
   };
   await forever('heartbeat', step, { signal: ended, log, maxMs: heartbeatMs });
 }

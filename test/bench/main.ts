@@ -15,6 +15,7 @@ const benches: Readonly<Record<string, () => Promise<Bench>>> = {
   conflict: () => import('./conflict.ts').then(({ bench }) => bench),
   commit: () => import('./commit.ts').then(({ bench }) => bench),
   c1m: () => import('./c1m.ts').then(({ bench }) => bench),
+  ops: () => import('./ops.ts').then(({ bench }) => bench),
   failover: () => import('./failover.ts').then(({ bench }) => bench),
   'host-loss': () => import('./host-loss.ts').then(({ bench }) => bench),
   'cell-memory': () => import('./cell-memory.ts').then(({ bench }) => bench),

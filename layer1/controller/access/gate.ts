@@ -5,7 +5,8 @@ import { isSameSecret } from '@flynn/kit/secrets';
 import { findApp, noApp } from '../deps.ts';
 import type { Deps } from '../deps.ts';
 import { keyIdOf } from '../keys.ts';
-import { deploymentType, keyType, operationType } from '../resources.ts';
+import { getOperation } from '../operation-records.ts';
+import { deploymentType, keyType } from '../resources.ts';
 import type { AuditTrail } from '../audit/trail.ts';
 import type { AppResource } from '../resources.ts';
 import { actForHeader } from './act-for.ts';
@@ -17,8 +18,10 @@ import type { Role } from './roles.ts';
 import { ruleOf } from './rules.ts';
 import { mayCall, serviceOf } from './service-token.ts';
 
+type GateDeps = Pick<Deps, 'resources' | 'store'>;
+
 export type GateOptions = Readonly<{
-  deps: Pick<Deps, 'resources'>;
+  deps: GateDeps;
   directory: Directory;
   /** What the cluster was made with: opens everything. */
   rootKey: string;
@@ -97,14 +100,14 @@ async function ownerOf({ deps, directory }: GateOptions, fingerprint: string, si
 }
 
 /** The app a path names: `:app`, or that of the deployment or operation. */
-async function appOf(deps: Pick<Deps, 'resources'>, { params, signal }: GateRequest): Promise<AppResource | undefined> {
+async function appOf(deps: GateDeps, { params, signal }: GateRequest): Promise<AppResource | undefined> {
   if (params['app'] !== undefined) return findApp(deps, params['app'], signal);
   const appId = await ownerIdOf(deps, params, signal);
   return appId === undefined ? undefined : findApp(deps, appId, signal);
 }
 
 async function ownerIdOf(
-  { resources }: Pick<Deps, 'resources'>,
+  { resources, store }: GateDeps,
   params: GateRequest['params'],
   signal: AbortSignal,
 ): Promise<string | undefined> {
@@ -112,7 +115,7 @@ async function ownerIdOf(
     return (await resources.get(deploymentType, params['deployment'], { signal })).spec.appId;
   }
   if (params['operation'] === undefined) return undefined;
-  return (await resources.get(operationType, params['operation'], { signal })).spec.appId;
+  return (await getOperation(store, params['operation'], { signal })).spec.appId;
 }
 
 /** By its id from here on: what was judged is what is acted on, whatever has the name a moment later. */

@@ -2,6 +2,7 @@
 import { createHmac } from 'node:crypto';
 import type { Route } from '@flynn/kit/routes';
 import { isSameSecret } from '@flynn/kit/secrets';
+import { runners } from '../api-runners.ts';
 import { apps, deployments, formations, jobs, keys, operations, platform, releases, routing } from '../api.ts';
 
 export const services = ['git-receiver', 'router', 'runner'] as const;
@@ -14,7 +15,8 @@ const routesOf: Readonly<Record<Service, readonly Route[]>> = {
     operations.claim,
     operations.heartbeat,
     operations.append,
-    operations.finish,
+    operations.report,
+    runners.register,
     operations.get,
     jobs.build,
     jobs.get,

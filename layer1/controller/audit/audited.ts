@@ -4,17 +4,25 @@ import type { Logger } from '@flynn/kit/log';
 import type { Route } from '@flynn/kit/routes';
 import type { Store } from '@flynn/store/store';
 import { tokens } from '../access/api.ts';
+import { operations } from '../api.ts';
+import { runners } from '../api-runners.ts';
 import { claimAnswer } from './answers.ts';
 import type { Claim } from './answers.ts';
 import { during } from './mutation.ts';
 import type { AuditTrail, AuditedMutation } from './trail.ts';
 
 /** Runners say all the time that they are at it; what comes of it is told by the operation. */
-const unrecordedPrefix = '/runners/';
+const unrecorded: ReadonlySet<Route> = new Set([
+  operations.claim,
+  operations.report,
+  operations.heartbeat,
+  operations.append,
+  runners.register,
+]);
 const secretAnswers: ReadonlySet<Route> = new Set([tokens.create]);
 
-export function isRecorded({ method, path, access }: Route): boolean {
-  return method !== 'GET' && access !== 'open' && !path.startsWith(unrecordedPrefix);
+export function isRecorded(route: Route): boolean {
+  return route.method !== 'GET' && route.access !== 'open' && !unrecorded.has(route);
 }
 
 type AuditOptions = Readonly<{

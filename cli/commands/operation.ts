@@ -1,0 +1,180 @@
+import { apps, operations } from '@flynn/controller/api';
+import { operationSchema } from '@flynn/controller/model';
+import type { Operation } from '@flynn/controller/model';
+import { hasCode } from '@flynn/kit/errors';
+import { pause } from '@flynn/kit/clock';
+import { z } from 'zod';
+import { parseWhole } from '../arguments.ts';
+import type { Context } from '../context.ts';
+import { formatAge, formatSeconds, formatTable } from '../output.ts';
+import { addCommand, type Parent } from './command.ts';
+
+const operationArgument = ['<id>', 'as "flynn op list" shows it'] as const;
+const outageMs = 60_000;
+const lineSchema = z.object({ text: z.string() });
+
+export function addOperationCommands(parent: Parent): void {
+  const operation = addCommand(parent, {
+    name: 'op',
+    summary: 'operations: what builds, releases and deploys, and what waits to',
+    async run(context) {
+      context.print(operation.helpInformation());
+    },
+  });
+
+  addCommand<{ all?: boolean; live?: boolean; lines?: string }>(parent, {
+    under: operation,
+    name: 'list',
+    summary: "an app's operations: what is under way, then what ended last",
+    options: {
+      all: ['--all', 'of all apps'],
+      live: ['--live', 'without those that have ended'],
+      lines: ['-n, --lines <n>', 'at most so many, else 100'],
+    },
+    run: listOperations,
+  });
+
+  addCommand(parent, {
+    under: operation,
+    name: 'info',
+    summary: 'one operation: its times, its runner, what it waits for',
+    arguments: [operationArgument],
+    async run(context, _options, [id = '']) {
+      const found = await (await context.client()).call(operations.get, { params: { operation: id } });
+      const all = await (await context.client()).call(apps.list, {});
+      context.show(found, () => infoText(found, all.find((app) => app.id === found.appId)?.name));
+    },
+  });
+
+  addCommand<{ follow?: boolean }>(parent, {
+    under: operation,
+    name: 'log',
+    summary: "an operation's log; with -f to its end, and exit code 1 if it did not complete",
+    arguments: [operationArgument],
+    options: { follow: ['-f, --follow', 'go on with what comes, until it ends or Ctrl-C'] },
+    run: (context, { follow = false }, [id = '']) => tellLog(context, id, follow),
+  });
+
+  addCommand<{ force?: boolean }>(parent, {
+    under: operation,
+    name: 'cancel',
+    summary: 'cancel an operation, and what waits for it',
+    arguments: [operationArgument],
+    options: { force: ['--force', 'end it at once, whatever its runner says'] },
+    async run(context, { force = false }, [id = '']) {
+      const client = await context.client();
+      const before = await client.call(operations.get, { params: { operation: id } });
+      const after = await client.call(operations.cancel, { params: { operation: id }, body: { force } });
+      context.show(after, () => {
+        if (hasEnded(before)) return `${id} had ended before: it is ${before.state}`;
+        if (hasEnded(after)) return `${id} was cancelled`;
+        return `${id} was told to stop; "flynn op info ${id}" shows it, --force ends it at once`;
+      });
+    },
+  });
+}
+
+async function listOperations(
+  context: Context,
+  { all = false, live = false, lines }: { all?: boolean; live?: boolean; lines?: string },
+): Promise<void> {
+  const client = await context.client();
+  const limit =
+    lines === undefined ? undefined : parseWhole(lines, { what: 'a number of operations', min: 1, max: 1_000 });
+  const query = { ended: !live, ...(limit === undefined ? {} : { limit }) };
+  const found = all
+    ? await client.call(operations.listAll, { query })
+    : await client.call(operations.list, { params: { app: await context.appName() }, query });
+  const names = new Map((await client.call(apps.list, {})).map((app) => [app.id, app.name]));
+  const now = Date.now();
+  context.show(found, () =>
+    formatTable(
+      ['ID', 'STATE', 'KIND', 'APP', 'RUNNER', 'AGE', 'TOOK', 'NOTE'],
+      found.map((one) => [
+        one.id,
+        one.isCancelRequested === true ? 'stopping' : one.state,
+        one.kind,
+        names.get(one.appId) ?? one.appId,
+        one.runnerId,
+        formatAge(one.createdAt, now),
+        tookText(one, now),
+        one.waitsFor === undefined ? one.error : `waits for ${one.waitsFor}`,
+      ]),
+    ),
+  );
+}
+
+function infoText(one: Operation, appName: string | undefined): string {
+  const { target } = one;
+  const labels = Object.entries(target?.labels ?? {}).map(([name, value]) => `${name}=${value}`);
+  const facts: [string, string | undefined][] = [
+    ['id', one.id],
+    ['state', one.isCancelRequested === true ? `${one.state}, told to stop` : one.state],
+    ['waits for', one.waitsFor],
+    ['error', one.error],
+    ['kind', one.kind],
+    ['app', appName ?? one.appId],
+    ['runner', one.runnerId],
+    ['attempt', one.attempt === undefined ? undefined : String(one.attempt)],
+    ['depends on', one.dependsOn?.join(', ')],
+    ['may go to', target?.runnerId ?? (labels.length === 0 ? undefined : labels.join(', '))],
+    ['queued', one.createdAt],
+    ['expires', one.startedAt === undefined && one.endedAt === undefined ? one.expiresAt : undefined],
+    ['given away', one.assignedAt],
+    ['started', one.startedAt],
+    ['ended', one.endedAt],
+    ['took', tookText(one, Date.now())],
+    ...Object.entries(one.output).map(([name, value]): [string, string] => [`output ${name}`, value]),
+  ];
+  const shown = facts.filter(([, value]) => value !== undefined);
+  const width = Math.max(...shown.map(([name]) => name.length));
+  return shown.map(([name, value]) => `${name.padEnd(width)}  ${value ?? ''}\n`).join('');
+}
+
+function tookText({ startedAt, endedAt }: Operation, now: number): string | undefined {
+  if (startedAt === undefined) return undefined;
+  return formatSeconds((endedAt === undefined ? now : Date.parse(endedAt)) - Date.parse(startedAt));
+}
+
+function hasEnded({ endedAt }: Operation): boolean {
+  return endedAt !== undefined;
+}
+
+/** Through a controller that restarts in between, each line once. */
+async function tellLog(context: Context, id: string, isFollowed: boolean): Promise<number> {
+  const client = await context.client();
+  const ending = new AbortController();
+  const offSignal = context.io.onSignal('SIGINT', () => ending.abort());
+  const input = { params: { operation: id }, query: { follow: isFollowed } };
+  let lastEventId: string | undefined;
+  let brokenSinceMs: number | undefined;
+  try {
+    while (!ending.signal.aborted) {
+      const resume = { signal: ending.signal, ...(lastEventId === undefined ? {} : { lastEventId }) };
+      try {
+        for await (const event of client.events(operations.log, input, resume)) {
+          brokenSinceMs = undefined;
+          lastEventId = event.id ?? lastEventId;
+          if (event.event === 'end') return isFollowed ? endOf(context, operationSchema.parse(event.data)) : 0;
+          const { text } = lineSchema.parse(event.data);
+          context.print(context.options.json ? JSON.stringify({ text }) : `${text}\n`);
+        }
+      } catch (error) {
+        if (!hasCode(error, 'unavailable', 'timeout')) throw error;
+        brokenSinceMs ??= performance.now();
+        if (performance.now() - brokenSinceMs > outageMs) throw error;
+      }
+      await pause(500, ending.signal);
+    }
+    return 130;
+  } finally {
+    offSignal();
+  }
+}
+
+function endOf(context: Context, { id, state, error }: Operation): number {
+  if (state === 'complete') return 0;
+  const why = error === undefined ? '' : `: ${error}`;
+  context.io.stderr.write(`flynn: operation ${id} ${state === 'cancelled' ? 'was cancelled' : state}${why}\n`);
+  return 1;
+}
