@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { closeSync, mkdtempSync, openSync, readFileSync, realpathSync, rmSync, writeSync } from 'node:fs';
+import { closeSync, mkdtempSync, openSync, readFileSync, rmSync, symlinkSync, writeSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, test } from 'node:test';
@@ -12,7 +12,7 @@ let file = '';
 let fd = -1;
 
 beforeEach(() => {
-  directory = realpathSync(mkdtempSync(join(tmpdir(), 'flynn-own-log-')));
+  directory = mkdtempSync(join(tmpdir(), 'flynn-own-log-'));
   file = join(directory, 'agent.log');
   fd = openSync(file, 'a');
 });
@@ -39,10 +39,12 @@ test('a log that is too long goes aside, and what comes next stands at its start
 test('it is looked at from the start on, until the agent ends', { timeout: 30_000 }, async () => {
   writeSync(fd, 'x'.repeat(11 * 2 ** 20));
   const stop = new AbortController();
-  const kept = keepLogSmall(file, { fd, log: silentLogger(), signal: stop.signal });
+  symlinkSync(directory, `${directory}-link`);
+  const kept = keepLogSmall(join(`${directory}-link`, 'agent.log'), { fd, log: silentLogger(), signal: stop.signal });
   await waitFor(() => readFileSync(file).length === 0, { what: 'an empty log', deadlineMs: 10_000 });
   stop.abort();
   await kept;
+  rmSync(`${directory}-link`);
 });
 
 test('what is not its log is left alone', { timeout: 30_000 }, async () => {

@@ -1,5 +1,5 @@
 /** Keeps this process's own log from growing, where nobody else does: below `bootstrap/supervise` it is a file. */
-import { copyFileSync, fstatSync, ftruncateSync, readlinkSync } from 'node:fs';
+import { copyFileSync, fstatSync, ftruncateSync, statSync } from 'node:fs';
 import { pause } from '@flynn/kit/clock';
 import { messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
@@ -33,11 +33,9 @@ export function rotate(file: string, fd: number, above: number): void {
   ftruncateSync(fd);
 }
 
+/** Whatever links lead to it. */
 function isOpenAs(fd: number, file: string): boolean {
-  try {
-    return readlinkSync(`/proc/self/fd/${fd}`) === file;
-  } catch {
-    // A descriptor that is closed is no file.
-    return false;
-  }
+  const there = statSync(file, { throwIfNoEntry: false });
+  const open = fstatSync(fd);
+  return there?.isFile() === true && there.dev === open.dev && there.ino === open.ino;
 }

@@ -92,20 +92,32 @@ export class Committer {
   /** In the same stretch in which it was planned: nothing may have been folded in between. */
   submit(plan: Plan, now: number): void {
     const { columns, ledger } = this.#options;
-    const planRevisions = new Map(
-      plan.outcomes.map(({ evaluation: { workloadId } }) => [workloadId, columns.planRevisionOf(workloadId)]),
-    );
+    const planRevisions = new Map<string, Revision>();
+    for (const { evaluation } of plan.outcomes) {
+      planRevisions.set(evaluation.workloadId, columns.planRevisionOf(evaluation.workloadId));
+    }
+    const left = new Map<string, HostChange>();
     const epochs = new Map<string, Revision>();
     for (const [hostId, change] of plan.hosts) {
       ledger.hold(hostId, change);
+      left.set(hostId, change);
       epochs.set(hostId, columns.hosts.get(hostId)?.createRevision ?? 0);
     }
-    const left = new Map(plan.hosts);
-    const state = { isInFlight: false, isRefused: false, revision: 0 };
     const isAtomic = plan.isAtomic === true || isBound(plan);
     const revisions = revisionsOf(plan, columns);
     this.#queuedHosts += plan.hosts.size;
-    this.#queue.add({ plan, submittedAt: now, left, epochs, planRevisions, revisions, isAtomic, ...state });
+    this.#queue.add({
+      plan,
+      submittedAt: now,
+      left,
+      epochs,
+      planRevisions,
+      revisions,
+      isAtomic,
+      isInFlight: false,
+      isRefused: false,
+      revision: 0,
+    });
   }
 
   /** When `next` may have something although nothing else happens: the end of a linger. */
@@ -287,10 +299,10 @@ export class Committer {
 /** What the plan's outcomes go by, as it is now. */
 function revisionsOf({ outcomes }: Plan, columns: CellColumns): ReadonlyMap<string, Revision> {
   const revisions = new Map<string, Revision>();
+  const note = (id: string) => revisions.set(cellKeys.evaluation(id), columns.evaluations.get(id)?.modRevision ?? 0);
   for (const { evaluation, superseded } of outcomes) {
-    for (const { id } of [evaluation, ...superseded]) {
-      revisions.set(cellKeys.evaluation(id), columns.evaluations.get(id)?.modRevision ?? 0);
-    }
+    note(evaluation.id);
+    for (const { id } of superseded) note(id);
     const { workloadId } = evaluation;
     revisions.set(cellKeys.workload(workloadId), columns.workload(workloadId)?.modRevision ?? 0);
   }

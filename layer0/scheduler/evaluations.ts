@@ -87,6 +87,10 @@ export function advance(
   if (state !== evaluation.state && !next[evaluation.state].includes(state)) {
     throw new Error(`evaluation ${evaluation.id} is ${evaluation.state} and cannot become ${state}`);
   }
+  // Most are made to end at once, with nothing to leave out.
+  if (!('reason' in evaluation || 'obstacles' in evaluation || 'waitUntil' in evaluation)) {
+    return { ...evaluation, ...more, state, updatedAt: now };
+  }
   const { reason: _reason, obstacles: _obstacles, waitUntil, ...kept } = evaluation;
   const waits = state === 'pending' && waitUntil !== undefined ? { waitUntil } : {};
   return { ...kept, ...waits, ...more, state, updatedAt: now };

@@ -42,13 +42,14 @@ export function makePlan(options: PlaceOptions, cell: Cell, context: PlanContext
       ? nothingPlaced
       : new Filling(draft, workload, { ...options, decision }, cell, context).run();
 
-  const held = [...(decision.held?.values() ?? [])].reduce((sum, jobs) => sum + jobs, 0);
+  let held = 0;
+  if (decision.held !== undefined) for (const jobs of decision.held.values()) held += jobs;
   const kept = cell.jobsOf(evaluation.workloadId).length - decision.release.length - reserved.length - held;
   const { waiting, obstacles, impossible, evaluations } = filled;
   const result = { placed: kept + decision.place.length - waiting, waiting: waiting + held, obstacles };
   const failure = impossible === undefined ? {} : { impossible };
   const outcome = outcomeOf(evaluation, workload, decision, { ...result, ...failure }, { cell, plan: context });
-  const outcomes = [{ ...outcome, created: [...outcome.created, ...evaluations] }];
+  const outcomes = [evaluations.length === 0 ? outcome : { ...outcome, created: [...outcome.created, ...evaluations] }];
   const plan: Plan = { id: draft.id, hosts: draft.hosts, outcomes };
   return isAtomic ? { ...plan, isAtomic } : plan;
 }

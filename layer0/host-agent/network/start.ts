@@ -14,6 +14,7 @@ import { Shell } from '../shell.ts';
 import { readInterfaces } from './actual.ts';
 import { HostNetwork } from './host-network.ts';
 import { type Lease, leasePrefix, leaseSchema } from './lease.ts';
+import { Places } from './places.ts';
 import { type Endpoint, localJobsOf } from './policy.ts';
 import { type Run, runProgram } from './program.ts';
 import { type NetworkSettings, containerMtu } from './state.ts';
@@ -92,7 +93,10 @@ export async function followCluster(
   const decode = (json: unknown): Lease => leaseSchema.parse(json);
   const leases = await openMirror<Lease>({ store, prefix: leasePrefix, decode, log, signal });
   leases.onChange(() => network.changed());
-  const off = registry.onChange(() => network.changed());
+  const places = new Places();
+  const off = registry.onChange((_service, events) => {
+    if (places.follow(events)) network.changed();
+  });
   signal.addEventListener('abort', off, { once: true });
   network.follow(() => ({
     leases: [...leases.snapshot.entries.values()].map(({ value }) => value),

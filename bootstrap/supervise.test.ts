@@ -1,0 +1,62 @@
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync } from 'node:fs';
+import { mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, test } from 'node:test';
+import { waitFor } from '@flynn/kit/retry';
+
+const script = join(import.meta.dirname, 'supervise');
+const maxBytes = 10 * 2 ** 20;
+let state = '';
+
+beforeEach(async () => {
+  state = await mkdtemp(join(tmpdir(), 'flynn-supervise-'));
+  await writeFile(join(state, 'agent.env'), '# settings\nFLYNN_NAME=a b\n');
+});
+
+afterEach(() => rm(state, { recursive: true }));
+
+/** Supervises a shell script in place of the host agent. */
+async function supervise(program: string) {
+  // Called like node: with two options of its own ahead of the program.
+  const node = join(state, 'node');
+  await writeFile(node, '#!/bin/sh\nshift 2\nexec sh "$@"\n', { mode: 0o755 });
+  await writeFile(join(state, 'program'), program);
+  const child = spawn('sh', [script, state, node, join(state, 'program')], { stdio: 'ignore' });
+  return { child, ended: once(child, 'exit') };
+}
+
+const log = () => readFile(join(state, 'agent.log'), 'utf8').catch(() => '');
+const untilLogged = (pattern: RegExp) =>
+  waitFor(async () => pattern.test(await log()), { what: String(pattern), deadlineMs: 30_000 });
+
+test(
+  'what ends is told and started again; a signal reaches it, and is the end of both',
+  { timeout: 90_000 },
+  async () => {
+    const { child, ended } = await supervise(`
+    [ -e "\${0%/*}/again" ] || { : >"\${0%/*}/again"; exit 7; }
+    trap 'echo told to stop; sleep 0.2; echo stopped; exit 0' TERM
+    echo "runs with $FLYNN_NAME"
+    while :; do sleep 0.05; done`);
+    await untilLogged(/runs with a b/);
+    assert.match(await log(), /ended with 7; starting it again in 1 s/);
+    assert.equal(await readFile(join(state, 'agent.pid'), 'utf8'), `${child.pid}\n`);
+    child.kill('SIGTERM');
+    await ended;
+    assert.match(await log(), /told to stop\nstopped\n$/, 'it was waited for');
+    assert.equal(existsSync(join(state, 'agent.pid')), false);
+  },
+);
+
+test('a log that is too long is put aside before a start', { timeout: 90_000 }, async () => {
+  await writeFile(join(state, 'agent.log'), 'x'.repeat(maxBytes + 1));
+  const { child, ended } = await supervise("trap 'exit 0' TERM; echo runs; while :; do sleep 0.05; done");
+  await untilLogged(/^runs\n/);
+  assert.equal((await stat(join(state, 'agent.log.1'))).size, maxBytes + 1);
+  child.kill('SIGTERM');
+  await ended;
+});
