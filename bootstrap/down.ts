@@ -123,5 +123,6 @@ try {
   await main();
 } catch (error) {
   process.stderr.write(`\n${styleText('red', '✖')} ${messageOf(error)}\n`);
-  process.exitCode = 1;
+  // What was given up on may still be waiting for its answer.
+  process.exit(1);
 }
