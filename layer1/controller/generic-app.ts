@@ -13,8 +13,10 @@ import { differences, isEqual } from './generic-difference.ts';
 import { defineKind } from './generic-kind.ts';
 import type { Applied, ApplyContext, Wanted } from './generic-kind.ts';
 import { beingDeleted, findObject } from './generic-plain.ts';
-import { createRelease, findBasis } from './releases.ts';
-import { appType, artifactType, formationType, ownedBy, routeType } from './resources.ts';
+import { readOne } from './generic-reader.ts';
+import type { ResourceReader } from './generic-reader.ts';
+import { createRelease } from './releases.ts';
+import { appType, artifactType, formationType, ownedBy, releaseType, routeType } from './resources.ts';
 import type { AppResource, ReleaseResource, RouteResource } from './resources.ts';
 import { createRoute } from './routing.ts';
 
@@ -24,8 +26,8 @@ export const appKind = defineKind({
   columns: { IMAGE: 'spec.image', RELEASE: 'status.releaseId' },
   wanted: wantedAppSchema,
   showsOwned: [formationType, routeType],
-  async view(deps, app, signal) {
-    const { state } = await stateOf(deps, app, signal);
+  async view(_deps, app, read) {
+    const { state } = await stateOf(app, read);
     return { spec: specOfApp(state) };
   },
   apply: applyApp,
@@ -36,18 +38,13 @@ type Known = {
   state: AppState;
   /** What the next release starts from. */
   basis: ReleaseResource | undefined;
-  routes: readonly RouteResource[];
 };
 
-async function stateOf(deps: Deps, app: AppResource, signal: AbortSignal): Promise<Known> {
-  const { resources } = deps;
-  const [basis, routes] = await Promise.all([
-    findBasis(deps, app, signal),
-    resources.list(routeType, { owner: ownedBy(app.id), signal }),
-  ]);
+async function stateOf(app: AppResource, read: ResourceReader): Promise<Known> {
+  const [basis, routes] = await Promise.all([basisOf(app, read), read.owned(routeType, ownedBy(app.id))]);
   const [artifact, formation] = await Promise.all([
-    basis?.spec.artifactId === undefined ? undefined : resources.find(artifactType, basis.spec.artifactId, { signal }),
-    basis === undefined ? undefined : resources.find(formationType, basis.id, { signal }),
+    basis?.spec.artifactId === undefined ? undefined : read.find(artifactType, basis.spec.artifactId),
+    basis === undefined ? undefined : read.find(formationType, basis.id),
   ]);
   const image = artifact !== undefined && 'name' in artifact.spec.image ? artifact.spec.image.name : undefined;
   const { meta, deployTimeoutMs } = app.spec;
@@ -60,7 +57,16 @@ async function stateOf(deps: Deps, app: AppResource, signal: AbortSignal): Promi
     counts: formation?.spec.processes ?? {},
     routes: routes.map(routeOf),
   };
-  return { state, basis, routes };
+  return { state, basis };
+}
+
+/** As `findBasis` has it. */
+async function basisOf(app: AppResource, read: ResourceReader): Promise<ReleaseResource | undefined> {
+  if (app.status.releaseId !== undefined) return read.find(releaseType, app.status.releaseId);
+  // Without one there is nothing to look for among those of all apps.
+  if (app.status.lastVersion === 0) return undefined;
+  const all = await read.owned(releaseType, ownedBy(app.id));
+  return all.toSorted((a, b) => b.spec.version - a.spec.version)[0];
 }
 
 function routeOf({ spec }: RouteResource): RouteState {
@@ -90,7 +96,7 @@ async function applyApp(deps: Deps, wanted: Wanted<WantedApp>, context: ApplyCon
   const found = await findObject(deps, appKind, name, signal);
   const current = found === undefined ? undefined : await deps.resources.get(appType, found.id, { signal });
   if (current?.deletingSince !== undefined) throw beingDeleted(appKind, name, current);
-  const known = current === undefined ? undefined : await stateOf(deps, current, signal);
+  const known = current === undefined ? undefined : await stateOf(current, readOne(deps.resources, signal));
   const before = known?.state ?? newState(deps, name);
   const after = nextState(current?.spec.name ?? name, before, wanted.spec);
   const labels = wanted.labels ?? current?.labels ?? {};

@@ -11,10 +11,12 @@ import { differences } from './generic-difference.ts';
 import { atField } from './generic-fields.ts';
 import { defineKind } from './generic-kind.ts';
 import type { Applied, ApplyContext, Wanted } from './generic-kind.ts';
+import type { ResourceReader } from './generic-reader.ts';
 import { jobsOfApp } from './job-views.ts';
+import type { Cell } from './job-views.ts';
 import { cellOf } from './jobs.ts';
 import { findRelease } from './releases.ts';
-import { appType, formationType } from './resources.ts';
+import { appType, formationType, releaseType } from './resources.ts';
 import type { AppResource, FormationResource, ReleaseResource } from './resources.ts';
 
 const wantedSchema = z.strictObject({
@@ -35,10 +37,14 @@ export const formationKind = defineKind({
     const named = await releaseNamed(deps, name, signal);
     return named === undefined ? undefined : deps.resources.find(formationType, named.release.id, { signal });
   },
-  async view(deps, formation, signal) {
-    const app = await deps.resources.find(appType, formation.spec.appId, { signal });
-    const release = app === undefined ? undefined : await findRelease(deps, app, formation.id, signal);
-    const { up, conditions } = conditionsOf(deps, formation, app);
+  async view(deps, formation, read) {
+    const [app, release] = await Promise.all([
+      read.find(appType, formation.spec.appId),
+      read.find(releaseType, formation.id),
+    ]);
+    const isLive = app?.status.releaseId === formation.id;
+    // What is not live runs nothing: there is nothing to tell of it.
+    const { up, conditions } = isLive ? conditionsOf(deps, formation, read) : { up: {}, conditions: [] };
     return {
       ...(release === undefined || app === undefined
         ? {}
@@ -89,13 +95,22 @@ async function apply(
   return { name, isNew: before === undefined, changes };
 }
 
-/** Placed: every job wanted has a host. Healthy: every one is up. Only of the live release; others run nothing yet. */
+/** Of many formations shown at once all are of one look at the cell. */
+const cells = new WeakMap<ResourceReader, Cell>();
+
+function cellSeenBy({ cell }: Deps, read: ResourceReader): Cell {
+  const seen = cells.get(read) ?? cellOf(cell);
+  cells.set(read, seen);
+  return seen;
+}
+
+/** Placed: every job wanted has a host. Healthy: every one is up. */
 function conditionsOf(
   deps: Deps,
   formation: FormationResource,
-  app: AppResource | undefined,
+  read: ResourceReader,
 ): { up: Record<string, number>; conditions: Condition[] } {
-  const jobs = jobsOfApp(formation.spec.appId, cellOf(deps.cell), { all: false, nowMs: deps.now() });
+  const jobs = jobsOfApp(formation.spec.appId, cellSeenBy(deps, read), { all: false, nowMs: deps.now() });
   const own = jobs.filter(({ releaseId }) => releaseId === formation.id);
   const up = Object.fromEntries(
     Object.keys(formation.spec.processes).map((type) => [
@@ -103,7 +118,6 @@ function conditionsOf(
       own.filter((job) => job.type === type && job.state === 'running').length,
     ]),
   );
-  if (app?.status.releaseId !== formation.id) return { up, conditions: [] };
   const waiting = own.filter(({ hostId }) => hostId === undefined);
   const missing = Object.entries(formation.spec.processes).filter(([type, count]) => (up[type] ?? 0) < count);
   const why = waiting.find(({ error }) => error !== undefined)?.error;

@@ -19,7 +19,8 @@ import type { AppliedView, GenericObject, WantedBody } from './generic-api.ts';
 import { isEqual, merged } from './generic-difference.ts';
 import type { Applied, ApplyContext, Kind, Wanted } from './generic-kind.ts';
 import { applyPlain, findObject } from './generic-plain.ts';
-import { OwnerNames, viewKind, viewObject } from './generic-view.ts';
+import { readMany, readOne } from './generic-reader.ts';
+import { viewKind, viewObject } from './generic-view.ts';
 
 type Params = { group: string; version: string; kind: string };
 type Found = Resource<unknown, unknown>;
@@ -34,18 +35,18 @@ export function genericHandlers(deps: Deps): Handler[] {
       checkList(kind.type, askingOf(call));
       const filter = await filterOf(deps, query, signal);
       const found = await resources.list(kind.type, { ...filter, where: labelsIn(query.labels), signal });
-      const owners = new OwnerNames(deps);
+      const read = readMany(resources, signal);
       const shown = await Promise.all(
         found
           .filter((resource) => mayRead(kind.type, askingOf(call), resource))
-          .map((resource) => viewObject(deps, kind, resource, { owners, signal })),
+          .map((resource) => viewObject(deps, kind, resource, read)),
       );
       return shown.toSorted((a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0));
     }),
     handle(generic.get, async (call) => {
       const kind = kinds.resolve(call.params);
       const found = await getObject(deps, kind, call.params.name, askingOf(call), call.signal);
-      return viewObject(deps, kind, found, { owners: new OwnerNames(deps), signal: call.signal });
+      return viewObject(deps, kind, found, readOne(resources, call.signal));
     }),
     handle(generic.apply, async ({ params, body, query, signal, caller }) =>
       apply(deps, params, body, {
@@ -72,7 +73,7 @@ export function genericHandlers(deps: Deps): Handler[] {
       const { params, body, query, signal, caller } = call;
       const kind = kinds.resolve(params);
       const found = await getObject(deps, kind, params.name, askingOf(call), signal);
-      const before = await viewObject(deps, kind, found, { owners: new OwnerNames(deps), signal });
+      const before = await viewObject(deps, kind, found, readOne(resources, signal));
       const patched = merged({ labels: before.labels, spec: before.spec }, body);
       const next = generic.put.body.parse({ name: before.name, ...Object(patched) });
       // The patch is of what was read: whoever was faster is asked for again by the caller.
@@ -104,7 +105,7 @@ export function genericHandlers(deps: Deps): Handler[] {
         }),
         { signal, expectUid: found.uid, ...(revision === undefined ? {} : { expectRevision: revision }) },
       );
-      return viewObject(deps, kind, reported, { owners: new OwnerNames(deps), signal });
+      return viewObject(deps, kind, reported, readOne(resources, signal));
     }),
     handle(generic.remove, async (call) => {
       const { params, signal } = call;
@@ -114,7 +115,7 @@ export function genericHandlers(deps: Deps): Handler[] {
       checkWritable(kind);
       kind.checkRemoval?.(found);
       // Seen before it goes: what a view tells of it is gone with it.
-      const object = await viewObject(deps, kind, found, { owners: new OwnerNames(deps), signal });
+      const object = await viewObject(deps, kind, found, readOne(resources, signal));
       const last = await resources.delete(kind.type, found.id, { signal, expectUid: found.uid });
       if (last.finalizers.length === 0) return { outcome: 'deleted' as const, object };
       const { deletingSince, waitingFor, finalizers, revision } = last;
@@ -186,7 +187,7 @@ async function apply(deps: Deps, params: Params, body: WantedBody, context: Writ
   if (isDryRun) return view;
   const after = await findObject(deps, kind, applied.name, signal);
   if (after === undefined) return view;
-  return { ...view, object: await viewObject(deps, kind, after, { owners: new OwnerNames(deps), signal }) };
+  return { ...view, object: await viewObject(deps, kind, after, readOne(deps.resources, signal)) };
 }
 
 function userOf({ caller }: WriteContext): { userId?: string } {
@@ -243,7 +244,7 @@ async function checkStatus(
   const known =
     current === undefined
       ? kind.type.initialStatus()
-      : (await viewObject(deps, kind, current, { owners: new OwnerNames(deps), signal })).status;
+      : (await viewObject(deps, kind, current, readOne(deps.resources, signal))).status;
   if (isEqual(known, status)) return;
   throw refusal(what, [{ path: 'status', message: 'it is not written with the rest: leave it out, or PUT …/status' }]);
 }
@@ -310,15 +311,17 @@ async function* watch(
     withOwned: kind.showsOwned,
     ...(after === undefined ? {} : { after }),
   });
+  // All there are at first, then one now and then.
+  let read = after === undefined ? readMany(deps.resources, signal) : readOne(deps.resources, signal);
   for await (const event of events) {
     const id = event.resumeAfter === undefined ? {} : { id: String(event.resumeAfter) };
     if (event.type === 'current') {
+      read = readOne(deps.resources, signal);
       yield { ...id, event: event.type, data: null };
       continue;
     }
     if (!isShown(event.resource)) continue;
-    const owners = new OwnerNames(deps);
-    const data: GenericObject = await viewObject(deps, kind, event.resource, { owners, signal });
+    const data: GenericObject = await viewObject(deps, kind, event.resource, read);
     yield { ...id, event: event.type, data };
   }
 }

@@ -9,6 +9,7 @@ import type { AnyType, Owner, Resource, ResourceType } from '@flynn/resource/typ
 import type { z } from 'zod';
 import type { Deps } from './deps.ts';
 import type { Difference } from './generic-difference.ts';
+import type { ResourceReader } from './generic-reader.ts';
 
 /** What somebody wants of an object; what is left out stays as it is. */
 export type Wanted<Spec> = Readonly<{
@@ -67,7 +68,7 @@ export type Kind = Readonly<{
   showsOwned: readonly AnyType[];
   /** Default: by id, or by name. */
   find?(deps: Deps, name: string, signal: AbortSignal): Promise<Resource<unknown, unknown> | undefined>;
-  view?(deps: Deps, resource: Resource<unknown, unknown>, signal: AbortSignal): Promise<Shown>;
+  view?(deps: Deps, resource: Resource<unknown, unknown>, read: ResourceReader): Promise<Shown>;
   apply?(deps: Deps, wanted: Wanted<unknown>, context: ApplyContext): Promise<Applied>;
   /** Before the deletion: throws what forbids it. */
   checkRemoval?(resource: Resource<unknown, unknown>): void;
@@ -86,7 +87,8 @@ export function defineKind<Spec, Status, SpecInput, WantedSpec = SpecInput>(defi
   wanted?: z.ZodType<WantedSpec>;
   showsOwned?: readonly AnyType[];
   find?: (deps: Deps, name: string, signal: AbortSignal) => Promise<Resource<Spec, Status> | undefined>;
-  view?: (deps: Deps, resource: Resource<Spec, Status>, signal: AbortSignal) => Promise<Shown>;
+  /** What it has to look up it reads with `read`, which does that at once for many objects. */
+  view?: (deps: Deps, resource: Resource<Spec, Status>, read: ResourceReader) => Promise<Shown>;
   /** With `wanted`: how that is brought about. Idempotent: asked again it changes nothing. */
   apply?: (deps: Deps, wanted: Wanted<WantedSpec>, context: ApplyContext) => Promise<Applied>;
   checkRemoval?: (resource: Resource<Spec, Status>) => void;

@@ -10,6 +10,7 @@ import type { GenericObject, KindView } from './generic-api.ts';
 import { isRecord } from './generic-difference.ts';
 import { namesOf } from './generic-kind.ts';
 import type { Kind } from './generic-kind.ts';
+import type { ResourceReader } from './generic-reader.ts';
 
 export function viewKind(kind: Kind): KindView {
   const { type, summary, writes, isExported, columns, wanted } = kind;
@@ -26,38 +27,14 @@ export function viewKind(kind: Kind): KindView {
   };
 }
 
-/** Looks up each owner once; for one answer, since names change. */
-export class OwnerNames {
-  readonly #deps: Pick<Deps, 'kinds' | 'resources'>;
-  readonly #known = new Map<string, Promise<string>>();
-
-  constructor(deps: Pick<Deps, 'kinds' | 'resources'>) {
-    this.#deps = deps;
-  }
-
-  /** `app/shop`; with its id if it is gone. */
-  async of(owner: Owner, signal: AbortSignal): Promise<string> {
-    const key = `${owner.type}/${owner.id}`;
-    const known = this.#known.get(key) ?? this.#read(owner, signal);
-    this.#known.set(key, known);
-    return known;
-  }
-
-  async #read({ type: typeName, id }: Owner, signal: AbortSignal): Promise<string> {
-    const type = this.#deps.kinds.registry.find(typeName);
-    const owner = type === undefined ? undefined : await this.#deps.resources.find(type, id, { signal });
-    return `${typeName}/${type === undefined || owner === undefined ? id : nameOf(type, owner)}`;
-  }
-}
-
 export async function viewObject(
   deps: Deps,
   kind: Kind,
   resource: Resource<unknown, unknown>,
-  options: { owners: OwnerNames; signal: AbortSignal },
+  read: ResourceReader,
 ): Promise<GenericObject> {
   const { type } = kind;
-  const shown = (await kind.view?.(deps, resource, options.signal)) ?? {};
+  const shown = (await kind.view?.(deps, resource, read)) ?? {};
   const { generation, deletingSince } = resource;
   const conditions = shown.conditions ?? resource.conditions;
   const observedGeneration = shown.observedGeneration ?? resource.observedGeneration;
@@ -69,7 +46,7 @@ export async function viewObject(
     version: versionOf(type),
     kind: type.kind,
     name: shown.name ?? nameOf(type, resource),
-    ...(resource.owner === undefined ? {} : { owner: await options.owners.of(resource.owner, options.signal) }),
+    ...(resource.owner === undefined ? {} : { owner: await ownerName(deps, resource.owner, read) }),
     labels: { ...resource.labels },
     spec: { ...(shown.spec ?? specOf(type, resource.spec)) },
     status: { ...(shown.status ?? fieldsOf(resource.status)) },
@@ -90,6 +67,13 @@ export async function viewObject(
       ...since,
     },
   };
+}
+
+/** `app/shop`; with its id if it is gone. */
+async function ownerName({ kinds }: Deps, { type: typeName, id }: Owner, read: ResourceReader): Promise<string> {
+  const type = kinds.registry.find(typeName);
+  const owner = type === undefined ? undefined : await read.find(type, id);
+  return `${typeName}/${type === undefined || owner === undefined ? id : nameOf(type, owner)}`;
 }
 
 /** Without the field that holds the name, which is told beside it. */

@@ -3,11 +3,13 @@ import { after, before, test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
 import type { ErrorCode } from '@flynn/kit/errors';
 import { waitFor, withDeadline } from '@flynn/kit/retry';
+import { defineType } from '@flynn/resource/type';
+import { z } from 'zod';
 import { apps, releases } from './api.ts';
 import { generic, objectSchema } from './generic-api.ts';
 import type { GenericObject } from './generic-api.ts';
 import { counterKind } from './generic-demo.ts';
-import { Kinds } from './generic-kind.ts';
+import { Kinds, defineKind } from './generic-kind.ts';
 import { platformKinds } from './generic-kinds.ts';
 import { startTestController } from './testing.ts';
 import type { TestController } from './testing.ts';
@@ -170,6 +172,58 @@ test('a watch tells what is there, the mark, changes and the last of what went, 
     break;
   }
   stop.abort();
+});
+
+test('a watch that would go on where the history is gone ends with a conflict; a new one has everything', async () => {
+  await apply({ name: 'kept', spec: { target: 0 } });
+  const kept = await counted('kept');
+  const open = (lastEventId?: string) =>
+    world.client.events(
+      generic.watch,
+      { params: counters, query: { name: 'kept' } },
+      { signal: withDeadline(20_000), ...(lastEventId === undefined ? {} : { lastEventId }) },
+    );
+  const early = String(kept.metadata.revision - 1);
+  await world.store.compact((await world.store.list('/')).revision);
+  await assert.rejects(open(early).next(), isCode('conflict', /compacted/));
+  const again = open();
+  const first = objectSchema.parse((await again.next()).value?.data);
+  assert.deepEqual([first.name, first.metadata.uid], ['kept', kept.metadata.uid]);
+  assert.equal((await again.next()).value?.event, 'current');
+  await again.return();
+});
+
+test('a kind whose controller always fails stops neither the others nor the platform’s own work', async () => {
+  let starts = 0;
+  const brokenKind = defineKind({
+    type: defineType({
+      name: 'broken',
+      version: 1,
+      spec: z.strictObject({}),
+      status: z.strictObject({}),
+      initialStatus: () => ({}),
+    }),
+    summary: 'never works',
+    controllers: [
+      () => ({
+        name: 'broken',
+        placement: 'each',
+        run() {
+          starts += 1;
+          throw new TypeError('a bug');
+        },
+      }),
+    ],
+  });
+  await using other = await startTestController({ kinds: [counterKind, brokenKind] });
+  await waitFor(() => starts >= 2, { what: 'a second start', ...waiting });
+  const { client } = other;
+  await client.call(generic.apply, { params: counters, body: { name: 'fine', spec: { target: 2 } } });
+  const isReady = async () =>
+    (await client.call(generic.get, { params: { ...counters, name: 'fine' } })).outlook === 'ready';
+  await waitFor(isReady, { what: 'the counter', ...waiting });
+  await other.deployApp('works', { web: {} });
+  await client.call(apps.remove, { params: { app: 'works' } });
 });
 
 test('Flynn’s own objects are the same here, and what has rules elsewhere cannot be written past them', async () => {
