@@ -7,6 +7,7 @@ import { addClusterCommands } from './commands/cluster.ts';
 import { type Parent, withCommonOptions } from './commands/command.ts';
 import { addCompletionCommand } from './commands/completion.ts';
 import { addDeploymentCommands } from './commands/deployment.ts';
+import { addDrainCommands } from './commands/drain.ts';
 import { addEnvCommands } from './commands/env.ts';
 import { addJobCommands } from './commands/job.ts';
 import { addEvaluationCommands } from './commands/eval.ts';
@@ -50,6 +51,7 @@ export async function runCli(argv: readonly string[], io: Io): Promise<number> {
   addScaleCommand(parent);
   addRunCommand(parent);
   addLogCommand(parent);
+  addDrainCommands(parent);
   addEnvCommands(parent);
   addLinkCommands(parent);
   addReleaseCommands(parent);

@@ -9,6 +9,7 @@ import { appHandlers } from './apps.ts';
 import { openCellView } from './cell-view.ts';
 import { deploymentHandlers } from './deployments.ts';
 import type { ControllerSettings, Deps } from './deps.ts';
+import { drainHandlers } from './drains.ts';
 import { evaluationHandlers } from './evaluations.ts';
 import { formationHandlers } from './formations.ts';
 import { createHostClients } from './host-clients.ts';
@@ -70,6 +71,7 @@ export function controllerHandlers(deps: Deps, logAggregator: HttpClient): Handl
     ...runnerHandlers(deps),
     ...hostHandlers(deps),
     ...evaluationHandlers(deps),
+    ...drainHandlers(deps, logAggregator),
     ...platformHandlers(deps, logAggregator),
   ];
 }

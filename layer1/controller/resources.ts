@@ -110,6 +110,15 @@ export const keyType = defineType({
   initialStatus: () => ({}),
 });
 
+export const drainType = defineType({
+  name: 'drain',
+  version: 1,
+  spec: z.object({ appId: z.string().optional(), url: z.string(), ca: z.string().optional() }),
+  status: nothing,
+  initialStatus: () => ({}),
+  validateUpdate: immutable('a drain'),
+});
+
 export const operationType = defineType({
   name: 'operation',
   version: 1,
@@ -136,6 +145,7 @@ export type FormationResource = ResourceOf<typeof formationType>;
 export type DeploymentResource = ResourceOf<typeof deploymentType>;
 export type RouteResource = ResourceOf<typeof routeType>;
 export type KeyResource = ResourceOf<typeof keyType>;
+export type DrainResource = ResourceOf<typeof drainType>;
 export type OperationResource = ResourceOf<typeof operationType>;
 
 export function ownedBy(appId: string): { type: 'app'; id: string } {

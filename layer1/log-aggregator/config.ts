@@ -9,5 +9,7 @@ export const configSchema = z.object({
   /** How much is kept of each app, and of all together, in MiB. */
   FLYNN_LOG_APP_MB: integer.pipe(z.int().min(1)).default(64),
   FLYNN_LOG_TOTAL_MB: integer.pipe(z.int().min(1)).default(1_024),
+  /** Service discovery, to find the controller: it tells of deleted apps and of drains. Without it there are none. */
+  FLYNN_DISCOVERY_URL: z.url().optional(),
   PORT: integer.default(8080),
 });
