@@ -89,6 +89,7 @@ export function manifestOf(input: ManifestInput): SystemApp[] {
       counts: { web: 1 },
     }),
     app('log-aggregator', {
+      env: { ...common, ...controllerToken(cluster, 'log-aggregator') },
       processes: {
         web: { ...size(192), ...served('log-aggregator', 8080), volumes: [{ name: 'logs', path: '/data' }] },
       },

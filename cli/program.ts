@@ -11,6 +11,7 @@ import { type Parent, withCommonOptions } from './commands/command.ts';
 import { addCompletionCommand } from './commands/completion.ts';
 import { addCronCommands } from './commands/cron.ts';
 import { addDeploymentCommands } from './commands/deployment.ts';
+import { addDrainCommands } from './commands/drain.ts';
 import { addEnvCommands } from './commands/env.ts';
 import { addJobCommands } from './commands/job.ts';
 import { addEvaluationCommands } from './commands/eval.ts';
@@ -63,6 +64,7 @@ export async function runCli(argv: readonly string[], io: Io): Promise<number> {
   addRunCommand(parent);
   addExecCommand(parent);
   addLogCommand(parent);
+  addDrainCommands(parent);
   addEnvCommands(parent);
   addLinkCommands(parent);
   addReleaseCommands(parent);

@@ -15,7 +15,7 @@ const mayImport: Record<string, readonly string[]> = {
   'layer0/scheduler': ['kit', 'store'],
   'layer0/host-agent': ['kit', 'store', 'discovery', 'scheduler'],
   'layer1/blobstore': ['kit', 'discovery'],
-  'layer1/log-aggregator': ['kit'],
+  'layer1/log-aggregator': ['kit', 'discovery'],
   'layer1/controller': [
     'kit',
     'store',

@@ -12,6 +12,7 @@ import {
   artifactSchema,
   cronSchema,
   deploymentSchema,
+  drainSchema,
   envSchema,
   formationSchema,
   jobSchema,
@@ -403,6 +404,28 @@ const resultSchema = z.object({
   error: z.string().optional(),
   output: z.record(z.string(), z.string()).default({}),
 });
+export const drains = {
+  create: defineRoute({
+    method: 'POST',
+    path: '/drains',
+    body: z.object({
+      url: z.string(),
+      app: z.string().optional(),
+      /** Whom to trust behind a TLS address, as PEM; else whom everybody trusts. */
+      ca: z.string().optional(),
+    }),
+    response: drainSchema,
+    summary: 'Send the lines of an app, or of all apps, elsewhere as well, from now on',
+  }),
+  list: defineRoute({
+    method: 'GET',
+    path: '/drains',
+    query: z.object({ app: z.string().optional() }),
+    response: z.array(drainSchema),
+    summary: 'Drains and how far they are; with app= those that get its lines',
+  }),
+  remove: defineRoute({ method: 'DELETE', path: '/drains/:drain', response: 'empty', summary: 'End a drain' }),
+} as const;
 
 export const operations = {
   /** Idempotent by pushId. Answers the chain build, release, deploy. */

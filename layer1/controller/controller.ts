@@ -15,6 +15,7 @@ import { openCellView } from './cell-view.ts';
 import { cronHandlers } from './crons.ts';
 import { deploymentHandlers } from './deployments.ts';
 import type { ControllerSettings, Deps } from './deps.ts';
+import { drainHandlers } from './drains.ts';
 import { evaluationHandlers } from './evaluations.ts';
 import { formationHandlers } from './formations.ts';
 import { genericHandlers } from './generic-handlers.ts';
@@ -103,6 +104,7 @@ export function controllerHandlers(deps: Deps, logAggregator: HttpClient): Handl
     ...hostHandlers(deps),
     ...evaluationHandlers(deps),
     ...genericHandlers(deps),
+    ...drainHandlers(deps, logAggregator),
     ...platformHandlers(deps, logAggregator),
     ...userHandlers(deps),
     ...grantHandlers(deps),

@@ -227,6 +227,29 @@ export const keySchema = z.object({
 });
 export type Key = z.output<typeof keySchema>;
 
+export const drainSchema = z.object({
+  id,
+  /** Else it gets the lines of all apps. */
+  appId: id.optional(),
+  /** Without its secrets. */
+  url: z.string(),
+  createdAt: time,
+  /** Lines since it was added; left out while the log aggregator cannot be asked. */
+  progress: z
+    .object({
+      sent: z.int(),
+      /** What the other side refused for good. */
+      failed: z.int(),
+      /** What was deleted to make room before it could be sent. */
+      skipped: z.int(),
+      waiting: z.int(),
+      /** Why nothing goes out, while nothing does. */
+      error: z.string().optional(),
+    })
+    .optional(),
+});
+export type Drain = z.output<typeof drainSchema>;
+
 export const operationKinds = ['build', 'release', 'deploy'] as const;
 export const operationStates = ['queued', 'waiting', 'running', 'complete', 'failed', 'cancelled'] as const;
 export const labelsSchema = z.record(z.string().min(1), z.string());

@@ -186,6 +186,15 @@ export const keyType = defineType({
   cascades: false,
 });
 
+export const drainType = defineType({
+  name: 'drain',
+  version: 1,
+  spec: z.object({ appId: z.string().optional(), url: z.string(), ca: z.string().optional() }),
+  status: nothing,
+  initialStatus: () => ({}),
+  validateUpdate: immutable('a drain'),
+});
+
 /** Ended ones are kept elsewhere: see operation-records.ts. */
 export const operationType = defineType({
   name: 'operation',
@@ -255,6 +264,7 @@ export type DeploymentResource = ResourceOf<typeof deploymentType>;
 export type CronResource = ResourceOf<typeof cronType>;
 export type RouteResource = ResourceOf<typeof routeType>;
 export type KeyResource = ResourceOf<typeof keyType>;
+export type DrainResource = ResourceOf<typeof drainType>;
 export type OperationResource = ResourceOf<typeof operationType>;
 export type RunnerResource = ResourceOf<typeof runnerType>;
 

@@ -46,6 +46,42 @@ export type ReadOptions = z.output<typeof linesQuerySchema>;
 const sendingSchema = z.enum(['fresh', 'again', 'replay']);
 export type Sending = z.output<typeof sendingSchema>;
 
+/** A place outside that gets every line of an app, or of all apps. */
+export const drainSchema = z.object({
+  id: z.string(),
+  appId: z.string().optional(),
+  url: z.string(),
+  /** Whom to trust behind a TLS address, as PEM; else whom everybody trusts. */
+  ca: z.string().optional(),
+});
+export type Drain = z.output<typeof drainSchema>;
+
+/** Lines, counted since the drain was added. */
+export const drainStatusSchema = z.object({
+  id: z.string(),
+  sent: z.int(),
+  /** What the other side refused for good. */
+  failed: z.int(),
+  /** What was deleted to make room before it could be sent. */
+  skipped: z.int(),
+  /** Kept and not sent yet. */
+  waiting: z.int(),
+  /** Why nothing goes out, while nothing does. */
+  error: z.string().optional(),
+});
+export type DrainStatus = z.output<typeof drainStatusSchema>;
+
+/**
+ * The controller serves this one, the log aggregator asks: what apps and drains there are. Events `app` ({id, name}) and
+ * `drain` (a Drain) for all of them, `current`, then `app`, `drain`, `app-removed` and `drain-removed` ({id}) as they change.
+ */
+export const feedRoute = defineRoute({
+  method: 'GET',
+  path: '/log-feed',
+  response: 'events',
+  summary: 'For the log aggregator: apps and drains',
+});
+
 export const routes = {
   /** ndjson of the host agent's LogLine; answers when the body has ended and its lines are on disk: how many were new. */
   ingest: defineRoute({
@@ -63,5 +99,11 @@ export const routes = {
     query: linesQuerySchema,
     response: 'stream',
     summary: "An app's lines",
+  }),
+  drains: defineRoute({
+    method: 'GET',
+    path: '/drains',
+    response: z.array(drainStatusSchema),
+    summary: 'How far each drain is',
   }),
 } as const;

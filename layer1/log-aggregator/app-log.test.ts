@@ -3,7 +3,6 @@ import { appendFile, readFile, readdir, rename, stat, truncate } from 'node:fs/p
 import { join } from 'node:path';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
-import { waitFor } from '@flynn/kit/retry';
 import type { AppLog } from './app-log.ts';
 import { encodeLine } from './record.ts';
 import { encoded, line, messages, openTestHistory, testLimits } from './testing.ts';
@@ -138,17 +137,6 @@ test('followers get lines once they are kept, in the order they are kept', async
   assert.equal(log.followers, 1);
   log.leave(reader);
   assert.equal(log.followers, 0);
-});
-
-test('whoever waits for more is woken by it', async () => {
-  await using env = await openTestHistory();
-  const log = await env.history.app('a');
-  const { signal } = new AbortController();
-  let isWoken = false;
-  const waiting = log.grown(log.end, signal).then(() => (isWoken = true));
-  await log.append(encoded(0));
-  await waitFor(() => isWoken, { what: 'the waiter', deadlineMs: 5_000 });
-  await waiting;
 });
 
 test('any lines in any number of files are read the same from both ends and from any place', async () => {

@@ -46,7 +46,6 @@ export class AppLog {
   #pending: Buffer[] = [];
   #writing: Promise<void> | undefined;
   #isClosed = false;
-  #grown = Promise.withResolvers<void>();
   /** The last write may have left a part of itself behind. */
   #isTorn = false;
   #unsynced = new Set<string>();
@@ -125,8 +124,6 @@ export class AppLog {
     this.#unsynced.add(segment.file);
     this.#end = { byte: this.#end.byte + bytes.length, line: this.#end.line + lines.length };
     this.#live?.write(lines);
-    this.#grown.resolve();
-    this.#grown = Promise.withResolvers();
     await this.#trim();
   }
 
@@ -206,20 +203,6 @@ export class AppLog {
     if (this.#readers.size === 0) this.#live = undefined;
   }
 
-  /** Resolves once there is more than up to `end`, or the signal aborts. */
-  async grown(end: Position, signal: AbortSignal): Promise<void> {
-    const aborted = Promise.withResolvers<void>();
-    const onAbort = () => aborted.resolve();
-    signal.addEventListener('abort', onAbort, { once: true });
-    try {
-      while (this.#end.byte <= end.byte && !signal.aborted && !this.#isClosed) {
-        await Promise.race([this.#grown.promise, aborted.promise]);
-      }
-    } finally {
-      signal.removeEventListener('abort', onAbort);
-    }
-  }
-
   /** Some lines from that place on, not beyond `to`; undefined if there are none. */
   async readFrom(from: Position, to: Position): Promise<Block | undefined> {
     let at = from;
@@ -271,7 +254,6 @@ export class AppLog {
     await this.settled();
     this.#isClosed = true;
     this.#live?.close();
-    this.#grown.resolve();
   }
 
   /** With everything in it. */

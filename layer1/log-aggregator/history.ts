@@ -46,7 +46,7 @@ export class History {
   readonly #apps = new Map<string, Promise<AppLog>>();
   readonly #opened = new Map<string, AppLog>();
   readonly #removed = new Set<string>();
-  readonly #listeners = new Set<(app: string) => void>();
+  #grown = Promise.withResolvers<void>();
 
   private constructor(options: HistoryOptions) {
     this.#dir = join(options.dir, 'apps');
@@ -80,10 +80,9 @@ export class History {
     return [...this.#opened.values()].reduce((sum, { followers }) => sum + followers, 0);
   }
 
-  /** Tells of every app that gets a log from now on. */
-  onApp(listener: (app: string) => void): () => void {
-    this.#listeners.add(listener);
-    return () => this.#listeners.delete(listener);
+  /** Resolves when the next lines were added to any log. */
+  get grown(): Promise<void> {
+    return this.#grown.promise;
   }
 
   find(app: string): AppLog | undefined {
@@ -108,7 +107,6 @@ export class History {
     try {
       const log = await opening;
       this.#opened.set(app, log);
-      for (const listener of this.#listeners) listener(app);
       return log;
     } catch (error) {
       this.#apps.delete(app);
@@ -126,6 +124,8 @@ export class History {
       if (this.#removed.has(app)) return;
       throw error;
     }
+    this.#grown.resolve();
+    this.#grown = Promise.withResolvers();
     await this.#trim();
   }
 

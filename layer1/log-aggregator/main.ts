@@ -1,6 +1,10 @@
+import { createDiscoveryClient } from '@flynn/discovery/client';
 import { runDaemon } from '@flynn/kit/daemon';
+import { HttpClient } from '@flynn/kit/http-client';
 import { startServer } from '@flynn/kit/http-server';
 import { configSchema } from './config.ts';
+import { followController } from './controller-feed.ts';
+import { Drains } from './drains.ts';
 import { History, limitsOf } from './history.ts';
 import { logHandlers } from './server.ts';
 
@@ -8,18 +12,35 @@ await runDaemon({
   name: 'log-aggregator',
   config: configSchema,
   start: async ({ config, log, tasks }) => {
+    const dir = config.FLYNN_STORAGE_DIR;
     const limits = limitsOf({ appMebibytes: config.FLYNN_LOG_APP_MB, totalMebibytes: config.FLYNN_LOG_TOTAL_MB });
-    const history = await History.open({ dir: config.FLYNN_STORAGE_DIR, limits, log });
+    const history = await History.open({ dir, limits, log });
+    const appNames = new Map<string, string>();
+    const drains = new Drains({ dir, history, appName: (app) => appNames.get(app) ?? app, log });
     const server = await startServer({
       name: 'log aggregator',
-      handlers: logHandlers(history, { log, signal: tasks.signal }),
+      handlers: logHandlers(history, { log, signal: tasks.signal, drains }),
       key: config.FLYNN_KEY,
       port: config.PORT,
       log,
     });
+    const url = config.FLYNN_DISCOVERY_URL;
+    if (url !== undefined) {
+      const discovery = createDiscoveryClient({ url });
+      const controller = new HttpClient({
+        name: 'the controller',
+        key: config.FLYNN_CONTROLLER_TOKEN ?? config.FLYNN_KEY,
+        baseUrl: async () => `http://${(await discovery.resolve('controller')).address}`,
+      });
+      tasks.run('controller', async (signal) => {
+        await followController({ controller, history, drains, appNames, signal, log });
+        await Promise.all([controller.close(), discovery.close()]);
+      });
+    }
     tasks.run('history', async (signal) => {
       await history.run(signal);
       await server.close();
+      await drains.close();
       await history.close();
     });
     log.info({ port: server.port, apps: history.apps.length, bytes: history.bytes }, 'taking lines');

@@ -7,6 +7,7 @@ import type { Logger } from '@flynn/kit/log';
 import { heartbeatMs } from '@flynn/kit/sse';
 import { defaultLines, lineSchema, routes } from './api.ts';
 import type { Line } from './api.ts';
+import type { Drains } from './drains.ts';
 import type { History } from './history.ts';
 import { takeLines } from './ingest.ts';
 import { readLines } from './reading.ts';
@@ -17,7 +18,13 @@ const defaultMaxFollowers = 64;
 /** When the signal aborts, followers and agents are answered at once, so that they come back to another instance. */
 export function logHandlers(
   history: History,
-  options: { log: Logger; signal: AbortSignal; beatMs?: number; maxFollowers?: number },
+  options: {
+    log: Logger;
+    signal: AbortSignal;
+    drains?: Pick<Drains, 'status'>;
+    beatMs?: number;
+    maxFollowers?: number;
+  },
 ): Handler[] {
   const { log, signal, beatMs = heartbeatMs, maxFollowers = defaultMaxFollowers } = options;
   // One for each connection.
@@ -35,6 +42,7 @@ export function logHandlers(
         signal.removeEventListener('abort', stop);
       }
     }),
+    handle(routes.drains, async () => options.drains?.status ?? []),
     handle(routes.read, async ({ params, query, signal: gone }) => {
       const { follow = false, lines = defaultLines, streams, ...rest } = query;
       const filter = { ...rest, ...(streams === undefined ? {} : { streams: parseStreams(streams) }) };

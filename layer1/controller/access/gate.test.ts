@@ -81,6 +81,10 @@ const expected: Readonly<Record<string, string>> = {
   'POST /runners/:runner/reject': 'admin',
   'POST /runners/:runner/report': 'admin',
   'GET /operations': 'cluster viewer',
+  'GET /drains': 'admin',
+  'POST /drains': 'admin',
+  'DELETE /drains/:drain': 'admin',
+  'GET /log-feed': 'admin',
   'PATCH /operations/:operation': 'app developer',
   'POST /apps/:app/operations': 'app developer',
   'GET /apps/:app/log': 'app viewer',
@@ -290,6 +294,7 @@ test('every route refuses who is not known: without a token, with one revoked, e
 test('every route × every part of the platform: each gets in where it has to and nowhere else', async () => {
   const needs: Record<Service, string[]> = {
     router: ['GET /routes/events'],
+    'log-aggregator': ['GET /log-feed'],
     'git-receiver': [
       'GET /apps',
       'GET /apps/:app',

@@ -1,15 +1,17 @@
 /** The platform's own parts: what each of them may ask of the controller, and what it shows that it is that part. */
 import { createHmac } from 'node:crypto';
 import type { Route } from '@flynn/kit/routes';
+import { feedRoute } from '@flynn/log-aggregator/api';
 import { isSameSecret } from '@flynn/kit/secrets';
 import { runners } from '../api-runners.ts';
 import { apps, deployments, formations, jobs, keys, operations, platform, releases, routing } from '../api.ts';
 
-export const services = ['git-receiver', 'router', 'runner'] as const;
+export const services = ['git-receiver', 'log-aggregator', 'router', 'runner'] as const;
 export type Service = (typeof services)[number];
 
 const routesOf: Readonly<Record<Service, readonly Route[]>> = {
   router: [routing.events],
+  'log-aggregator': [feedRoute],
   'git-receiver': [apps.list, apps.get, keys.get, operations.push, operations.log, operations.cancel],
   runner: [
     operations.claim,

@@ -3,6 +3,7 @@ import { cellKeys } from '@flynn/scheduler/cell';
 import type { Entry, Transaction } from '@flynn/store/store';
 import { z } from 'zod';
 import { appIdOf } from '../compile.ts';
+import { hideSecrets as hideInUrl } from '@flynn/log-aggregator/drain-url';
 import { hiddenValue } from '../access/redaction.ts';
 import type { AuditChange } from './model.ts';
 
@@ -85,6 +86,7 @@ function hideIn(value: Spec, before: unknown): Spec {
     Object.entries(value).map(([name, inner]) => {
       const former = isSpec(before) ? before[name] : undefined;
       if (secretNames.has(name)) return [name, hiddenValue];
+      if (name === 'url' && typeof inner === 'string') return [name, URL.canParse(inner) ? hideInUrl(inner) : inner];
       if (name === 'env' && isSpec(inner)) return [name, hideValues(inner, former)];
       return [name, isSpec(inner) ? hideIn(inner, former) : inner];
     }),

@@ -1,0 +1,86 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { FlynnError, hasCode } from '@flynn/kit/errors';
+import { handle } from '@flynn/kit/http-server';
+import { startLoopback } from '@flynn/kit/loopback';
+import type { ServerEvent } from '@flynn/kit/routes';
+import { feedRoute, routes as logRoutes } from '@flynn/log-aggregator/api';
+import { apps, drains } from './api.ts';
+import { startTestController } from './testing.ts';
+
+const secret = 'https://me:hunter2@logs.example.com/in?key=hunter2';
+
+test('a drain is listed with how far it is and without its secrets, until it or its app is removed', async () => {
+  const status = { sent: 3, failed: 0, skipped: 1, waiting: 2, error: 'cannot reach it' };
+  let id = '';
+  await using aggregator = await startLoopback([handle(logRoutes.drains, async () => [{ id, ...status }])]);
+  await using world = await startTestController({ logAggregatorUrl: aggregator.server.url });
+  const { client } = world;
+  const app = await client.call(apps.create, { body: { name: 'shop' } });
+  const added = await client.call(drains.create, { body: { app: 'shop', url: secret } });
+  id = added.id;
+  assert.equal(added.appId, app.id);
+  assert.equal(added.url, 'https://***@logs.example.com/in?key=***');
+  const all = await client.call(drains.create, { body: { url: 'syslog+tls://logs.example.com' } });
+  const listed = await client.call(drains.list, {});
+  assert.deepEqual(listed, [{ ...added, progress: status }, all]);
+  assert.doesNotMatch(JSON.stringify(listed), /hunter2/);
+  await client.call(apps.create, { body: { name: 'other' } });
+  assert.deepEqual(await client.call(drains.list, { query: { app: 'other' } }), [all]);
+  await client.call(apps.remove, { params: { app: 'shop' } });
+  assert.deepEqual(await client.call(drains.list, {}), [all]);
+  await client.call(drains.remove, { params: { drain: all.id } });
+  assert.deepEqual(await client.call(drains.list, {}), []);
+  await assert.rejects(client.call(drains.remove, { params: { drain: all.id } }), (e) => hasCode(e, 'not_found'));
+});
+
+test('without a log aggregator drains are listed all the same', async () => {
+  await using world = await startTestController();
+  const added = await world.client.call(drains.create, { body: { url: 'syslog+tcp://logs.example.com:5514' } });
+  assert.deepEqual(await world.client.call(drains.list, {}), [added]);
+});
+
+test('an address that leads nowhere, and a certificate that is none or of no use, are refused', async () => {
+  await using world = await startTestController();
+  const refused = async (body: { url: string; ca?: string; app?: string }, why: RegExp) => {
+    await assert.rejects(
+      world.client.call(drains.create, { body }),
+      (error) => error instanceof FlynnError && why.test(error.message) && !error.message.includes('hunter2'),
+    );
+  };
+  await refused({ url: 'ftp://me:hunter2@logs.example.com' }, /ftp is not known; write syslog\+tcp/);
+  await refused({ url: secret, ca: 'nonsense' }, /no certificate/);
+  await refused({ url: 'syslog+tcp://logs.example.com', ca: 'nonsense' }, /only where there is TLS/);
+  await refused({ url: secret, app: 'missing' }, /no app "missing"/);
+  assert.deepEqual(await world.client.call(drains.list, {}), []);
+});
+
+test('the feed tells the log aggregator all apps and drains, with their secrets, then what changes', async () => {
+  await using world = await startTestController();
+  const { client } = world;
+  const app = await client.call(apps.create, { body: { name: 'shop' } });
+  const drain = await client.call(drains.create, { body: { app: 'shop', url: secret } });
+  const stop = new AbortController();
+  const told: ServerEvent[] = [];
+  for await (const event of client.events(feedRoute, {}, { signal: stop.signal })) {
+    told.push(event);
+    if (event.event === 'current') await client.call(apps.remove, { params: { app: 'shop' } });
+    if (event.event === 'app-removed') stop.abort();
+  }
+  const before = told.slice(
+    0,
+    told.findIndex(({ event }) => event === 'current'),
+  );
+  assert.deepEqual(before, [
+    { event: 'app', data: { id: app.id, name: 'shop' } },
+    { event: 'drain', data: { id: drain.id, appId: app.id, url: secret } },
+  ]);
+  const removals = told.filter(({ event }) => event.endsWith('-removed'));
+  assert.deepEqual(
+    removals.map(({ event, data }) => [event, data]),
+    [
+      ['drain-removed', { id: drain.id }],
+      ['app-removed', { id: app.id }],
+    ],
+  );
+});

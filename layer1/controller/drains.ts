@@ -1,0 +1,139 @@
+/** Drains: where the lines of an app, or of all apps, are sent as well. The log aggregator follows them and does the sending. */
+import { FlynnError } from '@flynn/kit/errors';
+import type { HttpClient } from '@flynn/kit/http-client';
+import { handle } from '@flynn/kit/http-server';
+import type { Handler } from '@flynn/kit/http-server';
+import { shortId } from '@flynn/kit/ids';
+import type { ServerEvent } from '@flynn/kit/routes';
+import { feedRoute, routes as logRoutes } from '@flynn/log-aggregator/api';
+import type { DrainStatus } from '@flynn/log-aggregator/api';
+import { hideSecrets, parseDrainUrl } from '@flynn/log-aggregator/drain-url';
+import { parseCertificate } from '@flynn/kit/certificate';
+import { resourcePrefix } from '@flynn/resource/keys';
+import { compareOf, decodeResource } from '@flynn/resource/record';
+import type { Entry } from '@flynn/store/store';
+import { drains } from './api.ts';
+import { findApp, forLiveApp } from './deps.ts';
+import type { Deps } from './deps.ts';
+import type { Drain } from './model.ts';
+import { appType, drainType, ownedBy } from './resources.ts';
+import type { DrainResource } from './resources.ts';
+
+const statusTimeoutMs = 3_000;
+
+export function drainHandlers(deps: Deps, logAggregator: HttpClient): Handler[] {
+  const { resources, log } = deps;
+
+  /** What it cannot be asked for now is left out. */
+  async function statuses(signal: AbortSignal): Promise<ReadonlyMap<string, DrainStatus>> {
+    try {
+      const all = await logAggregator.call(logRoutes.drains, {}, { signal, timeoutMs: statusTimeoutMs });
+      return new Map(all.map((status) => [status.id, status]));
+    } catch (error) {
+      log.debug({ err: error }, 'the log aggregator does not say how far its drains are');
+      return new Map();
+    }
+  }
+
+  return [
+    handle(drains.create, async ({ body, signal }) => {
+      const { url, ca } = body;
+      const target = parseDrainUrl(url);
+      if (ca !== undefined)
+        checkAuthority(ca, target.kind === 'syslog' ? target.isSecure : target.url.startsWith('https:'));
+      const spec = { url, ...(ca === undefined ? {} : { ca }) };
+      const { app: name } = body;
+      if (name === undefined) return viewDrain(await resources.create(drainType, { id: shortId(), spec }, { signal }));
+      const created = await forLiveApp(deps, name, signal, (app) =>
+        resources.create(
+          drainType,
+          { id: shortId(), owner: ownedBy(app.id), spec: { ...spec, appId: app.id } },
+          { signal, also: () => ({ compare: [compareOf(app)] }) },
+        ),
+      );
+      return viewDrain(created);
+    }),
+    handle(drains.list, async ({ query, signal }) => {
+      const app = query.app === undefined ? undefined : await findApp(deps, query.app, signal);
+      const [all, known] = await Promise.all([resources.list(drainType, { signal }), statuses(signal)]);
+      return all
+        .filter(({ spec }) => app === undefined || spec.appId === undefined || spec.appId === app.id)
+        .toSorted((a, b) => (a.createdAt < b.createdAt ? -1 : 1))
+        .map((drain) => viewDrain(drain, known.get(drain.id)));
+    }),
+    handle(drains.remove, async ({ params, signal }) => {
+      const drain = await resources.find(drainType, params.drain, { signal });
+      if (drain === undefined) {
+        throw new FlynnError('not_found', `there is no drain ${params.drain}; list them with: flynn drain`);
+      }
+      await resources.delete(drainType, drain.id, { signal });
+    }),
+    handle(feedRoute, async ({ signal }) => logFeed(deps, signal)),
+  ];
+}
+
+function checkAuthority(pem: string, isSecure: boolean): void {
+  if (!isSecure)
+    throw new FlynnError('invalid', 'a certificate is of use only where there is TLS: syslog+tls or https');
+  try {
+    parseCertificate(pem);
+  } catch (error) {
+    throw new FlynnError('invalid', 'that is no certificate: it begins with -----BEGIN CERTIFICATE-----', {
+      cause: error,
+    });
+  }
+}
+
+/** Without its secrets. */
+function viewDrain({ id, spec, createdAt }: DrainResource, status?: DrainStatus): Drain {
+  const { sent, failed, skipped, waiting, error } = status ?? {};
+  return {
+    id,
+    ...(spec.appId === undefined ? {} : { appId: spec.appId }),
+    url: hideSecrets(spec.url),
+    createdAt,
+    ...(sent === undefined || failed === undefined || skipped === undefined || waiting === undefined
+      ? {}
+      : { progress: { sent, failed, skipped, waiting, ...(error === undefined ? {} : { error }) } }),
+  };
+}
+
+/** Above the keys of apps and drains. */
+const resourcesPrefix = resourcePrefix('app').replace(/app\/$/, '');
+const appPrefix = resourcePrefix(appType.name);
+const drainPrefix = resourcePrefix(drainType.name);
+
+function eventOf(entry: Entry): ServerEvent | undefined {
+  if (entry.key.startsWith(appPrefix)) {
+    const { id, spec } = decodeResource(appType, entry);
+    return { event: 'app', data: { id, name: spec.name } };
+  }
+  if (!entry.key.startsWith(drainPrefix)) return undefined;
+  const { id, spec } = decodeResource(drainType, entry);
+  return { event: 'drain', data: { id, ...spec } };
+}
+
+function removalOf(key: string): ServerEvent | undefined {
+  const prefixes = { 'app-removed': appPrefix, 'drain-removed': drainPrefix };
+  for (const [event, prefix] of Object.entries(prefixes)) {
+    if (key.startsWith(prefix)) return { event, data: { id: key.slice(prefix.length) } };
+  }
+  return undefined;
+}
+
+/** All apps and drains, `current`, then changes. Not to be resumed: a list has no gaps. */
+async function* logFeed({ store }: Pick<Deps, 'store'>, signal: AbortSignal): AsyncGenerator<ServerEvent> {
+  const apps = await store.list(appPrefix, { signal });
+  const all = await store.list(drainPrefix, { signal, revision: apps.revision });
+  for (const entry of [...apps.entries, ...all.entries]) {
+    const event = eventOf(entry);
+    if (event !== undefined) yield event;
+  }
+  yield { event: 'current', data: {} };
+  for await (const { changes } of store.watch(resourcesPrefix, { after: apps.revision, signal })) {
+    for (const change of changes) {
+      const event = change.type === 'put' ? eventOf(change.entry) : removalOf(change.key);
+      if (event !== undefined) yield event;
+    }
+  }
+}

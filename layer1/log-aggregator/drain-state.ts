@@ -1,0 +1,48 @@
+/** How far a drain is, on disk: a file of its own for each. */
+import { mkdir, readdir, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { readJsonFile, writeFileAtomic } from '@flynn/kit/files';
+import { z } from 'zod';
+
+const positionSchema = z.object({ byte: z.int(), line: z.int() });
+const stateSchema = z.object({
+  /** The place in each app's log up to which everything is done with. */
+  positions: z.record(z.string(), positionSchema),
+  sent: z.int(),
+  failed: z.int(),
+  skipped: z.int(),
+});
+export type DrainState = z.output<typeof stateSchema>;
+
+export class DrainStates {
+  readonly #dir: string;
+
+  constructor(dir: string) {
+    this.#dir = join(dir, 'drains');
+  }
+
+  #file(id: string): string {
+    return join(this.#dir, `${encodeURIComponent(id).replaceAll('.', '%2E')}.json`);
+  }
+
+  /** undefined of a drain that is new. `invalid` if the file is damaged. */
+  async read(id: string): Promise<DrainState | undefined> {
+    await mkdir(this.#dir, { recursive: true });
+    return readJsonFile(this.#file(id), stateSchema);
+  }
+
+  async write(id: string, state: DrainState): Promise<void> {
+    await writeFileAtomic(this.#file(id), JSON.stringify(state));
+  }
+
+  async remove(id: string): Promise<void> {
+    await rm(this.#file(id), { force: true });
+  }
+
+  async ids(): Promise<string[]> {
+    await mkdir(this.#dir, { recursive: true });
+    return (await readdir(this.#dir)).flatMap((name) =>
+      name.endsWith('.json') && !name.startsWith('.') ? [decodeURIComponent(name.slice(0, -'.json'.length))] : [],
+    );
+  }
+}

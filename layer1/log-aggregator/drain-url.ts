@@ -1,0 +1,57 @@
+/** Where a drain may lead, and how its address is shown. Pure. */
+import { FlynnError } from '@flynn/kit/errors';
+
+export type Target =
+  | { kind: 'syslog'; host: string; port: number; isSecure: boolean }
+  | { kind: 'http'; url: string; authorization: string | undefined };
+
+const syslogPorts = { 'syslog+tcp:': 514, 'syslog+tls:': 6514 } as const;
+const kinds = 'syslog+tcp://HOST:PORT, syslog+tls://HOST:PORT or https://HOST/PATH';
+
+/** Throws `invalid` saying what a drain looks like. */
+export function parseDrainUrl(text: string): Target {
+  const shown = URL.canParse(text) ? hideSecrets(text) : text;
+  const refuse = (why: string) => new FlynnError('invalid', `"${shown}" is no drain: ${why}`);
+  if (!URL.canParse(text)) throw refuse(`it is not a URL; write ${kinds}`);
+  const url = new URL(text);
+  const { protocol, hostname } = url;
+  if (hostname === '') throw refuse(`it names no host; write ${kinds}`);
+  if (url.hash !== '') throw refuse('what follows a # is never sent; leave it out');
+  if (protocol === 'https:' || protocol === 'http:') {
+    const { username, password } = url;
+    url.username = '';
+    url.password = '';
+    const pair = `${decodeURIComponent(username)}:${decodeURIComponent(password)}`;
+    const isSecured = username !== '' || password !== '';
+    const authorization = isSecured ? `Basic ${Buffer.from(pair).toString('base64')}` : undefined;
+    return { kind: 'http', url: url.href, authorization };
+  }
+  if (protocol !== 'syslog+tcp:' && protocol !== 'syslog+tls:') {
+    throw refuse(`${protocol.replace(/:$/, '')} is not known; write ${kinds}`);
+  }
+  if (
+    (url.pathname !== '' && url.pathname !== '/') ||
+    url.search !== '' ||
+    url.username !== '' ||
+    url.password !== ''
+  ) {
+    throw refuse('syslog has a host and a port only');
+  }
+  const port = url.port === '' ? syslogPorts[protocol] : Number(url.port);
+  return { kind: 'syslog', host: hostname.replace(/^\[(.*)\]$/, '$1'), port, isSecure: protocol === 'syslog+tls:' };
+}
+
+/** Longer parts of a path are taken for keys. */
+const longestName = 19;
+
+/** User, password, values of the query and what looks like a key within the path become ***. */
+export function hideSecrets(text: string): string {
+  const url = new URL(text);
+  const user = url.username === '' && url.password === '' ? '' : '***@';
+  const path = url.pathname
+    .split('/')
+    .map((part) => (part.length > longestName ? '***' : part))
+    .join('/');
+  const query = [...url.searchParams.keys()].map((name) => `${name}=***`).join('&');
+  return `${url.protocol}//${user}${url.host}${path === '/' ? '' : path}${query === '' ? '' : `?${query}`}`;
+}

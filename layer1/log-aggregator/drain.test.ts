@@ -1,0 +1,227 @@
+import assert from 'node:assert/strict';
+import { createServer as createHttpServer } from 'node:http';
+import { createServer as createTcpServer } from 'node:net';
+import type { AddressInfo, Server, Socket } from 'node:net';
+import { createServer as createTlsServer } from 'node:tls';
+import { test } from 'node:test';
+import type { TestContext } from 'node:test';
+import { silentLogger } from '@flynn/kit/log';
+import { waitFor } from '@flynn/kit/retry';
+import { createAuthority, issueCertificate } from '@flynn/kit/tls';
+import type { Drain, DrainStatus } from './api.ts';
+import { Drains } from './drains.ts';
+import { syslogMessage } from './syslog.ts';
+import { encoded, line, openTestHistory, testLimits } from './testing.ts';
+import type { TestHistory } from './testing.ts';
+
+const deadlineMs = 30_000;
+const range = (from: number, to: number): string[] =>
+  Array.from({ length: to - from }, (_, index) => `m${from + index}`);
+
+async function listen(server: Server, port = 0): Promise<number> {
+  await new Promise<void>((resolve) => server.listen(port, '127.0.0.1', resolve));
+  return (server.address() as AddressInfo).port;
+}
+
+/** A syslog server; takes octet-counted messages apart. */
+async function startSyslog(t: TestContext, options: { port?: number; tls?: { key: string; cert: string } } = {}) {
+  const texts: string[] = [];
+  const sockets = new Set<Socket>();
+  const serve = (socket: Socket) => {
+    sockets.add(socket);
+    let rest = Buffer.alloc(0);
+    socket.on('error', () => {});
+    socket.on('data', (chunk: Buffer) => {
+      rest = Buffer.concat([rest, chunk]);
+      for (;;) {
+        const [, count] = /^(\d+) /.exec(rest.toString('latin1', 0, 20)) ?? [];
+        const head = (count ?? '').length + 1;
+        if (count === undefined || rest.length < head + Number(count)) return;
+        texts.push(rest.toString('utf8', head, head + Number(count)));
+        rest = rest.subarray(head + Number(count));
+      }
+    });
+  };
+  const server = options.tls === undefined ? createTcpServer(serve) : createTlsServer(options.tls, serve);
+  const port = await listen(server, options.port);
+  const close = async () => {
+    for (const socket of sockets) socket.destroy();
+    await new Promise((resolve) => server.close(resolve));
+  };
+  t.after(close);
+  const messages = () => texts.map((text) => text.replace(/^(?:\S+ ){7}/, ''));
+  return { texts, messages, port, close };
+}
+
+async function startDrains(t: TestContext, env: TestHistory, history = env.history) {
+  const appName = (app: string) => `name-of-${app}`;
+  const drains = new Drains({ dir: env.dir, history, appName, log: silentLogger() });
+  t.after(() => drains.close());
+  const statusOf = (id: string): DrainStatus => {
+    const status = drains.status.find((each) => each.id === id);
+    assert.ok(status);
+    return status;
+  };
+  return { drains, statusOf };
+}
+
+const drain = (changes: Partial<Drain>): Drain => ({ id: 'd1', url: '', ...changes });
+
+test('a line as a syslog message has its length, severity, time, host, app, process and stream in front', () => {
+  const message = syslogMessage(line(1, { stream: 'stderr', message: 'käse', hostId: 'h 1' }), 'shop').toString();
+  assert.equal(message, '64 <11>1 2030-01-01T00:00:00.000000Z h?1 shop web.j1 stderr - käse');
+  const [, count, rest = ''] = /^(\d+) (.*)$/.exec(message) ?? [];
+  assert.equal(Buffer.byteLength(rest), Number(count));
+});
+
+test('a syslog drain gets what its app writes from then on, and nothing of other apps', async (t) => {
+  await using env = await openTestHistory();
+  const { history } = env;
+  await history.append('a', encoded(0, 5));
+  const server = await startSyslog(t);
+  const { drains, statusOf } = await startDrains(t, env);
+  await drains.add(drain({ appId: 'a', url: `syslog+tcp://127.0.0.1:${server.port}` }));
+  await history.append('b', encoded(100, 5));
+  await history.append('a', encoded(5, 5));
+  await waitFor(() => statusOf('d1').sent === 5, { what: 'five lines to be certain', deadlineMs });
+  assert.deepEqual(server.messages(), range(5, 10));
+  assert.match(server.texts[0] ?? '', /^<14>1 2030-01-01T00:00:00\.000000Z h1 name-of-a web\.j1 stdout - m5$/);
+  assert.deepEqual(statusOf('d1'), { id: 'd1', sent: 5, failed: 0, skipped: 0, waiting: 0 });
+  await drains.close();
+});
+
+test('over TLS only who is trusted gets anything', async (t) => {
+  await using env = await openTestHistory();
+  const authority = await createAuthority('test');
+  const issued = await issueCertificate(authority, { name: '127.0.0.1', addresses: ['127.0.0.1'] });
+  const server = await startSyslog(t, { tls: { key: issued.privateKey, cert: issued.certificate } });
+  const { drains, statusOf } = await startDrains(t, env);
+  const url = `syslog+tls://127.0.0.1:${server.port}`;
+  await drains.add(drain({ id: 'trusting', url, ca: authority.certificate }));
+  await drains.add(drain({ id: 'wary', url }));
+  await env.history.append('a', encoded(0, 3));
+  await waitFor(() => server.messages().length === 3, { what: 'the lines', deadlineMs });
+  await waitFor(() => statusOf('wary').error !== undefined, { what: 'the refusal', deadlineMs });
+  assert.match(statusOf('wary').error ?? '', /certificate/);
+  assert.deepEqual(server.messages(), range(0, 3));
+  assert.equal(statusOf('wary').waiting, 3);
+  await drains.close();
+});
+
+test('what an outage held up is sent from disk afterwards, in order, and over a restart of the aggregator', async (t) => {
+  await using env = await openTestHistory();
+  const { history } = env;
+  const server = await startSyslog(t);
+  const { drains, statusOf } = await startDrains(t, env);
+  const wanted = drain({ url: `syslog+tcp://127.0.0.1:${server.port}` });
+  await drains.add(wanted);
+  await history.append('a', encoded(0, 10));
+  await waitFor(() => statusOf('d1').sent === 10, { what: 'the first lines', deadlineMs });
+  await server.close();
+  await history.append('a', encoded(10, 10));
+  await waitFor(() => statusOf('d1').error !== undefined, { what: 'the outage to be seen', deadlineMs });
+  assert.equal(statusOf('d1').waiting, 10);
+  await drains.close();
+  await history.close();
+  const reopened = await env.reopen();
+  await reopened.append('a', encoded(20, 10));
+  const back = await startSyslog(t, { port: server.port });
+  const again = await startDrains(t, env, reopened);
+  await again.drains.add(wanted);
+  await waitFor(() => again.statusOf('d1').sent === 30, { what: 'all of it', deadlineMs });
+  assert.deepEqual(back.messages(), range(10, 30));
+  await again.drains.close();
+});
+
+test('lines handed to a connection that broke before they were certain are sent again', async (t) => {
+  await using env = await openTestHistory();
+  const server = await startSyslog(t);
+  const { drains, statusOf } = await startDrains(t, env);
+  await drains.add(drain({ url: `syslog+tcp://127.0.0.1:${server.port}` }));
+  await env.history.append('a', encoded(0, 5));
+  await waitFor(() => server.messages().length === 5, { what: 'the lines', deadlineMs });
+  await server.close();
+  const back = await startSyslog(t, { port: server.port });
+  await waitFor(() => statusOf('d1').sent === 5, { what: 'certainty', deadlineMs });
+  assert.deepEqual(back.messages(), range(0, 5));
+  await drains.close();
+});
+
+test('what was deleted to make room before it could be sent is counted', async (t) => {
+  const limits = { ...testLimits, bytes: 3_000, segmentBytes: 500 };
+  await using env = await openTestHistory({ limits });
+  const server = await startSyslog(t);
+  await server.close();
+  const { drains, statusOf } = await startDrains(t, env);
+  await env.history.append('a', encoded(100, 1));
+  await drains.add(drain({ url: `syslog+tcp://127.0.0.1:${server.port}` }));
+  for (let at = 101; at < 200; at += 1) await env.history.append('a', encoded(at));
+  const back = await startSyslog(t, { port: server.port });
+  await waitFor(() => statusOf('d1').waiting === 0, { what: 'the rest', deadlineMs });
+  const { sent, skipped } = statusOf('d1');
+  assert.equal(sent + skipped, 99);
+  assert.ok(skipped > 50 && sent > 5, `${sent} sent, ${skipped} skipped`);
+  assert.deepEqual(back.messages().slice(-3), range(197, 200));
+  await drains.close();
+});
+
+test('an https drain gets batches with a key, again after a failure; what is refused for good is given up and counted', async (t) => {
+  await using env = await openTestHistory();
+  const answers = [503, 200, 400, 200];
+  const bodies: { body: string; authorization: string | undefined; type: string | undefined }[] = [];
+  const server = createHttpServer(async (request, response) => {
+    const body = Buffer.concat(await Array.fromAsync(request)).toString();
+    bodies.push({ body, authorization: request.headers.authorization, type: request.headers['content-type'] });
+    response.writeHead(answers.shift() ?? 200).end('thanks');
+  });
+  const port = await listen(server);
+  t.after(() => server.close());
+  const { drains, statusOf } = await startDrains(t, env);
+  await drains.add(drain({ url: `http://me:secret@127.0.0.1:${port}/in?x=1` }));
+  await env.history.append('a', encoded(0, 3));
+  await waitFor(() => statusOf('d1').sent === 3, { what: 'the second try', deadlineMs });
+  assert.equal(bodies[0]?.body, bodies[1]?.body);
+  const first: unknown = JSON.parse(bodies[1]?.body.split('\n')[0] ?? '');
+  assert.deepEqual(first, { appId: 'a', app: 'name-of-a', ...line(0) });
+  assert.equal(bodies[1]?.authorization, `Basic ${Buffer.from('me:secret').toString('base64')}`);
+  assert.equal(bodies[1]?.type, 'application/x-ndjson');
+  await env.history.append('a', encoded(3, 2));
+  await waitFor(() => statusOf('d1').failed === 2, { what: 'the refusal', deadlineMs });
+  assert.match(statusOf('d1').error ?? '', /answered 400: 2 lines were given up/);
+  await env.history.append('a', encoded(5, 1));
+  await waitFor(() => statusOf('d1').sent === 4, { what: 'the next line', deadlineMs });
+  assert.equal(statusOf('d1').error, undefined);
+  await drains.close();
+});
+
+test('a drain that takes nothing costs neither memory nor the other drains anything', async (t) => {
+  await using env = await openTestHistory({ limits: { bytes: 1e8, segmentBytes: 1e7, totalBytes: 1e9 } });
+  const stalled = createTcpServer((socket) => socket.on('error', () => {}).pause());
+  const port = await listen(stalled);
+  t.after(() => stalled.close());
+  const server = await startSyslog(t);
+  const { drains, statusOf } = await startDrains(t, env);
+  await drains.add(drain({ id: 'stalled', url: `syslog+tcp://127.0.0.1:${port}` }));
+  await drains.add(drain({ id: 'good', url: `syslog+tcp://127.0.0.1:${server.port}` }));
+  const message = 'x'.repeat(9_000);
+  for (let at = 0; at < 20; at += 1) await env.history.append('a', encoded(at * 100, 100, { message }));
+  await waitFor(() => statusOf('good').sent === 2_000, { what: 'the good one to have it all', deadlineMs });
+  assert.ok(statusOf('stalled').waiting > 0);
+  await drains.close();
+});
+
+test('a drain that was removed leaves nothing, and one that is added again begins at the end', async (t) => {
+  await using env = await openTestHistory();
+  const server = await startSyslog(t);
+  const { drains, statusOf } = await startDrains(t, env);
+  const wanted = drain({ url: `syslog+tcp://127.0.0.1:${server.port}` });
+  await drains.add(wanted);
+  await drains.keepOnly(new Set());
+  assert.deepEqual(drains.status, []);
+  await env.history.append('a', encoded(0, 5));
+  await drains.add(wanted);
+  await env.history.append('a', encoded(5, 1));
+  await waitFor(() => statusOf('d1').sent === 1, { what: 'the line', deadlineMs });
+  assert.deepEqual(server.messages(), ['m5']);
+  await drains.close();
+});

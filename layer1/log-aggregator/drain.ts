@@ -1,0 +1,213 @@
+/** One drain: reads the logs it is for, each from its own place, and sends what it finds. */
+import { systemClock } from '@flynn/kit/clock';
+import type { Clock } from '@flynn/kit/clock';
+import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
+import type { Logger } from '@flynn/kit/log';
+import { backoffMs, raceAbort } from '@flynn/kit/retry';
+import type { Drain, DrainStatus } from './api.ts';
+import type { AppLog } from './app-log.ts';
+import type { DrainState } from './drain-state.ts';
+import type { NamedLine, Transport } from './drain-transport.ts';
+import { linesOf, parseStored } from './filter.ts';
+import type { History } from './history.ts';
+import type { Position } from './segments.ts';
+
+/** What comes within this goes together. */
+const lingerMs = 100;
+const retry = { minMs: 500, maxMs: 60_000 };
+const saveEveryMs = 1_000;
+const linesAtOnce = 1_000;
+const start: Position = { byte: 0, line: 0 };
+
+type Sent = { app: string; next: Position; sent: number; failed: number; skipped: number; atMs: number };
+
+export type DrainOptions = {
+  drain: Drain;
+  history: History;
+  transport: Transport;
+  state: DrainState;
+  save: (state: DrainState) => Promise<void>;
+  appName: (app: string) => string;
+  log: Logger;
+  clock?: Clock;
+};
+
+/**
+ * INVARIANTS. Every line the logs keep is sent at least once, in the order of its app's log: what was not confirmed is sent
+ * again, also after a restart. A place is saved only once everything before it is certain. Apps take turns. While the
+ * other side takes nothing, nothing is held in memory but one block: the rest waits on disk, for as long as it is kept.
+ */
+export class DrainRunner {
+  readonly #options: DrainOptions;
+  readonly #clock: Clock;
+  readonly #state: DrainState;
+  /** Where reading goes on: behind what was sent and is not certain yet. */
+  readonly #reading = new Map<string, Position>();
+  #doubtful: Sent[] = [];
+  #error: string | undefined;
+  #isDirty = false;
+  #savedMs = 0;
+
+  constructor(options: DrainOptions) {
+    this.#options = options;
+    this.#clock = options.clock ?? systemClock;
+    this.#state = options.state;
+  }
+
+  get drain(): Drain {
+    return this.#options.drain;
+  }
+
+  get status(): DrainStatus {
+    const { sent, failed, skipped } = this.#state;
+    const waiting = this.#logs().reduce(
+      (sum, [app, { end }]) => sum + Math.max(0, end.line - this.#settled(app).line),
+      0,
+    );
+    const error = this.#error === undefined ? {} : { error: this.#error };
+    return { id: this.drain.id, sent, failed, skipped, waiting, ...error };
+  }
+
+  #settled(app: string): Position {
+    return this.#state.positions[app] ?? start;
+  }
+
+  #logs(): [string, AppLog][] {
+    const { drain, history } = this.#options;
+    const apps = drain.appId === undefined ? history.apps : [drain.appId];
+    return apps.flatMap((app): [string, AppLog][] => {
+      const log = history.find(app);
+      return log === undefined ? [] : [[app, log]];
+    });
+  }
+
+  /** Resolves when the signal aborts; what was sent until then is saved. */
+  async run(signal: AbortSignal): Promise<void> {
+    const { history, transport, log } = this.#options;
+    let failures = 0;
+    while (!signal.aborted) {
+      try {
+        const { grown } = history;
+        if (await this.#sendRound(signal)) failures = 0;
+        else await this.#wait(grown, signal);
+      } catch (error) {
+        if (signal.aborted) break;
+        this.#goBack();
+        const pauseMs = backoffMs(failures, retry);
+        failures += 1;
+        if (this.#error === undefined)
+          log.warn({ drain: this.drain.id }, `a drain does not take lines: ${messageOf(error)}`);
+        this.#error = messageOf(error);
+        await raceAbort(this.#clock.sleep(pauseMs, { signal }), signal).catch(() => undefined);
+      }
+    }
+    // What was handed over goes out before the connection is closed.
+    if (!transport.isBroken) this.#settle(Infinity);
+    await transport.close();
+    await this.#save();
+  }
+
+  /** Until there is more, or what was sent before is certain. */
+  async #wait(grown: Promise<void>, signal: AbortSignal): Promise<void> {
+    const { doubtMs } = this.#options.transport;
+    if (this.#doubtful.length > 0) {
+      await this.#clock.sleep(Math.max(lingerMs, doubtMs / 4), { signal });
+      return;
+    }
+    await this.#save();
+    await raceAbort(grown, signal);
+    await this.#clock.sleep(lingerMs, { signal });
+  }
+
+  /** A block of each log. False if there was nothing. */
+  async #sendRound(signal: AbortSignal): Promise<boolean> {
+    this.#check();
+    let hasSent = false;
+    for (const [app, log] of this.#logs()) {
+      const at = this.#reading.get(app) ?? this.#settled(app);
+      const block = await log.readFrom(at, log.end);
+      if (block === undefined) continue;
+      hasSent = true;
+      let { lost } = block;
+      let next = block.from;
+      let lines: Buffer[] = [];
+      for (const line of linesOf(block.bytes)) {
+        lines.push(line);
+        next = { byte: next.byte + line.length, line: next.line + 1 };
+        if (lines.length < linesAtOnce) continue;
+        await this.#send(app, lines, { next, lost }, signal);
+        lines = [];
+        lost = 0;
+      }
+      if (lines.length > 0) await this.#send(app, lines, { next, lost }, signal);
+    }
+    return hasSent;
+  }
+
+  async #send(
+    app: string,
+    texts: readonly Buffer[],
+    { next, lost }: { next: Position; lost: number },
+    signal: AbortSignal,
+  ): Promise<void> {
+    const { transport, appName } = this.#options;
+    const lines = texts.flatMap((text): NamedLine[] => {
+      const line = parseStored(text);
+      return line === undefined ? [] : [{ app, appName: appName(app), line }];
+    });
+    this.#check();
+    let isRefused = false;
+    try {
+      if (lines.length > 0) await transport.send(lines, signal);
+    } catch (error) {
+      if (!hasCode(error, 'invalid')) throw error;
+      isRefused = true;
+      this.#error = `${messageOf(error)}: ${lines.length} lines were given up`;
+    }
+    if (!isRefused) this.#error = undefined;
+    const [sent, failed] = isRefused ? [0, lines.length] : [lines.length, 0];
+    this.#reading.set(app, next);
+    this.#doubtful.push({ app, next, sent, failed, skipped: lost, atMs: this.#clock.now() });
+    this.#settle(this.#clock.now() - transport.doubtMs);
+    if (this.#clock.now() - this.#savedMs >= saveEveryMs) await this.#save();
+  }
+
+  /** A connection that broke takes what was not certain with it. */
+  #check(): void {
+    const { transport } = this.#options;
+    if (!transport.isBroken) this.#settle(this.#clock.now() - transport.doubtMs);
+    else if (this.#doubtful.length > 0) throw new FlynnError('unavailable', 'the connection broke');
+  }
+
+  #settle(untilMs: number): void {
+    const certain = this.#doubtful.filter(({ atMs }) => atMs <= untilMs);
+    this.#doubtful = this.#doubtful.slice(certain.length);
+    for (const { app, next, sent, failed, skipped } of certain) {
+      this.#state.positions[app] = next;
+      this.#state.sent += sent;
+      this.#state.failed += failed;
+      this.#state.skipped += skipped;
+      this.#isDirty = true;
+    }
+  }
+
+  #goBack(): void {
+    this.#doubtful = [];
+    this.#reading.clear();
+  }
+
+  async #save(): Promise<void> {
+    if (!this.#isDirty) return;
+    this.#isDirty = false;
+    this.#savedMs = this.#clock.now();
+    for (const app of Object.keys(this.#state.positions)) {
+      if (this.#options.history.isRemoved(app)) delete this.#state.positions[app];
+    }
+    try {
+      await this.#options.save(structuredClone(this.#state));
+    } catch (error) {
+      this.#isDirty = true;
+      this.#options.log.warn({ drain: this.drain.id }, `how far a drain is could not be saved: ${messageOf(error)}`);
+    }
+  }
+}

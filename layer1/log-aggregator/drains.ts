@@ -1,0 +1,88 @@
+/** The drains there are: each runs until it is removed. */
+import { messageOf } from '@flynn/kit/errors';
+import type { Logger } from '@flynn/kit/log';
+import type { Drain, DrainStatus } from './api.ts';
+import { DrainRunner } from './drain.ts';
+import { DrainStates } from './drain-state.ts';
+import type { DrainState } from './drain-state.ts';
+import { openTransport } from './drain-transport.ts';
+import type { History } from './history.ts';
+
+type Running = { runner: DrainRunner; stop: AbortController; ended: Promise<void> };
+
+/** INVARIANT. What was sent of a drain's lines is on disk, and goes with the drain. */
+export class Drains {
+  readonly #history: History;
+  readonly #states: DrainStates;
+  readonly #appName: (app: string) => string;
+  readonly #log: Logger;
+  readonly #running = new Map<string, Running>();
+
+  constructor(options: { dir: string; history: History; appName: (app: string) => string; log: Logger }) {
+    this.#history = options.history;
+    this.#states = new DrainStates(options.dir);
+    this.#appName = options.appName;
+    this.#log = options.log;
+  }
+
+  get status(): DrainStatus[] {
+    return Array.from(this.#running.values(), ({ runner }) => runner.status);
+  }
+
+  /** A drain never changes, so one that runs goes on. */
+  async add(drain: Drain): Promise<void> {
+    if (this.#running.has(drain.id)) return;
+    const { id } = drain;
+    const runner = new DrainRunner({
+      drain,
+      history: this.#history,
+      transport: openTransport(drain),
+      state: await this.#stateOf(drain),
+      save: (state) => this.#states.write(id, state),
+      appName: this.#appName,
+      log: this.#log,
+    });
+    const stop = new AbortController();
+    this.#running.set(id, { runner, stop, ended: runner.run(stop.signal) });
+  }
+
+  /** A new drain gets what comes from now on. */
+  async #stateOf({ id, appId }: Drain): Promise<DrainState> {
+    const known = await this.#states.read(id).catch((error: unknown) => {
+      this.#log.error({ drain: id }, `a drain begins anew: ${messageOf(error)}`);
+    });
+    if (known !== undefined) return known;
+    const apps = appId === undefined ? this.#history.apps : [appId];
+    const ends = apps.flatMap((app) => {
+      const end = this.#history.find(app)?.end;
+      return end === undefined ? [] : [[app, end] as const];
+    });
+    const state = { positions: Object.fromEntries(ends), sent: 0, failed: 0, skipped: 0 };
+    // From now on, also if this process ends before the first line.
+    await this.#states.write(id, state);
+    return state;
+  }
+
+  async remove(id: string): Promise<void> {
+    await this.#end(id);
+    await this.#states.remove(id);
+  }
+
+  /** Those that are not among these were removed while nobody told. */
+  async keepOnly(ids: ReadonlySet<string>): Promise<void> {
+    const all = new Set([...this.#running.keys(), ...(await this.#states.ids())]);
+    for (const id of all) if (!ids.has(id)) await this.remove(id);
+  }
+
+  async #end(id: string): Promise<void> {
+    const running = this.#running.get(id);
+    if (running === undefined) return;
+    running.stop.abort();
+    await running.ended;
+    this.#running.delete(id);
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([...this.#running.keys()].map((id) => this.#end(id)));
+  }
+}
