@@ -5,7 +5,7 @@ import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import { parse as parseYaml } from 'yaml';
 import { z } from 'zod';
 import type { BuildContext, Buildpack, Compiled } from './buildpack.ts';
-import { runForOutput, runShown } from './command.ts';
+import { exitReason, runForOutput, runShown } from './command.ts';
 import { exists } from './nodejs/toolchain.ts';
 
 /** Values are what YAML makes of them: `WORKERS: 3` means the text 3. */
@@ -36,7 +36,7 @@ export function customBuildpack(dir: string, name: string): Buildpack {
       if (code !== 0) {
         throw new FlynnError(
           'invalid',
-          `bin/compile of the buildpack ${name} failed with exit code ${code}: its output is above.`,
+          `bin/compile of the buildpack ${name} failed with exit code ${code}${exitReason(code)}: its output is above.`,
         );
       }
       return {
