@@ -9,6 +9,8 @@ import type { BuildContext, Compiled, Layout } from './buildpack.ts';
 import { parseProcfile } from './procfile.ts';
 import { selectBuildpacks } from './selection.ts';
 import { createIgnore } from './slugignore.ts';
+import { sshEnv } from './ssh-key.ts';
+import { fetchSubmodules } from './submodules.ts';
 
 /** What the process that compiles tells the one that stores. */
 export const slugPlanSchema = z.object({
@@ -20,8 +22,10 @@ export const slugPlanSchema = z.object({
 });
 export type SlugPlan = z.output<typeof slugPlanSchema>;
 
-export async function compileSlug(start: BuildContext): Promise<SlugPlan> {
+export async function compileSlug(given: BuildContext): Promise<SlugPlan> {
+  const start = { ...given, baseEnv: { ...given.baseEnv, ...(await sshEnv(given)) } };
   const { layout, out, appEnv } = start;
+  await fetchSubmodules(start);
   // Whatever a file ignores is of the source: what the build makes stays.
   const ignored = await ignoredPaths(layout.appDir);
   // Read first, so that a mistake in it does not cost a whole build.
