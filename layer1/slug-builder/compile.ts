@@ -23,14 +23,14 @@ export const slugPlanSchema = z.object({
 export type SlugPlan = z.output<typeof slugPlanSchema>;
 
 export async function compileSlug(given: BuildContext): Promise<SlugPlan> {
-  const start = { ...given, baseEnv: { ...given.baseEnv, ...(await sshEnv(given)) } };
+  const STACK = given.appEnv['STACK'] ?? given.baseEnv['STACK'] ?? '';
+  const start = { ...given, baseEnv: { ...given.baseEnv, STACK, ...(await sshEnv(given)) } };
   const { layout, out, appEnv } = start;
   await fetchSubmodules(start);
   // Whatever a file ignores is of the source: what the build makes stays.
   const ignored = await ignoredPaths(layout.appDir);
   // Read first, so that a mistake in it does not cost a whole build.
-  const procfile = await readTextFile(join(layout.appDir, 'Procfile'));
-  const declared = procfile === undefined ? {} : parseProcfile(procfile);
+  await readProcfile(layout.appDir);
   await writeEnvDir(layout, appEnv);
 
   const compiled: Compiled[] = [];
@@ -46,6 +46,8 @@ export async function compileSlug(given: BuildContext): Promise<SlugPlan> {
   out.topic('Discovering process types');
   // The last buildpack is the app's own language and has the say over defaults.
   const defaults: Record<string, string> = Object.assign({}, ...compiled.map(({ processTypes }) => processTypes));
+  // A buildpack may have written it.
+  const declared = await readProcfile(layout.appDir);
   const processTypes = { ...defaults, ...declared };
   if (Object.keys(declared).length > 0) out.line(`Procfile declares types -> ${Object.keys(declared).join(', ')}`);
   const added = Object.keys(defaults).filter((type) => declared[type] === undefined);
@@ -65,6 +67,11 @@ export async function compileSlug(given: BuildContext): Promise<SlugPlan> {
     runtimes: [...new Set(compiled.flatMap(({ runtimes }) => runtimes.map(({ name }) => name)))],
     isCacheChanged: compiled.some(({ isCacheChanged }) => isCacheChanged),
   };
+}
+
+async function readProcfile(appDir: string): Promise<Record<string, string>> {
+  const text = await readTextFile(join(appDir, 'Procfile'));
+  return text === undefined ? {} : parseProcfile(text);
 }
 
 async function ignoredPaths(appDir: string): Promise<string[]> {
