@@ -136,7 +136,7 @@ test('a build runs the builder’s release under the app’s name, with the app�
   const build = process({ command: ['/build'], env: { FLYNN_BLOBSTORE_KEY: 'k' }, memoryBytes: 5 });
   const builder: Runnable = {
     app: { id: 'b', name: 'slug-builder', isSystem: true },
-    release: { id: 'rb', env: {}, processes: { build } },
+    release: { id: 'rb', env: { FLYNN_BUILD_PIDS: '99' }, processes: { build } },
     artifact: image,
   };
   const workload = compileBuild(builder, build, {
@@ -152,12 +152,13 @@ test('a build runs the builder’s release under the app’s name, with the app�
   assert.equal(workload.template.env['FLYNN_APP_ENV'], '{"SECRET":"s"}');
   assert.equal(workload.template.env['SECRET'], undefined);
   assert.equal(workload.template.limits?.memoryBytes, 5);
+  assert.equal(workload.template.pidsLimit, 99);
   // The app's own code runs in there.
   assert.equal(workload.template.group, 'a1');
   assert.deepEqual([workload.template.access, workload.template.links], [['discovery'], ['blobstore']]);
   assert.deepEqual([workload.priority, workload.mayPreempt], [40, false]);
   // A build that never ends would keep its app from being pushed to for ever.
-  assert.equal(workload.template.maxRuntimeMs, 3_600_000);
+  assert.equal(workload.template.maxRuntimeMs, 31 * 60_000);
 });
 
 test('a quarter of the memory and a tenth of the processor time are set aside; the limits are as the release says', () => {

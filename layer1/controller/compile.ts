@@ -3,6 +3,7 @@ import type { z } from 'zod';
 import { jobTemplateSchema, workloadInputSchema } from '@flynn/scheduler/cell';
 import type { JobTemplate, Resources } from '@flynn/scheduler/cell';
 import { versionOf } from '@flynn/scheduler/template-version';
+import { buildLimitsOf } from './build-limits.ts';
 import type { App, Artifact, Process, Release, processSchema } from './model.ts';
 
 /** Starts a slug's command line with its profile scripts; part of the slug runner's image. */
@@ -13,8 +14,8 @@ const blobService = 'blobstore';
 /** The router drops a backend within milliseconds of its leaving discovery; requests in flight get this long. */
 const serviceDrainMs = 1_000;
 const gibibyte = 1024 ** 3;
-/** A build that waits for something that never comes ends too, even if nobody watches it any more. */
-const buildLimitMs = 60 * 60_000;
+/** The builder ends a build that takes too long and says so; this much later its host does. */
+const buildGraceMs = 60_000;
 
 /** The platform’s own apps reach every part of it; all others reach only each other and what they are linked to. */
 const systemAccess: JobTemplate['access'] = ['discovery', 'agents', 'store', 'services'];
@@ -170,6 +171,7 @@ export type Build = {
 
 /** A run of the slug builder for another app: the builder's release runs, the app's name and log it carries. */
 export function compileBuild(builder: Runnable, process: Process, build: Build): CompiledWorkload {
+  const limits = buildLimitsOf(builder.release.env);
   const template = jobTemplateSchema.parse({
     image: builder.artifact.image,
     ...(process.entrypoint === undefined ? {} : { entrypoint: process.entrypoint }),
@@ -191,14 +193,16 @@ export function compileBuild(builder: Runnable, process: Process, build: Build):
     group: build.app.id,
     access: ['discovery'],
     links: [blobService],
-    ...roomOf({ memoryBytes: process.memoryBytes, cpuMillis: process.cpuMillis }),
+    ...roomOf({ memoryBytes: limits.FLYNN_BUILD_MEMORY ?? process.memoryBytes, cpuMillis: process.cpuMillis }),
+    pidsLimit: limits.FLYNN_BUILD_PIDS,
+    tempDiskBytes: limits.FLYNN_BUILD_DISK,
     volumes: process.volumes,
     hostNetwork: process.hostNetwork,
     ...(process.user === undefined ? {} : { user: process.user }),
     ...(process.workingDirectory === undefined ? {} : { workingDirectory: process.workingDirectory }),
     stopTimeoutMs: process.stopTimeoutMs,
     restart: 'never',
-    maxRuntimeMs: buildLimitMs,
+    maxRuntimeMs: limits.FLYNN_BUILD_TIMEOUT + buildGraceMs,
   });
   return ephemeral(buildWorkloadId(build.app.id, build.operationId), template, priorities.build);
 }

@@ -18,6 +18,9 @@ export type Pushed = {
   quarantine: Record<string, string>;
 };
 
+/** In the archive, for the builder. */
+const submodulesFile = '.flynn-submodules.json';
+
 export type DeployDeps = { platform: Platform; blobs: Pick<BlobClient, 'put'>; log: Logger };
 
 /**
@@ -37,11 +40,6 @@ export async function deploy(
   const takenChain = async () =>
     request === undefined ? [] : deps.platform.push(app.id, request, { signal: withDeadline(30_000) });
   try {
-    const refusal = await findSubmodules(pushed);
-    if (refusal.length > 0) {
-      for (const line of refusal) say(line);
-      return false;
-    }
     const { digest } = await upload(deps, pushed, signal);
     request = { pushId, sourceDigest: digest, commit, branch };
     chain = await deps.platform.push(app.id, request, { signal });
@@ -105,9 +103,10 @@ function failureText({ kind, state, error }: Operation): string {
 }
 
 /** `git archive` of the commit, straight into the blob store. */
-function upload(deps: DeployDeps, pushed: Pushed, signal: AbortSignal): Promise<{ digest: string }> {
+async function upload(deps: DeployDeps, pushed: Pushed, signal: AbortSignal): Promise<{ digest: string }> {
+  const submodules = await findSubmodules(pushed);
   const send = (limited: AbortSignal) =>
-    deps.blobs.put(Readable.from(archiveOf(pushed, limited), { objectMode: false }), { signal: limited });
+    deps.blobs.put(Readable.from(archiveOf(pushed, submodules, limited), { objectMode: false }), { signal: limited });
   return retry(send, { what: 'sending the source to the blob store', deadlineMs: 10 * 60_000, signal });
 }
 
@@ -115,9 +114,15 @@ function upload(deps: DeployDeps, pushed: Pushed, signal: AbortSignal): Promise<
  * git is started by the first read: the output of a process that has exited before anybody reads is thrown away. A failure
  * of git fails the stream, since half an archive is not to be taken for a whole one.
  */
-async function* archiveOf(pushed: Pushed, signal: AbortSignal): AsyncGenerator<Buffer> {
+async function* archiveOf(
+  pushed: Pushed,
+  submodules: Readonly<Record<string, string>>,
+  signal: AbortSignal,
+): AsyncGenerator<Buffer> {
   signal.throwIfAborted();
-  const git = startGit(['--git-dir', pushed.repository, 'archive', '--format=tar', pushed.commit], {
+  const isNeeded = Object.keys(submodules).length > 0;
+  const told = isNeeded ? [`--add-virtual-file=${submodulesFile}:${JSON.stringify(submodules)}`] : [];
+  const git = startGit(['--git-dir', pushed.repository, 'archive', '--format=tar', ...told, pushed.commit], {
     env: pushed.quarantine,
   });
   git.stdin.end();
@@ -135,18 +140,18 @@ async function* archiveOf(pushed: Pushed, signal: AbortSignal): AsyncGenerator<B
   }
 }
 
-/** An archive has nothing in the place of a submodule, so the app would be deployed with holes in it. */
-async function findSubmodules(pushed: Pushed): Promise<string[]> {
+/**
+ * Path → commit. An archive has an empty folder in the place of a submodule: the builder, which has the app's keys and reaches
+ * no more of the cluster than the app does, fetches what belongs there.
+ */
+async function findSubmodules(pushed: Pushed): Promise<Record<string, string>> {
   const tree = await runGit(['--git-dir', pushed.repository, 'ls-tree', '-r', '-z', pushed.commit], {
     env: pushed.quarantine,
   });
-  const paths = tree
-    .split('\0')
-    .filter((entry) => entry.startsWith('160000 '))
-    .map((entry) => entry.slice(entry.indexOf('\t') + 1));
-  if (paths.length === 0) return [];
-  return [
-    ` !     There are submodules, whose contents are not part of a push: ${paths.slice(0, 5).join(', ')}${paths.length > 5 ? ' …' : ''}`,
-    ' !     Bring them in as ordinary files (git rm --cached PATH, remove PATH/.git, git add PATH), or depend on them as packages.',
-  ];
+  return Object.fromEntries(
+    tree.split('\0').flatMap((entry) => {
+      const [, commit, path] = /^160000 commit ([0-9a-f]+)\t(.+)$/s.exec(entry) ?? [];
+      return commit === undefined || path === undefined ? [] : [[path, commit] as const];
+    }),
+  );
 }

@@ -115,14 +115,31 @@ test('what is not a push to an app that exists is refused in words', { timeout: 
   assert.notEqual(await remoteHead(world), '');
 });
 
-test('submodules, which would be missing from the app, are refused', { timeout: 60_000 }, async (t) => {
+test('which submodules there are goes with the source', { timeout: 60_000 }, async (t) => {
   const world = await setUp(t);
   const head = await world.commit({ a: '1' });
-  await world.git(['update-index', '--add', '--cacheinfo', `160000,${head},lib/sub`]);
+  await world.git(['update-index', '--add', '--cacheinfo', `160000,${head},lib/a "sub" ü`]);
   await world.git(['-c', 'user.name=a', '-c', 'user.email=a@a', 'commit', '-q', '-m', 'sub']);
   const pushed = await world.git(['push', world.remote(), 'main']);
-  assert.notEqual(pushed.code, 0);
-  assert.match(pushed.output, /submodules.*lib\/sub/);
+  assert.equal(pushed.code, 0, pushed.output);
+  const tar = await buffer(await world.blobs.get(world.pushes[0]?.sourceDigest ?? ''));
+  const told: unknown = JSON.parse(execFileSync('tar', ['-xO', '.flynn-submodules.json'], { input: tar }).toString());
+  assert.deepEqual(told, { 'lib/a "sub" ü': head });
+});
+
+test('any branch is deployed as main, and the next one over it by force', { timeout: 60_000 }, async (t) => {
+  const world = await setUp(t);
+  await world.commit({ a: '1' });
+  assert.equal((await world.git(['push', world.remote(), 'main'])).code, 0);
+  await world.git(['checkout', '-q', '--orphan', 'feature/x']);
+  const head = await world.commit({ b: '2' });
+  const refused = await world.git(['push', world.remote(), 'feature/x']);
+  assert.notEqual(refused.code, 0);
+  assert.match(refused.output, /Only main is deployed, not feature\/x[^]*git push flynn feature\/x:main/);
+  assert.notEqual((await world.git(['push', world.remote(), 'feature/x:main'])).code, 0);
+  const forced = await world.git(['push', world.remote(), '+feature/x:main']);
+  assert.equal(forced.code, 0, forced.output);
+  assert.equal(await remoteHead(world), head);
 });
 
 test(
@@ -208,14 +225,14 @@ test(
   },
 );
 
-test('a push of 20 MB comes through whole', { timeout: 120_000 }, async (t) => {
+test('a push of 50 MB comes through whole', { timeout: 120_000 }, async (t) => {
   const world = await setUp(t);
-  const data = randomBytes(20 * 1024 * 1024);
+  const data = randomBytes(50 * 1024 * 1024);
   await world.commit({ large: data });
   const pushed = await world.git(['push', world.remote(), 'main']);
   assert.equal(pushed.code, 0, pushed.output);
   const tar = await buffer(await world.blobs.get(world.pushes[0]?.sourceDigest ?? ''));
-  const got = execFileSync('tar', ['-xO', 'large'], { input: tar, maxBuffer: 32 * 1024 ** 2 });
+  const got = execFileSync('tar', ['-xO', 'large'], { input: tar, maxBuffer: 64 * 1024 ** 2 });
   assert.ok(data.equals(got));
   const clone = await world.git(['clone', '-q', world.remote(), 'copy'], { cwd: world.dir });
   assert.equal(clone.code, 0, clone.output);

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { FlynnError } from '@flynn/kit/errors';
 import { silentLogger } from '@flynn/kit/log';
-import { removeOrphans } from './repositories.ts';
+import { removeOrphans, removeUnfinished } from './repositories.ts';
 
 const { signal } = new AbortController();
 
@@ -43,4 +43,14 @@ test('nothing is removed when the apps cannot be listed', async () => {
 test('before the first push there is nothing to remove', async () => {
   const platform = { appIds: () => Promise.reject(new Error('not asked for')) };
   await removeOrphans({ repositoryDir: '/nonexistent/repos', platform, log: silentLogger() }, { signal });
+});
+
+test('what a push left that was cut off with the receiver is removed, and no object', async () => {
+  await using it = await repositories('a1.git', 'b2.git');
+  for (const path of ['a1.git/objects/tmp_objdir-incoming-x/pack', 'a1.git/objects/pack']) {
+    await mkdir(join(it.dir, path), { recursive: true });
+  }
+  await removeUnfinished(it.dir);
+  assert.deepEqual(await readdir(join(it.dir, 'a1.git/objects')), ['pack']);
+  await removeUnfinished(join(it.dir, 'none'));
 });

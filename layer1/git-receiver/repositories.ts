@@ -1,4 +1,4 @@
-/** Removes the repositories of apps that were deleted. */
+/** Removes the repositories of apps that were deleted, and what pushes left that were cut off with the receiver. */
 import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { systemClock } from '@flynn/kit/clock';
@@ -18,10 +18,7 @@ export async function removeOrphans(
   { repositoryDir, platform, log }: SweepDeps,
   options: { signal: AbortSignal },
 ): Promise<void> {
-  const names = await readdir(repositoryDir).catch((error: unknown) => {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return [];
-    throw error;
-  });
+  const names = await namesIn(repositoryDir);
   const found = names.flatMap((name) => /^([A-Za-z0-9][A-Za-z0-9_-]*)\.git$/.exec(name)?.[1] ?? []);
   if (found.length === 0) return;
   const known = await platform.appIds(options);
@@ -29,6 +26,28 @@ export async function removeOrphans(
     await rm(join(repositoryDir, `${id}.git`), { recursive: true, force: true });
     log.info({ app: id }, 'removed the repository of an app that was deleted');
   }
+}
+
+/** Before any push is taken: what pushes left that the receiver's own end cut off. */
+export async function removeUnfinished(repositoryDir: string): Promise<void> {
+  for (const name of await namesIn(repositoryDir)) {
+    if (name.endsWith('.git')) await removeQuarantines(join(repositoryDir, name));
+  }
+}
+
+/** What git kept of a push that is not accepted yet; killed, it leaves it there. While no push to the repository is under way. */
+export async function removeQuarantines(repository: string): Promise<void> {
+  const objects = join(repository, 'objects');
+  for (const name of await namesIn(objects)) {
+    if (name.startsWith('tmp_objdir-')) await rm(join(objects, name), { recursive: true, force: true });
+  }
+}
+
+async function namesIn(dir: string): Promise<string[]> {
+  return readdir(dir).catch((error: unknown) => {
+    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return [];
+    throw error;
+  });
 }
 
 /** Now and every hour, until the signal aborts. */

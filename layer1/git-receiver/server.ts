@@ -7,6 +7,7 @@ import type { Connection, Session } from 'ssh2';
 import { Authentication } from './authentication.ts';
 import { HookServer } from './hook-server.ts';
 import { readHostKey } from './host-key.ts';
+import { removeUnfinished } from './repositories.ts';
 import { Sessions } from './session.ts';
 import type { SessionDeps } from './session.ts';
 
@@ -31,6 +32,7 @@ export type Receiver = {
 export async function startReceiver(options: ReceiverOptions): Promise<Receiver> {
   const { log, platform, hookCommand, hookDir } = options;
   const hostKey = readHostKey(options.hostKey);
+  await removeUnfinished(options.repositoryDir);
   const hooks = await HookServer.open(hookDir, { command: hookCommand, log });
   const sessions = new Sessions({ ...options, hooks });
   const stopping = new AbortController();

@@ -11,6 +11,7 @@ import type { DeployDeps } from './deploy.ts';
 import { ensureRepository, exitOf, startGit } from './git.ts';
 import type { HookCall, HookServer } from './hook-server.ts';
 import type { Platform } from './platform.ts';
+import { removeQuarantines } from './repositories.ts';
 import { decide, parseUpdates } from './updates.ts';
 
 const waitForOtherPushMs = 10 * 60_000;
@@ -122,7 +123,11 @@ export class Sessions {
         'receive.maxInputSize': String(maxPushBytes),
       };
       const args = Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
-      return await run(channel, [...args, 'receive-pack', repository], { env: hook.env, signal: limited });
+      try {
+        return await run(channel, [...args, 'receive-pack', repository], { env: hook.env, signal: limited });
+      } finally {
+        await removeQuarantines(repository);
+      }
     };
     try {
       const inTime = AbortSignal.any([signal, waiting.signal]);

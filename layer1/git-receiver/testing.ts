@@ -156,7 +156,7 @@ export async function setUp(
     await rm(dir, { recursive: true });
   });
 
-  const sshArgs = (key: string) => [
+  const sshArgs = (key: string, port = receiver.port) => [
     '-i',
     join(dir, key),
     '-F',
@@ -170,15 +170,15 @@ export async function setUp(
     '-o',
     'UserKnownHostsFile=/dev/null',
     '-p',
-    String(receiver.port),
+    String(port),
   ];
-  const gitEnv = (key = 'known') => ({
-    GIT_SSH_COMMAND: ['ssh', ...sshArgs(key)].join(' '),
+  const gitEnv = (key = 'known', port = receiver.port) => ({
+    GIT_SSH_COMMAND: ['ssh', ...sshArgs(key, port)].join(' '),
     GIT_CONFIG_GLOBAL: '/dev/null',
   });
   const work = join(dir, 'work');
-  const git = (args: string[], options: { key?: string; cwd?: string } = {}) =>
-    execute('git', args, { cwd: options.cwd ?? work, env: gitEnv(options.key) });
+  const git = (args: string[], options: { key?: string; cwd?: string; sshPort?: number } = {}) =>
+    execute('git', args, { cwd: options.cwd ?? work, env: gitEnv(options.key, options.sshPort) });
   const commit = async (files: Record<string, string | Buffer>) => {
     for (const [name, data] of Object.entries(files)) await writeFile(join(work, name), data);
     await git(['add', '-A']);

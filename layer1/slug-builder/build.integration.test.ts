@@ -22,6 +22,14 @@ import { createOutput } from './output.ts';
 const apps = resolve(import.meta.dirname, '../../test/apps');
 const self = [process.execPath, '--disable-warning=ExperimentalWarning', join(import.meta.dirname, 'main.ts')] as const;
 
+const limits = {
+  diskBytes: 4 * 1024 ** 3,
+  timeoutMs: 270_000,
+  outputBytes: 1024 ** 2,
+  cacheBytes: 1024 ** 3,
+  slugBytes: 1024 ** 3,
+};
+
 let root = '';
 let server: RunningServer;
 let blobs: BlobClient;
@@ -77,7 +85,7 @@ async function buildApp(appId: string, dir: string, appEnv: Record<string, strin
   try {
     const result = await build(
       job,
-      { blobs, layout, self: shell, env, out, nowMs: Date.now() },
+      { blobs, layout, self: shell, env, out, nowMs: Date.now(), limits },
       AbortSignal.timeout(280_000),
     );
     return { result, output: await readOutput(), layout };

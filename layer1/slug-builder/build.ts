@@ -14,7 +14,9 @@ import { retry } from '@flynn/kit/retry';
 import { z } from 'zod';
 import type { Layout } from './buildpack.ts';
 import { slugPlanSchema } from './compile.ts';
+import { type BuildLimits, cacheTooLarge, limitBytes, slugTooLarge, tooLong, watchDisk } from './limits.ts';
 import { type Output, sizeText } from './output.ts';
+import { slugDir } from './runtime-env.ts';
 import { type Step, appUserId, runStep, streamStep } from './user.ts';
 
 export type BuildJob = {
@@ -33,6 +35,7 @@ export type BuildDeps = {
   env: Readonly<Record<string, string>>;
   out: Output;
   nowMs: number;
+  limits: BuildLimits;
 };
 
 type Layer = { digest: string; sizeBytes: number };
@@ -48,14 +51,44 @@ export const compileInputSchema = z.object({
   }),
   appEnv: z.record(z.string(), z.string()),
   nowMs: z.number(),
+  outputBytes: z.int().positive(),
 });
 
 const layersSchema = z.record(z.string(), z.object({ digest: z.string(), sizeBytes: z.int() }));
 
-/** Idempotent: asked again for the same operation it makes the same names point to the new result. */
+/**
+ * Idempotent: asked again for the same operation it makes the same names point to the new result. `timeout` or `exhausted`
+ * when the build goes over a limit.
+ */
 export async function build(job: BuildJob, deps: BuildDeps, signal: AbortSignal): Promise<BuildResult> {
-  const { blobs, layout, self, env, out, nowMs } = deps;
-  const step = (...command: readonly [string, ...string[]]): Step => ({ command, cwd: layout.scratchDir, env, signal });
+  const { limits, layout } = deps;
+  const ending = new AbortController();
+  const timer = setTimeout(() => ending.abort(tooLong(limits.timeoutMs)), limits.timeoutMs);
+  const limited = AbortSignal.any([signal, ending.signal]);
+  const dirs = [...Object.values(layout), ...(layout.appDir === slugDir ? ['/tmp', '/var/tmp', '/dev/shm'] : [])];
+  const watching = watchDisk(dirs, limits.diskBytes, limited).catch((error: unknown) => ending.abort(error));
+  try {
+    return await buildWithin(job, deps, limited);
+  } catch (error) {
+    limited.throwIfAborted();
+    throw error;
+  } finally {
+    clearTimeout(timer);
+    ending.abort();
+    await watching;
+  }
+}
+
+async function buildWithin(job: BuildJob, deps: BuildDeps, signal: AbortSignal): Promise<BuildResult> {
+  const { blobs, layout, self, env, out, nowMs, limits } = deps;
+  const fileBytes = limits.diskBytes;
+  const step = (...command: readonly [string, ...string[]]): Step => ({
+    command,
+    cwd: layout.scratchDir,
+    env,
+    signal,
+    fileBytes,
+  });
 
   for (const dir of Object.values(layout)) {
     await mkdir(dir, { recursive: true });
@@ -64,16 +97,22 @@ export async function build(job: BuildJob, deps: BuildDeps, signal: AbortSignal)
   await runStep(step(...self, 'unpack', layout.appDir), await blobs.get(job.sourceDigest, { signal }));
   await restoreCache(job, deps, step('tar', '-xf', '-', '-C', layout.cacheDir), signal);
 
-  const input = JSON.stringify({ layout, appEnv: job.appEnv, nowMs } satisfies z.input<typeof compileInputSchema>);
+  const { outputBytes } = limits;
+  const told: z.input<typeof compileInputSchema> = { layout, appEnv: job.appEnv, nowMs, outputBytes };
+  const input = JSON.stringify(told);
   const plan = slugPlanSchema.parse(JSON.parse(await runStep(step(...self, 'compile'), Readable.from([input]))));
 
   const known = await readLayers(job.appId, blobs, signal);
   const runtimes: Record<string, Layer> = {};
+  let roomBytes = limits.slugBytes;
+  const within = (): Limit => ({ bytes: roomBytes, error: () => slugTooLarge(limits.slugBytes) });
   for (const name of plan.runtimes) {
     const pack = step(...tar(layout.runtimeDir, 's,^,opt/flynn/,S', name));
-    runtimes[name] = (await stillThere(known[name], blobs, signal)) ?? (await store(pack, 3, blobs, signal));
+    const layer = (await stillThere(known[name], blobs, signal)) ?? (await store(pack, 3, blobs, signal, within()));
+    runtimes[name] = layer;
+    roomBytes -= layer.sizeBytes;
   }
-  const app = await store(step(...tar(layout.appDir, String.raw`s,^\.,app,S`, '.')), 3, blobs, signal);
+  const app = await store(step(...tar(layout.appDir, String.raw`s,^\.,app,S`, '.')), 3, blobs, signal, within());
   const layers = [...Object.values(runtimes), app];
   const result = buildResultSchema.parse({
     layers,
@@ -92,11 +131,14 @@ export async function build(job: BuildJob, deps: BuildDeps, signal: AbortSignal)
       await blobs.putName(`layers/${job.appId}`, (await putJson(runtimes, blobs, signal)).digest, { signal });
     }
     if (plan.isCacheChanged) {
-      const cache = await store(step(...tar(layout.cacheDir, String.raw`s,^\.,.,S`, '.')), 1, blobs, signal);
+      const within = { bytes: limits.cacheBytes, error: () => cacheTooLarge(limits.cacheBytes) };
+      const pack = step(...tar(layout.cacheDir, String.raw`s,^\.,.,S`, '.'));
+      const cache = await store(pack, 1, blobs, signal, within);
       await blobs.putName(`cache/${job.appId}`, cache.digest, { signal });
     }
   } catch (error) {
     if (signal.aborted) throw error;
+    if (hasCode(error, 'exhausted')) await blobs.removeName(`cache/${job.appId}`, { signal });
     out.warn(`The build cache could not be stored, so the next build will take longer: ${messageOf(error)}`);
   }
   return result;
@@ -109,22 +151,34 @@ function tar(dir: string, rename: string, member: string): [string, ...string[]]
   return ['tar', '-C', dir, ...sameBytes, ...owner, `--transform=${rename}`, '-cf', '-', '--', member];
 }
 
-/** Packs again when an upload breaks. */
-async function store(pack: Step, level: number, blobs: BlobClient, signal: AbortSignal): Promise<Layer> {
-  return retry(
+type Limit = { bytes: number; error: () => FlynnError };
+
+/** Packs again when an upload breaks. Nothing is left of what is larger than it may be. */
+async function store(pack: Step, level: number, blobs: BlobClient, signal: AbortSignal, limit: Limit): Promise<Layer> {
+  let exceeded: FlynnError | undefined;
+  const storing = retry(
     async (limited) => {
       const params = { [zlib.ZSTD_c_compressionLevel]: level };
       const compressed = pipeline(
         Readable.from(inBlocks(streamStep({ ...pack, signal: limited }))),
         createZstdCompress({ params }),
+        limitBytes(limit.bytes, () => (exceeded = limit.error())),
         () => {
           // The upload reads the failure from the stream.
         },
       );
       return blobs.put(compressed, { signal: limited });
     },
-    { what: 'storing the slug', signal, deadlineMs: 15 * 60_000 },
+    {
+      what: 'storing the slug',
+      signal,
+      deadlineMs: 15 * 60_000,
+      isRetryable: (error) => exceeded === undefined && hasCode(error, 'unavailable', 'timeout'),
+    },
   );
+  return storing.catch((error: unknown) => {
+    throw exceeded ?? error;
+  });
 }
 
 const blockBytes = 128 * 1024;

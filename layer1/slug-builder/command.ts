@@ -3,6 +3,8 @@ import { spawn } from 'node:child_process';
 import { FlynnError } from '@flynn/kit/errors';
 import { type Output, lineSink } from './output.ts';
 
+const leftoverMs = 2_000;
+
 export type CommandOptions = {
   cwd: string;
   env: Readonly<Record<string, string>>;
@@ -25,6 +27,12 @@ export async function runShown(
   return exitOf(program, child);
 }
 
+/** For people: what the exit code of a failed program means, with a space in front, where it means something. */
+export function exitReason(code: number): string {
+  if (code === 137) return ' (killed: most likely out of memory)';
+  return code === 153 ? ' (it wrote a file larger than a build may write at all: FLYNN_BUILD_DISK)' : '';
+}
+
 /** Keeps the program's stdout; its stderr becomes part of the error. `invalid` if it does not exit with 0. */
 export async function runForOutput(
   [program, ...args]: readonly [string, ...string[]],
@@ -45,9 +53,19 @@ export async function runForOutput(
   });
 }
 
-/** As a shell would say it: 128 + n when a signal ended the program. */
+/**
+ * As a shell would say it: 128 + n when a signal ended the program. What the program left running may hold on to its output:
+ * a moment after its end nobody listens to that any more.
+ */
 function exitOf(program: string, child: ReturnType<typeof spawn>): Promise<number> {
   return new Promise((resolve, reject) => {
+    child.once('exit', () => {
+      const timer = setTimeout(() => {
+        child.stdout?.destroy();
+        child.stderr?.destroy();
+      }, leftoverMs);
+      child.once('close', () => clearTimeout(timer));
+    });
     child.once('error', (error) => {
       if (error.name === 'AbortError') reject(new FlynnError('cancelled', 'the build was cancelled', { cause: error }));
       else reject(new FlynnError('invalid', `could not run ${program}: ${error.message}`, { cause: error }));

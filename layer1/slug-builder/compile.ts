@@ -10,6 +10,8 @@ import type { BuildContext, Compiled, Layout } from './buildpack.ts';
 import { parseProcfile } from './procfile.ts';
 import { selectBuildpacks } from './selection.ts';
 import { createIgnore } from './slugignore.ts';
+import { sshEnv } from './ssh-key.ts';
+import { fetchSubmodules } from './submodules.ts';
 
 /** What the process that compiles tells the one that stores. */
 export const slugPlanSchema = z.object({
@@ -22,13 +24,15 @@ export const slugPlanSchema = z.object({
 });
 export type SlugPlan = z.output<typeof slugPlanSchema>;
 
-export async function compileSlug(start: BuildContext): Promise<SlugPlan> {
+export async function compileSlug(given: BuildContext): Promise<SlugPlan> {
+  const STACK = given.appEnv['STACK'] ?? given.baseEnv['STACK'] ?? '';
+  const start = { ...given, baseEnv: { ...given.baseEnv, STACK, ...(await sshEnv(given)) } };
   const { layout, out, appEnv } = start;
+  await fetchSubmodules(start);
   // Whatever a file ignores is of the source: what the build makes stays.
   const ignored = await ignoredPaths(layout.appDir);
   // Read first, so that a mistake in it does not cost a whole build.
-  const procfile = await readTextFile(join(layout.appDir, 'Procfile'));
-  const declared = procfile === undefined ? {} : parseProcfile(procfile);
+  await readProcfile(layout.appDir);
   const appJsonText = await readTextFile(join(layout.appDir, 'app.json'));
   const appJson = appJsonText === undefined ? undefined : parseAppJson(appJsonText);
   await writeEnvDir(layout, appEnv);
@@ -46,6 +50,8 @@ export async function compileSlug(start: BuildContext): Promise<SlugPlan> {
   out.topic('Discovering process types');
   // The last buildpack is the app's own language and has the say over defaults.
   const defaults: Record<string, string> = Object.assign({}, ...compiled.map(({ processTypes }) => processTypes));
+  // A buildpack may have written it.
+  const declared = await readProcfile(layout.appDir);
   const processTypes = { ...defaults, ...declared };
   if (Object.keys(declared).length > 0) out.line(`Procfile declares types -> ${Object.keys(declared).join(', ')}`);
   const added = Object.keys(defaults).filter((type) => declared[type] === undefined);
@@ -66,6 +72,11 @@ export async function compileSlug(start: BuildContext): Promise<SlugPlan> {
     isCacheChanged: compiled.some(({ isCacheChanged }) => isCacheChanged),
     ...(appJson === undefined ? {} : { appJson }),
   };
+}
+
+async function readProcfile(appDir: string): Promise<Record<string, string>> {
+  const text = await readTextFile(join(appDir, 'Procfile'));
+  return text === undefined ? {} : parseProcfile(text);
 }
 
 async function ignoredPaths(appDir: string): Promise<string[]> {

@@ -1,9 +1,10 @@
 import { secret } from '@flynn/kit/config';
+import { buildLimitsSchema } from '@flynn/controller/build-limits';
 import { envSchema } from '@flynn/controller/model';
 import { z } from 'zod';
 
 /** What the controller tells a build job. */
-export const configSchema = z.object({
+export const configSchema = buildLimitsSchema.extend({
   FLYNN_OPERATION_ID: z.string().min(1),
   /** The blob that holds the commit as a tar archive. */
   FLYNN_SOURCE_DIGEST: z.string().min(1),

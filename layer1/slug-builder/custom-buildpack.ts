@@ -5,7 +5,7 @@ import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import { parse as parseYaml } from 'yaml';
 import { z } from 'zod';
 import type { BuildContext, Buildpack, Compiled } from './buildpack.ts';
-import { runForOutput, runShown } from './command.ts';
+import { exitReason, runForOutput, runShown } from './command.ts';
 import { exists } from './nodejs/toolchain.ts';
 
 /** Values are what YAML makes of them: `WORKERS: 3` means the text 3. */
@@ -36,7 +36,7 @@ export function customBuildpack(dir: string, name: string): Buildpack {
       if (code !== 0) {
         throw new FlynnError(
           'invalid',
-          `bin/compile of the buildpack ${name} failed with exit code ${code}: its output is above.`,
+          `bin/compile of the buildpack ${name} failed with exit code ${code}${exitReason(code)}: its output is above.`,
         );
       }
       return {
@@ -49,9 +49,15 @@ export function customBuildpack(dir: string, name: string): Buildpack {
   };
 }
 
+/** `invalid` when it is not what bin/release is to print. */
 export function parseRelease(text: string): Pick<Compiled, 'processTypes' | 'configVars'> {
-  const parsed = releaseSchema.parse(parseYaml(text) ?? {});
-  return { processTypes: parsed.default_process_types ?? {}, configVars: parsed.config_vars ?? {} };
+  try {
+    const parsed = releaseSchema.parse(parseYaml(text, { logLevel: 'error' }) ?? {});
+    return { processTypes: parsed.default_process_types ?? {}, configVars: parsed.config_vars ?? {} };
+  } catch (error) {
+    const why = error instanceof z.ZodError ? z.prettifyError(error) : messageOf(error);
+    throw new FlynnError('invalid', `bin/release printed something else than its YAML: ${why}`, { cause: error });
+  }
 }
 
 async function release(
@@ -65,13 +71,7 @@ async function release(
   try {
     return parseRelease(text);
   } catch (error) {
-    throw new FlynnError(
-      'invalid',
-      `bin/release of the buildpack ${name} printed something else than its YAML: ${messageOf(error)}`,
-      {
-        cause: error,
-      },
-    );
+    throw new FlynnError('invalid', `the buildpack ${name} is not usable: ${messageOf(error)}`, { cause: error });
   }
 }
 

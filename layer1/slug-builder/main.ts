@@ -3,12 +3,13 @@ import { createWriteStream } from 'node:fs';
 import { createBlobClient } from '@flynn/blobstore/client';
 import { createDiscoveryClient } from '@flynn/discovery/client';
 import { loadConfig } from '@flynn/kit/config';
-import { FlynnError } from '@flynn/kit/errors';
+import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { build, compileInputSchema, failureText } from './build.ts';
 import type { Layout } from './buildpack.ts';
 import { compileSlug } from './compile.ts';
 import { configSchema } from './config.ts';
 import { baseEnv } from './environment.ts';
+import { limitMet, tooMuchOutput } from './limits.ts';
 import { createOutput } from './output.ts';
 import { unpackSource } from './unpack.ts';
 import { StepFailure } from './user.ts';
@@ -37,8 +38,13 @@ try {
   else if (step === 'compile') await runCompile();
   else throw new FlynnError('invalid', `there is no step ${step}`);
 } catch (error) {
-  if (!(error instanceof StepFailure)) out.warn(`\n${failureText(error)}\n`);
-  process.exitCode = 1;
+  // Why a step of it is ended is told by the build.
+  const isOfBuild = step === undefined;
+  const met = isOfBuild && !hasCode(error, 'timeout', 'exhausted', 'cancelled') ? await limitMet() : undefined;
+  if (met !== undefined) out.warn(`\n${met}\n`);
+  else if (!(error instanceof StepFailure) && (isOfBuild || !signal.aborted)) out.warn(`\n${failureText(error)}\n`);
+  // What was started may go on for ever: it ends with this process, the first of its container.
+  process.exit(1);
 }
 
 async function runBuild(): Promise<void> {
@@ -57,8 +63,15 @@ async function runBuild(): Promise<void> {
   };
   const env = baseEnv(process.env, { home: layout.appDir, commit: job.commit });
   const self = [process.execPath, ...process.execArgv, program] as const;
+  const limits = {
+    diskBytes: config.FLYNN_BUILD_DISK,
+    timeoutMs: config.FLYNN_BUILD_TIMEOUT,
+    outputBytes: config.FLYNN_BUILD_OUTPUT,
+    cacheBytes: config.FLYNN_BUILD_CACHE,
+    slugBytes: config.FLYNN_SLUG_SIZE,
+  };
   try {
-    await build(job, { blobs, layout, self, env, out, nowMs: Date.now() }, signal);
+    await build(job, { blobs, layout, self, env, out, nowMs: Date.now(), limits }, signal);
   } finally {
     await blobs.close();
     await discovery.close();
@@ -68,9 +81,18 @@ async function runBuild(): Promise<void> {
 /** Told what to do on its input; its answer goes to file descriptor 3, where nothing the app prints can get into it. */
 async function runCompile(): Promise<void> {
   const text = Buffer.concat(await process.stdin.toArray()).toString();
-  const input = compileInputSchema.parse(JSON.parse(text));
+  const { outputBytes, ...input } = compileInputSchema.parse(JSON.parse(text));
   const env = baseEnv(process.env, { home: input.layout.appDir, commit: process.env['SOURCE_VERSION'] ?? '' });
-  const plan = await compileSlug({ ...input, baseEnv: env, out, signal });
+  const ending = new AbortController();
+  let printedBytes = 0;
+  const counted = createOutput((line) => {
+    printedBytes += Buffer.byteLength(line);
+    if (printedBytes <= outputBytes) process.stdout.write(line);
+    else ending.abort(tooMuchOutput(outputBytes));
+  });
+  const limited = AbortSignal.any([signal, ending.signal]);
+  const compiling = compileSlug({ ...input, baseEnv: env, out: counted, signal: limited });
+  const plan = await compiling.finally(() => ending.signal.throwIfAborted());
   const answer = createWriteStream('', { fd: 3 });
   answer.end(JSON.stringify(plan));
   await once(answer, 'finish');

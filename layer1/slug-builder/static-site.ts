@@ -32,7 +32,7 @@ export function rootOf(settings: {
   let parsed: unknown;
   try {
     // YAML is a superset of JSON.
-    parsed = parseYaml(text) ?? {};
+    parsed = parseYaml(text, { logLevel: 'error' }) ?? {};
   } catch (error) {
     throw new FlynnError(
       'invalid',

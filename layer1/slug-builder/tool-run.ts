@@ -1,7 +1,7 @@
 /** Runs a language's own tool on the app, and says what to check when it fails. */
 import { FlynnError } from '@flynn/kit/errors';
 import type { BuildContext } from './buildpack.ts';
-import { runShown } from './command.ts';
+import { exitReason, runShown } from './command.ts';
 
 export async function runTool(
   command: readonly [string, ...string[]],
@@ -17,9 +17,8 @@ export async function runTool(
   const { layout, signal, out } = context;
   const code = await runShown(command, { cwd: layout.appDir, env, signal, out });
   if (code === 0) return;
-  const reason = code === 137 ? ' (killed: most likely out of memory)' : '';
   throw new FlynnError(
     'invalid',
-    `"${called}" failed with exit code ${code}${reason}: its output is above.\nCheck\n${check.map((each) => `- ${each}`).join('\n')}`,
+    `"${called}" failed with exit code ${code}${exitReason(code)}: its output is above.\nCheck\n${check.map((each) => `- ${each}`).join('\n')}`,
   );
 }

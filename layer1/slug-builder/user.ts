@@ -2,7 +2,7 @@
 import { spawn } from 'node:child_process';
 import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { FlynnError } from '@flynn/kit/errors';
+import { FlynnError, asFlynnError } from '@flynn/kit/errors';
 
 /** Of whoever runs apps; slugs belong to it. */
 export const appUserId = 5000;
@@ -12,7 +12,15 @@ export type Step = {
   cwd: string;
   env: Readonly<Record<string, string>>;
   signal: AbortSignal;
+  /** No file it writes may be larger. */
+  fileBytes?: number;
 };
+
+/** When memory runs out the step goes, not the process that tells why; and there is no use for its core. */
+function limited({ command, fileBytes }: Step): [string, ...string[]] {
+  const size = fileBytes === undefined ? [] : [`--fsize=${fileBytes}`];
+  return ['choom', '-n', '500', '--', 'prlimit', '--core=0', ...size, '--', ...command];
+}
 
 /** Only root can become somebody else: without it (in tests) steps run as who is there. */
 function identity(): { uid?: number; gid?: number } {
@@ -21,7 +29,7 @@ function identity(): { uid?: number; gid?: number } {
 
 /** Gives the step its input and answers what it wrote to its fourth file descriptor; its output is this process's. */
 export async function runStep(step: Step, input: Readable): Promise<string> {
-  const [program, ...args] = step.command;
+  const [program, ...args] = limited(step);
   const child = spawn(program, args, {
     ...identity(),
     cwd: step.cwd,
@@ -82,8 +90,9 @@ export class StepFailure extends Error {
 function exitOf(child: ReturnType<typeof spawn>, { command, signal }: Step): Promise<number> {
   return new Promise((resolve, reject) => {
     child.once('error', (error) => {
-      const reason = signal.aborted ? 'the build was cancelled' : `could not run ${command[0]}: ${error.message}`;
-      reject(new FlynnError(signal.aborted ? 'cancelled' : 'internal', reason, { cause: error }));
+      // Why the build is to end is told by who ends it.
+      if (signal.aborted) reject(asFlynnError(signal.reason));
+      else reject(new FlynnError('internal', `could not run ${command[0]}: ${error.message}`, { cause: error }));
     });
     child.once('close', (code, killedBy) => resolve(code ?? (killedBy === 'SIGKILL' ? 137 : 143)));
   });

@@ -4,7 +4,7 @@ import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { FlynnError } from '@flynn/kit/errors';
 import type { BuildContext } from '../buildpack.ts';
-import { runForOutput, runShown } from '../command.ts';
+import { exitReason, runForOutput, runShown } from '../command.ts';
 import type { Manager } from './managers.ts';
 import { type PackageJson, installScripts } from './package-json.ts';
 import { exists } from './toolchain.ts';
@@ -85,11 +85,10 @@ async function runManager(
   const { out, signal, layout } = context;
   const code = await runShown([manager.program, ...args], { cwd: layout.appDir, env, signal, out });
   if (code === 0) return;
-  const reason = code === 137 ? ' (killed: most likely out of memory)' : '';
   const checks = whatToCheck.filter((check) => check !== '').map((check) => `- ${check}`);
   throw new FlynnError(
     'invalid',
-    `"${manager.program} ${args.join(' ')}" failed with exit code ${code}${reason}: its output is above.\nCheck\n${checks.join('\n')}`,
+    `"${manager.program} ${args.join(' ')}" failed with exit code ${code}${exitReason(code)}: its output is above.\nCheck\n${checks.join('\n')}`,
   );
 }
 

@@ -1,0 +1,157 @@
+/** Whatever is in a repository, reading it ends with an answer or with a clear `invalid`. The same cases every time. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { FlynnError } from '@flynn/kit/errors';
+import * as fc from 'fast-check';
+import { parseSource } from './buildpack-source.ts';
+import { parseRelease } from './custom-buildpack.ts';
+import { checkGoVersion, parseGoMod } from './go/modules.ts';
+import { chooseJava, javaWish } from './java/versions.ts';
+import { rangeOf } from './nodejs/engines.ts';
+import { chooseManager, isBerryLockfile, pnpmRangeOf } from './nodejs/lockfiles.ts';
+import { parsePackageJson, startCommand } from './nodejs/package-json.ts';
+import { parseComposerJson, satisfiesComposer } from './php/composer-json.ts';
+import { parseProcfile } from './procfile.ts';
+import { requirementsOfPipfileLock } from './python/pipfile.ts';
+import { checkGemfileRuby, rubyOfGemfile, rubyOfLock } from './ruby/gemfile.ts';
+import { createIgnore } from './slugignore.ts';
+import { rootOf } from './static-site.ts';
+import { parseModules } from './submodules.ts';
+import { chooseVersion, wishOf } from './wanted-version.ts';
+
+const seed = 20_260_101;
+
+/** What such files are made of, and what they never should be. */
+const ofYaml = [
+  'web',
+  ':',
+  ' ',
+  '\n',
+  '\r\n',
+  '\t',
+  '#',
+  '"',
+  "'",
+  '{',
+  '}',
+  '[',
+  ']',
+  ',',
+  '- ',
+  '*a',
+  '&a',
+  '!!js',
+  '<<: ',
+  '%',
+  '|',
+  '>',
+];
+const ofVersions = [
+  'ruby ',
+  'go ',
+  'module ',
+  'java.runtime.version=',
+  '<java.version>',
+  'python-',
+  'v',
+  '3',
+  '.',
+  '13',
+  '~>',
+  '^',
+  '||',
+  '..',
+];
+const ofTrouble = [
+  '\0',
+  '\uFEFF',
+  '\uD800',
+  '😀',
+  'ü',
+  '__proto__',
+  'constructor',
+  'null',
+  '1e999',
+  '-0',
+  '/',
+  '\\',
+  '@',
+  '`',
+  'root:',
+];
+const pieces = [...ofYaml, ...ofVersions, ...ofTrouble, 'default_process_types:'];
+const soup = fc.array(fc.constantFrom(...pieces), { maxLength: 40 }).map((each) => each.join(''));
+const text = fc.oneof(soup, fc.string({ unit: 'binary', maxLength: 200 }));
+const json = fc.oneof(text, fc.json({ maxDepth: 3 }), wellFormed());
+
+/** Objects with the keys that are read, and values of any type under them. */
+function wellFormed(): fc.Arbitrary<string> {
+  const keys = [
+    'require',
+    'default',
+    'engines',
+    'scripts',
+    'dependencies',
+    'extra',
+    'root',
+    'config_vars',
+    'default_process_types',
+  ];
+  const record = fc.dictionary(
+    fc.constantFrom(...keys),
+    fc.oneof(fc.jsonValue({ maxDepth: 2 }), fc.object({ maxDepth: 2 })),
+    {
+      maxKeys: 5,
+    },
+  );
+  return record.map((value) => JSON.stringify(value));
+}
+
+const parsers: [string, fc.Arbitrary<string>, (given: string) => unknown][] = [
+  ['Procfile', text, parseProcfile],
+  ["a buildpack's release", json, parseRelease],
+  ['static.json', json, (given) => rootOf({ staticJson: given })],
+  ['Staticfile', text, (given) => rootOf({ staticfile: given })],
+  ['package.json', json, (given) => startCommand(parsePackageJson(given), 'npm', false)],
+  ['engines', text, (given) => rangeOf('node', given)],
+  ['packageManager', text, (given) => chooseManager(['yarn.lock'], given)],
+  ['lockfiles', text, (given) => [pnpmRangeOf(given), isBerryLockfile(given)]],
+  ['composer.json', json, parseComposerJson],
+  ['a constraint of Composer', text, (given) => satisfiesComposer('8.4.1', given)],
+  ['Pipfile.lock', json, requirementsOfPipfileLock],
+  [
+    'go.mod',
+    text,
+    (given) => checkGoVersion({ version: parseGoMod(given).goVersion ?? '1', file: 'go.mod' }, '1.24.4', '1.24'),
+  ],
+  ['Gemfile', text, (given) => checkGemfileRuby(rubyOfGemfile(`ruby "${given}"`) ?? '', '3.3.1')],
+  ['Gemfile.lock', text, rubyOfLock],
+  ['.ruby-version', text, (given) => chooseVersion('Ruby', wishOf(given, '.ruby-version', 'ruby'), ['3.3'])],
+  [
+    'system.properties and pom.xml',
+    text,
+    (given) => chooseJava(javaWish({ systemProperties: given, pom: given }), ['21']),
+  ],
+  ['.gitmodules', text, parseModules],
+  ['.slugignore', text, (given) => createIgnore(given)('a/b c/d.md', false)],
+  ['BUILDPACK_URL', text, parseSource],
+];
+
+for (const [name, arbitrary, parse] of parsers) {
+  test(`any ${name} is read or clearly invalid`, () => {
+    fc.assert(
+      fc.property(arbitrary, (given) => {
+        try {
+          parse(given);
+        } catch (error) {
+          assert.ok(
+            error instanceof FlynnError && error.code === 'invalid',
+            `${String(error)} for ${JSON.stringify(given)}`,
+          );
+          assert.ok(error.message.length > 10 && error.message.length < 5_000, error.message);
+        }
+      }),
+      { seed, numRuns: 600 },
+    );
+  });
+}
