@@ -16,6 +16,8 @@ import { addHostCommands } from './commands/host.ts';
 import { addKeyCommands } from './commands/key.ts';
 import { addLinkCommands } from './commands/link.ts';
 import { addLogCommand } from './commands/log.ts';
+import { addMetaCommands } from './commands/meta.ts';
+import { addPromoteCommands } from './commands/promote.ts';
 import { addReleaseCommands } from './commands/release.ts';
 import { addRouteCommands } from './commands/route.ts';
 import { addRunCommand } from './commands/run.ts';
@@ -58,6 +60,8 @@ export async function runCli(argv: readonly string[], io: Io): Promise<number> {
   addReleaseCommands(parent);
   addDeploymentCommands(parent);
   addCronCommands(parent);
+  addPromoteCommands(parent);
+  addMetaCommands(parent);
   addRouteCommands(parent);
   addKeyCommands(parent);
   addHostCommands(parent);

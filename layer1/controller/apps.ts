@@ -6,6 +6,7 @@ import type { Handler } from '@flynn/kit/http-server';
 import { shortId } from '@flynn/kit/ids';
 import { withDeadline } from '@flynn/kit/retry';
 import { resourceKey } from '@flynn/resource/keys';
+import { mergePieces } from '@flynn/resource/piece';
 import { apps } from './api.ts';
 import { generateAppName } from './app-name.ts';
 import { serviceNameOf } from './compile.ts';
@@ -14,11 +15,13 @@ import { findApp, findLiveApp } from './deps.ts';
 import type { Deps } from './deps.ts';
 import { jobsOfApp } from './job-views.ts';
 import { cellOf } from './jobs.ts';
+import { reviewPieces } from './review-apps.ts';
 import { appFinalizer, appType, ownedBy, releaseType, routeType } from './resources.ts';
 import type { AppResource, ReleaseResource } from './resources.ts';
 import { viewApp } from './views.ts';
 
 const defaultDeployTimeoutMs = 120_000;
+const maxAttempts = 16;
 /** Less than the 30 s after which the router takes a backend for dead: what it would say then says nothing. */
 const deletionDeadlineMs = 25_000;
 
@@ -82,16 +85,22 @@ async function createNamed(deps: Deps, input: NewApp & { name: string }, signal:
       service: serviceNameOf(input.name, 'web'),
     },
   });
-  try {
-    const revision = await resources.createMany([app, route], { signal });
-    return { ...app.resource, revision };
-  } catch (error) {
-    if (!hasCode(error, 'conflict')) throw error;
-    throw new FlynnError(
-      'conflict',
-      `the name ${input.name} is taken: choose another, or leave it out to have one made up`,
-      { cause: error },
-    );
+  for (let attempt = 1; ; attempt += 1) {
+    const also = mergePieces(await reviewPieces(deps, input.meta, signal));
+    try {
+      const revision = await resources.createMany([app, route], { signal, also });
+      return { ...app.resource, revision };
+    } catch (error) {
+      if (!hasCode(error, 'conflict')) throw error;
+      // Another review app of the same app was made at this moment: there may be too many now.
+      const isOvertaken = also.compare?.some(({ key }) => key === error.detail['key']) === true;
+      if (isOvertaken && attempt < maxAttempts) continue;
+      throw new FlynnError(
+        'conflict',
+        `the name ${input.name} is taken: choose another, or leave it out to have one made up`,
+        { cause: error },
+      );
+    }
   }
 }
 

@@ -24,6 +24,7 @@ import { expiredOneOffs } from './one-off-cleanup.ts';
 import { removeLog } from './operation-log.ts';
 import { expired, queued } from './operation-queue.ts';
 import { OperationWatch } from './operation-watch.ts';
+import { stepReview } from './review-apps.ts';
 import { appType, cronType, deploymentType, operationType } from './resources.ts';
 import type { DeploymentResource } from './resources.ts';
 
@@ -96,6 +97,13 @@ export async function runWorker(deps: Deps, signal: AbortSignal, blobs?: BlobCol
           name: 'cron',
           sources: [keysOf(apps), keysOf(crons, ({ spec }) => [spec.appId]), cronJobs],
           reconcile: (id, { signal: run }) => stepCron(deps, id, { signal: run }),
+        }),
+        runReconciler({
+          ...common,
+          name: 'review apps',
+          sources: [keysOf(apps)],
+          resyncMs: 600_000,
+          reconcile: (id, { signal: run }) => stepReview(deps, id, { signal: run }),
         }),
         runReconciler({
           ...common,
