@@ -7,6 +7,7 @@ import { waitFor } from '@flynn/kit/retry';
 import { cellKeys, jobStatusSchema } from '@flynn/scheduler/cell';
 import type { JobStatus } from '@flynn/scheduler/cell';
 import { apps, deployments, formations } from './api.ts';
+import { deploymentControls } from './api-deployment-controls.ts';
 import { changedStatus } from './deployment-controls.ts';
 import { changedRollout } from './deployment-settings.ts';
 import { rolloutSchema } from './model.ts';
@@ -46,9 +47,12 @@ async function begin(app: string, release: Release): Promise<string> {
 
 const get = (id: string) => world.client.call(deployments.get, { params: { deployment: id } });
 const act = (name: 'pause' | 'resume' | 'promote', id: string) =>
-  world.client.call(deployments[name], { params: { deployment: id } });
+  world.client.call(deploymentControls[name], { params: { deployment: id } });
 const abort = (id: string, reason?: string) =>
-  world.client.call(deployments.abort, { params: { deployment: id }, body: reason === undefined ? {} : { reason } });
+  world.client.call(deploymentControls.abort, {
+    params: { deployment: id },
+    body: reason === undefined ? {} : { reason },
+  });
 const reach = (id: string, state: Deployment['state']) =>
   waitFor(async () => ((await get(id)).state === state ? get(id) : undefined), {
     what: `deployment ${id} being ${state}`,
