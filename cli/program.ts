@@ -12,6 +12,7 @@ import { addEnvCommands } from './commands/env.ts';
 import { addJobCommands } from './commands/job.ts';
 import { addEvaluationCommands } from './commands/eval.ts';
 import { addExecCommand } from './commands/exec.ts';
+import { addExportCommands } from './commands/export.ts';
 import { addHostCommands } from './commands/host.ts';
 import { addKeyCommands } from './commands/key.ts';
 import { addLinkCommands } from './commands/link.ts';
@@ -61,6 +62,7 @@ export async function runCli(argv: readonly string[], io: Io): Promise<number> {
   addDeploymentCommands(parent);
   addCronCommands(parent);
   addPromoteCommands(parent);
+  addExportCommands(parent);
   addMetaCommands(parent);
   addRouteCommands(parent);
   addKeyCommands(parent);

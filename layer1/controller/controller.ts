@@ -16,6 +16,8 @@ import { createHostClients } from './host-clients.ts';
 import { hostHandlers } from './hosts.ts';
 import { jobHandlers } from './jobs.ts';
 import { keyHandlers } from './keys.ts';
+import { layerHandlers } from './layers.ts';
+import type { LayerStore } from './layers.ts';
 import { operationHandlers } from './operations.ts';
 import { platformHandlers } from './platform.ts';
 import { releaseHandlers } from './releases.ts';
@@ -58,7 +60,7 @@ export function logAggregatorClient(options: { baseUrl: () => Promise<string>; k
 }
 
 /** Every route of api.ts. */
-export function controllerHandlers(deps: Deps, logAggregator: HttpClient): Handler[] {
+export function controllerHandlers(deps: Deps, logAggregator: HttpClient, blobs: LayerStore): Handler[] {
   return [
     ...appHandlers(deps),
     ...releaseHandlers(deps),
@@ -73,5 +75,6 @@ export function controllerHandlers(deps: Deps, logAggregator: HttpClient): Handl
     ...hostHandlers(deps),
     ...evaluationHandlers(deps),
     ...platformHandlers(deps, logAggregator),
+    ...layerHandlers(deps, blobs),
   ];
 }

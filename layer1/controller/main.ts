@@ -34,12 +34,12 @@ await runDaemon({
       await controller[Symbol.asyncDispose]();
       await store.close();
     };
+    const discovery = createDiscoveryClient({ url: config.FLYNN_DISCOVERY_URL });
+    const blobs = createBlobClient({
+      key: config.FLYNN_KEY,
+      baseUrl: async () => `http://${(await discovery.resolve('blobstore')).address}`,
+    });
     if (role === 'worker') {
-      const discovery = createDiscoveryClient({ url: config.FLYNN_DISCOVERY_URL });
-      const blobs = createBlobClient({
-        key: config.FLYNN_KEY,
-        baseUrl: async () => `http://${(await discovery.resolve('blobstore')).address}`,
-      });
       tasks.run('worker', async (signal) => {
         await runWorker(controller.deps, signal, blobs);
         await Promise.all([blobs.close(), discovery.close()]);
@@ -47,14 +47,13 @@ await runDaemon({
       });
       return;
     }
-    const discovery = createDiscoveryClient({ url: config.FLYNN_DISCOVERY_URL });
     const logAggregator = logAggregatorClient({
       key: config.FLYNN_KEY,
       baseUrl: async () => `http://${(await discovery.resolve('log-aggregator')).address}`,
     });
     const server = await startServer({
       name: 'controller',
-      handlers: controllerHandlers(controller.deps, logAggregator),
+      handlers: controllerHandlers(controller.deps, logAggregator, blobs),
       key: [config.FLYNN_KEY, config.FLYNN_CONTROLLER_KEY],
       port: config.PORT,
       log,
@@ -64,7 +63,7 @@ await runDaemon({
         signal.addEventListener('abort', resolve, { once: true });
       });
       await server.close();
-      await Promise.all([logAggregator.close(), discovery.close()]);
+      await Promise.all([logAggregator.close(), blobs.close(), discovery.close()]);
       await close();
     });
   },

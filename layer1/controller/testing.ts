@@ -1,4 +1,5 @@
 /** The whole controller in one process: memory store, real scheduler, simulated hosts. For tests of whoever calls it. */
+import { createBlobClient } from '@flynn/blobstore/client';
 import type { HttpClient } from '@flynn/kit/http-client';
 import { startServer } from '@flynn/kit/http-server';
 import type { RunningServer } from '@flynn/kit/http-server';
@@ -35,6 +36,8 @@ export type TestControllerOptions = {
   gitUrl?: string;
   /** Without one, reading logs is `unavailable`. */
   logAggregatorUrl?: string;
+  /** Without one, moving layers is `unavailable`. Its key is `k`. */
+  blobStoreUrl?: string;
   log?: Logger;
   /** Whether a worker runs, default true. */
   hasWorker?: boolean;
@@ -107,9 +110,16 @@ export async function startTestController(options: TestControllerOptions = {}): 
       throw new FlynnError('unavailable', 'no log aggregator is running');
     },
   });
+  const blobs = createBlobClient({
+    key: 'k',
+    async baseUrl() {
+      if (options.blobStoreUrl !== undefined) return options.blobStoreUrl;
+      throw new FlynnError('unavailable', 'no blob store is running');
+    },
+  });
   const server: RunningServer = await startServer({
     name: 'controller',
-    handlers: controllerHandlers(controller.deps, logAggregator),
+    handlers: controllerHandlers(controller.deps, logAggregator, blobs),
     key: [clusterKey, userKey],
     host: '127.0.0.1',
     port: 0,
@@ -175,6 +185,7 @@ export async function startTestController(options: TestControllerOptions = {}): 
       await server.close();
       await worker.stop();
       await logAggregator.close();
+      await blobs.close();
       await controller[Symbol.asyncDispose]();
       for (const scheduler of schedulers) await scheduler[Symbol.asyncDispose]();
       await tasks.stop();
