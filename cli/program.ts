@@ -13,6 +13,7 @@ import { addJobCommands } from './commands/job.ts';
 import { addEvaluationCommands } from './commands/eval.ts';
 import { addExecCommand } from './commands/exec.ts';
 import { addExportCommands } from './commands/export.ts';
+import { addCollectCommand } from './commands/gc.ts';
 import { addHostCommands } from './commands/host.ts';
 import { addKeyCommands } from './commands/key.ts';
 import { addLinkCommands } from './commands/link.ts';
@@ -64,6 +65,7 @@ export async function runCli(argv: readonly string[], io: Io): Promise<number> {
   addPromoteCommands(parent);
   addExportCommands(parent);
   addMetaCommands(parent);
+  addCollectCommand(parent);
   addRouteCommands(parent);
   addKeyCommands(parent);
   addHostCommands(parent);

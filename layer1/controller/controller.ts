@@ -1,4 +1,5 @@
 /** Puts the controller together: mirrors of what it reads, and what its parts are given. */
+import type { BlobClient } from '@flynn/blobstore/client';
 import { HttpClient } from '@flynn/kit/http-client';
 import type { Handler } from '@flynn/kit/http-server';
 import { newId } from '@flynn/kit/ids';
@@ -6,6 +7,7 @@ import type { Logger } from '@flynn/kit/log';
 import { ResourceService } from '@flynn/resource/service';
 import type { Store } from '@flynn/store/store';
 import { appHandlers } from './apps.ts';
+import { collectionHandlers } from './blob-collection.ts';
 import { openCellView } from './cell-view.ts';
 import { cronHandlers } from './crons.ts';
 import { deploymentHandlers } from './deployments.ts';
@@ -17,7 +19,6 @@ import { hostHandlers } from './hosts.ts';
 import { jobHandlers } from './jobs.ts';
 import { keyHandlers } from './keys.ts';
 import { layerHandlers } from './layers.ts';
-import type { LayerStore } from './layers.ts';
 import { operationHandlers } from './operations.ts';
 import { platformHandlers } from './platform.ts';
 import { releaseHandlers } from './releases.ts';
@@ -60,7 +61,7 @@ export function logAggregatorClient(options: { baseUrl: () => Promise<string>; k
 }
 
 /** Every route of api.ts. */
-export function controllerHandlers(deps: Deps, logAggregator: HttpClient, blobs: LayerStore): Handler[] {
+export function controllerHandlers(deps: Deps, logAggregator: HttpClient, blobs: BlobClient): Handler[] {
   return [
     ...appHandlers(deps),
     ...releaseHandlers(deps),
@@ -76,5 +77,6 @@ export function controllerHandlers(deps: Deps, logAggregator: HttpClient, blobs:
     ...evaluationHandlers(deps),
     ...platformHandlers(deps, logAggregator),
     ...layerHandlers(deps, blobs),
+    ...collectionHandlers(deps, blobs),
   ];
 }

@@ -7,9 +7,10 @@ import { layers } from './api-layers.ts';
 import type { Deps } from './deps.ts';
 import { artifactType } from './resources.ts';
 
-export type LayerStore = Pick<BlobClient, 'get' | 'put' | 'stat'>;
-
-export function layerHandlers({ resources }: Pick<Deps, 'resources'>, blobs: LayerStore): Handler[] {
+export function layerHandlers(
+  { resources }: Pick<Deps, 'resources'>,
+  blobs: Pick<BlobClient, 'get' | 'put' | 'stat'>,
+): Handler[] {
   return [
     handle(layers.get, async ({ params, signal }) => {
       const { spec } = await resources.get(artifactType, params.artifact, { signal });

@@ -5,7 +5,7 @@ import { type Deployment, type Release, deploymentSchema } from '@flynn/controll
 import { systemClock } from '@flynn/kit/clock';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import { followJob } from './build-operation.ts';
-import { failedJobLines, progressLines, remainsLine, routeLines, waitingLines } from './deploy-text.ts';
+import { failedJobLines, othersWait, progressLines, remainsLine, routeLines, waitingLines } from './deploy-text.ts';
 import type { Execution } from './execution.ts';
 import { patiently } from './execution.ts';
 import { operationBefore } from './release-operation.ts';
@@ -63,6 +63,7 @@ async function startDeployment(release: Release, execution: Execution): Promise<
         if (typeof id !== 'string') throw error;
         const other = await controller.call(deployments.get, { params: { deployment: id } }, { signal });
         if (other.newReleaseId === release.id) return other;
+        if (isWaiting(other)) throw new FlynnError('invalid', othersWait(other), { cause: error });
         if (!isWaitTold) await write('       Waiting for another deployment of this app to end');
         isWaitTold = true;
         throw error;
