@@ -1,6 +1,7 @@
 /** Rolls a release out and tells how it goes. */
 import { deployments, jobs, platform, releases, routing } from '@flynn/controller/api';
 import { isWebType } from '@flynn/controller/compile';
+import { isSettled, isWaiting } from '@flynn/controller/deployment-phases';
 import { type Deployment, type Release, deploymentSchema } from '@flynn/controller/model';
 import { systemClock } from '@flynn/kit/clock';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
@@ -93,11 +94,6 @@ async function tellRelease(deployment: Deployment, execution: Execution): Promis
   }
 }
 
-/** What waits for people may do so for days: the push is through. */
-function isWaiting({ state }: Deployment): boolean {
-  return state === 'canary' || state === 'paused';
-}
-
 async function follow(start: Deployment, execution: Execution): Promise<Deployment> {
   const { controller, signal, write } = execution;
   const params = { deployment: start.id };
@@ -112,7 +108,7 @@ async function follow(start: Deployment, execution: Execution): Promise<Deployme
         if (event !== 'deployment') continue;
         const told = deploymentSchema.parse(data);
         await tell(told);
-        if (isWaiting(told)) return told;
+        if (isSettled(told)) return told;
       }
     } catch (error) {
       // A controller that is being replaced: the next look is at another one.
@@ -123,7 +119,7 @@ async function follow(start: Deployment, execution: Execution): Promise<Deployme
       controller.call(deployments.get, { params }, { signal }),
     );
     await tell(now);
-    if (now.state === 'complete' || now.state === 'failed' || isWaiting(now)) return now;
+    if (isSettled(now)) return now;
     await systemClock.sleep(500, { signal });
   }
 }

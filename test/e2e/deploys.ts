@@ -76,9 +76,10 @@ export function describeDeploys(theCluster: () => TestCluster): void {
     assert.deepEqual(report.failures, []);
   });
 
-  test('one by one, the old jobs have ended when the command does', async () => {
+  test('one by one, the old jobs have ended when it is complete', async () => {
     await app.flynn(['deployment', 'strategy', 'one-by-one']);
     await app.flynn(['env', 'set', 'GREETING=fourth']);
+    await waitFor(async () => (await newest()).state === 'complete', { what: 'the end of it', deadlineMs: 60_000 });
     const web = (await theCluster().jobs('rollouts')).filter(({ type }) => type === 'web');
     assert.deepEqual(
       web.map(({ state }) => state),
@@ -113,6 +114,14 @@ export function describeDeploys(theCluster: () => TestCluster): void {
     const ticks = (await runs()).flatMap(({ tick }) => tick ?? []);
     assert.equal(new Set(ticks).size, ticks.length, 'no tick ran twice');
     assert.match((await app.flynn(['log', '-n', '200'])).stdout, /swept by cron/);
+  });
+
+  test('the controller is replaced by a release of itself, web and worker, and ends its own deployment', async () => {
+    const { stdout } = await app.flynn(['-a', 'controller', 'env', 'set', 'PROBE=1']);
+    assert.match(stdout, /release v\d+ deployed/);
+    const own = async () =>
+      (JSON.parse((await app.flynn(['-a', 'controller', 'deployment', '--json'])).stdout) as Rollout[])[0];
+    await waitFor(async () => (await own())?.state === 'complete', { what: 'the end of it', deadlineMs: 60_000 });
   });
 
   test('an app is exported, deleted, and comes back from its file', async () => {
