@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
 import { asFlynnError } from '@flynn/kit/errors';
-import { isUsageError, parseAssignments, parseCounts, parseEnvFile, parseWhole } from './arguments.ts';
+import { isUsageError, parseAssignments, parseCounts, formatEnvFile, parseEnvFile, parseWhole } from './arguments.ts';
 
 function assertUsage(work: () => unknown, message: RegExp): void {
   assert.throws(work, (error) => isUsageError(asFlynnError(error)) && message.test(asFlynnError(error).message));
@@ -98,4 +98,17 @@ test('a line of a .env file that sets nothing is refused with the line', () => {
   assert.throws(() => parseEnvFile('A=1\nnonsense here\n'), /"nonsense here"/);
   assert.throws(() => parseEnvFile('A="never closed\n'), /"A="never closed"/);
   assert.throws(() => parseEnvFile(`A= 'never closed\n`), /never closed/);
+});
+
+test('a .env file that was written is read as it was, whatever the values hold', () => {
+  const name = fc.stringMatching(/^[A-Z_][A-Z0-9_]{0,8}$/);
+  const value = fc.string({ unit: 'binary' }).filter((text) => !text.includes('\0'));
+  fc.assert(
+    fc.property(fc.dictionary(name, value), (values) => {
+      assert.deepEqual({ ...parseEnvFile(formatEnvFile(values)) }, { ...values });
+    }),
+    { numRuns: 500 },
+  );
+  const written = formatEnvFile({ PLAIN: 'a/b', SPACED: 'a b #c $d', QUOTED: `it's "so"\n`, EMPTY: '' });
+  assert.equal(written, `EMPTY=''\nPLAIN=a/b\nQUOTED="it's \\"so\\"\\n"\nSPACED='a b #c $d'\n`);
 });

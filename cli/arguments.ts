@@ -71,6 +71,21 @@ export function assertEnvName(name: string): void {
   }
 }
 
+/** Values as a `.env` file holds them, for us and for others who read such files: every byte comes back. */
+export function formatEnvFile(values: Readonly<Record<string, string>>): string {
+  return Object.entries(values)
+    .toSorted(([a], [b]) => (a < b ? -1 : 1))
+    .map(([name, value]) => `${name}=${quoteForEnvFile(value)}\n`)
+    .join('');
+}
+
+function quoteForEnvFile(value: string): string {
+  if (/^[A-Za-z0-9_@%+=:,./-]+$/.test(value)) return value;
+  if (!/['\r]/.test(value)) return `'${value}'`;
+  const named: Readonly<Record<string, string>> = { '\n': String.raw`\n`, '\r': String.raw`\r`, '\t': String.raw`\t` };
+  return `"${value.replaceAll(/["\\$\n\r\t]/g, (char) => named[char] ?? `\\${char}`)}"`;
+}
+
 const escapes: Readonly<Record<string, string>> = { n: '\n', r: '\r', t: '\t' };
 
 /**

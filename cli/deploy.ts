@@ -1,6 +1,7 @@
 /** Rolls a release out and waits, as `env set`, `rollback` and others end. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { deployments } from '@flynn/controller/api';
+import { isLive, isSettled } from '@flynn/controller/deployment-phases';
 import { deploymentSchema, type Deployment, type Release } from '@flynn/controller/model';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { withDeadline } from '@flynn/kit/retry';
@@ -8,17 +9,14 @@ import type { Context } from './context.ts';
 import { formatSeconds } from './output.ts';
 
 const followMs = 15 * 60_000;
+const othersMs = 2 * 60_000;
 const pauseMs = 250;
 
 export type Deployed = { tookMs: number; state: Deployment['state'] };
 
 /** Answers once the release is live, or waits for people; throws with the app's last lines when it did not come up. */
 export async function deployRelease(context: Context, app: string, release: Release): Promise<Deployed> {
-  const client = await context.client();
-  return awaitDeployment(context, `v${release.version}`, async () => {
-    const started = await client.call(deployments.create, { params: { app }, body: { releaseId: release.id } });
-    return started.id;
-  });
+  return awaitDeployment(context, `v${release.version}`, () => begin(context, app, release));
 }
 
 /** The same for a deployment that `start` tells the id of. */
@@ -39,9 +37,22 @@ export async function awaitDeployment(
   );
 }
 
-/** What waits for people may do so for days. */
-function isWaiting({ state }: Deployment): boolean {
-  return state === 'canary' || state === 'paused';
+/** Old jobs of the deployment before may still be ending: that is waited for, anything else is told. */
+async function begin(context: Context, app: string, release: Release): Promise<string> {
+  const client = await context.client();
+  const signal = withDeadline(othersMs);
+  for (;;) {
+    try {
+      const started = await client.call(deployments.create, { params: { app }, body: { releaseId: release.id } });
+      return started.id;
+    } catch (error) {
+      const id = hasCode(error, 'conflict') ? error.detail['deploymentId'] : undefined;
+      if (typeof id !== 'string' || signal.aborted) throw error;
+      const other = await client.call(deployments.get, { params: { deployment: id } });
+      if (!isLive(other) && other.state !== 'failed') throw error;
+    }
+    await sleep(pauseMs);
+  }
 }
 
 /** Follows a deployment to its end, through a controller that restarts in between: it may be the one being deployed. */
@@ -49,16 +60,15 @@ async function follow(context: Context, id: string): Promise<Deployment> {
   const client = await context.client();
   const params = { deployment: id };
   const signal = withDeadline(followMs);
-  const isOver = ({ state }: Deployment): boolean => state === 'complete' || state === 'failed';
   for (;;) {
     try {
       for await (const event of client.events(deployments.events, { params }, { signal })) {
         if (event.event !== 'deployment') continue;
         const seen = deploymentSchema.parse(event.data);
-        if (isWaiting(seen) || isOver(seen)) return seen;
+        if (isSettled(seen)) return seen;
       }
       const latest = await client.call(deployments.get, { params });
-      if (isWaiting(latest) || isOver(latest)) return latest;
+      if (isSettled(latest)) return latest;
     } catch (error) {
       if (!hasCode(error, 'unavailable', 'timeout')) throw error;
     }

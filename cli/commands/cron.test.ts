@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { crons, releases } from '@flynn/controller/api';
+import { releases } from '@flynn/controller/api';
+import { crons } from '@flynn/controller/api-crons';
 import { waitFor } from '@flynn/kit/retry';
 import { openDeskWithController } from '../testing.ts';
 

@@ -1,4 +1,4 @@
-import { crons } from '@flynn/controller/api';
+import { crons } from '@flynn/controller/api-crons';
 import type { Cron, CronRun } from '@flynn/controller/model';
 import { FlynnError } from '@flynn/kit/errors';
 import type { Context } from '../context.ts';

@@ -44,3 +44,19 @@ test('a canary is rolled out by hand: env set leaves it waiting, promote goes on
   const none = await run('deployment', 'info', 'nothing');
   assert.match(none.stderr, /hello has no deployment nothing/);
 });
+
+test('a rollback waits for the old jobs of the deployment before, and `env set` does not', async () => {
+  await using env = await openDeskWithController();
+  const { release } = await env.controller.deployApp('hello', { web: {} });
+  env.controller.setBehaviour((job) => ({ is: 'run', lingers: job.template.meta['flynn.release'] === release.id }));
+  const set = await env.desk.run(['-a', 'hello', 'env', 'set', 'A=1']);
+  assert.match(set.stdout, /release v2 deployed/);
+  const [old] = await env.controller.jobsOf('hello', 1, ({ releaseId }) => releaseId === release.id);
+  env.controller.setBehaviour(() => ({ is: 'run' }));
+  const rollingBack = env.desk.run(['-a', 'hello', 'rollback']);
+  const host = env.controller.hosts.find(({ id }) => id === old?.hostId);
+  await host?.end(old?.id ?? '', 0);
+  const { code, stdout, stderr } = await rollingBack;
+  assert.equal(code, 0, stderr);
+  assert.match(stdout, /release v1 deployed/);
+});

@@ -1,4 +1,5 @@
 import { apps, deployments, releases } from '@flynn/controller/api';
+import { deploymentControls } from '@flynn/controller/api-deployment-controls';
 import { type Deployment, type Rollout, type RolloutChange, rolloutSchema, strategies } from '@flynn/controller/model';
 import { nearestOf } from '@flynn/kit/config';
 import { FlynnError } from '@flynn/kit/errors';
@@ -46,7 +47,7 @@ export function addDeploymentCommands(parent: Parent): void {
       async run(context, _options, [id]) {
         const { id: found } = await findDeployment(context, id);
         const client = await context.client();
-        const changed = await client.call(deployments[name], { params: { deployment: found } });
+        const changed = await client.call(deploymentControls[name], { params: { deployment: found } });
         context.show(changed, () => `deployment ${found} ${done}`);
       },
     });
@@ -61,7 +62,7 @@ export function addDeploymentCommands(parent: Parent): void {
       const { id: found } = await findDeployment(context, id);
       const client = await context.client();
       const body = reason === undefined ? {} : { reason };
-      const changed = await client.call(deployments.abort, { params: { deployment: found }, body });
+      const changed = await client.call(deploymentControls.abort, { params: { deployment: found }, body });
       context.show(changed, () => `deployment ${found} is being taken back; "flynn deployment info" tells how it ends`);
     },
   });

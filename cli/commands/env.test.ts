@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { writeFile } from 'node:fs/promises';
+import { stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { apps, releases } from '@flynn/controller/api';
@@ -167,4 +167,25 @@ test('releases and deployments are listed, newest first, with the live one marke
   );
   const shown = JSON.parse((await env.desk.run(['-a', 'hello', 'release', 'show', 'v2'])).stdout) as { env: unknown };
   assert.deepEqual(shown.env, { A: '1' });
+});
+
+test('`env export` writes what `env import` reads again, every byte, and --exact removes the rest', async () => {
+  await using env = await openDeskWithController();
+  await env.controller.deployApp('one', { web: {} });
+  await env.controller.deployApp('two', { web: {} });
+  const values = { A: `it's "so" $HOME #no\r\n\ttwo\\`, B: 'é漢 🚀', EMPTY: '', PLAIN: 'x=y' };
+  const set = await env.desk.run(['-a', 'one', 'env', 'set', ...Object.entries(values).map(([k, v]) => `${k}=${v}`)]);
+  assert.equal(set.code, 0, set.stderr);
+  const file = join(env.desk.home, 'saved.env');
+  assert.match((await env.desk.run(['-a', 'one', 'env', 'export', file])).stdout, /saved\.env: 4 variables/);
+  assert.equal((await stat(file)).mode & 0o777, 0o600);
+  await env.desk.run(['-a', 'two', 'env', 'set', 'OTHER=1']);
+  const imported = await env.desk.run(['-a', 'two', 'env', 'import', file]);
+  assert.equal(imported.code, 0, imported.stderr);
+  const of = async (app: string) => JSON.parse((await env.desk.run(['-a', app, 'env', '--json'])).stdout) as unknown;
+  assert.deepEqual(await of('two'), { ...values, OTHER: '1' });
+  const { stdout } = await env.desk.run(['-a', 'one', 'env', 'export']);
+  await env.desk.run(['-a', 'two', 'env', 'import', '--exact', '-'], { input: stdout });
+  assert.deepEqual(await of('two'), values);
+  assert.equal((await env.desk.run(['-a', 'two', 'env', 'import', '-'], { input: '# none\n' })).code, 2);
 });

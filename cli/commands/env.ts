@@ -1,9 +1,11 @@
+import { writeFile } from 'node:fs/promises';
+import { resolve } from 'node:path';
 import { FlynnError } from '@flynn/kit/errors';
-import { assertEnvName, parseAssignments, parseEnvFile, usageError } from '../arguments.ts';
+import { assertEnvName, formatEnvFile, parseAssignments, parseEnvFile, usageError } from '../arguments.ts';
 import type { Context } from '../context.ts';
 import { readNamed } from '../input-file.ts';
 import { makeNextRelease, newestRelease } from '../next-release.ts';
-import { quoteForShell } from '../output.ts';
+import { formatCount, quoteForShell } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';
 
 export function addEnvCommands(parent: Parent): void {
@@ -48,6 +50,37 @@ export function addEnvCommands(parent: Parent): void {
         if (missing.length > 0) throw notSet(missing);
         return Object.fromEntries(Object.entries(before).filter(([name]) => !names.includes(name)));
       });
+    },
+  });
+
+  addCommand<{ exact?: boolean }>(parent, {
+    under: env,
+    name: 'import',
+    summary: 'set the variables of a .env file, as a new release that is rolled out',
+    arguments: [['<path>', 'the file, - for standard input']],
+    options: { exact: ['--exact', 'remove what is not in the file'] },
+    async run(context, { exact = false }, [path = '']) {
+      const wanted = parseEnvFile(await readNamed(context.io, path));
+      for (const name of Object.keys(wanted)) assertEnvName(name);
+      if (Object.keys(wanted).length === 0) throw usageError(`${path} sets nothing`);
+      await changeEnv(context, (before) => (exact ? wanted : { ...before, ...wanted }));
+    },
+  });
+
+  addCommand(parent, {
+    under: env,
+    name: 'export',
+    summary: 'all variables as a .env file that "flynn env import" reads again',
+    arguments: [['[path]', 'where to; else standard output']],
+    async run(context, _options, [path]) {
+      const values = (await newestRelease(context))?.env ?? {};
+      if (path === undefined) {
+        context.show(values, () => formatEnvFile(values));
+        return;
+      }
+      // It holds secrets: its owner's alone.
+      await writeFile(resolve(context.io.cwd, path), formatEnvFile(values), { mode: 0o600 });
+      context.show(values, () => `${path}: ${formatCount(Object.keys(values).length, 'variable')}`);
     },
   });
 

@@ -10,7 +10,6 @@ import { cronEntrySchema, scriptsSchema } from './app-json.ts';
 import {
   appSchema,
   artifactSchema,
-  cronSchema,
   deploymentSchema,
   drainSchema,
   envSchema,
@@ -168,35 +167,6 @@ export const deployments = {
     response: deploymentSchema,
     summary: 'One deployment',
   }),
-  pause: defineRoute({
-    method: 'POST',
-    path: '/deployments/:deployment/pause',
-    access: 'app developer',
-    response: deploymentSchema,
-    summary: 'Take no more steps until it is resumed or aborted; what was asked for already comes up',
-  }),
-  resume: defineRoute({
-    method: 'POST',
-    path: '/deployments/:deployment/resume',
-    access: 'app developer',
-    response: deploymentSchema,
-    summary: 'Go on with a paused deployment',
-  }),
-  promote: defineRoute({
-    method: 'POST',
-    path: '/deployments/:deployment/promote',
-    access: 'app developer',
-    response: deploymentSchema,
-    summary: 'Roll out the rest of a canary deployment; refused until its canaries are up',
-  }),
-  abort: defineRoute({
-    method: 'POST',
-    path: '/deployments/:deployment/abort',
-    access: 'app developer',
-    body: z.object({ reason: z.string().max(200).optional() }),
-    response: deploymentSchema,
-    summary: 'Back to the old release; refused once the new one is live',
-  }),
   /**
    * Events `deployment` with the Deployment as data, at each change, and `job` with {id, type, releaseId, state: up | down}
    * for each job of either release, in the order they came up and ended; the stream ends after the last.
@@ -273,37 +243,6 @@ export const jobs = {
     access: 'app developer',
     response: 'empty',
     summary: 'Stop a job; one of a formation is started again',
-  }),
-} as const;
-
-export const crons = {
-  list: defineRoute({
-    method: 'GET',
-    path: '/apps/:app/cron',
-    access: 'app viewer',
-    response: z.array(cronSchema),
-    summary: "What the app's live release wants run on a schedule, with the last runs",
-  }),
-  run: defineRoute({
-    method: 'POST',
-    path: '/apps/:app/cron/:cron/run',
-    access: 'app developer',
-    response: cronSchema,
-    summary: 'Run it now, whatever its schedule',
-  }),
-  pause: defineRoute({
-    method: 'POST',
-    path: '/apps/:app/cron/:cron/pause',
-    access: 'app developer',
-    response: cronSchema,
-    summary: 'Let its ticks pass; what runs goes on',
-  }),
-  resume: defineRoute({
-    method: 'POST',
-    path: '/apps/:app/cron/:cron/resume',
-    access: 'app developer',
-    response: cronSchema,
-    summary: 'Run it at its ticks again; those that passed are not made up for',
   }),
 } as const;
 

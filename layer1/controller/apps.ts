@@ -10,6 +10,7 @@ import { principalOf } from './access/principal.ts';
 import type { Principal } from './access/principal.ts';
 import { grantId, grantType } from './access/resources.ts';
 import { isAtLeast } from './access/roles.ts';
+import { mergePieces } from '@flynn/resource/piece';
 import { apps } from './api.ts';
 import { generateAppName } from './app-name.ts';
 import { serviceNameOf } from './compile.ts';
@@ -18,11 +19,13 @@ import { findApp, findLiveApp } from './deps.ts';
 import type { Deps } from './deps.ts';
 import { jobsOfApp } from './job-views.ts';
 import { cellOf } from './jobs.ts';
+import { reviewPieces } from './review-apps.ts';
 import { appFinalizer, appType, ownedBy, releaseType, routeType } from './resources.ts';
 import type { AppResource, ReleaseResource } from './resources.ts';
 import { viewApp } from './views.ts';
 
 export const defaultDeployTimeoutMs = 120_000;
+const maxAttempts = 16;
 /** Less than the 30 s after which the router takes a backend for dead: what it would say then says nothing. */
 const deletionDeadlineMs = 25_000;
 
@@ -113,16 +116,22 @@ async function createNamed(deps: Deps, input: NewApp & { name: string }, signal:
             spec: { appId: id, kind: 'user', subjectId: ownerId, role: 'admin' },
           }),
         ];
-  try {
-    const revision = await resources.createMany([app, route, ...grants], { signal });
-    return { ...app.resource, revision };
-  } catch (error) {
-    if (!hasCode(error, 'conflict')) throw error;
-    throw new FlynnError(
-      'conflict',
-      `the name ${input.name} is taken: choose another, or leave it out to have one made up`,
-      { cause: error },
-    );
+  for (let attempt = 1; ; attempt += 1) {
+    const also = mergePieces(await reviewPieces(deps, input.meta, signal));
+    try {
+      const revision = await resources.createMany([app, route, ...grants], { signal, also });
+      return { ...app.resource, revision };
+    } catch (error) {
+      if (!hasCode(error, 'conflict')) throw error;
+      // Another review app of the same app was made at this moment: there may be too many now.
+      const isOvertaken = also.compare?.some(({ key }) => key === error.detail['key']) === true;
+      if (isOvertaken && attempt < maxAttempts) continue;
+      throw new FlynnError(
+        'conflict',
+        `the name ${input.name} is taken: choose another, or leave it out to have one made up`,
+        { cause: error },
+      );
+    }
   }
 }
 

@@ -1,11 +1,26 @@
 /** Which blobs does nobody need? Those nothing refers to, and nobody used for a day: an upload under way is safe. */
 import type { BlobClient } from '@flynn/blobstore/client';
 import { hasCode } from '@flynn/kit/errors';
-import { collectArtifacts } from './collection.ts';
+import { handle } from '@flynn/kit/http-server';
+import type { Handler } from '@flynn/kit/http-server';
+import { collections } from './api-collection.ts';
+import { collectArtifacts, collectReleases } from './collection.ts';
 import type { Deps } from './deps.ts';
 import { appType, artifactType } from './resources.ts';
 
 export type BlobCollector = Pick<BlobClient, 'list' | 'listNames' | 'remove' | 'removeName'>;
+
+export function collectionHandlers(deps: Deps, blobs: BlobCollector): Handler[] {
+  return [
+    handle(collections.run, async ({ signal }) => {
+      let releases = 0;
+      for (const app of await deps.resources.list(appType, { signal })) {
+        releases += await collectReleases(deps, app.id, { signal });
+      }
+      return { releases, ...(await collectBlobs(deps, blobs, { signal })) };
+    }),
+  ];
+}
 
 export const blobGraceMs = 24 * 60 * 60_000;
 

@@ -1,46 +1,17 @@
 /** What nothing refers to goes, and nothing else, against a whole controller and a real blob store. */
 import assert from 'node:assert/strict';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { test } from 'node:test';
-import { createBlobClient } from '@flynn/blobstore/client';
-import type { BlobClient } from '@flynn/blobstore/client';
-import { openFilesystem } from '@flynn/blobstore/filesystem';
-import { blobHandlers } from '@flynn/blobstore/server';
 import { hasCode } from '@flynn/kit/errors';
-import { startServer } from '@flynn/kit/http-server';
-import { silentLogger } from '@flynn/kit/log';
 import { apps, formations, releases } from './api.ts';
 import { blobGraceMs, collectBlobs } from './blob-collection.ts';
 import { collectArtifacts, collectReleases } from './collection.ts';
 import type { Release } from './model.ts';
 import { artifactType } from './resources.ts';
+import { startTestBlobs } from './testing-blobs.ts';
 import { startTestController } from './testing.ts';
 import type { TestController } from './testing.ts';
 
 const signal = new AbortController().signal;
-
-async function startBlobs(): Promise<AsyncDisposable & { blobs: BlobClient }> {
-  const dir = await mkdtemp(join(tmpdir(), 'flynn-collection-'));
-  const storage = await openFilesystem(dir, { nowMs: Date.now() });
-  const server = await startServer({
-    name: 'blobs',
-    handlers: blobHandlers(storage),
-    key: 'k',
-    port: 0,
-    log: silentLogger(),
-  });
-  const blobs = createBlobClient({ baseUrl: server.url, key: 'k' });
-  return {
-    blobs,
-    async [Symbol.asyncDispose]() {
-      await blobs.close();
-      await server.close();
-      await rm(dir, { recursive: true, force: true });
-    },
-  };
-}
 
 async function makeArtifact({ client }: TestController, digests: string[]): Promise<string> {
   const image = { base: 'slug-runner', layers: digests.map((digest) => ({ digest, sizeBytes: 1 })) };
@@ -58,7 +29,7 @@ const later = ({ deps }: TestController, ms: number) => ({ ...deps, now: () => D
 
 test('an app keeps its newest slugs; what is left can all be gone back to; shared layers survive', async () => {
   await using world = await startTestController();
-  await using store = await startBlobs();
+  await using store = await startTestBlobs();
   const { blobs } = store;
   await world.client.call(apps.create, { body: { name: 'shop', meta: { 'gc.max_inactive_slug_releases': '2' } } });
   const shared = await blobs.put('runtime');
@@ -86,7 +57,7 @@ test('an app keeps its newest slugs; what is left can all be gone back to; share
 
 test('names of builds and apps that are gone go with what they point to, other names stay', async () => {
   await using world = await startTestController();
-  await using store = await startBlobs();
+  await using store = await startTestBlobs();
   const { blobs } = store;
   const app = await world.client.call(apps.create, { body: { name: 'shop' } });
   const names = ['builds/gone', 'cache/gone', 'layers/gone', `cache/${app.id}`, 'backups/one'];

@@ -1,4 +1,5 @@
 /** Puts the controller together: mirrors of what it reads, and what its parts are given. */
+import type { BlobClient } from '@flynn/blobstore/client';
 import { HttpClient } from '@flynn/kit/http-client';
 import type { Handler } from '@flynn/kit/http-server';
 import { newId } from '@flynn/kit/ids';
@@ -11,6 +12,7 @@ import { userHandlers } from './access/users.ts';
 import { appHandlers } from './apps.ts';
 import { auditHandlers } from './audit/reading.ts';
 import { recordingStore } from './audit/mutation.ts';
+import { collectionHandlers } from './blob-collection.ts';
 import { openCellView } from './cell-view.ts';
 import { cronHandlers } from './crons.ts';
 import { deploymentHandlers } from './deployments.ts';
@@ -26,6 +28,7 @@ import { createHostClients } from './host-clients.ts';
 import { hostHandlers } from './hosts.ts';
 import { jobHandlers } from './jobs.ts';
 import { keyHandlers } from './keys.ts';
+import { layerHandlers } from './layers.ts';
 import { operationHandlers } from './operations.ts';
 import { platformHandlers } from './platform.ts';
 import { releaseHandlers } from './releases.ts';
@@ -88,7 +91,7 @@ export function logAggregatorClient(options: { baseUrl: () => Promise<string>; k
 }
 
 /** Every route of api.ts. */
-export function controllerHandlers(deps: Deps, logAggregator: HttpClient): Handler[] {
+export function controllerHandlers(deps: Deps, logAggregator: HttpClient, blobs: BlobClient): Handler[] {
   return [
     ...appHandlers(deps),
     ...releaseHandlers(deps),
@@ -106,6 +109,8 @@ export function controllerHandlers(deps: Deps, logAggregator: HttpClient): Handl
     ...genericHandlers(deps),
     ...drainHandlers(deps, logAggregator),
     ...platformHandlers(deps, logAggregator),
+    ...layerHandlers(deps, blobs),
+    ...collectionHandlers(deps, blobs),
     ...userHandlers(deps),
     ...grantHandlers(deps),
     ...tokenHandlers(deps),

@@ -4,7 +4,7 @@ import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
 import { shortId } from '@flynn/kit/ids';
 import { writePiece } from '@flynn/resource/piece';
-import { crons } from './api.ts';
+import { crons } from './api-crons.ts';
 import { nextTick, parseSchedule } from './cron-schedule.ts';
 import { startPiece } from './cron-steps.ts';
 import { findApp, findLiveApp } from './deps.ts';

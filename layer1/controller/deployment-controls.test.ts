@@ -7,6 +7,7 @@ import { waitFor } from '@flynn/kit/retry';
 import { cellKeys, jobStatusSchema } from '@flynn/scheduler/cell';
 import type { JobStatus } from '@flynn/scheduler/cell';
 import { apps, deployments, formations } from './api.ts';
+import { deploymentControls } from './api-deployment-controls.ts';
 import { changedStatus } from './deployment-controls.ts';
 import { changedRollout } from './deployment-settings.ts';
 import { rolloutSchema } from './model.ts';
@@ -46,9 +47,12 @@ async function begin(app: string, release: Release): Promise<string> {
 
 const get = (id: string) => world.client.call(deployments.get, { params: { deployment: id } });
 const act = (name: 'pause' | 'resume' | 'promote', id: string) =>
-  world.client.call(deployments[name], { params: { deployment: id } });
+  world.client.call(deploymentControls[name], { params: { deployment: id } });
 const abort = (id: string, reason?: string) =>
-  world.client.call(deployments.abort, { params: { deployment: id }, body: reason === undefined ? {} : { reason } });
+  world.client.call(deploymentControls.abort, {
+    params: { deployment: id },
+    body: reason === undefined ? {} : { reason },
+  });
 const reach = (id: string, state: Deployment['state']) =>
   waitFor(async () => ((await get(id)).state === state ? get(id) : undefined), {
     what: `deployment ${id} being ${state}`,
@@ -197,6 +201,27 @@ test('a job has to stay up for as long as the app asks', async () => {
   const startedAt = Date.now();
   assert.equal((await world.deploy('steady', second.id)).state, 'complete');
   assert.ok(Date.now() - startedAt >= 300);
+});
+
+test('complete is when the last old job has ended; meanwhile the new release is live and can be scaled', async () => {
+  const { first, second } = await prepare('slow', 1, {});
+  world.setBehaviour((job) => ({ is: 'run', lingers: job.template.meta['flynn.release'] === first.id }));
+  const id = await begin('slow', second);
+  await reach(id, 'finishing');
+  const [old] = await world.jobsOf('slow', 1, ({ releaseId }) => releaseId === first.id);
+  assert.equal((await world.client.call(apps.get, { params: { app: 'slow' } })).releaseId, second.id);
+  await assert.rejects(abort(id), isCode('conflict', /the new release is live; go back with: flynn rollback/));
+  const scaled = { params: { app: 'slow', release: second.id }, body: { processes: { web: 3 } } };
+  await world.client.call(formations.put, scaled);
+  await world.jobsOf('slow', 3, ({ releaseId, state }) => releaseId === second.id && state === 'running');
+  await assert.rejects(begin('slow', first), isCode('conflict', /under way/));
+  await world.restartWorker();
+  assert.equal((await get(id)).state, 'finishing');
+  const host = world.hosts.find(({ id: hostId }) => hostId === old?.hostId);
+  await host?.end(old?.id ?? '', 0);
+  assert.deepEqual((await reach(id, 'complete')).progress, { web: { wanted: 1, up: 3, old: 0 } });
+  world.setBehaviour(() => ({ is: 'run' }));
+  await world.jobsOf('slow', 3);
 });
 
 test('settings of a rollout: what is left out stays, null takes a limit away', () => {

@@ -2,7 +2,7 @@
 import { FlynnError } from '@flynn/kit/errors';
 import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
-import { deployments } from './api.ts';
+import { deploymentControls } from './api-deployment-controls.ts';
 import { progressOf } from './deployment-progress.ts';
 import type { Deps } from './deps.ts';
 import type { Deployment } from './model.ts';
@@ -25,10 +25,12 @@ export function controlHandlers(deps: Deps): Handler[] {
   const act = (name: Act, id: string, signal: AbortSignal, reason?: string) =>
     control(deps, name, { id, reason, signal });
   return [
-    handle(deployments.pause, ({ params, signal }) => act('pause', params.deployment, signal)),
-    handle(deployments.resume, ({ params, signal }) => act('resume', params.deployment, signal)),
-    handle(deployments.promote, ({ params, signal }) => act('promote', params.deployment, signal)),
-    handle(deployments.abort, ({ params, body, signal }) => act('abort', params.deployment, signal, body.reason)),
+    handle(deploymentControls.pause, ({ params, signal }) => act('pause', params.deployment, signal)),
+    handle(deploymentControls.resume, ({ params, signal }) => act('resume', params.deployment, signal)),
+    handle(deploymentControls.promote, ({ params, signal }) => act('promote', params.deployment, signal)),
+    handle(deploymentControls.abort, ({ params, body, signal }) =>
+      act('abort', params.deployment, signal, body.reason),
+    ),
   ];
 }
 

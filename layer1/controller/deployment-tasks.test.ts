@@ -5,6 +5,7 @@ import { waitFor } from '@flynn/kit/retry';
 import { jobStatusSchema } from '@flynn/scheduler/cell';
 import { seenStatus } from '@flynn/scheduler/lost-jobs';
 import { apps, deployments, jobs, releases } from './api.ts';
+import { deploymentControls } from './api-deployment-controls.ts';
 import type { Scripts } from './app-json.ts';
 import { taskLine, taskState } from './deployment-tasks.ts';
 import type { Deployment } from './model.ts';
@@ -126,7 +127,7 @@ test('aborted while its release command runs, a deployment stops it', async () =
   await using world = await startTestController();
   const { id, releaseJobId } = await beginWith(world, { predeploy: 'migrate' });
   await world.jobsOf('shop', 1, ({ workloadId, state }) => workloadId === releaseJobId && state === 'running');
-  await world.client.call(deployments.abort, { params: { deployment: id }, body: {} });
+  await world.client.call(deploymentControls.abort, { params: { deployment: id }, body: {} });
   const ended = await reach(world, id, 'failed');
   assert.equal(ended.error, 'it was aborted');
   await world.jobsOf('shop', 0, ({ workloadId }) => workloadId === releaseJobId);

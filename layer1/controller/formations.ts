@@ -13,7 +13,7 @@ import { evaluationContext, findApp, findLiveApp } from './deps.ts';
 import type { Deps } from './deps.ts';
 import type { Formation } from './model.ts';
 import { findRelease, runnableOf } from './releases.ts';
-import { formationType, ownedBy } from './resources.ts';
+import { deploymentType, formationType, ownedBy } from './resources.ts';
 import type { AppResource, FormationResource, ReleaseResource } from './resources.ts';
 import { viewFormation } from './views.ts';
 
@@ -59,7 +59,10 @@ async function scale(deps: Deps, scaling: Scaling, signal: AbortSignal): Promise
   const app = await findLiveApp(deps, scaling.app, signal);
   const release = await findRelease(deps, app, scaling.release, signal);
   checkCounts(app, release, scaling.counts);
-  if (app.status.deploymentId !== undefined) {
+  // Once the new release is live nothing else changes its counts, though jobs of the old one are still ending.
+  const { deploymentId } = app.status;
+  const deployment = deploymentId && (await deps.resources.find(deploymentType, deploymentId, { signal }));
+  if (deployment && deployment.status.state !== 'finishing') {
     throw new FlynnError('conflict', `a deployment of ${app.spec.name} is under way: scale once it is through`);
   }
   const before = await deps.resources.find(formationType, release.id, { signal });

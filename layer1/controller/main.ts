@@ -35,12 +35,12 @@ await runDaemon({
       await controller[Symbol.asyncDispose]();
       await store.close();
     };
+    const discovery = createDiscoveryClient({ url: config.FLYNN_DISCOVERY_URL });
+    const blobs = createBlobClient({
+      key: config.FLYNN_KEY,
+      baseUrl: async () => `http://${(await discovery.resolve('blobstore')).address}`,
+    });
     if (role === 'worker') {
-      const discovery = createDiscoveryClient({ url: config.FLYNN_DISCOVERY_URL });
-      const blobs = createBlobClient({
-        key: config.FLYNN_KEY,
-        baseUrl: async () => `http://${(await discovery.resolve('blobstore')).address}`,
-      });
       tasks.run('worker', async (signal) => {
         await runWorker(controller.deps, signal, blobs);
         await Promise.all([blobs.close(), discovery.close()]);
@@ -48,7 +48,6 @@ await runDaemon({
       });
       return;
     }
-    const discovery = createDiscoveryClient({ url: config.FLYNN_DISCOVERY_URL });
     const logAggregator = logAggregatorClient({
       key: config.FLYNN_KEY,
       baseUrl: async () => `http://${(await discovery.resolve('log-aggregator')).address}`,
@@ -57,6 +56,7 @@ await runDaemon({
       deps: controller.deps,
       store,
       logAggregator,
+      blobs,
       rootKey: config.FLYNN_CONTROLLER_KEY,
       clusterKey: config.FLYNN_KEY,
     });
@@ -73,7 +73,7 @@ await runDaemon({
         signal.addEventListener('abort', resolve, { once: true });
       });
       await server.close();
-      await Promise.all([web[Symbol.asyncDispose](), logAggregator.close(), discovery.close()]);
+      await Promise.all([web[Symbol.asyncDispose](), logAggregator.close(), blobs.close(), discovery.close()]);
       await close();
     });
   },

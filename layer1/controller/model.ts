@@ -163,6 +163,8 @@ export const deploymentSchema = z.object({
   progress: z.record(z.string(), z.object({ wanted: z.int(), up: z.int(), old: z.int() })),
   /** The job of `releasing`, whose output tells how that goes. */
   releaseJobId: id.optional(),
+  /** The job of `postdeploy`, once the release is live: until it ended the deployment is `finishing`. */
+  postdeployJobId: id.optional(),
   /** What went wrong without undoing it: the release is live, but its `postdeploy` failed. */
   warning: z.string().optional(),
   /** Why it failed: what happened, for people. */

@@ -59,6 +59,13 @@ test('what is live, newer, new, being deployed or made of an image stays', () =>
   assert.deepEqual(expired(releases, { ...options, liveId: undefined }), [], 'nothing is live: nothing goes');
 });
 
+test('of releases that share one slug, or are made of images, the newest 200 stay', () => {
+  const releases = Array.from({ length: 230 }, (_, index) => release(index + 1, index % 2 === 0 ? 'a' : 'image'));
+  const gone = new Set(expired(releases, { inUse: new Set(['r3']) }));
+  assert.equal(gone.size, 29);
+  assert.ok(!gone.has('r3') && gone.has('r30') && !gone.has('r31'));
+});
+
 test('an app says how many it keeps', () => {
   assert.equal(keptSlugs({}), 10);
   assert.equal(keptSlugs({ 'gc.max_inactive_slug_releases': '3' }), 3);

@@ -5,6 +5,8 @@ export type KnownRelease = { id: string; version: number; artifactId: string | u
 const defaultKept = 10;
 /** A release that was made a moment ago is about to be deployed. */
 const graceMs = 60 * 60_000;
+/** Of any kind: each change of the environment makes one. */
+const mostReleases = 200;
 const keptMeta = 'gc.max_inactive_slug_releases';
 
 /** How many slugs beside the live one an app keeps: its metadata says so. */
@@ -15,7 +17,7 @@ export function keptSlugs(meta: Readonly<Record<string, string>>): number {
 
 /**
  * Those whose slug is none of the newest `keep` beside the live one's. Releases that share a slug that is kept stay too:
- * whatever is listed can be gone back to. What is made of images stays, and what is `inUse`.
+ * whatever is listed can be gone back to. What is made of images stays, and what is `inUse`; of all the newest 200.
  */
 export function expiredReleases(app: {
   releases: readonly KnownRelease[];
@@ -42,5 +44,7 @@ export function expiredReleases(app: {
     inactive += 1;
     kept.add(artifactId);
   }
-  return newest.filter(({ artifactId }) => artifactId !== undefined && isSlug(artifactId) && !kept.has(artifactId));
+  const isGone = ({ artifactId }: KnownRelease) =>
+    artifactId !== undefined && isSlug(artifactId) && !kept.has(artifactId);
+  return newest.filter((release, index) => isGone(release) || (index >= mostReleases && !isPinned(release)));
 }

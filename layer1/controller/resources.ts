@@ -130,11 +130,10 @@ export const deploymentType = defineType({
       failedJob: true,
       endedAt: true,
       releaseJobId: true,
+      postdeployJobId: true,
       warning: true,
     })
     .extend({
-      /** The job of `postdeploy`. */
-      postdeployJobId: z.string().optional(),
       isPromoted: z.boolean().optional(),
       /** Somebody wants it ended: what they are told of it. */
       abort: z.string().optional(),

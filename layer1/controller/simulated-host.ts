@@ -19,7 +19,8 @@ import type { Lease, Store } from '@flynn/store/store';
 
 /** What becomes of a job: `run` is healthy at once, `hang` never is, `exit` ends with the code (0 is done), `crash` is started again later. */
 export type Behaviour =
-  | { is: 'run'; lines?: readonly string[] }
+  /** `lingers`: told to stop, it goes on until `end` is called. */
+  | { is: 'run'; lines?: readonly string[]; lingers?: boolean }
   | { is: 'hang' }
   | { is: 'exit'; code: number; lines?: readonly string[] }
   | { is: 'crash'; code: number; lines?: readonly string[] }
@@ -173,7 +174,9 @@ export class SimulatedHost implements AsyncDisposable {
       };
       this.#jobs.set(job.id, { job, status, lines: [] });
     }
-    await this.#write(job.id, ended(0));
+    const behaviour = this.#options.behave(job);
+    const isLingering = behaviour.is === 'run' && behaviour.lingers === true;
+    await this.#write(job.id, isLingering ? { state: 'stopping' } : ended(0));
   }
 
   /** Ended because somebody asked: what is wanted is started again, under the same id. */

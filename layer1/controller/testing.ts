@@ -1,4 +1,5 @@
 /** The whole controller in one process: memory store, real scheduler, simulated hosts. For tests of whoever calls it. */
+import { createBlobClient } from '@flynn/blobstore/client';
 import type { HttpClient } from '@flynn/kit/http-client';
 import { startServer } from '@flynn/kit/http-server';
 import type { RunningServer } from '@flynn/kit/http-server';
@@ -40,6 +41,8 @@ export type TestControllerOptions = {
   gitUrl?: string;
   /** Without one, reading logs is `unavailable`. */
   logAggregatorUrl?: string;
+  /** Without one, moving layers is `unavailable`. Its key is `k`. */
+  blobStoreUrl?: string;
   log?: Logger;
   rate?: RateSettings;
   /** Whether a worker runs, default true. */
@@ -116,10 +119,18 @@ export async function startTestController(options: TestControllerOptions = {}): 
       throw new FlynnError('unavailable', 'no log aggregator is running');
     },
   });
+  const blobs = createBlobClient({
+    key: 'k',
+    async baseUrl() {
+      if (options.blobStoreUrl !== undefined) return options.blobStoreUrl;
+      throw new FlynnError('unavailable', 'no blob store is running');
+    },
+  });
   const web = await openWeb({
     deps: controller.deps,
     store,
     logAggregator,
+    blobs,
     rootKey: userKey,
     clusterKey,
     rate: options.rate ?? defaultRate,
@@ -195,6 +206,7 @@ export async function startTestController(options: TestControllerOptions = {}): 
       await worker.stop();
       await logAggregator.close();
       await web[Symbol.asyncDispose]();
+      await blobs.close();
       await controller[Symbol.asyncDispose]();
       for (const scheduler of schedulers) await scheduler[Symbol.asyncDispose]();
       await tasks.stop();

@@ -38,8 +38,7 @@ export function viewDeployment(
   { id, spec, status, createdAt }: DeploymentResource,
   progress = status.progress,
 ): Deployment {
-  const { isPromoted: _promoted, abort: _abort, steppedAt: _at, heldSince: _since, heldMs: _held, ...rest } = status;
-  const { postdeployJobId: _job, ...shown } = rest;
+  const { isPromoted: _promoted, abort: _abort, steppedAt: _at, heldSince: _since, heldMs: _held, ...shown } = status;
   return {
     id,
     appId: spec.appId,

@@ -1,4 +1,5 @@
 /** The API as it is served: its handlers, audited, behind the gate. */
+import type { BlobClient } from '@flynn/blobstore/client';
 import type { Gate } from '@flynn/kit/http-gate';
 import type { HttpClient } from '@flynn/kit/http-client';
 import type { Handler } from '@flynn/kit/http-server';
@@ -25,6 +26,7 @@ export async function openWeb(options: {
   /** The one `deps` was made of. */
   store: Store;
   logAggregator: HttpClient;
+  blobs: BlobClient;
   /** What the cluster was made with: opens everything. */
   rootKey: string;
   clusterKey: string;
@@ -35,7 +37,7 @@ export async function openWeb(options: {
   const trail = new AuditTrail({ store, log, now, newId });
   const directory = await Directory.open({ store, resources, now });
   return {
-    handlers: audited(controllerHandlers(deps, options.logAggregator), { store, trail, now, log }),
+    handlers: audited(controllerHandlers(deps, options.logAggregator, options.blobs), { store, trail, now, log }),
     gate: accessGate({ deps, directory, rootKey, clusterKey, rateLimit: new RateLimit(rate, now), trail }),
     trail,
     async [Symbol.asyncDispose]() {

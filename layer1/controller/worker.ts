@@ -27,6 +27,7 @@ import { expiredOneOffs } from './one-off-cleanup.ts';
 import { keepHistory, pruneApp } from './operation-pruning.ts';
 import { OperationWatch, buildOperationOf, stopEndedBuild } from './operation-watch.ts';
 import { appType, cronType, deploymentType } from './resources.ts';
+import { stepReview } from './review-apps.ts';
 import type { DeploymentResource } from './resources.ts';
 import { keepRunners } from './runner-registry.ts';
 
@@ -123,6 +124,13 @@ async function lead(deps: Deps, signal: AbortSignal, blobs?: BlobCollector): Pro
         ),
         keepHistory(deps, { ...common, epoch: epochCompare }),
         keepRunners(deps, { ...common, epoch: epochCompare }),
+        runReconciler({
+          ...common,
+          name: 'review apps',
+          sources: [keysOf(apps)],
+          resyncMs: 600_000,
+          reconcile: (id, { signal: run }) => stepReview(deps, id, { signal: run }),
+        }),
         runReconciler({
           ...common,
           name: 'clean-up',

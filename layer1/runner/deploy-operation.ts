@@ -1,11 +1,12 @@
 /** Rolls a release out and tells how it goes. */
 import { deployments, jobs, platform, releases, routing } from '@flynn/controller/api';
 import { isWebType } from '@flynn/controller/compile';
+import { isSettled, isWaiting } from '@flynn/controller/deployment-phases';
 import { type Deployment, type Release, deploymentSchema } from '@flynn/controller/model';
 import { systemClock } from '@flynn/kit/clock';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import { followJob } from './build-operation.ts';
-import { failedJobLines, progressLines, remainsLine, routeLines, waitingLines } from './deploy-text.ts';
+import { failedJobLines, othersWait, progressLines, remainsLine, routeLines, waitingLines } from './deploy-text.ts';
 import type { Execution } from './execution.ts';
 import { patiently } from './execution.ts';
 import { operationBefore } from './release-operation.ts';
@@ -63,6 +64,7 @@ async function startDeployment(release: Release, execution: Execution): Promise<
         if (typeof id !== 'string') throw error;
         const other = await controller.call(deployments.get, { params: { deployment: id } }, { signal });
         if (other.newReleaseId === release.id) return other;
+        if (isWaiting(other)) throw new FlynnError('invalid', othersWait(other), { cause: error });
         if (!isWaitTold) await write('       Waiting for another deployment of this app to end');
         isWaitTold = true;
         throw error;
@@ -92,11 +94,6 @@ async function tellRelease(deployment: Deployment, execution: Execution): Promis
   }
 }
 
-/** What waits for people may do so for days: the push is through. */
-function isWaiting({ state }: Deployment): boolean {
-  return state === 'canary' || state === 'paused';
-}
-
 async function follow(start: Deployment, execution: Execution): Promise<Deployment> {
   const { controller, signal, write } = execution;
   const params = { deployment: start.id };
@@ -111,7 +108,7 @@ async function follow(start: Deployment, execution: Execution): Promise<Deployme
         if (event !== 'deployment') continue;
         const told = deploymentSchema.parse(data);
         await tell(told);
-        if (isWaiting(told)) return told;
+        if (isSettled(told)) return told;
       }
     } catch (error) {
       // A controller that is being replaced: the next look is at another one.
@@ -122,7 +119,7 @@ async function follow(start: Deployment, execution: Execution): Promise<Deployme
       controller.call(deployments.get, { params }, { signal }),
     );
     await tell(now);
-    if (now.state === 'complete' || now.state === 'failed' || isWaiting(now)) return now;
+    if (isSettled(now)) return now;
     await systemClock.sleep(500, { signal });
   }
 }

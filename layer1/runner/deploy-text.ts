@@ -34,6 +34,13 @@ export function waitingLines({ state }: Pick<Deployment, 'state'>): string[] {
     : ['=====> The deployment is paused', '       flynn deployment resume   flynn deployment abort'];
 }
 
+/** Why nothing else is deployed meanwhile: only people can end it. */
+export function othersWait({ state }: Pick<Deployment, 'state'>): string {
+  return state === 'canary'
+    ? 'the deployment before waits for its canaries to be judged: "flynn deployment promote" or "abort", then push again'
+    : 'the deployment before is paused: "flynn deployment resume" or "abort", then push again';
+}
+
 /** Where the app answers now. */
 export function routeLines(routes: readonly Route[], cluster: { domain: string; httpPort: number }): string[] {
   const port = cluster.httpPort === 80 ? '' : `:${cluster.httpPort}`;

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type Deployment, type Route, processSchema } from '@flynn/controller/model';
-import { failedJobLines, progressLines, remainsLine, routeLines, waitingLines } from './deploy-text.ts';
+import { failedJobLines, othersWait, progressLines, remainsLine, routeLines, waitingLines } from './deploy-text.ts';
 import { processesOf } from './release-plan.ts';
 
 const route: Route = {
@@ -45,6 +45,8 @@ test('a failed deployment says what the app said, how it ended, and what runs no
 test('a deployment that waits for people says what they can do', () => {
   assert.match(waitingLines({ state: 'canary' }).join('\n'), /canaries are up.*promote/s);
   assert.match(waitingLines({ state: 'paused' }).join('\n'), /paused.*resume/s);
+  assert.match(othersWait({ state: 'canary' }), /promote" or "abort", then push again/);
+  assert.match(othersWait({ state: 'paused' }), /resume" or "abort", then push again/);
 });
 
 test('routes are shown as people type them', () => {

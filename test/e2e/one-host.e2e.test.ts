@@ -1,6 +1,7 @@
 /** One host, end to end: everything a person does with it, in the order they would, on one real cluster. */
 import { after, before, suite } from 'node:test';
 import { TestCluster } from '../test-cluster.ts';
+import { describeDeploys } from './deploys.ts';
 import { describeDown } from './down.ts';
 import { describeEnv } from './env.ts';
 import { describePush } from './push.ts';
@@ -24,6 +25,7 @@ suite('one host', () => {
   describeEnv(theCluster);
   describeRefusals(theCluster);
   describeRun(theCluster);
+  describeDeploys(theCluster);
   describeRecovery(theCluster);
   describeDown(theCluster);
 });

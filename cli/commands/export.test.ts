@@ -1,0 +1,84 @@
+import assert from 'node:assert/strict';
+import { readFile, stat, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { apps, formations, releases, routing } from '@flynn/controller/api';
+import { startTestBlobs } from '@flynn/controller/testing-blobs';
+import { openDeskWithController } from '../testing.ts';
+
+type Place = Awaited<ReturnType<typeof openDeskWithController>> & {
+  blobs: Awaited<ReturnType<typeof startTestBlobs>>['blobs'];
+};
+
+/** A cluster with a blob store of its own. */
+async function openCluster(): Promise<Place> {
+  const store = await startTestBlobs();
+  const env = await openDeskWithController({ blobStoreUrl: store.url });
+  return {
+    ...env,
+    blobs: store.blobs,
+    async [Symbol.asyncDispose]() {
+      await env[Symbol.asyncDispose]();
+      await store[Symbol.asyncDispose]();
+    },
+  };
+}
+
+/** An app of a slug of two layers, with env, counts and a route of its own. */
+async function prepare({ controller, desk, blobs }: Place): Promise<void> {
+  const { client } = controller;
+  await desk.run(['create', 'shop', '-r', '']);
+  const parts = await Promise.all([blobs.put('runtime'), blobs.put(Buffer.alloc(3_000_000, 7))]);
+  const image = { base: 'slug-runner', layers: parts };
+  const artifact = await client.call(releases.createArtifact, { body: { type: 'slug', image } });
+  const params = { app: 'shop' };
+  const body = { artifactId: artifact.id, processes: { web: {}, worker: {} }, env: { A: 'one\ntwo' } };
+  const release = await client.call(releases.create, { params, body });
+  await controller.deploy('shop', release.id);
+  await client.call(formations.put, { params: { ...params, release: release.id }, body: { processes: { worker: 2 } } });
+  await client.call(routing.create, { params, body: { domain: 'shop.example.com' } });
+  await desk.run(['-a', 'shop', 'deployment', 'strategy', 'one-by-one']);
+}
+
+test('an app goes as one file to another cluster, and is there what it was', async () => {
+  await using from = await openCluster();
+  await using to = await openCluster();
+  await prepare(from);
+  const file = join(from.desk.home, 'shop.tar');
+  const exported = await from.desk.run(['-a', 'shop', 'export', file]);
+  assert.equal(exported.code, 0, exported.stderr);
+  assert.equal((await stat(file)).mode & 0o777, 0o600);
+  const imported = await to.desk.run(['import', file]);
+  assert.equal(imported.code, 0, imported.stderr);
+  const { client } = to.controller;
+  const app = await client.call(apps.get, { params: { app: 'shop' } });
+  assert.equal(app.rollout?.strategy, 'one-by-one');
+  const release = await client.call(releases.get, { params: { app: 'shop', release: app.releaseId ?? '' } });
+  assert.deepEqual(release.env, { A: 'one\ntwo' });
+  await to.controller.jobsOf('shop', 3);
+  const routes = await client.call(routing.list, { params: { app: 'shop' } });
+  assert.deepEqual(new Set(routes.map(({ domain }) => domain)), new Set(['shop.example.com', 'shop.flynn.localhost']));
+  const digests = async ({ blobs }: Place) => (await Array.fromAsync(blobs.list())).map(({ digest }) => digest);
+  assert.deepEqual(await digests(to), await digests(from));
+  const again = await to.desk.run(['import', '-n', 'copy', '-'], { input: '' });
+  assert.match(again.stderr, /no file that "flynn export" wrote: there is no flynn-app\.json/);
+  const second = await to.desk.run(['import', '-n', 'copy', '--no-deploy', file]);
+  assert.equal(second.code, 0, second.stderr);
+  assert.match(second.stderr, /left out the route shop\.example\.com\//);
+});
+
+test('what is cut off or something else is refused before anything is made', async () => {
+  await using from = await openCluster();
+  await prepare(from);
+  const file = join(from.desk.home, 'shop.tar');
+  await from.desk.run(['-a', 'shop', 'export', file]);
+  const bytes = await readFile(file);
+  await writeFile(file, bytes.subarray(0, 1_000_000));
+  const cut = await from.desk.run(['import', '-n', 'other', file]);
+  assert.equal(cut.code, 1);
+  assert.match(cut.stderr, /no file that "flynn export" wrote/);
+  await writeFile(file, 'something else, at length '.repeat(100));
+  assert.match((await from.desk.run(['import', '-n', 'other', file])).stderr, /no file that "flynn export" wrote/);
+  assert.equal((await from.controller.client.call(apps.list, {})).length, 1);
+  assert.match((await from.desk.run(['-a', 'nobody', 'export'])).stderr, /there is no app "nobody"/);
+});

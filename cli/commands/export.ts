@@ -1,0 +1,142 @@
+import { createReadStream, createWriteStream } from 'node:fs';
+import { rename, rm } from 'node:fs/promises';
+import { resolve } from 'node:path';
+import { Readable } from 'node:stream';
+import { apps, formations, releases, routing } from '@flynn/controller/api';
+import { layers } from '@flynn/controller/api-layers';
+import { adoptedRelease } from '@flynn/controller/adoption';
+import { serviceNameOf } from '@flynn/controller/compile';
+import type { App } from '@flynn/controller/model';
+import { FlynnError, hasCode } from '@flynn/kit/errors';
+import { type AppFile, layersOf, readAppFile, writeAppFile } from '../app-file.ts';
+import type { Context } from '../context.ts';
+import { deployRelease, deployedText } from '../deploy.ts';
+import { formatCount } from '../output.ts';
+import { addCommand, type Parent } from './command.ts';
+
+export function addExportCommands(parent: Parent): void {
+  addCommand(parent, {
+    name: 'export',
+    summary: 'an app as one file: release, env, counts, routes and the slug itself',
+    arguments: [['[path]', 'the file, - for standard output; else NAME.tar']],
+    async run(context, _options, [path]) {
+      const client = await context.client();
+      const { file, artifactId } = await describeApp(context);
+      const open = (digest: string) => client.stream(layers.get, { params: { artifact: artifactId, digest } }, {});
+      if (path === '-') return writeAppFile(file, context.io.stdout, open);
+      const target = resolve(context.io.cwd, path ?? `${file.app.name}.tar`);
+      const partial = `${target}.part`;
+      try {
+        // It holds secrets: its owner's alone. What is cut off never has its name.
+        await context.progress('exporting', () =>
+          writeAppFile(file, createWriteStream(partial, { mode: 0o600 }), open),
+        );
+        await rename(partial, target);
+      } finally {
+        await rm(partial, { force: true });
+      }
+      context.show(
+        { path: target },
+        () => `${target}: ${file.app.name}, ${formatCount(layersOf(file.artifact).length, 'layer')}`,
+      );
+    },
+  });
+
+  addCommand<{ name?: string; deploy: boolean }>(parent, {
+    name: 'import',
+    summary: 'make an app of a file that "flynn export" wrote, and roll it out',
+    arguments: [['<path>', 'the file, - for standard input']],
+    options: {
+      name: ['-n, --name <name>', 'another name than it had'],
+      deploy: ['--no-deploy', 'leave its release to be deployed by hand'],
+    },
+    async run(context, { name, deploy }, [path = '']) {
+      const input = path === '-' ? Readable.from(context.io.stdin) : createReadStream(resolve(context.io.cwd, path));
+      const file = await context.progress('reading', () =>
+        readAppFile(input, (_app, digest, body) => storeLayer(context, digest, body)),
+      );
+      await makeApp(context, file, { name: name ?? file.app.name, deploy });
+    },
+  });
+}
+
+async function describeApp(context: Context): Promise<{ file: AppFile; artifactId: string }> {
+  const client = await context.client();
+  const params = { app: await context.appName() };
+  const app = await client.call(apps.get, { params });
+  if (app.releaseId === undefined) {
+    throw new FlynnError('not_found', `${app.name} has no live release\n  git push flynn main makes the first`);
+  }
+  const ofRelease = { params: { ...params, release: app.releaseId } };
+  const [release, { processes: counts }, routes] = await Promise.all([
+    client.call(releases.get, ofRelease),
+    client.call(formations.get, ofRelease),
+    client.call(routing.list, { params }),
+  ]);
+  const { artifactId } = release;
+  if (artifactId === undefined) throw new FlynnError('invalid', `${app.name} has nothing to run: push code first`);
+  const artifact = await client.call(releases.getArtifact, { params: { artifact: artifactId } });
+  // The route it was made with it gets where it is made again.
+  const { domain: clusterDomain } = await context.cluster();
+  const own = routes.filter(({ domain, path }) => domain !== `${app.name}.${clusterDomain}` || path !== '/');
+  return { file: { format: 1, app, release, artifact, counts, routes: own }, artifactId };
+}
+
+/** What the cluster has already is not sent again. */
+async function storeLayer(context: Context, digest: string, body: Readable): Promise<void> {
+  const client = await context.client();
+  try {
+    await client.call(layers.stat, { params: { digest } });
+  } catch (error) {
+    if (!hasCode(error, 'not_found')) throw error;
+    await client.call(layers.put, { query: { digest }, body });
+  }
+}
+
+async function makeApp(context: Context, file: AppFile, wanted: { name: string; deploy: boolean }): Promise<void> {
+  const client = await context.client();
+  const { deployTimeoutMs, rollout } = file.app;
+  // A review app elsewhere is no review app here.
+  const meta = Object.fromEntries(Object.entries(file.app.meta).filter(([key]) => !key.startsWith('review.')));
+  const app = await client.call(apps.create, { body: { name: wanted.name, meta } });
+  const params = { app: app.id };
+  const body = { deployTimeoutMs, ...(rollout === undefined ? {} : { rollout }) };
+  await client.call(apps.update, { params, body });
+  const { image } = file.artifact;
+  // Slugs run on whatever this cluster runs them on.
+  const ownImage = file.artifact.type === 'slug' && 'base' in image ? { ...image, base: 'slug-runner' } : image;
+  const artifact = await client.call(releases.createArtifact, { body: { ...file.artifact, image: ownImage } });
+  const known = { ...file.release, id: '', appId: '', version: 1, artifactId: artifact.id, createdAt: '' };
+  const adopted = adoptedRelease({ app: file.app, release: known }, { app, release: undefined });
+  const release = await client.call(releases.create, {
+    params,
+    body: { ...adopted, env: file.release.env, meta: file.release.meta },
+  });
+  const ofRelease = { params: { ...params, release: release.id } };
+  await client.call(formations.put, { ...ofRelease, body: { processes: file.counts } });
+  const skipped = await makeRoutes(context, app, file);
+  for (const route of skipped) context.io.stderr.write(`flynn: left out the route ${route}\n`);
+  if (!wanted.deploy) {
+    context.show({ app, release }, () => `Created ${app.name}; "flynn rollback v${release.version}" deploys it`);
+    return;
+  }
+  const deployed = await deployRelease(context, app.name, release);
+  context.show({ app, release }, () => `Created ${app.name}: ${deployedText(release, deployed)}`);
+}
+
+/** What is somebody else's here is told. */
+async function makeRoutes(context: Context, app: App, { app: before, routes }: AppFile): Promise<string[]> {
+  const client = await context.client();
+  const skipped: string[] = [];
+  for (const { type, domain, path, port, service } of routes) {
+    const renamed = service === serviceNameOf(before.name, 'web') ? serviceNameOf(app.name, 'web') : service;
+    const body = type === 'tcp' ? { type, port, service: renamed } : { type, domain, path, service: renamed };
+    try {
+      await client.call(routing.create, { params: { app: app.id }, body });
+    } catch (error) {
+      if (!hasCode(error, 'conflict', 'invalid')) throw error;
+      skipped.push(`${type === 'tcp' ? `tcp ${port ?? ''}` : `${domain ?? ''}${path}`}: ${error.message}`);
+    }
+  }
+  return skipped;
+}

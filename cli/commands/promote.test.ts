@@ -1,0 +1,94 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { apps, formations, releases } from '@flynn/controller/api';
+import { hasCode } from '@flynn/kit/errors';
+import { waitFor } from '@flynn/kit/retry';
+import { openDeskWithController } from '../testing.ts';
+
+test('promote rolls the live release of one app out in another, which keeps its env', async () => {
+  await using env = await openDeskWithController();
+  const { client } = env.controller;
+  await env.controller.deployApp('staging', { web: {} });
+  await env.controller.deployApp('shop', { web: { memoryBytes: 2 ** 27 } });
+  await env.desk.run(['-a', 'staging', 'env', 'set', 'WHO=staging']);
+  await env.desk.run(['-a', 'shop', 'env', 'set', 'WHO=shop']);
+  const { code, stdout, stderr } = await env.desk.run(['promote', 'staging', 'shop']);
+  assert.equal(code, 0, stderr);
+  assert.match(stdout, /^shop: release v3 deployed in/);
+  const live = async (app: string) => {
+    const { releaseId = '' } = await client.call(apps.get, { params: { app } });
+    return client.call(releases.get, { params: { app, release: releaseId } });
+  };
+  const [from, to] = [await live('staging'), await live('shop')];
+  assert.equal(to.artifactId, from.artifactId);
+  assert.deepEqual(to.env, { WHO: 'shop' });
+  assert.equal(to.processes['web']?.memoryBytes, 2 ** 27);
+  assert.equal(to.meta['promoted.from'], 'staging v2');
+  assert.match((await env.desk.run(['promote', 'shop', 'shop'])).stderr, /is the app itself/);
+});
+
+test('a clone has the release, the env and, asked for, the counts; the artifact outlives the app it came from', async () => {
+  await using env = await openDeskWithController();
+  const { client } = env.controller;
+  const { release } = await env.controller.deployApp('shop', { web: {}, worker: {} });
+  const body = { processes: { worker: 2 } };
+  await client.call(formations.put, { params: { app: 'shop', release: release.id }, body });
+  await env.controller.jobsOf('shop', 3);
+  const made = await env.desk.run(['-a', 'shop', 'clone', '--counts', 'copy']);
+  assert.equal(made.code, 0, made.stderr);
+  await env.controller.jobsOf('copy', 3);
+  await env.desk.run(['-a', 'shop', 'delete', '-y']);
+  const params = { artifact: release.artifactId ?? '' };
+  assert.equal((await client.call(releases.getArtifact, { params })).id, release.artifactId);
+});
+
+test('review apps are listed, capped, extended, and go when their time is over', async () => {
+  await using env = await openDeskWithController();
+  const { client } = env.controller;
+  await env.controller.deployApp('shop', { web: {} });
+  await env.desk.run(['-a', 'shop', 'meta', 'set', 'review.max=2']);
+  const create = (name: string, ttl: string) => env.desk.run(['-a', 'shop', 'review', 'create', '--ttl', ttl, name]);
+  assert.equal((await create('pr-one', '1h')).code, 0);
+  assert.equal((await create('pr-two', '1h')).code, 0);
+  const third = await create('pr-three', '1h');
+  assert.match(third.stderr, /shop has 2 review apps, and may have 2: delete one, or raise review\.max/);
+  assert.match((await env.desk.run(['-a', 'shop', 'review'])).stdout, /^pr-one .*\npr-two /m);
+  assert.match((await env.desk.run(['review', 'extend', 'pr-one', '2d'])).stdout, /pr-one goes at /);
+  assert.match((await env.desk.run(['review', 'extend', 'shop', '2d'])).stderr, /shop is no review app/);
+  assert.match((await env.desk.run(['review', 'extend', 'pr-two', '1ms'])).stdout, /pr-two goes at /);
+  await waitFor(
+    () =>
+      client.call(apps.get, { params: { app: 'pr-two' } }).then(
+        () => undefined,
+        (error: unknown) => hasCode(error, 'not_found'),
+      ),
+    { what: 'the end of pr-two', deadlineMs: 20_000 },
+  );
+  await client.call(apps.get, { params: { app: 'pr-one' } });
+});
+
+test('of review apps made at once there are never more than allowed', async () => {
+  await using env = await openDeskWithController();
+  const { client } = env.controller;
+  const { app } = await env.controller.deployApp('shop', { web: {} });
+  const meta = { 'review.of': app.id, 'review.expires_at': '2999-01-01T00:00:00Z' };
+  await client.call(apps.update, { params: { app: 'shop' }, body: { meta: { 'review.max': '3' } } });
+  const made = await Promise.allSettled(
+    Array.from({ length: 6 }, (_, number) => client.call(apps.create, { body: { name: `pr-${number}`, meta } })),
+  );
+  assert.equal(made.filter(({ status }) => status === 'fulfilled').length, 3);
+  for (const one of made) {
+    if (one.status === 'rejected') assert.ok(hasCode(one.reason, 'exhausted'), String(one.reason));
+  }
+});
+
+test('metadata is set, told and removed', async () => {
+  await using env = await openDeskWithController();
+  await env.desk.run(['create', 'shop', '-r', '']);
+  const run = (...argv: string[]) => env.desk.run(['-a', 'shop', 'meta', ...argv]);
+  assert.equal((await run('set', 'a=1=2', 'b=')).code, 0);
+  assert.deepEqual(JSON.parse((await run('--json')).stdout), { a: '1=2', b: '' });
+  assert.equal((await run('unset', 'b')).code, 0);
+  assert.match((await run('unset', 'b')).stderr, /not set: b/);
+  assert.equal((await run('set', '=x')).code, 2);
+});

@@ -1,0 +1,148 @@
+import { apps, formations, releases } from '@flynn/controller/api';
+import { adoptedRelease } from '@flynn/controller/adoption';
+import type { App, Release } from '@flynn/controller/model';
+import { FlynnError } from '@flynn/kit/errors';
+import { parseDurationMs } from '../arguments.ts';
+import type { Context } from '../context.ts';
+import { deployRelease, deployedText } from '../deploy.ts';
+import { formatAge, formatTable } from '../output.ts';
+import { addCommand, type Parent } from './command.ts';
+
+const reviewOf = 'review.of';
+const reviewExpiry = 'review.expires_at';
+
+export function addPromoteCommands(parent: Parent): void {
+  addCommand(parent, {
+    name: 'promote',
+    summary: "roll out one app's live release in another: the same artifact, the other's env and settings",
+    arguments: [
+      ['<from>', 'the app whose live release it is'],
+      ['<to>', 'the app that gets it'],
+    ],
+    async run(context, _options, [from = '', to = '']) {
+      const client = await context.client();
+      const source = await liveOf(context, from);
+      const target = await client.call(apps.get, { params: { app: to } });
+      if (source.app.id === target.id) throw new FlynnError('invalid', `${to} is the app itself: name another`);
+      const release = await adopt(context, source, target, undefined);
+      const deployed = await deployRelease(context, target.name, release);
+      context.show({ release }, () => `${target.name}: ${deployedText(release, deployed)}`);
+    },
+  });
+
+  addCommand<{ env: boolean; counts?: boolean }>(parent, {
+    name: 'clone',
+    summary: 'an app like this one: its live release and env under another name',
+    arguments: [['<name>', 'the new app']],
+    options: {
+      env: ['--no-env', 'leave the variables out'],
+      counts: ['--counts', 'as many jobs of each type too; else one web'],
+    },
+    async run(context, { env, counts = false }, [name = '']) {
+      await makeClone(context, { name, withEnv: env, withCounts: counts, metaOf: () => ({}) });
+    },
+  });
+
+  const review = addCommand(parent, {
+    name: 'review',
+    summary: 'the review apps of an app: copies that go by themselves',
+    async run(context) {
+      const client = await context.client();
+      const app = await client.call(apps.get, { params: { app: await context.appName() } });
+      const found = (await client.call(apps.list, {})).filter(({ meta }) => meta[reviewOf] === app.id);
+      context.show(found, () =>
+        formatTable(
+          ['NAME', 'CREATED', 'GOES AT'],
+          found.map((one) => [one.name, formatAge(one.createdAt, Date.now()), one.meta[reviewExpiry]]),
+        ),
+      );
+    },
+  });
+  addCommand<{ ttl: string; env: boolean }>(parent, {
+    under: review,
+    name: 'create',
+    summary: 'a copy of an app for a while; push a branch to it like to any other',
+    arguments: [['<name>', 'the new app']],
+    options: {
+      ttl: ['--ttl <time>', 'how long it is there, as in 12h or 3d', '3d'],
+      env: ['--no-env', 'leave the variables out'],
+    },
+    async run(context, { ttl, env }, [name = '']) {
+      const expiresAt = new Date(Date.now() + parseDurationMs(ttl)).toISOString();
+      const metaOf = ({ id }: App) => ({ [reviewOf]: id, [reviewExpiry]: expiresAt });
+      await makeClone(context, { name, withEnv: env, withCounts: false, metaOf });
+    },
+  });
+  addCommand(parent, {
+    under: review,
+    name: 'extend',
+    summary: 'let a review app stay for longer',
+    arguments: [
+      ['<name>', 'the review app'],
+      ['<time>', 'from now on, as in 12h or 3d'],
+    ],
+    async run(context, _options, [name = '', time = '']) {
+      const client = await context.client();
+      const expiresAt = new Date(Date.now() + parseDurationMs(time)).toISOString();
+      const { meta } = await client.call(apps.get, { params: { app: name } });
+      if (meta[reviewOf] === undefined) throw new FlynnError('invalid', `${name} is no review app: it stays anyway`);
+      const body = { meta: { ...meta, [reviewExpiry]: expiresAt } };
+      const changed = await client.call(apps.update, { params: { app: name }, body });
+      context.show(changed, () => `${name} goes at ${expiresAt}`);
+    },
+  });
+}
+
+type Source = { app: App; release: Release };
+
+async function liveOf(context: Context, name: string): Promise<Source> {
+  const client = await context.client();
+  const app = await client.call(apps.get, { params: { app: name } });
+  if (app.releaseId === undefined) {
+    throw new FlynnError('not_found', `${name} has no live release\n  "flynn release -a ${name}" lists what there is`);
+  }
+  return { app, release: await client.call(releases.get, { params: { app: app.id, release: app.releaseId } }) };
+}
+
+/** A release of the other app; without `env` it keeps what it has. */
+async function adopt(
+  context: Context,
+  source: Source,
+  target: App,
+  env: Record<string, string> | undefined,
+): Promise<Release> {
+  const client = await context.client();
+  const params = { app: target.id };
+  const release =
+    target.releaseId === undefined
+      ? undefined
+      : await client.call(releases.get, { params: { ...params, release: target.releaseId } });
+  const adopted = adoptedRelease(source, { app: target, release });
+  if (adopted === undefined) {
+    throw new FlynnError(
+      'invalid',
+      `v${source.release.version} of ${source.app.name} has nothing to run: push code first`,
+    );
+  }
+  return client.call(releases.create, { params, body: { ...adopted, ...(env === undefined ? {} : { env }) } });
+}
+
+async function makeClone(
+  context: Context,
+  clone: { name: string; withEnv: boolean; withCounts: boolean; metaOf: (app: App) => Record<string, string> },
+): Promise<void> {
+  const client = await context.client();
+  const source = await liveOf(context, await context.appName());
+  const app = await client.call(apps.create, { body: { name: clone.name, meta: clone.metaOf(source.app) } });
+  const release = await adopt(context, source, app, clone.withEnv ? source.release.env : {});
+  if (clone.withCounts) {
+    const params = { app: source.app.id, release: source.release.id };
+    const { processes } = await client.call(formations.get, { params });
+    await client.call(formations.put, { params: { app: app.id, release: release.id }, body: { processes } });
+  }
+  const deployed = await deployRelease(context, app.name, release);
+  context.show(
+    { app, release },
+    () => `Created ${app.name} as ${source.app.name} is: ${deployedText(release, deployed)}`,
+  );
+}

@@ -1,0 +1,55 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { adoptedRelease } from './adoption.ts';
+import { processSchema } from './model.ts';
+import type { Release } from './model.ts';
+
+const release = (change: Partial<Release>): Release => ({
+  id: 'r',
+  appId: 'a',
+  version: 4,
+  artifactId: 'slug',
+  env: { SECRET: 'of staging' },
+  processes: {},
+  meta: { 'git.commit': 'c0ffee', 'flynn.operation': 'o' },
+  createdAt: '',
+  ...change,
+});
+const web = processSchema.parse({
+  command: ['new'],
+  memoryBytes: 1,
+  ports: [
+    { port: 8080, service: { name: 'staging-web' } },
+    { port: 9, service: { name: 'shared' } },
+  ],
+});
+
+test('artifact and commands come along, env does not, settings and names are the other app’s', () => {
+  const before = release({
+    processes: { web: processSchema.parse({ command: ['old'], memoryBytes: 2, volumes: [{ name: 'd', path: '/d' }] }) },
+  });
+  const adopted = adoptedRelease(
+    { app: { name: 'staging' }, release: release({ processes: { web, worker: web }, scripts: { release: 'm' } }) },
+    { app: { name: 'shop' }, release: before },
+  );
+  assert.equal(adopted?.artifactId, 'slug');
+  assert.deepEqual(adopted?.processes['web']?.command, ['new']);
+  assert.deepEqual(adopted?.processes['web']?.volumes, [{ name: 'd', path: '/d' }]);
+  assert.equal(adopted?.processes['web']?.memoryBytes, 2);
+  assert.equal(adopted?.processes['worker']?.memoryBytes, 1);
+  assert.deepEqual(
+    adopted?.processes['web']?.ports.map(({ service }) => service?.name),
+    ['shop-web', 'shared'],
+  );
+  assert.deepEqual(adopted?.scripts, { release: 'm' });
+  assert.deepEqual(adopted?.meta, { 'git.commit': 'c0ffee', 'promoted.from': 'staging v4' });
+  assert.ok(!('env' in (adopted ?? {})));
+});
+
+test('what has nothing to run cannot be adopted', () => {
+  const { artifactId: _none, ...bare } = release({});
+  assert.equal(
+    adoptedRelease({ app: { name: 'a' }, release: bare }, { app: { name: 'b' }, release: undefined }),
+    undefined,
+  );
+});

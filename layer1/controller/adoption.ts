@@ -1,0 +1,43 @@
+/** What does a release of one app become in another? Pure: the same artifact and commands, the other's settings. */
+import { serviceNameOf } from './compile.ts';
+import type { App, Process, Release } from './model.ts';
+
+type Adopted = Pick<Release, 'processes' | 'meta'> &
+  Required<Pick<Release, 'scripts' | 'cron'>> & { artifactId: string };
+
+/**
+ * `into.release` is the one it takes the place of: what was set for a type there (room, volumes, links, times) stays. Names
+ * of services follow the app. Undefined for a release that has nothing to run.
+ */
+export function adoptedRelease(
+  from: { app: Pick<App, 'name'>; release: Release },
+  into: { app: Pick<App, 'name'>; release: Release | undefined },
+): Adopted | undefined {
+  const { artifactId, scripts = {}, cron = [], version, meta } = from.release;
+  if (artifactId === undefined) return undefined;
+  const processes = Object.entries(from.release.processes).map(([type, process]): [string, Process] => {
+    const before = into.release?.processes[type];
+    const own = serviceNameOf(from.app.name, type);
+    const ports = process.ports.map((port) =>
+      port.service?.name === own
+        ? Object.assign({}, port, { service: { ...port.service, name: serviceNameOf(into.app.name, type) } })
+        : port,
+    );
+    return [type, { ...process, ...settingsOf(before), ports }];
+  });
+  const kept = Object.entries(meta).filter(([name]) => name !== 'flynn.operation');
+  const origin = { 'promoted.from': `${from.app.name} v${version}` };
+  return {
+    artifactId,
+    processes: Object.fromEntries(processes),
+    scripts,
+    cron,
+    meta: { ...Object.fromEntries(kept), ...origin },
+  };
+}
+
+function settingsOf(before: Process | undefined): Partial<Process> {
+  if (before === undefined) return {};
+  const { memoryBytes, cpuMillis, volumes, links, stopTimeoutMs, drainMs } = before;
+  return { memoryBytes, cpuMillis, volumes, links, stopTimeoutMs, ...(drainMs === undefined ? {} : { drainMs }) };
+}

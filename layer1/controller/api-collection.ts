@@ -1,0 +1,12 @@
+/** The API of collecting what nothing refers to. */
+import { defineRoute } from '@flynn/kit/routes';
+import { z } from 'zod';
+
+export const collections = {
+  run: defineRoute({
+    method: 'POST',
+    path: '/collections',
+    response: z.object({ releases: z.int(), blobs: z.int(), bytes: z.int(), names: z.int() }),
+    summary: 'Collect now what is collected every half an hour; answers what went',
+  }),
+} as const;

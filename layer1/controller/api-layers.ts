@@ -1,0 +1,30 @@
+/** The API of what slugs consist of, for moving apps between clusters: only the platform reaches the blob store itself. */
+import { digestSchema, blobSchema } from '@flynn/blobstore/api';
+import { defineRoute } from '@flynn/kit/routes';
+import { z } from 'zod';
+
+export const layers = {
+  get: defineRoute({
+    method: 'GET',
+    path: '/artifacts/:artifact/layers/:digest',
+    response: 'stream',
+    summary: 'The bytes of a layer of a slug',
+  }),
+  stat: defineRoute({
+    method: 'GET',
+    path: '/layers/:digest',
+    access: 'developer of some app',
+    response: blobSchema,
+    summary: 'Whether the cluster has a layer, and how large it is',
+  }),
+  put: defineRoute({
+    method: 'POST',
+    path: '/layers',
+    access: 'developer of some app',
+    query: z.object({ digest: digestSchema }),
+    body: 'stream',
+    response: blobSchema,
+    summary:
+      'Store a layer, for an artifact that is registered within a day; other bytes than the digest says are refused',
+  }),
+} as const;

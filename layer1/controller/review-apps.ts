@@ -1,0 +1,67 @@
+/** Review apps: copies of an app that go by themselves, and of which there are never too many. Known by their metadata. */
+import { FlynnError } from '@flynn/kit/errors';
+import { writePiece } from '@flynn/resource/piece';
+import type { Piece } from '@flynn/resource/piece';
+import type { Again } from '@flynn/resource/reconciler';
+import type { Deps } from './deps.ts';
+import { appType } from './resources.ts';
+
+/** Of a review app: the app it is a copy of, by id, and when it goes, ISO 8601. */
+const parentMeta = 'review.of';
+const expiryMeta = 'review.expires_at';
+/** Of an app: how many review apps it may have at once. */
+const capMeta = 'review.max';
+const defaultCap = 10;
+const longestWaitMs = 60 * 60_000;
+
+type Meta = Readonly<Record<string, string>>;
+
+/** How many review apps the app may have at once. */
+export function reviewCap(meta: Meta): number {
+  const text = meta[capMeta] ?? '';
+  return /^\d{1,4}$/.test(text) ? Number(text) : defaultCap;
+}
+
+/**
+ * What goes into the transaction that makes an app with this metadata: of two that are made at once the other is counted,
+ * since each of them writes their parent. `exhausted` when there are too many, `invalid` for what is no review app.
+ */
+export async function reviewPieces(deps: Deps, meta: Meta, signal: AbortSignal): Promise<Piece[]> {
+  const parentId = meta[parentMeta];
+  if (parentId === undefined) return [];
+  const expiresAt = meta[expiryMeta];
+  if (expiresAt === undefined || Number.isNaN(Date.parse(expiresAt))) {
+    throw new FlynnError('invalid', `a review app says when it goes: ${expiryMeta} as in 2026-01-31T12:00:00Z`);
+  }
+  const parent = await deps.resources.find(appType, parentId, { signal });
+  if (parent === undefined || parent.deletingSince !== undefined) {
+    throw new FlynnError('invalid', `${parentMeta} names an app that is not there: give its id`);
+  }
+  const all = await deps.resources.list(appType, { signal });
+  const siblings = all.filter(
+    ({ spec, deletingSince }) => spec.meta[parentMeta] === parentId && deletingSince === undefined,
+  );
+  const cap = reviewCap(parent.spec.meta);
+  if (siblings.length >= cap) {
+    throw new FlynnError(
+      'exhausted',
+      `${parent.spec.name} has ${siblings.length} review apps, and may have ${cap}: delete one, or raise ${capMeta} of its metadata`,
+    );
+  }
+  return [writePiece(appType, parent, { ...parent, updatedAt: new Date(deps.now()).toISOString() })];
+}
+
+/** A review app whose time is over, or whose app is gone, is deleted like any other. */
+export async function stepReview(deps: Deps, id: string, { signal }: { signal: AbortSignal }): Promise<void | Again> {
+  const app = await deps.resources.find(appType, id, { signal });
+  const parentId = app?.spec.meta[parentMeta];
+  if (app === undefined || parentId === undefined || app.deletingSince !== undefined || app.spec.isSystem) return;
+  const expiresMs = Date.parse(app.spec.meta[expiryMeta] ?? '');
+  const parent = await deps.resources.find(appType, parentId, { signal });
+  const leftMs = expiresMs - deps.now();
+  if (parent !== undefined && (Number.isNaN(leftMs) || leftMs > 0)) {
+    return { againInMs: Number.isNaN(leftMs) ? longestWaitMs : Math.min(longestWaitMs, leftMs) };
+  }
+  await deps.resources.delete(appType, id, { signal, expectRevision: app.revision });
+  deps.log.info({ app: app.spec.name }, 'review app over');
+}

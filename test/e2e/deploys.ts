@@ -1,0 +1,135 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { waitFor } from '@flynn/kit/retry';
+import { startSteadyLoad } from '../steady-load.ts';
+import type { Checkout } from '../checkout.ts';
+import type { TestCluster } from '../test-cluster.ts';
+
+const appJson = {
+  env: { TOKEN: { generator: 'secret' }, GREETING: 'first' },
+  formation: { web: { quantity: 2 } },
+  healthchecks: { web: [{ type: 'startup', path: '/', attempts: 20, interval: 1, timeout: 2 }] },
+  cron: [{ schedule: '* * * * *', command: 'echo swept by $FLYNN_PROCESS_TYPE' }],
+};
+
+type Rollout = { id: string; state: string; error?: string };
+
+export function describeDeploys(theCluster: () => TestCluster): void {
+  let app: Checkout;
+
+  const newest = async (): Promise<Rollout> => {
+    const [one] = JSON.parse((await app.flynn(['deployment', '--json'])).stdout) as Rollout[];
+    assert.ok(one);
+    return one;
+  };
+  const bodies = async (): Promise<Set<string>> => {
+    const found = new Set<string>();
+    for (let n = 0; n < 30; n += 1) found.add((await app.get()).body.split(' ')[0] ?? '');
+    return found;
+  };
+
+  test('a release line runs before the rollout, told as it goes, and app.json says how the app begins', async () => {
+    app = await theCluster().checkout('web-worker', 'rollouts');
+    const server = (await app.read('web.js')).replace('`web ', '`${process.env.GREETING} ');
+    await app.write('web.js', server);
+    await app.write('app.json', JSON.stringify(appJson));
+    await app.write('Procfile', 'web: node web.js\nrelease: echo migrating for $GREETING; exit ${FAIL:-0}\n');
+    await app.commit('with a release line');
+    const { stderr } = await app.push();
+    assert.match(
+      stderr,
+      /-----> Running the release command\.\.\.[^]*migrating for first[^]*=====> Application deployed/,
+    );
+    await theCluster().untilRunning('rollouts', 'web', 2);
+    assert.match((await app.flynn(['env', 'get', 'TOKEN'])).stdout.trim(), /^[0-9a-f]{64}$/);
+    assert.deepEqual(await bodies(), new Set(['first']));
+  });
+
+  test('a release line that fails keeps what was live, and the last lines tell why', async () => {
+    const { stderr } = await app.flynn(['env', 'set', 'FAIL=3', 'GREETING=never'], { code: 1 });
+    assert.match(stderr, /the release command failed: it ended with exit code 3[^]*migrating for never/);
+    assert.deepEqual(await bodies(), new Set(['first']));
+    assert.equal((await newest()).state, 'failed');
+  });
+
+  test('a canary answers beside the old release until it is aborted or promoted, and no request is lost', async () => {
+    const cluster = theCluster();
+    await app.flynn(['deployment', 'strategy', 'canary']);
+    const load = startSteadyLoad((signal) => cluster.get('rollouts', '/', { signal }), {
+      lanes: 2,
+      pauseMs: 10,
+      maxMs: 120_000,
+    });
+    assert.match((await app.flynn(['env', 'set', 'GREETING=second'])).stdout, /the canaries of v\d+ are up/);
+    await waitFor(async () => (await bodies()).size === 2, { what: 'both releases to answer', deadlineMs: 30_000 });
+    await app.flynn(['deployment', 'abort', '-m', 'not yet']);
+    await waitFor(async () => (await newest()).state === 'failed', {
+      what: 'the end of the canary',
+      deadlineMs: 60_000,
+    });
+    assert.deepEqual(await bodies(), new Set(['first']));
+    await app.flynn(['env', 'set', 'GREETING=third']);
+    await app.flynn(['deployment', 'promote']);
+    await waitFor(async () => (await newest()).state === 'complete', { what: 'the rest of it', deadlineMs: 60_000 });
+    assert.deepEqual(await bodies(), new Set(['third']));
+    const report = await load.stop();
+    assert.deepEqual(report.failures, []);
+  });
+
+  test('one by one, the old jobs have ended when it is complete', async () => {
+    await app.flynn(['deployment', 'strategy', 'one-by-one']);
+    await app.flynn(['env', 'set', 'GREETING=fourth']);
+    await waitFor(async () => (await newest()).state === 'complete', { what: 'the end of it', deadlineMs: 60_000 });
+    const web = (await theCluster().jobs('rollouts')).filter(({ type }) => type === 'web');
+    assert.deepEqual(
+      web.map(({ state }) => state),
+      ['running', 'running'],
+    );
+    assert.deepEqual(await bodies(), new Set(['fourth']));
+  });
+
+  test('`exec` runs beside a running job, with its environment and exit code', async () => {
+    const { stdout } = await app.flynn(
+      ['exec', '-t', 'web', 'sh', '-c', 'echo $GREETING $FLYNN_PROCESS_TYPE; exit 7'],
+      {
+        code: 7,
+      },
+    );
+    assert.equal(stdout, 'fourth web\n');
+  });
+
+  test('cron runs its line, by hand and at its tick, and the log has what it said', async () => {
+    const [line] = JSON.parse((await app.flynn(['cron', '--json'])).stdout) as { id: string }[];
+    assert.ok(line);
+    await app.flynn(['cron', 'run', line.id]);
+    type Run = { tick?: string; state: string };
+    const runs = async () => JSON.parse((await app.flynn(['cron', 'runs', line.id, '--json'])).stdout) as Run[];
+    await waitFor(
+      async () => {
+        const done = (await runs()).filter(({ state }) => state === 'done');
+        return done.some(({ tick }) => tick === undefined) && done.some(({ tick }) => tick !== undefined);
+      },
+      { what: 'a run by hand and one at a tick', deadlineMs: 120_000, intervalMs: 1_000 },
+    );
+    const ticks = (await runs()).flatMap(({ tick }) => tick ?? []);
+    assert.equal(new Set(ticks).size, ticks.length, 'no tick ran twice');
+    assert.match((await app.flynn(['log', '-n', '200'])).stdout, /swept by cron/);
+  });
+
+  test('the controller is replaced by a release of itself, web and worker, and ends its own deployment', async () => {
+    const { stdout } = await app.flynn(['-a', 'controller', 'env', 'set', 'PROBE=1']);
+    assert.match(stdout, /release v\d+ deployed/);
+    const own = async () =>
+      (JSON.parse((await app.flynn(['-a', 'controller', 'deployment', '--json'])).stdout) as Rollout[])[0];
+    await waitFor(async () => (await own())?.state === 'complete', { what: 'the end of it', deadlineMs: 60_000 });
+  });
+
+  test('an app is exported, deleted, and comes back from its file', async () => {
+    await app.flynn(['export', 'saved.tar']);
+    await app.flynn(['delete', '-y']);
+    await app.flynn(['import', 'saved.tar']);
+    await theCluster().untilRunning('rollouts', 'web', 2);
+    assert.deepEqual(await bodies(), new Set(['fourth']));
+    assert.match((await app.flynn(['gc'])).stdout, /^0 releases, 0 blobs/);
+  });
+}
