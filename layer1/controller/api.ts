@@ -20,6 +20,7 @@ import {
   releaseSchema,
   routeSchema,
 } from './model.ts';
+import { pageQuery } from './paging.ts';
 
 const appChange = z.object({
   meta: metaSchema.optional(),
@@ -39,6 +40,7 @@ export const apps = {
     method: 'GET',
     path: '/apps',
     access: 'anybody',
+    query: pageQuery,
     response: z.array(appSchema),
     summary: 'All apps, by name',
   }),
@@ -100,6 +102,7 @@ export const releases = {
     method: 'GET',
     path: '/apps/:app/releases',
     access: 'app viewer',
+    query: pageQuery,
     response: z.array(releaseSchema),
     summary: 'Releases, newest first',
   }),
@@ -143,6 +146,7 @@ export const deployments = {
     method: 'GET',
     path: '/apps/:app/deployments',
     access: 'app viewer',
+    query: pageQuery,
     response: z.array(deploymentSchema),
     summary: 'Deployments, newest first',
   }),
@@ -239,6 +243,7 @@ export const routing = {
     method: 'GET',
     path: '/apps/:app/routes',
     access: 'app viewer',
+    query: pageQuery,
     response: z.array(routeSchema),
     summary: "An app's routes",
   }),
@@ -310,6 +315,7 @@ export const operations = {
     method: 'GET',
     path: '/apps/:app/operations',
     access: 'app viewer',
+    query: pageQuery,
     response: z.array(operationSchema),
     summary: 'Operations, newest first',
   }),

@@ -17,6 +17,7 @@ import { findApp, findLiveApp } from './deps.ts';
 import type { Deps } from './deps.ts';
 import { jobsOfApp } from './job-views.ts';
 import { cellOf } from './jobs.ts';
+import { pageOf } from './paging.ts';
 import { appFinalizer, appType, ownedBy, releaseType, routeType } from './resources.ts';
 import type { AppResource } from './resources.ts';
 import { viewApp } from './views.ts';
@@ -42,7 +43,8 @@ export function appHandlers(deps: Deps): Handler[] {
         signal: call.signal,
         where: ({ id, spec }) => principal.canSee({ id, isSystem: spec.isSystem }),
       });
-      return all.map(viewApp).sort((a, b) => (a.name < b.name ? -1 : 1));
+      const sorted = all.sort((a, b) => (a.spec.name < b.spec.name ? -1 : 1));
+      return pageOf(sorted, call.query, ({ id }) => id).map(viewApp);
     }),
     handle(apps.get, async ({ params, signal }) => viewApp(await findApp(deps, params.app, signal))),
     handle(apps.update, async ({ params, body, signal }) => {

@@ -18,6 +18,7 @@ import { findRelease, runnableOf } from './releases.ts';
 import { appType, deploymentType, formationType, ownedBy, releaseType } from './resources.ts';
 import type { AppResource, DeploymentResource, ReleaseResource } from './resources.ts';
 import { firstCounts, targetCounts } from './rollout.ts';
+import { pageOf } from './paging.ts';
 import { progressOf } from './deployment-progress.ts';
 import { viewDeployment } from './views.ts';
 
@@ -38,12 +39,15 @@ export function deploymentHandlers(deps: Deps): Handler[] {
         }
       }
     }),
-    handle(deployments.list, async ({ params, signal }) => {
+    handle(deployments.list, async ({ params, query, signal }) => {
       const app = await findApp(deps, params.app, signal);
       const all = await resources.list(deploymentType, { owner: ownedBy(app.id), signal });
-      return all
-        .toSorted((a, b) => (a.createdAt === b.createdAt ? (a.id < b.id ? 1 : -1) : a.createdAt < b.createdAt ? 1 : -1))
-        .map((deployment) => viewDeployment(deployment, progressOf(deployment, deps.cell)));
+      const sorted = all.toSorted((a, b) =>
+        a.createdAt === b.createdAt ? (a.id < b.id ? 1 : -1) : a.createdAt < b.createdAt ? 1 : -1,
+      );
+      return pageOf(sorted, query, ({ id }) => id).map((deployment) =>
+        viewDeployment(deployment, progressOf(deployment, deps.cell)),
+      );
     }),
     handle(deployments.get, async ({ params, signal }) => {
       const deployment = await resources.get(deploymentType, params.deployment, { signal });

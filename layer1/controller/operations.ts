@@ -13,6 +13,7 @@ import type { Operation } from './model.ts';
 import { endOperation } from './operation-end.ts';
 import { OperationLog } from './operation-log.ts';
 import { byAge, chainOf, hasOperationEnded } from './operation-queue.ts';
+import { pageOf } from './paging.ts';
 import { operationType, ownedBy } from './resources.ts';
 import type { AppResource } from './resources.ts';
 import { viewOperation } from './views.ts';
@@ -29,10 +30,10 @@ export function operationHandlers(deps: Deps): Handler[] {
     handle(operations.get, async ({ params, signal }) =>
       viewOperation(await resources.get(operationType, params.operation, { signal })),
     ),
-    handle(operations.list, async ({ params, signal }) => {
+    handle(operations.list, async ({ params, query, signal }) => {
       const app = await findApp(deps, params.app, signal);
       const all = await resources.list(operationType, { owner: ownedBy(app.id), signal });
-      return all.map(viewOperation).sort(byAge).toReversed();
+      return pageOf(all.map(viewOperation).sort(byAge).toReversed(), query, ({ id }) => id);
     }),
     handle(operations.cancel, async ({ params, signal }) => cancel(deps, params.operation, signal)),
     handle(operations.log, async ({ params, headers, signal }) => {

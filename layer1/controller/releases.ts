@@ -3,6 +3,8 @@ import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
 import { shortId } from '@flynn/kit/ids';
+import { nameKey, resourceKey } from '@flynn/resource/keys';
+import { decodeResource } from '@flynn/resource/record';
 import type { z } from 'zod';
 import { principalOf } from './access/principal.ts';
 import { withoutSecrets } from './access/redaction.ts';
@@ -10,6 +12,7 @@ import { releases } from './api.ts';
 import type { Runnable } from './compile.ts';
 import { findApp, findLiveApp, runnableApp } from './deps.ts';
 import type { Deps } from './deps.ts';
+import { pageOf } from './paging.ts';
 import { appType, artifactType, ownedBy, releaseName, releaseType } from './resources.ts';
 import type { AppResource, ReleaseResource } from './resources.ts';
 import type { Process, Release } from './model.ts';
@@ -17,6 +20,8 @@ import { viewArtifact, viewRelease } from './views.ts';
 
 /** A rollout of all types fits into one transaction of the store. */
 const maxTypes = 20;
+/** A transaction holds a hundred operations on any store. */
+const readsAtOnce = 100;
 const slugRunnerAlias = 'slug-runner';
 const volumeName = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/;
 
@@ -41,9 +46,11 @@ export function releaseHandlers(deps: Deps): Handler[] {
     handle(releases.list, async (call) => {
       const { params, signal } = call;
       const app = await findApp(deps, params.app, signal);
-      const all = await resources.list(releaseType, { owner: ownedBy(app.id), signal });
+      const names = await releaseNames(deps, app.id, signal);
+      const page = pageOf(names, call.query, ({ id }) => id);
+      const all = await releasesNamed(deps, page, signal);
       const show = principalOf(call).canReadSecrets(runnableApp(app)) ? viewRelease : publicRelease;
-      return all.map(show).sort((a, b) => b.version - a.version);
+      return all.map(show);
     }),
     handle(releases.get, async (call) => {
       const { params, signal } = call;
@@ -135,13 +142,43 @@ function checkPrivileges(
 
 /** What the next release and build start from: the live release; before the first deployment, the newest. */
 export async function findBasis(
-  { resources }: Deps,
+  deps: Deps,
   app: AppResource,
   signal: AbortSignal,
 ): Promise<ReleaseResource | undefined> {
-  if (app.status.releaseId !== undefined) return resources.get(releaseType, app.status.releaseId, { signal });
-  const all = await resources.list(releaseType, { owner: ownedBy(app.id), signal });
-  return all.toSorted((a, b) => b.spec.version - a.spec.version)[0];
+  if (app.status.releaseId !== undefined) return deps.resources.get(releaseType, app.status.releaseId, { signal });
+  const [newest] = await releasesNamed(deps, (await releaseNames(deps, app.id, signal)).slice(0, 1), signal);
+  return newest;
+}
+
+type ReleaseName = { id: string; version: number };
+
+/** An app's releases by their names, newest first: what all the other apps released is not read for it. */
+async function releaseNames(
+  { store }: Pick<Deps, 'store'>,
+  appId: string,
+  signal: AbortSignal,
+): Promise<ReleaseName[]> {
+  const prefix = nameKey(releaseType.name, `${appId}/v`);
+  const { entries } = await store.list(prefix, { signal });
+  return entries
+    .map(({ key, value }) => ({ id: value, version: Number(key.slice(prefix.length)) }))
+    .sort((a, b) => b.version - a.version);
+}
+
+/** In their order. One that went with its app in between is left out. */
+async function releasesNamed(
+  { store }: Pick<Deps, 'store'>,
+  names: readonly ReleaseName[],
+  signal: AbortSignal,
+): Promise<ReleaseResource[]> {
+  const found: ReleaseResource[] = [];
+  for (let at = 0; at < names.length; at += readsAtOnce) {
+    const then = names.slice(at, at + readsAtOnce).map(({ id }) => ({ get: resourceKey(releaseType.name, id) }));
+    const { reads } = await store.transact({ then }, { signal });
+    found.push(...reads.flatMap(([entry]) => (entry === undefined ? [] : [decodeResource(releaseType, entry)])));
+  }
+  return found;
 }
 
 /** By id, or by number as `v3`; only the app's own. */

@@ -12,6 +12,7 @@ import { serviceNameOf } from './compile.ts';
 import { findApp, forLiveApp, isOvertaken } from './deps.ts';
 import type { Deps } from './deps.ts';
 import { resumePoint, withRevisions } from './event-stream.ts';
+import { pageOf } from './paging.ts';
 import { ownedBy, routeType } from './resources.ts';
 import type { AppResource, RouteResource } from './resources.ts';
 import { freePort, normalizeDomain, normalizePath } from './route-address.ts';
@@ -26,12 +27,11 @@ export function routingHandlers(deps: Deps): Handler[] {
       const create = body.type === 'http' ? createHttp : createTcp;
       return viewRoute(await forLiveApp(deps, params.app, signal, (app) => create(deps, app, body, signal)));
     }),
-    handle(routing.list, async ({ params, signal }) => {
+    handle(routing.list, async ({ params, query, signal }) => {
       const app = await findApp(deps, params.app, signal);
       const all = await resources.list(routeType, { owner: ownedBy(app.id), signal });
-      return all
-        .toSorted((a, b) => (a.createdAt < b.createdAt ? -1 : a.createdAt > b.createdAt ? 1 : 0))
-        .map(viewRoute);
+      const sorted = all.toSorted((a, b) => (a.createdAt < b.createdAt ? -1 : a.createdAt > b.createdAt ? 1 : 0));
+      return pageOf(sorted, query, ({ id }) => id).map(viewRoute);
     }),
     handle(routing.remove, async ({ params, signal }) => {
       const app = await findApp(deps, params.app, signal);

@@ -11,6 +11,7 @@ import { audited } from './audit/audited.ts';
 import { AuditTrail } from './audit/trail.ts';
 import { controllerHandlers } from './controller.ts';
 import type { Deps } from './deps.ts';
+import { openApiHandler } from './openapi/handler.ts';
 
 export type ControllerWeb = AsyncDisposable &
   Readonly<{
@@ -34,8 +35,9 @@ export async function openWeb(options: {
   const { resources, now, newId, log } = deps;
   const trail = new AuditTrail({ store, log, now, newId });
   const directory = await Directory.open({ store, resources, now });
+  const handlers = audited(controllerHandlers(deps, options.logAggregator), { store, trail, now, log });
   return {
-    handlers: audited(controllerHandlers(deps, options.logAggregator), { store, trail, now, log }),
+    handlers: [...handlers, openApiHandler(handlers, { version: deps.settings.version })],
     gate: accessGate({ deps, directory, rootKey, clusterKey, rateLimit: new RateLimit(rate, now), trail }),
     trail,
     async [Symbol.asyncDispose]() {
