@@ -6,6 +6,7 @@ import { shortId } from '@flynn/kit/ids';
 import { nameKey, resourceKey } from '@flynn/resource/keys';
 import { decodeResource } from '@flynn/resource/record';
 import type { z } from 'zod';
+import { checkServices } from './access/neighbours.ts';
 import { principalOf } from './access/principal.ts';
 import { withoutSecrets } from './access/redaction.ts';
 import { releases } from './api.ts';
@@ -84,6 +85,7 @@ async function createRelease(
     throw new FlynnError('invalid', `a release has at most ${maxTypes} process types; this one has ${types.length}`);
   }
   checkPrivileges(app, processes);
+  await checkServices(deps, app, processes, signal);
   const id = shortId();
   // Numbering is the app's: its newest number and the release are written together.
   let made: ReleaseResource | undefined;

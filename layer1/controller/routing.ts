@@ -7,12 +7,15 @@ import type { ServerEvent } from '@flynn/kit/routes';
 import { resourcePrefix } from '@flynn/resource/keys';
 import { compareOf, decodeResource } from '@flynn/resource/record';
 import type { z } from 'zod';
+import { checkRoutePlace, checkRouteTarget } from './access/neighbours.ts';
+import { principalOf } from './access/principal.ts';
 import { routing } from './api.ts';
 import { serviceNameOf } from './compile.ts';
 import { findApp, forLiveApp, isOvertaken } from './deps.ts';
 import type { Deps } from './deps.ts';
 import { resumePoint, withRevisions } from './event-stream.ts';
 import { pageOf } from './paging.ts';
+import { findBasis } from './releases.ts';
 import { ownedBy, routeType } from './resources.ts';
 import type { AppResource, RouteResource } from './resources.ts';
 import { freePort, normalizeDomain, normalizePath } from './route-address.ts';
@@ -23,9 +26,20 @@ const maxPortAttempts = 10;
 export function routingHandlers(deps: Deps): Handler[] {
   const { resources } = deps;
   return [
-    handle(routing.create, async ({ params, body, signal }) => {
+    handle(routing.create, async (call) => {
+      const { params, body, signal } = call;
       const create = body.type === 'http' ? createHttp : createTcp;
-      return viewRoute(await forLiveApp(deps, params.app, signal, (app) => create(deps, app, body, signal)));
+      const principal = principalOf(call);
+      const route = await forLiveApp(deps, params.app, signal, async (app) => {
+        await checkRouteTarget(principal, app, body.service, async () => {
+          return (await findBasis(deps, app, signal))?.spec.processes ?? {};
+        });
+        if (body.domain !== undefined) {
+          await checkRoutePlace(deps, principal, app, normalizeDomain(body.domain), signal);
+        }
+        return create(deps, app, body, signal);
+      });
+      return viewRoute(route);
     }),
     handle(routing.list, async ({ params, query, signal }) => {
       const app = await findApp(deps, params.app, signal);
