@@ -20,6 +20,8 @@ const statusOfCode = {
 
 export type ErrorCode = keyof typeof statusOfCode;
 
+export const errorCodes: readonly ErrorCode[] = Object.keys(statusOfCode).filter(isErrorCode);
+
 export type ErrorDetail = Readonly<Record<string, unknown>>;
 
 export class FlynnError extends Error {

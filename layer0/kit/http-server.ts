@@ -23,6 +23,8 @@ export type ServerOptions = AppOptions & {
   signal?: AbortSignal;
   /** Serves HTTPS: PEM, the certificate with those above it. */
   tls?: Readonly<{ certificate: string; privateKey: string }>;
+  /** Who takes longer to send a request's head, default 20 s, is cut off. */
+  headTimeoutMs?: number;
   /** Lets several processes share the port. */
   reusePort?: boolean;
 };
@@ -35,12 +37,14 @@ export type RunningServer = AsyncDisposable & {
 };
 
 export async function startServer(options: ServerOptions): Promise<RunningServer> {
-  const { log, host = '0.0.0.0', signal } = options;
+  const { log, host = '0.0.0.0', signal, headTimeoutMs = 20_000 } = options;
   const closing = new AbortController();
   const answer = createApp(options, closing.signal);
   const limits = {
-    // Uploads and event streams last as long as they need; a slow head is still cut after Node's 60 s.
+    // Uploads and event streams last as long as they need. A head does not, nor a JSON body: see http-request.
     requestTimeout: 0,
+    headersTimeout: headTimeoutMs,
+    connectionsCheckingInterval: Math.min(5_000, headTimeoutMs),
     keepAliveTimeout: 30_000,
     shouldUpgradeCallback: (request: IncomingMessage) => request.headers.upgrade?.toLowerCase() === 'flynn',
   };

@@ -31,22 +31,11 @@ export type Route<
   response: R;
   kind: KindOf<R>;
   summary: string;
-  /** For people who read the documents. */
-  description: string;
   /**
    * 'open' lets everybody in. Whatever else is for the server's gate to judge; where there are only keys, any key does.
    * 'key', which a route has that says nothing, is the most that there is to ask for.
    */
   access: string;
-  /** Of requests and their answers, checked against the server by tests. */
-  example: RouteExample | undefined;
-}>;
-
-export type RouteExample = Readonly<{
-  params?: Readonly<Record<string, string>>;
-  query?: unknown;
-  body?: unknown;
-  response?: unknown;
 }>;
 
 /** The names in a path: `/apps/:app/files/*rest` has 'app' and 'rest'. */
@@ -111,9 +100,7 @@ export function defineRoute<
   body?: B;
   response: R;
   summary: string;
-  description?: string;
   access?: string;
-  example?: RouteExample;
 }): Route<Path, Q, B, R> {
   const segments = route.path.split('/').slice(1);
   const isWildcardLast = segments.slice(0, -1).every((segment) => !segment.startsWith('*'));
@@ -133,9 +120,7 @@ export function defineRoute<
     response: route.response,
     kind: (typeof route.response === 'string' ? route.response : 'json') as KindOf<R>,
     summary: route.summary,
-    description: route.description ?? '',
     access: route.access ?? 'key',
-    example: route.example,
   };
 }
 

@@ -80,6 +80,18 @@ function checkReads(open: OpenStore): void {
     assert.equal((await store.list('')).entries.length, 6);
   });
 
+  test('the newest of a listing are its last ones by key, also below a key', async () => {
+    await using opened = await open();
+    const { store } = opened;
+    for (const key of ['/n/c', '/n/a', '/n/e', '/n/b', '/n/d', '/n0', '/m']) await put(store, key, 'x');
+    const newest = async (count: number, before?: string) =>
+      keysOf((await store.list('/n/', { newest: count, ...(before === undefined ? {} : { before }) })).entries);
+    assert.deepEqual(await newest(2), ['/n/d', '/n/e']);
+    assert.deepEqual(await newest(2, '/n/d'), ['/n/b', '/n/c']);
+    assert.deepEqual(await newest(9), ['/n/a', '/n/b', '/n/c', '/n/d', '/n/e']);
+    assert.deepEqual(await newest(2, '/n/a'), []);
+  });
+
   test('a listing at a past revision shows the state of that time', async () => {
     await using opened = await open();
     const { store } = opened;

@@ -3,7 +3,7 @@ import { abortError, systemClock } from '@flynn/kit/clock';
 import { FlynnError } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import { backoffMs, raceAbort } from '@flynn/kit/retry';
-import type { Etcd3, IKeyValue, IResponseHeader } from 'etcd3';
+import type { Etcd3, IKeyValue, IRangeRequest, IResponseHeader } from 'etcd3';
 import { checkTransaction } from './check.ts';
 import { openLease } from './etcd-lease.ts';
 import { EtcdMembers } from './etcd-members.ts';
@@ -26,6 +26,7 @@ import type {
   ChangeBatch,
   Entry,
   Lease,
+  ListOptions,
   Listing,
   Revision,
   Store,
@@ -90,7 +91,8 @@ class EtcdStore implements EtcdClient {
     return kv === undefined ? undefined : entryOf(kv);
   }
 
-  async list(prefix: string, options: CallOptions & { revision?: Revision } = {}): Promise<Listing> {
+  async list(prefix: string, options: ListOptions = {}): Promise<Listing> {
+    if (options.newest !== undefined) return this.#newest(prefix, options.newest, options);
     // History moves on only every few minutes: that it overtakes one listing twice does not happen.
     for (let attempt = 0; ; attempt += 1) {
       try {
@@ -99,6 +101,23 @@ class EtcdStore implements EtcdClient {
         if (!(error instanceof CompactedError) || options.revision !== undefined || attempt >= 2) throw error;
       }
     }
+  }
+
+  async #newest(prefix: string, count: number, options: ListOptions): Promise<Listing> {
+    const range = rangeOf(prefix);
+    const end = options.before === undefined ? range.range_end : Buffer.from(options.before);
+    const newestFirst = { sort_order: 'Descend', sort_target: 'Key', limit: count } as const;
+    const answer = await this.#page(
+      prefix,
+      { ...newestFirst, key: range.key, range_end: end },
+      options.revision,
+      options,
+    );
+    const entries = answer.kvs.map(entryOf).toReversed();
+    return Object.freeze({
+      entries: Object.freeze(entries),
+      revision: options.revision ?? Number(answer.header.revision),
+    });
   }
 
   async #pages(prefix: string, options: CallOptions & { revision?: Revision }): Promise<Listing> {
@@ -118,13 +137,13 @@ class EtcdStore implements EtcdClient {
 
   async #page(
     prefix: string,
-    range: { key: Buffer; range_end: Buffer },
+    range: IRangeRequest & { key: Buffer; range_end: Buffer },
     revision: Revision | undefined,
     options: CallOptions,
   ) {
     try {
       return await this.#call(`listing ${prefix}`, 'read', options, (client, deadline) =>
-        client.kv.range({ ...range, limit: pageEntries, revision: revision ?? 0 }, { deadline }),
+        client.kv.range({ limit: pageEntries, ...range, revision: revision ?? 0 }, { deadline }),
       );
     } catch (error) {
       if (isCompacted(error)) throw new CompactedError(revision ?? 0);

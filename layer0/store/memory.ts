@@ -9,6 +9,7 @@ import type {
   ChangeBatch,
   Entry,
   Lease,
+  ListOptions,
   Listing,
   Revision,
   Store,
@@ -107,9 +108,13 @@ class MemoryClient implements MemoryStore {
     return this.#shared.database.get(key);
   }
 
-  async list(prefix: string, options: CallOptions & { revision?: Revision } = {}): Promise<Listing> {
+  async list(prefix: string, options: ListOptions = {}): Promise<Listing> {
     await this.#enter(options);
-    return this.#shared.database.list(prefix, options.revision);
+    const listing = this.#shared.database.list(prefix, options.revision);
+    const { newest, before } = options;
+    if (newest === undefined) return listing;
+    const below = before === undefined ? listing.entries : listing.entries.filter(({ key }) => key < before);
+    return Object.freeze({ entries: Object.freeze(below.slice(-newest)), revision: listing.revision });
   }
 
   async transact(transaction: Transaction, options: CallOptions = {}): Promise<TransactionResult> {

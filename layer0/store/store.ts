@@ -80,11 +80,15 @@ export interface Lease extends AsyncDisposable {
 }
 
 export type CallOptions = { signal?: AbortSignal };
+export type ListOptions = CallOptions & { revision?: Revision; newest?: number; before?: string };
 
 export interface Store extends AsyncDisposable {
   get(key: string, options?: CallOptions): Promise<Entry | undefined>;
-  /** All entries under the prefix at one revision, sorted by key. Large ranges are paged inside, at that revision. */
-  list(prefix: string, options?: CallOptions & { revision?: Revision }): Promise<Listing>;
+  /**
+   * All entries under the prefix at one revision, sorted by key. Large ranges are paged inside, at that revision. With
+   * `newest` only the last so many by key, of those below the key `before`: what is written in order is read from its end.
+   */
+  list(prefix: string, options?: ListOptions): Promise<Listing>;
   transact(transaction: Transaction, options?: CallOptions): Promise<TransactionResult>;
   /** Ends silently when the signal aborts. */
   watch(prefix: string, options: { after: Revision; signal: AbortSignal }): AsyncIterable<ChangeBatch>;

@@ -23,6 +23,7 @@ import {
   rolloutChangeSchema,
   routeSchema,
 } from './model.ts';
+import { pageQuery } from './paging.ts';
 
 const appChange = z.object({
   meta: metaSchema.optional(),
@@ -43,6 +44,7 @@ export const apps = {
     method: 'GET',
     path: '/apps',
     access: 'anybody',
+    query: pageQuery,
     response: z.array(appSchema),
     summary: 'All apps, by name',
   }),
@@ -106,6 +108,7 @@ export const releases = {
     method: 'GET',
     path: '/apps/:app/releases',
     access: 'app viewer',
+    query: pageQuery,
     response: z.array(releaseSchema),
     summary: 'Releases, newest first',
   }),
@@ -157,6 +160,7 @@ export const deployments = {
     method: 'GET',
     path: '/apps/:app/deployments',
     access: 'app viewer',
+    query: pageQuery,
     response: z.array(deploymentSchema),
     summary: 'Deployments, newest first',
   }),
@@ -265,6 +269,7 @@ export const routing = {
     method: 'GET',
     path: '/apps/:app/routes',
     access: 'app viewer',
+    query: pageQuery,
     response: z.array(routeSchema),
     summary: "An app's routes",
   }),

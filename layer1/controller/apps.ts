@@ -20,6 +20,7 @@ import type { Deps } from './deps.ts';
 import { jobsOfApp } from './job-views.ts';
 import { cellOf } from './jobs.ts';
 import { reviewPieces } from './review-apps.ts';
+import { pageOf } from './paging.ts';
 import { appFinalizer, appType, ownedBy, releaseType, routeType } from './resources.ts';
 import type { AppResource, ReleaseResource } from './resources.ts';
 import { viewApp } from './views.ts';
@@ -46,7 +47,8 @@ export function appHandlers(deps: Deps): Handler[] {
         signal: call.signal,
         where: ({ id, spec }) => principal.canSee({ id, isSystem: spec.isSystem }),
       });
-      return all.map(viewApp).sort((a, b) => (a.name < b.name ? -1 : 1));
+      const sorted = all.sort((a, b) => (a.spec.name < b.spec.name ? -1 : 1));
+      return pageOf(sorted, call.query, ({ id }) => id).map(viewApp);
     }),
     handle(apps.get, async ({ params, signal }) => viewApp(await findApp(deps, params.app, signal))),
     handle(apps.update, async ({ params, body, signal }) => {

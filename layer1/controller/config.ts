@@ -24,6 +24,8 @@ export const configSchema = z.object({
   FLYNN_HTTP_PORT: integer.default(80),
   /** The image slugs run on. */
   FLYNN_SLUG_RUNNER_IMAGE: z.string().default('flynn/slug-runner'),
+  /** Of one token; bursts of four times as many are fine. */
+  FLYNN_REQUESTS_PER_SECOND: integer.pipe(z.int().min(1)).default(500),
   PORT: integer.default(3000),
 });
 export type ControllerConfig = z.output<typeof configSchema>;

@@ -24,6 +24,7 @@ import type { AppResource, DeploymentResource, ReleaseResource } from './resourc
 import { targetCounts } from './rollout.ts';
 import type { Counts } from './rollout.ts';
 import { nextCounts } from './strategies.ts';
+import { pageOf } from './paging.ts';
 import { progressOf } from './deployment-progress.ts';
 import { viewDeployment } from './views.ts';
 
@@ -40,12 +41,15 @@ export function deploymentHandlers(deps: Deps): Handler[] {
       );
       return viewDeployment(deployment, progressOf(deployment, deps.cell));
     }),
-    handle(deployments.list, async ({ params, signal }) => {
+    handle(deployments.list, async ({ params, query, signal }) => {
       const app = await findApp(deps, params.app, signal);
       const all = await resources.list(deploymentType, { owner: ownedBy(app.id), signal });
-      return all
-        .toSorted((a, b) => (a.createdAt === b.createdAt ? (a.id < b.id ? 1 : -1) : a.createdAt < b.createdAt ? 1 : -1))
-        .map((deployment) => viewDeployment(deployment, progressOf(deployment, deps.cell)));
+      const sorted = all.toSorted((a, b) =>
+        a.createdAt === b.createdAt ? (a.id < b.id ? 1 : -1) : a.createdAt < b.createdAt ? 1 : -1,
+      );
+      return pageOf(sorted, query, ({ id }) => id).map((deployment) =>
+        viewDeployment(deployment, progressOf(deployment, deps.cell)),
+      );
     }),
     handle(deployments.get, async ({ params, signal }) => {
       const deployment = await resources.get(deploymentType, params.deployment, { signal });

@@ -29,8 +29,12 @@ export function hostHandlers(deps: Deps): Handler[] {
     return viewHost(deps, hostId, await changeSettings(deps, hostId, next, signal));
   };
   return [
-    handle(hosts.list, async () => hostIds(deps).map((id) => viewHost(deps, id))),
+    handle(hosts.list, async ({ signal }) => {
+      await catchUp(deps, signal);
+      return hostIds(deps).map((id) => viewHost(deps, id));
+    }),
     handle(hosts.get, async ({ params, signal }) => {
+      await catchUp(deps, signal);
       knownHost(deps, params.host);
       return detailOf(deps, params.host, signal);
     }),
@@ -53,6 +57,13 @@ export function hostHandlers(deps: Deps): Handler[] {
     handle(hosts.remove, async ({ params, signal }) => remove(deps, params.host, signal)),
     handle(hosts.rebalance, async ({ signal }) => ({ workloads: await rebalance(deps, signal) })),
   ];
+}
+
+/** What another web process wrote of hosts a moment ago is in the mirror after this. */
+async function catchUp({ store, cell }: Pick<Deps, 'store' | 'cell'>, signal: AbortSignal): Promise<void> {
+  const { entries } = await store.list(cellKeys.settings, { signal });
+  const newest = Math.max(0, ...entries.map(({ modRevision }) => modRevision));
+  await cell.settings.reached(newest, { signal });
 }
 
 /** Those that are there, and those that left a trace: a host that dies must not vanish from the list of hosts. */

@@ -43,6 +43,7 @@ export function jobHandlers(deps: Deps): Handler[] {
   return [
     handle(jobs.list, async ({ params, query, signal }) => {
       const app = await findApp(deps, params.app, signal);
+      await catchUpWithApp(deps, app.id, signal);
       return jobsOfApp(app.id, cellOf(deps.cell), { all: query.all ?? false, nowMs: deps.now() });
     }),
     handle(jobs.get, async ({ params, signal }) => {
@@ -88,6 +89,13 @@ async function catchUp(deps: Deps, workloadId: string, signal: AbortSignal): Pro
   if (entry === undefined) return;
   const { workloads, templates } = deps.cell;
   await Promise.all([workloads, templates].map((mirror) => mirror.reached(entry.modRevision, { signal })));
+}
+
+/** What another web process wrote of the app's workloads a moment ago is in the mirror after this. */
+async function catchUpWithApp({ store, cell }: Deps, appId: string, signal: AbortSignal): Promise<void> {
+  const { entries } = await store.list(`${cellKeys.workloads}${appId}-`, { signal });
+  const newest = Math.max(0, ...entries.map(({ modRevision }) => modRevision));
+  await Promise.all([cell.workloads, cell.templates].map((mirror) => mirror.reached(newest, { signal })));
 }
 
 function noJob(app: AppResource, id: string): FlynnError {

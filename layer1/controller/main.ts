@@ -59,6 +59,7 @@ await runDaemon({
       blobs,
       rootKey: config.FLYNN_CONTROLLER_KEY,
       clusterKey: config.FLYNN_KEY,
+      rate: { perSecond: config.FLYNN_REQUESTS_PER_SECOND, burst: 4 * config.FLYNN_REQUESTS_PER_SECOND },
     });
     const server = await startServer({
       name: 'controller',

@@ -3,9 +3,11 @@ import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
 import { shortId } from '@flynn/kit/ids';
+import { nameKey, resourceKey } from '@flynn/resource/keys';
 import { mergePieces } from '@flynn/resource/piece';
-import { compareOf } from '@flynn/resource/record';
+import { compareOf, decodeResource } from '@flynn/resource/record';
 import type { z } from 'zod';
+import { checkServices } from './access/neighbours.ts';
 import { principalOf } from './access/principal.ts';
 import { withoutSecrets } from './access/redaction.ts';
 import { releases } from './api.ts';
@@ -14,6 +16,7 @@ import type { Runnable } from './compile.ts';
 import { parseSchedule } from './cron-schedule.ts';
 import { findApp, findLiveApp, runnableApp } from './deps.ts';
 import type { Deps } from './deps.ts';
+import { pageOf } from './paging.ts';
 import { appType, artifactType, ownedBy, releaseName, releaseType } from './resources.ts';
 import type { AppResource, ReleaseResource } from './resources.ts';
 import type { Process, Release } from './model.ts';
@@ -21,6 +24,8 @@ import { viewArtifact, viewRelease } from './views.ts';
 
 /** A rollout of all types fits into one transaction of the store. */
 const maxTypes = 20;
+/** A transaction holds a hundred operations on any store. */
+const readsAtOnce = 100;
 const slugRunnerAlias = 'slug-runner';
 const volumeName = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/;
 
@@ -45,9 +50,11 @@ export function releaseHandlers(deps: Deps): Handler[] {
     handle(releases.list, async (call) => {
       const { params, signal } = call;
       const app = await findApp(deps, params.app, signal);
-      const all = await resources.list(releaseType, { owner: ownedBy(app.id), signal });
+      const names = await releaseNames(deps, app.id, signal);
+      const page = pageOf(names, call.query, ({ id }) => id);
+      const all = await releasesNamed(deps, page, signal);
       const show = principalOf(call).canReadSecrets(runnableApp(app)) ? viewRelease : publicRelease;
-      return all.map(show).sort((a, b) => b.version - a.version);
+      return all.map(show);
     }),
     handle(releases.get, async (call) => {
       const { params, signal } = call;
@@ -97,6 +104,7 @@ export async function createRelease(
   const scripts = input.scripts ?? before?.spec.scripts;
   const cron = input.cron ?? before?.spec.cron;
   checkPrivileges(app, processes);
+  await checkServices(deps, app, processes, signal);
   const id = shortId();
   // Numbering is the app's: its newest number and the release are written together.
   let made: ReleaseResource | undefined;
@@ -158,13 +166,43 @@ function checkPrivileges(
 
 /** What the next release and build start from: the live release; before the first deployment, the newest. */
 export async function findBasis(
-  { resources }: Deps,
+  deps: Deps,
   app: AppResource,
   signal: AbortSignal,
 ): Promise<ReleaseResource | undefined> {
-  if (app.status.releaseId !== undefined) return resources.get(releaseType, app.status.releaseId, { signal });
-  const all = await resources.list(releaseType, { owner: ownedBy(app.id), signal });
-  return all.toSorted((a, b) => b.spec.version - a.spec.version)[0];
+  if (app.status.releaseId !== undefined) return deps.resources.get(releaseType, app.status.releaseId, { signal });
+  const [newest] = await releasesNamed(deps, (await releaseNames(deps, app.id, signal)).slice(0, 1), signal);
+  return newest;
+}
+
+type ReleaseName = { id: string; version: number };
+
+/** An app's releases by their names, newest first: what all the other apps released is not read for it. */
+async function releaseNames(
+  { store }: Pick<Deps, 'store'>,
+  appId: string,
+  signal: AbortSignal,
+): Promise<ReleaseName[]> {
+  const prefix = nameKey(releaseType.name, `${appId}/v`);
+  const { entries } = await store.list(prefix, { signal });
+  return entries
+    .map(({ key, value }) => ({ id: value, version: Number(key.slice(prefix.length)) }))
+    .sort((a, b) => b.version - a.version);
+}
+
+/** In their order. One that went with its app in between is left out. */
+async function releasesNamed(
+  { store }: Pick<Deps, 'store'>,
+  names: readonly ReleaseName[],
+  signal: AbortSignal,
+): Promise<ReleaseResource[]> {
+  const found: ReleaseResource[] = [];
+  for (let at = 0; at < names.length; at += readsAtOnce) {
+    const then = names.slice(at, at + readsAtOnce).map(({ id }) => ({ get: resourceKey(releaseType.name, id) }));
+    const { reads } = await store.transact({ then }, { signal });
+    found.push(...reads.flatMap(([entry]) => (entry === undefined ? [] : [decodeResource(releaseType, entry)])));
+  }
+  return found;
 }
 
 /** By id, or by number as `v3`; only the app's own. */

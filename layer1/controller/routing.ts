@@ -7,11 +7,15 @@ import type { ServerEvent } from '@flynn/kit/routes';
 import { resourcePrefix } from '@flynn/resource/keys';
 import { compareOf, decodeResource } from '@flynn/resource/record';
 import type { z } from 'zod';
+import { checkRoutePlace, checkRouteTarget } from './access/neighbours.ts';
+import { principalOf } from './access/principal.ts';
 import { routing } from './api.ts';
 import { serviceNameOf } from './compile.ts';
 import { findApp, forLiveApp, isOvertaken } from './deps.ts';
 import type { Deps } from './deps.ts';
 import { resumePoint, withRevisions } from './event-stream.ts';
+import { pageOf } from './paging.ts';
+import { findBasis } from './releases.ts';
 import { ownedBy, routeType } from './resources.ts';
 import type { AppResource, RouteResource } from './resources.ts';
 import { freePort, normalizeDomain, normalizePath } from './route-address.ts';
@@ -22,15 +26,23 @@ const maxPortAttempts = 10;
 export function routingHandlers(deps: Deps): Handler[] {
   const { resources } = deps;
   return [
-    handle(routing.create, async ({ params, body, signal }) =>
-      viewRoute(await createRoute(deps, params.app, body, signal)),
-    ),
-    handle(routing.list, async ({ params, signal }) => {
+    handle(routing.create, async (call) => {
+      const { params, body, signal } = call;
+      const principal = principalOf(call);
+      const route = await createRoute(deps, params.app, body, signal, async (app) => {
+        await checkRouteTarget(principal, app, body.service, async () => {
+          return (await findBasis(deps, app, signal))?.spec.processes ?? {};
+        });
+        if (body.domain === undefined) return;
+        await checkRoutePlace(deps, principal, app, normalizeDomain(body.domain), signal);
+      });
+      return viewRoute(route);
+    }),
+    handle(routing.list, async ({ params, query, signal }) => {
       const app = await findApp(deps, params.app, signal);
       const all = await resources.list(routeType, { owner: ownedBy(app.id), signal });
-      return all
-        .toSorted((a, b) => (a.createdAt < b.createdAt ? -1 : a.createdAt > b.createdAt ? 1 : 0))
-        .map(viewRoute);
+      const sorted = all.toSorted((a, b) => (a.createdAt < b.createdAt ? -1 : a.createdAt > b.createdAt ? 1 : 0));
+      return pageOf(sorted, query, ({ id }) => id).map(viewRoute);
     }),
     handle(routing.remove, async ({ params, signal }) => {
       const app = await findApp(deps, params.app, signal);
@@ -49,9 +61,19 @@ export function routingHandlers(deps: Deps): Handler[] {
 
 type NewRoute = z.output<NonNullable<typeof routing.create.body>>;
 
-export function createRoute(deps: Deps, app: string, body: NewRoute, signal: AbortSignal): Promise<RouteResource> {
+/** `check` throws unless whoever asks may have it so. */
+export function createRoute(
+  deps: Deps,
+  app: string,
+  body: NewRoute,
+  signal: AbortSignal,
+  check?: (app: AppResource) => Promise<void>,
+): Promise<RouteResource> {
   const create = body.type === 'http' ? createHttp : createTcp;
-  return forLiveApp(deps, app, signal, (live) => create(deps, live, body, signal));
+  return forLiveApp(deps, app, signal, async (live) => {
+    await check?.(live);
+    return create(deps, live, body, signal);
+  });
 }
 
 async function createHttp(deps: Deps, app: AppResource, body: NewRoute, signal: AbortSignal): Promise<RouteResource> {

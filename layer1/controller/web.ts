@@ -12,6 +12,7 @@ import { audited } from './audit/audited.ts';
 import { AuditTrail } from './audit/trail.ts';
 import { controllerHandlers } from './controller.ts';
 import type { Deps } from './deps.ts';
+import { openApiHandler } from './openapi/handler.ts';
 
 export type ControllerWeb = AsyncDisposable &
   Readonly<{
@@ -36,8 +37,9 @@ export async function openWeb(options: {
   const { resources, now, newId, log } = deps;
   const trail = new AuditTrail({ store, log, now, newId });
   const directory = await Directory.open({ store, resources, now });
+  const handlers = audited(controllerHandlers(deps, options.logAggregator, options.blobs), { store, trail, now, log });
   return {
-    handlers: audited(controllerHandlers(deps, options.logAggregator, options.blobs), { store, trail, now, log }),
+    handlers: [...handlers, openApiHandler(handlers, { version: deps.settings.version })],
     gate: accessGate({ deps, directory, rootKey, clusterKey, rateLimit: new RateLimit(rate, now), trail }),
     trail,
     async [Symbol.asyncDispose]() {

@@ -9,7 +9,7 @@ export type RateSettings = Readonly<{
 }>;
 
 /** A fleet of scripts stays below; a runaway loop on one token does not take the API from everybody else. */
-export const defaultRate: RateSettings = { burst: 500, perSecond: 100 };
+export const defaultRate: RateSettings = { burst: 2_000, perSecond: 500 };
 
 /** More than this many at a time have rested long enough to be forgotten. */
 const maxBuckets = 10_000;

@@ -10,13 +10,15 @@ import { appType } from '../resources.ts';
 import { audit } from './api.ts';
 import { auditEntrySchema } from './model.ts';
 import type { AuditEntry } from './model.ts';
-import { auditRoot } from './trail.ts';
+import { auditRoot, keyOfId } from './trail.ts';
 
 const dayMs = 86_400_000;
 export const keepDays = 90;
 export const keepEntries = 20_000;
 /** A transaction holds a hundred operations on any store. */
 const batchSize = 100;
+const minPiece = 100;
+const maxPiece = 1_000;
 
 export function auditHandlers(deps: Deps): Handler[] {
   return [
@@ -26,19 +28,35 @@ export function auditHandlers(deps: Deps): Handler[] {
       const isWanted = (entry: AuditEntry): boolean =>
         (query.app === undefined || entry.app?.id === query.app || entry.app?.name === query.app) &&
         (query.user === undefined || entry.actor.name === query.user || entry.actor.userId === query.user) &&
-        (query.since === undefined || Date.parse(entry.at) >= Date.parse(query.since)) &&
-        (query.before === undefined || entry.id < query.before) &&
         isVisible(entry);
-      const oldest = query.since === undefined ? deps.now() - (keepDays + 1) * dayMs : Date.parse(query.since);
       const found: AuditEntry[] = [];
-      for (let at = deps.now(); dayOf(at) >= dayOf(oldest) && found.length < query.limit; at -= dayMs) {
-        const { entries } = await deps.store.list(`${auditRoot}${dayOf(at)}/`, { signal });
-        const day = entries.map(({ key, value }) => decodeJson(auditEntrySchema, value, key));
-        found.push(...day.filter(isWanted).toReversed());
+      for await (const entry of newestFirst(deps.store, query, signal)) {
+        if (isWanted(entry)) found.push(entry);
+        if (found.length >= query.limit) break;
       }
-      return found.slice(0, query.limit);
+      return found;
     }),
   ];
+}
+
+/** As far as `since`, in pieces from the end: who wants the newest does not pay for the rest. */
+async function* newestFirst(
+  store: Store,
+  query: { limit: number; since?: string | undefined; before?: string | undefined },
+  signal: AbortSignal,
+): AsyncGenerator<AuditEntry> {
+  let before = query.before === undefined ? undefined : keyOfId(query.before);
+  for (let count = Math.max(minPiece, query.limit); ; count = maxPiece) {
+    const page = before === undefined ? {} : { before };
+    const { entries } = await store.list(auditRoot, { newest: count, ...page, signal });
+    for (const { key, value } of entries.toReversed()) {
+      const entry = decodeJson(auditEntrySchema, value, key);
+      if (query.since !== undefined && Date.parse(entry.at) < Date.parse(query.since)) return;
+      yield entry;
+    }
+    before = entries[0]?.key;
+    if (entries.length < count || before === undefined) return;
+  }
 }
 
 function dayOf(ms: number): string {

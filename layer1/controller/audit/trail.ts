@@ -30,9 +30,8 @@ export class AuditedMutation {
   readonly #commits: { revision: Revision; changes: readonly KeyedChange[] }[] = [];
 
   constructor(id: string, nowMs: number, who: Principal, route: Route, request: Requested) {
-    const at = new Date(nowMs).toISOString();
-    this.key = auditKey(id, at);
-    this.#entry = { ...entryOf(who, route, request), id, at };
+    this.key = keyOfId(id);
+    this.#entry = { ...entryOf(who, route, request), id, at: new Date(nowMs).toISOString() };
   }
 
   get hasCommitted(): boolean {
@@ -72,9 +71,18 @@ export class AuditedMutation {
   }
 }
 
-/** By day, so that reading the newest is reading little, and forgetting a day is one deletion. */
+/** In order of time, and by day, for people who look at the store. */
 function auditKey(id: string, at: string): string {
   return `${auditRoot}${at.slice(0, 10)}/${id}`;
+}
+
+/** An id begins with its time (RFC 9562, version 7: 48 bits of milliseconds). `invalid` for one that does not. */
+export function keyOfId(id: string): string {
+  const [, high, low] = /^([0-9a-f]{8})-([0-9a-f]{4})-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}$/.exec(id) ?? [];
+  if (high === undefined || low === undefined) {
+    throw new FlynnError('invalid', `"${id.slice(0, 60)}" is no id of the audit trail`);
+  }
+  return auditKey(id, new Date(Number.parseInt(high + low, 16)).toISOString());
 }
 
 function entryOf(who: Principal, route: Route, request: Requested): Omit<AuditEntry, 'id' | 'at'> {

@@ -1,0 +1,42 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { hasCode } from '@flynn/kit/errors';
+import { releases, routing } from '../api.ts';
+import { createControllerClient } from '../client.ts';
+import { startTestController } from '../testing.ts';
+import { grants, tokens, users } from './api.ts';
+
+test('an app takes neither the names nor the requests of another', async () => {
+  await using world = await startTestController();
+  const { client: root } = world;
+  const port = (name: string) => ({ web: { ports: [{ port: 80, service: { name } }] } });
+  await world.deployApp('controller', port('blobs'), { isSystem: true });
+  await world.deployApp('blog', port('blog-db'));
+  await world.deployApp('shop', port('special'));
+  await root.call(users.create, { body: { name: 'ann' } });
+  const params = { app: 'shop' };
+  await root.call(grants.put, { params: { ...params, kind: 'user', name: 'ann' }, body: { role: 'developer' } });
+  const { token } = await root.call(tokens.create, { body: { name: 'x', user: 'ann' } });
+  await using ann = createControllerClient({ baseUrl: world.url, key: token });
+
+  for (const name of ['blobs', 'controller']) {
+    const release = { params, body: { processes: port(name) } };
+    for (const client of [ann, root]) {
+      await assert.rejects(client.call(releases.create, release), (error) => hasCode(error, 'denied'), name);
+    }
+  }
+  await root.call(releases.create, { params: { app: 'controller' }, body: { processes: port('blobs') } });
+
+  const add = (body: { domain: string; path?: string; service?: string }) => ann.call(routing.create, { params, body });
+  const isDenied = (error: unknown) => hasCode(error, 'denied');
+  await assert.rejects(add({ domain: 'controller.flynn.localhost', path: '/apps' }), isDenied);
+  await assert.rejects(add({ domain: 'Blog.flynn.localhost.', path: '/login' }), isDenied);
+  await assert.rejects(add({ domain: 'own.example.com', service: 'blog-db' }), isDenied);
+  await assert.rejects(add({ domain: 'own.example.com', service: 'blobs' }), isDenied);
+  await add({ domain: 'own.example.com' });
+  await add({ domain: 'own.example.com', path: '/deeper', service: 'special' });
+  await add({ domain: 'shop.flynn.localhost', path: '/more', service: 'shop-worker-web' });
+  await root.call(grants.put, { params: { app: 'blog', kind: 'user', name: 'ann' }, body: { role: 'developer' } });
+  await add({ domain: 'blog.flynn.localhost', path: '/shop' });
+  await root.call(routing.create, { params, body: { domain: 'controller.flynn.localhost', path: '/shop' } });
+});

@@ -1,0 +1,75 @@
+/** What of one app touches others': names in discovery, host names and services that routes lead to. */
+import { FlynnError } from '@flynn/kit/errors';
+import { nameKey } from '@flynn/resource/keys';
+import { findApp } from '../deps.ts';
+import type { Deps } from '../deps.ts';
+import type { Process } from '../model.ts';
+import { appType, releaseType, routeType } from '../resources.ts';
+import type { AppResource } from '../resources.ts';
+import type { Principal } from './principal.ts';
+import { isAtLeast } from './roles.ts';
+
+type Processes = Readonly<Record<string, Pick<Process, 'ports'>>>;
+
+/** Announced under the platform's names, an app would be sent what is meant for the platform: keys, sources, logs. */
+export async function checkServices(
+  deps: Deps,
+  app: AppResource,
+  processes: Processes,
+  signal: AbortSignal,
+): Promise<void> {
+  const wanted = servicesOf(processes);
+  if (app.spec.isSystem || wanted.length === 0) return;
+  const platform = await deps.resources.list(appType, { signal, where: ({ spec }) => spec.isSystem });
+  for (const { spec, status } of platform) {
+    const { releaseId } = status;
+    const live = releaseId === undefined ? undefined : await deps.resources.find(releaseType, releaseId, { signal });
+    const taken = new Set([spec.name, ...servicesOf(live?.spec.processes ?? {})]);
+    const name = wanted.find((one) => taken.has(one));
+    if (name === undefined) continue;
+    throw new FlynnError('denied', `the service ${name} is the platform's own: call it ${app.spec.name}-${name}`);
+  }
+}
+
+/** A path of a host name that is another app's would take that part of its requests, with what they carry. */
+export async function checkRoutePlace(
+  deps: Deps,
+  principal: Principal,
+  app: AppResource,
+  domain: string,
+  signal: AbortSignal,
+): Promise<void> {
+  if (principal.isAdmin) return;
+  const { entries } = await deps.store.list(nameKey(routeType.name, `${domain}/`), { signal });
+  for (const { value: routeId } of entries) {
+    const route = await deps.resources.find(routeType, routeId, { signal });
+    if (route === undefined || route.spec.appId === app.id) continue;
+    const other = await findApp(deps, route.spec.appId, signal);
+    if (isAtLeast(principal.levelOn({ id: other.id, isSystem: other.spec.isSystem }), 'developer')) continue;
+    throw new FlynnError(
+      'denied',
+      `${domain} is another app's: use a host name of your own, or ask for a role on that app`,
+    );
+  }
+}
+
+/** A route makes a service public: whose it is decides that. */
+export async function checkRouteTarget(
+  principal: Principal,
+  app: AppResource,
+  service: string | undefined,
+  ownProcesses: () => Promise<Processes>,
+): Promise<void> {
+  if (principal.isAdmin || service === undefined || service.startsWith(`${app.spec.name}-`)) return;
+  if (servicesOf(await ownProcesses()).includes(service)) return;
+  throw new FlynnError(
+    'denied',
+    `${service} is no service of ${app.spec.name}: add the route to the app that has it, or ask an admin of the cluster`,
+  );
+}
+
+function servicesOf(processes: Processes): string[] {
+  return Object.values(processes).flatMap(({ ports }) =>
+    ports.flatMap(({ service }) => (service === undefined ? [] : [service.name])),
+  );
+}

@@ -1,0 +1,185 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { errorCodes } from '@flynn/kit/errors';
+import { handle } from '@flynn/kit/http-server';
+import { startLoopback } from '@flynn/kit/loopback';
+import { routes as logRoutes } from '@flynn/log-aggregator/api';
+import { Readable } from 'node:stream';
+import { operations, releases } from '../api.ts';
+import { startTestController } from '../testing.ts';
+import { operationIdOf } from './document.ts';
+import { examples } from './examples.ts';
+import { documentSchema, fuzzedRequest, randomOf } from './fuzz.ts';
+import { problemsOf } from './rules.ts';
+
+async function documentOf(url: string): Promise<Record<string, unknown>> {
+  const answer = await fetch(`${url}/openapi.json`);
+  assert.equal(answer.status, 200);
+  return (await answer.json()) as Record<string, unknown>;
+}
+
+test('the document is served to everybody, keeps the rules of OpenAPI 3.1, and has every route', async () => {
+  await using world = await startTestController({ hosts: 0, hasWorker: false });
+  const document = await documentOf(world.url);
+  assert.deepEqual(problemsOf(document), []);
+  const { paths } = documentSchema.parse(document);
+  const described = Object.values(paths).flatMap((operations) =>
+    Object.values(operations).map(({ operationId }) => operationId),
+  );
+  assert.deepEqual(described.sort(), world.web.handlers.map(({ route }) => operationIdOf(route)).sort());
+  for (const { route } of world.web.handlers) assert.ok(route.summary.length > 3, route.path);
+});
+
+test('the rules find what breaks them', () => {
+  const ok = { description: 'x' };
+  const get = { operationId: 'a', responses: { '200': ok } };
+  const base = { openapi: '3.1.0', info: { title: 't', version: '1' }, paths: { '/a': { get } } };
+  assert.deepEqual(problemsOf(base), []);
+  const broken: [object, RegExp][] = [
+    [{ ...base, openapi: '3.0.0' }, /3\.1/],
+    [{ ...base, info: {} }, /title/],
+    [{ ...base, extra: 1 }, /extra/],
+    [{ ...base, paths: { a: { get } } }, /starts with/],
+    [{ ...base, paths: { '/a': { get }, '/b': { get } } }, /twice/],
+    [{ ...base, paths: { '/a/{b}': { get } } }, /\{b\}/],
+    [{ ...base, paths: { '/a': { get: { ...get, responses: {} } } } }, /no response/],
+    [{ ...base, paths: { '/a': { get: { ...get, responses: { ok } } } } }, /status/],
+    [{ ...base, paths: { '/a': { get: { ...get, responses: { '200': {} } } } } }, /description/],
+    [
+      { ...base, paths: { '/a': { get: { ...get, responses: { '200': { $ref: '#/components/responses/x' } } } } } },
+      /leads nowhere/,
+    ],
+    [{ ...base, paths: { '/a': { get: { ...get, security: [{ key: [] }] } } } }, /security scheme/],
+    [
+      { ...base, paths: { '/a': { get: { ...get, parameters: [{ name: 'p', in: 'body', schema: {} }] } } } },
+      /in: body/,
+    ],
+    [{ ...base, paths: { '/a': { get: { ...get, parameters: [{ name: 'p', in: 'query' }] } } } }, /schema/],
+    [{ ...base, paths: { '/a': { get: { ...get, requestBody: {} } } } }, /content/],
+    [
+      {
+        ...base,
+        paths: {
+          '/a': { get: { ...get, requestBody: { content: { 'application/json': { schema: { type: 'text' } } } } } },
+        },
+      },
+      /type/,
+    ],
+    [
+      {
+        ...base,
+        paths: {
+          '/a': { get: { ...get, requestBody: { content: { 'application/json': { schema: { pattern: '(' } } } } } },
+        },
+      },
+      /pattern/,
+    ],
+  ];
+  for (const [document, expected] of broken) assert.match(problemsOf(document).join('\n'), expected);
+});
+
+/** The same keys, and values of the same kinds. */
+function shapeOf(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(shapeOf);
+  if (typeof value !== 'object' || value === null) return value === null ? 'null' : typeof value;
+  return Object.fromEntries(
+    Object.entries(value)
+      .sort(([a], [b]) => (a < b ? -1 : 1))
+      .map(([name, inner]) => [name, shapeOf(inner)]),
+  );
+}
+
+test('every example is taken by the running server, which answers as the example says', async () => {
+  await using world = await startTestController();
+  const routes = new Map(world.web.handlers.map(({ route }) => [operationIdOf(route), route]));
+  for (const [id, example] of Object.entries(examples)) {
+    const route = routes.get(id);
+    assert.ok(route !== undefined, `${id} is no operation`);
+    const path = route.path.replaceAll(/:(\w+)/g, (_, name: string) => example.params?.[name] ?? 'missing');
+    const headers = { authorization: `Bearer ${world.userKey}`, 'content-type': 'application/json' };
+    const body = example.body === undefined ? {} : { body: JSON.stringify(example.body) };
+    const answer = await fetch(world.url + path, { method: route.method, headers, ...body });
+    const json: unknown = await answer.json();
+    assert.equal(answer.status, 200, `${id}: ${JSON.stringify(json)}`);
+    assert.deepEqual(shapeOf(json), shapeOf(example.response), id);
+  }
+  const creates = world.web.handlers.filter(
+    ({ route }) => route.method === 'POST' && /^\/(apps|users|teams|tokens|artifacts)$/.test(route.path),
+  );
+  for (const { route } of creates)
+    assert.ok(Object.hasOwn(examples, operationIdOf(route)), `${route.path} has no example`);
+});
+
+test(
+  'whatever is sent to any route, the API answers with a clear error of the caller, never with one of its own',
+  { timeout: 180_000 },
+  async () => {
+    await using logs = await startLoopback([handle(logRoutes.read, async () => ({ body: Readable.from([]) }))]);
+    await using world = await startTestController({ logAggregatorUrl: logs.server.url });
+    const { app, release, deployment } = await world.deployApp('shop', { web: { ports: [{ port: 80 }] } });
+    await world.client.call(releases.create, { params: { app: 'shop' }, body: {} });
+    const pushed = { pushId: 'p', sourceDigest: 'sha256:x', commit: 'c', branch: 'main' };
+    const [operation] = await world.client.call(operations.push, { params: { app: 'shop' }, body: pushed });
+    const [job] = await world.jobsOf('shop', 1);
+    const known = [
+      'shop',
+      app.id,
+      release.id,
+      'v1',
+      deployment.id,
+      operation?.id ?? '',
+      job?.id ?? '',
+      'host1',
+      'web',
+      'shop-web',
+      'user',
+      'ann',
+      'shop.example.com',
+    ];
+    const { paths } = documentSchema.parse(await documentOf(world.url));
+    const all = Object.entries(paths).flatMap(([path, operations]) =>
+      Object.entries(operations).map(([method, operation]) => [path, method, operation] as const),
+    );
+    const random = randomOf(20_261_121);
+    const seen = new Map<number, number>();
+    const perOperation = 25;
+    for (const one of all) {
+      const [path, method] = one;
+      // Forgetting the app would leave nothing to be reached: that is asked for last, and of others.
+      const names = method === 'delete' ? known.filter((name) => name !== 'shop' && name !== app.id) : known;
+      const requests = Array.from({ length: perOperation }, () => fuzzedRequest(one, names, random));
+      await Promise.all(
+        requests.map(async (request) => {
+          const headers = { ...request.headers, authorization: `Bearer ${world.userKey}` };
+          const init = {
+            method: request.method,
+            headers,
+            ...(request.body === undefined ? {} : { body: request.body }),
+          };
+          const lasts = /claim$|events$|\/log$/.test(path);
+          const stop = new AbortController();
+          const timer = setTimeout(() => stop.abort(), lasts ? 300 : 60_000);
+          try {
+            const answer = await fetch(world.url + request.url, { ...init, signal: stop.signal });
+            seen.set(answer.status, (seen.get(answer.status) ?? 0) + 1);
+            if (answer.status >= 400) {
+              const text = await answer.text();
+              const what = `${request.method} ${request.url} ${request.body ?? ''} → ${answer.status} ${text}`;
+              assert.ok(answer.status < 500, what);
+              const { code, message } = JSON.parse(text) as { code: string; message: string };
+              assert.ok(errorCodes.some((knownCode) => knownCode === code) && message.length > 5, what);
+            } else if (lasts) stop.abort();
+            else await answer.arrayBuffer();
+          } catch (error) {
+            if (!lasts || !(error instanceof Error) || error.name !== 'AbortError') throw error;
+          } finally {
+            clearTimeout(timer);
+          }
+        }),
+      );
+    }
+    const good = (seen.get(200) ?? 0) + (seen.get(204) ?? 0);
+    assert.ok(good > all.length, `only ${good} requests got through to the code behind the checks`);
+    assert.ok((seen.get(400) ?? 0) > all.length, JSON.stringify([...seen]));
+  },
+);

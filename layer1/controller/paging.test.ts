@@ -1,0 +1,47 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { hasCode } from '@flynn/kit/errors';
+import { apps, deployments, operations, releases, routing } from './api.ts';
+import { startTestController } from './testing.ts';
+
+test('a list read in pages is the list, and a page after something that is gone says so', async () => {
+  await using world = await startTestController();
+  const { client } = world;
+  const { release } = await world.deployApp('shop', { web: {} });
+  const params = { app: 'shop' };
+  for (let index = 0; index < 6; index += 1) {
+    await client.call(apps.create, { body: { name: `app-${index}` } });
+    await client.call(releases.create, { params, body: { meta: { n: String(index) } } });
+    await client.call(routing.create, { params, body: { domain: `d${index}.example.com` } });
+    const body = { pushId: `p${index}`, sourceDigest: 'x', commit: 'c', branch: 'main' };
+    await client.call(operations.push, { params, body });
+  }
+  await world.deploy('shop', release.id);
+  type Query = { limit?: number; after?: string };
+  const lists: ((query: Query) => Promise<{ id: string }[]>)[] = [
+    (query) => client.call(apps.list, { query }),
+    (query) => client.call(releases.list, { params, query }),
+    (query) => client.call(routing.list, { params, query }),
+    (query) => client.call(operations.list, { params, query }),
+    (query) => client.call(deployments.list, { params, query }),
+  ];
+  for (const list of lists) {
+    const whole = await list({});
+    const paged: { id: string }[] = [];
+    for (;;) {
+      const last = paged.at(-1)?.id;
+      const page = await list({ limit: 2, ...(last === undefined ? {} : { after: last }) });
+      assert.ok(page.length <= 2);
+      paged.push(...page);
+      if (page.length < 2) break;
+    }
+    assert.deepEqual(paged, whole);
+    await assert.rejects(list({ after: 'nosuch' }), (error) => hasCode(error, 'conflict'));
+    await assert.rejects(list({ limit: 0 }), (error) => hasCode(error, 'invalid'));
+    await assert.rejects(list({ limit: 1_001 }), (error) => hasCode(error, 'invalid'));
+  }
+  assert.deepEqual(
+    (await client.call(releases.list, { params })).map(({ version }) => version),
+    [7, 6, 5, 4, 3, 2, 1],
+  );
+});
