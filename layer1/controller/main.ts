@@ -56,6 +56,7 @@ await runDaemon({
       await new Promise((resolve) => {
         signal.addEventListener('abort', resolve, { once: true });
       });
+      controller.deps.dispatch.close();
       await server.close();
       await Promise.all([logAggregator.close(), discovery.close()]);
       await close();

@@ -25,6 +25,8 @@ export function endedRow(entry: Entry): EndedOperation {
   return { id, appId: spec.appId, pushId: spec.pushId, endedAt: status.endedAt };
 }
 
+type Readable = Pick<Store, 'list' | 'watch' | 'transact'>;
+
 export const maxIndexed = 10_000;
 const readAtOnce = 100;
 const loadMs = 60_000;
@@ -34,7 +36,7 @@ const loadMs = 60_000;
  * background, a shard at a time: who asks before that waits, nobody else does.
  */
 export class OperationHistory implements AsyncDisposable {
-  readonly #store: Store;
+  readonly #store: Readable;
   readonly #log: Logger;
   readonly #max: number;
   readonly #tasks = new TaskGroup();
@@ -45,7 +47,7 @@ export class OperationHistory implements AsyncDisposable {
   readonly #byApp = new Map<string, Set<EndedOperation>>();
   #revision: Revision | undefined;
 
-  constructor(options: { store: Store; log: Logger; max?: number }) {
+  constructor(options: { store: Readable; log: Logger; max?: number }) {
     this.#store = options.store;
     this.#log = options.log;
     this.#max = options.max ?? maxIndexed;

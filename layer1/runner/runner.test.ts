@@ -10,6 +10,7 @@ import { blobHandlers } from '@flynn/blobstore/server';
 import { apps, jobs, operations, releases } from '@flynn/controller/api';
 import { createControllerClient } from '@flynn/controller/client';
 import { type BuildResult, type Operation, operationSchema } from '@flynn/controller/model';
+import { controllerHandlers, logAggregatorClient, openController } from '@flynn/controller/controller';
 import { type Behaviour, type TestController, startTestController } from '@flynn/controller/testing';
 import { loadConfig } from '@flynn/kit/config';
 import { startServer } from '@flynn/kit/http-server';
@@ -79,10 +80,10 @@ async function push({ controller, blobs }: World, result?: Partial<BuildResult>)
 
 function startRunner(
   { controller, blobs }: World,
-  options: { graceMs?: number } = {},
+  { baseUrl = controller.url, ...options }: { graceMs?: number; baseUrl?: string | (() => Promise<string>) } = {},
 ): AsyncDisposable & { stop(): Promise<void> } {
   const stopping = new AbortController();
-  const client = createControllerClient({ baseUrl: controller.url, key: controller.key });
+  const client = createControllerClient({ baseUrl, key: controller.key });
   const identity = identityOf(loadConfig(configSchema, { FLYNN_KEY: controller.key, FLYNN_RUNNER_ID: 'runner' }));
   const ended = runOperations(
     {
@@ -268,4 +269,49 @@ test('a runner that is stopped finishes what ends in time and takes nothing new'
     ),
   );
   assert.deepEqual(states, ['complete', 'queued', 'queued']);
+});
+
+test('a build goes on over a restart of the controller: its runner reports to the next one, and every line is there once', async () => {
+  await using world = await startWorld();
+  const { controller } = world;
+  behave(world, { build: { is: 'run', lines: ['working'] } });
+  const [build] = await push(world, {});
+  let url = '';
+  const startWeb = async () => {
+    const log = silentLogger();
+    const { settings } = controller.deps;
+    const parts = await openController({ store: controller.store, settings, clusterKey: controller.key, log });
+    const logs = logAggregatorClient({ baseUrl: async () => '', key: controller.key });
+    const handlers = controllerHandlers(parts.deps, logs);
+    const server = await startServer({ name: 'controller', handlers, key: controller.key, port: 0, log });
+    url = server.url;
+    return async () => {
+      parts.deps.dispatch.close();
+      await server.close();
+      await Promise.all([logs.close(), parts[Symbol.asyncDispose]()]);
+    };
+  };
+  const stopFirst = await startWeb();
+  await using _runner = startRunner(world, { baseUrl: async () => url });
+  const host = await waitFor(
+    () =>
+      controller.hosts.find((one) =>
+        one.statuses().some(({ meta, state }) => meta['flynn.type'] === 'build' && state === 'running'),
+      ),
+    { what: 'the build to run', deadlineMs: 10_000 },
+  );
+  const read = { params: { operation: build?.id ?? '' }, query: { follow: false } };
+  const lineCount = async (): Promise<number> => {
+    const lines = controller.client.events(operations.log, read, { signal: AbortSignal.timeout(5_000) });
+    return (await Array.fromAsync(lines)).filter(({ event }) => event === 'line').length;
+  };
+  await waitFor(async () => (await lineCount()) === 2, { what: 'its lines', deadlineMs: 10_000 });
+  await stopFirst();
+  const stopSecond = await startWeb();
+  const job = host.statuses().find(({ meta }) => meta['flynn.type'] === 'build');
+  await host.end(job?.id ?? '', 0);
+  const { operation, lines } = await outcome(world, build?.id);
+  await stopSecond();
+  assert.deepEqual([operation.state, operation.attempt, operation.error], ['complete', 1, undefined]);
+  assert.deepEqual(lines, ['-----> Building shop...', 'working']);
 });
