@@ -54,15 +54,17 @@ export class GroupCommit {
   #gather(): Part[] {
     const batch: Part[] = [];
     const later: Part[] = [];
+    /** Of those that wait: who came first to a key comes first. */
+    const kept = new Set<string>();
     let operations = 0;
     let compares = 0;
     for (const part of this.#waiting.splice(0)) {
       const more = part.piece.then?.length ?? 0;
       const moreCompares = part.piece.compare?.length ?? 0;
       const isFull = operations + more > maxOperations || compares + moreCompares > maxOperations;
-      // What came first to a key comes first: who waits keeps it from those behind.
-      const isFree = part.keys.every((key) => !this.#keysUnderWay.has(key));
+      const isFree = part.keys.every((key) => !this.#keysUnderWay.has(key) && !kept.has(key));
       if (isFull || !isFree) {
+        for (const key of part.keys) kept.add(key);
         later.push(part);
         continue;
       }

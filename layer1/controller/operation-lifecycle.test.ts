@@ -334,6 +334,19 @@ test('a runner of one’s own waits to be adopted; its token is its id’s alone
   await join(world, 'own', { token: 'another token, as long' });
 });
 
+test('a runner that waits at one controller hears that it was rejected at another', async () => {
+  const store = createMemoryStore();
+  await using one = await startTestController({ store: store.connect(), hasWorker: false });
+  await using two = await startTestController({ store: store.connect(), hasWorker: false, hosts: 0 });
+  const runner = await join(one, 'r1');
+  const refused = assert.rejects(
+    runner.assignments(),
+    (error) => hasCode(error, 'denied') && /r1 was rejected/.test(error.message),
+  );
+  await two.client.call(runners.reject, { params: { runner: 'r1' } });
+  await refused;
+});
+
 test('what runs is told at once to stop; force ends it and frees the app', async () => {
   await using world = await startTestController({ hasWorker: false });
   const { client } = world;

@@ -8,6 +8,7 @@ import { type BlobClient, createBlobClient } from '@flynn/blobstore/client';
 import { openFilesystem } from '@flynn/blobstore/filesystem';
 import { blobHandlers } from '@flynn/blobstore/server';
 import { apps, jobs, operations, releases } from '@flynn/controller/api';
+import { runners } from '@flynn/controller/api-runners';
 import { createControllerClient } from '@flynn/controller/client';
 import { type BuildResult, type Operation, operationSchema } from '@flynn/controller/model';
 import { controllerHandlers, logAggregatorClient, openController } from '@flynn/controller/controller';
@@ -80,11 +81,17 @@ async function push({ controller, blobs }: World, result?: Partial<BuildResult>)
 
 function startRunner(
   { controller, blobs }: World,
-  { baseUrl = controller.url, ...options }: { graceMs?: number; baseUrl?: string | (() => Promise<string>) } = {},
+  {
+    baseUrl = controller.url,
+    env = {},
+    ...options
+  }: { graceMs?: number; baseUrl?: string | (() => Promise<string>); env?: Record<string, string> } = {},
 ): AsyncDisposable & { stop(): Promise<void> } {
   const stopping = new AbortController();
   const client = createControllerClient({ baseUrl, key: controller.key });
-  const identity = identityOf(loadConfig(configSchema, { FLYNN_KEY: controller.key, FLYNN_RUNNER_ID: 'runner' }));
+  const identity = identityOf(
+    loadConfig(configSchema, { FLYNN_KEY: controller.key, FLYNN_RUNNER_ID: 'runner', ...env }),
+  );
   const ended = runOperations(
     {
       identity,
@@ -314,4 +321,35 @@ test('a build goes on over a restart of the controller: its runner reports to th
   await stopSecond();
   assert.deepEqual([operation.state, operation.attempt, operation.error], ['complete', 1, undefined]);
   assert.deepEqual(lines, ['-----> Building shop...', 'working']);
+});
+
+test('a runner of one’s own begins to work once it is adopted, and again after it was forgotten and adopted anew', async () => {
+  await using world = await startWorld();
+  const { client } = world.controller;
+  behave(world, { build: { is: 'exit', code: 1 } });
+  const env = {
+    FLYNN_RUNNER_ID: 'own',
+    FLYNN_RUNNER_TOKEN: 'a token of its own',
+    FLYNN_RUNNER_LABELS: 'gpu=yes, zone=a',
+  };
+  await using _runner = startRunner(world, { env });
+  const params = { runner: 'own' };
+  const adopt = () =>
+    waitFor(() => client.call(runners.adopt, { params }), { what: 'it to register', deadlineMs: 30_000 });
+  const registered = await adopt();
+  assert.deepEqual([registered.labels, registered.isPlatform], [{ gpu: 'yes', zone: 'a' }, false]);
+  const [first] = await push(world);
+  assert.equal((await outcome(world, first?.id)).operation.runnerId, 'own');
+  await client.call(runners.forget, { params });
+  await adopt();
+  const [second] = await push(world);
+  assert.equal((await outcome(world, second?.id)).operation.runnerId, 'own');
+});
+
+test('labels of a runner are written as name=value, and what is not is told', () => {
+  const base = { FLYNN_KEY: 'k', FLYNN_RUNNER_ID: 'r' };
+  const labelsOf = (text: string) =>
+    identityOf(loadConfig(configSchema, { ...base, FLYNN_RUNNER_LABELS: text })).labels;
+  assert.deepEqual(labelsOf('a=b,c=d=e'), { a: 'b', c: 'd=e' });
+  for (const wrong of ['a', 'a=b,c', '=b']) assert.throws(() => labelsOf(wrong), /NAME=VALUE/);
 });
