@@ -3,6 +3,7 @@ import { after, before, suite } from 'node:test';
 import { TestCluster } from '../test-cluster.ts';
 import { describeDown } from './down.ts';
 import { describeEnv } from './env.ts';
+import { describeOperations } from './operations.ts';
 import { describePush } from './push.ts';
 import { describeRecovery } from './recovery.ts';
 import { describeRefusals } from './refusals.ts';
@@ -20,6 +21,7 @@ suite('one host', () => {
   const theCluster = () => cluster;
   describeUp(theCluster);
   describePush(theCluster);
+  describeOperations(theCluster);
   describeScale(theCluster);
   describeEnv(theCluster);
   describeRefusals(theCluster);
