@@ -1,8 +1,8 @@
 /** Many small changes, each with its own conditions, in few transactions: what comes while one is under way goes with the next. */
 import { FlynnError } from '@flynn/kit/errors';
-import { mergePieces, transactionOf } from '@flynn/resource/piece';
+import { mergePieces } from '@flynn/resource/piece';
 import type { Piece } from '@flynn/resource/piece';
-import type { Compare, Entry, Operation, Revision, Store } from '@flynn/store/store';
+import type { Compare, Entry, Operation, Revision, Store, TransactionResult } from '@flynn/store/store';
 
 export type Committed = { isCommitted: true; revision: Revision };
 /** Entries by the keys of the piece's compares, as they were at the revision; undefined: there is none. */
@@ -54,15 +54,17 @@ export class GroupCommit {
   #gather(): Part[] {
     const batch: Part[] = [];
     const later: Part[] = [];
+    /** Of those that wait: who came first to a key comes first. */
+    const kept = new Set<string>();
     let operations = 0;
     let compares = 0;
     for (const part of this.#waiting.splice(0)) {
       const more = part.piece.then?.length ?? 0;
       const moreCompares = part.piece.compare?.length ?? 0;
       const isFull = operations + more > maxOperations || compares + moreCompares > maxOperations;
-      // What came first to a key comes first: who waits keeps it from those behind.
-      const isFree = part.keys.every((key) => !this.#keysUnderWay.has(key));
+      const isFree = part.keys.every((key) => !this.#keysUnderWay.has(key) && !kept.has(key));
       if (isFull || !isFree) {
+        for (const key of part.keys) kept.add(key);
         later.push(part);
         continue;
       }
@@ -80,10 +82,15 @@ export class GroupCommit {
     const piece = mergePieces(batch.map((part) => part.piece));
     this.#schedule();
     try {
-      const { succeeded, revision, reads } = await this.#store.transact(transactionOf(piece));
+      // Conditions hold nearly always: only when they do not it is worth reading why.
+      const { succeeded, revision } = await this.#store.transact({
+        compare: piece.compare ?? [],
+        then: piece.then ?? [],
+      });
+      const reasons = succeeded ? undefined : await this.#read(piece.compare ?? []);
       this.#release(batch);
-      if (succeeded) for (const { answer } of batch) answer.resolve({ isCommitted: true, revision });
-      else this.#refused(batch, revision, reads);
+      if (reasons === undefined) for (const { answer } of batch) answer.resolve({ isCommitted: true, revision });
+      else this.#refused(batch, reasons);
     } catch (error) {
       this.#release(batch);
       for (const { answer } of batch) answer.reject(error);
@@ -96,7 +103,11 @@ export class GroupCommit {
     for (const { keys } of batch) for (const key of keys) this.#keysUnderWay.delete(key);
   }
 
-  #refused(batch: readonly Part[], revision: Revision, reads: readonly (readonly Entry[])[]): void {
+  #read(compares: readonly Compare[]): Promise<TransactionResult> {
+    return this.#store.transact({ then: compares.map(({ key }) => ({ get: key })) });
+  }
+
+  #refused(batch: readonly Part[], { revision, reads }: TransactionResult): void {
     let at = 0;
     const again: Part[] = [];
     for (const part of batch) {

@@ -73,6 +73,7 @@ await runDaemon({
       await new Promise((resolve) => {
         signal.addEventListener('abort', resolve, { once: true });
       });
+      controller.deps.dispatch.close();
       await server.close();
       await Promise.all([web[Symbol.asyncDispose](), logAggregator.close(), blobs.close(), discovery.close()]);
       await close();

@@ -8,6 +8,7 @@ import { OperationHistory } from './operation-history.ts';
 import { OperationQueue } from './operation-queue.ts';
 import { OperationWriter } from './operation-writer.ts';
 import { operationType, runnerType } from './resources.ts';
+import { forgotten, notAdopted } from './runner-refusals.ts';
 
 export type OperationCenter = Pick<Deps, 'operations' | 'queue' | 'writer' | 'dispatch' | 'history' | 'runners'>;
 
@@ -34,6 +35,11 @@ export async function openOperationCenter(options: {
     const entry = entries.get(key);
     queue.set(key, after === undefined ? undefined : entry?.value, entry?.createRevision ?? 0);
     dispatch.wake();
+  });
+  // Whichever controller was told to: who waits here hears of it.
+  runners.onChange(({ key, after }) => {
+    if (after === undefined) dispatch.refuse(key, forgotten(key));
+    else if (after.status.state !== 'adopted') dispatch.refuse(key, notAdopted(after));
   });
   for (const [id, { value, createRevision }] of operations.snapshot.entries) queue.set(id, value, createRevision);
   return {

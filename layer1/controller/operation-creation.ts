@@ -48,7 +48,7 @@ export function planCreation(
     awaited.push({ before, after: { ...before, status: { ...before.status, dependents: all } } });
   }
   const places = new Map(superseded.map(({ by, place }) => [by, place]));
-  const fresh = given.map(({ id, spec, expiresAt }) => {
+  const fresh = given.map(({ id, spec, expiresAt }, rank) => {
     const place = places.get(id);
     return {
       id,
@@ -56,6 +56,7 @@ export function planCreation(
       status: {
         state: 'queued' as const,
         output: {},
+        ...(rank === 0 ? {} : { rank }),
         ...(place === undefined ? {} : { place }),
         ...(expiresAt === undefined ? {} : { expiresAt }),
         ...(dependents.has(id) ? { dependents: dependents.get(id) } : {}),

@@ -30,12 +30,23 @@ export class OperationDispatch {
   readonly #writer: OperationWriter;
   readonly #log: Logger;
   readonly #asking = new Set<Asking>();
+  readonly #closing = new AbortController();
   #isScheduled = false;
 
   constructor(options: { queue: OperationQueue; writer: OperationWriter; log: Logger }) {
     this.#queue = options.queue;
     this.#writer = options.writer;
     this.#log = options.log;
+  }
+
+  /** Aborts when this controller is about to end: who waits here goes to another one. */
+  get closing(): AbortSignal {
+    return this.#closing.signal;
+  }
+
+  close(): void {
+    this.#closing.abort(new FlynnError('unavailable', 'this controller is shutting down: ask again'));
+    for (const asking of this.#asking) this.#leave(asking);
   }
 
   /** Something changed: a look at what can be given away, once the present turn of the event loop is over. */
@@ -50,6 +61,7 @@ export class OperationDispatch {
 
   /** Up to so many, as soon as there is one; none once the signal aborts. Throws what `refuse` is given. */
   async ask(runner: Taker, slots: number, signal: AbortSignal): Promise<OperationResource[]> {
+    this.#closing.signal.throwIfAborted();
     if (signal.aborted) return [];
     const asking: Asking = {
       runner,
@@ -113,15 +125,16 @@ export class OperationDispatch {
     asking.given = [];
     asking.isSettling = false;
     if (given.length > 0) asking.answer.resolve(given);
-    else if (asking.signal.aborted || asking.refusal !== undefined) this.#leave(asking);
+    else if (asking.signal.aborted || asking.refusal !== undefined || this.#closing.signal.aborted) this.#leave(asking);
     else this.wake();
   }
 
   /** What is on its way to it already comes along. */
   #leave({ isSettling, refusal, answer }: Asking): void {
     if (isSettling) return;
-    if (refusal === undefined) answer.resolve([]);
-    else answer.reject(refusal);
+    if (refusal !== undefined) answer.reject(refusal);
+    else if (this.#closing.signal.aborted) answer.reject(this.#closing.signal.reason);
+    else answer.resolve([]);
   }
 
   async #assign(operation: OperationResource, runnerId: string): Promise<OperationResource | undefined> {

@@ -1,4 +1,5 @@
 /** The newest ended operations: an index of a bounded size over what may be very many records. */
+import { systemClock } from '@flynn/kit/clock';
 import { FlynnError } from '@flynn/kit/errors';
 import { raceAbort, withDeadline } from '@flynn/kit/retry';
 import { TaskGroup, forever } from '@flynn/kit/tasks';
@@ -25,16 +26,19 @@ export function endedRow(entry: Entry): EndedOperation {
   return { id, appId: spec.appId, pushId: spec.pushId, endedAt: status.endedAt };
 }
 
+type Readable = Pick<Store, 'list' | 'watch' | 'transact'>;
+
 export const maxIndexed = 10_000;
 const readAtOnce = 100;
 const loadMs = 60_000;
+const betweenShardsMs = 20;
 
 /**
  * INVARIANTS. At most `max` rows, the newest by their end. A record never changes: a row is there or not. It loads in the
  * background, a shard at a time: who asks before that waits, nobody else does.
  */
 export class OperationHistory implements AsyncDisposable {
-  readonly #store: Store;
+  readonly #store: Readable;
   readonly #log: Logger;
   readonly #max: number;
   readonly #tasks = new TaskGroup();
@@ -44,8 +48,9 @@ export class OperationHistory implements AsyncDisposable {
   readonly #byEnd: EndedOperation[] = [];
   readonly #byApp = new Map<string, Set<EndedOperation>>();
   #revision: Revision | undefined;
+  #isAsked = false;
 
-  constructor(options: { store: Store; log: Logger; max?: number }) {
+  constructor(options: { store: Readable; log: Logger; max?: number }) {
     this.#store = options.store;
     this.#log = options.log;
     this.#max = options.max ?? maxIndexed;
@@ -92,6 +97,7 @@ export class OperationHistory implements AsyncDisposable {
   }
 
   async ready(signal: AbortSignal): Promise<void> {
+    this.#isAsked = true;
     await raceAbort(this.#loaded.promise, withDeadline(loadMs, AbortSignal.any([signal, this.#tasks.signal])));
   }
 
@@ -122,6 +128,8 @@ export class OperationHistory implements AsyncDisposable {
     for (const row of this.#byEnd.slice()) this.#remove(row.id);
     let first: Revision | undefined;
     for (const shard of historyShards) {
+      // While nobody asks there is no hurry: what the controller is there for goes first.
+      if (!this.#isAsked) await systemClock.sleep(betweenShardsMs, { signal });
       const { entries, revision } = await this.#store.list(shard, { signal });
       first ??= revision;
       for (const entry of entries) this.#add(this.#rowOf(entry));

@@ -227,9 +227,7 @@ test('all are created or none; what depends on a failed one is cancelled to the 
   await create(client, 'shop', { id: 'later', dependsOn: ['root'] });
   assert.equal((await create(client, 'shop', { id: 'later', dependsOn: ['root'] }))[0]?.id, 'later', 'asked for twice');
   const first = await runner.claim();
-  assert.equal(first.id, 'other');
-  await runner.finish('other', 'complete');
-  assert.equal((await runner.claim()).id, 'root');
+  assert.equal(first.id, 'root', 'of those created at once the first that waits for no other');
   await runner.finish('root', 'failed', { error: 'broken' });
   const states = await Promise.all(['child', 'grandchild', 'later', 'despite'].map((id) => get(client, id)));
   assert.deepEqual(
@@ -241,8 +239,10 @@ test('all are created or none; what depends on a failed one is cancelled to the 
       ['queued', undefined],
     ],
   );
-  assert.equal((await runner.claim()).id, 'despite');
-  await runner.finish('despite', 'complete');
+  for (const id of ['despite', 'other']) {
+    assert.equal((await runner.claim()).id, id);
+    await runner.finish(id, 'complete');
+  }
   await assert.rejects(create(client, 'shop', { dependsOn: ['root'] }), /is failed: it would never run/);
   assert.equal((await create(client, 'shop', { dependsOn: ['other'] }))[0]?.state, 'queued');
 });
@@ -332,6 +332,19 @@ test('a runner of one’s own waits to be adopted; its token is its id’s alone
     (error) => hasCode(error, 'unauthenticated') && /not registered/.test(error.message),
   );
   await join(world, 'own', { token: 'another token, as long' });
+});
+
+test('a runner that waits at one controller hears that it was rejected at another', async () => {
+  const store = createMemoryStore();
+  await using one = await startTestController({ store: store.connect(), hasWorker: false });
+  await using two = await startTestController({ store: store.connect(), hasWorker: false, hosts: 0 });
+  const runner = await join(one, 'r1');
+  const refused = assert.rejects(
+    runner.assignments(),
+    (error) => hasCode(error, 'denied') && /r1 was rejected/.test(error.message),
+  );
+  await two.client.call(runners.reject, { params: { runner: 'r1' } });
+  await refused;
 });
 
 test('what runs is told at once to stop; force ends it and frees the app', async () => {

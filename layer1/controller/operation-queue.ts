@@ -1,6 +1,5 @@
 /** Which operation runs next, on which runner, and what do the others wait for? Pure: live operations in, decisions out. */
 import { createHash } from 'node:crypto';
-import { operationKinds } from './model.ts';
 import type { Operation } from './model.ts';
 import { hasOperationEnded } from './operation-state.ts';
 import type { OperationResource } from './resources.ts';
@@ -199,12 +198,12 @@ function noRunnerText(target: Operation['target']): string {
   return labels.length === 0 ? 'a runner: none is there' : `a runner with ${labels.join(', ')}: none is there`;
 }
 
-/** Of one transaction in the chain's order. */
+/** Of those created at once in the order they were given. */
 function byAge(a: Entry, b: Entry): number {
   if (a.place !== b.place) return a.place - b.place;
   const [one, other] = [a.operation, b.operation];
-  if (one.spec.kind !== other.spec.kind)
-    return operationKinds.indexOf(one.spec.kind) - operationKinds.indexOf(other.spec.kind);
+  const ranks = (one.status.rank ?? 0) - (other.status.rank ?? 0);
+  if (ranks !== 0) return ranks;
   return one.id < other.id ? -1 : one.id > other.id ? 1 : 0;
 }
 

@@ -228,6 +228,8 @@ export const operationType = defineType({
       dependents: z.array(z.string()).optional(),
       /** Its place in the queue where it took another's; otherwise the revision it was created at. */
       place: z.int().optional(),
+      /** Among those created at once. */
+      rank: z.int().optional(),
     }),
   initialStatus: () => ({ state: 'queued' as const, output: {} }),
   validateUpdate: immutable('what an operation is to do'),

@@ -15,6 +15,7 @@ import { ignoreOvertaken } from './operation-writer.ts';
 import type { Taker } from './operation-queue.ts';
 import { runnerType } from './resources.ts';
 import type { RunnerResource } from './resources.ts';
+import { notAdopted } from './runner-refusals.ts';
 import { platformRunnerToken, tokenHash } from './runner-token.ts';
 
 /** Often enough that people see who is there, seldom enough that it costs the store nothing. */
@@ -43,15 +44,8 @@ export async function checkRunner(deps: Deps, id: string, token: string, signal:
 }
 
 /** Throws `denied` with what to do about it. */
-export function checkAdopted({ id, status }: RunnerResource): void {
-  if (status.state === 'adopted') return;
-  throw status.state === 'rejected'
-    ? rejected(id)
-    : new FlynnError('denied', `runner ${id} waits to be adopted: flynn runner adopt ${id}`);
-}
-
-export function rejected(id: string): FlynnError {
-  return new FlynnError('denied', `runner ${id} was rejected: it gets no work until "flynn runner adopt ${id}"`);
+export function checkAdopted(runner: RunnerResource): void {
+  if (runner.status.state !== 'adopted') throw notAdopted(runner);
 }
 
 function isTokenOf(deps: Deps, { id, spec }: RunnerResource, token: string): boolean {
@@ -140,7 +134,7 @@ export function viewRunner(deps: Deps, { id, spec, status, createdAt }: RunnerRe
 }
 
 export function runnerRegistryHandlers(deps: Deps): Handler[] {
-  const { resources, dispatch } = deps;
+  const { resources } = deps;
   const decide = async (id: string, state: 'adopted' | 'rejected', signal: AbortSignal): Promise<Runner> => {
     const change = ({ status }: RunnerResource) => ({ ...status, state });
     return viewRunner(deps, await resources.updateStatus(runnerType, id, change, { signal }));
@@ -167,14 +161,9 @@ export function runnerRegistryHandlers(deps: Deps): Handler[] {
       viewRunner(deps, await explained(params.runner, resources.get(runnerType, params.runner, { signal }))),
     ),
     handle(runners.adopt, ({ params, signal }) => explained(params.runner, decide(params.runner, 'adopted', signal))),
-    handle(runners.reject, async ({ params, signal }) => {
-      const view = await explained(params.runner, decide(params.runner, 'rejected', signal));
-      dispatch.refuse(params.runner, rejected(params.runner));
-      return view;
-    }),
+    handle(runners.reject, ({ params, signal }) => explained(params.runner, decide(params.runner, 'rejected', signal))),
     handle(runners.forget, async ({ params, signal }) => {
       await explained(params.runner, resources.delete(runnerType, params.runner, { signal }));
-      dispatch.refuse(params.runner, new FlynnError('denied', `runner ${params.runner} was forgotten: register anew`));
     }),
   ];
 }

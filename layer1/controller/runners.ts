@@ -75,7 +75,11 @@ export function runnerHandlers(deps: Deps): Handler[] {
       const operation = await find(id, runnerId, signal);
       if (isToStop(operation, runnerId)) return { cancelled: true };
       await beat(operation, runnerId, signal);
-      return { cancelled: body.waitMs > 0 && (await isWithin(told.stop, withDeadline(body.waitMs, signal))) };
+      return {
+        cancelled:
+          body.waitMs > 0 &&
+          (await isWithin(told.stop, withDeadline(body.waitMs, AbortSignal.any([signal, dispatch.closing])))),
+      };
     }),
     handle(operations.append, async ({ params, body, signal }) => {
       await checkRunner(deps, params.runner, body.token, signal);

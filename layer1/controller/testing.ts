@@ -202,6 +202,7 @@ export async function startTestController(options: TestControllerOptions = {}): 
     },
     async [Symbol.asyncDispose]() {
       await client.close();
+      controller.deps.dispatch.close();
       await server.close();
       await worker.stop();
       await logAggregator.close();

@@ -9,8 +9,11 @@ import { openFilesystem } from '@flynn/blobstore/filesystem';
 import { blobHandlers } from '@flynn/blobstore/server';
 import { apps, jobs, operations, releases } from '@flynn/controller/api';
 import { parseAppJson } from '@flynn/controller/app-json';
+import { runners } from '@flynn/controller/api-runners';
 import { createControllerClient } from '@flynn/controller/client';
 import { type BuildResult, type Operation, operationSchema } from '@flynn/controller/model';
+import { logAggregatorClient, openController } from '@flynn/controller/controller';
+import { openWeb } from '@flynn/controller/web';
 import { type Behaviour, type TestController, startTestController } from '@flynn/controller/testing';
 import { loadConfig } from '@flynn/kit/config';
 import { startServer } from '@flynn/kit/http-server';
@@ -80,11 +83,17 @@ async function push({ controller, blobs }: World, result?: Partial<BuildResult>)
 
 function startRunner(
   { controller, blobs }: World,
-  options: { graceMs?: number } = {},
+  {
+    baseUrl = controller.url,
+    env = {},
+    ...options
+  }: { graceMs?: number; baseUrl?: string | (() => Promise<string>); env?: Record<string, string> } = {},
 ): AsyncDisposable & { stop(): Promise<void> } {
   const stopping = new AbortController();
-  const client = createControllerClient({ baseUrl: controller.url, key: controller.key });
-  const identity = identityOf(loadConfig(configSchema, { FLYNN_KEY: controller.key, FLYNN_RUNNER_ID: 'runner' }));
+  const client = createControllerClient({ baseUrl, key: controller.key });
+  const identity = identityOf(
+    loadConfig(configSchema, { FLYNN_KEY: controller.key, FLYNN_RUNNER_ID: 'runner', ...env }),
+  );
   const ended = runOperations(
     {
       identity,
@@ -315,4 +324,84 @@ test('a runner that is stopped finishes what ends in time and takes nothing new'
     ),
   );
   assert.deepEqual(states, ['complete', 'queued', 'queued']);
+});
+
+test('a build goes on over a restart of the controller: its runner reports to the next one, and every line is there once', async () => {
+  await using world = await startWorld();
+  const { controller } = world;
+  behave(world, { build: { is: 'run', lines: ['working'] } });
+  const [build] = await push(world, {});
+  let url = '';
+  const startWeb = async () => {
+    const log = silentLogger();
+    const { settings } = controller.deps;
+    const parts = await openController({ store: controller.store, settings, clusterKey: controller.key, log });
+    const logs = logAggregatorClient({ baseUrl: async () => '', key: controller.key });
+    const blobs = createBlobClient({ baseUrl: async () => '', key: controller.key });
+    const { store, userKey: rootKey, key: clusterKey } = controller;
+    const web = await openWeb({ deps: parts.deps, store, logAggregator: logs, blobs, rootKey, clusterKey });
+    const { handlers, gate } = web;
+    const server = await startServer({ name: 'controller', handlers, gate, port: 0, log });
+    url = server.url;
+    return async () => {
+      parts.deps.dispatch.close();
+      await server.close();
+      await web[Symbol.asyncDispose]();
+      await Promise.all([logs.close(), blobs.close(), parts[Symbol.asyncDispose]()]);
+    };
+  };
+  const stopFirst = await startWeb();
+  await using _runner = startRunner(world, { baseUrl: async () => url });
+  const host = await waitFor(
+    () =>
+      controller.hosts.find((one) =>
+        one.statuses().some(({ meta, state }) => meta['flynn.type'] === 'build' && state === 'running'),
+      ),
+    { what: 'the build to run', deadlineMs: 10_000 },
+  );
+  const read = { params: { operation: build?.id ?? '' }, query: { follow: false } };
+  const lineCount = async (): Promise<number> => {
+    const lines = controller.client.events(operations.log, read, { signal: AbortSignal.timeout(5_000) });
+    return (await Array.fromAsync(lines)).filter(({ event }) => event === 'line').length;
+  };
+  await waitFor(async () => (await lineCount()) === 2, { what: 'its lines', deadlineMs: 10_000 });
+  await stopFirst();
+  const stopSecond = await startWeb();
+  const job = host.statuses().find(({ meta }) => meta['flynn.type'] === 'build');
+  await host.end(job?.id ?? '', 0);
+  const { operation, lines } = await outcome(world, build?.id);
+  await stopSecond();
+  assert.deepEqual([operation.state, operation.attempt, operation.error], ['complete', 1, undefined]);
+  assert.deepEqual(lines, ['-----> Building shop...', 'working']);
+});
+
+test('a runner of one’s own begins to work once it is adopted, and again after it was forgotten and adopted anew', async () => {
+  await using world = await startWorld();
+  const { client } = world.controller;
+  behave(world, { build: { is: 'exit', code: 1 } });
+  const env = {
+    FLYNN_RUNNER_ID: 'own',
+    FLYNN_RUNNER_TOKEN: 'a token of its own',
+    FLYNN_RUNNER_LABELS: 'gpu=yes, zone=a',
+  };
+  await using _runner = startRunner(world, { env });
+  const params = { runner: 'own' };
+  const adopt = () =>
+    waitFor(() => client.call(runners.adopt, { params }), { what: 'it to register', deadlineMs: 30_000 });
+  const registered = await adopt();
+  assert.deepEqual([registered.labels, registered.isPlatform], [{ gpu: 'yes', zone: 'a' }, false]);
+  const [first] = await push(world);
+  assert.equal((await outcome(world, first?.id)).operation.runnerId, 'own');
+  await client.call(runners.forget, { params });
+  await adopt();
+  const [second] = await push(world);
+  assert.equal((await outcome(world, second?.id)).operation.runnerId, 'own');
+});
+
+test('labels of a runner are written as name=value, and what is not is told', () => {
+  const base = { FLYNN_KEY: 'k', FLYNN_RUNNER_ID: 'r' };
+  const labelsOf = (text: string) =>
+    identityOf(loadConfig(configSchema, { ...base, FLYNN_RUNNER_LABELS: text })).labels;
+  assert.deepEqual(labelsOf('a=b,c=d=e'), { a: 'b', c: 'd=e' });
+  for (const wrong of ['a', 'a=b,c', '=b']) assert.throws(() => labelsOf(wrong), /NAME=VALUE/);
 });

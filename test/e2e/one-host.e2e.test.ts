@@ -4,6 +4,7 @@ import { TestCluster } from '../test-cluster.ts';
 import { describeDeploys } from './deploys.ts';
 import { describeDown } from './down.ts';
 import { describeEnv } from './env.ts';
+import { describeOperations } from './operations.ts';
 import { describePush } from './push.ts';
 import { describeRecovery } from './recovery.ts';
 import { describeRefusals } from './refusals.ts';
@@ -21,6 +22,7 @@ suite('one host', () => {
   const theCluster = () => cluster;
   describeUp(theCluster);
   describePush(theCluster);
+  describeOperations(theCluster);
   describeScale(theCluster);
   describeEnv(theCluster);
   describeRefusals(theCluster);

@@ -1,0 +1,68 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { waitFor } from '@flynn/kit/retry';
+import type { TestCluster } from '../test-cluster.ts';
+
+type Operation = { id: string; kind: string; state: string; runnerId?: string; error?: string };
+
+export function describeOperations(theCluster: () => TestCluster): void {
+  const list = async (app: string): Promise<Operation[]> =>
+    JSON.parse((await theCluster().flynn(['op', 'list', '-a', app, '--json'])).stdout) as Operation[];
+
+  const buildThatRuns = (app: string): Promise<Operation> =>
+    waitFor(async () => (await list(app)).find(({ kind, state }) => kind === 'build' && state === 'running'), {
+      what: `a build of ${app} to run`,
+      deadlineMs: 60_000,
+      intervalMs: 200,
+    });
+
+  test('a push is three operations, with their times, their runner and their log', async () => {
+    const cluster = theCluster();
+    const app = await cluster.checkout('static', 'ops');
+    await app.push();
+    const found = await list('ops');
+    assert.deepEqual(
+      found.map(({ kind, state }) => `${kind} ${state}`),
+      ['deploy complete', 'release complete', 'build complete'],
+    );
+    const build = found.at(-1);
+    const info = await cluster.flynn(['op', 'info', build?.id ?? '']);
+    assert.match(info.stdout, /^state +complete$/m);
+    assert.match(info.stdout, new RegExp(`^runner +${build?.runnerId}$`, 'm'));
+    assert.match((await cluster.flynn(['op', 'log', '-f', build?.id ?? ''])).stdout, /-----> Building ops/);
+    assert.match((await cluster.flynn(['runner', 'list'])).stdout, new RegExp(`^${build?.runnerId} +adopted`, 'm'));
+  });
+
+  test('a build goes on over a controller that is killed in the middle of it', async () => {
+    const cluster = theCluster();
+    const app = await cluster.checkout('express', 'ops-controller');
+    const pushing = app.push();
+    const { id, runnerId } = await buildThatRuns('ops-controller');
+    const [controller] = await cluster.containers('controller', 'web');
+    await cluster.docker('kill', controller ?? '');
+    assert.match((await pushing).stderr, /=====> Application deployed/);
+    const build = (await list('ops-controller')).find((one) => one.id === id);
+    assert.deepEqual([build?.state, build?.runnerId], ['complete', runnerId]);
+  });
+
+  test('when the runner is killed the pusher is told, nothing is left of the build, and the next push goes live', async () => {
+    const cluster = theCluster();
+    const app = await cluster.checkout('express', 'ops-runner');
+    const pushing = app.push({ code: 'any' });
+    const { id } = await buildThatRuns('ops-runner');
+    const [runner] = await cluster.containers('runner', 'runner');
+    await cluster.docker('kill', runner ?? '');
+    const pushed = await pushing;
+    assert.notEqual(pushed.code, 0);
+    assert.match(pushed.stderr, /heartbeat timeout: \S+ was not heard of|Its runner \S+ ended and was started anew/i);
+    const ended = (await list('ops-runner')).find((one) => one.id === id);
+    assert.equal(ended?.state, 'failed');
+    await waitFor(async () => (await cluster.jobs('ops-runner')).every(({ type }) => type !== 'build'), {
+      what: 'the build job to stop',
+      deadlineMs: 30_000,
+      intervalMs: 200,
+    });
+    await app.commit('again');
+    assert.match((await app.push()).stderr, /=====> Application deployed/);
+  });
+}
