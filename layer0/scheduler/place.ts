@@ -39,7 +39,7 @@ export function makePlan(options: PlaceOptions, cell: Cell, context: PlanContext
   for (const one of decision.stop) draft.stop(one);
   const filled =
     workload === undefined || decision.place.length === 0
-      ? nothingPlaced
+      ? nothingLeft
       : new Filling(draft, workload, { ...options, decision }, cell, context).run();
 
   let held = 0;
@@ -70,7 +70,7 @@ type Filled = Readonly<{
   evaluations: readonly Evaluation[];
 }>;
 
-const nothingPlaced: Filled = { waiting: 0, obstacles: {}, evaluations: [] };
+const nothingLeft: Filled = { waiting: 0, obstacles: {}, evaluations: [] };
 
 /** One decision's slots on their way to hosts. */
 class Filling {
@@ -94,9 +94,16 @@ class Filling {
   run(): Filled {
     const { place } = this.#options.decision;
     const obstacles = new Map<string, number>();
-    const bound = place.filter(({ hostId }) => hostId !== undefined);
-    const free = bound.length === 0 ? place : place.filter(({ hostId }) => hostId === undefined);
-    let unplaced = [...this.#placeBound(bound, obstacles), ...free.slice(this.#placeFree(free))];
+    let unplaced: Slot[];
+    if (place.every(({ hostId }) => hostId === undefined)) {
+      const placed = this.#placeFree(place);
+      if (placed === place.length) return this.#filled(nothingLeft);
+      unplaced = place.slice(placed);
+    } else {
+      const bound = place.filter(({ hostId }) => hostId !== undefined);
+      const free = place.filter(({ hostId }) => hostId === undefined);
+      unplaced = [...this.#placeBound(bound, obstacles), ...free.slice(this.#placeFree(free))];
+    }
     let evaluations: readonly Evaluation[] = [];
     if (unplaced.length > 0 && mayPreempt(this.#workload)) {
       unplaced = this.#takeEnded(unplaced);
@@ -109,7 +116,10 @@ class Filling {
       const { obstacles: found } = explain(this.#context.table, this.#request());
       for (const [why, hosts] of Object.entries(found)) obstacles.set(why, hosts + (obstacles.get(why) ?? 0));
     }
-    const filled = { waiting: unplaced.length, obstacles: Object.fromEntries(obstacles), evaluations };
+    return this.#filled({ waiting: unplaced.length, obstacles: Object.fromEntries(obstacles), evaluations });
+  }
+
+  #filled(filled: Filled): Filled {
     return this.#options.isAtomic === true ? this.#allOrNothing(filled) : filled;
   }
 
@@ -208,9 +218,11 @@ class Filling {
 
 /** The old version makes room anyway: spreading is about the jobs that stay. */
 function stayingJobs(workload: Workload, decision: Decision, cell: Cell, table: HostTable): Map<number, number> {
-  const leaving = new Set([...decision.release, ...decision.stop].map(({ id }) => id));
   const same = new Map<number, number>();
-  for (const job of cell.jobsOf(workload.id)) {
+  const jobs = cell.jobsOf(workload.id);
+  if (jobs.length === 0) return same;
+  const leaving = new Set([...decision.release, ...decision.stop].map(({ id }) => id));
+  for (const job of jobs) {
     if (leaving.has(job.id) || job.desired === 'stop' || job.version !== workload.version) continue;
     const index = table.indexOf(job.hostId);
     if (index !== undefined) same.set(index, (same.get(index) ?? 0) + 1);

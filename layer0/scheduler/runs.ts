@@ -11,10 +11,11 @@ import { isFailing, judgeReschedule, withVerdict } from './reschedule.ts';
  * down as they are let go. Slots are filled from the highest index down, so those still to be placed are always the lowest.
  */
 export function reconcileEphemeral(workload: Workload, input: ReconcileInput): Decision {
-  const { active, stopping, ended } = sortJobs(input.placed, input.lostHosts);
-  if (workload.count === 0) return { place: [], stop: active, release: ended };
   const waiting = Math.max(0, workload.count - input.placed.length);
   const place = Array.from({ length: waiting }, (_, at): Slot => ({ index: waiting - 1 - at, why: 'missing' }));
+  if (input.placed.length === 0) return { place, stop: [], release: [] };
+  const { active, stopping, ended } = sortJobs(input.placed, input.lostHosts);
+  if (workload.count === 0) return { place: [], stop: active, release: ended };
   const due = active.filter(({ hostId }) => input.departures.get(hostId)?.isDue === true);
   const stop = [...new Set([...due, ...active.slice(0, Math.max(0, active.length - workload.count))])];
   const decision: Decision = {

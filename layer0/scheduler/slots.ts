@@ -28,8 +28,9 @@ export function parallelOf({ maxParallel, count }: Workload): number {
  */
 function startFirst(workload: Workload, input: ReconcileInput): Decision {
   const { departures, lostHosts } = input;
-  const { active, ended } = sortJobs(input.placed, lostHosts);
   const { count, version } = workload;
+  if (input.placed.length === 0) return { place: firstSlots(count), stop: [], release: [] };
+  const { active, ended } = sortJobs(input.placed, lostHosts);
   const isDue = (one: PlacedJob) => departures.get(one.hostId)?.isDue === true;
   const isGood = (one: PlacedJob) => one.version === version && !departures.has(one.hostId);
   const staying = newestPerSlot(active.filter(isGood));
@@ -80,6 +81,10 @@ function startFirst(workload: Workload, input: ReconcileInput): Decision {
     held.length > 0 ? verdict : undefined,
     outdated.length > 0 ? nextDeadline(departures) : undefined,
   );
+}
+
+function firstSlots(count: number): Slot[] {
+  return Array.from({ length: count }, (_, index): Slot => ({ index, why: 'missing' }));
 }
 
 /** A slot with two jobs is moving: the newer takes the place of the older. */

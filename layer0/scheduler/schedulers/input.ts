@@ -6,9 +6,8 @@ import type { ReconcileInput } from '../reconcile.ts';
 
 /** What every reconciler reads of the cell. */
 export function inputOf(workload: Workload, cell: Cell, context: PlanContext): ReconcileInput {
-  const placed = cell.jobsOf(workload.id);
-  const departures = departuresOf(workload, placed, cell, context.now);
-  return { ...baseInputOf(workload.id, cell, context), placed, departures };
+  const input = baseInputOf(workload.id, cell, context);
+  return { ...input, departures: departuresOf(workload, input.placed, cell, context.now) };
 }
 
 /** The same where it matters not which hosts are to be left: an omni workload sees to that host by host, a removed one leaves all. */
