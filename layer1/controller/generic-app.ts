@@ -28,7 +28,7 @@ export const appKind = defineKind({
   showsOwned: [formationType, routeType],
   async view(_deps, app, read) {
     const { state } = await stateOf(app, read);
-    return { spec: specOfApp(state) };
+    return { spec: specOfApp(state), status: { ...app.status, isSystem: app.spec.isSystem } };
   },
   apply: applyApp,
   checkRemoval,
