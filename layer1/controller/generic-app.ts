@@ -196,7 +196,8 @@ async function setRelease(
   }
   const { status } = await deps.resources.get(appType, app.id, { signal });
   // One under way is of this release: of another it would have been refused above.
-  if (status.releaseId === release.id || status.deploymentId !== undefined) return {};
+  if (status.deploymentId !== undefined) return {};
+  if (status.releaseId === release.id) return {};
   const { id } = await startDeployment(deps, app.id, release.id, signal);
   return { deploymentId: id };
 }
