@@ -142,7 +142,10 @@ async function showAll(context: Context, kinds: readonly KindView[], output: Out
       found: await client.call(generic.list, { params: paramsOf(kind), query: {} }),
     })),
   );
-  const own = lists.map(({ kind, found }) => ({ kind, found: found.filter((one) => one.spec['isSystem'] !== true) }));
+  const own = lists.map(({ kind, found }) => ({
+    kind,
+    found: found.filter(({ status }) => status['isSystem'] !== true),
+  }));
   const objects = own.flatMap(({ found }) => found);
   if (output === 'json') return context.print(JSON.stringify(objects.map(wantedOf), undefined, 2));
   if (output === 'yaml') return context.print(objects.map(yamlOfWanted).join('---\n'));

@@ -4,7 +4,7 @@ import { refusal } from '@flynn/resource/record';
 import type { FieldIssue } from '@flynn/resource/type';
 import { z } from 'zod';
 import { serviceNameOf } from './compile.ts';
-import { isEqual } from './generic-difference.ts';
+import { fieldOf, isEqual } from './generic-difference.ts';
 import { envSchema, metaSchema, processSchema } from './model.ts';
 import type { Process } from './model.ts';
 import { normalizeDomain, normalizePath } from './route-address.ts';
@@ -80,7 +80,7 @@ export function specOfApp(state: AppState): Record<string, unknown> {
     processes: Object.fromEntries(
       Object.entries(processes).map(([type, process]) => [
         type,
-        { count: counts[type] ?? 0, ...withoutDefaults(process) },
+        { count: fieldOf(counts, type) ?? 0, ...withoutDefaults(process) },
       ]),
     ),
     routes: routes.toSorted((a, b) => (placeOf(a) < placeOf(b) ? -1 : 1)),
@@ -106,8 +106,8 @@ export function nextState(name: string, before: AppState, wanted: WantedApp): Ap
       issues.push({ path: `processes.${type}.memory`, message: 'memory and memoryBytes are the same: give one' });
     }
     const limits = memory === undefined ? {} : { memoryBytes: bytesOf(memory) };
-    processes[type] = processSchema.parse({ ...before.processes[type], ...given, ...limits });
-    counts[type] = count ?? before.counts[type] ?? (type === 'web' ? 1 : 0);
+    processes[type] = processSchema.parse({ ...fieldOf(before.processes, type), ...given, ...limits });
+    counts[type] = count ?? fieldOf(before.counts, type) ?? (type === 'web' ? 1 : 0);
   }
   const routes = wanted.routes?.map((route, index) => routeState(name, route, `routes.${index}`, issues));
   for (const [index, route] of (routes ?? []).entries()) {

@@ -110,8 +110,32 @@ test('routes are those of the file: a place that is not in it goes, a service is
     left.map(({ domain, path, service }) => ({ domain, path, service })),
     routes,
   );
-  const taken = apply('App', { name: 'other', spec: { routes } });
-  await assert.rejects(taken, (error) => hasCode(error, 'conflict') && /already a route/.test(error.message));
+  const taken = apply('App', { name: 'other', spec: { routes } }, { dryRun: true });
+  await assert.rejects(taken, invalid(/spec\.routes\.0: another app answers at shop\.example\.com\/buy already/));
+});
+
+test('while a deployment is under way nothing of what runs is changed, and asking what would be says so', async () => {
+  world.setBehaviour(({ template: { image } }) => ({
+    is: 'name' in image && image.name === 'slow:1' ? 'hang' : 'run',
+  }));
+  const slow = (image: string) => ({ name: 'slow', spec: { image, processes: { web: { count: 1 } } } });
+  const made = await apply('App', slow('slow:1'));
+  assert.ok(made.deploymentId !== undefined);
+  for (const query of [{ dryRun: true }, {}]) {
+    const again = apply('App', slow('slow:2'), query);
+    await assert.rejects(again, (error) => hasCode(error, 'conflict') && /apply it again once/.test(error.message));
+  }
+  const meta = await apply('App', { name: 'slow', spec: { meta: { note: 'fine' } } });
+  assert.equal(meta.outcome, 'configured');
+  world.setBehaviour(() => ({ is: 'run' }));
+});
+
+test('a process may be called as every object has something of', async () => {
+  const spec = { processes: { constructor: { count: 2 } } };
+  assert.equal((await apply('App', { name: 'odd', labels: { constructor: 'x' }, spec })).outcome, 'created');
+  assert.equal((await apply('App', { name: 'odd', labels: { constructor: 'x' }, spec })).outcome, 'unchanged');
+  const shown = await get('App', 'odd');
+  assert.deepEqual([shown.spec['processes'], shown.labels], [{ constructor: { count: 2 } }, { constructor: 'x' }]);
 });
 
 test('an app without anything to run is prepared for its first push', async () => {

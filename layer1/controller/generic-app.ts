@@ -28,7 +28,7 @@ export const appKind = defineKind({
   showsOwned: [formationType, routeType],
   async view(_deps, app, read) {
     const { state } = await stateOf(app, read);
-    return { spec: specOfApp(state) };
+    return { spec: specOfApp(state), status: { ...app.status, isSystem: app.spec.isSystem } };
   },
   apply: applyApp,
   checkRemoval,
@@ -104,6 +104,11 @@ async function applyApp(deps: Deps, wanted: Wanted<WantedApp>, context: ApplyCon
   const changes = differences(was, { labels, spec: specOfApp(after) });
   const result = { name, isNew: current === undefined, changes };
   checkRevision(name, current, wanted.revision);
+  await checkPlaces(deps, name, { app: current, routes: after.routes }, signal);
+  const isRunOtherwise = !isSameRun(before, after) || !isEqual(before.counts, after.counts);
+  if (isRunOtherwise && current?.status.deploymentId !== undefined) {
+    throw new FlynnError('conflict', `a deployment of ${name} is under way: apply it again once it is through`);
+  }
   if (isDryRun) return result;
   const app = current ?? (await createApp(deps, { name, meta: { ...after.meta }, isSystem: false }, signal));
   await setApp(deps, app, after, labels, signal);
@@ -115,6 +120,23 @@ async function applyApp(deps: Deps, wanted: Wanted<WantedApp>, context: ApplyCon
 function checkRevision(name: string, app: AppResource | undefined, revision: number | undefined): void {
   if (revision === undefined || revision === app?.revision) return;
   throw new FlynnError('conflict', `app ${name} is not at revision ${revision}: read it again and repeat the change`);
+}
+
+/** Before anything is made: what another app has cannot be had. */
+async function checkPlaces(
+  { resources }: Deps,
+  name: string,
+  { app, routes }: { app: AppResource | undefined; routes: readonly RouteState[] },
+  signal: AbortSignal,
+): Promise<void> {
+  const all = await resources.list(routeType, { signal });
+  const taken = new Set(all.flatMap((route) => (route.owner?.id === app?.id ? [] : [placeOf(routeOf(route))])));
+  const issues = routes.flatMap((route, index) =>
+    taken.has(placeOf(route))
+      ? [{ path: `routes.${index}`, message: `another app answers at ${placeOf(route)} already` }]
+      : [],
+  );
+  if (issues.length > 0) throw refusal(`app ${name}`, issues);
 }
 
 async function setApp(
@@ -164,7 +186,7 @@ async function setRelease(
 ): Promise<Pick<Applied, 'deploymentId' | 'notes'>> {
   const { before, after, basis } = step;
   const counts = { ...after.counts };
-  const release = isSameRelease(step) ? basis : await makeRelease(deps, app, step, signal);
+  const release = isSameRun(before, after) ? basis : await makeRelease(deps, app, step, signal);
   if (release === undefined) return {};
   const isScaled = release.id !== basis?.id || !isEqual(before.counts, after.counts);
   const scaling = { app: app.id, release: release.id, counts };
@@ -173,12 +195,14 @@ async function setRelease(
     return { notes: ['it has nothing to run yet: env and processes take effect with the first push'] };
   }
   const { status } = await deps.resources.get(appType, app.id, { signal });
+  // One under way is of this release: of another it would have been refused above.
+  if (status.deploymentId !== undefined) return {};
   if (status.releaseId === release.id) return {};
   const { id } = await startDeployment(deps, { app: app.id, release: release.id, rollout: {} }, signal);
   return { deploymentId: id };
 }
 
-function isSameRelease({ before, after }: Step): boolean {
+function isSameRun(before: AppState, after: AppState): boolean {
   const runOf = ({ image, env, processes }: AppState) => ({ image, env, processes });
   return isEqual(runOf(before), runOf(after));
 }

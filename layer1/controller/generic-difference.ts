@@ -7,7 +7,9 @@ export function differences(before: unknown, after: unknown, path = ''): Differe
     const [old = {}, next = {}] = [before, after];
     if (isRecord(old) && isRecord(next)) {
       const names = [...new Set([...Object.keys(old), ...Object.keys(next)])].toSorted();
-      return names.flatMap((name) => differences(old[name], next[name], path === '' ? name : `${path}.${name}`));
+      return names.flatMap((name) =>
+        differences(fieldOf(old, name), fieldOf(next, name), path === '' ? name : `${path}.${name}`),
+      );
     }
   }
   if (isEqual(before, after)) return [];
@@ -24,7 +26,7 @@ export function merged(target: unknown, patch: unknown): unknown {
   const result: Record<string, unknown> = isRecord(target) ? { ...target } : {};
   for (const [name, value] of Object.entries(patch)) {
     if (value === null) delete result[name];
-    else result[name] = merged(result[name], value);
+    else define(result, name, merged(fieldOf(result, name), value));
   }
   return result;
 }
@@ -36,7 +38,19 @@ export function isEqual(a: unknown, b: unknown): boolean {
     return a.length === b.length && a.every((value, index) => isEqual(value, b[index]));
   }
   if (!isRecord(a) || !isRecord(b)) return false;
-  return [...new Set([...Object.keys(a), ...Object.keys(b)])].every((name) => isEqual(a[name], b[name]));
+  return [...new Set([...Object.keys(a), ...Object.keys(b)])].every((name) =>
+    isEqual(fieldOf(a, name), fieldOf(b, name)),
+  );
+}
+
+/** Its own: "constructor" may be the name of a label. */
+export function fieldOf<T>(record: Readonly<Record<string, T>>, name: string): T | undefined {
+  return Object.hasOwn(record, name) ? record[name] : undefined;
+}
+
+/** Whatever the name, `__proto__` included. */
+function define(record: Record<string, unknown>, name: string, value: unknown): void {
+  Object.defineProperty(record, name, { value, enumerable: true, configurable: true, writable: true });
 }
 
 export function isRecord(value: unknown): value is Record<string, unknown> {
