@@ -3,6 +3,7 @@ import { after, before, suite } from 'node:test';
 import { TestCluster } from '../test-cluster.ts';
 import { describeDown } from './down.ts';
 import { describeEnv } from './env.ts';
+import { describeLogs } from './logs.ts';
 import { describePush } from './push.ts';
 import { describeRecovery } from './recovery.ts';
 import { describeRefusals } from './refusals.ts';
@@ -24,6 +25,7 @@ suite('one host', () => {
   describeEnv(theCluster);
   describeRefusals(theCluster);
   describeRun(theCluster);
+  describeLogs(theCluster);
   describeRecovery(theCluster);
   describeDown(theCluster);
 });
