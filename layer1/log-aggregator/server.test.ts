@@ -184,9 +184,9 @@ test('while one app floods, the line of another is kept and told after a few chu
   const flood = new PassThrough();
   const flooding = client.ingest(flood, { mode: 'fresh' });
   const burst = bytesOf(range(0, 1_000).map((at) => sent(at, { jobId: 'f', meta: { 'flynn.app': 'flood' } })));
-  let isOver = false;
+  const stop = new AbortController();
   const pouring = (async () => {
-    while (!isOver) if (!flood.write(burst)) await once(flood, 'drain');
+    while (!stop.signal.aborted) if (!flood.write(burst)) await once(flood, 'drain');
     flood.end();
   })();
   const flooded = () => history.find('flood')?.end.line ?? 0;
@@ -202,7 +202,7 @@ test('while one app floods, the line of another is kept and told after a few chu
     const between = flooded() - before;
     assert.ok(between < 20_000, `${between} lines of the flood came before it`);
   }
-  isOver = true;
+  stop.abort();
   await pouring;
   await flooding;
   leaving.abort();
