@@ -1,9 +1,9 @@
 import { platform, releases } from '@flynn/controller/api';
-import { LineSplitter } from '@flynn/kit/lines';
-import { type Line, type ReadOptions, defaultLines, lineSchema, maxLines } from '@flynn/log-aggregator/api';
+import { type ReadOptions, defaultLines, maxLines } from '@flynn/log-aggregator/api';
 import { parseTime, parseWhole } from '../arguments.ts';
 import type { Context } from '../context.ts';
 import type { Output } from '../io.ts';
+import { type LogRecord, logRecords } from '../log-stream.ts';
 import { paint, writeTo } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';
 
@@ -19,9 +19,6 @@ type LogOptions = {
   splitStderr?: boolean;
   raw?: boolean;
 };
-
-/** Of one line as JSON: a message has at most 10,000 bytes, each of which may be escaped. */
-const lineLimitBytes = 1024 * 1024;
 
 export function addLogCommand(parent: Parent): void {
   addCommand<LogOptions>(parent, {
@@ -53,13 +50,14 @@ export function addLogCommand(parent: Parent): void {
         if (options.release !== undefined) {
           query.releaseId = (await client.call(releases.get, { params: { app, release: options.release } })).id;
         }
-        const body = await client.stream(platform.log, { params: { app }, query }, { signal });
-        const splitter = new LineSplitter({ maxBytes: lineLimitBytes });
+        const open = (wanted: ReadOptions) =>
+          client.stream(platform.log, { params: { app }, query: wanted }, { signal });
+        const onLost = () => context.io.stderr.write('flynn: lost the log, following it again\n');
         let told = 0;
-        for await (const chunk of body) {
-          for (const json of splitter.push(chunk)) told += await tell(context, options, json);
+        for await (const record of logRecords(open, query, { signal, onLost })) {
+          await tell(context, options, record);
+          told += 1;
         }
-        for (const json of splitter.flush()) told += await tell(context, options, json);
         if (told >= maxLines && options.lines === undefined) {
           context.io.stderr.write(
             `flynn: these are the newest ${maxLines} lines: narrow them with --until and --since\n`,
@@ -93,17 +91,13 @@ function queryOf(options: LogOptions, now: number): ReadOptions {
   };
 }
 
-/** Answers how many lines it told: one, or none. */
-async function tell(context: Context, options: LogOptions, json: string): Promise<number> {
-  if (json === '') return 0;
-  const line: Line = lineSchema.parse(JSON.parse(json));
+async function tell(context: Context, options: LogOptions, record: LogRecord): Promise<void> {
   const { stdout, stderr } = context.io;
-  const output = options.splitStderr && line.stream === 'stderr' ? stderr : stdout;
-  await writeTo(output, `${textOf(context, options, output, json, line)}\n`);
-  return 1;
+  const output = options.splitStderr && record.line.stream === 'stderr' ? stderr : stdout;
+  await writeTo(output, `${textOf(context, options, output, record)}\n`);
 }
 
-function textOf(context: Context, options: LogOptions, output: Output, json: string, line: Line): string {
+function textOf(context: Context, options: LogOptions, output: Output, { json, line }: LogRecord): string {
   if (context.options.json) return json;
   if (options.raw) return line.message;
   // What is missing is said by the platform, not by a job.

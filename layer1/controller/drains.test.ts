@@ -1,10 +1,18 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { createServer } from 'node:net';
+import type { AddressInfo } from 'node:net';
 import { test } from 'node:test';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { handle } from '@flynn/kit/http-server';
+import { silentLogger } from '@flynn/kit/log';
 import { startLoopback } from '@flynn/kit/loopback';
+import { waitFor } from '@flynn/kit/retry';
 import type { ServerEvent } from '@flynn/kit/routes';
 import { feedRoute, routes as logRoutes } from '@flynn/log-aggregator/api';
+import { followController } from '@flynn/log-aggregator/controller-feed';
+import { Drains } from '@flynn/log-aggregator/drains';
+import { encoded, openTestHistory } from '@flynn/log-aggregator/testing';
 import { apps, drains } from './api.ts';
 import { startTestController } from './testing.ts';
 
@@ -83,4 +91,39 @@ test('the feed tells the log aggregator all apps and drains, with their secrets,
       ['app-removed', { id: app.id }],
     ],
   );
+});
+
+test('the log aggregator follows: a drain begins and ends, and the log of a deleted app goes', async (t) => {
+  await using world = await startTestController();
+  await using env = await openTestHistory();
+  const { history } = env;
+  const log = silentLogger();
+  const appNames = new Map<string, string>();
+  const following = new AbortController();
+  const drained = new Drains({ dir: env.dir, history, appName: (id) => appNames.get(id) ?? id, log });
+  const controller = world.client;
+  const running = followController({ controller, history, drains: drained, appNames, log, signal: following.signal });
+  t.after(async () => {
+    following.abort();
+    await running;
+    await drained.close();
+  });
+  let received = '';
+  const server = createServer((socket) => socket.on('data', (chunk) => (received += chunk.toString())));
+  server.listen(0, '127.0.0.1');
+  t.after(() => server.close());
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+
+  const { client } = world;
+  const app = await client.call(apps.create, { body: { name: 'shop' } });
+  const url = `syslog+tcp://127.0.0.1:${port}`;
+  const drain = await client.call(drains.create, { body: { app: 'shop', url } });
+  await waitFor(() => drained.status.length === 1, { what: 'the drain', deadlineMs: 10_000 });
+  await history.append(app.id, encoded(0));
+  await waitFor(() => received.includes(' shop web.j1 stdout - m0'), { what: 'the line', deadlineMs: 10_000 });
+  await client.call(drains.remove, { params: { drain: drain.id } });
+  await waitFor(() => drained.status.length === 0, { what: 'the end of the drain', deadlineMs: 10_000 });
+  await client.call(apps.remove, { params: { app: 'shop' } });
+  await waitFor(() => history.apps.length === 0, { what: 'the log to go', deadlineMs: 10_000 });
 });

@@ -2,6 +2,7 @@
 import { mkdir, open, rm } from 'node:fs/promises';
 import { FlynnError } from '@flynn/kit/errors';
 import { hasErrno } from './errno.ts';
+import { linesOf } from './filter.ts';
 import { LogBuffer } from './log-buffer.ts';
 import type { LogReader, WindowLimits } from './log-buffer.ts';
 import { countLines, endOf, newline, openSegments, readBytes, segmentFile } from './segments.ts';
@@ -123,7 +124,8 @@ export class AppLog {
     segment.writtenMs = this.#now();
     this.#unsynced.add(segment.file);
     this.#end = { byte: this.#end.byte + bytes.length, line: this.#end.line + lines.length };
-    this.#live?.write(lines);
+    // Cut out of one piece, so that a follower's lines are one piece again: a write for each would cost more than all else.
+    this.#live?.write([...linesOf(bytes)]);
     await this.#trim();
   }
 

@@ -124,6 +124,8 @@ export class DrainRunner {
     this.#check();
     let hasSent = false;
     for (const [app, log] of this.#logs()) {
+      // A power cut may have taken from the log what was sent already.
+      if (this.#settled(app).byte > log.end.byte) this.#state.positions[app] = log.end;
       const at = this.#reading.get(app) ?? this.#settled(app);
       const block = await log.readFrom(at, log.end);
       if (block === undefined) continue;

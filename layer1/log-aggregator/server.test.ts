@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { PassThrough } from 'node:stream';
 import { test } from 'node:test';
 import type { TestContext } from 'node:test';
@@ -175,6 +176,35 @@ test('nothing is lost or told twice between what is kept and what is followed', 
       range(0, count).map((at) => `m${at}`),
     );
   }
+  leaving.abort();
+});
+
+test('while one app floods, the line of another is kept and told after a few chunks of the flood at most', async (t) => {
+  const { client, history } = await setUp(t);
+  const flood = new PassThrough();
+  const flooding = client.ingest(flood, { mode: 'fresh' });
+  const burst = bytesOf(range(0, 1_000).map((at) => sent(at, { jobId: 'f', meta: { 'flynn.app': 'flood' } })));
+  const stop = new AbortController();
+  const pouring = (async () => {
+    while (!stop.signal.aborted) if (!flood.write(burst)) await once(flood, 'drain');
+    flood.end();
+  })();
+  const flooded = () => history.find('flood')?.end.line ?? 0;
+  const leaving = new AbortController();
+  const following = client.lines('quiet', { follow: true }, { signal: leaving.signal });
+  for (let at = 0; at < 5; at += 1) {
+    const next = following.next();
+    await waitFor(() => history.followers === 1 && flooded() > 0, { what: 'the flood', deadlineMs: 10_000 });
+    const before = flooded();
+    await client.ingest(sent(at, { meta: { 'flynn.app': 'quiet' } }), { mode: 'fresh' });
+    assert.equal((await next).value?.message, `m${at}`);
+    // A chunk of 64 KiB is some 400 lines.
+    const between = flooded() - before;
+    assert.ok(between < 20_000, `${between} lines of the flood came before it`);
+  }
+  stop.abort();
+  await pouring;
+  await flooding;
   leaving.abort();
 });
 

@@ -21,6 +21,7 @@ const benches: Readonly<Record<string, () => Promise<Bench>>> = {
   'host-loss': () => import('./host-loss.ts').then(({ bench }) => bench),
   'cell-memory': () => import('./cell-memory.ts').then(({ bench }) => bench),
   place: () => import('./place.ts').then(({ bench }) => bench),
+  logs: () => import('./logs.ts').then(({ bench }) => bench),
   omega: () => import('./omega.ts').then(({ bench }) => bench),
 };
 

@@ -5,6 +5,7 @@ import { describeDeploys } from './deploys.ts';
 import { describeDown } from './down.ts';
 import { describeEnv } from './env.ts';
 import { describeOperations } from './operations.ts';
+import { describeLogs } from './logs.ts';
 import { describePush } from './push.ts';
 import { describeRecovery } from './recovery.ts';
 import { describeRefusals } from './refusals.ts';
@@ -28,6 +29,7 @@ suite('one host', () => {
   describeRefusals(theCluster);
   describeRun(theCluster);
   describeDeploys(theCluster);
+  describeLogs(theCluster);
   describeRecovery(theCluster);
   describeDown(theCluster);
 });

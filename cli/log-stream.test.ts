@@ -1,0 +1,68 @@
+import assert from 'node:assert/strict';
+import { Readable } from 'node:stream';
+import { test } from 'node:test';
+import { FlynnError, hasCode } from '@flynn/kit/errors';
+import type { ReadOptions } from '@flynn/log-aggregator/api';
+import { logRecords } from './log-stream.ts';
+
+const timeOf = (at: number): string => new Date(Date.UTC(2030, 0, 1, 0, 0, at)).toISOString();
+const text = (at: number): string =>
+  `${JSON.stringify({ jobId: 'j', hostId: 'h', processType: 'web', stream: 'stdout', timestamp: timeOf(at), message: `m${at}` })}\n`;
+
+/** A connection: the lines, and then how it ends. */
+function bodyOf(lines: readonly number[], end?: Error): Readable {
+  async function* body() {
+    for (const at of lines) yield Buffer.from(text(at));
+    if (end !== undefined) throw end;
+  }
+  return Readable.from(body());
+}
+
+const broken = new FlynnError('unavailable', 'it broke');
+
+/** What is told over these connections, one after the other; the queries they were opened with. */
+async function told(query: ReadOptions, connections: readonly (() => Readable)[]) {
+  const queries: ReadOptions[] = [];
+  const messages: string[] = [];
+  let losses = 0;
+  const open = async (wanted: ReadOptions) => {
+    const connection = connections[queries.length];
+    queries.push(wanted);
+    if (connection === undefined) throw new FlynnError('not_found', 'there is no such app');
+    return connection();
+  };
+  const { signal } = new AbortController();
+  for await (const { line } of logRecords(open, query, { signal, onLost: () => (losses += 1) }))
+    messages.push(line.message);
+  return { queries, messages, losses };
+}
+
+test('following goes on over a connection that breaks or ends, and tells each line once, until the app is gone', async () => {
+  const refuse = () => {
+    throw broken;
+  };
+  const { queries, messages, losses } = await told({ follow: true, lines: 5 }, [
+    () => bodyOf([1, 100], broken),
+    refuse,
+    () => bodyOf([90, 100, 101]),
+  ]);
+  assert.deepEqual(messages, ['m1', 'm100', 'm90', 'm101']);
+  assert.equal(losses, 2);
+  assert.deepEqual(queries.slice(0, 3), [
+    { follow: true, lines: 5 },
+    { follow: true, lines: 10_000, since: timeOf(40) },
+    { follow: true, lines: 10_000, since: timeOf(40) },
+  ]);
+});
+
+test('without following one connection is all, and how it breaks is told', async () => {
+  const { messages, queries } = await told({}, [() => bodyOf([1, 2])]);
+  assert.deepEqual([messages, queries.length], [['m1', 'm2'], 1]);
+  await assert.rejects(told({}, [() => bodyOf([1], broken)]), (error) => hasCode(error, 'unavailable'));
+});
+
+test('what does not pass is told also while following', async () => {
+  const refused = new FlynnError('denied', 'no');
+  await assert.rejects(told({ follow: true }, [() => bodyOf([1], refused)]), (error) => hasCode(error, 'denied'));
+  await assert.rejects(told({ follow: true }, []), (error) => hasCode(error, 'not_found'));
+});

@@ -1,0 +1,91 @@
+/** An app's log as it comes, over a cluster that restarts under it. */
+import type { Readable } from 'node:stream';
+import { pause } from '@flynn/kit/clock';
+import { hasCode } from '@flynn/kit/errors';
+import { LineSplitter } from '@flynn/kit/lines';
+import { type Line, type ReadOptions, lineSchema, maxLines } from '@flynn/log-aggregator/api';
+
+/** Of one line as JSON: a message has at most 10,000 bytes, each of which may be escaped. */
+const lineLimitBytes = 1024 * 1024;
+const retryMs = 1_000;
+const longestRetryMs = 5_000;
+/** Lines of several hosts do not come in the order of their times: so far back the log is read again. */
+const overlapMs = 60_000;
+
+export type LogRecord = Readonly<{ json: string; line: Line }>;
+
+/**
+ * Ends after what is kept; following, when the signal aborts or the app is gone: what is in between is made good by
+ * connecting again, and each line is told once. What fails before the first answer is thrown.
+ */
+export async function* logRecords(
+  open: (query: ReadOptions) => Promise<Readable>,
+  query: ReadOptions,
+  options: { signal: AbortSignal; onLost: () => void },
+): AsyncGenerator<LogRecord> {
+  const { signal } = options;
+  /** In the order they were told; those that may come again. */
+  const told = new Set<string>();
+  let newest = query.since ?? '';
+  let failures = 0;
+  let body = await open(query);
+  while (!signal.aborted) {
+    try {
+      for await (const record of recordsOf(body)) {
+        failures = 0;
+        if (told.has(record.json)) continue;
+        if (query.follow) {
+          told.add(record.json);
+          forgetOldest(told);
+          if (record.line.timestamp > newest) newest = record.line.timestamp;
+        }
+        yield record;
+      }
+      if (!query.follow) return;
+    } catch (error) {
+      if (!query.follow || !isPassing(error)) throw error;
+    }
+    if (signal.aborted) return;
+    options.onLost();
+    for (let isOpen = false; !isOpen && !signal.aborted;) {
+      await pause(Math.min(longestRetryMs, retryMs * 2 ** failures), signal);
+      failures += 1;
+      try {
+        // Nothing came yet: then all that is new is what is there.
+        const again = newest === '' ? query : { ...query, since: before(newest), lines: maxLines };
+        body = await open(again);
+        isOpen = true;
+      } catch (error) {
+        if (hasCode(error, 'not_found') || signal.aborted) return;
+        if (!isPassing(error)) throw error;
+      }
+    }
+  }
+}
+
+function forgetOldest(told: Set<string>): void {
+  for (const oldest of told) {
+    if (told.size <= maxLines) return;
+    told.delete(oldest);
+  }
+}
+
+function isPassing(error: unknown): boolean {
+  return hasCode(error, 'unavailable', 'timeout', 'exhausted');
+}
+
+function before(timestamp: string): string {
+  return new Date(Date.parse(timestamp) - overlapMs).toISOString();
+}
+
+async function* recordsOf(body: Readable): AsyncGenerator<LogRecord> {
+  const splitter = new LineSplitter({ maxBytes: lineLimitBytes });
+  for await (const chunk of body) {
+    for (const json of splitter.push(chunk)) if (json !== '') yield recordOf(json);
+  }
+  for (const json of splitter.flush()) if (json !== '') yield recordOf(json);
+}
+
+function recordOf(json: string): LogRecord {
+  return { json, line: lineSchema.parse(JSON.parse(json)) };
+}
