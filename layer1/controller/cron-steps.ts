@@ -34,13 +34,19 @@ const longestWaitMs = 30_000;
 const runLimitMs = 24 * 60 * 60_000;
 
 /** One look at an app's lines. */
-export async function stepCron(deps: Deps, appId: string, { signal }: { signal: AbortSignal }): Promise<void | Again> {
+export async function stepCron(
+  deps: Deps,
+  appId: string,
+  options: { signal: AbortSignal; hasLines?: (appId: string) => boolean },
+): Promise<void | Again> {
+  const { signal, hasLines = () => true } = options;
   const app = await deps.resources.find(appType, appId, { signal });
   if (app === undefined || app.deletingSince !== undefined || app.status.releaseId === undefined) return;
-  const [release, known] = await Promise.all([
-    deps.resources.get(releaseType, app.status.releaseId, { signal }),
-    deps.resources.list(cronType, { owner: ownedBy(appId), signal }),
-  ]);
+  const release = await deps.resources.get(releaseType, app.status.releaseId, { signal });
+  // Most apps have none: they cost a read or two.
+  const isWithout = (release.spec.cron ?? []).length === 0 && !hasLines(appId);
+  if (isWithout) return;
+  const known = await deps.resources.list(cronType, { owner: ownedBy(appId), signal });
   const wanted = new Map((release.spec.cron ?? []).map((entry) => [cronId(appId, entry), entry]));
   if (wanted.size === 0 && known.length === 0) return;
   try {
