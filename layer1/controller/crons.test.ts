@@ -6,13 +6,16 @@ import { waitFor } from '@flynn/kit/retry';
 import { apps, jobs, releases } from './api.ts';
 import { crons } from './api-crons.ts';
 import type { CronEntry } from './app-json.ts';
+import { lastTick, parseSchedule } from './cron-schedule.ts';
 import { stepCron } from './cron-steps.ts';
 import type { Cron } from './model.ts';
 import { startTestController } from './testing.ts';
 import type { TestController } from './testing.ts';
 
 const signal = new AbortController().signal;
-const hourly: CronEntry = { schedule: '0 * * * *', command: 'sweep', overlap: 'forbid' };
+/** Half an hour away, so that no tick of the real clock comes while these run. */
+const minute = (new Date().getUTCMinutes() + 30) % 60;
+const hourly: CronEntry = { schedule: `${minute} * * * *`, command: 'sweep', overlap: 'forbid' };
 const hourMs = 60 * 60_000;
 
 /** An app whose live release has these lines. */
@@ -33,7 +36,8 @@ const cronJobs = async ({ client }: TestController) =>
 /** Looks at the lines so many hours from now, until the tick of that hour is dealt with: the worker may be faster, or in between. */
 async function stepAt(world: TestController, appId: string, hours: number): Promise<Cron> {
   const nowMs = Date.now() + hours * hourMs;
-  const tick = new Date(Math.floor(nowMs / hourMs) * hourMs).toISOString();
+  const tickMs = lastTick(parseSchedule(hourly.schedule), { afterMs: 0, untilMs: nowMs }) ?? 0;
+  const tick = new Date(tickMs).toISOString();
   return waitFor(
     async () => {
       await stepCron({ ...world.deps, now: () => nowMs }, appId, { signal });
