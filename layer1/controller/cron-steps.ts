@@ -129,9 +129,9 @@ export function startPiece(
   run: { runnable: Runnable; cron: CronResource; runs: readonly CronRun[]; name: string; tick?: string },
 ): { piece: Piece; runs: CronRun[] } {
   const { runnable, cron, tick } = run;
-  const jobId = `${cron.spec.appId}-cron-${cron.id.slice(cron.spec.appId.length + 1)}-${run.name}`;
+  const workloadId = `${cron.spec.appId}-cron-${cron.id.slice(cron.spec.appId.length + 1)}-${run.name}`;
   const workload = compileOneOff(runnable, {
-    workloadId: jobId,
+    workloadId,
     type: 'cron',
     command: lineCommand(runnable, cron.spec.command),
     env: {},
@@ -142,13 +142,15 @@ export function startPiece(
   const startedAt = iso(deps.now());
   return {
     piece: { then: workloadChange(workload, evaluationContext(deps)) },
-    runs: withRun(run.runs, { ...(tick === undefined ? {} : { tick }), jobId, state: 'running', startedAt }),
+    runs: withRun(run.runs, { ...(tick === undefined ? {} : { tick }), workloadId, state: 'running', startedAt }),
   };
 }
 
 /** The line's runs, with the ends of those that ended. */
 async function settle(deps: Deps, { spec, status }: CronResource, signal: AbortSignal): Promise<CronRun[]> {
-  const running = status.runs.flatMap((run) => (run.state === 'running' && run.jobId !== undefined ? [run.jobId] : []));
+  const running = status.runs.flatMap((run) =>
+    run.state === 'running' && run.workloadId !== undefined ? [run.workloadId] : [],
+  );
   if (running.length === 0) return status.runs;
   const { reads } = await deps.store.transact(
     { then: running.map((id) => ({ get: cellKeys.workload(id) })) },

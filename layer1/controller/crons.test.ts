@@ -81,6 +81,7 @@ test('a line stays the same through a deployment, its run goes on, and the next 
   await linesWhen(world, 'the line', (lines) => lines.length === 1);
   await stepAt(world, appId, 1);
   const [running] = await world.jobsOf('shop', 1, ({ type, state }) => type === 'cron' && state === 'running');
+  await linesWhen(world, 'its job', ([one]) => one?.runs[0]?.jobId === running?.id);
   const next = await world.client.call(releases.create, { params: { app: 'shop' }, body: { env: { A: '1' } } });
   assert.equal((await world.deploy('shop', next.id)).state, 'complete');
   const [line] = await list(world);
@@ -117,7 +118,7 @@ test('by hand: run now, pause, resume without making up for what passed; an unkn
   const params = { app: 'shop', cron: line?.id ?? '' };
   const ran = await world.client.call(crons.run, { params });
   assert.equal(ran.runs[0]?.tick, undefined);
-  await world.jobsOf('shop', 1, ({ workloadId }) => workloadId === ran.runs[0]?.jobId);
+  await world.jobsOf('shop', 1, ({ workloadId }) => workloadId === ran.runs[0]?.workloadId);
   const paused = await world.client.call(crons.pause, { params });
   assert.deepEqual([paused.isPaused, paused.nextAt], [true, undefined]);
   await stepCron({ ...world.deps, now: () => Date.now() + 5 * hourMs }, appId, { signal });
