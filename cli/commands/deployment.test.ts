@@ -47,13 +47,12 @@ test('a canary is rolled out by hand: env set leaves it waiting, promote goes on
 });
 
 test('a rollback waits for the old jobs of the deployment before, and `env set` does not', async () => {
-  await using env = await openDeskWithController();
+  await using env = await openDeskWithController({ behave: () => ({ is: 'run', lingers: true }) });
   const { release } = await env.controller.deployApp('hello', { web: {} });
-  env.controller.setBehaviour((job) => ({ is: 'run', lingers: job.template.meta['flynn.release'] === release.id }));
+  env.controller.setBehaviour(() => ({ is: 'run' }));
   const set = await env.desk.run(['-a', 'hello', 'env', 'set', 'A=1']);
   assert.match(set.stdout, /release v2 deployed/);
   const [old] = await env.controller.jobsOf('hello', 1, ({ releaseId }) => releaseId === release.id);
-  env.controller.setBehaviour(() => ({ is: 'run' }));
   const rollingBack = env.desk.run(['-a', 'hello', 'rollback']);
   const host = env.controller.hosts.find(({ id }) => id === old?.hostId);
   await host?.end(old?.id ?? '', 0);
@@ -63,10 +62,10 @@ test('a rollback waits for the old jobs of the deployment before, and `env set` 
 });
 
 test('a deployment is followed job by job, and its end is the exit code', async () => {
-  await using env = await openDeskWithController();
-  const { release } = await env.controller.deployApp('hello', { web: {} });
+  await using env = await openDeskWithController({ behave: () => ({ is: 'run', lingers: true }) });
+  await env.controller.deployApp('hello', { web: {} });
+  env.controller.setBehaviour(() => ({ is: 'run' }));
   const next = await env.controller.makeRelease('hello', { web: {} });
-  env.controller.setBehaviour((job) => ({ is: 'run', lingers: job.template.meta['flynn.release'] === release.id }));
   const { client } = env.controller;
   await client.call(deployments.create, { params: { app: 'hello' }, body: { releaseId: next.id } });
   const following = env.desk.run(['-a', 'hello', 'deployment', 'follow']);
