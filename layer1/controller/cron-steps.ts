@@ -152,7 +152,7 @@ async function settle(deps: Deps, { spec, status }: CronResource, signal: AbortS
     run.state === 'running' && run.workloadId !== undefined ? [run.workloadId] : [],
   );
   if (running.length === 0) return status.runs;
-  const { reads } = await deps.store.transact(
+  const { reads, revision } = await deps.store.transact(
     { then: running.map((id) => ({ get: cellKeys.workload(id) })) },
     { signal },
   );
@@ -162,6 +162,11 @@ async function settle(deps: Deps, { spec, status }: CronResource, signal: AbortS
       return [id, count];
     }),
   );
+  const isSaid = (id: string) => statusesOfApp(deps.cell, spec.appId).some(({ workloadId }) => workloadId === id);
+  // What is through in the store was ended by a status: that has to be here before its run is judged.
+  if (running.some((id) => (counts.get(id) ?? 0) === 0 && !isSaid(id))) {
+    await deps.cell.statuses.reached(revision, { signal });
+  }
   const statuses = statusesOfApp(deps.cell, spec.appId);
   return settledRuns(status.runs, { countOf: (id) => counts.get(id), statuses, at: iso(deps.now()) });
 }
