@@ -14,7 +14,10 @@ test('wrong usage ends with 2 and says what is right', async () => {
   const cases: [string[], RegExp][] = [
     [['nosuch'], /unknown command 'nosuch'/],
     [['scael'], /did you mean scale\?/],
-    [['env', 'sett', 'A=1'], /unknown command 'sett' of env: it has set, unset, get\n {2}did you mean set\?/],
+    [
+      ['env', 'sett', 'A=1'],
+      /unknown command 'sett' of env: it has set, unset, get, import, export\n {2}did you mean set\?/,
+    ],
     [['env', 'A=1'], /it has set, unset, get/],
     [['route', 'add', 'htpp', 'x'], /did you mean http\?/],
     [['apps', 'extra'], /too many arguments/],

@@ -22,7 +22,7 @@ test('cron lists lines with when they run next, and runs, pauses and resumes the
   const row = new RegExp(`^${id} +0 3 \\* \\* \\* +Europe/Berlin +${nextText} +- +- +sweep all$`, 'm');
   assert.match((await run()).stdout, row);
   assert.match((await run('run', id.slice(0, 4))).stdout, /^started \S+-cron-\S+\n$/);
-  assert.match((await run('runs', id)).stdout, /^by hand +running +\d+s +- +\S+-cron-\S+ +-$/m);
+  assert.match((await run('runs', id)).stdout, /^by hand +running +\d+s +- +\S+ +-$/m);
   assert.match((await run('pause', id)).stdout, /is paused/);
   assert.match((await run('list')).stdout, / paused /);
   assert.match((await run('resume', id)).stdout, /runs next at \d{4}/);

@@ -27,7 +27,7 @@ export function addCronCommands(parent: Parent): void {
             run.state,
             formatAge(run.startedAt, Date.now()),
             tookText(run),
-            run.jobId,
+            run.jobId ?? run.workloadId,
             run.error,
           ]),
         ),
@@ -35,7 +35,7 @@ export function addCronCommands(parent: Parent): void {
     },
   });
   const acts = [
-    ['run', 'run a line now, whatever its schedule', ({ runs }: Cron) => `started ${runs[0]?.jobId ?? ''}`],
+    ['run', 'run a line now, whatever its schedule', ({ runs }: Cron) => `started ${runs[0]?.workloadId ?? ''}`],
     ['pause', 'let the ticks of a line pass', ({ id }: Cron) => `${id} is paused`],
     ['resume', 'run a line at its ticks again', ({ id, nextAt }: Cron) => `${id} runs next at ${nextAt ?? '-'}`],
   ] as const;

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { deployments } from '@flynn/controller/api';
 import { openDeskWithController } from '../testing.ts';
 
 test('the settings of deployments are told and set one by one', async () => {
@@ -46,17 +47,38 @@ test('a canary is rolled out by hand: env set leaves it waiting, promote goes on
 });
 
 test('a rollback waits for the old jobs of the deployment before, and `env set` does not', async () => {
-  await using env = await openDeskWithController();
+  await using env = await openDeskWithController({ behave: () => ({ is: 'run', lingers: true }) });
   const { release } = await env.controller.deployApp('hello', { web: {} });
-  env.controller.setBehaviour((job) => ({ is: 'run', lingers: job.template.meta['flynn.release'] === release.id }));
+  env.controller.setBehaviour(() => ({ is: 'run' }));
   const set = await env.desk.run(['-a', 'hello', 'env', 'set', 'A=1']);
   assert.match(set.stdout, /release v2 deployed/);
   const [old] = await env.controller.jobsOf('hello', 1, ({ releaseId }) => releaseId === release.id);
-  env.controller.setBehaviour(() => ({ is: 'run' }));
   const rollingBack = env.desk.run(['-a', 'hello', 'rollback']);
   const host = env.controller.hosts.find(({ id }) => id === old?.hostId);
   await host?.end(old?.id ?? '', 0);
   const { code, stdout, stderr } = await rollingBack;
   assert.equal(code, 0, stderr);
   assert.match(stdout, /release v1 deployed/);
+});
+
+test('a deployment is followed job by job, and its end is the exit code', async () => {
+  await using env = await openDeskWithController({ behave: () => ({ is: 'run', lingers: true }) });
+  await env.controller.deployApp('hello', { web: {} });
+  env.controller.setBehaviour(() => ({ is: 'run' }));
+  const next = await env.controller.makeRelease('hello', { web: {} });
+  const { client } = env.controller;
+  await client.call(deployments.create, { params: { app: 'hello' }, body: { releaseId: next.id } });
+  const following = env.desk.run(['-a', 'hello', 'deployment', 'follow']);
+  const [old] = await env.controller.jobsOf('hello', 1, ({ state }) => state === 'stopping');
+  const host = env.controller.hosts.find(({ id }) => id === old?.hostId);
+  await host?.end(old?.id ?? '', 0);
+  const { code, stdout, stderr } = await following;
+  assert.equal(code, 0, stderr);
+  assert.match(stdout, /State: +complete/);
+  env.controller.setBehaviour(() => ({ is: 'crash', code: 3 }));
+  const bad = await env.controller.makeRelease('hello', { web: {} });
+  await env.controller.deploy('hello', bad.id);
+  const failed = await env.desk.run(['-a', 'hello', 'deployment', 'follow']);
+  assert.equal(failed.code, 1);
+  assert.match(failed.stdout, /Why: +a web job of the new release did not stay up: .*exit code 3/);
 });

@@ -1,14 +1,25 @@
 import { apps, deployments, releases } from '@flynn/controller/api';
 import { deploymentControls } from '@flynn/controller/api-deployment-controls';
-import { type Deployment, type Rollout, type RolloutChange, rolloutSchema, strategies } from '@flynn/controller/model';
+import { isWaiting } from '@flynn/controller/deployment-phases';
+import {
+  type Deployment,
+  type Rollout,
+  type RolloutChange,
+  deploymentSchema,
+  rolloutSchema,
+  strategies,
+} from '@flynn/controller/model';
 import { nearestOf } from '@flynn/kit/config';
 import { FlynnError } from '@flynn/kit/errors';
+import { withDeadline } from '@flynn/kit/retry';
+import { z } from 'zod';
 import { parseDurationMs, parseWhole, usageError } from '../arguments.ts';
 import type { Context } from '../context.ts';
 import { formatAge, formatTable } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';
 
 const newestHint = 'else the newest';
+const followMs = 24 * 60 * 60_000;
 
 export function addDeploymentCommands(parent: Parent): void {
   const deployment = addCommand(parent, {
@@ -32,6 +43,13 @@ export function addDeploymentCommands(parent: Parent): void {
       const versions = await versionsOf(context);
       context.show(one, () => infoText(one, versions));
     },
+  });
+  addCommand(parent, {
+    under: deployment,
+    name: 'follow',
+    summary: 'each job of either release as it comes up and ends, until it is through or waits for you',
+    arguments: [['[deployment]', newestHint]],
+    run: (context, _options, [id]) => followDeployment(context, id),
   });
   const acts = [
     ['pause', 'take no more steps until it is resumed', 'paused'],
@@ -68,6 +86,40 @@ export function addDeploymentCommands(parent: Parent): void {
   });
   addSettings(parent, deployment);
 }
+
+async function followDeployment(context: Context, id: string | undefined): Promise<number> {
+  const found = await findDeployment(context, id);
+  const client = await context.client();
+  const versions = await versionsOf(context);
+  const params = { deployment: found.id };
+  let latest = found;
+  for await (const { event, data } of client.events(
+    deployments.events,
+    { params },
+    { signal: withDeadline(followMs) },
+  )) {
+    if (event === 'job') {
+      const { id: job, type, releaseId, state } = jobEventSchema.parse(data);
+      const told = { job, type, release: versions.get(releaseId) ?? releaseId, state };
+      context.print(context.options.json ? JSON.stringify(told) : `  ${type} ${job} of ${told.release} ${state}`);
+      continue;
+    }
+    const before = latest.state;
+    latest = deploymentSchema.parse(data);
+    if (latest.state !== before && !context.options.json) context.print(latest.state);
+    if (isWaiting(latest)) break;
+  }
+  if (context.options.json) context.print(JSON.stringify(latest));
+  else context.print(infoText(latest, versions));
+  return latest.state === 'failed' ? 1 : 0;
+}
+
+const jobEventSchema = z.object({
+  id: z.string(),
+  type: z.string(),
+  releaseId: z.string(),
+  state: z.enum(['up', 'down']),
+});
 
 /** What every deployment of the app goes by: each tells without an argument, and sets with one. */
 function addSettings(parent: Parent, under: ReturnType<typeof addCommand>): void {

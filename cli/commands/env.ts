@@ -53,6 +53,20 @@ export function addEnvCommands(parent: Parent): void {
     },
   });
 
+  addCommand(parent, {
+    under: env,
+    name: 'get',
+    summary: "a variable's value, every byte as it is",
+    arguments: [['<name>', 'the variable']],
+    async run(context, _options, [name = '']) {
+      assertEnvName(name);
+      const value = (await newestRelease(context))?.env[name];
+      if (value === undefined) throw notSet([name]);
+      if (context.options.json) context.print(JSON.stringify(value));
+      else context.io.stdout.write(context.io.stdout.isTTY ? `${value}\n` : value);
+    },
+  });
+
   addCommand<{ exact?: boolean }>(parent, {
     under: env,
     name: 'import',
@@ -81,20 +95,6 @@ export function addEnvCommands(parent: Parent): void {
       // It holds secrets: its owner's alone.
       await writeFile(resolve(context.io.cwd, path), formatEnvFile(values), { mode: 0o600 });
       context.show(values, () => `${path}: ${formatCount(Object.keys(values).length, 'variable')}`);
-    },
-  });
-
-  addCommand(parent, {
-    under: env,
-    name: 'get',
-    summary: "a variable's value, every byte as it is",
-    arguments: [['<name>', 'the variable']],
-    async run(context, _options, [name = '']) {
-      assertEnvName(name);
-      const value = (await newestRelease(context))?.env[name];
-      if (value === undefined) throw notSet([name]);
-      if (context.options.json) context.print(JSON.stringify(value));
-      else context.io.stdout.write(context.io.stdout.isTTY ? `${value}\n` : value);
     },
   });
 }

@@ -13,10 +13,7 @@ export type BlobCollector = Pick<BlobClient, 'list' | 'listNames' | 'remove' | '
 export function collectionHandlers(deps: Deps, blobs: BlobCollector): Handler[] {
   return [
     handle(collections.run, async ({ signal }) => {
-      let releases = 0;
-      for (const app of await deps.resources.list(appType, { signal })) {
-        releases += await collectReleases(deps, app.id, { signal });
-      }
+      const releases = await collectReleases(deps, { signal });
       return { releases, ...(await collectBlobs(deps, blobs, { signal })) };
     }),
   ];

@@ -11,7 +11,7 @@ import { compareOf } from '@flynn/resource/record';
 import type { Compare } from '@flynn/store/store';
 import type { Deps } from './deps.ts';
 import { expiredReleases, keptSlugs } from './release-expiry.ts';
-import { appType, artifactType, formationType, ownedBy, releaseType } from './resources.ts';
+import { appType, artifactType, formationType, releaseType } from './resources.ts';
 import type { AppResource, ReleaseResource } from './resources.ts';
 
 /** One that was made a moment ago is about to get its release. */
@@ -19,17 +19,44 @@ const artifactGraceMs = 60 * 60_000;
 
 type Options = { signal: AbortSignal; epoch?: Compare };
 
-/** Of one app. Answers how many releases went. */
-export async function collectReleases(deps: Deps, appId: string, options: Options): Promise<number> {
+/** Of all apps but the platform's own, which are made of images. Answers how many releases went. */
+export async function collectReleases(deps: Deps, options: Options): Promise<number> {
   const { resources } = deps;
   const { signal } = options;
-  const app = await resources.find(appType, appId, { signal });
-  if (app === undefined || app.deletingSince !== undefined || app.spec.isSystem) return 0;
-  const releases = await resources.list(releaseType, { owner: ownedBy(appId), signal });
-  const keep = keptSlugs(app.spec.meta);
-  if (releases.length <= keep + 1) return 0;
-  const artifacts = await resources.list(artifactType, { signal });
+  const [apps, releases, artifacts] = await Promise.all([
+    resources.list(appType, { signal, where: (app) => app.deletingSince === undefined && !app.spec.isSystem }),
+    resources.list(releaseType, { signal }),
+    resources.list(artifactType, { signal }),
+  ]);
   const slugs = new Set(artifacts.filter(({ spec }) => spec.type === 'slug').map(({ id }) => id));
+  const ofApps = Map.groupBy(releases, ({ spec }) => spec.appId);
+  const artifactIds = new Set<string>();
+  let count = 0;
+  for (const app of apps) {
+    for (const release of expiredOf(deps, app, ofApps.get(app.id) ?? [], slugs)) {
+      try {
+        await removeRelease(deps, app, release, options);
+        count += 1;
+        if (release.spec.artifactId !== undefined) artifactIds.add(release.spec.artifactId);
+      } catch (error) {
+        // The app was changed, or something of it is being deployed: next time.
+        if (!hasCode(error, 'conflict')) throw error;
+      }
+    }
+  }
+  await collectArtifacts(deps, artifactIds, options);
+  if (count > 0) deps.log.info({ releases: count }, 'old releases collected');
+  return count;
+}
+
+function expiredOf(
+  deps: Deps,
+  app: AppResource,
+  releases: readonly ReleaseResource[],
+  slugs: ReadonlySet<string>,
+): ReleaseResource[] {
+  const keep = keptSlugs(app.spec.meta);
+  if (releases.length <= keep + 1) return [];
   const gone = expiredReleases({
     releases: releases.map(({ id, spec, createdAt }) => ({
       id,
@@ -43,13 +70,8 @@ export async function collectReleases(deps: Deps, appId: string, options: Option
     keep,
     nowMs: deps.now(),
   });
-  for (const { id } of gone) {
-    const release = releases.find((one) => one.id === id);
-    if (release !== undefined) await removeRelease(deps, app, release, options);
-  }
-  await collectArtifacts(deps, new Set(gone.flatMap(({ artifactId }) => artifactId ?? [])), options);
-  if (gone.length > 0) deps.log.info({ app: app.spec.name, releases: gone.length }, 'old releases collected');
-  return gone.length;
+  const ids = new Set(gone.map(({ id }) => id));
+  return releases.filter(({ id }) => ids.has(id));
 }
 
 /** The releases of a deployment under way. */
@@ -93,30 +115,36 @@ export async function collectArtifacts(
 ): Promise<number> {
   if (wanted?.size === 0) return 0;
   const { resources } = deps;
-  const usedNow = async () => {
-    const all = await resources.list(releaseType, { signal });
-    return new Set(all.map(({ spec }) => spec.artifactId));
-  };
-  const used = await usedNow();
+  const used = async () => new Set((await resources.list(releaseType, { signal })).map(({ spec }) => spec.artifactId));
+  const also = () => (epoch === undefined ? {} : { compare: [epoch] });
+  const mark = (id: string, status: { condemnedAt?: string }) =>
+    resources.updateStatus(artifactType, id, () => status, { signal, also }).catch(undefinedIfBeaten);
+  const before = await used();
   const isOld = (createdAt: string) => Date.parse(createdAt) < deps.now() - artifactGraceMs;
-  const unused = (await resources.list(artifactType, { signal })).filter(
-    ({ id, createdAt }) => !used.has(id) && (wanted === undefined ? isOld(createdAt) : wanted.has(id)),
-  );
+  const unused = await resources.list(artifactType, {
+    signal,
+    where: ({ id, createdAt }) => !before.has(id) && (wanted === undefined ? isOld(createdAt) : wanted.has(id)),
+  });
+  if (unused.length === 0) return 0;
+  const condemnedAt = new Date(deps.now()).toISOString();
+  const marked = [];
+  for (const { id } of unused) marked.push(await mark(id, { condemnedAt }));
+  const after = await used();
   let removed = 0;
-  for (const { id } of unused) {
-    try {
-      const condemnedAt = new Date(deps.now()).toISOString();
-      const also = () => (epoch === undefined ? {} : { compare: [epoch] });
-      const marked = await resources.updateStatus(artifactType, id, () => ({ condemnedAt }), { signal, also });
-      if ((await usedNow()).has(id)) await resources.updateStatus(artifactType, id, () => ({}), { signal, also });
-      else {
-        await resources.commit([removePiece(artifactType, marked), also()], { signal });
-        removed += 1;
-      }
-    } catch (error) {
-      // Somebody else was at it.
-      if (!hasCode(error, 'conflict', 'not_found')) throw error;
+  for (const artifact of marked) {
+    if (artifact === undefined) continue;
+    if (after.has(artifact.id)) await mark(artifact.id, {});
+    else {
+      const gone = await resources
+        .commit([removePiece(artifactType, artifact), also()], { signal })
+        .catch(undefinedIfBeaten);
+      removed += gone === undefined ? 0 : 1;
     }
   }
   return removed;
+}
+
+/** Somebody else was at it. */
+function undefinedIfBeaten(error: unknown): undefined {
+  if (!hasCode(error, 'conflict', 'not_found')) throw error;
 }

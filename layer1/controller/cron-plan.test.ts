@@ -9,7 +9,7 @@ import type { CronRun } from './model.ts';
 const minute = 60_000;
 const everyMinute = parseSchedule('* * * * *');
 const state = (change: Partial<CronState> = {}): CronState => ({ isPaused: false, handledMs: 0, runs: [], ...change });
-const running: CronRun = { jobId: 'before', state: 'running', startedAt: '' };
+const running: CronRun = { workloadId: 'before', state: 'running', startedAt: '' };
 
 test('a tick is due from its moment on, and once', () => {
   assert.deepEqual(nextAction(everyMinute, 'forbid', state(), minute - 1), { do: 'wait', untilMs: minute });

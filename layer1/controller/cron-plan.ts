@@ -31,7 +31,9 @@ export function nextAction(
   const afterMs = handledMs > nowMs + dayMs ? nowMs : handledMs;
   const tickMs = lastTick(schedule, { afterMs, untilMs: nowMs });
   if (tickMs === undefined) return { do: 'wait', untilMs: nextTick(schedule, Math.max(nowMs, afterMs)) };
-  const running = runs.flatMap(({ state, jobId }) => (state === 'running' && jobId !== undefined ? [jobId] : []));
+  const running = runs.flatMap(({ state, workloadId }) =>
+    state === 'running' && workloadId !== undefined ? [workloadId] : [],
+  );
   if (running.length > 0 && overlap === 'forbid') return { do: 'skip', tickMs };
   return { do: 'run', tickMs, replaces: overlap === 'replace' ? running : [] };
 }
@@ -47,15 +49,17 @@ export function settledRuns(
   seen: { countOf: (workloadId: string) => number | undefined; statuses: readonly SeenStatus[]; at: string },
 ): CronRun[] {
   return runs.map((run) => {
-    if (run.state !== 'running' || run.jobId === undefined) return run;
-    const count = seen.countOf(run.jobId);
+    if (run.state !== 'running' || run.workloadId === undefined) return run;
+    const { workloadId } = run;
+    const count = seen.countOf(workloadId);
     const workload = count === undefined ? undefined : { count };
-    const state = taskState(run.jobId, { workload, statuses: seen.statuses });
-    if (state.is === 'waiting' || state.is === 'running') return run;
-    const status = seen.statuses.find(({ workloadId }) => workloadId === run.jobId);
+    const state = taskState(workloadId, { workload, statuses: seen.statuses });
+    const status = seen.statuses.find((one) => one.workloadId === workloadId);
+    const placed = status === undefined || run.jobId === status.id ? run : { ...run, jobId: status.id };
+    if (state.is === 'waiting' || state.is === 'running') return placed;
     const endedAt = status?.endedAt === undefined ? seen.at : new Date(status.endedAt).toISOString();
-    if (state.is === 'done') return { ...run, state: 'done', endedAt, exitCode: 0 };
+    if (state.is === 'done') return { ...placed, state: 'done', endedAt, exitCode: 0 };
     const exitCode = state.job?.exitCode;
-    return { ...run, state: 'failed', endedAt, error: state.error, ...(exitCode === undefined ? {} : { exitCode }) };
+    return { ...placed, state: 'failed', endedAt, error: state.error, ...(exitCode === undefined ? {} : { exitCode }) };
   });
 }

@@ -34,13 +34,19 @@ const longestWaitMs = 30_000;
 const runLimitMs = 24 * 60 * 60_000;
 
 /** One look at an app's lines. */
-export async function stepCron(deps: Deps, appId: string, { signal }: { signal: AbortSignal }): Promise<void | Again> {
+export async function stepCron(
+  deps: Deps,
+  appId: string,
+  options: { signal: AbortSignal; hasLines?: (appId: string) => boolean },
+): Promise<void | Again> {
+  const { signal, hasLines = () => true } = options;
   const app = await deps.resources.find(appType, appId, { signal });
   if (app === undefined || app.deletingSince !== undefined || app.status.releaseId === undefined) return;
-  const [release, known] = await Promise.all([
-    deps.resources.get(releaseType, app.status.releaseId, { signal }),
-    deps.resources.list(cronType, { owner: ownedBy(appId), signal }),
-  ]);
+  const release = await deps.resources.get(releaseType, app.status.releaseId, { signal });
+  // Most apps have none: they cost a read or two.
+  const isWithout = (release.spec.cron ?? []).length === 0 && !hasLines(appId);
+  if (isWithout) return;
+  const known = await deps.resources.list(cronType, { owner: ownedBy(appId), signal });
   const wanted = new Map((release.spec.cron ?? []).map((entry) => [cronId(appId, entry), entry]));
   if (wanted.size === 0 && known.length === 0) return;
   try {
@@ -123,9 +129,9 @@ export function startPiece(
   run: { runnable: Runnable; cron: CronResource; runs: readonly CronRun[]; name: string; tick?: string },
 ): { piece: Piece; runs: CronRun[] } {
   const { runnable, cron, tick } = run;
-  const jobId = `${cron.spec.appId}-cron-${cron.id.slice(cron.spec.appId.length + 1)}-${run.name}`;
+  const workloadId = `${cron.spec.appId}-cron-${cron.id.slice(cron.spec.appId.length + 1)}-${run.name}`;
   const workload = compileOneOff(runnable, {
-    workloadId: jobId,
+    workloadId,
     type: 'cron',
     command: lineCommand(runnable, cron.spec.command),
     env: {},
@@ -136,15 +142,17 @@ export function startPiece(
   const startedAt = iso(deps.now());
   return {
     piece: { then: workloadChange(workload, evaluationContext(deps)) },
-    runs: withRun(run.runs, { ...(tick === undefined ? {} : { tick }), jobId, state: 'running', startedAt }),
+    runs: withRun(run.runs, { ...(tick === undefined ? {} : { tick }), workloadId, state: 'running', startedAt }),
   };
 }
 
 /** The line's runs, with the ends of those that ended. */
 async function settle(deps: Deps, { spec, status }: CronResource, signal: AbortSignal): Promise<CronRun[]> {
-  const running = status.runs.flatMap((run) => (run.state === 'running' && run.jobId !== undefined ? [run.jobId] : []));
+  const running = status.runs.flatMap((run) =>
+    run.state === 'running' && run.workloadId !== undefined ? [run.workloadId] : [],
+  );
   if (running.length === 0) return status.runs;
-  const { reads } = await deps.store.transact(
+  const { reads, revision } = await deps.store.transact(
     { then: running.map((id) => ({ get: cellKeys.workload(id) })) },
     { signal },
   );
@@ -154,6 +162,11 @@ async function settle(deps: Deps, { spec, status }: CronResource, signal: AbortS
       return [id, count];
     }),
   );
+  const isSaid = (id: string) => statusesOfApp(deps.cell, spec.appId).some(({ workloadId }) => workloadId === id);
+  // What is through in the store was ended by a status: that has to be here before its run is judged.
+  if (running.some((id) => (counts.get(id) ?? 0) === 0 && !isSaid(id))) {
+    await deps.cell.statuses.reached(revision, { signal });
+  }
   const statuses = statusesOfApp(deps.cell, spec.appId);
   return settledRuns(status.runs, { countOf: (id) => counts.get(id), statuses, at: iso(deps.now()) });
 }

@@ -6,13 +6,16 @@ import { waitFor } from '@flynn/kit/retry';
 import { apps, jobs, releases } from './api.ts';
 import { crons } from './api-crons.ts';
 import type { CronEntry } from './app-json.ts';
+import { lastTick, parseSchedule } from './cron-schedule.ts';
 import { stepCron } from './cron-steps.ts';
 import type { Cron } from './model.ts';
 import { startTestController } from './testing.ts';
 import type { TestController } from './testing.ts';
 
 const signal = new AbortController().signal;
-const hourly: CronEntry = { schedule: '0 * * * *', command: 'sweep', overlap: 'forbid' };
+/** Half an hour away, so that no tick of the real clock comes while these run. */
+const minute = (new Date().getUTCMinutes() + 30) % 60;
+const hourly: CronEntry = { schedule: `${minute} * * * *`, command: 'sweep', overlap: 'forbid' };
 const hourMs = 60 * 60_000;
 
 /** An app whose live release has these lines. */
@@ -33,7 +36,8 @@ const cronJobs = async ({ client }: TestController) =>
 /** Looks at the lines so many hours from now, until the tick of that hour is dealt with: the worker may be faster, or in between. */
 async function stepAt(world: TestController, appId: string, hours: number): Promise<Cron> {
   const nowMs = Date.now() + hours * hourMs;
-  const tick = new Date(Math.floor(nowMs / hourMs) * hourMs).toISOString();
+  const tickMs = lastTick(parseSchedule(hourly.schedule), { afterMs: 0, untilMs: nowMs }) ?? 0;
+  const tick = new Date(tickMs).toISOString();
   return waitFor(
     async () => {
       await stepCron({ ...world.deps, now: () => nowMs }, appId, { signal });
@@ -77,6 +81,7 @@ test('a line stays the same through a deployment, its run goes on, and the next 
   await linesWhen(world, 'the line', (lines) => lines.length === 1);
   await stepAt(world, appId, 1);
   const [running] = await world.jobsOf('shop', 1, ({ type, state }) => type === 'cron' && state === 'running');
+  await linesWhen(world, 'its job', ([one]) => one?.runs[0]?.jobId === running?.id);
   const next = await world.client.call(releases.create, { params: { app: 'shop' }, body: { env: { A: '1' } } });
   assert.equal((await world.deploy('shop', next.id)).state, 'complete');
   const [line] = await list(world);
@@ -113,7 +118,7 @@ test('by hand: run now, pause, resume without making up for what passed; an unkn
   const params = { app: 'shop', cron: line?.id ?? '' };
   const ran = await world.client.call(crons.run, { params });
   assert.equal(ran.runs[0]?.tick, undefined);
-  await world.jobsOf('shop', 1, ({ workloadId }) => workloadId === ran.runs[0]?.jobId);
+  await world.jobsOf('shop', 1, ({ workloadId }) => workloadId === ran.runs[0]?.workloadId);
   const paused = await world.client.call(crons.pause, { params });
   assert.deepEqual([paused.isPaused, paused.nextAt], [true, undefined]);
   await stepCron({ ...world.deps, now: () => Date.now() + 5 * hourMs }, appId, { signal });

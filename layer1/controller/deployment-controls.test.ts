@@ -204,8 +204,9 @@ test('a job has to stay up for as long as the app asks', async () => {
 });
 
 test('complete is when the last old job has ended; meanwhile the new release is live and can be scaled', async () => {
+  world.setBehaviour(() => ({ is: 'run', lingers: true }));
   const { first, second } = await prepare('slow', 1, {});
-  world.setBehaviour((job) => ({ is: 'run', lingers: job.template.meta['flynn.release'] === first.id }));
+  world.setBehaviour(() => ({ is: 'run' }));
   const id = await begin('slow', second);
   await reach(id, 'finishing');
   const [old] = await world.jobsOf('slow', 1, ({ releaseId }) => releaseId === first.id);
@@ -220,7 +221,6 @@ test('complete is when the last old job has ended; meanwhile the new release is 
   const host = world.hosts.find(({ id: hostId }) => hostId === old?.hostId);
   await host?.end(old?.id ?? '', 0);
   assert.deepEqual((await reach(id, 'complete')).progress, { web: { wanted: 1, up: 3, old: 0 } });
-  world.setBehaviour(() => ({ is: 'run' }));
   await world.jobsOf('slow', 3);
 });
 

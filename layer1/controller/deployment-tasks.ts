@@ -4,6 +4,7 @@ import type { Workload } from '@flynn/scheduler/cell';
 import type { SeenStatus } from '@flynn/scheduler/lost-jobs';
 import { workloadChange } from '@flynn/scheduler/evaluations';
 import type { Scripts } from './app-json.ts';
+import { seenStatuses } from './cell-view.ts';
 import { compileOneOff, lineCommand } from './compile.ts';
 import type { Runnable } from './compile.ts';
 import { evaluationContext } from './deps.ts';
@@ -70,4 +71,21 @@ export function taskState(
     error: why ?? (exitCode === undefined ? 'it ended' : `it ended with exit code ${exitCode}`),
     job: { id: status.id, type: status.meta['flynn.type'] ?? '', exitCode, error },
   };
+}
+
+/**
+ * `taskState` of what hosts have said up to the revision at which the store was read. A workload that is through there was
+ * ended by a status that may not have reached the mirror yet: without it nobody knows how it ended.
+ */
+export async function readTask(
+  { cell }: Pick<Deps, 'cell'>,
+  id: string,
+  at: { workload: Pick<Workload, 'count'> | undefined; revision: number; signal: AbortSignal },
+): Promise<TaskState> {
+  const look = () =>
+    taskState(id, { workload: at.workload, statuses: seenStatuses(cell, (one) => one.workloadId === id) });
+  const state = look();
+  if (state.is !== 'failed' || state.job !== undefined) return state;
+  await cell.statuses.reached(at.revision, { signal: at.signal });
+  return look();
 }

@@ -17,7 +17,7 @@ import { workloadIdOf } from './compile.ts';
 import type { Runnable } from './compile.ts';
 import { findFailed, findTrouble, upJobs } from './deployment-progress.ts';
 import type { UpTimes } from './deployment-progress.ts';
-import { taskState } from './deployment-tasks.ts';
+import { readTask } from './deployment-tasks.ts';
 import type { TaskState } from './deployment-tasks.ts';
 import type { Deps } from './deps.ts';
 import { hasEnded } from './job-views.ts';
@@ -69,19 +69,20 @@ export async function readWorld(
   const jobId = taskJobId(deployment);
   const ids = [...new Set([...workloadIds(app.id, next).values(), ...workloadIds(app.id, old).values()])];
   if (jobId !== undefined) ids.push(jobId);
-  const { reads } = await deps.store.transact({ then: ids.map((id) => ({ get: cellKeys.workload(id) })) }, { signal });
+  const read = { then: ids.map((id) => ({ get: cellKeys.workload(id) })) };
+  const { reads, revision } = await deps.store.transact(read, { signal });
   const workloads = reads.flat().map((entry) => decodeJson(workloadSchema, entry.value, entry.key));
   const oldIds = new Set(workloadIds(app.id, old).values());
   const nextIds = new Set(workloadIds(app.id, next).values());
   const byId = new Map(workloads.map((workload) => [workload.id, workload]));
-  const seen = { workload: byId.get(jobId ?? ''), statuses: statusesOfApp(deps.cell, app.id) };
   return {
     app,
     deployment,
     next,
     old,
     workloads: byId,
-    task: jobId === undefined ? undefined : taskState(jobId, seen),
+    task:
+      jobId === undefined ? undefined : await readTask(deps, jobId, { workload: byId.get(jobId), revision, signal }),
     releaseIds: await releaseIdsOf(
       deps,
       workloads.filter(({ id }) => oldIds.has(id) && nextIds.has(id)),

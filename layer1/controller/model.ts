@@ -179,7 +179,9 @@ export type Deployment = z.output<typeof deploymentSchema>;
 export const cronRunSchema = z.object({
   /** The tick it ran for; without one somebody asked for it. */
   tick: time.optional(),
-  /** Its job, by workload id: of a run that was skipped there is none. */
+  /** What it was asked to run as: of a run that was skipped there is nothing. */
+  workloadId: id.optional(),
+  /** Its job, once it has a place: what `flynn log -j` takes. */
   jobId: id.optional(),
   /** `skipped`: the run before was still going on. */
   state: z.enum(['running', 'done', 'failed', 'skipped']),

@@ -46,7 +46,7 @@ export const appType = defineType({
   status: z.object({
     /** The live release. */
     releaseId: z.string().optional(),
-    /** The deployment under way: there is at most one, and nobody scales meanwhile. */
+    /** The deployment under way: there is at most one, and nobody scales before its release is live. */
     deploymentId: z.string().optional(),
     /** The newest release's number. */
     lastVersion: z.int(),

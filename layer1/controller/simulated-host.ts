@@ -40,6 +40,7 @@ export class SimulatedHost implements AsyncDisposable {
   readonly id: string;
   readonly #options: SimulatedHostOptions;
   readonly #jobs = new Map<string, { job: HostJob; status: JobStatus; lines: string[] }>();
+  readonly #lingering = new Set<string>();
   readonly #turns = new KeyedMutex();
   #server: RunningServer | undefined;
   #lease: Lease | undefined;
@@ -147,6 +148,7 @@ export class SimulatedHost implements AsyncDisposable {
     await this.#write(job.id, { startedAt: Date.now(), address: '10.0.0.1' });
     switch (behaviour.is) {
       case 'run':
+        if (behaviour.lingers === true) this.#lingering.add(job.id);
         return this.#write(job.id, { state: 'running' });
       case 'hang':
         return;
@@ -174,9 +176,7 @@ export class SimulatedHost implements AsyncDisposable {
       };
       this.#jobs.set(job.id, { job, status, lines: [] });
     }
-    const behaviour = this.#options.behave(job);
-    const isLingering = behaviour.is === 'run' && behaviour.lingers === true;
-    await this.#write(job.id, isLingering ? { state: 'stopping' } : ended(0));
+    await this.#write(job.id, this.#lingering.has(job.id) ? { state: 'stopping' } : ended(0));
   }
 
   /** Ended because somebody asked: what is wanted is started again, under the same id. */

@@ -74,6 +74,7 @@ async function lead(deps: Deps, signal: AbortSignal, blobs?: BlobCollector): Pro
       const evaluationApps = keysOf(cell.evaluations, ({ workloadId }) => [appIdOf(workloadId)]);
       const deletingApps = (source: Source): Source =>
         mapSource(source, (id) => (apps.snapshot.entries.get(id)?.value.deletingSince === undefined ? [] : [id]));
+      const hasLines = (appId: string) => valuesOf(crons).some(({ spec }) => spec.appId === appId);
       const cronJobs = keysOf(cell.statuses, ({ workloadId }) => (isCronJob(workloadId) ? [appIdOf(workloadId)] : []));
       const endedOneOffs = keysOf(cell.workloads, ({ kind, count, id }) =>
         kind === 'ephemeral' && count === 0 ? [appIdOf(id)] : [],
@@ -85,9 +86,8 @@ async function lead(deps: Deps, signal: AbortSignal, blobs?: BlobCollector): Pro
       // What is on a host that goes is up no longer, and of an omni type one less is wanted.
       const deploymentsByHosts: Source = mapSource(keysOf(cell.hosts), () => openDeployments.all());
       const common = { log, signal: term };
-      const collecting = blobs === undefined ? undefined : collectRegularly(deps, blobs, term);
       await Promise.all([
-        collecting,
+        collectRegularly(deps, blobs, { signal: term, epoch: epochCompare }),
         runReconciler({
           ...common,
           name: 'deployments',
@@ -112,7 +112,7 @@ async function lead(deps: Deps, signal: AbortSignal, blobs?: BlobCollector): Pro
           ...common,
           name: 'cron',
           sources: [keysOf(apps), keysOf(crons, ({ spec }) => [spec.appId]), cronJobs],
-          reconcile: (id, { signal: run }) => stepCron(deps, id, { signal: run }),
+          reconcile: (id, { signal: run }) => stepCron(deps, id, { signal: run, hasLines }),
         }),
         forever(
           'looking for overdue operations',
@@ -149,12 +149,15 @@ async function lead(deps: Deps, signal: AbortSignal, blobs?: BlobCollector): Pro
 }
 
 /** The first time a while after the start: what begins with a new worker is not to wait for it. */
-async function collectRegularly(deps: Deps, blobs: BlobCollector, signal: AbortSignal): Promise<void> {
+async function collectRegularly(deps: Deps, blobs: BlobCollector | undefined, options: Options): Promise<void> {
   const step = async (limited: AbortSignal): Promise<void> => {
     await pause(collectEveryMs, limited);
-    if (!limited.aborted) await collectBlobs(deps, blobs, { signal: withDeadline(collectEveryMs, limited) });
+    if (limited.aborted) return;
+    const signal = withDeadline(collectEveryMs, limited);
+    await collectReleases(deps, { ...options, signal });
+    if (blobs !== undefined) await collectBlobs(deps, blobs, { signal });
   };
-  await forever('blob collection', step, { signal, log: deps.log });
+  await forever('collection', step, { signal: options.signal, log: deps.log });
 }
 
 function definedOf(id: string | undefined): string[] {
@@ -189,7 +192,6 @@ async function cleanUp(deps: Deps, appId: string, options: Options): Promise<voi
       .commit([removePiece(deploymentType, deployment), { compare: [options.epoch] }], options)
       .catch(ignoreGone);
   }
-  await collectReleases(deps, appId, options).catch(ignoreGone);
   const workloads = valuesOf(deps.cell.workloads).filter(({ id }) => appIdOf(id) === appId);
   const old = expiredOneOffs(workloads, statusesOfApp(deps.cell, appId), deps.now()).slice(0, deletionBatch);
   if (old.length > 0)
