@@ -9,6 +9,7 @@ import { apps, operations } from './api.ts';
 import { runners } from './api-runners.ts';
 import type { Operation } from './model.ts';
 import { OperationWatch, acknowledgeMs, silenceMs } from './operation-watch.ts';
+import { forgetGoneRunners, forgetMs } from './runner-registry.ts';
 import { TestRunner } from './test-runner.ts';
 import type { TestRunnerOptions } from './test-runner.ts';
 import { startTestController } from './testing.ts';
@@ -332,6 +333,45 @@ test('a runner of one’s own waits to be adopted; its token is its id’s alone
     (error) => hasCode(error, 'unauthenticated') && /not registered/.test(error.message),
   );
   await join(world, 'own', { token: 'another token, as long' });
+});
+
+test('a runner is given no more than it has slots for, and gets the next when one has ended', async () => {
+  await using world = await startTestController({ hasWorker: false });
+  const { client } = world;
+  for (const name of ['a', 'b', 'c']) {
+    await newApp(client, name);
+    await create(client, name, { id: `of-${name}` });
+  }
+  const runner = await join(world, 'r1', { slots: 2 });
+  const given = await runner.assignments(3);
+  assert.deepEqual(given.map(({ id }) => id).sort(), ['of-a', 'of-b']);
+  await assert.rejects(
+    runner.assignments(),
+    (error) => hasCode(error, 'exhausted') && /r1 has 2 slots and holds of-a, of-b/.test(error.message),
+  );
+  for (const operation of given) await runner.acknowledge(operation);
+  await runner.finish('of-a', 'complete');
+  assert.equal((await runner.claim()).id, 'of-c');
+});
+
+test('runners of the platform that are gone are forgotten; those of others, and those that hold something, are not', async () => {
+  await using world = await startTestController({ hasWorker: false });
+  const { client, deps, store } = world;
+  await newApp(client, 'shop');
+  await create(client, 'shop', {});
+  await (await join(world, 'busy')).claim();
+  await join(world, 'idle');
+  await join(world, 'own', { token: 'a token of its own' });
+  const { revision } = await store.transact({ then: [{ put: '/flynn/leader/test', value: '1' }] });
+  const options = {
+    signal: AbortSignal.timeout(5_000),
+    epoch: { key: '/flynn/leader/test', createRevision: revision },
+  };
+  const idsLeft = async (): Promise<string[]> => (await client.call(runners.list, {})).map(({ id }) => id);
+  await forgetGoneRunners({ ...deps, now: () => Date.now() + forgetMs - 60_000 }, options);
+  assert.deepEqual(await idsLeft(), ['busy', 'idle', 'own']);
+  await forgetGoneRunners({ ...deps, now: () => Date.now() + forgetMs + 60_000 }, options);
+  assert.deepEqual(await idsLeft(), ['busy', 'own']);
 });
 
 test('a runner that waits at one controller hears that it was rejected at another', async () => {
