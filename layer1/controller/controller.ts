@@ -18,7 +18,7 @@ import { keyHandlers } from './keys.ts';
 import { operationHandlers } from './operations.ts';
 import { platformHandlers } from './platform.ts';
 import { releaseHandlers } from './releases.ts';
-import { openOperationCenter } from './operation-center.ts';
+import { openOperations } from './operation-parts.ts';
 import { deploymentType } from './resources.ts';
 import { routingHandlers } from './routing.ts';
 import { runnerRegistryHandlers } from './runner-registry.ts';
@@ -41,7 +41,7 @@ export async function openController(options: {
   const limits = signal === undefined ? {} : { signal };
   const [cell, operations, deployments] = await Promise.all([
     openCellView({ store, log, ...limits }),
-    openOperationCenter({ store, resources, log, now, ...limits }),
+    openOperations({ store, resources, log, now, ...limits }),
     resources.mirror(deploymentType, limits),
   ]);
   const hosts = createHostClients({ cell, key: options.clusterKey });
@@ -51,7 +51,7 @@ export async function openController(options: {
       resources,
       cell,
       hosts,
-      ...operations.center,
+      ...operations.parts,
       runnerKey: options.clusterKey,
       deployments,
       settings,
