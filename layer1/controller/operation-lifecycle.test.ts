@@ -459,6 +459,47 @@ test('two controllers on one store give nothing twice', { timeout: 60_000 }, asy
   assert.equal((await store.list('/flynn/operation-lock/')).entries.length, 0);
 });
 
+test('ended by several at once, at two controllers, an operation ends once and leaves nothing behind', async () => {
+  const store = createMemoryStore();
+  await using one = await startTestController({ store: store.connect(), hasWorker: false });
+  await using two = await startTestController({ store: store.connect(), hasWorker: false, hosts: 0 });
+  await newApp(one.client, 'shop');
+  const here = await join(one, 'r1');
+  const there = new TestRunner({ client: two.client, id: 'r1', clusterKey: two.key });
+  for (let round = 0; round < 20; round += 1) {
+    const id = `o${round}`;
+    await create(one.client, 'shop', { id }, { id: `${id}-next`, dependsOn: [id] });
+    assert.equal((await here.claim()).id, id);
+    const params = { operation: id };
+    const answers = await Promise.allSettled([
+      there.finish(id, 'complete'),
+      one.client.call(operations.cancel, { params, body: { force: true } }),
+      here.finish(id, 'failed', { error: 'no' }),
+      two.client.call(operations.cancel, { params }),
+      here.append(id, 0, ['a line']),
+      there.beat(id),
+    ]);
+    for (const answer of answers) {
+      if (answer.status === 'rejected') assert.ok(hasCode(answer.reason, 'conflict'), String(answer.reason));
+    }
+    const { state } = await get(one.client, id);
+    const next = await get(two.client, `${id}-next`);
+    assert.equal(next.state, state === 'complete' ? 'queued' : 'cancelled', `${id} is ${state}`);
+    if (state !== 'complete') continue;
+    await here.claim();
+    await there.finish(`${id}-next`, 'complete');
+  }
+  const left = await Promise.all(
+    ['/flynn/resource/operation/', '/flynn/operation-lock/', '/flynn/operation-history/'].map((prefix) =>
+      store.list(prefix),
+    ),
+  );
+  assert.deepEqual(
+    left.map(({ entries }) => entries.length),
+    [0, 0, 40],
+  );
+});
+
 test('lists show what is under way first, then what ended last, of one app or of all', async () => {
   await using world = await startTestController({ hasWorker: false });
   const { client } = world;
