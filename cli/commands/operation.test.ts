@@ -112,8 +112,8 @@ test('runners are listed, adopted, rejected and forgotten', async () => {
   await join(env, 'own', { token: 'a token of its own', labels: { gpu: 'yes' } });
   const rows = (await desk.run(['runner', 'list'])).stdout.trimEnd().split('\n');
   assert.match(rows[0] ?? '', /^ID +STATE +RUNS +SLOTS +LABELS +VERSION +SEEN$/);
-  assert.match(rows[1] ?? '', /^own +pending +0 +1 +gpu=yes +0\.0\.0-test +\d+s$/);
-  assert.match(rows[2] ?? '', /^platform +adopted +0 +1 +- +/);
+  assert.match(rows[1] ?? '', /^own +pending +0 +64 +gpu=yes +0\.0\.0-test +\d+s$/);
+  assert.match(rows[2] ?? '', /^platform +adopted +0 +64 +- +/);
   assert.equal((await desk.run(['runner', 'adopt', 'own'])).stdout, 'own gets work from now on\n');
   assert.match((await desk.run(['runner', 'info', 'own'])).stdout, /^id +own\nstate +adopted\nof the platform +no\n/);
   assert.equal((await desk.run(['runner', 'reject', 'own'])).stdout, 'own gets no more work\n');

@@ -32,7 +32,7 @@ import { layerHandlers } from './layers.ts';
 import { operationHandlers } from './operations.ts';
 import { platformHandlers } from './platform.ts';
 import { releaseHandlers } from './releases.ts';
-import { openOperationCenter } from './operation-center.ts';
+import { openOperations } from './operation-parts.ts';
 import { deploymentType } from './resources.ts';
 import { routingHandlers } from './routing.ts';
 import { runnerRegistryHandlers } from './runner-registry.ts';
@@ -60,7 +60,7 @@ export async function openController(options: {
   const [cell, operations, deployments] = await Promise.all([
     openCellView({ store, log, ...limits }),
     // What of several requests goes in one transaction is none of theirs.
-    openOperationCenter({ store: options.store, resources, log, now, ...limits }),
+    openOperations({ store: options.store, resources, log, now, ...limits }),
     resources.mirror(deploymentType, limits),
   ]);
   const hosts = createHostClients({ cell, key: options.clusterKey });
@@ -71,7 +71,7 @@ export async function openController(options: {
       kinds,
       cell,
       hosts,
-      ...operations.center,
+      ...operations.parts,
       runnerKey: options.clusterKey,
       deployments,
       settings,

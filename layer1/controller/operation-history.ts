@@ -112,8 +112,10 @@ export class OperationHistory implements AsyncDisposable {
       this.#loaded.resolve();
       for await (const { changes, revision } of this.#store.watch(historyPrefix, { after, signal })) {
         for (const change of changes) {
-          if (change.type === 'put') this.#add(this.#rowOf(change.entry));
-          else this.#remove(change.key.slice(change.key.lastIndexOf('/') + 1));
+          const id = idOf(change.type === 'put' ? change.entry.key : change.key);
+          if (change.type === 'delete') this.#remove(id);
+          // What ended here is known already.
+          else if (!this.#rows.has(id)) this.#add(this.#rowOf(change.entry));
         }
         this.#revision = revision;
       }
@@ -171,6 +173,10 @@ export class OperationHistory implements AsyncDisposable {
     ofApp?.delete(row);
     if (ofApp?.size === 0) this.#byApp.delete(row.appId);
   }
+}
+
+function idOf(key: string): string {
+  return key.slice(key.lastIndexOf('/') + 1);
 }
 
 /** Earlier first; of those that ended in the same millisecond any order, but always the same. */

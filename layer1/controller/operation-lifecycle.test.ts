@@ -9,6 +9,7 @@ import { apps, operations } from './api.ts';
 import { runners } from './api-runners.ts';
 import type { Operation } from './model.ts';
 import { OperationWatch, acknowledgeMs, silenceMs } from './operation-watch.ts';
+import { forgetGoneRunners, forgetMs } from './runner-registry.ts';
 import { TestRunner } from './test-runner.ts';
 import type { TestRunnerOptions } from './test-runner.ts';
 import { startTestController } from './testing.ts';
@@ -334,6 +335,45 @@ test('a runner of one’s own waits to be adopted; its token is its id’s alone
   await join(world, 'own', { token: 'another token, as long' });
 });
 
+test('a runner is given no more than it has slots for, and gets the next when one has ended', async () => {
+  await using world = await startTestController({ hasWorker: false });
+  const { client } = world;
+  for (const name of ['a', 'b', 'c']) {
+    await newApp(client, name);
+    await create(client, name, { id: `of-${name}` });
+  }
+  const runner = await join(world, 'r1', { slots: 2 });
+  const given = await runner.assignments(3);
+  assert.deepEqual(given.map(({ id }) => id).sort(), ['of-a', 'of-b']);
+  await assert.rejects(
+    runner.assignments(),
+    (error) => hasCode(error, 'exhausted') && /r1 has 2 slots and holds of-a, of-b/.test(error.message),
+  );
+  for (const operation of given) await runner.acknowledge(operation);
+  await runner.finish('of-a', 'complete');
+  assert.equal((await runner.claim()).id, 'of-c');
+});
+
+test('runners of the platform that are gone are forgotten; those of others, and those that hold something, are not', async () => {
+  await using world = await startTestController({ hasWorker: false });
+  const { client, deps, store } = world;
+  await newApp(client, 'shop');
+  await create(client, 'shop', {});
+  await (await join(world, 'busy')).claim();
+  await join(world, 'idle');
+  await join(world, 'own', { token: 'a token of its own' });
+  const { revision } = await store.transact({ then: [{ put: '/flynn/leader/test', value: '1' }] });
+  const options = {
+    signal: AbortSignal.timeout(5_000),
+    epoch: { key: '/flynn/leader/test', createRevision: revision },
+  };
+  const idsLeft = async (): Promise<string[]> => (await client.call(runners.list, {})).map(({ id }) => id);
+  await forgetGoneRunners({ ...deps, now: () => Date.now() + forgetMs - 60_000 }, options);
+  assert.deepEqual(await idsLeft(), ['busy', 'idle', 'own']);
+  await forgetGoneRunners({ ...deps, now: () => Date.now() + forgetMs + 60_000 }, options);
+  assert.deepEqual(await idsLeft(), ['busy', 'own']);
+});
+
 test('a runner that waits at one controller hears that it was rejected at another', async () => {
   const store = createMemoryStore();
   await using one = await startTestController({ store: store.connect(), hasWorker: false });
@@ -417,6 +457,47 @@ test('two controllers on one store give nothing twice', { timeout: 60_000 }, asy
   assert.equal(begun.length, 100);
   await waitFor(() => two.deps.queue.size === 0, { what: 'nothing to be live', deadlineMs: 5_000 });
   assert.equal((await store.list('/flynn/operation-lock/')).entries.length, 0);
+});
+
+test('ended by several at once, at two controllers, an operation ends once and leaves nothing behind', async () => {
+  const store = createMemoryStore();
+  await using one = await startTestController({ store: store.connect(), hasWorker: false });
+  await using two = await startTestController({ store: store.connect(), hasWorker: false, hosts: 0 });
+  await newApp(one.client, 'shop');
+  const here = await join(one, 'r1');
+  const there = new TestRunner({ client: two.client, id: 'r1', clusterKey: two.key });
+  for (let round = 0; round < 20; round += 1) {
+    const id = `o${round}`;
+    await create(one.client, 'shop', { id }, { id: `${id}-next`, dependsOn: [id] });
+    assert.equal((await here.claim()).id, id);
+    const params = { operation: id };
+    const answers = await Promise.allSettled([
+      there.finish(id, 'complete'),
+      one.client.call(operations.cancel, { params, body: { force: true } }),
+      here.finish(id, 'failed', { error: 'no' }),
+      two.client.call(operations.cancel, { params }),
+      here.append(id, 0, ['a line']),
+      there.beat(id),
+    ]);
+    for (const answer of answers) {
+      if (answer.status === 'rejected') assert.ok(hasCode(answer.reason, 'conflict'), String(answer.reason));
+    }
+    const { state } = await get(one.client, id);
+    const next = await get(two.client, `${id}-next`);
+    assert.equal(next.state, state === 'complete' ? 'queued' : 'cancelled', `${id} is ${state}`);
+    if (state !== 'complete') continue;
+    await here.claim();
+    await there.finish(`${id}-next`, 'complete');
+  }
+  const left = await Promise.all(
+    ['/flynn/resource/operation/', '/flynn/operation-lock/', '/flynn/operation-history/'].map((prefix) =>
+      store.list(prefix),
+    ),
+  );
+  assert.deepEqual(
+    left.map(({ entries }) => entries.length),
+    [0, 0, 40],
+  );
 });
 
 test('lists show what is under way first, then what ended last, of one app or of all', async () => {

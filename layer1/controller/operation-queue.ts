@@ -56,6 +56,7 @@ export class OperationQueue {
   readonly #lines = new Map<string, Line>();
   /** Lines with a head, by its age. */
   readonly #ready: Line[] = [];
+  readonly #byRunner = new Map<string, Set<string>>();
   /** Ids of those that wait for this one. */
   readonly #waiting = new Map<string, Set<string>>();
 
@@ -65,6 +66,11 @@ export class OperationQueue {
 
   get(id: string): OperationResource | undefined {
     return this.#entries.get(id)?.operation;
+  }
+
+  /** Ids of what the runner was given or runs. */
+  heldBy(runnerId: string): ReadonlySet<string> {
+    return this.#byRunner.get(runnerId) ?? new Set();
   }
 
   placeOf(id: string): number | undefined {
@@ -157,26 +163,22 @@ export class OperationQueue {
   #add(line: Line, entry: Entry): void {
     const { id, spec, status } = entry.operation;
     this.#entries.set(id, entry);
-    for (const other of spec.dependsOn ?? []) {
-      const waiting = this.#waiting.get(other);
-      if (waiting === undefined) this.#waiting.set(other, new Set([id]));
-      else waiting.add(id);
-    }
+    for (const other of spec.dependsOn ?? []) addTo(this.#waiting, other, id);
     if (status.state === 'queued') insert(line.queued, entry, byAge);
-    else line.held.set(id, entry);
+    else {
+      line.held.set(id, entry);
+      addTo(this.#byRunner, status.runnerId ?? '', id);
+    }
   }
 
   #remove(line: Line, entry: Entry | undefined): void {
     if (entry === undefined) return;
-    const { id, spec } = entry.operation;
+    const { id, spec, status } = entry.operation;
     line.held.delete(id);
+    removeFrom(this.#byRunner, status.runnerId ?? '', id);
     const at = indexOf(line.queued, entry, byAge);
     if (at !== undefined) line.queued.splice(at, 1);
-    for (const other of spec.dependsOn ?? []) {
-      const waiting = this.#waiting.get(other);
-      waiting?.delete(id);
-      if (waiting?.size === 0) this.#waiting.delete(other);
-    }
+    for (const other of spec.dependsOn ?? []) removeFrom(this.#waiting, other, id);
   }
 
   /** Puts the line where it belongs among those that are ready. */
@@ -190,6 +192,18 @@ export class OperationQueue {
     if (line.head !== undefined) insert(this.#ready, line, byHead);
     if (line.queued.length === 0 && line.held.size === 0) this.#lines.delete(appId);
   }
+}
+
+function addTo(sets: Map<string, Set<string>>, key: string, id: string): void {
+  const ids = sets.get(key);
+  if (ids === undefined) sets.set(key, new Set([id]));
+  else ids.add(id);
+}
+
+function removeFrom(sets: Map<string, Set<string>>, key: string, id: string): void {
+  const ids = sets.get(key);
+  ids?.delete(id);
+  if (ids?.size === 0) sets.delete(key);
 }
 
 function noRunnerText(target: Operation['target']): string {

@@ -133,23 +133,33 @@ export class OperationWriter {
     const { log, onEnded, operations } = this.#deps;
     const isKnown = operations.snapshot.revision >= revision;
     for (const operation of ended) {
-      if (!isKnown) this.#newer.set(operation.id, { operation: undefined, revision });
+      if (!isKnown) this.#know(operation.id, undefined, revision);
       onEnded(operation);
       const { id, spec, status } = operation;
       log.info({ operation: id, app: spec.appId, state: status.state, error: status.error }, 'operation ended');
     }
     const written = { ...after, revision };
-    if (ended.length === 0 && !isKnown) this.#newer.set(after.id, { operation: written, revision });
+    if (ended.length === 0 && !isKnown) this.#know(after.id, written, revision);
     return written;
   }
 
   #learn({ entries, revision }: Refused): void {
     const prefix = liveKey('');
     for (const [key, entry] of entries) {
-      if (!key.startsWith(prefix) || this.#deps.operations.snapshot.revision >= revision) continue;
-      const operation = entry === undefined ? undefined : decodeOperation(entry);
-      this.#newer.set(key.slice(prefix.length), { operation, revision });
+      if (!key.startsWith(prefix)) continue;
+      const id = key.slice(prefix.length);
+      const mirrored = this.#deps.operations.snapshot.entries.get(id);
+      const isMirrored =
+        entry === undefined ? mirrored === undefined : (mirrored?.modRevision ?? 0) >= entry.modRevision;
+      if (isMirrored) this.#newer.delete(id);
+      else if (entry === undefined) this.#know(id, undefined, revision);
+      else this.#know(id, decodeOperation(entry), entry.modRevision);
     }
+  }
+
+  /** Answers may come in another order than what they tell of. */
+  #know(id: string, operation: OperationResource | undefined, revision: Revision): void {
+    if ((this.#newer.get(id)?.revision ?? 0) < revision) this.#newer.set(id, { operation, revision });
   }
 }
 

@@ -23,13 +23,15 @@ const usualLimit = 100;
 export function operationHandlers(deps: Deps): Handler[] {
   const { writer, store, queue } = deps;
   const log = new OperationLog(store);
-  const view = (operation: OperationResource): Operation => {
-    const waitsFor = queue.whyWaits(operation.id, adoptedRunners(deps));
-    return viewOperation(operation, waitsFor);
+  const viewAll = (found: readonly OperationResource[]): Operation[] => {
+    const takers = adoptedRunners(deps);
+    return found.map((operation) => viewOperation(operation, queue.whyWaits(operation.id, takers)));
   };
+  const view = (operation: OperationResource): Operation =>
+    viewOperation(operation, queue.whyWaits(operation.id, adoptedRunners(deps)));
   return [
     handle(operations.push, async ({ params, body, signal }) =>
-      forLiveApp(deps, params.app, signal, async (app) => (await push(deps, app, body, signal)).map(view)),
+      forLiveApp(deps, params.app, signal, async (app) => viewAll(await push(deps, app, body, signal))),
     ),
     handle(operations.create, async ({ params, body, signal }) =>
       forLiveApp(deps, params.app, signal, async (app) => {
@@ -38,15 +40,15 @@ export function operationHandlers(deps: Deps): Handler[] {
           spec: { ...spec, appId: app.id, pushId: id },
           expiresAt,
         }));
-        return (await createOnce(deps, app, given, signal)).map(view);
+        return viewAll(await createOnce(deps, app, given, signal));
       }),
     ),
     handle(operations.get, async ({ params, signal }) => view(await getOperation(store, params.operation, { signal }))),
     handle(operations.list, async ({ params, query, signal }) => {
       const app = await findApp(deps, params.app, signal);
-      return (await list(deps, query, signal, app.id)).map(view);
+      return viewAll(await list(deps, query, signal, app.id));
     }),
-    handle(operations.listAll, async ({ query, signal }) => (await list(deps, query, signal)).map(view)),
+    handle(operations.listAll, async ({ query, signal }) => viewAll(await list(deps, query, signal))),
     handle(operations.update, async ({ params, body, signal }) => {
       const event = { type: 'move expiry', expiresAt: body.expiresAt ?? undefined } as const;
       return view(await writer.apply(params.operation, event, { signal }));

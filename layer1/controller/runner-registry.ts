@@ -107,9 +107,10 @@ async function register(deps: Deps, id: string, given: Registration, signal: Abo
 
 /** The process that held them is gone: nobody else knows how far it came. */
 async function endEarlierSession(deps: Deps, runnerId: string, signal: AbortSignal): Promise<void> {
-  const held = [...deps.operations.snapshot.entries.values()].filter(({ value }) => value.status.runnerId === runnerId);
-  for (const { value } of held) {
-    const { id, status, spec } = value;
+  for (const held of deps.queue.heldBy(runnerId)) {
+    const operation = deps.queue.get(held);
+    if (operation === undefined) continue;
+    const { id, status, spec } = operation;
     const reason = `its runner ${runnerId} ended and was started anew: repeat the ${spec.kind}`;
     const { attempt = 0 } = status;
     const event =
@@ -122,12 +123,11 @@ async function endEarlierSession(deps: Deps, runnerId: string, signal: AbortSign
 
 export function viewRunner(deps: Deps, { id, spec, status, createdAt }: RunnerResource): Runner {
   const { tokenHash: _hash, ...shown } = spec;
-  const held = [...deps.operations.snapshot.entries.values()].filter(({ value }) => value.status.runnerId === id);
   return {
     id,
     ...shown,
     state: status.state,
-    operations: held.map(({ value }) => value.id).sort(),
+    operations: [...deps.queue.heldBy(id)].sort(),
     createdAt,
     seenAt: new Date(status.seenAt).toISOString(),
   };
@@ -168,27 +168,30 @@ export function runnerRegistryHandlers(deps: Deps): Handler[] {
   ];
 }
 
-const forgetMs = 600_000;
+export const forgetMs = 600_000;
 const lookMs = 60_000;
 
-/** Runs until the signal aborts. The platform's runners are new ones with every job: those not heard of for long go. */
-export async function keepRunners(
-  deps: Deps,
-  options: { signal: AbortSignal; log: Logger; epoch: Compare },
-): Promise<void> {
+type Options = { signal: AbortSignal; epoch: Compare };
+
+/** Runs until the signal aborts. */
+export async function keepRunners(deps: Deps, options: Options & { log: Logger }): Promise<void> {
   await forever(
     'forgetting runners that are gone',
     async (signal) => {
-      const operations = [...deps.operations.snapshot.entries.values()];
-      const busy = new Set(operations.map(({ value }) => value.status.runnerId));
-      for (const { value } of deps.runners.snapshot.entries.values()) {
-        const { id, spec, status, revision } = value;
-        if (!spec.isPlatform || busy.has(id) || deps.now() - status.seenAt < forgetMs) continue;
-        const also = () => ({ compare: [options.epoch] });
-        await deps.resources.delete(runnerType, id, { expectRevision: revision, also, signal }).catch(ignoreOvertaken);
-      }
+      await forgetGoneRunners(deps, { signal, epoch: options.epoch });
       await pause(lookMs, signal);
     },
     options,
   );
+}
+
+/** The platform's runners are new ones with every job: those not heard of for long go. Others stay until they are forgotten. */
+export async function forgetGoneRunners(deps: Deps, { signal, epoch }: Options): Promise<void> {
+  for (const { value } of deps.runners.snapshot.entries.values()) {
+    const { id, spec, status, revision } = value;
+    const isGone = deps.now() - status.seenAt >= forgetMs && deps.queue.heldBy(id).size === 0;
+    if (!spec.isPlatform || !isGone) continue;
+    const also = () => ({ compare: [epoch] });
+    await deps.resources.delete(runnerType, id, { expectRevision: revision, also, signal }).catch(ignoreOvertaken);
+  }
 }

@@ -1,6 +1,6 @@
 /** The queue as runners see it: claim, report, heartbeat, lines. */
-import { hasCode } from '@flynn/kit/errors';
-import { raceAbort, withDeadline } from '@flynn/kit/retry';
+import { FlynnError, hasCode } from '@flynn/kit/errors';
+import { raceAbort, waitFor, withDeadline } from '@flynn/kit/retry';
 import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
 import { operations } from './api.ts';
@@ -11,7 +11,7 @@ import { checkHeld } from './operation-state.ts';
 import type { OperationEvent } from './operation-state.ts';
 import { ignoreOvertaken } from './operation-writer.ts';
 import type { OperationWriter } from './operation-writer.ts';
-import type { OperationResource } from './resources.ts';
+import type { OperationResource, RunnerResource } from './resources.ts';
 import { checkAdopted, checkRunner, noteSeen, takerOf } from './runner-registry.ts';
 import { viewOperation } from './views.ts';
 
@@ -20,6 +20,7 @@ type Refusal = { id: string; code: 'conflict' | 'not_found'; message: string };
 const claimWaitMs = 25_000;
 /** Often enough that silence shows, seldom enough that it costs the store nothing. */
 const beatWriteMs = 9_000;
+const settleMs = 1_000;
 
 export function runnerHandlers(deps: Deps): Handler[] {
   const { writer, dispatch } = deps;
@@ -42,7 +43,8 @@ export function runnerHandlers(deps: Deps): Handler[] {
       const runner = await checkRunner(deps, params.runner, body.token, signal);
       checkAdopted(runner);
       await noteSeen(deps, runner, signal);
-      const given = await dispatch.ask(takerOf(runner), body.slots, withDeadline(claimWaitMs, signal));
+      const slots = Math.min(body.slots, await freeSlots(deps, runner, signal));
+      const given = await dispatch.ask(takerOf(runner), slots, withDeadline(claimWaitMs, signal));
       // It left while it was being given them.
       if (signal.aborted) await Promise.all(given.map((operation) => dispatch.putBack(operation)));
       return { operations: given.map((operation) => viewOperation(operation)) };
@@ -89,6 +91,22 @@ export function runnerHandlers(deps: Deps): Handler[] {
       await beat(operation, params.runner, signal);
     }),
   ];
+}
+
+/** Throws `exhausted` if it holds all it registered for; what it has just reported may take a moment to be known here. */
+async function freeSlots({ queue }: Deps, { id, spec }: RunnerResource, signal: AbortSignal): Promise<number> {
+  const free = (): number => spec.slots - queue.heldBy(id).size;
+  if (free() > 0) return free();
+  const ended = waitFor(() => free() > 0, { what: 'a free slot', deadlineMs: settleMs, intervalMs: 5, signal });
+  await ended.catch((error: unknown) => {
+    if (!hasCode(error, 'timeout')) throw error;
+  });
+  if (free() > 0) return free();
+  const ids = [...queue.heldBy(id)].join(', ');
+  throw new FlynnError(
+    'exhausted',
+    `runner ${id} has ${spec.slots} slots and holds ${ids}: report how one ended first`,
+  );
 }
 
 /** What refuses it goes into the answer; what may be tried again fails the whole report. */

@@ -15,6 +15,8 @@ export type TestRunnerOptions = {
   session?: string;
   labels?: Record<string, string>;
   isByIdOnly?: boolean;
+  /** Default 64. */
+  slots?: number;
 };
 
 type Attempt = { id: string; attempt: number };
@@ -46,8 +48,8 @@ export class TestRunner {
   }
 
   register(session = this.#options.session ?? 'one'): Promise<Runner> {
-    const { client, labels = {}, isByIdOnly = false } = this.#options;
-    const body = { token: this.token, session, version: '0.0.0-test', labels, isByIdOnly };
+    const { client, labels = {}, isByIdOnly = false, slots = 64 } = this.#options;
+    const body = { token: this.token, session, version: '0.0.0-test', labels, isByIdOnly, slots };
     return client.call(runners.register, { params: this.#params, body });
   }
 

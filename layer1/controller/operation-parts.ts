@@ -10,16 +10,16 @@ import { OperationWriter } from './operation-writer.ts';
 import { operationType, runnerType } from './resources.ts';
 import { forgotten, notAdopted } from './runner-refusals.ts';
 
-export type OperationCenter = Pick<Deps, 'operations' | 'queue' | 'writer' | 'dispatch' | 'history' | 'runners'>;
+export type OperationParts = Pick<Deps, 'operations' | 'queue' | 'writer' | 'dispatch' | 'history' | 'runners'>;
 
 /** Resolves once live operations and runners are known; what ended is read in the background. */
-export async function openOperationCenter(options: {
+export async function openOperations(options: {
   store: Store;
   resources: ResourceService;
   log: Logger;
   now: () => number;
   signal?: AbortSignal;
-}): Promise<AsyncDisposable & { center: OperationCenter }> {
+}): Promise<AsyncDisposable & { parts: OperationParts }> {
   const { store, resources, log, now, signal } = options;
   const limits = signal === undefined ? {} : { signal };
   const [operations, runners] = await Promise.all([
@@ -43,7 +43,7 @@ export async function openOperationCenter(options: {
   });
   for (const [id, { value, createRevision }] of operations.snapshot.entries) queue.set(id, value, createRevision);
   return {
-    center: { operations, queue, writer, dispatch, history, runners },
+    parts: { operations, queue, writer, dispatch, history, runners },
     async [Symbol.asyncDispose]() {
       await Promise.all([operations, runners, history].map((part) => part[Symbol.asyncDispose]()));
     },
