@@ -94,15 +94,18 @@ async function buildWithin(job: BuildJob, deps: BuildDeps, signal: AbortSignal):
     await mkdir(dir, { recursive: true });
     if (process.getuid?.() === 0) await chown(dir, appUserId, appUserId);
   }
-  await runStep(step(...self, 'unpack', layout.appDir), await blobs.get(job.sourceDigest, { signal }));
-  await restoreCache(job, deps, step('tar', '-xf', '-', '-C', layout.cacheDir), signal);
+  const source = await blobs.get(job.sourceDigest, { signal });
+  const [known] = await Promise.all([
+    readLayers(job.appId, blobs, signal),
+    runStep(step(...self, 'unpack', layout.appDir), source),
+    restoreCache(job, deps, step('tar', '-xf', '-', '-C', layout.cacheDir), signal),
+  ]);
 
   const { outputBytes } = limits;
   const told: z.input<typeof compileInputSchema> = { layout, appEnv: job.appEnv, nowMs, outputBytes };
   const input = JSON.stringify(told);
   const plan = slugPlanSchema.parse(JSON.parse(await runStep(step(...self, 'compile'), Readable.from([input]))));
 
-  const known = await readLayers(job.appId, blobs, signal);
   const runtimes: Record<string, Layer> = {};
   let roomBytes = limits.slugBytes;
   const within = (): Limit => ({ bytes: roomBytes, error: () => slugTooLarge(limits.slugBytes) });
