@@ -5,6 +5,7 @@ import type { Bench } from './bench.ts';
 import { table, type Figure } from './figure.ts';
 
 const benches: Readonly<Record<string, () => Promise<Bench>>> = {
+  build: () => import('./build.ts').then(({ bench }) => bench),
   push: () => import('./push.ts').then(({ bench }) => bench),
   scale: () => import('./scale.ts').then(({ bench }) => bench),
   agent: () => import('./agent.ts').then(({ bench }) => bench),

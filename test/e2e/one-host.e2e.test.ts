@@ -1,6 +1,7 @@
 /** One host, end to end: everything a person does with it, in the order they would, on one real cluster. */
 import { after, before, suite } from 'node:test';
 import { TestCluster } from '../test-cluster.ts';
+import { describeBuilds } from './builds.ts';
 import { describeDown } from './down.ts';
 import { describeEnv } from './env.ts';
 import { describePush } from './push.ts';
@@ -20,6 +21,7 @@ suite('one host', () => {
   const theCluster = () => cluster;
   describeUp(theCluster);
   describePush(theCluster);
+  describeBuilds(theCluster);
   describeScale(theCluster);
   describeEnv(theCluster);
   describeRefusals(theCluster);
