@@ -95,16 +95,23 @@ async function buildWithin(job: BuildJob, deps: BuildDeps, signal: AbortSignal):
     if (process.getuid?.() === 0) await chown(dir, appUserId, appUserId);
   }
   const source = await blobs.get(job.sourceDigest, { signal });
-  const [known] = await Promise.all([
-    readLayers(job.appId, blobs, signal),
+  const unpacked = Promise.all([
     runStep(step(...self, 'unpack', layout.appDir), source),
     restoreCache(job, deps, step('tar', '-xf', '-', '-C', layout.cacheDir), signal),
   ]);
-
-  const { outputBytes } = limits;
-  const told: z.input<typeof compileInputSchema> = { layout, appEnv: job.appEnv, nowMs, outputBytes };
-  const input = JSON.stringify(told);
-  const plan = slugPlanSchema.parse(JSON.parse(await runStep(step(...self, 'compile'), Readable.from([input]))));
+  const told: z.input<typeof compileInputSchema> = {
+    layout,
+    appEnv: job.appEnv,
+    nowMs,
+    outputBytes: limits.outputBytes,
+  };
+  const [known, answer] = await Promise.all([
+    readLayers(job.appId, blobs, signal),
+    // Loads meanwhile, and begins when it is told.
+    runStep(step(...self, 'compile'), Readable.from(after(unpacked, JSON.stringify(told)))),
+    unpacked,
+  ]);
+  const plan = slugPlanSchema.parse(JSON.parse(answer));
 
   const runtimes: Record<string, Layer> = {};
   let roomBytes = limits.slugBytes;
@@ -151,6 +158,11 @@ function tar(dir: string, rename: string, member: string): [string, ...string[]]
   const sameBytes = ['--format=gnu', '--sort=name', '--mtime=@0', '--numeric-owner', '--hard-dereference'];
   const owner = [`--owner=${appUserId}`, `--group=${appUserId}`];
   return ['tar', '-C', dir, ...sameBytes, ...owner, `--transform=${rename}`, '-cf', '-', '--', member];
+}
+
+async function* after(ready: Promise<unknown>, text: string): AsyncGenerator<string> {
+  await ready;
+  yield text;
 }
 
 type Limit = { bytes: number; error: () => FlynnError };
