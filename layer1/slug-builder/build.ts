@@ -94,15 +94,25 @@ async function buildWithin(job: BuildJob, deps: BuildDeps, signal: AbortSignal):
     await mkdir(dir, { recursive: true });
     if (process.getuid?.() === 0) await chown(dir, appUserId, appUserId);
   }
-  await runStep(step(...self, 'unpack', layout.appDir), await blobs.get(job.sourceDigest, { signal }));
-  await restoreCache(job, deps, step('tar', '-xf', '-', '-C', layout.cacheDir), signal);
+  const source = await blobs.get(job.sourceDigest, { signal });
+  const unpacked = Promise.all([
+    runStep(step(...self, 'unpack', layout.appDir), source),
+    restoreCache(job, deps, step('tar', '-xf', '-', '-C', layout.cacheDir), signal),
+  ]);
+  const told: z.input<typeof compileInputSchema> = {
+    layout,
+    appEnv: job.appEnv,
+    nowMs,
+    outputBytes: limits.outputBytes,
+  };
+  const [known, answer] = await Promise.all([
+    readLayers(job.appId, blobs, signal),
+    // Loads meanwhile, and begins when it is told.
+    runStep(step(...self, 'compile'), Readable.from(after(unpacked, JSON.stringify(told)))),
+    unpacked,
+  ]);
+  const plan = slugPlanSchema.parse(JSON.parse(answer));
 
-  const { outputBytes } = limits;
-  const told: z.input<typeof compileInputSchema> = { layout, appEnv: job.appEnv, nowMs, outputBytes };
-  const input = JSON.stringify(told);
-  const plan = slugPlanSchema.parse(JSON.parse(await runStep(step(...self, 'compile'), Readable.from([input]))));
-
-  const known = await readLayers(job.appId, blobs, signal);
   const runtimes: Record<string, Layer> = {};
   let roomBytes = limits.slugBytes;
   const within = (): Limit => ({ bytes: roomBytes, error: () => slugTooLarge(limits.slugBytes) });
@@ -149,6 +159,11 @@ function tar(dir: string, rename: string, member: string): [string, ...string[]]
   const sameBytes = ['--format=gnu', '--sort=name', '--mtime=@0', '--numeric-owner', '--hard-dereference'];
   const owner = [`--owner=${appUserId}`, `--group=${appUserId}`];
   return ['tar', '-C', dir, ...sameBytes, ...owner, `--transform=${rename}`, '-cf', '-', '--', member];
+}
+
+async function* after(ready: Promise<unknown>, text: string): AsyncGenerator<string> {
+  await ready;
+  yield text;
 }
 
 type Limit = { bytes: number; error: () => FlynnError };

@@ -81,6 +81,8 @@ async function runBuild(): Promise<void> {
 /** Told what to do on its input; its answer goes to file descriptor 3, where nothing the app prints can get into it. */
 async function runCompile(): Promise<void> {
   const text = Buffer.concat(await process.stdin.toArray()).toString();
+  // There is nothing to compile: what was to come before has failed, and told why.
+  if (text === '') process.exit(1);
   const { outputBytes, ...input } = compileInputSchema.parse(JSON.parse(text));
   const env = baseEnv(process.env, { home: input.layout.appDir, commit: process.env['SOURCE_VERSION'] ?? '' });
   const ending = new AbortController();

@@ -6,6 +6,7 @@ import { table, type Figure } from './figure.ts';
 
 const benches: Readonly<Record<string, () => Promise<Bench>>> = {
   api: () => import('./api.ts').then(({ bench }) => bench),
+  build: () => import('./build.ts').then(({ bench }) => bench),
   push: () => import('./push.ts').then(({ bench }) => bench),
   scale: () => import('./scale.ts').then(({ bench }) => bench),
   agent: () => import('./agent.ts').then(({ bench }) => bench),

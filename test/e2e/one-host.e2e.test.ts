@@ -2,6 +2,7 @@
 import { after, before, suite } from 'node:test';
 import { TestCluster } from '../test-cluster.ts';
 import { describeDeploys } from './deploys.ts';
+import { describeBuilds } from './builds.ts';
 import { describeDown } from './down.ts';
 import { describeEnv } from './env.ts';
 import { describeOperations } from './operations.ts';
@@ -24,6 +25,7 @@ suite('one host', () => {
   describeUp(theCluster);
   describePush(theCluster);
   describeOperations(theCluster);
+  describeBuilds(theCluster);
   describeScale(theCluster);
   describeEnv(theCluster);
   describeRefusals(theCluster);

@@ -2,9 +2,9 @@
  * Debian's packages for a user who is not root: apt with folders of its own. Where they come from is what the builder's image
  * says, or the operator; apt checks the archive's signatures and every package's digest.
  */
-import { mkdir, readFile, readdir, rm, writeFile } from 'node:fs/promises';
+import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
+import { FlynnError, messageOf } from '@flynn/kit/errors';
 import type { BuildContext } from '../buildpack.ts';
 import { runForOutput } from '../command.ts';
 
@@ -136,15 +136,4 @@ async function sourcesOf(env: Readonly<Record<string, string>>): Promise<string 
   const security = env['FLYNN_DEBIAN_SECURITY_MIRROR'];
   const lines = [`deb ${mirror} ${suite} main`, `deb ${mirror} ${suite}-updates main`];
   return [...lines, ...(security === undefined ? [] : [`deb ${security} ${suite}-security main`]), ''].join('\n');
-}
-
-/** Forgets package files that are none of those. True if there were any. */
-export async function keepOnly(dir: string, files: ReadonlySet<string>): Promise<boolean> {
-  const names: string[] = await readdir(dir).catch((error: unknown) => {
-    if (hasCode(error, 'cancelled')) throw error;
-    return [];
-  });
-  const useless = names.filter((name) => !files.has(name));
-  for (const name of useless) await rm(join(dir, name), { recursive: true, force: true });
-  return useless.length > 0;
 }

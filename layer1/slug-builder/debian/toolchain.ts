@@ -11,7 +11,7 @@ import { z } from 'zod';
 import type { BuildContext, Runtime } from '../buildpack.ts';
 import { runForOutput } from '../command.ts';
 import { exists } from '../nodejs/toolchain.ts';
-import { Apt, type Deb, keepOnly } from './apt.ts';
+import { Apt, type Deb } from './apt.ts';
 
 const listIsFreshMs = 12 * 3_600_000;
 /** Part of a runtime's name: higher when what is done to unpacked packages changes. */
@@ -92,7 +92,12 @@ export class DebianToolchain {
 
   /** Forgets what this build did not use, so that the cache does not grow for ever. */
   async tidy(): Promise<void> {
-    if (await keepOnly(this.#dir, new Set([...this.#used, 'index.json']))) this.#isChanged = true;
+    const names: string[] = await readdir(this.#dir).catch(() => []);
+    for (const name of names) {
+      if (name === 'index.json' || this.#used.has(name)) continue;
+      await rm(join(this.#dir, name), { recursive: true, force: true });
+      this.#isChanged = true;
+    }
   }
 
   async #resolve(packages: readonly string[]): Promise<Deb[]> {
