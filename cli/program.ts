@@ -16,6 +16,7 @@ import { addHostCommands } from './commands/host.ts';
 import { addKeyCommands } from './commands/key.ts';
 import { addLinkCommands } from './commands/link.ts';
 import { addLogCommand } from './commands/log.ts';
+import { addLoginCommand } from './commands/login.ts';
 import { addReleaseCommands } from './commands/release.ts';
 import { addRouteCommands } from './commands/route.ts';
 import { addRunCommand } from './commands/run.ts';
@@ -63,6 +64,7 @@ export async function runCli(argv: readonly string[], io: Io): Promise<number> {
   addKeyCommands(parent);
   addHostCommands(parent);
   addEvaluationCommands(parent);
+  addLoginCommand(parent);
   addUserCommands(parent);
   addTeamCommands(parent);
   addAccessCommands(parent);
@@ -91,7 +93,7 @@ function explain(error: FlynnError): string {
     return `${message}\n  is the cluster up, and its address right? "flynn cluster" shows it; on the host: npm run up`;
   }
   if (error.code === 'unauthenticated') {
-    return `${message}\n  the cluster does not know this key, or knows it no more: "flynn cluster add NAME URL KEY" sets another`;
+    return `${message}\n  the cluster does not know this key, or knows it no more: "flynn cluster add NAME URL KEY" sets another, "flynn login" asks for one`;
   }
   return message;
 }

@@ -24,8 +24,8 @@ export async function checkServices(
   for (const { spec, status } of platform) {
     const { releaseId } = status;
     const live = releaseId === undefined ? undefined : await deps.resources.find(releaseType, releaseId, { signal });
-    const taken = [spec.name, ...servicesOf(live?.spec.processes ?? {})];
-    const name = wanted.find((one) => taken.includes(one));
+    const taken = new Set([spec.name, ...servicesOf(live?.spec.processes ?? {})]);
+    const name = wanted.find((one) => taken.has(one));
     if (name === undefined) continue;
     throw new FlynnError('denied', `the service ${name} is the platform's own: call it ${app.spec.name}-${name}`);
   }

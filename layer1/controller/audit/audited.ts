@@ -13,8 +13,8 @@ import type { AuditTrail, AuditedMutation } from './trail.ts';
 const unrecordedPrefix = '/runners/';
 const secretAnswers: ReadonlySet<Route> = new Set([tokens.create]);
 
-export function isRecorded({ method, path, access }: Route): boolean {
-  return method !== 'GET' && access !== 'open' && !path.startsWith(unrecordedPrefix);
+export function isRecorded({ method, path }: Route): boolean {
+  return method !== 'GET' && !path.startsWith(unrecordedPrefix);
 }
 
 type AuditOptions = Readonly<{
@@ -38,7 +38,8 @@ async function act(
   call: CheckedCall,
   { store, trail, now, log }: AuditOptions,
 ): Promise<unknown> {
-  const found = route.method === 'POST' ? await claimAnswer(store, call, route, now) : undefined;
+  const found =
+    route.method === 'POST' && call.caller !== undefined ? await claimAnswer(store, call, route, now) : undefined;
   if (found !== undefined && 'answer' in found) return found.answer;
   const claim = found?.claim;
   const entry = trail.begin(call, route);

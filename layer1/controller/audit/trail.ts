@@ -7,7 +7,7 @@ import type { Route } from '@flynn/kit/routes';
 import { resourceKey } from '@flynn/resource/keys';
 import { decodeResource } from '@flynn/resource/record';
 import type { Revision, Store, Transaction } from '@flynn/store/store';
-import { principalOf } from '../access/principal.ts';
+import { principalOf, servicePrincipal } from '../access/principal.ts';
 import type { Principal } from '../access/principal.ts';
 import { appType } from '../resources.ts';
 import { appIdIn, changesOf, withBefore } from './changes.ts';
@@ -125,7 +125,8 @@ export class AuditTrail implements AsyncDisposable {
   }
 
   begin(call: CheckedCall, route: Route): AuditedMutation {
-    const who = principalOf(call);
+    // Who logs in is nobody yet: what comes of it says who it was.
+    const who = call.caller === undefined ? servicePrincipal('login') : principalOf(call);
     return new AuditedMutation(this.#newId(), this.#now(), who, route, call);
   }
 
