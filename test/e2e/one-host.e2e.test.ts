@@ -1,6 +1,7 @@
 /** One host, end to end: everything a person does with it, in the order they would, on one real cluster. */
 import { after, before, suite } from 'node:test';
 import { TestCluster } from '../test-cluster.ts';
+import { describeAccess } from './access.ts';
 import { describeDown } from './down.ts';
 import { describeEnv } from './env.ts';
 import { describePush } from './push.ts';
@@ -22,6 +23,7 @@ suite('one host', () => {
   describePush(theCluster);
   describeScale(theCluster);
   describeEnv(theCluster);
+  describeAccess(theCluster);
   describeRefusals(theCluster);
   describeRun(theCluster);
   describeRecovery(theCluster);
