@@ -8,6 +8,7 @@ import { type BlobClient, createBlobClient } from '@flynn/blobstore/client';
 import { openFilesystem } from '@flynn/blobstore/filesystem';
 import { blobHandlers } from '@flynn/blobstore/server';
 import { apps, jobs, operations, releases } from '@flynn/controller/api';
+import { serviceToken } from '@flynn/controller/access/service-token';
 import { createControllerClient } from '@flynn/controller/client';
 import { type BuildResult, type Operation, operationSchema } from '@flynn/controller/model';
 import { type Behaviour, type TestController, startTestController } from '@flynn/controller/testing';
@@ -79,7 +80,7 @@ function startRunner(
   options: { graceMs?: number } = {},
 ): AsyncDisposable & { stop(): Promise<void> } {
   const stopping = new AbortController();
-  const client = createControllerClient({ baseUrl: controller.url, key: controller.key });
+  const client = createControllerClient({ baseUrl: controller.url, key: serviceToken(controller.userKey, 'runner') });
   const ended = runOperations(
     {
       id: 'runner',
