@@ -9,6 +9,7 @@ import type { Source } from '@flynn/resource/reconciler';
 import { workloadRemoval } from '@flynn/scheduler/evaluations';
 import type { Compare, Operation } from '@flynn/store/store';
 import { stepDeletion } from './app-deletion.ts';
+import { pruneTokens } from './access/expiry.ts';
 import { pruneAnswers } from './audit/answers.ts';
 import { pruneAudit } from './audit/reading.ts';
 import { statusesOfApp, valuesOf } from './cell-view.ts';
@@ -116,11 +117,12 @@ function mapSource(source: Source, toIds: (id: string) => Iterable<string>): Sou
   };
 }
 
-/** What the trail and the kept answers have too much of. */
+/** What the trail and the kept answers have too much of, and tokens of old. */
 async function forget(deps: Deps, options: Options): Promise<void> {
   const nowMs = deps.now();
   await pruneAudit(deps.store, { ...options, nowMs });
   await pruneAnswers(deps.store, { ...options, nowMs });
+  await pruneTokens(deps, { ...options, nowMs });
   await systemClock.sleep(forgetMs, options);
 }
 
