@@ -58,7 +58,8 @@ async function main(): Promise<void> {
   const context = { options, cluster, person, env: process.env };
   for (const line of keptText(cluster, options)) process.stdout.write(`${line}\n`);
   await runSteps(cluster.hasPlatform ? stepsOf(context) : joinStepsOf(context));
-  process.stdout.write(cluster.hasPlatform ? farewell(cluster) : joinedFarewell(cluster));
+  const isNew = stored === undefined;
+  process.stdout.write(cluster.hasPlatform ? farewell(cluster, { isNew }) : joinedFarewell(cluster));
 }
 
 async function thisMachine(stored: Cluster | undefined): Promise<Machine> {
@@ -80,7 +81,7 @@ async function upHosts(options: Options, count: string): Promise<void> {
   if (!(await isReady(options, cluster, 'machine'))) return;
   await runSteps(steps);
   const made = await readHostsCluster();
-  if (made !== undefined) process.stdout.write(farewell(made));
+  if (made !== undefined) process.stdout.write(farewell(made, { isNew: true }));
 }
 
 async function isReady(options: Options, cluster: Cluster, scope: Scope): Promise<boolean> {
@@ -136,7 +137,8 @@ async function runSteps(steps: readonly Step[]): Promise<void> {
   }
 }
 
-function farewell(cluster: Cluster): string {
+/** The root key is shown when the cluster is made, and not again. */
+function farewell(cluster: Cluster, { isNew }: { isNew: boolean }): string {
   const url = appUrlOf(sampleName, cluster);
   const command = (text: string): string => `  ${styleText('bold', text)}\n`;
   return [
@@ -147,8 +149,12 @@ function farewell(cluster: Cluster): string {
     command('git push flynn main'),
     command('flynn scale web=3'),
     command('flynn log -f'),
-    '\nFrom another computer you reach the cluster with this, which is its root key: keep it as you keep a password.\n\n',
-    command(`flynn cluster add ${cluster.name} ${controllerUrlOf(cluster)} ${cluster.controllerKey}`),
+    ...(isNew
+      ? [
+          '\nFrom another computer you reach the cluster with its root key, which is shown this once: keep it as you keep a password.\n\n',
+          command(`flynn cluster add ${cluster.name} ${controllerUrlOf(cluster)} ${cluster.controllerKey}`),
+        ]
+      : []),
     '\nFor everybody else there is a user, with a role on the cluster or on single apps, and a line of their own:\n\n',
     command('flynn user add NAME --role developer'),
     '\nAnother machine becomes a host of this cluster with the token that the first of these prints, here:\n\n',

@@ -26,6 +26,7 @@ import { addLogCommand } from './commands/log.ts';
 import { addOperationCommands } from './commands/operation.ts';
 import { addMetaCommands } from './commands/meta.ts';
 import { addPromoteCommands } from './commands/promote.ts';
+import { addLoginCommand } from './commands/login.ts';
 import { addReleaseCommands } from './commands/release.ts';
 import { addResourceCommands } from './commands/resources.ts';
 import { addRouteCommands } from './commands/route.ts';
@@ -85,6 +86,7 @@ export async function runCli(argv: readonly string[], io: Io): Promise<number> {
   addResourceCommands(parent);
   addHostCommands(parent);
   addEvaluationCommands(parent);
+  addLoginCommand(parent);
   addUserCommands(parent);
   addTeamCommands(parent);
   addAccessCommands(parent);
@@ -115,7 +117,7 @@ function explain(error: FlynnError): string {
     return `${message}\n  is the cluster up, and its address right? "flynn cluster" shows it; on the host: npm run up`;
   }
   if (error.code === 'unauthenticated') {
-    return `${message}\n  the cluster does not know this key, or knows it no more: "flynn cluster add NAME URL KEY" sets another`;
+    return `${message}\n  the cluster does not know this key, or knows it no more: "flynn cluster add NAME URL KEY" sets another, "flynn login" asks for one`;
   }
   return message;
 }

@@ -3,6 +3,7 @@ import { hostRecordSchema, evaluationSchema, evaluationStates, resourcesSchema }
 import { defineRoute } from '@flynn/kit/routes';
 import { z } from 'zod';
 import { jobSchema } from './model.ts';
+import { pageQuery } from './paging.ts';
 
 export { evaluationStates };
 
@@ -110,7 +111,7 @@ export const evaluations = {
     method: 'GET',
     path: '/evaluations',
     access: 'anybody',
-    query: z.object({ app: z.string().optional(), state: z.enum(evaluationStates).optional() }),
+    query: pageQuery.extend({ app: z.string().optional(), state: z.enum(evaluationStates).optional() }),
     response: z.array(evaluationSchema.extend({ appName: z.string().optional() })),
     summary: 'What was and is to be scheduled, newest first; what ended stays for an hour',
   }),

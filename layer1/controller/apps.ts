@@ -5,7 +5,7 @@ import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
 import { shortId } from '@flynn/kit/ids';
 import { withDeadline } from '@flynn/kit/retry';
-import { resourceKey } from '@flynn/resource/keys';
+import { nameKey, resourceKey, resourcePrefix } from '@flynn/resource/keys';
 import { principalOf } from './access/principal.ts';
 import type { Principal } from './access/principal.ts';
 import { grantId, grantType } from './access/resources.ts';
@@ -15,6 +15,7 @@ import { apps } from './api.ts';
 import { generateAppName } from './app-name.ts';
 import { serviceNameOf } from './compile.ts';
 import { changedRollout } from './deployment-settings.ts';
+import { Decoded } from './decoded.ts';
 import { findApp, findLiveApp } from './deps.ts';
 import type { Deps } from './deps.ts';
 import { jobsOfApp } from './job-views.ts';
@@ -27,11 +28,14 @@ import { viewApp } from './views.ts';
 
 export const defaultDeployTimeoutMs = 120_000;
 const maxAttempts = 16;
+/** A transaction holds a hundred operations on any store. */
+const readsAtOnce = 100;
 /** Less than the 30 s after which the router takes a backend for dead: what it would say then says nothing. */
 const deletionDeadlineMs = 25_000;
 
 export function appHandlers(deps: Deps): Handler[] {
   const { resources } = deps;
+  const decoded = new Decoded(appType);
   return [
     handle(apps.create, async (call) => {
       const { body, signal } = call;
@@ -43,12 +47,14 @@ export function appHandlers(deps: Deps): Handler[] {
     }),
     handle(apps.list, async (call) => {
       const principal = principalOf(call);
-      const all = await resources.list(appType, {
-        signal: call.signal,
-        where: ({ id, spec }) => principal.canSee({ id, isSystem: spec.isSystem }),
-      });
-      const sorted = all.sort((a, b) => (a.spec.name < b.spec.name ? -1 : 1));
-      return pageOf(sorted, call.query, ({ id }) => id).map(viewApp);
+      const names = (await appNames(deps, call.signal)).filter(({ id }) => principal.canSee({ id, isSystem: false }));
+      const found = await appsNamed(
+        deps,
+        decoded,
+        pageOf(names, call.query, ({ id }) => id),
+        call.signal,
+      );
+      return found.filter(({ id, spec }) => principal.canSee({ id, isSystem: spec.isSystem })).map(viewApp);
     }),
     handle(apps.get, async ({ params, signal }) => viewApp(await findApp(deps, params.app, signal))),
     handle(apps.update, async ({ params, body, signal }) => {
@@ -68,6 +74,36 @@ export function appHandlers(deps: Deps): Handler[] {
     }),
     handle(apps.remove, async ({ params, signal }) => removeApp(deps, await findApp(deps, params.app, signal), signal)),
   ];
+}
+
+type AppName = { id: string; name: string };
+
+/** All of them, by name: a page reads no more apps than it shows. */
+async function appNames({ store }: Pick<Deps, 'store'>, signal: AbortSignal): Promise<AppName[]> {
+  const prefix = nameKey(appType.name, '');
+  const { entries } = await store.list(prefix, { signal });
+  return entries.map(({ key, value }) => ({ id: value, name: key.slice(prefix.length) }));
+}
+
+/** In their order. One that was deleted in between is left out. */
+async function appsNamed(
+  { store }: Pick<Deps, 'store'>,
+  decoded: Pick<Decoded<AppResource['spec'], AppResource['status'], never>, 'of'>,
+  names: readonly AppName[],
+  signal: AbortSignal,
+): Promise<AppResource[]> {
+  if (names.length > readsAtOnce) {
+    const { entries } = await store.list(resourcePrefix(appType.name), { signal });
+    const byKey = new Map(entries.map((entry) => [entry.key, entry]));
+    const found = names.flatMap(({ id }) => byKey.get(resourceKey(appType.name, id)) ?? []);
+    return found.map((entry) => decoded.of(entry));
+  }
+  if (names.length === 0) return [];
+  const { reads } = await store.transact(
+    { then: names.map(({ id }) => ({ get: resourceKey(appType.name, id) })) },
+    { signal },
+  );
+  return reads.flatMap(([entry]) => (entry === undefined ? [] : [decoded.of(entry)]));
 }
 
 type NewApp = { name?: string | undefined; meta: Record<string, string>; isSystem: boolean; ownerId?: string };

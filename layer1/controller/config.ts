@@ -1,5 +1,6 @@
 /** The controller's configuration, the same for web and worker. */
 import { integer, secret } from '@flynn/kit/config';
+import { FlynnError } from '@flynn/kit/errors';
 import type { EtcdOptions } from '@flynn/store/etcd';
 import { z } from 'zod';
 import type { ControllerSettings } from './deps.ts';
@@ -24,6 +25,13 @@ export const configSchema = z.object({
   FLYNN_HTTP_PORT: integer.default(80),
   /** The image slugs run on. */
   FLYNN_SLUG_RUNNER_IMAGE: z.string().default('flynn/slug-runner'),
+  /** A provider of identities to log in with: its issuer, as it writes itself, and the id this cluster has there. */
+  FLYNN_OIDC_ISSUER: z.url().optional(),
+  FLYNN_OIDC_CLIENT_ID: z.string().min(1).optional(),
+  /** Comma-separated: only verified addresses of these domains; without, whoever the provider knows. */
+  FLYNN_OIDC_DOMAINS: z.string().default(''),
+  /** Teams named like what it lists are one's own. */
+  FLYNN_OIDC_GROUPS_CLAIM: z.string().default('groups'),
   /** Of one token; bursts of four times as many are fine. */
   FLYNN_REQUESTS_PER_SECOND: integer.pipe(z.int().min(1)).default(500),
   PORT: integer.default(3000),
@@ -37,6 +45,16 @@ export function etcdOptionsOf(config: ControllerConfig): Pick<EtcdOptions, 'endp
   return { endpoints, tls: { ca, certificate, privateKey } };
 }
 
+function oidcOf(config: ControllerConfig): Pick<ControllerSettings, 'oidc'> {
+  const { FLYNN_OIDC_ISSUER: issuer, FLYNN_OIDC_CLIENT_ID: clientId, FLYNN_OIDC_GROUPS_CLAIM: groupsClaim } = config;
+  if (issuer === undefined && clientId === undefined) return {};
+  if (issuer === undefined || clientId === undefined) {
+    throw new FlynnError('invalid', 'FLYNN_OIDC_ISSUER and FLYNN_OIDC_CLIENT_ID go together: set both, or neither');
+  }
+  const domains = config.FLYNN_OIDC_DOMAINS.split(',').map((domain) => domain.trim().toLowerCase());
+  return { oidc: { issuer, clientId, domains: domains.filter((domain) => domain !== ''), groupsClaim } };
+}
+
 const version = '0.1.0';
 
 export function readSettings(config: ControllerConfig): ControllerSettings {
@@ -47,5 +65,6 @@ export function readSettings(config: ControllerConfig): ControllerSettings {
     httpPort: config.FLYNN_HTTP_PORT,
     slugRunnerImage: config.FLYNN_SLUG_RUNNER_IMAGE,
     version,
+    ...oidcOf(config),
   };
 }

@@ -7,6 +7,7 @@ import type { Logger } from '@flynn/kit/log';
 import { ResourceService } from '@flynn/resource/service';
 import type { Store } from '@flynn/store/store';
 import { grantHandlers } from './access/grants.ts';
+import { loginHandlers } from './access/login.ts';
 import { tokenHandlers } from './access/tokens.ts';
 import { userHandlers } from './access/users.ts';
 import { appHandlers } from './apps.ts';
@@ -114,6 +115,7 @@ export function controllerHandlers(deps: Deps, logAggregator: HttpClient, blobs:
     ...userHandlers(deps),
     ...grantHandlers(deps),
     ...tokenHandlers(deps),
+    ...loginHandlers(deps),
     ...auditHandlers(deps),
   ];
 }

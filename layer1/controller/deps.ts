@@ -5,6 +5,7 @@ import { compareOf } from '@flynn/resource/record';
 import type { ResourceService } from '@flynn/resource/service';
 import type { Mirror } from '@flynn/store/mirror';
 import type { Store } from '@flynn/store/store';
+import type { OidcSettings } from './access/oidc.ts';
 import type { CellView } from './cell-view.ts';
 import type { Kinds } from './generic-kind.ts';
 import type { HostClients } from './host-clients.ts';
@@ -22,6 +23,8 @@ export type ControllerSettings = {
   httpPort: number;
   slugRunnerImage: string;
   version: string;
+  /** Without it users have tokens only. */
+  oidc?: OidcSettings;
 };
 
 export type Deps = {

@@ -10,6 +10,7 @@ import { valuesOf } from './cell-view.ts';
 import { appIdOf } from './compile.ts';
 import { findApp } from './deps.ts';
 import type { Deps } from './deps.ts';
+import { pageOf } from './paging.ts';
 import { appType } from './resources.ts';
 
 type Named = Evaluation & { appName?: string };
@@ -19,10 +20,11 @@ export function evaluationHandlers(deps: Deps): Handler[] {
     handle(evaluations.list, async (call) => {
       const { query, signal } = call;
       const app = query.app === undefined ? undefined : (await findApp(deps, query.app, signal)).spec.name;
-      return (await named(deps, principalOf(call), valuesOf(deps.cell.evaluations), signal))
+      const found = (await named(deps, principalOf(call), valuesOf(deps.cell.evaluations), signal))
         .filter((one) => query.state === undefined || one.state === query.state)
         .filter((one) => app === undefined || one.appName === app)
         .sort((a, b) => b.createdAt - a.createdAt || (a.id < b.id ? 1 : -1));
+      return pageOf(found, query, ({ id }) => id);
     }),
     handle(evaluations.get, async (call) => {
       const { params, signal } = call;

@@ -20,6 +20,7 @@ import { findJob, iso, jobsOfApp } from './job-views.ts';
 import type { Cell } from './job-views.ts';
 import type { Job } from './model.ts';
 import { buildMarker } from './operation-log.ts';
+import { pageOf } from './paging.ts';
 import { findBasis, findRelease, runnableOf } from './releases.ts';
 import { releaseType } from './resources.ts';
 import type { AppResource } from './resources.ts';
@@ -44,7 +45,8 @@ export function jobHandlers(deps: Deps): Handler[] {
     handle(jobs.list, async ({ params, query, signal }) => {
       const app = await findApp(deps, params.app, signal);
       await catchUpWithApp(deps, app.id, signal);
-      return jobsOfApp(app.id, cellOf(deps.cell), { all: query.all ?? false, nowMs: deps.now() });
+      const all = jobsOfApp(app.id, cellOf(deps.cell), { all: query.all ?? false, nowMs: deps.now() });
+      return pageOf(all, query, ({ id }) => id);
     }),
     handle(jobs.get, async ({ params, signal }) => {
       const app = await findApp(deps, params.app, signal);

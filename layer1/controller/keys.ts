@@ -6,6 +6,7 @@ import { keys } from './api.ts';
 import { principalOf } from './access/principal.ts';
 import type { Principal } from './access/principal.ts';
 import type { Deps } from './deps.ts';
+import { pageOf } from './paging.ts';
 import { keyType } from './resources.ts';
 import type { KeyResource } from './resources.ts';
 import { parseSshKey } from './ssh-key.ts';
@@ -19,7 +20,8 @@ export function keyHandlers({ resources }: Deps): Handler[] {
     handle(keys.list, async (call) => {
       const principal = principalOf(call);
       const all = await resources.list(keyType, { signal: call.signal, where: (key) => isOwn(principal, key) });
-      return all.toSorted((a, b) => (a.createdAt < b.createdAt ? -1 : a.createdAt > b.createdAt ? 1 : 0)).map(viewKey);
+      const sorted = all.toSorted((a, b) => (a.createdAt < b.createdAt ? -1 : a.createdAt > b.createdAt ? 1 : 0));
+      return pageOf(sorted.map(viewKey), call.query, ({ fingerprint }) => fingerprint);
     }),
     handle(keys.get, async ({ params, signal }) => {
       const key = await resources.find(keyType, keyIdOf(params.fingerprint), { signal });

@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
-import { apps, deployments, operations, releases, routing } from './api.ts';
+import { tokens, users } from './access/api.ts';
+import { evaluations } from './api-hosts.ts';
+import { apps, deployments, jobs, operations, releases, routing } from './api.ts';
 import { startTestController } from './testing.ts';
 
 test('a list read in pages is the list, and a page after something that is gone says so', async () => {
@@ -15,6 +17,9 @@ test('a list read in pages is the list, and a page after something that is gone 
     await client.call(routing.create, { params, body: { domain: `d${index}.example.com` } });
     const body = { pushId: `p${index}`, sourceDigest: 'x', commit: 'c', branch: 'main' };
     await client.call(operations.push, { params, body });
+    await client.call(users.create, { body: { name: `user-${index}` } });
+    await client.call(tokens.create, { body: { name: 'x' } });
+    await client.call(jobs.run, { params, body: { command: ['true'] } });
   }
   await world.deploy('shop', release.id);
   type Query = { limit?: number; after?: string };
@@ -24,6 +29,10 @@ test('a list read in pages is the list, and a page after something that is gone 
     (query) => client.call(routing.list, { params, query }),
     (query) => client.call(operations.list, { params, query }),
     (query) => client.call(deployments.list, { params, query }),
+    (query) => client.call(users.list, { query }),
+    (query) => client.call(tokens.list, { query }),
+    (query) => client.call(jobs.list, { params, query: { all: true, ...query } }),
+    (query) => client.call(evaluations.list, { query }),
   ];
   for (const list of lists) {
     const whole = await list({});

@@ -14,6 +14,7 @@ import { createMemoryStore } from '@flynn/store/memory';
 import type { Store } from '@flynn/store/store';
 import type { z } from 'zod';
 import { defaultRate } from './access/rate-limit.ts';
+import type { OidcSettings } from './access/oidc.ts';
 import type { RateSettings } from './access/rate-limit.ts';
 import { apps, deployments, jobs, releases } from './api.ts';
 import { createControllerClient } from './client.ts';
@@ -45,6 +46,7 @@ export type TestControllerOptions = {
   blobStoreUrl?: string;
   log?: Logger;
   rate?: RateSettings;
+  oidc?: OidcSettings;
   /** Whether a worker runs, default true. */
   hasWorker?: boolean;
   /** Beside the platform's own. */
@@ -110,6 +112,7 @@ export async function startTestController(options: TestControllerOptions = {}): 
     httpPort: 80,
     slugRunnerImage: 'flynn/slug-runner',
     version: '0.0.0-test',
+    ...(options.oidc === undefined ? {} : { oidc: options.oidc }),
   };
   const controller = await openController({ store, settings, clusterKey, log, kinds: options.kinds ?? [] });
   const logAggregator = logAggregatorClient({

@@ -11,6 +11,7 @@ import { workloadRemoval } from '@flynn/scheduler/evaluations';
 import type { Compare, Operation } from '@flynn/store/store';
 import { stepDeletion } from './app-deletion.ts';
 import { isCronJob, stepCron } from './cron-steps.ts';
+import { pruneTokens } from './access/expiry.ts';
 import { pruneAnswers } from './audit/answers.ts';
 import { pruneAudit } from './audit/reading.ts';
 import { collectBlobs } from './blob-collection.ts';
@@ -176,11 +177,12 @@ function mapSource(source: Source, toIds: (id: string) => Iterable<string>): Sou
   };
 }
 
-/** What the trail and the kept answers have too much of. */
+/** What the trail and the kept answers have too much of, and tokens of old. */
 async function forget(deps: Deps, options: Options): Promise<void> {
   const nowMs = deps.now();
   await pruneAudit(deps.store, { ...options, nowMs });
   await pruneAnswers(deps.store, { ...options, nowMs });
+  await pruneTokens(deps, { ...options, nowMs });
   await systemClock.sleep(forgetMs, options);
 }
 

@@ -10,6 +10,7 @@ import { blobHandlers } from '@flynn/blobstore/server';
 import { apps, jobs, operations, releases } from '@flynn/controller/api';
 import { parseAppJson } from '@flynn/controller/app-json';
 import { runners } from '@flynn/controller/api-runners';
+import { serviceToken } from '@flynn/controller/access/service-token';
 import { createControllerClient } from '@flynn/controller/client';
 import { type BuildResult, type Operation, operationSchema } from '@flynn/controller/model';
 import { logAggregatorClient, openController } from '@flynn/controller/controller';
@@ -90,7 +91,7 @@ function startRunner(
   }: { graceMs?: number; baseUrl?: string | (() => Promise<string>); env?: Record<string, string> } = {},
 ): AsyncDisposable & { stop(): Promise<void> } {
   const stopping = new AbortController();
-  const client = createControllerClient({ baseUrl, key: controller.key });
+  const client = createControllerClient({ baseUrl, key: serviceToken(controller.userKey, 'runner') });
   const identity = identityOf(
     loadConfig(configSchema, { FLYNN_KEY: controller.key, FLYNN_RUNNER_ID: 'runner', ...env }),
   );

@@ -3,6 +3,7 @@ import { after, before, suite } from 'node:test';
 import { TestCluster } from '../test-cluster.ts';
 import { describeDeploys } from './deploys.ts';
 import { describeBuilds } from './builds.ts';
+import { describeAccess } from './access.ts';
 import { describeDown } from './down.ts';
 import { describeEnv } from './env.ts';
 import { describeOperations } from './operations.ts';
@@ -28,6 +29,7 @@ suite('one host', () => {
   describeBuilds(theCluster);
   describeScale(theCluster);
   describeEnv(theCluster);
+  describeAccess(theCluster);
   describeRefusals(theCluster);
   describeRun(theCluster);
   describeDeploys(theCluster);

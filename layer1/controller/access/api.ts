@@ -1,6 +1,7 @@
 /** Who may do what: people, teams, what they were given on apps, and tokens. `:user` and `:team` are names. */
 import { defineRoute } from '@flynn/kit/routes';
 import { z } from 'zod';
+import { pageQuery } from '../paging.ts';
 import {
   grantSchema,
   identitySchema,
@@ -24,6 +25,7 @@ export const users = {
     method: 'GET',
     path: '/users',
     access: 'cluster viewer',
+    query: pageQuery,
     response: z.array(userSchema),
     summary: 'All users, by name',
   }),
@@ -62,6 +64,7 @@ export const teams = {
     method: 'GET',
     path: '/teams',
     access: 'cluster viewer',
+    query: pageQuery,
     response: z.array(teamSchema),
     summary: 'All teams, by name',
   }),
@@ -146,6 +149,7 @@ export const tokens = {
     method: 'GET',
     path: '/tokens',
     access: 'anybody',
+    query: pageQuery,
     response: z.array(tokenSchema),
     summary: "One's tokens; an admin's: all",
   }),

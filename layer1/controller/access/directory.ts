@@ -5,6 +5,8 @@ import { decodeResource } from '@flynn/resource/record';
 import type { ResourceService } from '@flynn/resource/service';
 import type { Mirror } from '@flynn/store/mirror';
 import type { Store } from '@flynn/store/store';
+import { appType } from '../resources.ts';
+import type { AppResource } from '../resources.ts';
 import { Principal, everything } from './principal.ts';
 import type { PrincipalFacts } from './principal.ts';
 import { grantType, teamType, tokenType, userType } from './resources.ts';
@@ -28,6 +30,7 @@ export class Directory implements AsyncDisposable {
   readonly teams: Mirror<TeamResource>;
   readonly grants: Mirror<GrantResource>;
   readonly tokens: Mirror<TokenResource>;
+  readonly apps: Mirror<AppResource>;
   readonly #store: Store;
   readonly #now: () => number;
   /** When each token was last seen in the store. */
@@ -40,11 +43,17 @@ export class Directory implements AsyncDisposable {
   private constructor(options: {
     store: Store;
     now: () => number;
-    mirrors: Pick<Directory, 'users' | 'teams' | 'grants' | 'tokens'>;
+    mirrors: Pick<Directory, 'users' | 'teams' | 'grants' | 'tokens' | 'apps'>;
   }) {
     this.#store = options.store;
     this.#now = options.now;
-    ({ users: this.users, teams: this.teams, grants: this.grants, tokens: this.tokens } = options.mirrors);
+    ({
+      users: this.users,
+      teams: this.teams,
+      grants: this.grants,
+      tokens: this.tokens,
+      apps: this.apps,
+    } = options.mirrors);
     this.tokens.onChange(({ key }) => this.#forget(key));
     for (const mirror of [this.users, this.teams, this.grants]) mirror.onChange(() => this.#reconsider());
   }
@@ -57,13 +66,14 @@ export class Directory implements AsyncDisposable {
   }): Promise<Directory> {
     const { store, resources, now } = options;
     const limits = options.signal === undefined ? {} : { signal: options.signal };
-    const [users, teams, grants, tokens] = await Promise.all([
+    const [users, teams, grants, tokens, apps] = await Promise.all([
       resources.mirror(userType, limits),
       resources.mirror(teamType, limits),
       resources.mirror(grantType, limits),
       resources.mirror(tokenType, limits),
+      resources.mirror(appType, limits),
     ]);
-    return new Directory({ store, now, mirrors: { users, teams, grants, tokens } });
+    return new Directory({ store, now, mirrors: { users, teams, grants, tokens, apps } });
   }
 
   /** Whose token it is; undefined for one that is not, or no longer, good. */
@@ -116,7 +126,7 @@ export class Directory implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    const mirrors = [this.users, this.teams, this.grants, this.tokens];
+    const mirrors = [this.users, this.teams, this.grants, this.tokens, this.apps];
     await Promise.all(mirrors.map((mirror) => mirror[Symbol.asyncDispose]()));
   }
 

@@ -125,6 +125,8 @@ const expected: Readonly<Record<string, string>> = {
   'GET /whoami': 'anybody',
   'GET /audit': 'anybody',
   'GET /openapi.json': 'open',
+  'GET /login': 'open',
+  'POST /login': 'open',
 };
 
 const ranks: Readonly<Record<Level, number>> = { none: 0, viewer: 1, developer: 2, admin: 3 };

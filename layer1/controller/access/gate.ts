@@ -48,20 +48,19 @@ export function accessGate(options: GateOptions): Gate {
         if (request.route.method === 'GET') return { caller: principal };
         throw new FlynnError('denied', 'the git receiver acts for people only: it has to name their key');
       }
-      return authorize(options, await ownerOf(options, fingerprint, request.signal), request);
+      return authorize(await ownerOf(options, fingerprint, request.signal), request);
     }
-    return authorize(options, principal, request);
+    return authorize(principal, request);
   };
 
   async function authorize(
-    { deps }: GateOptions,
     first: Principal,
     request: GateRequest,
   ): Promise<{ caller: Principal; params?: Record<string, string> }> {
     const { route, signal } = request;
     const rule = ruleOf(route.access);
     if (first.isAdmin || rule.of === 'anybody') return { caller: first };
-    const app = rule.of === 'app' ? await appOf(deps, request) : undefined;
+    const app = rule.of === 'app' ? await appOf(options, request) : undefined;
     const params = app === undefined ? {} : paramsWith(request.params, app);
     const isAllowed = (principal: Principal): boolean => {
       if (rule.of === 'cluster') return isAtLeast(principal.clusterLevel, rule.role);
@@ -100,10 +99,14 @@ async function ownerOf({ deps, directory }: GateOptions, fingerprint: string, si
 }
 
 /** The app a path names: `:app`, or that of the deployment or operation. */
-async function appOf(deps: GateDeps, { params, signal }: GateRequest): Promise<AppResource | undefined> {
-  if (params['app'] !== undefined) return findApp(deps, params['app'], signal);
-  const appId = await ownerIdOf(deps, params, signal);
-  return appId === undefined ? undefined : findApp(deps, appId, signal);
+async function appOf(
+  { deps, directory }: GateOptions,
+  { params, signal }: GateRequest,
+): Promise<AppResource | undefined> {
+  const nameOrId = params['app'] ?? (await ownerIdOf(deps, params, signal));
+  if (nameOrId === undefined) return undefined;
+  // An id is one app's for ever, and the platform's it is or is not for ever: memory says so as well as the store.
+  return directory.apps.snapshot.entries.get(nameOrId)?.value ?? findApp(deps, nameOrId, signal);
 }
 
 async function ownerIdOf(

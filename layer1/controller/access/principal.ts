@@ -90,8 +90,9 @@ export function rootPrincipal(sshKey?: string): Principal {
 }
 
 /** May do what the gate lets it, on every app. */
-export function servicePrincipal(service: Service | 'platform'): Principal {
-  return new Principal({ kind: 'service', name: service, service, standing: everything, limits: noLimits });
+export function servicePrincipal(service: Service | 'platform' | 'login'): Principal {
+  const own = service === 'login' ? {} : { service };
+  return new Principal({ kind: 'service', name: service, ...own, standing: everything, limits: noLimits });
 }
 
 /** Of a call that came through the access gate. */

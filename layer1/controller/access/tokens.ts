@@ -7,6 +7,7 @@ import { compareOf } from '@flynn/resource/record';
 import type { z } from 'zod';
 import { findApp } from '../deps.ts';
 import type { Deps } from '../deps.ts';
+import { pageOf } from '../paging.ts';
 import { appType } from '../resources.ts';
 import { self, tokens } from './api.ts';
 import type { Identity, Token } from './model.ts';
@@ -39,7 +40,11 @@ export function tokenHandlers(deps: Deps): Handler[] {
         signal: call.signal,
         where: ({ id, spec }) => isOwn(principal, { id, userId: spec.userId }),
       });
-      return viewsOf(deps, own, call.signal);
+      return viewsOf(
+        deps,
+        pageOf(own, call.query, ({ id }) => id),
+        call.signal,
+      );
     }),
     handle(tokens.revoke, async (call) => {
       const { params, signal } = call;

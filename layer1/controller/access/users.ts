@@ -7,6 +7,7 @@ import { compareOf } from '@flynn/resource/record';
 import { removePiece } from '@flynn/resource/piece';
 import type { Piece } from '@flynn/resource/piece';
 import type { Deps } from '../deps.ts';
+import { pageOf } from '../paging.ts';
 import { keyType } from '../resources.ts';
 import { teams, users } from './api.ts';
 import type { Team, User } from './model.ts';
@@ -23,12 +24,12 @@ export function userHandlers(deps: Deps): Handler[] {
       const spec = { name: body.name, ...(body.role === undefined ? {} : { role: body.role }) };
       return viewUser(await resources.create(userType, { id: shortId(), spec }, { signal }), []);
     }),
-    handle(users.list, async ({ signal }) => {
+    handle(users.list, async ({ query, signal }) => {
       const [all, known] = await Promise.all([
         resources.list(userType, { signal }),
         resources.list(teamType, { signal }),
       ]);
-      return all.map((user) => viewUser(user, known)).sort(byName);
+      return pageOf(all.map((user) => viewUser(user, known)).sort(byName), query, ({ id }) => id);
     }),
     handle(users.get, async ({ params, signal }) => {
       const user = await findUser(deps, params.user, signal);
@@ -47,12 +48,12 @@ export function userHandlers(deps: Deps): Handler[] {
       const spec = { name: body.name, memberIds: [], ...(body.role === undefined ? {} : { role: body.role }) };
       return viewTeam(await resources.create(teamType, { id: shortId(), spec }, { signal }), []);
     }),
-    handle(teams.list, async ({ signal }) => {
+    handle(teams.list, async ({ query, signal }) => {
       const [all, people] = await Promise.all([
         resources.list(teamType, { signal }),
         resources.list(userType, { signal }),
       ]);
-      return all.map((team) => viewTeam(team, people)).sort(byName);
+      return pageOf(all.map((team) => viewTeam(team, people)).sort(byName), query, ({ id }) => id);
     }),
     handle(teams.update, async ({ params, body, signal }) => {
       const { id } = await findTeam(deps, params.team, signal);

@@ -93,6 +93,7 @@ test('what changes nothing, what fails and who is turned away is in the trail to
     ],
   );
   assert.match(found[0]?.error ?? '', /needs the role developer/);
+  assert.ok(found.every(({ app }) => app?.name === 'shop'));
 });
 
 test('the entry is written with the change: it is there when the controller dies before anything else', async () => {

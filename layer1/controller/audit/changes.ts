@@ -20,19 +20,21 @@ type Spec = Record<string, unknown>;
 export type KeyedChange = Readonly<{ key: string; change: AuditChange; spec: Spec | undefined }>;
 
 /** What people act on. What the cell keeps for its schedulers follows from that, and is not told. */
-export function changesOf({ then }: Transaction): KeyedChange[] {
+export function changesOf({ then, compare = [] }: Transaction): KeyedChange[] {
+  const isNew = (key: string): boolean =>
+    compare.some((one) => one.key === key && 'modRevision' in one && one.modRevision === 0);
   const found = then.flatMap((operation): KeyedChange[] => {
-    if ('put' in operation) return changeAt(operation.put, operation.value);
-    return 'delete' in operation ? changeAt(operation.delete, undefined) : [];
+    if ('put' in operation) return changeAt(operation.put, operation.value, isNew(operation.put));
+    return 'delete' in operation ? changeAt(operation.delete, undefined, false) : [];
   });
   return found.slice(0, maxChanges);
 }
 
-function changeAt(key: string, value: string | undefined): KeyedChange[] {
+function changeAt(key: string, value: string | undefined, isNew: boolean): KeyedChange[] {
   const named = nameOf(key);
   if (named === undefined) return [];
   const spec = value === undefined ? undefined : specOf(key, value);
-  const action = spec === undefined ? ('delete' as const) : ('update' as const);
+  const action = spec === undefined ? ('delete' as const) : isNew ? ('create' as const) : ('update' as const);
   const after = spec === undefined ? {} : { after: hideSecrets(spec) };
   return [{ key, change: { ...named, action, ...after }, spec }];
 }

@@ -4,10 +4,10 @@ import type { CheckedCall } from '@flynn/kit/http-handler';
 import type { Logger } from '@flynn/kit/log';
 import { withDeadline } from '@flynn/kit/retry';
 import type { Route } from '@flynn/kit/routes';
-import { resourceKey } from '@flynn/resource/keys';
+import { nameKey, resourceKey } from '@flynn/resource/keys';
 import { decodeResource } from '@flynn/resource/record';
 import type { Revision, Store, Transaction } from '@flynn/store/store';
-import { principalOf } from '../access/principal.ts';
+import { principalOf, servicePrincipal } from '../access/principal.ts';
 import type { Principal } from '../access/principal.ts';
 import { appType } from '../resources.ts';
 import { appIdIn, changesOf, withBefore } from './changes.ts';
@@ -34,8 +34,28 @@ export class AuditedMutation {
     this.#entry = { ...entryOf(who, route, request), id, at: new Date(nowMs).toISOString() };
   }
 
+  /** What was asked for by its name has that name. */
+  nameOf(appId: string | undefined, changes: readonly KeyedChange[]): string | undefined {
+    const { app } = this.#entry.params;
+    if (app !== undefined && app !== appId) return app;
+    const own = changes.find(({ change }) => change.id === appId);
+    return typeof own?.spec?.['name'] === 'string' ? own.spec['name'] : undefined;
+  }
+
+  /** Whether the entry that went out with the change is all there is to say: what is new was nothing before. */
+  get isComplete(): boolean {
+    const changes = this.#commits.flatMap((commit) => commit.changes);
+    const appId = appIdIn(changes);
+    const isNamed = appId === undefined || this.nameOf(appId, changes) !== undefined;
+    return this.#commits.length === 1 && isNamed && changes.every(({ change }) => change.action === 'create');
+  }
+
   get hasCommitted(): boolean {
     return this.#commits.length > 0;
+  }
+
+  get params(): Readonly<Record<string, string>> {
+    return this.#entry.params;
   }
 
   get commits(): readonly { revision: Revision; changes: readonly KeyedChange[] }[] {
@@ -45,7 +65,13 @@ export class AuditedMutation {
   /** The entry as it goes out with a transaction: everything that is known by then. */
   put(transaction: Transaction): { put: string; value: string } {
     const changes = [...this.#commits.flatMap((commit) => commit.changes), ...changesOf(transaction)];
-    return this.finalPut({ outcome: 'done', changes: changes.map(({ change }) => change), appId: appIdIn(changes) });
+    const appId = appIdIn(changes);
+    return this.finalPut({
+      outcome: 'done',
+      changes: changes.map(({ change }) => change),
+      appId,
+      appName: this.nameOf(appId, changes),
+    });
   }
 
   onCommitted(transaction: Transaction, revision: Revision): void {
@@ -125,7 +151,8 @@ export class AuditTrail implements AsyncDisposable {
   }
 
   begin(call: CheckedCall, route: Route): AuditedMutation {
-    const who = principalOf(call);
+    // Who logs in is nobody yet: what comes of it says who it was.
+    const who = call.caller === undefined ? servicePrincipal('login') : principalOf(call);
     return new AuditedMutation(this.#newId(), this.#now(), who, route, call);
   }
 
@@ -134,6 +161,7 @@ export class AuditTrail implements AsyncDisposable {
    * that. What was carried out elsewhere, as stopping a job on its host is, is written down before it is answered.
    */
   async end(mutation: AuditedMutation, failure: unknown): Promise<void> {
+    if (failure === undefined && mutation.isComplete) return;
     const writing = this.#write(mutation, failure).catch((error: unknown) => {
       this.#log.error({ err: error, key: mutation.key }, 'an entry of the audit trail could not be completed');
     });
@@ -168,8 +196,9 @@ export class AuditTrail implements AsyncDisposable {
     for (const commit of mutation.commits) {
       for (const change of commit.changes) changes.push(await this.#completed(change, commit.revision, signal));
     }
-    const appId = appIdIn(mutation.commits.flatMap((commit) => commit.changes));
-    const appName = await this.#appName(appId, changes, signal);
+    const changed = appIdIn(mutation.commits.flatMap((commit) => commit.changes));
+    const appId = changed ?? (await this.#appIdOf(mutation.params['app'], signal));
+    const appName = await this.#appName(mutation, appId, changes, signal);
     const known = failure === undefined ? undefined : asFlynnError(failure);
     const outcome = known?.code ?? (mutation.hasCommitted ? 'done' : 'unchanged');
     const error = known === undefined ? {} : { error: known.message.slice(0, 500) };
@@ -193,12 +222,26 @@ export class AuditTrail implements AsyncDisposable {
     }
   }
 
+  /** Of what changed nothing: the app its path named, if there is one. */
+  async #appIdOf(nameOrId: string | undefined, signal: AbortSignal): Promise<string | undefined> {
+    if (nameOrId === undefined) return undefined;
+    const then = [{ get: resourceKey(appType.name, nameOrId) }, { get: nameKey(appType.name, nameOrId) }];
+    const { reads } = await this.#store.transact({ then }, { signal });
+    return reads[0]?.[0] === undefined ? reads[1]?.[0]?.value : nameOrId;
+  }
+
   async #appName(
+    mutation: AuditedMutation,
     appId: string | undefined,
     changes: readonly AuditChange[],
     signal: AbortSignal,
   ): Promise<string | undefined> {
     if (appId === undefined) return undefined;
+    const named = mutation.nameOf(
+      appId,
+      mutation.commits.flatMap((commit) => commit.changes),
+    );
+    if (named !== undefined) return named;
     const own = changes.find(({ type }) => type === 'app');
     const name = own?.after?.['name'] ?? own?.before?.['name'];
     if (typeof name === 'string') return name;

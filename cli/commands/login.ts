@@ -1,0 +1,63 @@
+import { createInterface } from 'node:readline/promises';
+import { login } from '@flynn/controller/access/api-login';
+import { platform } from '@flynn/controller/api';
+import { FlynnError } from '@flynn/kit/errors';
+import { HttpClient } from '@flynn/kit/http-client';
+import { usageError } from '../arguments.ts';
+import { loadClusters, saveClusters, withCluster } from '../clusters.ts';
+import { type Context, connect, controllerName } from '../context.ts';
+import { type Answer, askProvider } from '../oidc-login.ts';
+import { addCommand, type Parent } from './command.ts';
+
+export function addLoginCommand(parent: Parent): void {
+  addCommand<{ paste?: boolean }>(parent, {
+    name: 'login',
+    summary: 'log in with the provider of identities that the cluster trusts; good for a day',
+    arguments: [
+      ['[name]', 'what to call the cluster; the default one unless given'],
+      ['[url]', 'its controller, where it is not known here yet'],
+    ],
+    options: { paste: ['--paste', 'where the browser is on another machine: paste the address it ends up at'] },
+    async run(context, options, [name, url]) {
+      if (url !== undefined && (!/^https?:/.test(url) || !URL.canParse(url))) {
+        throw usageError(`"${url}" is no URL: write http://controller.example.com`);
+      }
+      const known = await loadClusters(context.configDirectory);
+      const former = known.clusters.find((one) => one.name === (name ?? context.options.cluster ?? known.default));
+      const controllerUrl = url ?? former?.controllerUrl;
+      const called = name ?? former?.name;
+      if (controllerUrl === undefined || called === undefined) {
+        throw usageError(
+          `which cluster? ${name === undefined ? 'None' : `"${name}"`} is known here: flynn login NAME URL`,
+        );
+      }
+      await using anybody = new HttpClient({ baseUrl: controllerUrl, name: `${controllerName} ${controllerUrl}` });
+      const provider = await anybody.call(login.get, {});
+      const asked = await askProvider(provider, { ask: (page) => show(context, page, options.paste === true) });
+      const made = await anybody.call(login.create, { body: asked });
+      await using client = connect(controllerUrl, made.token);
+      const { gitUrl, domain, httpPort } = await client.call(platform.cluster, {});
+      const added = { ...former, name: called, controllerUrl, key: made.token, gitUrl, domain, httpPort };
+      await saveClusters(context.configDirectory, withCluster(known, added, { isDefault: false }));
+      const { user, expiresAt } = made;
+      context.show({ user, cluster: called, expiresAt }, () => `logged in to ${called} as ${user}, until ${expiresAt}`);
+    },
+  });
+}
+
+/** On stderr, so that what is asked for as JSON stays JSON. */
+async function show(context: Context, page: string, isPasted: boolean): Promise<Answer | undefined> {
+  const { stdin, stderr } = context.io;
+  stderr.write(`Open this in a browser, and log in:\n\n  ${page}\n\n`);
+  if (!isPasted) return undefined;
+  const readline = createInterface({ input: stdin, output: stderr });
+  try {
+    const closed = new Promise<string>((resolve) => readline.once('close', () => resolve('')));
+    const question = 'The page that comes last cannot be shown. Paste its address here: ';
+    const text = (await Promise.race([readline.question(question), closed])).trim();
+    if (URL.canParse(text)) return new URL(text).searchParams;
+    throw new FlynnError('invalid', 'that is no address: it begins with http://127.0.0.1');
+  } finally {
+    readline.close();
+  }
+}

@@ -1,0 +1,123 @@
+/** The client's side of a login: authorization code with PKCE (RFC 7636), answered to a loopback address (RFC 8252). */
+import { createHash } from 'node:crypto';
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import { FlynnError, messageOf } from '@flynn/kit/errors';
+import { isSameSecret, newSecret } from '@flynn/kit/secrets';
+import { withDeadline } from '@flynn/kit/retry';
+import { z } from 'zod';
+
+const fetchMs = 15_000;
+/** As long as somebody looks for their second factor. */
+const patienceMs = 5 * 60_000;
+
+const configSchema = z.looseObject({ authorization_endpoint: z.url(), token_endpoint: z.url() });
+const tokensSchema = z.looseObject({ id_token: z.string() });
+
+export type Provider = { issuer: string; clientId: string; scope: string };
+
+/** What the browser comes back with: `code` and `state`, or `error`. */
+export type Answer = URLSearchParams;
+
+export type Asking = {
+  /** Shows somebody the address to open; where no browser can reach this machine, also asks for the one it ends up at. */
+  ask: (url: string) => Promise<Answer | undefined>;
+};
+
+/** Answers an identity token and the nonce it was asked for with. */
+export async function askProvider(provider: Provider, { ask }: Asking): Promise<{ idToken: string; nonce: string }> {
+  const { issuer, clientId, scope } = provider;
+  const config = await fetchJson(configSchema, `${issuer.replace(/\/$/, '')}/.well-known/openid-configuration`);
+  const [state, nonce, verifier] = [newSecret(), newSecret(), newSecret(48)];
+  await using loopback = await listen();
+  const url = new URL(config.authorization_endpoint);
+  const query = {
+    response_type: 'code',
+    client_id: clientId,
+    redirect_uri: loopback.redirectUri,
+    scope,
+    state,
+    nonce,
+    code_challenge: createHash('sha256').update(verifier).digest('base64url'),
+    code_challenge_method: 'S256',
+  };
+  for (const [name, value] of Object.entries(query)) url.searchParams.set(name, value);
+  const answer = (await ask(url.href)) ?? (await loopback.answer());
+  const code = codeOf(answer, state);
+  const form = new URLSearchParams({
+    grant_type: 'authorization_code',
+    code,
+    redirect_uri: loopback.redirectUri,
+    client_id: clientId,
+    code_verifier: verifier,
+  });
+  const { id_token: idToken } = await fetchJson(tokensSchema, config.token_endpoint, { method: 'POST', body: form });
+  return { idToken, nonce };
+}
+
+/** What is not the answer to this login, whoever sends it here, is none. */
+function codeOf(answer: Answer, state: string): string {
+  const error = answer.get('error');
+  if (!isSameSecret(answer.get('state') ?? '', state)) {
+    throw new FlynnError('denied', 'the answer is not one to this login: start again with "flynn login"');
+  }
+  if (error !== null) {
+    throw new FlynnError('denied', `the provider refused: ${answer.get('error_description') ?? error}`);
+  }
+  const code = answer.get('code');
+  if (code === null || code === '')
+    throw new FlynnError('invalid', 'the answer holds no code: start again with "flynn login"');
+  return code;
+}
+
+type Loopback = AsyncDisposable & { redirectUri: string; answer: () => Promise<Answer> };
+
+/** For one answer, on a port nobody else knows of. */
+async function listen(): Promise<Loopback> {
+  const answered = Promise.withResolvers<Answer>();
+  const server = createServer((request, response) => {
+    const url = new URL(request.url ?? '/', 'http://127.0.0.1');
+    if (url.pathname !== '/callback') {
+      response.writeHead(404).end();
+      return;
+    }
+    response.writeHead(200, { 'content-type': 'text/plain; charset=utf-8', connection: 'close' });
+    response.end('That is all: you can close this page and go back to the terminal.\n');
+    answered.resolve(url.searchParams);
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const address = server.address();
+  const port = typeof address === 'object' && address !== null ? address.port : 0;
+  return {
+    redirectUri: `http://127.0.0.1:${port}/callback`,
+    answer: async () => {
+      const late = withDeadline(patienceMs);
+      const gaveUp = new FlynnError(
+        'timeout',
+        'nobody logged in within 5 minutes; where the browser cannot reach this machine: flynn login --paste',
+      );
+      late.addEventListener('abort', () => answered.reject(gaveUp), { once: true });
+      return answered.promise;
+    },
+    async [Symbol.asyncDispose]() {
+      server.closeAllConnections();
+      server.close();
+      await once(server, 'close');
+    },
+  };
+}
+
+async function fetchJson<S extends z.ZodType>(schema: S, url: string, init: RequestInit = {}): Promise<z.output<S>> {
+  try {
+    const answer = await fetch(url, { ...init, signal: withDeadline(fetchMs), redirect: 'error' });
+    if (!answer.ok)
+      throw new FlynnError(
+        'unavailable',
+        `it answered with status ${answer.status}: ${(await answer.text()).slice(0, 200)}`,
+      );
+    return schema.parse(await answer.json());
+  } catch (error) {
+    throw new FlynnError('unavailable', `the provider cannot be asked (${url}): ${messageOf(error)}`, { cause: error });
+  }
+}

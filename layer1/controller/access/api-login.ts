@@ -1,0 +1,22 @@
+/** Logging in with a provider of identities. The client asks the provider; the controller believes what is signed. */
+import { defineRoute } from '@flynn/kit/routes';
+import { z } from 'zod';
+import { userName } from './model.ts';
+
+export const login = {
+  get: defineRoute({
+    method: 'GET',
+    path: '/login',
+    access: 'open',
+    response: z.object({ issuer: z.string(), clientId: z.string(), scope: z.string() }),
+    summary: 'Where to log in; not_found where users have tokens only',
+  }),
+  create: defineRoute({
+    method: 'POST',
+    path: '/login',
+    access: 'open',
+    body: z.object({ idToken: z.string().max(16_384), nonce: z.string().min(16).max(200) }),
+    response: z.object({ user: userName, token: z.string(), expiresAt: z.string() }),
+    summary: "A token for an identity token; one's teams become those named like one's groups",
+  }),
+} as const;

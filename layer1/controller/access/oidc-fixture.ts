@@ -1,0 +1,106 @@
+/** A small provider of identities: discovery, keys, authorization code with PKCE, signed tokens. For tests. */
+import { createHash, createSign, generateKeyPairSync } from 'node:crypto';
+import type { KeyObject } from 'node:crypto';
+import { createServer } from 'node:http';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { once } from 'node:events';
+import { text } from 'node:stream/consumers';
+import { newSecret } from '@flynn/kit/secrets';
+
+type Claims = Record<string, unknown>;
+type Pending = { challenge: string; nonce: string; redirect: string };
+
+export class OidcProvider implements AsyncDisposable {
+  readonly clientId = 'flynn-cli';
+  /** Who is logged in at the provider. */
+  claims: Claims = { sub: 'subject-1', email: 'ann@example.com', email_verified: true, groups: [] };
+  /** How often its keys were asked for. */
+  keyRequests = 0;
+  readonly #server = createServer((request, response) => void this.#answer(request, response));
+  readonly #codes = new Map<string, Pending>();
+  #key: { kid: string; privateKey: KeyObject; publicKey: KeyObject } = newKey();
+  #issuer = '';
+
+  static async start(): Promise<OidcProvider> {
+    const provider = new OidcProvider();
+    provider.#server.listen(0, '127.0.0.1');
+    await once(provider.#server, 'listening');
+    const address = provider.#server.address();
+    provider.#issuer = `http://127.0.0.1:${typeof address === 'object' && address !== null ? address.port : 0}`;
+    return provider;
+  }
+
+  get issuer(): string {
+    return this.#issuer;
+  }
+
+  /** From now on it signs with another key, and names no other. */
+  rotate(): void {
+    this.#key = newKey();
+  }
+
+  /** A token, good unless `claims` or `header` say otherwise. */
+  sign(claims: Claims, header: Claims = {}): string {
+    const now = Math.floor(Date.now() / 1_000);
+    const whole = { iss: this.#issuer, aud: this.clientId, iat: now, exp: now + 300, ...this.claims, ...claims };
+    const encode = (value: unknown): string => Buffer.from(JSON.stringify(value)).toString('base64url');
+    const signed = `${encode({ alg: 'RS256', kid: this.#key.kid, ...header })}.${encode(whole)}`;
+    return `${signed}.${createSign('sha256').update(signed).sign(this.#key.privateKey).toString('base64url')}`;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#server.closeAllConnections();
+    this.#server.close();
+    await once(this.#server, 'close');
+  }
+
+  async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const url = new URL(request.url ?? '/', this.#issuer);
+    const json = (status: number, value: unknown): void => {
+      response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(value));
+    };
+    if (url.pathname === '/.well-known/openid-configuration') {
+      return json(200, {
+        issuer: this.#issuer,
+        jwks_uri: `${this.#issuer}/keys`,
+        authorization_endpoint: `${this.#issuer}/authorize`,
+        token_endpoint: `${this.#issuer}/token`,
+      });
+    }
+    if (url.pathname === '/keys') {
+      this.keyRequests += 1;
+      return json(200, {
+        keys: [{ ...this.#key.publicKey.export({ format: 'jwk' }), kid: this.#key.kid, use: 'sig' }],
+      });
+    }
+    if (url.pathname === '/authorize') return this.#authorize(url.searchParams, response);
+    if (url.pathname !== '/token') return json(404, {});
+    const form = new URLSearchParams(await text(request));
+    const code = form.get('code') ?? '';
+    const pending = this.#codes.get(code);
+    this.#codes.delete(code);
+    const challenge = createHash('sha256')
+      .update(form.get('code_verifier') ?? '')
+      .digest('base64url');
+    const isGood =
+      pending?.challenge === challenge &&
+      pending.redirect === form.get('redirect_uri') &&
+      form.get('client_id') === this.clientId;
+    if (!isGood) return json(400, { error: 'invalid_grant' });
+    json(200, { token_type: 'Bearer', access_token: 'x', id_token: this.sign({ nonce: pending.nonce }) });
+  }
+
+  #authorize(query: URLSearchParams, response: ServerResponse): void {
+    const redirect = query.get('redirect_uri') ?? '';
+    const code = newSecret(8);
+    this.#codes.set(code, { challenge: query.get('code_challenge') ?? '', nonce: query.get('nonce') ?? '', redirect });
+    const back = new URL(redirect);
+    back.searchParams.set('code', code);
+    back.searchParams.set('state', query.get('state') ?? '');
+    response.writeHead(302, { location: back.href }).end();
+  }
+}
+
+function newKey(): { kid: string; privateKey: KeyObject; publicKey: KeyObject } {
+  return { kid: newSecret(6), ...generateKeyPairSync('rsa', { modulusLength: 2_048 }) };
+}
