@@ -14,16 +14,16 @@ test('`link add` makes a release that is live when the command ends, whose jobs 
   await using env = await openDeskWithController();
   await env.controller.deployApp('hello', { web: {}, worker: {} });
   assert.equal((await env.desk.run(['-a', 'hello', 'link'])).stdout, 'TYPE  SERVICE\n');
-  let told: readonly string[] = [];
+  const told: (readonly string[])[] = [];
   env.controller.setBehaviour(({ template }) => {
-    told = template.links;
+    told.push(template.links);
     return { is: 'run' };
   });
   const all = await env.desk.run(['-a', 'hello', 'link', 'add', 'shop-web', 'db']);
   assert.equal(all.code, 0, all.stderr);
   assert.match(all.stdout, /^release v2 deployed in \d+\.\ds\n$/);
   assert.deepEqual(await linksOf(env, 'v2'), { web: ['db', 'shop-web'], worker: ['db', 'shop-web'] });
-  assert.deepEqual(told, ['db', 'shop-web'], 'its host is told');
+  assert.deepEqual(told, [['db', 'shop-web']], 'its host is told');
 
   const one = await env.desk.run(['-a', 'hello', 'link', 'add', '-t', 'worker', 'cache']);
   assert.equal(one.code, 0, one.stderr);

@@ -93,6 +93,7 @@ test('every instance gets every line after a replay, and writing waits while the
 });
 
 test('an instance that comes back under its name is told again what there is', async () => {
+  const said = new PassThrough();
   const events = new AsyncQueue<Event>();
   const tasks = new TaskGroup();
   const sink = new AggregatorSink({
@@ -101,15 +102,21 @@ test('an instance that comes back under its name is told again what there is', a
     async *replay() {
       yield lineOf('earlier');
     },
-    log: silentLogger(),
+    log: createLogger('sink', { destination: said }),
   });
   tasks.run('sink', (signal) => sink.run(signal));
   const before = await startAggregator();
   events.push({ event: 'up', instance: { id: 'a', address: before.address } });
   await waitFor(() => before.messages.length === 1, { what: 'the replay', deadlineMs: 5_000 });
   await before.server.close();
+  // That it was away shows with the next line.
+  await sink.write(lineOf('later'), { signal: tasks.signal });
+  await once(said, 'readable', { signal: AbortSignal.timeout(20_000) });
   const after = await startAggregator(before.server.port);
-  await waitFor(() => after.messages.includes('earlier'), { what: 'the replay again', deadlineMs: 10_000 });
+  await waitFor(() => after.messages.includes('later') && after.messages.includes('earlier'), {
+    what: 'the line and the replay again',
+    deadlineMs: 20_000,
+  });
   events.end();
   await tasks.stop();
   await after.server.close();
@@ -131,12 +138,12 @@ test('lines that come while the connection is lost are told once it is back', as
   await sink.write(lineOf('first'), { signal: tasks.signal });
   await waitFor(() => before.messages.length === 1, { what: 'the first line', deadlineMs: 5_000 });
   await before.server.close();
-  await once(said, 'readable', { signal: AbortSignal.timeout(10_000) });
+  await sink.write(lineOf('second'), { signal: tasks.signal });
+  await once(said, 'readable', { signal: AbortSignal.timeout(20_000) });
   const after = await startAggregator(before.server.port);
-  for (const message of ['second', 'third']) {
-    await sink.write(lineOf(message), { signal: tasks.signal });
-    await waitFor(() => after.messages.includes(message), { what: `the ${message} line`, deadlineMs: 10_000 });
-  }
+  await waitFor(() => after.messages.includes('second'), { what: 'the second line', deadlineMs: 20_000 });
+  await sink.write(lineOf('third'), { signal: tasks.signal });
+  await waitFor(() => after.messages.includes('third'), { what: 'the third line', deadlineMs: 10_000 });
   assert.deepEqual(after.messages, ['second', 'third']);
   events.end();
   await tasks.stop();
