@@ -1,7 +1,7 @@
 /** Rolls a release out and waits, as `env set`, `rollback` and others end. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { deployments } from '@flynn/controller/api';
-import { isLive, isSettled } from '@flynn/controller/deployment-phases';
+import { isLive, isSettled } from '@flynn/controller/deployments/phases';
 import { deploymentSchema, type Deployment, type Release } from '@flynn/controller/model';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { withDeadline } from '@flynn/kit/retry';

@@ -1,6 +1,6 @@
 /** The kinds of objects a cluster has, and what people call them. */
-import { generic } from '@flynn/controller/generic-api';
-import type { KindView } from '@flynn/controller/generic-api';
+import { generic } from '@flynn/controller/generic/api';
+import type { KindView } from '@flynn/controller/generic/api';
 import { nearestOf } from '@flynn/kit/config';
 import { FlynnError } from '@flynn/kit/errors';
 import type { Context } from './context.ts';

@@ -1,5 +1,5 @@
 /** Objects as tables and as files. */
-import type { GenericObject, KindView } from '@flynn/controller/generic-api';
+import type { GenericObject, KindView } from '@flynn/controller/generic/api';
 import { stringify } from 'yaml';
 import { formatAge } from './output.ts';
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { GenericObject } from '@flynn/controller/generic-api';
+import type { GenericObject } from '@flynn/controller/generic/api';
 import { FlynnError } from '@flynn/kit/errors';
 import type { ServerEvent } from '@flynn/kit/routes';
 import { ObjectWatch } from './object-watch.ts';

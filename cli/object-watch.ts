@@ -1,6 +1,6 @@
 /** Follows objects through whatever breaks the stream: every state that lasts is told, none twice. */
-import { objectSchema } from '@flynn/controller/generic-api';
-import type { GenericObject } from '@flynn/controller/generic-api';
+import { objectSchema } from '@flynn/controller/generic/api';
+import type { GenericObject } from '@flynn/controller/generic/api';
 import { pause } from '@flynn/kit/clock';
 import { hasCode } from '@flynn/kit/errors';
 import type { ServerEvent } from '@flynn/kit/routes';

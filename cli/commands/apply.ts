@@ -1,5 +1,5 @@
-import { generic } from '@flynn/controller/generic-api';
-import type { AppliedView, KindView } from '@flynn/controller/generic-api';
+import { generic } from '@flynn/controller/generic/api';
+import type { AppliedView, KindView } from '@flynn/controller/generic/api';
 import { FlynnError } from '@flynn/kit/errors';
 import type { ErrorCode } from '@flynn/kit/errors';
 import { usageError } from '../arguments.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { releases } from '@flynn/controller/api';
-import { crons } from '@flynn/controller/api-crons';
+import { crons } from '@flynn/controller/cron/api';
 import { waitFor } from '@flynn/kit/retry';
 import { openDeskWithController } from '../testing.ts';
 

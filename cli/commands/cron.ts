@@ -1,4 +1,4 @@
-import { crons } from '@flynn/controller/api-crons';
+import { crons } from '@flynn/controller/cron/api';
 import type { Cron, CronRun } from '@flynn/controller/model';
 import { FlynnError } from '@flynn/kit/errors';
 import type { Context } from '../context.ts';

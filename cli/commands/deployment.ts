@@ -1,6 +1,6 @@
 import { apps, deployments, releases } from '@flynn/controller/api';
-import { deploymentControls } from '@flynn/controller/api-deployment-controls';
-import { isWaiting } from '@flynn/controller/deployment-phases';
+import { deploymentControls } from '@flynn/controller/deployments/api-controls';
+import { isWaiting } from '@flynn/controller/deployments/phases';
 import {
   type Deployment,
   type Rollout,

@@ -3,7 +3,7 @@ import { rename, rm } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { Readable } from 'node:stream';
 import { apps, formations, releases, routing } from '@flynn/controller/api';
-import { layers } from '@flynn/controller/api-layers';
+import { layers } from '@flynn/controller/collection/api-layers';
 import { adoptedRelease } from '@flynn/controller/adoption';
 import { serviceNameOf } from '@flynn/controller/compile';
 import type { App } from '@flynn/controller/model';

@@ -1,4 +1,4 @@
-import { collections } from '@flynn/controller/api-collection';
+import { collections } from '@flynn/controller/collection/api';
 import { formatCount } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';
 

@@ -1,5 +1,5 @@
-import { generic } from '@flynn/controller/generic-api';
-import type { GenericObject, KindView } from '@flynn/controller/generic-api';
+import { generic } from '@flynn/controller/generic/api';
+import type { GenericObject, KindView } from '@flynn/controller/generic/api';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
 import { parseWhole, usageError } from '../arguments.ts';

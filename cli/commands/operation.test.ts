@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { apps, operations } from '@flynn/controller/api';
 import type { Operation, Runner } from '@flynn/controller/model';
-import { TestRunner } from '@flynn/controller/test-runner';
-import type { TestRunnerOptions } from '@flynn/controller/test-runner';
+import { TestRunner } from '@flynn/controller/operations/test-runner';
+import type { TestRunnerOptions } from '@flynn/controller/operations/test-runner';
 import { openDeskWithController } from '../testing.ts';
 
 type Env = Awaited<ReturnType<typeof openDeskWithController>>;

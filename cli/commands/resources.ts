@@ -1,4 +1,4 @@
-import type { KindView } from '@flynn/controller/generic-api';
+import type { KindView } from '@flynn/controller/generic/api';
 import { FlynnError } from '@flynn/kit/errors';
 import { fullNameOf, kindNamed, listKinds } from '../kinds.ts';
 import { formatTable } from '../output.ts';

@@ -1,4 +1,4 @@
-import { runners } from '@flynn/controller/api-runners';
+import { runners } from '@flynn/controller/operations/api-runners';
 import type { Runner } from '@flynn/controller/model';
 import type { Context } from '../context.ts';
 import { formatAge, formatTable } from '../output.ts';

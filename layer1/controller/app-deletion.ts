@@ -13,10 +13,10 @@ import { appIdOf } from './compile.ts';
 import { evaluationContext } from './deps.ts';
 import type { Deps } from './deps.ts';
 import { hasEnded } from './job-views.ts';
-import { removeLog } from './operation-log.ts';
-import { endedOperationsOf } from './operation-pruning.ts';
-import { historyKey } from './operation-records.ts';
-import { operationLock } from './operation-writer.ts';
+import { removeLog } from './operations/log.ts';
+import { endedOperationsOf } from './operations/pruning.ts';
+import { historyKey } from './operations/records.ts';
+import { operationLock } from './operations/writer.ts';
 import {
   appFinalizer,
   appType,

@@ -14,7 +14,7 @@ import { mergePieces } from '@flynn/resource/piece';
 import { apps } from './api.ts';
 import { generateAppName } from './app-name.ts';
 import { serviceNameOf } from './compile.ts';
-import { changedRollout } from './deployment-settings.ts';
+import { changedRollout } from './deployments/settings.ts';
 import { Decoded } from './decoded.ts';
 import { findApp, findLiveApp } from './deps.ts';
 import type { Deps } from './deps.ts';

@@ -7,12 +7,12 @@ import type { Mirror } from '@flynn/store/mirror';
 import type { Store } from '@flynn/store/store';
 import type { OidcSettings } from './access/oidc.ts';
 import type { CellView } from './cell-view.ts';
-import type { Kinds } from './generic-kind.ts';
+import type { Kinds } from './generic/kind.ts';
 import type { HostClients } from './host-clients.ts';
-import type { OperationDispatch } from './operation-dispatch.ts';
-import type { OperationHistory } from './operation-history.ts';
-import type { OperationQueue } from './operation-queue.ts';
-import type { OperationWriter } from './operation-writer.ts';
+import type { OperationDispatch } from './operations/dispatch.ts';
+import type { OperationHistory } from './operations/history.ts';
+import type { OperationQueue } from './operations/queue.ts';
+import type { OperationWriter } from './operations/writer.ts';
 import { appType } from './resources.ts';
 import type { AppResource, DeploymentResource, OperationResource, RunnerResource } from './resources.ts';
 

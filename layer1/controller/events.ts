@@ -14,7 +14,7 @@ import { withRevisions } from './event-stream.ts';
 import { jobOfStatus } from './job-views.ts';
 import type { ControllerEvent } from './model.ts';
 import type { EventView } from './access/event-view.ts';
-import { historyPrefix } from './operation-records.ts';
+import { historyPrefix } from './operations/records.ts';
 import { appType, deploymentType, formationType, keyType, operationType, releaseType, routeType } from './resources.ts';
 import { viewApp, viewDeployment, viewFormation, viewKey, viewOperation, viewRelease, viewRoute } from './views.ts';
 

@@ -5,7 +5,7 @@ import type { Workload } from '@flynn/scheduler/cell';
 import { findJob, jobsOfApp } from './job-views.ts';
 import type { Cell } from './job-views.ts';
 import type { SeenStatus } from '@flynn/scheduler/lost-jobs';
-import { expiredOneOffs } from './one-off-cleanup.ts';
+import { expiredOneOffs } from './collection/one-off-cleanup.ts';
 
 const meta = { 'flynn.app': 'a', 'flynn.release': 'r', 'flynn.type': 'web' };
 const demand = { memoryBytes: 1, cpuMillis: 0, family: 'a' };

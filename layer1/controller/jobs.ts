@@ -19,7 +19,7 @@ import type { Deps } from './deps.ts';
 import { findJob, iso, jobsOfApp } from './job-views.ts';
 import type { Cell } from './job-views.ts';
 import type { Job } from './model.ts';
-import { buildMarker } from './operation-log.ts';
+import { buildMarker } from './operations/log.ts';
 import { pageOf } from './paging.ts';
 import { findBasis, findRelease, runnableOf } from './releases.ts';
 import { releaseType } from './resources.ts';

@@ -194,7 +194,7 @@ export const drainType = defineType({
   validateUpdate: immutable('a drain'),
 });
 
-/** Ended ones are kept elsewhere: see operation-records.ts. */
+/** Ended ones are kept elsewhere: see operations/records.ts. */
 export const operationType = defineType({
   name: 'operation',
   version: 1,

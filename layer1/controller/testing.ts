@@ -22,7 +22,7 @@ import { logAggregatorClient, openController } from './controller.ts';
 import { openWeb } from './web.ts';
 import type { ControllerWeb } from './web.ts';
 import type { Deps } from './deps.ts';
-import type { Kind } from './generic-kind.ts';
+import type { Kind } from './generic/kind.ts';
 import type { App, Deployment, Job, Release, processSchema } from './model.ts';
 import { SimulatedHost } from './simulated-host.ts';
 import type { Behaviour } from './simulated-host.ts';

@@ -1,4 +1,4 @@
-import { platformRunnerToken } from '@flynn/controller/runner-token';
+import { platformRunnerToken } from '@flynn/controller/operations/runner-token';
 import { booleanFlag, integer, secret } from '@flynn/kit/config';
 import { newId } from '@flynn/kit/ids';
 import { z } from 'zod';

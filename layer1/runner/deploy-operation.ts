@@ -1,7 +1,7 @@
 /** Rolls a release out and tells how it goes. */
 import { deployments, jobs, platform, releases, routing } from '@flynn/controller/api';
 import { isWebType } from '@flynn/controller/compile';
-import { isSettled, isWaiting } from '@flynn/controller/deployment-phases';
+import { isSettled, isWaiting } from '@flynn/controller/deployments/phases';
 import { type Deployment, type Release, deploymentSchema } from '@flynn/controller/model';
 import { systemClock } from '@flynn/kit/clock';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';

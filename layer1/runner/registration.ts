@@ -1,5 +1,5 @@
 /** Who this runner is, towards the controller. */
-import { runners } from '@flynn/controller/api-runners';
+import { runners } from '@flynn/controller/operations/api-runners';
 import type { HttpClient } from '@flynn/kit/http-client';
 import type { Logger } from '@flynn/kit/log';
 import { retry } from '@flynn/kit/retry';

@@ -9,7 +9,7 @@ import { openFilesystem } from '@flynn/blobstore/filesystem';
 import { blobHandlers } from '@flynn/blobstore/server';
 import { apps, jobs, operations, releases } from '@flynn/controller/api';
 import { parseAppJson } from '@flynn/controller/app-json';
-import { runners } from '@flynn/controller/api-runners';
+import { runners } from '@flynn/controller/operations/api-runners';
 import { serviceToken } from '@flynn/controller/access/service-token';
 import { createControllerClient } from '@flynn/controller/client';
 import { type BuildResult, type Operation, operationSchema } from '@flynn/controller/model';

@@ -5,7 +5,7 @@ import { isSameSecret } from '@flynn/kit/secrets';
 import { findApp, noApp } from '../deps.ts';
 import type { Deps } from '../deps.ts';
 import { keyIdOf } from '../keys.ts';
-import { getOperation } from '../operation-records.ts';
+import { getOperation } from '../operations/records.ts';
 import { deploymentType, keyType } from '../resources.ts';
 import type { AuditTrail } from '../audit/trail.ts';
 import type { AppResource } from '../resources.ts';

@@ -3,7 +3,7 @@ import { createHmac } from 'node:crypto';
 import type { Route } from '@flynn/kit/routes';
 import { feedRoute } from '@flynn/log-aggregator/api';
 import { isSameSecret } from '@flynn/kit/secrets';
-import { runners } from '../api-runners.ts';
+import { runners } from '../operations/api-runners.ts';
 import { apps, deployments, formations, jobs, keys, operations, platform, releases, routing } from '../api.ts';
 
 export const services = ['git-receiver', 'log-aggregator', 'router', 'runner'] as const;

@@ -5,7 +5,7 @@ import type { Route } from '@flynn/kit/routes';
 import type { Store } from '@flynn/store/store';
 import { tokens } from '../access/api.ts';
 import { operations } from '../api.ts';
-import { runners } from '../api-runners.ts';
+import { runners } from '../operations/api-runners.ts';
 import { claimAnswer } from './answers.ts';
 import type { Claim } from './answers.ts';
 import { during } from './mutation.ts';

@@ -1,0 +1,80 @@
+/** Which blobs does nobody need? Those nothing refers to, and nobody used for a day: an upload under way is safe. */
+import type { BlobClient } from '@flynn/blobstore/client';
+import { hasCode } from '@flynn/kit/errors';
+import { handle } from '@flynn/kit/http-server';
+import type { Handler } from '@flynn/kit/http-server';
+import { collections } from './api.ts';
+import { collectArtifacts, collectReleases } from './collection.ts';
+import type { Deps } from '../deps.ts';
+import { appType, artifactType } from '../resources.ts';
+
+export type BlobCollector = Pick<BlobClient, 'list' | 'listNames' | 'remove' | 'removeName'>;
+
+export function collectionHandlers(deps: Deps, blobs: BlobCollector): Handler[] {
+  return [
+    handle(collections.run, async ({ signal }) => {
+      const releases = await collectReleases(deps, { signal });
+      return { releases, ...(await collectBlobs(deps, blobs, { signal })) };
+    }),
+  ];
+}
+
+export const blobGraceMs = 24 * 60 * 60_000;
+
+/**
+ * Blobs are listed before what refers to them is: what comes to be referred to meanwhile was used meanwhile, and a blob
+ * that was used since is not removed. Of names only those of builds and of apps are ours to judge.
+ */
+export async function collectBlobs(
+  deps: Deps,
+  blobs: BlobCollector,
+  { signal }: { signal: AbortSignal },
+): Promise<{ blobs: number; bytes: number; names: number }> {
+  const before = deps.now() - blobGraceMs;
+  await collectArtifacts(deps, undefined, { signal });
+  const names = await removeNames(deps, blobs, before, signal);
+  const found = await Array.fromAsync(blobs.list({ signal }));
+  const needed = await neededBlobs(deps, blobs, signal);
+  let count = 0;
+  let bytes = 0;
+  for (const { digest, sizeBytes, usedAt } of found) {
+    if (usedAt >= before || needed.has(digest)) continue;
+    try {
+      await blobs.remove(digest, { unusedSince: before, signal });
+      count += 1;
+      bytes += sizeBytes;
+    } catch (error) {
+      if (!hasCode(error, 'conflict')) throw error;
+    }
+  }
+  if (count + names > 0) deps.log.info({ blobs: count, bytes, names }, 'blobs collected');
+  return { blobs: count, bytes, names };
+}
+
+async function neededBlobs(deps: Deps, blobs: BlobCollector, signal: AbortSignal): Promise<Set<string>> {
+  const artifacts = await deps.resources.list(artifactType, { signal });
+  const layers = artifacts.flatMap(({ spec: { image } }) => ('layers' in image ? image.layers : []));
+  const open = [...deps.operations.snapshot.entries.values()].map(({ value }) => value);
+  const named = await Array.fromAsync(blobs.listNames({ signal }));
+  return new Set([
+    ...layers.map(({ digest }) => digest),
+    ...open.flatMap(({ spec }) => spec.input.sourceDigest ?? []),
+    ...named.map(({ digest }) => digest),
+  ]);
+}
+
+async function removeNames(deps: Deps, blobs: BlobCollector, before: number, signal: AbortSignal): Promise<number> {
+  const named = await Array.fromAsync(blobs.listNames({ signal }));
+  const apps = new Set((await deps.resources.list(appType, { signal })).map(({ id }) => id));
+  // Of those that are not through; the result of a build is read by what depends on it.
+  const open = [...deps.operations.snapshot.entries.values()].map(({ value }) => value);
+  const operations = new Set(open.flatMap(({ id, spec: { dependsOn = [] } }) => dependsOn.concat(id)));
+  const gone = named.filter(({ name, changedAt }) => {
+    const [kind, id = '', ...rest] = name.split('/');
+    if (changedAt >= before || rest.length > 0) return false;
+    if (kind === 'builds') return !operations.has(id);
+    return (kind === 'cache' || kind === 'layers') && !apps.has(id);
+  });
+  for (const { name } of gone) await blobs.removeName(name, { signal });
+  return gone.length;
+}

@@ -1,0 +1,127 @@
+/** What nothing refers to goes, and nothing else, against a whole controller and a real blob store. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { hasCode } from '@flynn/kit/errors';
+import { apps, formations, releases } from '../api.ts';
+import { blobGraceMs, collectBlobs } from './blob-collection.ts';
+import { collectArtifacts, collectReleases } from './collection.ts';
+import type { Release } from '../model.ts';
+import { artifactType } from '../resources.ts';
+import { startTestBlobs } from '../testing-blobs.ts';
+import { startTestController } from '../testing.ts';
+import type { TestController } from '../testing.ts';
+
+const signal = new AbortController().signal;
+
+async function makeArtifact({ client }: TestController, digests: string[]): Promise<string> {
+  const image = { base: 'slug-runner', layers: digests.map((digest) => ({ digest, sizeBytes: 1 })) };
+  return (await client.call(releases.createArtifact, { body: { type: 'slug', image } })).id;
+}
+
+const makeRelease = ({ client }: TestController, app: string, artifactId: string): Promise<Release> =>
+  client.call(releases.create, { params: { app }, body: { artifactId, processes: { web: {} } } });
+
+const versions = async ({ client }: TestController, app: string) =>
+  (await client.call(releases.list, { params: { app } })).map(({ version }) => version);
+
+/** The controller as it will be: everything is older then. */
+const later = ({ deps }: TestController, ms: number) => ({ ...deps, now: () => Date.now() + ms });
+
+test('an app keeps its newest slugs; what is left can all be gone back to; shared layers survive', async () => {
+  await using world = await startTestController();
+  await using store = await startTestBlobs();
+  const { blobs } = store;
+  await world.client.call(apps.create, { body: { name: 'shop', meta: { 'gc.max_inactive_slug_releases': '2' } } });
+  const shared = await blobs.put('runtime');
+  const layers = await Promise.all([1, 2, 3, 4, 5].map((number) => blobs.put(`app ${number}`)));
+  for (const layer of layers) {
+    const release = await makeRelease(world, 'shop', await makeArtifact(world, [shared.digest, layer.digest]));
+    assert.equal((await world.deploy('shop', release.id)).state, 'complete');
+  }
+  assert.equal(await collectReleases(world.deps, { signal }), 0, 'what was just made stays');
+  assert.equal(await collectReleases(later(world, 2 * 3_600_000), { signal }), 2);
+  assert.deepEqual(await versions(world, 'shop'), [5, 4, 3]);
+  const orphan = await blobs.put('nobody has this');
+  assert.equal((await collectBlobs(world.deps, blobs, { signal })).blobs, 0, 'what was used a moment ago stays');
+  const collected = await collectBlobs(later(world, blobGraceMs + 60_000), blobs, { signal });
+  assert.equal(collected.blobs, 3);
+  const left = new Set((await Array.fromAsync(blobs.list())).map(({ digest }) => digest));
+  assert.deepEqual(
+    [shared, ...layers, orphan].map(({ digest }) => left.has(digest)),
+    [true, false, false, true, true, true, false],
+  );
+  const oldest = await world.client.call(releases.get, { params: { app: 'shop', release: 'v3' } });
+  assert.equal((await world.deploy('shop', oldest.id)).state, 'complete');
+});
+
+test('names of builds and apps that are gone go with what they point to, other names stay', async () => {
+  await using world = await startTestController();
+  await using store = await startTestBlobs();
+  const { blobs } = store;
+  const app = await world.client.call(apps.create, { body: { name: 'shop' } });
+  const names = ['builds/gone', 'cache/gone', 'layers/gone', `cache/${app.id}`, 'backups/one'];
+  for (const name of names) await blobs.putName(name, (await blobs.put(name)).digest);
+  const collected = await collectBlobs(later(world, blobGraceMs + 60_000), blobs, { signal });
+  assert.deepEqual([collected.names, collected.blobs], [3, 3]);
+  const left = (await Array.fromAsync(blobs.listNames())).map(({ name }) => name);
+  assert.deepEqual(left, ['backups/one', `cache/${app.id}`].sort());
+});
+
+test('an artifact that is about to go makes no release, and one that a release has stays', async () => {
+  await using world = await startTestController();
+  await world.client.call(apps.create, { body: { name: 'shop' } });
+  const unused = await makeArtifact(world, []);
+  const used = await makeArtifact(world, []);
+  await makeRelease(world, 'shop', used);
+  assert.equal(await collectArtifacts(world.deps, undefined, { signal }), 0, 'new ones stay');
+  await world.deps.resources.updateStatus(artifactType, unused, () => ({ condemnedAt: 'now' }), { signal });
+  await assert.rejects(
+    makeRelease(world, 'shop', unused),
+    (error: unknown) => hasCode(error, 'conflict') && /is being removed/.test(error.message),
+  );
+  assert.equal(await collectArtifacts(later(world, 2 * 3_600_000), undefined, { signal }), 1);
+  await world.client.call(releases.getArtifact, { params: { artifact: used } });
+  await assert.rejects(world.client.call(releases.getArtifact, { params: { artifact: unused } }), (error: unknown) =>
+    hasCode(error, 'not_found'),
+  );
+});
+
+test('releases made while artifacts are collected keep theirs', async () => {
+  await using world = await startTestController();
+  await world.client.call(apps.create, { body: { name: 'shop' } });
+  const artifacts = await Promise.all(Array.from({ length: 12 }, () => makeArtifact(world, [])));
+  const collecting = collectArtifacts(later(world, 2 * 3_600_000), undefined, { signal });
+  const made = await Promise.allSettled(artifacts.map((id) => makeRelease(world, 'shop', id)));
+  await collecting;
+  for (const outcome of made) {
+    if (outcome.status === 'rejected')
+      assert.ok(hasCode(outcome.reason, 'conflict', 'not_found'), String(outcome.reason));
+    else {
+      const { artifactId = '' } = outcome.value;
+      await world.client.call(releases.getArtifact, { params: { artifact: artifactId } });
+    }
+  }
+});
+
+test('a release is deleted with its slug and counts, but not while it is live or something is deployed', async () => {
+  await using world = await startTestController();
+  const { release: live } = await world.deployApp('shop', { web: {} });
+  const artifactId = await makeArtifact(world, []);
+  const other = await makeRelease(world, 'shop', artifactId);
+  await world.client.call(formations.put, {
+    params: { app: 'shop', release: other.id },
+    body: { processes: { web: 2 } },
+  });
+  const remove = (release: string) => world.client.call(releases.remove, { params: { app: 'shop', release } });
+  await assert.rejects(
+    remove(live.id),
+    (error: unknown) => hasCode(error, 'conflict') && /v1 is live/.test(error.message),
+  );
+  await remove('v2');
+  await assert.rejects(remove('v2'), (error: unknown) => hasCode(error, 'not_found'));
+  const left = (await world.store.list('/flynn/')).entries.map(({ key }) => key);
+  assert.deepEqual(
+    left.filter((key) => key.includes(other.id) || key.includes(artifactId)),
+    [],
+  );
+});

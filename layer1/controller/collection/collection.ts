@@ -1,0 +1,150 @@
+/**
+ * Takes away what nothing refers to any more: releases nobody goes back to, their artifacts, and the blobs behind those.
+ *
+ * INVARIANT. An artifact is marked before it is looked for once more and removed, and a release is made comparing its
+ * artifact: whoever of the two comes first, no release is left without its artifact.
+ */
+import { FlynnError, hasCode } from '@flynn/kit/errors';
+import { removePiece } from '@flynn/resource/piece';
+import type { Piece } from '@flynn/resource/piece';
+import { compareOf } from '@flynn/resource/record';
+import type { Compare } from '@flynn/store/store';
+import type { Deps } from '../deps.ts';
+import { expiredReleases, keptSlugs } from './release-expiry.ts';
+import { appType, artifactType, formationType, releaseType } from '../resources.ts';
+import type { AppResource, ReleaseResource } from '../resources.ts';
+
+/** One that was made a moment ago is about to get its release. */
+const artifactGraceMs = 60 * 60_000;
+
+type Options = { signal: AbortSignal; epoch?: Compare };
+
+/** Of all apps but the platform's own, which are made of images. Answers how many releases went. */
+export async function collectReleases(deps: Deps, options: Options): Promise<number> {
+  const { resources } = deps;
+  const { signal } = options;
+  const [apps, releases, artifacts] = await Promise.all([
+    resources.list(appType, { signal, where: (app) => app.deletingSince === undefined && !app.spec.isSystem }),
+    resources.list(releaseType, { signal }),
+    resources.list(artifactType, { signal }),
+  ]);
+  const slugs = new Set(artifacts.filter(({ spec }) => spec.type === 'slug').map(({ id }) => id));
+  const ofApps = Map.groupBy(releases, ({ spec }) => spec.appId);
+  const artifactIds = new Set<string>();
+  let count = 0;
+  for (const app of apps) {
+    for (const release of expiredOf(deps, app, ofApps.get(app.id) ?? [], slugs)) {
+      try {
+        await removeRelease(deps, app, release, options);
+        count += 1;
+        if (release.spec.artifactId !== undefined) artifactIds.add(release.spec.artifactId);
+      } catch (error) {
+        // The app was changed, or something of it is being deployed: next time.
+        if (!hasCode(error, 'conflict')) throw error;
+      }
+    }
+  }
+  await collectArtifacts(deps, artifactIds, options);
+  if (count > 0) deps.log.info({ releases: count }, 'old releases collected');
+  return count;
+}
+
+function expiredOf(
+  deps: Deps,
+  app: AppResource,
+  releases: readonly ReleaseResource[],
+  slugs: ReadonlySet<string>,
+): ReleaseResource[] {
+  const keep = keptSlugs(app.spec.meta);
+  if (releases.length <= keep + 1) return [];
+  const gone = expiredReleases({
+    releases: releases.map(({ id, spec, createdAt }) => ({
+      id,
+      version: spec.version,
+      artifactId: spec.artifactId,
+      createdAt,
+    })),
+    liveId: app.status.releaseId,
+    inUse: deployedNow(deps, app),
+    isSlug: (id) => slugs.has(id),
+    keep,
+    nowMs: deps.now(),
+  });
+  const ids = new Set(gone.map(({ id }) => id));
+  return releases.filter(({ id }) => ids.has(id));
+}
+
+/** The releases of a deployment under way. */
+function deployedNow({ deployments }: Deps, app: AppResource): Set<string> {
+  const open = [...deployments.snapshot.entries.values()].map(({ value }) => value);
+  return new Set(
+    open
+      .filter(({ spec, status }) => spec.appId === app.id && status.endedAt === undefined)
+      .flatMap(({ spec }) => [spec.newReleaseId, spec.oldReleaseId ?? spec.newReleaseId]),
+  );
+}
+
+/** Whoever deploys it at the same time compares it. `conflict` if it is live or being deployed, or the app was changed. */
+export async function removeRelease(
+  deps: Deps,
+  app: AppResource,
+  release: ReleaseResource,
+  { signal, epoch }: Options,
+): Promise<void> {
+  const version = `v${release.spec.version}`;
+  if (app.status.releaseId === release.id) {
+    throw new FlynnError('conflict', `${version} is live: deploy another release of ${app.spec.name} first`);
+  }
+  if (app.status.deploymentId !== undefined) {
+    throw new FlynnError('conflict', `a deployment of ${app.spec.name} is under way: wait for it to end`);
+  }
+  const formation = await deps.resources.find(formationType, release.id, { signal });
+  const pieces: Piece[] = [
+    removePiece(releaseType, release),
+    { compare: [compareOf(app), ...(epoch === undefined ? [] : [epoch])] },
+    ...(formation === undefined ? [] : [removePiece(formationType, formation)]),
+  ];
+  await deps.resources.commit(pieces, { signal });
+}
+
+/** Those of the given artifacts, default all that are not new, that no release has. Answers their number. */
+export async function collectArtifacts(
+  deps: Deps,
+  wanted: ReadonlySet<string> | undefined,
+  { signal, epoch }: Options,
+): Promise<number> {
+  if (wanted?.size === 0) return 0;
+  const { resources } = deps;
+  const used = async () => new Set((await resources.list(releaseType, { signal })).map(({ spec }) => spec.artifactId));
+  const also = () => (epoch === undefined ? {} : { compare: [epoch] });
+  const mark = (id: string, status: { condemnedAt?: string }) =>
+    resources.updateStatus(artifactType, id, () => status, { signal, also }).catch(undefinedIfBeaten);
+  const before = await used();
+  const isOld = (createdAt: string) => Date.parse(createdAt) < deps.now() - artifactGraceMs;
+  const unused = await resources.list(artifactType, {
+    signal,
+    where: ({ id, createdAt }) => !before.has(id) && (wanted === undefined ? isOld(createdAt) : wanted.has(id)),
+  });
+  if (unused.length === 0) return 0;
+  const condemnedAt = new Date(deps.now()).toISOString();
+  const marked = [];
+  for (const { id } of unused) marked.push(await mark(id, { condemnedAt }));
+  const after = await used();
+  let removed = 0;
+  for (const artifact of marked) {
+    if (artifact === undefined) continue;
+    if (after.has(artifact.id)) await mark(artifact.id, {});
+    else {
+      const gone = await resources
+        .commit([removePiece(artifactType, artifact), also()], { signal })
+        .catch(undefinedIfBeaten);
+      removed += gone === undefined ? 0 : 1;
+    }
+  }
+  return removed;
+}
+
+/** Somebody else was at it. */
+function undefinedIfBeaten(error: unknown): undefined {
+  if (!hasCode(error, 'conflict', 'not_found')) throw error;
+}

@@ -1,0 +1,72 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import * as fc from 'fast-check';
+import { nextAction, withRun } from './plan.ts';
+import type { CronState } from './plan.ts';
+import { parseSchedule } from './schedule.ts';
+import type { CronRun } from '../model.ts';
+
+const minute = 60_000;
+const everyMinute = parseSchedule('* * * * *');
+const state = (change: Partial<CronState> = {}): CronState => ({ isPaused: false, handledMs: 0, runs: [], ...change });
+const running: CronRun = { workloadId: 'before', state: 'running', startedAt: '' };
+
+test('a tick is due from its moment on, and once', () => {
+  assert.deepEqual(nextAction(everyMinute, 'forbid', state(), minute - 1), { do: 'wait', untilMs: minute });
+  assert.deepEqual(nextAction(everyMinute, 'forbid', state(), minute), { do: 'run', tickMs: minute, replaces: [] });
+  assert.deepEqual(nextAction(everyMinute, 'forbid', state({ handledMs: minute }), minute + 5), {
+    do: 'wait',
+    untilMs: 2 * minute,
+  });
+});
+
+test('of many missed ticks the last is made up for', () => {
+  const action = nextAction(everyMinute, 'forbid', state(), 1_000 * minute + 30_000);
+  assert.deepEqual(action, { do: 'run', tickMs: 1_000 * minute, replaces: [] });
+});
+
+test('what still runs is waited for, joined or replaced', () => {
+  const busy = state({ runs: [running] });
+  assert.deepEqual(nextAction(everyMinute, 'forbid', busy, minute), { do: 'skip', tickMs: minute });
+  assert.deepEqual(nextAction(everyMinute, 'allow', busy, minute), { do: 'run', tickMs: minute, replaces: [] });
+  const replaced = nextAction(everyMinute, 'replace', busy, minute);
+  assert.deepEqual(replaced, { do: 'run', tickMs: minute, replaces: ['before'] });
+});
+
+test('paused, its ticks pass', () => {
+  const paused = state({ isPaused: true });
+  assert.deepEqual(nextAction(everyMinute, 'forbid', paused, 5 * minute), { do: 'wait', untilMs: undefined });
+});
+
+test('a clock that was put back runs nothing twice; one that was days ahead is not waited for', () => {
+  const ahead = state({ handledMs: 10 * minute });
+  assert.deepEqual(nextAction(everyMinute, 'forbid', ahead, 3 * minute), { do: 'wait', untilMs: 11 * minute });
+  const days = state({ handledMs: 10_000 * minute });
+  assert.deepEqual(nextAction(everyMinute, 'forbid', days, 3 * minute), { do: 'wait', untilMs: 4 * minute });
+});
+
+test('however the clock steps within a day, no tick runs twice', () => {
+  fc.assert(
+    fc.property(fc.array(fc.integer({ min: -30, max: 90 }), { maxLength: 60 }), (stepsInMinutes) => {
+      let nowMs = 1_000 * minute;
+      let handledMs = nowMs;
+      const ran = new Set<number>();
+      for (const step of stepsInMinutes) {
+        nowMs = Math.max(500 * minute, nowMs + step * minute);
+        if (handledMs > nowMs + 23 * 60 * minute) continue;
+        const action = nextAction(everyMinute, 'allow', state({ handledMs }), nowMs);
+        if (action.do === 'wait') continue;
+        assert.ok(!ran.has(action.tickMs));
+        assert.ok(action.tickMs <= nowMs);
+        ran.add(action.tickMs);
+        handledMs = action.tickMs;
+      }
+    }),
+    { seed: 3 },
+  );
+});
+
+test('the newest runs are kept', () => {
+  const runs = Array.from({ length: 30 }).reduce<CronRun[]>((before) => withRun(before, running), []);
+  assert.equal(runs.length, 20);
+});

@@ -1,0 +1,65 @@
+/** What is to be done about a line of cron now? Pure. */
+import type { SeenStatus } from '@flynn/scheduler/lost-jobs';
+import { taskState } from '../deployments/tasks.ts';
+import { lastTick, nextTick } from './schedule.ts';
+import type { Schedule } from './schedule.ts';
+import type { CronEntry } from '../app-json.ts';
+import type { CronRun } from '../model.ts';
+
+const keepRuns = 20;
+const dayMs = 24 * 60 * 60_000;
+
+export type CronState = { isPaused: boolean; handledMs: number; runs: readonly CronRun[] };
+
+export type CronAction =
+  | { do: 'wait'; untilMs: number | undefined }
+  /** `replaces`: what still runs is to go. */
+  | { do: 'run'; tickMs: number; replaces: readonly string[] }
+  | { do: 'skip'; tickMs: number };
+
+/**
+ * Of ticks that were missed, however many, only the last is made up for. A clock that was put back falls behind what is
+ * dealt with, and nothing runs until it is past that again; one that was a day and more ahead is not waited for.
+ */
+export function nextAction(
+  schedule: Schedule,
+  overlap: CronEntry['overlap'],
+  { isPaused, handledMs, runs }: CronState,
+  nowMs: number,
+): CronAction {
+  if (isPaused) return { do: 'wait', untilMs: undefined };
+  const afterMs = handledMs > nowMs + dayMs ? nowMs : handledMs;
+  const tickMs = lastTick(schedule, { afterMs, untilMs: nowMs });
+  if (tickMs === undefined) return { do: 'wait', untilMs: nextTick(schedule, Math.max(nowMs, afterMs)) };
+  const running = runs.flatMap(({ state, workloadId }) =>
+    state === 'running' && workloadId !== undefined ? [workloadId] : [],
+  );
+  if (running.length > 0 && overlap === 'forbid') return { do: 'skip', tickMs };
+  return { do: 'run', tickMs, replaces: overlap === 'replace' ? running : [] };
+}
+
+/** The newest first, and not more than are of use. */
+export function withRun(runs: readonly CronRun[], run: CronRun): CronRun[] {
+  return [run, ...runs].slice(0, keepRuns);
+}
+
+/** Runs that ended since, with how. A job nobody knows of any more has ended too. */
+export function settledRuns(
+  runs: readonly CronRun[],
+  seen: { countOf: (workloadId: string) => number | undefined; statuses: readonly SeenStatus[]; at: string },
+): CronRun[] {
+  return runs.map((run) => {
+    if (run.state !== 'running' || run.workloadId === undefined) return run;
+    const { workloadId } = run;
+    const count = seen.countOf(workloadId);
+    const workload = count === undefined ? undefined : { count };
+    const state = taskState(workloadId, { workload, statuses: seen.statuses });
+    const status = seen.statuses.find((one) => one.workloadId === workloadId);
+    const placed = status === undefined || run.jobId === status.id ? run : { ...run, jobId: status.id };
+    if (state.is === 'waiting' || state.is === 'running') return placed;
+    const endedAt = status?.endedAt === undefined ? seen.at : new Date(status.endedAt).toISOString();
+    if (state.is === 'done') return { ...placed, state: 'done', endedAt, exitCode: 0 };
+    const exitCode = state.job?.exitCode;
+    return { ...placed, state: 'failed', endedAt, error: state.error, ...(exitCode === undefined ? {} : { exitCode }) };
+  });
+}

@@ -1,0 +1,182 @@
+/**
+ * Keeps an app's lines of cron as its live release has them, and runs them at their ticks.
+ *
+ * INVARIANT. A tick is dealt with in one transaction, which compares the line's state and moves it past the tick: whoever
+ * looks, and however many do, it runs once. A deployment changes which release runs, not whether.
+ */
+import { createHash } from 'node:crypto';
+import { hasCode } from '@flynn/kit/errors';
+import { removePiece, writePiece } from '@flynn/resource/piece';
+import type { Piece } from '@flynn/resource/piece';
+import { compareOf } from '@flynn/resource/record';
+import type { Again } from '@flynn/resource/reconciler';
+import { cellKeys, workloadSchema } from '@flynn/scheduler/cell';
+import { workloadChange, workloadRemoval } from '@flynn/scheduler/evaluations';
+import { decodeJson } from '@flynn/store/codec';
+import type { CronEntry } from '../app-json.ts';
+import { statusesOfApp } from '../cell-view.ts';
+import { compileOneOff, lineCommand } from '../compile.ts';
+import type { Runnable } from '../compile.ts';
+import { nextAction, settledRuns, withRun } from './plan.ts';
+import type { CronAction } from './plan.ts';
+import { parseSchedule } from './schedule.ts';
+import { evaluationContext } from '../deps.ts';
+import type { Deps } from '../deps.ts';
+import { iso } from '../job-views.ts';
+import type { CronRun } from '../model.ts';
+import { runnableOf } from '../releases.ts';
+import { appType, cronType, ownedBy, releaseType } from '../resources.ts';
+import type { AppResource, CronResource } from '../resources.ts';
+
+/** Clocks are put forward too. */
+const longestWaitMs = 30_000;
+/** A line that hangs must not for ever keep its next ticks from running. */
+const runLimitMs = 24 * 60 * 60_000;
+
+/** One look at an app's lines. */
+export async function stepCron(
+  deps: Deps,
+  appId: string,
+  options: { signal: AbortSignal; hasLines?: (appId: string) => boolean },
+): Promise<void | Again> {
+  const { signal, hasLines = () => true } = options;
+  const app = await deps.resources.find(appType, appId, { signal });
+  if (app === undefined || app.deletingSince !== undefined || app.status.releaseId === undefined) return;
+  const release = await deps.resources.get(releaseType, app.status.releaseId, { signal });
+  // Most apps have none: they cost a read or two.
+  const isWithout = (release.spec.cron ?? []).length === 0 && !hasLines(appId);
+  if (isWithout) return;
+  const known = await deps.resources.list(cronType, { owner: ownedBy(appId), signal });
+  const wanted = new Map((release.spec.cron ?? []).map((entry) => [cronId(appId, entry), entry]));
+  if (wanted.size === 0 && known.length === 0) return;
+  try {
+    await arrange(deps, app, wanted, known, signal);
+    const runnable = await runnableOf(deps, app, release, signal);
+    const waits = await Promise.all(
+      known.filter(({ id }) => wanted.has(id)).map((cron) => stepLine(deps, { app, runnable, cron }, signal)),
+    );
+    return { againInMs: Math.max(1, Math.min(longestWaitMs, ...waits)) };
+  } catch (error) {
+    // Somebody else dealt with it, or the app was changed: the next look tells.
+    if (!hasCode(error, 'conflict')) throw error;
+    return { againInMs: 10 };
+  }
+}
+
+/** New lines begin now; what the release does not have any more goes, with what it still runs left to end. */
+async function arrange(
+  deps: Deps,
+  app: AppResource,
+  wanted: ReadonlyMap<string, CronEntry>,
+  known: readonly CronResource[],
+  signal: AbortSignal,
+): Promise<void> {
+  const have = new Set(known.map(({ id }) => id));
+  const added = [...wanted].filter(([id]) => !have.has(id));
+  const pieces: Piece[] = [
+    ...added.map(([id, entry]) => {
+      const status = { isPaused: false, runs: [], handledMs: deps.now() };
+      return deps.resources.draft(cronType, { id, owner: ownedBy(app.id), spec: { ...entry, appId: app.id }, status })
+        .piece;
+    }),
+    ...known.filter(({ id }) => !wanted.has(id)).map((cron) => removePiece(cronType, cron)),
+  ];
+  if (pieces.length > 0) await deps.resources.commit([...pieces, { compare: [compareOf(app)] }], { signal });
+}
+
+type Line = { app: AppResource; runnable: Runnable | undefined; cron: CronResource };
+
+/** Answers how long nothing has to be done. */
+async function stepLine(deps: Deps, line: Line, signal: AbortSignal): Promise<number> {
+  const { app, runnable, cron } = line;
+  const runs = await settle(deps, cron, signal);
+  const status = { ...cron.status, runs };
+  const nowMs = deps.now();
+  const schedule = parseSchedule(cron.spec.schedule, cron.spec.timezone);
+  const action: CronAction =
+    runnable === undefined
+      ? { do: 'wait', untilMs: undefined }
+      : nextAction(schedule, cron.spec.overlap, status, nowMs);
+  if (action.do === 'wait') {
+    const isChanged = runs.some((run, index) => run !== cron.status.runs[index]);
+    if (isChanged) await deps.resources.commit([writePiece(cronType, cron, { ...cron, status })], { signal });
+    return action.untilMs === undefined ? longestWaitMs : action.untilMs - nowMs;
+  }
+  const { tickMs } = action;
+  const tick = iso(tickMs);
+  if (action.do === 'skip' || runnable === undefined) {
+    const skipped: CronRun = {
+      tick,
+      state: 'skipped',
+      startedAt: iso(nowMs),
+      error: 'the run before was still going on',
+    };
+    const next = { ...status, handledMs: tickMs, runs: withRun(runs, skipped) };
+    await deps.resources.commit([writePiece(cronType, cron, { ...cron, status: next })], { signal });
+    return 1;
+  }
+  const started = startPiece(deps, { runnable, cron, runs, name: String(tickMs), tick });
+  const written = writePiece(cronType, cron, { ...cron, status: { ...status, runs: started.runs, handledMs: tickMs } });
+  const replaced = action.replaces.map((id) => ({ then: workloadRemoval(id, evaluationContext(deps)) }));
+  await deps.resources.commit([written, started.piece, { compare: [compareOf(app)] }, ...replaced], { signal });
+  deps.log.info({ app: app.spec.name, command: cron.spec.command, tick }, 'cron');
+  return 1;
+}
+
+/** What it writes to run a line, and the runs with this one. `name` tells one run of the line from the others. */
+export function startPiece(
+  deps: Deps,
+  run: { runnable: Runnable; cron: CronResource; runs: readonly CronRun[]; name: string; tick?: string },
+): { piece: Piece; runs: CronRun[] } {
+  const { runnable, cron, tick } = run;
+  const workloadId = `${cron.spec.appId}-cron-${cron.id.slice(cron.spec.appId.length + 1)}-${run.name}`;
+  const workload = compileOneOff(runnable, {
+    workloadId,
+    type: 'cron',
+    command: lineCommand(runnable, cron.spec.command),
+    env: {},
+    tty: false,
+    stdin: false,
+    maxRuntimeMs: runLimitMs,
+  });
+  const startedAt = iso(deps.now());
+  return {
+    piece: { then: workloadChange(workload, evaluationContext(deps)) },
+    runs: withRun(run.runs, { ...(tick === undefined ? {} : { tick }), workloadId, state: 'running', startedAt }),
+  };
+}
+
+/** The line's runs, with the ends of those that ended. */
+async function settle(deps: Deps, { spec, status }: CronResource, signal: AbortSignal): Promise<CronRun[]> {
+  const running = status.runs.flatMap((run) =>
+    run.state === 'running' && run.workloadId !== undefined ? [run.workloadId] : [],
+  );
+  if (running.length === 0) return status.runs;
+  const { reads, revision } = await deps.store.transact(
+    { then: running.map((id) => ({ get: cellKeys.workload(id) })) },
+    { signal },
+  );
+  const counts = new Map(
+    reads.flat().map((entry) => {
+      const { id, count } = decodeJson(workloadSchema, entry.value, entry.key);
+      return [id, count];
+    }),
+  );
+  const isSaid = (id: string) => statusesOfApp(deps.cell, spec.appId).some(({ workloadId }) => workloadId === id);
+  // What is through in the store was ended by a status: that has to be here before its run is judged.
+  if (running.some((id) => (counts.get(id) ?? 0) === 0 && !isSaid(id))) {
+    await deps.cell.statuses.reached(revision, { signal });
+  }
+  const statuses = statusesOfApp(deps.cell, spec.appId);
+  return settledRuns(status.runs, { countOf: (id) => counts.get(id), statuses, at: iso(deps.now()) });
+}
+
+/** The line itself is what it is known by, so that it stays the same one through all releases. */
+function cronId(appId: string, { schedule, command, timezone = '' }: CronEntry): string {
+  const digest = createHash('sha256').update(`${schedule}\n${timezone}\n${command}`).digest('hex').slice(0, 8);
+  return `${appId}-${digest}`;
+}
+
+export function isCronJob(workloadId: string): boolean {
+  return workloadId.split('-', 2)[1] === 'cron';
+}

@@ -1,0 +1,238 @@
+/** Deployments as they are asked for and followed. The first jobs of the new release start with the very transaction. */
+import { FlynnError, hasCode } from '@flynn/kit/errors';
+import { handle } from '@flynn/kit/http-server';
+import type { Handler } from '@flynn/kit/http-server';
+import { compareOf } from '@flynn/resource/record';
+import { writePiece } from '@flynn/resource/piece';
+import type { Piece } from '@flynn/resource/piece';
+import { workloadChange } from '@flynn/scheduler/evaluations';
+import { deployments } from '../api.ts';
+import { statusesOfApp } from '../cell-view.ts';
+import { compileWorkload, workloadIdOf } from '../compile.ts';
+import type { Runnable } from '../compile.ts';
+import { controlHandlers } from './controls.ts';
+import { deploymentEvents } from './events.ts';
+import { changedRollout } from './settings.ts';
+import { taskId, taskLine, taskPiece } from './tasks.ts';
+import { evaluationContext, findApp, findLiveApp } from '../deps.ts';
+import type { Deps } from '../deps.ts';
+import { formationPiece } from '../formations.ts';
+import type { Rollout, RolloutChange } from '../model.ts';
+import { findRelease, runnableOf } from '../releases.ts';
+import { appType, deploymentType, formationType, ownedBy, releaseType } from '../resources.ts';
+import type { AppResource, DeploymentResource, ReleaseResource } from '../resources.ts';
+import { targetCounts } from './rollout.ts';
+import type { Counts } from './rollout.ts';
+import { nextCounts } from './strategies.ts';
+import { pageOf } from '../paging.ts';
+import { progressOf } from './progress.ts';
+import { viewDeployment } from '../views.ts';
+
+const maxAttempts = 8;
+
+export function deploymentHandlers(deps: Deps): Handler[] {
+  const { resources } = deps;
+  return [
+    handle(deployments.create, async ({ params, body, signal }) => {
+      const deployment = await startDeployment(
+        deps,
+        { app: params.app, release: body.releaseId, rollout: body.rollout ?? {} },
+        signal,
+      );
+      return viewDeployment(deployment, progressOf(deployment, deps.cell));
+    }),
+    handle(deployments.list, async ({ params, query, signal }) => {
+      const app = await findApp(deps, params.app, signal);
+      const all = await resources.list(deploymentType, { owner: ownedBy(app.id), signal });
+      const sorted = all.toSorted((a, b) =>
+        a.createdAt === b.createdAt ? (a.id < b.id ? 1 : -1) : a.createdAt < b.createdAt ? 1 : -1,
+      );
+      return pageOf(sorted, query, ({ id }) => id).map((deployment) =>
+        viewDeployment(deployment, progressOf(deployment, deps.cell)),
+      );
+    }),
+    handle(deployments.get, async ({ params, signal }) => {
+      const deployment = await resources.get(deploymentType, params.deployment, { signal });
+      return viewDeployment(deployment, progressOf(deployment, deps.cell));
+    }),
+    handle(deployments.events, async ({ params, signal }) =>
+      deploymentEvents(deps, await resources.get(deploymentType, params.deployment, { signal }), signal),
+    ),
+    ...controlHandlers(deps),
+  ];
+}
+
+export async function startDeployment(
+  deps: Deps,
+  asked: { app: string; release: string; rollout: RolloutChange },
+  signal: AbortSignal,
+): Promise<DeploymentResource> {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      const app = await findLiveApp(deps, asked.app, signal);
+      const release = await findRelease(deps, app, asked.release, signal);
+      return await deploy(deps, app, { release, rollout: asked.rollout }, signal);
+    } catch (error) {
+      const isOvertaken = hasCode(error, 'conflict') && error.detail['key'] !== undefined;
+      if (!isOvertaken || attempt >= maxAttempts) throw error;
+    }
+  }
+}
+
+async function deploy(
+  deps: Deps,
+  app: AppResource,
+  asked: { release: ReleaseResource; rollout: RolloutChange },
+  signal: AbortSignal,
+): Promise<DeploymentResource> {
+  const { resources } = deps;
+  const { release } = asked;
+  const rollout = changedRollout(app.spec.rollout, asked.rollout);
+  if (app.status.deploymentId !== undefined) {
+    throw new FlynnError(
+      'conflict',
+      `a deployment of ${app.spec.name} is under way: wait for it to end, see flynn deployment`,
+      {
+        detail: { deploymentId: app.status.deploymentId },
+      },
+    );
+  }
+  const oldId = app.status.releaseId;
+  const [runnable, prepared, old, oldFormation] = await Promise.all([
+    runnableOf(deps, app, release, signal),
+    resources.find(formationType, release.id, { signal }),
+    oldId === undefined || oldId === release.id ? undefined : resources.get(releaseType, oldId, { signal }),
+    oldId === undefined ? undefined : resources.find(formationType, oldId, { signal }),
+  ]);
+  if (oldId === release.id) {
+    return alreadyLive(deps, app, { release, rollout, counts: oldFormation?.spec.processes ?? {} }, signal);
+  }
+  const types = Object.keys(release.spec.processes);
+  const counts = targetCounts({
+    types,
+    prepared: prepared?.spec.processes,
+    old:
+      old === undefined
+        ? undefined
+        : { types: Object.keys(old.spec.processes), counts: oldFormation?.spec.processes ?? {} },
+  });
+  const formation = formationPiece(deps, { app, release, before: prepared, processes: counts });
+  const id = deps.newId();
+  const line = runnable === undefined ? undefined : taskLine(release.spec.scripts, 'release');
+  const releaseJobId = taskId(app.id, 'release', id);
+  const first = { app, release, old, runnable, counts, oldCounts: oldFormation?.spec.processes ?? {}, rollout };
+  const deployment = resources.draft(deploymentType, {
+    id,
+    owner: ownedBy(app.id),
+    ...(line === undefined ? {} : { status: { state: 'releasing' as const, progress: {}, releaseJobId } }),
+    spec: {
+      appId: app.id,
+      ...(oldId === undefined ? {} : { oldReleaseId: oldId }),
+      newReleaseId: release.id,
+      counts,
+      oldCounts: oldFormation?.spec.processes ?? {},
+      knownJobs: statusesOfApp(deps.cell, app.id)
+        .filter((status) => status.meta['flynn.release'] === release.id)
+        .map((status) => status.id),
+      timeoutMs: app.spec.deployTimeoutMs,
+      rollout,
+    },
+  });
+  const locked: AppResource = { ...app, status: { ...app.status, deploymentId: deployment.resource.id } };
+  const pieces = [
+    writePiece(appType, app, locked),
+    // One that is deleted at this moment is not deployed.
+    { compare: [compareOf(release)] },
+    deployment.piece,
+    formation.piece,
+    // What a release wants run before it takes over comes before its first job.
+    ...(line === undefined || runnable === undefined
+      ? startPieces(deps, first)
+      : [taskPiece(deps, runnable, { id: releaseJobId, type: 'release', line })]),
+  ];
+  const revision = await resources.commit(pieces, { signal });
+  return { ...deployment.resource, revision };
+}
+
+/** The first jobs of the new release, beside those of the old. */
+function startPieces(
+  deps: Deps,
+  input: {
+    app: AppResource;
+    release: ReleaseResource;
+    old: ReleaseResource | undefined;
+    runnable: Runnable | undefined;
+    counts: Counts;
+    oldCounts: Counts;
+    rollout: Rollout;
+  },
+): Piece[] {
+  const { app, release, old, runnable, counts, oldCounts, rollout } = input;
+  const isReplaced = (type: string) => runnable !== undefined && isInPlace(app.id, runnable, old, type);
+  const wanted = Object.entries(counts).filter(([type, count]) => count > 0 || isReplaced(type));
+  if (wanted.length === 0) return [];
+  if (runnable === undefined) {
+    throw new FlynnError(
+      'invalid',
+      `release v${release.spec.version} of ${app.spec.name} has no image or slug: nothing can run`,
+    );
+  }
+  const types = wanted.map(([type, target]) => {
+    const original = old?.spec.processes[type] === undefined ? 0 : (oldCounts[type] ?? 0);
+    const isShared = isReplaced(type);
+    const oldWanted = isShared ? 0 : original;
+    const fresh = { newWanted: 0, newUp: 0, isInPlace: isShared, isSwitched: !isShared };
+    return Object.assign(fresh, { type, target, original, oldWanted, oldPresent: oldWanted });
+  });
+  const isFirst = types.every(({ original }) => original === 0);
+  const first = nextCounts(types, rollout, isFirst);
+  // What has to begin with an old job's end is the worker's.
+  if (typeof first === 'string') return [];
+  return types.flatMap(({ type }): Piece[] => {
+    const process = runnable.release.processes[type];
+    const count = first.newCounts[type] ?? 0;
+    if (process === undefined || count === 0) return [];
+    return [{ then: workloadChange(compileWorkload(runnable, type, process, count), evaluationContext(deps)) }];
+  });
+}
+
+/** Whether both releases run the type in the same workload. */
+function isInPlace(
+  appId: string,
+  runnable: Pick<Runnable, 'release'>,
+  old: ReleaseResource | undefined,
+  type: string,
+): boolean {
+  if (old?.spec.processes[type] === undefined) return false;
+  const before = { id: old.id, env: {}, processes: old.spec.processes };
+  return workloadIdOf(appId, before, type) === workloadIdOf(appId, runnable.release, type);
+}
+
+/** Deploying what is live is done already. */
+async function alreadyLive(
+  deps: Deps,
+  app: AppResource,
+  { release, rollout, counts }: { release: ReleaseResource; rollout: Rollout; counts: Record<string, number> },
+  signal: AbortSignal,
+): Promise<DeploymentResource> {
+  const at = new Date(deps.now()).toISOString();
+  return deps.resources.create(
+    deploymentType,
+    {
+      id: deps.newId(),
+      owner: ownedBy(app.id),
+      spec: {
+        appId: app.id,
+        oldReleaseId: release.id,
+        newReleaseId: release.id,
+        counts,
+        oldCounts: counts,
+        knownJobs: [],
+        timeoutMs: app.spec.deployTimeoutMs,
+        rollout,
+      },
+      status: { state: 'complete', progress: {}, endedAt: at },
+    },
+    { also: () => ({ compare: [compareOf(app)] }), signal },
+  );
+}

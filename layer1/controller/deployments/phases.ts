@@ -1,0 +1,17 @@
+/** What does a deployment's state mean for whoever follows it? Pure. */
+import type { Deployment } from '../model.ts';
+
+/** The new release is live, and nothing is to come that somebody has to wait for: old jobs are ending. */
+export function isLive({ state, postdeployJobId }: Pick<Deployment, 'state' | 'postdeployJobId'>): boolean {
+  return state === 'complete' || (state === 'finishing' && postdeployJobId === undefined);
+}
+
+/** It waits for people, who may take days. */
+export function isWaiting({ state }: Pick<Deployment, 'state'>): boolean {
+  return state === 'canary' || state === 'paused';
+}
+
+/** Following it any longer tells nothing that was asked for. */
+export function isSettled(deployment: Pick<Deployment, 'state' | 'postdeployJobId'>): boolean {
+  return deployment.state === 'failed' || isLive(deployment) || isWaiting(deployment);
+}

@@ -1,0 +1,75 @@
+/** How far is a deployment? Counted from what the hosts say of their jobs. */
+import type { JobStatus } from '@flynn/scheduler/cell';
+import { statusesOfApp } from '../cell-view.ts';
+import type { CellView } from '../cell-view.ts';
+import type { SeenStatus } from '@flynn/scheduler/lost-jobs';
+import type { Deployment } from '../model.ts';
+import type { DeploymentResource } from '../resources.ts';
+
+export function progressOf({ spec, status }: DeploymentResource, cell: CellView): Deployment['progress'] {
+  if (status.state === 'complete' || status.state === 'failed') return status.progress;
+  const statuses = statusesOfApp(cell, spec.appId);
+  const types = new Set([...Object.keys(spec.counts), ...Object.keys(spec.oldCounts)]);
+  return Object.fromEntries(
+    [...types].map((type) => [
+      type,
+      {
+        wanted: spec.counts[type] ?? 0,
+        up: upJobs(statuses, spec.newReleaseId, type).length,
+        old: spec.oldReleaseId === undefined ? 0 : upJobs(statuses, spec.oldReleaseId, type).length,
+      },
+    ]),
+  );
+}
+
+/** What a host that is away said of a job is not counted on: no old job goes for the sake of one nobody sees. */
+export function upJobs(statuses: readonly SeenStatus[], releaseId: string, type: string): SeenStatus[] {
+  return statuses.filter(
+    (status) => status.state === 'running' && !status.isUncertain && isOf(status, releaseId, type),
+  );
+}
+
+/** Since when jobs are up, as one worker saw it. The next worker counts anew: a deployment takes longer then, never shorter. */
+export class UpTimes {
+  readonly #since = new Map<string, ReadonlyMap<string, number>>();
+
+  /** Of the deployment's jobs that are up, when each was first seen so: now, if it was not a look ago. */
+  seen(deploymentId: string, up: readonly Pick<JobStatus, 'id' | 'restarts'>[], nowMs: number): number[] {
+    const before = this.#since.get(deploymentId);
+    const runs = up.map(({ id, restarts }) => `${id}/${restarts}`);
+    const since = new Map(runs.map((run) => [run, before?.get(run) ?? nowMs]));
+    this.#since.set(deploymentId, since);
+    return runs.map((run) => since.get(run) ?? nowMs);
+  }
+
+  forget(deploymentId: string): void {
+    this.#since.delete(deploymentId);
+  }
+}
+
+/** A job of the new release, not there before the deployment, that ended on its own. */
+export function findFailed({ spec }: DeploymentResource, statuses: readonly SeenStatus[]): SeenStatus | undefined {
+  return statuses.find(
+    (status) =>
+      Object.keys(spec.counts).some((type) => isOf(status, spec.newReleaseId, type)) &&
+      !spec.knownJobs.includes(status.id) &&
+      (status.state === 'crashed' || status.state === 'failed' || status.restarts > 0),
+  );
+}
+
+/** What a job that is not up says of itself, "could not pull …, trying again", or that its host is away. */
+export function findTrouble(statuses: readonly SeenStatus[], releaseId: string, type: string): string | undefined {
+  return statuses.find(
+    (status) => !status.isFinal && (status.state !== 'running' || status.isUncertain) && isOf(status, releaseId, type),
+  )?.error;
+}
+
+/** Whether the job is one of the release's formation. */
+export function isJobOf(job: Pick<JobStatus, 'meta' | 'workloadId'>, releaseId: string): boolean {
+  return isOf(job, releaseId, job.meta['flynn.type'] ?? '');
+}
+
+/** One-off jobs are called `run` and `build` too, but their workloads end in an id. */
+function isOf({ meta, workloadId }: Pick<JobStatus, 'meta' | 'workloadId'>, releaseId: string, type: string): boolean {
+  return meta['flynn.release'] === releaseId && meta['flynn.type'] === type && workloadId.endsWith(`-${type}`);
+}

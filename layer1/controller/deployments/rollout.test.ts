@@ -1,0 +1,288 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import * as fc from 'fast-check';
+import { rolloutSchema, strategies } from '../model.ts';
+import type { Rollout } from '../model.ts';
+import { nextStep, targetCounts } from './rollout.ts';
+import type { RolloutView, TypeState } from './rollout.ts';
+import { batchOf } from './strategies.ts';
+
+const web = (change: Partial<TypeState> = {}): TypeState => ({
+  type: 'web',
+  target: 2,
+  original: 2,
+  newWanted: 2,
+  oldWanted: 2,
+  newUp: 0,
+  newExpected: 2,
+  oldUp: 2,
+  oldPresent: 2,
+  isInPlace: false,
+  isSwitched: true,
+  ...change,
+});
+const plan = (change: Partial<Rollout> = {}): Rollout => ({ ...rolloutSchema.parse({}), ...change });
+const at = (types: TypeState[], change: Partial<RolloutView> = {}) =>
+  nextStep({
+    types,
+    plan: plan(),
+    phase: 'running',
+    isPromoted: false,
+    nowMs: 0,
+    progressMs: 0,
+    timeoutMs: 1_000,
+    ...change,
+  });
+const errorOf = (step: ReturnType<typeof nextStep>) => ('error' in step ? step.error : '');
+
+test('the old release stays until everything new is up', () => {
+  assert.deepEqual(at([web({ newUp: 1 })]), { do: 'wait', untilMs: 1_000 });
+  assert.deepEqual(at([web({ newUp: 2 })]), { do: 'switch' });
+  assert.deepEqual(at([web({ newUp: 2 }), web({ type: 'worker', newUp: 0 })]), { do: 'wait', untilMs: 1_000 });
+});
+
+test('it is complete once the old jobs have ended, or cannot be ended', () => {
+  const finishing = (oldPresent: number, nowMs = 0) =>
+    at([web({ newUp: 2, oldPresent })], { phase: 'finishing', nowMs });
+  assert.deepEqual(finishing(1), { do: 'wait', untilMs: 600_000 });
+  assert.deepEqual(finishing(0), { do: 'complete' });
+  assert.deepEqual(finishing(1, 600_000), { do: 'complete' });
+  const crashed = web({ newUp: 1, oldPresent: 0, failed: { id: 'a', type: 'web' } });
+  assert.deepEqual(at([crashed], { phase: 'finishing' }), { do: 'complete' }, 'a live release is not rolled back');
+});
+
+test('a release without jobs is live at once', () => {
+  assert.deepEqual(at([]), { do: 'complete' });
+  assert.deepEqual(at([web({ target: 0, original: 3, newWanted: 0, newExpected: 0 })]), { do: 'switch' });
+  assert.deepEqual(at([web({ target: 0, original: 0, newWanted: 0, newExpected: 0, oldWanted: 0, oldPresent: 0 })]), {
+    do: 'complete',
+  });
+});
+
+test('one crashed job fails the deployment, with the reason, even if enough others are up', () => {
+  const step = at([web({ newUp: 2, failed: { id: 'h1-a', type: 'web', exitCode: 3 } })]);
+  assert.equal(step.do, 'fail');
+  assert.match(errorOf(step), /web job .* exit code 3/);
+  const killed = at([web({ failed: { id: 'h1-a', type: 'web', error: 'killed: out of memory (limit 512 MiB)' } })]);
+  assert.match(errorOf(killed), /out of memory/);
+});
+
+test('what fails after the old release gave something up brings that back before the new one goes', () => {
+  const reduced = web({ target: 8, original: 8, newWanted: 8, newUp: 4, oldWanted: 4, oldUp: 4, oldPresent: 4 });
+  const failed = { ...reduced, failed: { id: 'a', type: 'web' } };
+  assert.equal(at([failed]).do, 'roll_back');
+  const back = (oldUp: number, nowMs = 0) =>
+    at([{ ...failed, oldWanted: 8, oldUp }], { phase: 'rolling_back', failure: 'why', nowMs });
+  assert.deepEqual(back(7), { do: 'wait', untilMs: 1_000 });
+  assert.deepEqual(back(8), { do: 'fail', error: 'why' });
+  assert.deepEqual(back(7, 1_000), { do: 'fail', error: 'why' }, 'it ends even if the old one does not come up');
+});
+
+test('a deployment without progress fails and says what is missing and why', () => {
+  const step = at([web({ newUp: 1, blocked: '1 placed, 1 waiting: memory' })], { nowMs: 1_000 });
+  assert.equal(errorOf(step), 'nothing more came up within 1 s: 1 of 2 web jobs are up (1 placed, 1 waiting: memory)');
+  assert.deepEqual(at([web({ newUp: 1 })], { nowMs: 1_000, progressMs: 500 }), { do: 'wait', untilMs: 1_500 });
+  const stuck = web({ newUp: 1, newWanted: 1, newExpected: 1, oldWanted: 1 });
+  assert.equal(
+    errorOf(at([stuck], { plan: plan({ strategy: 'one-by-one' }), nowMs: 1_000 })),
+    'nothing more came up within 1 s: 1 old web jobs have not ended',
+  );
+});
+
+test('a deadline ends it whatever progress there is; what is up by then is complete', () => {
+  const late = { nowMs: 5_000, progressMs: 5_000, deadlineMs: 5_000 };
+  assert.match(errorOf(at([web({ newUp: 1 })], late)), /not through by its deadline: 1 of 2 web jobs are up/);
+  assert.deepEqual(at([web({ newUp: 2 })], late), { do: 'switch' });
+  assert.deepEqual(at([web({ newUp: 2 })], { nowMs: 5_000 }), { do: 'switch' });
+});
+
+test('a job counts once it has been healthy for long enough', () => {
+  assert.deepEqual(at([web({ newUp: 1, settledAtMs: 300 })]), { do: 'wait', untilMs: 300 });
+});
+
+test('paused, nothing happens and no time runs out, but it can be aborted', () => {
+  const paused = { phase: 'paused', nowMs: 9_999, deadlineMs: 1 } as const;
+  assert.deepEqual(at([web({ failed: { id: 'a', type: 'web' } })], paused), { do: 'wait', untilMs: undefined });
+  assert.deepEqual(at([web({ newUp: 2 })], paused), { do: 'wait', untilMs: undefined });
+  assert.deepEqual(at([web()], { ...paused, abort: 'it was aborted' }), { do: 'fail', error: 'it was aborted' });
+});
+
+test('canaries wait for a promotion without a deadline, and a crash among them fails all', () => {
+  const canary = plan({ strategy: 'canary' });
+  const one = web({ newWanted: 1, newExpected: 1, newUp: 1 });
+  assert.deepEqual(at([one], { plan: canary }), { do: 'hold' });
+  assert.deepEqual(at([one], { plan: canary, phase: 'canary', nowMs: 9_999 }), { do: 'wait', untilMs: undefined });
+  assert.deepEqual(at([one], { plan: canary, isPromoted: true }), {
+    do: 'scale',
+    newCounts: { web: 2 },
+    oldCounts: { web: 1 },
+  });
+  const crashed = { ...one, failed: { id: 'a', type: 'web', exitCode: 1 } };
+  assert.equal(at([crashed], { plan: canary, phase: 'canary' }).do, 'fail');
+  const all = web({ target: 1, original: 1, newWanted: 1, newExpected: 1, newUp: 1, oldWanted: 1, oldPresent: 1 });
+  assert.deepEqual(at([all], { plan: canary }), { do: 'hold' }, 'also where the canaries are all there is');
+  const first = web({ original: 0, newUp: 2, oldWanted: 0, oldPresent: 0 });
+  assert.deepEqual(at([first], { plan: canary }), { do: 'complete' }, 'beside nothing there is nothing to try');
+});
+
+test('a type in place is left alone until its turn', () => {
+  const db = web({ type: 'db', isInPlace: true, isSwitched: false, newWanted: 0, newExpected: 0, oldWanted: 0 });
+  const step = at([web({ newWanted: 0, newExpected: 0, newUp: 0 }), db], { plan: plan({ strategy: 'one-by-one' }) });
+  assert.deepEqual(step, { do: 'scale', newCounts: { web: 1 }, oldCounts: { web: 2, db: 0 } });
+  assert.deepEqual(at([db], { plan: plan({ strategy: 'canary' }) }), { do: 'hold' });
+  assert.deepEqual(at([db]), { do: 'scale', newCounts: { db: 2 }, oldCounts: { db: 0 } });
+});
+
+test('counts: prepared ones first, then the old release’s, then one web', () => {
+  const counts = (input: Parameters<typeof targetCounts>[0]) => targetCounts(input);
+  assert.deepEqual(counts({ types: ['web', 'worker'], prepared: undefined, old: undefined }), { web: 1, worker: 0 });
+  assert.deepEqual(counts({ types: ['web'], prepared: undefined, old: { types: ['web'], counts: { web: 0 } } }), {
+    web: 0,
+  });
+  assert.deepEqual(
+    counts({
+      types: ['web', 'worker', 'clock'],
+      prepared: { clock: 1 },
+      old: { types: ['web', 'worker'], counts: { web: 3, worker: 2, gone: 4 } },
+    }),
+    { web: 3, worker: 2, clock: 1 },
+  );
+  assert.deepEqual(counts({ types: ['web'], prepared: undefined, old: { types: ['worker'], counts: { worker: 2 } } }), {
+    web: 1,
+  });
+});
+
+/** Three jobs replaced by three: what came up and went down, in its order. */
+const courses: Record<(typeof strategies)[number], string> = {
+  'in-batches': 'up up up down down down',
+  'all-at-once': 'up up up down down down',
+  'one-by-one': 'up down up down up down',
+  'one-down-one-up': 'down up down up down up',
+  canary: 'up promote up up down down down',
+};
+
+for (const strategy of strategies) {
+  test(`${strategy} replaces three jobs in its order`, () => {
+    const course: string[] = [];
+    const simulated = new Simulation([{ target: 3, original: 3, isInPlace: false }], plan({ strategy }), () => 1);
+    simulated.run((what) => course.push(what));
+    assert.equal(course.join(' '), courses[strategy]);
+  });
+}
+
+test('in batches of two, two new ones come before two old ones go', () => {
+  const course: string[] = [];
+  const simulated = new Simulation([{ target: 10, original: 10, isInPlace: false }], plan({ batchSize: 2 }), () => 1);
+  simulated.run((what) => course.push(what));
+  assert.equal(course.slice(0, 2).join(' '), 'up up');
+  assert.ok(simulated.most <= 10 + 2 * 2, `at most two batches more than wanted, not ${simulated.most}`);
+});
+
+const shape = fc.array(fc.record({ target: fc.nat(30), original: fc.nat(30), isInPlace: fc.boolean() }), {
+  maxLength: 4,
+});
+const plans = fc.record({
+  strategy: fc.constantFrom(...strategies),
+  canaries: fc.integer({ min: 1, max: 5 }),
+  minHealthyMs: fc.constant(0),
+  batchSize: fc.option(fc.integer({ min: 1, max: 9 }), { nil: undefined }),
+});
+
+test('healthy jobs of a type never fall below min(original, target), and every rollout ends', () => {
+  fc.assert(
+    fc.property(shape, plans, fc.infiniteStream(fc.nat(3)), (shapes, chosen, pace) => {
+      const { batchSize, ...rest } = chosen;
+      const rollout: Rollout = { ...rest, ...(batchSize === undefined ? {} : { batchSize }) };
+      const simulated = new Simulation(shapes, rollout, () => pace.next().value ?? 1);
+      const slack = rollout.strategy === 'one-down-one-up' ? 1 : 0;
+      simulated.run(() => {
+        for (const type of simulated.types.filter(({ isInPlace }) => !isInPlace)) {
+          const healthy = Math.min(type.oldWanted, type.oldPresent) + type.newUp;
+          assert.ok(healthy >= Math.min(type.original, type.target) - slack, JSON.stringify(type));
+          if (rollout.strategy === 'one-by-one') {
+            assert.ok(type.newUp + type.oldPresent <= Math.max(type.original, type.target) + 1, JSON.stringify(type));
+          }
+          if (rollout.strategy === 'one-down-one-up') {
+            assert.ok(type.newUp + type.oldPresent <= Math.max(type.original, type.target), JSON.stringify(type));
+          }
+        }
+      });
+      assert.ok(simulated.types.every((type) => type.newUp === type.target && type.oldPresent === 0));
+    }),
+    { numRuns: 300 },
+  );
+});
+
+/** Carries steps out: in each round as many jobs of each type start and end as `pace` says. */
+class Simulation {
+  types: TypeState[];
+  most = 0;
+  readonly #plan: Rollout;
+  readonly #pace: () => number;
+
+  constructor(
+    shapes: readonly Pick<TypeState, 'target' | 'original' | 'isInPlace'>[],
+    rollout: Rollout,
+    pace: () => number,
+  ) {
+    this.#plan = rollout;
+    this.#pace = pace;
+    this.types = shapes.map(({ target, original, isInPlace }, index) => ({
+      type: `t${index}`,
+      target,
+      original,
+      isInPlace,
+      isSwitched: !isInPlace,
+      newWanted: 0,
+      newUp: 0,
+      newExpected: 0,
+      oldWanted: isInPlace ? 0 : original,
+      oldUp: original,
+      oldPresent: isInPlace ? 0 : original,
+    }));
+  }
+
+  run(tell: (what: 'up' | 'down' | 'promote') => void): void {
+    let phase: RolloutView['phase'] = 'running';
+    let isPromoted = false;
+    for (let round = 0; round < 20_000; round += 1) {
+      const step = at(this.types, { plan: this.#plan, phase, isPromoted });
+      if (step.do === 'complete') return;
+      if (step.do === 'hold') {
+        isPromoted = true;
+        tell('promote');
+      } else if (step.do === 'switch') {
+        phase = 'finishing';
+        this.types = this.types.map((type) => ({ ...type, oldWanted: 0 }));
+      } else if (step.do === 'scale') {
+        for (const { type, newUp, target } of this.types) {
+          const most = this.#plan.strategy === 'all-at-once' ? target : batchOf(target, this.#plan);
+          const isSmall = (step.newCounts[type] ?? 0) - newUp <= Math.max(most, this.#plan.canaries);
+          assert.ok(isSmall || this.types.some((one) => one.isInPlace), 'one batch at a time');
+        }
+        this.types = this.types.map((type) => this.#scaled(type, step.newCounts[type.type], step.oldCounts[type.type]));
+      } else {
+        assert.equal(step.do, 'wait');
+        this.#live(tell);
+      }
+    }
+    assert.fail('it did not end');
+  }
+
+  #scaled(type: TypeState, newCount: number | undefined, oldCount: number | undefined): TypeState {
+    const newWanted = newCount ?? type.newWanted;
+    const isSwitched = type.isSwitched || newCount !== undefined;
+    return { ...type, newWanted, newExpected: newWanted, isSwitched, oldWanted: oldCount ?? type.oldWanted };
+  }
+
+  #live(tell: (what: 'up' | 'down') => void): void {
+    for (const [index, type] of this.types.entries()) {
+      const started = Math.min(type.newWanted - type.newUp, this.#pace());
+      const ended = Math.min(type.oldPresent - type.oldWanted, started > 0 ? 0 : this.#pace());
+      this.types[index] = { ...type, newUp: type.newUp + started, oldPresent: type.oldPresent - ended };
+      this.most = Math.max(this.most, type.newWanted + type.oldPresent);
+      for (let n = 0; n < started; n += 1) tell('up');
+      for (let n = 0; n < ended; n += 1) tell('down');
+    }
+  }
+}

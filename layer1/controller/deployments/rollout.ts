@@ -1,0 +1,185 @@
+/** What is the next step of a deployment? Pure: the world in, one step out. The step is taken, and the world read again. */
+import type { TaskState } from './tasks.ts';
+import { nextCounts } from './strategies.ts';
+import type { Rollout } from '../model.ts';
+
+export type TypeState = {
+  type: string;
+  /** Jobs of the new release wanted at the end. */
+  target: number;
+  /** Jobs of the old release when it began. */
+  original: number;
+  /** What the workloads ask for now. */
+  newWanted: number;
+  oldWanted: number;
+  /** Jobs of the new release that are healthy, for as long as the plan asks. */
+  newUp: number;
+  /** How many of them `newWanted` means: of an omni type, one on each host. */
+  newExpected: number;
+  /** Healthy jobs of the old release, and those that have not ended yet. */
+  oldUp: number;
+  oldPresent: number;
+  /** The new release takes the old one's place in one workload: nothing to scale. */
+  isInPlace: boolean;
+  /** Whether the workload is the new release's by now; always, unless it is shared. */
+  isSwitched: boolean;
+  /** A job of the new release that crashed or could not start. */
+  failed?: FailedJob | undefined;
+  /** Why jobs of the new release wait for a place. */
+  blocked?: string | undefined;
+  /** When the next of its healthy jobs has been so for long enough. */
+  settledAtMs?: number | undefined;
+};
+
+export type FailedJob = { id: string; type: string; exitCode?: number | undefined; error?: string | undefined };
+
+export type Counts = Readonly<Record<string, number>>;
+
+export type RolloutStep =
+  | { do: 'wait'; untilMs: number | undefined }
+  /** The counts both releases' workloads should ask for next, of every type. */
+  | { do: 'scale'; newCounts: Counts; oldCounts: Counts }
+  /** What had to run first has: the rollout begins. */
+  | { do: 'begin' }
+  /** The canaries are up: somebody is to say whether it goes on. */
+  | { do: 'hold' }
+  /** Everything wanted is up: the new release is live, the old one's jobs may end. */
+  | { do: 'switch' }
+  /** Nothing of the old release is left. */
+  | { do: 'complete'; warning?: string }
+  /** The old release gets back what was taken from it, before the new one goes. */
+  | { do: 'roll_back'; error: string; job?: FailedJob }
+  /** The old release is as it was: the new one goes. */
+  | { do: 'fail'; error: string; job?: FailedJob };
+
+export type RolloutView = {
+  types: readonly TypeState[];
+  plan: Rollout;
+  /** How far it is; the words of a deployment's state. */
+  phase: 'releasing' | 'running' | 'canary' | 'paused' | 'finishing' | 'rolling_back';
+  isPromoted: boolean;
+  /** What runs once: in `releasing` before the rollout, in `finishing` after it. */
+  task?: TaskState | undefined;
+  /** Whether there is something to run once the new release is live. */
+  hasPostdeploy?: boolean | undefined;
+  /** Somebody wants it ended: why. */
+  abort?: string | undefined;
+  /** Rolling back: what failed. */
+  failure?: string | undefined;
+  nowMs: number;
+  /** When something last came up or ended, or a step was taken. */
+  progressMs: number;
+  /** It fails if there is no progress for so long. */
+  timeoutMs: number;
+  /** It fails if it is not through by then. */
+  deadlineMs?: number | undefined;
+};
+
+/** What cannot be ended in this time is its host's affair. */
+const finishLimitMs = 10 * 60_000;
+
+/**
+ * INVARIANTS. Old jobs go only when every new job asked for so far is up, of all types, and then only as many as are
+ * replaced: healthy jobs of a type never fall below min(original, target), and with `one-down-one-up` by no more than one.
+ * One failed job fails the whole. New jobs go only when the old ones are up again. Nothing happens while it is paused.
+ */
+export function nextStep(view: RolloutView): RolloutStep {
+  const { types, phase, nowMs, progressMs, timeoutMs, abort } = view;
+  if (phase === 'finishing') {
+    const { task } = view;
+    if (task?.is === 'waiting' || task?.is === 'running') return { do: 'wait', untilMs: undefined };
+    const warning = task?.is === 'failed' ? { warning: `its postdeploy failed: ${task.error}` } : {};
+    const isOver = types.every(({ oldPresent }) => oldPresent === 0);
+    if (isOver || nowMs >= progressMs + finishLimitMs) return { do: 'complete', ...warning };
+    return { do: 'wait', untilMs: progressMs + finishLimitMs };
+  }
+  if (phase === 'rolling_back') {
+    const isBack = types.every((type) => type.isInPlace || type.oldUp >= type.original);
+    // It must end even if the old release does not come up any more either.
+    if (isBack || nowMs >= progressMs + timeoutMs) return { do: 'fail', error: view.failure ?? 'it failed' };
+    return { do: 'wait', untilMs: progressMs + timeoutMs };
+  }
+  if (abort !== undefined) return failing(types, abort);
+  if (phase === 'releasing') return release(view);
+  if (phase === 'paused') return { do: 'wait', untilMs: undefined };
+  const failed = types.find((type) => type.failed !== undefined)?.failed;
+  if (failed !== undefined) return failing(types, failureText(failed), failed);
+  return advance(view);
+}
+
+/** The old release serves meanwhile: only a job that finds no place is waited for no longer than others. */
+function release({ task, nowMs, progressMs, timeoutMs }: RolloutView): RolloutStep {
+  switch (task?.is) {
+    case undefined:
+    case 'done':
+      return { do: 'begin' };
+    case 'failed': {
+      const { error, job } = task;
+      return { do: 'fail', error: `the release command failed: ${error}`, ...(job === undefined ? {} : { job }) };
+    }
+    case 'running':
+      return { do: 'wait', untilMs: undefined };
+    case 'waiting':
+      if (nowMs < progressMs + timeoutMs) return { do: 'wait', untilMs: progressMs + timeoutMs };
+      return { do: 'fail', error: `the release command did not start within ${timeoutMs / 1000} s` };
+    default:
+      return task satisfies never;
+  }
+}
+
+function advance(view: RolloutView): RolloutStep {
+  const { types, plan, phase, nowMs, progressMs, timeoutMs, deadlineMs = Infinity } = view;
+  const isUp = types.every((type) => type.newUp >= type.newExpected);
+  const isPromoted = view.isPromoted || types.every(({ original }) => original === 0);
+  const counts = nextCounts(types, plan, isPromoted);
+  if (isUp && counts === 'promotion') {
+    return phase === 'canary' ? { do: 'wait', untilMs: undefined } : { do: 'hold' };
+  }
+  if (isUp && counts === 'done') {
+    const isAnythingLeft = types.some(({ oldWanted, oldPresent }) => oldWanted + oldPresent > 0);
+    return isAnythingLeft || view.hasPostdeploy === true ? { do: 'switch' } : { do: 'complete' };
+  }
+  if (nowMs >= deadlineMs) return failing(types, `it was not through by its deadline: ${missingText(types)}`);
+  if (isUp && counts !== 'done' && counts !== 'promotion' && counts !== 'wait') return { do: 'scale', ...counts };
+  if (nowMs >= progressMs + timeoutMs) {
+    return failing(types, `nothing more came up within ${timeoutMs / 1000} s: ${missingText(types)}`);
+  }
+  const settling = types.flatMap(({ settledAtMs }) => (settledAtMs === undefined ? [] : [settledAtMs]));
+  return { do: 'wait', untilMs: Math.min(progressMs + timeoutMs, deadlineMs, ...settling) };
+}
+
+/** The new release may carry what the old one gave up: then that comes back first. */
+function failing(types: readonly TypeState[], error: string, job?: FailedJob): RolloutStep {
+  const isReduced = types.some((type) => !type.isInPlace && type.oldWanted < type.original);
+  return { do: isReduced ? 'roll_back' : 'fail', error, ...(job === undefined ? {} : { job }) };
+}
+
+function failureText({ type, exitCode, error }: FailedJob): string {
+  const why = error ?? (exitCode === undefined ? 'it ended' : `it ended with exit code ${exitCode}`);
+  return `a ${type} job of the new release did not stay up: ${why}`;
+}
+
+function missingText(types: readonly TypeState[]): string {
+  const missing = types.flatMap(({ type, newUp, newExpected, oldPresent, oldWanted, blocked, isInPlace }) => {
+    const why = blocked === undefined ? '' : ` (${blocked})`;
+    if (newUp < newExpected) return [`${newUp} of ${newExpected} ${type} jobs are up${why}`];
+    const late = oldPresent - oldWanted;
+    return isInPlace || late <= 0 ? [] : [`${late} old ${type} jobs have not ended`];
+  });
+  return missing.length === 0 ? 'its jobs came up too slowly' : missing.join('; ');
+}
+
+/** What a release starts with: what was scaled for it, else what the old one has, and one `web` where there was none. */
+export function targetCounts(input: {
+  types: readonly string[];
+  prepared: Readonly<Record<string, number>> | undefined;
+  old: { types: readonly string[]; counts: Readonly<Record<string, number>> } | undefined;
+}): Record<string, number> {
+  const { types, prepared, old } = input;
+  return Object.fromEntries(
+    types.map((type) => {
+      const carried = old?.types.includes(type) === true ? (old.counts[type] ?? 0) : undefined;
+      return [type, prepared?.[type] ?? carried ?? (type === 'web' ? 1 : 0)];
+    }),
+  );
+}

@@ -1,0 +1,68 @@
+/** Carries deployments out: reads the world, asks rollout.ts for the next step, takes it. Level-triggered, so restarts are harmless. */
+import type { Again } from '@flynn/resource/reconciler';
+import type { Compare } from '@flynn/store/store';
+import type { UpTimes } from './progress.ts';
+import { piecesOf } from './pieces.ts';
+import { progressMsOf, readWorld, typeStates } from './world.ts';
+import type { World } from './world.ts';
+import { taskLine } from './tasks.ts';
+import type { Deps } from '../deps.ts';
+import { appType, deploymentType } from '../resources.ts';
+import type { DeploymentResource } from '../resources.ts';
+import { nextStep } from './rollout.ts';
+import type { RolloutView } from './rollout.ts';
+
+/** One look at a deployment. `epoch` keeps a worker that lost its seat from writing. */
+export async function stepDeployment(
+  deps: Deps,
+  id: string,
+  options: { signal: AbortSignal; upTimes: UpTimes; epoch?: Compare },
+): Promise<void | Again> {
+  const { signal, upTimes } = options;
+  const deployment = await deps.resources.find(deploymentType, id, { signal });
+  const phase = deployment === undefined ? undefined : phaseOf(deployment);
+  if (deployment === undefined || phase === undefined) {
+    upTimes.forget(id);
+    return;
+  }
+  const app = await deps.resources.find(appType, deployment.spec.appId, { signal });
+  // The app's deletion takes the deployment with it.
+  if (app === undefined || app.deletingSince !== undefined) return;
+  const world = await readWorld(deps, app, deployment, signal);
+  const step = nextStep(viewOf(deps, world, phase, upTimes));
+  if (step.do === 'wait') {
+    return step.untilMs === undefined ? undefined : { againInMs: Math.max(1, step.untilMs - deps.now()) };
+  }
+  const pieces = await piecesOf(deps, world, step, signal);
+  await deps.resources.commit([...pieces, options.epoch === undefined ? {} : { compare: [options.epoch] }], { signal });
+  const why = 'error' in step ? { why: step.error } : {};
+  deps.log.info({ app: app.spec.name, deployment: id, step: step.do, ...why }, 'deployment step');
+  // Nothing else may change before the next batch is looked at.
+  return { againInMs: 1 };
+}
+
+/** Undefined once it has ended. */
+function phaseOf({ status }: DeploymentResource): RolloutView['phase'] | undefined {
+  const { state } = status;
+  if (state === 'complete' || state === 'failed') return undefined;
+  return state === 'pending' ? 'running' : state;
+}
+
+function viewOf(deps: Deps, world: World, phase: RolloutView['phase'], upTimes: UpTimes): RolloutView {
+  const { spec, status, createdAt } = world.deployment;
+  const { deadlineMs } = spec.rollout;
+  return {
+    types: typeStates(deps, world, upTimes),
+    plan: spec.rollout,
+    phase,
+    isPromoted: status.isPromoted === true,
+    task: world.task,
+    hasPostdeploy: taskLine(world.next.scripts, 'postdeploy') !== undefined,
+    abort: status.abort,
+    failure: status.error,
+    nowMs: deps.now(),
+    progressMs: progressMsOf(deps, world),
+    timeoutMs: spec.timeoutMs,
+    deadlineMs: deadlineMs === undefined ? undefined : Date.parse(createdAt) + deadlineMs + (status.heldMs ?? 0),
+  };
+}

@@ -1,0 +1,146 @@
+/** What runs once around a deployment: the states as a table, and against a whole controller. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { waitFor } from '@flynn/kit/retry';
+import { jobStatusSchema } from '@flynn/scheduler/cell';
+import { seenStatus } from '@flynn/scheduler/lost-jobs';
+import { apps, deployments, jobs, releases } from '../api.ts';
+import { deploymentControls } from './api-controls.ts';
+import type { Scripts } from '../app-json.ts';
+import { taskLine, taskState } from './tasks.ts';
+import type { Deployment } from '../model.ts';
+import { rolloutSchema } from '../model.ts';
+import { nextStep } from './rollout.ts';
+import { startTestController } from '../testing.ts';
+import type { TestController } from '../testing.ts';
+
+const status = (change: object) =>
+  seenStatus(
+    jobStatusSchema.parse({
+      id: 'h1-a',
+      hostId: 'h1',
+      workloadId: 'w',
+      version: 'v',
+      meta: { 'flynn.type': 'release' },
+      state: 'running',
+      isFinal: false,
+      createdAt: 1,
+      ...change,
+    }),
+    { isThere: true, isAssigned: true },
+  );
+const ended = (change: object) => [status({ isFinal: true, ...change })];
+
+const states = [
+  { title: 'asked for', workload: { count: 1 }, statuses: [], is: 'waiting' },
+  { title: 'starting', workload: { count: 1 }, statuses: [status({ state: 'starting' })], is: 'running' },
+  { title: 'through', workload: { count: 0 }, statuses: ended({ state: 'done', exitCode: 0 }), is: 'done' },
+  {
+    title: 'failed',
+    statuses: ended({ state: 'crashed', exitCode: 3 }),
+    is: 'failed',
+    error: 'it ended with exit code 3',
+  },
+  { title: 'stopped', statuses: ended({ state: 'done', exitCode: 143 }), is: 'failed', error: 'somebody stopped it' },
+  { title: 'lost', statuses: ended({ state: 'lost' }), is: 'failed', error: 'its host was lost' },
+  { title: 'taken away before it began', statuses: [], is: 'failed', error: 'somebody stopped it' },
+  {
+    title: 'forgotten',
+    workload: { count: 0 },
+    statuses: [],
+    is: 'failed',
+    error: 'how it ended is not known any more',
+  },
+];
+
+for (const { title, workload, statuses, is, error } of states) {
+  test(`a task that is ${title} is ${is}`, () => {
+    const state = taskState('w', { workload, statuses });
+    assert.equal(state.is, is);
+    assert.equal(state.is === 'failed' ? state.error : undefined, error);
+  });
+}
+
+test('predeploy and the release line are one job, the second only after the first', () => {
+  assert.equal(taskLine({ predeploy: 'a', release: 'b' }, 'release'), '{ a\n} && { b\n}');
+  assert.equal(taskLine({ release: 'b', postdeploy: 'c' }, 'release'), 'b');
+  assert.equal(taskLine({ release: 'b', postdeploy: 'c' }, 'postdeploy'), 'c');
+  assert.equal(taskLine(undefined, 'release'), undefined);
+});
+
+test('a task that finds no place is waited for as long as a job would be', () => {
+  const view = {
+    types: [],
+    plan: rolloutSchema.parse({}),
+    phase: 'releasing',
+    isPromoted: false,
+    progressMs: 0,
+    timeoutMs: 1_000,
+  } as const;
+  assert.deepEqual(nextStep({ ...view, task: { is: 'waiting' }, nowMs: 0 }), { do: 'wait', untilMs: 1_000 });
+  assert.deepEqual(nextStep({ ...view, task: { is: 'running' }, nowMs: 9_000 }), { do: 'wait', untilMs: undefined });
+  assert.deepEqual(nextStep({ ...view, task: { is: 'done' }, nowMs: 0 }), { do: 'begin' });
+  assert.deepEqual(nextStep({ ...view, task: { is: 'waiting' }, nowMs: 1_000 }), {
+    do: 'fail',
+    error: 'the release command did not start within 1 s',
+  });
+});
+
+async function beginWith(world: TestController, scripts: Scripts): Promise<Deployment> {
+  const { release } = await world.deployApp('shop', { web: {} });
+  const body = { scripts, ...(release.artifactId === undefined ? {} : { artifactId: release.artifactId }) };
+  const next = await world.client.call(releases.create, { params: { app: 'shop' }, body });
+  return world.client.call(deployments.create, { params: { app: 'shop' }, body: { releaseId: next.id } });
+}
+
+const reach = (world: TestController, id: string, state: Deployment['state']) =>
+  waitFor(
+    async () => {
+      const found = await world.client.call(deployments.get, { params: { deployment: id } });
+      return found.state === state ? found : undefined;
+    },
+    { what: `deployment ${id} being ${state}`, deadlineMs: 20_000, intervalMs: 5 },
+  );
+
+test('nothing of the new release starts before its release command is through, whichever worker looks', async () => {
+  await using world = await startTestController({
+    behave: (job) => (job.template.meta['flynn.type'] === 'release' ? { is: 'hang' } : { is: 'run' }),
+  });
+  const { id, newReleaseId, releaseJobId, state } = await beginWith(world, { release: 'migrate' });
+  assert.equal(state, 'releasing');
+  const isTask = ({ workloadId, state: of }: { workloadId: string; state: string }) =>
+    workloadId === releaseJobId && of === 'starting';
+  const [task] = await world.jobsOf('shop', 1, isTask);
+  await world.restartWorker();
+  assert.equal(
+    (await world.client.call(jobs.list, { params: { app: 'shop' } })).filter(({ type }) => type === 'web').length,
+    1,
+  );
+  const host = world.hosts.find(({ id: hostId }) => hostId === task?.hostId);
+  await host?.end(task?.id ?? '', 0);
+  await reach(world, id, 'complete');
+  const [web] = await world.jobsOf('shop', 1, ({ type }) => type === 'web');
+  assert.equal(web?.releaseId, newReleaseId);
+});
+
+test('aborted while its release command runs, a deployment stops it', async () => {
+  await using world = await startTestController();
+  const { id, releaseJobId } = await beginWith(world, { predeploy: 'migrate' });
+  await world.jobsOf('shop', 1, ({ workloadId, state }) => workloadId === releaseJobId && state === 'running');
+  await world.client.call(deploymentControls.abort, { params: { deployment: id }, body: {} });
+  const ended = await reach(world, id, 'failed');
+  assert.equal(ended.error, 'it was aborted');
+  await world.jobsOf('shop', 0, ({ workloadId }) => workloadId === releaseJobId);
+  const app = await world.client.call(apps.get, { params: { app: 'shop' } });
+  assert.equal(app.releaseId, ended.oldReleaseId);
+});
+
+test('a failing postdeploy leaves the release live, and the deployment says so', async () => {
+  await using world = await startTestController({
+    behave: (job) => (job.template.meta['flynn.type'] === 'postdeploy' ? { is: 'exit', code: 2 } : { is: 'run' }),
+  });
+  const { id, newReleaseId } = await beginWith(world, { postdeploy: 'notify' });
+  const ended = await reach(world, id, 'complete');
+  assert.equal(ended.warning, 'its postdeploy failed: it ended with exit code 2');
+  assert.equal((await world.client.call(apps.get, { params: { app: 'shop' } })).releaseId, newReleaseId);
+});

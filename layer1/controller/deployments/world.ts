@@ -1,0 +1,197 @@
+/** What a step of a deployment looks at, read at its beginning. */
+import { cellKeys, workloadSchema } from '@flynn/scheduler/cell';
+import type { JobStatus, Workload } from '@flynn/scheduler/cell';
+import { decodeJson } from '@flynn/store/codec';
+import {
+  placedJobs,
+  reasonsOf,
+  seenStatuses,
+  statusesOfApp,
+  takesJobs,
+  templateFactsSchema,
+  valuesOf,
+} from '../cell-view.ts';
+import type { PlacedJob } from '../cell-view.ts';
+import type { Scripts } from '../app-json.ts';
+import { workloadIdOf } from '../compile.ts';
+import type { Runnable } from '../compile.ts';
+import { findFailed, findTrouble, upJobs } from './progress.ts';
+import type { UpTimes } from './progress.ts';
+import { readTask } from './tasks.ts';
+import type { TaskState } from './tasks.ts';
+import type { Deps } from '../deps.ts';
+import { hasEnded } from '../job-views.ts';
+import { runnableOf } from '../releases.ts';
+import { formationType, releaseType } from '../resources.ts';
+import type { AppResource, DeploymentResource, FormationResource } from '../resources.ts';
+import type { TypeState } from './rollout.ts';
+
+export type Side = {
+  runnable: Runnable | undefined;
+  types: readonly string[];
+  releaseId: string;
+  scripts: Scripts | undefined;
+  formation: FormationResource | undefined;
+};
+
+export type World = {
+  app: AppResource;
+  deployment: DeploymentResource;
+  next: Side;
+  old: Side | undefined;
+  workloads: ReadonlyMap<string, Workload>;
+  /** Of workloads that both releases have: which one’s template each has now. */
+  releaseIds: ReadonlyMap<string, string | undefined>;
+  /** What is run around the rollout at this time. */
+  task: TaskState | undefined;
+};
+
+export async function readWorld(
+  deps: Deps,
+  app: AppResource,
+  deployment: DeploymentResource,
+  signal: AbortSignal,
+): Promise<World> {
+  const { oldReleaseId, newReleaseId } = deployment.spec;
+  const side = async (releaseId: string): Promise<Side> => {
+    const [release, formation] = await Promise.all([
+      deps.resources.get(releaseType, releaseId, { signal }),
+      deps.resources.find(formationType, releaseId, { signal }),
+    ]);
+    const runnable = await runnableOf(deps, app, release, signal);
+    const { processes, scripts } = release.spec;
+    return { runnable, types: Object.keys(processes), releaseId, scripts, formation };
+  };
+  const [next, old] = await Promise.all([
+    side(newReleaseId),
+    oldReleaseId === undefined ? undefined : side(oldReleaseId),
+  ]);
+  const jobId = taskJobId(deployment);
+  const ids = [...new Set([...workloadIds(app.id, next).values(), ...workloadIds(app.id, old).values()])];
+  if (jobId !== undefined) ids.push(jobId);
+  const read = { then: ids.map((id) => ({ get: cellKeys.workload(id) })) };
+  const { reads, revision } = await deps.store.transact(read, { signal });
+  const workloads = reads.flat().map((entry) => decodeJson(workloadSchema, entry.value, entry.key));
+  const oldIds = new Set(workloadIds(app.id, old).values());
+  const nextIds = new Set(workloadIds(app.id, next).values());
+  const byId = new Map(workloads.map((workload) => [workload.id, workload]));
+  return {
+    app,
+    deployment,
+    next,
+    old,
+    workloads: byId,
+    task:
+      jobId === undefined ? undefined : await readTask(deps, jobId, { workload: byId.get(jobId), revision, signal }),
+    releaseIds: await releaseIdsOf(
+      deps,
+      workloads.filter(({ id }) => oldIds.has(id) && nextIds.has(id)),
+      signal,
+    ),
+  };
+}
+
+function taskJobId({ status }: DeploymentResource): string | undefined {
+  if (status.state === 'releasing') return status.releaseJobId;
+  return status.state === 'finishing' ? status.postdeployJobId : undefined;
+}
+
+/** A template that is gone is one its workload has left meanwhile: the next look finds the other. */
+async function releaseIdsOf(
+  deps: Deps,
+  workloads: readonly Workload[],
+  signal: AbortSignal,
+): Promise<Map<string, string | undefined>> {
+  if (workloads.length === 0) return new Map();
+  const { reads } = await deps.store.transact(
+    { then: workloads.map(({ id, version }) => ({ get: cellKeys.template(id, version) })) },
+    { signal },
+  );
+  return new Map(
+    workloads.map(({ id }, index) => {
+      const [entry] = reads[index] ?? [];
+      return [id, entry && decodeJson(templateFactsSchema, entry.value, entry.key).meta['flynn.release']];
+    }),
+  );
+}
+
+/** Process type → workload. */
+export function workloadIds(appId: string, side: Side | undefined): Map<string, string> {
+  const runnable = side?.runnable;
+  if (side === undefined || runnable === undefined) return new Map();
+  return new Map(side.types.map((type) => [type, workloadIdOf(appId, runnable.release, type)]));
+}
+
+export function typeStates(deps: Deps, world: World, upTimes: UpTimes): TypeState[] {
+  const { app, deployment, next, old, workloads, releaseIds } = world;
+  const { cell } = deps;
+  const { counts, oldCounts, rollout } = deployment.spec;
+  const reasons = reasonsOf(cell);
+  const statuses = statusesOfApp(cell, app.id);
+  const failed = findFailed(deployment, statuses);
+  const nextIds = workloadIds(app.id, next);
+  const oldIds = workloadIds(app.id, old);
+  const hostCount = valuesOf(cell.hosts).filter((host) => takesJobs(cell, host)).length;
+  const types = [...new Set([...nextIds.keys(), ...oldIds.keys()])];
+  const up = types.flatMap((type) => upJobs(statuses, next.releaseId, type));
+  const upSince = upTimes.seen(deployment.id, up, deps.now());
+  const placed = placedJobs(cell).filter((job) => cell.hosts.snapshot.entries.has(job.hostId));
+  return types.map((type): TypeState => {
+    const nextId = nextIds.get(type);
+    const oldId = oldIds.get(type);
+    const workload = nextId === undefined ? undefined : workloads.get(nextId);
+    // In place, until the new release is put there, the workload is still the old one's.
+    const isInPlace = nextId !== undefined && nextId === oldId;
+    const isSwitched = !isInPlace || releaseIds.get(nextId) === next.releaseId;
+    const newWanted = isSwitched ? (workload?.count ?? 0) : 0;
+    const settled = upSince
+      .filter((_, index) => up[index]?.meta['flynn.type'] === type)
+      .map((ms) => ms + rollout.minHealthyMs);
+    const unsettled = settled.filter((atMs) => atMs > deps.now());
+    return {
+      type,
+      target: counts[type] ?? 0,
+      original: oldCounts[type] ?? 0,
+      newWanted,
+      oldWanted: oldId === undefined || isInPlace ? 0 : (workloads.get(oldId)?.count ?? 0),
+      newUp: settled.length - unsettled.length,
+      newExpected: workload?.kind === 'omni' && newWanted > 0 ? Math.max(1, hostCount) : newWanted,
+      oldUp: old === undefined ? 0 : upJobs(statuses, old.releaseId, type).length,
+      oldPresent: oldId === undefined ? 0 : presentOld(deps, world, oldId, placed),
+      isInPlace,
+      isSwitched,
+      failed: failed !== undefined && failed.meta['flynn.type'] === type ? { ...failed, type } : undefined,
+      blocked: findTrouble(statuses, next.releaseId, type) ?? (nextId === undefined ? undefined : reasons.get(nextId)),
+      settledAtMs: unsettled.length === 0 ? undefined : Math.min(...unsettled),
+    };
+  });
+}
+
+/** Old jobs of a workload that have not ended, those that were placed and said nothing yet included. */
+function presentOld({ cell }: Deps, { old }: World, workloadId: string, placed: readonly PlacedJob[]): number {
+  const templates = cell.templates.snapshot.entries;
+  const isOld = (meta: JobStatus['meta'] | undefined) => meta?.['flynn.release'] === old?.releaseId;
+  const own = seenStatuses(cell, (status) => status.workloadId === workloadId && isOld(status.meta));
+  const told = new Set(own.map(({ id }) => id));
+  const untold = placed.filter(
+    (job) =>
+      job.workloadId === workloadId &&
+      !told.has(job.id) &&
+      isOld(templates.get(`${workloadId}/${job.version}`)?.value.meta),
+  );
+  return own.filter((status) => !hasEnded(status)).length + untold.length;
+}
+
+/** When something last happened that brings a deployment on: a job came up, an old one ended, a step was taken. */
+export function progressMsOf(deps: Deps, { app, deployment, next, old }: World): number {
+  const { createdAt, status, spec } = deployment;
+  const times = statusesOfApp(deps.cell, app.id).flatMap((job) => {
+    const releaseId = job.meta['flynn.release'];
+    if (spec.knownJobs.includes(job.id)) return [];
+    if (releaseId === next.releaseId && job.state === 'running' && !job.isUncertain) return [job.startedAt ?? 0];
+    return releaseId === old?.releaseId && job.isFinal ? [job.endedAt ?? 0] : [];
+  });
+  const steppedMs = Date.parse(status.steppedAt ?? createdAt);
+  // A host whose clock is ahead gives no deployment more time than it has.
+  return Math.max(steppedMs, ...times.filter((atMs) => atMs <= deps.now()));
+}

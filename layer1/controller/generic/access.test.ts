@@ -1,0 +1,60 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { checkList, checkWrite, mayRead } from '@flynn/resource/access';
+import type { Asking, Role } from '@flynn/resource/access';
+import { draftOf } from '@flynn/resource/change';
+import type { AnyType } from '@flynn/resource/type';
+import { Kinds } from './kind.ts';
+import { platformKinds } from './kinds.ts';
+import { appType, formationType, keyType, ownedBy, releaseType } from '../resources.ts';
+
+const at = { newId: () => 'x', at: '2030-01-01T00:00:00.000Z' };
+const app = draftOf(appType, { id: 'mine', spec: { name: 'mine', meta: {}, isSystem: false, deployTimeoutMs: 1 } }, at);
+const release = draftOf(
+  releaseType,
+  { owner: ownedBy('mine'), spec: { appId: 'mine', version: 1, env: {}, processes: {}, meta: {} } },
+  at,
+);
+const formation = draftOf(
+  formationType,
+  { owner: ownedBy('mine'), spec: { appId: 'mine', releaseId: 'x', processes: {} } },
+  at,
+);
+const key = draftOf(keyType, { spec: { fingerprint: 'x', publicKey: 'x', comment: '' } }, at);
+
+/** With a role on the app `mine` and none on the cluster. */
+function holder(role: Role | undefined): Asking {
+  return { name: 'ada', isOperator: false, roleOn: (owner) => (owner?.id === 'mine' ? role : undefined) };
+}
+
+const rows: [AnyType, Parameters<typeof mayRead>[2], Role | 'operator', Role | 'operator'][] = [
+  [appType, app, 'developer', 'developer'],
+  [releaseType, release, 'developer', 'developer'],
+  [formationType, formation, 'viewer', 'developer'],
+  [keyType, key, 'operator', 'operator'],
+];
+const roles: (Role | undefined)[] = [undefined, 'viewer', 'developer', 'admin'];
+const rank = (role: string | undefined) => ['viewer', 'developer', 'admin', 'operator'].indexOf(role ?? '');
+
+for (const [type, resource, read, write] of rows) {
+  test(`a ${type.name} is read from ${read} on, and written from ${write} on, of its own app`, () => {
+    for (const role of roles) {
+      const asking = holder(role);
+      assert.equal(mayRead(type, asking, resource), rank(role) >= rank(read), `${role} reads`);
+      const write1 = () => checkWrite(type, asking, resource.owner, resource);
+      if (rank(role) >= rank(write)) write1();
+      else assert.throws(write1, /ada may not change/);
+      assert.throws(() => checkWrite(type, asking, ownedBy('other')), /may not change/);
+    }
+  });
+}
+
+test('a type without hooks is for operators alone, to list too', () => {
+  const { registry } = new Kinds(platformKinds);
+  const closed = registry.all().filter(({ authorise }) => authorise === undefined);
+  assert.deepEqual(
+    closed.map(({ name }) => name),
+    ['tombstone', 'key', 'artifact'],
+  );
+  for (const type of closed) assert.throws(() => checkList(type, holder('admin')), /may not list/);
+});

@@ -1,0 +1,159 @@
+/** An app as a file tells it: with its env, processes, counts, limits and routes. What does it become by a file? Pure. */
+import { appName, envName, processType, serviceName } from '@flynn/kit/names';
+import { refusal } from '@flynn/resource/record';
+import type { FieldIssue } from '@flynn/resource/type';
+import { z } from 'zod';
+import { serviceNameOf } from '../compile.ts';
+import { fieldOf, isEqual } from './difference.ts';
+import { envSchema, metaSchema, processSchema } from '../model.ts';
+import type { Process } from '../model.ts';
+import { normalizeDomain, normalizePath } from '../route-address.ts';
+
+const memoryUnits = { MB: 1024 ** 2, GB: 1024 ** 3 } as const;
+
+/** The fields of a process without what they are if nobody says: what a file leaves out stays as it is. */
+const processFields = Object.fromEntries(
+  Object.entries(processSchema.shape).map(([name, field]): [string, z.ZodType] => [
+    name,
+    (field instanceof z.ZodDefault ? field.unwrap() : field).optional(),
+  ]),
+);
+
+const routeSpec = z.strictObject({
+  domain: z.string().optional(),
+  path: z.string().optional(),
+  port: z.int().min(1).max(65_535).optional(),
+  /** Default: APP-web. */
+  service: serviceName.optional(),
+});
+
+export const wantedAppSchema = z.strictObject({
+  meta: metaSchema.optional(),
+  deployTimeoutMs: z.int().min(1_000).max(3_600_000).optional(),
+  /** An image to run; without one the app runs what is pushed. */
+  image: z.string().min(1).optional(),
+  /** All of it: a variable that is not here goes. */
+  env: z.record(envName, z.string()).pipe(envSchema).optional(),
+  /** Types that are not here stay as they are. */
+  processes: z
+    .record(
+      processType,
+      z.strictObject({
+        count: z.int().min(0).max(10_000).optional(),
+        /** `512MB` or `2GB`: memoryBytes for people. */
+        memory: z
+          .string()
+          .regex(/^[1-9]\d*(?:MB|GB)$/, 'an amount of memory is written like 512MB or 2GB')
+          .optional(),
+        ...processFields,
+      }),
+    )
+    .optional(),
+  /** All of them: a route that is not here goes. */
+  routes: z.array(routeSpec).optional(),
+});
+export type WantedApp = z.output<typeof wantedAppSchema>;
+
+export type RouteState = { domain?: string; path?: string; port?: number; service: string };
+
+export type AppState = {
+  meta: Readonly<Record<string, string>>;
+  deployTimeoutMs: number;
+  image?: string;
+  env: Readonly<Record<string, string>>;
+  processes: Readonly<Record<string, Process>>;
+  counts: Readonly<Record<string, number>>;
+  routes: readonly RouteState[];
+};
+
+/** Where it answers: two routes of one place cannot exist. */
+export function placeOf({ domain, path, port }: RouteState): string {
+  return port === undefined ? `${domain ?? ''}${path ?? '/'}` : `tcp:${port}`;
+}
+
+/** As a file would have it: what is as it is without saying is left out. */
+export function specOfApp(state: AppState): Record<string, unknown> {
+  const { processes, counts, routes, image, ...rest } = state;
+  return {
+    ...rest,
+    ...(image === undefined ? {} : { image }),
+    processes: Object.fromEntries(
+      Object.entries(processes).map(([type, process]) => [
+        type,
+        { count: fieldOf(counts, type) ?? 0, ...withoutDefaults(process) },
+      ]),
+    ),
+    routes: routes.toSorted((a, b) => (placeOf(a) < placeOf(b) ? -1 : 1)),
+  };
+}
+
+const defaults: Readonly<Record<string, unknown>> = processSchema.parse({});
+
+function withoutDefaults(process: Process): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(process).filter(([name, value]) => !isEqual(value, defaults[name])));
+}
+
+/** Throws `invalid` with the paths of what is wrong. */
+export function nextState(name: string, before: AppState, wanted: WantedApp): AppState {
+  const wrong = appName.safeParse(name).error?.issues[0];
+  if (wrong !== undefined) throw refusal(`app ${name}`, [{ path: 'name', message: wrong.message }]);
+  const issues: FieldIssue[] = [];
+  const processes: Record<string, Process> = { ...before.processes };
+  const counts: Record<string, number> = { ...before.counts };
+  for (const [type, { count, memory, ...fields }] of Object.entries(wanted.processes ?? {})) {
+    const given = Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
+    if (memory !== undefined && 'memoryBytes' in given) {
+      issues.push({ path: `processes.${type}.memory`, message: 'memory and memoryBytes are the same: give one' });
+    }
+    const limits = memory === undefined ? {} : { memoryBytes: bytesOf(memory) };
+    processes[type] = processSchema.parse({ ...fieldOf(before.processes, type), ...given, ...limits });
+    counts[type] = count ?? fieldOf(before.counts, type) ?? (type === 'web' ? 1 : 0);
+  }
+  const routes = wanted.routes?.map((route, index) => routeState(name, route, `routes.${index}`, issues));
+  for (const [index, route] of (routes ?? []).entries()) {
+    const first = routes?.findIndex((other) => placeOf(other) === placeOf(route));
+    if (first !== index) issues.push({ path: `routes.${index}`, message: `${placeOf(route)} is there twice` });
+  }
+  if (issues.length > 0) throw refusal(`app ${name}`, issues);
+  const image = wanted.image ?? before.image;
+  return {
+    meta: wanted.meta ?? before.meta,
+    deployTimeoutMs: wanted.deployTimeoutMs ?? before.deployTimeoutMs,
+    ...(image === undefined ? {} : { image }),
+    env: wanted.env ?? before.env,
+    processes,
+    counts,
+    routes: routes ?? before.routes,
+  };
+}
+
+function bytesOf(memory: string): number {
+  const unit = memory.endsWith('GB') ? memoryUnits.GB : memoryUnits.MB;
+  return Number.parseInt(memory, 10) * unit;
+}
+
+function routeState(app: string, route: z.output<typeof routeSpec>, path: string, issues: FieldIssue[]): RouteState {
+  const service = route.service ?? serviceNameOf(app, 'web');
+  if (route.port !== undefined) {
+    if (route.domain !== undefined || route.path !== undefined) {
+      issues.push({ path, message: 'a route has a domain (and a path), or a port' });
+    }
+    return { port: route.port, service };
+  }
+  if (route.domain === undefined)
+    issues.push({ path, message: 'a route has a domain, like shop.example.com, or a port' });
+  return {
+    domain: tried(issues, `${path}.domain`, () => normalizeDomain(route.domain ?? 'missing')),
+    path: tried(issues, `${path}.path`, () => normalizePath(route.path ?? '/')),
+    service,
+  };
+}
+
+function tried(issues: FieldIssue[], path: string, read: () => string): string {
+  try {
+    return read();
+  } catch (error) {
+    issues.push({ path, message: error instanceof Error ? error.message : String(error) });
+    return '';
+  }
+}

@@ -1,0 +1,254 @@
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { hasCode } from '@flynn/kit/errors';
+import { waitFor } from '@flynn/kit/retry';
+import { apps, deployments, formations, keys, releases, routing } from '../api.ts';
+import { generic } from './api.ts';
+import { startTestController } from '../testing.ts';
+import type { TestController } from '../testing.ts';
+
+let world: TestController;
+before(async () => {
+  world = await startTestController();
+});
+after(async () => {
+  await world[Symbol.asyncDispose]();
+});
+
+const flynn = (kind: string) => ({ group: 'flynn', version: 'v1', kind });
+const apply = (kind: string, body: object, query: { dryRun?: boolean } = {}) =>
+  world.client.call(generic.apply, { params: flynn(kind), body, query });
+const get = (kind: string, name: string) => world.client.call(generic.get, { params: { ...flynn(kind), name } });
+const invalid = (pattern: RegExp) => (error: unknown) => hasCode(error, 'invalid') && pattern.test(error.message);
+const paths = ({ changes }: { changes: readonly { path: string }[] }) => changes.map(({ path }) => path);
+
+async function rolledOut(deploymentId: string | undefined): Promise<void> {
+  assert.ok(deploymentId !== undefined);
+  const ended = await waitFor(
+    async () => {
+      const deployment = await world.client.call(deployments.get, { params: { deployment: deploymentId } });
+      return deployment.endedAt === undefined ? undefined : deployment;
+    },
+    { what: 'the end of the deployment', deadlineMs: 20_000, intervalMs: 10 },
+  );
+  assert.equal(ended.state, 'complete', ended.error);
+}
+
+const shop = {
+  name: 'shop',
+  labels: { team: 'sales' },
+  spec: {
+    image: 'test/shop:1',
+    env: { GREETING: 'hello', EMPTY: '' },
+    processes: {
+      web: { count: 2, memory: '256MB', cpuMillis: 250, ports: [{ port: 8080 }] },
+      worker: { count: 1, command: ['work'], links: ['db-postgres'] },
+    },
+    routes: [{ domain: 'Shop.Example.com', path: '/buy/' }, { port: 3333 }],
+  },
+};
+
+test('an app is one file: made, rolled out, scaled and routed; the same again changes nothing', async () => {
+  const made = await apply('App', shop);
+  assert.equal(made.outcome, 'created');
+  await rolledOut(made.deploymentId);
+  await world.jobsOf('shop', 3);
+  const release = await world.client.call(releases.get, { params: { app: 'shop', release: 'v1' } });
+  assert.equal(release.processes['web']?.memoryBytes, 256 * 1024 ** 2);
+  assert.deepEqual(release.processes['worker']?.links, ['db-postgres']);
+  const routes = await world.client.call(routing.list, { params: { app: 'shop' } });
+  assert.deepEqual(routes.map(({ domain, path, port }) => String(port ?? `${domain}${path}`)).sort(), [
+    '3333',
+    'shop.example.com/buy',
+  ]);
+  const again = await apply('App', shop);
+  assert.deepEqual([again.outcome, again.changes, again.deploymentId], ['unchanged', [], undefined]);
+  const shown = await get('App', 'shop');
+  assert.deepEqual(shown.spec, {
+    meta: {},
+    deployTimeoutMs: 120_000,
+    image: 'test/shop:1',
+    env: { GREETING: 'hello', EMPTY: '' },
+    processes: {
+      web: { count: 2, memoryBytes: 256 * 1024 ** 2, cpuMillis: 250, ports: [{ port: 8080, protocol: 'tcp' }] },
+      worker: { count: 1, command: ['work'], links: ['db-postgres'] },
+    },
+    routes: [
+      { domain: 'shop.example.com', path: '/buy', service: 'shop-web' },
+      { port: 3333, service: 'shop-web' },
+    ],
+  });
+  const back = await world.client.call(generic.put, { params: { ...flynn('App'), name: 'shop' }, body: shown });
+  assert.equal(back.outcome, 'unchanged');
+  assert.equal((await world.client.call(apps.get, { params: { app: 'shop' } })).id, shown.metadata.id);
+});
+
+test('a count alone makes no release; another variable does; what is left out stays', async () => {
+  const scaled = await apply('App', { name: 'shop', spec: { processes: { web: { count: 3 } } } });
+  assert.deepEqual([paths(scaled), scaled.deploymentId], [['spec.processes.web.count'], undefined]);
+  await world.jobsOf('shop', 4);
+  const would = await apply('App', { name: 'shop', spec: { env: { GREETING: 'bye' } } }, { dryRun: true });
+  assert.deepEqual(would.changes, [
+    { path: 'spec.env.EMPTY', before: '' },
+    { path: 'spec.env.GREETING', before: 'hello', after: 'bye' },
+  ]);
+  assert.equal((await world.client.call(releases.list, { params: { app: 'shop' } })).length, 1);
+  const changed = await apply('App', { name: 'shop', spec: { env: { GREETING: 'bye' } } });
+  await rolledOut(changed.deploymentId);
+  const live = await get('App', 'shop');
+  assert.deepEqual(live.spec['env'], { GREETING: 'bye' });
+  assert.equal(Object(live.spec['processes'])['web'].count, 3);
+  assert.deepEqual(live.labels, { team: 'sales' });
+});
+
+test('routes are those of the file: a place that is not in it goes, a service is moved', async () => {
+  const routes = [{ domain: 'shop.example.com', path: '/buy', service: 'shop-worker' }];
+  const changed = await apply('App', { name: 'shop', spec: { routes } });
+  assert.equal(changed.outcome, 'configured');
+  const left = await world.client.call(routing.list, { params: { app: 'shop' } });
+  assert.deepEqual(
+    left.map(({ domain, path, service }) => ({ domain, path, service })),
+    routes,
+  );
+  const taken = apply('App', { name: 'other', spec: { routes } }, { dryRun: true });
+  await assert.rejects(taken, invalid(/spec\.routes\.0: another app answers at shop\.example\.com\/buy already/));
+});
+
+test('while a deployment is under way nothing of what runs is changed, and asking what would be says so', async () => {
+  world.setBehaviour(({ template: { image } }) => ({
+    is: 'name' in image && image.name === 'slow:1' ? 'hang' : 'run',
+  }));
+  const slow = (image: string) => ({ name: 'slow', spec: { image, processes: { web: { count: 1 } } } });
+  const made = await apply('App', slow('slow:1'));
+  assert.ok(made.deploymentId !== undefined);
+  for (const query of [{ dryRun: true }, {}]) {
+    const again = apply('App', slow('slow:2'), query);
+    await assert.rejects(again, (error) => hasCode(error, 'conflict') && /apply it again once/.test(error.message));
+  }
+  const meta = await apply('App', { name: 'slow', spec: { meta: { note: 'fine' } } });
+  assert.equal(meta.outcome, 'configured');
+  world.setBehaviour(() => ({ is: 'run' }));
+});
+
+test('a process may be called as every object has something of', async () => {
+  const spec = { processes: { constructor: { count: 2 } } };
+  assert.equal((await apply('App', { name: 'odd', labels: { constructor: 'x' }, spec })).outcome, 'created');
+  assert.equal((await apply('App', { name: 'odd', labels: { constructor: 'x' }, spec })).outcome, 'unchanged');
+  const shown = await get('App', 'odd');
+  assert.deepEqual([shown.spec['processes'], shown.labels], [{ constructor: { count: 2 } }, { constructor: 'x' }]);
+});
+
+test('an app without anything to run is prepared for its first push', async () => {
+  const made = await apply('App', { name: 'coming', spec: { env: { A: '1' } } });
+  assert.deepEqual([made.outcome, made.deploymentId], ['created', undefined]);
+  assert.match(made.notes.join(), /first push/);
+  assert.deepEqual((await world.client.call(releases.get, { params: { app: 'coming', release: 'v1' } })).env, {
+    A: '1',
+  });
+  const plain = await apply('App', { name: 'bare', spec: {} });
+  assert.deepEqual([plain.outcome, plain.notes], ['created', []]);
+  assert.equal((await apply('App', { name: 'bare', spec: {} })).outcome, 'unchanged');
+});
+
+const wrong: [string, object, RegExp][] = [
+  ['a name', { name: 'No Good' }, /\n {2}name: an app name is/],
+  ['no name', {}, /\n {2}name: an app has a name/],
+  ['an unknown field', { name: 'x', spec: { envv: {} } }, /spec\.envv: there is no such field/],
+  ['a field of a process', { name: 'x', spec: { processes: { web: { memori: 1 } } } }, /spec\.processes\.web\.memori:/],
+  ['a count', { name: 'x', spec: { processes: { web: { count: -1 } } } }, /spec\.processes\.web\.count: /],
+  ['an amount', { name: 'x', spec: { processes: { web: { memory: '5' } } } }, /web\.memory: .*like 512MB/],
+  ['a variable', { name: 'x', spec: { env: { '1A': '' } } }, /spec\.env\.1A/],
+  ['a domain', { name: 'x', spec: { routes: [{ domain: 'a b' }] } }, /spec\.routes\.0\.domain: "a b" is not a host/],
+  ['a route without a place', { name: 'x', spec: { routes: [{}] } }, /spec\.routes\.0: a route has a domain/],
+  ['a place twice', { name: 'x', spec: { routes: [{ port: 3001 }, { port: 3001 }] } }, /spec\.routes\.1: tcp:3001 is/],
+];
+for (const [what, body, pattern] of wrong) {
+  test(`${what} that is wrong is told with its place, and no app is made`, async () => {
+    await assert.rejects(apply('App', body), invalid(pattern));
+    const all = await world.client.call(apps.list, {});
+    assert.equal(
+      all.find(({ name }) => name === 'x'),
+      undefined,
+    );
+  });
+}
+
+test('a formation is scaled by the same rules as by hand, and tells whether it is placed and healthy', async () => {
+  await world.deployApp('counted', { web: { memoryBytes: 8 * 1024 ** 3 } });
+  const scaled = await apply('Formation', { name: 'counted', spec: { processes: { web: 2 } } });
+  assert.deepEqual([scaled.outcome, paths(scaled)], ['configured', ['spec.processes.web']]);
+  await world.jobsOf('counted', 2);
+  const shown = await waitFor(
+    async () => {
+      const formation = await get('Formation', 'counted/v1');
+      return formation.outlook === 'ready' ? formation : undefined;
+    },
+    { what: 'a healthy formation', deadlineMs: 20_000, intervalMs: 10 },
+  );
+  assert.deepEqual(
+    [shown.status, shown.spec, shown.owner],
+    [{ up: { web: 2 } }, { processes: { web: 2 } }, 'app/counted'],
+  );
+  const same = await world.client.call(formations.get, { params: { app: 'counted', release: 'v1' } });
+  assert.deepEqual(same.processes, { web: 2 });
+  assert.equal((await apply('Formation', { name: 'counted', spec: { processes: { web: 2 } } })).outcome, 'unchanged');
+  const unknown = apply('Formation', { name: 'counted', spec: { processes: { wep: 2 } } });
+  await assert.rejects(unknown, invalid(/spec\.processes\.wep: .*no process type "wep"/));
+  await assert.rejects(apply('Formation', { name: 'nobody', spec: { processes: {} } }), invalid(/name: it is an app/));
+  const many = await apply('Formation', { name: 'counted', spec: { processes: { web: 100 } } });
+  assert.equal(many.outcome, 'configured');
+  const full = await waitFor(
+    async () => {
+      const { conditions } = await get('Formation', 'counted');
+      return conditions.find(({ type, status }) => type === 'Placed' && status === 'False');
+    },
+    { what: 'what waits for a place', deadlineMs: 20_000, intervalMs: 20 },
+  );
+  assert.match(full.message, /\d+ without a host/);
+  await apply('Formation', { name: 'counted', spec: { processes: { web: 1 } } });
+});
+
+test('a route and a key are called by what they are', async () => {
+  await world.client.call(apps.create, { body: { name: 'routed' } });
+  const route = { owner: 'app/routed', spec: { domain: 'routed.example.com' } };
+  const made = await apply('Route', route);
+  assert.deepEqual([made.outcome, made.name], ['created', 'routed.example.com/']);
+  assert.equal((await apply('Route', route)).outcome, 'unchanged');
+  const moved = await apply('Route', { ...route, spec: { ...route.spec, service: 'routed-api' } });
+  assert.deepEqual(moved.changes, [{ path: 'spec.service', before: 'routed-web', after: 'routed-api' }]);
+  await assert.rejects(apply('Route', { spec: route.spec }), invalid(/owner: it belongs to an app/));
+  await assert.rejects(
+    apply('Route', { owner: 'app/routed', spec: { domain: '-' } }),
+    invalid(/spec\.domain: "-" is not/),
+  );
+  await world.client.call(generic.remove, { params: { ...flynn('Route'), name: 'routed.example.com/' } });
+  assert.equal((await world.client.call(routing.list, { params: { app: 'routed' } })).length, 1);
+
+  const publicKey = 'ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ1XlU5gFpJdLYlvBPSJQ7Jn8WQ4ZC3aSQ3nXTjoI7Gp ada@example.com';
+  const key = await apply('Key', { spec: { publicKey } });
+  assert.equal(key.outcome, 'created');
+  assert.match(key.name, /^SHA256:/);
+  assert.equal((await apply('Key', { spec: { publicKey } })).outcome, 'unchanged');
+  assert.equal((await get('Key', key.name)).spec['publicKey'], publicKey);
+  const same = await world.client.call(keys.get, { params: { fingerprint: key.name } });
+  assert.equal(same.comment, 'ada@example.com');
+  await assert.rejects(apply('Key', { spec: { publicKey: 'nonsense' } }), invalid(/spec\.publicKey: .*a key starts/));
+});
+
+test('a part of the platform is not deleted here either; an app says what its deletion waits for', async () => {
+  await world.client.call(apps.create, { body: { name: 'part', isSystem: true } });
+  const remove = (name: string) => world.client.call(generic.remove, { params: { ...flynn('App'), name } });
+  await assert.rejects(
+    remove('part'),
+    (error) => hasCode(error, 'denied') && /part of the platform/.test(error.message),
+  );
+  world.setBehaviour(() => ({ is: 'run' }));
+  const { app } = await world.deployApp('leaving', { web: {} });
+  await world.jobsOf('leaving', 1);
+  const going = await remove('leaving');
+  assert.deepEqual([going.outcome, going.object.metadata.finalizers], ['deleting', ['controller']]);
+  await waitFor(async () => (await world.store.get(`/flynn/resource/app/${app.id}`)) === undefined, {
+    what: 'the app to be gone',
+    deadlineMs: 20_000,
+  });
+});

@@ -1,0 +1,236 @@
+/** The kind App: an app whole, as one file has it. What is wanted is brought about by the same rules as by hand. */
+import { FlynnError } from '@flynn/kit/errors';
+import { shortId } from '@flynn/kit/ids';
+import { refusal } from '@flynn/resource/record';
+import { checkRemoval, createApp, defaultDeployTimeoutMs } from '../apps.ts';
+import { serviceNameOf } from '../compile.ts';
+import { startDeployment } from '../deployments/deployments.ts';
+import type { Deps } from '../deps.ts';
+import { scaleFormation } from '../formations.ts';
+import { nextState, placeOf, specOfApp, wantedAppSchema } from './app-state.ts';
+import type { AppState, RouteState, WantedApp } from './app-state.ts';
+import { differences, isEqual } from './difference.ts';
+import { defineKind } from './kind.ts';
+import type { Applied, ApplyContext, Wanted } from './kind.ts';
+import { beingDeleted, findObject } from './plain.ts';
+import { readOne } from './reader.ts';
+import type { ResourceReader } from './reader.ts';
+import { createRelease } from '../releases.ts';
+import { appType, artifactType, formationType, ownedBy, releaseType, routeType } from '../resources.ts';
+import type { AppResource, ReleaseResource, RouteResource } from '../resources.ts';
+import { createRoute } from '../routing.ts';
+
+export const appKind = defineKind({
+  type: appType,
+  summary: 'an app with its env, processes, counts, limits, links and routes',
+  columns: { IMAGE: 'spec.image', RELEASE: 'status.releaseId' },
+  wanted: wantedAppSchema,
+  showsOwned: [formationType, routeType],
+  async view(_deps, app, read) {
+    const { state } = await stateOf(app, read);
+    return { spec: specOfApp(state), status: { ...app.status, isSystem: app.spec.isSystem } };
+  },
+  apply: applyApp,
+  checkRemoval,
+});
+
+type Known = {
+  state: AppState;
+  /** What the next release starts from. */
+  basis: ReleaseResource | undefined;
+};
+
+async function stateOf(app: AppResource, read: ResourceReader): Promise<Known> {
+  const [basis, routes] = await Promise.all([basisOf(app, read), read.owned(routeType, ownedBy(app.id))]);
+  const [artifact, formation] = await Promise.all([
+    basis?.spec.artifactId === undefined ? undefined : read.find(artifactType, basis.spec.artifactId),
+    basis === undefined ? undefined : read.find(formationType, basis.id),
+  ]);
+  const image = artifact !== undefined && 'name' in artifact.spec.image ? artifact.spec.image.name : undefined;
+  const { meta, deployTimeoutMs } = app.spec;
+  const state: AppState = {
+    meta,
+    deployTimeoutMs,
+    ...(image === undefined ? {} : { image }),
+    env: basis?.spec.env ?? {},
+    processes: basis?.spec.processes ?? {},
+    counts: formation?.spec.processes ?? {},
+    routes: routes.map(routeOf),
+  };
+  return { state, basis };
+}
+
+/** As `findBasis` has it. */
+async function basisOf(app: AppResource, read: ResourceReader): Promise<ReleaseResource | undefined> {
+  if (app.status.releaseId !== undefined) return read.find(releaseType, app.status.releaseId);
+  // Without one there is nothing to look for among those of all apps.
+  if (app.status.lastVersion === 0) return undefined;
+  const all = await read.owned(releaseType, ownedBy(app.id));
+  return all.toSorted((a, b) => b.spec.version - a.spec.version)[0];
+}
+
+function routeOf({ spec }: RouteResource): RouteState {
+  const { domain, path, port, service } = spec;
+  return port === undefined ? { ...(domain === undefined ? {} : { domain }), path, service } : { port, service };
+}
+
+/** What an app is like that has just been made. */
+function newState({ settings }: Deps, name: string): AppState {
+  return {
+    meta: {},
+    deployTimeoutMs: defaultDeployTimeoutMs,
+    env: {},
+    processes: {},
+    counts: {},
+    routes: [{ domain: `${name}.${settings.domain}`, path: '/', service: serviceNameOf(name, 'web') }],
+  };
+}
+
+/** In steps, each of which finds what those before it did, should it have to be asked again. */
+async function applyApp(deps: Deps, wanted: Wanted<WantedApp>, context: ApplyContext): Promise<Applied> {
+  const { signal, isDryRun } = context;
+  const { name } = wanted;
+  if (name === undefined) throw refusal('app', [{ path: 'name', message: 'an app has a name' }]);
+  if (wanted.owner !== undefined)
+    throw refusal(`app ${name}`, [{ path: 'owner', message: 'an app belongs to nothing' }]);
+  const found = await findObject(deps, appKind, name, signal);
+  const current = found === undefined ? undefined : await deps.resources.get(appType, found.id, { signal });
+  if (current?.deletingSince !== undefined) throw beingDeleted(appKind, name, current);
+  const known = current === undefined ? undefined : await stateOf(current, readOne(deps.resources, signal));
+  const before = known?.state ?? newState(deps, name);
+  const after = nextState(current?.spec.name ?? name, before, wanted.spec);
+  const labels = wanted.labels ?? current?.labels ?? {};
+  const was = known === undefined ? {} : { labels: current?.labels ?? {}, spec: specOfApp(before) };
+  const changes = differences(was, { labels, spec: specOfApp(after) });
+  const result = { name, isNew: current === undefined, changes };
+  checkRevision(name, current, wanted.revision);
+  await checkPlaces(deps, name, { app: current, routes: after.routes }, signal);
+  const isRunOtherwise = !isSameRun(before, after) || !isEqual(before.counts, after.counts);
+  if (isRunOtherwise && current?.status.deploymentId !== undefined) {
+    throw new FlynnError('conflict', `a deployment of ${name} is under way: apply it again once it is through`);
+  }
+  if (isDryRun) return result;
+  const app = current ?? (await createApp(deps, { name, meta: { ...after.meta }, isSystem: false }, signal));
+  await setApp(deps, app, after, labels, signal);
+  await setRoutes(deps, app, after, signal);
+  const rolledOut = await setRelease(deps, app, { before, after, basis: known?.basis }, signal);
+  return { ...result, ...rolledOut };
+}
+
+function checkRevision(name: string, app: AppResource | undefined, revision: number | undefined): void {
+  if (revision === undefined || revision === app?.revision) return;
+  throw new FlynnError('conflict', `app ${name} is not at revision ${revision}: read it again and repeat the change`);
+}
+
+/** Before anything is made: what another app has cannot be had. */
+async function checkPlaces(
+  { resources }: Deps,
+  name: string,
+  { app, routes }: { app: AppResource | undefined; routes: readonly RouteState[] },
+  signal: AbortSignal,
+): Promise<void> {
+  const all = await resources.list(routeType, { signal });
+  const taken = new Set(all.flatMap((route) => (route.owner?.id === app?.id ? [] : [placeOf(routeOf(route))])));
+  const issues = routes.flatMap((route, index) =>
+    taken.has(placeOf(route))
+      ? [{ path: `routes.${index}`, message: `another app answers at ${placeOf(route)} already` }]
+      : [],
+  );
+  if (issues.length > 0) throw refusal(`app ${name}`, issues);
+}
+
+async function setApp(
+  deps: Deps,
+  app: AppResource,
+  { meta, deployTimeoutMs }: AppState,
+  labels: Readonly<Record<string, string>>,
+  signal: AbortSignal,
+): Promise<void> {
+  await deps.resources.change(
+    appType,
+    app.id,
+    ({ spec }) => ({ spec: { ...spec, meta: { ...meta }, deployTimeoutMs }, labels }),
+    { signal },
+  );
+}
+
+async function setRoutes(deps: Deps, app: AppResource, after: AppState, signal: AbortSignal): Promise<void> {
+  const { resources } = deps;
+  const present = await resources.list(routeType, { owner: ownedBy(app.id), signal });
+  const wanted = new Map(after.routes.map((route) => [placeOf(route), route]));
+  const known = new Map(present.map((route) => [placeOf(routeOf(route)), route]));
+  // New ones first: while a site moves, both answer.
+  for (const [place, route] of wanted) {
+    const old = known.get(place);
+    const { service } = route;
+    if (old === undefined) {
+      const type = route.port === undefined ? 'http' : 'tcp';
+      await createRoute(deps, app.id, { type, ...route }, signal);
+    } else if (old.spec.service !== service) {
+      await resources.update(routeType, old.id, ({ spec }) => ({ ...spec, service }), { signal });
+    }
+  }
+  for (const [place, route] of known) {
+    if (!wanted.has(place)) await resources.delete(routeType, route.id, { signal });
+  }
+}
+
+type Step = { before: AppState; after: AppState; basis: ReleaseResource | undefined };
+
+/** A new release if what runs is to be another, rolled out with its counts; else the counts alone. */
+async function setRelease(
+  deps: Deps,
+  app: AppResource,
+  step: Step,
+  signal: AbortSignal,
+): Promise<Pick<Applied, 'deploymentId' | 'notes'>> {
+  const { before, after, basis } = step;
+  const counts = { ...after.counts };
+  const release = isSameRun(before, after) ? basis : await makeRelease(deps, app, step, signal);
+  if (release === undefined) return {};
+  const isScaled = release.id !== basis?.id || !isEqual(before.counts, after.counts);
+  const scaling = { app: app.id, release: release.id, counts };
+  if (isScaled && Object.keys(counts).length > 0) await scaleFormation(deps, scaling, signal);
+  if (release.spec.artifactId === undefined) {
+    return { notes: ['it has nothing to run yet: env and processes take effect with the first push'] };
+  }
+  const { status } = await deps.resources.get(appType, app.id, { signal });
+  // One under way is of this release: of another it would have been refused above.
+  if (status.deploymentId !== undefined) return {};
+  if (status.releaseId === release.id) return {};
+  const { id } = await startDeployment(deps, { app: app.id, release: release.id, rollout: {} }, signal);
+  return { deploymentId: id };
+}
+
+function isSameRun(before: AppState, after: AppState): boolean {
+  const runOf = ({ image, env, processes }: AppState) => ({ image, env, processes });
+  return isEqual(runOf(before), runOf(after));
+}
+
+async function makeRelease(
+  deps: Deps,
+  app: AppResource,
+  { before, after, basis }: Step,
+  signal: AbortSignal,
+): Promise<ReleaseResource> {
+  const { image } = after;
+  const isOther = image !== undefined && image !== before.image;
+  const artifactId = isOther ? await imageArtifact(deps, image, signal) : basis?.spec.artifactId;
+  return createRelease(
+    deps,
+    app,
+    {
+      ...(artifactId === undefined ? {} : { artifactId }),
+      env: { ...after.env },
+      processes: { ...after.processes },
+      meta: isOther ? {} : { ...basis?.spec.meta },
+    },
+    signal,
+  );
+}
+
+async function imageArtifact(deps: Deps, name: string, signal: AbortSignal): Promise<string> {
+  const spec = { type: 'image', image: { name }, meta: {} } as const;
+  const { id } = await deps.resources.create(artifactType, { id: shortId(), spec }, { signal });
+  return id;
+}

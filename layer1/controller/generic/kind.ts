@@ -1,0 +1,162 @@
+/** A kind: a resource type as the generic API, files and the command line have it. A new one is one module. */
+import { FlynnError } from '@flynn/kit/errors';
+import type { Logger } from '@flynn/kit/log';
+import type { Controller } from '@flynn/resource/controller';
+import { TypeRegistry } from '@flynn/resource/registry';
+import type { ResourceService } from '@flynn/resource/service';
+import { tombstoneType } from '@flynn/resource/tombstone';
+import type { AnyType, Owner, Resource, ResourceType } from '@flynn/resource/type';
+import type { z } from 'zod';
+import type { Deps } from '../deps.ts';
+import type { Difference } from './difference.ts';
+import type { ResourceReader } from './reader.ts';
+
+/** What somebody wants of an object; what is left out stays as it is. */
+export type Wanted<Spec> = Readonly<{
+  name?: string;
+  owner?: Owner;
+  labels?: Readonly<Record<string, string>>;
+  spec: Spec;
+  /** Only if it is at this revision. */
+  revision?: number;
+}>;
+
+/** How it was brought about, or would be. */
+export type Applied = Readonly<{
+  name: string;
+  isNew: boolean;
+  changes: readonly Difference[];
+  /** A deployment that goes on by itself. */
+  deploymentId?: string;
+  notes?: readonly string[];
+}>;
+
+export type ApplyContext = Readonly<{
+  isDryRun: boolean;
+  signal: AbortSignal;
+  /** The user who asks, if it is one: whose the key is, say. */
+  userId?: string;
+}>;
+
+/** What differs from the resource itself. */
+export type Shown = Readonly<{
+  name?: string;
+  spec?: object;
+  status?: object;
+  conditions?: Resource<unknown, unknown>['conditions'];
+  observedGeneration?: number;
+}>;
+
+export type ControllerContext = Readonly<{ resources: ResourceService; deps: Deps; log: Logger }>;
+
+/**
+ * `plain`: what is written is checked by its type and stored; reconcilers act on it. `own`: its module brings about what
+ * is wanted by rules of its own. `none`: it comes and goes with other things.
+ */
+export type Kind = Readonly<{
+  type: AnyType;
+  summary: string;
+  /** Beside the type's name and its plural. */
+  names: readonly string[];
+  /** Heading → path in the object. */
+  columns: Readonly<Record<string, string>>;
+  isExported: boolean;
+  /** What a file may say in `spec`. */
+  wanted: z.ZodType | undefined;
+  writes: 'plain' | 'own' | 'none';
+  /** Types of which an object's view tells something: a change of theirs is a change of their owner. */
+  showsOwned: readonly AnyType[];
+  /** Default: by id, or by name. */
+  find?(deps: Deps, name: string, signal: AbortSignal): Promise<Resource<unknown, unknown> | undefined>;
+  view?(deps: Deps, resource: Resource<unknown, unknown>, read: ResourceReader): Promise<Shown>;
+  apply?(deps: Deps, wanted: Wanted<unknown>, context: ApplyContext): Promise<Applied>;
+  /** Before the deletion: throws what forbids it. */
+  checkRemoval?(resource: Resource<unknown, unknown>): void;
+  /** Run by the controller's workers. */
+  controllers: readonly ((context: ControllerContext) => Controller)[];
+}>;
+
+export function defineKind<Spec, Status, SpecInput, WantedSpec = SpecInput>(definition: {
+  type: ResourceType<string, Spec, Status, SpecInput>;
+  summary: string;
+  names?: readonly string[];
+  columns?: Readonly<Record<string, string>>;
+  /** Default: if it can be written. */
+  isExported?: boolean;
+  isReadOnly?: boolean;
+  wanted?: z.ZodType<WantedSpec>;
+  showsOwned?: readonly AnyType[];
+  find?: (deps: Deps, name: string, signal: AbortSignal) => Promise<Resource<Spec, Status> | undefined>;
+  /** What it has to look up it reads with `read`, which does that at once for many objects. */
+  view?: (deps: Deps, resource: Resource<Spec, Status>, read: ResourceReader) => Promise<Shown>;
+  /** With `wanted`: how that is brought about. Idempotent: asked again it changes nothing. */
+  apply?: (deps: Deps, wanted: Wanted<WantedSpec>, context: ApplyContext) => Promise<Applied>;
+  checkRemoval?: (resource: Resource<Spec, Status>) => void;
+  controllers?: readonly ((context: ControllerContext) => Controller)[];
+}): Kind;
+export function defineKind(
+  definition: Pick<Kind, 'type' | 'summary'> & Partial<Kind> & { isReadOnly?: boolean },
+): Kind {
+  const { isReadOnly = false, ...rest } = definition;
+  const writes = isReadOnly ? 'none' : definition.apply === undefined ? 'plain' : 'own';
+  return Object.freeze({
+    names: [],
+    columns: {},
+    isExported: writes !== 'none',
+    writes,
+    showsOwned: [],
+    controllers: [],
+    wanted: writes === 'plain' ? definition.type.spec : undefined,
+    ...rest,
+  });
+}
+
+const tombstoneKind = defineKind({
+  type: tombstoneType,
+  summary: 'what deleted objects leave until all they owned is gone',
+  columns: { OF: 'spec.type', ID: 'spec.id' },
+  isReadOnly: true,
+});
+
+/** The kinds a controller has. */
+export class Kinds {
+  readonly registry = new TypeRegistry();
+  readonly #kinds = new Map<AnyType, Kind>();
+
+  /** Throws `internal` for two that are called the same, and for what the registry refuses. */
+  constructor(kinds: readonly Kind[]) {
+    const taken = new Set<string>();
+    for (const kind of [tombstoneKind, ...kinds]) {
+      if (kind !== tombstoneKind) this.registry.register(kind.type);
+      this.#kinds.set(kind.type, kind);
+      for (const name of namesOf(kind)) {
+        if (taken.has(name)) throw new FlynnError('internal', `two kinds are called "${name}"`);
+        taken.add(name);
+      }
+    }
+  }
+
+  all(): readonly Kind[] {
+    return [...this.#kinds.values()];
+  }
+
+  resolve(params: { group: string; version: string; kind: string }): Kind {
+    return this.#of(this.registry.resolve(params.group, params.version, params.kind));
+  }
+
+  /** By what people call it: `app`, `apps`. */
+  named(name: string): Kind | undefined {
+    return this.all().find((kind) => namesOf(kind).includes(name));
+  }
+
+  #of(type: AnyType): Kind {
+    const kind = this.#kinds.get(type);
+    if (kind === undefined) throw new FlynnError('internal', `the type ${type.name} has no kind`);
+    return kind;
+  }
+}
+
+/** What people may call it, the first being how it is written in references. */
+export function namesOf({ type, names }: Kind): string[] {
+  return [type.name, `${type.name}s`, ...names];
+}

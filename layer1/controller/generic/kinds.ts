@@ -1,0 +1,39 @@
+/** Every kind there is: a new one is a module of its own and a line here. */
+import { appKind } from './app.ts';
+import { formationKind } from './formation.ts';
+import { defineKind } from './kind.ts';
+import type { Kind } from './kind.ts';
+import { keyKind, routeKind } from './route.ts';
+import { artifactType, deploymentType, operationType, releaseType } from '../resources.ts';
+
+export const platformKinds: readonly Kind[] = [
+  appKind,
+  formationKind,
+  routeKind,
+  keyKind,
+  defineKind({
+    type: artifactType,
+    summary: 'images and slugs that releases run',
+    columns: { TYPE: 'spec.type' },
+    isReadOnly: true,
+  }),
+  defineKind({
+    type: releaseType,
+    summary: 'an app’s code and configuration as it ran once: made by pushes and by changes of the app',
+    columns: { VERSION: 'spec.version', APP: 'owner', ARTIFACT: 'spec.artifactId' },
+    isReadOnly: true,
+  }),
+  defineKind({
+    type: deploymentType,
+    summary: 'how a release went live',
+    columns: { APP: 'owner', RELEASE: 'spec.newReleaseId', STATE: 'status.state' },
+    isReadOnly: true,
+  }),
+  defineKind({
+    type: operationType,
+    summary: 'queued work: builds, releases, deploys',
+    names: ['op', 'ops'],
+    columns: { KIND: 'spec.kind', APP: 'owner', STATE: 'status.state' },
+    isReadOnly: true,
+  }),
+];

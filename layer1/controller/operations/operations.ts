@@ -1,0 +1,124 @@
+/** Operations as people ask for them: pushes, their state, their log, cancelling. */
+import { handle } from '@flynn/kit/http-server';
+import type { Handler } from '@flynn/kit/http-server';
+import type { ServerEvent } from '@flynn/kit/routes';
+import { shortId } from '@flynn/kit/ids';
+import type { z } from 'zod';
+import { operations } from '../api.ts';
+import { findApp, forLiveApp } from '../deps.ts';
+import type { Deps } from '../deps.ts';
+import { resumePoint } from '../event-stream.ts';
+import type { Operation } from '../model.ts';
+import type { NewOperation } from './creation.ts';
+import { createOperations, findAll, isThereAlready } from './intake.ts';
+import { OperationLog } from './log.ts';
+import { chainOf } from './queue.ts';
+import { getOperation } from './records.ts';
+import type { AppResource, OperationResource } from '../resources.ts';
+import { adoptedRunners } from './runner-registry.ts';
+import { viewOperation } from '../views.ts';
+
+const usualLimit = 100;
+
+export function operationHandlers(deps: Deps): Handler[] {
+  const { writer, store, queue } = deps;
+  const log = new OperationLog(store);
+  const viewAll = (found: readonly OperationResource[]): Operation[] => {
+    const takers = adoptedRunners(deps);
+    return found.map((operation) => viewOperation(operation, queue.whyWaits(operation.id, takers)));
+  };
+  const view = (operation: OperationResource): Operation =>
+    viewOperation(operation, queue.whyWaits(operation.id, adoptedRunners(deps)));
+  return [
+    handle(operations.push, async ({ params, body, signal }) =>
+      forLiveApp(deps, params.app, signal, async (app) => viewAll(await push(deps, app, body, signal))),
+    ),
+    handle(operations.create, async ({ params, body, signal }) =>
+      forLiveApp(deps, params.app, signal, async (app) => {
+        const given = body.operations.map(({ id = shortId(), expiresAt, ...spec }) => ({
+          id,
+          spec: { ...spec, appId: app.id, pushId: id },
+          expiresAt,
+        }));
+        return viewAll(await createOnce(deps, app, given, signal));
+      }),
+    ),
+    handle(operations.get, async ({ params, signal }) => view(await getOperation(store, params.operation, { signal }))),
+    handle(operations.list, async ({ params, query, signal }) => {
+      const app = await findApp(deps, params.app, signal);
+      return viewAll(await list(deps, query, signal, app.id));
+    }),
+    handle(operations.listAll, async ({ query, signal }) => viewAll(await list(deps, query, signal))),
+    handle(operations.update, async ({ params, body, signal }) => {
+      const event = { type: 'move expiry', expiresAt: body.expiresAt ?? undefined } as const;
+      return view(await writer.apply(params.operation, event, { signal }));
+    }),
+    handle(operations.cancel, async ({ params, body: { force }, signal }) => {
+      const reason = force ? 'it was cancelled by force' : 'it was cancelled';
+      return view(await writer.apply(params.operation, { type: 'cancel', isForced: force, reason }, { signal }));
+    }),
+    handle(operations.log, async ({ params, query, headers, signal }) => {
+      await getOperation(store, params.operation, { signal });
+      const seen = resumePoint(headers);
+      const from = seen === undefined ? 0 : seen + 1;
+      return readLog(deps, log, params.operation, { from, isFollowed: query.follow ?? true, signal });
+    }),
+  ];
+}
+
+type Push = z.output<NonNullable<typeof operations.push.body>>;
+
+async function push(deps: Deps, app: AppResource, input: Push, signal: AbortSignal): Promise<OperationResource[]> {
+  const { pushId, ...source } = input;
+  const chain = chainOf(app.id, pushId).map(({ id, ...spec }) => ({
+    id,
+    spec: { ...spec, appId: app.id, pushId, input: source },
+  }));
+  return createOnce(deps, app, chain, signal);
+}
+
+/** Asked for again, they are as they are by now. */
+async function createOnce(
+  deps: Deps,
+  app: AppResource,
+  given: readonly NewOperation[],
+  signal: AbortSignal,
+): Promise<OperationResource[]> {
+  const ids = given.map(({ id }) => id);
+  try {
+    return await createOperations(deps, app, given, signal);
+  } catch (error) {
+    if (!isThereAlready(error, ids)) throw error;
+    return findAll(deps, ids, signal);
+  }
+}
+
+/** Live ones first, then what ended last. */
+async function list(
+  { operations: mirror, history, queue }: Deps,
+  query: z.output<typeof operations.list.query>,
+  signal: AbortSignal,
+  appId?: string,
+): Promise<OperationResource[]> {
+  const { ended = true, limit = usualLimit } = query;
+  const live =
+    appId === undefined ? [...mirror.snapshot.entries.values()].map(({ value }) => value) : queue.ofApp(appId);
+  const sorted = live.toSorted((a, b) => queue.compare(b.id, a.id)).slice(0, limit);
+  if (!ended || sorted.length >= limit) return sorted;
+  const left = limit - sorted.length;
+  const rest = await history.newest({ limit: left, signal, ...(appId === undefined ? {} : { appId }) });
+  const known = new Set(sorted.map(({ id }) => id));
+  return [...sorted, ...rest.filter(({ id }) => !known.has(id))];
+}
+
+async function* readLog(
+  deps: Deps,
+  log: OperationLog,
+  id: string,
+  options: { from: number; isFollowed: boolean; signal: AbortSignal },
+): AsyncGenerator<ServerEvent> {
+  const { signal } = options;
+  for await (const { line, text } of log.read(id, options)) yield { id: String(line), event: 'line', data: { text } };
+  if (signal.aborted) return;
+  yield { event: 'end', data: viewOperation(await getOperation(deps.store, id, { signal })) };
+}

@@ -1,0 +1,51 @@
+/** The parts that deal with operations, put together: the queue follows the mirror, who asks is served when it changes. */
+import type { Logger } from '@flynn/kit/log';
+import type { ResourceService } from '@flynn/resource/service';
+import type { Store } from '@flynn/store/store';
+import type { Deps } from '../deps.ts';
+import { OperationDispatch } from './dispatch.ts';
+import { OperationHistory } from './history.ts';
+import { OperationQueue } from './queue.ts';
+import { OperationWriter } from './writer.ts';
+import { operationType, runnerType } from '../resources.ts';
+import { forgotten, notAdopted } from './runner-refusals.ts';
+
+export type OperationParts = Pick<Deps, 'operations' | 'queue' | 'writer' | 'dispatch' | 'history' | 'runners'>;
+
+/** Resolves once live operations and runners are known; what ended is read in the background. */
+export async function openOperations(options: {
+  store: Store;
+  resources: ResourceService;
+  log: Logger;
+  now: () => number;
+  signal?: AbortSignal;
+}): Promise<AsyncDisposable & { parts: OperationParts }> {
+  const { store, resources, log, now, signal } = options;
+  const limits = signal === undefined ? {} : { signal };
+  const [operations, runners] = await Promise.all([
+    resources.mirror(operationType, limits),
+    resources.mirror(runnerType, limits),
+  ]);
+  const queue = new OperationQueue();
+  const history = new OperationHistory({ store, log });
+  const writer = new OperationWriter({ store, operations, log, now, onEnded: (operation) => history.add(operation) });
+  const dispatch = new OperationDispatch({ queue, writer, log });
+  operations.onChange(({ key, after }, { entries }) => {
+    // Of several changes in one batch the last state counts.
+    const entry = entries.get(key);
+    queue.set(key, after === undefined ? undefined : entry?.value, entry?.createRevision ?? 0);
+    dispatch.wake();
+  });
+  // Whichever controller was told to: who waits here hears of it.
+  runners.onChange(({ key, after }) => {
+    if (after === undefined) dispatch.refuse(key, forgotten(key));
+    else if (after.status.state !== 'adopted') dispatch.refuse(key, notAdopted(after));
+  });
+  for (const [id, { value, createRevision }] of operations.snapshot.entries) queue.set(id, value, createRevision);
+  return {
+    parts: { operations, queue, writer, dispatch, history, runners },
+    async [Symbol.asyncDispose]() {
+      await Promise.all([operations, runners, history].map((part) => part[Symbol.asyncDispose]()));
+    },
+  };
+}

@@ -1,0 +1,197 @@
+/** Who may have work? Runners as they register and as operators decide about them. */
+import { pause } from '@flynn/kit/clock';
+import { FlynnError, hasCode } from '@flynn/kit/errors';
+import { handle } from '@flynn/kit/http-server';
+import type { Handler } from '@flynn/kit/http-server';
+import type { Logger } from '@flynn/kit/log';
+import { isSameSecret } from '@flynn/kit/secrets';
+import { forever } from '@flynn/kit/tasks';
+import type { Compare } from '@flynn/store/store';
+import type { z } from 'zod';
+import { runners } from './api-runners.ts';
+import type { Deps } from '../deps.ts';
+import type { Runner } from '../model.ts';
+import { ignoreOvertaken } from './writer.ts';
+import type { Taker } from './queue.ts';
+import { runnerType } from '../resources.ts';
+import type { RunnerResource } from '../resources.ts';
+import { notAdopted } from './runner-refusals.ts';
+import { platformRunnerToken, tokenHash } from './runner-token.ts';
+
+/** Often enough that people see who is there, seldom enough that it costs the store nothing. */
+const seenWriteMs = 15_000;
+
+export function takerOf({ id, spec }: RunnerResource): Taker {
+  return { id, labels: spec.labels, isByIdOnly: spec.isByIdOnly };
+}
+
+/** Those that are given work. */
+export function adoptedRunners({ runners: all }: Pick<Deps, 'runners'>): Taker[] {
+  return [...all.snapshot.entries.values()]
+    .filter(({ value }) => value.status.state === 'adopted')
+    .map(({ value }) => takerOf(value));
+}
+
+/** Throws `unauthenticated` unless the token is this very runner's. */
+export async function checkRunner(deps: Deps, id: string, token: string, signal: AbortSignal): Promise<RunnerResource> {
+  const known = deps.runners.snapshot.entries.get(id)?.value;
+  const runner = known ?? (await deps.resources.find(runnerType, id, { signal }));
+  if (runner === undefined) throw new FlynnError('unauthenticated', `runner ${id} is not registered: register first`);
+  if (!isTokenOf(deps, runner, token)) {
+    throw new FlynnError('unauthenticated', `the token is not that of runner ${id}`);
+  }
+  return runner;
+}
+
+/** Throws `denied` with what to do about it. */
+export function checkAdopted(runner: RunnerResource): void {
+  if (runner.status.state !== 'adopted') throw notAdopted(runner);
+}
+
+function isTokenOf(deps: Deps, { id, spec }: RunnerResource, token: string): boolean {
+  const { tokenHash: hash } = spec;
+  return hash === undefined
+    ? isSameSecret(token, platformRunnerToken(deps.runnerKey, id))
+    : isSameSecret(tokenHash(token), hash);
+}
+
+/** Notes that it was heard of, now and then. */
+export async function noteSeen(
+  deps: Deps,
+  { id, revision, status }: RunnerResource,
+  signal: AbortSignal,
+): Promise<void> {
+  if (deps.now() - status.seenAt < seenWriteMs) return;
+  try {
+    const change = (current: RunnerResource) => ({ ...current.status, seenAt: deps.now() });
+    await deps.resources.updateStatus(runnerType, id, change, { expectRevision: revision, signal });
+  } catch (error) {
+    ignoreOvertaken(error);
+  }
+}
+
+type Registration = z.output<NonNullable<typeof runners.register.body>>;
+
+async function register(deps: Deps, id: string, given: Registration, signal: AbortSignal): Promise<RunnerResource> {
+  const { token, session, ...rest } = given;
+  const isPlatform = isSameSecret(token, platformRunnerToken(deps.runnerKey, id));
+  const spec = { ...rest, isPlatform, ...(isPlatform ? {} : { tokenHash: tokenHash(token) }) };
+  const seenAt = deps.now();
+  for (;;) {
+    const known = await deps.resources.find(runnerType, id, { signal });
+    if (known === undefined) {
+      try {
+        const state = isPlatform ? ('adopted' as const) : ('pending' as const);
+        return await deps.resources.create(runnerType, { id, spec, status: { state, session, seenAt } }, { signal });
+      } catch (error) {
+        if (!hasCode(error, 'conflict')) throw error;
+        continue;
+      }
+    }
+    if (!isTokenOf(deps, known, token)) {
+      throw new FlynnError(
+        'unauthenticated',
+        `runner ${id} registered with another token before: choose another id, or "flynn runner forget ${id}"`,
+      );
+    }
+    // It was adopted for what it was: with other labels it would get other work.
+    const isSame = isPlatform || JSON.stringify(known.spec.labels) === JSON.stringify(spec.labels);
+    const state = known.status.state === 'adopted' && !isSame ? 'pending' : known.status.state;
+    const written = await deps.resources.change(runnerType, id, () => ({ spec, status: { state, session, seenAt } }), {
+      signal,
+    });
+    if (known.status.session !== session) await endEarlierSession(deps, id, signal);
+    return written;
+  }
+}
+
+/** The process that held them is gone: nobody else knows how far it came. */
+async function endEarlierSession(deps: Deps, runnerId: string, signal: AbortSignal): Promise<void> {
+  for (const held of deps.queue.heldBy(runnerId)) {
+    const operation = deps.queue.get(held);
+    if (operation === undefined) continue;
+    const { id, status, spec } = operation;
+    const reason = `its runner ${runnerId} ended and was started anew: repeat the ${spec.kind}`;
+    const { attempt = 0 } = status;
+    const event =
+      status.state === 'waiting'
+        ? ({ type: 'decline', runnerId, attempt } as const)
+        : ({ type: 'silence', reason } as const);
+    await deps.writer.apply(id, event, { signal }).catch(ignoreOvertaken);
+  }
+}
+
+export function viewRunner(deps: Deps, { id, spec, status, createdAt }: RunnerResource): Runner {
+  const { tokenHash: _hash, ...shown } = spec;
+  return {
+    id,
+    ...shown,
+    state: status.state,
+    operations: [...deps.queue.heldBy(id)].sort(),
+    createdAt,
+    seenAt: new Date(status.seenAt).toISOString(),
+  };
+}
+
+export function runnerRegistryHandlers(deps: Deps): Handler[] {
+  const { resources } = deps;
+  const decide = async (id: string, state: 'adopted' | 'rejected', signal: AbortSignal): Promise<Runner> => {
+    const change = ({ status }: RunnerResource) => ({ ...status, state });
+    return viewRunner(deps, await resources.updateStatus(runnerType, id, change, { signal }));
+  };
+  const explained = async <T>(id: string, work: Promise<T>): Promise<T> => {
+    try {
+      return await work;
+    } catch (error) {
+      if (!hasCode(error, 'not_found')) throw error;
+      throw new FlynnError('not_found', `there is no runner "${id}"; list them with: flynn runner list`);
+    }
+  };
+  return [
+    handle(runners.register, async ({ params, body, signal }) => {
+      const runner = await register(deps, params.runner, body, signal);
+      await deps.runners.reached(runner.revision, { signal });
+      return viewRunner(deps, runner);
+    }),
+    handle(runners.list, async ({ signal }) => {
+      const all = await resources.list(runnerType, { signal });
+      return all.map((runner) => viewRunner(deps, runner)).sort((a, b) => (a.id < b.id ? -1 : 1));
+    }),
+    handle(runners.get, async ({ params, signal }) =>
+      viewRunner(deps, await explained(params.runner, resources.get(runnerType, params.runner, { signal }))),
+    ),
+    handle(runners.adopt, ({ params, signal }) => explained(params.runner, decide(params.runner, 'adopted', signal))),
+    handle(runners.reject, ({ params, signal }) => explained(params.runner, decide(params.runner, 'rejected', signal))),
+    handle(runners.forget, async ({ params, signal }) => {
+      await explained(params.runner, resources.delete(runnerType, params.runner, { signal }));
+    }),
+  ];
+}
+
+export const forgetMs = 600_000;
+const lookMs = 60_000;
+
+type Options = { signal: AbortSignal; epoch: Compare };
+
+/** Runs until the signal aborts. */
+export async function keepRunners(deps: Deps, options: Options & { log: Logger }): Promise<void> {
+  await forever(
+    'forgetting runners that are gone',
+    async (signal) => {
+      await forgetGoneRunners(deps, { signal, epoch: options.epoch });
+      await pause(lookMs, signal);
+    },
+    options,
+  );
+}
+
+/** The platform's runners are new ones with every job: those not heard of for long go. Others stay until they are forgotten. */
+export async function forgetGoneRunners(deps: Deps, { signal, epoch }: Options): Promise<void> {
+  for (const { value } of deps.runners.snapshot.entries.values()) {
+    const { id, spec, status, revision } = value;
+    const isGone = deps.now() - status.seenAt >= forgetMs && deps.queue.heldBy(id).size === 0;
+    if (!spec.isPlatform || !isGone) continue;
+    const also = () => ({ compare: [epoch] });
+    await deps.resources.delete(runnerType, id, { expectRevision: revision, also, signal }).catch(ignoreOvertaken);
+  }
+}

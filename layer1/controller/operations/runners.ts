@@ -1,0 +1,149 @@
+/** The queue as runners see it: claim, report, heartbeat, lines. */
+import { FlynnError, hasCode } from '@flynn/kit/errors';
+import { raceAbort, waitFor, withDeadline } from '@flynn/kit/retry';
+import { handle } from '@flynn/kit/http-server';
+import type { Handler } from '@flynn/kit/http-server';
+import { operations } from '../api.ts';
+import type { Deps } from '../deps.ts';
+import { OperationLog } from './log.ts';
+import { getOperation } from './records.ts';
+import { checkHeld } from './state.ts';
+import type { OperationEvent } from './state.ts';
+import { ignoreOvertaken } from './writer.ts';
+import type { OperationWriter } from './writer.ts';
+import type { OperationResource, RunnerResource } from '../resources.ts';
+import { checkAdopted, checkRunner, noteSeen, takerOf } from './runner-registry.ts';
+import { viewOperation } from '../views.ts';
+
+type Refusal = { id: string; code: 'conflict' | 'not_found'; message: string };
+
+const claimWaitMs = 25_000;
+/** Often enough that silence shows, seldom enough that it costs the store nothing. */
+const beatWriteMs = 9_000;
+const settleMs = 1_000;
+
+export function runnerHandlers(deps: Deps): Handler[] {
+  const { writer, dispatch } = deps;
+  const log = new OperationLog(deps.store);
+
+  /** A mirror may be a moment behind: before anybody is told to stop the store is asked. */
+  async function find(id: string, runnerId: string, signal: AbortSignal): Promise<OperationResource> {
+    const known = await writer.find(id, { signal });
+    return known !== undefined && !isToStop(known, runnerId) ? known : getOperation(deps.store, id, { signal });
+  }
+
+  async function beat(operation: OperationResource, runnerId: string, signal: AbortSignal): Promise<void> {
+    if (deps.now() - (operation.status.heartbeatAt ?? 0) < beatWriteMs) return;
+    // Its end may be written at the same time: that says more than this.
+    await writer.apply(operation.id, { type: 'beat', runnerId }, { signal }).catch(ignoreOvertaken);
+  }
+
+  return [
+    handle(operations.claim, async ({ params, body, signal }) => {
+      const runner = await checkRunner(deps, params.runner, body.token, signal);
+      checkAdopted(runner);
+      await noteSeen(deps, runner, signal);
+      const slots = Math.min(body.slots, await freeSlots(deps, runner, signal));
+      const given = await dispatch.ask(takerOf(runner), slots, withDeadline(claimWaitMs, signal));
+      // It left while it was being given them.
+      if (signal.aborted) await Promise.all(given.map((operation) => dispatch.putBack(operation)));
+      return { operations: given.map((operation) => viewOperation(operation)) };
+    }),
+    handle(operations.report, async ({ params, body, signal }) => {
+      const { runner: runnerId } = params;
+      await checkRunner(deps, runnerId, body.token, signal);
+      const events: [id: string, event: OperationEvent][] = [
+        ...body.begun.map(({ id, attempt }): [string, OperationEvent] => [
+          id,
+          { type: 'acknowledge', runnerId, attempt },
+        ]),
+        ...body.declined.map(({ id, attempt }): [string, OperationEvent] => [
+          id,
+          { type: 'decline', runnerId, attempt },
+        ]),
+        ...body.ended.map(({ id, ...outcome }): [string, OperationEvent] => [
+          id,
+          { type: 'finish', runnerId, outcome },
+        ]),
+      ];
+      const answers = await Promise.all(events.map(([id, event]) => applyReported(writer, id, event, signal)));
+      return { refused: answers.filter((answer) => answer !== undefined) };
+    }),
+    handle(operations.heartbeat, async ({ params, body, signal }) => {
+      const { runner: runnerId, operation: id } = params;
+      await noteSeen(deps, await checkRunner(deps, runnerId, body.token, signal), signal);
+      // Subscribed before looking: what changes in between is not missed.
+      using told = toldToStop(deps, id);
+      const operation = await find(id, runnerId, signal);
+      if (isToStop(operation, runnerId)) return { cancelled: true };
+      await beat(operation, runnerId, signal);
+      return {
+        cancelled:
+          body.waitMs > 0 &&
+          (await isWithin(told.stop, withDeadline(body.waitMs, AbortSignal.any([signal, dispatch.closing])))),
+      };
+    }),
+    handle(operations.append, async ({ params, body, signal }) => {
+      await checkRunner(deps, params.runner, body.token, signal);
+      const operation = await find(params.operation, params.runner, signal);
+      checkHeld(operation, params.runner);
+      await log.append(params.operation, body.offset, body.lines, { signal });
+      await beat(operation, params.runner, signal);
+    }),
+  ];
+}
+
+/** Throws `exhausted` if it holds all it registered for; what it has just reported may take a moment to be known here. */
+async function freeSlots({ queue }: Deps, { id, spec }: RunnerResource, signal: AbortSignal): Promise<number> {
+  const free = (): number => spec.slots - queue.heldBy(id).size;
+  if (free() > 0) return free();
+  const ended = waitFor(() => free() > 0, { what: 'a free slot', deadlineMs: settleMs, intervalMs: 5, signal });
+  await ended.catch((error: unknown) => {
+    if (!hasCode(error, 'timeout')) throw error;
+  });
+  if (free() > 0) return free();
+  const ids = [...queue.heldBy(id)].join(', ');
+  throw new FlynnError(
+    'exhausted',
+    `runner ${id} has ${spec.slots} slots and holds ${ids}: report how one ended first`,
+  );
+}
+
+/** What refuses it goes into the answer; what may be tried again fails the whole report. */
+async function applyReported(
+  writer: OperationWriter,
+  id: string,
+  event: OperationEvent,
+  signal: AbortSignal,
+): Promise<Refusal | undefined> {
+  try {
+    await writer.apply(id, event, { signal });
+    return undefined;
+  } catch (error) {
+    if (!hasCode(error, 'conflict', 'not_found')) throw error;
+    return { id, code: hasCode(error, 'conflict') ? 'conflict' : 'not_found', message: error.message };
+  }
+}
+
+function isToStop({ status }: OperationResource, runnerId: string): boolean {
+  return status.state !== 'running' || status.runnerId !== runnerId || status.isCancelRequested === true;
+}
+
+/** `stop` resolves once the operation is to be stopped, or has ended without its runner. */
+function toldToStop({ operations: mirror }: Deps, id: string): Disposable & { stop: Promise<void> } {
+  const told = Promise.withResolvers<void>();
+  const unsubscribe = mirror.onChange(({ key, after }) => {
+    if (key === id && (after === undefined || after.status.isCancelRequested === true)) told.resolve();
+  });
+  return { stop: told.promise, [Symbol.dispose]: unsubscribe };
+}
+
+async function isWithin(event: Promise<void>, signal: AbortSignal): Promise<boolean> {
+  try {
+    await raceAbort(event, signal);
+    return true;
+  } catch (error) {
+    if (signal.aborted) return false;
+    throw error;
+  }
+}

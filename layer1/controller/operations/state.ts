@@ -1,0 +1,159 @@
+/**
+ * What may become of an operation? The whole machine, pure: where it is and what happened in, where it goes out.
+ *
+ *     queued ──assign──▶ waiting ──acknowledge──▶ running ──finish──▶ complete, failed, cancelled
+ *        ◀── decline, unacknowledged ──┘             └── silence ──▶ failed
+ *
+ * `cancel` ends what is queued at once and marks the rest, unless it is forced; `expire` fails what does not run yet.
+ */
+import { FlynnError } from '@flynn/kit/errors';
+import type { Operation } from '../model.ts';
+import type { OperationResource } from '../resources.ts';
+
+export type OperationState = Operation['state'];
+export type OperationStatus = OperationResource['status'];
+
+export type Outcome = {
+  state: 'complete' | 'failed' | 'cancelled';
+  error?: string | undefined;
+  output?: Record<string, string> | undefined;
+};
+
+export type OperationEvent =
+  | { type: 'assign'; runnerId: string }
+  | { type: 'acknowledge'; runnerId: string; attempt: number }
+  | { type: 'decline'; runnerId: string; attempt: number }
+  /** Nobody said in time that it begins. */
+  | { type: 'unacknowledged' }
+  | { type: 'beat'; runnerId: string }
+  | { type: 'finish'; runnerId: string; outcome: Outcome }
+  /** Its runner is lost, for the reason. */
+  | { type: 'silence'; reason: string }
+  | { type: 'cancel'; isForced: boolean; reason: string }
+  | { type: 'expire' }
+  | { type: 'move expiry'; expiresAt: string | undefined }
+  /** A newer one took its place, or one it waits for did not complete. */
+  | { type: 'abandon'; reason: string };
+
+/** What is known of it, for decisions and messages. */
+export type OperationFacts = { id: string; status: OperationStatus };
+
+export function hasOperationEnded(state: OperationState): boolean {
+  return state === 'complete' || state === 'failed' || state === 'cancelled';
+}
+
+/**
+ * The status after the event; the very same object if it changes nothing, as with an answer that is repeated. Throws
+ * `conflict` where the event has no place.
+ */
+export function advance(operation: OperationFacts, event: OperationEvent, nowMs: number): OperationStatus {
+  const { status } = operation;
+  const at = new Date(nowMs).toISOString();
+  switch (event.type) {
+    case 'assign':
+      if (status.state !== 'queued') throw refusal(operation, 'it cannot be given to a runner');
+      return {
+        ...status,
+        state: 'waiting',
+        runnerId: event.runnerId,
+        attempt: (status.attempt ?? 0) + 1,
+        assignedAt: at,
+      };
+    case 'acknowledge':
+      if (isOf(status, event) && status.state === 'running') return status;
+      if (!isOf(status, event) || status.state !== 'waiting') throw notHeld(operation, event.runnerId);
+      return { ...status, state: 'running', startedAt: at, heartbeatAt: nowMs };
+    case 'decline':
+      if (!isOf(status, event) || status.state !== 'waiting') throw notHeld(operation, event.runnerId);
+      return requeued(status, at);
+    case 'unacknowledged':
+      return status.state === 'waiting' ? requeued(status, at) : status;
+    case 'beat':
+      if (status.state !== 'running' || status.runnerId !== event.runnerId) throw notHeld(operation, event.runnerId);
+      return { ...status, heartbeatAt: nowMs };
+    case 'finish':
+      return finished(operation, event, at);
+    case 'silence':
+      return status.state === 'running' ? ended(status, { state: 'failed', error: event.reason }, at) : status;
+    case 'cancel':
+      if (hasOperationEnded(status.state)) return status;
+      if (event.isForced || status.state === 'queued')
+        return ended(status, { state: 'cancelled', error: event.reason }, at);
+      return status.isCancelRequested === true ? status : { ...status, isCancelRequested: true };
+    case 'expire':
+      if (status.state !== 'queued' && status.state !== 'waiting') return status;
+      return ended(status, { state: 'failed', error: expiryText(status) }, at);
+    case 'move expiry': {
+      if (status.state !== 'queued' && status.state !== 'waiting') return status;
+      const { expiresAt: _old, ...rest } = status;
+      return event.expiresAt === undefined ? rest : { ...rest, expiresAt: event.expiresAt };
+    }
+    case 'abandon':
+      return hasOperationEnded(status.state) ? status : ended(status, { state: 'cancelled', error: event.reason }, at);
+    default:
+      return event satisfies never;
+  }
+}
+
+function isOf(status: OperationStatus, { runnerId, attempt }: { runnerId: string; attempt: number }): boolean {
+  return status.runnerId === runnerId && status.attempt === attempt;
+}
+
+/** What was to be stopped is not given to anybody again. */
+function requeued(status: OperationStatus, at: string): OperationStatus {
+  if (status.isCancelRequested === true) return ended(status, { state: 'cancelled', error: 'it was cancelled' }, at);
+  const { runnerId: _runner, assignedAt: _at, ...rest } = status;
+  return { ...rest, state: 'queued' };
+}
+
+function finished(
+  operation: OperationFacts,
+  { runnerId, outcome }: { runnerId: string; outcome: Outcome },
+  at: string,
+): OperationStatus {
+  const { status } = operation;
+  // The answer to it was lost.
+  if (hasOperationEnded(status.state) && status.runnerId === runnerId && status.state === outcome.state) return status;
+  if (status.state !== 'running' || status.runnerId !== runnerId) throw notHeld(operation, runnerId);
+  return ended(status, outcome, at);
+}
+
+function ended(status: OperationStatus, { state, error, output }: Outcome, at: string): OperationStatus {
+  const { isCancelRequested: _asked, heartbeatAt: _beat, dependents: _told, ...rest } = status;
+  return {
+    ...rest,
+    state,
+    ...(error === undefined ? {} : { error }),
+    output: output ?? status.output,
+    endedAt: at,
+  };
+}
+
+function expiryText({ state, expiresAt, runnerId }: OperationStatus): string {
+  const by = expiresAt === undefined ? '' : ` at ${expiresAt}`;
+  const why = state === 'waiting' ? `${runnerId ?? 'its runner'} had not begun it` : 'no runner had taken it';
+  return `it expired${by}: ${why}`;
+}
+
+/** Throws `conflict` unless the runner runs the operation. */
+export function checkHeld(operation: OperationFacts, runnerId: string): void {
+  const { state, runnerId: holder } = operation.status;
+  if (state !== 'running' || holder !== runnerId) throw notHeld(operation, runnerId);
+}
+
+function notHeld(operation: OperationFacts, runnerId: string): FlynnError {
+  const { id, status } = operation;
+  const { state, runnerId: holder } = status;
+  if ((state === 'running' || state === 'waiting') && holder !== runnerId) {
+    return new FlynnError(
+      'conflict',
+      `operation ${id} is run by ${holder ?? 'another runner'}, not by ${runnerId}: stop working on it`,
+    );
+  }
+  return refusal(operation, state === 'waiting' ? 'say first that you begin it' : 'stop working on it');
+}
+
+function refusal({ id, status }: OperationFacts, what: string): FlynnError {
+  const because = status.error === undefined ? '' : `: ${status.error}`;
+  return new FlynnError('conflict', `operation ${id} is ${status.state}${because}: ${what}`);
+}

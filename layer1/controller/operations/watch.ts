@@ -1,0 +1,94 @@
+/** Sees to it that every operation ends: nobody holds one in silence, and none waits beyond its time. */
+import { workloadRemoval } from '@flynn/scheduler/evaluations';
+import type { Compare } from '@flynn/store/store';
+import { appIdOf, buildWorkloadId } from '../compile.ts';
+import { evaluationContext } from '../deps.ts';
+import type { Deps } from '../deps.ts';
+import { findOperation } from './records.ts';
+import { hasOperationEnded } from './state.ts';
+import type { OperationEvent } from './state.ts';
+import { ignoreOvertaken } from './writer.ts';
+import type { OperationResource } from '../resources.ts';
+
+/** Heartbeats are written every 9 s or so: this long without a new one means 30 s of silence. */
+export const silenceMs = 39_000;
+/** A runner says at once that it begins. */
+export const acknowledgeMs = 10_000;
+
+export type Timeouts = { silenceMs: number; acknowledgeMs: number };
+type Options = { signal: AbortSignal; epoch?: Compare };
+
+/**
+ * INVARIANT. Silence is measured by this process's clock, from when it saw the last sign of life: hosts whose clocks differ
+ * do not fail each other's work, and a new worker gives every runner the whole time again. There are no timers: what is
+ * overdue follows from the operation as it is now, so nothing of an earlier attempt can end a later one.
+ */
+export class OperationWatch {
+  readonly #deps: Pick<Deps, 'operations' | 'writer' | 'now' | 'log'>;
+  readonly #timeouts: Timeouts;
+  readonly #seen = new Map<string, { sign: string; atMs: number }>();
+
+  constructor(
+    deps: Pick<Deps, 'operations' | 'writer' | 'now' | 'log'>,
+    timeouts: Timeouts = { silenceMs, acknowledgeMs },
+  ) {
+    this.#deps = deps;
+    this.#timeouts = timeouts;
+  }
+
+  /** One look at all that is live. */
+  async sweep(options: Options): Promise<void> {
+    const { operations, writer, log } = this.#deps;
+    const { entries } = operations.snapshot;
+    for (const id of this.#seen.keys()) if (!entries.has(id)) this.#seen.delete(id);
+    const due: [string, OperationEvent][] = [];
+    for (const [id, { value }] of entries) {
+      const event = this.#dueOf(value);
+      if (event !== undefined) due.push([id, event]);
+    }
+    const apply = async ([id, event]: [string, OperationEvent]): Promise<void> => {
+      log.info({ operation: id, event: event.type }, 'an operation is overdue');
+      await writer.apply(id, event, options).catch(ignoreOvertaken);
+    };
+    await Promise.all(due.map(apply));
+  }
+
+  #dueOf({ id, spec, status }: OperationResource): OperationEvent | undefined {
+    const nowMs = this.#deps.now();
+    const { state, attempt = 0, heartbeatAt = 0, expiresAt, runnerId = 'its runner' } = status;
+    if (state !== 'running' && expiresAt !== undefined && Date.parse(expiresAt) <= nowMs) return { type: 'expire' };
+    if (state === 'queued') {
+      this.#seen.delete(id);
+      return undefined;
+    }
+    const sign = `${state} ${attempt} ${heartbeatAt}`;
+    const known = this.#seen.get(id);
+    if (known?.sign !== sign) this.#seen.set(id, { sign, atMs: nowMs });
+    const silentMs = known?.sign === sign ? nowMs - known.atMs : 0;
+    if (state === 'waiting') return silentMs >= this.#timeouts.acknowledgeMs ? { type: 'unacknowledged' } : undefined;
+    if (silentMs < this.#timeouts.silenceMs) return undefined;
+    const reason = `heartbeat timeout: ${runnerId} was not heard of for 30 s and is taken to be lost: start it again, then repeat the ${spec.kind}`;
+    return { type: 'silence', reason };
+  }
+}
+
+/** A build nobody waits for any more is stopped. */
+export async function stopEndedBuild(deps: Deps, id: string, { signal, epoch }: Options): Promise<void> {
+  const { cell, store } = deps;
+  const operation = await findOperation(store, id, { signal });
+  if (operation === undefined || operation.spec.kind !== 'build') return;
+  const { state } = operation.status;
+  if (state === 'complete' || !hasOperationEnded(state)) return;
+  const workloadId = buildWorkloadId(operation.spec.appId, id);
+  if ((cell.workloads.snapshot.entries.get(workloadId)?.value.count ?? 0) === 0) return;
+  await store.transact(
+    { compare: epoch === undefined ? [] : [epoch], then: workloadRemoval(workloadId, evaluationContext(deps)) },
+    { signal },
+  );
+}
+
+/** The operation a build's workload is of; none for other workloads. */
+export function buildOperationOf(workloadId: string): string | undefined {
+  const prefix = buildWorkloadId(appIdOf(workloadId), '');
+  return workloadId.startsWith(prefix) ? workloadId.slice(prefix.length) : undefined;
+}
