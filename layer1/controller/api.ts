@@ -1,5 +1,5 @@
 /** The controller's HTTP API. `:app` is an app's id or name, `:release` a release's id or `v3`. */
-import { booleanFlag, integer } from '@flynn/kit/config';
+import { booleanFlag } from '@flynn/kit/config';
 import { appName, processType, serviceName } from '@flynn/kit/names';
 import { attachQuerySchema, execQuerySchema } from '@flynn/host-agent/api';
 import { linesQuerySchema } from '@flynn/log-aggregator/api';
@@ -334,9 +334,9 @@ const newOperationSchema = operationSchema
   });
 
 const operationListQuery = z.object({
+  ...pageQuery.shape,
   /** Ended ones too, default: yes. */
   ended: booleanFlag.optional(),
-  limit: integer.pipe(z.int().min(1).max(1_000)).optional(),
 });
 
 /** Of the runner, as it registered with. */

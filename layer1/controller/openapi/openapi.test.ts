@@ -156,7 +156,7 @@ test(
             headers,
             ...(request.body === undefined ? {} : { body: request.body }),
           };
-          const lasts = /claim$|events$|\/log$/.test(path);
+          const lasts = /claim$|events$|\/log$|\/log-feed$|^\/watch\//.test(path);
           const stop = new AbortController();
           const timer = setTimeout(() => stop.abort(), lasts ? 300 : 60_000);
           try {
@@ -165,7 +165,9 @@ test(
             if (answer.status >= 400) {
               const text = await answer.text();
               const what = `${request.method} ${request.url} ${request.body ?? ''} → ${answer.status} ${text}`;
-              assert.ok(answer.status < 500, what);
+              // There is no blob store beside this controller, and it says so.
+              const isStoreAway = /^\/(collections|layers)|\/layers\//.test(path) && answer.status === 503;
+              assert.ok(answer.status < 500 || isStoreAway, what);
               const { code, message } = JSON.parse(text) as { code: string; message: string };
               assert.ok(errorCodes.some((knownCode) => knownCode === code) && message.length > 5, what);
             } else if (lasts) stop.abort();

@@ -10,6 +10,7 @@ import type { Entry, Revision, Store } from '@flynn/store/store';
 import { z } from 'zod';
 import { decodeOperation, historyKey, historyPrefix, historyShards } from './records.ts';
 import type { OperationResource } from '../resources.ts';
+import { pageOf } from '../paging.ts';
 import { indexOf, insert } from './sorted.ts';
 
 /** What is remembered of one; the rest is read when asked for. */
@@ -75,13 +76,17 @@ export class OperationHistory implements AsyncDisposable {
   }
 
   /** The newest, newest first, with all that is kept of them. */
-  async newest(options: { appId?: string; limit: number; signal: AbortSignal }): Promise<OperationResource[]> {
-    const { appId, limit, signal } = options;
+  async newest(options: {
+    appId?: string;
+    limit: number;
+    /** Those that ended before this one; `conflict` if it is not here any more. */
+    after?: string;
+    signal: AbortSignal;
+  }): Promise<OperationResource[]> {
+    const { appId, limit, after, signal } = options;
     await this.ready(signal);
-    const rows =
-      appId === undefined
-        ? this.#byEnd.slice(-limit).toReversed()
-        : (await this.rowsOfApp(appId, signal)).slice(0, limit);
+    const all = appId === undefined ? this.#byEnd.toReversed() : await this.rowsOfApp(appId, signal);
+    const rows = pageOf(all, { limit, after }, ({ id }) => id);
     const found: OperationResource[] = [];
     for (let at = 0; at < rows.length; at += readAtOnce) {
       const then = rows.slice(at, at + readAtOnce).map(({ id }) => ({ get: historyKey(id) }));

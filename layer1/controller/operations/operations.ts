@@ -8,6 +8,8 @@ import { operations } from '../api.ts';
 import { findApp, forLiveApp } from '../deps.ts';
 import type { Deps } from '../deps.ts';
 import { resumePoint } from '../event-stream.ts';
+import { pageOf } from '../paging.ts';
+import { operationType } from '../resources.ts';
 import type { Operation } from '../model.ts';
 import type { NewOperation } from './creation.ts';
 import { createOperations, findAll, isThereAlready } from './intake.ts';
@@ -95,20 +97,29 @@ async function createOnce(
 
 /** Live ones first, then what ended last. */
 async function list(
-  { operations: mirror, history, queue }: Deps,
+  { operations: mirror, history, queue, resources }: Deps,
   query: z.output<typeof operations.list.query>,
   signal: AbortSignal,
   appId?: string,
 ): Promise<OperationResource[]> {
-  const { ended = true, limit = usualLimit } = query;
+  const { ended = true, limit = usualLimit, after } = query;
+  // What was just queued through another controller is in the store, if not yet in memory here.
+  const stored = await resources.list(operationType, { signal });
+  await mirror.reached(Math.max(0, ...stored.map(({ revision }) => revision)), { signal });
   const live =
     appId === undefined ? [...mirror.snapshot.entries.values()].map(({ value }) => value) : queue.ofApp(appId);
-  const sorted = live.toSorted((a, b) => queue.compare(b.id, a.id)).slice(0, limit);
-  if (!ended || sorted.length >= limit) return sorted;
-  const left = limit - sorted.length;
-  const rest = await history.newest({ limit: left, signal, ...(appId === undefined ? {} : { appId }) });
+  const sorted = live.toSorted((a, b) => queue.compare(b.id, a.id));
+  const isLive = after === undefined || !ended || sorted.some(({ id }) => id === after);
+  const page = isLive ? pageOf(sorted, { limit, after }, ({ id }) => id) : [];
+  if (!ended || page.length >= limit) return page;
+  const rest = await history.newest({
+    limit: limit - page.length,
+    signal,
+    ...(isLive ? {} : { after }),
+    ...(appId === undefined ? {} : { appId }),
+  });
   const known = new Set(sorted.map(({ id }) => id));
-  return [...sorted, ...rest.filter(({ id }) => !known.has(id))];
+  return [...page, ...rest.filter(({ id }) => !known.has(id))];
 }
 
 async function* readLog(
