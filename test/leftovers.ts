@@ -1,6 +1,6 @@
 /** Did the suites end whatever they started? What a run left behind is told, and the run has failed. */
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { chmodSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout } from 'node:timers/promises';
@@ -20,6 +20,11 @@ const listings = [
 export class Leftovers implements Disposable {
   readonly folder = mkdtempSync(join(tmpdir(), 'flynn-test-'));
   #before: ReadonlySet<string> | undefined;
+
+  constructor() {
+    // Builds run as a user of their own, and have to get through to what is theirs.
+    chmodSync(this.folder, 0o711);
+  }
 
   /** From the first call on the engine is looked at, too. */
   lookAtEngine(): void {
