@@ -91,7 +91,12 @@ export function manifestOf(input: ManifestInput): SystemApp[] {
     app('log-aggregator', {
       env: { ...common, ...controllerToken(cluster, 'log-aggregator') },
       processes: {
-        web: { ...size(192), ...served('log-aggregator', 8080), volumes: [{ name: 'logs', path: '/data' }] },
+        web: {
+          ...size(192),
+          ...served('log-aggregator', 8080),
+          // Hosts tell again what their containers still have: better some of the logs than none until a host is back.
+          volumes: [{ name: 'logs', path: '/data', isReplaceable: true }],
+        },
       },
       counts: { web: 1 },
     }),

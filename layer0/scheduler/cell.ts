@@ -101,7 +101,15 @@ export const jobTemplateSchema = z.object({
   /** Size of /dev/shm. Default: the engine's, 64 MiB. */
   shmBytes: z.int().positive().optional(),
   volumes: z
-    .array(z.object({ name: z.string(), path: z.string().startsWith('/'), isReadOnly: z.boolean().optional() }))
+    .array(
+      z.object({
+        name: z.string(),
+        path: z.string().startsWith('/'),
+        isReadOnly: z.boolean().optional(),
+        /** One can do without what is in it: when its host is lost or drained the job goes on elsewhere, with an empty one. */
+        isReplaceable: z.boolean().optional(),
+      }),
+    )
     .default([]),
   /** Runs in the host's network: its ports are the host's ports. */
   hostNetwork: z.boolean().default(false),
@@ -135,6 +143,8 @@ export const demandSchema = resourcesSchema.extend({
   family: z.string(),
   /** Named volumes: they are on the host where the slot's job was first, so the slot stays there. */
   volumes: z.array(z.string()).default([]),
+  /** All its volumes are replaceable: the slot stays where they are while that host is there and takes jobs. */
+  canLeaveVolumes: z.boolean().optional(),
 });
 export type Demand = z.output<typeof demandSchema>;
 

@@ -61,6 +61,9 @@ export function demandOf(workloadId: string, template: JobTemplate): Demand {
     hostPorts: hostNetwork ? [...new Set(ports.map(({ port }) => port))].sort((a, b) => a - b) : [],
     family: app === undefined ? workloadId : `${app}/${meta['flynn.type'] ?? ''}`,
     volumes: volumes.map(({ name }) => name),
+    ...(volumes.length > 0 && volumes.every(({ isReplaceable }) => isReplaceable === true)
+      ? { canLeaveVolumes: true }
+      : {}),
   };
 }
 

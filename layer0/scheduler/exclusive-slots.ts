@@ -33,8 +33,9 @@ export function reconcileExclusive(workload: Workload, input: ReconcileInput): D
     stop.push(...spare);
     if (keep === undefined && leaving === 0) {
       const before = newest(slots.ended.get(index) ?? []);
-      const pinned = before !== undefined && sharesVolume(before.demand, workload.demand) ? before : undefined;
-      const obstacle = pinned === undefined ? undefined : volumeObstacle(pinned, input);
+      const owner = before !== undefined && sharesVolume(before.demand, workload.demand) ? before : undefined;
+      const obstacle = owner === undefined ? undefined : volumeObstacle(owner, input);
+      const pinned = obstacle !== undefined && workload.demand.canLeaveVolumes === true ? undefined : owner;
       if (pinned !== undefined && obstacle !== undefined) {
         // It must not hold the others up.
         release.delete(pinned);
@@ -55,7 +56,7 @@ export function reconcileExclusive(workload: Workload, input: ReconcileInput): D
       // One that serves nobody can go at once: a broken version must not stand in the way of the one that mends it.
       if (isRunning(keep)) outdated.push(keep);
       else stop.push(keep);
-    } else if (keep !== undefined && departure !== undefined && !sharesVolume(keep.demand, workload.demand)) {
+    } else if (keep !== undefined && departure !== undefined && canMove(keep, workload)) {
       if (isRunning(keep)) moving.push(keep);
       else stop.push(keep);
     }
@@ -93,7 +94,11 @@ function slotAfter(
   return { index, why: before.version === workload.version ? 'migrate' : 'destructive' };
 }
 
-/** Why the slot cannot go back to its data. Data is never given up for a new start elsewhere. */
+function canMove(job: PlacedJob, { demand }: Workload): boolean {
+  return demand.canLeaveVolumes === true || !sharesVolume(job.demand, demand);
+}
+
+/** Why the slot cannot go back to its data, which is not given up for a new start elsewhere unless it is replaceable. */
 function volumeObstacle({ hostId }: PlacedJob, { isThere, departures }: ReconcileInput): string | undefined {
   if (!isThere(hostId)) return `volume data is on ${hostId}, which is away`;
   if (departures.get(hostId)?.why === 'draining') return `volume data is on ${hostId}, which is draining`;

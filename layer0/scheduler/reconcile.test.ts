@@ -251,6 +251,21 @@ describe('a slot with volumes', () => {
     const after = reconcileService(db, inputOf([ended], due));
     assert.deepEqual([summary(after), whyHeld(after)], [none, [['volume data is on h3, which is draining', 1]]]);
   });
+  it('that can be left goes back while its host is there, and elsewhere when that is lost or drained', () => {
+    const volumes = [{ name: 'data', path: '/data', isReplaceable: true }];
+    const logs = workloadOf({ version: 'v2', template: { volumes } });
+    const jobOf = (more = {}) => placedOf(logs, 'a', { hostId: 'h3', state: 'running', ...more });
+    const endedJob = jobOf({ version: 'v1', desired: 'stop', state: 'done', isFinal: true });
+    assert.equal(reconcileService(logs, inputOf([endedJob])).place[0]?.hostId, 'h3');
+    const isLost = reconcileService(logs, inputOf([jobOf()], lost('h3')));
+    assert.deepEqual([isLost.place, whyHeld(isLost)], [[{ index: 0, why: 'lost' }], []]);
+    assert.deepEqual(summary(reconcileService(logs, inputOf([jobOf()], leaving('h3')))), { ...none, stop: ['a'] });
+    const drained = reconcileService(logs, inputOf([endedJob], leaving('h3')));
+    assert.deepEqual([drained.place[0]?.hostId, whyHeld(drained)], [undefined, []]);
+    const mixed = workloadOf({ version: 'v2', template: { volumes: [...volumes, { name: 'db', path: '/db' }] } });
+    const ofMixed = placedOf(mixed, 'a', { hostId: 'h3', state: 'running' });
+    assert.deepEqual(summary(reconcileService(mixed, inputOf([ofMixed], lost('h3')))), none);
+  });
   it('goes anywhere when what was there had no volume of it', () => {
     const stateless = { ...ended, demand: { ...ended.demand, volumes: [] } };
     assert.deepEqual(reconcileService(db, inputOf([stateless])).place, [{ index: 0, why: 'destructive' }]);

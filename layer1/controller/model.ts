@@ -75,7 +75,16 @@ export const processSchema = z.object({
   command: z.array(z.string()).optional(),
   env: envSchema.default({}),
   ports: z.array(processPortSchema).default([]),
-  volumes: z.array(z.object({ name: z.string(), path: z.string().startsWith('/') })).default([]),
+  volumes: z
+    .array(
+      z.object({
+        name: z.string(),
+        path: z.string().startsWith('/'),
+        /** One can do without what is in it: when its host is lost or drained the job goes on elsewhere, with an empty one. */
+        isReplaceable: z.boolean().optional(),
+      }),
+    )
+    .default([]),
   /** Services of other apps it may reach, at the ports they announce. Those of its own app it reaches without. */
   links: z.array(serviceName).default([]),
   memoryBytes: z
