@@ -9,7 +9,7 @@ test('a deployment is live once nobody has to wait for anything of it', () => {
   assert.equal(isLive({ state: 'running' }), false);
 });
 
-test('it is followed until it is live, has failed or waits for people', () => {
+test('it is followed until the new release alone answers, or it has failed or waits for people', () => {
   const states = [
     'releasing',
     'running',
@@ -21,9 +21,10 @@ test('it is followed until it is live, has failed or waits for people', () => {
     'failed',
   ] as const;
   assert.deepEqual(
-    states.filter((state) => isSettled({ state })),
+    states.filter((state) => isSettled({ state, progress: { web: { wanted: 2, up: 2, old: 0 } } })),
     ['canary', 'paused', 'finishing', 'complete', 'failed'],
   );
+  assert.equal(isSettled({ state: 'finishing', progress: { web: { wanted: 2, up: 2, old: 1 } } }), false);
   assert.deepEqual(
     states.filter((state) => isWaiting({ state })),
     ['canary', 'paused'],

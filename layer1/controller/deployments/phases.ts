@@ -11,7 +11,8 @@ export function isWaiting({ state }: Pick<Deployment, 'state'>): boolean {
   return state === 'canary' || state === 'paused';
 }
 
-/** Following it any longer tells nothing that was asked for. */
-export function isSettled(deployment: Pick<Deployment, 'state' | 'postdeployJobId'>): boolean {
-  return deployment.state === 'failed' || isLive(deployment) || isWaiting(deployment);
+/** Following it any longer tells nothing that was asked for: whoever asks the app now is answered by the new release. */
+export function isSettled(deployment: Pick<Deployment, 'state' | 'postdeployJobId' | 'progress'>): boolean {
+  if (deployment.state === 'failed' || deployment.state === 'complete' || isWaiting(deployment)) return true;
+  return isLive(deployment) && Object.values(deployment.progress).every(({ old }) => old === 0);
 }
