@@ -1,6 +1,8 @@
 /** For tests: builds in the builder's image and runs in the runner's, as hosts do, with blobs and discovery of the test. */
 import { execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
+import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
@@ -65,7 +67,6 @@ export async function openContainerBuilds(): Promise<ContainerBuilds> {
   const owner = shortId();
   const labelled = ['--label', `${label}=${owner}`];
   let count = 0;
-  let port = 18_500;
 
   return {
     async build(appId, dir, { appEnv = {}, env = {}, flags = [] } = {}) {
@@ -98,7 +99,7 @@ export async function openContainerBuilds(): Promise<ContainerBuilds> {
     },
 
     async start(result, type, env = {}) {
-      port += 1;
+      const port = await freePort();
       const variables = Object.entries({ PORT: String(port), ...env }).flatMap(([name, value]) => [
         '-e',
         `${name}=${value}`,
@@ -156,4 +157,14 @@ export async function openContainerBuilds(): Promise<ContainerBuilds> {
       await rm(root, { recursive: true, force: true });
     },
   };
+}
+
+async function freePort(): Promise<number> {
+  const probe = createServer().listen(0, '127.0.0.1');
+  await once(probe, 'listening');
+  const address = probe.address();
+  probe.close();
+  await once(probe, 'close');
+  if (address === null || typeof address === 'string') throw new Error('no free port');
+  return address.port;
 }
