@@ -6,8 +6,8 @@ import { join } from 'node:path';
 import { setTimeout } from 'node:timers/promises';
 
 const graceMs = 15_000;
-/** npm's own, for the next npm. */
-const ofPrograms: ReadonlySet<string> = new Set(['node-compile-cache']);
+/** Ours begin so; npm's cache and an engine's dumps are theirs. */
+const ownPrefix = 'flynn';
 
 const label = '--filter=label=flynn.test=1';
 const listings = [
@@ -46,7 +46,7 @@ export class Leftovers implements Disposable {
   #look(): string[] {
     const before = this.#before;
     const files = readdirSync(this.folder)
-      .filter((name) => !ofPrograms.has(name))
+      .filter((name) => name.startsWith(ownPrefix))
       .map((name) => `${name} in the temporary folder`);
     return before === undefined ? files : [...files, ...inEngine().filter((one) => !before.has(one))];
   }
