@@ -5,6 +5,7 @@ import { access, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
+import { waitFor } from '@flynn/kit/retry';
 
 let dir = '';
 
@@ -87,5 +88,12 @@ test('signals reach every program of a composed line, which ends with them', asy
   await said('up');
   child.kill('SIGTERM');
   assert.notEqual((await ended).code, 0);
-  await access(join(dir, 'told'));
+  // The shell may be gone before the programs it started have done what they do at the end.
+  await waitFor(
+    async () => {
+      await access(join(dir, 'told'));
+      return true;
+    },
+    { what: 'the program to be told', deadlineMs: 10_000 },
+  );
 });
