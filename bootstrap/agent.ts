@@ -1,4 +1,5 @@
 /** The host agent on this machine: started, kept running, restarted when it or its settings changed, stopped. */
+import { hasErrno } from '@flynn/kit/errors';
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { cp, mkdir, open, readdir, readlink, rename, rm, symlink, writeFile } from 'node:fs/promises';
@@ -146,7 +147,7 @@ async function versionAt(link: string, none: string): Promise<string> {
   try {
     return await readlink(link);
   } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return none;
+    if (hasErrno(error, 'ENOENT')) return none;
     throw error;
   }
 }

@@ -96,16 +96,18 @@ async function startDaemon(socket: string, logFile: string): Promise<number> {
 export async function stopStartedEngine(stateDir: string): Promise<'stopped' | 'in use' | 'not ours'> {
   const started = await readJsonFile(join(stateDir, startedEngineFile), startedEngineSchema);
   if (started === undefined) return 'not ours';
+  const { pid, unit } = started;
+  // What was noted may be of an engine long gone: the one that answers now is whoever's that started it.
+  if (unit === undefined && (pid === undefined || !(await isDaemon(pid)))) return 'not ours';
   if (await isEngineUp(started.socket)) {
     const containers = await engineAt(started.socket).listContainers({ all: true });
     if (containers.length > 0) return 'in use';
   }
-  if (started.unit !== undefined) {
-    await runProgram('systemctl', ['disable', '--now', started.unit, `${started.unit}.socket`], { timeoutMs: 90_000 });
+  if (unit !== undefined) {
+    await runProgram('systemctl', ['disable', '--now', unit, `${unit}.socket`], { timeoutMs: 90_000 });
     return 'stopped';
   }
-  const { pid } = started;
-  if (pid === undefined || !(await isDaemon(pid))) return 'not ours';
+  if (pid === undefined) return 'not ours';
   process.kill(pid, 'SIGTERM');
   await waitFor(async () => !(await isDaemon(pid)), { what: 'the container engine to stop', deadlineMs: 60_000 });
   return 'stopped';

@@ -7,19 +7,35 @@
  */
 import { spawnSync } from 'node:child_process';
 import { globSync } from 'node:fs';
+import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { run } from 'node:test';
 import { spec } from 'node:test/reporters';
 import { ensureTestImages } from './images.ts';
 import { Leftovers } from './leftovers.ts';
 
-type Suite = { name: string; pattern: string; needsImages: boolean; concurrency: number; timeoutMs: number };
+/** `timeoutMs` is for a test, `fileMs` for all of a file. */
+type Suite = {
+  name: string;
+  pattern: string;
+  needsImages: boolean;
+  concurrency: number;
+  timeoutMs: number;
+  fileMs: number;
+};
 
 const suites: readonly Suite[] = [
-  { name: 'unit', pattern: '.test.ts', needsImages: false, concurrency: 2, timeoutMs: 120_000 },
-  { name: 'integration', pattern: '.integration.test.ts', needsImages: true, concurrency: 1, timeoutMs: 300_000 },
-  { name: 'e2e', pattern: '.e2e.test.ts', needsImages: true, concurrency: 1, timeoutMs: 1_800_000 },
-  { name: 'chaos', pattern: '.chaos.test.ts', needsImages: true, concurrency: 1, timeoutMs: 1_800_000 },
+  { name: 'unit', pattern: '.test.ts', needsImages: false, concurrency: 2, timeoutMs: 120_000, fileMs: 300_000 },
+  {
+    name: 'integration',
+    pattern: '.integration.test.ts',
+    needsImages: true,
+    concurrency: 1,
+    timeoutMs: 300_000,
+    fileMs: 900_000,
+  },
+  { name: 'e2e', pattern: '.e2e.test.ts', needsImages: true, concurrency: 1, timeoutMs: 900_000, fileMs: 900_000 },
+  { name: 'chaos', pattern: '.chaos.test.ts', needsImages: true, concurrency: 1, timeoutMs: 900_000, fileMs: 900_000 },
 ];
 
 function suiteOf(file: string): string {
@@ -62,11 +78,12 @@ for (const suite of suites) {
     leftovers.lookAtEngine();
   }
   process.env['TMPDIR'] = leftovers.folder;
+  process.env['FLYNN_TEST_FILE_MS'] = String(suite.fileMs);
   const stream = run({
     files,
     concurrency: suite.concurrency,
     timeout: suite.timeoutMs,
-    execArgv: ['--disable-warning=ExperimentalWarning'],
+    execArgv: ['--disable-warning=ExperimentalWarning', '--import', join(import.meta.dirname, 'ends.ts')],
   });
   for await (const event of stream) {
     if (event.type === 'test:diagnostic' && event.data.nesting === 0) {

@@ -86,6 +86,8 @@ test('while discovery is away the file stays, and nothing of it is lost when it 
   await registry.register({ service: 'web', id: 'b', address: 'h:1' });
   await using _second = await serve(first.port);
   await where.until('a b ');
+  // What is told of a write comes after it.
+  await waitFor(() => reloads >= 2, { what: 'the write to be told', deadlineMs: 10_000 });
   assert.equal(reloads, 2, 'nothing was written in between');
   stop.abort();
   await kept;

@@ -1,5 +1,5 @@
 /** Where the engine's HTTP statuses and sockets' errors become FlynnErrors. */
-import { FlynnError, asFlynnError, hasCode, messageOf } from '@flynn/kit/errors';
+import { FlynnError, asFlynnError, hasCode, hasErrno, messageOf } from '@flynn/kit/errors';
 import type { ErrorCode } from '@flynn/kit/errors';
 import { raceAbort, withDeadline } from '@flynn/kit/retry';
 
@@ -34,7 +34,7 @@ export function engineError(error: unknown, doing: string): FlynnError {
   }
   const known = asFlynnError(error);
   // A socket file that is not there is an engine that is not running.
-  const isAbsent = error instanceof Error && 'code' in error && (error.code === 'ENOENT' || error.code === 'EACCES');
+  const isAbsent = hasErrno(error, 'ENOENT', 'EACCES');
   if (isAbsent || known.code === 'unavailable' || /socket hang up/.test(known.message)) {
     const message = `the container engine does not answer (${doing}): is dockerd running?`;
     return new FlynnError('unavailable', message, { cause: error });

@@ -141,6 +141,7 @@ export class MemoryContainer {
     if (process === undefined) return;
     this.signal('SIGTERM');
     const giveUp = new AbortController();
+    // Given up once the process has ended: the only way this wait fails.
     const patience = this.#clock.sleep(timeoutMs, { signal: giveUp.signal }).catch(() => undefined);
     await Promise.race([process.ended, patience]);
     giveUp.abort();

@@ -21,10 +21,10 @@ export const systemClock: Clock = {
 };
 
 /** Waits, until the signal aborts at the latest, which is no error here: for loops that look at their signal themselves. */
-export async function pause(ms: number, signal: AbortSignal): Promise<void> {
+export async function pause(ms: number, signal: AbortSignal, clock: Pick<Clock, 'sleep'> = systemClock): Promise<void> {
   if (signal.aborted) return;
   try {
-    await delay(ms, undefined, { signal });
+    await clock.sleep(ms, { signal });
   } catch (error) {
     if (!signal.aborted) throw error;
   }

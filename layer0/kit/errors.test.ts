@@ -1,7 +1,16 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { z } from 'zod';
-import { FlynnError, asFlynnError, codeOfHttpStatus, hasCode, httpStatusOf, isErrorCode, messageOf } from './errors.ts';
+import {
+  FlynnError,
+  asFlynnError,
+  codeOfHttpStatus,
+  hasCode,
+  hasErrno,
+  httpStatusOf,
+  isErrorCode,
+  messageOf,
+} from './errors.ts';
 
 const codes = [
   'not_found',
@@ -84,4 +93,11 @@ test('a message is never empty, whatever was thrown', () => {
 test('names on the prototype chain are not codes', () => {
   assert.ok(isErrorCode('timeout'));
   assert.ok(!isErrorCode('toString'));
+});
+
+test('an error of the system is known by its name', () => {
+  assert.ok(hasErrno(withCode('ENOENT'), 'ENOENT', 'EACCES'));
+  assert.ok(!hasErrno(withCode('EPERM'), 'ENOENT', 'EACCES'));
+  assert.ok(!hasErrno(new Error('x'), 'ENOENT'));
+  assert.ok(!hasErrno('ENOENT', 'ENOENT'));
 });

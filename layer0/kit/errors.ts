@@ -118,6 +118,13 @@ function codeField(error: Error): string | undefined {
   return 'code' in error && typeof error.code === 'string' ? error.code : undefined;
 }
 
+/** Whether an error is the system's of one of these names: `hasErrno(error, 'ENOENT')`. */
+export function hasErrno(error: unknown, ...names: readonly string[]): boolean {
+  if (!(error instanceof Error)) return false;
+  const code = codeField(error);
+  return code !== undefined && names.includes(code);
+}
+
 /** Text a person can read, never empty. */
 export function messageOf(error: unknown): string {
   if (error instanceof z.core.$ZodError) return z.prettifyError(error);

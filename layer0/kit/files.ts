@@ -2,7 +2,7 @@
 import { open, readFile, rename, rm } from 'node:fs/promises';
 import path from 'node:path';
 import { z } from 'zod';
-import { FlynnError, messageOf } from './errors.ts';
+import { FlynnError, hasErrno, messageOf } from './errors.ts';
 import { shortId } from './ids.ts';
 
 /** The folder has to exist. `mode` (default 0o600) is the new file's, whatever the old one's was. */
@@ -32,7 +32,7 @@ export async function readTextFile(file: string): Promise<string | undefined> {
   try {
     return await readFile(file, 'utf8');
   } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return undefined;
+    if (hasErrno(error, 'ENOENT')) return undefined;
     throw new FlynnError('invalid', `${file} cannot be read: ${messageOf(error)}`, { cause: error });
   }
 }

@@ -49,6 +49,7 @@ class Watching implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#stop.abort();
+    // A watch that broke off has told so where it was read.
     await this.#events.return().catch(() => undefined);
   }
 }

@@ -1,7 +1,7 @@
 /** Is a file an etcd snapshot, whole and unchanged? etcd ends what it streams with the SHA-256 of all before it. */
 import { createHash } from 'node:crypto';
 import { open } from 'node:fs/promises';
-import { FlynnError } from '@flynn/kit/errors';
+import { FlynnError, hasErrno } from '@flynn/kit/errors';
 
 const hashBytes = 32;
 /** The database is written in pages, all a multiple of this. */
@@ -25,7 +25,7 @@ export async function verifySnapshot(file: string, options: { signal?: AbortSign
     if (trailer.toString('hex') !== sha256) throw notWhole(file, 'its hash does not fit its content');
     return { bytes, sha256 };
   } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') {
+    if (hasErrno(error, 'ENOENT')) {
       throw new FlynnError('not_found', `there is no snapshot ${file}`, { cause: error });
     }
     throw error;

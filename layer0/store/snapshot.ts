@@ -1,7 +1,7 @@
 /** Backups of etcd: saved over the wire from a running cluster, restored into the data folder of a member to be. */
 import { mkdir, open, readdir, rename, rm } from 'node:fs/promises';
 import path from 'node:path';
-import { FlynnError, messageOf } from '@flynn/kit/errors';
+import { FlynnError, hasErrno, messageOf } from '@flynn/kit/errors';
 import { shortId } from '@flynn/kit/ids';
 import { withDeadline } from '@flynn/kit/retry';
 import { readSnapshot } from './etcd-snapshot.ts';
@@ -93,7 +93,7 @@ async function isEmpty(folder: string): Promise<boolean> {
   try {
     return (await readdir(folder)).length === 0;
   } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return true;
+    if (hasErrno(error, 'ENOENT')) return true;
     throw new FlynnError('invalid', `${folder} cannot be read: ${messageOf(error)}`, { cause: error });
   }
 }

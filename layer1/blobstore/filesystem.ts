@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { mkdir, open, readFile, readdir, rename, rm, stat, utimes } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { FlynnError, asFlynnError } from '@flynn/kit/errors';
+import { FlynnError, asFlynnError, hasErrno } from '@flynn/kit/errors';
 import { newId } from '@flynn/kit/ids';
 import { KeyedMutex } from '@flynn/kit/queue';
 import type { Blob, ListedBlob, ListedName } from './api.ts';
@@ -141,7 +141,7 @@ export async function openFilesystem(dir: string, options: { nowMs: number }): P
 }
 
 function undefinedIfGone(error: unknown): undefined {
-  if (!(error instanceof Error && 'code' in error && error.code === 'ENOENT')) throw error;
+  if (!hasErrno(error, 'ENOENT')) throw error;
 }
 
 async function writeDurably(

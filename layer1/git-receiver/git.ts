@@ -5,7 +5,7 @@ import { mkdir, rename, rm, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { Readable, Writable } from 'node:stream';
 import { text } from 'node:stream/consumers';
-import { FlynnError, asFlynnError } from '@flynn/kit/errors';
+import { FlynnError, asFlynnError, hasErrno } from '@flynn/kit/errors';
 import { shortId } from '@flynn/kit/ids';
 
 /** Nothing of this process's own environment: it holds the cluster key. */
@@ -71,7 +71,7 @@ async function isThere(path: string): Promise<boolean> {
     await stat(path);
     return true;
   } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return false;
+    if (hasErrno(error, 'ENOENT')) return false;
     throw error;
   }
 }

@@ -1,4 +1,5 @@
 /** Removes the repositories of apps that were deleted, and what pushes left that were cut off with the receiver. */
+import { hasErrno } from '@flynn/kit/errors';
 import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { systemClock } from '@flynn/kit/clock';
@@ -45,7 +46,7 @@ export async function removeQuarantines(repository: string): Promise<void> {
 
 async function namesIn(dir: string): Promise<string[]> {
   return readdir(dir).catch((error: unknown) => {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return [];
+    if (hasErrno(error, 'ENOENT')) return [];
     throw error;
   });
 }

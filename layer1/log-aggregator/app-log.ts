@@ -1,7 +1,6 @@
 /** One app's log: on disk what is kept of it, and in memory what followers need. */
 import { mkdir, open, rm } from 'node:fs/promises';
-import { FlynnError } from '@flynn/kit/errors';
-import { hasErrno } from './errno.ts';
+import { FlynnError, hasErrno } from '@flynn/kit/errors';
 import { linesOf } from './filter.ts';
 import { LogBuffer } from './log-buffer.ts';
 import type { LogReader, WindowLimits } from './log-buffer.ts';
@@ -97,18 +96,17 @@ export class AppLog {
   /** Lines with their ends. Resolves once they are in the file; rejects if they could not be written. */
   async append(lines: readonly Buffer[]): Promise<void> {
     for (const line of lines) this.#pending.push(line);
-    // A write under way may have begun without these.
-    const before = this.#writing;
-    if (before !== undefined) await before.catch(() => undefined);
+    // A write under way may have begun without these; whether it fails is for those to hear whose lines it has.
+    if (this.#writing !== undefined) await this.settled();
     this.#writing ??= this.#write().finally(() => {
       this.#writing = undefined;
     });
     await this.#writing;
   }
 
-  /** Resolves when no write is under way. */
+  /** Resolves when the write under way has ended, however it did. */
   async settled(): Promise<void> {
-    await this.#writing?.catch(() => undefined);
+    await Promise.allSettled([this.#writing]);
   }
 
   async #write(): Promise<void> {

@@ -100,6 +100,7 @@ class SyslogTarget implements Transport {
   async close(): Promise<void> {
     const socket = this.#socket;
     if (socket === undefined || socket.destroyed) return;
+    // Who does not close its side in time, or breaks off, is cut off all the same.
     const closed = once(socket, 'close', { signal: AbortSignal.timeout(1_000) }).catch(() => undefined);
     socket.end();
     await closed;

@@ -1,5 +1,5 @@
 /** One drain: reads the logs it is for, each from its own place, and sends what it finds. */
-import { systemClock } from '@flynn/kit/clock';
+import { pause, systemClock } from '@flynn/kit/clock';
 import type { Clock } from '@flynn/kit/clock';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
@@ -98,7 +98,7 @@ export class DrainRunner {
         if (this.#error === undefined)
           log.warn({ drain: this.drain.id }, `a drain does not take lines: ${messageOf(error)}`);
         this.#error = messageOf(error);
-        await raceAbort(this.#clock.sleep(pauseMs, { signal }), signal).catch(() => undefined);
+        await pause(pauseMs, signal, this.#clock);
       }
     }
     // What was handed over goes out before the connection is closed.

@@ -1,8 +1,8 @@
 /** The files of one app's log: what they are named, what is in them, and how they are made whole after a crash. */
+import { hasErrno } from '@flynn/kit/errors';
 import { open, readdir, stat } from 'node:fs/promises';
 import type { FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
-import { hasErrno } from './errno.ts';
 
 /** A place between two lines of an app's log, counted from its beginning, what was deleted since included. */
 export type Position = Readonly<{ byte: number; line: number }>;

@@ -1,10 +1,10 @@
 /** Holds a build to its limits, and says which one it went over. */
 import { execFile } from 'node:child_process';
-import { readFile } from 'node:fs/promises';
 import { Transform, type TransformCallback } from 'node:stream';
 import { promisify } from 'node:util';
 import { pause } from '@flynn/kit/clock';
 import { FlynnError } from '@flynn/kit/errors';
+import { readTextFile } from '@flynn/kit/files';
 import { sizeText } from './output.ts';
 
 const run = promisify(execFile);
@@ -126,7 +126,7 @@ async function met(root: string, counter: (typeof counters)[keyof typeof counter
 
 async function firstOf(root: string, names: readonly string[]): Promise<string> {
   for (const name of names) {
-    const text = await readFile(`${root}/${name}`, 'utf8').catch(() => undefined);
+    const text = await readTextFile(`${root}/${name}`);
     if (text !== undefined) return text;
   }
   return '';

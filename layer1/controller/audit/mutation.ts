@@ -32,7 +32,8 @@ export function recordingStore(store: Store): Store {
       const here = current.getStore();
       if (here === undefined || !isWriting(transaction)) return store.transact(transaction, options);
       const next = here.last.then(() => commit(here.mutation, transaction));
-      // One after the other: each builds on what the one before has written of the mutation itself.
+      // One after the other: each builds on what the one before has written of the mutation itself. Who asked for that one
+      // hears of its failure.
       here.last = next.catch(() => {});
       return next;
 

@@ -5,7 +5,7 @@
 import { createHash } from 'node:crypto';
 import { copyFile, lstat, mkdir, readFile, readdir, readlink, rm, symlink, writeFile } from 'node:fs/promises';
 import { dirname, join, relative } from 'node:path';
-import { FlynnError, hasCode } from '@flynn/kit/errors';
+import { FlynnError, hasCode, hasErrno } from '@flynn/kit/errors';
 import { readJsonFile } from '@flynn/kit/files';
 import { z } from 'zod';
 import type { BuildContext, Runtime } from '../buildpack.ts';
@@ -114,12 +114,7 @@ export class DebianToolchain {
   /** What the cache knows, if it is fresh; else what the archive says; when that is away, what the cache knew. */
   async #remember<T>(read: (index: Index) => T | undefined, ask: () => Promise<(index: Index) => void>): Promise<T> {
     const file = join(this.#dir, 'index.json');
-    // A damaged index is asked for anew, as a missing one is: the cache only saves time.
-    this.#index ??= (await readJsonFile(file, indexSchema).catch(() => undefined)) ?? {
-      checkedAtMs: this.#context.nowMs,
-      names: {},
-      resolved: {},
-    };
+    this.#index ??= (await readIndex(file)) ?? { checkedAtMs: this.#context.nowMs, names: {}, resolved: {} };
     const known = read(this.#index);
     const isFresh = this.#context.nowMs - this.#index.checkedAtMs < listIsFreshMs;
     if (known !== undefined && isFresh) return known;
@@ -143,7 +138,7 @@ export class DebianToolchain {
     const missing: Deb[] = [];
     for (const deb of debs) {
       this.#used.add(deb.file);
-      const bytes = await readFile(join(this.#dir, deb.file)).catch(() => undefined);
+      const bytes = await readIfThere(join(this.#dir, deb.file));
       if (bytes === undefined || createHash('sha256').update(bytes).digest('hex') !== deb.sha256) missing.push(deb);
     }
     if (missing.length === 0) return;
@@ -186,5 +181,24 @@ async function findInterpreters(binDir: string): Promise<void> {
     const [line, interpreter] = /^#! ?\/usr\/bin\/([\w.+-]+)[^\n]*/.exec(text) ?? [];
     if (line === undefined || interpreter === undefined || !names.includes(interpreter)) continue;
     await writeFile(path, `#!/usr/bin/env ${interpreter}${text.slice(line.length)}`);
+  }
+}
+
+/** A damaged index is asked for anew, as a missing one is: the cache only saves time. */
+async function readIndex(file: string): Promise<Index | undefined> {
+  try {
+    return await readJsonFile(file, indexSchema);
+  } catch (error) {
+    if (hasCode(error, 'invalid')) return undefined;
+    throw error;
+  }
+}
+
+async function readIfThere(file: string): Promise<Buffer | undefined> {
+  try {
+    return await readFile(file);
+  } catch (error) {
+    if (hasErrno(error, 'ENOENT')) return undefined;
+    throw error;
   }
 }

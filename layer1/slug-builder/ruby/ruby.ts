@@ -138,7 +138,7 @@ async function installGems({ context, env, lock, runtime }: Installation): Promi
   });
   await rm(join(env['GEM_HOME'] ?? bundle, 'cache'), { recursive: true, force: true });
   if (key === undefined) return false;
-  const isSame = (await readTextFile(join(layout.cacheDir, 'gems/key')).catch(() => undefined)) === key;
+  const isSame = (await readTextFile(join(layout.cacheDir, 'gems/key'))) === key;
   if (!isSame) await kept.keep(key);
   return !isSame;
 }

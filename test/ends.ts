@@ -1,0 +1,20 @@
+/**
+ * Loaded before every test file: one that is still there when its tests are over, or its time is, ends with a word on what
+ * holds it. Without this a single failed test that did not clean up holds a whole run for ever.
+ */
+import { after } from 'node:test';
+
+const afterTestsMs = 15_000;
+const wholeMs = Number(process.env['FLYNN_TEST_FILE_MS'] ?? 900_000);
+
+function endAfter(ms: number, what: string): void {
+  const end = () => {
+    const held = [...new Set(process.getActiveResourcesInfo())].join(', ');
+    process.stderr.write(`${process.argv[1] ?? 'a test file'}: ${what} after ${ms / 1_000} s; held by ${held}\n`);
+    process.exit(1);
+  };
+  setTimeout(end, ms).unref();
+}
+
+endAfter(wholeMs, 'not over');
+after(() => endAfter(afterTestsMs, 'its tests are over, its process is not'));
