@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { etcdResident } from '@flynn/host-agent/cluster/etcd-resident';
 import { residentSchema } from '@flynn/host-agent/resident';
-import { type Release, type Route, processSchema } from '@flynn/controller/model';
+import { type Release, type Route, processSchema, routeSchema } from '@flynn/controller/model';
 import { workloadInputSchema } from '@flynn/scheduler/cell';
 import { firstWorkloads } from './controller.ts';
 import { type ImageName, imageNames } from './images/recipes.ts';
@@ -117,15 +117,8 @@ test('another image, variable or process makes a new release', () => {
   assert.equal(isCurrent(router, { release: release() }), false);
 });
 
-const route = (change: Partial<Route>): Route => ({
-  id: 'x',
-  appId: 'a',
-  type: 'http',
-  path: '/',
-  service: 's',
-  createdAt: '',
-  ...change,
-});
+const route = (change: Partial<Route>): Route =>
+  routeSchema.parse({ id: 'x', appId: 'a', type: 'http', service: 's', createdAt: '', ...change });
 
 test('a new app’s own route makes way for the one the manifest names', () => {
   const wanted = [{ type: 'http', domain: 'controller.flynn.localhost', service: 'controller' }] as const;

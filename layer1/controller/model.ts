@@ -3,6 +3,7 @@ import { appName, envName, processType, serviceName } from '@flynn/kit/names';
 import { healthCheckSchema, imageSchema, jobStates } from '@flynn/scheduler/cell';
 import { z } from 'zod';
 import { appJsonSchema, cronEntrySchema, scriptsSchema } from './app-json.ts';
+import { httpSettingsSchema, tcpSettingsSchema } from './routes/settings.ts';
 
 const id = z.string();
 const time = z.string();
@@ -224,6 +225,8 @@ export const routeSchema = z.object({
   port: z.int().optional(),
   /** The service in discovery that answers. */
   service: serviceName,
+  http: httpSettingsSchema.prefault({}),
+  tcp: tcpSettingsSchema.prefault({}),
   createdAt: time,
 });
 export type Route = z.output<typeof routeSchema>;

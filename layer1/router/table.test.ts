@@ -1,11 +1,12 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import type { Route } from '@flynn/controller/model';
+import { type Route, routeSchema } from '@flynn/controller/model';
 import * as fc from 'fast-check';
 import { buildTable, matchRoute } from './table.ts';
 
 function route(domain: string, path = '/', changes: Partial<Route> = {}): Route {
-  return { id: `${domain}${path}`, appId: 'a', type: 'http', domain, path, service: 's', createdAt: '', ...changes };
+  const whole = { id: `${domain}${path}`, appId: 'a', type: 'http', domain, path, service: 's', createdAt: '' };
+  return routeSchema.parse({ ...whole, ...changes });
 }
 
 const label = fc.constantFrom('a', 'b', 'www', 'x');

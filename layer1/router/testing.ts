@@ -6,7 +6,7 @@ import { connect } from 'node:net';
 import type { AddressInfo, Server, Socket } from 'node:net';
 import type { TestContext } from 'node:test';
 import { routing } from '@flynn/controller/api';
-import type { Route } from '@flynn/controller/model';
+import { type Route, routeSchema } from '@flynn/controller/model';
 import { routes as discoveryRoutes } from '@flynn/discovery/api';
 import { createDiscoveryClient } from '@flynn/discovery/client';
 import { HttpClient } from '@flynn/kit/http-client';
@@ -15,6 +15,7 @@ import { silentLogger } from '@flynn/kit/log';
 import { AsyncQueue } from '@flynn/kit/queue';
 import { waitFor } from '@flynn/kit/retry';
 import type { ServerEvent } from '@flynn/kit/routes';
+import type { z } from 'zod';
 import type { Timeouts } from './forward.ts';
 import { startRouter } from './router.ts';
 import type { Router } from './router.ts';
@@ -70,8 +71,8 @@ export class ControlPlane {
     return feed;
   }
 
-  setRoute(route: Partial<Route> & { id: string }): void {
-    const whole: Route = { appId: 'a', type: 'http', path: '/', service: 'web', createdAt: '', ...route };
+  setRoute(route: Partial<z.input<typeof routeSchema>> & { id: string }): void {
+    const whole = routeSchema.parse({ appId: 'a', type: 'http', service: 'web', createdAt: '', ...route });
     this.#routes.set(whole.id, whole);
     this.#routeFeed.tell({ event: 'set', data: whole });
   }

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { type Deployment, type Route, processSchema } from '@flynn/controller/model';
+import { type Deployment, type Route, processSchema, routeSchema } from '@flynn/controller/model';
 import { failedJobLines, othersWait, progressLines, remainsLine, routeLines, waitingLines } from './deploy-text.ts';
 import { processesOf } from './release-plan.ts';
 
-const route: Route = {
+const route = routeSchema.parse({
   id: 'r',
   appId: 'a',
   type: 'http',
@@ -12,7 +12,7 @@ const route: Route = {
   path: '/',
   service: 'shop-web',
   createdAt: '',
-};
+});
 
 test('progress is told when it changes, and only of types that are wanted', () => {
   const at = (up: number): Deployment['progress'] => ({
