@@ -36,22 +36,10 @@ export function drainHandlers(deps: Deps, logAggregator: HttpClient): Handler[] 
   }
 
   return [
-    handle(drains.create, async ({ body, signal }) => {
-      const { url, ca } = body;
-      const target = parseDrainUrl(url);
-      if (ca !== undefined)
-        checkAuthority(ca, target.kind === 'syslog' ? target.isSecure : target.url.startsWith('https:'));
-      const spec = { url, ...(ca === undefined ? {} : { ca }) };
-      const { app: name } = body;
-      if (name === undefined) return viewDrain(await resources.create(drainType, { id: shortId(), spec }, { signal }));
-      const created = await forLiveApp(deps, name, signal, (app) =>
-        resources.create(
-          drainType,
-          { id: shortId(), owner: ownedBy(app.id), spec: { ...spec, appId: app.id } },
-          { signal, also: () => ({ compare: [compareOf(app)] }) },
-        ),
-      );
-      return viewDrain(created);
+    handle(drains.create, async ({ body: { app, ...drain }, signal }) => {
+      checkDrain(drain);
+      const appId = app === undefined ? undefined : (await findApp(deps, app, signal)).id;
+      return viewDrain(await addDrain(deps, { ...drain, appId, isOpen: true }, signal));
     }),
     handle(drains.list, async ({ query, signal }) => {
       const app = query.app === undefined ? undefined : await findApp(deps, query.app, signal);
@@ -70,6 +58,38 @@ export function drainHandlers(deps: Deps, logAggregator: HttpClient): Handler[] 
     }),
     handle(feedRoute, async ({ signal }) => logFeed(deps, signal)),
   ];
+}
+
+/** Throws `invalid` saying what is wrong with it. */
+export function checkDrain({ url, ca }: { url: string; ca?: string | undefined }): void {
+  const target = parseDrainUrl(url);
+  if (ca !== undefined)
+    checkAuthority(ca, target.kind === 'syslog' ? target.isSecure : target.url.startsWith('https:'));
+}
+
+/** `isOpen`: it may lead into the cluster's own networks. Checked before, with `checkDrain`. */
+export async function addDrain(
+  deps: Deps,
+  drain: {
+    url: string;
+    ca?: string | undefined;
+    id?: string | undefined;
+    appId: string | undefined;
+    labels?: Readonly<Record<string, string>> | undefined;
+    isOpen: boolean;
+  },
+  signal: AbortSignal,
+): Promise<DrainResource> {
+  const { url, ca, id = shortId(), appId, labels = {}, isOpen } = drain;
+  const spec = { url, ...(ca === undefined ? {} : { ca }), ...(isOpen ? {} : { isOutside: true }) };
+  if (appId === undefined) return deps.resources.create(drainType, { id, labels, spec }, { signal });
+  return forLiveApp(deps, appId, signal, (app) =>
+    deps.resources.create(
+      drainType,
+      { id, labels, owner: ownedBy(app.id), spec: { ...spec, appId: app.id } },
+      { signal, also: () => ({ compare: [compareOf(app)] }) },
+    ),
+  );
 }
 
 function checkAuthority(pem: string, isSecure: boolean): void {

@@ -1,9 +1,14 @@
 /** Every kind there is: a new one is a module of its own and a line here. */
 import { appKind } from './app.ts';
+import { drainKind } from './drain.ts';
 import { formationKind } from './formation.ts';
 import { defineKind } from './kind.ts';
 import type { Kind } from './kind.ts';
+import { teamKind, tokenKind, userKind } from './people.ts';
 import { keyKind, routeKind } from './route.ts';
+import { runnerKind } from './runner.ts';
+import { cronKind } from './schedule.ts';
+import { withoutEnv } from '../access/redaction.ts';
 import { artifactType, deploymentType, operationType, releaseType } from '../resources.ts';
 
 export const platformKinds: readonly Kind[] = [
@@ -11,6 +16,12 @@ export const platformKinds: readonly Kind[] = [
   formationKind,
   routeKind,
   keyKind,
+  cronKind,
+  drainKind,
+  userKind,
+  teamKind,
+  tokenKind,
+  runnerKind,
   defineKind({
     type: artifactType,
     summary: 'images and slugs that releases run',
@@ -22,6 +33,7 @@ export const platformKinds: readonly Kind[] = [
     summary: 'an app’s code and configuration as it ran once: made by pushes and by changes of the app',
     columns: { VERSION: 'spec.version', APP: 'owner', ARTIFACT: 'spec.artifactId' },
     isReadOnly: true,
+    withoutSecrets: withoutEnv,
   }),
   defineKind({
     type: deploymentType,
