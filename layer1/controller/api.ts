@@ -353,6 +353,7 @@ export const drains = {
   create: defineRoute({
     method: 'POST',
     path: '/drains',
+    access: 'anybody',
     body: z.object({
       url: z.string(),
       app: z.string().optional(),
@@ -365,11 +366,18 @@ export const drains = {
   list: defineRoute({
     method: 'GET',
     path: '/drains',
+    access: 'anybody',
     query: z.object({ app: z.string().optional() }),
     response: z.array(drainSchema),
     summary: 'Drains and how far they are; with app= those that get its lines',
   }),
-  remove: defineRoute({ method: 'DELETE', path: '/drains/:drain', response: 'empty', summary: 'End a drain' }),
+  remove: defineRoute({
+    method: 'DELETE',
+    path: '/drains/:drain',
+    access: 'anybody',
+    response: 'empty',
+    summary: 'End a drain',
+  }),
 } as const;
 
 export const operations = {

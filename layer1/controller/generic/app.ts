@@ -3,6 +3,7 @@ import { FlynnError } from '@flynn/kit/errors';
 import { shortId } from '@flynn/kit/ids';
 import { holds } from '@flynn/resource/access';
 import { refusal } from '@flynn/resource/record';
+import { checkRoutePlace, checkRouteTarget } from '../access/neighbours.ts';
 import { withoutEnv } from '../access/redaction.ts';
 import { checkRemoval, createApp, defaultDeployTimeoutMs } from '../apps.ts';
 import { serviceNameOf } from '../compile.ts';
@@ -111,13 +112,15 @@ async function applyApp(deps: Deps, wanted: Wanted<WantedApp>, context: ApplyCon
   const changes = differences(was, { labels, spec: specOfApp(after) });
   const result = { name, isNew: current === undefined, changes };
   await checkPlaces(deps, name, { app: current, routes: after.routes }, signal);
+  await checkRoutes(deps, context, { id: current?.id ?? '', name, before, after });
   const isRunOtherwise = !isSameRun(before, after) || !isEqual(before.counts, after.counts);
   if (isRunOtherwise && current?.status.deploymentId !== undefined) {
     throw new FlynnError('conflict', `a deployment of ${name} is under way: apply it again once it is through`);
   }
   if (isDryRun) return result;
   // Who makes an app is its admin.
-  const ownerId = context.isOperator || context.userId === undefined ? {} : { ownerId: context.userId };
+  const { isAdmin, userId } = context.principal;
+  const ownerId = isAdmin || userId === undefined ? {} : { ownerId: userId };
   const app =
     current ?? (await createApp(deps, { name, meta: { ...after.meta }, isSystem: false, ...ownerId }, signal));
   await setApp(deps, app, { state: after, labels, revision: wanted.revision }, signal);
@@ -141,6 +144,19 @@ async function checkPlaces(
       : [],
   );
   if (issues.length > 0) throw refusal(`app ${name}`, issues);
+}
+
+/** The same as by hand: a route is to a service of one's own, on a host name that is nobody else's. */
+async function checkRoutes(
+  deps: Deps,
+  { principal, signal }: ApplyContext,
+  { id, name, before, after }: { id: string; name: string; before: AppState; after: AppState },
+): Promise<void> {
+  for (const route of after.routes) {
+    if (before.routes.some((known) => isEqual(known, route))) continue;
+    await checkRouteTarget(principal, { spec: { name } }, route.service, async () => after.processes);
+    if (route.domain !== undefined) await checkRoutePlace(deps, principal, { id }, route.domain, signal);
+  }
 }
 
 async function setApp(

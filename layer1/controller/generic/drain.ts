@@ -38,11 +38,7 @@ export const drainKind = defineKind({
 });
 
 /** It may go without a name: then it is the one its owner has to that address. */
-async function apply(
-  deps: Deps,
-  wanted: WantedDrain,
-  { isDryRun, signal, isOperator }: ApplyContext,
-): Promise<Applied> {
+async function apply(deps: Deps, wanted: WantedDrain, { isDryRun, signal, principal }: ApplyContext): Promise<Applied> {
   const { name, owner, labels, spec } = wanted;
   if (owner !== undefined && owner.type !== 'app') {
     throw refusal('drain', [{ path: 'owner', message: 'it is an app’s, owner: app/NAME, or of all apps without one' }]);
@@ -59,7 +55,11 @@ async function apply(
     }
     const changes = differences({}, { labels: labels ?? {}, spec: shown });
     if (isDryRun) return { name: name ?? 'new', isNew: true, changes };
-    const made = await addDrain(deps, { ...spec, id: name, appId: owner?.id, labels, isOpen: isOperator }, signal);
+    const made = await addDrain(
+      deps,
+      { ...spec, id: name, appId: owner?.id, labels, isOpen: principal.isAdmin },
+      signal,
+    );
     return { name: made.id, isNew: true, changes };
   }
   checkOwner(current.id, current, owner);

@@ -8,6 +8,7 @@ import type { ResourceService } from '@flynn/resource/service';
 import { tombstoneType } from '@flynn/resource/tombstone';
 import type { AnyType, Owner, Resource, ResourceType } from '@flynn/resource/type';
 import type { z } from 'zod';
+import type { Principal } from '../access/principal.ts';
 import type { Deps } from '../deps.ts';
 import type { Difference } from './difference.ts';
 import type { ResourceReader } from './reader.ts';
@@ -35,10 +36,8 @@ export type Applied = Readonly<{
 export type ApplyContext = Readonly<{
   isDryRun: boolean;
   signal: AbortSignal;
-  /** The user who asks, if it is one: whose the key is, say. */
-  userId?: string;
-  /** Whether an admin of the cluster asks. */
-  isOperator: boolean;
+  /** Who asks: a kind's own rules are asked by it whether they may, as far as the type's hooks do not say. */
+  principal: Principal;
 }>;
 
 /** What differs from the resource itself. */

@@ -5,7 +5,7 @@ import { hasCode } from '@flynn/kit/errors';
 import type { ErrorCode } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
 import { grants, self, teams, tokens, users } from '../access/api.ts';
-import { apps, drains, formations, keys, releases } from '../api.ts';
+import { apps, drains, formations, keys, releases, routing } from '../api.ts';
 import { crons } from '../cron/api.ts';
 import { createControllerClient } from '../client.ts';
 import { runners } from '../operations/api-runners.ts';
@@ -191,6 +191,15 @@ test('each sees and changes what their role on the app allows; the rest is not t
     await assert.rejects(apply('Route', elsewhere, client), isCode('invalid', /no app "theirs"/));
     await assert.rejects(namesOf('User', client), isCode('denied', /may not list/));
     assert.deepEqual(await namesOf('Key', client), []);
+  }
+  // What is not theirs to lead requests to, or to take them from, is not by a file either.
+  await world.client.call(routing.create, { params: { app: 'theirs' }, body: { domain: 'theirs.example.com' } });
+  for (const [spec, why] of [
+    [{ domain: 'x.example.com', service: 'theirs-web' }, /theirs-web is no service of mine/],
+    [{ domain: 'theirs.example.com', path: '/taken' }, /theirs\.example\.com is another app's/],
+  ] as const) {
+    await assert.rejects(apply('Route', { owner: 'app/mine', spec }, developer), isCode('denied', why));
+    await assert.rejects(apply('App', { name: 'mine', spec: { routes: [spec] } }, developer), isCode('denied', why));
   }
   assert.deepEqual((await get('App', 'mine', viewer)).spec['env'], { PASSWORD: '[hidden]' });
   assert.deepEqual((await get('App', 'mine', developer)).spec['env'], { PASSWORD: 'hunter2' });

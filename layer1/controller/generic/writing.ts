@@ -5,6 +5,7 @@ import { checkWrite, mayRead } from '@flynn/resource/access';
 import { fieldIssuesOf, refusal } from '@flynn/resource/record';
 import type { z } from 'zod';
 import { principalOf } from '../access/principal.ts';
+import type { Principal } from '../access/principal.ts';
 import type { Deps } from '../deps.ts';
 import { CallerAsking } from './access.ts';
 import { generic } from './api.ts';
@@ -23,9 +24,13 @@ type Call = Readonly<{ query: z.output<typeof generic.apply.query>; signal: Abor
 export function writeContextOf(deps: Deps, call: Call): WriteContext {
   const { query, signal } = call;
   const asking = new CallerAsking(deps, call);
-  const { userId } = principalOf(call);
-  const user = userId === undefined ? {} : { userId };
-  return { isDryRun: query.dryRun ?? false, assumed: listOf(query.assume), signal, asking, ...user };
+  return {
+    isDryRun: query.dryRun ?? false,
+    assumed: listOf(query.assume),
+    signal,
+    asking,
+    principal: principalOf(call),
+  };
 }
 
 /** Of kinds with rules of their own only what the patch names is asked for: the rest stays as it is by then. */
@@ -52,7 +57,7 @@ type WriteContext = Readonly<{
   assumed: readonly string[];
   signal: AbortSignal;
   asking: CallerAsking;
-  userId?: string;
+  principal: Principal;
 }>;
 
 export async function apply(deps: Deps, params: Params, body: WantedBody, context: WriteContext): Promise<AppliedView> {
@@ -82,7 +87,7 @@ export async function apply(deps: Deps, params: Params, body: WantedBody, contex
     spec: body.spec,
   };
   const applied = await inSpec(kind, () =>
-    bringAbout(deps, kind, what, wanted, { isDryRun, signal, isOperator: asking.isOperator, ...userOf(context) }),
+    bringAbout(deps, kind, what, wanted, { isDryRun, signal, principal: context.principal }),
   );
   const outcome = applied.isNew ? 'created' : applied.changes.length > 0 ? 'configured' : 'unchanged';
   const view: AppliedView = {
@@ -96,10 +101,6 @@ export async function apply(deps: Deps, params: Params, body: WantedBody, contex
   const after = await findObject(deps, kind, applied.name, signal);
   if (after === undefined) return view;
   return { ...view, object: await viewObject(deps, kind, after, readOne(deps.resources, signal)) };
-}
-
-function userOf({ userId }: WriteContext): { userId?: string } {
-  return userId === undefined ? {} : { userId };
 }
 
 function atOtherRevision(what: string, now: number | undefined, wanted: number | undefined): FlynnError {
