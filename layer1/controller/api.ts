@@ -323,8 +323,10 @@ export const keys = {
 
 /** What is said of a push goes for each: what is left out does not matter. */
 const newOperationSchema = operationSchema
-  .pick({ kind: true, dependsOn: true, mayFail: true, input: true, target: true, singletonId: true })
+  .pick({ dependsOn: true, mayFail: true, input: true, target: true, singletonId: true })
   .extend({
+    /** Looks at repositories the platform makes itself. */
+    kind: operationSchema.shape.kind.exclude(['poll']),
     /** To be able to ask twice; else one is made. */
     id: z
       .string()

@@ -11,13 +11,13 @@ import { hideSecrets, parseDrainUrl } from '@flynn/log-aggregator/drain-url';
 import { parseCertificate } from '@flynn/kit/certificate';
 import { resourcePrefix } from '@flynn/resource/keys';
 import { compareOf, decodeResource } from '@flynn/resource/record';
-import { leasePrefix, leaseSchema } from '@flynn/host-agent/network/lease';
 import type { Entry } from '@flynn/store/store';
 import { drains } from './api.ts';
 import { principalOf } from './access/principal.ts';
 import type { Principal } from './access/principal.ts';
 import { findApp, forLiveApp, noApp } from './deps.ts';
 import type { Deps } from './deps.ts';
+import { insideNetworks } from './inside-networks.ts';
 import type { Drain } from './model.ts';
 import { appType, drainType, ownedBy } from './resources.ts';
 import type { AppResource, DrainResource } from './resources.ts';
@@ -180,14 +180,6 @@ function removalOf(key: string): ServerEvent | undefined {
     if (key.startsWith(prefix)) return { event, data: { id: key.slice(prefix.length) } };
   }
   return undefined;
-}
-
-/** What drains of people who are no admins must not lead to: hosts, and the subnets of their containers. */
-async function insideNetworks({ store, cell }: Pick<Deps, 'store' | 'cell'>, signal: AbortSignal): Promise<string[]> {
-  const { entries } = await store.list(leasePrefix, { signal });
-  const leases = entries.flatMap(({ value }) => leaseSchema.safeParse(JSON.parse(value)).data ?? []);
-  const hosts = [...cell.hosts.snapshot.entries.values()].map(({ value }) => value.address);
-  return [...new Set([...hosts, ...leases.flatMap(({ address, subnet }) => [address, subnet])])];
 }
 
 /** The cluster's networks, all apps and drains, `current`, then changes. Not to be resumed: a list has no gaps. */

@@ -10,6 +10,7 @@ import { runnerKind } from './runner.ts';
 import { cronKind } from './schedule.ts';
 import { withoutEnv } from '../access/redaction.ts';
 import { artifactType, deploymentType, operationType, releaseType } from '../resources.ts';
+import { sourceType } from '../source/resource.ts';
 
 export const platformKinds: readonly Kind[] = [
   appKind,
@@ -39,6 +40,12 @@ export const platformKinds: readonly Kind[] = [
     type: deploymentType,
     summary: 'how a release went live',
     columns: { APP: 'owner', RELEASE: 'spec.newReleaseId', STATE: 'status.state' },
+    isReadOnly: true,
+  }),
+  defineKind({
+    type: sourceType,
+    summary: 'the branch of a repository that an app follows: flynn source',
+    columns: { APP: 'owner', URL: 'spec.url', BRANCH: 'spec.branch', COMMIT: 'status.commit', ERROR: 'status.error' },
     isReadOnly: true,
   }),
   defineKind({
