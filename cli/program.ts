@@ -21,6 +21,7 @@ import { addExportCommands } from './commands/export.ts';
 import { addCollectCommand } from './commands/gc.ts';
 import { addHostCommands } from './commands/host.ts';
 import { addKeyCommands } from './commands/key.ts';
+import { addLimitCommands } from './commands/limit.ts';
 import { addLinkCommands } from './commands/link.ts';
 import { addLogCommand } from './commands/log.ts';
 import { addOperationCommands } from './commands/operation.ts';
@@ -77,6 +78,7 @@ export async function runCli(argv: readonly string[], io: Io): Promise<number> {
   addDeploymentCommands(parent);
   addCronCommands(parent);
   addSourceCommands(parent);
+  addLimitCommands(parent);
   addPromoteCommands(parent);
   addExportCommands(parent);
   addMetaCommands(parent);

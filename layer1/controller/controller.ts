@@ -13,6 +13,7 @@ import { userHandlers } from './access/users.ts';
 import { appHandlers } from './apps.ts';
 import { auditHandlers } from './audit/reading.ts';
 import { recordingStore } from './audit/mutation.ts';
+import { buildHandlers } from './builds.ts';
 import { collectionHandlers } from './collection/blob-collection.ts';
 import { openCellView } from './cell-view.ts';
 import { cronHandlers } from './cron/crons.ts';
@@ -102,6 +103,7 @@ export function controllerHandlers(deps: Deps, logAggregator: HttpClient, blobs:
     ...jobHandlers(deps),
     ...cronHandlers(deps),
     ...sourceHandlers(deps),
+    ...buildHandlers(deps),
     ...routingHandlers(deps),
     ...keyHandlers(deps),
     ...operationHandlers(deps),
