@@ -15,12 +15,15 @@ import type { OperationQueue } from './operations/queue.ts';
 import type { OperationWriter } from './operations/writer.ts';
 import { appType } from './resources.ts';
 import type { AppResource, DeploymentResource, OperationResource, RunnerResource } from './resources.ts';
+import type { PortRange } from './route-address.ts';
 
 export type ControllerSettings = {
   name: string;
   domain: string;
   gitUrl: string;
   httpPort: number;
+  /** Where tcp routes that name no port are; default 3000 to 3500. */
+  tcpPorts?: PortRange;
   slugRunnerImage: string;
   version: string;
   /** Without it users have tokens only. */

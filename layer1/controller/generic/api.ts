@@ -152,7 +152,12 @@ export const generic = {
     method: 'PATCH',
     path: '/api/:group/:version/:kind/:name',
     query: writeQuery,
-    body: z.strictObject({ labels: z.record(z.string(), z.string().nullable()).optional(), spec: anything.optional() }),
+    body: z.strictObject({
+      labels: z.record(z.string(), z.string().nullable()).optional(),
+      spec: anything.optional(),
+      /** With a revision, `conflict` if the object is at another. */
+      metadata: z.looseObject({ revision: z.int().optional() }).optional(),
+    }),
     response: appliedSchema,
     summary: 'Change parts of an object that is there: a JSON merge patch (RFC 7396), null takes away',
   }),

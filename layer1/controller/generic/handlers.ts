@@ -16,7 +16,7 @@ import { principalOf } from '../access/principal.ts';
 import { askingOf } from './access.ts';
 import { generic } from './api.ts';
 import type { AppliedView, GenericObject, WantedBody } from './api.ts';
-import { isEqual, merged } from './difference.ts';
+import { isEqual, merged, overlaid } from './difference.ts';
 import type { Applied, ApplyContext, Kind, Wanted } from './kind.ts';
 import { applyPlain, findObject } from './plain.ts';
 import { readMany, readOne } from './reader.ts';
@@ -74,10 +74,13 @@ export function genericHandlers(deps: Deps): Handler[] {
       const kind = kinds.resolve(params);
       const found = await getObject(deps, kind, params.name, askingOf(call), signal);
       const before = await viewObject(deps, kind, found, readOne(resources, signal));
-      const patched = merged({ labels: before.labels, spec: before.spec }, body);
+      const { spec, ...rest } = body;
+      const wanted = kind.appliesPatches ? overlaid(before.spec, spec ?? {}) : merged(before.spec, spec ?? {});
+      const patched = { ...Object(merged({ labels: before.labels }, rest)), spec: wanted };
       const next = generic.put.body.parse({ name: before.name, ...Object(patched) });
       // The patch is of what was read: whoever was faster is asked for again by the caller.
-      const at = kind.writes === 'plain' ? { metadata: { revision: found.revision } } : {};
+      const isOfRevision = kind.writes === 'plain' || kind.appliesPatches;
+      const at = isOfRevision ? { metadata: { revision: found.revision, ...body.metadata } } : {};
       const context = {
         isDryRun: query.dryRun ?? false,
         assumed: listOf(query.assume),

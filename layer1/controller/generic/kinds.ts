@@ -3,7 +3,8 @@ import { appKind } from './app.ts';
 import { formationKind } from './formation.ts';
 import { defineKind } from './kind.ts';
 import type { Kind } from './kind.ts';
-import { keyKind, routeKind } from './route.ts';
+import { keyKind } from './key.ts';
+import { routeKind } from './route.ts';
 import { artifactType, deploymentType, operationType, releaseType } from '../resources.ts';
 
 export const platformKinds: readonly Kind[] = [
