@@ -3,6 +3,7 @@ import type { Route } from '@flynn/controller/model';
 import type { Context } from '../context.ts';
 import { readNamed } from '../input-file.ts';
 import { formatCount } from '../output.ts';
+import { awaitRouters } from '../route-reach.ts';
 import { addCommand, type Parent, withCommonOptions } from './command.ts';
 
 const routeOption = ['--route <id>', 'only this one, else all http routes of the app'] as const;
@@ -39,6 +40,7 @@ export function addMaintenanceCommands(parent: Parent): void {
                 body: { http: { maintenance: { allow }, ...pages } },
               }),
             ];
+      await awaitRouters(context, changed);
       tell(context, app, changed, 'in maintenance; "flynn maintenance off" ends it');
     },
   });
@@ -55,6 +57,7 @@ export function addMaintenanceCommands(parent: Parent): void {
         route === undefined
           ? await client.call(routing.endMaintenance, { params: { app } })
           : [await client.call(routing.update, { params: { app, route }, body: { http: { maintenance: null } } })];
+      await awaitRouters(context, changed);
       tell(context, app, changed, 'answering again');
     },
   });

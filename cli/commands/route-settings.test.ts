@@ -6,8 +6,8 @@ import { type Route, routeSchema } from '@flynn/controller/model';
 import { z } from 'zod';
 import { openDeskWithController } from '../testing.ts';
 
-async function open() {
-  const env = await openDeskWithController();
+async function open(options: Parameters<typeof openDeskWithController>[0] = {}) {
+  const env = await openDeskWithController(options);
   await env.desk.run(['create', 'shop']);
   const run = async (...argv: string[]) => {
     const { code, stdout, stderr } = await env.desk.run(['-a', 'shop', ...argv]);
@@ -139,4 +139,12 @@ test('maintenance is turned on and off, for an app or for one of its routes', as
   assert.deepEqual(new Set(await isClosed()), new Set([false, true]));
   await run('maintenance', 'off');
   assert.deepEqual(await isClosed(), [false, false]);
+});
+
+test('a router that does not have the change is named; the change is made all the same', async () => {
+  await using desk = await open({ routers: () => ['127.0.0.1:1'] });
+  const { code, stdout, stderr } = await desk.env.desk.run(['-a', 'shop', 'route', 'add', 'http', 'a.example.com']);
+  assert.equal(code, 0);
+  assert.match(stdout, /a\.example\.com added/);
+  assert.match(stderr, /1 router of the cluster did not say within 5 s that it is in force there: 127\.0\.0\.1:1/);
 });

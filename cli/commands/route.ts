@@ -3,6 +3,7 @@ import type { Route } from '@flynn/controller/model';
 import { parseWhole, usageError } from '../arguments.ts';
 import type { Cluster } from '../clusters.ts';
 import { formatTable } from '../output.ts';
+import { awaitRouters } from '../route-reach.ts';
 import { changeOf, optionRows, settings, settingsFor, settingTexts } from '../route-settings.ts';
 import type { SettingOptions } from '../route-settings.ts';
 import { urlsOf } from './app.ts';
@@ -52,6 +53,7 @@ export function addRouteCommands(parent: Parent): void {
         params: { app: await context.appName() },
         body: { type: 'http', domain, path, ...serviceIn(options), ...change },
       });
+      await awaitRouters(context, [added]);
       const cluster = await context.cluster();
       const isOurs = domain === '*' || domain === cluster.domain || domain.endsWith(`.${cluster.domain}`);
       const note = isOurs ? '' : `; let the DNS of ${domain} point to the cluster`;
@@ -81,6 +83,7 @@ export function addRouteCommands(parent: Parent): void {
         params: { app: await context.appName() },
         body: { type: 'tcp', ...(port === undefined ? {} : { port }), ...serviceIn(options), ...change },
       });
+      await awaitRouters(context, [added]);
       const { serverName } = added.tcp;
       const what = serverName === undefined ? `port ${added.port}` : `${serverName} at port ${added.port}`;
       context.show(added, () => `${what} now reaches ${added.service}`);
@@ -117,6 +120,7 @@ export function addRouteCommands(parent: Parent): void {
           ? {}
           : { revision: parseWhole(options.revision, { what: 'a revision', min: 1, max: Number.MAX_SAFE_INTEGER }) };
       const changed = await client.call(routing.update, { params, body: { ...service, ...change, ...revision } });
+      await awaitRouters(context, [changed]);
       context.show(changed, () => describe(changed, cluster));
     },
   });
@@ -141,7 +145,10 @@ export function addRouteCommands(parent: Parent): void {
     arguments: [idArgument],
     async run(context, _options, [id = '']) {
       const client = await context.client();
-      await client.call(routing.remove, { params: { app: await context.appName(), route: id } });
+      const params = { app: await context.appName(), route: id };
+      const removed = await client.call(routing.get, { params });
+      await client.call(routing.remove, { params });
+      await awaitRouters(context, [{ id: removed.id }]);
       context.show({ removed: id }, () => `route ${id} removed`);
     },
   });

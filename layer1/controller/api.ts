@@ -290,6 +290,22 @@ export const routing = {
     response: routeSchema,
     summary: 'Change how a route answers; what is left out stays, null takes a setting back',
   }),
+  reach: defineRoute({
+    method: 'POST',
+    path: '/apps/:app/route-reach',
+    access: 'app viewer',
+    body: z.strictObject({
+      /** As the answer to the change had it; without a revision: it was removed. */
+      routes: z
+        .array(z.strictObject({ id: z.string(), revision: z.int().optional() }))
+        .min(1)
+        .max(1_000),
+      waitMs: z.int().min(0).max(20_000).default(5_000),
+    }),
+    /** Addresses of the routers that do not have it yet: empty once every request is answered by it. */
+    response: z.object({ missing: z.array(z.string()) }),
+    summary: 'Wait until every router has a change of routes, and tell which have not',
+  }),
   beginMaintenance: defineRoute({
     method: 'PUT',
     path: '/apps/:app/maintenance',

@@ -1,4 +1,5 @@
 /** What the controller's parts are given. */
+import type { Routers } from '@flynn/discovery/routers';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import { compareOf } from '@flynn/resource/record';
@@ -30,6 +31,9 @@ export type ControllerSettings = {
   oidc?: OidcSettings;
 };
 
+/** Those that are announced now. */
+export type RoutersOfCluster = Pick<Routers, 'missing' | 'ask'>;
+
 export type Deps = {
   store: Store;
   resources: ResourceService;
@@ -46,6 +50,7 @@ export type Deps = {
   /** Makes the tokens of the platform's own runners. */
   runnerKey: string;
   deployments: Mirror<DeploymentResource>;
+  routers: RoutersOfCluster;
   settings: ControllerSettings;
   log: Logger;
   now: () => number;

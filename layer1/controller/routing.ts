@@ -67,6 +67,11 @@ export function routingHandlers(deps: Deps): Handler[] {
       const route = await findRoute(deps, app, params.route, signal);
       await resources.delete(routeType, route.id, { signal });
     }),
+    handle(routing.reach, async ({ params, body, signal }) => {
+      await findApp(deps, params.app, signal);
+      const routes = body.routes.map(({ id, revision }) => (revision === undefined ? { id } : { id, revision }));
+      return { missing: await deps.routers.missing({ routes }, { deadlineMs: body.waitMs, signal }) };
+    }),
     handle(routing.beginMaintenance, async ({ params, body, signal }) =>
       (await setMaintenance(deps, params.app, body, signal)).map(viewRoute),
     ),
@@ -95,6 +100,12 @@ async function* routeEvents(deps: Deps, after: number | undefined, signal: Abort
     for (const entry of listing.entries) yield { event: 'set', data: viewRoute(decodeResource(routeType, entry)) };
     from = listing.revision;
     yield { id: String(from), event: 'current', data: {} };
+  } else {
+    // After a restore from a backup: waiting for that revision, a router would miss all that comes before it.
+    const { revision } = await deps.store.transact({ then: [{ get: prefix }] }, { signal });
+    if (from > revision) {
+      throw new FlynnError('conflict', `there is no revision ${from} yet: start without Last-Event-ID`);
+    }
   }
   for await (const batch of deps.store.watch(prefix, { after: from, signal })) {
     yield* withRevisions(batch, (change) =>

@@ -62,6 +62,7 @@ const expected: Readonly<Record<string, string>> = {
   'GET /apps/:app/routes/:route': 'app viewer',
   'PATCH /apps/:app/routes/:route': 'app developer',
   'DELETE /apps/:app/routes/:route': 'app developer',
+  'POST /apps/:app/route-reach': 'app viewer',
   'PUT /apps/:app/maintenance': 'app developer',
   'DELETE /apps/:app/maintenance': 'app developer',
   'GET /routes/events': 'admin',
