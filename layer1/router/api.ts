@@ -1,4 +1,5 @@
 /** The router's own HTTP API, on its status port. */
+import { wordRoute } from '@flynn/discovery/routers';
 import { defineRoute } from '@flynn/kit/routes';
 import { z } from 'zod';
 
@@ -24,5 +25,6 @@ export type Status = z.output<typeof statusSchema>;
 export type Counters = Status['counters'];
 
 export const routes = {
+  word: wordRoute,
   status: defineRoute({ method: 'GET', path: '/status', response: statusSchema, summary: 'What the router does' }),
 } as const;

@@ -7,9 +7,10 @@ import { raceAbort, waitFor } from '@flynn/kit/retry';
 import { TaskGroup } from '@flynn/kit/tasks';
 import type { Counters, Status } from './api.ts';
 import { Backends } from './backends.ts';
-import { followRoutes } from './feed.ts';
+import { RouteList, everySink, followRoutes } from './feed.ts';
 import type { Timeouts } from './forward.ts';
 import { HttpListener } from './http-listener.ts';
+import { Knowledge } from './knowledge.ts';
 import { Proxy } from './proxy.ts';
 import { buildTable } from './table.ts';
 import type { RouteTable } from './table.ts';
@@ -30,6 +31,8 @@ export type RouterOptions = {
 
 export type Router = {
   readonly httpPort: number;
+  /** What it has taken in. */
+  readonly knowledge: Knowledge;
   status(): Status;
   /** Stops listening, answers what is under way, cuts what is left after `drainMs`. */
   stop(options: { drainMs: number }): Promise<void>;
@@ -49,7 +52,8 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
   };
   let table: RouteTable | undefined;
   let routes: readonly Route[] = [];
-  const backends = new Backends({ discovery: options.discovery, log });
+  const knowledge = new Knowledge();
+  const backends = new Backends({ discovery: knowledge.noting(options.discovery), log });
   const tcp = new TcpRoutes({ backends, counters, dialMs: timeouts.dialMs, host, log });
   const http = new HttpListener(new Proxy({ table: () => table, backends, counters, timeouts, log }), log);
   const tasks = new TaskGroup();
@@ -62,7 +66,8 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
     table = buildTable(next);
     if (isListening) tcp.listen(table.tcp);
   };
-  tasks.run('routes', (signal) => followRoutes({ controller: options.controller, onRoutes, signal, log }));
+  const sink = everySink([new RouteList(onRoutes), knowledge]);
+  tasks.run('routes', (signal) => followRoutes({ controller: options.controller, sink, signal, log }));
 
   try {
     await waitFor(() => table, {
@@ -80,6 +85,7 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
 
   return {
     httpPort,
+    knowledge,
     status: () => ({
       hasRoutes: table !== undefined,
       routes: {
