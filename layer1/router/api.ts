@@ -1,4 +1,5 @@
 /** The router's own HTTP API, on its status port. */
+import { routerStats } from '@flynn/controller/routes/stats';
 import { defineRoute } from '@flynn/kit/routes';
 import { z } from 'zod';
 
@@ -25,4 +26,6 @@ export type Counters = Status['counters'];
 
 export const routes = {
   status: defineRoute({ method: 'GET', path: '/status', response: statusSchema, summary: 'What the router does' }),
+  routeStats: routerStats.one,
+  allStats: routerStats.all,
 } as const;
