@@ -7,10 +7,14 @@ import { createHmac, hkdfSync, timingSafeEqual } from 'node:crypto';
 const backendCookie = '_flynn_backend';
 const releaseCookie = '_flynn_release';
 
+/** Of clients that were here lately: signing costs more than all else that is done for a request. */
+const maxPointValues = 8_192;
+
 type Named = { readonly service: string; readonly address: string };
 
 export class Cookies {
   readonly #key: Buffer;
+  readonly #pointValues = new Map<string, string>();
   readonly #tokens = new WeakMap<Named, string>();
   /** Of each list of backends, which is never changed but replaced. */
   readonly #byToken = new WeakMap<readonly Named[], ReadonlyMap<string, Named>>();
@@ -56,7 +60,13 @@ export class Cookies {
   }
 
   #pointValue(number: string): string {
-    return `${number}.${this.#sign(`release ${number}`)}`;
+    let value = this.#pointValues.get(number);
+    if (value === undefined) {
+      value = `${number}.${this.#sign(`release ${number}`)}`;
+      if (this.#pointValues.size >= maxPointValues) this.#pointValues.clear();
+      this.#pointValues.set(number, value);
+    }
+    return value;
   }
 
   #tokensOf(backends: readonly Named[]): ReadonlyMap<string, Named> {
