@@ -49,7 +49,7 @@ export const routeStatsSchema = z.object({
   /** Of bodies: from clients, to clients. */
   bytesIn: z.number(),
   bytesOut: z.number(),
-  /** From the request's head to the end of its answer; `counts` has one number for each of `latencyBoundsMs`, and one more. */
+  /** From the request's head to the end of its answer, upgraded connections left out; `counts` has one number for each of `latencyBoundsMs`, and one more. */
   latency: z.object({ counts: z.array(z.int()), sumMs: z.number() }),
   backends: z.array(backendStatsSchema),
 });

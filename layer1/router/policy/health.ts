@@ -27,6 +27,11 @@ export class Health {
   #wellSinceMs = 0;
   #isProbed = false;
 
+  /** In a row, up to now. */
+  get failures(): number {
+    return this.#failures;
+  }
+
   get isEjected(): boolean {
     return this.#isEjected;
   }

@@ -24,6 +24,8 @@ export class RouteBook {
   };
   readonly #known = new Map<string, Known>();
   readonly #hosts = new HostTable<HttpRoute>();
+  /** By id. */
+  readonly #tcp = new Map<string, Route>();
   #isKnown = false;
 
   constructor(options: {
@@ -56,6 +58,7 @@ export class RouteBook {
       const unreadable = http.maintenance?.unreadable ?? [];
       if (unreadable.length > 0) log.warn({ route: route.id, unreadable }, 'these are no addresses or networks');
     }
+    if (route.type === 'tcp') this.#tcp.set(route.id, route);
     this.#known.set(route.id, { route, http });
   }
 
@@ -83,8 +86,13 @@ export class RouteBook {
     return this.#known.get(id)?.http;
   }
 
-  *all(): Generator<Route> {
-    for (const { route } of this.#known.values()) yield route;
+  get size(): number {
+    return this.#known.size;
+  }
+
+  /** The TCP routes. */
+  get tcp(): ReadonlyMap<string, Route> {
+    return this.#tcp;
   }
 
   *http(): Generator<HttpRoute> {
@@ -93,6 +101,7 @@ export class RouteBook {
 
   #forget({ route, http }: Known): void {
     if (http !== undefined) this.#hosts.remove(http);
+    this.#tcp.delete(route.id);
     this.#options.backends.drop(route.service);
   }
 }

@@ -78,7 +78,9 @@ export class RoutedExchange implements Exchange {
     const mayEject = mayEjectOneMore(this.#route.service.backends);
     const isEjected = health.failed(now(), { isProbe, wasDial: how === 'dial', mayEject });
     if (isEjected) backend.figures.ejections += 1;
-    log.warn({ address, service, how, isEjected, requestId: this.requestId }, 'a backend failed');
+    // Many requests may be lost with one backend; its first failure and its ejection are news.
+    const level = isEjected || health.failures === 1 ? 'warn' : 'debug';
+    log[level]({ address, service, how, isEjected, requestId: this.requestId }, 'a backend failed');
   }
 
   answered(backend: Backend, status: number, hasBody?: boolean): Fields | Answer {
@@ -125,7 +127,8 @@ export class RoutedExchange implements Exchange {
     figures.answers.add(ending.status);
     figures.bytesIn += ending.bytesIn;
     figures.bytesOut += ending.bytesOut;
-    figures.took(tookMs);
+    // How long a WebSocket stays open is no latency.
+    if (ending.status !== 101) figures.took(tookMs);
     if (ending.how === 'client-gone') {
       figures.clientsGone += 1;
       counters.clientsGone += 1;

@@ -163,7 +163,8 @@ export class World {
       ...route,
     });
     this.discovery.set(whole.service, backends);
-    this.routes.replace([...[...this.routes.all()].filter(({ id }) => id !== whole.id), whole]);
+    const others = [...this.routes.http()].filter(({ id }) => id !== whole.id);
+    this.routes.replace([...others.map(({ route }) => route), whole]);
     await this.backends.opened();
     return whole;
   }
