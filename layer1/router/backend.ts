@@ -3,6 +3,8 @@ import { Agent } from 'node:http';
 import { connect } from 'node:net';
 import type { Socket } from 'node:net';
 import { FlynnError } from '@flynn/kit/errors';
+import { BackendFigures } from './policy/figures.ts';
+import { Health } from './policy/health.ts';
 
 /** Below the 5 s after which many servers close an idle connection, so that it is us who close it. */
 const idleMs = 4_000;
@@ -21,6 +23,10 @@ export class Backend {
   readonly port: number;
   readonly agent: Agent;
   readonly #idleSince = new WeakMap<object, number>();
+  readonly health = new Health();
+  readonly figures = new BackendFigures();
+  /** Which release of its app it is of, if it says so. */
+  release: string | undefined = undefined;
   #inFlight = 0;
   #isLeaving = false;
   avoidUntilMs = 0;
@@ -43,15 +49,28 @@ export class Backend {
     return this.#isLeaving;
   }
 
+  isUsable(nowMs: number): boolean {
+    return this.health.isUsable(nowMs);
+  }
+
+  /** Counts a use; `giveBack` has to be called once for each when it has ended. */
+  take(): void {
+    this.#inFlight += 1;
+  }
+
+  giveBack(): void {
+    this.#inFlight -= 1;
+    if (this.#isLeaving && this.#inFlight === 0) this.#closeIdle();
+  }
+
   /** Counts a use; call the result once when it has ended. */
   use(): () => void {
-    this.#inFlight += 1;
+    this.take();
     let isOver = false;
     return () => {
       if (isOver) return;
       isOver = true;
-      this.#inFlight -= 1;
-      if (this.#isLeaving && this.#inFlight === 0) this.#closeIdle();
+      this.giveBack();
     };
   }
 
