@@ -8,9 +8,10 @@ import { TaskGroup } from '@flynn/kit/tasks';
 import type { Counters, Status } from './api.ts';
 import { Backends } from './backends.ts';
 import { followRoutes } from './feed.ts';
-import type { Timeouts } from './forward.ts';
 import { HttpListener } from './http-listener.ts';
+import { Http1Front } from './http1/front.ts';
 import { Proxy } from './proxy.ts';
+import type { Timeouts } from './proxy.ts';
 import { buildTable } from './table.ts';
 import type { RouteTable } from './table.ts';
 import { TcpRoutes } from './tcp.ts';
@@ -51,7 +52,8 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
   let routes: readonly Route[] = [];
   const backends = new Backends({ discovery: options.discovery, log });
   const tcp = new TcpRoutes({ backends, counters, dialMs: timeouts.dialMs, host, log });
-  const http = new HttpListener(new Proxy({ table: () => table, backends, counters, timeouts, log }), log);
+  const policy = new Proxy({ table: () => table, backends, counters, timeouts, log });
+  const http = new HttpListener(new Http1Front({ policy }));
   const tasks = new TaskGroup();
   let isListening = false;
 

@@ -16,7 +16,7 @@ import { AsyncQueue } from '@flynn/kit/queue';
 import { waitFor } from '@flynn/kit/retry';
 import type { ServerEvent } from '@flynn/kit/routes';
 import type { z } from 'zod';
-import type { Timeouts } from './forward.ts';
+import type { Timeouts } from './proxy.ts';
 import { startRouter } from './router.ts';
 import type { Router } from './router.ts';
 
