@@ -2,6 +2,7 @@ import { routing } from '@flynn/controller/api';
 import { parseWhole, usageError } from '../arguments.ts';
 import { formatTable } from '../output.ts';
 import { urlsOf } from './app.ts';
+import { addCertificateCommands } from './route-cert.ts';
 import { addCommand, type Parent, withCommonOptions } from './command.ts';
 
 export function addRouteCommands(parent: Parent): void {
@@ -20,6 +21,7 @@ export function addRouteCommands(parent: Parent): void {
       );
     },
   });
+  addCertificateCommands(parent, route);
   const add = withCommonOptions(route.command('add').description('add a route'));
 
   addCommand<{ service?: string }>(parent, {

@@ -23,6 +23,8 @@ export const configSchema = z.object({
   FLYNN_GIT_URL: z.string().default('ssh://git@flynn.localhost:2222'),
   /** The router's public HTTP port. */
   FLYNN_HTTP_PORT: integer.default(80),
+  /** And the one for TLS. */
+  FLYNN_HTTPS_PORT: integer.default(443),
   /** The image slugs run on. */
   FLYNN_SLUG_RUNNER_IMAGE: z.string().default('flynn/slug-runner'),
   /** A provider of identities to log in with: its issuer, as it writes itself, and the id this cluster has there. */
@@ -63,6 +65,7 @@ export function readSettings(config: ControllerConfig): ControllerSettings {
     domain: config.FLYNN_DOMAIN,
     gitUrl: config.FLYNN_GIT_URL,
     httpPort: config.FLYNN_HTTP_PORT,
+    httpsPort: config.FLYNN_HTTPS_PORT,
     slugRunnerImage: config.FLYNN_SLUG_RUNNER_IMAGE,
     version,
     ...oidcOf(config),

@@ -21,6 +21,7 @@ export type ControllerSettings = {
   domain: string;
   gitUrl: string;
   httpPort: number;
+  httpsPort: number;
   slugRunnerImage: string;
   version: string;
   /** Without it users have tokens only. */

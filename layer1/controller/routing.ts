@@ -106,10 +106,10 @@ async function createTcp(deps: Deps, app: AppResource, body: NewRoute, signal: A
     throw new FlynnError('invalid', `${body.port} is not a port: choose one from 1 to 65535`);
   }
   // The router would share it, and half of all requests to every app, and to the controller, would end up here.
-  if (body.port === deps.settings.httpPort) {
+  if (body.port === deps.settings.httpPort || body.port === deps.settings.httpsPort) {
     throw new FlynnError(
       'conflict',
-      `port ${body.port} is the one the router answers http on: leave the port out to get a free one`,
+      `port ${body.port} is one the router answers http on itself: leave the port out to get a free one`,
     );
   }
   const service = body.service ?? serviceNameOf(app.spec.name, 'web');

@@ -110,6 +110,7 @@ export async function startTestController(options: TestControllerOptions = {}): 
     domain: options.domain ?? 'flynn.localhost',
     gitUrl: options.gitUrl ?? 'ssh://git@flynn.localhost:2222',
     httpPort: 80,
+    httpsPort: 443,
     slugRunnerImage: 'flynn/slug-runner',
     version: '0.0.0-test',
     ...(options.oidc === undefined ? {} : { oidc: options.oidc }),

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { checkHead, requestHeaders, requestIdOf, responseHeaders } from './headers.ts';
 
-const hop = { requestId: 'id-1', remoteAddress: '::ffff:10.0.0.9', localPort: 80, nowMs: 1234 };
+const hop = { requestId: 'id-1', remoteAddress: '::ffff:10.0.0.9', localPort: 80, isTls: false, nowMs: 1234 };
 
 function head(rawHeaders: string[], changes: { method?: string; url?: string; httpVersion?: string } = {}) {
   return { method: 'GET', url: '/', httpVersion: '1.1', rawHeaders, ...changes };

@@ -87,6 +87,7 @@ export type Hop = {
   requestId: string;
   remoteAddress: string;
   localPort: number;
+  isTls: boolean;
   nowMs: number;
 };
 
@@ -97,7 +98,7 @@ export function addedHeaders(raw: readonly string[], hop: Hop): RawHeaders {
     'X-Request-Id': hop.requestId,
     'X-Request-Start': String(hop.nowMs),
     'X-Forwarded-For': [...forwardedFor, plainAddress(hop.remoteAddress)].join(', '),
-    'X-Forwarded-Proto': 'http',
+    'X-Forwarded-Proto': hop.isTls ? 'https' : 'http',
     'X-Forwarded-Port': String(hop.localPort),
   }).flat();
 }

@@ -70,6 +70,11 @@ export class HttpListener implements AsyncDisposable {
     return typeof address === 'object' && address !== null ? address.port : options.port;
   }
 
+  /** A connection that came in elsewhere. */
+  take(socket: Socket): void {
+    this.#server.emit('connection', socket);
+  }
+
   get connections(): number {
     return this.#sockets.size;
   }

@@ -1,6 +1,7 @@
 /** Answers requests: finds the route, picks a backend, tries again where that is safe, and says what went wrong. */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
+import { TLSSocket } from 'node:tls';
 import type { Route } from '@flynn/controller/model';
 import { messageOf } from '@flynn/kit/errors';
 import { newId } from '@flynn/kit/ids';
@@ -187,7 +188,8 @@ export class Proxy {
 
   #hop(request: IncomingMessage, requestId: string) {
     const { remoteAddress = '', localPort = 0 } = request.socket;
-    return { requestId, remoteAddress, localPort, nowMs: Date.now() };
+    const isTls = request.socket instanceof TLSSocket;
+    return { requestId, remoteAddress, localPort, isTls, nowMs: Date.now() };
   }
 
   #count(refusal: Refusal): void {

@@ -14,6 +14,8 @@ import { Proxy } from './proxy.ts';
 import { buildTable } from './table.ts';
 import type { RouteTable } from './table.ts';
 import { TcpRoutes } from './tcp.ts';
+import type { TlsProfile } from './tls/profile.ts';
+import { TlsPort } from './tls/port.ts';
 
 export const defaultTimeouts: Timeouts = { dialMs: 1_000, firstByteMs: 30_000, idleMs: 55_000 };
 
@@ -22,6 +24,8 @@ export type RouterOptions = {
   discovery: Pick<DiscoveryClient, 'openServiceSet'>;
   host?: string;
   httpPort: number;
+  /** Without it there is no listening for TLS. */
+  tls?: { port: number; profile: TlsProfile };
   timeouts?: Timeouts;
   /** How long to wait for the first routes before listening without any. */
   routesDeadlineMs?: number;
@@ -30,6 +34,7 @@ export type RouterOptions = {
 
 export type Router = {
   readonly httpPort: number;
+  readonly httpsPort: number | undefined;
   status(): Status;
   /** Stops listening, answers what is under way, cuts what is left after `drainMs`. */
   stop(options: { drainMs: number }): Promise<void>;
@@ -52,6 +57,10 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
   const backends = new Backends({ discovery: options.discovery, log });
   const tcp = new TcpRoutes({ backends, counters, dialMs: timeouts.dialMs, host, log });
   const http = new HttpListener(new Proxy({ table: () => table, backends, counters, timeouts, log }), log);
+  const tls =
+    options.tls === undefined
+      ? undefined
+      : await TlsPort.create({ ...options.tls, host, fronts: { 'http/1.1': http }, log });
   const tasks = new TaskGroup();
   let isListening = false;
 
@@ -63,6 +72,7 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
     if (isListening) tcp.listen(table.tcp);
   };
   tasks.run('routes', (signal) => followRoutes({ controller: options.controller, onRoutes, signal, log }));
+  if (tls !== undefined) tasks.run('certificates', (signal) => tls.follow(options.controller, signal));
 
   try {
     await waitFor(() => table, {
@@ -75,11 +85,13 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
   }
   await raceAbort(backends.opened(), tasks.signal);
   const httpPort = await http.listen({ host, port: options.httpPort });
+  const httpsPort = await tls?.listen({ deadlineMs: options.routesDeadlineMs ?? 10_000, signal: tasks.signal });
   isListening = true;
   if (table !== undefined) tcp.listen(table.tcp);
 
   return {
     httpPort,
+    httpsPort,
     status: () => ({
       hasRoutes: table !== undefined,
       routes: {
@@ -89,12 +101,14 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
       backends: backends
         .list()
         .map(({ service, address, inFlight, isLeaving }) => ({ service, address, inFlight, isLeaving })),
+      ...(tls === undefined ? {} : { tls: tls.status() }),
       counters,
     }),
     async stop({ drainMs }) {
       isListening = false;
       const startedMs = performance.now();
       tcp.stopListening();
+      tls?.stopListening();
       // Routes and backends stay live while requests are still being answered.
       await http.stop({ drainMs });
       const leftMs = drainMs - (performance.now() - startedMs);
@@ -104,6 +118,7 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
         });
       }
       await tcp[Symbol.asyncDispose]();
+      await tls?.[Symbol.asyncDispose]();
       await tasks.stop();
       backends[Symbol.dispose]();
     },

@@ -61,6 +61,10 @@ const expected: Readonly<Record<string, string>> = {
   'GET /apps/:app/routes': 'app viewer',
   'DELETE /apps/:app/routes/:route': 'app developer',
   'GET /routes/events': 'admin',
+  'POST /certificates': 'developer of some app',
+  'GET /certificates': 'anybody',
+  'DELETE /certificates/:certificate': 'developer of some app',
+  'GET /certificates/events': 'admin',
   'POST /keys': 'anybody',
   'GET /keys': 'anybody',
   'GET /keys/:fingerprint': 'admin',
@@ -303,7 +307,7 @@ test('every route refuses who is not known: without a token, with one revoked, e
 
 test('every route × every part of the platform: each gets in where it has to and nowhere else', async () => {
   const needs: Record<Service, string[]> = {
-    router: ['GET /routes/events'],
+    router: ['GET /routes/events', 'GET /certificates/events'],
     'log-aggregator': ['GET /log-feed'],
     'git-receiver': [
       'GET /apps',

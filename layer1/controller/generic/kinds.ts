@@ -1,4 +1,5 @@
 /** Every kind there is: a new one is a module of its own and a line here. */
+import { certificateKind } from '../certificates/kind.ts';
 import { appKind } from './app.ts';
 import { formationKind } from './formation.ts';
 import { defineKind } from './kind.ts';
@@ -11,6 +12,7 @@ export const platformKinds: readonly Kind[] = [
   formationKind,
   routeKind,
   keyKind,
+  certificateKind,
   defineKind({
     type: artifactType,
     summary: 'images and slugs that releases run',
