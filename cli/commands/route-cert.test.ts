@@ -51,3 +51,36 @@ test('what is wrong with the files is said', async () => {
     /does not cover blog\.example\.com: it is for shop\.example\.com/,
   );
 });
+
+test('an authority is set, shown without its secrets, asked and switched off', async () => {
+  await using env = await openDeskWithController();
+  const run = async (...argv: string[]) => env.desk.run(['route', 'cert', ...argv]);
+  const none = await run('authority');
+  assert.equal(none.code, 1);
+  assert.match(none.stderr, /no authority is set.*flynn route cert authority set URL/);
+  assert.match((await run('request', 'shop.example.com')).stderr, /no authority is set/);
+  const key = join(env.desk.home, 'eab');
+  await writeFile(key, 'c2VjcmV0\n');
+  const url = 'https://localhost:1/directory';
+  const binding = ['--eab-key-id', 'kid-1', '--eab-hmac-key', key];
+  const set = await run('authority', 'set', url, '--email', 'a@b.net', '--email', 'c@b.net', ...binding);
+  assert.equal(set.code, 0, set.stderr);
+  assert.deepEqual(set.stdout.trimEnd().split('\n'), [
+    `directory: ${url}`,
+    'challenge: http-01',
+    'contact: a@b.net, c@b.net',
+    'account binding: kid-1',
+    'names: those of all routes with public names',
+  ]);
+  assert.match((await run('authority', 'set', url, '--challenge', 'dns-01')).stderr, /dns-01 needs a hook/);
+  assert.match(
+    (await run('authority', 'set', url, '--challenge', 'x')).stderr,
+    /choose from http-01, tls-alpn-01, dns-01/,
+  );
+  assert.match((await run('authority', 'set', url, '--eab-key-id', 'x')).stderr, /go together/);
+  assert.match((await run('authority', 'set', 'acme')).stderr, /"acme" is no address of a directory/);
+  const asked = await run('request', 'shop.example.com');
+  assert.match(asked.stdout, /^asked for shop\.example\.com; "flynn route cert" shows/);
+  assert.equal((await run('authority', 'off')).stdout, 'no more certificates are asked for\n');
+  assert.equal((await run('authority')).code, 1);
+});

@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
 import { certificates } from '@flynn/controller/certificates/api';
-import type { Certificate } from '@flynn/controller/certificates/model';
+import { challengeTypeSchema } from '@flynn/controller/certificates/model';
+import type { AcmeView, Certificate, ChallengeType } from '@flynn/controller/certificates/model';
 import { usageError } from '../arguments.ts';
 import { readNamed } from '../input-file.ts';
 import { formatTable } from '../output.ts';
@@ -53,6 +54,20 @@ export function addCertificateCommands(parent: Parent, route: Command): void {
 
   addCommand(parent, {
     under: cert,
+    name: 'request',
+    summary: 'ask the authority for one certificate for these names; one that failed is tried again at once',
+    arguments: [['<domains...>', 'example.com']],
+    async run(context, _options, domains) {
+      const client = await context.client();
+      const asked = await client.call(certificates.request, { body: { domains } });
+      context.show(asked, () => `asked for ${asked.domains.join(', ')}; "flynn route cert" shows what comes of it`);
+    },
+  });
+
+  addAuthorityCommands(parent, cert);
+
+  addCommand(parent, {
+    under: cert,
     name: 'remove',
     summary: 'serve a certificate no longer',
     arguments: [['<domain>', 'the first name "flynn route cert" shows']],
@@ -62,6 +77,103 @@ export function addCertificateCommands(parent: Parent, route: Command): void {
       context.show({ removed: domain }, () => `certificate for ${domain} removed`);
     },
   });
+}
+
+/** `flynn route cert authority …` */
+function addAuthorityCommands(parent: Parent, cert: Command): void {
+  const authority = addCommand(parent, {
+    under: cert,
+    name: 'authority',
+    summary: 'where certificates come from by themselves',
+    async run(context) {
+      const client = await context.client();
+      const found = await client.call(certificates.getAuthority, {});
+      context.show(found, () => describe(found));
+    },
+  });
+
+  addCommand<AuthorityOptions>(parent, {
+    under: authority,
+    name: 'set',
+    summary: 'have every route of a public name get a certificate by itself; this agrees to the authority’s terms',
+    arguments: [['<directory>', 'the address of its ACME directory: https://…']],
+    options: {
+      email: ['--email <address>', 'told of what goes wrong; may be given several times', []],
+      challenge: ['--challenge <type>', 'http-01 (default), tls-alpn-01 or dns-01'],
+      eabKeyId: ['--eab-key-id <id>', 'external account binding: the key’s id'],
+      eabHmacKey: ['--eab-hmac-key <file>', 'and a file with the key in base64url (- for standard input)'],
+      hook: ['--hook <url>', 'for dns-01: what makes the records'],
+      hookSecret: ['--hook-secret <file>', 'and a file with what its calls are signed with'],
+      ca: ['--ca <file>', 'PEM: whom to trust behind the directory’s address'],
+      automatic: ['--no-automatic', 'only names that are asked for with "flynn route cert request"'],
+    },
+    async run(context, options, [directoryUrl = '']) {
+      const read = async (file: string | undefined) =>
+        file === undefined ? undefined : (await readNamed(context.io, file)).trim();
+      const { eabKeyId: keyId, hook: url, automatic: isAutomatic } = options;
+      const [eabKey, hookSecret, ca] = [
+        await read(options.eabHmacKey),
+        await read(options.hookSecret),
+        await read(options.ca),
+      ];
+      if ((keyId === undefined) !== (eabKey === undefined)) {
+        throw usageError('--eab-key-id and --eab-hmac-key go together: the authority gave both');
+      }
+      const client = await context.client();
+      const set = await client.call(certificates.setAuthority, {
+        body: {
+          directoryUrl,
+          contact: options.email,
+          isAutomatic,
+          ...(options.challenge === undefined ? {} : { challenge: challengeOf(options.challenge) }),
+          ...(keyId === undefined || eabKey === undefined ? {} : { binding: { keyId, secret: eabKey } }),
+          ...(url === undefined ? {} : { hook: { url, ...(hookSecret === undefined ? {} : { secret: hookSecret }) } }),
+          ...(ca === undefined ? {} : { ca }),
+        },
+      });
+      context.show(set, () => describe(set));
+    },
+  });
+
+  addCommand(parent, {
+    under: authority,
+    name: 'off',
+    summary: 'ask for no more; certificates there are stay until they are over',
+    async run(context) {
+      const client = await context.client();
+      await client.call(certificates.unsetAuthority, {});
+      context.show({ authority: null }, () => 'no more certificates are asked for');
+    },
+  });
+}
+
+type AuthorityOptions = {
+  email: string[];
+  challenge?: string;
+  eabKeyId?: string;
+  eabHmacKey?: string;
+  hook?: string;
+  hookSecret?: string;
+  ca?: string;
+  automatic: boolean;
+};
+
+function challengeOf(text: string): ChallengeType {
+  const parsed = challengeTypeSchema.safeParse(text);
+  if (parsed.success) return parsed.data;
+  throw usageError(`"${text}" is no challenge: choose from ${challengeTypeSchema.options.join(', ')}`);
+}
+
+function describe({ directoryUrl, challenge, contact, bindingKeyId, hookUrl, isAutomatic }: AcmeView): string {
+  const rows = [
+    ['directory', directoryUrl],
+    ['challenge', challenge],
+    ['contact', contact.join(', ')],
+    ['account binding', bindingKeyId],
+    ['hook', hookUrl],
+    ['names', isAutomatic ? 'those of all routes with public names' : 'those that are asked for'],
+  ];
+  return rows.flatMap(([name, value]) => (value ? [`${name}: ${value}`] : [])).join('\n');
 }
 
 function whyOf({ why, nextTryAt }: Certificate): string {

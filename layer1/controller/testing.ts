@@ -38,6 +38,8 @@ export type TestControllerOptions = {
   /** Default 2. */
   hosts?: number;
   memoryBytes?: number;
+  /** Of all hosts. */
+  hostAddress?: string;
   domain?: string;
   gitUrl?: string;
   /** Without one, reading logs is `unavailable`. */
@@ -90,7 +92,9 @@ export async function startTestController(options: TestControllerOptions = {}): 
   const store = options.store ?? createMemoryStore();
   const hosts: SimulatedHost[] = [];
   for (let index = 1; index <= hostCount; index += 1) {
-    const memory = options.memoryBytes === undefined ? {} : { memoryBytes: options.memoryBytes };
+    const { memoryBytes, hostAddress } = options;
+    const memory = memoryBytes === undefined ? {} : { memoryBytes };
+    const address = hostAddress === undefined ? {} : { address: hostAddress };
     const host = new SimulatedHost({
       store,
       id: `host${index}`,
@@ -98,6 +102,7 @@ export async function startTestController(options: TestControllerOptions = {}): 
       log,
       behave: (job) => behave(job),
       ...memory,
+      ...address,
     });
     await host.start();
     hosts.push(host);

@@ -16,7 +16,7 @@ export class HttpListener implements AsyncDisposable {
   readonly #sockets = new Set<Socket>();
   #isStopping = false;
 
-  constructor(proxy: Proxy, log: Logger) {
+  constructor(proxy: Pick<Proxy, 'handle' | 'handleUpgrade'>, log: Logger) {
     this.#server = createServer({
       // Uploads last as long as they move; a slow head is cut after headersTimeout.
       requestTimeout: 0,

@@ -56,8 +56,19 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
   let routes: readonly Route[] = [];
   const backends = new Backends({ discovery: options.discovery, log });
   const tcp = new TcpRoutes({ backends, counters, dialMs: timeouts.dialMs, host, log });
-  const http = new HttpListener(new Proxy({ table: () => table, backends, counters, timeouts, log }), log);
-  const tls =
+  const proxy = new Proxy({ table: () => table, backends, counters, timeouts, log });
+  const http = new HttpListener(
+    {
+      async handle(request, response, expectsContinue) {
+        const challenge = tls?.challenges.answerTo(request.url ?? '');
+        if (challenge === undefined) await proxy.handle(request, response, expectsContinue);
+        else response.end(challenge);
+      },
+      handleUpgrade: (request, socket, head) => proxy.handleUpgrade(request, socket, head),
+    },
+    log,
+  );
+  const tls: TlsPort | undefined =
     options.tls === undefined
       ? undefined
       : await TlsPort.create({ ...options.tls, host, fronts: { 'http/1.1': http }, log });

@@ -1,8 +1,7 @@
 /** Certificates: brought by people, taken away, listed, and told to routers. */
-import { FlynnError, hasCode } from '@flynn/kit/errors';
+import { FlynnError } from '@flynn/kit/errors';
 import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
-import { shortId } from '@flynn/kit/ids';
 import type { ServerEvent } from '@flynn/kit/routes';
 import { resourcePrefix } from '@flynn/resource/keys';
 import { decodeResource } from '@flynn/resource/record';
@@ -13,11 +12,10 @@ import { normalizeDomain } from '../route-address.ts';
 import { certificates } from './api.ts';
 import { checkCertificate } from './check.ts';
 import { checkHolds, domainOwners } from './domains.ts';
+import { find, put } from './put.ts';
 import { certificateType } from './resources.ts';
 import type { CertificateResource } from './resources.ts';
 import { servedOf, viewCertificate } from './view.ts';
-
-const maxAttempts = 5;
 
 export function certificateHandlers(deps: Deps): Handler[] {
   const { resources, now } = deps;
@@ -63,44 +61,6 @@ export function certificateHandlers(deps: Deps): Handler[] {
 
 function nameOf({ spec }: CertificateResource): string {
   return spec.domains[0] ?? '';
-}
-
-async function find(
-  { resources }: Pick<Deps, 'resources'>,
-  nameOrId: string,
-  signal: AbortSignal,
-): Promise<CertificateResource | undefined> {
-  try {
-    return await resources.lookup(certificateType, nameOrId.toLowerCase(), { signal });
-  } catch (error) {
-    if (hasCode(error, 'not_found')) return undefined;
-    throw error;
-  }
-}
-
-/** In the place of what there was for its first name. */
-export async function put(
-  deps: Pick<Deps, 'resources'>,
-  spec: CertificateResource['spec'],
-  signal: AbortSignal,
-): Promise<CertificateResource> {
-  const { resources } = deps;
-  for (let attempt = 1; ; attempt += 1) {
-    const known = await find(deps, spec.domains[0] ?? '', signal);
-    try {
-      if (known === undefined) return await resources.create(certificateType, { id: shortId(), spec }, { signal });
-      return await resources.change(
-        certificateType,
-        known.id,
-        () => ({ spec, status: certificateType.initialStatus() }),
-        { signal },
-      );
-    } catch (error) {
-      // Somebody else brought one, or took it away, in between.
-      const isRace = hasCode(error, 'conflict') || hasCode(error, 'not_found');
-      if (!isRace || attempt >= maxAttempts) throw error;
-    }
-  }
 }
 
 async function* certificateEvents({ store }: Pick<Deps, 'store'>, signal: AbortSignal): AsyncGenerator<ServerEvent> {

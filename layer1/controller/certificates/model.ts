@@ -27,6 +27,9 @@ export const certificateSchema = z.object({
 export type Certificate = z.output<typeof certificateSchema>;
 
 /** What shows an authority that a name leads here. */
+export const challengeTypeSchema = z.enum(['http-01', 'tls-alpn-01', 'dns-01']);
+export type ChallengeType = z.output<typeof challengeTypeSchema>;
+
 const challengeSchema = z.discriminatedUnion('type', [
   /** GET /.well-known/acme-challenge/TOKEN, of whatever host, is answered with it. */
   z.object({ type: z.literal('http-01'), token: z.string(), answer: z.string() }),
@@ -39,6 +42,7 @@ const challengeSchema = z.discriminatedUnion('type', [
   }),
 ]);
 
+export type Challenge = z.output<typeof challengeSchema>;
 export const challengesSchema = z.array(challengeSchema);
 
 /** The data of the events for routers. */
@@ -53,3 +57,14 @@ export const servedCertificateSchema = z.object({
   challenges: challengesSchema.default([]),
 });
 export type ServedCertificate = z.output<typeof servedCertificateSchema>;
+
+/** Of the authority what is no secret. */
+export const acmeViewSchema = z.object({
+  directoryUrl: z.string(),
+  contact: z.array(z.string()),
+  challenge: challengeTypeSchema,
+  bindingKeyId: z.string().optional(),
+  hookUrl: z.string().optional(),
+  isAutomatic: z.boolean(),
+});
+export type AcmeView = z.output<typeof acmeViewSchema>;

@@ -32,6 +32,8 @@ export const certificateType = defineType({
   status: z.object({
     /** Of `acme`. */
     issued: bundleSchema.optional(),
+    /** The names it was asked for with. */
+    issuedFor: z.array(z.string()).default([]),
     challenges: challengesSchema.default([]),
     failure: z
       .object({
@@ -43,7 +45,7 @@ export const certificateType = defineType({
       })
       .optional(),
   }),
-  initialStatus: () => ({ challenges: [] }),
+  initialStatus: () => ({ issuedFor: [], challenges: [] }),
   nameOf: ({ domains }) => domains[0],
   cascades: false,
 });

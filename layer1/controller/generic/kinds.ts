@@ -1,5 +1,5 @@
 /** Every kind there is: a new one is a module of its own and a line here. */
-import { certificateKind } from '../certificates/kind.ts';
+import { acmeKind, certificateKind } from '../certificates/kind.ts';
 import { appKind } from './app.ts';
 import { formationKind } from './formation.ts';
 import { defineKind } from './kind.ts';
@@ -13,6 +13,7 @@ export const platformKinds: readonly Kind[] = [
   routeKind,
   keyKind,
   certificateKind,
+  acmeKind,
   defineKind({
     type: artifactType,
     summary: 'images and slugs that releases run',

@@ -9,6 +9,10 @@ import type { Logger } from '@flynn/kit/log';
 import type { Credentials } from '@flynn/kit/tls';
 import type { Client, Front } from '../exchange.ts';
 import type { Certificates } from './certificates.ts';
+import { challengeProtocol } from './challenges.ts';
+import type { Challenges } from './challenges.ts';
+import { readClientHello } from './client-hello.ts';
+import { lookAtFirstBytes } from './first-bytes.ts';
 
 /** Of a client: some 30 KB each until then, and a public key operation. */
 const handshakeMs = 10_000;
@@ -23,6 +27,7 @@ type Pending = { readonly socket: Socket; readonly client: Client; readonly dead
 
 export type TlsListenerOptions = {
   certificates: Pick<Certificates, 'contextFor'>;
+  challenges: Pick<Challenges, 'hasCertificates' | 'contextFor'>;
   profile: SecureContextOptions;
   /** Shown for names nobody has a certificate for, and to clients that name none. */
   fallback: Credentials;
@@ -39,6 +44,8 @@ export class TlsListener implements AsyncDisposable {
   readonly #options: TlsListenerOptions;
   readonly #acceptor: NetServer;
   readonly #tls: TlsServer;
+  /** Speaks with authorities that want to see that a name leads here. */
+  readonly #challenged: TlsServer;
   readonly #rotation: NodeJS.Timeout;
   /** By the two ends' addresses: what the TLS server tells of a connection is another object than what it was given. */
   readonly #pending = new Map<string, Pending>();
@@ -70,6 +77,13 @@ export class TlsListener implements AsyncDisposable {
       this.counts.failures += 1;
       options.log.debug({ reason: messageOf(error), client: socket.remoteAddress }, 'a TLS handshake failed');
     });
+    this.#challenged = createTlsServer({
+      ALPNProtocols: [challengeProtocol],
+      SNICallback: (name, answer) => answer(null, options.challenges.contextFor(name)),
+      handshakeTimeout: handshakeMs,
+    });
+    // There is nothing to be said: the certificate was it.
+    this.#challenged.on('secureConnection', (socket) => socket.end());
     this.#acceptor = createNetServer({ allowHalfOpen: true, noDelay: true, keepAlive: true }, (socket) =>
       this.#accept(socket),
     );
@@ -115,7 +129,20 @@ export class TlsListener implements AsyncDisposable {
       socket.destroy();
       return;
     }
-    this.#secure(socket, client);
+    if (!this.#options.challenges.hasCertificates) {
+      this.#secure(socket, client);
+      return;
+    }
+    lookAtFirstBytes(socket, {
+      look: readClientHello,
+      timeoutMs: handshakeMs,
+      done: (hello, bytes) => {
+        socket.unshift(bytes);
+        if (hello !== 'none' && hello.protocols.includes(challengeProtocol))
+          this.#challenged.emit('connection', socket);
+        else this.#secure(socket, client);
+      },
+    });
   }
 
   #secure(socket: Socket, client: Client): void {

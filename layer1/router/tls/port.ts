@@ -5,8 +5,10 @@ import type { Logger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import type { Status } from '../api.ts';
 import { Certificates } from './certificates.ts';
+import { Challenges } from './challenges.ts';
 import { createFallback } from './fallback.ts';
 import { followCertificates } from './feed.ts';
+import type { CertificateSink } from './feed.ts';
 import { TlsListener } from './listener.ts';
 import type { TlsListenerOptions } from './listener.ts';
 import { profileOptions } from './profile.ts';
@@ -25,6 +27,7 @@ type TlsPortOptions = Readonly<{
 export class TlsPort implements AsyncDisposable {
   readonly #options: TlsPortOptions;
   readonly #certificates: Certificates;
+  readonly challenges: Challenges;
   readonly #listener: TlsListener;
   readonly #expiryCheck: NodeJS.Timeout;
   #isKnown = false;
@@ -32,30 +35,36 @@ export class TlsPort implements AsyncDisposable {
   static async create(options: TlsPortOptions): Promise<TlsPort> {
     const profile = profileOptions(options.profile);
     const certificates = new Certificates({ profile, log: options.log });
+    const challenges = new Challenges();
     const { fronts, log } = options;
-    const listener = new TlsListener({ certificates, profile, fronts, fallback: await createFallback(), log });
-    return new TlsPort(options, certificates, listener);
+    const fallback = await createFallback();
+    const listener = new TlsListener({ certificates, challenges, profile, fronts, fallback, log });
+    return new TlsPort(options, { certificates, challenges, listener });
   }
 
-  private constructor(options: TlsPortOptions, certificates: Certificates, listener: TlsListener) {
+  private constructor(
+    options: TlsPortOptions,
+    parts: { certificates: Certificates; challenges: Challenges; listener: TlsListener },
+  ) {
     this.#options = options;
-    this.#certificates = certificates;
-    this.#listener = listener;
+    this.#certificates = parts.certificates;
+    this.challenges = parts.challenges;
+    this.#listener = parts.listener;
     this.#expiryCheck = setInterval(() => this.#tellExpired(), expiryCheckMs);
     this.#expiryCheck.unref();
   }
 
   /** Until the signal aborts. */
   follow(controller: Pick<HttpClient, 'events'>, signal: AbortSignal): Promise<void> {
-    const certificates = this.#certificates;
-    const sink = {
-      replace: (all: Parameters<Certificates['replace']>[0]) => {
-        certificates.replace(all);
+    const parts = [this.#certificates, this.challenges];
+    const sink: CertificateSink = {
+      replace: (all) => {
+        for (const part of parts) part.replace(all);
         if (!this.#isKnown) this.#tellExpired();
         this.#isKnown = true;
       },
-      set: (one: Parameters<Certificates['set']>[0]) => certificates.set(one),
-      remove: (id: string) => certificates.remove(id),
+      set: (one) => parts.forEach((part) => part.set(one)),
+      remove: (id) => parts.forEach((part) => part.remove(id)),
     };
     return followCertificates({ controller, sink, signal, log: this.#options.log });
   }
