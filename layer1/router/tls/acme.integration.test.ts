@@ -15,6 +15,8 @@ import { startRouter } from '../router.ts';
 import type { Router } from '../router.ts';
 import { startCaddy } from './caddy-fixture.ts';
 import type { TestAuthority } from './caddy-fixture.ts';
+import { startZone } from './dns-fixture.ts';
+import type { TestZone } from './dns-fixture.ts';
 import { shake } from './testing.ts';
 
 const address = '127.0.14.1';
@@ -26,8 +28,10 @@ let world: TestController;
 let caddy: TestAuthority;
 let controller: HttpClient;
 let router: Router;
+let zone: TestZone;
 
 before(async () => {
+  zone = await startZone({ address: nameServer, secret: 'right' });
   caddy = await startCaddy({ names, address, nameServer });
   world = await startTestController({ hosts: 1, hostAddress: address });
   controller = new HttpClient({
@@ -46,6 +50,7 @@ after(async () => {
   await controller?.close();
   await world?.[Symbol.asyncDispose]();
   await caddy?.[Symbol.asyncDispose]();
+  await zone?.[Symbol.asyncDispose]();
 });
 
 async function shown(name: string): Promise<boolean> {
@@ -124,6 +129,26 @@ test('TLS-ALPN-01: the authority is shown its certificate, clients meanwhile the
   await until('alpn.acme-check.net', ({ state }) => state === 'ready');
   await waitFor(() => shown('alpn.acme-check.net'), { what: 'the router to show it', deadlineMs });
   assert.ok(await shown('blog.acme-check.net'));
+});
+
+test('DNS-01: a wildcard by way of the hook, which is told to clean up, and its refusal is told to people', async () => {
+  const { client } = world;
+  const { directoryUrl, ca } = caddy;
+  const set = (secret: string) =>
+    client.call(certificates.setAuthority, {
+      body: { directoryUrl, ca, challenge: 'dns-01', hook: { url: zone.hookUrl, secret }, isAutomatic: false },
+    });
+  await set('wrong');
+  await client.call(certificates.request, { body: { domains: ['*.dns-check.net', 'dns-check.net'] } });
+  const failed = await until('dns-check.net', ({ state }) => state === 'failing');
+  assert.match(failed.why, /the DNS hook answered 403 to present _acme-challenge\.dns-check\.net: who are you\?/);
+  await set('right');
+  await until('dns-check.net', ({ state }) => state === 'ready');
+  for (const name of ['any.dns-check.net', 'dns-check.net']) {
+    await waitFor(() => shown(name), { what: `the router to show ${name}`, deadlineMs });
+  }
+  await waitFor(() => zone.records.size === 0, { what: 'the zone to be clean', deadlineMs });
+  assert.equal(zone.calls.filter((call) => call === 'present _acme-challenge.dns-check.net').length, 2);
 });
 
 test('an authority that is away is a failure that says so, and what there is stays', async () => {
