@@ -1,0 +1,46 @@
+/** Says an answer to an HTTP/2 client. */
+import { constants } from 'node:http2';
+import type { ServerHttp2Stream } from 'node:http2';
+import type { Answer, Fields } from '../exchange.ts';
+
+/**
+ * False if the client is gone, or the fields are not fit to be sent. Of an open-ended body the end is said by `wantTrailers`
+ * alone: broken off right after a piece, it would otherwise look whole to the client.
+ */
+export function sendHead(
+  stream: ServerHttp2Stream,
+  options: { status: number; fields: string[]; added: Fields; isWhole: boolean; isOpenEnded: boolean },
+): boolean {
+  if (stream.destroyed || stream.closed || stream.headersSent) return false;
+  const { status, fields, added, isWhole } = options;
+  const list = [':status', String(status)];
+  for (const field of fields) list.push(field);
+  for (const field of added) list.push(field);
+  try {
+    stream.respond(list, { endStream: isWhole, waitForTrailers: options.isOpenEnded && !isWhole });
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** The router's own. What the client has still to send is not asked for. Answers the bytes of the body. */
+export function sendAnswer(stream: ServerHttp2Stream, answer: Answer, isHead: boolean): number {
+  const body = Buffer.from(answer.body);
+  const fields = [...answer.fields];
+  const says = (name: string) => fields.some((field, i) => i % 2 === 0 && field.toLowerCase() === name);
+  if (!says('content-length')) fields.push('content-length', String(body.length));
+  if (answer.code !== '' && !says('x-flynn-error')) fields.push('x-flynn-error', answer.code);
+  const isWhole = isHead || body.length === 0;
+  if (!sendHead(stream, { status: answer.status, fields, added: [], isWhole, isOpenEnded: false })) return 0;
+  if (!isWhole) stream.end(body);
+  closeWhenSent(stream);
+  return isWhole ? 0 : body.length;
+}
+
+/** RFC 9113 8.1: a whole answer before the whole request is followed by a reset that is no error. */
+export function closeWhenSent(stream: ServerHttp2Stream): void {
+  // A stream is not over before it has been read to its end.
+  stream.resume();
+  if (!stream.readableEnded && !stream.endAfterHeaders) stream.close(constants.NGHTTP2_NO_ERROR);
+}
