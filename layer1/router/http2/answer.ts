@@ -2,6 +2,7 @@
 import { constants } from 'node:http2';
 import type { ServerHttp2Stream } from 'node:http2';
 import type { Answer, Fields } from '../exchange.ts';
+import type { Extent } from './attempt.ts';
 
 /**
  * False if the client is gone, or the fields are not fit to be sent. Of an open-ended body the end is said by `wantTrailers`
@@ -9,15 +10,15 @@ import type { Answer, Fields } from '../exchange.ts';
  */
 export function sendHead(
   stream: ServerHttp2Stream,
-  options: { status: number; fields: string[]; added: Fields; isWhole: boolean; isOpenEnded: boolean },
+  options: { status: number; fields: string[]; added: Fields; extent: Extent },
 ): boolean {
   if (stream.destroyed || stream.closed || stream.headersSent) return false;
-  const { status, fields, added, isWhole } = options;
+  const { status, fields, added, extent } = options;
   const list = [':status', String(status)];
   for (const field of fields) list.push(field);
   for (const field of added) list.push(field);
   try {
-    stream.respond(list, { endStream: isWhole, waitForTrailers: options.isOpenEnded && !isWhole });
+    stream.respond(list, { endStream: extent === 'none', waitForTrailers: extent === 'open' });
     return true;
   } catch {
     return false;
@@ -32,7 +33,7 @@ export function sendAnswer(stream: ServerHttp2Stream, answer: Answer, isHead: bo
   if (!says('content-length')) fields.push('content-length', String(body.length));
   if (answer.code !== '' && !says('x-flynn-error')) fields.push('x-flynn-error', answer.code);
   const isWhole = isHead || body.length === 0;
-  if (!sendHead(stream, { status: answer.status, fields, added: [], isWhole, isOpenEnded: false })) return 0;
+  if (!sendHead(stream, { status: answer.status, fields, added: [], extent: isWhole ? 'none' : 'length' })) return 0;
   if (!isWhole) stream.end(body);
   closeWhenSent(stream);
   return isWhole ? 0 : body.length;

@@ -6,6 +6,9 @@ import type { Http2Head } from './request.ts';
 /** Of `broke`, nothing was done by the backend, which said so: anything may be sent again. */
 export type Failure = 'dial' | 'broke' | 'refused';
 
+/** Of an answer's body: there is none, a length says where it ends, or only its end does and trailers may follow. */
+export type Extent = 'none' | 'length' | 'open';
+
 /**
  * Hears of one attempt, in this order: `onConnected`, any `onInformation`, `onHead` (or `onUpgraded`), `onData`, one of
  * `onEnd` and `onFailure`. `onFailure` may come at any time. After `onEnd`, `onFailure` or `abort` nothing comes any more.
@@ -16,10 +19,9 @@ export interface Receiver {
   /** 1xx other than 100 and 101. */
   onInformation(status: number, fields: Fields): void;
   /**
-   * Names in lower case, connection-specific fields left out. `isOpenEnded`: no length says where the body ends, and
-   * trailers may follow it.
+   * Names in lower case, connection-specific fields left out.
    */
-  onHead(status: number, fields: string[], isOpenEnded: boolean): void;
+  onHead(status: number, fields: string[], extent: Extent): void;
   /** What comes and goes from here on is not a body but the other protocol. */
   onUpgraded(fields: string[]): void;
   /** The bytes are the receiver's. One that cannot take more now calls `pause`. */

@@ -7,6 +7,8 @@ import type { Attempt, Failure, Receiver, Upstream, UpstreamRequest } from './at
 import { answerFields, forEachRequestField, objectOf, trailerFields } from './fields.ts';
 
 const idleMs = 60_000;
+/** A backend that has requests and does not answer a ping until the next one is due is gone, host and all. */
+const pingMs = 10_000;
 const windowBytes = 1_048_576;
 /** RFC 9113 6.5.2 asks for at least 100; a backend that says nothing allows any number. */
 const maxStreams = 250;
@@ -25,19 +27,32 @@ const sessionOptions = {
  */
 class Session {
   readonly session: ClientHttp2Session;
+  readonly #place: (attempt: H2cAttempt) => void;
   #waiting: H2cAttempt[] = [];
+  /** How many it takes at the same time: a guess until it has said so. */
+  allowed: number;
   #isReady = false;
   #isEnding = false;
   #streams = 0;
+  #pingedMs = performance.now();
+  #isPingOut = false;
   idleSinceMs = performance.now();
 
-  constructor(backend: Backend) {
+  /** `place` finds a session for what was more than this one takes. */
+  constructor(backend: Backend, options: { allowed: number; place: (attempt: H2cAttempt) => void }) {
     const host = backend.host.includes(':') ? `[${backend.host}]` : backend.host;
+    this.#place = options.place;
+    this.allowed = options.allowed;
     this.session = connect(`http://${host}:${backend.port}`, sessionOptions);
     this.session.once('connect', () => this.session.setLocalWindowSize(windowBytes));
-    this.session.once('remoteSettings', () => {
+    this.session.on('remoteSettings', (settings) => {
       this.#isReady = true;
-      for (const attempt of this.#waiting.splice(0)) attempt.openOn(this);
+      this.allowed = Math.min(settings.maxConcurrentStreams ?? maxStreams, maxStreams);
+      const waiting = this.#waiting.splice(0);
+      const surplus = waiting.splice(Math.max(1, this.allowed));
+      this.#streams -= surplus.length;
+      for (const attempt of waiting) attempt.openOn(this);
+      for (const attempt of surplus) this.#place(attempt);
     });
     this.session.once('goaway', () => (this.#isEnding = true));
     // 'close' follows.
@@ -53,9 +68,7 @@ class Session {
   }
 
   get hasRoom(): boolean {
-    if (this.isOver) return false;
-    const allowed = this.#isReady ? (this.session.remoteSettings.maxConcurrentStreams ?? maxStreams) : maxStreams;
-    return this.#streams < Math.min(allowed, maxStreams);
+    return !this.isOver && this.#streams < this.allowed;
   }
 
   get isIdle(): boolean {
@@ -85,11 +98,19 @@ class Session {
     this.#isEnding = true;
     this.session.close();
   }
+
+  ping(nowMs: number): void {
+    if (!this.#isReady || this.session.destroyed || nowMs - this.#pingedMs < pingMs) return;
+    this.#pingedMs = nowMs;
+    if (this.#isPingOut) this.session.destroy();
+    else if (!this.isIdle) this.#isPingOut = this.session.ping(() => (this.#isPingOut = false));
+  }
 }
 
 class H2cAttempt implements Attempt {
   readonly #request: UpstreamRequest;
-  readonly #session: Session;
+  readonly #place: (attempt: H2cAttempt) => void;
+  #session: Session | undefined;
   #receiver: Receiver | undefined;
   #stream: ClientHttp2Stream | undefined;
   #trailers: Fields = [];
@@ -97,14 +118,19 @@ class H2cAttempt implements Attempt {
   #isUpgraded = false;
   #isOver = false;
 
-  constructor(session: Session, request: UpstreamRequest, receiver: Receiver) {
-    this.#session = session;
-    this.#request = request;
-    this.#receiver = receiver;
+  constructor(options: { request: UpstreamRequest; receiver: Receiver; place: (attempt: H2cAttempt) => void }) {
+    this.#request = options.request;
+    this.#receiver = options.receiver;
+    this.#place = options.place;
   }
 
   begin(): void {
-    this.#session.add(this);
+    this.#place(this);
+  }
+
+  waitFor(session: Session): void {
+    this.#session = session;
+    session.add(this);
   }
 
   openOn({ session, speaksWebSocket }: Session): void {
@@ -172,7 +198,7 @@ class H2cAttempt implements Attempt {
   #leave(): void {
     if (this.#isOver) return;
     this.#isOver = true;
-    this.#session.remove(this);
+    this.#session?.remove(this);
   }
 
   #fields(): string[] {
@@ -198,7 +224,7 @@ class H2cAttempt implements Attempt {
       return;
     }
     const isWhole = (flags & constants.NGHTTP2_FLAG_END_STREAM) !== 0;
-    this.#receiver?.onHead(status, fields, !isWhole);
+    this.#receiver?.onHead(status, fields, isWhole ? 'none' : 'open');
   }
 
   #onEnd(): void {
@@ -219,14 +245,7 @@ export class H2cUpstream implements Upstream {
   readonly #sessions = new Map<Backend, Session[]>();
 
   open(backend: Backend, request: UpstreamRequest, receiver: Receiver): Attempt {
-    const sessions = this.#sessions.get(backend) ?? [];
-    let session = sessions.find((known) => known.hasRoom);
-    if (session === undefined) {
-      session = new Session(backend);
-      sessions.push(session);
-      this.#sessions.set(backend, sessions);
-    }
-    return new H2cAttempt(session, request, receiver);
+    return new H2cAttempt({ request, receiver, place: (attempt) => this.#place(backend, attempt) });
   }
 
   sweep(nowMs: number): void {
@@ -234,7 +253,8 @@ export class H2cUpstream implements Upstream {
       const kept = sessions.filter((session) => {
         const isOld = session.isIdle && (backend.isLeaving || nowMs - session.idleSinceMs > idleMs);
         if (isOld && !session.isOver) session.close();
-        return !session.isOver;
+        session.ping(nowMs);
+        return !session.session.destroyed;
       });
       if (kept.length === 0) this.#sessions.delete(backend);
       else this.#sessions.set(backend, kept);
@@ -244,5 +264,17 @@ export class H2cUpstream implements Upstream {
   [Symbol.dispose](): void {
     for (const { session } of [...this.#sessions.values()].flat()) session.destroy();
     this.#sessions.clear();
+  }
+
+  #place(backend: Backend, attempt: H2cAttempt): void {
+    const sessions = this.#sessions.get(backend) ?? [];
+    let session = sessions.find((known) => known.hasRoom);
+    if (session === undefined) {
+      const allowed = sessions.at(-1)?.allowed ?? maxStreams;
+      session = new Session(backend, { allowed, place: (surplus) => this.#place(backend, surplus) });
+      sessions.push(session);
+      this.#sessions.set(backend, sessions);
+    }
+    attempt.waitFor(session);
   }
 }

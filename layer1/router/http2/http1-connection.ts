@@ -178,7 +178,8 @@ export class Http1Connection implements Attempt {
       this.#left = isBodyless ? 0 : typeof head.frame === 'number' ? head.frame : Infinity;
       this.#keepsOpen = head.keepsOpen && (isBodyless || head.frame !== 'until-close');
       this.#state = 'body';
-      this.#receiver?.onHead(head.status, fields, this.#left === Infinity);
+      const extent = this.#left === Infinity ? 'open' : this.#left === 0 ? 'none' : 'length';
+      this.#receiver?.onHead(head.status, fields, extent);
     }
   }
 

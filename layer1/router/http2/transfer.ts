@@ -4,7 +4,7 @@ import type { ServerHttp2Stream } from 'node:http2';
 import type { Backend } from '../backend.ts';
 import type { Exchange, Fields, Problem } from '../exchange.ts';
 import { closeWhenSent, sendAnswer, sendHead } from './answer.ts';
-import type { Attempt, Failure, Receiver, Upstream } from './attempt.ts';
+import type { Attempt, Extent, Failure, Receiver, Upstream } from './attempt.ts';
 import { objectOf, trailerFields } from './fields.ts';
 import type { Http2Head } from './request.ts';
 
@@ -147,7 +147,7 @@ export class Transfer implements Receiver {
     }
   }
 
-  onHead(status: number, fields: string[], isOpenEnded: boolean): void {
+  onHead(status: number, fields: string[], extent: Extent): void {
     if (this.#backend === undefined) return;
     const added = this.#exchange.answered(this.#backend, status);
     if ('status' in added) {
@@ -158,10 +158,11 @@ export class Transfer implements Receiver {
     this.#status = status;
     this.#phase = 'answering';
     this.#arm(this.#exchange.limits.idleMs);
-    const isWhole = this.#head.method === 'HEAD' || status === 204 || status === 304;
     if (this.#stream.destroyed || this.#stream.closed) return;
-    this.#isOpenEnded = isOpenEnded && !isWhole;
-    if (!sendHead(this.#stream, { status, fields, added, isWhole, isOpenEnded })) {
+    const isBodyless = this.#head.method === 'HEAD' || status === 204 || status === 304;
+    const said = isBodyless ? 'none' : extent;
+    this.#isOpenEnded = said === 'open';
+    if (!sendHead(this.#stream, { status, fields, added, extent: said })) {
       // It has what HTTP/2 may not say.
       this.#phase = 'asking';
       this.#answer('backend-broke');
@@ -174,7 +175,7 @@ export class Transfer implements Receiver {
     this.onHead(
       200,
       fields.filter((_, i) => fields[i - (i % 2)] !== 'sec-websocket-accept'),
-      true,
+      'open',
     );
     if (this.#phase === 'answering') this.#read();
   }
