@@ -41,7 +41,8 @@ export function sendAnswer(stream: ServerHttp2Stream, answer: Answer, isHead: bo
 
 /** RFC 9113 8.1: a whole answer before the whole request is followed by a reset that is no error. */
 export function closeWhenSent(stream: ServerHttp2Stream): void {
-  // A stream is not over before it has been read to its end.
+  if (stream.readableEnded || stream.endAfterHeaders) return;
+  // It is not over before it has been read to its end.
   stream.resume();
-  if (!stream.readableEnded && !stream.endAfterHeaders) stream.close(constants.NGHTTP2_NO_ERROR);
+  stream.close(constants.NGHTTP2_NO_ERROR);
 }

@@ -14,6 +14,11 @@ const maxHeadBytes = 65_536;
 const maxInformations = 16;
 const emptyLine = Buffer.from('\r\n\r\n');
 const nothing = Buffer.alloc(0);
+/**
+ * What every connection reads into: each read is dealt with before the next one, and what is kept of it is copied. A buffer
+ * for each read, as sockets have it otherwise, costs more in the collection of garbage than the copy.
+ */
+const readBuffer = Buffer.allocUnsafeSlow(65_536);
 
 type State = 'idle' | 'dialling' | 'head' | 'body' | 'tunnel' | 'closed';
 
@@ -40,9 +45,20 @@ export class Http1Connection implements Attempt {
   constructor(backend: Backend, park: (connection: Http1Connection) => void) {
     this.#park = park;
     // Half-close is the business of who talks through a tunnel.
-    this.#socket = connect({ host: backend.host, port: backend.port, noDelay: true, allowHalfOpen: true });
+    this.#socket = connect({
+      host: backend.host,
+      port: backend.port,
+      noDelay: true,
+      allowHalfOpen: true,
+      onread: {
+        buffer: readBuffer,
+        callback: (length) => {
+          this.#onBytes(readBuffer.subarray(0, length));
+          return true;
+        },
+      },
+    });
     this.#socket.on('connect', () => this.#onConnect());
-    this.#socket.on('data', (bytes: Buffer) => this.#onBytes(bytes));
     this.#socket.on('drain', () => this.#receiver?.onDrain());
     this.#socket.on('end', () => this.#onEnd());
     // 'close' follows, and says all there is to say.
@@ -128,7 +144,7 @@ export class Http1Connection implements Attempt {
         this.#onBodyBytes(bytes);
         break;
       case 'tunnel':
-        this.#receiver?.onData(bytes);
+        this.#receiver?.onData(Buffer.from(bytes));
         break;
       // Said without being asked.
       case 'idle':
@@ -145,7 +161,7 @@ export class Http1Connection implements Attempt {
       const end = all.indexOf(emptyLine);
       if (end > maxHeadBytes || (end === -1 && all.length > maxHeadBytes)) return this.#break();
       if (end === -1) {
-        this.#unread = all;
+        this.#unread = Buffer.from(all);
         return;
       }
       const head = readAnswerHead(all.toString('latin1', 0, end));
@@ -194,7 +210,7 @@ export class Http1Connection implements Attempt {
 
   #onBodyBytes(bytes: Buffer): void {
     if (this.#chunks !== undefined) {
-      const used = this.#chunks.read(bytes, (data) => this.#receiver?.onData(data));
+      const used = this.#chunks.read(bytes, (data) => this.#receiver?.onData(Buffer.from(data)));
       if (used === undefined) return;
       const trailers = used === -1 ? undefined : this.#chunks.trailers();
       if (used < bytes.length) this.#keepsOpen = false;
@@ -206,7 +222,7 @@ export class Http1Connection implements Attempt {
     const own = bytes.length > this.#left ? bytes.subarray(0, this.#left) : bytes;
     if (own.length < bytes.length) this.#keepsOpen = false;
     this.#left -= own.length;
-    if (own.length > 0) this.#receiver?.onData(own);
+    if (own.length > 0) this.#receiver?.onData(Buffer.from(own));
     if (this.#left === 0) this.#finish([]);
   }
 

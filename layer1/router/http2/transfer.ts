@@ -79,8 +79,8 @@ export class Transfer implements Receiver {
     stream.on('drain', () => this.#onClientDrain());
     if (this.#head.body === 'none' && this.#head.upgrade === undefined) {
       this.#isRead = true;
-      // Nothing comes, or nothing that counts; a stream is not closed before it has been read.
-      stream.resume();
+      // Not if it was whole with its head: node:http2 sees to that, at less cost.
+      if (!stream.endAfterHeaders) stream.resume();
     } else {
       // They are told when they come, whether the body before them has been read or not.
       stream.on('trailers', (_fields: object, _flags: number, raw: string[]) => (this.#trailers = trailerFields(raw)));
