@@ -38,6 +38,7 @@ import { deploymentType } from './resources.ts';
 import { routingHandlers } from './routing.ts';
 import { runnerRegistryHandlers } from './operations/runner-registry.ts';
 import { runnerHandlers } from './operations/runners.ts';
+import { sourceHandlers } from './source/sources.ts';
 
 export type ControllerParts = AsyncDisposable & { readonly deps: Deps };
 
@@ -100,6 +101,7 @@ export function controllerHandlers(deps: Deps, logAggregator: HttpClient, blobs:
     ...deploymentHandlers(deps),
     ...jobHandlers(deps),
     ...cronHandlers(deps),
+    ...sourceHandlers(deps),
     ...routingHandlers(deps),
     ...keyHandlers(deps),
     ...operationHandlers(deps),

@@ -35,7 +35,7 @@ export async function checkServices(
 export async function checkRoutePlace(
   deps: Deps,
   principal: Principal,
-  app: AppResource,
+  app: Pick<AppResource, 'id'>,
   domain: string,
   signal: AbortSignal,
 ): Promise<void> {
@@ -56,7 +56,7 @@ export async function checkRoutePlace(
 /** A route makes a service public: whose it is decides that. */
 export async function checkRouteTarget(
   principal: Principal,
-  app: AppResource,
+  app: { spec: { name: string } },
   service: string | undefined,
   ownProcesses: () => Promise<Processes>,
 ): Promise<void> {

@@ -2,6 +2,7 @@
 import { refusal } from '@flynn/resource/record';
 import { serviceName } from '@flynn/kit/names';
 import { z } from 'zod';
+import { checkRoutePlace, checkRouteTarget } from '../access/neighbours.ts';
 import { serviceNameOf } from '../compile.ts';
 import { findApp } from '../deps.ts';
 import type { Deps } from '../deps.ts';
@@ -10,7 +11,8 @@ import { atField } from './fields.ts';
 import { defineKind } from './kind.ts';
 import type { Applied, ApplyContext, Wanted } from './kind.ts';
 import { addKey, keyIdOf } from '../keys.ts';
-import { keyType, routeType } from '../resources.ts';
+import { findBasis } from '../releases.ts';
+import { appType, keyType, routeType } from '../resources.ts';
 import { normalizeDomain, normalizePath } from '../route-address.ts';
 import { createRoute } from '../routing.ts';
 import { parseSshKey } from '../ssh-key.ts';
@@ -43,7 +45,7 @@ export const routeKind = defineKind({
 async function applyRoute(
   deps: Deps,
   { spec, owner }: Wanted<z.output<typeof wantedRouteSchema>>,
-  { isDryRun, signal }: ApplyContext,
+  { isDryRun, signal, principal }: ApplyContext,
 ): Promise<Applied> {
   if (owner?.type !== 'app') {
     throw refusal('route', [{ path: 'owner', message: 'it belongs to an app, say which: owner: app/NAME' }]);
@@ -63,10 +65,18 @@ async function applyRoute(
   if (current !== undefined && current.owner?.id !== owner.id) {
     throw refusal(`route ${name}`, [{ path: 'owner', message: 'another app has this route' }]);
   }
-  const app = current === undefined && isDryRun ? undefined : await findApp(deps, owner.id, signal);
+  // That of a dry run may be about to be made.
+  const app = isDryRun
+    ? await deps.resources.find(appType, owner.id, { signal })
+    : await findApp(deps, owner.id, signal);
   const service = spec.service ?? current?.spec.service ?? serviceNameOf(app?.spec.name ?? owner.id, 'web');
   const before = current === undefined ? {} : { spec: { ...address, service: current.spec.service } };
   const changes = differences(before, { spec: { ...address, service } });
+  if (app !== undefined && changes.length > 0) {
+    const processes = async () => (await findBasis(deps, app, signal))?.spec.processes ?? {};
+    await checkRouteTarget(principal, app, service, processes);
+    if (address.domain !== undefined) await checkRoutePlace(deps, principal, app, address.domain, signal);
+  }
   if (!isDryRun && current === undefined) {
     await createRoute(deps, owner.id, { type: isHttp ? 'http' : 'tcp', ...address, service }, signal);
   } else if (!isDryRun && current !== undefined && changes.length > 0) {
@@ -99,7 +109,7 @@ export const keyKind = defineKind({
 async function applyKey(
   deps: Deps,
   { spec }: Wanted<z.output<typeof wantedKeySchema>>,
-  { isDryRun, signal, userId }: ApplyContext,
+  { isDryRun, signal, principal: { userId } }: ApplyContext,
 ): Promise<Applied> {
   const { fingerprint, publicKey } = atField('key', 'publicKey', () => parseSshKey(spec.publicKey));
   const known = await deps.resources.find(keyType, keyIdOf(fingerprint), { signal });
