@@ -112,14 +112,16 @@ describe('checking a head', () => {
   });
 
   test('takes an absolute target only if it agrees with Host', () => {
-    const targetOf = (url: string) => {
-      const checked = checkHead(head(['Host', 'a.test:80'], { url }));
+    const targetOf = (url: string, method = 'GET') => {
+      const checked = checkHead(head(['Host', 'a.test:80'], { url, method }));
       return 'problem' in checked ? checked.status : checked.target;
     };
     assert.equal(targetOf('http://A.test:80/x?y'), '/x?y');
     assert.equal(targetOf('http://a.test:80'), '/');
     assert.equal(targetOf('http://a.test:80?q'), '/?q');
-    assert.equal(targetOf('*'), '*');
+    assert.equal(targetOf('*', 'OPTIONS'), '*');
+    assert.equal(targetOf('*'), 400);
+    assert.equal(targetOf('/a#b'), 400);
     assert.equal(targetOf('http://b.test/x'), 400);
     assert.equal(targetOf('http://b.test@a.test:80/x'), 400);
     assert.equal(targetOf('x'), 400);

@@ -68,9 +68,17 @@ export function checkHead(request: RequestHead): CheckedHead | { problem: string
     return { problem: 'the length of the request body is ambiguous', status: 400 };
   }
   const length = lengths[0] ?? '0';
-  if (lengths.length > 1 || !/^\d+$/.test(length)) return { problem: 'Content-Length is not one number', status: 400 };
+  if (lengths.length > 1 || !/^\d{1,15}$/.test(length))
+    return { problem: 'Content-Length is not one number', status: 400 };
+  // Older and newer ones are framed otherwise; a later minor version is read as 1.1.
+  if (!request.httpVersion.startsWith('1.')) return { problem: 'the router speaks HTTP/1.1 here', status: 400 };
+  if (hosts[0] !== undefined && !/^[^:]*(?::\d{1,5})?$|^\[[\da-f:.]+\](?::\d{1,5})?$/i.test(hosts[0])) {
+    return { problem: 'the port in Host is not one', status: 400 };
+  }
   const form = originForm(request.url ?? '', hosts[0]);
-  if (form === undefined) return { problem: 'the request target is not one that can be routed', status: 400 };
+  const isAsterisk = form === '*' && request.method !== 'OPTIONS';
+  if (form === undefined || form.includes('#') || isAsterisk)
+    return { problem: 'the request target is not one that can be routed', status: 400 };
   const body = codings.length > 0 ? 'chunked' : Number(length) > 0 ? 'length' : 'none';
   return { host: hosts[0], target: form, body };
 }
