@@ -1,6 +1,6 @@
 /** The routers that every suite here runs against. */
 
-/** Messages of the corpus, by their names' beginnings, that a driver on node:http takes as llhttp takes them. */
+/** Messages, by their names' beginnings, that a driver on node:http takes as llhttp takes them. */
 const takenByLlhttp = [
   'request line "GET  / HTTP/1.1"',
   'request line "GET /  HTTP/1.1"',
@@ -19,8 +19,15 @@ const takenByLlhttp = [
   // What is behind them waits for ever.
   'h2c by Upgrade',
   'an upgrade with a body',
+  // Of backends.
+  'says "HTTP/2.0 200 OK\\r\\n\\r\\n"',
 ] as const;
 
-export type Driver = { readonly name: string; readonly takesLeniently: readonly string[] };
+export type Driver = {
+  readonly name: string;
+  readonly takesLeniently: readonly string[];
+  /** Requests said in one go that it answers. On node:http all go on at the same time, as many as a backend's queue takes. */
+  readonly pipelined: number;
+};
 
-export const drivers: readonly Driver[] = [{ name: 'http-proxy', takesLeniently: takenByLlhttp }];
+export const drivers: readonly Driver[] = [{ name: 'http-proxy', takesLeniently: takenByLlhttp, pipelined: 200 }];

@@ -2,13 +2,12 @@
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { createServer } from 'node:net';
-import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { shortId } from '@flynn/kit/ids';
 import { waitFor } from '@flynn/kit/retry';
+import { closedPort } from './closed-port.ts';
 import { LlhttpServer, judgeOn } from './judge.ts';
 import type { Judge } from './judge.ts';
 import { talk } from './talk.ts';
@@ -86,7 +85,7 @@ export async function openJudges(options: { image?: string } = {}): Promise<Judg
   for (const { name, config, argv } of programs) {
     const behind = opening.use(new LlhttpServer());
     const backend = await behind.listen();
-    const port = await freePort();
+    const port = await closedPort();
     const file = join(dir, `${name}.conf`);
     await writeFile(file, config({ port, backend, dir }));
     await start(opening, argv(file), { dir, ...options });
@@ -122,12 +121,4 @@ async function start(
     else await run('docker', ['rm', '--force', container]);
     await ended;
   });
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
 }
