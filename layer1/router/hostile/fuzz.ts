@@ -32,7 +32,8 @@ clearInterval(told);
 
 const findings = Map.groupBy(
   reports.flatMap((report) => report.findings),
-  ({ kind }) => kind,
+  // Without what it was exactly: that is in the messages.
+  ({ kind }) => kind.replace(/ ".*$/s, ''),
 );
 const laxer = reports.flatMap((report) => Object.entries(report.laxer));
 const refusedBy = Map.groupBy(laxer, ([name]) => name);

@@ -23,7 +23,8 @@ const requestLine = new RegExp(`^(${token}) (\\S+) HTTP/1\\.1$`);
 const field = new RegExp(
   `^(${token}):[ \\t]*([\\x21-\\x7e\\x80-\\xff](?:[\\t\\x20-\\x7e\\x80-\\xff]*[\\x21-\\x7e\\x80-\\xff])?)?[ \\t]*$`,
 );
-const extension = new RegExp(`^(?:;${token}(?:=(?:${token}|"[\\t\\x20-\\x21\\x23-\\x5b\\x5d-\\x7e\\x80-\\xff]*"))?)*$`);
+const quoted = '"(?:[\\t\\x20-\\x21\\x23-\\x5b\\x5d-\\x7e\\x80-\\xff]|\\\\[\\t\\x20-\\x7e\\x80-\\xff])*"';
+const extension = new RegExp(`^(?:[ \\t]*;[ \\t]*${token}(?:[ \\t]*=[ \\t]*(?:${token}|${quoted}))?)*$`);
 
 class Unreadable extends Error {}
 
