@@ -3,16 +3,15 @@ import { randomBytes } from 'node:crypto';
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { routes as discoveryRoutes } from '@flynn/discovery/api';
-import { handle, startServer } from '@flynn/kit/http-server';
-import type { RunningServer } from '@flynn/kit/http-server';
-import { silentLogger } from '@flynn/kit/log';
-import { ControlPlane } from '@flynn/router/testing';
+import { routerEnv, routerProgram, startPlane } from '@flynn/router/hostile/router-process';
+import type { ControlPlane, Owner } from '@flynn/router/testing';
 import { freePort, openToolbox, startProgram } from './router-program.ts';
 import type { Running, Toolbox } from './router-program.ts';
 
 export const host = 'app.test';
 const cores = 1;
+/** One backend that looks like four. */
+export const backendHosts = ['127.0.0.1', '127.0.0.2', '127.0.0.3', '127.0.0.4'] as const;
 
 export type Proxy = Running & { readonly name: string; readonly port: number };
 
@@ -24,18 +23,22 @@ export type Stage = AsyncDisposable & {
   readonly nginx: Proxy;
   readonly haproxy: Proxy;
   readonly flynn: Proxy;
-  /** Another router on the same routes. */
-  startRouter(env?: Record<string, string>): Promise<Proxy>;
+  /** The ports of the same TCP route. */
+  readonly tcp: { flynn: number; haproxy: number };
+  /** Ends what is given to it with the stage. */
+  readonly owner: Owner;
+  /** Another router, on the same routes unless it asks another platform. */
+  startRouter(options?: { env?: Record<string, string>; planeUrl?: string }): Promise<Proxy>;
 };
 
 /** `/tiny`, `/10k`, `/1m` are there to be read; `/post` takes whatever comes. */
 export async function openStage(): Promise<Stage> {
   const dir = await mkdtemp(join(tmpdir(), 'flynn-bench-router-'));
   const started: Running[] = [];
-  let server: RunningServer | undefined;
+  const ends: (() => Promise<void>)[] = [];
   async function close(): Promise<void> {
     await Promise.all(started.map((each) => each.stop()));
-    await server?.close();
+    for (const end of ends) await end();
     await rm(dir, { recursive: true, force: true });
   }
   try {
@@ -61,33 +64,20 @@ export async function openStage(): Promise<Stage> {
     await writeFile(join(www, '10k'), randomBytes(10_000).toString('base64').slice(0, 10_000));
     await writeFile(join(www, '1m'), randomBytes(1_000_000));
     await startNginx('backend', backendPort, backendConfig(backendPort, www));
+    const [tcpPort, haproxyTcpPort] = [await freePort(), await freePort()];
     const nginx = await startNginx('nginx', nginxPort, nginxConfig(nginxPort, backendPort));
-    await writeFile(join(dir, 'haproxy.cfg'), haproxyConfig(haproxyPort, backendPort));
+    await writeFile(join(dir, 'haproxy.cfg'), haproxyConfig(haproxyPort, haproxyTcpPort, backendPort));
     const haproxy = await start(['haproxy', '-db', '-f', join(dir, 'haproxy.cfg')], haproxyPort);
 
-    const plane = new ControlPlane();
-    const instances = handle(discoveryRoutes.instances, async ({ params }) =>
-      params.service === 'controller' && server !== undefined
-        ? [{ id: 'c1', service: 'controller', address: new URL(server.url).host, attributes: {}, createdRevision: 1 }]
-        : [],
-    );
-    server = await startServer({
-      name: 'plane',
-      handlers: [...plane.handlers, instances],
-      host: '127.0.0.1',
-      port: 0,
-      log: silentLogger(),
-    });
-    const planeUrl = server.url;
+    const owner: Owner = { after: (end) => ends.push(end) };
+    const { plane, url: ownUrl } = await startPlane(owner);
     plane.setRoute({ id: 'r1', domain: host });
+    plane.setRoute({ id: 't1', type: 'tcp', port: tcpPort });
     plane.up('web', `127.0.0.1:${backendPort}`);
-    const startRouter = async (env: Record<string, string> = {}): Promise<Proxy> => {
+    const startRouter: Stage['startRouter'] = async ({ env = {}, planeUrl = ownUrl } = {}) => {
       const [port, statusPort] = [await freePort(), await freePort()];
-      const running = await start([process.execPath, join(import.meta.dirname, '../../layer1/router/main.ts')], port, {
-        FLYNN_KEY: 'bench',
-        FLYNN_DISCOVERY_URL: planeUrl,
-        FLYNN_HTTP_PORT: String(port),
-        PORT: String(statusPort),
+      const running = await start([process.execPath, routerProgram], port, {
+        ...routerEnv({ planeUrl, port, statusPort }),
         ...env,
       });
       return { ...running, name: 'flynn', port };
@@ -101,6 +91,8 @@ export async function openStage(): Promise<Stage> {
       nginx: { ...nginx, name: 'nginx', port: nginxPort },
       haproxy: { ...haproxy, name: 'HAProxy', port: haproxyPort },
       flynn,
+      tcp: { flynn: tcpPort, haproxy: haproxyTcpPort },
+      owner,
       startRouter,
       [Symbol.asyncDispose]: close,
     };
@@ -145,7 +137,7 @@ function backendConfig(port: number, www: string): string {
   client_max_body_size 0;
   client_body_buffer_size 128k;
   server {
-    listen 127.0.0.1:${port} backlog=4096;
+${backendHosts.map((host) => `    listen ${host}:${port} backlog=4096;`).join('\n')}
     root ${www};
     location = /tiny { return 200 "hello"; }
     location = /post { return 200 "taken"; }
@@ -180,7 +172,7 @@ function nginxConfig(port: number, backendPort: number): string {
 `;
 }
 
-function haproxyConfig(port: number, backendPort: number): string {
+function haproxyConfig(port: number, tcpPort: number, backendPort: number): string {
   return `global
   nbthread ${cores}
   maxconn 9000
@@ -189,9 +181,8 @@ defaults
   timeout connect 2s
   timeout client 60s
   timeout server 60s
-  option forwardfor
-  http-reuse always
 frontend all
+  option forwardfor
   bind 127.0.0.1:${port} backlog 4096
   unique-id-format %{+X}o%ci:%cp_%fi:%fp_%Ts_%rt:%pid
   unique-id-header X-Request-Id
@@ -200,6 +191,11 @@ frontend all
   http-request set-header X-Request-Start %[date()]
   use_backend web if { req.hdr(host) -m beg ${host} }
 backend web
+  http-reuse always
+  server one 127.0.0.1:${backendPort}
+listen tcp
+  mode tcp
+  bind 127.0.0.1:${tcpPort} backlog 4096
   server one 127.0.0.1:${backendPort}
 `;
 }

@@ -1,17 +1,19 @@
 /**
  * The router beside nginx and HAProxy: processor time of the proxy's processes for each request, same backend, same run,
- * rounds in turn. `router http changes`: these sections alone; `--seconds=2 --rounds=3`.
+ * rounds in turn. `router http changes`: these sections alone; `--seconds=3 --rounds=3` is how long and how often.
  */
 import { parseArgs } from 'node:util';
 import { FlynnError } from '@flynn/kit/errors';
 import type { Bench } from './bench.ts';
 import type { Figure } from './figure.ts';
-import { compareLoad, wrk } from './router-load.ts';
+import { changesUnderLoad, firstRequest, idleClients, manyRoutes } from './router-changes.ts';
+import { latency } from './router-latency.ts';
+import { compareLoad, comparison, costUs, interleaved, wrk } from './router-load.ts';
 import type { Load } from './router-load.ts';
 import { openStage } from './router-stage.ts';
 import type { Stage } from './router-stage.ts';
 
-export type Options = { rounds: number; seconds: number };
+type Options = { rounds: number; seconds: number };
 
 const keepAlive = '<= 1.5 x (aim 1.0)';
 const httpLoads: readonly Load[] = [
@@ -41,6 +43,21 @@ const sections: Readonly<Record<string, (stage: Stage, options: Options) => Prom
     }
     return figures;
   },
+  tcp: async (stage, { rounds, seconds }) => {
+    const load: Load = { name: 'TCP route, 1 MB', path: '/1m', connections: 64, must: '' };
+    const ports = new Map([
+      [stage.flynn.name, stage.tcp.flynn],
+      [stage.haproxy.name, stage.tcp.haproxy],
+    ]);
+    const costs = await interleaved([stage.haproxy, stage.flynn], rounds, (proxy) =>
+      costUs(proxy, () => wrk(stage, ports.get(proxy.name) ?? 0, load, seconds)),
+    );
+    return comparison(load.name, costs, { floor: stage.haproxy.name, must: '<= 2.0 x (aim 1.3)' });
+  },
+  latency,
+  routes: manyRoutes,
+  changes: async (stage) => [...(await firstRequest(stage)), ...(await changesUnderLoad(stage))],
+  idle: idleClients,
 };
 
 export const bench: Bench = {
