@@ -32,7 +32,7 @@ const mayImport: Record<string, readonly string[]> = {
   'layer1/router': ['kit', 'discovery', 'controller'],
   cli: ['kit', 'controller', 'log-aggregator'],
   bootstrap: ['kit', 'store', 'scheduler', 'host-agent', 'discovery', 'controller', 'cli'],
-  test: ['kit', 'store', 'discovery', 'bootstrap', 'scheduler', 'controller', 'log-aggregator'],
+  test: ['kit', 'store', 'discovery', 'bootstrap', 'scheduler', 'controller', 'log-aggregator', 'router'],
 };
 
 const packageOf = (file: string): string | undefined =>
