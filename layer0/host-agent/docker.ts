@@ -17,6 +17,7 @@ import {
 } from './docker-containers.ts';
 import { engineCall } from './docker-errors.ts';
 import { ensureNamedImage, exportImages, listImages, prefetchImages, removeImage } from './docker-images.ts';
+import { ensureLoadedImage } from './docker-loading.ts';
 import { readLogs } from './docker-logs.ts';
 import { dockerNetworks } from './docker-networks.ts';
 import { ensureStack } from './docker-stacks.ts';
@@ -56,19 +57,22 @@ export function connectDocker(options: DockerOptions): Engine {
   }
 
   async function ensureImage(image: Image, { signal }: CallOptions = {}): Promise<string> {
-    const key = JSON.stringify('name' in image ? image.name : [image.base, ...image.layers.map((l) => l.digest)]);
+    const key = keyOf(image);
     // One build whoever asks: it goes on when one asker leaves, the others still want it.
     const ensured = building.run(key, async () => {
       const found = known.get(key);
       if (found !== undefined) return found;
-      const ref =
-        'name' in image
-          ? await ensureNamed(image.name)
-          : await ensureStack(context, image, (below) => ensureImage(below), {});
+      const ref = await ensureAny(image);
       known.set(key, ref);
       return ref;
     });
     return signal === undefined ? ensured : raceAbort(ensured, signal);
+  }
+
+  async function ensureAny(image: Image): Promise<string> {
+    if ('name' in image) return ensureNamed(image.name);
+    if ('config' in image) return ensureLoadedImage(context, image, {});
+    return ensureStack(context, image, (below) => ensureImage(below), {});
   }
 
   async function ensureNamed(name: string): Promise<string> {
@@ -145,4 +149,9 @@ export function connectDocker(options: DockerOptions): Engine {
     usage: (id, options = {}) => usage.usage(id, options),
     diskUse: (id, options = {}) => usage.diskUse(id, options),
   };
+}
+
+function keyOf(image: Image): string {
+  if ('name' in image) return JSON.stringify(image.name);
+  return JSON.stringify(['config' in image ? image.config.digest : image.base, ...image.layers.map((l) => l.digest)]);
 }

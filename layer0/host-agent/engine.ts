@@ -150,7 +150,8 @@ export interface Engine {
 
   /**
    * The reference to create containers from. By name: an image that is there, or pulled. Base and layers: built once per
-   * host, layers fetched by digest and verified; equal lower layers are stored once.
+   * host, layers fetched by digest and verified; equal lower layers are stored once. By configuration and layers: the same,
+   * without what the image's labels say of the platform's matters.
    */
   ensureImage(image: Image, options?: CallOptions): Promise<string>;
   /** Images by name as one archive for another engine, layers they share once. One that is not there: `not_found`. */

@@ -21,6 +21,8 @@ export const label = {
   resident: 'flynn.resident',
   /** On stacks: the base image's id and the layers they were made of. */
   stack: 'flynn.stack',
+  /** On images loaded whole from the blob store: the digest of their configuration there. */
+  loaded: 'flynn.loaded',
   metaPrefix: 'flynn.meta.',
 } as const;
 
@@ -35,6 +37,10 @@ export function volumeName(cluster: string, name: string): string {
 
 export function stackRepository(cluster: string): string {
   return `flynn-${cluster}/stack`;
+}
+
+export function loadedRepository(cluster: string): string {
+  return `flynn-${cluster}/image`;
 }
 
 export function jobLabels(job: Pick<HostJob, 'id' | 'workloadId' | 'version' | 'template' | 'singleton'>): Labels {

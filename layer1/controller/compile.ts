@@ -8,7 +8,8 @@ import type { App, Artifact, Process, Release, processSchema } from './model.ts'
 
 /** Starts a slug's command line with its profile scripts; part of the slug runner's image. */
 const slugStarter = '/usr/bin/flynn-run';
-const slugPort = 8080;
+/** Where `web` types listen that say nothing else. */
+const defaultPort = 8080;
 /** Where builds fetch sources and caches from, and leave layers. */
 const blobService = 'blobstore';
 /** The router drops a backend within milliseconds of its leaving discovery; requests in flight get this long. */
@@ -43,7 +44,17 @@ export function serviceNameOf(appName: string, type: string): string {
 
 /** The process of a Procfile line, as a release of a slug has it. `web` types listen on PORT, which is 8080. */
 export function slugProcess(commandLine: string, type: string): z.input<typeof processSchema> {
-  return { ...startedBySlug([commandLine]), ports: isWebType(type) ? [{ port: slugPort }] : [] };
+  return { ...startedBySlug([commandLine]), ports: isWebType(type) ? [{ port: defaultPort }] : [] };
+}
+
+/** A process of an image: as the image says, or a line for its shell. `web` types listen on the port it exposes; PORT says the same. */
+export function imageProcess(
+  commandLine: string | undefined,
+  type: string,
+  port: number = defaultPort,
+): z.input<typeof processSchema> {
+  const run = commandLine === undefined ? {} : { entrypoint: ['/bin/sh'], command: ['-c', commandLine] };
+  return { ...run, ports: isWebType(type) ? [{ port }] : [] };
 }
 
 /** The slug's starter takes one word as a line for the shell, and several as a program with exactly these arguments. */

@@ -5,6 +5,7 @@ import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
 import { layers } from './api-layers.ts';
 import type { Deps } from '../deps.ts';
+import { blobsOf } from '../images/image-blobs.ts';
 import { artifactType } from '../resources.ts';
 
 export function layerHandlers(
@@ -14,9 +15,8 @@ export function layerHandlers(
   return [
     handle(layers.get, async ({ params, signal }) => {
       const { spec } = await resources.get(artifactType, params.artifact, { signal });
-      const own = 'layers' in spec.image ? spec.image.layers : [];
       // What is in the blob store beside layers is nobody's to read: sources, caches.
-      if (!own.some(({ digest }) => digest === params.digest)) {
+      if (!blobsOf(spec.image).includes(params.digest)) {
         throw new FlynnError('not_found', `the artifact ${params.artifact} has no layer ${params.digest}`);
       }
       const { sizeBytes } = await blobs.stat(params.digest, { signal });
