@@ -87,7 +87,7 @@ async function pushImage(context: Context, options: PushOptions, [name]: string[
         },
       }),
     );
-    const result = resultOf(image, stored, lines, name);
+    const result = resultOf(image, stored, lines, { name });
     digest = (await storeText(JSON.stringify(result), target, signal)).digest;
     context.show({ image: digest, layers: sent }, () => `image ${digest}`);
   } finally {

@@ -6,6 +6,7 @@ import { raceAbort } from '@flynn/kit/retry';
 import type { Image } from '@flynn/scheduler/cell';
 import type { FetchImages } from './cluster/peer-images.ts';
 import type { CallOptions, Container, Engine, FetchBlob } from './engine.ts';
+import { buildImage, removeBuildsLeft } from './docker-builds.ts';
 import {
   createContainer,
   inspectContainer,
@@ -91,6 +92,8 @@ export function connectDocker(options: DockerOptions): Engine {
     ...dockerNetworks(context),
     ...dockerVolumes(context),
     ensureImage,
+    buildImage: (build, options = {}) => buildImage(context, build, options),
+    removeBuildsLeft: (options = {}) => removeBuildsLeft(context, options),
     exportImages: (names, options = {}) => exportImages(context, names, options),
     prefetchImages: (names, options = {}) => prefetchImages(context, names, options),
     listImages: (options = {}) => listImages(context, options),

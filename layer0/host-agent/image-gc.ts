@@ -1,6 +1,6 @@
 /** Which images does this host need no more? */
 import type { Container, ImageInfo } from './engine.ts';
-import { label } from './labels.ts';
+import { buildRepository, label } from './labels.ts';
 
 export type ImagesInput = {
   /** All the engine has, whoever they belong to. */
@@ -37,6 +37,8 @@ export function unusedImages(input: ImagesInput): ImageInfo[] {
     const layers = layersOf(image, input.cluster);
     // What a kept stack stands on stays too: the next release of its app goes on the same.
     if (layers !== undefined) return !kept.some((other) => other === layers || other.startsWith(`${layers},`));
+    const isOfBuild = (ref: string): boolean => ref.startsWith(`${buildRepository(input.cluster)}:`);
+    if (image.refs.length > 0 && image.refs.every(isOfBuild)) return true;
     if (image.labels[label.image] !== undefined) return true;
     if (image.labels[label.cluster] === input.cluster && image.labels[label.loaded] !== undefined) return true;
     return image.refs.length > 0 && image.refs.every((ref) => input.pulled.has(ref));

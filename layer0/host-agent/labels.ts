@@ -23,6 +23,8 @@ export const label = {
   stack: 'flynn.stack',
   /** On images loaded whole from the blob store: the digest of their configuration there. */
   loaded: 'flynn.loaded',
+  /** On the networks of builds: which build. */
+  build: 'flynn.build',
   metaPrefix: 'flynn.meta.',
 } as const;
 
@@ -41,6 +43,20 @@ export function stackRepository(cluster: string): string {
 
 export function loadedRepository(cluster: string): string {
   return `flynn-${cluster}/image`;
+}
+
+/** What builds made, by what they are built for: the next build finds its steps done there. */
+export function buildRepository(cluster: string): string {
+  return `flynn-${cluster}/build`;
+}
+
+/** Where the steps of a build run, and nothing else. */
+export function buildNetwork(cluster: string, id: string): string {
+  return `${buildNetworkPrefix(cluster)}${id}`;
+}
+
+export function buildNetworkPrefix(cluster: string): string {
+  return `flynn-${cluster}-build-`;
 }
 
 export function jobLabels(job: Pick<HostJob, 'id' | 'workloadId' | 'version' | 'template' | 'singleton'>): Labels {

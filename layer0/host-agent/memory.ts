@@ -86,6 +86,14 @@ export function createMemoryEngine(
       networks.delete(name);
     },
     ensureImage,
+    async buildImage(build, call) {
+      await enter(call);
+      build.context.destroy();
+      throw new FlynnError('invalid', 'this engine builds no images');
+    },
+    async removeBuildsLeft(call) {
+      await enter(call);
+    },
     async exportImages(names, call) {
       await enter(call);
       const missing = names.find((name) => options.images?.includes(name) === false);

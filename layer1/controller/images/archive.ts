@@ -42,7 +42,7 @@ export class Archive {
           if (type === 'file') {
             const path = join(folder, String(files.size));
             await pipeline(Readable.from(entry), createWriteStream(path), { signal });
-            files.set(posix.normalize(name), { path, sizeBytes: entry.header.size ?? 0 });
+            files.set(posix.normalize(name), { path, sizeBytes: entry.header.size });
           } else if ((type === 'symlink' || type === 'link') && typeof linkname === 'string') {
             const target = type === 'link' ? linkname : posix.join(posix.dirname(name), linkname);
             links.set(posix.normalize(name), posix.normalize(target));

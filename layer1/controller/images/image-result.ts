@@ -10,12 +10,12 @@ export function resultOf(
   image: Pick<ArchivedImage, 'name' | 'config'>,
   { config, layers }: StoredImage,
   processTypes: Readonly<Record<string, string>>,
-  name = image.name,
+  { name = image.name, hint = '--process web="COMMAND" says it' }: { name?: string | undefined; hint?: string } = {},
 ): BuildResult {
   if (!hasCommand(image.config) && Object.keys(processTypes).length === 0) {
     throw new FlynnError(
       'invalid',
-      `the image${name === undefined ? '' : ` ${name}`} does not say what to start: it has neither ENTRYPOINT nor CMD\n  --process web="COMMAND" says it`,
+      `the image${name === undefined ? '' : ` ${name}`} does not say what to start: it has neither ENTRYPOINT nor CMD\n  ${hint}`,
     );
   }
   const port = portOf(image.config);

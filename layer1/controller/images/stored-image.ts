@@ -32,11 +32,22 @@ const compressionLevel = 3;
 export async function storeImage(
   image: ArchivedImage,
   target: BlobTarget,
-  options: { signal: AbortSignal; onLayer?: (sent: Sent) => void },
+  options: {
+    signal: AbortSignal;
+    onLayer?: (sent: Sent) => void;
+    /** What layers are stored as, by the digests of their plain tar files: by who can be believed. */
+    known?: ReadonlyMap<string, Blob>;
+  },
 ): Promise<StoredImage> {
-  const { signal, onLayer } = options;
+  const { signal, onLayer, known } = options;
   const layers: Blob[] = [];
   for (const { file, diffId } of image.layers) {
+    const before = known?.get(diffId);
+    if (before !== undefined && (await isStored(before.digest, target, signal))) {
+      onLayer?.({ sizeBytes: before.sizeBytes, isSent: false });
+      layers.push(before);
+      continue;
+    }
     const compressed = await compressedLayer(file.path, diffId, signal);
     const sizeBytes = (await stat(compressed.path)).size;
     const { digest } = compressed;
@@ -104,14 +115,9 @@ async function storeBlob(
   signal: AbortSignal,
 ): Promise<boolean> {
   const store = async (limited: AbortSignal): Promise<boolean> => {
-    try {
-      await target.stat(blob.digest, { signal: limited });
-      return false;
-    } catch (error) {
-      if (!hasCode(error, 'not_found')) throw error;
-      await target.put(blob.open(), { digest: blob.digest, signal: limited });
-      return true;
-    }
+    if (await isStored(blob.digest, target, limited)) return false;
+    await target.put(blob.open(), { digest: blob.digest, signal: limited });
+    return true;
   };
   return retry(store, {
     what: 'sending the image',
@@ -119,4 +125,14 @@ async function storeBlob(
     signal,
     isRetryable: (error) => hasCode(error, 'unavailable', 'timeout'),
   });
+}
+
+async function isStored(digest: string, target: BlobTarget, signal: AbortSignal): Promise<boolean> {
+  try {
+    await target.stat(digest, { signal });
+    return true;
+  } catch (error) {
+    if (hasCode(error, 'not_found')) return false;
+    throw error;
+  }
 }
