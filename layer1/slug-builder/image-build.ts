@@ -20,7 +20,7 @@ import { resultOf } from '@flynn/controller/images/image-result';
 import { type StoredImage, storeImage } from '@flynn/controller/images/stored-image';
 import { type BuildResult, buildResultSchema } from '@flynn/controller/model';
 import { routes } from '@flynn/host-agent/api';
-import { buildEventSchema, buildRoutes } from '@flynn/host-agent/api-builds';
+import { type BuildEvent, buildEventSchema, buildRoutes } from '@flynn/host-agent/api-builds';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';
 import { LineSplitter } from '@flynn/kit/lines';
@@ -29,7 +29,7 @@ import { z } from 'zod';
 import type { BuildJob } from './build.ts';
 import { packContext, readTexts } from './build-context.ts';
 import { argsOf, assertPlain, ownImagesOf, withImages } from './dockerfile.ts';
-import { type BuildLimits, slugTooLarge, tooLong, tooMuchOutput } from './limits.ts';
+import { type BuildLimits, howToRaise, imageTooLarge, tooLong, tooMuchOutput } from './limits.ts';
 import { type Output, sizeText } from './output.ts';
 import { parseProcfile } from './procfile.ts';
 
@@ -89,7 +89,7 @@ async function buildWithin(job: BuildJob, deps: ImageBuildDeps, signal: AbortSig
     ...(appJson === undefined ? {} : { appJson }),
     meta: job.commit === '' ? {} : { 'git.commit': job.commit },
   });
-  if (result.sizeBytes > deps.limits.slugBytes) throw slugTooLarge(deps.limits.slugBytes);
+  if (result.sizeBytes > deps.limits.slugBytes) throw imageTooLarge(deps.limits.slugBytes);
   const { digest } = await blobs.put(JSON.stringify(result), { signal });
   await blobs.putName(`builds/${job.operationId}`, digest, { signal });
   out.topic(`Image size is ${sizeText(result.sizeBytes)}`);
@@ -155,13 +155,20 @@ async function buildOnHost(
     for (const line of splitter.push(chunk)) {
       const event = buildEventSchema.parse(JSON.parse(line));
       if ('image' in event) return event.image;
-      if ('error' in event) throw new FlynnError(event.error.code, event.error.message);
+      if ('error' in event) throw failureOf(event.error);
       printedBytes += event.line.length + 1;
       if (printedBytes > limits.outputBytes) throw tooMuchOutput(limits.outputBytes);
       out.line(event.line);
     }
   }
   throw new FlynnError('unavailable', 'The host stopped building without saying why: push again.');
+}
+
+/** Which limit it was is for people to read, and what to do about it with it. */
+function failureOf({ code, message }: Extract<BuildEvent, { error: unknown }>['error']): FlynnError {
+  if (code !== 'exhausted') return new FlynnError(code, message);
+  const variable = message.includes('memory') ? 'FLYNN_BUILD_MEMORY' : 'FLYNN_BUILD_DISK';
+  return new FlynnError(code, `${message}.\n${howToRaise(variable)}`);
 }
 
 async function storeBuilt(job: BuildJob, name: string, { blobs, agent, out }: ImageBuildDeps, signal: AbortSignal) {
