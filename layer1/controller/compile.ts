@@ -3,7 +3,7 @@ import type { z } from 'zod';
 import { jobTemplateSchema, workloadInputSchema } from '@flynn/scheduler/cell';
 import type { JobTemplate, Resources } from '@flynn/scheduler/cell';
 import { versionOf } from '@flynn/scheduler/template-version';
-import { buildLimitsOf } from './build-limits.ts';
+import { appBuildLimits, buildLimitsOf } from './build-limits.ts';
 import type { App, Artifact, Process, Release, processSchema } from './model.ts';
 
 /** Starts a slug's command line with its profile scripts; part of the slug runner's image. */
@@ -178,14 +178,23 @@ export type Build = {
   operationId: string;
   sourceDigest: string;
   commit: string;
+<<<<<<< HEAD
   /** Of a source with a Dockerfile. */
   dockerfile?: { slugRunnerImage: string };
+=======
+  /** What its app asks for its builds is among this. */
+  meta?: Readonly<Record<string, string>>;
+>>>>>>> left
 };
 
 /** A run of the slug builder for another app: the builder's release runs, the app's name and log it carries. */
 export function compileBuild(builder: Runnable, process: Process, build: Build): CompiledWorkload {
   const limits = buildLimitsOf(builder.release.env);
+<<<<<<< HEAD
   const memoryBytes = limits.FLYNN_BUILD_MEMORY ?? process.memoryBytes;
+=======
+  const own = appBuildLimits(builder.release.env, build.meta ?? {}, process.memoryBytes);
+>>>>>>> left
   const template = jobTemplateSchema.parse({
     image: builder.artifact.image,
     ...(process.entrypoint === undefined ? {} : { entrypoint: process.entrypoint }),
@@ -200,6 +209,8 @@ export function compileBuild(builder: Runnable, process: Process, build: Build):
       FLYNN_OPERATION_ID: build.operationId,
       FLYNN_SOURCE_DIGEST: build.sourceDigest,
       FLYNN_COMMIT: build.commit,
+      FLYNN_BUILD_DISK: String(own.disk.value),
+      FLYNN_BUILD_TIMEOUT: `${own.time.value}ms`,
       FLYNN_APP_ENV: JSON.stringify(build.appEnv),
       ...(build.dockerfile === undefined ? {} : dockerfileEnv(builder, build.dockerfile, memoryBytes)),
     },
@@ -209,16 +220,20 @@ export function compileBuild(builder: Runnable, process: Process, build: Build):
     group: build.app.id,
     access: build.dockerfile === undefined ? ['discovery'] : ['discovery', 'agents'],
     links: [blobService],
+<<<<<<< HEAD
     ...roomOf({ memoryBytes, cpuMillis: process.cpuMillis }),
+=======
+    ...roomOf({ memoryBytes: own.memory.value, cpuMillis: process.cpuMillis }),
+>>>>>>> left
     pidsLimit: limits.FLYNN_BUILD_PIDS,
-    tempDiskBytes: limits.FLYNN_BUILD_DISK,
+    tempDiskBytes: own.disk.value,
     volumes: process.volumes,
     hostNetwork: process.hostNetwork,
     ...(process.user === undefined ? {} : { user: process.user }),
     ...(process.workingDirectory === undefined ? {} : { workingDirectory: process.workingDirectory }),
     stopTimeoutMs: process.stopTimeoutMs,
     restart: 'never',
-    maxRuntimeMs: limits.FLYNN_BUILD_TIMEOUT + buildGraceMs,
+    maxRuntimeMs: own.time.value + buildGraceMs,
   });
   return ephemeral(buildWorkloadId(build.app.id, build.operationId), template, priorities.build);
 }
