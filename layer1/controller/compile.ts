@@ -178,23 +178,17 @@ export type Build = {
   operationId: string;
   sourceDigest: string;
   commit: string;
-<<<<<<< HEAD
   /** Of a source with a Dockerfile. */
   dockerfile?: { slugRunnerImage: string };
-=======
   /** What its app asks for its builds is among this. */
   meta?: Readonly<Record<string, string>>;
->>>>>>> left
 };
 
 /** A run of the slug builder for another app: the builder's release runs, the app's name and log it carries. */
 export function compileBuild(builder: Runnable, process: Process, build: Build): CompiledWorkload {
   const limits = buildLimitsOf(builder.release.env);
-<<<<<<< HEAD
-  const memoryBytes = limits.FLYNN_BUILD_MEMORY ?? process.memoryBytes;
-=======
   const own = appBuildLimits(builder.release.env, build.meta ?? {}, process.memoryBytes);
->>>>>>> left
+  const memoryBytes = own.memory.value;
   const template = jobTemplateSchema.parse({
     image: builder.artifact.image,
     ...(process.entrypoint === undefined ? {} : { entrypoint: process.entrypoint }),
@@ -220,11 +214,7 @@ export function compileBuild(builder: Runnable, process: Process, build: Build):
     group: build.app.id,
     access: build.dockerfile === undefined ? ['discovery'] : ['discovery', 'agents'],
     links: [blobService],
-<<<<<<< HEAD
     ...roomOf({ memoryBytes, cpuMillis: process.cpuMillis }),
-=======
-    ...roomOf({ memoryBytes: own.memory.value, cpuMillis: process.cpuMillis }),
->>>>>>> left
     pidsLimit: limits.FLYNN_BUILD_PIDS,
     tempDiskBytes: own.disk.value,
     volumes: process.volumes,

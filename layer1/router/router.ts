@@ -70,7 +70,7 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
   const challenges = new Challenges();
   const policy = answeringChallenges(proxy, challenges);
   const front = options.driver === 'http-proxy' ? new ReferenceFront({ policy, log }) : new Http1Front({ policy });
-  const http = new HttpListener(front, accept);
+  const http = new HttpListener(front);
   const tls =
     options.tls === undefined
       ? undefined

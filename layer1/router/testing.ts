@@ -121,6 +121,7 @@ export async function setUp(t: Owner, timeouts: Partial<Timeouts> = {}, driver?:
     discovery,
     host: '127.0.0.1',
     httpPort: 0,
+    driver,
     timeouts: { dialMs: 1_000, firstByteMs: 5_000, idleMs: 5_000, ...timeouts },
     log,
   });
