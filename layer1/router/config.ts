@@ -10,6 +10,8 @@ export const configSchema = z.object({
   FLYNN_DISCOVERY_URL: z.url(),
   /** Where requests come in. */
   FLYNN_HTTP_PORT: integer.default(80),
+  /** A folder in which the last known routes and backends are kept for the next start; shared with other routers of the host. */
+  FLYNN_STATE_DIR: z.string().optional(),
   /** Where the router tells how it is: /ping and /status. */
   PORT: integer.default(5000),
 });
