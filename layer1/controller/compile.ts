@@ -67,7 +67,7 @@ export function startedBySlug(words: readonly string[]) {
  * would share a volume. A host's port may be shared by two releases of one type: who listens there sets SO_REUSEPORT.
  */
 export function isStanding(process: Process): boolean {
-  return process.volumes.length > 0;
+  return process.volumes.some(({ isShared = false }) => !isShared);
 }
 
 export function workloadIdOf(appId: string, release: RunnableRelease, type: string): string {
