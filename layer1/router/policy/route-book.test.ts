@@ -70,7 +70,7 @@ describe('the book of routes', () => {
         const freshHolds = new Holds();
         const fresh = bookOf(freshHolds);
         fresh.replace([...model.values()]);
-        assert.deepEqual([...holds.counts].toSorted(), [...freshHolds.counts].toSorted());
+        assert.deepEqual(holds.counts, freshHolds.counts);
         assert.equal(book.size, model.size);
         for (const host of ['a.test', 'x.a.test', 'b.test', 'c.test']) {
           assert.deepEqual(book.find(host, '/')?.route, fresh.find(host, '/')?.route, host);
