@@ -24,6 +24,7 @@ import { addKeyCommands } from './commands/key.ts';
 import { addLinkCommands } from './commands/link.ts';
 import { addLogCommand } from './commands/log.ts';
 import { addOperationCommands } from './commands/operation.ts';
+import { addMaintenanceCommands } from './commands/maintenance.ts';
 import { addMetaCommands } from './commands/meta.ts';
 import { addPromoteCommands } from './commands/promote.ts';
 import { addLoginCommand } from './commands/login.ts';
@@ -82,6 +83,7 @@ export async function runCli(argv: readonly string[], io: Io): Promise<number> {
   addMetaCommands(parent);
   addCollectCommand(parent);
   addRouteCommands(parent);
+  addMaintenanceCommands(parent);
   addKeyCommands(parent);
   addGetCommand(parent);
   addApplyCommands(parent);

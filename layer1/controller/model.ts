@@ -217,7 +217,7 @@ export const routeSchema = z.object({
   id,
   appId: id,
   type: z.enum(['http', 'tcp']),
-  /** http: the host name, lower case; `*.example.com` matches one label. */
+  /** http: the host name, lower case; `*.example.com` matches one label, `*` whatever no other route has. */
   domain: z.string().optional(),
   /** http: the path prefix; the longest wins. */
   path: z.string().startsWith('/').default('/'),
@@ -228,6 +228,8 @@ export const routeSchema = z.object({
   http: httpSettingsSchema.prefault({}),
   tcp: tcpSettingsSchema.prefault({}),
   createdAt: time,
+  /** Of this state: who changes it may ask that nobody else has changed it since. */
+  revision: z.int().optional(),
 });
 export type Route = z.output<typeof routeSchema>;
 

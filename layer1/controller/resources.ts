@@ -20,6 +20,8 @@ import {
   routeSchema,
   runnerSchema,
 } from './model.ts';
+import { routePlace } from './route-address.ts';
+import { routeIssues } from './routes/rules.ts';
 
 const nothing = z.object({});
 
@@ -168,10 +170,17 @@ export const cronType = defineType({
 export const routeType = defineType({
   name: 'route',
   version: 1,
-  spec: routeSchema.omit({ id: true, createdAt: true }),
+  spec: routeSchema.omit({ id: true, createdAt: true, revision: true }),
   status: nothing,
   initialStatus: () => ({}),
-  nameOf: (route) => (route.type === 'tcp' ? `tcp:${route.port ?? ''}` : `${route.domain ?? ''}${route.path}`),
+  validate: routeIssues,
+  validateUpdate(before, after) {
+    const place = routePlace(before);
+    if (place !== routePlace(after)) {
+      throw new FlynnError('invalid', `a route stays at ${place}: add another there, then remove this one`);
+    }
+  },
+  nameOf: routePlace,
   owner: 'app',
   authorise: ofApp('viewer'),
   cascades: false,

@@ -20,6 +20,7 @@ import { statusesOfApp, valuesOf } from './cell-view.ts';
 import { collectReleases } from './collection/collection.ts';
 import { appIdOf } from './compile.ts';
 import { UpTimes } from './deployments/progress.ts';
+import { RoutersWord } from './deployments/routers-word.ts';
 import { stepDeployment } from './deployments/steps.ts';
 import { evaluationContext } from './deps.ts';
 import type { Deps } from './deps.ts';
@@ -63,6 +64,7 @@ async function lead(deps: Deps, signal: AbortSignal, blobs?: BlobCollector): Pro
       const { cell, deployments, operations } = deps;
       const watch = new OperationWatch(deps);
       const upTimes = new UpTimes();
+      const word = new RoutersWord();
       const statusApps = keysOf(cell.statuses, ({ workloadId }) => [appIdOf(workloadId)]);
       const placedApps = keysOf(cell.assignments, ({ groups }) => groups.map(({ workloadId }) => appIdOf(workloadId)));
       const deploymentsOfApps: Source = mapSource(statusApps, (appId) =>
@@ -100,7 +102,8 @@ async function lead(deps: Deps, signal: AbortSignal, blobs?: BlobCollector): Pro
           name: 'deployments',
           sources: [openDeployments, deploymentsOfApps, deploymentsByHosts],
           concurrency: 16,
-          reconcile: (id, { signal: run }) => stepDeployment(deps, id, { signal: run, upTimes, epoch: epochCompare }),
+          reconcile: (id, { signal: run }) =>
+            stepDeployment(deps, id, { signal: run, upTimes, word, epoch: epochCompare }),
         }),
         runReconciler({
           ...common,

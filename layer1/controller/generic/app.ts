@@ -21,7 +21,7 @@ import type { ResourceReader } from './reader.ts';
 import { createRelease } from '../releases.ts';
 import { appType, artifactType, formationType, ownedBy, releaseType, routeType } from '../resources.ts';
 import type { AppResource, ReleaseResource, RouteResource } from '../resources.ts';
-import { createRoute } from '../routing.ts';
+import { createRoute } from '../routes/creation.ts';
 
 export const appKind = defineKind({
   type: appType,
@@ -78,8 +78,10 @@ async function basisOf(app: AppResource, read: ResourceReader): Promise<ReleaseR
 }
 
 function routeOf({ spec }: RouteResource): RouteState {
-  const { domain, path, port, service } = spec;
-  return port === undefined ? { ...(domain === undefined ? {} : { domain }), path, service } : { port, service };
+  const { domain, path, port, service, tcp } = spec;
+  const { serverName } = tcp;
+  if (port === undefined) return { ...(domain === undefined ? {} : { domain }), path, service };
+  return { port, ...(serverName === undefined ? {} : { serverName }), service };
 }
 
 /** What an app is like that has just been made. */
@@ -185,8 +187,10 @@ async function setRoutes(deps: Deps, app: AppResource, after: AppState, signal: 
     const old = known.get(place);
     const { service } = route;
     if (old === undefined) {
+      const { serverName, ...where } = route;
       const type = route.port === undefined ? 'http' : 'tcp';
-      await createRoute(deps, app.id, { type, ...route }, signal);
+      const tcp = serverName === undefined ? {} : { tcp: { serverName } };
+      await createRoute(deps, app.id, { type, ...where, ...tcp }, signal);
     } else if (old.spec.service !== service) {
       await resources.update(routeType, old.id, ({ spec }) => ({ ...spec, service }), { signal });
     }

@@ -66,6 +66,8 @@ export type Kind = Readonly<{
   /** What a file may say in `spec`. */
   wanted: z.ZodType | undefined;
   writes: 'plain' | 'own' | 'none';
+  /** `own`: to what it is asked for, null takes a field back, and revisions are those of the resource. */
+  appliesPatches: boolean;
   /** Types of which an object's view tells something: a change of theirs is a change of their owner. */
   showsOwned: readonly AnyType[];
   /** Default: by id, or by name. */
@@ -94,6 +96,7 @@ export function defineKind<Spec, Status, SpecInput, WantedSpec = SpecInput>(defi
   isReadOnly?: boolean;
   /** Default: if it can be written. */
   isRemovable?: boolean;
+  appliesPatches?: boolean;
   wanted?: z.ZodType<WantedSpec>;
   showsOwned?: readonly AnyType[];
   find?: (deps: Deps, name: string, signal: AbortSignal) => Promise<Resource<Spec, Status> | undefined>;
@@ -119,6 +122,7 @@ export function defineKind(
     isExported: writes !== 'none',
     isRemovable: writes !== 'none',
     writes,
+    appliesPatches: false,
     showsOwned: [],
     controllers: [],
     wanted: writes === 'plain' ? definition.type.spec : undefined,

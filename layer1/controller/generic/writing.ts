@@ -10,7 +10,7 @@ import type { Deps } from '../deps.ts';
 import { CallerAsking } from './access.ts';
 import { generic } from './api.ts';
 import type { AppliedView, GenericObject, WantedBody } from './api.ts';
-import { fieldOf, isEqual, merged } from './difference.ts';
+import { fieldOf, isEqual, merged, overlaid } from './difference.ts';
 import type { Applied, ApplyContext, Kind, Wanted } from './kind.ts';
 import { ownerNamed } from './objects.ts';
 import type { Found } from './objects.ts';
@@ -36,6 +36,10 @@ export function writeContextOf(deps: Deps, call: Call): WriteContext {
 /** Of kinds with rules of their own only what the patch names is asked for: the rest stays as it is by then. */
 export function patchedBody(kind: Kind, before: GenericObject, body: z.output<typeof generic.patch.body>): WantedBody {
   const { spec, labels } = body;
+  if (kind.appliesPatches) {
+    const overlay = { name: before.name, spec: overlaid(before.spec, spec ?? {}), ...(labels && { labels }) };
+    return generic.put.body.parse(overlay);
+  }
   const all: unknown = merged(
     { labels: before.labels, spec: before.spec },
     { ...(labels && { labels }), ...(spec && { spec }) },
