@@ -9,7 +9,16 @@ export const statusSchema = z.object({
   hasRoutes: z.boolean(),
   routes: z.object({ http: z.int(), tcp: z.int() }),
   /** A backend that left discovery is listed as long as it still has requests. */
-  backends: z.array(z.object({ service: z.string(), address: z.string(), inFlight: z.int(), isLeaving: z.boolean() })),
+  backends: z.array(
+    z.object({
+      service: z.string(),
+      address: z.string(),
+      inFlight: z.int(),
+      isLeaving: z.boolean(),
+      /** Gets nothing for now, because it failed too often. */
+      isEjected: z.boolean(),
+    }),
+  ),
   /** Since the start. */
   counters: z.object({
     requests: z.int(),
@@ -30,4 +39,5 @@ export const routes = {
   status: defineRoute({ method: 'GET', path: '/status', response: statusSchema, summary: 'What the router does' }),
   routeStats: routerStats.one,
   allStats: routerStats.all,
+  metrics: defineRoute({ method: 'GET', path: '/metrics', response: 'stream', summary: 'Figures for Prometheus' }),
 } as const;

@@ -24,6 +24,9 @@ await runDaemon({
       discovery,
       httpPort: config.FLYNN_HTTP_PORT,
       driver: config.FLYNN_ROUTER_DRIVER,
+      clusterKey: config.FLYNN_KEY,
+      trustedProxies: config.FLYNN_TRUSTED_PROXIES,
+      accessLog: config.FLYNN_ACCESS_LOG,
       log,
     });
     const status = await startServer({

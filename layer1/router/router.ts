@@ -1,22 +1,28 @@
 /** The router: its parts put together, and their common start and stop. */
+import { randomUUID } from 'node:crypto';
 import type { DiscoveryClient } from '@flynn/discovery/client';
 import type { Route } from '@flynn/controller/model';
 import type { HttpClient } from '@flynn/kit/http-client';
 import type { Logger } from '@flynn/kit/log';
 import { raceAbort, waitFor } from '@flynn/kit/retry';
 import { TaskGroup } from '@flynn/kit/tasks';
-import type { Counters, Status } from './api.ts';
+import type { Counters } from './api.ts';
 import { Backends } from './backends.ts';
 import type { Driver } from './config.ts';
-import { RouteList, everySink, followRoutes } from './feed.ts';
+import type { Timeouts } from './exchange.ts';
+import { everySink, followRoutes } from './feed.ts';
 import { HttpListener } from './http-listener.ts';
 import { Http1Front } from './http1/front.ts';
 import { Knowledge } from './knowledge.ts';
-import { Proxy } from './proxy.ts';
-import type { Timeouts } from './proxy.ts';
+import { AccessLog } from './policy/access-log.ts';
+import type { AccessLogFormat } from './policy/access-log.ts';
+import { Cookies } from './policy/cookies.ts';
+import { Networks } from './policy/networks.ts';
+import { RouterPolicy } from './policy/policy.ts';
+import { RouteBook } from './policy/route-book.ts';
+import { statsOf, statsOfAll } from './policy/stats.ts';
 import { ReferenceFront } from './reference/front.ts';
-import { buildTable } from './table.ts';
-import type { RouteTable } from './table.ts';
+import type { Told } from './server.ts';
 import { TcpRoutes } from './tcp.ts';
 
 export const defaultTimeouts: Timeouts = { dialMs: 1_000, firstByteMs: 30_000, idleMs: 55_000 };
@@ -28,17 +34,19 @@ export type RouterOptions = {
   httpPort: number;
   /** Who speaks HTTP/1: the router's own front, or the one on node:http. */
   driver?: Driver;
+  /** The key of the cookies is made of it: the same for all routers. */
+  clusterKey: string;
+  /** Addresses and networks whose word on where a request is from is taken. */
+  trustedProxies?: readonly string[];
+  accessLog?: AccessLogFormat;
   timeouts?: Timeouts;
   /** How long to wait for the first routes before listening without any. */
   routesDeadlineMs?: number;
   log: Logger;
 };
 
-export type Router = {
+export type Router = Told & {
   readonly httpPort: number;
-  /** What it has taken in. */
-  readonly knowledge: Knowledge;
-  status(): Status;
   /** Stops listening, answers what is under way, cuts what is left after `drainMs`. */
   stop(options: { drainMs: number }): Promise<void>;
 };
@@ -55,29 +63,38 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
     clientsGone: 0,
     refusals: {},
   };
-  let table: RouteTable | undefined;
-  let routes: readonly Route[] = [];
   const knowledge = new Knowledge();
   const backends = new Backends({ discovery: knowledge.noting(options.discovery), log });
   const tcp = new TcpRoutes({ backends, counters, dialMs: timeouts.dialMs, host, log });
-  const policy = new Proxy({ table: () => table, backends, counters, timeouts, log });
+  const routes = new RouteBook({ backends, defaults: timeouts, now: Date.now, log });
+  const { accessLog: format = 'off' } = options;
+  const accessLog = format === 'off' ? undefined : new AccessLog({ format, stream: process.stdout });
+  const policy = new RouterPolicy({
+    routes,
+    cookies: new Cookies(options.clusterKey),
+    trusted: new Networks(options.trustedProxies ?? []),
+    httpsPort: 443,
+    counters,
+    accessLog,
+    log,
+    now: Date.now,
+    elapsed: () => performance.now(),
+    random: Math.random,
+    newId: randomUUID,
+  });
   const front = options.driver === 'http-proxy' ? new ReferenceFront({ policy, log }) : new Http1Front({ policy });
   const http = new HttpListener(front);
   const tasks = new TaskGroup();
   let isListening = false;
 
-  const onRoutes = (next: Route[]) => {
-    routes = next;
-    // First the backends: a route in the table whose service is not watched would be refused.
-    backends.watch(new Set(next.map((route) => route.service)));
-    table = buildTable(next);
-    if (isListening) tcp.listen(table.tcp);
+  const listenForTcp = () => {
+    if (isListening && routes.isKnown) tcp.listen(byPort(routes.tcp.values()));
   };
-  const sink = everySink([new RouteList(onRoutes), knowledge]);
+  const sink = everySink([routes, { replace: listenForTcp, set: listenForTcp, remove: listenForTcp }, knowledge]);
   tasks.run('routes', (signal) => followRoutes({ controller: options.controller, sink, signal, log }));
 
   try {
-    await waitFor(() => table, {
+    await waitFor(() => routes.isKnown, {
       what: 'the routes',
       deadlineMs: options.routesDeadlineMs ?? 10_000,
       signal: tasks.signal,
@@ -88,22 +105,24 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
   await raceAbort(backends.opened(), tasks.signal);
   const httpPort = await http.listen({ host, port: options.httpPort });
   isListening = true;
-  if (table !== undefined) tcp.listen(table.tcp);
+  listenForTcp();
 
   return {
     httpPort,
     knowledge,
     status: () => ({
-      hasRoutes: table !== undefined,
-      routes: {
-        http: routes.filter((route) => route.type === 'http').length,
-        tcp: routes.filter((route) => route.type === 'tcp').length,
-      },
-      backends: backends
-        .list()
-        .map(({ service, address, inFlight, isLeaving }) => ({ service, address, inFlight, isLeaving })),
+      hasRoutes: routes.isKnown,
+      routes: { http: routes.size - routes.tcp.size, tcp: routes.tcp.size },
+      backends: backends.list().map(({ service, address, inFlight, isLeaving, health }) => {
+        return { service, address, inFlight, isLeaving, isEjected: health.isEjected };
+      }),
       counters,
     }),
+    routeStats(id) {
+      const route = routes.get(id);
+      return route === undefined ? undefined : statsOf(route);
+    },
+    allStats: (appId) => statsOfAll(routes.http(), appId),
     async stop({ drainMs }) {
       isListening = false;
       const startedMs = performance.now();
@@ -119,6 +138,13 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
       await tcp[Symbol.asyncDispose]();
       await tasks.stop();
       backends[Symbol.dispose]();
+      accessLog?.[Symbol.dispose]();
     },
   };
+}
+
+function byPort(routes: Iterable<Route>): ReadonlyMap<number, Route> {
+  const ports = new Map<number, Route>();
+  for (const route of routes) if (route.port !== undefined) ports.set(route.port, route);
+  return ports;
 }
