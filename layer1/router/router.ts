@@ -39,6 +39,8 @@ export type RouterOptions = {
   /** Addresses and networks whose word on where a request is from is taken. */
   trustedProxies?: readonly string[];
   accessLog?: AccessLogFormat;
+  /** The part of all requests that comes to this process: limits are that much lower. Default 1. */
+  share?: number;
   timeouts?: Timeouts;
   /** How long to wait for the first routes before listening without any. */
   routesDeadlineMs?: number;
@@ -66,7 +68,7 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
   const knowledge = new Knowledge();
   const backends = new Backends({ discovery: knowledge.noting(options.discovery), log });
   const tcp = new TcpRoutes({ backends, counters, dialMs: timeouts.dialMs, host, log });
-  const routes = new RouteBook({ backends, defaults: timeouts, now: Date.now, log });
+  const routes = new RouteBook({ backends, defaults: timeouts, now: Date.now, log, share: options.share });
   const { accessLog: format = 'off' } = options;
   const accessLog = format === 'off' ? undefined : new AccessLog({ format, stream: process.stdout });
   const policy = new RouterPolicy({

@@ -35,9 +35,9 @@ export class RouteBook implements RouteSink {
     now: () => number;
     log: Logger;
     /** The part of all requests that this process gets: its limits are that much lower. Default 1. */
-    share?: number;
+    share?: number | undefined;
   }) {
-    this.#options = { share: 1, ...options };
+    this.#options = { ...options, share: options.share ?? 1 };
   }
 
   /** False until all routes were told for the first time. */
