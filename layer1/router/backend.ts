@@ -2,6 +2,8 @@
 import { connect } from 'node:net';
 import type { Socket } from 'node:net';
 import { FlynnError } from '@flynn/kit/errors';
+import { BackendFigures } from './policy/figures.ts';
+import { Health } from './policy/health.ts';
 
 const avoidMs = 5_000;
 
@@ -14,6 +16,10 @@ export class Backend {
   readonly address: string;
   readonly host: string;
   readonly port: number;
+  readonly health = new Health();
+  readonly figures = new BackendFigures();
+  /** Which release of its app it is of, if it says so. */
+  release: string | undefined = undefined;
   readonly #onLeave: (() => void)[] = [];
   #inFlight = 0;
   #isLeaving = false;
@@ -35,14 +41,27 @@ export class Backend {
     return this.#isLeaving;
   }
 
+  isUsable(nowMs: number): boolean {
+    return this.health.isUsable(nowMs);
+  }
+
+  /** Counts a use; `giveBack` has to be called once for each when it has ended. */
+  take(): void {
+    this.#inFlight += 1;
+  }
+
+  giveBack(): void {
+    this.#inFlight -= 1;
+  }
+
   /** Counts a use; call the result once when it has ended. */
   use(): () => void {
-    this.#inFlight += 1;
+    this.take();
     let isOver = false;
     return () => {
       if (isOver) return;
       isOver = true;
-      this.#inFlight -= 1;
+      this.giveBack();
     };
   }
 
