@@ -26,7 +26,7 @@ const mayImport: Record<string, readonly string[]> = {
     'log-aggregator',
     'blobstore',
   ],
-  'layer1/runner': ['kit', 'discovery', 'blobstore', 'controller'],
+  'layer1/runner': ['kit', 'discovery', 'blobstore', 'controller', 'git-receiver'],
   'layer1/git-receiver': ['kit', 'discovery', 'blobstore', 'controller'],
   'layer1/slug-builder': ['kit', 'discovery', 'blobstore', 'controller'],
   'layer1/router': ['kit', 'discovery', 'controller'],

@@ -2,40 +2,12 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import http from 'node:http';
 import { test } from 'node:test';
-import { z } from 'zod';
-import { booleanFlag } from './config.ts';
 import { FlynnError, hasCode } from './errors.ts';
 import { HttpClient } from './http-client.ts';
 import { handle } from './http-server.ts';
 import { startLoopback } from './loopback.ts';
 import { waitFor } from './retry.ts';
-import { defineRoute } from './routes.ts';
-
-const jobSchema = z.object({ id: z.string(), app: z.string(), limit: z.number(), follow: z.boolean().optional() });
-const jobRoute = defineRoute({
-  method: 'GET',
-  path: '/apps/:app/jobs/:job',
-  query: z.object({ limit: z.coerce.number().int().default(10), follow: booleanFlag.optional() }),
-  response: jobSchema,
-  summary: 'one job',
-});
-const createRoute = defineRoute({
-  method: 'POST',
-  path: '/apps',
-  body: z.object({ name: z.string() }),
-  response: z.object({ name: z.string() }),
-  summary: 'make an app',
-});
-const deleteRoute = defineRoute({ method: 'DELETE', path: '/apps/:app', response: 'empty', summary: 'delete an app' });
-
-const echoJob = handle(jobRoute, async ({ params, query }) => ({
-  id: params.job,
-  app: params.app,
-  limit: query.limit,
-  ...(query.follow === undefined ? {} : { follow: query.follow }),
-}));
-
-const deadline = { deadlineMs: 5000, intervalMs: 5 };
+import { createRoute, deadline, deleteRoute, echoJob, jobRoute } from './testing-routes.ts';
 
 test('a call carries parameters and query, and gives back what the schema says', async () => {
   await using it = await startLoopback([echoJob]);

@@ -9,10 +9,9 @@ import { startLoopback } from './loopback.ts';
 import { AsyncQueue } from './queue.ts';
 import { waitFor } from './retry.ts';
 import { type ServerEvent, defineRoute } from './routes.ts';
+import { deadline } from './testing-routes.ts';
 
 const eventsRoute = defineRoute({ method: 'GET', path: '/events', response: 'events', summary: 'follow' });
-
-const deadline = { deadlineMs: 5000, intervalMs: 5 };
 
 test('events arrive in order, and a client resumes after the last id it saw', async () => {
   await using it = await startLoopback([

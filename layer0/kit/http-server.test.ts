@@ -2,7 +2,6 @@ import assert from 'node:assert/strict';
 
 import { test } from 'node:test';
 import { z } from 'zod';
-import { booleanFlag } from './config.ts';
 import { hasCode } from './errors.ts';
 import { HttpClient } from './http-client.ts';
 import { handle, startServer } from './http-server.ts';
@@ -10,33 +9,9 @@ import { startLoopback } from './loopback.ts';
 import { silentLogger } from './log.ts';
 import { waitFor } from './retry.ts';
 import { defineRoute } from './routes.ts';
+import { createRoute, deadline, deleteRoute, echoJob, jobRoute } from './testing-routes.ts';
 
-const jobSchema = z.object({ id: z.string(), app: z.string(), limit: z.number(), follow: z.boolean().optional() });
-const jobRoute = defineRoute({
-  method: 'GET',
-  path: '/apps/:app/jobs/:job',
-  query: z.object({ limit: z.coerce.number().int().default(10), follow: booleanFlag.optional() }),
-  response: jobSchema,
-  summary: 'one job',
-});
-const createRoute = defineRoute({
-  method: 'POST',
-  path: '/apps',
-  body: z.object({ name: z.string() }),
-  response: z.object({ name: z.string() }),
-  summary: 'make an app',
-});
-const deleteRoute = defineRoute({ method: 'DELETE', path: '/apps/:app', response: 'empty', summary: 'delete an app' });
 const openRoute = defineRoute({ method: 'GET', path: '/open', response: 'empty', summary: 'open', access: 'open' });
-
-const echoJob = handle(jobRoute, async ({ params, query }) => ({
-  id: params.job,
-  app: params.app,
-  limit: query.limit,
-  ...(query.follow === undefined ? {} : { follow: query.follow }),
-}));
-
-const deadline = { deadlineMs: 5000, intervalMs: 5 };
 
 test('a bug in a handler is told as internal without its message, with the id under which it was logged', async () => {
   await using it = await startLoopback([

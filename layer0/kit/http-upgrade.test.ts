@@ -3,33 +3,15 @@ import { once } from 'node:events';
 import { connect } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
-import { z } from 'zod';
-import { booleanFlag } from './config.ts';
 import { FlynnError, hasCode } from './errors.ts';
 import { HttpClient } from './http-client.ts';
 import { handle } from './http-server.ts';
 import { startLoopback } from './loopback.ts';
 import { waitFor } from './retry.ts';
 import { defineRoute } from './routes.ts';
+import { deadline, echoJob, jobRoute } from './testing-routes.ts';
 
-const jobSchema = z.object({ id: z.string(), app: z.string(), limit: z.number(), follow: z.boolean().optional() });
-const jobRoute = defineRoute({
-  method: 'GET',
-  path: '/apps/:app/jobs/:job',
-  query: z.object({ limit: z.coerce.number().int().default(10), follow: booleanFlag.optional() }),
-  response: jobSchema,
-  summary: 'one job',
-});
 const attachRoute = defineRoute({ method: 'POST', path: '/jobs/:job/attach', response: 'upgrade', summary: 'attach' });
-
-const echoJob = handle(jobRoute, async ({ params, query }) => ({
-  id: params.job,
-  app: params.app,
-  limit: query.limit,
-  ...(query.follow === undefined ? {} : { follow: query.follow }),
-}));
-
-const deadline = { deadlineMs: 5000, intervalMs: 5 };
 
 test('names under .localhost lead to this machine', async () => {
   await using it = await startLoopback([echoJob, handle(attachRoute, async () => (socket) => socket.end('hi'))]);

@@ -217,7 +217,7 @@ export const routeSchema = z.object({
   id,
   appId: id,
   type: z.enum(['http', 'tcp']),
-  /** http: the host name, lower case; `*.example.com` matches one label. */
+  /** http: the host name, lower case; `*.example.com` matches one label, `*` whatever no other route has. */
   domain: z.string().optional(),
   /** http: the path prefix; the longest wins. */
   path: z.string().startsWith('/').default('/'),
@@ -228,6 +228,8 @@ export const routeSchema = z.object({
   http: httpSettingsSchema.prefault({}),
   tcp: tcpSettingsSchema.prefault({}),
   createdAt: time,
+  /** Of this state: who changes it may ask that nobody else has changed it since. */
+  revision: z.int().optional(),
 });
 export type Route = z.output<typeof routeSchema>;
 
@@ -266,7 +268,7 @@ export const drainSchema = z.object({
 });
 export type Drain = z.output<typeof drainSchema>;
 
-export const operationKinds = ['build', 'release', 'deploy'] as const;
+export const operationKinds = ['build', 'release', 'deploy', 'poll'] as const;
 export const operationStates = ['queued', 'waiting', 'running', 'complete', 'failed', 'cancelled'] as const;
 export const labelsSchema = z.record(z.string().min(1), z.string());
 
@@ -286,6 +288,8 @@ export const operationSchema = z.object({
     sourceDigest: z.string().optional(),
     commit: z.string().optional(),
     branch: z.string().optional(),
+    /** Of a poll: what it looks at. */
+    url: z.string().optional(),
   }),
   target: targetSchema.optional(),
   /** Of an app's queued operations with the same one only the newest stays, in the place of the oldest. */

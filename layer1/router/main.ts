@@ -19,7 +19,13 @@ await runDaemon({
       key: config.FLYNN_CONTROLLER_TOKEN ?? config.FLYNN_KEY,
       baseUrl: async () => `http://${(await discovery.resolve('controller')).address}`,
     });
-    const router = await startRouter({ controller, discovery, httpPort: config.FLYNN_HTTP_PORT, log });
+    const router = await startRouter({
+      controller,
+      discovery,
+      httpPort: config.FLYNN_HTTP_PORT,
+      driver: config.FLYNN_ROUTER_DRIVER,
+      log,
+    });
     const status = await startServer({
       name: 'router',
       handlers: statusHandlers(router),

@@ -7,10 +7,14 @@ import { raceAbort, waitFor } from '@flynn/kit/retry';
 import { TaskGroup } from '@flynn/kit/tasks';
 import type { Counters, Status } from './api.ts';
 import { Backends } from './backends.ts';
-import { followRoutes } from './feed.ts';
-import type { Timeouts } from './forward.ts';
+import type { Driver } from './config.ts';
+import { RouteList, everySink, followRoutes } from './feed.ts';
 import { HttpListener } from './http-listener.ts';
+import { Http1Front } from './http1/front.ts';
+import { Knowledge } from './knowledge.ts';
 import { Proxy } from './proxy.ts';
+import type { Timeouts } from './proxy.ts';
+import { ReferenceFront } from './reference/front.ts';
 import { buildTable } from './table.ts';
 import type { RouteTable } from './table.ts';
 import { TcpRoutes } from './tcp.ts';
@@ -22,6 +26,8 @@ export type RouterOptions = {
   discovery: Pick<DiscoveryClient, 'openServiceSet'>;
   host?: string;
   httpPort: number;
+  /** Who speaks HTTP/1: the router's own front, or the one on node:http. */
+  driver?: Driver;
   timeouts?: Timeouts;
   /** How long to wait for the first routes before listening without any. */
   routesDeadlineMs?: number;
@@ -30,6 +36,8 @@ export type RouterOptions = {
 
 export type Router = {
   readonly httpPort: number;
+  /** What it has taken in. */
+  readonly knowledge: Knowledge;
   status(): Status;
   /** Stops listening, answers what is under way, cuts what is left after `drainMs`. */
   stop(options: { drainMs: number }): Promise<void>;
@@ -49,9 +57,12 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
   };
   let table: RouteTable | undefined;
   let routes: readonly Route[] = [];
-  const backends = new Backends({ discovery: options.discovery, log });
+  const knowledge = new Knowledge();
+  const backends = new Backends({ discovery: knowledge.noting(options.discovery), log });
   const tcp = new TcpRoutes({ backends, counters, dialMs: timeouts.dialMs, host, log });
-  const http = new HttpListener(new Proxy({ table: () => table, backends, counters, timeouts, log }), log);
+  const policy = new Proxy({ table: () => table, backends, counters, timeouts, log });
+  const front = options.driver === 'http-proxy' ? new ReferenceFront({ policy, log }) : new Http1Front({ policy });
+  const http = new HttpListener(front);
   const tasks = new TaskGroup();
   let isListening = false;
 
@@ -62,7 +73,8 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
     table = buildTable(next);
     if (isListening) tcp.listen(table.tcp);
   };
-  tasks.run('routes', (signal) => followRoutes({ controller: options.controller, onRoutes, signal, log }));
+  const sink = everySink([new RouteList(onRoutes), knowledge]);
+  tasks.run('routes', (signal) => followRoutes({ controller: options.controller, sink, signal, log }));
 
   try {
     await waitFor(() => table, {
@@ -80,6 +92,7 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
 
   return {
     httpPort,
+    knowledge,
     status: () => ({
       hasRoutes: table !== undefined,
       routes: {

@@ -15,7 +15,8 @@ import { AsyncQueue } from '@flynn/kit/queue';
 import { waitFor } from '@flynn/kit/retry';
 import type { ServerEvent } from '@flynn/kit/routes';
 import type { z } from 'zod';
-import type { Timeouts } from './forward.ts';
+import type { Driver } from './config.ts';
+import type { Timeouts } from './proxy.ts';
 import { startRouter } from './router.ts';
 import type { Router } from './router.ts';
 
@@ -108,7 +109,7 @@ export type World = { plane: ControlPlane; router: Router; url: string; port: nu
 export type Owner = { after(end: () => Promise<void>): void };
 
 /** One HTTP route for app.test to the service `web`; more is up to the test. */
-export async function setUp(t: Owner, timeouts: Partial<Timeouts> = {}): Promise<World> {
+export async function setUp(t: Owner, timeouts: Partial<Timeouts> = {}, driver?: Driver): Promise<World> {
   const plane = new ControlPlane();
   plane.setRoute({ id: 'r1', domain: 'app.test' });
   const log = silentLogger();
@@ -120,6 +121,7 @@ export async function setUp(t: Owner, timeouts: Partial<Timeouts> = {}): Promise
     discovery,
     host: '127.0.0.1',
     httpPort: 0,
+    driver,
     timeouts: { dialMs: 1_000, firstByteMs: 5_000, idleMs: 5_000, ...timeouts },
     log,
   });

@@ -7,9 +7,11 @@
  */
 import { request as httpRequest } from 'node:http';
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { Backend } from './backend.ts';
-import { responseHeaders } from './headers.ts';
-import type { RawHeaders } from './headers.ts';
+import type { Agent } from 'node:http';
+import type { Backend } from '../backend.ts';
+import type { Answer, Fields, Limits } from '../exchange.ts';
+import { responseHeadersFor } from './heads.ts';
+import type { RawHeaders } from './heads.ts';
 
 export type Outcome =
   /** The answer went out whole. */
@@ -18,33 +20,34 @@ export type Outcome =
   | { kind: 'dial-failed'; error: Error }
   /** The connection broke before the head of the answer; the backend may have acted on the request. */
   | { kind: 'dropped'; error: Error }
-  /** No head of an answer in time. */
+  /** No head of an answer in time; or the body did not come in time, or is too large. */
   | { kind: 'late' }
+  | { kind: 'client-slow' }
+  | { kind: 'body-too-large' }
+  /** The policy wants another answer to be sent in place of the backend's. */
+  | { kind: 'replaced'; answer: Answer }
   /** Broke off, or went silent, within the answer: all that is left is to break off too. */
   | { kind: 'broken-off' }
   | { kind: 'client-gone' };
 
-export type Timeouts = {
-  dialMs: number;
-  /** From the last byte of the request to the first of the answer. */
-  firstByteMs: number;
-  /** Without a byte in either direction, after that. */
-  idleMs: number;
-};
-
 export type ForwardOptions = {
   backend: Backend;
+  agent: Agent;
   target: string;
   headers: RawHeaders;
   hasBody: boolean;
   /** The client waits for 100 before it sends the body. */
   expectsContinue: boolean;
-  requestId: string;
-  timeouts: Timeouts;
+  limits: Limits;
+  /** Collected of the body already, if the route wants that. */
+  body: readonly Buffer[] | undefined;
+  answered(status: number): Fields | Answer;
+  /** Of the answer's body. */
+  passed(bytes: number): void;
 };
 
 export function forward(request: IncomingMessage, response: ServerResponse, options: ForwardOptions): Promise<Outcome> {
-  const { backend, timeouts } = options;
+  const { backend, limits } = options;
   const { promise, resolve } = Promise.withResolvers<Outcome>();
   let isConnected = false;
   let hasHead = false;
@@ -54,7 +57,7 @@ export function forward(request: IncomingMessage, response: ServerResponse, opti
   const upstream = httpRequest({
     host: backend.host,
     port: backend.port,
-    agent: backend.agent,
+    agent: options.agent,
     method: request.method,
     path: options.target,
     headers: options.headers,
@@ -65,8 +68,6 @@ export function forward(request: IncomingMessage, response: ServerResponse, opti
     isSettled = true;
     clearTimeout(timer);
     request.unpipe(upstream);
-    request.removeListener('data', touch);
-    request.removeListener('end', touch);
     response.removeListener('close', onClientClose);
     response.removeListener('drain', touch);
     // What an app did not want to read stands between its answer and the client's next request.
@@ -76,7 +77,9 @@ export function forward(request: IncomingMessage, response: ServerResponse, opti
     resolve(outcome);
   };
   const onClientClose = () => settle(response.writableFinished ? { kind: 'answered' } : { kind: 'client-gone' });
-  const touch = () => timer?.refresh();
+  const touch = () => {
+    if (!isSettled) timer?.refresh();
+  };
   const arm = (ms: number, outcome: Outcome) => {
     clearTimeout(timer);
     timer = setTimeout(() => settle(outcome), ms);
@@ -85,13 +88,26 @@ export function forward(request: IncomingMessage, response: ServerResponse, opti
   const begin = () => {
     if (isSettled) return;
     isConnected = true;
-    arm(timeouts.firstByteMs, { kind: 'late' });
+    arm(limits.firstByteMs, { kind: 'late' });
     if (!options.hasBody) return;
+    if (options.body !== undefined) {
+      for (const part of options.body) upstream.write(part);
+      upstream.end();
+      return;
+    }
     // Nothing of the body is taken from the client before there is a connection: until then another backend can be tried.
     upstream.flushHeaders();
     if (options.expectsContinue) response.writeContinue();
-    request.on('data', touch);
-    request.on('end', touch);
+    arm(limits.idleMs, { kind: 'client-slow' });
+    let bytes = 0;
+    request.on('data', (part: Buffer) => {
+      bytes += part.length;
+      if (limits.bodyBytes > 0 && bytes > limits.bodyBytes) settle({ kind: 'body-too-large' });
+      touch();
+    });
+    request.on('end', () => {
+      if (!hasHead && !isSettled) arm(limits.firstByteMs, { kind: 'late' });
+    });
     request.pipe(upstream);
   };
 
@@ -101,7 +117,7 @@ export function forward(request: IncomingMessage, response: ServerResponse, opti
       begin();
       return;
     }
-    arm(timeouts.dialMs, { kind: 'dial-failed', error: new Error(`no answer within ${timeouts.dialMs} ms`) });
+    arm(limits.dialMs, { kind: 'dial-failed', error: new Error(`no answer within ${limits.dialMs} ms`) });
     socket.once('connect', begin);
   });
   upstream.on('error', (error) => {
@@ -111,12 +127,18 @@ export function forward(request: IncomingMessage, response: ServerResponse, opti
   });
   const onUpstreamClose = () => settle({ kind: 'dropped', error: new Error('the connection was closed') });
   upstream.once('close', onUpstreamClose);
+  upstream.on('information', ({ statusCode, headers }) => {
+    if (statusCode === 103 && headers.link !== undefined) response.writeEarlyHints({ link: headers.link });
+  });
   upstream.on('response', (incoming) => {
     hasHead = true;
     upstream.removeListener('close', onUpstreamClose);
     if (isSettled) return;
-    arm(timeouts.idleMs, { kind: 'broken-off' });
-    const headers = responseHeaders(incoming.rawHeaders, options.requestId);
+    arm(limits.idleMs, { kind: 'broken-off' });
+    const added = options.answered(incoming.statusCode ?? 502);
+    if ('status' in added) return settle({ kind: 'replaced', answer: added });
+    const headers = responseHeadersFor(incoming, added);
+    if (headers === undefined) return settle({ kind: 'dropped', error: new Error('the head may not be passed on') });
     try {
       response.writeHead(incoming.statusCode ?? 502, incoming.statusMessage, headers);
     } catch (error) {
@@ -128,7 +150,10 @@ export function forward(request: IncomingMessage, response: ServerResponse, opti
     setImmediate(() => {
       if (!isSettled && !response.writableEnded) response.flushHeaders();
     });
-    incoming.on('data', touch);
+    incoming.on('data', (part: Buffer) => {
+      options.passed(part.length);
+      touch();
+    });
     response.on('drain', touch);
     incoming.on('error', () => settle({ kind: 'broken-off' }));
     incoming.on('close', () => {

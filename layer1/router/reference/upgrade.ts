@@ -4,22 +4,9 @@ import type { ClientRequest, IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { createProxyServer } from 'http-proxy';
-import type { Backend } from './backend.ts';
-import type { Timeouts } from './forward.ts';
-import { addedHeaders } from './headers.ts';
-import type { Hop } from './headers.ts';
-import { refusals } from './refusal.ts';
-import type { Refusal } from './refusal.ts';
-
-const notForwarded = [
-  'keep-alive',
-  'proxy-connection',
-  'proxy-authorization',
-  'te',
-  'trailer',
-  'expect',
-  'content-length',
-];
+import type { Backend } from '../backend.ts';
+import type { Limits, Problem } from '../exchange.ts';
+import type { RawHeaders } from './heads.ts';
 
 export type Upgrade = {
   request: IncomingMessage;
@@ -28,9 +15,11 @@ export type Upgrade = {
   /** Connected already; from here on it is the proxy's. */
   upstream: Socket;
   backend: Backend;
-  hop: Hop;
+  headers: RawHeaders;
   target: string;
-  refuse: (refusal: Refusal) => void;
+  limits: Limits;
+  answered: (status: number) => void;
+  refuse: (problem: Problem) => void;
 };
 
 /**
@@ -38,16 +27,14 @@ export type Upgrade = {
  * before the backend has answered, which http-proxy alone does not see to.
  */
 export class UpgradeProxy {
-  readonly #timeouts: Timeouts;
   readonly #proxy = createProxyServer({});
   readonly #begun = new WeakMap<IncomingMessage, (upstreamRequest: ClientRequest) => void>();
 
-  constructor(timeouts: Timeouts) {
-    this.#timeouts = timeouts;
+  constructor() {
     this.#proxy.on('proxyReqWs', (upstreamRequest, request) => this.#begun.get(request)?.(upstreamRequest));
   }
 
-  async run({ request, socket, head, upstream, backend, hop, target, refuse }: Upgrade): Promise<void> {
+  async run({ request, socket, head, upstream, backend, limits, refuse, ...what }: Upgrade): Promise<void> {
     const closed = Promise.withResolvers<void>();
     let isUpgraded = false;
     let isAnswered = false;
@@ -58,9 +45,9 @@ export class UpgradeProxy {
       closed.resolve();
     };
     const late = setTimeout(() => {
-      refuse(refusals.late);
+      refuse('backend-late');
       close();
-    }, this.#timeouts.firstByteMs);
+    }, limits.firstByteMs);
     if (socket.destroyed) {
       close();
       return closed.promise;
@@ -87,8 +74,9 @@ export class UpgradeProxy {
     this.#begun.set(request, (upstreamRequest) => {
       upstreamRequest.prependOnceListener('response', (answer) => {
         isAnswered = true;
+        what.answered(answer.statusCode ?? 502);
         clearTimeout(late);
-        request.socket.setTimeout(this.#timeouts.idleMs, close);
+        request.socket.setTimeout(limits.idleMs, close);
         // http-proxy writes whatever comes, whether the client takes it or not.
         answer.on('data', () => {
           if (!socket.writableNeedDrain) return;
@@ -101,26 +89,30 @@ export class UpgradeProxy {
       });
       upstreamRequest.prependOnceListener('upgrade', () => {
         isUpgraded = true;
+        what.answered(101);
         socket.removeListener('readable', notice);
         clearTimeout(late);
-        request.socket.setTimeout(this.#timeouts.idleMs, close);
+        request.socket.setTimeout(limits.idleMs, close);
       });
     });
-    for (const name of notForwarded) delete request.headers[name];
-    request.url = target;
-    // http-proxy lets nothing else through; what the client asked for goes out with the other headers.
     const protocol = request.headers.upgrade ?? 'websocket';
-    request.headers.upgrade = 'websocket';
-    const added = addedHeaders(request.rawHeaders, hop);
-    const headers: Record<string, string> = { connection: 'Upgrade', upgrade: protocol };
-    for (let i = 0; i + 1 < added.length; i += 2) headers[(added[i] ?? '').toLowerCase()] = added[i + 1] ?? '';
+    const sent: Record<string, string> = {};
+    for (let i = 0; i + 1 < what.headers.length; i += 2) {
+      const name = (what.headers[i] ?? '').toLowerCase();
+      const value = what.headers[i + 1] ?? '';
+      sent[name] = sent[name] === undefined ? value : `${sent[name]}${name === 'cookie' ? '; ' : ', '}${value}`;
+    }
+    // http-proxy lets nothing else through; what the client asked for goes out with the other headers.
+    request.headers = { ...sent, connection: 'Upgrade', upgrade: 'websocket' };
+    request.url = what.target;
+    const headers = { connection: 'Upgrade', upgrade: protocol };
     this.#proxy.ws(
       request,
       socket,
       head,
       { target: { host: backend.host, port: backend.port }, agent: new OneConnection(upstream), headers },
       () => {
-        if (!isUpgraded) refuse(refusals.broken);
+        if (!isUpgraded) refuse('backend-broke');
       },
     );
     return closed.promise;
