@@ -21,7 +21,7 @@ import { startRouter } from './router.ts';
 import type { Router } from './router.ts';
 
 /** Streams of events whose every reader is told the whole state first, as the real services do. */
-class Feed {
+export class Feed {
   readonly #readers = new Map<AsyncQueue<ServerEvent>, () => ServerEvent[]>();
 
   async *follow(state: () => ServerEvent[]): AsyncGenerator<ServerEvent> {
