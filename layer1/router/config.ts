@@ -20,6 +20,8 @@ export const configSchema = z.object({
   FLYNN_HTTPS_PORT: integer.default(443),
   /** What is spoken there: TLS 1.3 and 1.2 with authenticated ciphers, also 1.2 with older ones, or from 1.0 on. */
   FLYNN_TLS_PROFILE: z.enum(tlsProfiles).default('modern'),
+  /** A folder in which the last known routes and backends are kept for the next start; shared with other routers of the host. */
+  FLYNN_STATE_DIR: z.string().optional(),
   /** Where the router tells how it is: /ping and /status. */
   PORT: integer.default(5000),
 });

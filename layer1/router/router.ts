@@ -15,6 +15,7 @@ import { Knowledge } from './knowledge.ts';
 import { Proxy } from './proxy.ts';
 import type { Timeouts } from './proxy.ts';
 import { ReferenceFront } from './reference/front.ts';
+import type { RememberedTable } from './remembered.ts';
 import { buildTable } from './table.ts';
 import type { RouteTable } from './table.ts';
 import { TcpRoutes } from './tcp.ts';
@@ -36,6 +37,8 @@ export type RouterOptions = {
   timeouts?: Timeouts;
   /** How long to wait for the first routes before listening without any. */
   routesDeadlineMs?: number;
+  /** What was last known, until the controller and discovery have spoken. */
+  remembered?: RememberedTable;
   log: Logger;
 };
 
@@ -51,7 +54,7 @@ export type Router = {
 
 /** Resolves when requests can be answered: with routes and their backends, if they can be had in time. */
 export async function startRouter(options: RouterOptions): Promise<Router> {
-  const { log, host = '0.0.0.0', timeouts = defaultTimeouts } = options;
+  const { log, host = '0.0.0.0', timeouts = defaultTimeouts, remembered } = options;
   const counters: Counters = {
     requests: 0,
     upgrades: 0,
@@ -64,7 +67,10 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
   let table: RouteTable | undefined;
   let routes: readonly Route[] = [];
   const knowledge = new Knowledge();
-  const backends = new Backends({ discovery: knowledge.noting(options.discovery), log });
+  const backends = new Backends({
+    discovery: knowledge.noting(remembered?.filling(options.discovery) ?? options.discovery),
+    log,
+  });
   const tcp = new TcpRoutes({ backends, counters, dialMs: timeouts.dialMs, host, log });
   const proxy = new Proxy({ table: () => table, backends, counters, timeouts, log });
   const challenges = new Challenges();
@@ -85,18 +91,31 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
     table = buildTable(next);
     if (isListening) tcp.listen(table.tcp);
   };
-  const sink = everySink([new RouteList(onRoutes), knowledge]);
-  tasks.run('routes', (signal) => followRoutes({ controller: options.controller, sink, signal, log }));
+  const sink = everySink([new RouteList(onRoutes), knowledge, ...(remembered === undefined ? [] : [remembered])]);
+  if (remembered?.routes !== undefined) sink.replace(remembered.routes);
+  let isLive = false;
+  const onCurrent = (revision: () => string | undefined) => {
+    isLive = true;
+    remembered?.live(revision);
+  };
+  tasks.run('routes', (signal) =>
+    followRoutes({ controller: options.controller, sink, revision: remembered?.revision, onCurrent, signal, log }),
+  );
+  if (remembered !== undefined) tasks.run('remembering', (signal) => remembered.run(signal));
   if (tls !== undefined) tasks.run('certificates', (signal) => tls.follow(options.controller, signal));
 
   try {
-    await waitFor(() => table, {
+    await waitFor(() => isLive, {
       what: 'the routes',
-      deadlineMs: options.routesDeadlineMs ?? 10_000,
+      deadlineMs: options.routesDeadlineMs ?? (table === undefined ? 10_000 : 1_000),
       signal: tasks.signal,
     });
   } catch (error) {
-    log.warn({ err: error }, 'starting without routes: every request is refused until the controller tells them');
+    const what =
+      table === undefined
+        ? 'starting without routes: every request is refused until the controller tells them'
+        : 'starting with the last known routes until the controller tells them';
+    log.warn({ err: error, savedAt: remembered?.inUse?.savedAt }, what);
   }
   await raceAbort(backends.opened(), tasks.signal);
   const httpPort = await http.listen({ host, port: options.httpPort });
@@ -119,6 +138,7 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
         .map(({ service, address, inFlight, isLeaving }) => ({ service, address, inFlight, isLeaving })),
       ...(tls === undefined ? {} : { tls: tls.status() }),
       counters,
+      ...(remembered?.inUse === undefined ? {} : { remembered: remembered.inUse }),
     }),
     async stop({ drainMs }) {
       isListening = false;
