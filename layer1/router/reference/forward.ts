@@ -44,7 +44,7 @@ export type ForwardOptions = {
   limits: Limits;
   /** Collected of the body already, if the route wants that. */
   body: readonly Buffer[] | undefined;
-  answered(status: number): Fields | Answer;
+  answered(status: number, hasBody: boolean): Fields | Answer;
   /** Of the answer's body. */
   passed(bytes: number): void;
 };
@@ -145,7 +145,7 @@ export function forward(request: IncomingMessage, response: ServerResponse, opti
     upstream.removeListener('close', onUpstreamClose);
     if (isSettled) return;
     arm(limits.idleMs, { kind: 'broken-off' });
-    const added = options.answered(incoming.statusCode ?? 502);
+    const added = options.answered(incoming.statusCode ?? 502, incoming.headers['content-length'] !== '0');
     if ('status' in added) return settle({ kind: 'replaced', answer: added });
     const headers = responseHeadersFor(incoming, added);
     if (headers === undefined) return settle({ kind: 'dropped', error: new Error('the head may not be passed on') });

@@ -146,7 +146,7 @@ export class ReferenceFront implements Front {
         expectsContinue: what.expectsContinue,
         limits,
         body,
-        answered: (status) => exchange.answered(backend, status),
+        answered: (status, hasBody) => exchange.answered(backend, status, hasBody),
         passed: (bytes) => (counts.bytesOut += bytes),
       });
       if (outcome.kind === 'dial-failed') {
