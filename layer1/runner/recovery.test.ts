@@ -173,6 +173,8 @@ function run(
     blobs: {
       getName: async () => ({ digest: result, sizeBytes: 1 }),
       get: async () => Readable.from([]),
+      put: async () => Promise.reject(new FlynnError('internal', 'nothing is stored here')),
+      stat: async () => Promise.reject(new FlynnError('not_found', 'there is nothing')),
     },
     slugRunnerImage: 'slug-runner',
     log: silentLogger(),
