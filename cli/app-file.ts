@@ -32,7 +32,9 @@ export const appFileSchema = z.object({
   release: releaseSchema.pick({ processes: true, scripts: true, cron: true, meta: true }).extend({ env: envSchema }),
   artifact: artifactSchema.pick({ type: true, image: true, meta: true }),
   counts: z.record(z.string(), z.int().nonnegative()),
-  routes: z.array(routeSchema.pick({ type: true, domain: true, path: true, port: true, service: true })),
+  routes: z.array(
+    routeSchema.pick({ type: true, domain: true, path: true, port: true, service: true, http: true, tcp: true }),
+  ),
 });
 export type AppFile = z.output<typeof appFileSchema>;
 

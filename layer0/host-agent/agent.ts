@@ -7,6 +7,7 @@ import { forever } from '@flynn/kit/tasks';
 import type { TaskGroup } from '@flynn/kit/tasks';
 import { startDnsServer } from '@flynn/discovery/dns';
 import type { Registry } from '@flynn/discovery/registry';
+import { Routers, routerService } from '@flynn/discovery/routers';
 import { discoveryHandlers } from '@flynn/discovery/server';
 import { createRegistry } from '@flynn/discovery/store-registry';
 import type { HostRecord } from '@flynn/scheduler/cell';
@@ -132,6 +133,11 @@ export async function startAgent({ config, log, tasks, connectEngine, connectSto
     tasks,
   );
   const { fence } = upkeep;
+  const routers = new Routers({
+    instances: async () => known.instances(routerService),
+    key: config.FLYNN_KEY,
+    log,
+  });
   running = await startHost(
     {
       host,
@@ -139,6 +145,7 @@ export async function startAgent({ config, log, tasks, connectEngine, connectSto
       containers,
       store,
       announcer: known,
+      routers,
       async beforeStart(job, containerId) {
         if (isSingleton(job)) await fence.admit(containerId);
         if (job.template.stdin) await sessions.open(job.id, containerId, { logs: false });

@@ -217,7 +217,7 @@ export const routeSchema = z.object({
   id,
   appId: id,
   type: z.enum(['http', 'tcp']),
-  /** http: the host name, lower case; `*.example.com` matches one label. */
+  /** http: the host name, lower case; `*.example.com` matches one label, `*` whatever no other route has. */
   domain: z.string().optional(),
   /** http: the path prefix; the longest wins. */
   path: z.string().startsWith('/').default('/'),
@@ -228,6 +228,8 @@ export const routeSchema = z.object({
   http: httpSettingsSchema.prefault({}),
   tcp: tcpSettingsSchema.prefault({}),
   createdAt: time,
+  /** Of this state: who changes it may ask that nobody else has changed it since. */
+  revision: z.int().optional(),
 });
 export type Route = z.output<typeof routeSchema>;
 
@@ -266,7 +268,7 @@ export const drainSchema = z.object({
 });
 export type Drain = z.output<typeof drainSchema>;
 
-export const operationKinds = ['build', 'release', 'deploy'] as const;
+export const operationKinds = ['build', 'release', 'deploy', 'poll'] as const;
 export const operationStates = ['queued', 'waiting', 'running', 'complete', 'failed', 'cancelled'] as const;
 export const labelsSchema = z.record(z.string().min(1), z.string());
 
@@ -288,6 +290,8 @@ export const operationSchema = z.object({
     branch: z.string().optional(),
     /** Of a build that is none: an image in a registry, to be fetched once. */
     imageRef: z.string().max(1_000).optional(),
+    /** Of a poll: what it looks at. */
+    url: z.string().optional(),
     /** Of a release that follows no build: the blob that says what it is made of. */
     resultDigest: z.string().optional(),
   }),

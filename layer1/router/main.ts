@@ -19,7 +19,14 @@ await runDaemon({
       key: config.FLYNN_CONTROLLER_TOKEN ?? config.FLYNN_KEY,
       baseUrl: async () => `http://${(await discovery.resolve('controller')).address}`,
     });
-    const router = await startRouter({ controller, discovery, httpPort: config.FLYNN_HTTP_PORT, log });
+    const router = await startRouter({
+      controller,
+      discovery,
+      httpPort: config.FLYNN_HTTP_PORT,
+      driver: config.FLYNN_ROUTER_DRIVER,
+      tls: { port: config.FLYNN_HTTPS_PORT, profile: config.FLYNN_TLS_PROFILE },
+      log,
+    });
     const status = await startServer({
       name: 'router',
       handlers: statusHandlers(router),
@@ -33,6 +40,6 @@ await runDaemon({
       await router.stop({ drainMs });
       await Promise.all([status.close(), controller.close(), discovery.close()]);
     });
-    log.info({ httpPort: router.httpPort, statusPort: status.port }, 'routing');
+    log.info({ httpPort: router.httpPort, httpsPort: router.httpsPort, statusPort: status.port }, 'routing');
   },
 });

@@ -12,6 +12,7 @@ import { executeBuild } from './build-operation.ts';
 import { executeDeploy } from './deploy-operation.ts';
 import type { Execution, Executor } from './execution.ts';
 import { OperationLines } from './operation-lines.ts';
+import { executePoll } from './poll-operation.ts';
 import { register } from './registration.ts';
 import type { Identity } from './registration.ts';
 import type { RegistryAccess } from './registry/client.ts';
@@ -22,6 +23,7 @@ const executors: Readonly<Record<Operation['kind'], Executor>> = {
   build: executeBuild,
   release: executeRelease,
   deploy: executeDeploy,
+  poll: executePoll,
 };
 
 export type RunnerDeps = {
