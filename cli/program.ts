@@ -34,6 +34,7 @@ import { addRouteCommands } from './commands/route.ts';
 import { addRunCommand } from './commands/run.ts';
 import { addRunnerCommands } from './commands/runner.ts';
 import { addScaleCommand } from './commands/scale.ts';
+import { addSourceCommands } from './commands/source.ts';
 import { addTeamCommands } from './commands/team.ts';
 import { addTokenCommands } from './commands/token.ts';
 import { addUserCommands } from './commands/user.ts';
@@ -76,6 +77,7 @@ export async function runCli(argv: readonly string[], io: Io): Promise<number> {
   addReleaseCommands(parent);
   addDeploymentCommands(parent);
   addCronCommands(parent);
+  addSourceCommands(parent);
   addPromoteCommands(parent);
   addExportCommands(parent);
   addMetaCommands(parent);

@@ -379,8 +379,10 @@ export const keys = {
 
 /** What is said of a push goes for each: what is left out does not matter. */
 const newOperationSchema = operationSchema
-  .pick({ kind: true, dependsOn: true, mayFail: true, input: true, target: true, singletonId: true })
+  .pick({ dependsOn: true, mayFail: true, input: true, target: true, singletonId: true })
   .extend({
+    /** Looks at repositories the platform makes itself. */
+    kind: operationSchema.shape.kind.exclude(['poll']),
     /** To be able to ask twice; else one is made. */
     id: z
       .string()
@@ -409,6 +411,7 @@ export const drains = {
   create: defineRoute({
     method: 'POST',
     path: '/drains',
+    access: 'anybody',
     body: z.object({
       url: z.string(),
       app: z.string().optional(),
@@ -421,11 +424,18 @@ export const drains = {
   list: defineRoute({
     method: 'GET',
     path: '/drains',
+    access: 'anybody',
     query: z.object({ app: z.string().optional() }),
     response: z.array(drainSchema),
     summary: 'Drains and how far they are; with app= those that get its lines',
   }),
-  remove: defineRoute({ method: 'DELETE', path: '/drains/:drain', response: 'empty', summary: 'End a drain' }),
+  remove: defineRoute({
+    method: 'DELETE',
+    path: '/drains/:drain',
+    access: 'anybody',
+    response: 'empty',
+    summary: 'End a drain',
+  }),
 } as const;
 
 export const operations = {

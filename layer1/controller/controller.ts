@@ -16,6 +16,8 @@ import { auditHandlers } from './audit/reading.ts';
 import { recordingStore } from './audit/mutation.ts';
 import { collectionHandlers } from './collection/blob-collection.ts';
 import { openCellView } from './cell-view.ts';
+import { acmeHandlers } from './certificates/acme/settings.ts';
+import { certificateHandlers } from './certificates/certificates.ts';
 import { cronHandlers } from './cron/crons.ts';
 import { deploymentHandlers } from './deployments/deployments.ts';
 import type { ControllerSettings, Deps, RoutersOfCluster } from './deps.ts';
@@ -39,6 +41,7 @@ import { deploymentType } from './resources.ts';
 import { routingHandlers } from './routing.ts';
 import { runnerRegistryHandlers } from './operations/runner-registry.ts';
 import { runnerHandlers } from './operations/runners.ts';
+import { sourceHandlers } from './source/sources.ts';
 
 export type ControllerParts = AsyncDisposable & { readonly deps: Deps };
 
@@ -105,7 +108,10 @@ export function controllerHandlers(deps: Deps, logAggregator: HttpClient, blobs:
     ...deploymentHandlers(deps),
     ...jobHandlers(deps),
     ...cronHandlers(deps),
+    ...sourceHandlers(deps),
     ...routingHandlers(deps),
+    ...certificateHandlers(deps),
+    ...acmeHandlers(deps),
     ...keyHandlers(deps),
     ...operationHandlers(deps),
     ...runnerHandlers(deps),

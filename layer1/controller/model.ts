@@ -270,7 +270,7 @@ export const drainSchema = z.object({
 });
 export type Drain = z.output<typeof drainSchema>;
 
-export const operationKinds = ['build', 'release', 'deploy'] as const;
+export const operationKinds = ['build', 'release', 'deploy', 'poll'] as const;
 export const operationStates = ['queued', 'waiting', 'running', 'complete', 'failed', 'cancelled'] as const;
 export const labelsSchema = z.record(z.string().min(1), z.string());
 
@@ -290,6 +290,8 @@ export const operationSchema = z.object({
     sourceDigest: z.string().optional(),
     commit: z.string().optional(),
     branch: z.string().optional(),
+    /** Of a poll: what it looks at. */
+    url: z.string().optional(),
   }),
   target: targetSchema.optional(),
   /** Of an app's queued operations with the same one only the newest stays, in the place of the oldest. */

@@ -30,6 +30,8 @@ import { keepHistory, pruneApp } from './operations/pruning.ts';
 import { OperationWatch, buildOperationOf, stopEndedBuild } from './operations/watch.ts';
 import { appType, cronType, deploymentType } from './resources.ts';
 import { stepReview } from './review-apps.ts';
+import { sourceType } from './source/resource.ts';
+import { stepSource } from './source/steps.ts';
 import type { DeploymentResource } from './resources.ts';
 import { keepRunners } from './operations/runner-registry.ts';
 
@@ -57,6 +59,7 @@ async function lead(deps: Deps, signal: AbortSignal, blobs?: BlobCollector): Pro
     log,
     async lead({ signal: term, epochCompare }) {
       await using apps = await deps.resources.mirror(appType, { signal: term });
+      await using sources = await deps.resources.mirror(sourceType, { signal: term });
       await using crons = await deps.resources.mirror(cronType, { signal: term });
       const { cell, deployments, operations } = deps;
       const watch = new OperationWatch(deps);
@@ -69,6 +72,9 @@ async function lead(deps: Deps, signal: AbortSignal, blobs?: BlobCollector): Pro
       );
       const endedBuilds = keysOf(operations, ({ spec }, id) =>
         spec.kind === 'build' && !operations.snapshot.entries.has(id) ? [id] : [],
+      );
+      const endedPolls = keysOf(operations, ({ spec }, id) =>
+        spec.kind === 'poll' && !operations.snapshot.entries.has(id) ? [spec.appId] : [],
       );
       const buildsUnderWay = keysOf(cell.workloads, ({ id, count }) => {
         const operation = count === 0 ? undefined : buildOperationOf(id);
@@ -117,6 +123,12 @@ async function lead(deps: Deps, signal: AbortSignal, blobs?: BlobCollector): Pro
           name: 'cron',
           sources: [keysOf(apps), keysOf(crons, ({ spec }) => [spec.appId]), cronJobs],
           reconcile: (id, { signal: run }) => stepCron(deps, id, { signal: run, hasLines }),
+        }),
+        runReconciler({
+          ...common,
+          name: 'sources',
+          sources: [keysOf(sources), endedPolls],
+          reconcile: (id, { signal: run }) => stepSource(deps, id, { signal: run, epoch: epochCompare }),
         }),
         forever(
           'looking for overdue operations',

@@ -1,5 +1,6 @@
 /** The router's own HTTP API, on its status port. */
 import { wordRoute } from '@flynn/discovery/routers';
+import { routerStats } from '@flynn/controller/routes/stats';
 import { defineRoute } from '@flynn/kit/routes';
 import { z } from 'zod';
 
@@ -11,6 +12,18 @@ export const statusSchema = z.object({
   remembered: z.object({ savedAt: z.string(), routes: z.boolean(), services: z.array(z.string()) }).optional(),
   /** A backend that left discovery is listed as long as it still has requests. */
   backends: z.array(z.object({ service: z.string(), address: z.string(), inFlight: z.int(), isLeaving: z.boolean() })),
+  /** Left out by one that does not listen for TLS. */
+  tls: z
+    .object({
+      certificates: z.int(),
+      /** Names whose certificate is over, and served still. */
+      expired: z.array(z.string()),
+      /** Since the start: done, failed, and for names nobody has a certificate for. */
+      handshakes: z.int(),
+      failures: z.int(),
+      unknownNames: z.int(),
+    })
+    .optional(),
   /** Since the start. */
   counters: z.object({
     requests: z.int(),
@@ -29,4 +42,6 @@ export type Counters = Status['counters'];
 export const routes = {
   word: wordRoute,
   status: defineRoute({ method: 'GET', path: '/status', response: statusSchema, summary: 'What the router does' }),
+  routeStats: routerStats.one,
+  allStats: routerStats.all,
 } as const;

@@ -26,7 +26,15 @@ await runDaemon({
       folder === undefined
         ? {}
         : { remembered: await RememberedTable.open({ file: join(folder, 'table.jsonl'), key: config.FLYNN_KEY, log }) };
-    const router = await startRouter({ controller, discovery, httpPort: config.FLYNN_HTTP_PORT, ...remembered, log });
+    const router = await startRouter({
+      controller,
+      discovery,
+      httpPort: config.FLYNN_HTTP_PORT,
+      driver: config.FLYNN_ROUTER_DRIVER,
+      tls: { port: config.FLYNN_HTTPS_PORT, profile: config.FLYNN_TLS_PROFILE },
+      ...remembered,
+      log,
+    });
     const status = await startServer({
       name: 'router',
       handlers: statusHandlers(router),
@@ -40,6 +48,6 @@ await runDaemon({
       await router.stop({ drainMs });
       await Promise.all([status.close(), controller.close(), discovery.close()]);
     });
-    log.info({ httpPort: router.httpPort, statusPort: status.port }, 'routing');
+    log.info({ httpPort: router.httpPort, httpsPort: router.httpsPort, statusPort: status.port }, 'routing');
   },
 });

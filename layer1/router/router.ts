@@ -7,15 +7,21 @@ import { raceAbort, waitFor } from '@flynn/kit/retry';
 import { TaskGroup } from '@flynn/kit/tasks';
 import type { Counters, Status } from './api.ts';
 import { Backends } from './backends.ts';
+import type { Driver } from './config.ts';
 import { RouteList, everySink, followRoutes } from './feed.ts';
-import type { Timeouts } from './forward.ts';
 import { HttpListener } from './http-listener.ts';
+import { Http1Front } from './http1/front.ts';
 import { Knowledge } from './knowledge.ts';
 import { Proxy } from './proxy.ts';
+import type { Timeouts } from './proxy.ts';
+import { ReferenceFront } from './reference/front.ts';
 import type { RememberedTable } from './remembered.ts';
 import { buildTable } from './table.ts';
 import type { RouteTable } from './table.ts';
 import { TcpRoutes } from './tcp.ts';
+import { Challenges, answeringChallenges } from './tls/challenges.ts';
+import type { TlsProfile } from './tls/profile.ts';
+import { TlsPort } from './tls/port.ts';
 
 export const defaultTimeouts: Timeouts = { dialMs: 1_000, firstByteMs: 30_000, idleMs: 55_000 };
 
@@ -24,6 +30,10 @@ export type RouterOptions = {
   discovery: Pick<DiscoveryClient, 'openServiceSet'>;
   host?: string;
   httpPort: number;
+  /** Who speaks HTTP/1: the router's own front, or the one on node:http. */
+  driver?: Driver;
+  /** Without it there is no listening for TLS. */
+  tls?: { port: number; profile: TlsProfile };
   timeouts?: Timeouts;
   /** How long to wait for the first routes before listening without any. */
   routesDeadlineMs?: number;
@@ -36,6 +46,7 @@ export type Router = {
   readonly httpPort: number;
   /** What it has taken in. */
   readonly knowledge: Knowledge;
+  readonly httpsPort: number | undefined;
   status(): Status;
   /** Stops listening, answers what is under way, cuts what is left after `drainMs`. */
   stop(options: { drainMs: number }): Promise<void>;
@@ -61,7 +72,15 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
     log,
   });
   const tcp = new TcpRoutes({ backends, counters, dialMs: timeouts.dialMs, host, log });
-  const http = new HttpListener(new Proxy({ table: () => table, backends, counters, timeouts, log }), log);
+  const proxy = new Proxy({ table: () => table, backends, counters, timeouts, log });
+  const challenges = new Challenges();
+  const policy = answeringChallenges(proxy, challenges);
+  const front = options.driver === 'http-proxy' ? new ReferenceFront({ policy, log }) : new Http1Front({ policy });
+  const http = new HttpListener(front);
+  const tls =
+    options.tls === undefined
+      ? undefined
+      : await TlsPort.create({ ...options.tls, host, challenges, fronts: { 'http/1.1': front }, log });
   const tasks = new TaskGroup();
   let isListening = false;
 
@@ -83,6 +102,7 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
     followRoutes({ controller: options.controller, sink, revision: remembered?.revision, onCurrent, signal, log }),
   );
   if (remembered !== undefined) tasks.run('remembering', (signal) => remembered.run(signal));
+  if (tls !== undefined) tasks.run('certificates', (signal) => tls.follow(options.controller, signal));
 
   try {
     await waitFor(() => isLive, {
@@ -99,12 +119,14 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
   }
   await raceAbort(backends.opened(), tasks.signal);
   const httpPort = await http.listen({ host, port: options.httpPort });
+  const httpsPort = await tls?.listen({ deadlineMs: options.routesDeadlineMs ?? 10_000, signal: tasks.signal });
   isListening = true;
   if (table !== undefined) tcp.listen(table.tcp);
 
   return {
     httpPort,
     knowledge,
+    httpsPort,
     status: () => ({
       hasRoutes: table !== undefined,
       routes: {
@@ -114,6 +136,7 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
       backends: backends
         .list()
         .map(({ service, address, inFlight, isLeaving }) => ({ service, address, inFlight, isLeaving })),
+      ...(tls === undefined ? {} : { tls: tls.status() }),
       counters,
       ...(remembered?.inUse === undefined ? {} : { remembered: remembered.inUse }),
     }),
@@ -121,6 +144,7 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
       isListening = false;
       const startedMs = performance.now();
       tcp.stopListening();
+      tls?.stopListening();
       // Routes and backends stay live while requests are still being answered.
       await http.stop({ drainMs });
       const leftMs = drainMs - (performance.now() - startedMs);
@@ -130,6 +154,7 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
         });
       }
       await tcp[Symbol.asyncDispose]();
+      await tls?.[Symbol.asyncDispose]();
       await tasks.stop();
       backends[Symbol.dispose]();
     },

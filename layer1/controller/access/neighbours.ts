@@ -35,7 +35,7 @@ export async function checkServices(
 export async function checkRoutePlace(
   deps: Deps,
   principal: Principal,
-  app: AppResource,
+  app: Pick<AppResource, 'id'>,
   domain: string,
   signal: AbortSignal,
 ): Promise<void> {
@@ -62,7 +62,7 @@ export async function checkRoutePlace(
 async function foreignNeighbour(
   deps: Deps,
   principal: Principal,
-  app: AppResource,
+  app: Pick<AppResource, 'id'>,
   prefix: string,
   signal: AbortSignal,
 ): Promise<string | undefined> {
@@ -80,7 +80,7 @@ async function foreignNeighbour(
 /** A route makes a service public: whose it is decides that. */
 export async function checkRouteTarget(
   principal: Principal,
-  app: AppResource,
+  app: { spec: { name: string } },
   service: string | undefined,
   ownProcesses: () => Promise<Processes>,
 ): Promise<void> {

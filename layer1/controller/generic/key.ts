@@ -33,7 +33,7 @@ export const keyKind = defineKind({
 async function applyKey(
   deps: Deps,
   { spec }: Wanted<z.output<typeof wantedKeySchema>>,
-  { isDryRun, signal, userId }: ApplyContext,
+  { isDryRun, signal, principal: { userId } }: ApplyContext,
 ): Promise<Applied> {
   const { fingerprint, publicKey } = atField('key', 'publicKey', () => parseSshKey(spec.publicKey));
   const known = await deps.resources.find(keyType, keyIdOf(fingerprint), { signal });

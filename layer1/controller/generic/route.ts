@@ -1,8 +1,8 @@
 /** The kind Route: made and changed by the same rules as by hand. */
-import { FlynnError } from '@flynn/kit/errors';
 import { refusal } from '@flynn/resource/record';
 import { serviceName } from '@flynn/kit/names';
 import { z } from 'zod';
+import { checkRoutePlace, checkRouteTarget } from '../access/neighbours.ts';
 import { serviceNameOf } from '../compile.ts';
 import { findApp } from '../deps.ts';
 import type { Deps } from '../deps.ts';
@@ -10,7 +10,8 @@ import { differences, fieldOf, isEqual, isRecord } from './difference.ts';
 import { atField } from './fields.ts';
 import { defineKind } from './kind.ts';
 import type { Applied, ApplyContext, Wanted } from './kind.ts';
-import { routeType } from '../resources.ts';
+import { findBasis } from '../releases.ts';
+import { appType, routeType } from '../resources.ts';
 import type { AppResource, RouteResource } from '../resources.ts';
 import { normalizeDomain, normalizePath, routePlace } from '../route-address.ts';
 import { changeRoute } from '../routes/changes.ts';
@@ -67,7 +68,7 @@ function unlike(value: unknown, defaults: unknown): unknown {
 async function applyRoute(
   deps: Deps,
   wanted: Wanted<z.output<typeof wantedRouteSchema>>,
-  { isDryRun, signal }: ApplyContext,
+  { isDryRun, signal, principal }: ApplyContext,
 ): Promise<Applied> {
   const { spec, revision } = wanted;
   const isHttp = spec.port === undefined;
@@ -93,13 +94,10 @@ async function applyRoute(
   if (current !== undefined && current.owner?.id !== owner.id) {
     throw refusal(`route ${name}`, [{ path: 'owner', message: 'another app has this route' }]);
   }
-  if (revision !== undefined && revision !== current?.revision) {
-    throw new FlynnError(
-      'conflict',
-      `route ${name} is not at revision ${revision}: read it again and repeat the change`,
-    );
-  }
-  const app = current === undefined && isDryRun ? undefined : await findApp(deps, owner.id, signal);
+  // That of a dry run may be about to be made.
+  const app = isDryRun
+    ? await deps.resources.find(appType, owner.id, { signal })
+    : await findApp(deps, owner.id, signal);
   const service = spec.service ?? current?.spec.service ?? serviceNameOf(app?.spec.name ?? owner.id, 'web');
   const settings = isHttp ? { http: spec.http } : { tcp: spec.tcp };
   if ((isHttp ? spec.tcp : spec.http) !== undefined) throw wrongSettings(isHttp ? 'tcp' : 'http', type);
@@ -111,6 +109,13 @@ async function applyRoute(
   const changes = differences(current === undefined ? {} : { spec: shownSpec(current.spec) }, {
     spec: shownSpec(next),
   });
+  if (app !== undefined && changes.length > 0) {
+    const processes = async () => (await findBasis(deps, app, signal))?.spec.processes ?? {};
+    await checkRouteTarget(principal, app, service, processes);
+    for (const host of [next.domain, next.tcp.serverName]) {
+      if (host !== undefined) await checkRoutePlace(deps, principal, app, host, signal);
+    }
+  }
   if (!isDryRun && current === undefined) {
     const { path, ...port } = address;
     await createRoute(deps, owner.id, { type, ...(isHttp ? { ...port, path } : port), service, ...settings }, signal);
