@@ -130,12 +130,7 @@ export function manifestOf(input: ManifestInput): SystemApp[] {
       routes: [{ type: 'tcp', port: cluster.gitPort, service: gitService }],
     }),
     app('router', {
-      env: {
-        ...common,
-        ...controllerToken(cluster, 'router'),
-        ...routerPorts(cluster),
-        FLYNN_STATE_DIR: '/data',
-      },
+      env: { ...common, ...controllerToken(cluster, 'router'), ...routerPorts(cluster), FLYNN_STATE_DIR: '/data' },
       processes: {
         web: {
           ...size(256),

@@ -28,7 +28,7 @@ const mayImport: Record<string, readonly string[]> = {
   ],
   'layer1/runner': ['kit', 'discovery', 'blobstore', 'controller', 'git-receiver'],
   'layer1/git-receiver': ['kit', 'discovery', 'blobstore', 'controller'],
-  'layer1/slug-builder': ['kit', 'discovery', 'blobstore', 'controller'],
+  'layer1/slug-builder': ['kit', 'discovery', 'blobstore', 'controller', 'host-agent', 'scheduler'],
   'layer1/router': ['kit', 'discovery', 'controller'],
   cli: ['kit', 'controller', 'log-aggregator'],
   bootstrap: ['kit', 'store', 'scheduler', 'host-agent', 'discovery', 'controller', 'cli'],

@@ -39,6 +39,8 @@ const expected: Readonly<Record<string, string>> = {
   'PUT /api/:group/:version/:kind/:name/status': 'admin',
   'DELETE /apps/:app/releases/:release': 'app developer',
   'GET /apps/:app/exec': 'app developer',
+  'GET /apps/:app/build-limits': 'app viewer',
+  'PATCH /apps/:app/build-limits': 'app developer',
   'GET /apps/:app/source': 'app viewer',
   'PUT /apps/:app/source': 'app developer',
   'DELETE /apps/:app/source': 'app developer',
