@@ -10,7 +10,10 @@ import { Backends } from './backends.ts';
 import type { Driver } from './config.ts';
 import { RouteList, everySink, followRoutes } from './feed.ts';
 import { HttpListener } from './http-listener.ts';
+import { Deadlines } from './http1/deadlines.ts';
 import { Http1Front } from './http1/front.ts';
+import { Pools } from './http1/pool.ts';
+import { Http2Front } from './http2/front.ts';
 import { Knowledge } from './knowledge.ts';
 import { Proxy } from './proxy.ts';
 import type { Timeouts } from './proxy.ts';
@@ -61,8 +64,12 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
   const backends = new Backends({ discovery: knowledge.noting(options.discovery), log });
   const tcp = new TcpRoutes({ backends, counters, dialMs: timeouts.dialMs, host, log });
   const policy = new Proxy({ table: () => table, backends, counters, timeouts, log });
-  const front = options.driver === 'http-proxy' ? new ReferenceFront({ policy, log }) : new Http1Front({ policy });
-  const http = new HttpListener(front);
+  const deadlines = new Deadlines();
+  const shared = { policy, deadlines, pools: new Pools(deadlines) };
+  const http2 = new Http2Front({ ...shared, log });
+  const http1 =
+    options.driver === 'http-proxy' ? new ReferenceFront({ policy, log }) : new Http1Front({ ...shared, http2 });
+  const http = new HttpListener(http1);
   const tasks = new TaskGroup();
   let isListening = false;
 
@@ -109,7 +116,7 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
       const startedMs = performance.now();
       tcp.stopListening();
       // Routes and backends stay live while requests are still being answered.
-      await http.stop({ drainMs });
+      await Promise.all([http.stop({ drainMs }), http2.drain({ deadlineMs: drainMs })]);
       const leftMs = drainMs - (performance.now() - startedMs);
       if (leftMs > 0 && tcp.connections > 0) {
         await waitFor(() => tcp.connections === 0, { what: 'TCP connections to end', deadlineMs: leftMs }).catch(() => {

@@ -48,8 +48,6 @@ type Session = {
   idleSinceMs: number;
   pingedMs: number;
   isPingOut: boolean;
-  /** While draining, it takes no more requests from then on. */
-  readonly goodbyeMs: number;
 };
 
 /**
@@ -94,7 +92,6 @@ export class Http2Front implements Front, Watched {
       idleSinceMs: this.#deadlines.nowMs,
       pingedMs: this.#deadlines.nowMs,
       isPingOut: false,
-      goodbyeMs: this.#isDraining ? performance.now() + goodbyeMs : 0,
     };
     this.#sessions.add(known);
     session.on('stream', (stream, _fields, flags, raw) => this.#onStream(known, stream, flags, raw));
@@ -104,16 +101,15 @@ export class Http2Front implements Front, Watched {
     );
     session.once('close', () => this.#sessions.delete(known));
     session.setLocalWindowSize(windowBytes);
+    if (this.#isDraining) setTimeout(() => session.close(), goodbyeMs).unref();
   }
 
   async drain({ deadlineMs }: { deadlineMs: number }): Promise<void> {
     const startedMs = performance.now();
     this.#isDraining = true;
     const elapsedMs = () => performance.now() - startedMs;
-    while (this.#sessions.size > 0 && elapsedMs() < deadlineMs) {
-      for (const known of this.#sessions) if (performance.now() >= known.goodbyeMs) known.session.close();
-      await systemClock.sleep(20);
-    }
+    for (const { session } of this.#sessions) session.close();
+    while (this.#sessions.size > 0 && elapsedMs() < deadlineMs) await systemClock.sleep(20);
     for (const { session } of this.#sessions) session.destroy();
     this.#deadlines.delete(this);
     this.#upstreams.h2c[Symbol.dispose]();
