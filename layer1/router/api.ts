@@ -10,6 +10,18 @@ export const statusSchema = z.object({
   routes: z.object({ http: z.int(), tcp: z.int() }),
   /** A backend that left discovery is listed as long as it still has requests. */
   backends: z.array(z.object({ service: z.string(), address: z.string(), inFlight: z.int(), isLeaving: z.boolean() })),
+  /** Left out by one that does not listen for TLS. */
+  tls: z
+    .object({
+      certificates: z.int(),
+      /** Names whose certificate is over, and served still. */
+      expired: z.array(z.string()),
+      /** Since the start: done, failed, and for names nobody has a certificate for. */
+      handshakes: z.int(),
+      failures: z.int(),
+      unknownNames: z.int(),
+    })
+    .optional(),
   /** Since the start. */
   counters: z.object({
     requests: z.int(),

@@ -1,5 +1,6 @@
 import { integer, secret } from '@flynn/kit/config';
 import { z } from 'zod';
+import { tlsProfiles } from './tls/profile.ts';
 
 const driverSchema = z.enum(['fast', 'http-proxy']);
 export type Driver = z.output<typeof driverSchema>;
@@ -15,6 +16,10 @@ export const configSchema = z.object({
   FLYNN_HTTP_PORT: integer.default(80),
   /** Who speaks HTTP/1: `fast` is the router's own front on sockets, `http-proxy` the slower one on node:http. */
   FLYNN_ROUTER_DRIVER: driverSchema.default('fast'),
+  /** Where requests over TLS come in. */
+  FLYNN_HTTPS_PORT: integer.default(443),
+  /** What is spoken there: TLS 1.3 and 1.2 with authenticated ciphers, also 1.2 with older ones, or from 1.0 on. */
+  FLYNN_TLS_PROFILE: z.enum(tlsProfiles).default('modern'),
   /** Where the router tells how it is: /ping and /status. */
   PORT: integer.default(5000),
 });

@@ -24,6 +24,7 @@ await runDaemon({
       discovery,
       httpPort: config.FLYNN_HTTP_PORT,
       driver: config.FLYNN_ROUTER_DRIVER,
+      tls: { port: config.FLYNN_HTTPS_PORT, profile: config.FLYNN_TLS_PROFILE },
       log,
     });
     const status = await startServer({
@@ -39,6 +40,6 @@ await runDaemon({
       await router.stop({ drainMs });
       await Promise.all([status.close(), controller.close(), discovery.close()]);
     });
-    log.info({ httpPort: router.httpPort, statusPort: status.port }, 'routing');
+    log.info({ httpPort: router.httpPort, httpsPort: router.httpsPort, statusPort: status.port }, 'routing');
   },
 });

@@ -21,6 +21,9 @@ import { ReferenceFront } from './reference/front.ts';
 import { buildTable } from './table.ts';
 import type { RouteTable } from './table.ts';
 import { TcpRoutes } from './tcp.ts';
+import { Challenges, answeringChallenges } from './tls/challenges.ts';
+import type { TlsProfile } from './tls/profile.ts';
+import { TlsPort } from './tls/port.ts';
 
 export const defaultTimeouts: Timeouts = { dialMs: 1_000, firstByteMs: 30_000, idleMs: 55_000 };
 
@@ -31,6 +34,8 @@ export type RouterOptions = {
   httpPort: number;
   /** Who speaks HTTP/1: the router's own front, or the one on node:http. */
   driver?: Driver;
+  /** Without it there is no listening for TLS. */
+  tls?: { port: number; profile: TlsProfile };
   timeouts?: Timeouts;
   /** How long to wait for the first routes before listening without any. */
   routesDeadlineMs?: number;
@@ -41,6 +46,7 @@ export type Router = {
   readonly httpPort: number;
   /** What it has taken in. */
   readonly knowledge: Knowledge;
+  readonly httpsPort: number | undefined;
   status(): Status;
   /** Stops listening, answers what is under way, cuts what is left after `drainMs`. */
   stop(options: { drainMs: number }): Promise<void>;
@@ -63,13 +69,18 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
   const knowledge = new Knowledge();
   const backends = new Backends({ discovery: knowledge.noting(options.discovery), log });
   const tcp = new TcpRoutes({ backends, counters, dialMs: timeouts.dialMs, host, log });
-  const policy = new Proxy({ table: () => table, backends, counters, timeouts, log });
+  const proxy = new Proxy({ table: () => table, backends, counters, timeouts, log });
+  const challenges = new Challenges();
+  const policy = answeringChallenges(proxy, challenges);
   const deadlines = new Deadlines();
   const shared = { policy, deadlines, pools: new Pools(deadlines) };
   const http2 = new Http2Front({ ...shared, log });
   const http1 =
     options.driver === 'http-proxy' ? new ReferenceFront({ policy, log }) : new Http1Front({ ...shared, http2 });
   const http = new HttpListener(http1);
+  const fronts = { h2: http2, 'http/1.1': http1 };
+  const tls =
+    options.tls === undefined ? undefined : await TlsPort.create({ ...options.tls, host, challenges, fronts, log });
   const tasks = new TaskGroup();
   let isListening = false;
 
@@ -82,6 +93,7 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
   };
   const sink = everySink([new RouteList(onRoutes), knowledge]);
   tasks.run('routes', (signal) => followRoutes({ controller: options.controller, sink, signal, log }));
+  if (tls !== undefined) tasks.run('certificates', (signal) => tls.follow(options.controller, signal));
 
   try {
     await waitFor(() => table, {
@@ -94,12 +106,14 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
   }
   await raceAbort(backends.opened(), tasks.signal);
   const httpPort = await http.listen({ host, port: options.httpPort });
+  const httpsPort = await tls?.listen({ deadlineMs: options.routesDeadlineMs ?? 10_000, signal: tasks.signal });
   isListening = true;
   if (table !== undefined) tcp.listen(table.tcp);
 
   return {
     httpPort,
     knowledge,
+    httpsPort,
     status: () => ({
       hasRoutes: table !== undefined,
       routes: {
@@ -109,12 +123,14 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
       backends: backends
         .list()
         .map(({ service, address, inFlight, isLeaving }) => ({ service, address, inFlight, isLeaving })),
+      ...(tls === undefined ? {} : { tls: tls.status() }),
       counters,
     }),
     async stop({ drainMs }) {
       isListening = false;
       const startedMs = performance.now();
       tcp.stopListening();
+      tls?.stopListening();
       // Routes and backends stay live while requests are still being answered.
       await Promise.all([http.stop({ drainMs }), http2.drain({ deadlineMs: drainMs })]);
       const leftMs = drainMs - (performance.now() - startedMs);
@@ -124,6 +140,7 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
         });
       }
       await tcp[Symbol.asyncDispose]();
+      await tls?.[Symbol.asyncDispose]();
       await tasks.stop();
       backends[Symbol.dispose]();
     },
