@@ -8,7 +8,8 @@ import type { App, Artifact, Process, Release, processSchema } from './model.ts'
 
 /** Starts a slug's command line with its profile scripts; part of the slug runner's image. */
 const slugStarter = '/usr/bin/flynn-run';
-const slugPort = 8080;
+/** Where `web` types listen that say nothing else. */
+const defaultPort = 8080;
 /** Where builds fetch sources and caches from, and leave layers. */
 const blobService = 'blobstore';
 /** The router drops a backend within milliseconds of its leaving discovery; requests in flight get this long. */
@@ -43,7 +44,17 @@ export function serviceNameOf(appName: string, type: string): string {
 
 /** The process of a Procfile line, as a release of a slug has it. `web` types listen on PORT, which is 8080. */
 export function slugProcess(commandLine: string, type: string): z.input<typeof processSchema> {
-  return { ...startedBySlug([commandLine]), ports: isWebType(type) ? [{ port: slugPort }] : [] };
+  return { ...startedBySlug([commandLine]), ports: isWebType(type) ? [{ port: defaultPort }] : [] };
+}
+
+/** A process of an image: as the image says, or a line for its shell. `web` types listen on the port it exposes; PORT says the same. */
+export function imageProcess(
+  commandLine: string | undefined,
+  type: string,
+  port: number = defaultPort,
+): z.input<typeof processSchema> {
+  const run = commandLine === undefined ? {} : { entrypoint: ['/bin/sh'], command: ['-c', commandLine] };
+  return { ...run, ports: isWebType(type) ? [{ port }] : [] };
 }
 
 /** The slug's starter takes one word as a line for the shell, and several as a program with exactly these arguments. */
@@ -56,7 +67,7 @@ export function startedBySlug(words: readonly string[]) {
  * would share a volume. A host's port may be shared by two releases of one type: who listens there sets SO_REUSEPORT.
  */
 export function isStanding(process: Process): boolean {
-  return process.volumes.length > 0;
+  return process.volumes.some(({ isShared = false }) => !isShared);
 }
 
 export function workloadIdOf(appId: string, release: RunnableRelease, type: string): string {
@@ -167,6 +178,8 @@ export type Build = {
   operationId: string;
   sourceDigest: string;
   commit: string;
+  /** Of a source with a Dockerfile. */
+  dockerfile?: { slugRunnerImage: string };
   /** What its app asks for its builds is among this. */
   meta?: Readonly<Record<string, string>>;
 };
@@ -175,6 +188,7 @@ export type Build = {
 export function compileBuild(builder: Runnable, process: Process, build: Build): CompiledWorkload {
   const limits = buildLimitsOf(builder.release.env);
   const own = appBuildLimits(builder.release.env, build.meta ?? {}, process.memoryBytes);
+  const memoryBytes = own.memory.value;
   const template = jobTemplateSchema.parse({
     image: builder.artifact.image,
     ...(process.entrypoint === undefined ? {} : { entrypoint: process.entrypoint }),
@@ -192,13 +206,15 @@ export function compileBuild(builder: Runnable, process: Process, build: Build):
       FLYNN_BUILD_DISK: String(own.disk.value),
       FLYNN_BUILD_TIMEOUT: `${own.time.value}ms`,
       FLYNN_APP_ENV: JSON.stringify(build.appEnv),
+      ...(build.dockerfile === undefined ? {} : dockerfileEnv(builder, build.dockerfile, memoryBytes)),
     },
     meta: metaOf({ ...builder, app: build.app }, 'build'),
-    // What runs in a build is the app's code: it reaches no more of the platform than the blob store, found by its name.
+    // What runs in a build is the app's code: it reaches no more of the platform than the blob store, found by its name. Of a
+    // Dockerfile none of it runs in this job, which asks its host to build.
     group: build.app.id,
-    access: ['discovery'],
+    access: build.dockerfile === undefined ? ['discovery'] : ['discovery', 'agents'],
     links: [blobService],
-    ...roomOf({ memoryBytes: own.memory.value, cpuMillis: process.cpuMillis }),
+    ...roomOf({ memoryBytes, cpuMillis: process.cpuMillis }),
     pidsLimit: limits.FLYNN_BUILD_PIDS,
     tempDiskBytes: own.disk.value,
     volumes: process.volumes,
@@ -210,6 +226,20 @@ export function compileBuild(builder: Runnable, process: Process, build: Build):
     maxRuntimeMs: own.time.value + buildGraceMs,
   });
   return ephemeral(buildWorkloadId(build.app.id, build.operationId), template, priorities.build);
+}
+
+/** What the builder tells the engine; `memory` is that of each step. */
+function dockerfileEnv(
+  { artifact: { image } }: Runnable,
+  { slugRunnerImage }: NonNullable<Build['dockerfile']>,
+  memoryBytes: number,
+): Record<string, string> {
+  return {
+    FLYNN_BUILD_KIND: 'dockerfile',
+    FLYNN_BUILD_MEMORY: `${Math.floor(memoryBytes / 1024)}K`,
+    FLYNN_SLUG_RUNNER_IMAGE: slugRunnerImage,
+    ...('name' in image ? { FLYNN_SLUG_BUILDER_IMAGE: image.name } : {}),
+  };
 }
 
 export function buildWorkloadId(appId: string, operationId: string): string {

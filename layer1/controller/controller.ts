@@ -17,6 +17,8 @@ import { recordingStore } from './audit/mutation.ts';
 import { buildHandlers } from './builds.ts';
 import { collectionHandlers } from './collection/blob-collection.ts';
 import { openCellView } from './cell-view.ts';
+import { acmeHandlers } from './certificates/acme/settings.ts';
+import { certificateHandlers } from './certificates/certificates.ts';
 import { cronHandlers } from './cron/crons.ts';
 import { deploymentHandlers } from './deployments/deployments.ts';
 import type { ControllerSettings, Deps, RoutersOfCluster } from './deps.ts';
@@ -110,6 +112,8 @@ export function controllerHandlers(deps: Deps, logAggregator: HttpClient, blobs:
     ...sourceHandlers(deps),
     ...buildHandlers(deps),
     ...routingHandlers(deps),
+    ...certificateHandlers(deps),
+    ...acmeHandlers(deps),
     ...keyHandlers(deps),
     ...operationHandlers(deps),
     ...runnerHandlers(deps),

@@ -83,6 +83,8 @@ export const processSchema = z.object({
         path: z.string().startsWith('/'),
         /** One can do without what is in it: when its host is lost or drained the job goes on elsewhere, with an empty one. */
         isReplaceable: z.boolean().optional(),
+        /** The platform's own: all jobs of it on a host have the same, old and new ones at once; each host has one of its own. */
+        isShared: z.boolean().optional(),
       }),
     )
     .default([]),
@@ -288,8 +290,12 @@ export const operationSchema = z.object({
     sourceDigest: z.string().optional(),
     commit: z.string().optional(),
     branch: z.string().optional(),
+    /** Of a build that is none: an image in a registry, to be fetched once. */
+    imageRef: z.string().max(1_000).optional(),
     /** Of a poll: what it looks at. */
     url: z.string().optional(),
+    /** Of a release that follows no build: the blob that says what it is made of. */
+    resultDigest: z.string().optional(),
   }),
   target: targetSchema.optional(),
   /** Of an app's queued operations with the same one only the newest stays, in the place of the oldest. */
@@ -334,12 +340,23 @@ export const runnerSchema = z.object({
 });
 export type Runner = z.output<typeof runnerSchema>;
 
-/** What a slug build leaves in the blob store under the name `builds/<operation id>`, as JSON. */
+/**
+ * What a build leaves in the blob store under the name `builds/<operation id>`, as JSON; and what an image that was pushed is
+ * known by: the digest of this.
+ */
 export const buildResultSchema = z.object({
-  /** Layers to stack on the slug runner's image, lowest first. */
+  /** Layers, lowest first: of the image, or to stack on the slug runner's. */
   layers: z.array(z.object({ digest: z.string(), sizeBytes: z.int() })),
+  /** Of an image, and not of a slug: its configuration, and what that says of how it is run. */
+  image: z
+    .object({
+      config: z.object({ digest: z.string(), sizeBytes: z.int() }),
+      hasCommand: z.boolean(),
+      port: z.int().min(1).max(65_535).optional(),
+    })
+    .optional(),
   sizeBytes: z.int(),
-  /** Process types and their shell command lines. */
+  /** Process types and their shell command lines. An image with a command of its own has `web` without a line here. */
   processTypes: z.record(processType, z.string()),
   buildpack: z.string(),
   /** What the source's app.json says, if there is one. */

@@ -4,7 +4,6 @@ import { Agent, createServer, request as httpRequest } from 'node:http';
 import type { IncomingMessage, RequestListener } from 'node:http';
 import { connect } from 'node:net';
 import type { AddressInfo, Server, Socket } from 'node:net';
-import type { TestContext } from 'node:test';
 import { routing } from '@flynn/controller/api';
 import { type Route, routeSchema } from '@flynn/controller/model';
 import { routes as discoveryRoutes } from '@flynn/discovery/api';
@@ -17,12 +16,12 @@ import { waitFor } from '@flynn/kit/retry';
 import type { ServerEvent } from '@flynn/kit/routes';
 import type { z } from 'zod';
 import type { Driver } from './config.ts';
-import type { Timeouts } from './proxy.ts';
+import type { Timeouts } from './exchange.ts';
 import { startRouter } from './router.ts';
 import type { Router } from './router.ts';
 
 /** Streams of events whose every reader is told the whole state first, as the real services do. */
-class Feed {
+export class Feed {
   readonly #readers = new Map<AsyncQueue<ServerEvent>, () => ServerEvent[]>();
 
   async *follow(state: () => ServerEvent[]): AsyncGenerator<ServerEvent> {
@@ -49,6 +48,8 @@ class Feed {
 export class ControlPlane {
   readonly #routes = new Map<string, Route>();
   readonly #services = new Map<string, Set<string>>();
+  readonly #releases = new Map<string, string>();
+  readonly #leaders = new Map<string, string>();
   readonly #routeFeed = new Feed();
   readonly #serviceFeeds = new Map<string, Feed>();
 
@@ -57,12 +58,10 @@ export class ControlPlane {
       this.#routeFeed.follow(() => [...this.#routes.values()].map((route) => ({ event: 'set', data: route }))),
     ),
     handle(discoveryRoutes.events, async ({ params }) =>
-      this.#feedOf(params.service).follow(() =>
-        [...(this.#services.get(params.service) ?? [])].map((address) => ({
-          event: 'up',
-          data: instanceOf(params.service, address),
-        })),
-      ),
+      this.#feedOf(params.service).follow(() => [
+        ...[...(this.#services.get(params.service) ?? [])].map((address) => this.#event('up', params.service, address)),
+        ...(this.#leaders.has(params.service) ? [this.#leaderEvent(params.service)] : []),
+      ]),
     ),
   ];
 
@@ -89,25 +88,45 @@ export class ControlPlane {
     this.#routeFeed.cut();
   }
 
-  up(service: string, address: string): void {
+  up(service: string, address: string, release?: string): void {
+    if (release !== undefined) this.#releases.set(address, release);
     this.#services.set(service, (this.#services.get(service) ?? new Set()).add(address));
-    this.#feedOf(service).tell({ event: 'up', data: instanceOf(service, address) });
+    this.#feedOf(service).tell(this.#event('up', service, address));
+  }
+
+  lead(service: string, address: string): void {
+    this.#leaders.set(service, address);
+    this.#feedOf(service).tell(this.#leaderEvent(service));
   }
 
   down(service: string, address: string): void {
     this.#services.get(service)?.delete(address);
-    this.#feedOf(service).tell({ event: 'down', data: instanceOf(service, address) });
+    this.#feedOf(service).tell(this.#event('down', service, address));
   }
-}
 
-function instanceOf(service: string, address: string) {
-  return { id: address.replaceAll(':', '-'), service, address, attributes: {}, createdRevision: 1 };
+  #event(event: 'up' | 'down', service: string, address: string): ServerEvent {
+    return { event, data: this.#instanceOf(service, address) };
+  }
+
+  #leaderEvent(service: string): ServerEvent {
+    const leader = this.#leaders.get(service) ?? '';
+    return { event: 'leader', data: { service, instance: this.#instanceOf(service, leader) } };
+  }
+
+  #instanceOf(service: string, address: string) {
+    const release = this.#releases.get(address);
+    const attributes = release === undefined ? {} : { 'flynn.release': release };
+    return { id: address.replaceAll(':', '-'), service, address, attributes, createdRevision: 1 };
+  }
 }
 
 export type World = { plane: ControlPlane; router: Router; url: string; port: number };
 
+/** Whoever ends what was started for it: a test, or a program. */
+export type Owner = { after(end: () => Promise<void>): void };
+
 /** One HTTP route for app.test to the service `web`; more is up to the test. */
-export async function setUp(t: TestContext, timeouts: Partial<Timeouts> = {}, driver?: Driver): Promise<World> {
+export async function setUp(t: Owner, timeouts: Partial<Timeouts> = {}, driver?: Driver): Promise<World> {
   const plane = new ControlPlane();
   plane.setRoute({ id: 'r1', domain: 'app.test' });
   const log = silentLogger();
@@ -120,6 +139,7 @@ export async function setUp(t: TestContext, timeouts: Partial<Timeouts> = {}, dr
     host: '127.0.0.1',
     httpPort: 0,
     driver,
+    clusterKey: 'key',
     timeouts: { dialMs: 1_000, firstByteMs: 5_000, idleMs: 5_000, ...timeouts },
     log,
   });
@@ -136,7 +156,7 @@ export type Backend = { address: string; port: number; sockets: Set<Socket>; req
 
 /** Tracks its sockets, so that tests can tell what is left open. */
 export async function track(
-  t: TestContext,
+  t: Owner,
   server: Server,
   counter: { requests: number } = { requests: 0 },
 ): Promise<Backend> {
@@ -165,7 +185,7 @@ export async function track(
   };
 }
 
-export async function startBackend(t: TestContext, listener: RequestListener): Promise<Backend> {
+export async function startBackend(t: Owner, listener: RequestListener): Promise<Backend> {
   const counter = { requests: 0 };
   const server = createServer((request, response) => {
     counter.requests += 1;

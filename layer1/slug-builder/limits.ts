@@ -28,7 +28,7 @@ const ownNames: Readonly<Record<string, string>> = {
   FLYNN_BUILD_DISK: 'disk',
 };
 
-function howToRaise(name: string): string {
+export function howToRaise(name: string): string {
   const own = ownNames[name];
   const first =
     own === undefined ? '' : `"flynn limit" tells how far the app may raise it: flynn limit build ${own}=…\n`;
@@ -97,6 +97,13 @@ export function slugTooLarge(limit: number): FlynnError {
   return new FlynnError(
     'exhausted',
     `The slug is larger than its limit of ${sizeText(limit)}.\nKeep what does not run out of it with a .slugignore. ${howToRaise('FLYNN_SLUG_SIZE')}`,
+  );
+}
+
+export function imageTooLarge(limit: number): FlynnError {
+  return new FlynnError(
+    'exhausted',
+    `The image is larger than its limit of ${sizeText(limit)}.\nBuild in one stage and copy what runs into another. ${howToRaise('FLYNN_SLUG_SIZE')}`,
   );
 }
 

@@ -72,6 +72,14 @@ const expected: Readonly<Record<string, string>> = {
   'PUT /apps/:app/maintenance': 'app developer',
   'DELETE /apps/:app/maintenance': 'app developer',
   'GET /routes/events': 'admin',
+  'POST /certificates': 'developer of some app',
+  'GET /certificates': 'anybody',
+  'DELETE /certificates/:certificate': 'developer of some app',
+  'GET /certificates/events': 'admin',
+  'POST /certificate-requests': 'developer of some app',
+  'PUT /certificate-authority': 'admin',
+  'GET /certificate-authority': 'cluster viewer',
+  'DELETE /certificate-authority': 'admin',
   'POST /keys': 'anybody',
   'GET /keys': 'anybody',
   'GET /keys/:fingerprint': 'admin',
@@ -314,7 +322,7 @@ test('every route refuses who is not known: without a token, with one revoked, e
 
 test('every route × every part of the platform: each gets in where it has to and nowhere else', async () => {
   const needs: Record<Service, string[]> = {
-    router: ['GET /routes/events'],
+    router: ['GET /routes/events', 'GET /certificates/events'],
     'log-aggregator': ['GET /log-feed'],
     'git-receiver': [
       'GET /apps',
@@ -514,6 +522,12 @@ test("apps get neither the host's network nor its paths nor privileges; the plat
   const params = { app: 'shop' };
   const withNetwork = { params, body: { processes: { web: { hostNetwork: true } } } };
   await assert.rejects(world.client.call(releases.create, withNetwork), (error) => hasCode(error, 'denied'));
+  const volumes = [{ name: 'cache', path: '/cache', isShared: true }];
+  const sharing = { body: { processes: { web: { volumes } } } };
+  await assert.rejects(world.client.call(releases.create, { ...sharing, params: { app: 'shop' } }), (error) =>
+    hasCode(error, 'denied'),
+  );
+  await world.client.call(releases.create, { ...sharing, params: { app: 'router' } });
   await world.client.call(releases.create, { ...withNetwork, params: { app: 'router' } });
   for (const more of [{ privileged: true }, { mounts: ['/:/host'] }, { capabilities: ['SYS_ADMIN'] }]) {
     const body = JSON.stringify({ processes: { web: more } });
