@@ -2,7 +2,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { TestContext } from 'node:test';
-import { apps, deployments, jobs, operations, releases } from '@flynn/controller/api';
+import { apps, deployments, jobs, releases } from '@flynn/controller/api';
+import { operations } from '@flynn/controller/operations/api';
 import { serviceToken } from '@flynn/controller/access/service-token';
 import { createControllerClient } from '@flynn/controller/client';
 import { crons } from '@flynn/controller/cron/api';
@@ -10,14 +11,13 @@ import type { BuildResult, Operation } from '@flynn/controller/model';
 import { operationIdOf } from '@flynn/controller/operations/queue';
 import { startTestBlobs } from '@flynn/controller/testing-blobs';
 import { startTestController } from '@flynn/controller/testing';
+import { startTestStore } from '@flynn/controller/testing-store';
 import type { TestController } from '@flynn/controller/testing';
 import { systemClock } from '@flynn/kit/clock';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { loadConfig } from '@flynn/kit/config';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
-import { connectEtcd } from '@flynn/store/etcd';
-import { startEtcdMember } from '@flynn/store/etcd-member';
 import { configSchema, identityOf } from './config.ts';
 import { Reports } from './reports.ts';
 import { runOperations } from './runner.ts';
@@ -57,6 +57,7 @@ function startRunner(
   const gated = {
     put: blobs.put.bind(blobs),
     getName: blobs.getName.bind(blobs),
+    stat: blobs.stat.bind(blobs),
     async get(...args: Parameters<typeof blobs.get>) {
       const body = await blobs.get(...args);
       const bytes = Buffer.concat(await body.toArray());
@@ -86,9 +87,8 @@ test(
   'etcd is away for ten seconds in the middle of a build, a release, a deployment, a run and a line of cron',
   { timeout: 240_000 },
   async (t) => {
-    const image = process.env['FLYNN_TEST_ETCD_IMAGE'];
-    await using etcd = await startEtcdMember(image === undefined ? {} : { image });
-    const store = connectEtcd({ endpoints: [etcd.endpoint], log: silentLogger() });
+    const { etcd, store } = await startTestStore();
+    await using _etcd = etcd;
     await using blobStore = await startTestBlobs();
     await using controller = await startTestController({ store });
     const world: World = { controller, blobs: blobStore.blobs };
