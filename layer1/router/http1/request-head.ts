@@ -177,7 +177,8 @@ let lastName = '';
 function hostName(host: string): string | undefined {
   if (host === '') return '';
   if (host === lastHost) return lastName;
-  const [, name] = /^(\[[0-9a-f:.]+\]|[a-z0-9._~!$&'()*+;=%-]+?)\.?(?::\d{0,5})?$/i.exec(host) ?? [];
+  const [, name] =
+    /^(\[[0-9a-f:.]+\]|[a-z0-9_~!$&'()*+;=%-]+(?:\.[a-z0-9_~!$&'()*+;=%-]+)*)\.?(?::\d{0,5})?$/i.exec(host) ?? [];
   if (name === undefined) return undefined;
   lastHost = host;
   lastName = name.toLowerCase();
