@@ -170,8 +170,8 @@ export class ChunkedBody {
       this.#trailers = text;
       return to;
     }
-    for (let i = 0; i < fields.names.length; i += 1) {
-      const name = fields.names[i] ?? '';
+    for (let i = 0; i < fields.count; i += 1) {
+      const name = fields.name(i);
       if (notInTrailers.has(name) || name.startsWith('x-forwarded-') || name.startsWith('x-flynn-')) continue;
       this.tail += text.slice(fields.lineStart(i), fields.lineEnd(i));
     }
@@ -214,9 +214,10 @@ class Extension {
         this.#next('quoted');
         return isValue[code] === 1;
       case 'after':
-        this.#next('name');
-        return code === SEMICOLON;
+        break;
     }
+    this.#next('name');
+    return code === SEMICOLON;
   }
 
   #next(part: 'name' | 'value' | 'quoted' | 'escaped' | 'after'): void {
