@@ -91,6 +91,11 @@ export class HeadFields {
     return this.text.slice(this.#marks[index * 5], this.#marks[index * 5 + 1]).toLowerCase();
   }
 
+  /** All of them, made anew: for who needs each as a string. */
+  get names(): string[] {
+    return this.kinds.map((_, i) => this.name(i));
+  }
+
   /** Without making a string of it. `name` is in lower case. */
   isNamed(index: number, name: string): boolean {
     return this.nameLength(index) === name.length && isSame(this.text, this.#marks[index * 5] ?? 0, name);

@@ -14,6 +14,9 @@ import type { Answer, Fields, Limits } from '../exchange.ts';
 import { responseHeadersFor } from './heads.ts';
 import type { RawHeaders } from './heads.ts';
 
+/** Hints are no more than that: what node:http would throw at is left out. */
+const hint = /^<[^<>]*>(?:; ?[a-z]+=[\w-]+)*$/;
+
 export type Outcome =
   /** The answer went out whole. */
   | { kind: 'answered' }
@@ -45,7 +48,7 @@ export type ForwardOptions = {
   leftMs: number | undefined;
   /** Collected of the body already, if the route wants that. */
   body: readonly Buffer[] | undefined;
-  answered(status: number): Fields | Answer;
+  answered(status: number, hasBody: boolean): Fields | Answer;
   /** Of the answer's body. */
   passed(bytes: number): void;
 };
@@ -146,14 +149,21 @@ export function forward(request: IncomingMessage, response: ServerResponse, opti
   const onUpstreamClose = () => settle({ kind: 'dropped', error: new Error('the connection was closed') });
   upstream.once('close', onUpstreamClose);
   upstream.on('information', ({ statusCode, headers }) => {
-    if (statusCode === 103 && headers.link !== undefined) response.writeEarlyHints({ link: headers.link });
+    const links = typeof headers.link === 'string' ? headers.link.split(', ') : (headers.link ?? []);
+    if (statusCode === 103 && links.length > 0 && links.every((link) => hint.test(link))) {
+      response.writeEarlyHints({ link: links });
+    }
   });
   upstream.on('response', (incoming) => {
+    if (incoming.statusCode === 101) {
+      settle({ kind: 'dropped', error: new Error('it switched protocols without being asked') });
+      return;
+    }
     hasHead = true;
     upstream.removeListener('close', onUpstreamClose);
     if (isSettled) return;
     arm(limits.idleMs, { kind: 'broken-off' });
-    const added = options.answered(incoming.statusCode ?? 502);
+    const added = options.answered(incoming.statusCode ?? 502, incoming.headers['content-length'] !== '0');
     if ('status' in added) return settle({ kind: 'replaced', answer: added });
     const headers = responseHeadersFor(incoming, added);
     if (headers === undefined) return settle({ kind: 'dropped', error: new Error('the head may not be passed on') });

@@ -148,7 +148,7 @@ export class ReferenceFront implements Front {
         limits,
         leftMs: limits.totalMs === 0 ? undefined : Math.max(0, limits.totalMs - (performance.now() - startedMs)),
         body,
-        answered: (status) => exchange.answered(backend, status),
+        answered: (status, hasBody) => exchange.answered(backend, status, hasBody),
         passed: (bytes) => (counts.bytesOut += bytes),
       });
       if (outcome.kind === 'dial-failed') {
