@@ -20,6 +20,10 @@ export const configSchema = z.object({
   FLYNN_HTTPS_PORT: integer.default(443),
   /** What is spoken there: TLS 1.3 and 1.2 with authenticated ciphers, also 1.2 with older ones, or from 1.0 on. */
   FLYNN_TLS_PROFILE: z.enum(tlsProfiles).default('modern'),
+  /** Processes that share its ports; 0 is one for each core, up to 4, as far as the memory it may use reaches. */
+  FLYNN_ROUTER_WORKERS: integer.default(0),
+  /** Set by the router itself for each of them. */
+  FLYNN_ROUTER_WORKER: integer.optional(),
   /** Where the router tells how it is: /ping and /status. */
   PORT: integer.default(5000),
 });

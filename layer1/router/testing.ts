@@ -63,6 +63,9 @@ export class ControlPlane {
         })),
       ),
     ),
+    handle(discoveryRoutes.instances, async ({ params }) =>
+      [...(this.#services.get(params.service) ?? [])].map((address) => instanceOf(params.service, address)),
+    ),
   ];
 
   #feedOf(service: string): Feed {

@@ -11,6 +11,7 @@ export function sumOfStatus(parts: readonly Status[]): Status {
     ...first,
     hasRoutes: parts.every((part) => part.hasRoutes),
     backends: sumOfBackends(parts.flatMap((part) => part.backends)),
+    ...sumOfTls(parts.flatMap((part) => part.tls ?? [])),
     counters: others.map((part) => part.counters).reduce(sumOfCounts, first.counters),
   };
 }
@@ -25,6 +26,17 @@ function sumOfBackends(all: readonly BackendStatus[]): BackendStatus[] {
       sums.set(key, { ...known, inFlight: known.inFlight + one.inFlight, isLeaving: known.isLeaving && one.isLeaving });
   }
   return [...sums.values()];
+}
+
+/** Certificates are the same everywhere. */
+function sumOfTls(parts: readonly NonNullable<Status['tls']>[]): Pick<Status, 'tls'> {
+  const [first] = parts;
+  if (first === undefined) return {};
+  const sum = (count: (part: NonNullable<Status['tls']>) => number) =>
+    parts.reduce((all, part) => all + count(part), 0);
+  const handshakes = sum((part) => part.handshakes);
+  const failures = sum((part) => part.failures);
+  return { tls: { ...first, handshakes, failures, unknownNames: sum((part) => part.unknownNames) } };
 }
 
 function sumOfCounts(one: Status['counters'], other: Status['counters']): Status['counters'] {
