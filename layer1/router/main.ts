@@ -1,20 +1,20 @@
 import { fork } from 'node:child_process';
 import { availableParallelism } from 'node:os';
+import { join } from 'node:path';
 import { createDiscoveryClient } from '@flynn/discovery/client';
-import { wordSchema } from '@flynn/discovery/routers';
 import { runDaemon } from '@flynn/kit/daemon';
 import type { DaemonContext } from '@flynn/kit/daemon';
 import { FlynnError } from '@flynn/kit/errors';
 import { HttpClient } from '@flynn/kit/http-client';
 import { startServer } from '@flynn/kit/http-server';
-import { z } from 'zod';
 import { configSchema } from './config.ts';
+import { RememberedTable } from './remembered.ts';
 import { startRouter } from './router.ts';
 import type { Router } from './router.ts';
-import { statusHandlers } from './server.ts';
-import type { Told } from './server.ts';
+import { statusHandlers, voiceOf } from './server.ts';
+import type { Voice } from './server.ts';
 import { workerCount } from './workers/count.ts';
-import { startParent } from './workers/parent.ts';
+import { answersOf, startParent } from './workers/voice.ts';
 import { serveParent } from './workers/worker.ts';
 
 /** Leaves the daemon's 25 s a margin to close the rest. */
@@ -23,9 +23,7 @@ const drainMs = 22_000;
 type Context = DaemonContext<typeof configSchema>;
 
 /** What carries the traffic, here or in processes of its own. */
-type Carrier = Told & { stop(): Promise<void> };
-
-const askedWord = wordSchema.extend({ waitMs: z.int() });
+type Carrier = Voice & { stop(): Promise<void> };
 
 await runDaemon({
   name: 'router',
@@ -58,11 +56,7 @@ await runDaemon({
 
 async function startAlone(context: Context): Promise<Carrier> {
   const { router, stop } = await startRouting(context);
-  return {
-    status: async () => router.status(),
-    isSo: (word, options) => router.knowledge.becomesSo(word, options),
-    stop,
-  };
+  return { ...voiceOf(router), stop };
 }
 
 async function startWorkers({ config, log }: Context, count: number): Promise<Carrier> {
@@ -84,13 +78,7 @@ async function startWorker(context: Context): Promise<void> {
     await stop();
   });
   serveParent(process, {
-    answers: {
-      status: async () => router.status(),
-      word: async (input) => {
-        const { waitMs, ...word } = askedWord.parse(input);
-        return router.knowledge.becomesSo(word, { waitMs, signal: tasks.signal });
-      },
-    },
+    answers: answersOf(voiceOf(router), tasks.signal),
     // As if it had been told to stop: without the one who speaks for it, nobody would know of it.
     onOrphaned: () => process.kill(process.pid, 'SIGTERM'),
   });
@@ -103,12 +91,22 @@ async function startRouting({ config, log }: Context): Promise<{ router: Router;
     key: config.FLYNN_CONTROLLER_TOKEN ?? config.FLYNN_KEY,
     baseUrl: async () => `http://${(await discovery.resolve('controller')).address}`,
   });
+  const folder = config.FLYNN_STATE_DIR;
+  const remembered =
+    folder === undefined
+      ? {}
+      : { remembered: await RememberedTable.open({ file: join(folder, 'table.jsonl'), key: config.FLYNN_KEY, log }) };
   const router = await startRouter({
     controller,
     discovery,
     httpPort: config.FLYNN_HTTP_PORT,
     driver: config.FLYNN_ROUTER_DRIVER,
     tls: { port: config.FLYNN_HTTPS_PORT, profile: config.FLYNN_TLS_PROFILE },
+    ...remembered,
+    clusterKey: config.FLYNN_KEY,
+    trustedProxies: config.FLYNN_TRUSTED_PROXIES,
+    accessLog: config.FLYNN_ACCESS_LOG,
+    share: config.FLYNN_ROUTER_WORKER === undefined ? 1 : 1 / config.FLYNN_ROUTER_WORKERS,
     log,
   });
   const { httpPort, httpsPort } = router;
