@@ -21,6 +21,7 @@ import type { AppResource } from './resources.ts';
 import { normalizeDomain } from './route-address.ts';
 import { changeRoute, findRoute, setMaintenance } from './routes/changes.ts';
 import { createRoute } from './routes/creation.ts';
+import { routerStats, sumRouteStats } from './routes/stats.ts';
 import { viewRoute } from './views.ts';
 
 export function routingHandlers(deps: Deps): Handler[] {
@@ -73,6 +74,18 @@ export function routingHandlers(deps: Deps): Handler[] {
       await findApp(deps, params.app, signal);
       const routes = body.routes.map(({ id, revision }) => (revision === undefined ? { id } : { id, revision }));
       return { missing: await deps.routers.missing({ routes }, { deadlineMs: body.waitMs, signal }) };
+    }),
+    handle(routing.stats, async ({ params, query, signal }) => {
+      const app = await findApp(deps, params.app, signal);
+      const only = query.route === undefined ? undefined : await findRoute(deps, app, query.route, signal);
+      const { answers, silent } = await deps.routers.ask(routerStats.all, { query: { app: app.id } }, { signal });
+      // What routers tell of other apps' is not for everybody who asks for this one's.
+      const own = answers.flat().filter(({ id, appId }) => appId === app.id && (only === undefined || only.id === id));
+      const byRoute = Map.groupBy(own, ({ id }) => id);
+      const routes = [...byRoute.values()].flatMap(([first, ...more]) =>
+        first === undefined ? [] : [sumRouteStats([first, ...more])],
+      );
+      return { routes, routers: answers.length, silent };
     }),
     handle(routing.beginMaintenance, async ({ params, body, signal }) =>
       (await setMaintenance(deps, params.app, body, signal)).map(viewRoute),
