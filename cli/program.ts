@@ -30,6 +30,7 @@ import { addMaintenanceCommands } from './commands/maintenance.ts';
 import { addMetaCommands } from './commands/meta.ts';
 import { addPromoteCommands } from './commands/promote.ts';
 import { addLoginCommand } from './commands/login.ts';
+import { addRegistryCommands } from './commands/registry.ts';
 import { addReleaseCommands } from './commands/release.ts';
 import { addResourceCommands } from './commands/resources.ts';
 import { addRouteCommands } from './commands/route.ts';
@@ -78,6 +79,7 @@ export async function runCli(argv: readonly string[], io: Io): Promise<number> {
   addLinkCommands(parent);
   addReleaseCommands(parent);
   addImageCommands(parent);
+  addRegistryCommands(parent);
   addDeploymentCommands(parent);
   addCronCommands(parent);
   addSourceCommands(parent);

@@ -290,6 +290,8 @@ export const operationSchema = z.object({
     sourceDigest: z.string().optional(),
     commit: z.string().optional(),
     branch: z.string().optional(),
+    /** Of a build that is none: an image in a registry, to be fetched once. */
+    imageRef: z.string().max(1_000).optional(),
     /** Of a poll: what it looks at. */
     url: z.string().optional(),
     /** Of a release that follows no build: the blob that says what it is made of. */

@@ -1,6 +1,19 @@
 import { integer, secret } from '@flynn/kit/config';
 import { z } from 'zod';
+import { accessLogFormats } from './policy/access-log.ts';
+import { Networks } from './policy/networks.ts';
 import { tlsProfiles } from './tls/profile.ts';
+
+const networks = z.string().transform((text, context) => {
+  const texts = text.split(',').map((part) => part.trim());
+  const { unreadable } = new Networks(texts);
+  if (unreadable.length === 0) return texts;
+  context.addIssue({
+    code: 'custom',
+    message: `${unreadable.map((part) => `"${part}"`).join(', ')}: not an address or network like 10.0.0.0/8`,
+  });
+  return z.NEVER;
+});
 
 const driverSchema = z.enum(['fast', 'http-proxy']);
 export type Driver = z.output<typeof driverSchema>;
@@ -22,6 +35,10 @@ export const configSchema = z.object({
   FLYNN_TLS_PROFILE: z.enum(tlsProfiles).default('modern'),
   /** A folder in which the last known routes and backends are kept for the next start; shared with other routers of the host. */
   FLYNN_STATE_DIR: z.string().optional(),
+  /** Proxies in front of the router, addresses and networks between commas: where a request is from is theirs to say. */
+  FLYNN_TRUSTED_PROXIES: networks.default([]),
+  /** A line for each request on standard output: off, json, or combined as Apache's. */
+  FLYNN_ACCESS_LOG: z.enum(accessLogFormats).default('off'),
   /** Where the router tells how it is: /ping and /status. */
   PORT: integer.default(5000),
 });

@@ -20,31 +20,6 @@ export interface RouteSink {
   remove(id: string): void;
 }
 
-/** For who wants all routes after every change. */
-export class RouteList implements RouteSink {
-  readonly #routes = new Map<string, Route>();
-  readonly #onRoutes: (routes: Route[]) => void;
-
-  constructor(onRoutes: (routes: Route[]) => void) {
-    this.#onRoutes = onRoutes;
-  }
-
-  replace(routes: readonly Route[]): void {
-    this.#routes.clear();
-    for (const route of routes) this.#routes.set(route.id, route);
-    this.#onRoutes([...this.#routes.values()]);
-  }
-
-  set(route: Route): void {
-    this.#routes.set(route.id, route);
-    this.#onRoutes([...this.#routes.values()]);
-  }
-
-  remove(id: string): void {
-    if (this.#routes.delete(id)) this.#onRoutes([...this.#routes.values()]);
-  }
-}
-
 /** Tells several, in this order. */
 export function everySink(sinks: readonly RouteSink[]): RouteSink {
   return {

@@ -33,6 +33,9 @@ await runDaemon({
       driver: config.FLYNN_ROUTER_DRIVER,
       tls: { port: config.FLYNN_HTTPS_PORT, profile: config.FLYNN_TLS_PROFILE },
       ...remembered,
+      clusterKey: config.FLYNN_KEY,
+      trustedProxies: config.FLYNN_TRUSTED_PROXIES,
+      accessLog: config.FLYNN_ACCESS_LOG,
       log,
     });
     const status = await startServer({

@@ -39,7 +39,15 @@ async function start(folder: string, url: string) {
   const controller = new HttpClient({ baseUrl: url, name: 'the controller' });
   const discovery = createDiscoveryClient({ url });
   const remembered = await open(folder);
-  const router = await startRouter({ controller, discovery, host: '127.0.0.1', httpPort: 0, remembered, log });
+  const router = await startRouter({
+    controller,
+    discovery,
+    host: '127.0.0.1',
+    httpPort: 0,
+    clusterKey: 'key',
+    remembered,
+    log,
+  });
   return {
     router,
     async stop() {
