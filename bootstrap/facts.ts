@@ -9,7 +9,7 @@ import { repository } from './images/bundle.ts';
 import { type Listener, ownerOf, readListeners } from './listeners.ts';
 import { type Facts, gatewayPorts, parseRoutes, tunnelPort } from './preflight.ts';
 import { hasProgram } from './program.ts';
-import type { Cluster, Options } from './settings.ts';
+import { type Cluster, type Options, httpsPortOf } from './settings.ts';
 import { lookAtIp, lookAtNft } from './tools.ts';
 
 /** As the host agent names its device. */
@@ -25,7 +25,12 @@ export async function readFacts(options: Options, cluster: Cluster): Promise<Fac
   // An agent that waits for its engine has the ports already.
   const isClusterUp = hasJobs || (await isAgentRunning(setupOf(options, cluster)));
   const [nft, ip] = await Promise.all([lookAtNft(), lookAtIp()]);
-  const ports = new Set([...gatewayPorts.map(({ port }) => port), cluster.httpPort, cluster.gitPort]);
+  const ports = new Set([
+    ...gatewayPorts.map(({ port }) => port),
+    cluster.httpPort,
+    httpsPortOf(cluster),
+    cluster.gitPort,
+  ]);
   const hasTunnel = (await readFile('/proc/net/dev', 'utf8')).includes(tunnelPrefix);
   const listeners = (await readListeners())
     .filter((listener) => ports.has(listener.port))

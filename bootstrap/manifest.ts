@@ -4,7 +4,7 @@ import { type Service, serviceToken } from '@flynn/controller/access/service-tok
 import type { processSchema } from '@flynn/controller/model';
 import type { Credentials } from '@flynn/kit/tls';
 import type { ImageName } from './images/recipes.ts';
-import { type Cluster, controllerUrlOf, gitUrlOf } from './settings.ts';
+import { type Cluster, controllerUrlOf, gitUrlOf, httpsPortOf } from './settings.ts';
 
 type ProcessInput = z.input<typeof processSchema>;
 
@@ -130,7 +130,7 @@ export function manifestOf(input: ManifestInput): SystemApp[] {
       routes: [{ type: 'tcp', port: cluster.gitPort, service: gitService }],
     }),
     app('router', {
-      env: { ...common, ...controllerToken(cluster, 'router'), FLYNN_HTTP_PORT: String(cluster.httpPort) },
+      env: { ...common, ...controllerToken(cluster, 'router'), ...routerPorts(cluster) },
       processes: {
         web: {
           ...size(256),
@@ -160,7 +160,7 @@ function controllerOf(input: ManifestInput): SystemApp {
       FLYNN_DOMAIN: cluster.domain,
       FLYNN_CLUSTER: cluster.name,
       FLYNN_GIT_URL: gitUrlOf(cluster),
-      FLYNN_HTTP_PORT: String(cluster.httpPort),
+      ...routerPorts(cluster),
       FLYNN_SLUG_RUNNER_IMAGE: imageOf(input, 'slug-runner'),
     },
     processes: {
@@ -170,6 +170,10 @@ function controllerOf(input: ManifestInput): SystemApp {
     counts: { web: 1, worker: 1 },
     routes: [{ type: 'http', domain: new URL(controllerUrlOf(cluster)).hostname, service: controllerService }],
   };
+}
+
+function routerPorts(cluster: Cluster): Record<string, string> {
+  return { FLYNN_HTTP_PORT: String(cluster.httpPort), FLYNN_HTTPS_PORT: String(httpsPortOf(cluster)) };
 }
 
 function imageOf(input: ManifestInput, name: ImageName): string {

@@ -63,6 +63,13 @@ test('who uses a port is named', () => {
     whats({ listeners: [listener(80, '127.0.0.1')] })[0] ?? '',
     /port 80, for HTTP, is used by nginx \(pid 812\)/,
   );
+  assert.match(whats({ listeners: [listener(443)] })[0] ?? '', /port 443, for HTTPS, is used by nginx \(pid 812\)/);
+});
+
+test('no two of the router’s ports are the same', () => {
+  const wrong = judge(good, { ...cluster, httpsPort: 2222 }).map(({ what, remedy }) => `${what}; ${remedy}`);
+  assert.deepEqual(wrong, ['HTTPS and git are both to use port 2222; choose another FLYNN_GIT_PORT']);
+  assert.equal(judge(good, { ...cluster, httpsPort: 80 }).length, 1);
 });
 
 test('a name server on another address of the machine is no obstacle, one on every address is', () => {

@@ -3,7 +3,7 @@ import { etcdPorts } from '@flynn/host-agent/cluster/etcd-resident';
 import { joinPort } from '@flynn/host-agent/cluster/join';
 import type { Listener } from './listeners.ts';
 import { routerStatusPort } from './manifest.ts';
-import { type Cluster, gatewayOf, numberOf } from './settings.ts';
+import { type Cluster, gatewayOf, httpsPortOf, numberOf } from './settings.ts';
 
 export type Network = Readonly<{ device: string; subnet: string }>;
 
@@ -142,16 +142,28 @@ function judgeRouterPorts(facts: Facts, cluster: Cluster): Problem[] {
   // The router takes its ports on every address.
   const routerPorts = [
     { port: cluster.httpPort, use: 'HTTP', remedy: 'stop it, or choose another port: FLYNN_HTTP_PORT=8080 npm run up' },
+    {
+      port: httpsPortOf(cluster),
+      use: 'HTTPS',
+      remedy: 'stop it, or choose another port: FLYNN_HTTPS_PORT=8443 npm run up',
+    },
     { port: cluster.gitPort, use: 'git', remedy: 'stop it, or choose another port: FLYNN_GIT_PORT=2223 npm run up' },
   ];
   for (const { port, use, remedy } of routerPorts) {
     const taken = facts.listeners.find((listener) => listener.protocol === 'tcp' && listener.port === port);
     if (taken !== undefined) problems.push({ what: `port ${port}, for ${use}, is used by ${ownerOf(taken)}`, remedy });
   }
-  if (cluster.httpPort === cluster.gitPort) {
+  for (const [port, use] of [
+    [cluster.httpPort, 'HTTP'],
+    [httpsPortOf(cluster), 'HTTPS'],
+  ] as const) {
+    if (port !== cluster.gitPort) continue;
+    problems.push({ what: `${use} and git are both to use port ${port}`, remedy: 'choose another FLYNN_GIT_PORT' });
+  }
+  if (cluster.httpPort === httpsPortOf(cluster)) {
     problems.push({
-      what: `HTTP and git are both to use port ${cluster.httpPort}`,
-      remedy: 'choose another FLYNN_GIT_PORT',
+      what: `HTTP and HTTPS are both to use port ${cluster.httpPort}`,
+      remedy: 'choose another FLYNN_HTTPS_PORT',
     });
   }
   return problems;

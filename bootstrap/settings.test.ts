@@ -6,6 +6,7 @@ import {
   appUrlOf,
   gatewayOf,
   gitUrlOf,
+  httpsPortOf,
   keptText,
   readOptions,
   refuseContradictions,
@@ -35,6 +36,13 @@ test('a domain of its own is used for apps and git, and another port is named', 
   const cluster = made({ FLYNN_DOMAIN: 'apps.example.com', FLYNN_HTTP_PORT: '8080', FLYNN_GIT_PORT: '22' });
   assert.equal(appUrlOf('hello', cluster), 'http://hello.apps.example.com:8080');
   assert.equal(gitUrlOf(cluster), 'ssh://git@apps.example.com:22');
+});
+
+test('TLS has a port beside that of HTTP, unless it is given one', () => {
+  assert.equal(httpsPortOf(made()), 443);
+  assert.equal(httpsPortOf(made({ FLYNN_HTTP_PORT: '8080' })), 8443);
+  assert.equal(httpsPortOf(made({ FLYNN_HTTPS_PORT: '9443' })), 9443);
+  assert.equal(httpsPortOf(made({}, made({ FLYNN_HTTPS_PORT: '9443' }))), 9443);
 });
 
 test('what was settled stays, whatever the machine is called by now', () => {

@@ -32,6 +32,8 @@ export const optionsSchema = z.object({
     )
     .optional(),
   FLYNN_HTTP_PORT: port.optional(),
+  /** Where requests over TLS come in; as far above the HTTP port as 443 is above 80, unless given. */
+  FLYNN_HTTPS_PORT: port.optional(),
   FLYNN_GIT_PORT: port.optional(),
   /** The cluster's keys, the host agent's memory and logs. */
   FLYNN_STATE_DIR: folder.default('/var/lib/flynn'),
@@ -88,6 +90,8 @@ export const clusterSchema = z.object({
   name: z.string(),
   domain: z.string(),
   httpPort: z.int(),
+  /** As it was given: see httpsPortOf. */
+  httpsPort: z.int().optional(),
   gitPort: z.int(),
   subnet: z.string(),
   range: z.string(),
@@ -142,6 +146,7 @@ export function refuseContradictions(options: Options, cluster: Cluster): void {
     ['FLYNN_CLUSTER', cluster.name],
     ['FLYNN_DOMAIN', cluster.domain],
     ['FLYNN_HTTP_PORT', cluster.httpPort],
+    ['FLYNN_HTTPS_PORT', httpsPortOf(cluster)],
     ['FLYNN_GIT_PORT', cluster.gitPort],
     ['FLYNN_SUBNET', cluster.subnet],
     ['FLYNN_RANGE', cluster.range],
@@ -181,6 +186,7 @@ export function settle(options: Options, stored: Cluster | undefined, machine: M
       ...stored,
       httpPort: options.FLYNN_HTTP_PORT ?? stored.httpPort,
       gitPort: options.FLYNN_GIT_PORT ?? stored.gitPort,
+      ...(options.FLYNN_HTTPS_PORT === undefined ? {} : { httpsPort: options.FLYNN_HTTPS_PORT }),
       ...movedTo(options.FLYNN_ADDRESS ?? stored.address, stored),
     };
     return withKept(changed, options);
@@ -190,6 +196,7 @@ export function settle(options: Options, stored: Cluster | undefined, machine: M
     name: options.FLYNN_CLUSTER ?? 'flynn',
     domain: options.FLYNN_DOMAIN ?? 'flynn.localhost',
     httpPort: options.FLYNN_HTTP_PORT ?? 80,
+    ...(options.FLYNN_HTTPS_PORT === undefined ? {} : { httpsPort: options.FLYNN_HTTPS_PORT }),
     gitPort: options.FLYNN_GIT_PORT ?? 2222,
     subnet: options.FLYNN_SUBNET ?? '100.100.0.0/24',
     bridge: options.FLYNN_BRIDGE ?? 'flynn0',
@@ -262,6 +269,11 @@ export function controllerUrlOf(cluster: Pick<Cluster, 'domain' | 'httpPort'>): 
 
 export function appUrlOf(app: string, cluster: Pick<Cluster, 'domain' | 'httpPort'>): string {
   return `http://${app}.${cluster.domain}${portSuffix(cluster.httpPort)}`;
+}
+
+/** 443 beside 80, 8443 beside 8080. */
+export function httpsPortOf({ httpPort, httpsPort }: Pick<Cluster, 'httpPort' | 'httpsPort'>): number {
+  return httpsPort ?? httpPort + 363;
 }
 
 function portSuffix(httpPort: number): string {

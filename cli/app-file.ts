@@ -13,6 +13,7 @@ import {
   rolloutSchema,
   routeSchema,
 } from '@flynn/controller/model';
+import { storedBlobs } from '@flynn/controller/images/image-blobs';
 import { FlynnError } from '@flynn/kit/errors';
 import { extract, pack } from 'tar-stream';
 import { z } from 'zod';
@@ -40,7 +41,7 @@ export type AppFile = z.output<typeof appFileSchema>;
 type Layer = { digest: string; sizeBytes: number };
 
 export function layersOf({ image }: AppFile['artifact']): Layer[] {
-  return 'layers' in image ? image.layers : [];
+  return storedBlobs(image);
 }
 
 /** `open` gives the bytes of a layer. */

@@ -20,6 +20,7 @@ import { addExecCommand } from './commands/exec.ts';
 import { addExportCommands } from './commands/export.ts';
 import { addCollectCommand } from './commands/gc.ts';
 import { addHostCommands } from './commands/host.ts';
+import { addImageCommands } from './commands/image.ts';
 import { addKeyCommands } from './commands/key.ts';
 import { addLinkCommands } from './commands/link.ts';
 import { addLogCommand } from './commands/log.ts';
@@ -75,6 +76,7 @@ export async function runCli(argv: readonly string[], io: Io): Promise<number> {
   addEnvCommands(parent);
   addLinkCommands(parent);
   addReleaseCommands(parent);
+  addImageCommands(parent);
   addDeploymentCommands(parent);
   addCronCommands(parent);
   addSourceCommands(parent);

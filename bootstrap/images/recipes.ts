@@ -167,7 +167,7 @@ export const recipes: Readonly<Record<ImageName, ImageRecipe>> = {
   },
   proxies: {
     parent: 'base',
-    packages: ['haproxy', 'nginx-light'],
+    packages: ['caddy', 'haproxy', 'nghttp2-client', 'nginx-light', 'wrk'],
     command: ['/bin/bash'],
   },
 };

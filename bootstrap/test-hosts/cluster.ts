@@ -5,7 +5,7 @@ import { FlynnError } from '@flynn/kit/errors';
 import { type Person, removeCluster } from '../cli-config.ts';
 import { ensureEngine } from '../engine.ts';
 import { ensureImages } from '../images/build.ts';
-import type { Cluster, Options } from '../settings.ts';
+import { type Cluster, type Options, httpsPortOf } from '../settings.ts';
 import type { Step } from '../steps.ts';
 import type { Report } from '../timed.ts';
 import { ClusterHost } from './cluster-host.ts';
@@ -171,7 +171,10 @@ export async function downHosts(person: Person): Promise<string[]> {
 }
 
 function portsOf(cluster: Cluster | undefined, options: Options): number[] {
-  return [options.FLYNN_HTTP_PORT ?? cluster?.httpPort ?? 80, options.FLYNN_GIT_PORT ?? cluster?.gitPort ?? 2222];
+  const httpPort = options.FLYNN_HTTP_PORT ?? cluster?.httpPort ?? 80;
+  const httpsPort = options.FLYNN_HTTPS_PORT ?? cluster?.httpsPort;
+  const gitPort = options.FLYNN_GIT_PORT ?? cluster?.gitPort ?? 2222;
+  return [httpPort, httpsPortOf({ httpPort, ...(httpsPort === undefined ? {} : { httpsPort }) }), gitPort];
 }
 
 /** Settings of the cluster, and those that hosts have each for itself: the same for all. */
@@ -180,6 +183,7 @@ function settingsOf(options: Options): Record<string, string> {
     'FLYNN_CLUSTER',
     'FLYNN_DOMAIN',
     'FLYNN_HTTP_PORT',
+    'FLYNN_HTTPS_PORT',
     'FLYNN_GIT_PORT',
     'FLYNN_RANGE',
     'FLYNN_SUBNET',

@@ -7,6 +7,7 @@ import { awaitRouters } from '../route-reach.ts';
 import { changeOf, optionRows, settings, settingsFor, settingTexts } from '../route-settings.ts';
 import type { SettingOptions } from '../route-settings.ts';
 import { urlsOf } from './app.ts';
+import { addCertificateCommands } from './route-cert.ts';
 import { addCommand, type Parent, withCommonOptions } from './command.ts';
 
 const idArgument = ['<id>', 'as "flynn route" shows it, or where it is: example.com/path, tcp:3000'] as const;
@@ -29,6 +30,7 @@ export function addRouteCommands(parent: Parent): void {
       );
     },
   });
+  addCertificateCommands(parent, route);
   const add = withCommonOptions(route.command('add').description('add a route'));
 
   addCommand<Settings>(parent, {

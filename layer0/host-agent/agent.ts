@@ -14,6 +14,7 @@ import type { HostRecord } from '@flynn/scheduler/cell';
 import type { EtcdClient } from '@flynn/store/etcd';
 import type { EtcdTls } from '@flynn/store/etcd-members';
 import { blobFetcher, blobService } from './blobs.ts';
+import { buildHandlers } from './build-server.ts';
 import { certificateFault } from './cluster/certificate-age.ts';
 import { startPlatformImages } from './cluster/platform-images.ts';
 import { startCluster } from './cluster/start.ts';
@@ -71,10 +72,8 @@ export async function startAgent({ config, log, tasks, connectEngine, connectSto
   let registry: Registry | undefined;
   const uses = new ImageUses({ path: join(config.FLYNN_STATE_DIR, 'image-uses.json'), log });
   await uses.load();
-  const engine = connectEngine(
-    blobFetcher(() => registry?.instances(blobService) ?? [], config.FLYNN_KEY),
-    (name) => void uses.pulled.add(listedName(name)),
-  );
+  const fetchBlob = blobFetcher(() => registry?.instances(blobService) ?? [], config.FLYNN_KEY);
+  const engine = connectEngine(fetchBlob, (name) => void uses.pulled.add(listedName(name)));
   const containers = new ContainerTable({ engine, log });
   const mtu = await readContainerMtu(config, log, signal);
   const network = {
@@ -90,6 +89,7 @@ export async function startAgent({ config, log, tasks, connectEngine, connectSto
   watchdog.resume();
   await untilThere('the container engine', () => engine.ensureNetwork(network, { signal }), waiting);
   const machine = await untilThere('the container engine', () => engine.info({ signal }), waiting);
+  await untilThere('the container engine', () => engine.removeBuildsLeft({ signal }), waiting);
   tasks.run('containers', (s) => containers.run(s));
   const hostNetwork = startNetwork({ config, containers, log }, tasks);
   const residents = new Residents({ dir: join(config.FLYNN_STATE_DIR, 'resident'), engine, containers, host, log });
@@ -201,7 +201,7 @@ export async function startAgent({ config, log, tasks, connectEngine, connectSto
   for (const address of new Set([host.gateway, host.externalAddress, '127.0.0.1'])) {
     await startServer({
       name: 'host-agent',
-      handlers: [...handlers, ...operators, ...workloadHandlers(store)],
+      handlers: [...handlers, ...operators, ...workloadHandlers(store), ...buildHandlers(engine, fetchBlob)],
       log,
       host: address,
       port: apiPort,

@@ -220,7 +220,13 @@ export const jobs = {
   build: defineRoute({
     method: 'POST',
     path: '/apps/:app/builds',
-    body: z.object({ operationId: z.string(), sourceDigest: z.string(), commit: z.string().default('') }),
+    body: z.object({
+      operationId: z.string(),
+      sourceDigest: z.string(),
+      commit: z.string().default(''),
+      /** What the source looks like; the app's BUILDPACK_URL decides otherwise. */
+      kind: z.enum(['slug', 'dockerfile']).default('slug'),
+    }),
     response: jobSchema,
     summary: 'Run the slug builder on a source; asked again for the same operation it answers the same job',
   }),

@@ -29,6 +29,8 @@ export const configSchema = z.object({
     .string()
     .regex(/^\d{1,5}-\d{1,5}$/, 'ports are written as FIRST-LAST, like 3000-3500')
     .default('3000-3500'),
+  /** And the one for TLS. */
+  FLYNN_HTTPS_PORT: integer.default(443),
   /** The image slugs run on. */
   FLYNN_SLUG_RUNNER_IMAGE: z.string().default('flynn/slug-runner'),
   /** A provider of identities to log in with: its issuer, as it writes itself, and the id this cluster has there. */
@@ -76,6 +78,7 @@ export function readSettings(config: ControllerConfig): ControllerSettings {
     gitUrl: config.FLYNN_GIT_URL,
     httpPort: config.FLYNN_HTTP_PORT,
     tcpPorts: tcpPortsOf(config),
+    httpsPort: config.FLYNN_HTTPS_PORT,
     slugRunnerImage: config.FLYNN_SLUG_RUNNER_IMAGE,
     version,
     ...oidcOf(config),

@@ -16,6 +16,8 @@ import { auditHandlers } from './audit/reading.ts';
 import { recordingStore } from './audit/mutation.ts';
 import { collectionHandlers } from './collection/blob-collection.ts';
 import { openCellView } from './cell-view.ts';
+import { acmeHandlers } from './certificates/acme/settings.ts';
+import { certificateHandlers } from './certificates/certificates.ts';
 import { cronHandlers } from './cron/crons.ts';
 import { deploymentHandlers } from './deployments/deployments.ts';
 import type { ControllerSettings, Deps, RoutersOfCluster } from './deps.ts';
@@ -108,6 +110,8 @@ export function controllerHandlers(deps: Deps, logAggregator: HttpClient, blobs:
     ...cronHandlers(deps),
     ...sourceHandlers(deps),
     ...routingHandlers(deps),
+    ...certificateHandlers(deps),
+    ...acmeHandlers(deps),
     ...keyHandlers(deps),
     ...operationHandlers(deps),
     ...runnerHandlers(deps),

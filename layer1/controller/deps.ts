@@ -25,6 +25,7 @@ export type ControllerSettings = {
   httpPort: number;
   /** Where tcp routes that name no port are; default 3000 to 3500. */
   tcpPorts?: PortRange;
+  httpsPort: number;
   slugRunnerImage: string;
   version: string;
   /** Without it users have tokens only. */

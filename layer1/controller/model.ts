@@ -290,6 +290,8 @@ export const operationSchema = z.object({
     branch: z.string().optional(),
     /** Of a poll: what it looks at. */
     url: z.string().optional(),
+    /** Of a release that follows no build: the blob that says what it is made of. */
+    resultDigest: z.string().optional(),
   }),
   target: targetSchema.optional(),
   /** Of an app's queued operations with the same one only the newest stays, in the place of the oldest. */
@@ -334,12 +336,23 @@ export const runnerSchema = z.object({
 });
 export type Runner = z.output<typeof runnerSchema>;
 
-/** What a slug build leaves in the blob store under the name `builds/<operation id>`, as JSON. */
+/**
+ * What a build leaves in the blob store under the name `builds/<operation id>`, as JSON; and what an image that was pushed is
+ * known by: the digest of this.
+ */
 export const buildResultSchema = z.object({
-  /** Layers to stack on the slug runner's image, lowest first. */
+  /** Layers, lowest first: of the image, or to stack on the slug runner's. */
   layers: z.array(z.object({ digest: z.string(), sizeBytes: z.int() })),
+  /** Of an image, and not of a slug: its configuration, and what that says of how it is run. */
+  image: z
+    .object({
+      config: z.object({ digest: z.string(), sizeBytes: z.int() }),
+      hasCommand: z.boolean(),
+      port: z.int().min(1).max(65_535).optional(),
+    })
+    .optional(),
   sizeBytes: z.int(),
-  /** Process types and their shell command lines. */
+  /** Process types and their shell command lines. An image with a command of its own has `web` without a line here. */
   processTypes: z.record(processType, z.string()),
   buildpack: z.string(),
   /** What the source's app.json says, if there is one. */

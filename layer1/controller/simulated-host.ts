@@ -33,6 +33,8 @@ export type SimulatedHostOptions = {
   log: Logger;
   behave: (job: HostJob) => Behaviour;
   memoryBytes?: number;
+  /** Of this machine's, default 127.0.0.1. */
+  address?: string;
 };
 
 /** INVARIANT. A job's status is written by one write at a time, and never again after it is final. */
@@ -53,19 +55,19 @@ export class SimulatedHost implements AsyncDisposable {
   }
 
   async start(): Promise<void> {
-    const { store, id, key, log, memoryBytes = 64 * 1024 ** 3 } = this.#options;
+    const { store, id, key, log, memoryBytes = 64 * 1024 ** 3, address = '127.0.0.1' } = this.#options;
     this.#server = await startServer({
       name: `host ${id}`,
       handlers: this.#handlers(),
       key,
       port: 0,
-      host: '127.0.0.1',
+      host: address,
       log,
     });
     this.#lease = await store.grantLease({ ttlSeconds: 10 });
     const record: HostRecord = {
       id,
-      address: '127.0.0.1',
+      address,
       apiPort: this.#server.port,
       capacity: { memoryBytes, cpuMillis: 64_000 },
       attributes: {},

@@ -39,6 +39,8 @@ export type TestControllerOptions = {
   /** Default 2. */
   hosts?: number;
   memoryBytes?: number;
+  /** Of all hosts. */
+  hostAddress?: string;
   domain?: string;
   gitUrl?: string;
   /** Without one, reading logs is `unavailable`. */
@@ -93,7 +95,9 @@ export async function startTestController(options: TestControllerOptions = {}): 
   const store = options.store ?? createMemoryStore();
   const hosts: SimulatedHost[] = [];
   for (let index = 1; index <= hostCount; index += 1) {
-    const memory = options.memoryBytes === undefined ? {} : { memoryBytes: options.memoryBytes };
+    const { memoryBytes, hostAddress } = options;
+    const memory = memoryBytes === undefined ? {} : { memoryBytes };
+    const address = hostAddress === undefined ? {} : { address: hostAddress };
     const host = new SimulatedHost({
       store,
       id: `host${index}`,
@@ -101,6 +105,7 @@ export async function startTestController(options: TestControllerOptions = {}): 
       log,
       behave: (job) => behave(job),
       ...memory,
+      ...address,
     });
     await host.start();
     hosts.push(host);
@@ -113,6 +118,7 @@ export async function startTestController(options: TestControllerOptions = {}): 
     domain: options.domain ?? 'flynn.localhost',
     gitUrl: options.gitUrl ?? 'ssh://git@flynn.localhost:2222',
     httpPort: 80,
+    httpsPort: 443,
     slugRunnerImage: 'flynn/slug-runner',
     version: '0.0.0-test',
     ...(options.oidc === undefined ? {} : { oidc: options.oidc }),

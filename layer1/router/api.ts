@@ -19,6 +19,18 @@ export const statusSchema = z.object({
       isEjected: z.boolean(),
     }),
   ),
+  /** Left out by one that does not listen for TLS. */
+  tls: z
+    .object({
+      certificates: z.int(),
+      /** Names whose certificate is over, and served still. */
+      expired: z.array(z.string()),
+      /** Since the start: done, failed, and for names nobody has a certificate for. */
+      handshakes: z.int(),
+      failures: z.int(),
+      unknownNames: z.int(),
+    })
+    .optional(),
   /** Since the start. */
   counters: z.object({
     requests: z.int(),

@@ -2,6 +2,7 @@ import { integer, secret } from '@flynn/kit/config';
 import { z } from 'zod';
 import { accessLogFormats } from './policy/access-log.ts';
 import { Networks } from './policy/networks.ts';
+import { tlsProfiles } from './tls/profile.ts';
 
 const networks = z.string().transform((text, context) => {
   const texts = text.split(',').map((part) => part.trim());
@@ -32,6 +33,10 @@ export const configSchema = z.object({
   FLYNN_TRUSTED_PROXIES: networks.default([]),
   /** A line for each request on standard output: off, json, or combined as Apache's. */
   FLYNN_ACCESS_LOG: z.enum(accessLogFormats).default('off'),
+  /** Where requests over TLS come in. */
+  FLYNN_HTTPS_PORT: integer.default(443),
+  /** What is spoken there: TLS 1.3 and 1.2 with authenticated ciphers, also 1.2 with older ones, or from 1.0 on. */
+  FLYNN_TLS_PROFILE: z.enum(tlsProfiles).default('modern'),
   /** Where the router tells how it is: /ping and /status. */
   PORT: integer.default(5000),
 });

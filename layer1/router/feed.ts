@@ -10,7 +10,7 @@ import { z } from 'zod';
 
 const removalSchema = z.object({ id: z.string() });
 
-type FeedEvent = { id?: string; event: string; data: unknown };
+export type FeedEvent = { id?: string; event: string; data: unknown };
 
 /** Who is told of routes: all of them at first and whenever something may have been missed, then what changes. */
 export interface RouteSink {

@@ -27,6 +27,7 @@ await runDaemon({
       clusterKey: config.FLYNN_KEY,
       trustedProxies: config.FLYNN_TRUSTED_PROXIES,
       accessLog: config.FLYNN_ACCESS_LOG,
+      tls: { port: config.FLYNN_HTTPS_PORT, profile: config.FLYNN_TLS_PROFILE },
       log,
     });
     const status = await startServer({
@@ -42,6 +43,6 @@ await runDaemon({
       await router.stop({ drainMs });
       await Promise.all([status.close(), controller.close(), discovery.close()]);
     });
-    log.info({ httpPort: router.httpPort, statusPort: status.port }, 'routing');
+    log.info({ httpPort: router.httpPort, httpsPort: router.httpsPort, statusPort: status.port }, 'routing');
   },
 });

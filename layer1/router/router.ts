@@ -24,6 +24,9 @@ import { statsOf, statsOfAll } from './policy/stats.ts';
 import { ReferenceFront } from './reference/front.ts';
 import type { Told } from './server.ts';
 import { TcpRoutes } from './tcp.ts';
+import { Challenges, answeringChallenges } from './tls/challenges.ts';
+import type { TlsProfile } from './tls/profile.ts';
+import { TlsPort } from './tls/port.ts';
 
 export const defaultTimeouts: Timeouts = { dialMs: 1_000, firstByteMs: 30_000, idleMs: 55_000 };
 
@@ -41,6 +44,8 @@ export type RouterOptions = {
   accessLog?: AccessLogFormat;
   /** The part of all requests that comes to this process: limits are that much lower. Default 1. */
   share?: number;
+  /** Without it there is no listening for TLS. */
+  tls?: { port: number; profile: TlsProfile };
   timeouts?: Timeouts;
   /** How long to wait for the first routes before listening without any. */
   routesDeadlineMs?: number;
@@ -49,6 +54,7 @@ export type RouterOptions = {
 
 export type Router = Told & {
   readonly httpPort: number;
+  readonly httpsPort: number | undefined;
   /** Stops listening, answers what is under way, cuts what is left after `drainMs`. */
   stop(options: { drainMs: number }): Promise<void>;
 };
@@ -65,17 +71,18 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
     clientsGone: 0,
     refusals: {},
   };
+  let httpsPort: number | undefined;
   const knowledge = new Knowledge();
   const backends = new Backends({ discovery: knowledge.noting(options.discovery), log });
   const tcp = new TcpRoutes({ backends, counters, dialMs: timeouts.dialMs, host, log });
   const routes = new RouteBook({ backends, defaults: timeouts, now: Date.now, log, share: options.share });
   const { accessLog: format = 'off' } = options;
   const accessLog = format === 'off' ? undefined : new AccessLog({ format, stream: process.stdout });
-  const policy = new RouterPolicy({
+  const decided = new RouterPolicy({
     routes,
     cookies: new Cookies(options.clusterKey),
     trusted: new Networks(options.trustedProxies ?? []),
-    httpsPort: 443,
+    httpsPort: () => httpsPort ?? 443,
     counters,
     accessLog,
     log,
@@ -84,8 +91,14 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
     random: Math.random,
     newId: randomUUID,
   });
+  const challenges = new Challenges();
+  const policy = answeringChallenges(decided, challenges);
   const front = options.driver === 'http-proxy' ? new ReferenceFront({ policy, log }) : new Http1Front({ policy });
   const http = new HttpListener(front);
+  const tls =
+    options.tls === undefined
+      ? undefined
+      : await TlsPort.create({ ...options.tls, host, challenges, fronts: { 'http/1.1': front }, log });
   const tasks = new TaskGroup();
   let isListening = false;
 
@@ -94,6 +107,7 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
   };
   const sink = everySink([routes, { replace: listenForTcp, set: listenForTcp, remove: listenForTcp }, knowledge]);
   tasks.run('routes', (signal) => followRoutes({ controller: options.controller, sink, signal, log }));
+  if (tls !== undefined) tasks.run('certificates', (signal) => tls.follow(options.controller, signal));
 
   try {
     await waitFor(() => routes.isKnown, {
@@ -106,18 +120,21 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
   }
   await raceAbort(backends.opened(), tasks.signal);
   const httpPort = await http.listen({ host, port: options.httpPort });
+  httpsPort = await tls?.listen({ deadlineMs: options.routesDeadlineMs ?? 10_000, signal: tasks.signal });
   isListening = true;
   listenForTcp();
 
   return {
     httpPort,
     knowledge,
+    httpsPort,
     status: () => ({
       hasRoutes: routes.isKnown,
       routes: { http: routes.size - routes.tcp.size, tcp: routes.tcp.size },
       backends: backends.list().map(({ service, address, inFlight, isLeaving, health }) => {
         return { service, address, inFlight, isLeaving, isEjected: health.isEjected };
       }),
+      ...(tls === undefined ? {} : { tls: tls.status() }),
       counters,
     }),
     routeStats(id) {
@@ -129,6 +146,7 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
       isListening = false;
       const startedMs = performance.now();
       tcp.stopListening();
+      tls?.stopListening();
       // Routes and backends stay live while requests are still being answered.
       await http.stop({ drainMs });
       const leftMs = drainMs - (performance.now() - startedMs);
@@ -138,6 +156,7 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
         });
       }
       await tcp[Symbol.asyncDispose]();
+      await tls?.[Symbol.asyncDispose]();
       await tasks.stop();
       backends[Symbol.dispose]();
       accessLog?.[Symbol.dispose]();

@@ -4,7 +4,6 @@ import { Agent, createServer, request as httpRequest } from 'node:http';
 import type { IncomingMessage, RequestListener } from 'node:http';
 import { connect } from 'node:net';
 import type { AddressInfo, Server, Socket } from 'node:net';
-import type { TestContext } from 'node:test';
 import { routing } from '@flynn/controller/api';
 import { type Route, routeSchema } from '@flynn/controller/model';
 import { routes as discoveryRoutes } from '@flynn/discovery/api';
@@ -22,7 +21,7 @@ import { startRouter } from './router.ts';
 import type { Router } from './router.ts';
 
 /** Streams of events whose every reader is told the whole state first, as the real services do. */
-class Feed {
+export class Feed {
   readonly #readers = new Map<AsyncQueue<ServerEvent>, () => ServerEvent[]>();
 
   async *follow(state: () => ServerEvent[]): AsyncGenerator<ServerEvent> {
@@ -123,8 +122,11 @@ export class ControlPlane {
 
 export type World = { plane: ControlPlane; router: Router; url: string; port: number };
 
+/** Whoever ends what was started for it: a test, or a program. */
+export type Owner = { after(end: () => Promise<void>): void };
+
 /** One HTTP route for app.test to the service `web`; more is up to the test. */
-export async function setUp(t: TestContext, timeouts: Partial<Timeouts> = {}, driver?: Driver): Promise<World> {
+export async function setUp(t: Owner, timeouts: Partial<Timeouts> = {}, driver?: Driver): Promise<World> {
   const plane = new ControlPlane();
   plane.setRoute({ id: 'r1', domain: 'app.test' });
   const log = silentLogger();
@@ -154,7 +156,7 @@ export type Backend = { address: string; port: number; sockets: Set<Socket>; req
 
 /** Tracks its sockets, so that tests can tell what is left open. */
 export async function track(
-  t: TestContext,
+  t: Owner,
   server: Server,
   counter: { requests: number } = { requests: 0 },
 ): Promise<Backend> {
@@ -183,7 +185,7 @@ export async function track(
   };
 }
 
-export async function startBackend(t: TestContext, listener: RequestListener): Promise<Backend> {
+export async function startBackend(t: Owner, listener: RequestListener): Promise<Backend> {
   const counter = { requests: 0 };
   const server = createServer((request, response) => {
     counter.requests += 1;

@@ -70,6 +70,14 @@ const expected: Readonly<Record<string, string>> = {
   'PUT /apps/:app/maintenance': 'app developer',
   'DELETE /apps/:app/maintenance': 'app developer',
   'GET /routes/events': 'admin',
+  'POST /certificates': 'developer of some app',
+  'GET /certificates': 'anybody',
+  'DELETE /certificates/:certificate': 'developer of some app',
+  'GET /certificates/events': 'admin',
+  'POST /certificate-requests': 'developer of some app',
+  'PUT /certificate-authority': 'admin',
+  'GET /certificate-authority': 'cluster viewer',
+  'DELETE /certificate-authority': 'admin',
   'POST /keys': 'anybody',
   'GET /keys': 'anybody',
   'GET /keys/:fingerprint': 'admin',
@@ -312,7 +320,7 @@ test('every route refuses who is not known: without a token, with one revoked, e
 
 test('every route × every part of the platform: each gets in where it has to and nowhere else', async () => {
   const needs: Record<Service, string[]> = {
-    router: ['GET /routes/events'],
+    router: ['GET /routes/events', 'GET /certificates/events'],
     'log-aggregator': ['GET /log-feed'],
     'git-receiver': [
       'GET /apps',

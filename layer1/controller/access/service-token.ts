@@ -3,6 +3,7 @@ import { createHmac } from 'node:crypto';
 import type { Route } from '@flynn/kit/routes';
 import { feedRoute } from '@flynn/log-aggregator/api';
 import { isSameSecret } from '@flynn/kit/secrets';
+import { certificates } from '../certificates/api.ts';
 import { runners } from '../operations/api-runners.ts';
 import { apps, deployments, formations, jobs, keys, operations, platform, releases, routing } from '../api.ts';
 
@@ -10,7 +11,7 @@ export const services = ['git-receiver', 'log-aggregator', 'router', 'runner'] a
 export type Service = (typeof services)[number];
 
 const routesOf: Readonly<Record<Service, readonly Route[]>> = {
-  router: [routing.events],
+  router: [routing.events, certificates.events],
   'log-aggregator': [feedRoute],
   'git-receiver': [apps.list, apps.get, keys.get, operations.push, operations.log, operations.cancel],
   runner: [

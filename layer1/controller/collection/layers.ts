@@ -7,6 +7,7 @@ import { layers } from './api-layers.ts';
 import type { Deps } from '../deps.ts';
 import { principalOf } from '../access/principal.ts';
 import type { Principal } from '../access/principal.ts';
+import { blobsOf } from '../images/image-blobs.ts';
 import { appType, artifactType, releaseType } from '../resources.ts';
 
 export function layerHandlers(
@@ -18,9 +19,8 @@ export function layerHandlers(
       const { params, signal } = call;
       const { spec } = await resources.get(artifactType, params.artifact, { signal });
       await checkReader(resources, principalOf(call), params.artifact, signal);
-      const own = 'layers' in spec.image ? spec.image.layers : [];
       // What is in the blob store beside layers is nobody's to read: sources, caches.
-      if (!own.some(({ digest }) => digest === params.digest)) {
+      if (!blobsOf(spec.image).includes(params.digest)) {
         throw new FlynnError('not_found', `the artifact ${params.artifact} has no layer ${params.digest}`);
       }
       const { sizeBytes } = await blobs.stat(params.digest, { signal });

@@ -1,4 +1,5 @@
 /** Every kind there is: a new one is a module of its own and a line here. */
+import { acmeKind, certificateKind } from '../certificates/kind.ts';
 import { appKind } from './app.ts';
 import { drainKind } from './drain.ts';
 import { formationKind } from './formation.ts';
@@ -24,6 +25,8 @@ export const platformKinds: readonly Kind[] = [
   teamKind,
   tokenKind,
   runnerKind,
+  certificateKind,
+  acmeKind,
   defineKind({
     type: artifactType,
     summary: 'images and slugs that releases run',

@@ -68,7 +68,7 @@ async function createTcp(deps: Deps, app: AppResource, body: NewRoute, signal: A
   }
   if (body.http !== undefined) throw wrongSettings('http', 'tcp');
   const tcp = changedTcp(tcpSettingsSchema.parse({}), body.tcp ?? {});
-  if (body.port !== undefined) checkPort(body.port, settings.httpPort);
+  if (body.port !== undefined) checkPort(body.port, settings);
   else if (tcp.serverName !== undefined) {
     throw new FlynnError('invalid', 'say at which port clients ask for that server name: several names may share it');
   }
@@ -133,12 +133,12 @@ function serviceOf(app: AppResource, { service }: NewRoute): string {
   return service ?? serviceNameOf(app.spec.name, 'web');
 }
 
-function checkPort(port: number, httpPort: number): void {
+function checkPort(port: number, own: Pick<Deps['settings'], 'httpPort' | 'httpsPort'>): void {
   if (port < 1 || port > 65_535) {
     throw new FlynnError('invalid', `${port} is not a port: choose one from 1 to 65535`);
   }
   // The router would share it, and half of what comes there, for the platform itself say, would end up here.
-  const use = portUse(port, httpPort);
+  const use = portUse(port, own);
   if (use === undefined) return;
   throw new FlynnError('conflict', `port ${port} is for ${use}: leave the port out to get a free one`);
 }

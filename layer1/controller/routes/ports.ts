@@ -3,7 +3,6 @@
 /** Every router would listen on it beside, or before, whoever has it. A test holds this against what hosts are checked for. */
 export const platformPorts: readonly { port: number; use: string }[] = [
   { port: 53, use: 'names' },
-  { port: 443, use: 'https' },
   { port: 1111, use: 'service discovery' },
   { port: 1112, use: 'hosts that join' },
   { port: 1113, use: 'the host agents' },
@@ -13,7 +12,8 @@ export const platformPorts: readonly { port: number; use: string }[] = [
 ];
 
 /** What has this port, if it is not for routes. */
-export function portUse(port: number, httpPort: number): string | undefined {
-  if (port === httpPort) return 'the router’s http';
+export function portUse(port: number, own: { httpPort: number; httpsPort: number }): string | undefined {
+  if (port === own.httpPort) return 'the router’s http';
+  if (port === own.httpsPort) return 'the router’s https';
   return platformPorts.find((one) => one.port === port)?.use;
 }

@@ -126,7 +126,7 @@ describe('a redirect', () => {
   });
 
   test('names the port of https where it is another', async () => {
-    const world = new World({ httpsPort: 8443 });
+    const world = new World({ httpsPort: () => 8443 });
     await world.serve({ domain: '[::1]', http: { https: { redirect: true } } });
     assert.deepEqual(locationOf(answerTo(world, { host: '[::1]:80' })), [308, 'https://[::1]:8443/']);
   });
@@ -151,15 +151,6 @@ describe('a redirect', () => {
     assert.ok('exchange' in world.ask({ from: '10.0.0.1', fields }));
     assert.equal(answerTo(world, { from: '192.0.2.1', fields }).status, 308, 'anybody could say so');
   });
-});
-
-test('what is asked of the host itself goes before the routes', async () => {
-  const answer = { status: 200, code: '', fields: [], body: 'yes' };
-  const world = new World({ wellKnown: (head) => (head.target.endsWith('/token') ? answer : undefined) });
-  await world.serve({ http: { https: { redirect: true } } });
-  assert.equal(answerTo(world, { target: '/.well-known/acme-challenge/token' }).body, 'yes');
-  assert.equal(answerTo(world, { target: '/.well-known/acme-challenge/other' }).status, 308);
-  assert.equal(answerTo(world, { host: 'unknown.test', target: '/.well-known/acme-challenge/token' }).body, 'yes');
 });
 
 test('what a front refuses before there is a head is counted and told like the rest', () => {

@@ -19,12 +19,10 @@ export type PolicyOptions = {
   /** Proxies in front of the router, whose word on where a request is from is taken. */
   trusted: Networks;
   /** Where redirects to https lead. */
-  httpsPort: number;
+  httpsPort: () => number;
   counters: Counters;
   accessLog: AccessLog | undefined;
   log: Logger;
-  /** Answers for others, such as an authority that asks whether a host is ours. Asked before any route. */
-  wellKnown?: (head: RequestHead) => Answer | undefined;
   /** Milliseconds since the epoch; milliseconds that never step back. */
   now: () => number;
   elapsed: () => number;
@@ -32,8 +30,6 @@ export type PolicyOptions = {
   random: () => number;
   newId: () => string;
 };
-
-const wellKnownPath = '/.well-known/';
 
 /**
  * INVARIANTS. Whatever is admitted is counted at its route until its exchange ends, once; so is whatever is refused there.
@@ -49,17 +45,13 @@ export class RouterPolicy implements Policy {
   }
 
   admit(head: RequestHead, client: Client): Verdict {
-    const { routes, counters, wellKnown, newId, now, elapsed } = this.#options;
+    const { routes, counters, newId, now, elapsed } = this.#options;
     if (head.upgrade === undefined) counters.requests += 1;
     else counters.upgrades += 1;
     const given = head.header('x-request-id');
     const requestId = given !== undefined && isSafeId(given) ? given : newId();
     const origin = this.#origins.of(head, client);
     const asked: Asked = { head, origin, requestId, nowMs: now() };
-    if (wellKnown !== undefined && head.target.startsWith(wellKnownPath)) {
-      const answer = wellKnown(head);
-      if (answer !== undefined) return this.#refused(asked, undefined, answer);
-    }
     const route = routes.find(head.host, head.target);
     if (route === undefined)
       return this.#refuse(asked, undefined, routes.isKnown ? refusals.unknownHost : refusals.starting);
@@ -86,7 +78,7 @@ export class RouterPolicy implements Policy {
     if (!toHttps && !toHost) return undefined;
     const scheme = toHttps || origin.isTls ? 'https' : 'http';
     const host = toHost ? canonicalHost : head.host;
-    const { httpsPort } = this.#options;
+    const httpsPort = this.#options.httpsPort();
     const port = toHttps ? (httpsPort === 443 ? '' : `:${httpsPort}`) : portOf(head.header('host') ?? '');
     const target = head.target.startsWith('/') ? head.target : '/';
     return redirectTo(`${scheme}://${host}${port}${target}`, requestId, hstsFields(route, origin));

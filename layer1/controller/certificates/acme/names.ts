@@ -1,0 +1,33 @@
+/** Which names are certificates asked for without anybody asking? Pure. */
+import { isCovered } from '../domains.ts';
+import type { ChallengeType } from '../model.ts';
+
+/** Names that no authority can know of (RFC 2606, 6761, 6762, 9476), or that are not meant for it. */
+const privateEnds = ['localhost', 'local', 'internal', 'test', 'example', 'invalid', 'home.arpa', 'lan', 'onion'];
+
+export function isPublicName(domain: string): boolean {
+  const name = domain.replace(/^\*\./, '');
+  return name.includes('.') && !privateEnds.some((end) => name === end || name.endsWith(`.${end}`));
+}
+
+/**
+ * One for each public name that no other certificate covers. With dns-01 the cluster's own names have one wildcard
+ * together: authorities count, and apps come and go.
+ */
+export function automaticNames(input: {
+  routes: Iterable<string>;
+  /** Names of the certificates that were brought or asked for. */
+  covered: readonly string[];
+  challenge: ChallengeType;
+  clusterDomain: string;
+}): Set<string> {
+  const { routes, covered, challenge, clusterDomain } = input;
+  const names = new Set<string>();
+  for (const domain of routes) {
+    if (!isPublicName(domain) || covered.some((name) => isCovered(name, domain))) continue;
+    const ofCluster = `*.${clusterDomain}`;
+    if (challenge === 'dns-01' && isCovered(ofCluster, domain)) names.add(ofCluster);
+    else if (!domain.startsWith('*.') || challenge === 'dns-01') names.add(domain);
+  }
+  return names;
+}

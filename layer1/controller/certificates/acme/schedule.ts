@@ -1,0 +1,36 @@
+/** When is a certificate to be renewed, and when is the next try after a failure? Pure. */
+import { createHash } from 'node:crypto';
+import { backoffMs } from '@flynn/kit/retry';
+import type { CertificateResource } from '../resources.ts';
+
+const firstRetryMs = 5 * 60_000;
+const lastRetryMs = 24 * 3_600_000;
+/** Of its life: many that were made together are not renewed together. */
+const spread = 0.05;
+
+/** After two thirds of its life, and up to a twentieth later: always the same moment for the same certificate. */
+export function renewalMs(id: string, { notBefore, notAfter }: { notBefore: string; notAfter: string }): number {
+  const [from, until] = [Date.parse(notBefore), Date.parse(notAfter)];
+  const share = createHash('sha256').update(id).digest().readUInt32BE(0) / 2 ** 32;
+  return from + (until - from) * (2 / 3 + spread * share);
+}
+
+/** When the certificate is to be asked for. Asked for again by people, or with other names, it is now. */
+export function dueMs({ id, spec, status }: Pick<CertificateResource, 'id' | 'spec' | 'status'>): number {
+  const { issued, issuedFor, failure } = status;
+  if (failure !== undefined) return Date.parse(failure.nextTryAt);
+  const isForThese = issuedFor.length === spec.domains.length && spec.domains.every((name) => issuedFor.includes(name));
+  return issued === undefined || !isForThese ? 0 : renewalMs(id, issued);
+}
+
+/** Longer each time, but never before the authority wants to be asked again. `count`: failures in a row, this one included. */
+export function nextTryMs(options: {
+  count: number;
+  nowMs: number;
+  retryAfterMs: number | undefined;
+  random: () => number;
+}): number {
+  const { count, nowMs, retryAfterMs = 0, random } = options;
+  const pauseMs = backoffMs(count, { minMs: firstRetryMs, maxMs: lastRetryMs, random });
+  return nowMs + Math.max(pauseMs, retryAfterMs);
+}

@@ -1,0 +1,165 @@
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { hasCode } from '@flynn/kit/errors';
+import { HttpClient } from '@flynn/kit/http-client';
+import { waitFor } from '@flynn/kit/retry';
+import { createAuthority, issueCertificate } from '@flynn/kit/tls';
+import type { Credentials } from '@flynn/kit/tls';
+import { grants, tokens, users } from '../access/api.ts';
+import { serviceToken } from '../access/service-token.ts';
+import { apps, routing } from '../api.ts';
+import { audit } from '../audit/api.ts';
+import { generic } from '../generic/api.ts';
+import { startTestController } from '../testing.ts';
+import type { TestController } from '../testing.ts';
+import { certificates } from './api.ts';
+import { servedCertificateSchema } from './model.ts';
+
+let world: TestController;
+let authority: Credentials;
+
+before(async () => {
+  world = await startTestController();
+  authority = await createAuthority('test authority');
+});
+after(async () => world[Symbol.asyncDispose]());
+
+async function made(...domains: [string, ...string[]]): Promise<{ certificate: string; privateKey: string }> {
+  return issueCertificate(authority, { name: domains[0], addresses: domains });
+}
+
+async function developerOf(app: string, user: string): Promise<HttpClient> {
+  const { client } = world;
+  await client.call(users.create, { body: { name: user } });
+  await client.call(grants.put, { params: { app, kind: 'user', name: user }, body: { role: 'developer' } });
+  const { token } = await client.call(tokens.create, { body: { name: 'test', user } });
+  return new HttpClient({ baseUrl: world.url, key: token, name: 'the controller' });
+}
+
+test('a certificate is added, listed without its key, replaced in place, and removed', async () => {
+  const { client } = world;
+  const first = await client.call(certificates.add, {
+    body: { domains: ['Shop.Example.com.'], ...(await made('shop.example.com')) },
+  });
+  assert.deepEqual(first.domains, ['shop.example.com']);
+  assert.equal(first.state, 'ready');
+  assert.match(first.why, /signed by test authority, which is not in the chain/);
+  const second = await client.call(certificates.add, {
+    body: { domains: ['shop.example.com'], ...(await made('shop.example.com')) },
+  });
+  assert.equal(second.id, first.id);
+  const listed = await client.call(certificates.list, {});
+  assert.deepEqual(
+    listed.map(({ id }) => id),
+    [first.id],
+  );
+  assert.doesNotMatch(JSON.stringify(listed), /PRIVATE KEY/);
+  await client.call(certificates.remove, { params: { certificate: 'shop.example.com' } });
+  assert.deepEqual(await client.call(certificates.list, {}), []);
+  await assert.rejects(client.call(certificates.remove, { params: { certificate: 'shop.example.com' } }), (error) =>
+    hasCode(error, 'not_found'),
+  );
+});
+
+test('routers are told all certificates with their keys, then what changes; nobody else is, whatever they may', async () => {
+  const { client } = world;
+  const body = { domains: ['a.example.com'], ...(await made('a.example.com')) };
+  const { id } = await client.call(certificates.add, { body });
+  await using router = new HttpClient({
+    baseUrl: world.url,
+    key: serviceToken(world.userKey, 'router'),
+    name: 'the controller',
+  });
+  const stop = new AbortController();
+  const events: { event: string; data: unknown }[] = [];
+  const following = (async () => {
+    for await (const event of router.events(certificates.events, {}, { signal: stop.signal })) events.push(event);
+  })().catch((error: unknown) => {
+    if (!stop.signal.aborted) throw error;
+  });
+  const until = (count: number) =>
+    waitFor(() => events.length >= count, { what: `${count} events`, deadlineMs: 5_000, intervalMs: 5 });
+  await until(2);
+  assert.deepEqual(
+    events.map(({ event }) => event),
+    ['set', 'current'],
+  );
+  const told = servedCertificateSchema.parse(events[0]?.data);
+  assert.equal(told.certificate, body.certificate.trimEnd() + '\n');
+  assert.match(told.privateKey ?? '', /BEGIN PRIVATE KEY/);
+  await client.call(certificates.remove, { params: { certificate: id } });
+  await until(3);
+  assert.deepEqual(events[2], { event: 'remove', data: { id } });
+  stop.abort();
+  await following;
+  await using platform = new HttpClient({ baseUrl: world.url, key: world.key, name: 'the controller' });
+  for (const other of [client, platform]) {
+    await assert.rejects(
+      async () => {
+        for await (const event of other.events(certificates.events, {}, { signal: AbortSignal.timeout(5_000) })) {
+          assert.fail(`it was told ${event.event}`);
+        }
+      },
+      (error) => hasCode(error, 'denied'),
+    );
+  }
+});
+
+test('keys are in neither the audit trail nor the objects of the API', async () => {
+  const { client } = world;
+  await client.call(certificates.add, { body: { domains: ['b.example.com'], ...(await made('b.example.com')) } });
+  const object = await client.call(generic.get, {
+    params: { group: 'flynn', version: 'v1', kind: 'Certificate', name: 'b.example.com' },
+  });
+  assert.equal(object.spec['source'], 'own');
+  assert.equal(object.status['state'], 'ready');
+  assert.doesNotMatch(JSON.stringify(object), /PRIVATE KEY/);
+  const trail = await waitFor(
+    async () => {
+      const entries = await client.call(audit.list, { query: {} });
+      return entries.some(({ action }) => action === 'POST /certificates') ? entries : undefined;
+    },
+    { what: 'the entry', deadlineMs: 5_000, intervalMs: 10 },
+  );
+  assert.doesNotMatch(JSON.stringify(trail), /PRIVATE KEY/);
+  await client.call(certificates.remove, { params: { certificate: 'b.example.com' } });
+});
+
+test('a developer may for names that are routes of their own apps alone, and sees those', async () => {
+  const { client } = world;
+  for (const name of ['shop', 'blog']) await client.call(apps.create, { body: { name } });
+  const route = (app: string, domain: string, path = '/') =>
+    client.call(routing.create, { params: { app }, body: { domain, path } });
+  await route('shop', 'shop.example.org');
+  await route('shop', 'both.example.org');
+  await route('blog', 'both.example.org', '/blog');
+  await using developer = await developerOf('shop', 'ann');
+  const add = async (domain: string) =>
+    developer.call(certificates.add, { body: { domains: [domain], ...(await made(domain)) } });
+  assert.equal((await add('shop.example.org')).state, 'ready');
+  for (const domain of ['both.example.org', '*.example.org', 'nobody.example.org']) {
+    await assert.rejects(add(domain), (error) => hasCode(error, 'denied') && error.message.includes(domain));
+  }
+  await client.call(certificates.add, {
+    body: { domains: ['both.example.org'], ...(await made('both.example.org')) },
+  });
+  assert.deepEqual(
+    (await developer.call(certificates.list, {})).map(({ domains }) => domains[0]),
+    ['shop.example.org'],
+  );
+  await assert.rejects(developer.call(certificates.remove, { params: { certificate: 'both.example.org' } }), (error) =>
+    hasCode(error, 'not_found'),
+  );
+  await developer.call(certificates.remove, { params: { certificate: 'shop.example.org' } });
+});
+
+test('a certificate that is not for the name is refused as the caller’s mistake, with what it is for', async () => {
+  await assert.rejects(
+    world.client.call(certificates.add, {
+      body: { domains: ['c.example.com'], ...(await made('d.example.com', 'e.example.com')) },
+    }),
+    (error) =>
+      hasCode(error, 'invalid') &&
+      error.message.endsWith('does not cover c.example.com: it is for d.example.com, e.example.com'),
+  );
+});

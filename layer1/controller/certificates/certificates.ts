@@ -1,0 +1,78 @@
+/** Certificates: brought by people, taken away, listed, and told to routers. */
+import { FlynnError } from '@flynn/kit/errors';
+import { handle } from '@flynn/kit/http-server';
+import type { Handler } from '@flynn/kit/http-server';
+import type { ServerEvent } from '@flynn/kit/routes';
+import { resourcePrefix } from '@flynn/resource/keys';
+import { decodeResource } from '@flynn/resource/record';
+import { principalOf } from '../access/principal.ts';
+import type { Deps } from '../deps.ts';
+import { pageOf } from '../paging.ts';
+import { normalizeDomain } from '../route-address.ts';
+import { certificates } from './api.ts';
+import { checkCertificate } from './check.ts';
+import { checkHolds, domainOwners } from './domains.ts';
+import { find, put } from './put.ts';
+import { certificateType } from './resources.ts';
+import type { CertificateResource } from './resources.ts';
+import { servedOf, viewCertificate } from './view.ts';
+
+export function certificateHandlers(deps: Deps): Handler[] {
+  const { resources, now } = deps;
+  return [
+    handle(certificates.add, async (call) => {
+      const { body, signal } = call;
+      const domains = [...new Set(body.domains.map(normalizeDomain))];
+      checkHolds(await domainOwners(deps, principalOf(call), signal), domains, 'developer');
+      const own = checkCertificate({ ...body, domains, nowMs: now() });
+      return viewCertificate(await put(deps, { source: 'own', domains, own, isAutomatic: false }, signal), now());
+    }),
+    handle(certificates.list, async (call) => {
+      const { query, signal } = call;
+      const owners = await domainOwners(deps, principalOf(call), signal);
+      const all = await resources.list(certificateType, {
+        signal,
+        where: ({ spec }) => owners.holds(spec.domains, 'viewer'),
+      });
+      const sorted = all.toSorted((a, b) => (nameOf(a) < nameOf(b) ? -1 : 1));
+      return pageOf(sorted, query, ({ id }) => id).map((one) => viewCertificate(one, now()));
+    }),
+    handle(certificates.remove, async (call) => {
+      const { params, signal } = call;
+      const owners = await domainOwners(deps, principalOf(call), signal);
+      const found = await find(deps, params.certificate, signal);
+      if (found === undefined || !owners.holds(found.spec.domains, 'developer')) {
+        throw new FlynnError(
+          'not_found',
+          `there is no certificate for ${params.certificate}; list them with: flynn route cert`,
+        );
+      }
+      await resources.delete(certificateType, found.id, { signal });
+    }),
+    handle(certificates.events, async (call) => {
+      // Not even who may do everything gets to see keys: routers show that they are routers.
+      if (principalOf(call).service !== 'router') {
+        throw new FlynnError('denied', 'keys of certificates are for routers alone, with their own token');
+      }
+      return certificateEvents(deps, call.signal);
+    }),
+  ];
+}
+
+function nameOf({ spec }: CertificateResource): string {
+  return spec.domains[0] ?? '';
+}
+
+async function* certificateEvents({ store }: Pick<Deps, 'store'>, signal: AbortSignal): AsyncGenerator<ServerEvent> {
+  const prefix = resourcePrefix(certificateType.name);
+  const { entries, revision } = await store.list(prefix, { signal });
+  for (const entry of entries) yield { event: 'set', data: servedOf(decodeResource(certificateType, entry)) };
+  yield { event: 'current', data: {} };
+  for await (const { changes } of store.watch(prefix, { after: revision, signal })) {
+    for (const change of changes) {
+      yield change.type === 'put'
+        ? { event: 'set', data: servedOf(decodeResource(certificateType, change.entry)) }
+        : { event: 'remove', data: { id: change.key.slice(prefix.length) } };
+    }
+  }
+}

@@ -1,0 +1,56 @@
+/** Whose is a host name? Who may have a certificate for it, or see the one there is? */
+import { FlynnError } from '@flynn/kit/errors';
+import type { Principal } from '../access/principal.ts';
+import { isAtLeast } from '../access/roles.ts';
+import type { Role } from '../access/roles.ts';
+import type { Deps } from '../deps.ts';
+import { appType, routeType } from '../resources.ts';
+
+/** Routes by the name they are at. */
+export type DomainOwners = Readonly<{
+  /** Whether whoever asks holds the role on every app that has a route at one of these names, and there is one at each. */
+  holds(domains: readonly string[], role: Role): boolean;
+}>;
+
+/** A certificate speaks for all that is at its name: who has one for a name can read what is sent to everybody there. */
+export async function domainOwners(
+  { resources }: Pick<Deps, 'resources'>,
+  principal: Principal,
+  signal: AbortSignal,
+): Promise<DomainOwners> {
+  if (principal.isAdmin) return { holds: () => true };
+  const [routes, apps] = await Promise.all([
+    resources.list(routeType, { signal, where: ({ spec }) => spec.domain !== undefined }),
+    resources.list(appType, { signal }),
+  ]);
+  const levels = new Map(apps.map(({ id, spec }) => [id, principal.levelOn({ id, isSystem: spec.isSystem })] as const));
+  const byDomain = Map.groupBy(routes, ({ spec }) => spec.domain ?? '');
+  const at = (domain: string) =>
+    domain.startsWith('*.')
+      ? routes.filter(({ spec }) => isCovered(domain, spec.domain ?? ''))
+      : (byDomain.get(domain) ?? []);
+  return {
+    holds: (domains, role) =>
+      domains.every((domain) => {
+        const found = at(domain);
+        return found.length > 0 && found.every(({ spec }) => isAtLeast(levels.get(spec.appId) ?? 'none', role));
+      }),
+  };
+}
+
+/** Throws `denied`. */
+export function checkHolds(owners: DomainOwners, domains: readonly string[], role: Role): void {
+  const missing = domains.find((domain) => !owners.holds([domain], role));
+  if (missing === undefined) return;
+  throw new FlynnError(
+    'denied',
+    `${missing} has to be a route of apps you are ${role} of, and of no others: add the route first, or ask an admin of the cluster`,
+  );
+}
+
+/** `*.example.com` covers itself and exactly one label in its place. */
+export function isCovered(wildcard: string, domain: string): boolean {
+  if (!wildcard.startsWith('*.')) return wildcard === domain;
+  const dot = domain.indexOf('.');
+  return domain === wildcard || (dot > 0 && domain.slice(dot) === wildcard.slice(1));
+}

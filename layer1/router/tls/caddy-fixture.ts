@@ -1,0 +1,103 @@
+/** A real authority for tests: the ACME server that Caddy has, with names of its own. From PATH, else of the test image. */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { delimiter, join } from 'node:path';
+import { existsSync } from 'node:fs';
+import { waitFor } from '@flynn/kit/retry';
+
+export type TestAuthority = AsyncDisposable & Readonly<{ directoryUrl: string; ca: string; output(): string }>;
+
+/** It finds `names` at `address`, and asks `nameServer` for everything else. */
+export async function startCaddy(options: {
+  names: readonly string[];
+  address: string;
+  nameServer: string;
+}): Promise<TestAuthority> {
+  const folder = await mkdtemp(join(tmpdir(), 'flynn-caddy-'));
+  const port = await freePort();
+  const root = join(folder, 'data/pki/authorities/local/root.crt');
+  await writeFile(join(folder, 'Caddyfile'), configOf(folder, port));
+  await writeFile(join(folder, 'hosts'), `127.0.0.1 localhost\n${options.address} ${options.names.join(' ')}\n`);
+  await writeFile(join(folder, 'resolv.conf'), `nameserver ${options.nameServer}\n`);
+  const caddy = spawn(...commandOf(folder), { stdio: ['ignore', 'pipe', 'pipe'] });
+  const said: Buffer[] = [];
+  caddy.stdout.on('data', (chunk: Buffer) => said.push(chunk));
+  caddy.stderr.on('data', (chunk: Buffer) => said.push(chunk));
+  const output = () => Buffer.concat(said).toString();
+  const exited = once(caddy, 'exit');
+  const stop = async () => {
+    caddy.kill('SIGTERM');
+    await exited;
+    await rm(folder, { recursive: true, force: true });
+  };
+  try {
+    const ca = await waitFor(
+      async () => {
+        if (caddy.exitCode !== null) throw new Error(`caddy ended: ${output()}`);
+        return (await readFile(root, 'utf8')) || undefined;
+      },
+      { what: 'caddy', deadlineMs: 60_000 },
+    );
+    return {
+      directoryUrl: `https://localhost:${port}/acme/local/directory`,
+      ca,
+      output,
+      [Symbol.asyncDispose]: stop,
+    };
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+}
+
+function configOf(folder: string, port: number): string {
+  return `{
+  admin off
+  skip_install_trust
+  auto_https disable_redirects
+  storage file_system ${folder}/data
+}
+https://localhost:${port} {
+  bind 127.0.0.1
+  tls internal
+  acme_server
+}
+`;
+}
+
+/** With files of its own in the place of the machine's hosts and resolv.conf. */
+function commandOf(folder: string): [string, string[]] {
+  const hasCaddy = (process.env['PATH'] ?? '').split(delimiter).some((path) => existsSync(join(path, 'caddy')));
+  if (!hasCaddy) {
+    const image = process.env['FLYNN_TEST_PROXIES_IMAGE'] ?? 'flynn/proxies';
+    const files = ['hosts', 'resolv.conf'].flatMap((name) => ['-v', `${join(folder, name)}:/etc/${name}:ro`]);
+    const run = [
+      'run',
+      '--rm',
+      '--init',
+      '--label',
+      'flynn.test',
+      '--network',
+      'host',
+      '-v',
+      `${folder}:${folder}`,
+      ...files,
+    ];
+    return ['docker', [...run, image, 'caddy', 'run', '--adapter', 'caddyfile', '--config', join(folder, 'Caddyfile')]];
+  }
+  const script = `mount --bind ${folder}/hosts /etc/hosts && mount --bind ${folder}/resolv.conf /etc/resolv.conf &&
+    exec caddy run --adapter caddyfile --config ${folder}/Caddyfile`;
+  return ['unshare', ['--mount', 'sh', '-c', script]];
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const address = server.address();
+  server.close();
+  await once(server, 'close');
+  return typeof address === 'object' && address !== null ? address.port : 0;
+}

@@ -1,0 +1,192 @@
+/** The HTTPS port: ends TLS, and hands what is inside to a front. */
+import { randomBytes } from 'node:crypto';
+import { createServer as createNetServer } from 'node:net';
+import type { Server as NetServer, Socket } from 'node:net';
+import { createSecureContext, createServer as createTlsServer } from 'node:tls';
+import type { SecureContextOptions, Server as TlsServer, TLSSocket } from 'node:tls';
+import { FlynnError, asFlynnError, messageOf } from '@flynn/kit/errors';
+import type { Logger } from '@flynn/kit/log';
+import type { Credentials } from '@flynn/kit/tls';
+import type { Client, Front } from '../exchange.ts';
+import type { Certificates } from './certificates.ts';
+import { challengeProtocol } from './challenges.ts';
+import type { Challenges } from './challenges.ts';
+import { readClientHello } from './client-hello.ts';
+import { lookAtFirstBytes } from './first-bytes.ts';
+
+/** Of a client: some 30 KB each until then, and a public key operation. */
+const handshakeMs = 10_000;
+/** More at a time are cut, the oldest first: those that mean it take a second. */
+const maxHandshakes = 2_000;
+const sessionSeconds = 3_600;
+const ticketRotationMs = 12 * 3_600_000;
+
+export type TlsCounts = { handshakes: number; failures: number; unknownNames: number };
+
+type Pending = { readonly socket: Socket; readonly client: Client; readonly deadline: NodeJS.Timeout };
+
+export type TlsListenerOptions = {
+  certificates: Pick<Certificates, 'contextFor'>;
+  challenges: Pick<Challenges, 'hasCertificates' | 'contextFor'>;
+  profile: SecureContextOptions;
+  /** Shown for names nobody has a certificate for, and to clients that name none. */
+  fallback: Credentials;
+  /** By the protocol that was agreed on; the order is ours where the client leaves it open. */
+  fronts: Readonly<Record<string, Pick<Front, 'take'>>> & { readonly 'http/1.1': Pick<Front, 'take'> };
+  log: Logger;
+};
+
+/**
+ * INVARIANTS. A connection has its handshake's time, however slowly it trickles, and there are at most so many at once.
+ * A front gets a connection only after its handshake. What has no certificate is served with the fallback's.
+ */
+export class TlsListener implements AsyncDisposable {
+  readonly #options: TlsListenerOptions;
+  readonly #acceptor: NetServer;
+  readonly #tls: TlsServer;
+  /** Speaks with authorities that want to see that a name leads here. */
+  readonly #challenged: TlsServer;
+  readonly #rotation: NodeJS.Timeout;
+  /** By the two ends' addresses: what the TLS server tells of a connection is another object than what it was given. */
+  readonly #pending = new Map<string, Pending>();
+  readonly counts: TlsCounts = { handshakes: 0, failures: 0, unknownNames: 0 };
+
+  constructor(options: TlsListenerOptions) {
+    this.#options = options;
+    const { certificate: cert, privateKey: key } = options.fallback;
+    const fallback = createSecureContext({ ...options.profile, cert, key });
+    this.#tls = createTlsServer({
+      ...options.profile,
+      cert,
+      key,
+      ALPNProtocols: Object.keys(options.fronts),
+      SNICallback: (name, answer) => {
+        const context = options.certificates.contextFor(name);
+        if (context === undefined) this.counts.unknownNames += 1;
+        answer(null, context ?? fallback);
+      },
+      sessionTimeout: sessionSeconds,
+      // The deadline here is the connection's, from the first byte.
+      handshakeTimeout: 2 * handshakeMs,
+    });
+    this.#tls.setTicketKeys(randomBytes(48));
+    this.#rotation = setInterval(() => this.#tls.setTicketKeys(randomBytes(48)), ticketRotationMs);
+    this.#rotation.unref();
+    this.#tls.on('secureConnection', (socket) => this.#hand(socket));
+    this.#tls.on('tlsClientError', (error, socket) => {
+      this.counts.failures += 1;
+      options.log.debug({ reason: messageOf(error), client: socket.remoteAddress }, 'a TLS handshake failed');
+    });
+    this.#challenged = createTlsServer({
+      ALPNProtocols: [challengeProtocol],
+      SNICallback: (name, answer) => answer(null, options.challenges.contextFor(name)),
+      handshakeTimeout: handshakeMs,
+    });
+    // There is nothing to be said: the certificate was it.
+    this.#challenged.on('secureConnection', (socket) => socket.end());
+    this.#acceptor = createNetServer({ allowHalfOpen: true, noDelay: true, keepAlive: true }, (socket) =>
+      this.#accept(socket),
+    );
+  }
+
+  /** Resolves with the port. */
+  async listen(options: { host: string; port: number }): Promise<number> {
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    this.#acceptor.once('error', (error: NodeJS.ErrnoException) => {
+      const where = `port ${options.port} of ${options.host}`;
+      reject(
+        error.code === 'EADDRINUSE'
+          ? new FlynnError('conflict', `the router cannot listen on ${where}: it is taken`)
+          : asFlynnError(error),
+      );
+    });
+    this.#acceptor.listen({ ...options, reusePort: true }, resolve);
+    await promise;
+    this.#acceptor.removeAllListeners('error');
+    const address = this.#acceptor.address();
+    return typeof address === 'object' && address !== null ? address.port : options.port;
+  }
+
+  get handshakes(): number {
+    return this.#pending.size;
+  }
+
+  /** Accepts no more; handshakes under way go on, and their connections to the front, which is told of the end itself. */
+  stopListening(): void {
+    if (this.#acceptor.listening) this.#acceptor.close();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    clearInterval(this.#rotation);
+    this.stopListening();
+    for (const { socket } of this.#pending.values()) socket.destroy();
+  }
+
+  #accept(socket: Socket): void {
+    socket.on('error', (error) => this.#options.log.debug({ err: error }, 'a client broke off before TLS'));
+    const client = clientOf(socket);
+    if (client === undefined) {
+      socket.destroy();
+      return;
+    }
+    if (!this.#options.challenges.hasCertificates) {
+      this.#secure(socket, client);
+      return;
+    }
+    lookAtFirstBytes(socket, {
+      look: readClientHello,
+      timeoutMs: handshakeMs,
+      done: (hello, bytes) => {
+        socket.unshift(bytes);
+        if (hello !== 'none' && hello.protocols.includes(challengeProtocol))
+          this.#challenged.emit('connection', socket);
+        else this.#secure(socket, client);
+      },
+    });
+  }
+
+  #secure(socket: Socket, client: Client): void {
+    const key = endsOf(socket);
+    const deadline = setTimeout(() => {
+      this.counts.failures += 1;
+      socket.destroy();
+    }, handshakeMs);
+    this.#pending.set(key, { socket, client, deadline });
+    socket.once('close', () => {
+      if (this.#pending.get(key)?.socket === socket) this.#settle(key);
+    });
+    if (this.#pending.size > maxHandshakes) {
+      for (const oldest of this.#pending.values().take(1)) oldest.socket.destroy();
+    }
+    this.#tls.emit('connection', socket);
+  }
+
+  #settle(key: string): Pending | undefined {
+    const pending = this.#pending.get(key);
+    clearTimeout(pending?.deadline);
+    this.#pending.delete(key);
+    return pending;
+  }
+
+  #hand(socket: TLSSocket): void {
+    const pending = this.#settle(endsOf(socket));
+    if (pending === undefined) {
+      socket.destroy();
+      return;
+    }
+    this.counts.handshakes += 1;
+    const { fronts } = this.#options;
+    const front = typeof socket.alpnProtocol === 'string' ? fronts[socket.alpnProtocol] : undefined;
+    (front ?? fronts['http/1.1']).take(socket, pending.client);
+  }
+}
+
+function endsOf({ remoteAddress, remotePort, localAddress, localPort }: Socket): string {
+  return `${remoteAddress} ${remotePort} ${localAddress} ${localPort}`;
+}
+
+/** Undefined of one that is gone already. */
+function clientOf({ remoteAddress, remotePort, localPort }: Socket): Client | undefined {
+  if (remoteAddress === undefined || remotePort === undefined || localPort === undefined) return undefined;
+  return { address: remoteAddress.replace(/^::ffff:(?=\d)/, ''), port: remotePort, localPort, isTls: true };
+}

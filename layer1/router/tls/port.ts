@@ -1,0 +1,102 @@
+/** All that TLS is in a router: the certificates as they are told, and the port they are shown at. */
+import type { HttpClient } from '@flynn/kit/http-client';
+import { messageOf } from '@flynn/kit/errors';
+import type { Logger } from '@flynn/kit/log';
+import { waitFor } from '@flynn/kit/retry';
+import type { Status } from '../api.ts';
+import { Certificates } from './certificates.ts';
+import type { Challenges } from './challenges.ts';
+import { createFallback } from './fallback.ts';
+import { followCertificates } from './feed.ts';
+import type { CertificateSink } from './feed.ts';
+import { TlsListener } from './listener.ts';
+import type { TlsListenerOptions } from './listener.ts';
+import { profileOptions } from './profile.ts';
+import type { TlsProfile } from './profile.ts';
+
+const expiryCheckMs = 3_600_000;
+
+type TlsPortOptions = Readonly<{
+  port: number;
+  host: string;
+  profile: TlsProfile;
+  challenges: Challenges;
+  fronts: TlsListenerOptions['fronts'];
+  log: Logger;
+}>;
+
+export class TlsPort implements AsyncDisposable {
+  readonly #options: TlsPortOptions;
+  readonly #certificates: Certificates;
+  readonly #challenges: Challenges;
+  readonly #listener: TlsListener;
+  readonly #expiryCheck: NodeJS.Timeout;
+  #isKnown = false;
+
+  static async create(options: TlsPortOptions): Promise<TlsPort> {
+    const profile = profileOptions(options.profile);
+    const certificates = new Certificates({ profile, log: options.log });
+    const { challenges, fronts, log } = options;
+    const fallback = await createFallback();
+    const listener = new TlsListener({ certificates, challenges, profile, fronts, fallback, log });
+    return new TlsPort(options, { certificates, challenges, listener });
+  }
+
+  private constructor(
+    options: TlsPortOptions,
+    parts: { certificates: Certificates; challenges: Challenges; listener: TlsListener },
+  ) {
+    this.#options = options;
+    this.#certificates = parts.certificates;
+    this.#challenges = parts.challenges;
+    this.#listener = parts.listener;
+    this.#expiryCheck = setInterval(() => this.#tellExpired(), expiryCheckMs);
+    this.#expiryCheck.unref();
+  }
+
+  /** Until the signal aborts. */
+  follow(controller: Pick<HttpClient, 'events'>, signal: AbortSignal): Promise<void> {
+    const parts = [this.#certificates, this.#challenges];
+    const sink: CertificateSink = {
+      replace: (all) => {
+        for (const part of parts) part.replace(all);
+        if (!this.#isKnown) this.#tellExpired();
+        this.#isKnown = true;
+      },
+      set: (one) => parts.forEach((part) => part.set(one)),
+      remove: (id) => parts.forEach((part) => part.remove(id)),
+    };
+    return followCertificates({ controller, sink, signal, log: this.#options.log });
+  }
+
+  /** Waits for the certificates so long: the first clients are not to be shown the fallback's. Resolves with the port. */
+  async listen(options: { deadlineMs: number; signal: AbortSignal }): Promise<number> {
+    const { host, port, log } = this.#options;
+    try {
+      await waitFor(() => this.#isKnown || undefined, { what: 'the certificates', ...options });
+    } catch (error) {
+      log.warn({ reason: messageOf(error) }, 'listening for TLS without certificates until the controller tells them');
+    }
+    return this.#listener.listen({ host, port });
+  }
+
+  status(): NonNullable<Status['tls']> {
+    const expired = this.#certificates.expired(Date.now()).flatMap(({ domains }) => domains);
+    return { certificates: this.#certificates.size, expired, ...this.#listener.counts };
+  }
+
+  stopListening(): void {
+    this.#listener.stopListening();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    clearInterval(this.#expiryCheck);
+    await this.#listener[Symbol.asyncDispose]();
+  }
+
+  #tellExpired(): void {
+    for (const { domains, notAfter } of this.#certificates.expired(Date.now())) {
+      this.#options.log.error({ domains, notAfter }, 'a certificate has expired and is served still: clients warn');
+    }
+  }
+}

@@ -1,0 +1,183 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { Agent, request } from 'node:https';
+import { connect as connectPlain } from 'node:net';
+import { text } from 'node:stream/consumers';
+import { test } from 'node:test';
+import { connect } from 'node:tls';
+import { waitFor } from '@flynn/kit/retry';
+import { createAuthority } from '@flynn/kit/tls';
+import { settled, startBackend } from '../testing.ts';
+import { servedBy, setUpTls, shake } from './testing.ts';
+import type { TlsWorld } from './testing.ts';
+
+type Asked = { status: number | undefined; body: string };
+
+async function ask(world: TlsWorld, servername: string, agent: Agent): Promise<Asked> {
+  const asked = request({
+    host: '127.0.0.1',
+    port: world.port,
+    servername,
+    headers: { host: servername },
+    ca: world.authority.certificate,
+    agent,
+  });
+  asked.end();
+  const [response] = await once(asked, 'response');
+  return { status: response.statusCode, body: await text(response) };
+}
+
+test('a request over TLS reaches the backend, which hears that it was', async (t) => {
+  const world = await setUpTls(t, {
+    first: async (authority) => [await servedBy(authority, { id: 'c1', domains: ['app.test'] })],
+  });
+  const backend = await startBackend(t, ({ headers }, response) => {
+    response.end(`${String(headers['x-forwarded-proto'])} ${String(headers['x-forwarded-port'])}`);
+  });
+  world.plane.up('web', backend.address);
+  await settled(world.router, [backend.address]);
+  const agent = new Agent({ keepAlive: true });
+  t.after(() => agent.destroy());
+  for (let round = 0; round < 3; round += 1) {
+    assert.deepEqual(await ask(world, 'app.test', agent), { status: 200, body: `https ${world.port}` });
+  }
+  assert.equal(world.router.status().tls?.handshakes, 1);
+});
+
+test('a name’s own certificate comes before a wildcard’s, which stands for one label; others get the fallback', async (t) => {
+  const world = await setUpTls(t, {
+    first: async (authority) => [
+      await servedBy(authority, { id: 'c1', domains: ['*.app.test'] }),
+      await servedBy(authority, { id: 'c2', domains: ['a.app.test', 'b.other.test'], name: 'several' }),
+    ],
+  });
+  await world.shown('x.app.test', '*.app.test');
+  await world.shown('X.App.Test', '*.app.test');
+  await world.shown('a.app.test', 'several');
+  await world.shown('b.other.test', 'several');
+  for (const name of ['app.test', 'x.y.app.test', 'nobody.test']) {
+    await world.shown(name, 'flynn: no certificate for this name');
+  }
+});
+
+test('of several for one name people’s own wins, then the one that is good longest', async (t) => {
+  const world = await setUpTls(t);
+  const { certificates, authority } = world;
+  const domains = ['app.test'];
+  certificates.set(await servedBy(authority, { id: 'c3', domains, source: 'acme', name: 'short', days: 10 }));
+  await world.shown('app.test', 'short');
+  certificates.set(await servedBy(authority, { id: 'c2', domains, source: 'acme', name: 'long', days: 90 }));
+  await world.shown('app.test', 'long');
+  certificates.set(await servedBy(authority, { id: 'c1', domains, name: 'own', days: 5 }));
+  await world.shown('app.test', 'own');
+  certificates.remove('c1');
+  await world.shown('app.test', 'long');
+});
+
+test('a certificate that is replaced is shown from the next handshake on, and connections stay', async (t) => {
+  const world = await setUpTls(t, {
+    first: async (authority) => [await servedBy(authority, { id: 'c1', domains: ['app.test'], name: 'first' })],
+  });
+  const backend = await startBackend(t, (_request, response) => void response.end('ok'));
+  world.plane.up('web', backend.address);
+  await settled(world.router, [backend.address]);
+  const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+  t.after(() => agent.destroy());
+  assert.equal((await ask(world, 'app.test', agent)).status, 200);
+  world.certificates.set(await servedBy(world.authority, { id: 'c1', domains: ['app.test'], name: 'second' }));
+  await world.shown('app.test', 'second');
+  const before = world.router.status().tls?.handshakes;
+  assert.equal((await ask(world, 'app.test', agent)).status, 200);
+  assert.equal(world.router.status().tls?.handshakes, before);
+});
+
+test('what went while the controller was away is gone when it is back, and stays until then', async (t) => {
+  const world = await setUpTls(t, {
+    first: async (authority) => [await servedBy(authority, { id: 'c1', domains: ['app.test'] })],
+  });
+  await world.shown('app.test', 'app.test');
+  world.certificates.forgetQuietly('c1');
+  await world.shown('app.test', 'flynn: no certificate for this name');
+});
+
+test('a certificate that has expired is served still, and the status says so', async (t) => {
+  const world = await setUpTls(t, {
+    first: async (authority) => [
+      await servedBy(authority, { id: 'c1', domains: ['app.test'], days: 1, now: Date.now() - 5 * 24 * 3_600_000 }),
+    ],
+  });
+  await world.shown('app.test', 'app.test');
+  assert.deepEqual(world.router.status().tls?.expired, ['app.test']);
+});
+
+test('a certificate that cannot be served costs only itself', async (t) => {
+  const other = await createAuthority('other');
+  const world = await setUpTls(t, {
+    first: async (authority) => [
+      { ...(await servedBy(authority, { id: 'c1', domains: ['app.test'] })), privateKey: other.privateKey },
+      await servedBy(authority, { id: 'c2', domains: ['good.test'] }),
+    ],
+  });
+  await world.shown('app.test', 'flynn: no certificate for this name');
+  await world.shown('good.test', 'good.test');
+});
+
+test('sessions are resumed, in TLS 1.2 and 1.3', async (t) => {
+  const world = await setUpTls(t, {
+    first: async (authority) => [await servedBy(authority, { id: 'c1', domains: ['app.test'] })],
+  });
+  for (const maxVersion of ['TLSv1.2', 'TLSv1.3'] as const) {
+    const common = { servername: 'app.test', ca: world.authority.certificate, maxVersion };
+    const first = connect({ host: '127.0.0.1', port: world.port, ...common });
+    const [session] = await once(first, 'session');
+    first.destroy();
+    const second = await shake(world.port, { ...common, session });
+    assert.ok(second.isSessionReused(), maxVersion);
+    second.destroy();
+  }
+});
+
+test('the profile says what is spoken: TLS 1.1 by the old one only, CBC not by the modern', async (t) => {
+  const handshakeWith = async (profile: 'modern' | 'intermediate' | 'old', wanted: object): Promise<boolean> => {
+    const world = await setUpTls(t, {
+      profile,
+      first: async (authority) => [await servedBy(authority, { id: 'c1', domains: ['app.test'] })],
+    });
+    try {
+      const socket = await shake(world.port, { servername: 'app.test', ca: world.authority.certificate, ...wanted });
+      socket.destroy();
+      return true;
+    } catch {
+      return false;
+    }
+  };
+  const cbc = { maxVersion: 'TLSv1.2', ciphers: 'ECDHE-ECDSA-AES128-SHA' };
+  const dated = { minVersion: 'TLSv1', maxVersion: 'TLSv1.1', ciphers: 'DEFAULT@SECLEVEL=0' };
+  assert.equal(await handshakeWith('modern', { maxVersion: 'TLSv1.2' }), true);
+  assert.equal(await handshakeWith('modern', cbc), false);
+  assert.equal(await handshakeWith('intermediate', cbc), true);
+  assert.equal(await handshakeWith('intermediate', dated), false);
+  assert.equal(await handshakeWith('old', dated), true);
+});
+
+test('http/1.1 is agreed on by name; a client that speaks none of ours is refused', async (t) => {
+  const world = await setUpTls(t);
+  const socket = await shake(world.port, { ALPNProtocols: ['x', 'http/1.1'], rejectUnauthorized: false });
+  assert.equal(socket.alpnProtocol, 'http/1.1');
+  socket.destroy();
+  await assert.rejects(
+    shake(world.port, { ALPNProtocols: ['x'], rejectUnauthorized: false }),
+    /no application protocol/i,
+  );
+});
+
+test('what is not TLS is turned away and harms nobody', async (t) => {
+  const world = await setUpTls(t);
+  const socket = connectPlain(world.port, '127.0.0.1');
+  socket.on('error', () => {});
+  socket.write('GET / HTTP/1.1\r\nHost: app.test\r\n\r\n');
+  socket.resume();
+  await once(socket, 'close');
+  await waitFor(() => world.router.status().tls?.failures === 1, { what: 'the failure', deadlineMs: 5_000 });
+  await world.shown('x.test', 'flynn: no certificate for this name');
+});
