@@ -8,6 +8,8 @@ export const statusSchema = z.object({
   /** False until the controller has told all routes for the first time. */
   hasRoutes: z.boolean(),
   routes: z.object({ http: z.int(), tcp: z.int() }),
+  /** Only while something is in use that was kept from before: the routes, the backends of these services. */
+  remembered: z.object({ savedAt: z.string(), routes: z.boolean(), services: z.array(z.string()) }).optional(),
   /** A backend that left discovery is listed as long as it still has requests. */
   backends: z.array(
     z.object({

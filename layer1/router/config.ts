@@ -29,14 +29,16 @@ export const configSchema = z.object({
   FLYNN_HTTP_PORT: integer.default(80),
   /** Who speaks HTTP/1: `fast` is the router's own front on sockets, `http-proxy` the slower one on node:http. */
   FLYNN_ROUTER_DRIVER: driverSchema.default('fast'),
-  /** Proxies in front of the router, addresses and networks between commas: where a request is from is theirs to say. */
-  FLYNN_TRUSTED_PROXIES: networks.default([]),
-  /** A line for each request on standard output: off, json, or combined as Apache's. */
-  FLYNN_ACCESS_LOG: z.enum(accessLogFormats).default('off'),
   /** Where requests over TLS come in. */
   FLYNN_HTTPS_PORT: integer.default(443),
   /** What is spoken there: TLS 1.3 and 1.2 with authenticated ciphers, also 1.2 with older ones, or from 1.0 on. */
   FLYNN_TLS_PROFILE: z.enum(tlsProfiles).default('modern'),
+  /** A folder in which the last known routes and backends are kept for the next start; shared with other routers of the host. */
+  FLYNN_STATE_DIR: z.string().optional(),
+  /** Proxies in front of the router, addresses and networks between commas: where a request is from is theirs to say. */
+  FLYNN_TRUSTED_PROXIES: networks.default([]),
+  /** A line for each request on standard output: off, json, or combined as Apache's. */
+  FLYNN_ACCESS_LOG: z.enum(accessLogFormats).default('off'),
   /** Where the router tells how it is: /ping and /status. */
   PORT: integer.default(5000),
 });

@@ -22,6 +22,7 @@ import { RouterPolicy } from './policy/policy.ts';
 import { RouteBook } from './policy/route-book.ts';
 import { statsOf, statsOfAll } from './policy/stats.ts';
 import { ReferenceFront } from './reference/front.ts';
+import type { RememberedTable } from './remembered.ts';
 import type { Told } from './server.ts';
 import { TcpRoutes } from './tcp.ts';
 import { Challenges, answeringChallenges } from './tls/challenges.ts';
@@ -37,6 +38,8 @@ export type RouterOptions = {
   httpPort: number;
   /** Who speaks HTTP/1: the router's own front, or the one on node:http. */
   driver?: Driver;
+  /** Without it there is no listening for TLS. */
+  tls?: { port: number; profile: TlsProfile };
   /** The key of the cookies is made of it: the same for all routers. */
   clusterKey: string;
   /** Addresses and networks whose word on where a request is from is taken. */
@@ -44,11 +47,11 @@ export type RouterOptions = {
   accessLog?: AccessLogFormat;
   /** The part of all requests that comes to this process: limits are that much lower. Default 1. */
   share?: number;
-  /** Without it there is no listening for TLS. */
-  tls?: { port: number; profile: TlsProfile };
   timeouts?: Timeouts;
   /** How long to wait for the first routes before listening without any. */
   routesDeadlineMs?: number;
+  /** What was last known, until the controller and discovery have spoken. */
+  remembered?: RememberedTable;
   log: Logger;
 };
 
@@ -61,7 +64,7 @@ export type Router = Told & {
 
 /** Resolves when requests can be answered: with routes and their backends, if they can be had in time. */
 export async function startRouter(options: RouterOptions): Promise<Router> {
-  const { log, host = '0.0.0.0', timeouts = defaultTimeouts } = options;
+  const { log, host = '0.0.0.0', timeouts = defaultTimeouts, remembered } = options;
   const counters: Counters = {
     requests: 0,
     upgrades: 0,
@@ -73,12 +76,16 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
   };
   let httpsPort: number | undefined;
   const knowledge = new Knowledge();
-  const backends = new Backends({ discovery: knowledge.noting(options.discovery), log });
+  const backends = new Backends({
+    discovery: knowledge.noting(remembered?.filling(options.discovery) ?? options.discovery),
+    log,
+  });
   const tcp = new TcpRoutes({ backends, counters, dialMs: timeouts.dialMs, host, log });
   const routes = new RouteBook({ backends, defaults: timeouts, now: Date.now, log, share: options.share });
   const { accessLog: format = 'off' } = options;
   const accessLog = format === 'off' ? undefined : new AccessLog({ format, stream: process.stdout });
-  const decided = new RouterPolicy({
+  const challenges = new Challenges();
+  const routed = new RouterPolicy({
     routes,
     cookies: new Cookies(options.clusterKey),
     trusted: new Networks(options.trustedProxies ?? []),
@@ -91,8 +98,7 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
     random: Math.random,
     newId: randomUUID,
   });
-  const challenges = new Challenges();
-  const policy = answeringChallenges(decided, challenges);
+  const policy = answeringChallenges(routed, challenges);
   const front = options.driver === 'http-proxy' ? new ReferenceFront({ policy, log }) : new Http1Front({ policy });
   const http = new HttpListener(front);
   const tls =
@@ -105,18 +111,35 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
   const listenForTcp = () => {
     if (isListening && routes.isKnown) tcp.listen(byPort(routes.tcp.values()));
   };
-  const sink = everySink([routes, { replace: listenForTcp, set: listenForTcp, remove: listenForTcp }, knowledge]);
-  tasks.run('routes', (signal) => followRoutes({ controller: options.controller, sink, signal, log }));
+  const sink = everySink([
+    routes,
+    { replace: listenForTcp, set: listenForTcp, remove: listenForTcp },
+    knowledge,
+    ...(remembered === undefined ? [] : [remembered]),
+  ]);
+  if (remembered?.routes !== undefined) sink.replace(remembered.routes);
+  let isLive = false;
+  const onCurrent = (revision: () => string | undefined) => {
+    isLive = true;
+    remembered?.live(revision);
+  };
+  tasks.run('routes', (signal) =>
+    followRoutes({ controller: options.controller, sink, revision: remembered?.revision, onCurrent, signal, log }),
+  );
+  if (remembered !== undefined) tasks.run('remembering', (signal) => remembered.run(signal));
   if (tls !== undefined) tasks.run('certificates', (signal) => tls.follow(options.controller, signal));
 
   try {
-    await waitFor(() => routes.isKnown, {
+    await waitFor(() => isLive, {
       what: 'the routes',
-      deadlineMs: options.routesDeadlineMs ?? 10_000,
+      deadlineMs: options.routesDeadlineMs ?? (routes.isKnown ? 1_000 : 10_000),
       signal: tasks.signal,
     });
   } catch (error) {
-    log.warn({ err: error }, 'starting without routes: every request is refused until the controller tells them');
+    const what = routes.isKnown
+      ? 'starting with the last known routes until the controller tells them'
+      : 'starting without routes: every request is refused until the controller tells them';
+    log.warn({ err: error, savedAt: remembered?.inUse?.savedAt }, what);
   }
   await raceAbort(backends.opened(), tasks.signal);
   const httpPort = await http.listen({ host, port: options.httpPort });
@@ -136,6 +159,7 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
       }),
       ...(tls === undefined ? {} : { tls: tls.status() }),
       counters,
+      ...(remembered?.inUse === undefined ? {} : { remembered: remembered.inUse }),
     }),
     routeStats(id) {
       const route = routes.get(id);
