@@ -12,7 +12,10 @@ import type { Driver } from './config.ts';
 import type { Timeouts } from './exchange.ts';
 import { everySink, followRoutes } from './feed.ts';
 import { HttpListener } from './http-listener.ts';
+import { Deadlines } from './http1/deadlines.ts';
 import { Http1Front } from './http1/front.ts';
+import { Pools } from './http1/pool.ts';
+import { Http2Front } from './http2/front.ts';
 import { Knowledge } from './knowledge.ts';
 import { AccessLog } from './policy/access-log.ts';
 import type { AccessLogFormat } from './policy/access-log.ts';
@@ -99,12 +102,15 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
     newId: randomUUID,
   });
   const policy = answeringChallenges(routed, challenges);
-  const front = options.driver === 'http-proxy' ? new ReferenceFront({ policy, log }) : new Http1Front({ policy });
-  const http = new HttpListener(front);
+  const deadlines = new Deadlines();
+  const shared = { policy, deadlines, pools: new Pools(deadlines) };
+  const http2 = new Http2Front({ ...shared, log });
+  const http1 =
+    options.driver === 'http-proxy' ? new ReferenceFront({ policy, log }) : new Http1Front({ ...shared, http2 });
+  const http = new HttpListener(http1);
+  const fronts = { h2: http2, 'http/1.1': http1 };
   const tls =
-    options.tls === undefined
-      ? undefined
-      : await TlsPort.create({ ...options.tls, host, challenges, fronts: { 'http/1.1': front }, log });
+    options.tls === undefined ? undefined : await TlsPort.create({ ...options.tls, host, challenges, fronts, log });
   const tasks = new TaskGroup();
   let isListening = false;
 
@@ -172,7 +178,7 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
       tcp.stopListening();
       tls?.stopListening();
       // Routes and backends stay live while requests are still being answered.
-      await http.stop({ drainMs });
+      await Promise.all([http.stop({ drainMs }), http2.drain({ deadlineMs: drainMs })]);
       const leftMs = drainMs - (performance.now() - startedMs);
       if (leftMs > 0 && tcp.connections > 0) {
         await waitFor(() => tcp.connections === 0, { what: 'TCP connections to end', deadlineMs: leftMs }).catch(() => {
