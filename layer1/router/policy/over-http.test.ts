@@ -1,6 +1,8 @@
 /** What routes are set to, as clients and backends see it. */
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import type { IncomingHttpHeaders, RequestListener } from 'node:http';
+import { connect } from 'node:http2';
 import { text } from 'node:stream/consumers';
 import { describe, test } from 'node:test';
 import type { TestContext } from 'node:test';
@@ -216,6 +218,36 @@ describe('a route', () => {
     );
     assert.ok(Math.abs(Date.now() - Number(seen['x-request-start'])) < 60_000);
   });
+});
+
+test('over HTTP/2 a route is the same', async (t) => {
+  const world = await setUp(t);
+  let seen: IncomingHttpHeaders = {};
+  await backendUp(t, world, (request, response) => {
+    seen = request.headers;
+    if (request.url === '/empty') response.statusCode = 500;
+    response.end(request.url === '/empty' ? undefined : 'app');
+  });
+  await change(world, { id: 'r1', http: { sticky: true, pages: { '5xx': 'sorry' }, limits: { bodyBytes: 2 } } });
+  const session = connect(`http://127.0.0.1:${world.port}`);
+  t.after(() => session.destroy());
+  const say = async (path: string, body?: string) => {
+    const method = body === undefined ? 'GET' : 'POST';
+    const stream = session.request({ ':authority': 'app.test:8080', ':path': path, ':method': method });
+    stream.end(body);
+    const [headers] = (await once(stream, 'response')) as [IncomingHttpHeaders & { ':status'?: number }];
+    return { status: headers[':status'], headers, body: await text(stream) };
+  };
+  const first = await say('/');
+  assert.deepEqual([first.status, first.body], [200, 'app']);
+  assert.match(first.headers['set-cookie']?.[0] ?? '', /^_flynn_backend=/);
+  assert.equal(seen['x-forwarded-host'], 'app.test:8080');
+  assert.equal(seen.forwarded, 'for=127.0.0.1;host="app.test:8080";proto=http');
+  const empty = await say('/empty');
+  assert.deepEqual([empty.status, empty.body], [500, 'sorry']);
+  const large = await say('/', '123');
+  assert.deepEqual([large.status, large.headers['x-flynn-error']], [413, 'body-too-large']);
+  assert.equal((await say('/', '12')).status, 200);
 });
 
 test('what was counted is there to be asked for, and for Prometheus', async (t) => {

@@ -128,7 +128,7 @@ export class RoutedExchange implements Exchange {
     figures.bytesIn += ending.bytesIn;
     figures.bytesOut += ending.bytesOut;
     // How long a WebSocket stays open is no latency.
-    if (ending.status !== 101) figures.took(tookMs);
+    if (head.upgrade === undefined) figures.took(tookMs);
     if (ending.how === 'client-gone') {
       figures.clientsGone += 1;
       counters.clientsGone += 1;
