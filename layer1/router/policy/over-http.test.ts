@@ -220,6 +220,23 @@ describe('a route', () => {
   });
 });
 
+test('a backend that breaks every request costs a few of them, and is seen to be left alone', async (t) => {
+  const world = await setUp(t);
+  await backendUp(t, world, (_request, response) => response.end('well'));
+  const ill = await backendUp(t, world, (request) => request.socket.destroy());
+  let failures = 0;
+  for (let i = 0; i < 60; i += 1) {
+    // What may not be sent twice cannot be saved by another try.
+    const { status } = await get(world, { method: 'POST', body: Buffer.from('x') });
+    if (status === 502) failures += 1;
+    else assert.equal(status, 200);
+  }
+  // Three at first; on a slow machine a probe every five seconds at most.
+  assert.ok(failures >= 3 && failures <= 6, `${failures}`);
+  const told = world.router.status().backends.find(({ address }) => address === ill.address);
+  assert.equal(told?.isEjected, true);
+});
+
 test('over HTTP/2 a route is the same', async (t) => {
   const world = await setUp(t);
   let seen: IncomingHttpHeaders = {};

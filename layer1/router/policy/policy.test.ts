@@ -160,4 +160,7 @@ test('what a front refuses before there is a head is counted and told like the r
   assert.deepEqual([answer.status, answer.code], [400, 'bad-request']);
   assert.match(answer.body, /It makes <no> sense/);
   assert.equal(world.counters.refusals['bad-request'], 1);
+  world.accessLog.flush();
+  const { status, code, client: from } = JSON.parse(world.lines[0] ?? '');
+  assert.deepEqual([status, code, from], [400, 'bad-request', '192.0.2.1']);
 });

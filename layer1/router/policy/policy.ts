@@ -56,7 +56,7 @@ export class RouterPolicy implements Policy {
     if (route === undefined)
       return this.#refuse(asked, undefined, routes.isKnown ? refusals.unknownHost : refusals.starting);
     const redirect = this.#redirectFor(asked, route);
-    if (redirect !== undefined) return this.#refused(asked, route, redirect);
+    if (redirect !== undefined) return { answer: this.#refused(asked, route, redirect) };
     const refusal = this.#limitOf(asked, route);
     if (refusal !== undefined) return refusal;
     const startedMs = elapsed();
@@ -64,11 +64,17 @@ export class RouterPolicy implements Policy {
     return { exchange: new RoutedExchange(this.#options, route, { ...asked, startedMs, fields }) };
   }
 
-  refuse(status: number, code: string, message: string, _client: Client): Answer {
-    const { counters, newId } = this.#options;
+  refuse(status: number, code: string, message: string, client: Client): Answer {
+    const { counters, newId, now } = this.#options;
     counters.requests += 1;
-    counters.refusals[code] = (counters.refusals[code] ?? 0) + 1;
-    return answerOf({ status, code, message }, { accept: undefined, requestId: newId() });
+    const asked: Asked = {
+      head: unreadable,
+      origin: this.#origins.of(unreadable, client),
+      requestId: newId(),
+      nowMs: now(),
+    };
+    const answer = answerOf({ status, code, message }, { accept: undefined, requestId: asked.requestId });
+    return this.#refused(asked, undefined, answer);
   }
 
   #redirectFor({ head, origin, requestId }: Asked, route: HttpRoute): Answer | undefined {
@@ -108,10 +114,10 @@ export class RouterPolicy implements Policy {
     const reader = { accept: asked.head.header('accept'), requestId: asked.requestId };
     const more = route === undefined ? [] : hstsFields(route, asked.origin);
     if (retryAfterSeconds !== undefined) more.push('retry-after', String(retryAfterSeconds));
-    return this.#refused(asked, route, answerOf(refusal, reader, route?.settings.pages, more));
+    return { answer: this.#refused(asked, route, answerOf(refusal, reader, route?.settings.pages, more)) };
   }
 
-  #refused({ head, origin, requestId, nowMs }: Asked, route: HttpRoute | undefined, answer: Answer): Verdict {
+  #refused({ head, origin, requestId, nowMs }: Asked, route: HttpRoute | undefined, answer: Answer): Answer {
     const { counters, accessLog } = this.#options;
     const { status, code } = answer;
     if (code !== '') counters.refusals[code] = (counters.refusals[code] ?? 0) + 1;
@@ -132,9 +138,20 @@ export class RouterPolicy implements Policy {
       route: route?.route,
       backend: undefined,
     });
-    return { answer };
+    return answer;
   }
 }
+
+/** Of a request that makes no sense nothing is passed on, not even to the log. */
+const unreadable: RequestHead = {
+  method: '-',
+  target: '-',
+  host: '',
+  protocol: 'HTTP/1.1',
+  body: 'none',
+  upgrade: undefined,
+  header: () => undefined,
+};
 
 /** A request, and what is known of it already. */
 export type Asked = {
