@@ -220,6 +220,36 @@ describe('a route', () => {
   });
 });
 
+test('routes that change, come and go under load lose no request', async (t) => {
+  const world = await setUp(t);
+  await backendUp(t, world, (request, response) => {
+    request.resume().on('end', () => setImmediate(() => response.end('app')));
+  });
+  const over = new AbortController();
+  const failures: unknown[] = [];
+  let done = 0;
+  const load = Array.from({ length: 8 }, async (_, i) => {
+    const options = { path: '/x/y', ...(i % 2 === 0 ? {} : { method: 'POST', body: Buffer.from('x') }) };
+    while (!over.signal.aborted) {
+      const { status, body } = await get(world, options);
+      if (status !== 200 || body !== 'app') failures.push([status, body]);
+      done += 1;
+    }
+  });
+  for (let round = 0; round < 60; round += 1) {
+    const limits = round % 2 === 0 ? {} : { connections: 1_000 };
+    world.plane.setRoute({ id: 'r1', domain: 'app.test', http: { sticky: round % 3 === 0, limits } });
+    world.plane.setRoute({ id: 'r2', domain: 'app.test', path: '/x' });
+    const before = done;
+    await waitFor(() => done > before, { what: 'a request', deadlineMs: 10_000, intervalMs: 1 });
+    world.plane.removeRoute('r2');
+    if (round % 20 === 0) world.plane.forgetRouteQuietly('none');
+  }
+  over.abort();
+  await Promise.all(load);
+  assert.deepEqual(failures, []);
+});
+
 test('a backend that breaks every request costs a few of them, and is seen to be left alone', async (t) => {
   const world = await setUp(t);
   await backendUp(t, world, (_request, response) => response.end('well'));
