@@ -5,7 +5,7 @@ import { messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import { Backend } from './backend.ts';
 
-type Watched = { backends: readonly Backend[]; opened: Promise<void>; stop: AbortController };
+type Watched = { backends: readonly Backend[]; leader: Backend | undefined; opened: Promise<void>; stop: AbortController };
 
 /**
  * INVARIANTS. A service is watched exactly as long as a route names it. A backend whose address stays keeps its
@@ -41,6 +41,11 @@ export class Backends implements Disposable {
     return watched.backends;
   }
 
+  /** As discovery has it; undefined while there is none. */
+  leaderOf(service: string): Backend | undefined {
+    return this.#services.get(service)?.leader;
+  }
+
   /** Resolves when every service watched now has been told by discovery, or has had its time. */
   async opened(): Promise<void> {
     await Promise.all([...this.#services.values()].map((watched) => watched.opened));
@@ -58,9 +63,9 @@ export class Backends implements Disposable {
   #open(service: string): void {
     const stop = new AbortController();
     const opened = Promise.withResolvers<void>();
-    const watched: Watched = { backends: [], opened: opened.promise, stop };
+    const watched: Watched = { backends: [], leader: undefined, opened: opened.promise, stop };
     this.#services.set(service, watched);
-    const update = (instances: readonly Instance[]) => {
+    const update = (instances: readonly Instance[], leader: Instance | undefined) => {
       if (stop.signal.aborted) return;
       const known = new Map(watched.backends.map((backend) => [backend.address, backend]));
       const addresses = new Set(instances.map((instance) => instance.address));
@@ -68,12 +73,13 @@ export class Backends implements Disposable {
         watched,
         [...addresses].map((address) => known.get(address) ?? new Backend(service, address)),
       );
+      watched.leader = watched.backends.find(({ address }) => address === leader?.address);
     };
     this.#discovery
       .openServiceSet(service, { signal: stop.signal, log: this.#log })
       .then((set) => {
-        set.onChange(update);
-        update(set.instances);
+        set.onChange((instances) => update(instances, set.leader));
+        update(set.instances, set.leader);
       })
       .catch((error: unknown) => {
         if (!stop.signal.aborted)

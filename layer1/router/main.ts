@@ -2,7 +2,7 @@ import { createDiscoveryClient } from '@flynn/discovery/client';
 import { runDaemon } from '@flynn/kit/daemon';
 import { HttpClient } from '@flynn/kit/http-client';
 import { startServer } from '@flynn/kit/http-server';
-import { configSchema } from './config.ts';
+import { configSchema, trustedProxiesOf } from './config.ts';
 import { startRouter } from './router.ts';
 import { statusHandlers } from './server.ts';
 
@@ -24,6 +24,7 @@ await runDaemon({
       discovery,
       httpPort: config.FLYNN_HTTP_PORT,
       tls: { port: config.FLYNN_HTTPS_PORT, profile: config.FLYNN_TLS_PROFILE },
+      ...trustedProxiesOf(config),
       log,
     });
     const status = await startServer({

@@ -1,4 +1,5 @@
 /** The router: its parts put together, and their common start and stop. */
+import type { BlockList } from 'node:net';
 import type { DiscoveryClient } from '@flynn/discovery/client';
 import type { Route } from '@flynn/controller/model';
 import type { HttpClient } from '@flynn/kit/http-client';
@@ -11,9 +12,10 @@ import { followRoutes } from './feed.ts';
 import type { Timeouts } from './forward.ts';
 import { HttpListener } from './http-listener.ts';
 import { Proxy } from './proxy.ts';
+import { acceptPlain, acceptProxied } from './proxy-protocol/acceptance.ts';
 import { buildTable } from './table.ts';
 import type { RouteTable } from './table.ts';
-import { TcpRoutes } from './tcp.ts';
+import { TcpRoutes } from './tcp/routes.ts';
 import type { TlsProfile } from './tls/profile.ts';
 import { TlsPort } from './tls/port.ts';
 
@@ -26,6 +28,8 @@ export type RouterOptions = {
   httpPort: number;
   /** Without it there is no listening for TLS. */
   tls?: { port: number; profile: TlsProfile };
+  /** Connections from there begin with a PROXY protocol header, on every port. */
+  trustedProxies?: BlockList;
   timeouts?: Timeouts;
   /** How long to wait for the first routes before listening without any. */
   routesDeadlineMs?: number;
@@ -54,8 +58,9 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
   };
   let table: RouteTable | undefined;
   let routes: readonly Route[] = [];
+  const accept = options.trustedProxies === undefined ? acceptPlain : acceptProxied(options.trustedProxies);
   const backends = new Backends({ discovery: options.discovery, log });
-  const tcp = new TcpRoutes({ backends, counters, dialMs: timeouts.dialMs, host, log });
+  const tcp = new TcpRoutes({ backends, accept, counters, dialMs: timeouts.dialMs, host, log });
   const proxy = new Proxy({ table: () => table, backends, counters, timeouts, log });
   const http = new HttpListener(
     {
@@ -71,7 +76,7 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
   const tls: TlsPort | undefined =
     options.tls === undefined
       ? undefined
-      : await TlsPort.create({ ...options.tls, host, fronts: { 'http/1.1': http }, log });
+      : await TlsPort.create({ ...options.tls, host, accept, fronts: { 'http/1.1': http }, log });
   const tasks = new TaskGroup();
   let isListening = false;
 
@@ -80,7 +85,7 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
     // First the backends: a route in the table whose service is not watched would be refused.
     backends.watch(new Set(next.map((route) => route.service)));
     table = buildTable(next);
-    if (isListening) tcp.listen(table.tcp);
+    if (isListening) tcp.listen(routes);
   };
   tasks.run('routes', (signal) => followRoutes({ controller: options.controller, onRoutes, signal, log }));
   if (tls !== undefined) tasks.run('certificates', (signal) => tls.follow(options.controller, signal));
@@ -98,7 +103,7 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
   const httpPort = await http.listen({ host, port: options.httpPort });
   const httpsPort = await tls?.listen({ deadlineMs: options.routesDeadlineMs ?? 10_000, signal: tasks.signal });
   isListening = true;
-  if (table !== undefined) tcp.listen(table.tcp);
+  if (table !== undefined) tcp.listen(routes);
 
   return {
     httpPort,

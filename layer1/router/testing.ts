@@ -18,7 +18,7 @@ import type { ServerEvent } from '@flynn/kit/routes';
 import type { z } from 'zod';
 import type { Timeouts } from './forward.ts';
 import { startRouter } from './router.ts';
-import type { Router } from './router.ts';
+import type { Router, RouterOptions } from './router.ts';
 
 /** Streams of events whose every reader is told the whole state first, as the real services do. */
 export class Feed {
@@ -93,6 +93,11 @@ export class ControlPlane {
     this.#feedOf(service).tell({ event: 'up', data: instanceOf(service, address) });
   }
 
+  lead(service: string, address: string): void {
+    const data = { service, instance: instanceOf(service, address) };
+    this.#feedOf(service).tell({ event: 'leader', data });
+  }
+
   down(service: string, address: string): void {
     this.#services.get(service)?.delete(address);
     this.#feedOf(service).tell({ event: 'down', data: instanceOf(service, address) });
@@ -106,7 +111,11 @@ function instanceOf(service: string, address: string) {
 export type World = { plane: ControlPlane; router: Router; url: string; port: number };
 
 /** One HTTP route for app.test to the service `web`; more is up to the test. */
-export async function setUp(t: TestContext, timeouts: Partial<Timeouts> = {}): Promise<World> {
+export async function setUp(
+  t: TestContext,
+  timeouts: Partial<Timeouts> = {},
+  more: Pick<RouterOptions, 'trustedProxies'> = {},
+): Promise<World> {
   const plane = new ControlPlane();
   plane.setRoute({ id: 'r1', domain: 'app.test' });
   const log = silentLogger();
@@ -119,6 +128,7 @@ export async function setUp(t: TestContext, timeouts: Partial<Timeouts> = {}): P
     host: '127.0.0.1',
     httpPort: 0,
     timeouts: { dialMs: 1_000, firstByteMs: 5_000, idleMs: 5_000, ...timeouts },
+    ...more,
     log,
   });
   t.after(async () => {

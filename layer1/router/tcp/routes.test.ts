@@ -5,7 +5,7 @@ import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
 import type { TestContext } from 'node:test';
 import { waitFor } from '@flynn/kit/retry';
-import { setUp, settled, startBackend, track } from './testing.ts';
+import { setUp, settled, startBackend, track } from '../testing.ts';
 
 /** A port that was free a moment ago. */
 async function freePort(): Promise<number> {
