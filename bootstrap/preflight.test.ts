@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { platformPorts } from '@flynn/controller/routes/ports';
 import { parseListeners } from './listeners.ts';
-import { type Facts, judge, overlaps, parseRoutes } from './preflight.ts';
+import { type Facts, gatewayPorts, judge, overlaps, parseRoutes } from './preflight.ts';
 import { readOptions, settle } from './settings.ts';
 
 const cluster = settle(readOptions({}), undefined, {
@@ -177,4 +178,11 @@ test('listeners are read from the kernel’s tables, connections left out', () =
       { address: '192.0.2.7', port: 8081 },
     ],
   );
+});
+
+test('no route can have a port that hosts need for themselves', () => {
+  const refused = new Set(platformPorts.map(({ port }) => port));
+  for (const { port, protocol, use } of gatewayPorts) {
+    if (protocol === 'tcp') assert.ok(refused.has(port), `${port}, for ${use}`);
+  }
 });

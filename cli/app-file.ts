@@ -13,6 +13,7 @@ import {
   rolloutSchema,
   routeSchema,
 } from '@flynn/controller/model';
+import { storedBlobs } from '@flynn/controller/images/image-blobs';
 import { FlynnError } from '@flynn/kit/errors';
 import { extract, pack } from 'tar-stream';
 import { z } from 'zod';
@@ -31,14 +32,16 @@ export const appFileSchema = z.object({
   release: releaseSchema.pick({ processes: true, scripts: true, cron: true, meta: true }).extend({ env: envSchema }),
   artifact: artifactSchema.pick({ type: true, image: true, meta: true }),
   counts: z.record(z.string(), z.int().nonnegative()),
-  routes: z.array(routeSchema.pick({ type: true, domain: true, path: true, port: true, service: true })),
+  routes: z.array(
+    routeSchema.pick({ type: true, domain: true, path: true, port: true, service: true, http: true, tcp: true }),
+  ),
 });
 export type AppFile = z.output<typeof appFileSchema>;
 
 type Layer = { digest: string; sizeBytes: number };
 
 export function layersOf({ image }: AppFile['artifact']): Layer[] {
-  return 'layers' in image ? image.layers : [];
+  return storedBlobs(image);
 }
 
 /** `open` gives the bytes of a layer. */

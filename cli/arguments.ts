@@ -43,6 +43,24 @@ export function parseDurationMs(text: string): number {
   return data;
 }
 
+const byteUnits = { '': 1, B: 1, KB: 1024, MB: 1024 ** 2, GB: 1024 ** 3 } as const;
+
+/** `500`, `64KB`, `10MB`, `1GB`, in bytes. */
+export function parseBytes(text: string): number {
+  const [, amount, unit = ''] = /^(\d{1,9})(B|KB|MB|GB)?$/i.exec(text) ?? [];
+  const factor = Object.entries(byteUnits).find(([name]) => name === unit.toUpperCase())?.[1];
+  if (amount !== undefined && factor !== undefined) return Number(amount) * factor;
+  throw usageError(`"${text}" is no size: write it as 64KB, 10MB or 1GB`);
+}
+
+/** `20/s`, `300/m`, as so many per second. */
+export function parseRate(text: string): number {
+  const [, amount, unit = 's'] = /^(\d{1,7}(?:\.\d{1,3})?)(?:\/(s|m))?$/.exec(text) ?? [];
+  const rate = Number(amount ?? 0) / (unit === 'm' ? 60 : 1);
+  if (rate > 0) return rate;
+  throw usageError(`"${text}" is no rate: write it as 20/s or 300/m`);
+}
+
 /** A time, or how long ago: `10m`, `2h`, `1d`, `2030-01-31`, `2030-01-31T12:00Z`; in ISO 8601 in UTC. */
 export function parseTime(text: string, now: number): string {
   const { data: agoMs } = durationMs.safeParse(text);

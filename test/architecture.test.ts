@@ -26,13 +26,13 @@ const mayImport: Record<string, readonly string[]> = {
     'log-aggregator',
     'blobstore',
   ],
-  'layer1/runner': ['kit', 'discovery', 'blobstore', 'controller'],
+  'layer1/runner': ['kit', 'discovery', 'blobstore', 'controller', 'git-receiver'],
   'layer1/git-receiver': ['kit', 'discovery', 'blobstore', 'controller'],
-  'layer1/slug-builder': ['kit', 'discovery', 'blobstore', 'controller'],
+  'layer1/slug-builder': ['kit', 'discovery', 'blobstore', 'controller', 'host-agent', 'scheduler'],
   'layer1/router': ['kit', 'discovery', 'controller'],
   cli: ['kit', 'controller', 'log-aggregator'],
   bootstrap: ['kit', 'store', 'scheduler', 'host-agent', 'discovery', 'controller', 'cli'],
-  test: ['kit', 'store', 'discovery', 'bootstrap', 'scheduler', 'controller', 'log-aggregator'],
+  test: ['kit', 'store', 'discovery', 'bootstrap', 'scheduler', 'controller', 'log-aggregator', 'router'],
 };
 
 const packageOf = (file: string): string | undefined =>

@@ -121,7 +121,8 @@ export const recipes: Readonly<Record<ImageName, ImageRecipe>> = {
   controller: service('layer1/controller/main.ts', {
     files: [{ type: 'modules', packages: ['etcd3'], path: `${programs}/node_modules` }],
   }),
-  runner: service('layer1/runner/main.ts'),
+  // It looks at the repositories that apps follow.
+  runner: service('layer1/runner/main.ts', { packages: ['git', 'openssh-client'] }),
   blobstore: service('layer1/blobstore/main.ts'),
   'log-aggregator': service('layer1/log-aggregator/main.ts'),
   router: service('layer1/router/main.ts'),
@@ -166,7 +167,7 @@ export const recipes: Readonly<Record<ImageName, ImageRecipe>> = {
   },
   proxies: {
     parent: 'base',
-    packages: ['haproxy', 'nginx-light'],
+    packages: ['caddy', 'haproxy', 'nghttp2-client', 'nginx-light', 'wrk'],
     command: ['/bin/bash'],
   },
 };

@@ -11,11 +11,13 @@ import { deleteObject } from './get.ts';
 
 export function urlsOf(routes: readonly Route[], cluster: Cluster): string[] {
   const port = cluster.httpPort === 80 ? '' : `:${cluster.httpPort}`;
-  return routes.map((route) =>
-    route.type === 'http'
-      ? `http://${route.domain ?? ''}${port}${route.path === '/' ? '' : route.path}`
-      : `tcp://${cluster.domain}:${route.port ?? ''}`,
-  );
+  return routes.map((route) => {
+    if (route.type === 'http') return `http://${route.domain ?? ''}${port}${route.path === '/' ? '' : route.path}`;
+    const { serverName } = route.tcp;
+    return serverName === undefined
+      ? `tcp://${cluster.domain}:${route.port ?? ''}`
+      : `tls://${serverName}:${route.port ?? ''}`;
+  });
 }
 
 export function addAppCommands(parent: Parent): void {

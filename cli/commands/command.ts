@@ -6,6 +6,7 @@ import type { Io } from '../io.ts';
 
 export type Parent = { program: Command; io: Io; exitWith: (code: number) => void };
 
+/** Without a summary it works but is not in the help. */
 type OptionRow<Value> = readonly [flags: string, summary: string, initial?: Value];
 
 /** As commander reads them: an option without its value is `true`. */
@@ -21,6 +22,8 @@ type Declaration<Options extends object> = {
   summary: string;
   arguments?: readonly (readonly [name: string, summary: string])[];
   options?: OptionTable<Options>;
+  /** Whole command lines, for its help. */
+  examples?: readonly string[];
   /** From its first argument on everything is an argument. */
   passesThrough?: boolean;
   /** `-a` alone is no app but an option of the command's own. */
@@ -58,6 +61,8 @@ export function addCommand<Options extends object = object>(
   for (const [name, summary] of declaration.arguments ?? []) command.argument(name, summary);
   addOptions(command, Object.values<OptionRow<unknown>>(declaration.options ?? {}));
   withCommonOptions(command, { hasBareA });
+  const { examples = [] } = declaration;
+  if (examples.length > 0) command.addHelpText('after', `\nExamples:\n${examples.map((one) => `  ${one}\n`).join('')}`);
   command.action(async () => {
     if (command.commands.length > 0) assertNoArguments(command);
     const all = command.optsWithGlobals<Options & RawOptions>();
@@ -75,8 +80,10 @@ export function addCommand<Options extends object = object>(
 function addOptions(command: Command, rows: readonly OptionRow<unknown>[]): void {
   for (const [flags, summary, initial] of rows) {
     if (Array.isArray(initial)) {
-      command.option(flags, summary, (value: string, before: string[]) => [...before, value], []);
-    } else if (typeof initial === 'string') command.option(flags, summary, initial);
+      const collect = (value: string, before: unknown) => [...(Array.isArray(before) ? before : []), value];
+      command.option(flags, summary, collect, []);
+    } else if (summary === '') command.addOption(new Option(flags).hideHelp());
+    else if (typeof initial === 'string') command.option(flags, summary, initial);
     else command.option(flags, summary);
   }
 }

@@ -36,7 +36,13 @@ async function prepare({ controller, desk, blobs }: Place): Promise<void> {
   const release = await client.call(releases.create, { params, body });
   await controller.deploy('shop', release.id);
   await client.call(formations.put, { params: { ...params, release: release.id }, body: { processes: { worker: 2 } } });
-  await client.call(routing.create, { params, body: { domain: 'shop.example.com' } });
+  await client.call(routing.create, {
+    params,
+    body: {
+      domain: 'shop.example.com',
+      http: { sticky: true, weights: [{ release: release.id, weight: 1 }], maintenance: {} },
+    },
+  });
   await desk.run(['-a', 'shop', 'deployment', 'strategy', 'one-by-one']);
 }
 
@@ -58,6 +64,8 @@ test('an app goes as one file to another cluster, and is there what it was', asy
   await to.controller.jobsOf('shop', 3);
   const routes = await client.call(routing.list, { params: { app: 'shop' } });
   assert.deepEqual(new Set(routes.map(({ domain }) => domain)), new Set(['shop.example.com', 'shop.flynn.localhost']));
+  const kept = routes.find(({ domain }) => domain === 'shop.example.com')?.http;
+  assert.deepEqual([kept?.sticky, kept?.weights, kept?.maintenance], [true, [], undefined]);
   const digests = async ({ blobs }: Place) => (await Array.fromAsync(blobs.list())).map(({ digest }) => digest);
   assert.deepEqual(await digests(to), await digests(from));
   const again = await to.desk.run(['import', '-n', 'copy', '-'], { input: '' });

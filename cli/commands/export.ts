@@ -125,12 +125,15 @@ async function makeApp(context: Context, file: AppFile, wanted: { name: string; 
 }
 
 /** What is somebody else's here is told. */
-async function makeRoutes(context: Context, app: App, { app: before, routes }: AppFile): Promise<string[]> {
+async function makeRoutes(context: Context, app: App, { app: exported, routes }: AppFile): Promise<string[]> {
   const client = await context.client();
   const skipped: string[] = [];
-  for (const { type, domain, path, port, service } of routes) {
-    const renamed = service === serviceNameOf(before.name, 'web') ? serviceNameOf(app.name, 'web') : service;
-    const body = type === 'tcp' ? { type, port, service: renamed } : { type, domain, path, service: renamed };
+  for (const { type, domain, path, port, service, http: before, tcp } of routes) {
+    const renamed = service === serviceNameOf(exported.name, 'web') ? serviceNameOf(app.name, 'web') : service;
+    // Shares are of releases that are not there, and whoever imports an app means it to answer.
+    const { weights: _weights, releaseAffinity: _affinity, maintenance: _maintenance, ...http } = before;
+    const body =
+      type === 'tcp' ? { type, port, service: renamed, tcp } : { type, domain, path, service: renamed, http };
     try {
       await client.call(routing.create, { params: { app: app.id }, body });
     } catch (error) {

@@ -141,7 +141,7 @@ function hasEnded({ endedAt }: Operation): boolean {
 }
 
 /** Through a controller that restarts in between, each line once. */
-async function tellLog(context: Context, id: string, isFollowed: boolean): Promise<number> {
+export async function tellLog(context: Context, id: string, isFollowed: boolean): Promise<number> {
   const client = await context.client();
   const ending = new AbortController();
   const offSignal = context.io.onSignal('SIGINT', () => ending.abort());

@@ -7,12 +7,14 @@ import { forever } from '@flynn/kit/tasks';
 import type { TaskGroup } from '@flynn/kit/tasks';
 import { startDnsServer } from '@flynn/discovery/dns';
 import type { Registry } from '@flynn/discovery/registry';
+import { Routers, routerService } from '@flynn/discovery/routers';
 import { discoveryHandlers } from '@flynn/discovery/server';
 import { createRegistry } from '@flynn/discovery/store-registry';
 import type { HostRecord } from '@flynn/scheduler/cell';
 import type { EtcdClient } from '@flynn/store/etcd';
 import type { EtcdTls } from '@flynn/store/etcd-members';
 import { blobFetcher, blobService } from './blobs.ts';
+import { buildHandlers } from './build-server.ts';
 import { certificateFault } from './cluster/certificate-age.ts';
 import { startPlatformImages } from './cluster/platform-images.ts';
 import { startCluster } from './cluster/start.ts';
@@ -70,10 +72,8 @@ export async function startAgent({ config, log, tasks, connectEngine, connectSto
   let registry: Registry | undefined;
   const uses = new ImageUses({ path: join(config.FLYNN_STATE_DIR, 'image-uses.json'), log });
   await uses.load();
-  const engine = connectEngine(
-    blobFetcher(() => registry?.instances(blobService) ?? [], config.FLYNN_KEY),
-    (name) => void uses.pulled.add(listedName(name)),
-  );
+  const fetchBlob = blobFetcher(() => registry?.instances(blobService) ?? [], config.FLYNN_KEY);
+  const engine = connectEngine(fetchBlob, (name) => void uses.pulled.add(listedName(name)));
   const containers = new ContainerTable({ engine, log });
   const mtu = await readContainerMtu(config, log, signal);
   const network = {
@@ -89,6 +89,7 @@ export async function startAgent({ config, log, tasks, connectEngine, connectSto
   watchdog.resume();
   await untilThere('the container engine', () => engine.ensureNetwork(network, { signal }), waiting);
   const machine = await untilThere('the container engine', () => engine.info({ signal }), waiting);
+  await untilThere('the container engine', () => engine.removeBuildsLeft({ signal }), waiting);
   tasks.run('containers', (s) => containers.run(s));
   const hostNetwork = startNetwork({ config, containers, log }, tasks);
   const residents = new Residents({ dir: join(config.FLYNN_STATE_DIR, 'resident'), engine, containers, host, log });
@@ -132,6 +133,11 @@ export async function startAgent({ config, log, tasks, connectEngine, connectSto
     tasks,
   );
   const { fence } = upkeep;
+  const routers = new Routers({
+    instances: async () => known.instances(routerService),
+    key: config.FLYNN_KEY,
+    log,
+  });
   running = await startHost(
     {
       host,
@@ -139,6 +145,7 @@ export async function startAgent({ config, log, tasks, connectEngine, connectSto
       containers,
       store,
       announcer: known,
+      routers,
       async beforeStart(job, containerId) {
         if (isSingleton(job)) await fence.admit(containerId);
         if (job.template.stdin) await sessions.open(job.id, containerId, { logs: false });
@@ -194,7 +201,7 @@ export async function startAgent({ config, log, tasks, connectEngine, connectSto
   for (const address of new Set([host.gateway, host.externalAddress, '127.0.0.1'])) {
     await startServer({
       name: 'host-agent',
-      handlers: [...handlers, ...operators, ...workloadHandlers(store)],
+      handlers: [...handlers, ...operators, ...workloadHandlers(store), ...buildHandlers(engine, fetchBlob)],
       log,
       host: address,
       port: apiPort,

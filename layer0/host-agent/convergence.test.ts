@@ -192,6 +192,39 @@ test('a stopping job leaves discovery, drains, and only then gets TERM', () =>
     await door.close();
   }));
 
+test('a stopping job gets TERM once every router said that it dropped it', () =>
+  scenario(async ({ engine, store }) => {
+    const door = await listen();
+    const ports = [{ port: door.port, protocol: 'tcp' as const, service: { name: 'web' } }];
+    const job = jobOf('a', { ports, drainMs: 0 });
+    const dropped = Promise.withResolvers<string[]>();
+    const asked: unknown[] = [];
+    const announced: number[] = [];
+    const agent = await openHost({
+      engine,
+      store,
+      routers: {
+        async missing(word) {
+          asked.push(word);
+          announced.push(agent.announcer.instances.size);
+          return dropped.promise;
+        },
+      },
+    });
+    await agent.assign([job]);
+    await agent.reach(job, 'running', (s) => s.state === 'running');
+    assert.deepEqual(asked, []);
+    await agent.assign([{ ...job, desired: 'stop' }]);
+    await waitFor(() => asked.length > 0, { what: 'the routers to be asked', deadlineMs: 5_000, intervalMs: 5 });
+    assert.deepEqual(asked, [{ services: [{ service: 'web', down: [job.id] }] }]);
+    assert.deepEqual(announced, [0], 'it had left discovery by then');
+    assert.equal((await engine.list())[0]?.state, 'running');
+    dropped.resolve(['192.0.2.1:1114']);
+    await agent.reach(job, 'done', (s) => s.isFinal);
+    await agent.stop();
+    await door.close();
+  }));
+
 test('while the engine is away nothing is called crashed, and afterwards everything converges', () =>
   scenario(async ({ engine, store }) => {
     const agent = await openHost({ engine, store });

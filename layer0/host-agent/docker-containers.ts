@@ -3,7 +3,7 @@ import type Docker from 'dockerode';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import type { CallOptions, Container, ContainerSpec, Labels } from './engine.ts';
 import { engineCall, isStatus } from './docker-errors.ts';
-import { label } from './labels.ts';
+import { buildNetworkPrefix, label } from './labels.ts';
 
 export type DockerContext = { docker: Docker; cluster: string };
 
@@ -189,10 +189,15 @@ export async function inspectContainer(context: DockerContext, id: string, optio
     (abortSignal) => context.docker.getContainer(id).inspect({ abortSignal }),
     options,
   );
-  if (!isOurs(info.Config.Labels, context.cluster)) {
+  if (!isOurs(info.Config.Labels, context.cluster) || isBuildStep(info, context.cluster)) {
     throw new FlynnError('not_found', `container ${id} is not of cluster ${context.cluster}`);
   }
   return containerOf(info);
+}
+
+/** It has the labels of the image it was made from, which may be ours by somebody else's word. */
+function isBuildStep({ HostConfig }: { HostConfig: { NetworkMode?: string } }, cluster: string): boolean {
+  return HostConfig.NetworkMode?.startsWith(buildNetworkPrefix(cluster)) === true;
 }
 
 export function isOurs(labels: Labels | undefined, cluster: string): boolean {
@@ -209,11 +214,12 @@ export async function listStates(
 
 async function listRows(context: DockerContext, options: CallOptions): Promise<Docker.ContainerInfo[]> {
   const filters = { label: [`${label.cluster}=${context.cluster}`] };
-  return engineCall(
+  const rows = await engineCall(
     'listing containers',
     (abortSignal) => context.docker.listContainers({ all: true, filters, abortSignal }),
     options,
   );
+  return rows.filter((row) => !isBuildStep(row, context.cluster));
 }
 
 /** The engine's list has neither exit codes nor start times, so each is looked at: a few at a time. */

@@ -6,6 +6,7 @@ import { raceAbort } from '@flynn/kit/retry';
 import type { Image } from '@flynn/scheduler/cell';
 import type { FetchImages } from './cluster/peer-images.ts';
 import type { CallOptions, Container, Engine, FetchBlob } from './engine.ts';
+import { buildImage, removeBuildsLeft } from './docker-builds.ts';
 import {
   createContainer,
   inspectContainer,
@@ -17,6 +18,7 @@ import {
 } from './docker-containers.ts';
 import { engineCall } from './docker-errors.ts';
 import { ensureNamedImage, exportImages, listImages, prefetchImages, removeImage } from './docker-images.ts';
+import { ensureLoadedImage } from './docker-loading.ts';
 import { readLogs } from './docker-logs.ts';
 import { dockerNetworks } from './docker-networks.ts';
 import { ensureStack } from './docker-stacks.ts';
@@ -56,19 +58,22 @@ export function connectDocker(options: DockerOptions): Engine {
   }
 
   async function ensureImage(image: Image, { signal }: CallOptions = {}): Promise<string> {
-    const key = JSON.stringify('name' in image ? image.name : [image.base, ...image.layers.map((l) => l.digest)]);
+    const key = keyOf(image);
     // One build whoever asks: it goes on when one asker leaves, the others still want it.
     const ensured = building.run(key, async () => {
       const found = known.get(key);
       if (found !== undefined) return found;
-      const ref =
-        'name' in image
-          ? await ensureNamed(image.name)
-          : await ensureStack(context, image, (below) => ensureImage(below), {});
+      const ref = await ensureAny(image);
       known.set(key, ref);
       return ref;
     });
     return signal === undefined ? ensured : raceAbort(ensured, signal);
+  }
+
+  async function ensureAny(image: Image): Promise<string> {
+    if ('name' in image) return ensureNamed(image.name);
+    if ('config' in image) return ensureLoadedImage(context, image, {});
+    return ensureStack(context, image, (below) => ensureImage(below), {});
   }
 
   async function ensureNamed(name: string): Promise<string> {
@@ -87,6 +92,8 @@ export function connectDocker(options: DockerOptions): Engine {
     ...dockerNetworks(context),
     ...dockerVolumes(context),
     ensureImage,
+    buildImage: (build, options = {}) => buildImage(context, build, options),
+    removeBuildsLeft: (options = {}) => removeBuildsLeft(context, options),
     exportImages: (names, options = {}) => exportImages(context, names, options),
     prefetchImages: (names, options = {}) => prefetchImages(context, names, options),
     listImages: (options = {}) => listImages(context, options),
@@ -145,4 +152,9 @@ export function connectDocker(options: DockerOptions): Engine {
     usage: (id, options = {}) => usage.usage(id, options),
     diskUse: (id, options = {}) => usage.diskUse(id, options),
   };
+}
+
+function keyOf(image: Image): string {
+  if ('name' in image) return JSON.stringify(image.name);
+  return JSON.stringify(['config' in image ? image.config.digest : image.base, ...image.layers.map((l) => l.digest)]);
 }

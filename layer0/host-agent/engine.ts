@@ -135,6 +135,22 @@ export type Usage = Readonly<{
 /** What the container wrote over its image, and what is in its volumes. */
 export type DiskUse = Readonly<{ writableBytes: number; volumeBytes: number }>;
 
+export type ImageBuild = Readonly<{
+  /** Of this one build. */
+  id: string;
+  /** Builds with the same one find the steps of the one before done, as far as they are the same. */
+  cache: string;
+  /** A tar archive, which is read once. */
+  context: Readable;
+  /** In the context. */
+  dockerfile: string;
+  args: Readonly<Record<string, string>>;
+  /** Of each step, and there is one at a time. */
+  limits: { memoryBytes: number; cpuMillis: number; pids: number; diskBytes: number };
+  /** What the build says, line by line. */
+  onText: (line: string) => Promise<void> | void;
+}>;
+
 export type FetchBlob = (digest: string, options: CallOptions) => Promise<Readable>;
 
 export interface Engine {
@@ -150,9 +166,18 @@ export interface Engine {
 
   /**
    * The reference to create containers from. By name: an image that is there, or pulled. Base and layers: built once per
-   * host, layers fetched by digest and verified; equal lower layers are stored once.
+   * host, layers fetched by digest and verified; equal lower layers are stored once. By configuration and layers: the same,
+   * without what the image's labels say of the platform's matters.
    */
   ensureImage(image: Image, options?: CallOptions): Promise<string>;
+  /**
+   * Builds an image and answers its name, which is its to keep until the next build with the same cache. `invalid` with the
+   * reason when the build fails, `exhausted` when it goes over a limit. When it fails or its signal aborts, nothing is left
+   * of it. Of what is in the cluster its steps reach no more than a machine outside.
+   */
+  buildImage(build: ImageBuild, options?: CallOptions): Promise<string>;
+  /** Removes what builds left that ended with the program that ran them. Before the first build. */
+  removeBuildsLeft(options?: CallOptions): Promise<void>;
   /** Images by name as one archive for another engine, layers they share once. One that is not there: `not_found`. */
   exportImages(names: readonly string[], options?: CallOptions): Promise<Readable>;
   /** Brings what is missing of these from elsewhere, together where that is possible, before anybody needs them. */

@@ -77,6 +77,7 @@ export async function openHost(options: {
   store: Store;
   settings?: Partial<HostSettings>;
   announcer?: AnnouncerProbe;
+  routers?: StepContext['routers'];
   beforeStart?: StepContext['beforeStart'];
   mayStartSingletons?: () => boolean;
 }): Promise<HostFixture> {
@@ -99,6 +100,7 @@ export async function openHost(options: {
       containers,
       store,
       announcer,
+      routers: options.routers,
       beforeStart: options.beforeStart ?? (async () => undefined),
       isLogShipped: () => true,
       mayStartSingletons: options.mayStartSingletons ?? (() => true),

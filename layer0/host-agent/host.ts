@@ -27,6 +27,7 @@ export type HostDeps = {
   containers: ContainerTable;
   store: Store;
   announcer: Announcer;
+  routers?: StepContext['routers'];
   beforeStart: StepContext['beforeStart'];
   isLogShipped: (container: Container) => boolean;
   /** A job of which there must never be two waits until this says so. */
@@ -61,6 +62,7 @@ export async function startHost(deps: HostDeps, tasks: TaskGroup): Promise<Host>
     containers: deps.containers,
     jobs,
     announcer: deps.announcer,
+    routers: deps.routers,
     monitors: new Map(),
     startSlots: new Slots(startsAtOnce),
     beforeStart: deps.beforeStart,

@@ -1,6 +1,6 @@
 /** Which images does this host need no more? */
 import type { Container, ImageInfo } from './engine.ts';
-import { label } from './labels.ts';
+import { buildRepository, label } from './labels.ts';
 
 export type ImagesInput = {
   /** All the engine has, whoever they belong to. */
@@ -18,8 +18,8 @@ export type ImagesInput = {
 };
 
 /**
- * The longest unused first, but what stands on others before those. Ours are: stacks of this cluster (made again from the
- * blob store), images pulled by this agent, and of the platform's own all but the newest of each name, which nobody but `up`
+ * The longest unused first, but what stands on others before those. Ours are: stacks and loaded images of this cluster
+ * (made again from the blob store), images pulled by this agent, and of the platform's own all but the newest of each name, which nobody but `up`
  * could make again. Anything else on the machine is somebody else's.
  */
 export function unusedImages(input: ImagesInput): ImageInfo[] {
@@ -37,7 +37,10 @@ export function unusedImages(input: ImagesInput): ImageInfo[] {
     const layers = layersOf(image, input.cluster);
     // What a kept stack stands on stays too: the next release of its app goes on the same.
     if (layers !== undefined) return !kept.some((other) => other === layers || other.startsWith(`${layers},`));
+    const isOfBuild = (ref: string): boolean => ref.startsWith(`${buildRepository(input.cluster)}:`);
+    if (image.refs.length > 0 && image.refs.every(isOfBuild)) return true;
     if (image.labels[label.image] !== undefined) return true;
+    if (image.labels[label.cluster] === input.cluster && image.labels[label.loaded] !== undefined) return true;
     return image.refs.length > 0 && image.refs.every((ref) => input.pulled.has(ref));
   };
   const height = (image: ImageInfo): number => layersOf(image, input.cluster)?.split(',').length ?? 0;

@@ -10,5 +10,10 @@ export function listedName(name: string): string {
 
 /** What templates ask for by name: images, and bases of stacks. */
 export function imageNamesOf(templates: readonly Pick<JobTemplate, 'image'>[]): ReadonlySet<string> {
-  return new Set(templates.map(({ image }) => listedName('name' in image ? image.name : image.base)));
+  return new Set(
+    templates.flatMap(({ image }) => {
+      if ('config' in image) return [];
+      return [listedName('name' in image ? image.name : image.base)];
+    }),
+  );
 }

@@ -21,6 +21,10 @@ export const label = {
   resident: 'flynn.resident',
   /** On stacks: the base image's id and the layers they were made of. */
   stack: 'flynn.stack',
+  /** On images loaded whole from the blob store: the digest of their configuration there. */
+  loaded: 'flynn.loaded',
+  /** On the networks of builds: which build. */
+  build: 'flynn.build',
   metaPrefix: 'flynn.meta.',
 } as const;
 
@@ -35,6 +39,24 @@ export function volumeName(cluster: string, name: string): string {
 
 export function stackRepository(cluster: string): string {
   return `flynn-${cluster}/stack`;
+}
+
+export function loadedRepository(cluster: string): string {
+  return `flynn-${cluster}/image`;
+}
+
+/** What builds made, by what they are built for: the next build finds its steps done there. */
+export function buildRepository(cluster: string): string {
+  return `flynn-${cluster}/build`;
+}
+
+/** Where the steps of a build run, and nothing else. */
+export function buildNetwork(cluster: string, id: string): string {
+  return `${buildNetworkPrefix(cluster)}${id}`;
+}
+
+export function buildNetworkPrefix(cluster: string): string {
+  return `flynn-${cluster}-build-`;
 }
 
 export function jobLabels(job: Pick<HostJob, 'id' | 'workloadId' | 'version' | 'template' | 'singleton'>): Labels {

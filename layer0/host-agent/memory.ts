@@ -54,12 +54,16 @@ export function createMemoryEngine(
 
   async function ensureImage(image: Image, call?: CallOptions): Promise<string> {
     await enter(call);
+    if ('config' in image) return loaded(`flynn-${cluster}/image:${image.config.digest.slice(7, 19)}`);
     const base = 'name' in image ? image.name : image.base;
     if (options.images !== undefined && !options.images.includes(base)) {
       throw new FlynnError('not_found', `could not pull ${base}: there is no such image`);
     }
     if ('name' in image) return base;
-    const ref = `flynn-${cluster}/stack:${image.layers.map((l) => l.digest.slice(7, 19)).join('-')}`;
+    return loaded(`flynn-${cluster}/stack:${image.layers.map((l) => l.digest.slice(7, 19)).join('-')}`);
+  }
+
+  function loaded(ref: string): string {
     const labels = { [label.cluster]: cluster };
     images.set(ref, { id: ref, refs: [ref], labels, createdAtMs: clock.now(), sizeBytes: 0 });
     return ref;
@@ -82,6 +86,14 @@ export function createMemoryEngine(
       networks.delete(name);
     },
     ensureImage,
+    async buildImage(build, call) {
+      await enter(call);
+      build.context.destroy();
+      throw new FlynnError('invalid', 'this engine builds no images');
+    },
+    async removeBuildsLeft(call) {
+      await enter(call);
+    },
     async exportImages(names, call) {
       await enter(call);
       const missing = names.find((name) => options.images?.includes(name) === false);

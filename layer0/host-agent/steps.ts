@@ -17,6 +17,7 @@ import { newRecord, recordOfContainer, withoutRun } from './record.ts';
 import type { JobRecord } from './record.ts';
 import type { Slots } from './slots.ts';
 import { containerSpecOf } from './spec.ts';
+import type { Routers } from '@flynn/discovery/routers';
 import type { HostSettings } from './spec.ts';
 
 export type StepContext = {
@@ -25,6 +26,8 @@ export type StepContext = {
   containers: ContainerTable;
   jobs: JobTable;
   announcer: Announcer;
+  /** Without them nobody is asked before a job stops. */
+  routers: Pick<Routers, 'missing'> | undefined;
   monitors: Map<string, JobMonitor>;
   /** Starts under way at once: more would only queue in the engine, and keep it from answering anything else. */
   startSlots: Slots;
@@ -37,6 +40,7 @@ type StepOf<T extends Step['type']> = Extract<Step, { type: T }>;
 /** For a container nobody can say any more how long it may take. */
 const defaultStopTimeoutMs = 30_000;
 const lookDeadlineMs = 10_000;
+const routersDeadlineMs = 5_000;
 
 export async function execute(step: Step, context: StepContext, signal: AbortSignal): Promise<void> {
   switch (step.type) {
@@ -168,7 +172,7 @@ function healthy(status: JobStatus): JobStatus {
   return { ...rest, state: 'running' };
 }
 
-/** Out of discovery, requests in flight finish, TERM, patience, KILL. */
+/** Out of discovery, out of every router's table, requests in flight finish, TERM, patience, KILL. */
 async function stopJob(step: StepOf<'stop'>, context: StepContext, signal: AbortSignal): Promise<void> {
   const { jobId, job, container, cause } = step;
   const { jobs, engine, containers, monitors, host } = context;
@@ -182,9 +186,24 @@ async function stopJob(step: StepOf<'stop'>, context: StepContext, signal: Abort
   jobs.update(jobId, (was) => ({ ...was, isWatched: false }));
   // Never announced or already unhealthy: no requests are in flight.
   const drainMs = cause.type === 'unhealthy' ? 0 : (job?.template.drainMs ?? 0);
-  if (drainMs > 0) await systemClock.sleep(drainMs, { signal });
+  const drained = drainMs > 0 ? systemClock.sleep(drainMs, { signal }) : undefined;
+  const dropped = cause.type === 'unhealthy' || job === undefined ? undefined : untilDropped(job, context, signal);
+  await Promise.all([drained, dropped]);
   await engine.stop(container.id, { timeoutMs: job?.template.stopTimeoutMs ?? defaultStopTimeoutMs, signal });
   containers.put(await engine.inspect(container.id, { signal }));
+}
+
+/** A router that cannot be asked keeps no job from being stopped. */
+async function untilDropped(job: HostJob, { routers, log }: StepContext, signal: AbortSignal): Promise<void> {
+  const services = [...new Set(checkedPortsOf(job).map((port) => port.service))];
+  if (routers === undefined || services.length === 0) return;
+  const word = { services: services.map((service) => ({ service, down: [job.id] })) };
+  const missing = await routers.missing(word, { deadlineMs: routersDeadlineMs, signal });
+  if (missing.length === 0) return;
+  log.warn(
+    { jobId: job.id, routers: missing },
+    'these routers did not say that they dropped the job: stopping it anyway',
+  );
 }
 
 /** Announced by an earlier life of the agent. */

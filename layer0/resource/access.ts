@@ -9,6 +9,8 @@ export type Asking = Readonly<{
   /** For messages: a person's or a token's name. */
   name: string;
   isOperator: boolean;
+  /** Of a user: what is theirs is theirs. */
+  userId?: string;
   /** The role on what this owner owns, an app say; without an owner, in the cluster. */
   roleOn: (owner: Owner | undefined) => Role | undefined;
 }>;

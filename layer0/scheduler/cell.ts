@@ -70,6 +70,11 @@ export const portSchema = z.object({
   service: z.object({ name: z.string(), check: healthCheckSchema.optional() }).optional(),
 });
 
+const blobSchema = z.object({
+  digest: z.string().regex(/^sha256:[0-9a-f]{64}$/),
+  sizeBytes: z.int().nonnegative(),
+});
+
 /** Where a job's root file system comes from. */
 export const imageSchema = z.union([
   /** An image the host already has or can pull, by name. */
@@ -77,8 +82,10 @@ export const imageSchema = z.union([
   /** An image by name with layers (zstd or gzip tar blobs of the blob store, unpacked at `/`) stacked on it, lowest first. */
   z.object({
     base: z.string().min(1),
-    layers: z.array(z.object({ digest: z.string().regex(/^sha256:[0-9a-f]{64}$/), sizeBytes: z.int().nonnegative() })),
+    layers: z.array(blobSchema),
   }),
+  /** A whole image: its configuration, which names the plain tar files of its layers, and these (plain, zstd or gzip), lowest first. All blobs of the blob store. */
+  z.object({ config: blobSchema, layers: z.array(blobSchema) }),
 ]);
 export type Image = z.output<typeof imageSchema>;
 

@@ -24,6 +24,7 @@ import {
   routeSchema,
 } from './model.ts';
 import { pageQuery } from './paging.ts';
+import { httpChangeSchema, maintenanceSchema, tcpChangeSchema } from './routes/settings.ts';
 
 const appChange = z.object({
   meta: metaSchema.optional(),
@@ -219,7 +220,13 @@ export const jobs = {
   build: defineRoute({
     method: 'POST',
     path: '/apps/:app/builds',
-    body: z.object({ operationId: z.string(), sourceDigest: z.string(), commit: z.string().default('') }),
+    body: z.object({
+      operationId: z.string(),
+      sourceDigest: z.string(),
+      commit: z.string().default(''),
+      /** What the source looks like; the app's BUILDPACK_URL decides otherwise. */
+      kind: z.enum(['slug', 'dockerfile']).default('slug'),
+    }),
     response: jobSchema,
     summary: 'Run the slug builder on a source; asked again for the same operation it answers the same job',
   }),
@@ -255,15 +262,70 @@ export const routing = {
     method: 'POST',
     path: '/apps/:app/routes',
     access: 'app developer',
-    body: z.object({
+    body: z.strictObject({
       type: z.enum(['http', 'tcp']).default('http'),
       domain: z.string().optional(),
       path: z.string().optional(),
       port: z.int().optional(),
       service: serviceName.optional(),
+      http: httpChangeSchema.optional(),
+      tcp: tcpChangeSchema.optional(),
     }),
     response: routeSchema,
     summary: 'Add a route; the service is APP-web unless named; a tcp port is found unless given',
+  }),
+  /** `:route` is its id, or where it is: `shop.example.com/blog`, `tcp:3000`. */
+  get: defineRoute({
+    method: 'GET',
+    path: '/apps/:app/routes/:route',
+    access: 'app viewer',
+    response: routeSchema,
+    summary: 'One route',
+  }),
+  update: defineRoute({
+    method: 'PATCH',
+    path: '/apps/:app/routes/:route',
+    access: 'app developer',
+    body: z.strictObject({
+      service: serviceName.optional(),
+      http: httpChangeSchema.optional(),
+      tcp: tcpChangeSchema.optional(),
+      /** As If-Match: `conflict` if somebody changed it since. */
+      revision: z.int().optional(),
+    }),
+    response: routeSchema,
+    summary: 'Change how a route answers; what is left out stays, null takes a setting back',
+  }),
+  reach: defineRoute({
+    method: 'POST',
+    path: '/apps/:app/route-reach',
+    access: 'app viewer',
+    body: z.strictObject({
+      /** As the answer to the change had it; without a revision: it was removed. */
+      routes: z
+        .array(z.strictObject({ id: z.string(), revision: z.int().optional() }))
+        .min(1)
+        .max(1_000),
+      waitMs: z.int().min(0).max(20_000).default(5_000),
+    }),
+    /** Addresses of the routers that do not have it yet: empty once every request is answered by it. */
+    response: z.object({ missing: z.array(z.string()) }),
+    summary: 'Wait until every router has a change of routes, and tell which have not',
+  }),
+  beginMaintenance: defineRoute({
+    method: 'PUT',
+    path: '/apps/:app/maintenance',
+    access: 'app developer',
+    body: maintenanceSchema,
+    response: z.array(routeSchema),
+    summary: "Answer all requests to an app's http routes with 503 and the maintenance page",
+  }),
+  endMaintenance: defineRoute({
+    method: 'DELETE',
+    path: '/apps/:app/maintenance',
+    access: 'app developer',
+    response: z.array(routeSchema),
+    summary: 'Let requests through to the app again',
   }),
   list: defineRoute({
     method: 'GET',
@@ -323,8 +385,10 @@ export const keys = {
 
 /** What is said of a push goes for each: what is left out does not matter. */
 const newOperationSchema = operationSchema
-  .pick({ kind: true, dependsOn: true, mayFail: true, input: true, target: true, singletonId: true })
+  .pick({ dependsOn: true, mayFail: true, input: true, target: true, singletonId: true })
   .extend({
+    /** Looks at repositories the platform makes itself. */
+    kind: operationSchema.shape.kind.exclude(['poll']),
     /** To be able to ask twice; else one is made. */
     id: z
       .string()
@@ -353,6 +417,7 @@ export const drains = {
   create: defineRoute({
     method: 'POST',
     path: '/drains',
+    access: 'anybody',
     body: z.object({
       url: z.string(),
       app: z.string().optional(),
@@ -365,11 +430,18 @@ export const drains = {
   list: defineRoute({
     method: 'GET',
     path: '/drains',
+    access: 'anybody',
     query: z.object({ app: z.string().optional() }),
     response: z.array(drainSchema),
     summary: 'Drains and how far they are; with app= those that get its lines',
   }),
-  remove: defineRoute({ method: 'DELETE', path: '/drains/:drain', response: 'empty', summary: 'End a drain' }),
+  remove: defineRoute({
+    method: 'DELETE',
+    path: '/drains/:drain',
+    access: 'anybody',
+    response: 'empty',
+    summary: 'End a drain',
+  }),
 } as const;
 
 export const operations = {

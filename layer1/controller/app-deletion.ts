@@ -30,6 +30,7 @@ import {
   releaseType,
   routeType,
 } from './resources.ts';
+import { sourceType } from './source/resource.ts';
 
 /** etcd takes 128 operations in a transaction. */
 const batchSize = 100;
@@ -150,6 +151,7 @@ async function removeEverything(
       ...(await removalsOf(deps, formationType, id, signal)),
       ...(await removalsOf(deps, deploymentType, id, signal)),
       ...(await removalsOf(deps, cronType, id, signal)),
+      ...(await removalsOf(deps, sourceType, id, signal)),
       ...(await removalsOf(deps, grantType, id, signal)),
       // Last, because what else belongs to the app is found by them.
       ...own.flatMap((release) => removePiece(releaseType, release).then ?? []),

@@ -53,6 +53,21 @@ test('an app is a group of its own; only the platform reaches the platform, and 
   assert.deepEqual([build.group, build.links, build.access], ['a1', ['blobstore'], ['discovery']]);
 });
 
+test('the build of a Dockerfile may ask host agents, and knows what each step may take', () => {
+  const builder = runnable({ build: process({}) }, image, { FLYNN_BUILD_MEMORY: '300MB' });
+  const given = { appEnv: {}, operationId: 'o1', sourceDigest: digest, commit: 'c' };
+  const dockerfile = { slugRunnerImage: 'flynn/slug-runner:1' };
+  const app = { id: 'a1', name: 'shop', isSystem: false };
+  const { template } = compileBuild(builder, process({}), { app, ...given, dockerfile });
+  assert.deepEqual(template.access, ['discovery', 'agents']);
+  assert.equal(template.env['FLYNN_BUILD_KIND'], 'dockerfile');
+  assert.equal(template.env['FLYNN_BUILD_MEMORY'], '307200K');
+  assert.equal(template.env['FLYNN_SLUG_RUNNER_IMAGE'], 'flynn/slug-runner:1');
+  assert.equal(template.env['FLYNN_SLUG_BUILDER_IMAGE'], 'redis:7');
+  const usual = compileBuild(runnable({}, image), process({}), { app, ...given, dockerfile }).template;
+  assert.equal(usual.env['FLYNN_BUILD_MEMORY'], '1048576K');
+});
+
 test('a type reaches what it links, a one-off job what any type of its app links', () => {
   const web = process({ links: ['shop-db'] });
   const worker = process({ links: ['queue', 'shop-db'] });

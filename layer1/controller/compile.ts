@@ -8,7 +8,8 @@ import type { App, Artifact, Process, Release, processSchema } from './model.ts'
 
 /** Starts a slug's command line with its profile scripts; part of the slug runner's image. */
 const slugStarter = '/usr/bin/flynn-run';
-const slugPort = 8080;
+/** Where `web` types listen that say nothing else. */
+const defaultPort = 8080;
 /** Where builds fetch sources and caches from, and leave layers. */
 const blobService = 'blobstore';
 /** The router drops a backend within milliseconds of its leaving discovery; requests in flight get this long. */
@@ -43,7 +44,17 @@ export function serviceNameOf(appName: string, type: string): string {
 
 /** The process of a Procfile line, as a release of a slug has it. `web` types listen on PORT, which is 8080. */
 export function slugProcess(commandLine: string, type: string): z.input<typeof processSchema> {
-  return { ...startedBySlug([commandLine]), ports: isWebType(type) ? [{ port: slugPort }] : [] };
+  return { ...startedBySlug([commandLine]), ports: isWebType(type) ? [{ port: defaultPort }] : [] };
+}
+
+/** A process of an image: as the image says, or a line for its shell. `web` types listen on the port it exposes; PORT says the same. */
+export function imageProcess(
+  commandLine: string | undefined,
+  type: string,
+  port: number = defaultPort,
+): z.input<typeof processSchema> {
+  const run = commandLine === undefined ? {} : { entrypoint: ['/bin/sh'], command: ['-c', commandLine] };
+  return { ...run, ports: isWebType(type) ? [{ port }] : [] };
 }
 
 /** The slug's starter takes one word as a line for the shell, and several as a program with exactly these arguments. */
@@ -167,11 +178,14 @@ export type Build = {
   operationId: string;
   sourceDigest: string;
   commit: string;
+  /** Of a source with a Dockerfile. */
+  dockerfile?: { slugRunnerImage: string };
 };
 
 /** A run of the slug builder for another app: the builder's release runs, the app's name and log it carries. */
 export function compileBuild(builder: Runnable, process: Process, build: Build): CompiledWorkload {
   const limits = buildLimitsOf(builder.release.env);
+  const memoryBytes = limits.FLYNN_BUILD_MEMORY ?? process.memoryBytes;
   const template = jobTemplateSchema.parse({
     image: builder.artifact.image,
     ...(process.entrypoint === undefined ? {} : { entrypoint: process.entrypoint }),
@@ -187,13 +201,15 @@ export function compileBuild(builder: Runnable, process: Process, build: Build):
       FLYNN_SOURCE_DIGEST: build.sourceDigest,
       FLYNN_COMMIT: build.commit,
       FLYNN_APP_ENV: JSON.stringify(build.appEnv),
+      ...(build.dockerfile === undefined ? {} : dockerfileEnv(builder, build.dockerfile, memoryBytes)),
     },
     meta: metaOf({ ...builder, app: build.app }, 'build'),
-    // What runs in a build is the app's code: it reaches no more of the platform than the blob store, found by its name.
+    // What runs in a build is the app's code: it reaches no more of the platform than the blob store, found by its name. Of a
+    // Dockerfile none of it runs in this job, which asks its host to build.
     group: build.app.id,
-    access: ['discovery'],
+    access: build.dockerfile === undefined ? ['discovery'] : ['discovery', 'agents'],
     links: [blobService],
-    ...roomOf({ memoryBytes: limits.FLYNN_BUILD_MEMORY ?? process.memoryBytes, cpuMillis: process.cpuMillis }),
+    ...roomOf({ memoryBytes, cpuMillis: process.cpuMillis }),
     pidsLimit: limits.FLYNN_BUILD_PIDS,
     tempDiskBytes: limits.FLYNN_BUILD_DISK,
     volumes: process.volumes,
@@ -205,6 +221,20 @@ export function compileBuild(builder: Runnable, process: Process, build: Build):
     maxRuntimeMs: limits.FLYNN_BUILD_TIMEOUT + buildGraceMs,
   });
   return ephemeral(buildWorkloadId(build.app.id, build.operationId), template, priorities.build);
+}
+
+/** What the builder tells the engine; `memory` is that of each step. */
+function dockerfileEnv(
+  { artifact: { image } }: Runnable,
+  { slugRunnerImage }: NonNullable<Build['dockerfile']>,
+  memoryBytes: number,
+): Record<string, string> {
+  return {
+    FLYNN_BUILD_KIND: 'dockerfile',
+    FLYNN_BUILD_MEMORY: `${Math.floor(memoryBytes / 1024)}K`,
+    FLYNN_SLUG_RUNNER_IMAGE: slugRunnerImage,
+    ...('name' in image ? { FLYNN_SLUG_BUILDER_IMAGE: image.name } : {}),
+  };
 }
 
 export function buildWorkloadId(appId: string, operationId: string): string {

@@ -4,6 +4,7 @@ import { FlynnError } from '@flynn/kit/errors';
 import type { EtcdOptions } from '@flynn/store/etcd';
 import { z } from 'zod';
 import type { ControllerSettings } from './deps.ts';
+import type { PortRange } from './route-address.ts';
 
 export const configSchema = z.object({
   /** The cluster key: between services, towards host agents and the log aggregator. */
@@ -23,6 +24,11 @@ export const configSchema = z.object({
   FLYNN_GIT_URL: z.string().default('ssh://git@flynn.localhost:2222'),
   /** The router's public HTTP port. */
   FLYNN_HTTP_PORT: integer.default(80),
+  /** Ports for tcp routes that name none. */
+  FLYNN_TCP_PORTS: z
+    .string()
+    .regex(/^\d{1,5}-\d{1,5}$/, 'ports are written as FIRST-LAST, like 3000-3500')
+    .default('3000-3500'),
   /** And the one for TLS. */
   FLYNN_HTTPS_PORT: integer.default(443),
   /** The image slugs run on. */
@@ -57,6 +63,12 @@ function oidcOf(config: ControllerConfig): Pick<ControllerSettings, 'oidc'> {
   return { oidc: { issuer, clientId, domains: domains.filter((domain) => domain !== ''), groupsClaim } };
 }
 
+function tcpPortsOf({ FLYNN_TCP_PORTS: text }: ControllerConfig): PortRange {
+  const [first = 0, last = 0] = text.split('-').map(Number);
+  if (first >= 1 && first <= last && last <= 65_535) return { first, last };
+  throw new FlynnError('invalid', `FLYNN_TCP_PORTS=${text}: ports are from 1 to 65535, the first before the last`);
+}
+
 const version = '0.1.0';
 
 export function readSettings(config: ControllerConfig): ControllerSettings {
@@ -65,6 +77,7 @@ export function readSettings(config: ControllerConfig): ControllerSettings {
     domain: config.FLYNN_DOMAIN,
     gitUrl: config.FLYNN_GIT_URL,
     httpPort: config.FLYNN_HTTP_PORT,
+    tcpPorts: tcpPortsOf(config),
     httpsPort: config.FLYNN_HTTPS_PORT,
     slugRunnerImage: config.FLYNN_SLUG_RUNNER_IMAGE,
     version,

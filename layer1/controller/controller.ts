@@ -1,5 +1,6 @@
 /** Puts the controller together: mirrors of what it reads, and what its parts are given. */
 import type { BlobClient } from '@flynn/blobstore/client';
+import { Routers } from '@flynn/discovery/routers';
 import { HttpClient } from '@flynn/kit/http-client';
 import type { Handler } from '@flynn/kit/http-server';
 import { newId } from '@flynn/kit/ids';
@@ -19,7 +20,7 @@ import { acmeHandlers } from './certificates/acme/settings.ts';
 import { certificateHandlers } from './certificates/certificates.ts';
 import { cronHandlers } from './cron/crons.ts';
 import { deploymentHandlers } from './deployments/deployments.ts';
-import type { ControllerSettings, Deps } from './deps.ts';
+import type { ControllerSettings, Deps, RoutersOfCluster } from './deps.ts';
 import { drainHandlers } from './drains.ts';
 import { evaluationHandlers } from './evaluations.ts';
 import { formationHandlers } from './formations.ts';
@@ -40,6 +41,7 @@ import { deploymentType } from './resources.ts';
 import { routingHandlers } from './routing.ts';
 import { runnerRegistryHandlers } from './operations/runner-registry.ts';
 import { runnerHandlers } from './operations/runners.ts';
+import { sourceHandlers } from './source/sources.ts';
 
 export type ControllerParts = AsyncDisposable & { readonly deps: Deps };
 
@@ -54,6 +56,8 @@ export async function openController(options: {
   signal?: AbortSignal;
   /** Beside the platform's own. */
   kinds?: readonly Kind[];
+  /** Default: there are none. */
+  routers?: RoutersOfCluster;
 }): Promise<ControllerParts> {
   const { settings, log, signal, now = Date.now } = options;
   const store = recordingStore(options.store);
@@ -67,6 +71,7 @@ export async function openController(options: {
     resources.mirror(deploymentType, limits),
   ]);
   const hosts = createHostClients({ cell, key: options.clusterKey });
+  const nobody = new Routers({ instances: async () => [], key: options.clusterKey, log });
   return {
     deps: {
       store,
@@ -77,6 +82,7 @@ export async function openController(options: {
       ...operations.parts,
       runnerKey: options.clusterKey,
       deployments,
+      routers: options.routers ?? nobody,
       settings,
       log,
       now,
@@ -102,6 +108,7 @@ export function controllerHandlers(deps: Deps, logAggregator: HttpClient, blobs:
     ...deploymentHandlers(deps),
     ...jobHandlers(deps),
     ...cronHandlers(deps),
+    ...sourceHandlers(deps),
     ...routingHandlers(deps),
     ...certificateHandlers(deps),
     ...acmeHandlers(deps),

@@ -1,4 +1,5 @@
 /** What the controller's parts are given. */
+import type { Routers } from '@flynn/discovery/routers';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import { compareOf } from '@flynn/resource/record';
@@ -15,18 +16,24 @@ import type { OperationQueue } from './operations/queue.ts';
 import type { OperationWriter } from './operations/writer.ts';
 import { appType } from './resources.ts';
 import type { AppResource, DeploymentResource, OperationResource, RunnerResource } from './resources.ts';
+import type { PortRange } from './route-address.ts';
 
 export type ControllerSettings = {
   name: string;
   domain: string;
   gitUrl: string;
   httpPort: number;
+  /** Where tcp routes that name no port are; default 3000 to 3500. */
+  tcpPorts?: PortRange;
   httpsPort: number;
   slugRunnerImage: string;
   version: string;
   /** Without it users have tokens only. */
   oidc?: OidcSettings;
 };
+
+/** Those that are announced now. */
+export type RoutersOfCluster = Pick<Routers, 'missing' | 'ask'>;
 
 export type Deps = {
   store: Store;
@@ -44,6 +51,7 @@ export type Deps = {
   /** Makes the tokens of the platform's own runners. */
   runnerKey: string;
   deployments: Mirror<DeploymentResource>;
+  routers: RoutersOfCluster;
   settings: ControllerSettings;
   log: Logger;
   now: () => number;

@@ -4,6 +4,8 @@ import { createServer } from 'node:net';
 import type { AddressInfo } from 'node:net';
 import { test } from 'node:test';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
+import type { ErrorCode } from '@flynn/kit/errors';
+import { leaseKey } from '@flynn/host-agent/network/lease';
 import { handle } from '@flynn/kit/http-server';
 import { silentLogger } from '@flynn/kit/log';
 import { startLoopback } from '@flynn/kit/loopback';
@@ -13,7 +15,10 @@ import { feedRoute, routes as logRoutes } from '@flynn/log-aggregator/api';
 import { followController } from '@flynn/log-aggregator/controller-feed';
 import { Drains } from '@flynn/log-aggregator/drains';
 import { encoded, openTestHistory } from '@flynn/log-aggregator/testing';
+import { grants, tokens, users } from './access/api.ts';
 import { apps, drains } from './api.ts';
+import { createControllerClient } from './client.ts';
+import { drainType } from './resources.ts';
 import { startTestController } from './testing.ts';
 
 const secret = 'https://me:hunter2@logs.example.com/in?key=hunter2';
@@ -66,6 +71,8 @@ test('an address that leads nowhere, and a certificate that is none or of no use
 test('the feed tells the log aggregator all apps and drains, with their secrets, then what changes', async () => {
   await using world = await startTestController();
   const { client } = world;
+  const lease = { hostId: 'host9', address: '192.0.2.7', subnet: '10.100.3.0/24', joinedAt: 1 };
+  await world.store.transact({ then: [{ put: leaseKey('host9'), value: JSON.stringify(lease) }] });
   const app = await client.call(apps.create, { body: { name: 'shop' } });
   const drain = await client.call(drains.create, { body: { app: 'shop', url: secret } });
   const stop = new AbortController();
@@ -80,6 +87,7 @@ test('the feed tells the log aggregator all apps and drains, with their secrets,
     told.findIndex(({ event }) => event === 'current'),
   );
   assert.deepEqual(before, [
+    { event: 'networks', data: { inside: ['127.0.0.1', '192.0.2.7', '10.100.3.0/24'] } },
     { event: 'app', data: { id: app.id, name: 'shop' } },
     { event: 'drain', data: { id: drain.id, appId: app.id, url: secret } },
   ]);
@@ -126,4 +134,42 @@ test('the log aggregator follows: a drain begins and ends, and the log of a dele
   await waitFor(() => drained.status.length === 0, { what: 'the end of the drain', deadlineMs: 10_000 });
   await client.call(apps.remove, { params: { app: 'shop' } });
   await waitFor(() => history.apps.length === 0, { what: 'the log to go', deadlineMs: 10_000 });
+});
+
+test('developers have drains of their apps, which lead out of the cluster only; those of others are not there for them', async () => {
+  await using world = await startTestController();
+  const { client } = world;
+  for (const name of ['mine', 'theirs']) await client.call(apps.create, { body: { name } });
+  const someone = async (name: string, role: 'viewer' | 'developer') => {
+    await client.call(users.create, { body: { name } });
+    await client.call(grants.put, { params: { app: 'mine', kind: 'user', name }, body: { role } });
+    const { token } = await client.call(tokens.create, { body: { name: 'test', user: name } });
+    return createControllerClient({ baseUrl: world.url, key: token });
+  };
+  await using developer = await someone('dave', 'developer');
+  await using viewer = await someone('vera', 'viewer');
+  const url = 'https://logs.example.com';
+  const ofAll = await client.call(drains.create, { body: { url } });
+  const ofTheirs = await client.call(drains.create, { body: { app: 'theirs', url } });
+  const own = await developer.call(drains.create, { body: { app: 'mine', url } });
+  assert.deepEqual(await developer.call(drains.list, {}), [own]);
+  assert.deepEqual(await viewer.call(drains.list, {}), []);
+  const refusals: [Promise<unknown>, ErrorCode][] = [
+    [developer.call(drains.create, { body: { url } }), 'denied'],
+    [developer.call(drains.create, { body: { app: 'theirs', url } }), 'not_found'],
+    [developer.call(drains.list, { query: { app: 'theirs' } }), 'not_found'],
+    [developer.call(drains.remove, { params: { drain: ofAll.id } }), 'not_found'],
+    [developer.call(drains.remove, { params: { drain: ofTheirs.id } }), 'not_found'],
+    [viewer.call(drains.create, { body: { app: 'mine', url } }), 'denied'],
+    [viewer.call(drains.remove, { params: { drain: own.id } }), 'not_found'],
+  ];
+  for (const [asked, code] of refusals) await assert.rejects(asked, (error) => hasCode(error, code));
+  const kept = await world.deps.resources.list(drainType, {});
+  const isOutside = new Map(kept.map(({ id, spec }) => [id, spec.isOutside]));
+  assert.deepEqual(
+    [ofAll, ofTheirs, own].map(({ id }) => isOutside.get(id)),
+    [undefined, undefined, true],
+  );
+  await developer.call(drains.remove, { params: { drain: own.id } });
+  assert.equal((await client.call(drains.list, {})).length, 2);
 });

@@ -13,11 +13,14 @@ import { resourcePrefix } from '@flynn/resource/keys';
 import { compareOf, decodeResource } from '@flynn/resource/record';
 import type { Entry } from '@flynn/store/store';
 import { drains } from './api.ts';
-import { findApp, forLiveApp } from './deps.ts';
+import { principalOf } from './access/principal.ts';
+import type { Principal } from './access/principal.ts';
+import { findApp, forLiveApp, noApp } from './deps.ts';
 import type { Deps } from './deps.ts';
+import { insideNetworks } from './inside-networks.ts';
 import type { Drain } from './model.ts';
 import { appType, drainType, ownedBy } from './resources.ts';
-import type { DrainResource } from './resources.ts';
+import type { AppResource, DrainResource } from './resources.ts';
 
 const statusTimeoutMs = 3_000;
 
@@ -36,40 +39,98 @@ export function drainHandlers(deps: Deps, logAggregator: HttpClient): Handler[] 
   }
 
   return [
-    handle(drains.create, async ({ body, signal }) => {
-      const { url, ca } = body;
-      const target = parseDrainUrl(url);
-      if (ca !== undefined)
-        checkAuthority(ca, target.kind === 'syslog' ? target.isSecure : target.url.startsWith('https:'));
-      const spec = { url, ...(ca === undefined ? {} : { ca }) };
-      const { app: name } = body;
-      if (name === undefined) return viewDrain(await resources.create(drainType, { id: shortId(), spec }, { signal }));
-      const created = await forLiveApp(deps, name, signal, (app) =>
-        resources.create(
-          drainType,
-          { id: shortId(), owner: ownedBy(app.id), spec: { ...spec, appId: app.id } },
-          { signal, also: () => ({ compare: [compareOf(app)] }) },
-        ),
-      );
-      return viewDrain(created);
+    handle(drains.create, async (call) => {
+      const { signal } = call;
+      const { app, ...drain } = call.body;
+      const principal = principalOf(call);
+      if (app === undefined && !principal.isAdmin) {
+        throw new FlynnError(
+          'denied',
+          'only an admin of the cluster sends the lines of all apps elsewhere: name an app',
+        );
+      }
+      const appId = app === undefined ? undefined : (await ownApp(deps, principal, app, signal)).id;
+      checkDrain(drain);
+      return viewDrain(await addDrain(deps, { ...drain, appId, isOpen: principal.isAdmin }, signal));
     }),
-    handle(drains.list, async ({ query, signal }) => {
-      const app = query.app === undefined ? undefined : await findApp(deps, query.app, signal);
-      const [all, known] = await Promise.all([resources.list(drainType, { signal }), statuses(signal)]);
-      return all
+    handle(drains.list, async (call) => {
+      const { query, signal } = call;
+      const principal = principalOf(call);
+      const app = query.app === undefined ? undefined : await ownApp(deps, principal, query.app, signal);
+      const [found, known] = await Promise.all([resources.list(drainType, { signal }), statuses(signal)]);
+      const ofOthers = await hiddenApps(deps, principal, signal);
+      return found
+        .filter(({ spec }) => (spec.appId === undefined ? principal.isAdmin : !ofOthers.has(spec.appId)))
         .filter(({ spec }) => app === undefined || spec.appId === undefined || spec.appId === app.id)
         .toSorted((a, b) => (a.createdAt < b.createdAt ? -1 : 1))
         .map((drain) => viewDrain(drain, known.get(drain.id)));
     }),
-    handle(drains.remove, async ({ params, signal }) => {
+    handle(drains.remove, async (call) => {
+      const { params, signal } = call;
+      const principal = principalOf(call);
       const drain = await resources.find(drainType, params.drain, { signal });
-      if (drain === undefined) {
+      const ofOthers = await hiddenApps(deps, principal, signal);
+      const isOwn = principal.isAdmin || (drain?.spec.appId !== undefined && !ofOthers.has(drain.spec.appId));
+      if (drain === undefined || !isOwn) {
         throw new FlynnError('not_found', `there is no drain ${params.drain}; list them with: flynn drain`);
       }
       await resources.delete(drainType, drain.id, { signal });
     }),
     handle(feedRoute, async ({ signal }) => logFeed(deps, signal)),
   ];
+}
+
+/** Drains are developers' business. What somebody may not see is not there for them. */
+async function ownApp(deps: Deps, principal: Principal, name: string, signal: AbortSignal): Promise<AppResource> {
+  const app = await findApp(deps, name, signal);
+  const one = { id: app.id, isSystem: app.spec.isSystem };
+  if (principal.canReadSecrets(one)) return app;
+  if (!principal.canSee(one)) throw noApp(name);
+  throw new FlynnError('denied', `${principal.name} may only look at ${app.spec.name}: its drains are for developers`);
+}
+
+/** The apps whose drains are none of theirs. */
+async function hiddenApps(
+  { resources }: Deps,
+  principal: Principal,
+  signal: AbortSignal,
+): Promise<ReadonlySet<string>> {
+  if (principal.isAdmin) return new Set();
+  const apps = await resources.list(appType, { signal });
+  const hidden = apps.filter(({ id, spec }) => !principal.canReadSecrets({ id, isSystem: spec.isSystem }));
+  return new Set(hidden.map(({ id }) => id));
+}
+
+/** Throws `invalid` saying what is wrong with it. */
+export function checkDrain({ url, ca }: { url: string; ca?: string | undefined }): void {
+  const target = parseDrainUrl(url);
+  if (ca !== undefined)
+    checkAuthority(ca, target.kind === 'syslog' ? target.isSecure : target.url.startsWith('https:'));
+}
+
+/** `isOpen`: it may lead into the cluster's own networks. Checked before, with `checkDrain`. */
+export async function addDrain(
+  deps: Deps,
+  drain: {
+    url: string;
+    ca?: string | undefined;
+    id?: string | undefined;
+    appId: string | undefined;
+    labels?: Readonly<Record<string, string>> | undefined;
+    isOpen: boolean;
+  },
+  signal: AbortSignal,
+): Promise<DrainResource> {
+  const { url, ca, id = shortId(), appId, labels = {}, isOpen } = drain;
+  const spec = { url, ...(ca === undefined ? {} : { ca }), ...(isOpen ? {} : { isOutside: true }) };
+  if (appId === undefined) return deps.resources.create(drainType, { id, labels, spec }, { signal });
+  return forLiveApp(deps, appId, signal, (app) =>
+    deps.resources.create(
+      drainType,
+      { id, labels, owner: ownedBy(app.id), spec: { ...spec, appId: app.id } },
+      { signal, also: () => ({ compare: [compareOf(app)] }) },
+    ),
+  );
 }
 
 function checkAuthority(pem: string, isSecure: boolean): void {
@@ -121,8 +182,10 @@ function removalOf(key: string): ServerEvent | undefined {
   return undefined;
 }
 
-/** All apps and drains, `current`, then changes. Not to be resumed: a list has no gaps. */
-async function* logFeed({ store }: Pick<Deps, 'store'>, signal: AbortSignal): AsyncGenerator<ServerEvent> {
+/** The cluster's networks, all apps and drains, `current`, then changes. Not to be resumed: a list has no gaps. */
+async function* logFeed(deps: Pick<Deps, 'store' | 'cell'>, signal: AbortSignal): AsyncGenerator<ServerEvent> {
+  const { store } = deps;
+  yield { event: 'networks', data: { inside: await insideNetworks(deps, signal) } };
   const apps = await store.list(appPrefix, { signal });
   const all = await store.list(drainPrefix, { signal, revision: apps.revision });
   for (const entry of [...apps.entries, ...all.entries]) {

@@ -53,7 +53,13 @@ function emptyFormation(release: ReleaseResource): Formation {
   return { appId: spec.appId, releaseId: id, processes, createdAt, updatedAt: createdAt };
 }
 
-type Scaling = { app: string; release: string; counts: Readonly<Record<string, number>> };
+type Scaling = {
+  app: string;
+  release: string;
+  counts: Readonly<Record<string, number>>;
+  /** `conflict` if the formation is at another. */
+  revision?: number;
+};
 
 async function scale(deps: Deps, scaling: Scaling, signal: AbortSignal): Promise<Formation> {
   const app = await findLiveApp(deps, scaling.app, signal);
@@ -66,6 +72,10 @@ async function scale(deps: Deps, scaling: Scaling, signal: AbortSignal): Promise
     throw new FlynnError('conflict', `a deployment of ${app.spec.name} is under way: scale once it is through`);
   }
   const before = await deps.resources.find(formationType, release.id, { signal });
+  if (scaling.revision !== undefined && scaling.revision !== before?.revision) {
+    const what = `the formation of ${app.spec.name} v${release.spec.version}`;
+    throw new FlynnError('conflict', `${what} was changed meanwhile: read it again and repeat the change`);
+  }
   const processes = { ...(before === undefined ? {} : before.spec.processes), ...scaling.counts };
   const changed = Object.keys(scaling.counts).filter((type) => before?.spec.processes[type] !== scaling.counts[type]);
   if (before !== undefined && changed.length === 0) return viewFormation(before);

@@ -137,9 +137,12 @@ async function startBuild(deps: Deps, app: AppResource, input: BuildInput, signa
     );
   }
   const basis = await findBasis(deps, app, signal);
+  const appEnv = basis?.spec.env ?? {};
+  const isDockerfile = input.kind === 'dockerfile' && (appEnv['BUILDPACK_URL'] ?? '') === '';
   const workload = compileBuild(builder, process, {
     app: runnableApp(app),
-    appEnv: basis?.spec.env ?? {},
+    appEnv,
+    ...(isDockerfile ? { dockerfile: { slugRunnerImage: deps.settings.slugRunnerImage } } : {}),
     operationId: input.operationId,
     sourceDigest: input.sourceDigest,
     commit: input.commit,

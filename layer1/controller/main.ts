@@ -1,6 +1,7 @@
 /** The controller, as `web` (the API) or as `worker` (reconcilers): `main.ts web|worker`. */
 import { createBlobClient } from '@flynn/blobstore/client';
 import { createDiscoveryClient } from '@flynn/discovery/client';
+import { Routers, routerService } from '@flynn/discovery/routers';
 import { followMembers, openMembers } from '@flynn/host-agent/cluster/member-keys';
 import { runDaemon } from '@flynn/kit/daemon';
 import { startServer } from '@flynn/kit/http-server';
@@ -24,18 +25,25 @@ await runDaemon({
     tasks.run('etcd members', async (signal) => {
       await followMembers(store, await openMembers({ store, log, signal }), { log, signal });
     });
+    const discovery = createDiscoveryClient({ url: config.FLYNN_DISCOVERY_URL });
+    const routers = new Routers({
+      instances: (signal) => discovery.instances(routerService, { signal }),
+      key: config.FLYNN_KEY,
+      log,
+    });
     // Not with the group's signal: what still answers while it stops needs the store and the mirrors.
     const controller = await openController({
       store,
       settings: readSettings(config),
       clusterKey: config.FLYNN_KEY,
+      routers,
       log,
     });
     const close = async () => {
+      await routers[Symbol.asyncDispose]();
       await controller[Symbol.asyncDispose]();
       await store.close();
     };
-    const discovery = createDiscoveryClient({ url: config.FLYNN_DISCOVERY_URL });
     const blobs = createBlobClient({
       key: config.FLYNN_KEY,
       baseUrl: async () => `http://${(await discovery.resolve('blobstore')).address}`,

@@ -217,7 +217,7 @@ export const routeSchema = z.object({
   id,
   appId: id,
   type: z.enum(['http', 'tcp']),
-  /** http: the host name, lower case; `*.example.com` matches one label. */
+  /** http: the host name, lower case; `*.example.com` matches one label, `*` whatever no other route has. */
   domain: z.string().optional(),
   /** http: the path prefix; the longest wins. */
   path: z.string().startsWith('/').default('/'),
@@ -228,6 +228,8 @@ export const routeSchema = z.object({
   http: httpSettingsSchema.prefault({}),
   tcp: tcpSettingsSchema.prefault({}),
   createdAt: time,
+  /** Of this state: who changes it may ask that nobody else has changed it since. */
+  revision: z.int().optional(),
 });
 export type Route = z.output<typeof routeSchema>;
 
@@ -266,7 +268,7 @@ export const drainSchema = z.object({
 });
 export type Drain = z.output<typeof drainSchema>;
 
-export const operationKinds = ['build', 'release', 'deploy'] as const;
+export const operationKinds = ['build', 'release', 'deploy', 'poll'] as const;
 export const operationStates = ['queued', 'waiting', 'running', 'complete', 'failed', 'cancelled'] as const;
 export const labelsSchema = z.record(z.string().min(1), z.string());
 
@@ -286,6 +288,10 @@ export const operationSchema = z.object({
     sourceDigest: z.string().optional(),
     commit: z.string().optional(),
     branch: z.string().optional(),
+    /** Of a poll: what it looks at. */
+    url: z.string().optional(),
+    /** Of a release that follows no build: the blob that says what it is made of. */
+    resultDigest: z.string().optional(),
   }),
   target: targetSchema.optional(),
   /** Of an app's queued operations with the same one only the newest stays, in the place of the oldest. */
@@ -330,12 +336,23 @@ export const runnerSchema = z.object({
 });
 export type Runner = z.output<typeof runnerSchema>;
 
-/** What a slug build leaves in the blob store under the name `builds/<operation id>`, as JSON. */
+/**
+ * What a build leaves in the blob store under the name `builds/<operation id>`, as JSON; and what an image that was pushed is
+ * known by: the digest of this.
+ */
 export const buildResultSchema = z.object({
-  /** Layers to stack on the slug runner's image, lowest first. */
+  /** Layers, lowest first: of the image, or to stack on the slug runner's. */
   layers: z.array(z.object({ digest: z.string(), sizeBytes: z.int() })),
+  /** Of an image, and not of a slug: its configuration, and what that says of how it is run. */
+  image: z
+    .object({
+      config: z.object({ digest: z.string(), sizeBytes: z.int() }),
+      hasCommand: z.boolean(),
+      port: z.int().min(1).max(65_535).optional(),
+    })
+    .optional(),
   sizeBytes: z.int(),
-  /** Process types and their shell command lines. */
+  /** Process types and their shell command lines. An image with a command of its own has `web` without a line here. */
   processTypes: z.record(processType, z.string()),
   buildpack: z.string(),
   /** What the source's app.json says, if there is one. */

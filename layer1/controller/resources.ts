@@ -2,6 +2,7 @@
 import { holds } from '@flynn/resource/access';
 import type { Asking, Role } from '@flynn/resource/access';
 import { defineType } from '@flynn/resource/type';
+import { ofCluster, ofUser } from './access/resources.ts';
 import type { Owner, Resource } from '@flynn/resource/type';
 import { FlynnError } from '@flynn/kit/errors';
 import { z } from 'zod';
@@ -19,6 +20,8 @@ import {
   routeSchema,
   runnerSchema,
 } from './model.ts';
+import { routePlace } from './route-address.ts';
+import { routeIssues } from './routes/rules.ts';
 
 const nothing = z.object({});
 
@@ -56,9 +59,8 @@ export const appType = defineType({
     if (before.name !== after.name) throw new FlynnError('invalid', 'an app keeps its name: create another app');
   },
   nameOf: (app) => app.name,
-  // Shown with its env, which is not for everybody.
   authorise: {
-    read: (asking, { id }) => holds(asking, 'developer', ownedBy(id)),
+    read: (asking, { id }) => holds(asking, 'viewer', ownedBy(id)),
     list: () => true,
     write: (asking, _owner, app) => holds(asking, 'developer', app === undefined ? undefined : ownedBy(app.id)),
   },
@@ -86,7 +88,7 @@ export const releaseType = defineType({
   validateUpdate: immutable('a release'),
   nameOf: (release) => releaseName(release.appId, release.version),
   owner: 'app',
-  authorise: ofApp('developer'),
+  authorise: ofApp('viewer'),
   cascades: false,
 });
 
@@ -161,15 +163,24 @@ export const cronType = defineType({
   }),
   initialStatus: () => ({ isPaused: false, runs: [], handledMs: 0 }),
   validateUpdate: immutable('a line of cron'),
+  owner: 'app',
+  authorise: ofApp('viewer'),
 });
 
 export const routeType = defineType({
   name: 'route',
   version: 1,
-  spec: routeSchema.omit({ id: true, createdAt: true }),
+  spec: routeSchema.omit({ id: true, createdAt: true, revision: true }),
   status: nothing,
   initialStatus: () => ({}),
-  nameOf: (route) => (route.type === 'tcp' ? `tcp:${route.port ?? ''}` : `${route.domain ?? ''}${route.path}`),
+  validate: routeIssues,
+  validateUpdate(before, after) {
+    const place = routePlace(before);
+    if (place !== routePlace(after)) {
+      throw new FlynnError('invalid', `a route stays at ${place}: add another there, then remove this one`);
+    }
+  },
+  nameOf: routePlace,
   owner: 'app',
   authorise: ofApp('viewer'),
   cascades: false,
@@ -182,16 +193,29 @@ export const keyType = defineType({
   spec: keySchema.omit({ createdAt: true }),
   status: nothing,
   initialStatus: () => ({}),
+  authorise: ofUser,
   cascades: false,
 });
 
 export const drainType = defineType({
   name: 'drain',
   version: 1,
-  spec: z.object({ appId: z.string().optional(), url: z.string(), ca: z.string().optional() }),
+  spec: z.object({
+    appId: z.string().optional(),
+    url: z.string(),
+    ca: z.string().optional(),
+    /** Made by somebody who is no admin of the cluster: it leads nowhere inside it. */
+    isOutside: z.boolean().optional(),
+  }),
   status: nothing,
   initialStatus: () => ({}),
   validateUpdate: immutable('a drain'),
+  // That of all apps is the cluster's own.
+  authorise: {
+    read: (asking, { owner }) => owner !== undefined && holds(asking, 'developer', owner),
+    list: () => true,
+    write: (asking, owner) => owner !== undefined && holds(asking, 'developer', owner),
+  },
 });
 
 /** Ended ones are kept elsewhere: see operations/records.ts. */
@@ -252,6 +276,7 @@ export const runnerType = defineType({
     seenAt: z.number(),
   }),
   initialStatus: () => ({ state: 'pending' as const, seenAt: 0 }),
+  authorise: ofCluster,
 });
 
 type ResourceOf<T> = T extends { spec: z.ZodType<infer Spec>; status: z.ZodType<infer Status> }

@@ -1,11 +1,29 @@
 /** Where a route listens, in the one form it is compared in. Pure. */
 import { FlynnError } from '@flynn/kit/errors';
 
-export const tcpPorts = { first: 3000, last: 3500 } as const;
+export type PortRange = Readonly<{ first: number; last: number }>;
 
-/** Lower case, labels of letters, digits and dashes, at most one wildcard label in front. */
+/** Where tcp routes that name no port are, unless the cluster says otherwise. */
+export const tcpPorts: PortRange = { first: 3000, last: 3500 };
+
+/** What no two routes share: their name. */
+export function routePlace(route: {
+  type: 'http' | 'tcp';
+  domain?: string | undefined;
+  path: string;
+  port?: number | undefined;
+  tcp?: { serverName?: string | undefined };
+}): string {
+  if (route.type === 'http') return `${route.domain ?? ''}${route.path}`;
+  const name = route.tcp?.serverName;
+  return name === undefined ? `tcp:${route.port ?? ''}` : `tcp:${route.port ?? ''}/${name}`;
+}
+
+/** Lower case, labels of letters, digits and dashes, at most one wildcard label in front; `*` alone; or an IPv6 address in brackets. */
 export function normalizeDomain(text: string): string {
   const domain = text.trim().toLowerCase().replace(/\.$/, '');
+  if (domain === '*') return domain;
+  if (/^\[[0-9a-f:.]+\]$/.test(domain) && URL.canParse(`http://${domain}`)) return new URL(`http://${domain}`).hostname;
   const isPort = /:\d+$/.test(domain);
   if (domain.includes('/') || isPort) {
     throw new FlynnError(
@@ -35,11 +53,11 @@ export function normalizePath(text: string): string {
 }
 
 /** The lowest port nobody has. */
-export function freePort(taken: readonly number[]): number {
+export function freePort(taken: Iterable<number>, range: PortRange = tcpPorts): number {
   const used = new Set(taken);
-  for (let port = tcpPorts.first; port <= tcpPorts.last; port += 1) if (!used.has(port)) return port;
+  for (let port = range.first; port <= range.last; port += 1) if (!used.has(port)) return port;
   throw new FlynnError(
     'exhausted',
-    `all ports from ${tcpPorts.first} to ${tcpPorts.last} are taken: name one outside of them, or remove a route`,
+    `all ports from ${range.first} to ${range.last} are taken: name one outside of them, or remove a route`,
   );
 }

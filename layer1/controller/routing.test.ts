@@ -6,6 +6,7 @@ import type { ServerEvent } from '@flynn/kit/routes';
 import { apps, keys, routing } from './api.ts';
 import type { Route } from './model.ts';
 import { freePort, normalizeDomain, normalizePath } from './route-address.ts';
+import { platformPorts } from './routes/ports.ts';
 import { startTestController } from './testing.ts';
 import type { TestController } from './testing.ts';
 
@@ -26,15 +27,18 @@ const isCode = (code: FlynnError['code'], pattern: RegExp) => (error: unknown) =
 test('host names and paths have one form', () => {
   assert.equal(normalizeDomain(' Shop.Example.COM. '), 'shop.example.com');
   assert.equal(normalizeDomain('*.example.com'), '*.example.com');
+  assert.equal(normalizeDomain('*'), '*');
+  assert.equal(normalizeDomain('[2001:DB8:0:0::1]'), '[2001:db8::1]');
   assert.equal(normalizePath('/a//b/'), '/a/b');
   assert.equal(normalizePath('/'), '/');
   for (const bad of [
     'http://x.com',
+    '[::g]',
+    '**',
     'x.com/path',
     'x.com:80',
     'a b',
     '',
-    '*',
     'x.*.com',
     '-x.com',
     `${'a'.repeat(64)}.com`,
@@ -43,6 +47,7 @@ test('host names and paths have one form', () => {
   }
   for (const bad of ['x', '/a b', '/?x']) assert.throws(() => normalizePath(bad), /not a path/);
   assert.equal(freePort([3000, 3001, 3003]), 3002);
+  assert.equal(freePort([7000], { first: 7000, last: 7001 }), 7001);
   assert.throws(() => freePort(Array.from({ length: 501 }, (_, index) => 3000 + index)), /all ports/);
 });
 
@@ -72,7 +77,10 @@ test('tcp ports are found, also for several at once, and refused when taken', as
   assert.deepEqual(new Set(ports), new Set([3000, 3001, 3002]));
   assert.equal((await add('one', { type: 'tcp', port: 25 })).port, 25);
   await assert.rejects(add('two', { type: 'tcp', port: 25 }), isCode('conflict', /already a route on port 25/));
-  await assert.rejects(add('two', { type: 'tcp', port: 80 }), isCode('conflict', /the router answers http on/));
+  await assert.rejects(add('two', { type: 'tcp', port: 80 }), isCode('conflict', /is for the router’s http/));
+  for (const { port } of platformPorts) {
+    await assert.rejects(add('two', { type: 'tcp', port }), isCode('conflict', /is for/), String(port));
+  }
   await assert.rejects(add('two', { type: 'tcp', port: 70_000 }), isCode('invalid', /not a port/));
   await assert.rejects(add('two', { type: 'tcp', domain: 'x.com' }), isCode('invalid', /port only/));
 });
@@ -126,6 +134,7 @@ test('a router that comes back after its history is gone is told to start anew',
   await add('one', { domain: 'compacted.example.com' });
   await world.store.compact((await world.store.list('/flynn/')).revision);
   await assert.rejects(readEvents(1, String(Math.max(0, revision - 5))), isCode('conflict', /compacted/));
+  await assert.rejects(readEvents(1, '999999999'), isCode('conflict', /no revision 999999999 yet/));
   await assert.rejects(readEvents(1, 'nonsense'), isCode('invalid', /Last-Event-ID/));
 });
 

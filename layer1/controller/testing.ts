@@ -1,5 +1,6 @@
 /** The whole controller in one process: memory store, real scheduler, simulated hosts. For tests of whoever calls it. */
 import { createBlobClient } from '@flynn/blobstore/client';
+import { Routers, routerService } from '@flynn/discovery/routers';
 import type { HttpClient } from '@flynn/kit/http-client';
 import { startServer } from '@flynn/kit/http-server';
 import type { RunningServer } from '@flynn/kit/http-server';
@@ -53,6 +54,8 @@ export type TestControllerOptions = {
   hasWorker?: boolean;
   /** Beside the platform's own. */
   kinds?: readonly Kind[];
+  /** Addresses of the routers there are, asked each time; their key is the cluster key. Default: none. */
+  routers?: () => readonly string[];
 };
 
 export interface TestController extends AsyncDisposable {
@@ -120,7 +123,16 @@ export async function startTestController(options: TestControllerOptions = {}): 
     version: '0.0.0-test',
     ...(options.oidc === undefined ? {} : { oidc: options.oidc }),
   };
-  const controller = await openController({ store, settings, clusterKey, log, kinds: options.kinds ?? [] });
+  const routerAt = (address: string) => ({
+    id: address.replaceAll(':', '-'),
+    service: routerService,
+    address,
+    attributes: {},
+    createdRevision: 1,
+  });
+  const instances = async () => (options.routers?.() ?? []).map(routerAt);
+  const routers = new Routers({ instances, key: clusterKey, log });
+  const controller = await openController({ store, settings, clusterKey, log, kinds: options.kinds ?? [], routers });
   const logAggregator = logAggregatorClient({
     key: clusterKey,
     async baseUrl() {
@@ -217,6 +229,7 @@ export async function startTestController(options: TestControllerOptions = {}): 
       await logAggregator.close();
       await web[Symbol.asyncDispose]();
       await blobs.close();
+      await routers[Symbol.asyncDispose]();
       await controller[Symbol.asyncDispose]();
       for (const scheduler of schedulers) await scheduler[Symbol.asyncDispose]();
       await tasks.stop();

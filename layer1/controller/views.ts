@@ -51,8 +51,8 @@ export function viewDeployment(
   };
 }
 
-export function viewRoute({ id, spec, createdAt }: RouteResource): Route {
-  return { id, ...spec, createdAt };
+export function viewRoute({ id, spec, createdAt, revision }: RouteResource): Route {
+  return { id, ...spec, createdAt, revision };
 }
 
 export function viewKey({ spec, createdAt }: KeyResource): Key {

@@ -20,6 +20,7 @@ import { statusesOfApp, valuesOf } from './cell-view.ts';
 import { collectReleases } from './collection/collection.ts';
 import { appIdOf } from './compile.ts';
 import { UpTimes } from './deployments/progress.ts';
+import { RoutersWord } from './deployments/routers-word.ts';
 import { stepDeployment } from './deployments/steps.ts';
 import { evaluationContext } from './deps.ts';
 import type { Deps } from './deps.ts';
@@ -29,6 +30,8 @@ import { keepHistory, pruneApp } from './operations/pruning.ts';
 import { OperationWatch, buildOperationOf, stopEndedBuild } from './operations/watch.ts';
 import { appType, cronType, deploymentType } from './resources.ts';
 import { stepReview } from './review-apps.ts';
+import { sourceType } from './source/resource.ts';
+import { stepSource } from './source/steps.ts';
 import type { DeploymentResource } from './resources.ts';
 import { keepRunners } from './operations/runner-registry.ts';
 
@@ -56,10 +59,12 @@ async function lead(deps: Deps, signal: AbortSignal, blobs?: BlobCollector): Pro
     log,
     async lead({ signal: term, epochCompare }) {
       await using apps = await deps.resources.mirror(appType, { signal: term });
+      await using sources = await deps.resources.mirror(sourceType, { signal: term });
       await using crons = await deps.resources.mirror(cronType, { signal: term });
       const { cell, deployments, operations } = deps;
       const watch = new OperationWatch(deps);
       const upTimes = new UpTimes();
+      const word = new RoutersWord();
       const statusApps = keysOf(cell.statuses, ({ workloadId }) => [appIdOf(workloadId)]);
       const placedApps = keysOf(cell.assignments, ({ groups }) => groups.map(({ workloadId }) => appIdOf(workloadId)));
       const deploymentsOfApps: Source = mapSource(statusApps, (appId) =>
@@ -67,6 +72,9 @@ async function lead(deps: Deps, signal: AbortSignal, blobs?: BlobCollector): Pro
       );
       const endedBuilds = keysOf(operations, ({ spec }, id) =>
         spec.kind === 'build' && !operations.snapshot.entries.has(id) ? [id] : [],
+      );
+      const endedPolls = keysOf(operations, ({ spec }, id) =>
+        spec.kind === 'poll' && !operations.snapshot.entries.has(id) ? [spec.appId] : [],
       );
       const buildsUnderWay = keysOf(cell.workloads, ({ id, count }) => {
         const operation = count === 0 ? undefined : buildOperationOf(id);
@@ -94,7 +102,8 @@ async function lead(deps: Deps, signal: AbortSignal, blobs?: BlobCollector): Pro
           name: 'deployments',
           sources: [openDeployments, deploymentsOfApps, deploymentsByHosts],
           concurrency: 16,
-          reconcile: (id, { signal: run }) => stepDeployment(deps, id, { signal: run, upTimes, epoch: epochCompare }),
+          reconcile: (id, { signal: run }) =>
+            stepDeployment(deps, id, { signal: run, upTimes, word, epoch: epochCompare }),
         }),
         runReconciler({
           ...common,
@@ -114,6 +123,12 @@ async function lead(deps: Deps, signal: AbortSignal, blobs?: BlobCollector): Pro
           name: 'cron',
           sources: [keysOf(apps), keysOf(crons, ({ spec }) => [spec.appId]), cronJobs],
           reconcile: (id, { signal: run }) => stepCron(deps, id, { signal: run, hasLines }),
+        }),
+        runReconciler({
+          ...common,
+          name: 'sources',
+          sources: [keysOf(sources), endedPolls],
+          reconcile: (id, { signal: run }) => stepSource(deps, id, { signal: run, epoch: epochCompare }),
         }),
         forever(
           'looking for overdue operations',

@@ -2,10 +2,10 @@
 import { Readable } from 'node:stream';
 import type { App, Operation } from '@flynn/controller/model';
 import type { BlobClient } from '@flynn/blobstore/client';
-import { FlynnError, asFlynnError, messageOf } from '@flynn/kit/errors';
+import { asFlynnError, messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import { retry, withDeadline } from '@flynn/kit/retry';
-import { exitOf, runGit, startGit } from './git.ts';
+import { archiveOf, findSubmodules } from './archive.ts';
 import type { Platform, Push } from './platform.ts';
 
 export type Pushed = {
@@ -17,9 +17,6 @@ export type Pushed = {
   /** Where git keeps the objects of a push that is not accepted yet. */
   quarantine: Record<string, string>;
 };
-
-/** In the archive, for the builder. */
-const submodulesFile = '.flynn-submodules.json';
 
 export type DeployDeps = { platform: Platform; blobs: Pick<BlobClient, 'put'>; log: Logger };
 
@@ -104,54 +101,10 @@ function failureText({ kind, state, error }: Operation): string {
 
 /** `git archive` of the commit, straight into the blob store. */
 async function upload(deps: DeployDeps, pushed: Pushed, signal: AbortSignal): Promise<{ digest: string }> {
-  const submodules = await findSubmodules(pushed);
+  const { commit, repository, quarantine } = pushed;
+  const source = { commit, repository, env: quarantine };
+  const submodules = await findSubmodules(source);
   const send = (limited: AbortSignal) =>
-    deps.blobs.put(Readable.from(archiveOf(pushed, submodules, limited), { objectMode: false }), { signal: limited });
+    deps.blobs.put(Readable.from(archiveOf(source, submodules, limited), { objectMode: false }), { signal: limited });
   return retry(send, { what: 'sending the source to the blob store', deadlineMs: 10 * 60_000, signal });
-}
-
-/**
- * git is started by the first read: the output of a process that has exited before anybody reads is thrown away. A failure
- * of git fails the stream, since half an archive is not to be taken for a whole one.
- */
-async function* archiveOf(
-  pushed: Pushed,
-  submodules: Readonly<Record<string, string>>,
-  signal: AbortSignal,
-): AsyncGenerator<Buffer> {
-  signal.throwIfAborted();
-  const isNeeded = Object.keys(submodules).length > 0;
-  const told = isNeeded ? [`--add-virtual-file=${submodulesFile}:${JSON.stringify(submodules)}`] : [];
-  const git = startGit(['--git-dir', pushed.repository, 'archive', '--format=tar', ...told, pushed.commit], {
-    env: pushed.quarantine,
-  });
-  git.stdin.end();
-  let problem = '';
-  git.stderr.on('data', (data: Buffer) => (problem += data.toString().slice(0, 1_000)));
-  const ended = exitOf(git);
-  try {
-    yield* git.stdout;
-    const code = await ended;
-    if (code !== 0) {
-      throw new FlynnError('internal', `git archive failed with exit code ${code}: ${problem.trim()}`);
-    }
-  } finally {
-    git.kill();
-  }
-}
-
-/**
- * Path → commit. An archive has an empty folder in the place of a submodule: the builder, which has the app's keys and reaches
- * no more of the cluster than the app does, fetches what belongs there.
- */
-async function findSubmodules(pushed: Pushed): Promise<Record<string, string>> {
-  const tree = await runGit(['--git-dir', pushed.repository, 'ls-tree', '-r', '-z', pushed.commit], {
-    env: pushed.quarantine,
-  });
-  return Object.fromEntries(
-    tree.split('\0').flatMap((entry) => {
-      const [, commit, path] = /^160000 commit ([0-9a-f]+)\t(.+)$/s.exec(entry) ?? [];
-      return commit === undefined || path === undefined ? [] : [[path, commit] as const];
-    }),
-  );
 }

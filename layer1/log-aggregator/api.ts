@@ -53,6 +53,8 @@ export const drainSchema = z.object({
   url: z.string(),
   /** Whom to trust behind a TLS address, as PEM; else whom everybody trusts. */
   ca: z.string().optional(),
+  /** It may not lead into the cluster. */
+  isOutside: z.boolean().optional(),
 });
 export type Drain = z.output<typeof drainSchema>;
 

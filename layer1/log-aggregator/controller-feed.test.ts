@@ -61,3 +61,12 @@ test('drains follow the list and its changes, and one that cannot be read costs 
   assert.deepEqual(ids(), ['c']);
   await parts.drains.close();
 });
+
+test('the networks of the cluster are known from the first event on', async () => {
+  await using env = await openTestHistory();
+  const parts = partsOf(env);
+  await applyFeed(told({ event: 'networks', data: { inside: ['198.51.100.0/24'] } }, current), parts);
+  assert.equal(parts.drains.outside.has('198.51.100.9'), false);
+  assert.equal(parts.drains.outside.has('203.0.113.9'), true);
+  await parts.drains.close();
+});

@@ -11,6 +11,8 @@ import type { Drains } from './drains.ts';
 import type { History } from './history.ts';
 
 const appSchema = z.object({ id: z.string(), name: z.string() });
+/** The cluster's own hosts and subnets: known before the first drain. */
+const networksSchema = z.object({ inside: z.array(z.string()) });
 const removalSchema = z.object({ id: z.string() });
 
 /** A new list now and then: it finds what was written of an app after it was deleted. */
@@ -30,7 +32,8 @@ export async function applyFeed(
   const apps = new Set<string>();
   const drainIds = new Set<string>();
   for await (const { event, data } of events) {
-    if (event === 'app') {
+    if (event === 'networks') drains.outside.setInside(networksSchema.parse(data).inside);
+    else if (event === 'app') {
       const { id, name } = appSchema.parse(data);
       apps.add(id);
       appNames.set(id, name);

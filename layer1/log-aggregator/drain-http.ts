@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { Agent as HttpAgent, IncomingMessage, request as httpRequest } from 'node:http';
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
+import type { Outside } from '@flynn/kit/outside';
 import type { NamedLine, Transport } from './drain-transport.ts';
 import type { Target } from './drain-url.ts';
 
@@ -10,15 +11,19 @@ const requestMs = 30_000;
 /** What these answers say of a request is true of the same request later. */
 const refusedForGood: ReadonlySet<number> = new Set([400, 413, 415, 422]);
 
+export type Trust = Readonly<{ ca: string | undefined; outside: Outside | undefined }>;
+
 export class HttpTarget implements Transport {
   readonly doubtMs = 0;
   readonly isBroken = false;
   readonly #target: Extract<Target, { kind: 'http' }>;
   readonly #agent: HttpAgent;
+  readonly #outside: Outside | undefined;
 
-  constructor(target: Extract<Target, { kind: 'http' }>, ca: string | undefined) {
+  constructor(target: Extract<Target, { kind: 'http' }>, { ca, outside }: Trust) {
     this.#target = target;
-    const options = { keepAlive: true, maxSockets: 1 };
+    this.#outside = outside;
+    const options = { keepAlive: true, maxSockets: 1, ...(outside && { lookup: outside.lookup }) };
     const trust = ca === undefined ? {} : { ca };
     this.#agent = target.url.startsWith('https:') ? new HttpsAgent({ ...options, ...trust }) : new HttpAgent(options);
   }
@@ -41,6 +46,8 @@ export class HttpTarget implements Transport {
       'content-type': 'application/x-ndjson',
       ...(authorization === undefined ? {} : { authorization }),
     };
+    // A name is judged by what it leads to, an address is looked up by nobody.
+    this.#outside?.check(new URL(url).hostname.replace(/^\[(.*)\]$/, '$1'));
     const send = url.startsWith('https:') ? httpsRequest : httpRequest;
     const request = send(url, { method: 'POST', agent: this.#agent, headers, signal });
     request.end(body);

@@ -4,7 +4,9 @@ import { connect as connectTcp, isIP } from 'node:net';
 import type { Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { FlynnError } from '@flynn/kit/errors';
+import type { Outside } from '@flynn/kit/outside';
 import { HttpTarget } from './drain-http.ts';
+import type { Trust } from './drain-http.ts';
 import { parseDrainUrl } from './drain-url.ts';
 import type { Target } from './drain-url.ts';
 import { syslogMessage } from './syslog.ts';
@@ -24,9 +26,10 @@ export interface Transport {
   close(): Promise<void>;
 }
 
-export function openTransport({ url, ca }: Pick<Drain, 'url' | 'ca'>): Transport {
+/** With `outside` it connects to nothing else. */
+export function openTransport({ url, ca }: Pick<Drain, 'url' | 'ca'>, outside?: Outside): Transport {
   const target = parseDrainUrl(url);
-  return target.kind === 'http' ? new HttpTarget(target, ca) : new SyslogTarget(target, ca);
+  return target.kind === 'http' ? new HttpTarget(target, { ca, outside }) : new SyslogTarget(target, { ca, outside });
 }
 
 const dialMs = 10_000;
@@ -37,12 +40,14 @@ class SyslogTarget implements Transport {
   readonly doubtMs = 2_000;
   readonly #target: Extract<Target, { kind: 'syslog' }>;
   readonly #ca: string | undefined;
+  readonly #outside: Outside | undefined;
   #socket: Socket | undefined;
   #isBroken = false;
 
-  constructor(target: Extract<Target, { kind: 'syslog' }>, ca: string | undefined) {
+  constructor(target: Extract<Target, { kind: 'syslog' }>, trust: Trust) {
     this.#target = target;
-    this.#ca = ca;
+    this.#ca = trust.ca;
+    this.#outside = trust.outside;
   }
 
   get isBroken(): boolean {
@@ -77,7 +82,10 @@ class SyslogTarget implements Transport {
     const trust = this.#ca === undefined ? {} : { ca: this.#ca };
     // An address is no name to ask for.
     const name = isIP(host) === 0 ? { servername: host } : {};
-    const socket = isSecure ? connectTls({ host, port, ...name, ...trust }) : connectTcp({ host, port });
+    // A name is judged by what it leads to, an address is looked up by nobody.
+    this.#outside?.check(host);
+    const to = { host, port, ...(this.#outside && { lookup: this.#outside.lookup }) };
+    const socket = isSecure ? connectTls({ ...to, ...name, ...trust }) : connectTcp(to);
     try {
       const limited = AbortSignal.any([signal, AbortSignal.timeout(dialMs)]);
       await once(socket, isSecure ? 'secureConnect' : 'connect', { signal: limited });

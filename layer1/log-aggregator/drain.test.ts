@@ -90,6 +90,27 @@ test('a syslog drain gets what its app writes from then on, and nothing of other
   await drains.close();
 });
 
+test('a drain of somebody without a say in the cluster connects to nothing inside it, by address or by name', async (t) => {
+  await using env = await openTestHistory();
+  const server = await startSyslog(t);
+  const { drains, statusOf } = await startDrains(t, env);
+  for (const [id, url] of [
+    ['address', `syslog+tcp://127.0.0.1:${server.port}`],
+    ['name', `syslog+tcp://localhost:${server.port}`],
+    ['http', `http://[::1]:${server.port}/in`],
+    ['http-name', `http://localhost:${server.port}/in`],
+  ] as const)
+    await drains.add(drain({ id, url, isOutside: true }));
+  await env.history.append('a', encoded(0, 3));
+  for (const { id } of drains.status) {
+    await waitFor(() => statusOf(id).error !== undefined, { what: `the refusal of ${id}`, deadlineMs });
+    assert.match(statusOf(id).error ?? '', /is inside the cluster/, id);
+    assert.equal(statusOf(id).waiting, 3);
+  }
+  assert.deepEqual(server.messages(), []);
+  await drains.close();
+});
+
 test('over TLS only who is trusted gets anything', async (t) => {
   await using env = await openTestHistory();
   const authority = await createAuthority('test');

@@ -1,6 +1,7 @@
 /** The drains there are: each runs until it is removed. */
 import { messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
+import { Outside } from '@flynn/kit/outside';
 import type { Drain, DrainStatus } from './api.ts';
 import { DrainRunner } from './drain.ts';
 import { DrainStates } from './drain-state.ts';
@@ -17,6 +18,8 @@ export class Drains {
   readonly #appName: (app: string) => string;
   readonly #log: Logger;
   readonly #running = new Map<string, Running>();
+  /** Where drains may lead that no admin of the cluster made. */
+  readonly outside = new Outside();
 
   constructor(options: { dir: string; history: History; appName: (app: string) => string; log: Logger }) {
     this.#history = options.history;
@@ -36,7 +39,7 @@ export class Drains {
     const runner = new DrainRunner({
       drain,
       history: this.#history,
-      transport: openTransport(drain),
+      transport: openTransport(drain, drain.isOutside === true ? this.outside : undefined),
       state: await this.#stateOf(drain),
       save: (state) => this.#states.write(id, state),
       appName: this.#appName,

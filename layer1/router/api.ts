@@ -1,4 +1,6 @@
 /** The router's own HTTP API, on its status port. */
+import { wordRoute } from '@flynn/discovery/routers';
+import { routerStats } from '@flynn/controller/routes/stats';
 import { defineRoute } from '@flynn/kit/routes';
 import { z } from 'zod';
 
@@ -36,5 +38,8 @@ export type Status = z.output<typeof statusSchema>;
 export type Counters = Status['counters'];
 
 export const routes = {
+  word: wordRoute,
   status: defineRoute({ method: 'GET', path: '/status', response: statusSchema, summary: 'What the router does' }),
+  routeStats: routerStats.one,
+  allStats: routerStats.all,
 } as const;

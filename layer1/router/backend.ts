@@ -1,26 +1,26 @@
-/** One address behind a service, with the connections that are kept open to it. */
-import { Agent } from 'node:http';
+/** One address behind a service. */
 import { connect } from 'node:net';
 import type { Socket } from 'node:net';
 import { FlynnError } from '@flynn/kit/errors';
+import { BackendFigures } from './policy/figures.ts';
+import { Health } from './policy/health.ts';
 
-/** Below the 5 s after which many servers close an idle connection, so that it is us who close it. */
-const idleMs = 4_000;
-/** A request that cannot be sent again goes only over a connection that was used this lately. */
-const freshMs = 1_000;
 const avoidMs = 5_000;
 
 /**
- * INVARIANTS. `inFlight` counts requests and connections that use the backend. A backend that leaves keeps no idle
- * connection, and a request in flight ends normally. When it has left and nothing is in flight, no socket is left.
+ * INVARIANTS. `inFlight` counts requests and connections that use the backend. When it leaves, all who keep connections to
+ * it are told and close the idle ones; a request in flight ends normally.
  */
 export class Backend {
   readonly service: string;
   readonly address: string;
   readonly host: string;
   readonly port: number;
-  readonly agent: Agent;
-  readonly #idleSince = new WeakMap<object, number>();
+  readonly health = new Health();
+  readonly figures = new BackendFigures();
+  /** Which release of its app it is of, if it says so. */
+  release: string | undefined = undefined;
+  readonly #onLeave: (() => void)[] = [];
   #inFlight = 0;
   #isLeaving = false;
   avoidUntilMs = 0;
@@ -31,8 +31,6 @@ export class Backend {
     const colon = address.lastIndexOf(':');
     this.host = address.slice(0, colon).replace(/^\[|\]$/g, '');
     this.port = Number(address.slice(colon + 1));
-    this.agent = new Agent({ keepAlive: true, keepAliveMsecs: 15_000, maxFreeSockets: 256, timeout: idleMs });
-    this.agent.on('free', (socket: Socket) => this.#idleSince.set(socket, performance.now()));
   }
 
   get inFlight(): number {
@@ -43,38 +41,42 @@ export class Backend {
     return this.#isLeaving;
   }
 
+  isUsable(nowMs: number): boolean {
+    return this.health.isUsable(nowMs);
+  }
+
+  /** Counts a use; `giveBack` has to be called once for each when it has ended. */
+  take(): void {
+    this.#inFlight += 1;
+  }
+
+  giveBack(): void {
+    this.#inFlight -= 1;
+  }
+
   /** Counts a use; call the result once when it has ended. */
   use(): () => void {
-    this.#inFlight += 1;
+    this.take();
     let isOver = false;
     return () => {
       if (isOver) return;
       isOver = true;
-      this.#inFlight -= 1;
-      if (this.#isLeaving && this.#inFlight === 0) this.#closeIdle();
+      this.giveBack();
     };
   }
 
-  /** The backend may be closing a connection that has been idle for a while at this very moment. */
-  closeStale(): void {
-    const beforeMs = performance.now() - freshMs;
-    this.#closeIdle((socket) => (this.#idleSince.get(socket) ?? 0) < beforeMs);
+  /** For who keeps connections to it. */
+  onLeave(listener: () => void): void {
+    this.#onLeave.push(listener);
   }
 
   leave(): void {
     this.#isLeaving = true;
-    this.agent.maxFreeSockets = 0;
-    this.#closeIdle();
+    for (const listener of this.#onLeave) listener();
   }
 
   avoid(nowMs: number): void {
     this.avoidUntilMs = nowMs + avoidMs;
-  }
-
-  #closeIdle(isMeant: (socket: Socket) => boolean = () => true): void {
-    for (const socket of Object.values(this.agent.freeSockets).flat()) {
-      if (socket !== undefined && isMeant(socket)) socket.destroy();
-    }
   }
 }
 

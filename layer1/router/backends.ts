@@ -4,11 +4,33 @@ import type { Instance } from '@flynn/discovery/api';
 import { messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import { Backend } from './backend.ts';
+import { readmitBeyondHalf } from './policy/health.ts';
 
-type Watched = { backends: readonly Backend[]; leader: Backend | undefined; opened: Promise<void>; stop: AbortController };
+/** Jobs of an app say in discovery which release they are of. */
+const releaseAttribute = 'flynn.release';
+
+/** A service that is watched. */
+export class Service {
+  readonly name: string;
+  /** Resolves when discovery has told it, or has had its time. */
+  readonly opened: Promise<void>;
+  /** Never changed, but replaced: what is worked out of a list can be kept by it. */
+  backends: readonly Backend[] = [];
+  leader: Backend | undefined = undefined;
+  isOpened = false;
+
+  constructor(name: string, opened: Promise<void>) {
+    this.name = name;
+    this.opened = opened.then(() => {
+      this.isOpened = true;
+    });
+  }
+}
+
+type Watched = { service: Service; holders: number; stop: AbortController };
 
 /**
- * INVARIANTS. A service is watched exactly as long as a route names it. A backend whose address stays keeps its
+ * INVARIANTS. A service is watched exactly as long as somebody holds it. A backend whose address stays keeps its
  * connections and its count; one that discovery takes back gets no new request.
  */
 export class Backends implements Disposable {
@@ -22,78 +44,103 @@ export class Backends implements Disposable {
     this.#log = options.log;
   }
 
+  /** Watches it until as many have dropped it as hold it. */
+  hold(name: string): Service {
+    const watched = this.#services.get(name) ?? this.#open(name);
+    watched.holders += 1;
+    return watched.service;
+  }
+
+  drop(name: string): void {
+    const watched = this.#services.get(name);
+    if (watched === undefined) return;
+    watched.holders -= 1;
+    if (watched.holders === 0) this.#close(name, watched);
+  }
+
   /** Watches these services and no others. */
   watch(services: ReadonlySet<string>): void {
-    for (const [name, watched] of this.#services) {
-      if (services.has(name)) continue;
-      this.#services.delete(name);
-      watched.stop.abort();
-      this.#replace(watched, []);
-    }
-    for (const name of services) if (!this.#services.has(name)) this.#open(name);
+    for (const name of services) if (!this.#services.has(name)) this.hold(name);
+    for (const name of this.#services.keys()) if (!services.has(name)) this.drop(name);
   }
 
   /** Waits until a service that has just become watched is known: a new route must not begin with refusals. */
-  async of(service: string): Promise<readonly Backend[]> {
-    const watched = this.#services.get(service);
-    if (watched === undefined) return [];
-    if (watched.backends.length === 0) await watched.opened;
-    return watched.backends;
+  async of(name: string): Promise<readonly Backend[]> {
+    const service = this.#services.get(name)?.service;
+    if (service === undefined) return [];
+    if (service.backends.length === 0) await service.opened;
+    return service.backends;
   }
 
   /** As discovery has it; undefined while there is none. */
   leaderOf(service: string): Backend | undefined {
-    return this.#services.get(service)?.leader;
+    return this.#services.get(service)?.service.leader;
   }
 
   /** Resolves when every service watched now has been told by discovery, or has had its time. */
   async opened(): Promise<void> {
-    await Promise.all([...this.#services.values()].map((watched) => watched.opened));
+    await Promise.all([...this.#services.values()].map(({ service }) => service.opened));
   }
 
   list(): Backend[] {
     for (const backend of this.#leaving) if (backend.inFlight === 0) this.#leaving.delete(backend);
-    return [...[...this.#services.values()].flatMap((watched) => watched.backends), ...this.#leaving];
+    return [...[...this.#services.values()].flatMap(({ service }) => service.backends), ...this.#leaving];
   }
 
   [Symbol.dispose](): void {
-    this.watch(new Set());
+    for (const [name, watched] of this.#services) this.#close(name, watched);
   }
 
-  #open(service: string): void {
+  #open(name: string): Watched {
     const stop = new AbortController();
     const opened = Promise.withResolvers<void>();
-    const watched: Watched = { backends: [], leader: undefined, opened: opened.promise, stop };
-    this.#services.set(service, watched);
-    const update = (instances: readonly Instance[], leader: Instance | undefined) => {
-      if (stop.signal.aborted) return;
-      const known = new Map(watched.backends.map((backend) => [backend.address, backend]));
-      const addresses = new Set(instances.map((instance) => instance.address));
-      this.#replace(
-        watched,
-        [...addresses].map((address) => known.get(address) ?? new Backend(service, address)),
-      );
-      watched.leader = watched.backends.find(({ address }) => address === leader?.address);
-    };
+    const service = new Service(name, opened.promise);
+    const watched: Watched = { service, holders: 0, stop };
+    this.#services.set(name, watched);
     this.#discovery
-      .openServiceSet(service, { signal: stop.signal, log: this.#log })
+      .openServiceSet(name, { signal: stop.signal, log: this.#log })
       .then((set) => {
-        set.onChange((instances) => update(instances, set.leader));
-        update(set.instances, set.leader);
+        const update = (instances: readonly Instance[]) => {
+          if (!stop.signal.aborted) this.#update(service, instances, set.leader);
+        };
+        set.onChange(update);
+        update(set.instances);
       })
       .catch((error: unknown) => {
         if (!stop.signal.aborted)
-          this.#log.error({ err: error, service }, `cannot watch ${service}: ${messageOf(error)}`);
+          this.#log.error({ err: error, service: name }, `cannot watch ${name}: ${messageOf(error)}`);
       })
       .finally(opened.resolve);
+    return watched;
   }
 
-  #replace(watched: Watched, backends: readonly Backend[]): void {
-    for (const backend of watched.backends) {
-      if (backends.includes(backend)) continue;
+  #close(name: string, { service, stop }: Watched): void {
+    this.#services.delete(name);
+    stop.abort();
+    this.#replace(service, []);
+  }
+
+  #update(service: Service, instances: readonly Instance[], leader: Instance | undefined): void {
+    const known = new Map(service.backends.map((backend) => [backend.address, backend]));
+    const backends = new Map<string, Backend>();
+    for (const { address, attributes } of instances) {
+      const backend = backends.get(address) ?? known.get(address) ?? new Backend(service.name, address);
+      backend.release = attributes[releaseAttribute];
+      backends.set(address, backend);
+    }
+    this.#replace(service, [...backends.values()]);
+    service.leader = leader === undefined ? undefined : backends.get(leader.address);
+  }
+
+  #replace(service: Service, backends: readonly Backend[]): void {
+    const staying = new Set(backends);
+    for (const backend of service.backends) {
+      if (staying.has(backend)) continue;
       backend.leave();
       if (backend.inFlight > 0) this.#leaving.add(backend);
     }
-    watched.backends = backends;
+    service.backends = backends;
+    service.leader = undefined;
+    readmitBeyondHalf(backends, Date.now());
   }
 }

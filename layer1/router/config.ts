@@ -5,6 +5,9 @@ import { z } from 'zod';
 import { parseNetworks } from './proxy-protocol/acceptance.ts';
 import { tlsProfiles } from './tls/profile.ts';
 
+const driverSchema = z.enum(['fast', 'http-proxy']);
+export type Driver = z.output<typeof driverSchema>;
+
 export const configSchema = z.object({
   /** The cluster key, for reading the status. */
   FLYNN_KEY: secret(),
@@ -14,6 +17,8 @@ export const configSchema = z.object({
   FLYNN_DISCOVERY_URL: z.url(),
   /** Where requests come in. */
   FLYNN_HTTP_PORT: integer.default(80),
+  /** Who speaks HTTP/1: `fast` is the router's own front on sockets, `http-proxy` the slower one on node:http. */
+  FLYNN_ROUTER_DRIVER: driverSchema.default('fast'),
   /** Where requests over TLS come in. */
   FLYNN_HTTPS_PORT: integer.default(443),
   /** What is spoken there: TLS 1.3 and 1.2 with authenticated ciphers, also 1.2 with older ones, or from 1.0 on. */

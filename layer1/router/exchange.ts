@@ -8,7 +8,10 @@ import type { Backend } from './backend.ts';
 /** How long a request's body is: there is none, that many bytes, or until it says so (chunked; the end of a stream). */
 export type BodyLength = 'none' | 'until-end' | number;
 
-/** A request before its body, checked: every reader downstream would read the same. */
+/**
+ * A request before its body, checked: every reader downstream would read the same. It can be asked until its exchange has
+ * ended.
+ */
 export type RequestHead = {
   readonly method: string;
   /** Origin form as it came, `/a?b`, or `*`. */
@@ -100,8 +103,11 @@ export interface Exchange {
   pick(): Backend | undefined | Promise<Backend | undefined>;
   /** The picked one could not be dialled, broke, or was late: it will be avoided as the policy sees fit. */
   failed(backend: Backend, how: 'dial' | 'broke' | 'late'): void;
-  /** A head came from it. Answers the fields that the answer gets besides, or an answer to send in its place (an error page). */
-  answered(backend: Backend, status: number): Fields | Answer;
+  /**
+   * A head came from it, and whether a body will. Answers the fields that the answer gets besides, where the backend does
+   * not say the same field itself (cookies always), or an answer to send in its place (an error page).
+   */
+  answered(backend: Backend, status: number, hasBody?: boolean): Fields | Answer;
   /** Once for every backend that was picked, after its part is over. */
   release(backend: Backend): void;
   answerFor(problem: Problem): Answer;

@@ -2,7 +2,7 @@
 import { routing } from '@flynn/controller/api';
 import { routeSchema } from '@flynn/controller/model';
 import type { Route } from '@flynn/controller/model';
-import { FlynnError } from '@flynn/kit/errors';
+import { FlynnError, hasCode } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';
 import type { Logger } from '@flynn/kit/log';
 import { forever } from '@flynn/kit/tasks';
@@ -10,42 +10,151 @@ import { z } from 'zod';
 
 const removalSchema = z.object({ id: z.string() });
 
-export type FeedEvent = { event: string; data: unknown };
+export type FeedEvent = { id?: string; event: string; data: unknown };
 
-/**
- * Folds one connection's events into lists of all routes. A connection begins with every route there is, so what was
- * known before it stays in force until `current`, and is then replaced: whatever was missed meanwhile is made good.
- */
-export async function* foldRoutes(events: AsyncIterable<FeedEvent>, log: Logger): AsyncGenerator<Route[]> {
-  const routes = new Map<string, Route>();
-  let isCurrent = false;
-  for await (const { event, data } of events) {
-    if (event === 'current') isCurrent = true;
-    else if (event === 'set') {
-      const parsed = routeSchema.safeParse(data);
-      // A route this version cannot read must not cost all the others.
-      if (!parsed.success)
-        log.error({ data, problem: z.prettifyError(parsed.error) }, 'the controller sent a bad route');
-      else routes.set(parsed.data.id, parsed.data);
-    } else if (event === 'remove') routes.delete(removalSchema.parse(data).id);
-    else continue;
-    if (isCurrent) yield [...routes.values()];
+/** Who is told of routes: all of them at first and whenever something may have been missed, then what changes. */
+export interface RouteSink {
+  /** These and no others. */
+  replace(routes: readonly Route[]): void;
+  set(route: Route): void;
+  remove(id: string): void;
+}
+
+/** For who wants all routes after every change. */
+export class RouteList implements RouteSink {
+  readonly #routes = new Map<string, Route>();
+  readonly #onRoutes: (routes: Route[]) => void;
+
+  constructor(onRoutes: (routes: Route[]) => void) {
+    this.#onRoutes = onRoutes;
+  }
+
+  replace(routes: readonly Route[]): void {
+    this.#routes.clear();
+    for (const route of routes) this.#routes.set(route.id, route);
+    this.#onRoutes([...this.#routes.values()]);
+  }
+
+  set(route: Route): void {
+    this.#routes.set(route.id, route);
+    this.#onRoutes([...this.#routes.values()]);
+  }
+
+  remove(id: string): void {
+    if (this.#routes.delete(id)) this.#onRoutes([...this.#routes.values()]);
   }
 }
 
+/** Tells several, in this order. */
+export function everySink(sinks: readonly RouteSink[]): RouteSink {
+  return {
+    replace(routes) {
+      for (const sink of sinks) sink.replace(routes);
+    },
+    set(route) {
+      for (const sink of sinks) sink.set(route);
+    },
+    remove(id) {
+      for (const sink of sinks) sink.remove(id);
+    },
+  };
+}
+
 /**
- * Runs until the signal aborts. While the controller cannot be reached the last known routes stay as they are. Every new
- * connection asks for all routes instead of resuming: they are few, and a list cannot have gaps.
+ * Follows the controller over any number of connections. The first tells every route there is; what was known before it
+ * stays in force until all are there. The next go on at the revision where the last one broke off, unless the controller
+ * does not have that any more, or tells none: then everything is told anew, so that nothing missed is missing for good.
  */
+export class RouteFeed {
+  readonly #sink: RouteSink;
+  readonly #log: Logger;
+  #revision: string | undefined;
+
+  /** `revision`: of the routes that the sink has already. */
+  constructor(sink: RouteSink, log: Logger, revision?: string) {
+    this.#sink = sink;
+    this.#log = log;
+    this.#revision = revision;
+  }
+
+  /** Everything up to it was told; undefined if nothing was, or the controller tells none. */
+  get revision(): string | undefined {
+    return this.#revision;
+  }
+
+  /** One connection, until it ends. */
+  async follow(connect: (lastEventId: string | undefined) => AsyncIterable<FeedEvent>): Promise<void> {
+    const after = this.#revision;
+    let listed: Map<string, Route> | undefined = after === undefined ? new Map() : undefined;
+    try {
+      for await (const { id, event, data } of connect(after)) {
+        if (event === 'set') {
+          const route = this.#read(data);
+          if (listed === undefined) {
+            if (route !== undefined) this.#sink.set(route);
+          } else if (route !== undefined) listed.set(route.id, route);
+        } else if (event === 'remove') {
+          const removed = removalSchema.parse(data).id;
+          if (listed === undefined) this.#sink.remove(removed);
+          else listed.delete(removed);
+        } else if (event === 'current' && listed !== undefined) {
+          this.#sink.replace([...listed.values()]);
+          listed = undefined;
+        }
+        if (listed === undefined) this.#revision = id ?? this.#revision;
+      }
+    } catch (error) {
+      // Its history is gone, or it is another cluster's: what was missed cannot be told apart.
+      if (after !== undefined && hasCode(error, 'conflict', 'invalid')) this.#revision = undefined;
+      throw error;
+    }
+  }
+
+  /** A route this version cannot read must not cost all the others, nor a setting it does not understand the route. */
+  #read(data: unknown): Route | undefined {
+    const parsed = routeSchema.safeParse(data);
+    if (parsed.success) return parsed.data;
+    const problem = z.prettifyError(parsed.error);
+    const rest = withoutSettings(data, parsed.error);
+    const readable = rest === undefined ? undefined : routeSchema.safeParse(rest).data;
+    const what = readable === undefined ? 'a bad route' : 'a route with settings this version does not understand';
+    this.#log.error({ data, problem }, `the controller sent ${what}`);
+    return readable;
+  }
+}
+
+/** Without those that cannot be read: they are as if nobody had set them. Undefined if something else is wrong. */
+function withoutSettings(data: unknown, error: z.ZodError): unknown {
+  const copy: unknown = structuredClone(data);
+  for (const { path } of error.issues) {
+    const [group, setting] = path;
+    if ((group !== 'http' && group !== 'tcp') || !isRecord(copy)) return undefined;
+    const settings = copy[group];
+    if (isRecord(settings) && typeof setting === 'string') delete settings[setting];
+    else delete copy[group];
+  }
+  return copy;
+}
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/** Runs until the signal aborts. While the controller cannot be reached the last known routes stay as they are. */
 export async function followRoutes(options: {
   controller: Pick<HttpClient, 'events'>;
-  onRoutes: (routes: Route[]) => void;
+  sink: RouteSink;
+  /** Of the routes that the sink has already. */
+  revision?: string;
   signal: AbortSignal;
   log: Logger;
 }): Promise<void> {
-  const { controller, onRoutes, log } = options;
+  const { controller, log } = options;
+  const feed = new RouteFeed(options.sink, log, options.revision);
   const step = async (signal: AbortSignal) => {
-    for await (const routes of foldRoutes(controller.events(routing.events, {}, { signal }), log)) onRoutes(routes);
+    await feed.follow((lastEventId) =>
+      controller.events(routing.events, {}, { signal, ...(lastEventId === undefined ? {} : { lastEventId }) }),
+    );
     if (!signal.aborted) throw new FlynnError('unavailable', 'the controller ended the stream of routes');
   };
   await forever('following the routes', step, { signal: options.signal, log, maxMs: 2_000 });

@@ -23,6 +23,7 @@ await runDaemon({
       controller,
       discovery,
       httpPort: config.FLYNN_HTTP_PORT,
+      driver: config.FLYNN_ROUTER_DRIVER,
       tls: { port: config.FLYNN_HTTPS_PORT, profile: config.FLYNN_TLS_PROFILE },
       ...trustedProxiesOf(config),
       log,

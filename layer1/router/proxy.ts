@@ -1,27 +1,30 @@
-/** Answers requests: finds the route, picks a backend, tries again where that is safe, and says what went wrong. */
-import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { Duplex } from 'node:stream';
-import { TLSSocket } from 'node:tls';
-import type { Route } from '@flynn/controller/model';
-import { messageOf } from '@flynn/kit/errors';
+/** The policy of routes that say nothing but where they are: finds the route, chooses backends, says what went wrong. */
 import { newId } from '@flynn/kit/ids';
 import type { Logger } from '@flynn/kit/log';
 import type { Counters } from './api.ts';
-import { dial } from './backend.ts';
 import type { Backend } from './backend.ts';
 import type { Backends } from './backends.ts';
 import { pickBackend } from './balance.ts';
-import { forward } from './forward.ts';
-import type { Outcome, Timeouts } from './forward.ts';
-import { checkHead, requestHeaders, requestIdOf } from './headers.ts';
-import type { CheckedHead } from './headers.ts';
-import { refusals, refuse, refuseSocket } from './refusal.ts';
+import type {
+  Answer,
+  Client,
+  Ending,
+  Exchange,
+  Fields,
+  Limits,
+  Policy,
+  Problem,
+  RequestHead,
+  Verdict,
+} from './exchange.ts';
+import { answerOf, refusals } from './refusal.ts';
 import type { Refusal } from './refusal.ts';
 import { matchRoute } from './table.ts';
 import type { RouteTable } from './table.ts';
-import { UpgradeProxy } from './upgrade.ts';
 
 const maxDials = 4;
+
+export type Timeouts = Pick<Limits, 'dialMs' | 'firstByteMs' | 'idleMs'>;
 
 export type ProxyOptions = {
   /** Undefined until the routes are known. */
@@ -32,172 +35,133 @@ export type ProxyOptions = {
   log: Logger;
 };
 
-type Found = { route: Route; head: CheckedHead } | { refusal: Refusal };
+const problems: Record<Problem, Refusal> = {
+  'no-backends': refusals.noBackends,
+  unreachable: refusals.unreachable,
+  'backend-broke': refusals.broken,
+  'backend-late': refusals.late,
+  'too-late': refusals.late,
+  'body-too-large': { status: 413, code: 'body-too-large', message: 'The app takes no request as large as this.' },
+  'client-slow': { status: 408, code: 'client-slow', message: 'The rest of the request did not come in time.' },
+};
 
-/**
- * INVARIANTS. Every request gets a backend's answer or an honest one of the router. Another backend is tried after a
- * failed dial, up to four; a GET or HEAD without a body is sent once more if its connection broke before the answer.
- * Nothing else is ever sent twice.
- */
-export class Proxy {
-  readonly #options: ProxyOptions;
-  readonly #upgrades: UpgradeProxy;
+export class Proxy implements Policy {
+  readonly options: ProxyOptions;
+  readonly limits: Limits;
 
   constructor(options: ProxyOptions) {
-    this.#options = options;
-    this.#upgrades = new UpgradeProxy(options.timeouts);
+    this.options = options;
+    this.limits = { ...options.timeouts, totalMs: 0, bodyBytes: 0, bufferBytes: 0 };
   }
 
-  async handle(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): Promise<void> {
-    const { counters, log } = this.#options;
-    counters.requests += 1;
-    const startedMs = performance.now();
-    const requestId = requestIdOf(request.headers['x-request-id'], newId);
-    const found = this.#find(request);
-    let outcome: Outcome | Refusal;
-    if ('refusal' in found) outcome = found.refusal;
-    else outcome = await this.#send(request, response, { ...found, requestId, expectsContinue });
-    if ('status' in outcome) {
-      this.#count(outcome);
-      const wantsHtml = request.headers.accept?.includes('text/html') ?? false;
-      // A body that was announced but not read must not be taken for the next request.
-      refuse(response, outcome, { requestId, wantsHtml, closes: announcesBody(request) && !request.complete });
-    } else if (outcome.kind === 'broken-off') response.destroy();
-    else if (outcome.kind === 'client-gone') counters.clientsGone += 1;
-    if (log.isLevelEnabled('debug')) {
-      const { method, url, headers } = request;
-      const result = 'status' in outcome ? outcome.code : outcome.kind;
-      const ms = Math.round(performance.now() - startedMs);
-      log.debug({ requestId, method, url, host: headers.host, status: response.statusCode, result, ms }, 'request');
-    }
+  admit(head: RequestHead, client: Client): Verdict {
+    const { counters, table } = this.options;
+    if (head.upgrade === undefined) counters.requests += 1;
+    else counters.upgrades += 1;
+    const requestId = requestIdOf(head.header('x-request-id'), newId);
+    const known = table();
+    const route = known === undefined ? undefined : matchRoute(known, head.host, head.target);
+    if (route !== undefined)
+      return { exchange: new RouteExchange(this, { head, client, requestId, service: route.service }) };
+    return { answer: this.answer(known === undefined ? refusals.starting : refusals.unknownHost, { head, requestId }) };
   }
 
-  async handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
-    const { counters, log, timeouts } = this.#options;
-    counters.upgrades += 1;
-    socket.on('error', (error) => log.debug({ err: error }, 'an upgraded connection broke'));
-    const requestId = requestIdOf(request.headers['x-request-id'], newId);
-    const answer = (refusal: Refusal) => {
-      this.#count(refusal);
-      refuseSocket(socket, refusal, requestId);
-    };
-    const found = this.#find(request);
-    if ('refusal' in found) return answer(found.refusal);
-    if (found.head.body !== 'none') {
-      return answer({
-        status: 400,
-        code: 'bad-request',
-        message: 'A request to upgrade the connection cannot have a body.',
-      });
-    }
-    const tried = new Set<Backend>();
-    while (tried.size < maxDials) {
-      const backend = await this.#pick(found.route, tried);
-      if (backend === undefined) break;
-      tried.add(backend);
-      const release = backend.use();
-      try {
-        const upstream = await dial(backend, { timeoutMs: timeouts.dialMs });
-        const hop = this.#hop(request, requestId);
-        await this.#upgrades.run({
-          request,
-          socket,
-          head,
-          upstream,
-          backend,
-          hop,
-          target: found.head.target,
-          refuse: answer,
-        });
-        return;
-      } catch (error) {
-        this.#dialFailed(backend, error);
-      } finally {
-        release();
-      }
-    }
-    answer(tried.size === 0 ? refusals.noBackends : refusals.unreachable);
+  refuse(status: number, code: string, message: string): Answer {
+    return this.answer({ status, code, message }, { head: undefined, requestId: newId() });
   }
 
-  #find(request: IncomingMessage): Found {
-    const head = checkHead(request);
-    if ('problem' in head) {
-      const code = head.status === 400 ? 'bad-request' : 'unknown-coding';
-      return { refusal: { status: head.status, code, message: `The router refuses this request: ${head.problem}.` } };
-    }
-    const table = this.#options.table();
-    if (table === undefined) return { refusal: refusals.starting };
-    const route = matchRoute(table, head.host, head.target);
-    return route === undefined ? { refusal: refusals.unknownHost } : { route, head };
-  }
-
-  async #send(
-    request: IncomingMessage,
-    response: ServerResponse,
-    what: { route: Route; head: CheckedHead; requestId: string; expectsContinue: boolean },
-  ): Promise<Outcome | Refusal> {
-    const { counters, timeouts } = this.#options;
-    const { head, requestId } = what;
-    const canRepeat = head.body === 'none' && (request.method === 'GET' || request.method === 'HEAD');
-    const headers = requestHeaders(request, head.body, this.#hop(request, requestId));
-    const tried = new Set<Backend>();
-    let dials = 0;
-    let hasRepeated = false;
-    while (dials < maxDials) {
-      const backend = await this.#pick(what.route, tried);
-      if (backend === undefined) break;
-      if (response.destroyed) return { kind: 'client-gone' };
-      if (!canRepeat) backend.closeStale();
-      const release = backend.use();
-      const outcome = await forward(request, response, {
-        backend,
-        target: head.target,
-        headers,
-        hasBody: head.body !== 'none',
-        expectsContinue: what.expectsContinue,
-        requestId,
-        timeouts,
-      }).finally(release);
-      if (outcome.kind === 'dial-failed') {
-        dials += 1;
-        tried.add(backend);
-        this.#dialFailed(backend, outcome.error);
-      } else if (outcome.kind === 'dropped') {
-        if (!canRepeat || hasRepeated) return refusals.broken;
-        hasRepeated = true;
-        counters.retries += 1;
-        // If it is the only one, once more there: the connection may just have been closed for being idle.
-        const others = await this.#pick(what.route, new Set([...tried, backend]));
-        if (others !== undefined) tried.add(backend);
-      } else return outcome.kind === 'late' ? refusals.late : outcome;
-    }
-    return dials === 0 ? refusals.noBackends : refusals.unreachable;
-  }
-
-  async #pick(route: Route, tried: ReadonlySet<Backend>): Promise<Backend | undefined> {
-    const backends = await this.#options.backends.of(route.service);
-    return pickBackend(backends, { nowMs: Date.now(), random: Math.random, tried });
-  }
-
-  #dialFailed(backend: Backend, error: unknown): void {
-    backend.avoid(Date.now());
-    this.#options.counters.dialFailures += 1;
-    const { address, service } = backend;
-    this.#options.log.warn({ address, service, reason: messageOf(error) }, 'cannot reach a backend');
-  }
-
-  #hop(request: IncomingMessage, requestId: string) {
-    const { remoteAddress = '', localPort = 0 } = request.socket;
-    const isTls = request.socket instanceof TLSSocket;
-    return { requestId, remoteAddress, localPort, isTls, nowMs: Date.now() };
-  }
-
-  #count(refusal: Refusal): void {
-    const { refusals } = this.#options.counters;
-    refusals[refusal.code] = (refusals[refusal.code] ?? 0) + 1;
+  answer(refusal: Refusal, { head, requestId }: { head: RequestHead | undefined; requestId: string }): Answer {
+    const counts = this.options.counters.refusals;
+    counts[refusal.code] = (counts[refusal.code] ?? 0) + 1;
+    const wantsHtml = head?.header('accept')?.includes('text/html') ?? false;
+    return answerOf(refusal, { requestId, wantsHtml });
   }
 }
 
-function announcesBody(request: IncomingMessage): boolean {
-  return request.headers['transfer-encoding'] !== undefined || (request.headers['content-length'] ?? '0') !== '0';
+const nothing: ReadonlySet<string> = new Set();
+
+class RouteExchange implements Exchange {
+  readonly requestId: string;
+  readonly target: string;
+  readonly backendProtocol = 'http1';
+  readonly limits: Limits;
+  readonly requestFields: Fields;
+  readonly removedFields = nothing;
+  readonly #proxy: Proxy;
+  readonly #head: RequestHead;
+  readonly #service: string;
+  readonly #tried = new Set<Backend>();
+  #release: (() => void) | undefined;
+  #dials = 0;
+  #broken: Backend | undefined;
+
+  constructor(proxy: Proxy, what: { head: RequestHead; client: Client; requestId: string; service: string }) {
+    const { head, client, requestId } = what;
+    this.#proxy = proxy;
+    this.#head = head;
+    this.#service = what.service;
+    this.requestId = requestId;
+    this.target = head.target;
+    this.limits = proxy.limits;
+    const before = head.header('x-forwarded-for');
+    this.requestFields = [
+      'x-request-id',
+      requestId,
+      'x-request-start',
+      String(Date.now()),
+      'x-forwarded-for',
+      before === undefined ? client.address : `${before}, ${client.address}`,
+      'x-forwarded-proto',
+      client.isTls ? 'https' : 'http',
+      'x-forwarded-port',
+      String(client.localPort),
+    ];
+  }
+
+  async pick(): Promise<Backend | undefined> {
+    if (this.#dials >= maxDials) return undefined;
+    const backends = await this.#proxy.options.backends.of(this.#service);
+    const choose = (tried: ReadonlySet<Backend>) =>
+      pickBackend(backends, { nowMs: Date.now(), random: Math.random, tried });
+    // If it is the only one, once more there: the connection may just have been closed for being idle.
+    const backend = choose(this.#tried) ?? (this.#broken === undefined ? undefined : choose(nothingTried));
+    if (this.#broken !== undefined) this.#proxy.options.counters.retries += 1;
+    this.#broken = undefined;
+    this.#release = backend?.use();
+    return backend;
+  }
+
+  failed(backend: Backend, how: 'dial' | 'broke' | 'late'): void {
+    this.#tried.add(backend);
+    if (how === 'broke') this.#broken = backend;
+    if (how !== 'dial') return;
+    this.#dials += 1;
+    backend.avoid(Date.now());
+    this.#proxy.options.counters.dialFailures += 1;
+    this.#proxy.options.log.warn({ address: backend.address, service: backend.service }, 'cannot reach a backend');
+  }
+
+  answered(): Fields {
+    return ['x-request-id', this.requestId];
+  }
+
+  release(): void {
+    this.#release?.();
+    this.#release = undefined;
+  }
+
+  answerFor(problem: Problem): Answer {
+    return this.#proxy.answer(problems[problem], { head: this.#head, requestId: this.requestId });
+  }
+
+  end(ending: Ending): void {
+    if (ending.how === 'client-gone') this.#proxy.options.counters.clientsGone += 1;
+  }
+}
+
+const nothingTried: ReadonlySet<Backend> = new Set();
+
+/** An id the client gave is kept if it is safe to put anywhere. */
+function requestIdOf(given: string | undefined, newId: () => string): string {
+  return given !== undefined && /^[A-Za-z0-9._+=/-]{20,200}$/.test(given) ? given : newId();
 }

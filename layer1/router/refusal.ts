@@ -1,7 +1,6 @@
 /** What the router answers itself. */
 import { STATUS_CODES } from 'node:http';
-import type { ServerResponse } from 'node:http';
-import type { Duplex } from 'node:stream';
+import type { Answer } from './exchange.ts';
 
 export type Refusal = { status: number; code: string; message: string };
 
@@ -35,35 +34,11 @@ export const refusals = {
   late: { status: 504, code: 'backend-late', message: 'The app did not answer in time. "flynn log" may say why.' },
 } as const satisfies Record<string, Refusal>;
 
-/** The connection ends after it when the client may still be sending: the rest of a body must not count as a request. */
-export function refuse(
-  response: ServerResponse,
-  refusal: Refusal,
-  options: { requestId: string; wantsHtml: boolean; closes: boolean },
-): void {
-  if (response.headersSent || response.destroyed) return;
+/** HTML for who reads it in a browser. */
+export function answerOf(refusal: Refusal, options: { requestId: string; wantsHtml: boolean }): Answer {
   const { type, body } = render(refusal, options);
-  if (options.closes) response.shouldKeepAlive = false;
-  response.writeHead(refusal.status, {
-    'content-type': type,
-    'content-length': Buffer.byteLength(body),
-    'cache-control': 'no-store',
-    'x-flynn-error': refusal.code,
-    'x-request-id': options.requestId,
-  });
-  response.end(body);
-}
-
-/** The same for a connection that has no response object because it asked for an upgrade. */
-export function refuseSocket(socket: Duplex, refusal: Refusal, requestId: string): void {
-  if (socket.destroyed || !socket.writable) return;
-  const { type, body } = render(refusal, { requestId, wantsHtml: false });
-  socket.end(
-    `HTTP/1.1 ${refusal.status} ${STATUS_CODES[refusal.status] ?? ''}\r\nConnection: close\r\nContent-Type: ${type}\r\n` +
-      `Content-Length: ${Buffer.byteLength(body)}\r\nX-Flynn-Error: ${refusal.code}\r\nX-Request-Id: ${requestId}\r\n\r\n${body}`,
-    // Nobody reads from it, so the client's end would never be noticed.
-    () => socket.destroy(),
-  );
+  const fields = ['content-type', type, 'cache-control', 'no-store', 'x-request-id', options.requestId];
+  return { status: refusal.status, code: refusal.code, fields, body };
 }
 
 function render(refusal: Refusal, options: { requestId: string; wantsHtml: boolean }): { type: string; body: string } {

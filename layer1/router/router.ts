@@ -8,14 +8,19 @@ import { raceAbort, waitFor } from '@flynn/kit/retry';
 import { TaskGroup } from '@flynn/kit/tasks';
 import type { Counters, Status } from './api.ts';
 import { Backends } from './backends.ts';
-import { followRoutes } from './feed.ts';
-import type { Timeouts } from './forward.ts';
+import type { Driver } from './config.ts';
+import { RouteList, everySink, followRoutes } from './feed.ts';
 import { HttpListener } from './http-listener.ts';
+import { Http1Front } from './http1/front.ts';
+import { Knowledge } from './knowledge.ts';
 import { Proxy } from './proxy.ts';
+import type { Timeouts } from './proxy.ts';
 import { acceptPlain, acceptProxied } from './proxy-protocol/acceptance.ts';
+import { ReferenceFront } from './reference/front.ts';
 import { buildTable } from './table.ts';
 import type { RouteTable } from './table.ts';
 import { TcpRoutes } from './tcp/routes.ts';
+import { Challenges, answeringChallenges } from './tls/challenges.ts';
 import type { TlsProfile } from './tls/profile.ts';
 import { TlsPort } from './tls/port.ts';
 
@@ -26,6 +31,8 @@ export type RouterOptions = {
   discovery: Pick<DiscoveryClient, 'openServiceSet'>;
   host?: string;
   httpPort: number;
+  /** Who speaks HTTP/1: the router's own front, or the one on node:http. */
+  driver?: Driver;
   /** Without it there is no listening for TLS. */
   tls?: { port: number; profile: TlsProfile };
   /** Connections from there begin with a PROXY protocol header, on every port. */
@@ -38,6 +45,8 @@ export type RouterOptions = {
 
 export type Router = {
   readonly httpPort: number;
+  /** What it has taken in. */
+  readonly knowledge: Knowledge;
   readonly httpsPort: number | undefined;
   status(): Status;
   /** Stops listening, answers what is under way, cuts what is left after `drainMs`. */
@@ -59,24 +68,18 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
   let table: RouteTable | undefined;
   let routes: readonly Route[] = [];
   const accept = options.trustedProxies === undefined ? acceptPlain : acceptProxied(options.trustedProxies);
-  const backends = new Backends({ discovery: options.discovery, log });
+  const knowledge = new Knowledge();
+  const backends = new Backends({ discovery: knowledge.noting(options.discovery), log });
   const tcp = new TcpRoutes({ backends, accept, counters, dialMs: timeouts.dialMs, host, log });
   const proxy = new Proxy({ table: () => table, backends, counters, timeouts, log });
-  const http = new HttpListener(
-    {
-      async handle(request, response, expectsContinue) {
-        const challenge = tls?.challenges.answerTo(request.url ?? '');
-        if (challenge === undefined) await proxy.handle(request, response, expectsContinue);
-        else response.end(challenge);
-      },
-      handleUpgrade: (request, socket, head) => proxy.handleUpgrade(request, socket, head),
-    },
-    log,
-  );
-  const tls: TlsPort | undefined =
+  const challenges = new Challenges();
+  const policy = answeringChallenges(proxy, challenges);
+  const front = options.driver === 'http-proxy' ? new ReferenceFront({ policy, log }) : new Http1Front({ policy });
+  const http = new HttpListener(front, accept);
+  const tls =
     options.tls === undefined
       ? undefined
-      : await TlsPort.create({ ...options.tls, host, accept, fronts: { 'http/1.1': http }, log });
+      : await TlsPort.create({ ...options.tls, host, accept, challenges, fronts: { 'http/1.1': front }, log });
   const tasks = new TaskGroup();
   let isListening = false;
 
@@ -87,7 +90,8 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
     table = buildTable(next);
     if (isListening) tcp.listen(routes);
   };
-  tasks.run('routes', (signal) => followRoutes({ controller: options.controller, onRoutes, signal, log }));
+  const sink = everySink([new RouteList(onRoutes), knowledge]);
+  tasks.run('routes', (signal) => followRoutes({ controller: options.controller, sink, signal, log }));
   if (tls !== undefined) tasks.run('certificates', (signal) => tls.follow(options.controller, signal));
 
   try {
@@ -107,6 +111,7 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
 
   return {
     httpPort,
+    knowledge,
     httpsPort,
     status: () => ({
       hasRoutes: table !== undefined,

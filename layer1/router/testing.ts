@@ -4,7 +4,6 @@ import { Agent, createServer, request as httpRequest } from 'node:http';
 import type { IncomingMessage, RequestListener } from 'node:http';
 import { connect } from 'node:net';
 import type { AddressInfo, Server, Socket } from 'node:net';
-import type { TestContext } from 'node:test';
 import { routing } from '@flynn/controller/api';
 import { type Route, routeSchema } from '@flynn/controller/model';
 import { routes as discoveryRoutes } from '@flynn/discovery/api';
@@ -16,7 +15,8 @@ import { AsyncQueue } from '@flynn/kit/queue';
 import { waitFor } from '@flynn/kit/retry';
 import type { ServerEvent } from '@flynn/kit/routes';
 import type { z } from 'zod';
-import type { Timeouts } from './forward.ts';
+import type { Driver } from './config.ts';
+import type { Timeouts } from './proxy.ts';
 import { startRouter } from './router.ts';
 import type { Router, RouterOptions } from './router.ts';
 
@@ -110,10 +110,14 @@ function instanceOf(service: string, address: string) {
 
 export type World = { plane: ControlPlane; router: Router; url: string; port: number };
 
+/** Whoever ends what was started for it: a test, or a program. */
+export type Owner = { after(end: () => Promise<void>): void };
+
 /** One HTTP route for app.test to the service `web`; more is up to the test. */
 export async function setUp(
-  t: TestContext,
+  t: Owner,
   timeouts: Partial<Timeouts> = {},
+  driver?: Driver,
   more: Pick<RouterOptions, 'trustedProxies'> = {},
 ): Promise<World> {
   const plane = new ControlPlane();
@@ -127,6 +131,7 @@ export async function setUp(
     discovery,
     host: '127.0.0.1',
     httpPort: 0,
+    driver,
     timeouts: { dialMs: 1_000, firstByteMs: 5_000, idleMs: 5_000, ...timeouts },
     ...more,
     log,
@@ -144,7 +149,7 @@ export type Backend = { address: string; port: number; sockets: Set<Socket>; req
 
 /** Tracks its sockets, so that tests can tell what is left open. */
 export async function track(
-  t: TestContext,
+  t: Owner,
   server: Server,
   counter: { requests: number } = { requests: 0 },
 ): Promise<Backend> {
@@ -173,7 +178,7 @@ export async function track(
   };
 }
 
-export async function startBackend(t: TestContext, listener: RequestListener): Promise<Backend> {
+export async function startBackend(t: Owner, listener: RequestListener): Promise<Backend> {
   const counter = { requests: 0 };
   const server = createServer((request, response) => {
     counter.requests += 1;

@@ -9,6 +9,7 @@ import { withDeadline } from '@flynn/kit/retry';
 import { systemClock } from '@flynn/kit/clock';
 import type { Execution } from './execution.ts';
 import { patiently } from './execution.ts';
+import { sourceKindOf } from './source-kind.ts';
 
 const maxLineBytes = 8 * 1024;
 
@@ -24,7 +25,10 @@ export async function executeBuild(execution: Execution): Promise<Record<string,
     controller.call(apps.get, { params: { app: operation.appId } }, { signal }),
   );
   await execution.write(`-----> Building ${app.name}...`);
-  const body = { operationId: operation.id, sourceDigest, commit };
+  const kind = await patiently('reading the source', execution, (signal) =>
+    sourceKindOf(() => blobs.get(sourceDigest, { signal }), signal),
+  );
+  const body = { operationId: operation.id, sourceDigest, commit, kind };
   const job = await patiently('starting the build', execution, (signal) =>
     controller.call(jobs.build, { params: { app: operation.appId }, body }, { signal }),
   );

@@ -8,7 +8,7 @@ import { retry } from '@flynn/kit/retry';
 export type Execution = {
   operation: Operation;
   controller: HttpClient;
-  blobs: Pick<BlobClient, 'get' | 'getName'>;
+  blobs: Pick<BlobClient, 'get' | 'getName' | 'put'>;
   slugRunnerImage: string;
   /** Adds lines to the operation's log. */
   write: (...lines: string[]) => Promise<void>;

@@ -173,6 +173,7 @@ function run(
     blobs: {
       getName: async () => ({ digest: result, sizeBytes: 1 }),
       get: async () => Readable.from([]),
+      put: async () => ({ digest: result, sizeBytes: 1 }),
     },
     slugRunnerImage: 'slug-runner',
     log: silentLogger(),

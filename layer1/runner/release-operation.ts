@@ -3,6 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { apps, formations, operations, releases } from '@flynn/controller/api';
 import type { AppJson } from '@flynn/controller/app-json';
 import { type BuildResult, type Operation, type Release, buildResultSchema } from '@flynn/controller/model';
+import { resultMeta } from '@flynn/controller/images/image-blobs';
 import { FlynnError } from '@flynn/kit/errors';
 import { firstCounts, firstEnv, withHealthchecks } from './app-json-plan.ts';
 import type { Execution } from './execution.ts';
@@ -16,7 +17,7 @@ const operationMeta = 'flynn.operation';
 export async function executeRelease(execution: Execution): Promise<Record<string, string>> {
   const { write } = execution;
   await write('-----> Creating release...');
-  const digest = (await operationBefore(execution)).output['resultDigest'];
+  const digest = execution.operation.input.resultDigest ?? (await operationBefore(execution)).output['resultDigest'];
   if (digest === undefined) throw new FlynnError('invalid', 'the build left no result: push again');
   const release = await patiently('creating the release', execution, (signal) =>
     createRelease(digest, { ...execution, signal }),
@@ -50,17 +51,21 @@ async function createRelease(digest: string, execution: Execution): Promise<Rele
       ? undefined
       : await controller.call(releases.get, { params: { ...params, release: app.releaseId } }, { signal });
   // Again where the answer was lost: written twice it is the same.
-  const release = made ?? (await makeRelease(result, live, execution));
+  const release = made ?? (await makeRelease({ digest, result }, live, execution));
   await prepareCounts(result, release, live, execution);
   return release;
 }
 
-async function makeRelease(result: BuildResult, live: Release | undefined, execution: Execution): Promise<Release> {
+async function makeRelease(
+  { digest, result }: { digest: string; result: BuildResult },
+  live: Release | undefined,
+  execution: Execution,
+): Promise<Release> {
   const { operation, controller, slugRunnerImage, signal, write } = execution;
   const params = { app: operation.appId };
   const { commit = '', branch = '' } = operation.input;
   const meta: Record<string, string> = {
-    git: 'true',
+    ...(commit === '' ? {} : { git: 'true' }),
     [operationMeta]: operation.id,
     ...(commit === '' ? {} : { 'git.commit': commit }),
     ...(branch === '' ? {} : { 'git.branch': branch }),
@@ -71,9 +76,15 @@ async function makeRelease(result: BuildResult, live: Release | undefined, execu
     releases.createArtifact,
     {
       body: {
-        type: 'slug',
-        image: { base: slugRunnerImage, layers: result.layers },
-        meta: { ...result.meta, buildpack: result.buildpack, sizeBytes: String(result.sizeBytes) },
+        ...(result.image === undefined
+          ? { type: 'slug', image: { base: slugRunnerImage, layers: result.layers } }
+          : { type: 'image', image: { config: result.image.config, layers: result.layers } }),
+        meta: {
+          ...result.meta,
+          [resultMeta]: digest,
+          buildpack: result.buildpack,
+          sizeBytes: String(result.sizeBytes),
+        },
       },
     },
     { signal },

@@ -1,6 +1,6 @@
 /** Which processes does a release of a new build have? */
 import type { Scripts } from '@flynn/controller/app-json';
-import { slugProcess } from '@flynn/controller/compile';
+import { imageProcess, slugProcess, startedBySlug } from '@flynn/controller/compile';
 import { type BuildResult, type Process, processSchema } from '@flynn/controller/model';
 
 /** The line of a Procfile that is no process but a step of each deployment. */
@@ -12,14 +12,12 @@ const releaseType = 'release';
  * than a slug. A type that is new reaches what all types reached before.
  */
 export function processesOf(
-  { processTypes }: Pick<BuildResult, 'processTypes'>,
+  result: Pick<BuildResult, 'processTypes' | 'image'>,
   earlier: Readonly<Record<string, Process>>,
 ): Record<string, Process> {
   const links = commonLinks(Object.values(earlier));
-  const lasting = Object.entries(processTypes).filter(([type]) => type !== releaseType);
   return Object.fromEntries(
-    lasting.map(([type, line]) => {
-      const fresh = processSchema.parse(slugProcess(line, type));
+    freshProcesses(result).map(([type, fresh]) => {
       const before = earlier[type];
       if (before === undefined) return [type, { ...fresh, links }];
       const {
@@ -34,12 +32,34 @@ export function processesOf(
         {
           ...fresh,
           ...settings,
-          env: { ...settings.env, ...fresh.env },
-          ports: settings.ports.length > 0 ? settings.ports : fresh.ports,
+          env: { ...withoutSlugEnv(settings.env), ...fresh.env },
+          ports: portsOf(settings.ports, fresh.ports, result.image?.port !== undefined),
         },
       ];
     }),
   );
+}
+
+function freshProcesses({ processTypes, image }: Pick<BuildResult, 'processTypes' | 'image'>): [string, Process][] {
+  const lines = Object.entries(processTypes).filter(([type]) => type !== releaseType);
+  if (image === undefined) return lines.map(([type, line]) => [type, processSchema.parse(slugProcess(line, type))]);
+  const { hasCommand, port } = image;
+  const own: [string, undefined][] = hasCommand && processTypes['web'] === undefined ? [['web', undefined]] : [];
+  return [...own, ...lines].map(([type, line]) => [type, processSchema.parse(imageProcess(line, type, port))]);
+}
+
+/** What slugs are started with means nothing to an image. */
+function withoutSlugEnv(env: Process['env']): Process['env'] {
+  const slugEnv: Process['env'] = startedBySlug([]).env;
+  return Object.fromEntries(Object.entries(env).filter(([name, value]) => slugEnv[name] !== value));
+}
+
+/** Who is told a port listens there. An image that names one itself may not: what was set for the first port stays, its number is the image's. */
+function portsOf(before: Process['ports'], fresh: Process['ports'], isFixed: boolean): Process['ports'] {
+  const [first, ...others] = before;
+  const [own] = fresh;
+  if (first === undefined) return fresh;
+  return isFixed && own !== undefined ? [{ ...first, port: own.port }, ...others] : before;
 }
 
 /** What is run around a deployment: app.json's scripts, and the Procfile's `release` line. */

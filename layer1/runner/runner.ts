@@ -13,6 +13,7 @@ import { executeBuild } from './build-operation.ts';
 import { executeDeploy } from './deploy-operation.ts';
 import type { Executor } from './execution.ts';
 import { OperationLines } from './operation-lines.ts';
+import { executePoll } from './poll-operation.ts';
 import { register } from './registration.ts';
 import type { Identity } from './registration.ts';
 import type { Reports } from './reports.ts';
@@ -22,13 +23,14 @@ const executors: Readonly<Record<Operation['kind'], Executor>> = {
   build: executeBuild,
   release: executeRelease,
   deploy: executeDeploy,
+  poll: executePoll,
 };
 
 export type RunnerDeps = {
   identity: Identity;
   controller: HttpClient;
   reports: Reports;
-  blobs: Pick<BlobClient, 'get' | 'getName'>;
+  blobs: Pick<BlobClient, 'get' | 'getName' | 'put'>;
   slugRunnerImage: string;
   log: Logger;
   heartbeatMs?: number;

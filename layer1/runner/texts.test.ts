@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { slugProcess } from '@flynn/controller/compile';
 import { type Deployment, type Route, processSchema, routeSchema } from '@flynn/controller/model';
 import { failedJobLines, othersWait, progressLines, remainsLine, routeLines, waitingLines } from './deploy-text.ts';
 import { processesOf } from './release-plan.ts';
@@ -80,6 +81,30 @@ test('a release of a slug after one of an image keeps the settings and takes the
   );
   assert.equal(web?.cpuMillis, 250);
   assert.deepEqual(web?.env, { MODE: 'x', HOME: '/app' });
+});
+
+test('an image’s own command is `web`, on the port it exposes; lines go to its shell', () => {
+  const config = { digest: 'd', sizeBytes: 1 };
+  const image = { config, hasCommand: true, port: 3000 };
+  const web = processSchema.parse({ ...slugProcess('node a.js', 'web'), stopTimeoutMs: 7_000 });
+  const next = processesOf({ processTypes: { worker: 'work' }, image }, { web });
+  assert.equal(next['web']?.command, undefined);
+  assert.equal(next['web']?.entrypoint, undefined);
+  assert.deepEqual([next['web']?.env, next['web']?.user], [{}, undefined], 'what slugs are started with is gone');
+  assert.equal(next['web']?.stopTimeoutMs, 7_000);
+  assert.deepEqual(
+    next['web']?.ports.map(({ port }) => port),
+    [3000],
+  );
+  assert.deepEqual(next['worker']?.entrypoint, ['/bin/sh']);
+  assert.deepEqual(next['worker']?.command, ['-c', 'work']);
+  assert.deepEqual(next['worker']?.ports, []);
+  const silent = processesOf({ processTypes: {}, image: { config, hasCommand: true } }, {});
+  assert.deepEqual(
+    silent['web']?.ports.map(({ port }) => port),
+    [8080],
+  );
+  assert.deepEqual(processesOf({ processTypes: {}, image: { config, hasCommand: false } }, {}), {});
 });
 
 test('links outlive a push; a type that is new reaches what all types reached', () => {

@@ -16,6 +16,11 @@ export const configSchema = buildLimitsSchema.extend({
   /** The cluster key, for the blob store. Nothing of the app's code gets to see it. */
   FLYNN_KEY: secret(),
   FLYNN_DISCOVERY_URL: z.url(),
+  /** What is built: with a Dockerfile an image, by the engine of this host. */
+  FLYNN_BUILD_KIND: z.enum(['slug', 'dockerfile']).default('slug'),
+  /** What a Dockerfile means by `flynn/slug-runner` and `flynn/slug-builder`. */
+  FLYNN_SLUG_RUNNER_IMAGE: z.string().optional(),
+  FLYNN_SLUG_BUILDER_IMAGE: z.string().optional(),
   /** Debian's archive, for the languages that come from it. Default: the one the builder's image was made from. */
   FLYNN_DEBIAN_MIRROR: z.url().optional(),
   /** Debian's security updates, where FLYNN_DEBIAN_MIRROR is set. */

@@ -21,7 +21,7 @@ export type BuildLimits = {
 const shareOfTime = 0.1;
 const leastPauseMs = 2_000;
 
-const howToRaise = (name: string): string =>
+export const howToRaise = (name: string): string =>
   `Who runs the cluster can raise it: flynn -a slug-builder env set ${name}=…`;
 
 export function tooLong(timeoutMs: number): FlynnError {
@@ -86,6 +86,13 @@ export function slugTooLarge(limit: number): FlynnError {
   return new FlynnError(
     'exhausted',
     `The slug is larger than its limit of ${sizeText(limit)}.\nKeep what does not run out of it with a .slugignore. ${howToRaise('FLYNN_SLUG_SIZE')}`,
+  );
+}
+
+export function imageTooLarge(limit: number): FlynnError {
+  return new FlynnError(
+    'exhausted',
+    `The image is larger than its limit of ${sizeText(limit)}.\nBuild in one stage and copy what runs into another. ${howToRaise('FLYNN_SLUG_SIZE')}`,
   );
 }
 

@@ -4,11 +4,13 @@ import { createBlobClient } from '@flynn/blobstore/client';
 import { createDiscoveryClient } from '@flynn/discovery/client';
 import { loadConfig } from '@flynn/kit/config';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
+import { HttpClient } from '@flynn/kit/http-client';
 import { build, compileInputSchema, failureText } from './build.ts';
 import type { Layout } from './buildpack.ts';
 import { compileSlug } from './compile.ts';
 import { configSchema } from './config.ts';
 import { baseEnv } from './environment.ts';
+import { buildImage } from './image-build.ts';
 import { limitMet, tooMuchOutput } from './limits.ts';
 import { createOutput } from './output.ts';
 import { unpackSource } from './unpack.ts';
@@ -21,6 +23,9 @@ const layout: Layout = {
   runtimeDir: '/opt/flynn',
   scratchDir: '/tmp/flynn/scratch',
 };
+
+const agentPort = 1113;
+const gibibyte = 1024 ** 3;
 
 const out = createOutput((text) => void process.stdout.write(text));
 const stopping = new AbortController();
@@ -61,8 +66,6 @@ async function runBuild(): Promise<void> {
     appId: config.FLYNN_APP_ID,
     appEnv: config.FLYNN_APP_ENV,
   };
-  const env = baseEnv(process.env, { home: layout.appDir, commit: job.commit });
-  const self = [process.execPath, ...process.execArgv, program] as const;
   const limits = {
     diskBytes: config.FLYNN_BUILD_DISK,
     timeoutMs: config.FLYNN_BUILD_TIMEOUT,
@@ -70,6 +73,24 @@ async function runBuild(): Promise<void> {
     cacheBytes: config.FLYNN_BUILD_CACHE,
     slugBytes: config.FLYNN_SLUG_SIZE,
   };
+  if (config.FLYNN_BUILD_KIND === 'dockerfile') {
+    const agentUrl = new URL(config.FLYNN_DISCOVERY_URL);
+    agentUrl.port = String(agentPort);
+    const agent = new HttpClient({ baseUrl: agentUrl.origin, key: config.FLYNN_KEY, name: 'the host agent' });
+    const ownImages = {
+      'flynn/slug-runner': config.FLYNN_SLUG_RUNNER_IMAGE,
+      'flynn/slug-builder': config.FLYNN_SLUG_BUILDER_IMAGE,
+    };
+    const ofSteps = { memoryBytes: config.FLYNN_BUILD_MEMORY ?? gibibyte, pids: config.FLYNN_BUILD_PIDS };
+    try {
+      await buildImage(job, { blobs, agent, out, limits: { ...limits, ...ofSteps }, ownImages }, signal);
+    } finally {
+      await Promise.all([blobs.close(), discovery.close(), agent.close()]);
+    }
+    return;
+  }
+  const env = baseEnv(process.env, { home: layout.appDir, commit: job.commit });
+  const self = [process.execPath, ...process.execArgv, program] as const;
   try {
     await build(job, { blobs, layout, self, env, out, nowMs: Date.now(), limits }, signal);
   } finally {

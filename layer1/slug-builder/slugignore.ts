@@ -24,7 +24,8 @@ function parseRule(line: string): Rule[] {
   return [{ isNegated, isForFoldersOnly, pattern: new RegExp(`^${isAnchored ? '' : '(?:.*/)?'}${source}$`) }];
 }
 
-function globSource(glob: string): string {
+/** A regular expression of a pattern without its `!` and without a slash at either end. */
+export function globSource(glob: string): string {
   return glob.replace(/\*\*\/|\/\*\*$|\*|\?|\\?[.+^${}()|[\]\\]/g, (token) => {
     if (token === '**/') return '(?:.*/)?';
     if (token === '/**') return '/.*';

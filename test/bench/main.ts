@@ -23,6 +23,7 @@ const benches: Readonly<Record<string, () => Promise<Bench>>> = {
   'cell-memory': () => import('./cell-memory.ts').then(({ bench }) => bench),
   place: () => import('./place.ts').then(({ bench }) => bench),
   logs: () => import('./logs.ts').then(({ bench }) => bench),
+  router: () => import('./router.ts').then(({ bench }) => bench),
   omega: () => import('./omega.ts').then(({ bench }) => bench),
 };
 

@@ -7,6 +7,7 @@ import { describeAccess } from './access.ts';
 import { describeDown } from './down.ts';
 import { describeEnv } from './env.ts';
 import { describeOperations } from './operations.ts';
+import { describeImages } from './images.ts';
 import { describeLogs } from './logs.ts';
 import { describePush } from './push.ts';
 import { describeRecovery } from './recovery.ts';
@@ -27,6 +28,7 @@ suite('one host', () => {
   describePush(theCluster);
   describeOperations(theCluster);
   describeBuilds(theCluster);
+  describeImages(theCluster);
   describeScale(theCluster);
   describeEnv(theCluster);
   describeAccess(theCluster);

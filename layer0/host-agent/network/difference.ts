@@ -3,7 +3,7 @@ import { overlaps } from './addresses.ts';
 import type { ActualNetwork } from './actual.ts';
 import { iptablesChanges } from './iptables.ts';
 import type { Command } from './program.ts';
-import { routeProtocol } from './state.ts';
+import { migrateSysctl, routeProtocol } from './state.ts';
 import type { NetworkSettings, NetworkState, Peer, Route, Tunnel } from './state.ts';
 
 export type Change = Readonly<{ what: string; command: Command }>;
@@ -64,12 +64,16 @@ function bridgeChanges({ bridge }: ActualNetwork, { bridge: { device, subnet, ga
 }
 
 function sysctlChanges(actual: ActualNetwork, { sysctls }: NetworkState): Change[] {
-  return Object.entries(sysctls)
-    .filter(([name, value]) => actual.sysctls[name] !== value)
-    .map(([name, value]) => {
-      const path = `/proc/sys/${name.replaceAll('.', '/')}`;
-      return change(name, { program: 'sh', args: ['-c', 'echo "$1" > "$2"', 'sh', value, path] });
-    });
+  return (
+    Object.entries(sysctls)
+      .filter(([name, value]) => actual.sysctls[name] !== value)
+      // An older kernel has not got it.
+      .filter(([name]) => name !== migrateSysctl || (actual.sysctls[name] ?? '') !== '')
+      .map(([name, value]) => {
+        const path = `/proc/sys/${name.replaceAll('.', '/')}`;
+        return change(name, { program: 'sh', args: ['-c', 'echo "$1" > "$2"', 'sh', value, path] });
+      })
+  );
 }
 
 function tunnelChanges(actual: ActualNetwork, { tunnel, peers }: NetworkState, isKept: boolean): Change[] {

@@ -168,6 +168,12 @@ const drifts: [string, (actual: ActualNetwork) => ActualNetwork, string[]][] = [
     ['sh -c echo "$1" > "$2" sh 1 /proc/sys/net/ipv4/ip_forward'],
   ],
   [
+    'queues of closed ports lost',
+    (a) => ({ ...a, sysctls: { ...a.sysctls, 'net.ipv4.tcp_migrate_req': '0' } }),
+    ['sh -c echo "$1" > "$2" sh 1 /proc/sys/net/ipv4/tcp_migrate_req'],
+  ],
+  ['a kernel that always loses them', (a) => ({ ...a, sysctls: { ...a.sysctls, 'net.ipv4.tcp_migrate_req': '' } }), []],
+  [
     'a route elsewhere',
     (a) => ({ ...a, routes: [{ subnet: '100.100.2.0/24', via: '192.0.2.9', source: '100.100.1.1' }] }),
     ['ip route replace 100.100.2.0/24 via 192.0.2.3 src 100.100.1.1 proto 117'],
@@ -175,7 +181,7 @@ const drifts: [string, (actual: ActualNetwork) => ActualNetwork, string[]][] = [
   ['no bridge at all', (a) => ({ ...a, bridge: undefined }), []],
 ];
 for (const [what, change, expected] of drifts) {
-  test(`${what}: ${expected.join('; ') || 'the engine has to make it'}`, () => {
+  test(`${what}: ${expected.join('; ') || 'nothing to be done here'}`, () => {
     const state = stateOf([near]);
     assert.deepEqual(commands(change(settled(state)), state), expected);
   });

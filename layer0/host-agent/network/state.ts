@@ -101,11 +101,18 @@ export function wanted(input: {
     iptables: iptablesRules(settings),
     sysctls: {
       'net.ipv4.ip_forward': '1',
+      [migrateSysctl]: '1',
       // Behind the tunnel a reply may come in where the strict check does not expect it; the rules check addresses.
       ...(tunnelled.length === 0 ? {} : { [`net.ipv4.conf.${device}.rp_filter`]: '2' }),
     },
   };
 }
+
+/**
+ * Connections that wait at a port that is closed go to another process at the same port, if there is one: whoever shares its
+ * ports, as the router does, can be replaced without losing any. Not in kernels before 5.14.
+ */
+export const migrateSysctl = 'net.ipv4.tcp_migrate_req';
 
 /** The host's own subnet is where its containers are, whatever is written about others; of two leases the older counts. */
 function othersOf(leases: readonly Lease[], { hostId, subnet }: NetworkSettings): Lease[] {

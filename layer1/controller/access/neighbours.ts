@@ -35,28 +35,52 @@ export async function checkServices(
 export async function checkRoutePlace(
   deps: Deps,
   principal: Principal,
-  app: AppResource,
+  app: Pick<AppResource, 'id'>,
   domain: string,
   signal: AbortSignal,
 ): Promise<void> {
   if (principal.isAdmin) return;
-  const { entries } = await deps.store.list(nameKey(routeType.name, `${domain}/`), { signal });
+  if (domain === '*' || domain === `*.${deps.settings.domain}`) {
+    const whose = domain === '*' ? 'nobody has' : 'apps get by their names';
+    throw new FlynnError('denied', `${domain} takes the host names that ${whose}: ask an admin of the cluster`);
+  }
+  const own = await foreignNeighbour(deps, principal, app, nameKey(routeType.name, `${domain}/`), signal);
+  // Part of what somebody else's wildcard stands for.
+  const parent = domain.replace(/^[^.]*\.?/, '*.');
+  const isWithin = domain.startsWith('*.')
+    ? undefined
+    : await foreignNeighbour(deps, principal, app, nameKey(routeType.name, `${parent}/`), signal);
+  const taken = own ?? isWithin;
+  if (taken === undefined) return;
+  throw new FlynnError(
+    'denied',
+    `${taken} is another app's: use a host name of your own, or ask for a role on that app`,
+  );
+}
+
+/** The host name of a route whose app is not for them to change. */
+async function foreignNeighbour(
+  deps: Deps,
+  principal: Principal,
+  app: Pick<AppResource, 'id'>,
+  prefix: string,
+  signal: AbortSignal,
+): Promise<string | undefined> {
+  const { entries } = await deps.store.list(prefix, { signal });
   for (const { value: routeId } of entries) {
     const route = await deps.resources.find(routeType, routeId, { signal });
     if (route === undefined || route.spec.appId === app.id) continue;
     const other = await findApp(deps, route.spec.appId, signal);
     if (isAtLeast(principal.levelOn({ id: other.id, isSystem: other.spec.isSystem }), 'developer')) continue;
-    throw new FlynnError(
-      'denied',
-      `${domain} is another app's: use a host name of your own, or ask for a role on that app`,
-    );
+    return route.spec.domain;
   }
+  return undefined;
 }
 
 /** A route makes a service public: whose it is decides that. */
 export async function checkRouteTarget(
   principal: Principal,
-  app: AppResource,
+  app: { spec: { name: string } },
   service: string | undefined,
   ownProcesses: () => Promise<Processes>,
 ): Promise<void> {

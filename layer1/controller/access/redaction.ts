@@ -15,3 +15,19 @@ export function withoutSecrets(release: Release): Release {
 function hideValues(env: Readonly<Record<string, string>>): Record<string, string> {
   return Object.fromEntries(Object.keys(env).map((name) => [name, hiddenValue]));
 }
+
+/** Of a spec that has variables, whatever else it has. */
+export function withoutEnv(spec: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  return Object.fromEntries(
+    Object.entries(spec).map(([name, value]) => {
+      if (!isRecord(value)) return [name, value];
+      if (name === 'env')
+        return [name, Object.fromEntries(Object.keys(value).map((variable) => [variable, hiddenValue]))];
+      return [name, withoutEnv(value)];
+    }),
+  );
+}
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}

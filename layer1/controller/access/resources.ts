@@ -1,11 +1,29 @@
 /** What the controller keeps of people, teams and tokens. */
 import { FlynnError } from '@flynn/kit/errors';
+import { holds } from '@flynn/resource/access';
+import type { Asking } from '@flynn/resource/access';
 import { defineType } from '@flynn/resource/type';
 import type { Resource } from '@flynn/resource/type';
 import { z } from 'zod';
 import { roleSchema, teamName, userName } from './model.ts';
 
 const nothing = z.object({});
+
+/** Seen by whoever holds a role on the cluster, changed by its admins. */
+export const ofCluster = {
+  read: (asking: Asking) => holds(asking, 'viewer', undefined),
+  list: (asking: Asking) => holds(asking, 'viewer', undefined),
+};
+
+type Belonging = { readonly spec: { readonly userId?: string | undefined } };
+
+/** Everybody's own. */
+export const ofUser = {
+  read: (asking: Asking, { spec }: Belonging) => asking.userId !== undefined && spec.userId === asking.userId,
+  list: () => true,
+  write: (asking: Asking, _owner: unknown, known: Belonging | undefined) =>
+    asking.userId !== undefined && (known === undefined || known.spec.userId === asking.userId),
+};
 
 export const userType = defineType({
   name: 'user',
@@ -19,6 +37,7 @@ export const userType = defineType({
   status: nothing,
   initialStatus: () => ({}),
   nameOf: (user) => user.name,
+  authorise: ofCluster,
 });
 
 export const teamType = defineType({
@@ -28,6 +47,7 @@ export const teamType = defineType({
   status: nothing,
   initialStatus: () => ({}),
   nameOf: (team) => team.name,
+  authorise: ofCluster,
 });
 
 /** Owned by its app, and gone with it. */
@@ -61,6 +81,7 @@ export const tokenType = defineType({
   validateUpdate: () => {
     throw new FlynnError('invalid', 'a token never changes: make a new one');
   },
+  authorise: ofUser,
 });
 
 type ResourceOf<T> = T extends { spec: z.ZodType<infer Spec>; status: z.ZodType<infer Status> }

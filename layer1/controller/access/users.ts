@@ -60,19 +60,9 @@ export function userHandlers(deps: Deps): Handler[] {
       const changed = await resources.update(teamType, id, ({ spec }) => withRole(spec, body.role), { signal });
       return viewTeam(changed, await resources.list(userType, { signal }));
     }),
-    handle(teams.remove, async ({ params, signal }) => {
-      const team = await findTeam(deps, params.team, signal);
-      const given = await resources.list(grantType, {
-        signal,
-        where: ({ spec }) => spec.kind === 'team' && spec.subjectId === team.id,
-      });
-      await commitAll(
-        deps,
-        given.map((grant) => removePiece(grantType, grant)),
-        signal,
-      );
-      await resources.delete(teamType, team.id, { signal });
-    }),
+    handle(teams.remove, async ({ params, signal }) =>
+      removeTeam(deps, await findTeam(deps, params.team, signal), signal),
+    ),
     handle(teams.addMember, async ({ params, signal }) => {
       const user = await findUser(deps, params.user, signal);
       return changeMembers(deps, params.team, signal, {
@@ -114,14 +104,29 @@ export async function findTeam(
   }
 }
 
-function withRole<Spec extends { role?: unknown }>(spec: Spec, role: Spec['role'] | null): Spec {
+/** Null takes it away. */
+export function withRole<Spec extends { role?: unknown }>(spec: Spec, role: Spec['role'] | null): Spec {
   const { role: _, ...rest } = spec;
   // What was taken out is optional in every spec that has a role.
   return (role === null ? rest : { ...rest, role }) as Spec;
 }
 
+export async function removeTeam(deps: Deps, team: TeamResource, signal: AbortSignal): Promise<void> {
+  const { resources } = deps;
+  const given = await resources.list(grantType, {
+    signal,
+    where: ({ spec }) => spec.kind === 'team' && spec.subjectId === team.id,
+  });
+  await commitAll(
+    deps,
+    given.map((grant) => removePiece(grantType, grant)),
+    signal,
+  );
+  await resources.delete(teamType, team.id, { signal });
+}
+
 /** Tokens first: whatever is interrupted, from here on nobody gets in as this user. */
-async function removeUser(
+export async function removeUser(
   deps: Deps,
   user: UserResource,
   signal: AbortSignal,

@@ -7,6 +7,7 @@ export const layers = {
   get: defineRoute({
     method: 'GET',
     path: '/artifacts/:artifact/layers/:digest',
+    access: 'developer of some app',
     response: 'stream',
     summary: 'The bytes of a layer of a slug',
   }),

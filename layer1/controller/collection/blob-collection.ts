@@ -6,6 +6,7 @@ import type { Handler } from '@flynn/kit/http-server';
 import { collections } from './api.ts';
 import { collectArtifacts, collectReleases } from './collection.ts';
 import type { Deps } from '../deps.ts';
+import { blobsOf, resultMeta } from '../images/image-blobs.ts';
 import { appType, artifactType } from '../resources.ts';
 
 export type BlobCollector = Pick<BlobClient, 'list' | 'listNames' | 'remove' | 'removeName'>;
@@ -53,12 +54,12 @@ export async function collectBlobs(
 
 async function neededBlobs(deps: Deps, blobs: BlobCollector, signal: AbortSignal): Promise<Set<string>> {
   const artifacts = await deps.resources.list(artifactType, { signal });
-  const layers = artifacts.flatMap(({ spec: { image } }) => ('layers' in image ? image.layers : []));
   const open = [...deps.operations.snapshot.entries.values()].map(({ value }) => value);
   const named = await Array.fromAsync(blobs.listNames({ signal }));
   return new Set([
-    ...layers.map(({ digest }) => digest),
-    ...open.flatMap(({ spec }) => spec.input.sourceDigest ?? []),
+    ...artifacts.flatMap(({ spec }) => blobsOf(spec.image)),
+    ...artifacts.map(({ spec }) => spec.meta[resultMeta] ?? ''),
+    ...open.flatMap(({ spec: { input } }) => [input.sourceDigest ?? '', input.resultDigest ?? '']),
     ...named.map(({ digest }) => digest),
   ]);
 }

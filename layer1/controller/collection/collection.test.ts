@@ -54,6 +54,26 @@ test('an app keeps its newest slugs; what is left can all be gone back to; share
   assert.equal((await world.deploy('shop', oldest.id)).state, 'complete');
 });
 
+test('a whole image keeps its configuration, its layers and the record it is deployed again by', async () => {
+  await using world = await startTestController();
+  await using store = await startTestBlobs();
+  const { blobs } = store;
+  await world.client.call(apps.create, { body: { name: 'shop' } });
+  const [config, layer, result, orphan] = await Promise.all(
+    ['config', 'layer', 'result', 'orphan'].map((name) => blobs.put(name)),
+  );
+  assert.ok(config !== undefined && layer !== undefined && result !== undefined && orphan !== undefined);
+  const body = { type: 'image' as const, image: { config, layers: [layer] }, meta: { result: result.digest } };
+  const artifact = await world.client.call(releases.createArtifact, { body });
+  await world.client.call(releases.create, {
+    params: { app: 'shop' },
+    body: { artifactId: artifact.id, processes: { web: {} } },
+  });
+  assert.equal((await collectBlobs(later(world, blobGraceMs + 60_000), blobs, { signal })).blobs, 1);
+  const left = (await Array.fromAsync(blobs.list())).map(({ digest }) => digest);
+  assert.deepEqual(new Set(left), new Set([config.digest, layer.digest, result.digest]));
+});
+
 test('names of builds and apps that are gone go with what they point to, other names stay', async () => {
   await using world = await startTestController();
   await using store = await startTestBlobs();

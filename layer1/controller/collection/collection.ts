@@ -28,7 +28,9 @@ export async function collectReleases(deps: Deps, options: Options): Promise<num
     resources.list(releaseType, { signal }),
     resources.list(artifactType, { signal }),
   ]);
-  const slugs = new Set(artifacts.filter(({ spec }) => spec.type === 'slug').map(({ id }) => id));
+  // Whole images take room as slugs do, and are gone back to like them.
+  const isStored = ({ spec }: (typeof artifacts)[number]) => spec.type === 'slug' || 'config' in spec.image;
+  const slugs = new Set(artifacts.filter(isStored).map(({ id }) => id));
   const ofApps = Map.groupBy(releases, ({ spec }) => spec.appId);
   const artifactIds = new Set<string>();
   let count = 0;

@@ -5,18 +5,22 @@ import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
 import { layers } from './api-layers.ts';
 import type { Deps } from '../deps.ts';
-import { artifactType } from '../resources.ts';
+import { principalOf } from '../access/principal.ts';
+import type { Principal } from '../access/principal.ts';
+import { blobsOf } from '../images/image-blobs.ts';
+import { appType, artifactType, releaseType } from '../resources.ts';
 
 export function layerHandlers(
   { resources }: Pick<Deps, 'resources'>,
   blobs: Pick<BlobClient, 'get' | 'put' | 'stat'>,
 ): Handler[] {
   return [
-    handle(layers.get, async ({ params, signal }) => {
+    handle(layers.get, async (call) => {
+      const { params, signal } = call;
       const { spec } = await resources.get(artifactType, params.artifact, { signal });
-      const own = 'layers' in spec.image ? spec.image.layers : [];
+      await checkReader(resources, principalOf(call), params.artifact, signal);
       // What is in the blob store beside layers is nobody's to read: sources, caches.
-      if (!own.some(({ digest }) => digest === params.digest)) {
+      if (!blobsOf(spec.image).includes(params.digest)) {
         throw new FlynnError('not_found', `the artifact ${params.artifact} has no layer ${params.digest}`);
       }
       const { sizeBytes } = await blobs.stat(params.digest, { signal });
@@ -28,4 +32,27 @@ export function layerHandlers(
     handle(layers.stat, ({ params, signal }) => blobs.stat(params.digest, { signal })),
     handle(layers.put, ({ query, body, signal }) => blobs.put(body, { digest: query.digest, signal })),
   ];
+}
+
+/** A slug is code: it is for developers of an app that has a release of it. */
+async function checkReader(
+  resources: Deps['resources'],
+  principal: Principal,
+  artifactId: string,
+  signal: AbortSignal,
+): Promise<void> {
+  if (principal.isAdmin) return;
+  const [releases, apps] = await Promise.all([
+    resources.list(releaseType, { signal, where: ({ spec }) => spec.artifactId === artifactId }),
+    resources.list(appType, { signal }),
+  ]);
+  const owners = new Set(releases.map(({ spec }) => spec.appId));
+  const isReader = apps.some(
+    ({ id, spec }) => owners.has(id) && principal.canReadSecrets({ id, isSystem: spec.isSystem }),
+  );
+  if (isReader) return;
+  // In the words of what there is not: who may not know of it learns nothing.
+  throw new FlynnError('not_found', `there is no artifact "${artifactId}"`, {
+    detail: { type: 'artifact', id: artifactId },
+  });
 }

@@ -21,17 +21,7 @@ export function cronHandlers(deps: Deps): Handler[] {
   const { resources } = deps;
   const setPaused = async (input: { app: string; cron: string }, isPaused: boolean, signal: AbortSignal) => {
     const { id } = await findCron(deps, await findLiveApp(deps, input.app, signal), input.cron, signal);
-    const changed = await resources.updateStatus(
-      cronType,
-      id,
-      ({ status }) =>
-        status.isPaused === isPaused
-          ? status
-          : // What passed meanwhile is not made up for.
-            { ...status, isPaused, handledMs: isPaused ? status.handledMs : Math.max(status.handledMs, deps.now()) },
-      { signal },
-    );
-    return viewCron(changed, deps.now());
+    return viewCron(await pauseCron(deps, id, { isPaused }, signal), deps.now());
   };
   return [
     handle(crons.list, async ({ params, signal }) => {
@@ -55,6 +45,25 @@ export function cronHandlers(deps: Deps): Handler[] {
   ];
 }
 
+/** With a revision `conflict` if it is at another. */
+export async function pauseCron(
+  deps: Pick<Deps, 'resources' | 'now'>,
+  id: string,
+  { isPaused, revision }: { isPaused: boolean; revision?: number | undefined },
+  signal: AbortSignal,
+): Promise<CronResource> {
+  return deps.resources.updateStatus(
+    cronType,
+    id,
+    ({ status }) =>
+      status.isPaused === isPaused
+        ? status
+        : // What passed meanwhile is not made up for.
+          { ...status, isPaused, handledMs: isPaused ? status.handledMs : Math.max(status.handledMs, deps.now()) },
+    { signal, ...(revision === undefined ? {} : { expectRevision: revision }) },
+  );
+}
+
 async function runNow(deps: Deps, app: AppResource, cron: CronResource, signal: AbortSignal): Promise<Cron> {
   const releaseId = app.status.releaseId ?? '';
   const runnable = await runnableOf(deps, app, await deps.resources.get(releaseType, releaseId, { signal }), signal);
@@ -68,7 +77,7 @@ async function runNow(deps: Deps, app: AppResource, cron: CronResource, signal: 
 }
 
 /** By the id that the list tells, or its beginning. */
-async function findCron(deps: Deps, app: AppResource, id: string, signal: AbortSignal): Promise<CronResource> {
+export async function findCron(deps: Deps, app: AppResource, id: string, signal: AbortSignal): Promise<CronResource> {
   const all = await deps.resources.list(cronType, { owner: ownedBy(app.id), signal });
   const found = all.filter((cron) => shortOf(cron).startsWith(id));
   const [cron] = found;
@@ -82,7 +91,7 @@ function shortOf({ id, spec }: CronResource): string {
   return id.slice(spec.appId.length + 1);
 }
 
-function viewCron(cron: CronResource, nowMs: number): Cron {
+export function viewCron(cron: CronResource, nowMs: number): Cron {
   const { schedule, timezone } = cron.spec;
   const { handledMs: _handled, ...status } = cron.status;
   const next = cron.status.isPaused ? undefined : nextTick(parseSchedule(schedule, timezone), nowMs);

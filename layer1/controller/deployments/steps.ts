@@ -11,18 +11,20 @@ import { appType, deploymentType } from '../resources.ts';
 import type { DeploymentResource } from '../resources.ts';
 import { nextStep } from './rollout.ts';
 import type { RolloutView } from './rollout.ts';
+import type { RoutersWord } from './routers-word.ts';
 
 /** One look at a deployment. `epoch` keeps a worker that lost its seat from writing. */
 export async function stepDeployment(
   deps: Deps,
   id: string,
-  options: { signal: AbortSignal; upTimes: UpTimes; epoch?: Compare },
+  options: { signal: AbortSignal; upTimes: UpTimes; word: RoutersWord; epoch?: Compare },
 ): Promise<void | Again> {
-  const { signal, upTimes } = options;
+  const { signal, upTimes, word } = options;
   const deployment = await deps.resources.find(deploymentType, id, { signal });
   const phase = deployment === undefined ? undefined : phaseOf(deployment);
   if (deployment === undefined || phase === undefined) {
     upTimes.forget(id);
+    word.forget(id);
     return;
   }
   const app = await deps.resources.find(appType, deployment.spec.appId, { signal });
@@ -33,6 +35,8 @@ export async function stepDeployment(
   if (step.do === 'wait') {
     return step.untilMs === undefined ? undefined : { againInMs: Math.max(1, step.untilMs - deps.now()) };
   }
+  // What was read is of before the wait: it is looked at again.
+  if ((await word.await(deps, world, step, signal)) === 'waited') return { againInMs: 1 };
   const pieces = await piecesOf(deps, world, step, signal);
   await deps.resources.commit([...pieces, options.epoch === undefined ? {} : { compare: [options.epoch] }], { signal });
   const why = 'error' in step ? { why: step.error } : {};

@@ -116,12 +116,14 @@ export const generic = {
   kinds: defineRoute({
     method: 'GET',
     path: '/api',
+    access: 'anybody',
     response: z.array(kindSchema),
     summary: 'The kinds of objects there are',
   }),
   list: defineRoute({
     method: 'GET',
     path: '/api/:group/:version/:kind',
+    access: 'anybody',
     query: filterQuery,
     response: z.array(objectSchema),
     summary: 'Objects of a kind, by name',
@@ -129,12 +131,14 @@ export const generic = {
   get: defineRoute({
     method: 'GET',
     path: '/api/:group/:version/:kind/:name',
+    access: 'anybody',
     response: objectSchema,
     summary: 'One object, by name or id',
   }),
   apply: defineRoute({
     method: 'POST',
     path: '/api/:group/:version/:kind',
+    access: 'anybody',
     query: writeQuery,
     body: wantedSchema,
     response: appliedSchema,
@@ -143,6 +147,7 @@ export const generic = {
   put: defineRoute({
     method: 'PUT',
     path: '/api/:group/:version/:kind/:name',
+    access: 'anybody',
     query: writeQuery,
     body: wantedSchema,
     response: appliedSchema,
@@ -151,10 +156,17 @@ export const generic = {
   patch: defineRoute({
     method: 'PATCH',
     path: '/api/:group/:version/:kind/:name',
+    access: 'anybody',
     query: writeQuery,
-    body: z.strictObject({ labels: z.record(z.string(), z.string().nullable()).optional(), spec: anything.optional() }),
+    body: z.strictObject({
+      labels: z.record(z.string(), z.string().nullable()).optional(),
+      spec: anything.optional(),
+      /** With a revision, `conflict` if the object is at another. */
+      metadata: z.looseObject({ revision: z.int().optional() }).optional(),
+    }),
     response: appliedSchema,
-    summary: 'Change parts of an object that is there: a JSON merge patch (RFC 7396), null takes away',
+    summary:
+      'Change parts of an object that is there: a JSON merge patch (RFC 7396), null takes away; `conflict` if it changed meanwhile',
   }),
   setStatus: defineRoute({
     method: 'PUT',
@@ -171,6 +183,7 @@ export const generic = {
   remove: defineRoute({
     method: 'DELETE',
     path: '/api/:group/:version/:kind/:name',
+    access: 'anybody',
     response: z.object({
       /** `deleting`: it goes once what `metadata.waitingFor` tells is done. */
       outcome: z.enum(['deleted', 'deleting']),
@@ -182,6 +195,7 @@ export const generic = {
   watch: defineRoute({
     method: 'GET',
     path: '/watch/:group/:version/:kind',
+    access: 'anybody',
     query: filterQuery,
     response: 'events',
     summary: 'The objects there are, `current`, then changes',

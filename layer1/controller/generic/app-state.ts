@@ -7,7 +7,7 @@ import { serviceNameOf } from '../compile.ts';
 import { fieldOf, isEqual } from './difference.ts';
 import { envSchema, metaSchema, processSchema } from '../model.ts';
 import type { Process } from '../model.ts';
-import { normalizeDomain, normalizePath } from '../route-address.ts';
+import { normalizeDomain, normalizePath, routePlace } from '../route-address.ts';
 
 const memoryUnits = { MB: 1024 ** 2, GB: 1024 ** 3 } as const;
 
@@ -23,6 +23,8 @@ const routeSpec = z.strictObject({
   domain: z.string().optional(),
   path: z.string().optional(),
   port: z.int().min(1).max(65_535).optional(),
+  /** With a port that several share: the name that clients ask for by TLS. */
+  serverName: z.string().optional(),
   /** Default: APP-web. */
   service: serviceName.optional(),
 });
@@ -54,7 +56,7 @@ export const wantedAppSchema = z.strictObject({
 });
 export type WantedApp = z.output<typeof wantedAppSchema>;
 
-export type RouteState = { domain?: string; path?: string; port?: number; service: string };
+export type RouteState = { domain?: string; path?: string; port?: number; serverName?: string; service: string };
 
 export type AppState = {
   meta: Readonly<Record<string, string>>;
@@ -67,8 +69,8 @@ export type AppState = {
 };
 
 /** Where it answers: two routes of one place cannot exist. */
-export function placeOf({ domain, path, port }: RouteState): string {
-  return port === undefined ? `${domain ?? ''}${path ?? '/'}` : `tcp:${port}`;
+export function placeOf({ domain, path = '/', port, serverName }: RouteState): string {
+  return routePlace({ type: port === undefined ? 'http' : 'tcp', domain, path, port, tcp: { serverName } });
 }
 
 /** As a file would have it: what is as it is without saying is left out. */
@@ -138,7 +140,16 @@ function routeState(app: string, route: z.output<typeof routeSpec>, path: string
     if (route.domain !== undefined || route.path !== undefined) {
       issues.push({ path, message: 'a route has a domain (and a path), or a port' });
     }
-    return { port: route.port, service };
+    const { serverName } = route;
+    if (serverName === undefined) return { port: route.port, service };
+    return {
+      port: route.port,
+      serverName: tried(issues, `${path}.serverName`, () => normalizeDomain(serverName)),
+      service,
+    };
+  }
+  if (route.serverName !== undefined) {
+    issues.push({ path: `${path}.serverName`, message: 'it tells routes of one port apart: say which port' });
   }
   if (route.domain === undefined)
     issues.push({ path, message: 'a route has a domain, like shop.example.com, or a port' });

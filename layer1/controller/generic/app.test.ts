@@ -216,6 +216,32 @@ test('a route and a key are called by what they are', async () => {
   assert.equal((await apply('Route', route)).outcome, 'unchanged');
   const moved = await apply('Route', { ...route, spec: { ...route.spec, service: 'routed-api' } });
   assert.deepEqual(moved.changes, [{ path: 'spec.service', before: 'routed-web', after: 'routed-api' }]);
+  const settings = { sticky: true, limits: { bodyBytes: 9 }, https: { redirect: true, hstsSeconds: 60 } };
+  const set = await apply('Route', { ...route, spec: { ...route.spec, http: settings } });
+  assert.deepEqual(
+    set.changes.map(({ path }) => path),
+    ['spec.http.https.hstsSeconds', 'spec.http.https.redirect', 'spec.http.limits.bodyBytes', 'spec.http.sticky'],
+  );
+  assert.deepEqual((await get('Route', 'routed.example.com/')).spec['http'], settings);
+  assert.equal((await apply('Route', route)).outcome, 'unchanged');
+  const taken = { ...route, spec: { ...route.spec, http: { https: { redirect: null } } } };
+  await assert.rejects(apply('Route', taken), invalid(/spec\.http\.https\.hstsSeconds: it tells browsers/));
+  await assert.rejects(
+    apply('Route', { ...route, spec: { ...route.spec, tcp: { idleMs: 5 } } }),
+    invalid(/spec\.tcp: these settings are for tcp routes/),
+  );
+  const where = { params: { ...flynn('Route'), name: 'routed.example.com/' } };
+  const before = await get('Route', where.params.name);
+  const patch = (body: object) => world.client.call(generic.patch, { ...where, body });
+  const patched = await patch({ spec: { http: { sticky: null, limits: { connections: 4 } } } });
+  assert.deepEqual(patched.object?.spec['http'], {
+    limits: { bodyBytes: 9, connections: 4 },
+    https: { redirect: true, hstsSeconds: 60 },
+  });
+  const { revision } = before.metadata;
+  await assert.rejects(patch({ spec: { http: { sticky: true } }, metadata: { revision } }), (error) =>
+    hasCode(error, 'conflict'),
+  );
   await assert.rejects(apply('Route', { spec: route.spec }), invalid(/owner: it belongs to an app/));
   await assert.rejects(
     apply('Route', { owner: 'app/routed', spec: { domain: '-' } }),

@@ -1,7 +1,10 @@
 /** The kind App: an app whole, as one file has it. What is wanted is brought about by the same rules as by hand. */
 import { FlynnError } from '@flynn/kit/errors';
 import { shortId } from '@flynn/kit/ids';
+import { holds } from '@flynn/resource/access';
 import { refusal } from '@flynn/resource/record';
+import { checkRoutePlace, checkRouteTarget } from '../access/neighbours.ts';
+import { withoutEnv } from '../access/redaction.ts';
 import { checkRemoval, createApp, defaultDeployTimeoutMs } from '../apps.ts';
 import { serviceNameOf } from '../compile.ts';
 import { startDeployment } from '../deployments/deployments.ts';
@@ -18,7 +21,7 @@ import type { ResourceReader } from './reader.ts';
 import { createRelease } from '../releases.ts';
 import { appType, artifactType, formationType, ownedBy, releaseType, routeType } from '../resources.ts';
 import type { AppResource, ReleaseResource, RouteResource } from '../resources.ts';
-import { createRoute } from '../routing.ts';
+import { createRoute } from '../routes/creation.ts';
 
 export const appKind = defineKind({
   type: appType,
@@ -31,7 +34,12 @@ export const appKind = defineKind({
     return { spec: specOfApp(state), status: { ...app.status, isSystem: app.spec.isSystem } };
   },
   apply: applyApp,
-  checkRemoval,
+  withoutSecrets: withoutEnv,
+  checkRemoval(app, asking) {
+    checkRemoval(app);
+    if (asking.isOperator || holds(asking, 'admin', ownedBy(app.id))) return;
+    throw new FlynnError('denied', `${asking.name} may not delete ${app.spec.name}: only an admin of the app may`);
+  },
 });
 
 type Known = {
@@ -70,8 +78,10 @@ async function basisOf(app: AppResource, read: ResourceReader): Promise<ReleaseR
 }
 
 function routeOf({ spec }: RouteResource): RouteState {
-  const { domain, path, port, service } = spec;
-  return port === undefined ? { ...(domain === undefined ? {} : { domain }), path, service } : { port, service };
+  const { domain, path, port, service, tcp } = spec;
+  const { serverName } = tcp;
+  if (port === undefined) return { ...(domain === undefined ? {} : { domain }), path, service };
+  return { port, ...(serverName === undefined ? {} : { serverName }), service };
 }
 
 /** What an app is like that has just been made. */
@@ -103,23 +113,22 @@ async function applyApp(deps: Deps, wanted: Wanted<WantedApp>, context: ApplyCon
   const was = known === undefined ? {} : { labels: current?.labels ?? {}, spec: specOfApp(before) };
   const changes = differences(was, { labels, spec: specOfApp(after) });
   const result = { name, isNew: current === undefined, changes };
-  checkRevision(name, current, wanted.revision);
   await checkPlaces(deps, name, { app: current, routes: after.routes }, signal);
+  await checkRoutes(deps, context, { id: current?.id ?? '', name, before, after });
   const isRunOtherwise = !isSameRun(before, after) || !isEqual(before.counts, after.counts);
   if (isRunOtherwise && current?.status.deploymentId !== undefined) {
     throw new FlynnError('conflict', `a deployment of ${name} is under way: apply it again once it is through`);
   }
   if (isDryRun) return result;
-  const app = current ?? (await createApp(deps, { name, meta: { ...after.meta }, isSystem: false }, signal));
-  await setApp(deps, app, after, labels, signal);
+  // Who makes an app is its admin.
+  const { isAdmin, userId } = context.principal;
+  const ownerId = isAdmin || userId === undefined ? {} : { ownerId: userId };
+  const app =
+    current ?? (await createApp(deps, { name, meta: { ...after.meta }, isSystem: false, ...ownerId }, signal));
+  await setApp(deps, app, { state: after, labels, revision: wanted.revision }, signal);
   await setRoutes(deps, app, after, signal);
   const rolledOut = await setRelease(deps, app, { before, after, basis: known?.basis }, signal);
   return { ...result, ...rolledOut };
-}
-
-function checkRevision(name: string, app: AppResource | undefined, revision: number | undefined): void {
-  if (revision === undefined || revision === app?.revision) return;
-  throw new FlynnError('conflict', `app ${name} is not at revision ${revision}: read it again and repeat the change`);
 }
 
 /** Before anything is made: what another app has cannot be had. */
@@ -139,18 +148,32 @@ async function checkPlaces(
   if (issues.length > 0) throw refusal(`app ${name}`, issues);
 }
 
+/** The same as by hand: a route is to a service of one's own, on a host name that is nobody else's. */
+async function checkRoutes(
+  deps: Deps,
+  { principal, signal }: ApplyContext,
+  { id, name, before, after }: { id: string; name: string; before: AppState; after: AppState },
+): Promise<void> {
+  for (const route of after.routes) {
+    if (before.routes.some((known) => isEqual(known, route))) continue;
+    await checkRouteTarget(principal, { spec: { name } }, route.service, async () => after.processes);
+    if (route.domain !== undefined) await checkRoutePlace(deps, principal, { id }, route.domain, signal);
+  }
+}
+
 async function setApp(
   deps: Deps,
   app: AppResource,
-  { meta, deployTimeoutMs }: AppState,
-  labels: Readonly<Record<string, string>>,
+  wanted: { state: AppState; labels: Readonly<Record<string, string>>; revision: number | undefined },
   signal: AbortSignal,
 ): Promise<void> {
+  const { state, labels, revision } = wanted;
+  const { meta, deployTimeoutMs } = state;
   await deps.resources.change(
     appType,
     app.id,
     ({ spec }) => ({ spec: { ...spec, meta: { ...meta }, deployTimeoutMs }, labels }),
-    { signal },
+    { signal, ...(revision === undefined ? {} : { expectRevision: revision }) },
   );
 }
 
@@ -164,8 +187,10 @@ async function setRoutes(deps: Deps, app: AppResource, after: AppState, signal: 
     const old = known.get(place);
     const { service } = route;
     if (old === undefined) {
+      const { serverName, ...where } = route;
       const type = route.port === undefined ? 'http' : 'tcp';
-      await createRoute(deps, app.id, { type, ...route }, signal);
+      const tcp = serverName === undefined ? {} : { tcp: { serverName } };
+      await createRoute(deps, app.id, { type, ...where, ...tcp }, signal);
     } else if (old.spec.service !== service) {
       await resources.update(routeType, old.id, ({ spec }) => ({ ...spec, service }), { signal });
     }

@@ -48,6 +48,14 @@ export function fieldOf<T>(record: Readonly<Record<string, T>>, name: string): T
   return Object.hasOwn(record, name) ? record[name] : undefined;
 }
 
+/** As `merged`, but what the patch takes away stays null: whoever acts on it is told. */
+export function overlaid(target: unknown, patch: unknown): unknown {
+  if (!isRecord(patch)) return patch;
+  const result: Record<string, unknown> = isRecord(target) ? { ...target } : {};
+  for (const [name, value] of Object.entries(patch)) define(result, name, overlaid(fieldOf(result, name), value));
+  return result;
+}
+
 /** Whatever the name, `__proto__` included. */
 function define(record: Record<string, unknown>, name: string, value: unknown): void {
   Object.defineProperty(record, name, { value, enumerable: true, configurable: true, writable: true });

@@ -75,7 +75,7 @@ async function releaseNamed(deps: Deps, name: string, signal: AbortSignal): Prom
 
 async function apply(
   deps: Deps,
-  { name = '', spec }: Wanted<z.output<typeof wantedSchema>>,
+  { name = '', revision, spec }: Wanted<z.output<typeof wantedSchema>>,
   { isDryRun, signal }: ApplyContext,
 ): Promise<Applied> {
   const named = await releaseNamed(deps, name, signal);
@@ -90,7 +90,8 @@ async function apply(
   const before = await deps.resources.find(formationType, release.id, { signal });
   const counts = { ...before?.spec.processes, ...spec.processes };
   const changes = differences({ spec: { processes: before?.spec.processes ?? {} } }, { spec: { processes: counts } });
-  const scaling = { app: app.id, release: release.id, counts: spec.processes };
+  const at = revision === undefined ? {} : { revision };
+  const scaling = { app: app.id, release: release.id, counts: spec.processes, ...at };
   if (!isDryRun && changes.length > 0) await scaleFormation(deps, scaling, signal);
   return { name, isNew: before === undefined, changes };
 }

@@ -247,7 +247,7 @@ test('Flynn’s own objects are the same here, and what has rules elsewhere cann
     );
   }
   const params = { group: 'flynn', version: 'v1', kind: 'Release', name: release.id };
-  await assert.rejects(world.client.call(generic.remove, { params }), isCode('denied', /not made or changed here/));
+  await assert.rejects(world.client.call(generic.remove, { params }), isCode('denied', /not deleted here/));
   const status = { params, body: { status: { x: 1 } } };
   await assert.rejects(world.client.call(generic.setStatus, status), isCode('denied', /platform's own/));
 });

@@ -1,12 +1,14 @@
 /** A kind: a resource type as the generic API, files and the command line have it. A new one is one module. */
 import { FlynnError } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
+import type { Asking } from '@flynn/resource/access';
 import type { Controller } from '@flynn/resource/controller';
 import { TypeRegistry } from '@flynn/resource/registry';
 import type { ResourceService } from '@flynn/resource/service';
 import { tombstoneType } from '@flynn/resource/tombstone';
 import type { AnyType, Owner, Resource, ResourceType } from '@flynn/resource/type';
 import type { z } from 'zod';
+import type { Principal } from '../access/principal.ts';
 import type { Deps } from '../deps.ts';
 import type { Difference } from './difference.ts';
 import type { ResourceReader } from './reader.ts';
@@ -34,8 +36,8 @@ export type Applied = Readonly<{
 export type ApplyContext = Readonly<{
   isDryRun: boolean;
   signal: AbortSignal;
-  /** The user who asks, if it is one: whose the key is, say. */
-  userId?: string;
+  /** Who asks: a kind's own rules are asked by it whether they may, as far as the type's hooks do not say. */
+  principal: Principal;
 }>;
 
 /** What differs from the resource itself. */
@@ -64,14 +66,22 @@ export type Kind = Readonly<{
   /** What a file may say in `spec`. */
   wanted: z.ZodType | undefined;
   writes: 'plain' | 'own' | 'none';
+  /** `own`: to what it is asked for, null takes a field back, and revisions are those of the resource. */
+  appliesPatches: boolean;
   /** Types of which an object's view tells something: a change of theirs is a change of their owner. */
   showsOwned: readonly AnyType[];
   /** Default: by id, or by name. */
   find?(deps: Deps, name: string, signal: AbortSignal): Promise<Resource<unknown, unknown> | undefined>;
   view?(deps: Deps, resource: Resource<unknown, unknown>, read: ResourceReader): Promise<Shown>;
   apply?(deps: Deps, wanted: Wanted<unknown>, context: ApplyContext): Promise<Applied>;
+  /** What of a spec those may see who only look. */
+  withoutSecrets?(spec: Record<string, unknown>): Record<string, unknown>;
+  /** Whether objects can be deleted here. */
+  isRemovable: boolean;
   /** Before the deletion: throws what forbids it. */
-  checkRemoval?(resource: Resource<unknown, unknown>): void;
+  checkRemoval?(resource: Resource<unknown, unknown>, asking: Asking): void;
+  /** Default: the object alone, and what it owns after it. */
+  remove?(deps: Deps, resource: Resource<unknown, unknown>, signal: AbortSignal): Promise<void>;
   /** Run by the controller's workers. */
   controllers: readonly ((context: ControllerContext) => Controller)[];
 }>;
@@ -84,6 +94,9 @@ export function defineKind<Spec, Status, SpecInput, WantedSpec = SpecInput>(defi
   /** Default: if it can be written. */
   isExported?: boolean;
   isReadOnly?: boolean;
+  /** Default: if it can be written. */
+  isRemovable?: boolean;
+  appliesPatches?: boolean;
   wanted?: z.ZodType<WantedSpec>;
   showsOwned?: readonly AnyType[];
   find?: (deps: Deps, name: string, signal: AbortSignal) => Promise<Resource<Spec, Status> | undefined>;
@@ -91,7 +104,11 @@ export function defineKind<Spec, Status, SpecInput, WantedSpec = SpecInput>(defi
   view?: (deps: Deps, resource: Resource<Spec, Status>, read: ResourceReader) => Promise<Shown>;
   /** With `wanted`: how that is brought about. Idempotent: asked again it changes nothing. */
   apply?: (deps: Deps, wanted: Wanted<WantedSpec>, context: ApplyContext) => Promise<Applied>;
-  checkRemoval?: (resource: Resource<Spec, Status>) => void;
+  checkRemoval?: (resource: Resource<Spec, Status>, asking: Asking) => void;
+  /** What of a spec those may see who only look. */
+  withoutSecrets?: (spec: Record<string, unknown>) => Record<string, unknown>;
+  /** How it goes, where more has to go with it. */
+  remove?: (deps: Deps, resource: Resource<Spec, Status>, signal: AbortSignal) => Promise<void>;
   controllers?: readonly ((context: ControllerContext) => Controller)[];
 }): Kind;
 export function defineKind(
@@ -103,7 +120,9 @@ export function defineKind(
     names: [],
     columns: {},
     isExported: writes !== 'none',
+    isRemovable: writes !== 'none',
     writes,
+    appliesPatches: false,
     showsOwned: [],
     controllers: [],
     wanted: writes === 'plain' ? definition.type.spec : undefined,

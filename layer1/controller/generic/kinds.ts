@@ -1,17 +1,30 @@
 /** Every kind there is: a new one is a module of its own and a line here. */
 import { acmeKind, certificateKind } from '../certificates/kind.ts';
 import { appKind } from './app.ts';
+import { drainKind } from './drain.ts';
 import { formationKind } from './formation.ts';
 import { defineKind } from './kind.ts';
 import type { Kind } from './kind.ts';
-import { keyKind, routeKind } from './route.ts';
+import { keyKind } from './key.ts';
+import { teamKind, tokenKind, userKind } from './people.ts';
+import { routeKind } from './route.ts';
+import { runnerKind } from './runner.ts';
+import { cronKind } from './schedule.ts';
+import { withoutEnv } from '../access/redaction.ts';
 import { artifactType, deploymentType, operationType, releaseType } from '../resources.ts';
+import { sourceType } from '../source/resource.ts';
 
 export const platformKinds: readonly Kind[] = [
   appKind,
   formationKind,
   routeKind,
   keyKind,
+  cronKind,
+  drainKind,
+  userKind,
+  teamKind,
+  tokenKind,
+  runnerKind,
   certificateKind,
   acmeKind,
   defineKind({
@@ -25,11 +38,18 @@ export const platformKinds: readonly Kind[] = [
     summary: 'an app’s code and configuration as it ran once: made by pushes and by changes of the app',
     columns: { VERSION: 'spec.version', APP: 'owner', ARTIFACT: 'spec.artifactId' },
     isReadOnly: true,
+    withoutSecrets: withoutEnv,
   }),
   defineKind({
     type: deploymentType,
     summary: 'how a release went live',
     columns: { APP: 'owner', RELEASE: 'spec.newReleaseId', STATE: 'status.state' },
+    isReadOnly: true,
+  }),
+  defineKind({
+    type: sourceType,
+    summary: 'the branch of a repository that an app follows: flynn source',
+    columns: { APP: 'owner', URL: 'spec.url', BRANCH: 'spec.branch', COMMIT: 'status.commit', ERROR: 'status.error' },
     isReadOnly: true,
   }),
   defineKind({

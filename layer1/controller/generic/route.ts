@@ -1,19 +1,25 @@
-/** The kinds Route and Key: small things that are made by rules of their own. */
+/** The kind Route: made and changed by the same rules as by hand. */
 import { refusal } from '@flynn/resource/record';
 import { serviceName } from '@flynn/kit/names';
 import { z } from 'zod';
+import { checkRoutePlace, checkRouteTarget } from '../access/neighbours.ts';
 import { serviceNameOf } from '../compile.ts';
 import { findApp } from '../deps.ts';
 import type { Deps } from '../deps.ts';
-import { differences } from './difference.ts';
+import { differences, fieldOf, isEqual, isRecord } from './difference.ts';
 import { atField } from './fields.ts';
 import { defineKind } from './kind.ts';
 import type { Applied, ApplyContext, Wanted } from './kind.ts';
-import { addKey, keyIdOf } from '../keys.ts';
-import { keyType, routeType } from '../resources.ts';
-import { normalizeDomain, normalizePath } from '../route-address.ts';
-import { createRoute } from '../routing.ts';
-import { parseSshKey } from '../ssh-key.ts';
+import { findBasis } from '../releases.ts';
+import { appType, routeType } from '../resources.ts';
+import type { AppResource, RouteResource } from '../resources.ts';
+import { normalizeDomain, normalizePath, routePlace } from '../route-address.ts';
+import { changeRoute } from '../routes/changes.ts';
+import { createRoute, wrongSettings } from '../routes/creation.ts';
+import { withReleaseIds } from '../routes/releases.ts';
+import { changedHttp, changedTcp, routeIssues } from '../routes/rules.ts';
+import { httpChangeSchema, httpSettingsSchema, tcpChangeSchema, tcpSettingsSchema } from '../routes/settings.ts';
+import type { HttpChange, TcpChange } from '../routes/settings.ts';
 
 const wantedRouteSchema = z.strictObject({
   domain: z.string().optional(),
@@ -21,6 +27,9 @@ const wantedRouteSchema = z.strictObject({
   port: z.int().min(1).max(65_535).optional(),
   /** Default: APP-web. */
   service: serviceName.optional(),
+  /** What is left out stays, null takes a setting back. */
+  http: httpChangeSchema.optional(),
+  tcp: tcpChangeSchema.optional(),
 });
 
 export const routeKind = defineKind({
@@ -28,84 +37,115 @@ export const routeKind = defineKind({
   summary: 'where an app answers: a domain and a path, or a port',
   columns: { APP: 'owner', SERVICE: 'spec.service' },
   wanted: wantedRouteSchema,
+  appliesPatches: true,
   // Of a file of everything it is part of the app.
   isExported: false,
   async view(_deps, { spec }) {
-    const { domain, path, port, service } = spec;
-    return {
-      spec: port === undefined ? { ...(domain === undefined ? {} : { domain }), path, service } : { port, service },
-    };
+    return { spec: shownSpec(spec) };
   },
   apply: applyRoute,
 });
 
+const defaultHttp = httpSettingsSchema.parse({});
+const defaultTcp = tcpSettingsSchema.parse({});
+
+/** As a file would have it: settings that are as they are without saying are left out. */
+function shownSpec({ domain, path, port, service, http, tcp }: RouteResource['spec']): object {
+  const settings = port === undefined ? { http: unlike(http, defaultHttp) } : { tcp: unlike(tcp, defaultTcp) };
+  const shown = Object.entries(settings).filter(([, value]) => isRecord(value) && Object.keys(value).length > 0);
+  const where = port === undefined ? { ...(domain === undefined ? {} : { domain }), path } : { port };
+  return { ...where, service, ...Object.fromEntries(shown) };
+}
+
+/** The fields that are not as in `defaults`, at any depth. */
+function unlike(value: unknown, defaults: unknown): unknown {
+  if (!isRecord(value) || !isRecord(defaults)) return value;
+  const other = Object.entries(value).filter(([name, inner]) => !isEqual(inner, fieldOf(defaults, name)));
+  return Object.fromEntries(other.map(([name, inner]) => [name, unlike(inner, fieldOf(defaults, name))]));
+}
+
 /** Its name is its place, so it can be left out. */
 async function applyRoute(
   deps: Deps,
-  { spec, owner }: Wanted<z.output<typeof wantedRouteSchema>>,
-  { isDryRun, signal }: ApplyContext,
+  wanted: Wanted<z.output<typeof wantedRouteSchema>>,
+  { isDryRun, signal, principal }: ApplyContext,
 ): Promise<Applied> {
-  if (owner?.type !== 'app') {
-    throw refusal('route', [{ path: 'owner', message: 'it belongs to an app, say which: owner: app/NAME' }]);
-  }
+  const { spec, revision } = wanted;
   const isHttp = spec.port === undefined;
   if (isHttp === (spec.domain === undefined)) {
     throw refusal('route', [{ path: '', message: 'a route has a domain (and a path), or a port' }]);
   }
+  const type = isHttp ? 'http' : 'tcp';
   const address = isHttp
     ? {
         domain: atField('route', 'domain', () => normalizeDomain(spec.domain ?? '')),
         path: atField('route', 'path', () => normalizePath(spec.path ?? '/')),
       }
-    : { port: spec.port };
-  const name = isHttp ? `${address.domain}${address.path}` : `tcp:${spec.port}`;
+    : { path: '/', port: spec.port };
+  const asked = spec.tcp?.serverName;
+  const serverName = isHttp || typeof asked !== 'string' ? undefined : normalizeDomain(asked);
+  const name = routePlace({ type, ...address, tcp: { serverName } });
   const [current] = await deps.resources.list(routeType, { object: name, signal });
+  // Whoever names it means the one there is.
+  const owner = wanted.owner ?? (wanted.name === undefined ? undefined : current?.owner);
+  if (owner?.type !== 'app') {
+    throw refusal('route', [{ path: 'owner', message: 'it belongs to an app, say which: owner: app/NAME' }]);
+  }
   if (current !== undefined && current.owner?.id !== owner.id) {
     throw refusal(`route ${name}`, [{ path: 'owner', message: 'another app has this route' }]);
   }
-  const app = current === undefined && isDryRun ? undefined : await findApp(deps, owner.id, signal);
+  // That of a dry run may be about to be made.
+  const app = isDryRun
+    ? await deps.resources.find(appType, owner.id, { signal })
+    : await findApp(deps, owner.id, signal);
   const service = spec.service ?? current?.spec.service ?? serviceNameOf(app?.spec.name ?? owner.id, 'web');
-  const before = current === undefined ? {} : { spec: { ...address, service: current.spec.service } };
-  const changes = differences(before, { spec: { ...address, service } });
+  const settings = isHttp ? { http: spec.http } : { tcp: spec.tcp };
+  if ((isHttp ? spec.tcp : spec.http) !== undefined) throw wrongSettings(isHttp ? 'tcp' : 'http', type);
+  const next = await nextSpec(
+    deps,
+    { current, app, wanted: { appId: owner.id, type, ...address, service }, settings },
+    signal,
+  );
+  const changes = differences(current === undefined ? {} : { spec: shownSpec(current.spec) }, {
+    spec: shownSpec(next),
+  });
+  if (app !== undefined && changes.length > 0) {
+    const processes = async () => (await findBasis(deps, app, signal))?.spec.processes ?? {};
+    await checkRouteTarget(principal, app, service, processes);
+    for (const host of [next.domain, next.tcp.serverName]) {
+      if (host !== undefined) await checkRoutePlace(deps, principal, app, host, signal);
+    }
+  }
   if (!isDryRun && current === undefined) {
-    await createRoute(deps, owner.id, { type: isHttp ? 'http' : 'tcp', ...address, service }, signal);
-  } else if (!isDryRun && current !== undefined && changes.length > 0) {
-    await deps.resources.update(routeType, current.id, (route) => ({ ...route.spec, service }), { signal });
+    const { path, ...port } = address;
+    await createRoute(deps, owner.id, { type, ...(isHttp ? { ...port, path } : port), service, ...settings }, signal);
+  } else if (!isDryRun && app !== undefined && current !== undefined && changes.length > 0) {
+    await changeRoute(deps, { app, route: current }, { service, ...settings, revision }, signal);
   }
   return { name, isNew: current === undefined, changes };
 }
 
-const wantedKeySchema = z.strictObject({
-  /** As in the file that ends in .pub. */
-  publicKey: z.string(),
-});
+type Next = {
+  current: RouteResource | undefined;
+  app: AppResource | undefined;
+  wanted: Pick<RouteResource['spec'], 'appId' | 'type' | 'domain' | 'path' | 'port' | 'service'>;
+  settings: { http?: HttpChange | undefined; tcp?: TcpChange | undefined };
+};
 
-export const keyKind = defineKind({
-  type: keyType,
-  summary: 'an SSH public key that may push',
-  columns: { COMMENT: 'status.comment' },
-  wanted: wantedKeySchema,
-  async find(deps, name, signal) {
-    return deps.resources.find(keyType, name.startsWith('SHA256:') ? keyIdOf(name) : name, { signal });
-  },
-  async view(_deps, { spec }) {
-    const { fingerprint, publicKey, comment } = spec;
-    return { name: fingerprint, spec: { publicKey: `${publicKey} ${comment}`.trim() }, status: { comment } };
-  },
-  apply: applyKey,
-});
-
-/** Its name is its fingerprint, so it can be left out. */
-async function applyKey(
+/** What it would be, checked as if it were written. */
+async function nextSpec(
   deps: Deps,
-  { spec }: Wanted<z.output<typeof wantedKeySchema>>,
-  { isDryRun, signal, userId }: ApplyContext,
-): Promise<Applied> {
-  const { fingerprint, publicKey } = atField('key', 'publicKey', () => parseSshKey(spec.publicKey));
-  const known = await deps.resources.find(keyType, keyIdOf(fingerprint), { signal });
-  if (!isDryRun && known === undefined)
-    await addKey(deps, { text: spec.publicKey, ...(userId === undefined ? {} : { userId }) }, signal);
-  // A key is what it is: who has it again with another comment keeps the first.
-  const changes = known === undefined ? differences({}, { spec: { publicKey } }) : [];
-  return { name: fingerprint, isNew: known === undefined, changes };
+  { current, app, wanted, settings }: Next,
+  signal: AbortSignal,
+): Promise<RouteResource['spec']> {
+  const { http = {}, tcp = {} } = settings;
+  const known = app === undefined ? http : await withReleaseIds(deps, app, http, signal);
+  const next = {
+    ...wanted,
+    http: changedHttp(current?.spec.http ?? defaultHttp, known),
+    tcp: changedTcp(current?.spec.tcp ?? defaultTcp, tcp),
+  };
+  const issues = routeIssues(next);
+  if (issues.length > 0) throw refusal('route', issues);
+  return next;
 }

@@ -7,6 +7,33 @@ export type Example = Readonly<{
 
 const at = '2026-11-21T12:00:00.000Z';
 
+/** As they are if nobody says. */
+const http = {
+  stripPath: false,
+  leader: false,
+  sticky: false,
+  weights: [],
+  releaseAffinity: false,
+  protocol: 'http1',
+  limits: {},
+  timeouts: {},
+  bufferBytes: 0,
+  pages: {},
+  https: { redirect: false, hstsSeconds: 0, hstsSubdomains: false },
+};
+const route = {
+  id: 'z1x2c3v4b5nn',
+  appId: 'k3v9x2m1q8aa',
+  type: 'http',
+  domain: 'shop.example.com',
+  path: '/',
+  service: 'shop-web',
+  http,
+  tcp: { leader: false },
+  createdAt: at,
+  revision: 4711,
+};
+
 export const examples: Readonly<Record<string, Example>> = {
   postApps: {
     body: { name: 'shop' },
@@ -60,14 +87,14 @@ export const examples: Readonly<Record<string, Example>> = {
   postAppsAppRoutes: {
     params: { app: 'shop' },
     body: { type: 'http', domain: 'shop.example.com' },
+    response: route,
+  },
+  patchAppsAppRoutesRoute: {
+    params: { app: 'shop', route: 'shop.example.com' },
+    body: { http: { limits: { requestsPerSecond: 20 }, https: { redirect: true }, timeouts: { totalMs: null } } },
     response: {
-      id: 'z1x2c3v4b5nn',
-      appId: 'k3v9x2m1q8aa',
-      type: 'http',
-      domain: 'shop.example.com',
-      path: '/',
-      service: 'shop-web',
-      createdAt: at,
+      ...route,
+      http: { ...http, limits: { requestsPerSecond: 20 }, https: { ...http.https, redirect: true } },
     },
   },
   postUsers: {

@@ -16,7 +16,7 @@ const maxAttempts = 8;
  * Answers them as they were written, in the order given; known in this process when it returns. `conflict` with the key
  * of the app if that was changed meanwhile, or of the operation that is there already.
  */
-export async function createOperations(
+async function createOperations(
   deps: Deps,
   app: AppResource,
   given: readonly NewOperation[],
@@ -78,8 +78,24 @@ async function supersededPieces(deps: Deps, { superseded }: Creation, signal: Ab
   );
 }
 
+/** Asked for again, they are as they are by now. */
+export async function createOnce(
+  deps: Deps,
+  app: AppResource,
+  given: readonly NewOperation[],
+  signal: AbortSignal,
+): Promise<OperationResource[]> {
+  const ids = given.map(({ id }) => id);
+  try {
+    return await createOperations(deps, app, given, signal);
+  } catch (error) {
+    if (!isThereAlready(error, ids)) throw error;
+    return findAll(deps, ids, signal);
+  }
+}
+
 /** Those that were asked for before, under the same ids. */
-export async function findAll(deps: Deps, ids: readonly string[], signal: AbortSignal): Promise<OperationResource[]> {
+async function findAll(deps: Deps, ids: readonly string[], signal: AbortSignal): Promise<OperationResource[]> {
   const found = await Promise.all(ids.map((id) => findOperation(deps.store, id, { signal })));
   if (found.some((one) => one === undefined)) {
     throw new FlynnError('conflict', 'some of these operations are there and some are not: use another id');
@@ -88,7 +104,7 @@ export async function findAll(deps: Deps, ids: readonly string[], signal: AbortS
 }
 
 /** Whether these operations, or some of them, are there already. */
-export function isThereAlready(error: unknown, ids: readonly string[]): boolean {
+function isThereAlready(error: unknown, ids: readonly string[]): boolean {
   if (!hasCode(error, 'conflict')) return false;
   const { key } = error.detail;
   return ids.some(

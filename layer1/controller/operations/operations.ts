@@ -11,8 +11,7 @@ import { resumePoint } from '../event-stream.ts';
 import { pageOf } from '../paging.ts';
 import { operationType } from '../resources.ts';
 import type { Operation } from '../model.ts';
-import type { NewOperation } from './creation.ts';
-import { createOperations, findAll, isThereAlready } from './intake.ts';
+import { createOnce } from './intake.ts';
 import { OperationLog } from './log.ts';
 import { chainOf } from './queue.ts';
 import { getOperation } from './records.ts';
@@ -77,22 +76,6 @@ async function push(deps: Deps, app: AppResource, input: Push, signal: AbortSign
     spec: { ...spec, appId: app.id, pushId, input: source },
   }));
   return createOnce(deps, app, chain, signal);
-}
-
-/** Asked for again, they are as they are by now. */
-async function createOnce(
-  deps: Deps,
-  app: AppResource,
-  given: readonly NewOperation[],
-  signal: AbortSignal,
-): Promise<OperationResource[]> {
-  const ids = given.map(({ id }) => id);
-  try {
-    return await createOperations(deps, app, given, signal);
-  } catch (error) {
-    if (!isThereAlready(error, ids)) throw error;
-    return findAll(deps, ids, signal);
-  }
 }
 
 /** Live ones first, then what ended last. */

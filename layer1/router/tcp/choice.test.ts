@@ -7,7 +7,8 @@ const of = (inFlight: number, avoidUntilMs = 0) => ({ inFlight, avoidUntilMs });
 
 test('the one with the fewest connections is taken, among several by chance', () => {
   const [busy, one, two] = [of(5), of(1), of(1)];
-  const pick = (share: number) => fewestConnections([busy, one, two], { nowMs: 0, random: () => share, tried: new Set() });
+  const pick = (share: number) =>
+    fewestConnections([busy, one, two], { nowMs: 0, random: () => share, tried: new Set() });
   assert.equal(pick(0), one);
   assert.equal(pick(0.9), two);
 });

@@ -99,7 +99,10 @@ export class TcpRoutes implements AsyncDisposable {
     listen();
   }
 
-  #route(socket: Socket, { client, early, routes }: { client: Client; early?: Buffer | undefined; routes: PortRoutes }) {
+  #route(
+    socket: Socket,
+    { client, early, routes }: { client: Client; early?: Buffer | undefined; routes: PortRoutes },
+  ) {
     const { whole, byName } = routes;
     if (byName.size === 0) {
       if (whole !== undefined) void this.#connect(socket, { client, route: whole, early });

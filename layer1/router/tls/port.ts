@@ -5,7 +5,7 @@ import type { Logger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import type { Status } from '../api.ts';
 import { Certificates } from './certificates.ts';
-import { Challenges } from './challenges.ts';
+import type { Challenges } from './challenges.ts';
 import { createFallback } from './fallback.ts';
 import { followCertificates } from './feed.ts';
 import type { CertificateSink } from './feed.ts';
@@ -21,6 +21,7 @@ type TlsPortOptions = Readonly<{
   host: string;
   profile: TlsProfile;
   accept: TlsListenerOptions['accept'];
+  challenges: Challenges;
   fronts: TlsListenerOptions['fronts'];
   log: Logger;
 }>;
@@ -28,7 +29,7 @@ type TlsPortOptions = Readonly<{
 export class TlsPort implements AsyncDisposable {
   readonly #options: TlsPortOptions;
   readonly #certificates: Certificates;
-  readonly challenges: Challenges;
+  readonly #challenges: Challenges;
   readonly #listener: TlsListener;
   readonly #expiryCheck: NodeJS.Timeout;
   #isKnown = false;
@@ -36,8 +37,7 @@ export class TlsPort implements AsyncDisposable {
   static async create(options: TlsPortOptions): Promise<TlsPort> {
     const profile = profileOptions(options.profile);
     const certificates = new Certificates({ profile, log: options.log });
-    const challenges = new Challenges();
-    const { fronts, accept, log } = options;
+    const { accept, challenges, fronts, log } = options;
     const fallback = await createFallback();
     const listener = new TlsListener({ certificates, challenges, accept, profile, fronts, fallback, log });
     return new TlsPort(options, { certificates, challenges, listener });
@@ -49,7 +49,7 @@ export class TlsPort implements AsyncDisposable {
   ) {
     this.#options = options;
     this.#certificates = parts.certificates;
-    this.challenges = parts.challenges;
+    this.#challenges = parts.challenges;
     this.#listener = parts.listener;
     this.#expiryCheck = setInterval(() => this.#tellExpired(), expiryCheckMs);
     this.#expiryCheck.unref();
@@ -57,7 +57,7 @@ export class TlsPort implements AsyncDisposable {
 
   /** Until the signal aborts. */
   follow(controller: Pick<HttpClient, 'events'>, signal: AbortSignal): Promise<void> {
-    const parts = [this.#certificates, this.challenges];
+    const parts = [this.#certificates, this.#challenges];
     const sink: CertificateSink = {
       replace: (all) => {
         for (const part of parts) part.replace(all);

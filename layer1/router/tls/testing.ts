@@ -1,5 +1,6 @@
 /** For tests: a router with TLS before a control plane that tells certificates. */
 import { once } from 'node:events';
+import type { BlockList } from 'node:net';
 import type { TestContext } from 'node:test';
 import { connect } from 'node:tls';
 import type { ConnectionOptions, TLSSocket } from 'node:tls';
@@ -57,7 +58,11 @@ export type TlsWorld = {
 /** A route for app.test to the service `web`. */
 export async function setUpTls(
   t: TestContext,
-  options: { profile?: TlsProfile; first?: (authority: Credentials) => Promise<ServedCertificate[]> } = {},
+  options: {
+    profile?: TlsProfile;
+    trustedProxies?: BlockList;
+    first?: (authority: Credentials) => Promise<ServedCertificate[]>;
+  } = {},
 ): Promise<TlsWorld> {
   const plane = new ControlPlane();
   plane.setRoute({ id: 'r1', domain: 'app.test' });
@@ -75,6 +80,7 @@ export async function setUpTls(
     host: '127.0.0.1',
     httpPort: 0,
     tls: { port: 0, profile: options.profile ?? 'modern' },
+    ...(options.trustedProxies === undefined ? {} : { trustedProxies: options.trustedProxies }),
     log,
   });
   t.after(async () => {

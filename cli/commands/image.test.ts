@@ -1,0 +1,100 @@
+import assert from 'node:assert/strict';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { operations } from '@flynn/controller/api';
+import { savedFiles, tarOf } from '@flynn/controller/images/testing';
+import { buildResultSchema } from '@flynn/controller/model';
+import { TestRunner } from '@flynn/controller/operations/test-runner';
+import { startTestBlobs } from '@flynn/controller/testing-blobs';
+import { openDeskWithController } from '../testing.ts';
+
+async function openCluster() {
+  const store = await startTestBlobs();
+  const env = await openDeskWithController({ blobStoreUrl: store.url });
+  const file = join(env.desk.home, 'image.tar');
+  await writeFile(file, await tarOf(savedFiles([await tarOf({ a: 'a' }), await tarOf({ b: 'b' })])));
+  await env.desk.run(['create', 'shop', '-r', '']);
+  return {
+    ...env,
+    blobs: store.blobs,
+    file,
+    async [Symbol.asyncDispose]() {
+      await env[Symbol.asyncDispose]();
+      await store[Symbol.asyncDispose]();
+    },
+  };
+}
+
+const imageOf = (stdout: string): string => /^image (sha256:[0-9a-f]{64})$/m.exec(stdout)?.[1] ?? '';
+
+test('an image in a file is stored, and not sent twice', async () => {
+  await using cluster = await openCluster();
+  const { desk, blobs, file } = cluster;
+  const first = await desk.run(['image', 'push', '--file', file, '--no-deploy', '-p', 'worker=work --hard']);
+  assert.equal(first.code, 0, first.stderr);
+  assert.match(first.stdout, /^layer 1\/2 .* sent\nlayer 2\/2 .* sent\nimage sha256:/);
+  const result = buildResultSchema.parse(
+    JSON.parse((await (await blobs.get(imageOf(first.stdout))).toArray()).join('')),
+  );
+  assert.deepEqual(result.processTypes, { worker: 'work --hard' });
+  assert.equal(result.image?.hasCommand, true);
+  assert.deepEqual(result.meta, { 'image.name': 'shop:latest' });
+  const again = await desk.run(['image', 'push', '--file', file, '--no-deploy', '-p', 'worker=work --hard']);
+  assert.match(again.stdout, /1\/2 .* there already\nlayer 2\/2 .* there already\n/);
+  assert.equal(imageOf(again.stdout), imageOf(first.stdout));
+});
+
+test('what the engine of this machine saves is pushed, and its complaint is told', async () => {
+  await using cluster = await openCluster();
+  const { desk, file } = cluster;
+  const engine = join(desk.home, 'engine');
+  await writeFile(engine, `#!/bin/sh\n[ "$3" = shop:1 ] || { echo "no such image: $3" >&2; exit 1; }\ncat ${file}\n`, {
+    mode: 0o755,
+  });
+  const pushed = await desk.run(['image', 'push', 'shop:1', '--engine', engine, '--no-deploy']);
+  assert.equal(pushed.code, 0, pushed.stderr);
+  const unknown = await desk.run(['image', 'push', 'shop:2', '--engine', engine, '--no-deploy']);
+  assert.equal(unknown.code, 1);
+  assert.match(unknown.stderr, /did not give shop:2: no such image: shop:2/);
+  const missing = await desk.run(['image', 'push', 'shop:2', '--engine', join(desk.home, 'none'), '--no-deploy']);
+  assert.match(missing.stderr, /there is no .*none on this machine/);
+});
+
+test('a pushed image is rolled out by operations that end as a push of code ends', async () => {
+  await using cluster = await openCluster();
+  const { desk, controller, file } = cluster;
+  const stored = await desk.run(['image', 'push', '--file', file, '--no-deploy']);
+  const running = desk.run(['-a', 'shop', 'deploy', '--image', imageOf(stored.stdout)]);
+  const runner = new TestRunner({ client: controller.client, id: 'r1', clusterKey: controller.key });
+  await runner.register();
+  const release = await runner.claim();
+  assert.equal(release.kind, 'release');
+  assert.equal(release.input.resultDigest, imageOf(stored.stdout));
+  await runner.finish(release.id, 'failed', { error: 'no room' });
+  const ended = await running;
+  assert.equal(ended.code, 1);
+  assert.match(ended.stderr, /failed: no room/);
+  const all = await controller.client.call(operations.list, { params: { app: 'shop' } });
+  const ends = new Set(all.map(({ kind, state }) => `${kind} ${state}`));
+  assert.deepEqual(ends, new Set(['release failed', 'deploy cancelled']));
+});
+
+test('wrong words are told before anything is sent', async () => {
+  await using cluster = await openCluster();
+  const { desk, file } = cluster;
+  const cases: [string[], RegExp][] = [
+    [['image', 'push'], /push which image\?/],
+    [['image', 'push', 'a', '--file', file], /push which image\?/],
+    [['image', 'push', '--file', file], /which app\?/],
+    [['image', 'push', '--file', file, '-a', 'shop', '-p', 'web'], /write TYPE="COMMAND"/],
+    [['image', 'push', '--file', join(desk.home, 'none'), '--no-deploy'], /ENOENT|none/],
+    [['-a', 'shop', 'deploy'], /deploy what\?/],
+    [['-a', 'shop', 'deploy', '--image', `sha256:${'0'.repeat(64)}`], /has no image sha256:0/],
+  ];
+  for (const [argv, pattern] of cases) {
+    const ran = await desk.run(argv);
+    assert.equal(ran.code, 1, argv.join(' '));
+    assert.match(ran.stderr, pattern);
+  }
+});

@@ -1,0 +1,161 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { operations } from '@flynn/controller/api';
+import { layers } from '@flynn/controller/collection/api-layers';
+import { readArchivedImage } from '@flynn/controller/images/archived-image';
+import { resultOf } from '@flynn/controller/images/image-result';
+import { type BlobTarget, type Sent, storeImage, storeText } from '@flynn/controller/images/stored-image';
+import { FlynnError, hasCode } from '@flynn/kit/errors';
+import { newId } from '@flynn/kit/ids';
+import { processType } from '@flynn/kit/names';
+import type { Context } from '../context.ts';
+import { readEngineImage, readFileImage } from '../image-source.ts';
+import { addCommand, type Parent } from './command.ts';
+import { tellLog } from './operation.ts';
+
+type PushOptions = { file?: string; engine: string; process: string[]; deploy: boolean };
+
+export function addImageCommands(parent: Parent): void {
+  const image = addCommand(parent, {
+    name: 'image',
+    summary: 'images: push one that was built elsewhere and roll it out, without a registry',
+    async run(context) {
+      context.print(image.helpInformation());
+    },
+  });
+
+  addCommand<PushOptions>(parent, {
+    under: image,
+    name: 'push',
+    summary: "send an image's layers that the cluster lacks, make a release of it and roll it out",
+    arguments: [['[image]', 'a name or an id that the engine on this machine knows']],
+    options: {
+      file: ['-f, --file <path>', 'an archive instead: of "docker save", or an OCI layout; - is standard input'],
+      engine: ['--engine <program>', 'what "PROGRAM image save" is asked of', 'docker'],
+      process: ['-p, --process <type=line>', 'a process type and its command line; can be given again', []],
+      deploy: ['--no-deploy', 'only store it; "flynn deploy --image" rolls it out'],
+    },
+    run: pushImage,
+  });
+
+  addCommand<{ image?: string }>(parent, {
+    name: 'deploy',
+    summary: 'make a release of an image and roll it out',
+    options: { image: ['-i, --image <image>', 'sha256:… as "flynn image push" told it'] },
+    async run(context, { image: wanted }) {
+      if (wanted === undefined) {
+        throw new FlynnError(
+          'invalid',
+          'deploy what? --image sha256:… names an image that was pushed; "git push flynn main" deploys code, "flynn rollback" an earlier release',
+        );
+      }
+      return deployImage(context, wanted);
+    },
+  });
+}
+
+async function pushImage(context: Context, options: PushOptions, [name]: string[]): Promise<number | void> {
+  const { file, engine } = options;
+  if ((name === undefined) === (file === undefined)) {
+    throw new FlynnError('invalid', 'push which image? Name one that the engine here has, or give --file PATH');
+  }
+  const lines = processLines(options.process);
+  // Before anything is sent.
+  const app = options.deploy ? await context.appName() : undefined;
+  const ending = new AbortController();
+  const offSignal = context.io.onSignal('SIGINT', () =>
+    ending.abort(new FlynnError('cancelled', 'stopped: what was sent is not sent again')),
+  );
+  const { signal } = ending;
+  const folder = await mkdtemp(join(tmpdir(), 'flynn-image-'));
+  let digest: string;
+  try {
+    const archive = await context.progress(`reading ${name ?? file}`, () => {
+      const from = { io: context.io, folder, signal };
+      return name === undefined ? readFileImage(file ?? '-', from) : readEngineImage(engine, name, from);
+    });
+    const image = await readArchivedImage(archive);
+    const target = await targetOf(context);
+    const sent: Sent[] = [];
+    const stored = await context.progress('sending', () =>
+      storeImage(image, target, {
+        signal,
+        onLayer(layer) {
+          sent.push(layer);
+          if (context.options.json !== true) context.print(layerText(layer, sent.length, image.layers.length));
+        },
+      }),
+    );
+    const result = resultOf(image, stored, lines, { name });
+    digest = (await storeText(JSON.stringify(result), target, signal)).digest;
+    context.show({ image: digest, layers: sent }, () => `image ${digest}`);
+  } finally {
+    offSignal();
+    await rm(folder, { recursive: true, force: true });
+  }
+  if (app !== undefined) return rollOut(context, app, digest);
+}
+
+function layerText({ sizeBytes, isSent }: Sent, place: number, count: number): string {
+  const size = `${(sizeBytes / 1_000_000).toFixed(1)} MB`;
+  return `layer ${place}/${count}  ${size}  ${isSent ? 'sent' : 'there already'}`;
+}
+
+function processLines(texts: readonly string[]): Record<string, string> {
+  const lines: Record<string, string> = {};
+  for (const text of texts) {
+    const at = text.indexOf('=');
+    const type = text.slice(0, Math.max(0, at));
+    const line = text.slice(at + 1).trim();
+    if (!processType.safeParse(type).success || line === '') {
+      throw new FlynnError(
+        'invalid',
+        `--process "${text}" is not understood: write TYPE="COMMAND", as in web="bin/serve --fast"`,
+      );
+    }
+    lines[type] = line;
+  }
+  return lines;
+}
+
+async function targetOf(context: Context): Promise<BlobTarget> {
+  const client = await context.client();
+  return {
+    stat: (digest, options) => client.call(layers.stat, { params: { digest } }, options),
+    put: (body, { digest, signal }) => client.call(layers.put, { query: { digest }, body }, { signal }),
+  };
+}
+
+async function deployImage(context: Context, wanted: string): Promise<number> {
+  if (!/^sha256:[0-9a-f]{64}$/.test(wanted)) {
+    throw new FlynnError('invalid', `"${wanted}" is no image of this cluster: sha256:… as "flynn image push" told it`);
+  }
+  const client = await context.client();
+  const app = await context.appName();
+  try {
+    await client.call(layers.stat, { params: { digest: wanted } });
+  } catch (error) {
+    if (!hasCode(error, 'not_found')) throw error;
+    throw new FlynnError('not_found', `the cluster has no image ${wanted}: push it with "flynn image push"`);
+  }
+  return rollOut(context, app, wanted);
+}
+
+/** The same operations as a push of code ends with, and so the same lines. Answers the exit code. */
+async function rollOut(context: Context, app: string, resultDigest: string): Promise<number> {
+  const client = await context.client();
+  const release = newId();
+  const deploy = newId();
+  await client.call(operations.create, {
+    params: { app },
+    body: {
+      operations: [
+        { id: release, kind: 'release', input: { resultDigest } },
+        { id: deploy, kind: 'deploy', dependsOn: [release], input: {} },
+      ],
+    },
+  });
+  const code = await tellLog(context, release, true);
+  return code === 0 ? tellLog(context, deploy, true) : code;
+}

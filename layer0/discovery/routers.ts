@@ -1,0 +1,155 @@
+/**
+ * The routers' word. Any service announced as `router` that takes the route below with the cluster key passes requests on
+ * to instances of other services, and says what it knows: whether it has a route, whether it sends requests to an instance,
+ * whether it sends none any more. Whoever is about to act on that asks all routers there are, and waits for them, up to a
+ * deadline: nobody's stop or deployment depends on a router that cannot answer. What they know is written nowhere.
+ */
+import { pause } from '@flynn/kit/clock';
+import { hasCode, messageOf } from '@flynn/kit/errors';
+import { HttpClient } from '@flynn/kit/http-client';
+import type { Logger } from '@flynn/kit/log';
+import { serviceName } from '@flynn/kit/names';
+import { type CallInput, type ResponseOf, type Route, defineRoute } from '@flynn/kit/routes';
+import { z } from 'zod';
+import type { Instance } from './api.ts';
+
+export const routerService = 'router';
+
+export const wordSchema = z.object({
+  /** Has each of these routes as it was at that revision, or later; without a revision, has it no more. */
+  routes: z.array(z.object({ id: z.string(), revision: z.int().optional() })).default([]),
+  /** Sends requests to the instances `up`, and none any more to those `down`; of a service that no route leads to, always. */
+  services: z
+    .array(
+      z.object({
+        service: serviceName,
+        up: z.array(z.string()).default([]),
+        down: z.array(z.string()).default([]),
+      }),
+    )
+    .default([]),
+});
+export type Word = z.input<typeof wordSchema>;
+
+export const wordRoute = defineRoute({
+  method: 'POST',
+  path: '/word',
+  body: wordSchema.extend({
+    /** So long it waits for it to become so. */
+    waitMs: z.int().min(0).max(30_000).default(0),
+  }),
+  response: z.object({ isSo: z.boolean() }),
+  summary: 'Whether this router knows of routes and instances what it is asked',
+});
+
+const askMs = 5_000;
+const againMs = 50;
+
+export class Routers implements AsyncDisposable {
+  readonly #instances: (signal: AbortSignal) => Promise<readonly Instance[]>;
+  readonly #key: string;
+  readonly #log: Logger;
+  readonly #clients = new Map<string, HttpClient>();
+
+  constructor(options: {
+    /** Of `routerService`. */
+    instances: (signal: AbortSignal) => Promise<readonly Instance[]>;
+    key: string;
+    log: Logger;
+  }) {
+    this.#instances = options.instances;
+    this.#key = options.key;
+    this.#log = options.log;
+  }
+
+  /**
+   * Asks every router until it says so, those that come meanwhile too. Answers the addresses of those that did not by the
+   * deadline, or why they cannot be found. One that does not know the question (of an earlier version) is not waited for; nor is one that left.
+   */
+  async missing(word: Word, options: { deadlineMs: number; signal: AbortSignal }): Promise<string[]> {
+    const { deadlineMs, signal } = options;
+    const endMs = performance.now() + deadlineMs;
+    const heard = new Set<string>();
+    for (;;) {
+      const known = await this.#knownOrWhy(signal);
+      const leftMs = endMs - performance.now();
+      signal.throwIfAborted();
+      const pending = 'why' in known ? [] : known.instances.filter(({ id }) => !heard.has(id));
+      if ('why' in known && leftMs <= 0) return [known.why];
+      if (!('why' in known) && (pending.length === 0 || leftMs <= 0)) return pending.map(({ address }) => address);
+      await Promise.all(
+        pending.map(async ({ id, address }) => {
+          if (await this.#isSo(address, word, Math.min(leftMs, askMs), signal)) heard.add(id);
+        }),
+      );
+      if ('why' in known || pending.some(({ id }) => !heard.has(id))) await pause(againMs, signal);
+    }
+  }
+
+  /** The same question to all at once. Those that cannot answer are told by address, with why. */
+  async ask<R extends Route>(
+    route: R,
+    input: CallInput<R>,
+    options: { signal: AbortSignal; timeoutMs?: number },
+  ): Promise<{ answers: ResponseOf<R>[]; silent: { address: string; why: string }[] }> {
+    const { signal, timeoutMs = askMs } = options;
+    const answers: ResponseOf<R>[] = [];
+    const silent: { address: string; why: string }[] = [];
+    await Promise.all(
+      (await this.#known(signal)).map(async ({ address }) => {
+        try {
+          answers.push(await this.#clientOf(address).call(route, input, { signal, timeoutMs }));
+        } catch (error) {
+          silent.push({ address, why: messageOf(error) });
+        }
+      }),
+    );
+    signal.throwIfAborted();
+    return { answers, silent };
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await Promise.all([...this.#clients.values()].map((client) => client.close()));
+    this.#clients.clear();
+  }
+
+  async #knownOrWhy(signal: AbortSignal): Promise<{ instances: readonly Instance[] } | { why: string }> {
+    try {
+      return { instances: await this.#known(signal) };
+    } catch (error) {
+      return { why: messageOf(error) };
+    }
+  }
+
+  /** Clients of those that left are closed. */
+  async #known(signal: AbortSignal): Promise<readonly Instance[]> {
+    const instances = await this.#instances(signal);
+    const addresses = new Set(instances.map(({ address }) => address));
+    for (const [address, client] of this.#clients) {
+      if (addresses.has(address)) continue;
+      this.#clients.delete(address);
+      await client.close();
+    }
+    return instances;
+  }
+
+  async #isSo(address: string, word: Word, leftMs: number, signal: AbortSignal): Promise<boolean> {
+    const waitMs = Math.max(0, Math.floor(leftMs));
+    try {
+      const body = { ...word, waitMs };
+      return (await this.#clientOf(address).call(wordRoute, { body }, { signal, timeoutMs: waitMs + 1_000 })).isSo;
+    } catch (error) {
+      if (hasCode(error, 'not_found', 'invalid')) return true;
+      if (!signal.aborted) this.#log.debug({ err: error, router: address }, 'a router could not be asked');
+      return false;
+    }
+  }
+
+  #clientOf(address: string): HttpClient {
+    const known = this.#clients.get(address);
+    if (known !== undefined) return known;
+    const client = new HttpClient({ baseUrl: `http://${address}`, key: this.#key, name: `the router at ${address}` });
+    this.#clients.set(address, client);
+    return client;
+  }
+}

@@ -1,0 +1,45 @@
+/** The kind Key: what may push. */
+import { z } from 'zod';
+import type { Deps } from '../deps.ts';
+import { addKey, keyIdOf } from '../keys.ts';
+import { keyType } from '../resources.ts';
+import { parseSshKey } from '../ssh-key.ts';
+import { differences } from './difference.ts';
+import { atField } from './fields.ts';
+import { defineKind } from './kind.ts';
+import type { Applied, ApplyContext, Wanted } from './kind.ts';
+
+const wantedKeySchema = z.strictObject({
+  /** As in the file that ends in .pub. */
+  publicKey: z.string(),
+});
+
+export const keyKind = defineKind({
+  type: keyType,
+  summary: 'an SSH public key that may push',
+  columns: { COMMENT: 'status.comment' },
+  wanted: wantedKeySchema,
+  async find(deps, name, signal) {
+    return deps.resources.find(keyType, name.startsWith('SHA256:') ? keyIdOf(name) : name, { signal });
+  },
+  async view(_deps, { spec }) {
+    const { fingerprint, publicKey, comment } = spec;
+    return { name: fingerprint, spec: { publicKey: `${publicKey} ${comment}`.trim() }, status: { comment } };
+  },
+  apply: applyKey,
+});
+
+/** Its name is its fingerprint, so it can be left out. */
+async function applyKey(
+  deps: Deps,
+  { spec }: Wanted<z.output<typeof wantedKeySchema>>,
+  { isDryRun, signal, principal: { userId } }: ApplyContext,
+): Promise<Applied> {
+  const { fingerprint, publicKey } = atField('key', 'publicKey', () => parseSshKey(spec.publicKey));
+  const known = await deps.resources.find(keyType, keyIdOf(fingerprint), { signal });
+  if (!isDryRun && known === undefined)
+    await addKey(deps, { text: spec.publicKey, ...(userId === undefined ? {} : { userId }) }, signal);
+  // A key is what it is: who has it again with another comment keeps the first.
+  const changes = known === undefined ? differences({}, { spec: { publicKey } }) : [];
+  return { name: fingerprint, isNew: known === undefined, changes };
+}

@@ -1,0 +1,138 @@
+/** Puts an image's configuration and layers where hosts fetch them from: only what is not there yet. */
+import { createHash } from 'node:crypto';
+import { createReadStream, createWriteStream } from 'node:fs';
+import { rm, stat } from 'node:fs/promises';
+import { Readable, Transform, Writable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { constants as zlib, createZstdCompress } from 'node:zlib';
+import type { Blob } from '@flynn/blobstore/api';
+import { FlynnError, hasCode } from '@flynn/kit/errors';
+import { retry } from '@flynn/kit/retry';
+import type { ArchivedImage } from './archived-image.ts';
+import { decompressorOf, headOfFile } from './compression.ts';
+
+/** The blob store, or what leads to it. */
+export type BlobTarget = {
+  /** `not_found` for one that is not there. */
+  stat(digest: string, options: { signal: AbortSignal }): Promise<Blob>;
+  put(body: Readable, options: { digest: string; signal: AbortSignal }): Promise<Blob>;
+};
+
+export type StoredImage = { config: Blob; layers: Blob[] };
+export type Sent = { sizeBytes: number; isSent: boolean };
+
+const uploadDeadlineMs = 30 * 60_000;
+/** The same everywhere: equal layers are equal blobs. */
+const compressionLevel = 3;
+
+/**
+ * Layers that are plain in the archive are compressed on the way. `invalid` when a layer is not what the image's
+ * configuration says; what was stored until then is used again by the next attempt.
+ */
+export async function storeImage(
+  image: ArchivedImage,
+  target: BlobTarget,
+  options: {
+    signal: AbortSignal;
+    onLayer?: (sent: Sent) => void;
+    /** What layers are stored as, by the digests of their plain tar files: by who can be believed. */
+    known?: ReadonlyMap<string, Blob>;
+  },
+): Promise<StoredImage> {
+  const { signal, onLayer, known } = options;
+  const layers: Blob[] = [];
+  for (const { file, diffId } of image.layers) {
+    const before = known?.get(diffId);
+    if (before !== undefined && (await isStored(before.digest, target, signal))) {
+      onLayer?.({ sizeBytes: before.sizeBytes, isSent: false });
+      layers.push(before);
+      continue;
+    }
+    const compressed = await compressedLayer(file.path, diffId, signal);
+    const sizeBytes = (await stat(compressed.path)).size;
+    const { digest } = compressed;
+    const isSent = await storeBlob({ digest, open: () => createReadStream(compressed.path) }, target, signal);
+    if (compressed.path !== file.path) await rm(compressed.path);
+    onLayer?.({ sizeBytes, isSent });
+    layers.push({ digest, sizeBytes });
+  }
+  return { config: await storeText(image.configText, target, signal), layers };
+}
+
+export async function storeText(text: string, target: BlobTarget, signal: AbortSignal): Promise<Blob> {
+  const bytes = Buffer.from(text);
+  const digest = `sha256:${createHash('sha256').update(bytes).digest('hex')}`;
+  await storeBlob({ digest, open: () => Readable.from([bytes], { objectMode: false }) }, target, signal);
+  return { digest, sizeBytes: bytes.length };
+}
+
+async function compressedLayer(
+  path: string,
+  diffId: string,
+  signal: AbortSignal,
+): Promise<{ path: string; digest: string }> {
+  const decompressor = decompressorOf(await headOfFile(path));
+  const outer = hashing();
+  const inner = hashing();
+  const to = `${path}.zst`;
+  try {
+    if (decompressor === undefined) {
+      const compressor = createZstdCompress({ params: { [zlib.ZSTD_c_compressionLevel]: compressionLevel } });
+      await pipeline(createReadStream(path), inner.tap, compressor, outer.tap, createWriteStream(to), { signal });
+    } else {
+      const nowhere = new Writable({ write: (_chunk, _encoding, done) => done() });
+      await pipeline(createReadStream(path), outer.tap, decompressor, inner.tap, nowhere, { signal });
+    }
+  } catch (error) {
+    signal.throwIfAborted();
+    if (decompressor === undefined) throw error;
+    throw new FlynnError('invalid', `the layer ${diffId} of the image cannot be decompressed: it is damaged`, {
+      cause: error,
+    });
+  }
+  const actual = inner.digest();
+  if (actual !== diffId) {
+    throw new FlynnError('invalid', `the image is damaged: its layer ${diffId} is ${actual} in the archive`);
+  }
+  return { path: decompressor === undefined ? to : path, digest: outer.digest() };
+}
+
+function hashing(): { tap: Transform; digest: () => string } {
+  const hash = createHash('sha256');
+  const tap = new Transform({
+    transform(chunk: Buffer, _encoding, done) {
+      hash.update(chunk);
+      done(null, chunk);
+    },
+  });
+  return { tap, digest: () => `sha256:${hash.digest('hex')}` };
+}
+
+/** Whether it had to be sent. */
+async function storeBlob(
+  blob: { digest: string; open: () => Readable },
+  target: BlobTarget,
+  signal: AbortSignal,
+): Promise<boolean> {
+  const store = async (limited: AbortSignal): Promise<boolean> => {
+    if (await isStored(blob.digest, target, limited)) return false;
+    await target.put(blob.open(), { digest: blob.digest, signal: limited });
+    return true;
+  };
+  return retry(store, {
+    what: 'sending the image',
+    deadlineMs: uploadDeadlineMs,
+    signal,
+    isRetryable: (error) => hasCode(error, 'unavailable', 'timeout'),
+  });
+}
+
+async function isStored(digest: string, target: BlobTarget, signal: AbortSignal): Promise<boolean> {
+  try {
+    await target.stat(digest, { signal });
+    return true;
+  } catch (error) {
+    if (hasCode(error, 'not_found')) return false;
+    throw error;
+  }
+}

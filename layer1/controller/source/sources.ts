@@ -1,0 +1,134 @@
+/** Repositories that apps follow, as people say and see it. */
+import { FlynnError, hasCode } from '@flynn/kit/errors';
+import { handle } from '@flynn/kit/http-server';
+import type { Handler } from '@flynn/kit/http-server';
+import { compareOf } from '@flynn/resource/record';
+import { principalOf } from '../access/principal.ts';
+import { findApp, forLiveApp } from '../deps.ts';
+import type { Deps } from '../deps.ts';
+import { insideNetworks } from '../inside-networks.ts';
+import { iso } from '../job-views.ts';
+import { chainOf } from '../operations/queue.ts';
+import { findOperation } from '../operations/records.ts';
+import { ownedBy } from '../resources.ts';
+import type { AppResource } from '../resources.ts';
+import { sources } from './api.ts';
+import type { Source } from './model.ts';
+import { sourceType } from './resource.ts';
+import type { SourceResource } from './resource.ts';
+import { checkOutside, hostOfSource } from './url.ts';
+
+export function sourceHandlers(deps: Deps): Handler[] {
+  const { resources } = deps;
+  return [
+    handle(sources.get, async ({ params, signal }) => {
+      const app = await findApp(deps, params.app, signal);
+      return viewSource(deps, await findSource(deps, app, signal), signal);
+    }),
+    handle(sources.put, async (call) => {
+      const { params, body, signal } = call;
+      const { isAdmin } = principalOf(call);
+      const host = hostOfSource(body.url);
+      if (!isAdmin) await checkOutside(host, await insideNetworks(deps, signal)).catch(ignoreNotFound);
+      const made = await forLiveApp(deps, params.app, signal, (app) =>
+        setSource(deps, app, { ...body, isOpen: isAdmin }, signal),
+      );
+      return viewSource(deps, made, signal);
+    }),
+    handle(sources.remove, async ({ params, signal }) => {
+      const app = await findApp(deps, params.app, signal);
+      await findSource(deps, app, signal);
+      await resources.delete(sourceType, app.id, { signal });
+    }),
+    handle(sources.poll, async ({ params, query, signal }) => {
+      const app = await findApp(deps, params.app, signal);
+      await findSource(deps, app, signal);
+      const wanted = await resources.updateStatus(
+        sourceType,
+        app.id,
+        ({ status }) => ({
+          ...status,
+          isWanted: true,
+          ...(query.again === 'true'
+            ? {
+                commit: undefined,
+                pollId: undefined,
+                polls: status.polls + 1,
+                lastPollId: status.pollId ?? status.lastPollId,
+              }
+            : {}),
+        }),
+        { signal },
+      );
+      return viewSource(deps, wanted, signal);
+    }),
+  ];
+}
+
+/** A name that leads nowhere now may lead somewhere later: that is told when it is looked at. */
+function ignoreNotFound(error: unknown): void {
+  if (!hasCode(error, 'unavailable')) throw error;
+}
+
+async function findSource({ resources }: Deps, app: AppResource, signal: AbortSignal): Promise<SourceResource> {
+  const found = await resources.find(sourceType, app.id, { signal });
+  if (found !== undefined) return found;
+  const name = app.spec.name;
+  throw new FlynnError('not_found', `${name} follows no repository: flynn source set URL -a ${name}`);
+}
+
+type Wanted = { url: string; branch: string; everyMs: number; isOpen: boolean };
+
+async function setSource(deps: Deps, app: AppResource, wanted: Wanted, signal: AbortSignal): Promise<SourceResource> {
+  const { resources } = deps;
+  const spec = { appId: app.id, ...wanted };
+  const also = () => ({ compare: [compareOf(app)] });
+  if ((await resources.find(sourceType, app.id, { signal })) === undefined) {
+    return resources.create(sourceType, { id: app.id, owner: ownedBy(app.id), spec }, { signal, also });
+  }
+  return resources.change(
+    sourceType,
+    app.id,
+    ({ spec: before, status }) => {
+      const isSame = before.url === spec.url && before.branch === spec.branch;
+      // Of another branch nothing was taken yet; the ids of looks and pushes go on from where they are.
+      const fresh = { ...status, commit: undefined, error: undefined, failures: 0, nextMs: 0 };
+      return { spec, status: isSame ? { ...status, nextMs: 0 } : fresh };
+    },
+    { signal, also },
+  );
+}
+
+async function viewSource(deps: Deps, { spec, status }: SourceResource, signal: AbortSignal): Promise<Source> {
+  const { appId, url, branch, everyMs } = spec;
+  const { commit, pollId, failures, error, polledMs, nextMs, isWanted = false } = status;
+  const push = await pushOf(deps, { spec, status }, signal);
+  return {
+    appId,
+    url,
+    branch,
+    everyMs,
+    failures,
+    ...(commit === undefined ? {} : { commit }),
+    ...(pollId === undefined ? { nextAt: iso(isWanted ? deps.now() : Math.max(nextMs, deps.now())) } : { pollId }),
+    ...(polledMs === undefined ? {} : { polledAt: iso(polledMs) }),
+    ...(error === undefined ? {} : { error }),
+    ...(push === undefined ? {} : { push }),
+  };
+}
+
+/** The first of the chain that has not completed, else its last. */
+async function pushOf(
+  { store }: Deps,
+  { spec, status }: Pick<SourceResource, 'spec' | 'status'>,
+  signal: AbortSignal,
+): Promise<Source['push']> {
+  if (status.pushId === undefined) return undefined;
+  const ids = chainOf(spec.appId, status.pushId).map(({ id }) => id);
+  const chain = await Promise.all(ids.map((id) => findOperation(store, id, { signal })));
+  const found = chain.filter((operation) => operation !== undefined);
+  const told = found.find(({ status: { state } }) => state !== 'complete') ?? found.at(-1);
+  if (told === undefined) return undefined;
+  const { state, error } = told.status;
+  return { operationId: told.id, kind: told.spec.kind, state, ...(error === undefined ? {} : { error }) };
+}

@@ -1,0 +1,149 @@
+/**
+ * Looks at the repositories that apps follow, now and then, and pushes what is new.
+ *
+ * INVARIANTS. A look is one operation whose id follows from how many there were: whoever asks for it, and however often,
+ * it is there once. A commit is pushed under an id that follows from how many were before it, and written down after
+ * that: interrupted in between, the same push is found again. While the app has operations, nothing is looked at.
+ */
+import { hasCode, messageOf } from '@flynn/kit/errors';
+import type { Again } from '@flynn/resource/reconciler';
+import type { Compare } from '@flynn/store/store';
+import { forLiveApp } from '../deps.ts';
+import type { Deps } from '../deps.ts';
+import { insideNetworks } from '../inside-networks.ts';
+import { createOnce } from '../operations/intake.ts';
+import { removeEnded } from '../operations/pruning.ts';
+import { chainOf } from '../operations/queue.ts';
+import { findOperation } from '../operations/records.ts';
+import { hasOperationEnded } from '../operations/state.ts';
+import { appType } from '../resources.ts';
+import type { OperationResource } from '../resources.ts';
+import { sourceType } from './resource.ts';
+import type { SourceResource } from './resource.ts';
+import { checkOutside, hostOfSource } from './url.ts';
+
+/** An operation nobody takes for so long is given up: the next look is as good. */
+const expireMs = 15 * 60_000;
+const longestBackoffMs = 60 * 60_000;
+const longestWaitMs = 30_000;
+const busyMs = 2_000;
+
+type Options = { signal: AbortSignal; epoch: Compare; random?: () => number };
+type Status = SourceResource['status'];
+
+/** One step for the app's source. */
+export async function stepSource(deps: Deps, id: string, options: Options): Promise<void | Again> {
+  const { signal } = options;
+  const source = await deps.resources.find(sourceType, id, { signal });
+  if (source === undefined) return;
+  const app = await deps.resources.find(appType, source.spec.appId, { signal });
+  if (app === undefined || app.deletingSince !== undefined) return;
+  const { pollId, nextMs, isWanted = false } = source.status;
+  if (pollId !== undefined) {
+    const poll = await findOperation(deps.store, pollId, { signal });
+    // Its end is told.
+    if (poll !== undefined && !hasOperationEnded(poll.status.state)) return { againInMs: longestWaitMs };
+    await settle(deps, source, poll, options);
+    return { againInMs: 0 };
+  }
+  const waitMs = isWanted ? 0 : nextMs - deps.now();
+  if (waitMs > 0) return { againInMs: Math.min(waitMs, longestWaitMs) };
+  if (deps.queue.ofApp(app.id).length > 0) return { againInMs: busyMs };
+  await begin(deps, source, options);
+  return { againInMs: longestWaitMs };
+}
+
+async function begin(deps: Deps, source: SourceResource, options: Options): Promise<void> {
+  const { signal } = options;
+  const { appId, url, branch, isOpen } = source.spec;
+  const { polls, commit = '' } = source.status;
+  if (!isOpen) {
+    try {
+      await checkOutside(hostOfSource(url), await insideNetworks(deps, signal));
+    } catch (error) {
+      if (!hasCode(error, 'denied', 'unavailable')) throw error;
+      await write(deps, source, missed(deps, source, messageOf(error), options), options);
+      return;
+    }
+  }
+  const id = `poll-${source.uid}-${polls}`;
+  const expiresAt = new Date(deps.now() + expireMs).toISOString();
+  const spec = { appId, kind: 'poll' as const, pushId: id, input: { url, branch, commit } };
+  await forLiveApp(deps, appId, signal, (app) => createOnce(deps, app, [{ id, spec, expiresAt }], signal));
+  await write(deps, source, { ...source.status, pollId: id, isWanted: false }, options);
+}
+
+/** What came of a look, and when there will be another. */
+async function settle(
+  deps: Deps,
+  source: SourceResource,
+  poll: OperationResource | undefined,
+  options: Options,
+): Promise<void> {
+  const { signal, epoch } = options;
+  const { spec, status } = source;
+  const found = poll?.status.state === 'complete' ? poll.status.output : undefined;
+  // What was looked at may be followed no longer.
+  const isCurrent = poll?.spec.input['url'] === spec.url && poll.spec.input['branch'] === spec.branch;
+  let next: Status;
+  if (!isCurrent && poll !== undefined)
+    next = { ...status, polls: status.polls + 1, pollId: undefined, lastPollId: poll.id };
+  else if (found === undefined) {
+    next = missed(deps, source, poll?.status.error ?? 'the look at the repository was lost', options);
+  } else next = await taken(deps, source, found, options);
+  await write(deps, source, next, options);
+  // Of looks only the last is kept: they must not push builds out of the history.
+  const old = [status.lastPollId].flatMap((id) => id ?? []);
+  await removeEnded(deps.store, old, { signal, epoch });
+}
+
+function missed(deps: Deps, { spec, status }: SourceResource, error: string, { random }: Options): Status {
+  const failures = status.failures + 1;
+  const backoffMs = Math.min(spec.everyMs * 2 ** Math.min(failures, 10), Math.max(longestBackoffMs, spec.everyMs));
+  return { ...after(deps, status, backoffMs, random), failures, error };
+}
+
+async function taken(
+  deps: Deps,
+  { uid, spec, status }: SourceResource,
+  { commit = '', sourceDigest }: Readonly<Record<string, string>>,
+  { signal, random }: Options,
+): Promise<Status> {
+  const seen = { ...after(deps, status, spec.everyMs, random), failures: 0, error: undefined };
+  if (sourceDigest === undefined || commit === status.commit) return seen;
+  const pushId = `source-${uid}-${status.pushes}-${commit}`;
+  const input = { sourceDigest, commit, branch: spec.branch };
+  await forLiveApp(deps, spec.appId, signal, (app) => {
+    const chain = chainOf(app.id, pushId).map(({ id, ...one }) => ({
+      id,
+      spec: { ...one, appId: app.id, pushId, input },
+    }));
+    return createOnce(deps, app, chain, signal);
+  });
+  return { ...seen, commit, pushId, pushes: status.pushes + 1 };
+}
+
+/** Up to a tenth sooner or later, so that all apps of a cluster do not ask one server at once. */
+function after({ now }: Deps, status: Status, waitMs: number, random: () => number = Math.random): Status {
+  const polledMs = now();
+  const nextMs = polledMs + Math.round(waitMs * (0.9 + 0.2 * random()));
+  const { pollId } = status;
+  return {
+    ...status,
+    polls: status.polls + 1,
+    pollId: undefined,
+    lastPollId: pollId ?? status.lastPollId,
+    polledMs,
+    nextMs,
+  };
+}
+
+/** Who was faster, somebody who follows another branch from now on say, is looked at again. */
+async function write(deps: Deps, source: SourceResource, next: Status, { signal, epoch }: Options): Promise<void> {
+  await deps.resources.updateStatus(sourceType, source.id, () => next, {
+    signal,
+    expectRevision: source.revision,
+    expectUid: source.uid,
+    also: () => ({ compare: [epoch] }),
+  });
+}

@@ -1,0 +1,14 @@
+/** A few seconds of the fuzzer beside llhttp; fuzz.ts runs for longer. */
+import { test } from 'node:test';
+import { drivers } from './drivers.ts';
+import { fuzzed } from './fuzz-fixture.ts';
+import { openLlhttp } from './proxies.ts';
+
+const seed = 20_260_101;
+
+for (const { name } of drivers) {
+  test(`${name}: 2,000 mutated messages are split as llhttp splits them (seed ${seed})`, async (t) => {
+    await using open = await openLlhttp();
+    await fuzzed(t, { judges: open.judges, seed, count: 2_000 });
+  });
+}

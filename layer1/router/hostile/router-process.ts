@@ -1,0 +1,69 @@
+/** The router as a process of its own, as it runs in a cluster, and the platform that it asks. */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { routes as discoveryRoutes } from '@flynn/discovery/api';
+import { FlynnError } from '@flynn/kit/errors';
+import { handle, startServer } from '@flynn/kit/http-server';
+import { silentLogger } from '@flynn/kit/log';
+import { waitFor } from '@flynn/kit/retry';
+import { ControlPlane } from '../testing.ts';
+import type { Owner } from '../testing.ts';
+import { closedPort } from './closed-port.ts';
+import { talk } from './talk.ts';
+
+export const routerProgram = join(import.meta.dirname, '../main.ts');
+
+/** One server that is both the controller and discovery. */
+export async function startPlane(t: Owner): Promise<{ plane: ControlPlane; url: string }> {
+  const plane = new ControlPlane();
+  let address = '';
+  const instances = handle(discoveryRoutes.instances, async ({ params: { service } }) =>
+    service === 'controller' ? [{ id: 'c1', service, address, attributes: {}, createdRevision: 1 }] : [],
+  );
+  const handlers = [...plane.handlers, instances];
+  const server = await startServer({ name: 'plane', handlers, host: '127.0.0.1', port: 0, log: silentLogger() });
+  address = new URL(server.url).host;
+  t.after(() => server.close());
+  return { plane, url: server.url };
+}
+
+export function routerEnv(options: { planeUrl: string; port: number; statusPort: number }): Record<string, string> {
+  return {
+    FLYNN_KEY: 'test',
+    FLYNN_DISCOVERY_URL: options.planeUrl,
+    FLYNN_HTTP_PORT: String(options.port),
+    PORT: String(options.statusPort),
+  };
+}
+
+export type RouterProcess = { readonly port: number; readonly pid: number; residentMb(): number };
+
+/** Resolves when it answers. */
+export async function startRouterProcess(t: Owner, planeUrl: string): Promise<RouterProcess> {
+  const [port, statusPort] = [await closedPort(), await closedPort()];
+  const child = spawn(process.execPath, [routerProgram], {
+    stdio: ['ignore', 'ignore', 'pipe'],
+    env: { PATH: process.env['PATH'], ...routerEnv({ planeUrl, port, statusPort }) },
+  });
+  let said = '';
+  child.stderr.on('data', (chunk) => (said = (said + String(chunk)).slice(-2_000)));
+  t.after(async () => {
+    if (child.exitCode !== null) return;
+    const ended = once(child, 'exit');
+    child.kill('SIGKILL');
+    await ended;
+  });
+  const { pid } = child;
+  await waitFor(async () => (await talk(port, ['GET / HTTP/1.0\r\n\r\n'], { quietMs: 1_000 })).answer !== '', {
+    what: 'the router to answer',
+    deadlineMs: 30_000,
+  });
+  if (pid === undefined || child.exitCode !== null) throw new FlynnError('internal', `the router ended: ${said}`);
+  return {
+    port,
+    pid,
+    residentMb: () => Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1] ?? 0) / 1_024,
+  };
+}

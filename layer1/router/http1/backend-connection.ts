@@ -1,0 +1,251 @@
+/** A connection to a backend: reads its answers, and tells whoever asked what comes, without keeping anything of it. */
+import { connect } from 'node:net';
+import type { Socket } from 'node:net';
+import type { Backend } from '../backend.ts';
+import { ChunkedBody } from './chunked.ts';
+import type { Deadlines, Watched } from './deadlines.ts';
+import { HeadProblem } from './fields.ts';
+import { HeadReader } from './head-reader.ts';
+import { problemOfPartialResponse, readResponseHead } from './response-head.ts';
+import type { Http1ResponseHead } from './response-head.ts';
+
+/** Below the 5 s after which many servers close an idle connection, so that it is us who close it. */
+const idleMs = 4_000;
+/** Room before what is read, so that another head fits in front of a body that came with its own. */
+const headroomBytes = 2_048;
+const readBytes = 65_536;
+const maxInformation = 20;
+
+/** Whoever asked. What is told lies in a buffer that is used again: it is gone when the call returns, unless reading is paused. */
+export interface AnswerReceiver {
+  /** Chunked bodies are told with their frame, as they came; else only what is in them. */
+  readonly takesChunks: boolean;
+  onConnected(): void;
+  onInformation(head: Http1ResponseHead): void;
+  onHead(head: Http1ResponseHead): void;
+  /** In front of `from` there may be `room` bytes that can be written over. */
+  onBytes(buffer: Buffer, from: number, to: number, room: number): void;
+  /** The fields after a chunked body, and its end. */
+  onTail(text: string): void;
+  /** All of the answer was told. */
+  onEnd(): void;
+  /** Nothing more comes now: what was held back for the next bytes goes out. */
+  onPause(): void;
+  /** The backend ended its side of a connection that was upgraded. */
+  onTunnelEnd(): void;
+  /** Before the answer's end. Nothing is told after it. */
+  onBroken(error: Error): void;
+  /** What was written is out. */
+  onDrain(): void;
+}
+
+type State = 'connecting' | 'head' | 'body' | 'tunnel' | 'idle' | 'closed';
+
+/** INVARIANT. It has a receiver exactly while it is not idle; when that is told of the end or the break, it is let go. */
+export class BackendConnection implements Watched {
+  readonly backend: Backend;
+  readonly socket: Socket;
+  readonly #deadlines: Deadlines;
+  readonly #reader = new HeadReader(readResponseHead, problemOfPartialResponse);
+  readonly #whole = Buffer.allocUnsafeSlow(headroomBytes + readBytes);
+  readonly #onClosed: (connection: BackendConnection) => void;
+  #state: State = 'connecting';
+  #receiver: AnswerReceiver | undefined;
+  #isForHead = false;
+  #head: Http1ResponseHead | undefined;
+  #left = 0;
+  #chunks: ChunkedBody | undefined;
+  #informed = 0;
+  #isUsable = true;
+  #idleUntilMs = 0;
+  #error: Error | undefined;
+  idleSinceMs = 0;
+  /** Of this answer. */
+  payloadBytes = 0;
+  hasAnswered = false;
+
+  constructor(
+    backend: Backend,
+    receiver: AnswerReceiver,
+    options: { deadlines: Deadlines; onClosed: (connection: BackendConnection) => void },
+  ) {
+    this.backend = backend;
+    this.#receiver = receiver;
+    this.#deadlines = options.deadlines;
+    this.#onClosed = options.onClosed;
+    const socket = connect({
+      host: backend.host,
+      port: backend.port,
+      noDelay: true,
+      keepAlive: true,
+      keepAliveInitialDelay: 15_000,
+      // Half-close is the business of whoever talks over it: a git client ends its side first.
+      allowHalfOpen: true,
+      onread: { buffer: this.#whole.subarray(headroomBytes), callback: (bytes) => this.#onRead(bytes) },
+    });
+    this.socket = socket;
+    socket.once('connect', () => this.#onConnect());
+    socket.on('drain', () => this.#receiver?.onDrain());
+    socket.on('end', () => this.#onFin());
+    socket.on('error', (error) => (this.#error = error));
+    socket.on('close', () => this.#close(this.#error ?? new Error('the connection was closed')));
+    // Who does not read does not hear of the end.
+    socket.resume();
+    this.#deadlines.add(this);
+  }
+
+  get isClosed(): boolean {
+    return this.#state === 'closed';
+  }
+
+  /** Ready for another request once the last was answered whole, with nothing said after it. */
+  get isUsable(): boolean {
+    return this.#isUsable && this.#state === 'idle';
+  }
+
+  /** Begins another exchange over a connection that was idle. */
+  use(receiver: AnswerReceiver): void {
+    this.#receiver = receiver;
+    this.#state = 'head';
+  }
+
+  /** Before the request is written: the answer to HEAD has no body. */
+  expect(options: { isForHead: boolean }): void {
+    this.#isForHead = options.isForHead;
+    this.#informed = 0;
+    this.payloadBytes = 0;
+    this.hasAnswered = false;
+  }
+
+  rest(): void {
+    this.idleSinceMs = performance.now();
+    this.#idleUntilMs = this.#deadlines.after(idleMs);
+  }
+
+  /** Nothing is told any more. */
+  destroy(): void {
+    this.#receiver = undefined;
+    this.#close(undefined);
+  }
+
+  tick(nowMs: number): void {
+    if (this.#state === 'idle' && nowMs > this.#idleUntilMs) this.destroy();
+  }
+
+  #onConnect(): void {
+    if (this.#state !== 'connecting') return;
+    this.#state = 'head';
+    this.#receiver?.onConnected();
+  }
+
+  #onRead(bytes: number): boolean {
+    const receiver = this.#receiver;
+    // Something said without being asked: whose answer it would be nobody can tell.
+    if (receiver === undefined || this.#state === 'idle') {
+      this.destroy();
+      return false;
+    }
+    this.#feed(receiver, headroomBytes, headroomBytes + bytes);
+    if (this.#receiver === receiver) receiver.onPause();
+    return true;
+  }
+
+  #feed(receiver: AnswerReceiver, from: number, to: number): void {
+    let at = from;
+    this.hasAnswered = true;
+    while (this.#state === 'head') {
+      const head = this.#reader.read(this.#whole, at, to);
+      if (head === undefined) return;
+      if (head instanceof HeadProblem) return this.#close(new Error(head.message));
+      at = this.#reader.end;
+      if (head.status < 200 && head.status !== 101) {
+        this.#informed += 1;
+        if (this.#informed > maxInformation) return this.#close(new Error('there is no end of preliminary answers'));
+        receiver.onInformation(head);
+      } else this.#begin(receiver, head, at < to);
+      // Perhaps it is another's already.
+      if (this.#receiver !== receiver) return;
+    }
+    if (at === to) return;
+    if (this.#state === 'tunnel') receiver.onBytes(this.#whole, at, to, at);
+    else if (this.#chunks !== undefined) this.#feedChunks(receiver, this.#chunks, at, to);
+    else this.#feedPlain(receiver, at, to);
+  }
+
+  #begin(receiver: AnswerReceiver, head: Http1ResponseHead, hasMore: boolean): void {
+    this.#head = head;
+    this.#isUsable = head.keepsAlive && head.framing !== 'until-close';
+    if (head.status === 101) {
+      this.#isUsable = false;
+      this.#state = 'tunnel';
+      receiver.onHead(head);
+      return;
+    }
+    this.#state = 'body';
+    this.#left = head.length;
+    this.#chunks = head.framing === 'chunked' ? new ChunkedBody() : undefined;
+    receiver.onHead(head);
+    if (this.#receiver !== receiver) return;
+    if (this.#isForHead) this.#isUsable = head.keepsAlive;
+    if (this.#isForHead || head.framing === 'none') this.#end(receiver, hasMore);
+  }
+
+  #feedPlain(receiver: AnswerReceiver, from: number, to: number): void {
+    const isUntilClose = this.#head?.framing === 'until-close';
+    const until = isUntilClose ? to : Math.min(to, from + this.#left);
+    this.#left -= until - from;
+    this.payloadBytes += until - from;
+    receiver.onBytes(this.#whole, from, until, from);
+    if (!isUntilClose && this.#left === 0 && this.#receiver === receiver) this.#end(receiver, until < to);
+  }
+
+  #feedChunks(receiver: AnswerReceiver, chunks: ChunkedBody, from: number, to: number): void {
+    let at = from;
+    if (receiver.takesChunks) {
+      const until = chunks.pass(this.#whole, from, to);
+      at = chunks.taken;
+      // What came before the fault is not passed on: there is no whole to be had.
+      if (until > from && !chunks.isBad) receiver.onBytes(this.#whole, from, until, from);
+    } else {
+      while (at < to && !chunks.isDone && !chunks.isBad) {
+        at = chunks.step(this.#whole, at, to);
+        const { dataFrom, dataTo } = chunks;
+        if (dataTo > dataFrom) receiver.onBytes(this.#whole, dataFrom, dataTo, dataFrom === from ? from : 0);
+        if (this.#receiver !== receiver) return;
+      }
+    }
+    this.payloadBytes = chunks.payloadBytes;
+    if (this.#receiver !== receiver) return;
+    if (chunks.isBad) this.#close(new Error('a chunk of the answer is broken'));
+    else if (chunks.isDone) {
+      if (chunks.tail !== '') receiver.onTail(chunks.tail);
+      if (this.#receiver === receiver) this.#end(receiver, at < to);
+    }
+  }
+
+  /** Bytes after the end of an answer belong to nobody. */
+  #end(receiver: AnswerReceiver, hasMore: boolean): void {
+    if (hasMore) this.#isUsable = false;
+    this.#state = 'idle';
+    this.#receiver = undefined;
+    receiver.onEnd();
+  }
+
+  #onFin(): void {
+    if (this.#state === 'tunnel') this.#receiver?.onTunnelEnd();
+    else if (this.#state === 'body' && this.#head?.framing === 'until-close' && this.#receiver !== undefined) {
+      this.#end(this.#receiver, false);
+    } else this.#close(new Error('the connection was closed'));
+  }
+
+  #close(error: Error | undefined): void {
+    if (this.#state === 'closed') return;
+    this.#state = 'closed';
+    this.#deadlines.delete(this);
+    this.socket.destroy();
+    const receiver = this.#receiver;
+    this.#receiver = undefined;
+    this.#onClosed(this);
+    if (error !== undefined) receiver?.onBroken(error);
+  }
+}

@@ -1,0 +1,225 @@
+/** A client's connection: one request after the other, each answered before the next begins. */
+import type { Socket } from 'node:net';
+import type { Answer, Client, Policy } from '../exchange.ts';
+import type { Deadlines, Watched } from './deadlines.ts';
+import { HeadProblem } from './fields.ts';
+import { HeadReader } from './head-reader.ts';
+import type { Pools } from './pool.ts';
+import { problemOfPartialRequest, readRequestHead } from './request-head.ts';
+import type { Http1RequestHead } from './request-head.ts';
+import { answerText } from './rewrite.ts';
+import { Transfer } from './transfer.ts';
+
+/** For a head to be whole, from its first byte or the begin of the connection. */
+const headMs = 60_000;
+/** Longer than the usual 60 s of a load balancer in front, so that it is the one that closes. */
+const keepAliveMs = 75_000;
+/** After the last answer, for what the client is still sending: closed at once, it might never see the answer. */
+const lingerMs = 2_000;
+/** What is held of later requests before nothing more is read. */
+const heldBytes = 65_536;
+
+const nothing = Buffer.alloc(0);
+
+/** What all connections of a front share. */
+export type FrontContext = {
+  readonly policy: Policy;
+  readonly pools: Pools;
+  readonly deadlines: Deadlines;
+  readonly isDraining: boolean;
+  closed(connection: ClientConnection): void;
+};
+
+type State = 'fresh' | 'head' | 'idle' | 'busy' | 'lingering';
+
+export class ClientConnection implements Watched {
+  readonly socket: Socket;
+  readonly client: Client;
+  readonly context: FrontContext;
+  readonly #reader = new HeadReader(readRequestHead, problemOfPartialRequest);
+  #state: State = 'fresh';
+  #deadlineMs: number;
+  #transfer: Transfer | undefined;
+  /** Read, and not to be understood yet. */
+  #held: Buffer | undefined;
+  #isConsuming = false;
+  #isFull = false;
+  isPaused = false;
+  hasEnded = false;
+
+  constructor(socket: Socket, client: Client, context: FrontContext) {
+    this.socket = socket;
+    this.client = client;
+    this.context = context;
+    this.#deadlineMs = context.deadlines.after(headMs);
+    socket.on('data', (chunk: Buffer) => this.#onData(chunk));
+    socket.on('end', () => this.#onFin());
+    // `close` follows and does the cleaning up.
+    socket.on('error', () => {});
+    socket.on('close', () => this.#onClose());
+    context.deadlines.add(this);
+  }
+
+  get isIdle(): boolean {
+    return this.#state === 'idle' || this.#state === 'fresh';
+  }
+
+  /** Bytes that were read before this connection was taken over. */
+  begin(early: Buffer): void {
+    this.#onData(early);
+  }
+
+  /** The next request, or what is held of this one's body. */
+  pump(): void {
+    if (this.#isConsuming) return;
+    const held = this.#held;
+    this.#held = undefined;
+    this.#consume(held ?? nothing);
+    if (this.#held !== undefined || !this.#isFull) return;
+    this.#isFull = false;
+    if (!this.isPaused) this.socket.resume();
+  }
+
+  /** Until `resume`, when the backend does not take more. */
+  pause(): void {
+    this.isPaused = true;
+    this.socket.pause();
+  }
+
+  resume(): void {
+    if (!this.isPaused) return;
+    this.isPaused = false;
+    if (!this.#isFull) this.socket.resume();
+  }
+
+  /** Tells the transfer when all that was written is out. */
+  flushed(): void {
+    this.socket.write(nothing, () => this.#transfer?.onFlushed());
+  }
+
+  connectionField(head: Http1RequestHead, keepsAlive: boolean): string {
+    if (!keepsAlive) return 'connection: close\r\n';
+    return head.protocol === 'HTTP/1.0' ? 'connection: keep-alive\r\n' : '';
+  }
+
+  answer(answer: Answer, head: Http1RequestHead, keepsAlive: boolean): void {
+    const connection = this.connectionField(head, keepsAlive);
+    this.socket.write(answerText(answer, { isForHead: head.method === 'HEAD', connection }), 'latin1');
+  }
+
+  /** The transfer is through. */
+  finished(keepsAlive: boolean): void {
+    this.#transfer = undefined;
+    if (!keepsAlive) {
+      this.#linger();
+      return;
+    }
+    this.#state = 'idle';
+    this.#deadlineMs = this.context.deadlines.after(keepAliveMs);
+    this.resume();
+    if (this.#held !== undefined || this.hasEnded) this.pump();
+  }
+
+  /** Of an answer whose end is that of the connection, an orderly end would make half look like all. */
+  breakOff(isFramed: boolean): void {
+    this.#transfer = undefined;
+    if (isFramed) this.socket.destroy();
+    else this.socket.resetAndDestroy();
+  }
+
+  tick(nowMs: number): void {
+    if (this.#transfer !== undefined) this.#transfer.tick(nowMs);
+    else if (nowMs <= this.#deadlineMs) return;
+    else if (this.#state === 'head') {
+      const message = `The head of the request did not come within ${headMs / 1_000} s.`;
+      this.#refuse(new HeadProblem(408, 'request-timeout', message));
+    } else this.socket.destroy();
+  }
+
+  #onData(chunk: Buffer): void {
+    const held = this.#held;
+    this.#held = undefined;
+    this.#consume(held === undefined ? chunk : Buffer.concat([held, chunk]));
+    if (this.#heldLength() <= heldBytes) return;
+    this.#isFull = true;
+    this.socket.pause();
+  }
+
+  #heldLength(): number {
+    return this.#held?.length ?? 0;
+  }
+
+  #consume(chunk: Buffer): void {
+    this.#isConsuming = true;
+    const to = chunk.length;
+    let at = 0;
+    while (at < to) {
+      if (this.#state === 'lingering') at = to;
+      else if (this.#transfer === undefined) at = this.#readHead(chunk, at, to);
+      else {
+        const until = this.#transfer.takeBody(chunk, at, to);
+        if (until === at && this.#transfer !== undefined) break;
+        at = until;
+      }
+    }
+    if (at < to) this.#held = at === 0 ? chunk : chunk.subarray(at);
+    this.#isConsuming = false;
+    if (this.#transfer !== undefined) this.#transfer.flush();
+    else if (this.hasEnded && this.#state === 'idle') this.#linger();
+  }
+
+  #readHead(chunk: Buffer, from: number, to: number): number {
+    const head = this.#reader.read(chunk, from, to);
+    if (head === undefined) {
+      if (this.#state === 'idle') this.#deadlineMs = this.context.deadlines.after(headMs);
+      this.#state = 'head';
+      return to;
+    }
+    if (head instanceof HeadProblem) {
+      this.#refuse(head);
+      return to;
+    }
+    const { end } = this.#reader;
+    this.#state = 'busy';
+    const verdict = this.context.policy.admit(head, this.client);
+    if ('answer' in verdict) {
+      // A body that was announced must not be taken for the next request.
+      const keepsAlive = head.keepsAlive && head.body === 'none' && !this.context.isDraining;
+      this.answer(verdict.answer, head, keepsAlive);
+      this.finished(keepsAlive);
+    } else {
+      this.#transfer = new Transfer(this, head, verdict.exchange);
+      this.#transfer.start();
+    }
+    return end;
+  }
+
+  #refuse({ status, code, message }: HeadProblem): void {
+    const answer = this.context.policy.refuse(status, code, message, this.client);
+    this.socket.write(answerText(answer, { isForHead: false, connection: 'connection: close\r\n' }), 'latin1');
+    this.#linger();
+  }
+
+  #linger(): void {
+    this.#state = 'lingering';
+    this.#held = undefined;
+    this.#deadlineMs = this.context.deadlines.after(lingerMs);
+    this.socket.end();
+    this.isPaused = false;
+    this.socket.resume();
+  }
+
+  #onFin(): void {
+    this.hasEnded = true;
+    if (this.#transfer !== undefined) this.#transfer.clientEnded();
+    else if (this.#state !== 'lingering') this.#linger();
+  }
+
+  #onClose(): void {
+    this.context.deadlines.delete(this);
+    this.context.closed(this);
+    const transfer = this.#transfer;
+    this.#transfer = undefined;
+    transfer?.clientGone();
+  }
+}

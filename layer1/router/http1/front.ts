@@ -1,0 +1,51 @@
+/** HTTP/1 with clients, on sockets themselves: request and response objects would cost more than all the rest of it. */
+import type { Socket } from 'node:net';
+import { systemClock } from '@flynn/kit/clock';
+import type { Client, Front, Policy } from '../exchange.ts';
+import { ClientConnection } from './client-connection.ts';
+import type { FrontContext } from './client-connection.ts';
+import { Deadlines } from './deadlines.ts';
+import { Pools } from './pool.ts';
+
+/** Clients that keep a connection get this long to hear of its end with an answer, instead of finding it closed. */
+const goodbyeMs = 3_000;
+
+export class Http1Front implements Front {
+  readonly #connections = new Set<ClientConnection>();
+  readonly #context: FrontContext & { isDraining: boolean };
+
+  constructor(options: { policy: Policy }) {
+    const deadlines = new Deadlines();
+    this.#context = {
+      policy: options.policy,
+      deadlines,
+      pools: new Pools(deadlines),
+      isDraining: false,
+      closed: (connection) => this.#connections.delete(connection),
+    };
+  }
+
+  /** The socket is one with `allowHalfOpen`: a client may end its side before it has its answer. */
+  take(socket: Socket, client: Client, early?: Buffer): void {
+    const connection = new ClientConnection(socket, client, this.#context);
+    this.#connections.add(connection);
+    if (early !== undefined && early.length > 0) connection.begin(early);
+  }
+
+  get connections(): number {
+    return this.#connections.size;
+  }
+
+  async drain(options: { deadlineMs: number }): Promise<void> {
+    this.#context.isDraining = true;
+    const startedMs = performance.now();
+    const elapsedMs = () => performance.now() - startedMs;
+    while (this.#connections.size > 0 && elapsedMs() < options.deadlineMs) {
+      if (elapsedMs() > Math.min(goodbyeMs, options.deadlineMs / 2)) {
+        for (const connection of this.#connections) if (connection.isIdle) connection.socket.destroy();
+      }
+      await systemClock.sleep(50);
+    }
+    for (const connection of this.#connections) connection.socket.destroy();
+  }
+}

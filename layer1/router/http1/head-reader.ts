@@ -1,0 +1,49 @@
+/** Puts a head together from the pieces in which it arrives. */
+import { HeadProblem } from './fields.ts';
+
+const LF = 10;
+/** Nearly every head is shorter, and what follows it in the buffer is body: not to be made a string. */
+const windowBytes = 4_096;
+
+export class HeadReader<H extends { bytes: number }> {
+  readonly #parse: (text: string) => H | HeadProblem | undefined;
+  readonly #problemOfPartial: (text: string) => HeadProblem | undefined;
+  #text = '';
+  /** Where in the last buffer the head that was read ended. */
+  end = 0;
+
+  constructor(
+    parse: (text: string) => H | HeadProblem | undefined,
+    problemOfPartial: (text: string) => HeadProblem | undefined,
+  ) {
+    this.#parse = parse;
+    this.#problemOfPartial = problemOfPartial;
+  }
+
+  get hasBegun(): boolean {
+    return this.#text !== '';
+  }
+
+  /** The next head, or what is wrong with it; undefined when all up to `to` was taken and it is not whole yet. */
+  read(buffer: Buffer, from: number, to: number): H | HeadProblem | undefined {
+    let at = from;
+    while (at < to) {
+      const until = Math.min(at + windowBytes, to);
+      const piece = buffer.toString('latin1', at, until);
+      const text = this.#text === '' ? piece : this.#text + piece;
+      at = until;
+      // Read anew only when a line is whole: a head that trickles in costs its lines squared, and they are limited.
+      const lastLine = buffer[until - 1] === LF ? text.length : piece.includes('\n') ? text.lastIndexOf('\n') + 1 : 0;
+      const head = lastLine === 0 ? undefined : this.#parse(lastLine === text.length ? text : text.slice(0, lastLine));
+      if (head !== undefined) {
+        this.#text = '';
+        if (!(head instanceof HeadProblem)) this.end = at - (text.length - head.bytes);
+        return head;
+      }
+      const problem = this.#problemOfPartial(text);
+      if (problem !== undefined) return problem;
+      this.#text = text;
+    }
+    return undefined;
+  }
+}

@@ -1,0 +1,97 @@
+/** How do heads go on? Runs of lines that stay as they are go on as one piece. */
+import { STATUS_CODES } from 'node:http';
+import type { Answer, Exchange, Fields } from '../exchange.ts';
+import type { Http1RequestHead } from './request-head.ts';
+import type { Http1ResponseHead } from './response-head.ts';
+
+/** What the backend is asked. Its connection is kept unless something else is said. */
+export function requestHeadFor(
+  head: Http1RequestHead,
+  exchange: Pick<Exchange, 'target' | 'requestFields' | 'removedFields'>,
+): string {
+  const { fields } = head;
+  const { requestFields, removedFields } = exchange;
+  let lengths = 0;
+  for (let i = 0; i < requestFields.length; i += 2) lengths |= 1 << ((requestFields[i] ?? '').length & 31);
+  let out = `${head.method} ${exchange.target} HTTP/1.1\r\n`;
+  let from = fields.names.length === 0 ? 0 : fields.lineStart(0);
+  let to = from;
+  let hasLength = false;
+  let hasHost = false;
+  for (let i = 0; i < fields.names.length; i += 1) {
+    const name = fields.names[i] ?? '';
+    const kind = fields.kinds[i];
+    let isKept = kind === 'plain' || kind === 'host';
+    if (kind === 'body') {
+      isKept = name === 'content-length';
+      hasLength ||= isKept;
+    } else if (isKept) {
+      hasHost ||= kind === 'host';
+      if (removedFields.size > 0 && removedFields.has(name)) isKept = false;
+      else if ((lengths & (1 << (name.length & 31))) !== 0 && isAmong(requestFields, name)) isKept = false;
+      else if (head.named !== undefined && head.named.includes(name)) isKept = false;
+    }
+    if (!isKept) {
+      if (to > from) out += fields.text.slice(from, to);
+      from = fields.lineEnd(i);
+    }
+    to = fields.lineEnd(i);
+  }
+  if (to > from) out += fields.text.slice(from, to);
+  for (let i = 0; i + 1 < requestFields.length; i += 2) out += `${requestFields[i]}: ${requestFields[i + 1]}\r\n`;
+  if (!hasHost) out += 'host: \r\n';
+  // The body's frame is stated for every method: a DELETE with a chunked body stays one message at the backend.
+  if (head.body === 'until-end') out += 'transfer-encoding: chunked\r\n';
+  else if (!hasLength && head.body === 'none' && !isUsuallyWithoutBody(head.method)) out += 'content-length: 0\r\n';
+  if (head.upgrade !== undefined) out += `connection: Upgrade\r\nupgrade: ${head.upgrade}\r\n`;
+  return `${out}\r\n`;
+}
+
+function isUsuallyWithoutBody(method: string): boolean {
+  return method === 'GET' || method === 'HEAD' || method === 'DELETE' || method === 'OPTIONS' || method === 'TRACE';
+}
+
+/** `framing` is lines of its own: those for the body and the connection to the client. */
+export function responseHeadFor(head: Http1ResponseHead, added: Fields, framing: string): string {
+  const { fields } = head;
+  let out = `HTTP/1.1 ${head.status}${head.reason === '' ? ' ' : head.reason}\r\n`;
+  let from = fields.names.length === 0 ? 0 : fields.lineStart(0);
+  let to = from;
+  for (let i = 0; i < fields.names.length; i += 1) {
+    const kind = fields.kinds[i];
+    const name = fields.names[i] ?? '';
+    const isKept =
+      kind === 'body'
+        ? name === 'content-length' && head.status !== 204 && head.status >= 200
+        : (kind === 'plain' && (head.named === undefined || !head.named.includes(name))) || kind === 'host';
+    if (!isKept) {
+      if (to > from) out += fields.text.slice(from, to);
+      from = fields.lineEnd(i);
+    }
+    to = fields.lineEnd(i);
+  }
+  if (to > from) out += fields.text.slice(from, to);
+  for (let i = 0; i + 1 < added.length; i += 2) {
+    const name = added[i] ?? '';
+    // What the backend says itself stands, but for cookies, of which there can be several.
+    const lower = name.toLowerCase();
+    if (lower === 'set-cookie' || !fields.names.includes(lower)) out += `${name}: ${added[i + 1]}\r\n`;
+  }
+  return `${out}${framing}\r\n`;
+}
+
+/** What the router answers itself. */
+export function answerText(answer: Answer, options: { isForHead: boolean; connection: string }): string {
+  let out = `HTTP/1.1 ${answer.status} ${STATUS_CODES[answer.status] ?? ''}\r\n`;
+  for (let i = 0; i + 1 < answer.fields.length; i += 2) out += `${answer.fields[i]}: ${answer.fields[i + 1]}\r\n`;
+  if (answer.code !== '') out += `x-flynn-error: ${answer.code}\r\n`;
+  const bytes = Buffer.byteLength(answer.body);
+  out += `content-length: ${bytes}\r\ndate: ${new Date().toUTCString()}\r\n${options.connection}\r\n`;
+  // Written as latin1, a byte a character.
+  return options.isForHead ? out : out + Buffer.from(answer.body).toString('latin1');
+}
+
+function isAmong(fields: Fields, name: string): boolean {
+  for (let i = 0; i < fields.length; i += 2) if (fields[i] === name) return true;
+  return false;
+}

@@ -1,0 +1,102 @@
+/** Which fields go on to the next hop, in one shape for HTTP/1.1 and HTTP/2? */
+import type { Exchange, Fields } from '../exchange.ts';
+import type { Http2Head, RawFields } from './request.ts';
+
+/** RFC 9110 7.6.1 and what HTTP/2 forbids besides. Never in a message to an HTTP/2 peer. */
+const perConnection = new Set([
+  'connection',
+  'keep-alive',
+  'proxy-connection',
+  'proxy-authenticate',
+  'proxy-authorization',
+  'transfer-encoding',
+  'upgrade',
+  'te',
+]);
+/** RFC 9110 6.5.1: framing, routing, authentication and what says how to read the body have no place after it. */
+const notInTrailers = new Set([
+  ...perConnection,
+  'authorization',
+  'cache-control',
+  'content-encoding',
+  'content-length',
+  'content-range',
+  'content-type',
+  'cookie',
+  'expect',
+  'host',
+  'max-forwards',
+  'set-cookie',
+  'trailer',
+]);
+/** Says how the policy's own fields read in lower case: they are few, and the same for every request. */
+const lowerCase = new Map<string, string>();
+
+function lowerOf(name: string): string {
+  const known = lowerCase.get(name);
+  if (known !== undefined) return known;
+  const lower = name.toLowerCase();
+  if (lowerCase.size < 1_000) lowerCase.set(name, lower);
+  return lower;
+}
+
+function isNamedIn(fields: Fields, name: string): boolean {
+  for (let i = 0; i < fields.length; i += 2) if (lowerOf(fields[i] ?? '') === name) return true;
+  return false;
+}
+
+/** The client's fields that the backend gets, then the policy's; without host, expect and what frames the body. */
+export function forEachRequestField(
+  head: Http2Head,
+  exchange: Pick<Exchange, 'requestFields' | 'removedFields'>,
+  add: (name: string, value: string) => void,
+): void {
+  const { fields } = head;
+  const { requestFields, removedFields } = exchange;
+  let cookies = '';
+  for (let i = 0; i < fields.length; i += 2) {
+    const name = fields[i] ?? '';
+    if (name.startsWith(':') || name === 'host' || name === 'content-length' || name === 'expect') continue;
+    if (perConnection.has(name) || removedFields.has(name) || isNamedIn(requestFields, name)) continue;
+    // RFC 9113 8.2.3: crumbs become one field again.
+    if (name === 'cookie') cookies = cookies === '' ? (fields[i + 1] ?? '') : `${cookies}; ${fields[i + 1] ?? ''}`;
+    else add(name, fields[i + 1] ?? '');
+  }
+  if (cookies !== '') add('cookie', cookies);
+  for (let i = 0; i < requestFields.length; i += 2) add(lowerOf(requestFields[i] ?? ''), requestFields[i + 1] ?? '');
+}
+
+/** An answer's fields for an HTTP/2 client. `named` is what `connection` says, if anything. */
+export function answerFields(fields: RawFields, named: string | undefined): string[] {
+  const alsoLeftOut =
+    named === undefined ? undefined : new Set(named.split(',').map((name) => name.trim().toLowerCase()));
+  const kept: string[] = [];
+  for (let i = 0; i < fields.length; i += 2) {
+    const name = fields[i] ?? '';
+    if (name.startsWith(':') || perConnection.has(name)) continue;
+    if (alsoLeftOut?.has(name) === true && name !== 'content-length' && name !== 'content-type') continue;
+    kept.push(name, fields[i + 1] ?? '');
+  }
+  return kept;
+}
+
+export function trailerFields(fields: RawFields): string[] {
+  const kept: string[] = [];
+  for (let i = 0; i < fields.length; i += 2) {
+    const name = fields[i] ?? '';
+    if (!name.startsWith(':') && !notInTrailers.has(name)) kept.push(name, fields[i + 1] ?? '');
+  }
+  return kept;
+}
+
+/** For the calls of node:http2 that take nothing but objects. */
+export function objectOf(fields: Fields): Record<string, string | string[]> {
+  const object: Record<string, string | string[]> = {};
+  for (let i = 0; i < fields.length; i += 2) {
+    const name = fields[i] ?? '';
+    const value = fields[i + 1] ?? '';
+    const earlier = Object.hasOwn(object, name) ? object[name] : undefined;
+    object[name] = earlier === undefined ? value : [earlier, value].flat();
+  }
+  return object;
+}

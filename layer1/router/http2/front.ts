@@ -1,0 +1,176 @@
+/** HTTP/2 with clients, over TLS or with prior knowledge, on the core of node:http2: streams, not request objects. */
+import { constants, performServerHandshake } from 'node:http2';
+import type { ServerHttp2Session, ServerHttp2Stream, ServerSessionOptions } from 'node:http2';
+import type { Socket } from 'node:net';
+import { systemClock } from '@flynn/kit/clock';
+import type { Logger } from '@flynn/kit/log';
+import type { Client, Front, Policy } from '../exchange.ts';
+import { sendAnswer } from './answer.ts';
+import type { Upstream } from './attempt.ts';
+import { H2cUpstream } from './h2c-upstream.ts';
+import { Http1Upstream } from './http1-upstream.ts';
+import { Http2Head, readRequest } from './request.ts';
+import { Transfer } from './transfer.ts';
+
+const sweepMs = 100;
+/** From the connection to the client's SETTINGS. */
+const prefaceMs = 10_000;
+/** Longer than the usual 60 s of a load balancer in front, so that it is the one that closes. */
+const idleMs = 75_000;
+/** A client that has requests under way and does not answer a ping until the next one is due is gone. */
+const pingMs = 30_000;
+/** Who connects while the router drains has a request to ask: it is answered, and then the connection ends. */
+const goodbyeMs = 1_000;
+const windowBytes = 1_048_576;
+
+/** What bounds a hostile client; nghttp2 bounds CONTINUATION (8 frames) and unanswered PING and SETTINGS (1,000). */
+const sessionOptions: ServerSessionOptions = {
+  settings: {
+    maxConcurrentStreams: 128,
+    initialWindowSize: windowBytes / 4,
+    maxHeaderListSize: 65_536,
+    enableConnectProtocol: true,
+  },
+  maxHeaderListPairs: 200,
+  maxSessionInvalidFrames: 100,
+  maxSessionRejectedStreams: 100,
+  maxOutstandingPings: 2,
+  streamResetBurst: 200,
+  streamResetRate: 33,
+  strictSingleValueFields: false,
+};
+
+type Session = {
+  readonly session: ServerHttp2Session;
+  readonly client: Client;
+  streams: number;
+  isReady: boolean;
+  idleSinceMs: number;
+  pingedMs: number;
+  isPingOut: boolean;
+  /** While draining, it takes no more requests from then on. */
+  readonly goodbyeMs: number;
+};
+
+/**
+ * Draining says GOAWAY with the last stream that is still answered: what crosses it on the way was not done, the client knows
+ * that it was not, and asks again elsewhere (RFC 9113 8.7). A notice before it cannot be had: node:http2 refuses new streams
+ * from any GOAWAY on.
+ *
+ * INVARIANTS. Every stream that was accepted ends with an answer, or is reset. A session without streams is kept for 75 s;
+ * while draining none takes new ones for longer than a moment. What a client can make the router hold is bounded per
+ * session: 128 streams, 64 KB of fields each, 256 KB of body each and 1 MB of all.
+ */
+export class Http2Front implements Front {
+  readonly #policy: Policy;
+  readonly #log: Logger;
+  readonly #sessions = new Set<Session>();
+  readonly #transfers = new Set<Transfer>();
+  readonly #upstreams: { readonly http1: Upstream; readonly h2c: Upstream };
+  readonly #clock = { nowMs: performance.now() };
+  readonly #sweeper: NodeJS.Timeout;
+  #isDraining = false;
+
+  constructor(options: { policy: Policy; log: Logger }) {
+    this.#policy = options.policy;
+    this.#log = options.log;
+    this.#upstreams = { http1: new Http1Upstream(), h2c: new H2cUpstream() };
+    this.#sweeper = setInterval(() => this.#sweep(performance.now()), sweepMs).unref();
+  }
+
+  get connections(): number {
+    return this.#sessions.size;
+  }
+
+  take(socket: Socket, client: Client, early?: Buffer): void {
+    if (early !== undefined && early.length > 0) socket.unshift(early);
+    const session = performServerHandshake(socket, sessionOptions);
+    const known: Session = {
+      session,
+      client,
+      streams: 0,
+      isReady: false,
+      idleSinceMs: this.#clock.nowMs,
+      pingedMs: this.#clock.nowMs,
+      isPingOut: false,
+      goodbyeMs: this.#isDraining ? performance.now() + goodbyeMs : 0,
+    };
+    this.#sessions.add(known);
+    session.on('stream', (stream, _fields, flags, raw) => this.#onStream(known, stream, flags, raw));
+    session.once('remoteSettings', () => (known.isReady = true));
+    session.on('error', (error) =>
+      this.#log.debug({ err: error, client: client.address }, 'an HTTP/2 connection broke'),
+    );
+    session.once('close', () => this.#sessions.delete(known));
+    session.setLocalWindowSize(windowBytes);
+  }
+
+  async drain({ deadlineMs }: { deadlineMs: number }): Promise<void> {
+    const startedMs = performance.now();
+    this.#isDraining = true;
+    const elapsedMs = () => performance.now() - startedMs;
+    while (this.#sessions.size > 0 && elapsedMs() < deadlineMs) {
+      for (const known of this.#sessions) if (performance.now() >= known.goodbyeMs) known.session.close();
+      await systemClock.sleep(20);
+    }
+    for (const { session } of this.#sessions) session.destroy();
+    clearInterval(this.#sweeper);
+    this.#upstreams.http1[Symbol.dispose]();
+    this.#upstreams.h2c[Symbol.dispose]();
+  }
+
+  #onStream(known: Session, stream: ServerHttp2Stream, flags: number, raw: string[]): void {
+    known.streams += 1;
+    stream.on('error', (error) => this.#log.debug({ err: error }, 'an HTTP/2 stream broke'));
+    stream.once('close', () => {
+      known.streams -= 1;
+      known.idleSinceMs = this.#clock.nowMs;
+    });
+    const head = readRequest(raw, (flags & constants.NGHTTP2_FLAG_END_STREAM) !== 0);
+    if (!(head instanceof Http2Head)) {
+      sendAnswer(stream, this.#policy.refuse(head.status, head.code, head.message, known.client), false);
+      return;
+    }
+    const verdict = this.#policy.admit(head, known.client);
+    if ('answer' in verdict) {
+      sendAnswer(stream, verdict.answer, head.method === 'HEAD');
+      return;
+    }
+    const transfer = new Transfer({
+      stream,
+      head,
+      exchange: verdict.exchange,
+      upstream: this.#upstreams[verdict.exchange.backendProtocol],
+      clock: this.#clock,
+      onOver: (over) => this.#transfers.delete(over),
+    });
+    this.#transfers.add(transfer);
+    transfer.start();
+  }
+
+  #sweep(nowMs: number): void {
+    this.#clock.nowMs = nowMs;
+    for (const transfer of this.#transfers) transfer.check(nowMs);
+    for (const known of this.#sessions) this.#look(known, nowMs);
+    this.#upstreams.http1.sweep(nowMs);
+    this.#upstreams.h2c.sweep(nowMs);
+  }
+
+  #look(known: Session, nowMs: number): void {
+    const { session } = known;
+    if (session.destroyed) return;
+    if (known.streams === 0) {
+      const idleForMs = nowMs - known.idleSinceMs;
+      if (idleForMs > (known.isReady ? idleMs : prefaceMs)) session.close();
+      // It was told to go and does not.
+      if (idleForMs > idleMs + pingMs || (!known.isReady && idleForMs > prefaceMs)) session.destroy();
+      known.pingedMs = nowMs;
+    } else if (nowMs - known.pingedMs > pingMs) {
+      if (known.isPingOut) session.destroy();
+      else {
+        known.pingedMs = nowMs;
+        known.isPingOut = session.ping(() => (known.isPingOut = false));
+      }
+    }
+  }
+}

@@ -1,0 +1,280 @@
+/** Backends that speak HTTP/2 without TLS, such as gRPC servers: sessions kept per backend, requests side by side in them. */
+import { connect, constants } from 'node:http2';
+import type { ClientHttp2Session, ClientHttp2Stream } from 'node:http2';
+import type { Backend } from '../backend.ts';
+import type { Fields } from '../exchange.ts';
+import type { Attempt, Failure, Receiver, Upstream, UpstreamRequest } from './attempt.ts';
+import { answerFields, forEachRequestField, objectOf, trailerFields } from './fields.ts';
+
+const idleMs = 60_000;
+/** A backend that has requests and does not answer a ping until the next one is due is gone, host and all. */
+const pingMs = 10_000;
+const windowBytes = 1_048_576;
+/** RFC 9113 6.5.2 asks for at least 100; a backend that says nothing allows any number. */
+const maxStreams = 250;
+
+/** A field that a client repeats is the backend's to judge. */
+const sessionOptions = {
+  settings: { enablePush: false, initialWindowSize: windowBytes / 4, maxHeaderListSize: 65_536 },
+  maxHeaderListPairs: 200,
+  maxSessionInvalidFrames: 100,
+  strictSingleValueFields: false,
+};
+
+/**
+ * One connection. It takes requests from when the backend has said SETTINGS, which tells that it speaks HTTP/2 at all,
+ * until it says GOAWAY, fails, or the backend leaves; those under way then end by themselves.
+ */
+class Session {
+  readonly session: ClientHttp2Session;
+  readonly #place: (attempt: H2cAttempt) => void;
+  #waiting: H2cAttempt[] = [];
+  /** How many it takes at the same time: a guess until it has said so. */
+  allowed: number;
+  #isReady = false;
+  #isEnding = false;
+  #streams = 0;
+  #pingedMs = performance.now();
+  #isPingOut = false;
+  idleSinceMs = performance.now();
+
+  /** `place` finds a session for what was more than this one takes. */
+  constructor(backend: Backend, options: { allowed: number; place: (attempt: H2cAttempt) => void }) {
+    const host = backend.host.includes(':') ? `[${backend.host}]` : backend.host;
+    this.#place = options.place;
+    this.allowed = options.allowed;
+    this.session = connect(`http://${host}:${backend.port}`, sessionOptions);
+    this.session.once('connect', () => this.session.setLocalWindowSize(windowBytes));
+    this.session.on('remoteSettings', (settings) => {
+      this.#isReady = true;
+      this.allowed = Math.min(settings.maxConcurrentStreams ?? maxStreams, maxStreams);
+      const waiting = this.#waiting.splice(0);
+      const surplus = waiting.splice(Math.max(1, this.allowed));
+      this.#streams -= surplus.length;
+      for (const attempt of waiting) attempt.openOn(this);
+      for (const attempt of surplus) this.#place(attempt);
+    });
+    this.session.once('goaway', () => (this.#isEnding = true));
+    // 'close' follows.
+    this.session.on('error', () => undefined);
+    this.session.once('close', () => {
+      this.#isEnding = true;
+      for (const attempt of this.#waiting.splice(0)) attempt.fail('dial');
+    });
+  }
+
+  get isOver(): boolean {
+    return this.#isEnding || this.session.closed || this.session.destroyed;
+  }
+
+  get hasRoom(): boolean {
+    return !this.isOver && this.#streams < this.allowed;
+  }
+
+  get isIdle(): boolean {
+    return this.#streams === 0;
+  }
+
+  get speaksWebSocket(): boolean {
+    return this.session.remoteSettings.enableConnectProtocol === true;
+  }
+
+  add(attempt: H2cAttempt): void {
+    this.#streams += 1;
+    if (this.#isReady) attempt.openOn(this);
+    else this.#waiting.push(attempt);
+  }
+
+  remove(attempt: H2cAttempt): void {
+    this.#streams -= 1;
+    this.idleSinceMs = performance.now();
+    const at = this.#waiting.indexOf(attempt);
+    if (at !== -1) this.#waiting.splice(at, 1);
+    // Nobody needs a connection any more that never was one.
+    if (!this.#isReady && this.#waiting.length === 0) this.session.destroy();
+  }
+
+  close(): void {
+    this.#isEnding = true;
+    this.session.close();
+  }
+
+  ping(nowMs: number): void {
+    if (!this.#isReady || this.session.destroyed || nowMs - this.#pingedMs < pingMs) return;
+    this.#pingedMs = nowMs;
+    if (this.#isPingOut) this.session.destroy();
+    else if (!this.isIdle) this.#isPingOut = this.session.ping(() => (this.#isPingOut = false));
+  }
+}
+
+class H2cAttempt implements Attempt {
+  readonly #request: UpstreamRequest;
+  readonly #place: (attempt: H2cAttempt) => void;
+  #session: Session | undefined;
+  #receiver: Receiver | undefined;
+  #stream: ClientHttp2Stream | undefined;
+  #trailers: Fields = [];
+  #hasHead = false;
+  #isUpgraded = false;
+  #isOver = false;
+
+  constructor(options: { request: UpstreamRequest; receiver: Receiver; place: (attempt: H2cAttempt) => void }) {
+    this.#request = options.request;
+    this.#receiver = options.receiver;
+    this.#place = options.place;
+  }
+
+  begin(): void {
+    this.#place(this);
+  }
+
+  waitFor(session: Session): void {
+    this.#session = session;
+    session.add(this);
+  }
+
+  openOn({ session, speaksWebSocket }: Session): void {
+    const { head } = this.#request;
+    if (head.upgrade !== undefined && !speaksWebSocket) return this.fail('broke');
+    const isBodyless = head.body === 'none' && head.upgrade === undefined;
+    let stream: ClientHttp2Stream;
+    try {
+      stream = session.request(this.#fields(), { endStream: isBodyless, waitForTrailers: !isBodyless });
+    } catch {
+      // The session ended in this very moment, or the fields are more than it may be sent.
+      return this.fail('dial');
+    }
+    this.#stream = stream;
+    stream.on('headers', (_fields, _flags, raw: string[]) => {
+      const status = Number(raw[1]);
+      if (status > 101) this.#receiver?.onInformation(status, answerFields(raw, undefined));
+    });
+    stream.on('response', (_fields, flags: number, raw: string[]) => this.#onHead(raw, flags));
+    stream.on('data', (bytes: Buffer) => this.#receiver?.onData(bytes));
+    stream.on('trailers', (_fields, _flags, raw: string[]) => (this.#trailers = trailerFields(raw)));
+    stream.on('drain', () => this.#receiver?.onDrain());
+    stream.on('end', () => this.#onEnd());
+    stream.on('error', () => undefined);
+    stream.on('close', () => {
+      if (stream.rstCode === constants.NGHTTP2_REFUSED_STREAM) this.fail('refused');
+      else this.fail('broke');
+    });
+    this.#receiver?.onConnected();
+  }
+
+  write(bytes: Buffer): boolean {
+    return this.#stream?.write(bytes) ?? false;
+  }
+
+  end(trailers: Fields): void {
+    const stream = this.#stream;
+    if (stream === undefined || stream.writableEnded || stream.destroyed) return;
+    if (trailers.length > 0) stream.once('wantTrailers', () => stream.sendTrailers(objectOf(trailerFields(trailers))));
+    else stream.once('wantTrailers', () => stream.sendTrailers({}));
+    stream.end();
+  }
+
+  pause(): void {
+    this.#stream?.pause();
+  }
+
+  resume(): void {
+    this.#stream?.resume();
+  }
+
+  abort(): void {
+    this.#receiver = undefined;
+    this.#stream?.close(constants.NGHTTP2_CANCEL);
+    this.#leave();
+  }
+
+  fail(failure: Failure): void {
+    const receiver = this.#receiver;
+    this.#receiver = undefined;
+    this.#leave();
+    receiver?.onFailure(failure);
+  }
+
+  #leave(): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#session?.remove(this);
+  }
+
+  #fields(): string[] {
+    const { head, exchange } = this.#request;
+    const isUpgrade = head.upgrade !== undefined;
+    const fields = [':method', isUpgrade ? 'CONNECT' : head.method, ':scheme', 'http', ':authority', head.authority];
+    fields.push(':path', exchange.target);
+    if (head.upgrade !== undefined) fields.push(':protocol', head.upgrade);
+    forEachRequestField(head, exchange, (name, value) => fields.push(name, value));
+    // What the client takes of trailers is told on, as gRPC servers ask for it.
+    if (head.header('te') !== undefined) fields.push('te', 'trailers');
+    if (typeof head.body === 'number') fields.push('content-length', String(head.body));
+    return fields;
+  }
+
+  #onHead(raw: string[], flags: number): void {
+    const status = Number(raw[1]);
+    const fields = answerFields(raw, undefined);
+    this.#hasHead = true;
+    if (this.#request.head.upgrade !== undefined && status < 300) {
+      this.#isUpgraded = true;
+      this.#receiver?.onUpgraded(fields);
+      return;
+    }
+    const isWhole = (flags & constants.NGHTTP2_FLAG_END_STREAM) !== 0;
+    this.#receiver?.onHead(status, fields, isWhole ? 'none' : 'open');
+  }
+
+  #onEnd(): void {
+    const stream = this.#stream;
+    // The readable side of a broken stream ends as well.
+    if (!this.#hasHead || stream === undefined || stream.aborted || stream.rstCode !== constants.NGHTTP2_NO_ERROR)
+      return;
+    const receiver = this.#receiver;
+    this.#receiver = undefined;
+    this.#leave();
+    // The rest of the request is of no use to a backend that has said all.
+    if (!stream.writableEnded || this.#isUpgraded) stream.close(constants.NGHTTP2_CANCEL);
+    receiver?.onEnd(this.#trailers);
+  }
+}
+
+export class H2cUpstream implements Upstream {
+  readonly #sessions = new Map<Backend, Session[]>();
+
+  open(backend: Backend, request: UpstreamRequest, receiver: Receiver): Attempt {
+    return new H2cAttempt({ request, receiver, place: (attempt) => this.#place(backend, attempt) });
+  }
+
+  sweep(nowMs: number): void {
+    for (const [backend, sessions] of this.#sessions) {
+      const kept = sessions.filter((session) => {
+        const isOld = session.isIdle && (backend.isLeaving || nowMs - session.idleSinceMs > idleMs);
+        if (isOld && !session.isOver) session.close();
+        session.ping(nowMs);
+        return !session.session.destroyed;
+      });
+      if (kept.length === 0) this.#sessions.delete(backend);
+      else this.#sessions.set(backend, kept);
+    }
+  }
+
+  [Symbol.dispose](): void {
+    for (const { session } of [...this.#sessions.values()].flat()) session.destroy();
+    this.#sessions.clear();
+  }
+
+  #place(backend: Backend, attempt: H2cAttempt): void {
+    const sessions = this.#sessions.get(backend) ?? [];
+    let session = sessions.find((known) => known.hasRoom);
+    if (session === undefined) {
+      const allowed = sessions.at(-1)?.allowed ?? maxStreams;
+      session = new Session(backend, { allowed, place: (surplus) => this.#place(backend, surplus) });
+      sessions.push(session);
+      this.#sessions.set(backend, sessions);
+    }
+    attempt.waitFor(session);
+  }
+}

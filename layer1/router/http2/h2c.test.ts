@@ -1,0 +1,271 @@
+import assert from 'node:assert/strict';
+import { randomBytes } from 'node:crypto';
+import { createServer } from 'node:http2';
+import type { ServerHttp2Session, ServerHttp2Stream } from 'node:http2';
+import { createServer as createNetServer } from 'node:net';
+import { buffer } from 'node:stream/consumers';
+import { describe, test } from 'node:test';
+import type { TestContext } from 'node:test';
+import { Server, ServerCredentials, credentials, makeGenericClientConstructor, status } from '@grpc/grpc-js';
+import type {
+  ServerDuplexStream,
+  ServerReadableStream,
+  ServerUnaryCall,
+  ServerWritableStream,
+  ServiceDefinition,
+  ServiceError,
+  sendUnaryData,
+} from '@grpc/grpc-js';
+import { waitFor } from '@flynn/kit/retry';
+import { startBackend, track } from '../testing.ts';
+import { backendAt, openDoor, replyOf, request } from './testing.ts';
+import type { Door } from './testing.ts';
+
+const soon = { deadlineMs: 10_000, intervalMs: 5 };
+
+type H2c = { port: number; sessions: Set<ServerHttp2Session> };
+
+async function startH2c(t: TestContext, onStream: (stream: ServerHttp2Stream, path: string) => void): Promise<H2c> {
+  const server = createServer();
+  const sessions = new Set<ServerHttp2Session>();
+  server.on('session', (session) => {
+    sessions.add(session);
+    session.once('close', () => sessions.delete(session));
+  });
+  server.on('stream', (stream, headers) => {
+    stream.on('error', () => undefined);
+    onStream(stream, String(headers[':path']));
+  });
+  const { port } = await track(t, server);
+  return { port, sessions };
+}
+
+async function openH2cDoor(t: TestContext, port: number): Promise<Door> {
+  const door = await openDoor(t);
+  door.policy.protocol = 'h2c';
+  door.policy.backends = [backendAt(port)];
+  return door;
+}
+
+describe('a backend that speaks h2c', () => {
+  test('gets all requests in one session, bodies both ways whole', async (t) => {
+    const backend = await startH2c(t, (stream) => {
+      stream.respond({ ':status': 200 });
+      stream.pipe(stream);
+    });
+    const door = await openH2cDoor(t, backend.port);
+    const session = door.connect();
+    const bodies = Array.from({ length: 20 }, () => randomBytes(200_000));
+    const back = await Promise.all(
+      bodies.map((body) => {
+        const stream = request(session, { ':method': 'POST' }, false);
+        stream.end(body);
+        return buffer(stream);
+      }),
+    );
+    assert.ok(back.every((body, i) => bodies[i]?.equals(body)));
+    assert.equal(backend.sessions.size, 1);
+    await waitFor(() => door.policy.endings.length === 20, { what: 'all ends', ...soon });
+    assert.ok(door.policy.endings.every((ending) => ending.how === 'answered'));
+    assert.equal(door.policy.inUse, 0);
+  });
+
+  test('that allows few streams gets more sessions', async (t) => {
+    const server = createServer({ settings: { maxConcurrentStreams: 3 } });
+    const sessions = new Set<ServerHttp2Session>();
+    server.on('session', (session) => sessions.add(session));
+    const waiting: ServerHttp2Stream[] = [];
+    server.on('stream', (stream) => waiting.push(stream));
+    const { port } = await track(t, server);
+    const door = await openH2cDoor(t, port);
+    const client = door.connect();
+    const first = replyOf(request(client));
+    await waitFor(() => waiting.length === 1, { what: 'the first request', ...soon });
+    const replies = Array.from({ length: 8 }, () => replyOf(request(client)));
+    await waitFor(() => waiting.length === 9, { what: 'all requests at once', ...soon });
+    assert.equal(sessions.size, 3);
+    for (const stream of waiting) stream.respond({ ':status': 204 }, { endStream: true });
+    for (const reply of await Promise.all([first, ...replies])) assert.equal(reply.status, 204);
+  });
+
+  test('that says GOAWAY ends what it has, and gets the next in a new session', async (t) => {
+    const waiting: ServerHttp2Stream[] = [];
+    const backend = await startH2c(t, (stream, path) => {
+      if (path === '/wait') waiting.push(stream);
+      else {
+        stream.respond();
+        stream.end('next');
+      }
+    });
+    const door = await openH2cDoor(t, backend.port);
+    const client = door.connect();
+    const slow = replyOf(request(client, { ':path': '/wait' }));
+    await waitFor(() => waiting.length === 1, { what: 'the request', ...soon });
+    for (const session of backend.sessions) session.close();
+    // Either it crosses the GOAWAY, and is asked again, or comes after it.
+    assert.equal((await replyOf(request(client))).body, 'next');
+    waiting[0]?.respond();
+    waiting[0]?.end('slow');
+    assert.equal((await slow).body, 'slow');
+    assert.deepEqual(
+      door.policy.endings.map((ending) => ending.how),
+      ['answered', 'answered'],
+    );
+  });
+
+  test('that resets is not taken for one that has answered', async (t) => {
+    const backend = await startH2c(t, (stream, path) => {
+      if (path === '/begun') {
+        // Else node:http2 says the end before the reset.
+        stream.respond({}, { waitForTrailers: true });
+        stream.write('some', () => stream.close(2));
+      } else stream.close(2);
+    });
+    const door = await openH2cDoor(t, backend.port);
+    await assert.rejects(replyOf(request(door.connect(), { ':path': '/begun' })), /reset 2/);
+    assert.equal((await replyOf(request(door.connect(), { ':method': 'POST' }))).body, 'backend-broke');
+    assert.equal(door.policy.inUse, 0);
+  });
+
+  test('that speaks HTTP/1.1 instead, or nothing, is unreachable', async (t) => {
+    const http1 = await startBackend(t, (_incoming, response) => response.end('ok'));
+    const silent = await track(
+      t,
+      createNetServer((socket) => socket.resume()),
+    );
+    const door = await openH2cDoor(t, http1.port);
+    assert.equal((await replyOf(request(door.connect()))).body, 'unreachable');
+    door.policy.backends = [backendAt(silent.port)];
+    door.policy.limits = { ...door.policy.limits, dialMs: 200 };
+    assert.equal((await replyOf(request(door.connect()))).body, 'unreachable');
+    await waitFor(() => silent.sockets.size === 0, { what: 'the connection to be given up', ...soon });
+  });
+
+  test('that leaves keeps no session', async (t) => {
+    const backend = await startH2c(t, (stream) => stream.respond({ ':status': 204 }, { endStream: true }));
+    const door = await openH2cDoor(t, backend.port);
+    await replyOf(request(door.connect()));
+    door.policy.backends[0]?.leave();
+    await waitFor(() => backend.sessions.size === 0, { what: 'the session to end', ...soon });
+  });
+});
+
+const text = {
+  requestStream: false,
+  responseStream: false,
+  requestSerialize: (value: string) => Buffer.from(value),
+  requestDeserialize: (bytes: Buffer) => bytes.toString(),
+  responseSerialize: (value: string) => Buffer.from(value),
+  responseDeserialize: (bytes: Buffer) => bytes.toString(),
+};
+const service = {
+  unary: { ...text, path: '/echo/unary' },
+  collect: { ...text, path: '/echo/collect', requestStream: true },
+  count: { ...text, path: '/echo/count', responseStream: true },
+  chat: { ...text, path: '/echo/chat', requestStream: true, responseStream: true },
+} satisfies ServiceDefinition;
+const EchoClient = makeGenericClientConstructor(service, 'echo');
+
+describe('gRPC', () => {
+  let cancelled = 0;
+  const implementation = {
+    unary(call: ServerUnaryCall<string, string>, callback: sendUnaryData<string>) {
+      if (call.request === 'fail') callback({ code: status.NOT_FOUND, details: 'no such thing' });
+      else if (call.request !== 'never') callback(null, `${call.request}!`);
+      call.on('cancelled', () => (cancelled += 1));
+    },
+    collect(call: ServerReadableStream<string, string>, callback: sendUnaryData<string>) {
+      const parts: string[] = [];
+      call.on('data', (part: string) => parts.push(part));
+      call.on('end', () => callback(null, parts.join('+')));
+    },
+    count(call: ServerWritableStream<string, string>) {
+      for (let i = 1; i <= Number(call.request); i += 1) call.write(String(i));
+      call.end();
+    },
+    chat(call: ServerDuplexStream<string, string>) {
+      call.on('data', (part: string) => call.write(`${part}?`));
+      call.on('end', () => call.end());
+      call.on('cancelled', () => (cancelled += 1));
+    },
+  };
+
+  async function connectThrough(t: TestContext) {
+    const server = new Server();
+    server.addService(service, implementation);
+    const { promise, resolve, reject } = Promise.withResolvers<number>();
+    server.bindAsync('127.0.0.1:0', ServerCredentials.createInsecure(), (error, port) =>
+      error === null ? resolve(port) : reject(error),
+    );
+    const door = await openH2cDoor(t, await promise);
+    const client = new EchoClient(`127.0.0.1:${door.port}`, credentials.createInsecure(), {
+      'grpc.default_authority': 'app.test',
+    });
+    t.after(() => {
+      client.close();
+      server.forceShutdown();
+    });
+    const call = (method: string) => client[method]?.bind(client) ?? assert.fail(method);
+    return { door, call };
+  }
+  type Done = (error: ServiceError | null, value: string) => void;
+  const whole = (begin: (done: Done) => void) =>
+    new Promise<string>((resolve, reject) =>
+      begin((error, value) => (error === null ? resolve(value) : reject(error))),
+    );
+
+  test('one for one, many for one, one for many, many for many', async (t) => {
+    const { door, call } = await connectThrough(t);
+    assert.equal(await whole((done) => call('unary')('hello', done)), 'hello!');
+    const collected = await whole((done) => {
+      const stream = call('collect')(done);
+      for (const part of ['a', 'b', 'c']) stream.write(part);
+      stream.end();
+    });
+    assert.equal(collected, 'a+b+c');
+    const counted = [];
+    for await (const part of call('count')('1000')) counted.push(part);
+    assert.equal(counted.length, 1_000);
+    const chat = call('chat')();
+    const heard = [];
+    for (const part of ['x', 'y']) {
+      chat.write(part);
+      heard.push(await new Promise((resolve) => chat.once('data', resolve)));
+    }
+    chat.end();
+    await new Promise((resolve) => chat.once('status', resolve));
+    assert.deepEqual(heard, ['x?', 'y?']);
+    await waitFor(() => door.policy.inUse === 0 && door.policy.endings.length === 4, { what: 'all ends', ...soon });
+    assert.ok(door.policy.endings.every((ending) => ending.how === 'answered'));
+  });
+
+  test('an error arrives as what it is', async (t) => {
+    const { door, call } = await connectThrough(t);
+    await assert.rejects(
+      whole((done) => call('unary')('fail', done)),
+      { code: status.NOT_FOUND, details: 'no such thing' },
+    );
+    door.policy.backends = [];
+    await assert.rejects(
+      whole((done) => call('unary')('hello', done)),
+      { code: status.UNAVAILABLE },
+    );
+  });
+
+  test('deadlines and cancellations reach the server', async (t) => {
+    const { door, call } = await connectThrough(t);
+    cancelled = 0;
+    await assert.rejects(
+      whole((done) => call('unary')('never', { deadline: Date.now() + 300 }, done)),
+      { code: status.DEADLINE_EXCEEDED },
+    );
+    await waitFor(() => cancelled === 1, { what: 'the server to hear of the deadline', ...soon });
+    const chat = call('chat')();
+    chat.on('error', () => undefined);
+    chat.write('x');
+    await new Promise((resolve) => chat.once('data', resolve));
+    chat.cancel();
+    await waitFor(() => cancelled === 2, { what: 'the server to hear of the cancellation', ...soon });
+    await waitFor(() => door.policy.inUse === 0, { what: 'the backend to be let go of', ...soon });
+  });
+});

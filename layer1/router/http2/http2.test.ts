@@ -1,0 +1,466 @@
+import assert from 'node:assert/strict';
+import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { createServer as createHttpServer } from 'node:http';
+import { constants } from 'node:http2';
+import { connect, createServer } from 'node:net';
+import { buffer, text } from 'node:stream/consumers';
+import { describe, test } from 'node:test';
+import { waitFor } from '@flynn/kit/retry';
+import { WebSocketServer } from 'ws';
+import { startBackend, track } from '../testing.ts';
+import { backendAt, openDoor, replyOf, request } from './testing.ts';
+
+const soon = { deadlineMs: 10_000, intervalMs: 5 };
+
+for (const isTls of [true, false]) {
+  describe(`HTTP/2 ${isTls ? 'over TLS' : 'with prior knowledge'} to an HTTP/1.1 backend`, () => {
+    test('a request reaches it as HTTP/1.1, and its answer comes back', async (t) => {
+      const door = await openDoor(t, { isTls });
+      const backend = await startBackend(t, (incoming, response) => {
+        response.writeHead(201, { 'X-Reply': 'yes', 'set-cookie': ['a=1', 'b=2'], connection: 'x-hop', 'x-hop': '1' });
+        response.end(JSON.stringify({ line: `${incoming.method} ${incoming.url}`, headers: incoming.headers }));
+      });
+      door.policy.backends = [backendAt(backend.port)];
+      const fields = {
+        cookie: ['c=1', 'd=2'],
+        'x-request-id': 'forged',
+        'x-removed': '1',
+        te: 'trailers',
+        'x-mine': 'é',
+      };
+      const reply = await replyOf(request(door.connect(), { ':path': '/a?b=c', ...fields }));
+      assert.equal(reply.status, 201);
+      assert.equal(reply.headers['x-reply'], 'yes');
+      assert.deepEqual(reply.headers['set-cookie'], ['a=1', 'b=2']);
+      assert.equal(reply.headers['x-request-id'], 'id-1');
+      assert.equal(reply.headers['connection'], undefined);
+      assert.equal(reply.headers['x-hop'], undefined);
+      const { line, headers } = JSON.parse(reply.body);
+      assert.equal(line, 'GET /a?b=c');
+      assert.equal(headers.host, 'app.test');
+      assert.equal(headers.cookie, 'c=1; d=2');
+      assert.equal(headers['x-request-id'], 'id-1');
+      assert.equal(headers['x-forwarded-proto'], 'https');
+      assert.equal(headers['x-removed'], undefined);
+      assert.equal(headers.te, undefined);
+      await waitFor(() => door.policy.endings.length === 1, { what: 'its end', ...soon });
+      const bytesOut = Buffer.byteLength(reply.body);
+      assert.deepEqual(door.policy.endings, [{ status: 201, bytesIn: 0, bytesOut, how: 'answered' }]);
+      assert.equal(door.policy.inUse, 0);
+    });
+
+    test('bodies go through whole in both directions at once, with a length and without', async (t) => {
+      const door = await openDoor(t, { isTls });
+      const backend = await startBackend(t, (incoming, response) => incoming.pipe(response));
+      door.policy.backends = [backendAt(backend.port)];
+      const session = door.connect();
+      const body = randomBytes(3_000_000);
+      for (const fields of [{}, { 'content-length': String(body.length) }]) {
+        const stream = request(session, { ':method': 'POST', ...fields }, false);
+        stream.end(body);
+        assert.ok((await buffer(stream)).equals(body));
+      }
+    });
+
+    test('many requests at once share few connections, which are used again', async (t) => {
+      const door = await openDoor(t, { isTls });
+      const backend = await startBackend(t, (incoming, response) => response.end(incoming.url));
+      door.policy.backends = [backendAt(backend.port)];
+      const session = door.connect();
+      for (let round = 0; round < 5; round += 1) {
+        const paths = Array.from({ length: 100 }, (_, i) => `/${round}-${i}`);
+        const replies = await Promise.all(paths.map((path) => replyOf(request(session, { ':path': path }))));
+        assert.deepEqual(
+          replies.map((reply) => reply.body),
+          paths,
+        );
+      }
+      assert.ok(backend.sockets.size <= 100, String(backend.sockets.size));
+      assert.equal(door.policy.endings.length, 500);
+    });
+  });
+}
+
+describe('an answer', () => {
+  test('without a body is whole at once: HEAD, 204, 304', async (t) => {
+    const door = await openDoor(t);
+    const backend = await startBackend(t, (incoming, response) => {
+      response.statusCode = Number(incoming.url?.slice(1));
+      response.setHeader('x-a', '1');
+      if (incoming.method === 'HEAD') response.setHeader('content-length', '5');
+      response.end();
+    });
+    door.policy.backends = [backendAt(backend.port)];
+    const session = door.connect();
+    const head = await replyOf(request(session, { ':method': 'HEAD', ':path': '/200' }));
+    assert.equal(head.headers['content-length'], '5');
+    for (const status of [204, 304]) {
+      assert.equal((await replyOf(request(session, { ':path': `/${status}` }))).status, status);
+    }
+    assert.equal(backend.sockets.size, 1);
+  });
+
+  test('comes with hints before and trailers after it', async (t) => {
+    const door = await openDoor(t);
+    const backend = await startBackend(t, (_incoming, response) => {
+      response.writeEarlyHints({ link: '</a.css>; rel=preload' });
+      response.writeHead(200, { trailer: 'x-sum' });
+      response.write('body');
+      response.addTrailers({ 'x-sum': 'abc' });
+      response.end();
+    });
+    door.policy.backends = [backendAt(backend.port)];
+    const reply = await replyOf(request(door.connect()));
+    assert.equal(reply.body, 'body');
+    assert.equal(reply.trailers['x-sum'], 'abc');
+    assert.deepEqual(
+      reply.informations.map((fields) => [fields[':status'], fields['link']]),
+      [[103, '</a.css>; rel=preload']],
+    );
+  });
+
+  test('streams: every event arrives while the answer is still open', async (t) => {
+    const door = await openDoor(t);
+    let say: (line: string) => void = () => undefined;
+    const backend = await startBackend(t, (_incoming, response) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' });
+      response.flushHeaders();
+      say = (line) => response.write(line);
+    });
+    door.policy.backends = [backendAt(backend.port)];
+    const stream = request(door.connect());
+    await once(stream, 'response');
+    for (const line of ['data: 1\n\n', 'data: 2\n\n']) {
+      say(line);
+      const [bytes] = await once(stream, 'data');
+      assert.equal(String(bytes), line);
+    }
+    stream.close(constants.NGHTTP2_CANCEL);
+    await waitFor(() => backend.sockets.size === 0, { what: 'the backend to hear that the client left', ...soon });
+    await waitFor(() => door.policy.endings.length === 1, { what: 'its end', ...soon });
+    assert.equal(door.policy.endings[0]?.how, 'client-gone');
+  });
+
+  test('may come before the request has ended, which is then not asked for any more', async (t) => {
+    const door = await openDoor(t);
+    const backend = await startBackend(t, (_incoming, response) => {
+      response.writeHead(413, { connection: 'close' });
+      response.end('no');
+    });
+    door.policy.backends = [backendAt(backend.port)];
+    const stream = request(door.connect(), { ':method': 'POST' }, false);
+    stream.write('some');
+    const reply = await replyOf(stream);
+    assert.equal(reply.status, 413);
+    assert.equal(reply.body, 'no');
+    await waitFor(() => door.policy.endings.length === 1, { what: 'its end', ...soon });
+    assert.equal(door.policy.endings[0]?.how, 'answered');
+  });
+
+  test('a reader that does not read holds the backend back', async (t) => {
+    const door = await openDoor(t);
+    let written = 0;
+    const backend = await startBackend(t, (_incoming, response) => {
+      const piece = Buffer.alloc(65_536);
+      const more = () => {
+        while (written < 500 * piece.length && !response.destroyed) {
+          written += piece.length;
+          if (!response.write(piece)) {
+            response.once('drain', more);
+            return;
+          }
+        }
+        response.end();
+      };
+      more();
+    });
+    door.policy.backends = [backendAt(backend.port)];
+    const stream = request(door.connect());
+    await once(stream, 'response');
+    let before = -1;
+    await waitFor(
+      () => {
+        const isStill = written === before;
+        before = written;
+        return isStill;
+      },
+      { what: 'the backend to stop writing', deadlineMs: 10_000, intervalMs: 300 },
+    );
+    assert.ok(written < 20_000_000, String(written));
+    assert.equal((await buffer(stream)).length, 500 * 65_536);
+  });
+});
+
+describe('a request', () => {
+  test('that waits for 100 is told to go on once there is a backend', async (t) => {
+    const door = await openDoor(t);
+    const seen: (string | undefined)[] = [];
+    const backend = await startBackend(t, async (incoming, response) => {
+      seen.push(incoming.headers.expect);
+      response.end(await text(incoming));
+    });
+    door.policy.backends = [backendAt(backend.port)];
+    const stream = request(door.connect(), { ':method': 'POST', expect: '100-continue' }, false);
+    stream.once('continue', () => stream.end('body'));
+    assert.equal((await replyOf(stream)).body, 'body');
+    assert.deepEqual(seen, [undefined]);
+  });
+
+  test('takes its trailers to the backend, but for those that frame or authorise', async (t) => {
+    const door = await openDoor(t);
+    const backend = await startBackend(t, async (incoming, response) => {
+      await text(incoming);
+      response.end(JSON.stringify(incoming.trailers));
+    });
+    door.policy.backends = [backendAt(backend.port)];
+    const stream = door.connect().request({ ':authority': 'app.test', ':method': 'POST' }, { waitForTrailers: true });
+    stream.on('wantTrailers', () => stream.sendTrailers({ 'x-sum': '1', authorization: 'no', host: 'evil' }));
+    stream.end('body');
+    assert.deepEqual(JSON.parse((await replyOf(stream)).body), { 'x-sum': '1' });
+  });
+
+  test('longer than its route takes is refused at once, whether it says so or not', async (t) => {
+    const door = await openDoor(t);
+    const backend = await startBackend(t, async (incoming, response) => {
+      await text(incoming).catch(() => undefined);
+      response.end();
+    });
+    door.policy.backends = [backendAt(backend.port)];
+    door.policy.limits = { ...door.policy.limits, bodyBytes: 1_000 };
+    for (const fields of [{ 'content-length': '1001' }, {}]) {
+      const stream = request(door.connect(), { ':method': 'POST', ...fields }, false);
+      stream.write(Buffer.alloc(1_001));
+      assert.equal((await replyOf(stream)).status, 413);
+    }
+  });
+
+  test('is collected before a backend is taken, if the route asks for it', async (t) => {
+    const door = await openDoor(t);
+    const backend = await startBackend(t, async (incoming, response) => response.end(await text(incoming)));
+    door.policy.backends = [backendAt(backend.port)];
+    door.policy.limits = { ...door.policy.limits, bufferBytes: 100_000 };
+    const stream = request(door.connect(), { ':method': 'POST' }, false);
+    stream.write('first');
+    await waitFor(() => door.policy.heads.length === 1, { what: 'the request', ...soon });
+    assert.equal(door.policy.inUse, 0);
+    stream.end(' last');
+    assert.equal((await replyOf(stream)).body, 'first last');
+    const large = request(door.connect(), { ':method': 'POST' }, false);
+    const body = randomBytes(600_000);
+    large.end(body);
+    assert.equal((await replyOf(large)).body, body.toString());
+  });
+
+  test('for an unknown host is answered by the policy', async (t) => {
+    const door = await openDoor(t);
+    const reply = await replyOf(request(door.connect(), { ':authority': 'other.test' }));
+    assert.equal(reply.status, 404);
+    assert.equal(reply.headers['x-flynn-error'], 'unknown-host');
+    assert.equal(reply.body, 'nobody');
+  });
+});
+
+describe('a backend', () => {
+  test('that cannot be dialled is passed over; without another there is an honest answer', async (t) => {
+    const door = await openDoor(t);
+    const backend = await startBackend(t, async (incoming, response) => response.end(await text(incoming)));
+    const closed = await startBackend(t, () => undefined);
+    await closed.close();
+    door.policy.backends = [backendAt(closed.port), backendAt(backend.port)];
+    const stream = request(door.connect(), { ':method': 'POST' }, false);
+    stream.end('body');
+    assert.equal((await replyOf(stream)).body, 'body');
+    assert.deepEqual(door.policy.failures, ['dial']);
+    door.policy.backends = [backendAt(closed.port)];
+    assert.equal((await replyOf(request(door.connect()))).body, 'unreachable');
+    door.policy.backends = [];
+    assert.equal((await replyOf(request(door.connect()))).body, 'no-backends');
+    assert.equal(door.policy.inUse, 0);
+  });
+
+  test('that breaks before it answers is asked once more, if nothing could have been done twice', async (t) => {
+    const door = await openDoor(t);
+    let asked = 0;
+    const server = createServer((socket) =>
+      socket.on('data', () => {
+        asked += 1;
+        socket.destroy();
+      }),
+    );
+    const backend = await track(t, server);
+    door.policy.backends = [backendAt(backend.port)];
+    assert.equal((await replyOf(request(door.connect()))).body, 'backend-broke');
+    assert.equal(asked, 2);
+    const stream = request(door.connect(), { ':method': 'POST' }, true);
+    assert.equal((await replyOf(stream)).body, 'backend-broke');
+    assert.equal(asked, 3);
+  });
+
+  test('that is late, or whose answer stalls, is not waited for for ever', async (t) => {
+    const door = await openDoor(t);
+    const backend = await startBackend(t, (incoming, response) => {
+      if (incoming.url === '/begun') response.write('some');
+    });
+    door.policy.backends = [backendAt(backend.port)];
+    door.policy.limits = { ...door.policy.limits, firstByteMs: 200, idleMs: 200 };
+    assert.equal((await replyOf(request(door.connect()))).body, 'backend-late');
+    await assert.rejects(replyOf(request(door.connect(), { ':path': '/begun' })), /reset/);
+    const slow = request(door.connect(), { ':method': 'POST' }, false);
+    slow.write('a');
+    assert.equal((await replyOf(slow)).body, 'client-slow');
+    await waitFor(() => backend.sockets.size === 0, { what: 'connections to be closed', ...soon });
+    assert.equal(door.policy.inUse, 0);
+  });
+
+  const bad = {
+    'no HTTP': 'hello\r\n\r\n',
+    'two frames': 'HTTP/1.1 200 OK\r\ncontent-length: 3\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n',
+    'two lengths': 'HTTP/1.1 200 OK\r\ncontent-length: 3\r\ncontent-length: 4\r\n\r\nabcd',
+    'an unknown coding': 'HTTP/1.1 200 OK\r\ntransfer-encoding: gzip\r\n\r\n',
+    'a folded field': 'HTTP/1.1 200 OK\r\na: b\r\n c\r\n\r\n',
+    'a bare newline': 'HTTP/1.1 200 OK\r\na: b\nc: d\r\n\r\n',
+    'a null': 'HTTP/1.1 200 OK\r\na: b\0c\r\n\r\n',
+    'an upgrade nobody asked for': 'HTTP/1.1 101 X\r\nupgrade: x\r\n\r\n',
+    'an endless head': `HTTP/1.1 200 OK\r\na: ${'b'.repeat(70_000)}\r\n\r\n`,
+  };
+  for (const [what, answer] of Object.entries(bad)) {
+    test(`that answers with ${what} is not passed on`, async (t) => {
+      const door = await openDoor(t);
+      const server = createServer((socket) => socket.on('data', () => socket.write(answer, 'latin1')));
+      door.policy.backends = [backendAt((await track(t, server)).port)];
+      assert.equal((await replyOf(request(door.connect()))).body, 'backend-broke');
+    });
+  }
+
+  const short = {
+    'a short body': 'HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nabc',
+    'half a chunk': 'HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nabc',
+    'no chunk': 'HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\nzz\r\n',
+    'bad trailers': 'HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\nno field\r\n\r\n',
+  };
+  for (const [what, answer] of Object.entries(short)) {
+    test(`that answers with ${what} breaks the answer off`, async (t) => {
+      const door = await openDoor(t);
+      const server = createServer((socket) => socket.on('data', () => socket.end(answer, 'latin1')));
+      door.policy.backends = [backendAt((await track(t, server)).port)];
+      await assert.rejects(replyOf(request(door.connect())), /reset [12]/);
+      await waitFor(() => door.policy.endings.length === 1, { what: 'its end', ...soon });
+      assert.equal(door.policy.endings[0]?.how, 'broken-off');
+    });
+  }
+
+  test('that says more than it announced is not used again', async (t) => {
+    const door = await openDoor(t);
+    const server = createServer((socket) =>
+      socket.on('data', () => socket.write('HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nokHTTP/1.1 200 OK\r\n\r\n')),
+    );
+    const backend = await track(t, server);
+    door.policy.backends = [backendAt(backend.port)];
+    const session = door.connect();
+    assert.equal((await replyOf(request(session))).body, 'ok');
+    await waitFor(() => backend.sockets.size === 0, { what: 'the connection to be closed', ...soon });
+    assert.equal((await replyOf(request(session))).body, 'ok');
+  });
+
+  test('that ends its answer with the connection has answered', async (t) => {
+    const door = await openDoor(t);
+    const server = createServer((socket) => socket.on('data', () => socket.end('HTTP/1.0 200 OK\r\n\r\nall')));
+    door.policy.backends = [backendAt((await track(t, server)).port)];
+    assert.equal((await replyOf(request(door.connect()))).body, 'all');
+  });
+
+  test('that leaves keeps no idle connection', async (t) => {
+    const door = await openDoor(t);
+    const backend = await startBackend(t, (_incoming, response) => response.end('ok'));
+    const known = backendAt(backend.port);
+    door.policy.backends = [known];
+    await replyOf(request(door.connect()));
+    assert.equal(backend.sockets.size, 1);
+    known.leave();
+    await waitFor(() => backend.sockets.size === 0, { what: 'idle connections to be closed', ...soon });
+  });
+});
+
+describe('a WebSocket over HTTP/2', () => {
+  test('talks both ways with an HTTP/1.1 backend, and its end is the end of both', async (t) => {
+    const door = await openDoor(t);
+    const backend = await startBackend(t, (_incoming, response) => response.end('no'));
+    const sockets = new WebSocketServer({ noServer: true });
+    const http = createHttpServer();
+    http.on('upgrade', (incoming, socket, head) => {
+      sockets.handleUpgrade(incoming, socket, head, (ws) => {
+        ws.on('message', (data: Buffer) => ws.send(`${incoming.url} ${data.toString()}`));
+      });
+    });
+    const webSockets = await track(t, http);
+    door.policy.backends = [backendAt(webSockets.port)];
+    const session = door.connect();
+    await once(session, 'remoteSettings');
+    const ask = () =>
+      session.request(
+        {
+          ':method': 'CONNECT',
+          ':protocol': 'websocket',
+          ':scheme': 'http',
+          ':authority': 'app.test',
+          ':path': '/ws',
+          'sec-websocket-version': '13',
+        },
+        { endStream: false },
+      );
+    const stream = ask();
+    const [headers] = await once(stream, 'response');
+    assert.equal(headers[':status'], 200);
+    assert.equal(headers['sec-websocket-accept'], undefined);
+    assert.equal(door.policy.heads[0]?.upgrade, 'websocket');
+    // A masked text frame "hi", the mask being zeros.
+    stream.write(Buffer.from([0x81, 0x82, 0, 0, 0, 0, 0x68, 0x69]));
+    const [answer] = await once(stream, 'data');
+    assert.equal(String(answer.subarray(2)), '/ws hi');
+    stream.end();
+    await once(stream, 'close');
+    await waitFor(() => webSockets.sockets.size === 0, { what: 'the backend connection to end', ...soon });
+    door.policy.backends = [backendAt(backend.port)];
+    const refused = ask();
+    refused.on('error', () => undefined);
+    assert.equal((await replyOf(refused)).body, 'backend-broke');
+    assert.equal(door.policy.inUse, 0);
+  });
+});
+
+test('draining lets what is under way end, and refuses the rest as not done', async (t) => {
+  const door = await openDoor(t);
+  const waiting: (() => void)[] = [];
+  const backend = await startBackend(t, (incoming, response) => {
+    if (incoming.url === '/wait') waiting.push(() => response.end('late'));
+    else response.end('quick');
+  });
+  door.policy.backends = [backendAt(backend.port)];
+  const [session, idle] = [door.connect(), door.connect()];
+  const slow = replyOf(request(session, { ':path': '/wait' }));
+  await waitFor(() => waiting.length === 1 && door.front.connections === 2, { what: 'both connections', ...soon });
+  const goaway = once(idle, 'goaway');
+  const drained = door.front.drain({ deadlineMs: 10_000 });
+  // It has not heard of the end yet when it asks.
+  await assert.rejects(replyOf(request(session)), /reset 7/);
+  await goaway;
+  await waitFor(() => door.front.connections === 1, { what: 'the idle connection to end', ...soon });
+  // What was in the queue of the port is still answered.
+  assert.equal((await replyOf(request(door.connect()))).body, 'quick');
+  waiting[0]?.();
+  assert.equal((await slow).body, 'late');
+  await drained;
+  assert.equal(door.front.connections, 0);
+  assert.equal(door.policy.heads.length, 2);
+});
+
+test('a client that says nothing of HTTP/2 is let go of', async (t) => {
+  const door = await openDoor(t);
+  const socket = connect(door.port, '127.0.0.1');
+  socket.on('error', () => undefined);
+  socket.resume();
+  socket.write('GET / HTTP/1.1\r\nhost: app.test\r\n\r\n');
+  await once(socket, 'close');
+  assert.equal(door.policy.heads.length, 0);
+});

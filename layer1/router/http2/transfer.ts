@@ -1,0 +1,377 @@
+/** One request of an HTTP/2 client: from its head through one backend or another to the end of its answer. */
+import { constants } from 'node:http2';
+import type { ServerHttp2Stream } from 'node:http2';
+import type { Backend } from '../backend.ts';
+import type { Exchange, Fields, Problem } from '../exchange.ts';
+import { closeWhenSent, sendAnswer, sendHead } from './answer.ts';
+import type { Attempt, Extent, Failure, Receiver, Upstream } from './attempt.ts';
+import { objectOf, trailerFields } from './fields.ts';
+import type { Http2Head } from './request.ts';
+
+type Phase =
+  /** Its body is collected before a backend is taken. */
+  | 'collecting'
+  | 'picking'
+  | 'dialling'
+  /** The backend has the request, or is getting it. */
+  | 'asking'
+  | 'answering'
+  /** All has been said, perhaps not yet heard. */
+  | 'over';
+
+/** Time as the last sweep saw it, a tenth of a second old at most: asked for at every read and write. */
+export type CoarseClock = { nowMs: number };
+
+/**
+ * INVARIANTS. The exchange ends once, when the stream is closed, and every picked backend is released once. Nothing of
+ * a body is given to a second backend: it is tried only while no byte of the body has gone to one before.
+ */
+export class Transfer implements Receiver {
+  readonly #stream: ServerHttp2Stream;
+  readonly #head: Http2Head;
+  readonly #exchange: Exchange;
+  readonly #upstream: Upstream;
+  readonly #clock: CoarseClock;
+  readonly #onOver: (transfer: Transfer) => void;
+  readonly #startedMs: number;
+  #phase: Phase = 'picking';
+  #attempt: Attempt | undefined;
+  #backend: Backend | undefined;
+  #deadlineMs = Infinity;
+  #hasTried = false;
+  #hasRepeated = false;
+  #isUpgraded = false;
+  #isOpenEnded = false;
+  /** Of the request's body: listened to; all of it is here; some of it went to a backend. */
+  #isReading = false;
+  #isRead = false;
+  #isBodySent = false;
+  #isBackendFull = false;
+  #collected: Buffer[] = [];
+  #collectedBytes = 0;
+  #trailers: Fields = [];
+  #status = 0;
+  #bytesIn = 0;
+  #bytesOut = 0;
+  #isBrokenOff = false;
+
+  constructor(options: {
+    stream: ServerHttp2Stream;
+    head: Http2Head;
+    exchange: Exchange;
+    upstream: Upstream;
+    clock: CoarseClock;
+    onOver: (transfer: Transfer) => void;
+  }) {
+    this.#stream = options.stream;
+    this.#head = options.head;
+    this.#exchange = options.exchange;
+    this.#upstream = options.upstream;
+    this.#clock = options.clock;
+    this.#onOver = options.onOver;
+    this.#startedMs = options.clock.nowMs;
+  }
+
+  start(): void {
+    const { limits } = this.#exchange;
+    const stream = this.#stream;
+    stream.on('close', () => this.#onClose());
+    stream.on('drain', () => this.#onClientDrain());
+    if (this.#head.body === 'none' && this.#head.upgrade === undefined) {
+      this.#isRead = true;
+      // Not if it was whole with its head: node:http2 sees to that, at less cost.
+      if (!stream.endAfterHeaders) stream.resume();
+    } else {
+      // They are told when they come, whether the body before them has been read or not.
+      stream.on('trailers', (_fields: object, _flags: number, raw: string[]) => (this.#trailers = trailerFields(raw)));
+    }
+    if (typeof this.#head.body === 'number' && limits.bodyBytes > 0 && this.#head.body > limits.bodyBytes) {
+      this.#answer('body-too-large');
+    } else if (limits.bufferBytes > 0 && !this.#isRead && this.#head.upgrade === undefined) {
+      this.#phase = 'collecting';
+      this.#arm(limits.idleMs);
+      this.#sayContinue();
+      this.#read();
+    } else this.#pick();
+  }
+
+  /** Looks whether something takes too long. */
+  check(nowMs: number): void {
+    const { limits } = this.#exchange;
+    if (limits.totalMs > 0 && nowMs - this.#startedMs > limits.totalMs && this.#phase !== 'over') {
+      this.#deadlineMs = Infinity;
+      if (this.#phase === 'answering') this.#breakOff();
+      else this.#answer('too-late');
+    }
+    if (nowMs < this.#deadlineMs) return;
+    this.#deadlineMs = Infinity;
+    switch (this.#phase) {
+      case 'collecting':
+        this.#answer('client-slow');
+        break;
+      case 'dialling':
+        this.onFailure('dial');
+        break;
+      case 'asking': {
+        const isClientSlow =
+          !this.#isRead && !this.#isBackendFull && !this.#isUpgraded && this.#head.upgrade === undefined;
+        if (!isClientSlow && this.#backend !== undefined) this.#exchange.failed(this.#backend, 'late');
+        this.#answer(isClientSlow ? 'client-slow' : 'backend-late');
+        break;
+      }
+      case 'answering':
+      case 'over':
+        this.#breakOff();
+        break;
+      case 'picking':
+    }
+  }
+
+  onConnected(): void {
+    const { limits } = this.#exchange;
+    this.#phase = 'asking';
+    this.#arm(this.#isRead || this.#head.upgrade !== undefined ? limits.firstByteMs : limits.idleMs);
+    if (this.#head.upgrade !== undefined) return;
+    this.#sayContinue();
+    for (const bytes of this.#collected.splice(0)) this.#give(bytes);
+    if (this.#isRead) this.#attempt?.end(this.#trailers);
+    else this.#read();
+  }
+
+  onInformation(status: number, fields: Fields): void {
+    if (this.#stream.destroyed || this.#stream.closed || this.#stream.headersSent) return;
+    try {
+      this.#stream.additionalHeaders({ ':status': status, ...objectOf(fields) });
+    } catch {
+      // A hint that may not be passed on is left out.
+    }
+  }
+
+  onHead(status: number, fields: string[], extent: Extent): void {
+    if (this.#backend === undefined) return;
+    const added = this.#exchange.answered(this.#backend, status);
+    if ('status' in added) {
+      this.#leaveBackend();
+      this.#send(added);
+      return;
+    }
+    this.#status = status;
+    this.#phase = 'answering';
+    this.#arm(this.#exchange.limits.idleMs);
+    if (this.#stream.destroyed || this.#stream.closed) return;
+    const isBodyless = this.#head.method === 'HEAD' || status === 204 || status === 304;
+    const said = isBodyless ? 'none' : extent;
+    this.#isOpenEnded = said === 'open';
+    if (!sendHead(this.#stream, { status, fields, added, extent: said })) {
+      // It has what HTTP/2 may not say.
+      this.#phase = 'asking';
+      this.#answer('backend-broke');
+    }
+  }
+
+  onUpgraded(fields: string[]): void {
+    if (this.#backend === undefined) return;
+    this.#isUpgraded = true;
+    this.onHead(
+      200,
+      fields.filter((_, i) => fields[i - (i % 2)] !== 'sec-websocket-accept'),
+      'open',
+    );
+    if (this.#phase === 'answering') this.#read();
+  }
+
+  onData(bytes: Buffer): void {
+    this.#bytesOut += bytes.length;
+    this.#arm(this.#exchange.limits.idleMs);
+    if (!this.#stream.writable) return;
+    if (!this.#stream.write(bytes)) this.#attempt?.pause();
+  }
+
+  onEnd(trailers: Fields): void {
+    this.#attempt = undefined;
+    this.#releaseBackend();
+    this.#phase = 'over';
+    if (this.#stream.destroyed) return;
+    this.#stream.end();
+    if (!this.#isOpenEnded) {
+      closeWhenSent(this.#stream);
+      return;
+    }
+    this.#stream.once('wantTrailers', () => {
+      if (this.#stream.destroyed || this.#stream.closed) return;
+      this.#stream.sendTrailers(objectOf(trailers));
+      closeWhenSent(this.#stream);
+    });
+  }
+
+  onDrain(): void {
+    this.#isBackendFull = false;
+    this.#arm(this.#exchange.limits.idleMs);
+    if (this.#isReading) this.#stream.resume();
+  }
+
+  onFailure(failure: Failure): void {
+    const backend = this.#backend;
+    if (this.#phase === 'answering') return this.#breakOff();
+    if (backend === undefined) return;
+    const isDial = this.#phase === 'dialling';
+    this.#exchange.failed(backend, failure === 'dial' ? 'dial' : 'broke');
+    this.#leaveBackend();
+    if (isDial || failure === 'refused') {
+      if (this.#isBodySent) this.#answer('backend-broke');
+      else this.#pick();
+    } else if (this.#canRepeat && !this.#hasRepeated) {
+      this.#hasRepeated = true;
+      this.#pick();
+    } else this.#answer('backend-broke');
+  }
+
+  get #canRepeat(): boolean {
+    return (
+      this.#head.body === 'none' &&
+      (this.#head.method === 'GET' || this.#head.method === 'HEAD') &&
+      this.#head.upgrade === undefined
+    );
+  }
+
+  #pick(): void {
+    this.#phase = 'picking';
+    this.#deadlineMs = Infinity;
+    const picked = this.#exchange.pick();
+    if (picked instanceof Promise) {
+      picked.then(
+        (backend) => this.#use(backend),
+        () => this.#use(undefined),
+      );
+    } else this.#use(picked);
+  }
+
+  #use(backend: Backend | undefined): void {
+    if (this.#phase !== 'picking') {
+      if (backend !== undefined) this.#exchange.release(backend);
+      return;
+    }
+    if (backend === undefined) {
+      this.#answer(this.#hasTried ? 'unreachable' : 'no-backends');
+      return;
+    }
+    this.#hasTried = true;
+    this.#backend = backend;
+    this.#phase = 'dialling';
+    this.#arm(this.#exchange.limits.dialMs);
+    const request = { head: this.#head, exchange: this.#exchange, canRepeat: this.#canRepeat };
+    this.#attempt = this.#upstream.open(backend, request, this);
+    this.#attempt.begin();
+  }
+
+  #sayContinue(): void {
+    if (this.#isRead || this.#isReading || this.#head.header('expect')?.toLowerCase() !== '100-continue') return;
+    this.onInformation(100, []);
+  }
+
+  #read(): void {
+    if (this.#isReading) {
+      if (!this.#isBackendFull) this.#stream.resume();
+      return;
+    }
+    this.#isReading = true;
+    this.#stream.on('data', (bytes: Buffer) => this.#onBody(bytes));
+    this.#stream.on('end', () => this.#onBodyEnd());
+  }
+
+  #onBody(bytes: Buffer): void {
+    const { limits } = this.#exchange;
+    this.#bytesIn += bytes.length;
+    if (limits.bodyBytes > 0 && this.#bytesIn > limits.bodyBytes && !this.#isUpgraded) {
+      if (this.#phase === 'answering') this.#breakOff();
+      else if (this.#phase !== 'over') this.#answer('body-too-large');
+      return;
+    }
+    if (this.#phase === 'over') return;
+    this.#arm(limits.idleMs);
+    if (this.#phase === 'asking' || this.#phase === 'answering') {
+      this.#give(bytes);
+      return;
+    }
+    this.#collected.push(bytes);
+    this.#collectedBytes += bytes.length;
+    if (this.#phase !== 'collecting' || this.#collectedBytes < limits.bufferBytes) return;
+    this.#stream.pause();
+    this.#pick();
+  }
+
+  #onBodyEnd(): void {
+    // Of a stream that is broken off, too, the readable side ends.
+    if (this.#stream.aborted || this.#stream.destroyed) return;
+    this.#isRead = true;
+    if (this.#phase === 'collecting') this.#pick();
+    else if (this.#phase === 'asking') {
+      this.#arm(this.#exchange.limits.firstByteMs);
+      this.#attempt?.end(this.#trailers);
+    } else if (this.#phase === 'answering') this.#attempt?.end(this.#trailers);
+  }
+
+  #give(bytes: Buffer): void {
+    this.#isBodySent = true;
+    if (this.#attempt?.write(bytes) !== false) return;
+    this.#isBackendFull = true;
+    this.#stream.pause();
+  }
+
+  #onClientDrain(): void {
+    this.#arm(this.#exchange.limits.idleMs);
+    this.#attempt?.resume();
+  }
+
+  #arm(ms: number): void {
+    if (this.#phase !== 'picking') this.#deadlineMs = this.#clock.nowMs + ms;
+  }
+
+  #answer(problem: Problem): void {
+    this.#leaveBackend();
+    this.#send(this.#exchange.answerFor(problem));
+  }
+
+  #send(answer: ReturnType<Exchange['answerFor']>): void {
+    this.#phase = 'over';
+    this.#collected = [];
+    this.#arm(this.#exchange.limits.idleMs);
+    if (this.#stream.headersSent) return this.#breakOff();
+    this.#status = answer.status;
+    this.#bytesOut += sendAnswer(this.#stream, answer, this.#head.method === 'HEAD');
+  }
+
+  #breakOff(): void {
+    this.#isBrokenOff = true;
+    this.#leaveBackend();
+    this.#phase = 'over';
+    this.#stream.close(constants.NGHTTP2_INTERNAL_ERROR);
+  }
+
+  #leaveBackend(): void {
+    const attempt = this.#attempt;
+    this.#attempt = undefined;
+    attempt?.abort();
+    this.#releaseBackend();
+  }
+
+  #releaseBackend(): void {
+    const backend = this.#backend;
+    this.#backend = undefined;
+    if (backend !== undefined) this.#exchange.release(backend);
+  }
+
+  #onClose(): void {
+    const isAnswered = this.#phase === 'over' && this.#stream.rstCode === constants.NGHTTP2_NO_ERROR;
+    this.#leaveBackend();
+    this.#phase = 'over';
+    this.#deadlineMs = Infinity;
+    this.#exchange.end({
+      status: this.#status,
+      bytesIn: this.#bytesIn,
+      bytesOut: this.#bytesOut,
+      how: this.#isBrokenOff ? 'broken-off' : isAnswered ? 'answered' : 'client-gone',
+    });
+    this.#onOver(this);
+  }
+}

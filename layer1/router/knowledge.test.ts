@@ -1,0 +1,99 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { Routers } from '@flynn/discovery/routers';
+import type { Word } from '@flynn/discovery/routers';
+import { startServer } from '@flynn/kit/http-server';
+import { silentLogger } from '@flynn/kit/log';
+import { Knowledge } from './knowledge.ts';
+import { statusHandlers } from './server.ts';
+import { setUp, settled } from './testing.ts';
+
+const signal = AbortSignal.timeout(30_000);
+const becomes = (knowledge: Knowledge, word: Word, waitMs: number) => knowledge.becomesSo(word, { waitMs, signal });
+
+test('a router says it has a route once it does, in the state that was asked for, and when it has it no more', async () => {
+  const knowledge = new Knowledge();
+  const [added, changed, gone] = [
+    { routes: [{ id: 'a', revision: 5 }] },
+    { routes: [{ id: 'a', revision: 6 }] },
+    { routes: [{ id: 'a' }] },
+  ];
+  assert.equal(knowledge.isSo(gone), false, 'nothing is known yet');
+  const waiting = becomes(knowledge, changed, 10_000);
+  knowledge.replace([{ id: 'a', revision: 5 }, { id: 'b' }]);
+  assert.deepEqual(
+    [added, changed, gone].map((word) => knowledge.isSo(word)),
+    [true, false, false],
+  );
+  knowledge.set({ id: 'a', revision: 7 });
+  assert.equal(await waiting, true);
+  assert.equal(await becomes(knowledge, gone, 1), false);
+  knowledge.remove('a');
+  assert.equal(await becomes(knowledge, gone, 0), true);
+  assert.equal(knowledge.isSo(added), false);
+});
+
+test('a router says to whom it sends requests; of a service it does not route there is nothing to wait for', async (t) => {
+  const { plane, router } = await setUp(t);
+  const { knowledge } = router;
+  const word = (more: { up?: string[]; down?: string[] }, service = 'web') => ({ services: [{ service, ...more }] });
+  const one = '127.0.0.1-4001';
+  assert.equal(knowledge.isSo(word({ up: [one] })), false);
+  const waiting = becomes(knowledge, word({ up: [one] }), 10_000);
+  plane.up('web', '127.0.0.1:4001');
+  assert.equal(await waiting, true);
+  assert.deepEqual(
+    router.status().backends.map(({ address }) => address),
+    ['127.0.0.1:4001'],
+  );
+  assert.equal(knowledge.isSo(word({ down: [one] })), false);
+  const dropped = becomes(knowledge, word({ down: [one] }), 10_000);
+  plane.down('web', '127.0.0.1:4001');
+  assert.equal(await dropped, true);
+  await settled(router, []);
+  assert.equal(knowledge.isSo(word({ up: ['x'] }, 'elsewhere')), true);
+  plane.setRoute({ id: 'r2', domain: 'b.test', service: 'other', revision: 9 });
+  assert.equal(await becomes(knowledge, { routes: [{ id: 'r2', revision: 9 }] }, 10_000), true);
+  assert.equal(knowledge.isSo(word({ up: ['x'] }, 'other')), false);
+  plane.removeRoute('r2');
+  assert.equal(await becomes(knowledge, word({ up: ['x'] }, 'other'), 10_000), true);
+});
+
+test('all routers are asked; who does not say so, or cannot be reached, is named; who left is not waited for', async (t) => {
+  const log = silentLogger();
+  const knowing = [new Knowledge(), new Knowledge()];
+  const servers = await Promise.all(
+    knowing.map((knowledge) => {
+      const status = () => assert.fail('nobody asks for it');
+      const handlers = statusHandlers({ knowledge, status });
+      return startServer({ name: 'router', handlers, key: 'k', host: '127.0.0.1', port: 0, log });
+    }),
+  );
+  const older = await startServer({ name: 'older', handlers: [], key: 'k', host: '127.0.0.1', port: 0, log });
+  const instance = (id: string, port: number) => ({
+    id,
+    service: 'router',
+    address: `127.0.0.1:${port}`,
+    attributes: {},
+    createdRevision: 1,
+  });
+  let instances = [...servers, older].map(({ port }, index) => instance(`r${index}`, port));
+  await using routers = new Routers({ instances: async () => instances, key: 'k', log });
+  t.after(() => Promise.all([...servers, older].map((server) => server.close())));
+  const word = { routes: [{ id: 'a', revision: 3 }] };
+  for (const knowledge of knowing) knowledge.replace([]);
+  const asked = routers.missing(word, { deadlineMs: 10_000, signal });
+  for (const knowledge of knowing) knowledge.set({ id: 'a', revision: 3 });
+  assert.deepEqual(await asked, []);
+  knowing[1]?.remove('a');
+  assert.deepEqual(await routers.missing(word, { deadlineMs: 100, signal }), [instances[1]?.address]);
+  instances = [...instances, instance('gone', 1)];
+  const late = await routers.missing(word, { deadlineMs: 300, signal });
+  assert.deepEqual(new Set(late), new Set([instances[1]?.address, '127.0.0.1:1']));
+  const waiting = routers.missing(word, { deadlineMs: 10_000, signal });
+  instances = instances.slice(0, 1);
+  knowing[1]?.set({ id: 'a', revision: 3 });
+  assert.deepEqual(await waiting, []);
+  instances = [];
+  assert.deepEqual(await routers.missing(word, { deadlineMs: 0, signal }), []);
+});

@@ -1,0 +1,162 @@
+/** Decides about every request: which route, whether it may pass, and what it gets if not. */
+import type { Logger } from '@flynn/kit/log';
+import type { Counters } from '../api.ts';
+import type { Answer, Client, Policy, RequestHead, Verdict } from '../exchange.ts';
+import type { AccessLog } from './access-log.ts';
+import { answerOf, redirectTo, refusals } from './answers.ts';
+import type { Refusal } from './answers.ts';
+import type { Cookies } from './cookies.ts';
+import type { HttpRoute } from './http-route.ts';
+import { Origins, isSafeId } from './origin.ts';
+import type { Origin } from './origin.ts';
+import type { Networks } from './networks.ts';
+import type { RouteBook } from './route-book.ts';
+import { RoutedExchange } from './routed-exchange.ts';
+
+export type PolicyOptions = {
+  routes: Pick<RouteBook, 'find' | 'isKnown'>;
+  cookies: Cookies;
+  /** Proxies in front of the router, whose word on where a request is from is taken. */
+  trusted: Networks;
+  /** Where redirects to https lead. */
+  httpsPort: number;
+  counters: Counters;
+  accessLog: AccessLog | undefined;
+  log: Logger;
+  /** Answers for others, such as an authority that asks whether a host is ours. Asked before any route. */
+  wellKnown?: (head: RequestHead) => Answer | undefined;
+  /** Milliseconds since the epoch; milliseconds that never step back. */
+  now: () => number;
+  elapsed: () => number;
+  /** At least 0, below 1. */
+  random: () => number;
+  newId: () => string;
+};
+
+const wellKnownPath = '/.well-known/';
+
+/**
+ * INVARIANTS. Whatever is admitted is counted at its route until its exchange ends, once; so is whatever is refused there.
+ * A limit never counts what another limit refused.
+ */
+export class RouterPolicy implements Policy {
+  readonly #options: PolicyOptions;
+  readonly #origins: Origins;
+
+  constructor(options: PolicyOptions) {
+    this.#options = options;
+    this.#origins = new Origins(options.trusted);
+  }
+
+  admit(head: RequestHead, client: Client): Verdict {
+    const { routes, counters, wellKnown, newId, now, elapsed } = this.#options;
+    if (head.upgrade === undefined) counters.requests += 1;
+    else counters.upgrades += 1;
+    const given = head.header('x-request-id');
+    const requestId = given !== undefined && isSafeId(given) ? given : newId();
+    const origin = this.#origins.of(head, client);
+    const asked: Asked = { head, origin, requestId, nowMs: now() };
+    if (wellKnown !== undefined && head.target.startsWith(wellKnownPath)) {
+      const answer = wellKnown(head);
+      if (answer !== undefined) return this.#refused(asked, undefined, answer);
+    }
+    const route = routes.find(head.host, head.target);
+    if (route === undefined)
+      return this.#refuse(asked, undefined, routes.isKnown ? refusals.unknownHost : refusals.starting);
+    const redirect = this.#redirectFor(asked, route);
+    if (redirect !== undefined) return this.#refused(asked, route, redirect);
+    const refusal = this.#limitOf(asked, route);
+    if (refusal !== undefined) return refusal;
+    const startedMs = elapsed();
+    const fields = this.#origins.fields(head, client, requestId, asked.nowMs);
+    return { exchange: new RoutedExchange(this.#options, route, { ...asked, startedMs, fields }) };
+  }
+
+  refuse(status: number, code: string, message: string, _client: Client): Answer {
+    const { counters, newId } = this.#options;
+    counters.requests += 1;
+    counters.refusals[code] = (counters.refusals[code] ?? 0) + 1;
+    return answerOf({ status, code, message }, { accept: undefined, requestId: newId() });
+  }
+
+  #redirectFor({ head, origin, requestId }: Asked, route: HttpRoute): Answer | undefined {
+    const { https, canonicalHost } = route.settings;
+    const toHttps = https.redirect && !origin.isTls;
+    const toHost = canonicalHost !== undefined && canonicalHost !== head.host;
+    if (!toHttps && !toHost) return undefined;
+    const scheme = toHttps || origin.isTls ? 'https' : 'http';
+    const host = toHost ? canonicalHost : head.host;
+    const { httpsPort } = this.#options;
+    const port = toHttps ? (httpsPort === 443 ? '' : `:${httpsPort}`) : portOf(head.header('host') ?? '');
+    const target = head.target.startsWith('/') ? head.target : '/';
+    return redirectTo(`${scheme}://${host}${port}${target}`, requestId, hstsFields(route, origin));
+  }
+
+  /** Undefined lets it pass; it is counted as under way then. */
+  #limitOf(asked: Asked, route: HttpRoute): Verdict | undefined {
+    const { head, origin, nowMs } = asked;
+    if (route.maintenance !== undefined && !route.maintenance.has(origin.address)) {
+      return this.#refuse(asked, route, refusals.maintenance);
+    }
+    const { bodyBytes } = route.limits;
+    if (bodyBytes > 0 && typeof head.body === 'number' && head.body > bodyBytes) {
+      return this.#refuse(asked, route, refusals.tooLarge);
+    }
+    if (route.rate === undefined && route.concurrency === undefined) return undefined;
+    const entered = route.concurrency?.enter(origin.client) ?? 'entered';
+    if (entered === 'client-full') return this.#refuse(asked, route, refusals.clientFull, 1);
+    if (entered === 'full') return this.#refuse(asked, route, refusals.full, 1);
+    const earlyMs = route.rate?.take(origin.client, nowMs) ?? 0;
+    if (earlyMs === 0) return undefined;
+    route.concurrency?.leave(origin.client);
+    return this.#refuse(asked, route, refusals.rateLimited, Math.ceil(earlyMs / 1_000));
+  }
+
+  #refuse(asked: Asked, route: HttpRoute | undefined, refusal: Refusal, retryAfterSeconds?: number): Verdict {
+    const reader = { accept: asked.head.header('accept'), requestId: asked.requestId };
+    const more = route === undefined ? [] : hstsFields(route, asked.origin);
+    if (retryAfterSeconds !== undefined) more.push('retry-after', String(retryAfterSeconds));
+    return this.#refused(asked, route, answerOf(refusal, reader, route?.settings.pages, more));
+  }
+
+  #refused({ head, origin, requestId, nowMs }: Asked, route: HttpRoute | undefined, answer: Answer): Verdict {
+    const { counters, accessLog } = this.#options;
+    const { status, code } = answer;
+    if (code !== '') counters.refusals[code] = (counters.refusals[code] ?? 0) + 1;
+    if (route !== undefined) {
+      route.figures.requests += 1;
+      route.figures.answers.add(status);
+      if (code !== '') route.figures.refused(code);
+    }
+    accessLog?.write({
+      timeMs: nowMs,
+      head,
+      requestId,
+      clientAddress: origin.address,
+      isTls: origin.isTls,
+      ending: { status, bytesIn: 0, bytesOut: Buffer.byteLength(answer.body), how: 'answered' },
+      tookMs: 0,
+      code: code === '' ? undefined : code,
+      route: route?.route,
+      backend: undefined,
+    });
+    return { answer };
+  }
+}
+
+/** A request, and what is known of it already. */
+export type Asked = {
+  readonly head: RequestHead;
+  readonly origin: Origin;
+  readonly requestId: string;
+  readonly nowMs: number;
+};
+
+export function hstsFields(route: HttpRoute, origin: Origin): string[] {
+  return route.hsts === undefined || !origin.isTls ? [] : ['strict-transport-security', route.hsts];
+}
+
+/** With its colon. */
+function portOf(host: string): string {
+  return /:\d+$/.exec(host)?.[0] ?? '';
+}

@@ -1,0 +1,107 @@
+/** All routes as the controller tells them, ready to be used. A change costs what it changes, not what there is. */
+import { isDeepStrictEqual } from 'node:util';
+import type { Route } from '@flynn/controller/model';
+import type { Logger } from '@flynn/kit/log';
+import type { Backends } from '../backends.ts';
+import { RouteFigures } from './figures.ts';
+import { HostTable } from './host-table.ts';
+import { HttpRoute } from './http-route.ts';
+import type { DefaultLimits } from './http-route.ts';
+
+type Known = { readonly route: Route; readonly http: HttpRoute | undefined };
+
+/**
+ * INVARIANTS. A service is watched exactly as long as a route names it, and before the first request can be sent to it.
+ * A route that changes keeps what was counted of it.
+ */
+export class RouteBook {
+  readonly #options: {
+    backends: Pick<Backends, 'hold' | 'drop'>;
+    defaults: DefaultLimits;
+    now: () => number;
+    log: Logger;
+    share: number;
+  };
+  readonly #known = new Map<string, Known>();
+  readonly #hosts = new HostTable<HttpRoute>();
+  /** By id. */
+  readonly #tcp = new Map<string, Route>();
+  #isKnown = false;
+
+  constructor(options: {
+    backends: Pick<Backends, 'hold' | 'drop'>;
+    defaults: DefaultLimits;
+    now: () => number;
+    log: Logger;
+    /** The part of all requests that this process gets: its limits are that much lower. Default 1. */
+    share?: number;
+  }) {
+    this.#options = { share: 1, ...options };
+  }
+
+  /** False until all routes were told for the first time. */
+  get isKnown(): boolean {
+    return this.#isKnown;
+  }
+
+  set(route: Route): void {
+    const before = this.#known.get(route.id);
+    if (before !== undefined && isDeepStrictEqual(before.route, route)) return;
+    const { backends, defaults, now, log, share } = this.#options;
+    const service = backends.hold(route.service);
+    if (before !== undefined) this.#forget(before);
+    let http: HttpRoute | undefined;
+    if (route.type === 'http' && route.domain !== undefined && route.domain !== '') {
+      const figures = before?.http?.figures ?? new RouteFigures(now());
+      http = new HttpRoute(route, { service, figures, defaults, share, before: before?.http });
+      this.#hosts.add(http);
+      const unreadable = http.maintenance?.unreadable ?? [];
+      if (unreadable.length > 0) log.warn({ route: route.id, unreadable }, 'these are no addresses or networks');
+    }
+    if (route.type === 'tcp') this.#tcp.set(route.id, route);
+    this.#known.set(route.id, { route, http });
+  }
+
+  remove(id: string): void {
+    const known = this.#known.get(id);
+    if (known === undefined) return;
+    this.#known.delete(id);
+    this.#forget(known);
+  }
+
+  /** These and no others; `isKnown` from now on. */
+  replace(routes: readonly Route[]): void {
+    const ids = new Set(routes.map(({ id }) => id));
+    // First what comes: of a route that moved to another id, the place is never without one.
+    for (const route of routes) this.set(route);
+    for (const id of this.#known.keys()) if (!ids.has(id)) this.remove(id);
+    this.#isKnown = true;
+  }
+
+  find(host: string, target: string): HttpRoute | undefined {
+    return this.#hosts.find(host, target);
+  }
+
+  get(id: string): HttpRoute | undefined {
+    return this.#known.get(id)?.http;
+  }
+
+  get size(): number {
+    return this.#known.size;
+  }
+
+  /** The TCP routes. */
+  get tcp(): ReadonlyMap<string, Route> {
+    return this.#tcp;
+  }
+
+  *http(): Generator<HttpRoute> {
+    for (const { http } of this.#known.values()) if (http !== undefined) yield http;
+  }
+
+  #forget({ route, http }: Known): void {
+    if (http !== undefined) this.#hosts.remove(http);
+    this.#tcp.delete(route.id);
+    this.#options.backends.drop(route.service);
+  }
+}

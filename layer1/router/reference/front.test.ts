@@ -1,0 +1,3 @@
+import { frontConformance } from '../front-conformance.ts';
+
+frontConformance('http-proxy');

@@ -1,0 +1,255 @@
+/**
+ * The same as the fast front on node:http, with http-proxy for upgrades: slower, and there to compare with, as well as to
+ * fall back on. Fields after a body (trailers) end here.
+ */
+import { Agent, createServer } from 'node:http';
+import type { IncomingMessage, Server, ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+import { systemClock } from '@flynn/kit/clock';
+import type { Logger } from '@flynn/kit/log';
+import { dial } from '../backend.ts';
+import type { Backend } from '../backend.ts';
+import type { Answer, Client, Ending, Exchange, Front, Policy, Problem } from '../exchange.ts';
+import { HeadProblem } from '../http1/fields.ts';
+import type { Http1RequestHead } from '../http1/request-head.ts';
+import { answerText } from '../http1/rewrite.ts';
+import { collect } from './collect.ts';
+import { forward } from './forward.ts';
+import type { Outcome } from './forward.ts';
+import { requestHeadersFor, requestHeadOf } from './heads.ts';
+import { UpgradeProxy } from './upgrade.ts';
+
+const goodbyeMs = 3_000;
+
+export class ReferenceFront implements Front {
+  readonly #policy: Policy;
+  readonly #server: Server;
+  readonly #upgrades = new UpgradeProxy();
+  readonly #sockets = new Map<Socket, Client>();
+  readonly #agents = new WeakMap<Backend, Agent>();
+  #isDraining = false;
+
+  constructor(options: { policy: Policy; log: Logger }) {
+    const { log } = options;
+    this.#policy = options.policy;
+    this.#server = createServer({
+      requestTimeout: 0,
+      headersTimeout: 60_000,
+      keepAliveTimeout: 75_000,
+      maxHeaderSize: 64 * 1024,
+      requireHostHeader: false,
+      shouldUpgradeCallback: ({ method, headers }) => method === 'GET' && !/\bh2c\b/i.test(headers.upgrade ?? 'h2c'),
+    });
+    for (const [event, expectsContinue] of [
+      ['request', false],
+      ['checkContinue', true],
+    ] as const) {
+      this.#server.on(event, (request, response) => {
+        if (this.#isDraining) response.shouldKeepAlive = false;
+        this.#handle(request, response, expectsContinue).catch((error: unknown) => {
+          log.error({ err: error }, 'a request failed in the router itself');
+          response.destroy();
+        });
+      });
+    }
+    this.#server.on('upgrade', (request, socket, head) => {
+      socket.on('error', (error) => log.debug({ err: error }, 'an upgraded connection broke'));
+      this.#handleUpgrade(request, socket, head).catch((error: unknown) => {
+        log.error({ err: error }, 'an upgrade failed in the router itself');
+        socket.destroy();
+      });
+    });
+  }
+
+  take(socket: Socket, client: Client, early?: Buffer): void {
+    this.#sockets.set(socket, client);
+    socket.once('close', () => this.#sockets.delete(socket));
+    if (early !== undefined && early.length > 0) socket.unshift(early);
+    this.#server.emit('connection', socket);
+  }
+
+  get connections(): number {
+    return this.#sockets.size;
+  }
+
+  async drain(options: { deadlineMs: number }): Promise<void> {
+    this.#isDraining = true;
+    const startedMs = performance.now();
+    const elapsedMs = () => performance.now() - startedMs;
+    while (this.#sockets.size > 0 && elapsedMs() < options.deadlineMs) {
+      if (elapsedMs() > Math.min(goodbyeMs, options.deadlineMs / 2)) this.#server.closeIdleConnections();
+      await systemClock.sleep(50);
+    }
+    for (const socket of this.#sockets.keys()) socket.destroy();
+    this.#server.close();
+  }
+
+  async #handle(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): Promise<void> {
+    const client = this.#clientOf(request);
+    const head = requestHeadOf(request);
+    const answer = (what: Answer) => sendAnswer(request, response, what, head);
+    if (head instanceof HeadProblem) {
+      answer(this.#policy.refuse(head.status, head.code, head.message, client));
+      return;
+    }
+    const verdict = this.#policy.admit(head, client);
+    if ('answer' in verdict) {
+      answer(verdict.answer);
+      return;
+    }
+    const { exchange } = verdict;
+    const counts = { bytesOut: 0 };
+    const outcome = await this.#send(request, response, { head, exchange, expectsContinue, counts });
+    let how: Ending['how'] = 'answered';
+    if (typeof outcome === 'string') answer(exchange.answerFor(outcome));
+    else if (outcome.kind === 'replaced') answer(outcome.answer);
+    else if (outcome.kind === 'client-gone') how = 'client-gone';
+    else if (outcome.kind !== 'answered') {
+      how = 'broken-off';
+      response.destroy();
+    }
+    const bytesIn = typeof head.body === 'number' ? head.body : 0;
+    exchange.end({ status: response.headersSent ? response.statusCode : 0, bytesIn, bytesOut: counts.bytesOut, how });
+  }
+
+  async #send(
+    request: IncomingMessage,
+    response: ServerResponse,
+    what: { head: Http1RequestHead; exchange: Exchange; expectsContinue: boolean; counts: { bytesOut: number } },
+  ): Promise<Outcome | Problem> {
+    const { head, exchange, counts } = what;
+    const { limits } = exchange;
+    const isRepeatable = head.body === 'none' && (head.method === 'GET' || head.method === 'HEAD');
+    if (limits.bodyBytes > 0 && typeof head.body === 'number' && head.body > limits.bodyBytes) return 'body-too-large';
+    // Only what is known to fit: the rest is passed on as it comes.
+    const isCollecting = typeof head.body === 'number' && head.body <= limits.bufferBytes;
+    if (isCollecting && what.expectsContinue) response.writeContinue();
+    const body = isCollecting ? await collect(request, limits) : undefined;
+    if (typeof body === 'string') return body;
+    let problem: Problem = 'no-backends';
+    let hasRepeated = false;
+    for (;;) {
+      const backend = await exchange.pick();
+      if (backend === undefined) return problem;
+      if (response.destroyed) {
+        exchange.release(backend);
+        return { kind: 'client-gone' };
+      }
+      const outcome = await forward(request, response, {
+        backend,
+        // What cannot be sent again goes over a connection of its own: no other may be closing at this moment.
+        agent: isRepeatable ? this.#agentOf(backend) : new Agent(),
+        target: exchange.target,
+        headers: requestHeadersFor(head, exchange),
+        hasBody: head.body !== 'none',
+        expectsContinue: what.expectsContinue,
+        limits,
+        body,
+        answered: (status) => exchange.answered(backend, status),
+        passed: (bytes) => (counts.bytesOut += bytes),
+      });
+      if (outcome.kind === 'dial-failed') {
+        exchange.failed(backend, 'dial');
+        problem = 'unreachable';
+      } else if (outcome.kind === 'dropped') exchange.failed(backend, 'broke');
+      else if (outcome.kind === 'late') exchange.failed(backend, 'late');
+      exchange.release(backend);
+      if (outcome.kind === 'dial-failed') continue;
+      if (outcome.kind === 'dropped') {
+        if (!isRepeatable || hasRepeated || response.headersSent) return 'backend-broke';
+        hasRepeated = true;
+        problem = 'backend-broke';
+      } else if (outcome.kind === 'late') return 'backend-late';
+      else if (outcome.kind === 'client-slow' || outcome.kind === 'body-too-large') return outcome.kind;
+      else return outcome;
+    }
+  }
+
+  async #handleUpgrade(request: IncomingMessage, socket: Duplex, early: Buffer): Promise<void> {
+    const client = this.#clientOf(request);
+    const head = requestHeadOf(request);
+    if (head instanceof HeadProblem) {
+      return endWith(socket, this.#policy.refuse(head.status, head.code, head.message, client));
+    }
+    const verdict = this.#policy.admit(head, client);
+    if ('answer' in verdict) return endWith(socket, verdict.answer);
+    const { exchange } = verdict;
+    let problem: Problem | undefined = 'no-backends';
+    let status = 0;
+    while (problem !== undefined) {
+      const backend = await exchange.pick();
+      if (backend === undefined) break;
+      try {
+        const upstream = await dial(backend, { timeoutMs: exchange.limits.dialMs });
+        problem = undefined;
+        await this.#upgrades.run({
+          request,
+          socket,
+          head: early,
+          upstream,
+          backend,
+          headers: requestHeadersFor(head, exchange),
+          target: exchange.target,
+          limits: exchange.limits,
+          answered: (given) => {
+            status = given;
+            exchange.answered(backend, given);
+          },
+          refuse: (what) => {
+            exchange.failed(backend, what === 'backend-late' ? 'late' : 'broke');
+            endWith(socket, exchange.answerFor(what));
+          },
+        });
+      } catch {
+        exchange.failed(backend, 'dial');
+        problem = 'unreachable';
+      } finally {
+        exchange.release(backend);
+      }
+    }
+    if (problem !== undefined) endWith(socket, exchange.answerFor(problem));
+    exchange.end({ status, bytesIn: 0, bytesOut: 0, how: 'answered' });
+  }
+
+  #clientOf(request: IncomingMessage): Client {
+    return this.#sockets.get(request.socket) ?? { address: '', port: 0, localPort: 0, isTls: false };
+  }
+
+  #agentOf(backend: Backend): Agent {
+    const known = this.#agents.get(backend);
+    if (known !== undefined) return known;
+    const agent = new Agent({ keepAlive: true, keepAliveMsecs: 15_000, maxFreeSockets: 256, timeout: 4_000 });
+    this.#agents.set(backend, agent);
+    backend.onLeave(() => {
+      agent.maxFreeSockets = 0;
+      for (const socket of Object.values(agent.freeSockets).flat()) socket?.destroy();
+    });
+    return agent;
+  }
+}
+
+function sendAnswer(
+  request: IncomingMessage,
+  response: ServerResponse,
+  answer: Answer,
+  head: Http1RequestHead | HeadProblem,
+): void {
+  if (response.headersSent || response.destroyed) {
+    response.destroy();
+    return;
+  }
+  // A body that was announced but not read must not be taken for the next request.
+  if (head instanceof HeadProblem || (head.body !== 'none' && !request.complete)) response.shouldKeepAlive = false;
+  const code = answer.code === '' ? [] : ['x-flynn-error', answer.code];
+  const length = ['content-length', String(Buffer.byteLength(answer.body))];
+  response.writeHead(answer.status, [...answer.fields, ...code, ...length]);
+  response.end(answer.body);
+}
+
+function endWith(socket: Duplex, answer: Answer): void {
+  if (socket.destroyed || !socket.writable) return;
+  const text = answerText(answer, { isForHead: false, connection: 'connection: close\r\n' });
+  // Nobody reads from it, so the client's end would never be noticed.
+  socket.end(Buffer.from(text, 'latin1'), () => socket.destroy());
+}

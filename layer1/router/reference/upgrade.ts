@@ -1,0 +1,134 @@
+/** Upgrades, WebSockets and any other: http-proxy is known to this file only, and does nothing else here (see forward.ts). */
+import { Agent } from 'node:http';
+import type { ClientRequest, IncomingMessage } from 'node:http';
+import type { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+import { createProxyServer } from 'http-proxy';
+import type { Backend } from '../backend.ts';
+import type { Limits, Problem } from '../exchange.ts';
+import type { RawHeaders } from './heads.ts';
+
+export type Upgrade = {
+  request: IncomingMessage;
+  socket: Duplex;
+  head: Buffer;
+  /** Connected already; from here on it is the proxy's. */
+  upstream: Socket;
+  backend: Backend;
+  headers: RawHeaders;
+  target: string;
+  limits: Limits;
+  answered: (status: number) => void;
+  refuse: (problem: Problem) => void;
+};
+
+/**
+ * INVARIANT. When `run` resolves, both connections are closed: whichever side goes first takes the other with it, also
+ * before the backend has answered, which http-proxy alone does not see to.
+ */
+export class UpgradeProxy {
+  readonly #proxy = createProxyServer({});
+  readonly #begun = new WeakMap<IncomingMessage, (upstreamRequest: ClientRequest) => void>();
+
+  constructor() {
+    this.#proxy.on('proxyReqWs', (upstreamRequest, request) => this.#begun.get(request)?.(upstreamRequest));
+  }
+
+  async run({ request, socket, head, upstream, backend, limits, refuse, ...what }: Upgrade): Promise<void> {
+    const closed = Promise.withResolvers<void>();
+    let isUpgraded = false;
+    let isAnswered = false;
+    const close = () => {
+      clearTimeout(late);
+      upstream.destroy();
+      socket.destroy();
+      closed.resolve();
+    };
+    const late = setTimeout(() => {
+      refuse('backend-late');
+      close();
+    }, limits.firstByteMs);
+    if (socket.destroyed) {
+      close();
+      return closed.promise;
+    }
+    socket.once('close', close);
+    // Nobody reads from the client yet, and who does not read does not notice that it leaves. What it says early stays in
+    // the buffer.
+    const notice = () => {
+      if (socket.readableLength === 0) socket.read();
+    };
+    const leave = () => {
+      if (!isUpgraded) close();
+    };
+    socket.on('readable', notice);
+    socket.once('end', leave);
+    upstream.once('close', () => {
+      clearTimeout(late);
+      // The client may not have taken all of an ordinary answer yet: its end ends the connection, or its silence.
+      if (isAnswered) return;
+      // What the backend said last is on its way through the client's socket still.
+      socket.end();
+      setTimeout(close, 1_000).unref();
+    });
+    this.#begun.set(request, (upstreamRequest) => {
+      upstreamRequest.prependOnceListener('response', (answer) => {
+        isAnswered = true;
+        what.answered(answer.statusCode ?? 502);
+        clearTimeout(late);
+        request.socket.setTimeout(limits.idleMs, close);
+        // http-proxy writes whatever comes, whether the client takes it or not.
+        answer.on('data', () => {
+          if (!socket.writableNeedDrain) return;
+          answer.pause();
+          socket.once('drain', () => answer.resume());
+        });
+        answer.once('close', () => {
+          if (!answer.complete) close();
+        });
+      });
+      upstreamRequest.prependOnceListener('upgrade', () => {
+        isUpgraded = true;
+        what.answered(101);
+        socket.removeListener('readable', notice);
+        clearTimeout(late);
+        request.socket.setTimeout(limits.idleMs, close);
+      });
+    });
+    const protocol = request.headers.upgrade ?? 'websocket';
+    const sent: Record<string, string> = {};
+    for (let i = 0; i + 1 < what.headers.length; i += 2) {
+      const name = (what.headers[i] ?? '').toLowerCase();
+      const value = what.headers[i + 1] ?? '';
+      sent[name] = sent[name] === undefined ? value : `${sent[name]}${name === 'cookie' ? '; ' : ', '}${value}`;
+    }
+    // http-proxy lets nothing else through; what the client asked for goes out with the other headers.
+    request.headers = { ...sent, connection: 'Upgrade', upgrade: 'websocket' };
+    request.url = what.target;
+    const headers = { connection: 'Upgrade', upgrade: protocol };
+    this.#proxy.ws(
+      request,
+      socket,
+      head,
+      { target: { host: backend.host, port: backend.port }, agent: new OneConnection(upstream), headers },
+      () => {
+        if (!isUpgraded) refuse('backend-broke');
+      },
+    );
+    return closed.promise;
+  }
+}
+
+/** Hands out the connection that was made before. */
+class OneConnection extends Agent {
+  readonly #socket: Socket;
+
+  constructor(socket: Socket) {
+    super({ keepAlive: false });
+    this.#socket = socket;
+  }
+
+  override createConnection(): Socket {
+    return this.#socket;
+  }
+}

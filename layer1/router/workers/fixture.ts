@@ -1,0 +1,35 @@
+/** For tests: a worker that answers HTTP with its process id, and does to itself what it is asked for. */
+import { createServer } from 'node:http';
+import { serveParent } from './worker.ts';
+
+const port = Number(process.argv[2]);
+if (process.argv[3] === 'broken') process.exit(1);
+
+let busy = 0;
+/** Answered when it is told to stop. */
+const waiting: (() => void)[] = [];
+const server = createServer((request, response) => {
+  busy += 1;
+  response.on('finish', () => (busy -= 1));
+  const answer = () => void response.end(String(process.pid));
+  if (request.url === '/slow') waiting.push(answer);
+  else answer();
+});
+function stop(): void {
+  for (const answer of waiting) answer();
+  server.close(() => process.exit(0));
+}
+process.once('SIGTERM', stop);
+server.listen({ port, host: '127.0.0.1', reusePort: true }, () =>
+  serveParent(process, {
+    answers: {
+      busy: async () => busy,
+      pid: async () => process.pid,
+      echo: async (input) => input,
+      fail: async () => {
+        throw new Error('it cannot be said');
+      },
+    },
+    onOrphaned: stop,
+  }),
+);

@@ -1,0 +1,13 @@
+/** What the router's parent process and its workers say to each other. */
+import { z } from 'zod';
+
+export const fromParent = z.object({ id: z.int(), question: z.string(), input: z.unknown() });
+export type FromParent = z.output<typeof fromParent>;
+
+export const fromWorker = z.discriminatedUnion('type', [
+  /** It takes connections. */
+  z.object({ type: z.literal('serving') }),
+  z.object({ type: z.literal('answer'), id: z.int(), answer: z.unknown() }),
+  z.object({ type: z.literal('failure'), id: z.int(), message: z.string() }),
+]);
+export type FromWorker = z.output<typeof fromWorker>;

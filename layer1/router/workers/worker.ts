@@ -1,0 +1,33 @@
+/** The worker's end of the line to its parent. */
+import { messageOf } from '@flynn/kit/errors';
+import { fromParent } from './messages.ts';
+import type { FromWorker } from './messages.ts';
+
+export type Answers = Readonly<Record<string, (input: unknown) => Promise<unknown>>>;
+
+/** What a child process of Node has, as far as it is needed here. */
+type Line = {
+  send?: ((message: FromWorker) => boolean) | undefined;
+  on(event: 'message', listener: (message: unknown) => void): unknown;
+  once(event: 'disconnect', listener: () => void): unknown;
+};
+
+/** Tells the parent that this worker serves, and answers what it asks. `onOrphaned`: nobody supervises it any more. */
+export function serveParent(line: Line, options: { answers: Answers; onOrphaned: () => void }): void {
+  // The parent may end at any moment; then there is nobody to tell.
+  const tell = (message: FromWorker) => void line.send?.(message);
+  line.on('message', (message) => {
+    const asked = fromParent.safeParse(message);
+    if (!asked.success) return;
+    const { id, question, input } = asked.data;
+    const answer = options.answers[question];
+    const answered =
+      answer === undefined ? Promise.reject(new Error(`nobody here knows "${question}"`)) : answer(input);
+    answered.then(
+      (value) => tell({ type: 'answer', id, answer: value }),
+      (error: unknown) => tell({ type: 'failure', id, message: messageOf(error) }),
+    );
+  });
+  line.once('disconnect', options.onOrphaned);
+  tell({ type: 'serving' });
+}

@@ -1,0 +1,176 @@
+import assert from 'node:assert/strict';
+import { fork } from 'node:child_process';
+import { once } from 'node:events';
+import { Agent, request } from 'node:http';
+import type { IncomingMessage } from 'node:http';
+import { createServer } from 'node:net';
+import { text } from 'node:stream/consumers';
+import { describe, test } from 'node:test';
+import type { TestContext } from 'node:test';
+import { silentLogger } from '@flynn/kit/log';
+import { waitFor } from '@flynn/kit/retry';
+import { workerCount } from './count.ts';
+import { sumOfStatus } from './status.ts';
+import { Workers } from './workers.ts';
+
+const soon = { deadlineMs: 20_000, intervalMs: 10 };
+const fixture = new URL('./fixture.ts', import.meta.url).pathname;
+
+/** Free a moment ago; taken with SO_REUSEPORT, so that it stays ours. */
+async function freePort(t: TestContext): Promise<number> {
+  const server = createServer();
+  server.listen({ port: 0, host: '127.0.0.1' });
+  await once(server, 'listening');
+  const address = server.address();
+  const port = typeof address === 'object' && address !== null ? address.port : 0;
+  await new Promise((resolve) => server.close(resolve));
+  t.diagnostic(`port ${port}`);
+  return port;
+}
+
+async function start(t: TestContext, count: number): Promise<{ workers: Workers; port: number }> {
+  const port = await freePort(t);
+  const workers = await Workers.start({
+    count,
+    spawn: () => fork(fixture, [String(port)]),
+    startDeadlineMs: 20_000,
+    log: silentLogger(),
+  });
+  t.after(() => workers.stop({ deadlineMs: 5_000 }));
+  return { workers, port };
+}
+
+/** The process that answered, or what went wrong. */
+async function ask(port: number, options: { path?: string; agent?: Agent } = {}): Promise<string> {
+  const asked = request({ host: '127.0.0.1', port, path: options.path ?? '/', agent: options.agent ?? new Agent() });
+  asked.end();
+  const [response]: IncomingMessage[] = await once(asked, 'response');
+  return response === undefined ? '' : text(response);
+}
+
+describe('workers', () => {
+  test('share a port and answer what the parent asks', async (t) => {
+    const { workers, port } = await start(t, 2);
+    const pids = (await workers.ask('pid')).map(String);
+    assert.deepEqual(pids.toSorted(), workers.pids.map(String).toSorted());
+    assert.equal(new Set(pids).size, 2);
+    const seen = new Set<string>();
+    await waitFor(async () => seen.add(await ask(port)).size === 2, { what: 'both to answer', ...soon });
+    assert.deepEqual(await workers.ask('echo', { a: [1] }), [{ a: [1] }, { a: [1] }]);
+    assert.deepEqual(await workers.ask('fail'), []);
+    assert.deepEqual(await workers.ask('unheard of'), []);
+  });
+
+  test('one that is killed under load costs its own connections only, and comes back', async (t) => {
+    const { workers, port } = await start(t, 2);
+    const before = workers.pids;
+    const [victim = 0] = before;
+    const over = new AbortController();
+    const lost: string[] = [];
+    let answered = 0;
+    const client = async () => {
+      const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+      // Whose connection this is.
+      let mine = await ask(port, { agent });
+      while (!over.signal.aborted) {
+        try {
+          mine = await ask(port, { agent });
+          answered += 1;
+        } catch {
+          lost.push(mine);
+        }
+      }
+      agent.destroy();
+    };
+    const clients = Array.from({ length: 20 }, client);
+    await waitFor(() => answered > 200, { what: 'some load', ...soon });
+    process.kill(victim, 'SIGKILL');
+    await waitFor(() => workers.pids.length === 2 && !workers.pids.includes(victim), {
+      what: 'another worker',
+      ...soon,
+    });
+    const then = answered;
+    await waitFor(() => answered > then + 200, { what: 'more load', ...soon });
+    over.abort();
+    await Promise.all(clients);
+    // A connection in the dead one's queue was not told whose it is.
+    assert.ok(lost.filter((pid) => pid !== String(victim)).length <= 20, lost.join(' '));
+    assert.ok(lost.length <= 40, lost.join(' '));
+    assert.equal(workers.pids[1], before[1]);
+  });
+
+  test('answer what is under way before they end', async (t) => {
+    const { workers, port } = await start(t, 2);
+    const slow = Array.from({ length: 10 }, () => ask(port, { path: '/slow' }));
+    const busy = async () => (await workers.ask('busy')).reduce<number>((sum, count) => sum + Number(count), 0);
+    await waitFor(async () => (await busy()) === 10, { what: 'all requests to be under way', ...soon });
+    await workers.stop({ deadlineMs: 20_000 });
+    assert.equal((await Promise.all(slow)).length, 10);
+    assert.deepEqual(workers.pids, []);
+  });
+
+  test('that cannot start are an error, and leave nothing behind', async (t) => {
+    const port = await freePort(t);
+    const children: ReturnType<typeof fork>[] = [];
+    const starting = Workers.start({
+      count: 2,
+      spawn: (index) => {
+        const child = fork(fixture, [String(port), index === 1 ? 'broken' : '']);
+        children.push(child);
+        return child;
+      },
+      startDeadlineMs: 20_000,
+      log: silentLogger(),
+    });
+    await assert.rejects(starting, /worker 1 of the router ended before it served/);
+    assert.ok(children.every((child) => child.exitCode !== null || child.signalCode !== null));
+  });
+
+  test('end when their parent does', async (t) => {
+    const port = await freePort(t);
+    const child = fork(fixture, [String(port)]);
+    t.after(() => child.kill('SIGKILL'));
+    await once(child, 'message');
+    child.disconnect();
+    await once(child, 'exit');
+    assert.equal(child.exitCode, 0);
+  });
+});
+
+test('as many workers as cores, as far as the memory reaches', () => {
+  const mebibyte = 1_048_576;
+  assert.equal(workerCount({ wanted: 0, cores: 2, memoryBytes: 256 * mebibyte }), 2);
+  assert.equal(workerCount({ wanted: 0, cores: 16, memoryBytes: 256 * mebibyte }), 2);
+  assert.equal(workerCount({ wanted: 0, cores: 16, memoryBytes: undefined }), 4);
+  assert.equal(workerCount({ wanted: 0, cores: 1, memoryBytes: undefined }), 1);
+  assert.equal(workerCount({ wanted: 0, cores: 4, memoryBytes: 64 * mebibyte }), 1);
+  assert.equal(workerCount({ wanted: 12, cores: 2, memoryBytes: 64 * mebibyte }), 12);
+});
+
+test('what workers count is one sum', () => {
+  const counters = { requests: 3, upgrades: 0, tcpConnections: 1, dialFailures: 0, retries: 0, clientsGone: 0 };
+  const backend = { service: 'web', address: '10.0.0.1:80', inFlight: 2, isLeaving: false };
+  const part = {
+    hasRoutes: true,
+    routes: { http: 1, tcp: 0 },
+    backends: [backend],
+    counters: { ...counters, refusals: { a: 1 } },
+  };
+  const other = {
+    ...part,
+    backends: [
+      { ...backend, inFlight: 1, isLeaving: true },
+      { ...backend, address: '10.0.0.2:80' },
+    ],
+    counters: { ...counters, refusals: { a: 2, b: 1 } },
+  };
+  assert.deepEqual(sumOfStatus([part, other]), {
+    ...part,
+    backends: [
+      { ...backend, inFlight: 3 },
+      { ...backend, address: '10.0.0.2:80' },
+    ],
+    counters: { ...counters, requests: 6, tcpConnections: 2, refusals: { a: 3, b: 1 } },
+  });
+  assert.equal(sumOfStatus([part, { ...part, hasRoutes: false }]).hasRoutes, false);
+});

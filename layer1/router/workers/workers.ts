@@ -1,0 +1,176 @@
+/** Supervises the processes that carry the traffic: starts them, asks them, ends them, and starts again those that died. */
+import type { ChildProcess } from 'node:child_process';
+import { systemClock } from '@flynn/kit/clock';
+import { FlynnError, messageOf } from '@flynn/kit/errors';
+import type { Logger } from '@flynn/kit/log';
+import { backoffMs, raceAbort, withDeadline } from '@flynn/kit/retry';
+import { TaskGroup } from '@flynn/kit/tasks';
+import { fromWorker } from './messages.ts';
+import type { FromParent } from './messages.ts';
+
+/** A worker that served this long is not one that dies at once: the next start does not wait for earlier ones. */
+const stableMs = 30_000;
+const askMs = 5_000;
+
+type Question = { resolve: (answer: unknown) => void; reject: (error: Error) => void };
+
+type Worker = {
+  readonly process: ChildProcess;
+  readonly served: Promise<void>;
+  readonly exited: Promise<void>;
+  readonly questions: Map<number, Question>;
+  isServing: boolean;
+};
+
+export type WorkersOptions = {
+  count: number;
+  /** Starts one: a Node process with an IPC channel, that stops on SIGTERM. */
+  spawn: (index: number) => ChildProcess;
+  startDeadlineMs: number;
+  log: Logger;
+};
+
+/**
+ * INVARIANTS. After `start` there are always `count` workers, or on their way: one that ends is started again, the first time
+ * at once, then after growing pauses. A worker's death costs nobody but its own connections. After `stop` none is left.
+ */
+export class Workers {
+  readonly #options: WorkersOptions;
+  readonly #tasks = new TaskGroup();
+  readonly #workers: (Worker | undefined)[];
+  #lastId = 0;
+  #isStopping = false;
+
+  /** Resolves when all serve; throws if one ends before it does. */
+  static async start(options: WorkersOptions): Promise<Workers> {
+    const workers = new Workers(options);
+    const served = workers.#workers.map((_, index) => workers.#first(index));
+    try {
+      await Promise.all(served);
+    } catch (error) {
+      await workers.stop({ deadlineMs: 1_000 });
+      throw error;
+    }
+    return workers;
+  }
+
+  private constructor(options: WorkersOptions) {
+    this.#options = options;
+    this.#workers = Array.from({ length: options.count }, () => undefined);
+  }
+
+  /** Of those that serve now. */
+  get pids(): number[] {
+    return this.#workers.flatMap((worker) => (worker?.isServing === true ? [worker.process.pid ?? 0] : []));
+  }
+
+  /** Asks every worker that serves; those that die meanwhile, or do not answer in time, are left out. */
+  async ask(question: string, input: unknown = null): Promise<unknown[]> {
+    const serving = this.#workers.filter((worker) => worker !== undefined).filter((worker) => worker.isServing);
+    const answers = await Promise.allSettled(serving.map((worker) => this.#ask(worker, question, input)));
+    return answers.flatMap((answer) => {
+      if (answer.status === 'fulfilled') return [answer.value];
+      this.#options.log.warn({ question, reason: messageOf(answer.reason) }, 'a worker did not answer');
+      return [];
+    });
+  }
+
+  /** Tells them to end; kills what is left at the deadline. */
+  async stop({ deadlineMs }: { deadlineMs: number }): Promise<void> {
+    this.#isStopping = true;
+    const left = this.#workers.filter((worker) => worker !== undefined);
+    for (const worker of left) worker.process.kill('SIGTERM');
+    const kill = setTimeout(() => {
+      for (const worker of left) worker.process.kill('SIGKILL');
+    }, deadlineMs);
+    await Promise.all(left.map((worker) => worker.exited));
+    clearTimeout(kill);
+    await this.#tasks.stop();
+  }
+
+  async #first(index: number): Promise<void> {
+    const worker = this.#spawn(index);
+    await Promise.race([worker.served, worker.exited]);
+    if (!worker.isServing) {
+      throw new FlynnError('unavailable', `worker ${index} of the router ended before it served: its log says why`);
+    }
+    this.#tasks.run(`worker ${index}`, (signal) => this.#keep(index, worker, signal));
+  }
+
+  /** Starts the worker again whenever it ended. */
+  async #keep(index: number, first: Worker, signal: AbortSignal): Promise<void> {
+    let worker = first;
+    let attempt = 0;
+    let startedMs = performance.now();
+    for (;;) {
+      await worker.exited;
+      if (this.#isStopping || signal.aborted) return;
+      const { exitCode, signalCode } = worker.process;
+      this.#options.log.error({ worker: index, exitCode, signalCode }, 'a worker ended: its connections are lost');
+      if (performance.now() - startedMs > stableMs) attempt = 0;
+      if (attempt > 0) await systemClock.sleep(backoffMs(attempt, { minMs: 100, maxMs: 10_000 }), { signal });
+      if (this.#isStopping) return;
+      attempt += 1;
+      startedMs = performance.now();
+      worker = this.#spawn(index);
+    }
+  }
+
+  #spawn(index: number): Worker {
+    const child = this.#options.spawn(index);
+    const served = Promise.withResolvers<void>();
+    const exited = Promise.withResolvers<void>();
+    const worker: Worker = {
+      process: child,
+      served: served.promise,
+      exited: exited.promise,
+      questions: new Map(),
+      isServing: false,
+    };
+    this.#workers[index] = worker;
+    const late = setTimeout(() => {
+      this.#options.log.error({ worker: index }, 'a worker does not serve in time, and is killed');
+      child.kill('SIGKILL');
+    }, this.#options.startDeadlineMs);
+    void served.promise.then(() => clearTimeout(late));
+    child.on('message', (message) => this.#hear(worker, message, served.resolve));
+    const end = (error: Error) => {
+      clearTimeout(late);
+      worker.isServing = false;
+      for (const question of worker.questions.values()) question.reject(error);
+      worker.questions.clear();
+      exited.resolve();
+    };
+    child.once('exit', () => end(new FlynnError('unavailable', `worker ${index} ended`)));
+    child.once('error', end);
+    return worker;
+  }
+
+  #hear(worker: Worker, message: unknown, onServing: () => void): void {
+    const heard = fromWorker.safeParse(message);
+    if (!heard.success) return;
+    if (heard.data.type === 'serving') {
+      worker.isServing = true;
+      onServing();
+      return;
+    }
+    const question = worker.questions.get(heard.data.id);
+    worker.questions.delete(heard.data.id);
+    if (heard.data.type === 'answer') question?.resolve(heard.data.answer);
+    else question?.reject(new FlynnError('internal', heard.data.message));
+  }
+
+  async #ask(worker: Worker, question: string, input: unknown): Promise<unknown> {
+    this.#lastId += 1;
+    const message: FromParent = { id: this.#lastId, question, input };
+    const { promise, resolve, reject } = Promise.withResolvers<unknown>();
+    worker.questions.set(message.id, { resolve, reject });
+    try {
+      // A channel that is closed says so, and the end of the process follows.
+      worker.process.send(message, (error) => error !== null && reject(error));
+      return await raceAbort(promise, withDeadline(askMs));
+    } finally {
+      worker.questions.delete(message.id);
+    }
+  }
+}

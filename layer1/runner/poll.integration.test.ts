@@ -1,0 +1,121 @@
+/** An app that follows a real repository: the runner looks with git, the controller pushes what it finds. */
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join, normalize } from 'node:path';
+import { text } from 'node:stream/consumers';
+import { test } from 'node:test';
+import type { TestContext } from 'node:test';
+import { apps, operations } from '@flynn/controller/api';
+import type { Operation } from '@flynn/controller/model';
+import { sources } from '@flynn/controller/source/api';
+import { startTestBlobs } from '@flynn/controller/testing-blobs';
+import { startTestController } from '@flynn/controller/testing';
+import type { TestController } from '@flynn/controller/testing';
+import { createControllerClient } from '@flynn/controller/client';
+import { serviceToken } from '@flynn/controller/access/service-token';
+import { loadConfig } from '@flynn/kit/config';
+import { silentLogger } from '@flynn/kit/log';
+import { waitFor } from '@flynn/kit/retry';
+import { configSchema, identityOf } from './config.ts';
+import { Reports } from './reports.ts';
+import { runOperations } from './runner.ts';
+
+const deadlineMs = 60_000;
+const params = { app: 'shop' };
+const identity = ['-c', 'user.name=t', '-c', 'user.email=t@example.com', '-c', 'init.defaultBranch=main'];
+
+/** A repository behind a web server, as git reads it from plain files. */
+async function startRepository(t: TestContext) {
+  const dir = await mkdtemp(join(tmpdir(), 'flynn-poll-test-'));
+  t.after(() => rm(dir, { recursive: true, force: true }));
+  const [work, bare] = [join(dir, 'work'), join(dir, 'shop.git')];
+  const git = (...args: string[]) => execFileSync('git', [...identity, ...args], { encoding: 'utf8' }).trim();
+  git('init', '--quiet', work);
+  git('init', '--quiet', '--bare', bare);
+  const server = createServer((request, response) => {
+    const path = normalize(decodeURIComponent(new URL(request.url ?? '/', 'http://x').pathname));
+    readFile(join(dir, path)).then(
+      (bytes) => response.end(bytes),
+      () => response.writeHead(404).end(),
+    );
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  t.after(() => server.close());
+  const { port } = server.address() as AddressInfo;
+  const commit = async (content: string, branch = 'main'): Promise<string> => {
+    git('-C', work, 'checkout', '--quiet', '-B', branch);
+    await writeFile(join(work, 'index.html'), content);
+    git('-C', work, 'add', '.');
+    git('-C', work, 'commit', '--quiet', '--message', content);
+    git('-C', work, 'push', '--quiet', '--force', bare, branch);
+    git('-C', bare, 'update-server-info');
+    return git('-C', work, 'rev-parse', 'HEAD');
+  };
+  return { url: `http://127.0.0.1:${port}/shop.git`, commit };
+}
+
+async function pushed({ client }: TestController): Promise<Operation[]> {
+  return (await client.call(operations.list, { params })).filter(({ kind }) => kind === 'build');
+}
+
+async function lookDone({ client }: TestController, polledAt: string | undefined) {
+  await client.call(sources.poll, { params });
+  const probe = async () => {
+    const source = await client.call(sources.get, { params });
+    return source.polledAt !== polledAt && source.pollId === undefined ? source : undefined;
+  };
+  return waitFor(probe, { what: 'a look at the repository', deadlineMs });
+}
+
+test('a new commit is fetched and pushed once; a branch that is not there is told, and looking goes on', async (t) => {
+  const repository = await startRepository(t);
+  await using store = await startTestBlobs();
+  await using world = await startTestController();
+  await world.client.call(apps.create, { body: { name: 'shop' } });
+  const client = createControllerClient({ baseUrl: world.url, key: serviceToken(world.userKey, 'runner') });
+  const who = identityOf(loadConfig(configSchema, { FLYNN_KEY: world.key, FLYNN_RUNNER_ID: 'runner' }));
+  const stopping = new AbortController();
+  const reports = new Reports(client, who);
+  const { blobs } = store;
+  const log = silentLogger();
+  const deps = { identity: who, controller: client, reports, blobs, slugRunnerImage: 'x', log, heartbeatMs: 50 };
+  const ended = runOperations(deps, stopping.signal);
+  t.after(async () => {
+    stopping.abort();
+    await ended;
+    await client.close();
+  });
+
+  const first = await repository.commit('one');
+  await world.client.call(sources.put, { params, body: { url: repository.url, everyMs: 3_600_000 } });
+  // There is nothing to build with here: that each push fails is its own business.
+  await waitFor(async () => (await pushed(world)).length === 1, { what: 'the first push', deadlineMs });
+  const [build] = await pushed(world);
+  assert.equal(build?.input.commit, first);
+  const archive = await text(await blobs.get(build?.input.sourceDigest ?? '', { signal: AbortSignal.timeout(5_000) }));
+  assert.ok(archive.includes('index.html') && archive.includes('one') && !archive.includes('.git/'));
+
+  const before = await world.client.call(sources.get, { params });
+  assert.equal(before.commit, first);
+  const same = await lookDone(world, before.polledAt);
+  assert.deepEqual([same.commit, same.error, (await pushed(world)).length], [first, undefined, 1]);
+
+  const body = { url: repository.url, branch: 'nowhere', everyMs: 3_600_000 };
+  await world.client.call(sources.put, { params, body });
+  const missing = await lookDone(world, same.polledAt);
+  assert.equal(missing.error, `${repository.url} has no branch nowhere`);
+  assert.equal(missing.failures >= 1, true);
+
+  const second = await repository.commit('two', 'nowhere');
+  const found = await lookDone(world, missing.polledAt);
+  assert.deepEqual([found.commit, found.error, found.failures], [second, undefined, 0]);
+  assert.equal((await pushed(world)).length, 2);
+
+  await world.client.call(sources.put, { params, body: { url: `${repository.url}x`, everyMs: 3_600_000 } });
+  const unreadable = await lookDone(world, found.polledAt);
+  assert.match(unreadable.error ?? '', /cannot read http.*shop\.gitx: fatal: .*not found.*--deploy-key/);
+});

@@ -1,0 +1,204 @@
+/**
+ * A build of a repository with a Dockerfile: the engine of this host builds it, at the host agent's hands, and what comes
+ * out is stored as an image.
+ *
+ * INVARIANT: this process holds the cluster's key. Of the repository it reads texts and hands bytes on; nothing of it is
+ * laid on the disk here, and nothing of it runs here.
+ */
+import { createHash } from 'node:crypto';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { Readable } from 'node:stream';
+import { text } from 'node:stream/consumers';
+import type { BlobClient } from '@flynn/blobstore/client';
+import { parseAppJson } from '@flynn/controller/app-json';
+import { Archive } from '@flynn/controller/images/archive';
+import { readArchivedImage } from '@flynn/controller/images/archived-image';
+import { parseJsonAs } from '@flynn/controller/images/image-config';
+import { resultOf } from '@flynn/controller/images/image-result';
+import { type StoredImage, storeImage } from '@flynn/controller/images/stored-image';
+import { type BuildResult, buildResultSchema } from '@flynn/controller/model';
+import { routes } from '@flynn/host-agent/api';
+import { type BuildEvent, buildEventSchema, buildRoutes } from '@flynn/host-agent/api-builds';
+import { FlynnError, hasCode } from '@flynn/kit/errors';
+import type { HttpClient } from '@flynn/kit/http-client';
+import { LineSplitter } from '@flynn/kit/lines';
+import type { Image } from '@flynn/scheduler/cell';
+import { z } from 'zod';
+import type { BuildJob } from './build.ts';
+import { packContext, readTexts } from './build-context.ts';
+import { argsOf, assertPlain, ownImagesOf, withImages } from './dockerfile.ts';
+import { type BuildLimits, howToRaise, imageTooLarge, tooLong, tooMuchOutput } from './limits.ts';
+import { type Output, sizeText } from './output.ts';
+import { parseProcfile } from './procfile.ts';
+
+export type ImageBuildDeps = {
+  blobs: BlobClient;
+  /** This host's. */
+  agent: HttpClient;
+  out: Output;
+  limits: BuildLimits & { memoryBytes: number; pids: number };
+  /** What the platform's images are called on this cluster. */
+  ownImages: Readonly<Record<string, string | undefined>>;
+};
+
+/** Running apps come first. */
+const cpuMillis = 100;
+const maxEventBytes = 64 * 1024;
+const knownSchema = z.record(z.string(), z.object({ digest: z.string(), sizeBytes: z.int() }));
+
+/** Idempotent: asked again for the same operation it makes the same name point to the new result. */
+export async function buildImage(job: BuildJob, deps: ImageBuildDeps, signal: AbortSignal): Promise<BuildResult> {
+  const { limits } = deps;
+  const ending = new AbortController();
+  const timer = setTimeout(() => ending.abort(tooLong(limits.timeoutMs)), limits.timeoutMs);
+  const limited = AbortSignal.any([signal, ending.signal]);
+  try {
+    return await buildWithin(job, deps, limited);
+  } catch (error) {
+    limited.throwIfAborted();
+    throw error;
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+async function buildWithin(job: BuildJob, deps: ImageBuildDeps, signal: AbortSignal): Promise<BuildResult> {
+  const { blobs, out } = deps;
+  const source = await readTexts(await blobs.get(job.sourceDigest, { signal }));
+  if (source.dockerfile === undefined) throw new FlynnError('invalid', 'There is no Dockerfile in the source.');
+  if (source.hasSubmodules) {
+    out.warn('Submodules are not fetched for a Dockerfile: in their places are empty folders.');
+  }
+  const processTypes = source.procfile === undefined ? {} : parseProcfile(source.procfile);
+  const appJson = source.appJson === undefined ? undefined : parseAppJson(source.appJson);
+  assertPlain(source.dockerfile);
+  out.topic('Dockerfile app detected');
+  const dockerfile = withImages(source.dockerfile, await namesHere(source.dockerfile, deps, signal));
+  const context = packContext(await blobs.get(job.sourceDigest, { signal }), { ...source, dockerfile });
+  const { digest: contextDigest } = await blobs.put(context, { signal });
+  out.topic('Building image');
+  const name = await buildOnHost(job, { contextDigest, args: argsOf(dockerfile, job.appEnv) }, deps, signal);
+
+  out.topic('Storing image');
+  const { image, stored } = await storeBuilt(job, name, deps, signal);
+  const result = buildResultSchema.parse({
+    ...resultOf(image, stored, processTypes, { hint: 'give the Dockerfile a CMD, or commit a Procfile' }),
+    buildpack: 'dockerfile',
+    ...(appJson === undefined ? {} : { appJson }),
+    meta: job.commit === '' ? {} : { 'git.commit': job.commit },
+  });
+  if (result.sizeBytes > deps.limits.slugBytes) throw imageTooLarge(deps.limits.slugBytes);
+  const { digest } = await blobs.put(JSON.stringify(result), { signal });
+  await blobs.putName(`builds/${job.operationId}`, digest, { signal });
+  out.topic(`Image size is ${sizeText(result.sizeBytes)}`);
+  return result;
+}
+
+async function namesHere(dockerfile: string, deps: ImageBuildDeps, signal: AbortSignal): Promise<Map<string, string>> {
+  const names = new Map<string, string>();
+  for (const name of ownImagesOf(dockerfile)) {
+    const image = await imageNamed(name, deps, signal);
+    if (image === undefined) continue;
+    names.set(
+      name,
+      (await deps.agent.call(buildRoutes.ensureImage, { body: { image } }, { signal, timeoutMs: 15 * 60_000 })).name,
+    );
+  }
+  return names;
+}
+
+/** Undefined for one that has to be in a registry, as any other. */
+async function imageNamed(
+  name: string,
+  { blobs, ownImages }: ImageBuildDeps,
+  signal: AbortSignal,
+): Promise<Image | undefined> {
+  const own = ownImages[name];
+  if (own !== undefined) return { name: own };
+  const hex = /^flynn\/image:([0-9a-f]{64})$/.exec(name)?.[1];
+  if (hex === undefined) return undefined;
+  let record: Readable;
+  try {
+    record = await blobs.get(`sha256:${hex}`, { signal });
+  } catch (error) {
+    if (!hasCode(error, 'not_found')) throw error;
+    throw new FlynnError(
+      'invalid',
+      `The cluster has no image ${name}: "flynn image push --no-deploy" stores one and says its number.`,
+    );
+  }
+  const { image, layers } = parseJsonAs(buildResultSchema, await text(record), name);
+  if (image === undefined) throw new FlynnError('invalid', `${name} is no image, but a slug.`);
+  return { config: image.config, layers };
+}
+
+async function buildOnHost(
+  job: BuildJob,
+  input: { contextDigest: string; args: Record<string, string> },
+  { agent, out, limits }: ImageBuildDeps,
+  signal: AbortSignal,
+): Promise<string> {
+  const build = createHash('sha256').update(job.operationId).digest('hex').slice(0, 24);
+  const { memoryBytes, pids, diskBytes } = limits;
+  const body = {
+    ...input,
+    dockerfile: 'Dockerfile',
+    cache: job.appId,
+    limits: { memoryBytes, cpuMillis, pids, diskBytes },
+  };
+  const events = await agent.stream(buildRoutes.build, { params: { build }, body }, { signal });
+  const splitter = new LineSplitter({ maxBytes: maxEventBytes });
+  let printedBytes = 0;
+  for await (const chunk of events) {
+    for (const line of splitter.push(chunk)) {
+      const event = buildEventSchema.parse(JSON.parse(line));
+      if ('image' in event) return event.image;
+      if ('error' in event) throw failureOf(event.error);
+      printedBytes += event.line.length + 1;
+      if (printedBytes > limits.outputBytes) throw tooMuchOutput(limits.outputBytes);
+      out.line(event.line);
+    }
+  }
+  throw new FlynnError('unavailable', 'The host stopped building without saying why: push again.');
+}
+
+/** Which limit it was is for people to read, and what to do about it with it. */
+function failureOf({ code, message }: Extract<BuildEvent, { error: unknown }>['error']): FlynnError {
+  if (code !== 'exhausted') return new FlynnError(code, message);
+  const variable = message.includes('memory') ? 'FLYNN_BUILD_MEMORY' : 'FLYNN_BUILD_DISK';
+  return new FlynnError(code, `${message}.\n${howToRaise(variable)}`);
+}
+
+async function storeBuilt(job: BuildJob, name: string, { blobs, agent, out }: ImageBuildDeps, signal: AbortSignal) {
+  const folder = await mkdtemp(join(tmpdir(), 'flynn-image-'));
+  try {
+    const archive = await agent.stream(routes.image, { query: { name } }, { signal });
+    const image = await readArchivedImage(await Archive.unpack(archive, folder, signal));
+    const known = await readKnown(job.appId, blobs, signal);
+    const stored: StoredImage = await storeImage(
+      image,
+      { ...blobs, put: (body, options) => blobs.put(body, options) },
+      {
+        signal,
+        known: new Map(Object.entries(known)),
+        onLayer: ({ sizeBytes, isSent }) =>
+          out.line(`layer of ${sizeText(sizeBytes)}${isSent ? '' : ': there already'}`),
+      },
+    );
+    const layers = Object.fromEntries(image.layers.map(({ diffId }, place) => [diffId, stored.layers[place]]));
+    const { digest } = await blobs.put(JSON.stringify(layers), { signal });
+    await blobs.putName(`layers/${job.appId}`, digest, { signal });
+    return { image, stored };
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+/** What the app's layers are stored as: those of the image below need not be packed again. */
+async function readKnown(appId: string, blobs: BlobClient, signal: AbortSignal): Promise<z.output<typeof knownSchema>> {
+  const named = await blobs.getName(`layers/${appId}`, { signal });
+  if (named === undefined) return {};
+  return knownSchema.parse(JSON.parse(await text(await blobs.get(named.digest, { signal }))));
+}

@@ -1,0 +1,104 @@
+/** Load by wrk and h2load, bounded in time, and what each request of it cost the proxy in processor time. */
+import { execFile } from 'node:child_process';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { FlynnError } from '@flynn/kit/errors';
+import { figure, median, type Figure } from './figure.ts';
+import { host } from './router-stage.ts';
+import type { Proxy, Stage } from './router-stage.ts';
+
+const run = promisify(execFile);
+
+export type Load = {
+  name: string;
+  path: string;
+  connections: number;
+  headers?: Record<string, string>;
+  /** Posted with every request. */
+  bodyBytes?: number;
+  must: string;
+};
+
+export type Measured = { requests: number; failures: number };
+
+/** One run against one port. An answer that is not a 2xx, and a connection that breaks, are failures. */
+export async function wrk(stage: Stage, port: number, load: Load, seconds: number): Promise<Measured> {
+  const headers = { Host: host, ...load.headers };
+  const script = join(stage.dir, 'post.lua');
+  if (load.bodyBytes !== undefined) {
+    await writeFile(script, `wrk.method = "POST"\nwrk.body = string.rep("x", ${load.bodyBytes})\n`);
+  }
+  const [program, ...args] = stage.toolbox.command([
+    'wrk',
+    '--threads=1',
+    `--connections=${load.connections}`,
+    `--duration=${seconds}s`,
+    '--timeout=10s',
+    ...Object.entries(headers).map(([name, value]) => `--header=${name}: ${value}`),
+    ...(load.bodyBytes === undefined ? [] : [`--script=${script}`]),
+    `http://127.0.0.1:${port}${load.path}`,
+  ]);
+  const { stdout } = await run(program, args, { timeout: (seconds + 30) * 1_000 });
+  const [, requests] = /(\d+) requests in/.exec(stdout) ?? [];
+  if (requests === undefined) throw new FlynnError('internal', `wrk says something else:\n${stdout}`);
+  const [, refused = 0] = /Non-2xx or 3xx responses: (\d+)/.exec(stdout) ?? [];
+  const [, ...broken] = /Socket errors: connect (\d+), read (\d+), write (\d+), timeout (\d+)/.exec(stdout) ?? [];
+  return {
+    requests: Number(requests),
+    failures: Number(refused) + broken.reduce((sum, count) => sum + Number(count), 0),
+  };
+}
+
+/** Microseconds of processor time of the proxy for each request of one run. */
+export async function costUs(proxy: Proxy, load: () => Promise<Measured>): Promise<number> {
+  const before = proxy.cpuSeconds();
+  const { requests, failures } = await load();
+  if (failures > 0) throw new FlynnError('internal', `${failures} of ${requests} requests to ${proxy.name} failed`);
+  return ((proxy.cpuSeconds() - before) * 1e6) / requests;
+}
+
+/** Each proxy in turn, round after round, so that what the machine does meanwhile befalls all of them. */
+export async function interleaved(
+  proxies: readonly Proxy[],
+  rounds: number,
+  measure: (proxy: Proxy) => Promise<number>,
+): Promise<Map<string, number>> {
+  const values = new Map<string, number[]>(proxies.map(({ name }) => [name, []]));
+  for (let round = 0; round < rounds; round += 1) {
+    for (const proxy of proxies) values.get(proxy.name)?.push(await measure(proxy));
+  }
+  return new Map([...values].map(([name, of]) => [name, median(of)]));
+}
+
+/** Ours against nginx's, and HAProxy's against nginx's beside it. */
+export async function compareLoad(
+  stage: Stage,
+  load: Load,
+  options: { rounds: number; seconds: number },
+): Promise<Figure[]> {
+  const costs = await interleaved([stage.nginx, stage.haproxy, stage.flynn], options.rounds, (proxy) =>
+    costUs(proxy, () => wrk(stage, proxy.port, load, options.seconds)),
+  );
+  return comparison(load.name, costs, { floor: stage.nginx.name, must: load.must });
+}
+
+/** All but the one that is the floor, against it. */
+export function comparison(
+  name: string,
+  costs: ReadonlyMap<string, number>,
+  { floor, must }: { floor: string; must: string },
+): Figure[] {
+  const floorUs = costs.get(floor);
+  return [...costs]
+    .filter(([proxy]) => proxy !== floor)
+    .map(([proxy, value]) =>
+      figure({
+        name: `${name}: ${proxy}`,
+        value,
+        unit: 'us',
+        ...(floorUs === undefined ? {} : { floor: floorUs }),
+        ...(proxy === 'flynn' ? { must } : {}),
+      }),
+    );
+}

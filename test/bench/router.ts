@@ -1,0 +1,82 @@
+/**
+ * The router beside nginx and HAProxy: processor time of the proxy's processes for each request, same backend, same run,
+ * rounds in turn. `router http changes`: these sections alone; `--seconds=3 --rounds=3` is how long and how often.
+ */
+import { parseArgs } from 'node:util';
+import { FlynnError } from '@flynn/kit/errors';
+import type { Bench } from './bench.ts';
+import type { Figure } from './figure.ts';
+import { changesUnderLoad, firstRequest, idleClients, manyRoutes } from './router-changes.ts';
+import { latency } from './router-latency.ts';
+import { compareLoad, comparison, costUs, interleaved, wrk } from './router-load.ts';
+import type { Load } from './router-load.ts';
+import { openStage } from './router-stage.ts';
+import type { Stage } from './router-stage.ts';
+
+type Options = { rounds: number; seconds: number };
+
+const keepAlive = '<= 1.5 x (aim 1.0)';
+const httpLoads: readonly Load[] = [
+  { name: 'tiny, 64 connections', path: '/tiny', connections: 64, must: keepAlive },
+  { name: 'tiny, 256 connections', path: '/tiny', connections: 256, must: keepAlive },
+  { name: '10 KB, 64 connections', path: '/10k', connections: 64, must: keepAlive },
+  { name: '10 KB, 256 connections', path: '/10k', connections: 256, must: keepAlive },
+  { name: 'POST 100 KB', path: '/post', connections: 64, bodyBytes: 100_000, must: '<= 1.0 x (aim 0.6)' },
+  { name: '1 MB', path: '/1m', connections: 64, must: '<= 2.0 x (aim 1.2)' },
+  {
+    name: 'connection per request',
+    path: '/tiny',
+    connections: 64,
+    headers: { Connection: 'close' },
+    must: '<= 2.5 x (aim 1.5)',
+  },
+];
+
+const sections: Readonly<Record<string, (stage: Stage, options: Options) => Promise<Figure[]>>> = {
+  http: async (stage, options) => {
+    const figures: Figure[] = [];
+    for (const load of httpLoads) {
+      process.stderr.write(`${load.name} …\n`);
+      // The first requests of a kind are the compiler's.
+      await wrk(stage, stage.flynn.port, load, 2);
+      figures.push(...(await compareLoad(stage, load, options)));
+    }
+    return figures;
+  },
+  tcp: async (stage, { rounds, seconds }) => {
+    const load: Load = { name: 'TCP route, 1 MB', path: '/1m', connections: 64, must: '' };
+    const ports = new Map([
+      [stage.flynn.name, stage.tcp.flynn],
+      [stage.haproxy.name, stage.tcp.haproxy],
+    ]);
+    const costs = await interleaved([stage.haproxy, stage.flynn], rounds, (proxy) =>
+      costUs(proxy, () => wrk(stage, ports.get(proxy.name) ?? 0, load, seconds)),
+    );
+    return comparison(load.name, costs, { floor: stage.haproxy.name, must: '<= 2.0 x (aim 1.3)' });
+  },
+  latency,
+  routes: manyRoutes,
+  changes: async (stage) => [...(await firstRequest(stage)), ...(await changesUnderLoad(stage))],
+  idle: idleClients,
+};
+
+export const bench: Bench = {
+  needs: 'nothing',
+  run: async (args) => {
+    const { values, positionals } = parseArgs({
+      args: [...args],
+      allowPositionals: true,
+      options: { rounds: { type: 'string', default: '3' }, seconds: { type: 'string', default: '3' } },
+    });
+    const wanted = positionals.length > 0 ? positionals : Object.keys(sections);
+    const unknown = wanted.find((name) => !(name in sections));
+    if (unknown !== undefined) {
+      throw new FlynnError('invalid', `no section "${unknown}"; there are ${Object.keys(sections).join(', ')}`);
+    }
+    const options = { rounds: Number(values.rounds), seconds: Number(values.seconds) };
+    const figures: Figure[] = [];
+    await using stage = await openStage();
+    for (const name of wanted) figures.push(...((await sections[name]?.(stage, options)) ?? []));
+    return figures;
+  },
+};
