@@ -80,6 +80,40 @@ test('a pushed image is rolled out by operations that end as a push of code ends
   assert.deepEqual(ends, new Set(['release failed', 'deploy cancelled']));
 });
 
+test('an image of a registry is fetched by an operation of its own', async () => {
+  await using cluster = await openCluster();
+  const { desk, controller } = cluster;
+  const running = desk.run(['-a', 'shop', 'deploy', '--image', 'registry.example.com/team/app:1.4']);
+  const runner = new TestRunner({ client: controller.client, id: 'r1', clusterKey: controller.key });
+  await runner.register();
+  const build = await runner.claim();
+  assert.deepEqual([build.kind, build.input], ['build', { imageRef: 'registry.example.com/team/app:1.4' }]);
+  await runner.finish(build.id, 'complete', { output: { resultDigest: 'r' } });
+  const release = await runner.claim();
+  assert.deepEqual([release.kind, release.dependsOn], ['release', [build.id]]);
+  await runner.finish(release.id, 'failed', { error: 'enough' });
+  assert.match((await running).stderr, /failed: enough/);
+});
+
+test('logins for registries are the runner’s, without their passwords being told', async () => {
+  await using cluster = await openCluster();
+  const { desk, controller } = cluster;
+  await controller.deployApp('runner', { runner: {} }, { isSystem: true });
+  const login = ['registry', 'login', 'registry.example.com', '-u', 'me'];
+  assert.match((await desk.run(login)).stderr, /no password on standard input/);
+  const kept = await desk.run(login, { input: 'secret word\n' });
+  assert.equal(kept.code, 0, kept.stderr);
+  const value = (await desk.run(['-a', 'runner', 'env', 'get', 'FLYNN_REGISTRY_LOGINS'])).stdout;
+  assert.deepEqual(JSON.parse(value), { 'registry.example.com': { username: 'me', password: 'secret word' } });
+  const listed = (await desk.run(['registry'])).stdout;
+  assert.match(listed, /^registry\.example\.com +me$/m);
+  assert.doesNotMatch(listed, /secret/);
+  assert.match((await desk.run(['registry', 'logout', 'other'])).stderr, /no login for other/);
+  await desk.run(['registry', 'logout', 'registry.example.com']);
+  assert.doesNotMatch((await desk.run(['registry'])).stdout, /example/);
+  assert.match((await desk.run(['registry', 'login', 'https://a/b', '-u', 'me'])).stderr, /is no registry/);
+});
+
 test('wrong words are told before anything is sent', async () => {
   await using cluster = await openCluster();
   const { desk, file } = cluster;
@@ -90,6 +124,7 @@ test('wrong words are told before anything is sent', async () => {
     [['image', 'push', '--file', file, '-a', 'shop', '-p', 'web'], /write TYPE="COMMAND"/],
     [['image', 'push', '--file', join(desk.home, 'none'), '--no-deploy'], /ENOENT|none/],
     [['-a', 'shop', 'deploy'], /deploy what\?/],
+    [['-a', 'shop', 'deploy', '--image', 'redis:7'], /REGISTRY\/NAME:TAG/],
     [['-a', 'shop', 'deploy', '--image', `sha256:${'0'.repeat(64)}`], /has no image sha256:0/],
   ];
   for (const [argv, pattern] of cases) {

@@ -42,12 +42,12 @@ export function addImageCommands(parent: Parent): void {
   addCommand<{ image?: string }>(parent, {
     name: 'deploy',
     summary: 'make a release of an image and roll it out',
-    options: { image: ['-i, --image <image>', 'sha256:… as "flynn image push" told it'] },
+    options: { image: ['-i, --image <image>', 'sha256:… as "flynn image push" told it, or REGISTRY/NAME:TAG'] },
     async run(context, { image: wanted }) {
       if (wanted === undefined) {
         throw new FlynnError(
           'invalid',
-          'deploy what? --image sha256:… names an image that was pushed; "git push flynn main" deploys code, "flynn rollback" an earlier release',
+          'deploy what? --image sha256:… names an image that was pushed, --image REGISTRY/NAME:TAG one to be fetched; "git push flynn main" deploys code, "flynn rollback" an earlier release',
         );
       }
       return deployImage(context, wanted);
@@ -94,7 +94,7 @@ async function pushImage(context: Context, options: PushOptions, [name]: string[
     offSignal();
     await rm(folder, { recursive: true, force: true });
   }
-  if (app !== undefined) return rollOut(context, app, digest);
+  if (app !== undefined) return rollOut(context, app, { resultDigest: digest });
 }
 
 function layerText({ sizeBytes, isSent }: Sent, place: number, count: number): string {
@@ -128,34 +128,48 @@ async function targetOf(context: Context): Promise<BlobTarget> {
 }
 
 async function deployImage(context: Context, wanted: string): Promise<number> {
+  const app = await context.appName();
   if (!/^sha256:[0-9a-f]{64}$/.test(wanted)) {
-    throw new FlynnError('invalid', `"${wanted}" is no image of this cluster: sha256:… as "flynn image push" told it`);
+    // What it has to be, the runner says that fetches it.
+    if (wanted.includes('/')) return rollOut(context, app, { imageRef: wanted });
+    throw new FlynnError(
+      'invalid',
+      `"${wanted}" is no image: sha256:… as "flynn image push" told it, or REGISTRY/NAME:TAG, as in registry.example.com/team/app:1.4`,
+    );
   }
   const client = await context.client();
-  const app = await context.appName();
   try {
     await client.call(layers.stat, { params: { digest: wanted } });
   } catch (error) {
     if (!hasCode(error, 'not_found')) throw error;
     throw new FlynnError('not_found', `the cluster has no image ${wanted}: push it with "flynn image push"`);
   }
-  return rollOut(context, app, wanted);
+  return rollOut(context, app, { resultDigest: wanted });
 }
 
 /** The same operations as a push of code ends with, and so the same lines. Answers the exit code. */
-async function rollOut(context: Context, app: string, resultDigest: string): Promise<number> {
+async function rollOut(
+  context: Context,
+  app: string,
+  source: { resultDigest: string } | { imageRef: string },
+): Promise<number> {
   const client = await context.client();
-  const release = newId();
-  const deploy = newId();
-  await client.call(operations.create, {
-    params: { app },
-    body: {
-      operations: [
-        { id: release, kind: 'release', input: { resultDigest } },
-        { id: deploy, kind: 'deploy', dependsOn: [release], input: {} },
-      ],
+  const [build, release, deploy] = [newId(), newId(), newId()];
+  const isFetched = 'imageRef' in source;
+  const chain = [
+    ...(isFetched ? [{ id: build, kind: 'build' as const, input: source }] : []),
+    {
+      id: release,
+      kind: 'release' as const,
+      ...(isFetched ? { dependsOn: [build] } : {}),
+      input: isFetched ? {} : source,
     },
-  });
-  const code = await tellLog(context, release, true);
-  return code === 0 ? tellLog(context, deploy, true) : code;
+    { id: deploy, kind: 'deploy' as const, dependsOn: [release], input: {} },
+  ];
+  await client.call(operations.create, { params: { app }, body: { operations: chain } });
+  for (const { id } of chain) {
+    const code = await tellLog(context, id, true);
+    if (code !== 0) return code;
+  }
+  return 0;
 }

@@ -196,8 +196,8 @@ export async function inspectContainer(context: DockerContext, id: string, optio
 }
 
 /** It has the labels of the image it was made from, which may be ours by somebody else's word. */
-function isBuildStep({ HostConfig }: { HostConfig: { NetworkMode?: string } }, cluster: string): boolean {
-  return HostConfig.NetworkMode?.startsWith(buildNetworkPrefix(cluster)) === true;
+function isBuildStep({ HostConfig }: { HostConfig?: { NetworkMode?: string } }, cluster: string): boolean {
+  return HostConfig?.NetworkMode?.startsWith(buildNetworkPrefix(cluster)) === true;
 }
 
 export function isOurs(labels: Labels | undefined, cluster: string): boolean {

@@ -106,6 +106,8 @@ test('a type with a volume is one workload through all releases, stopping first;
   assert.equal(workloadIdOf('a1', release.release, 'db'), 'a1-db');
   const standing = compileWorkload(release, 'db', db, 1);
   assert.deepEqual([standing.update, standing.singleton], ['stop_first', true]);
+  const cache = compileWorkload(release, 'db', process({ volumes: [{ name: 'c', path: '/c', isShared: true }] }), 1);
+  assert.deepEqual([cache.update, cache.singleton], ['start_first', false], 'two may share a cache');
   const compiled = compileWorkload(release, 'edge', edge, 1);
   assert.deepEqual([compiled.id, compiled.kind, compiled.update], ['a1-r1-edge', 'omni', 'start_first']);
 });

@@ -83,6 +83,8 @@ export const processSchema = z.object({
         path: z.string().startsWith('/'),
         /** One can do without what is in it: when its host is lost or drained the job goes on elsewhere, with an empty one. */
         isReplaceable: z.boolean().optional(),
+        /** The platform's own: all jobs of it on a host have the same, old and new ones at once; each host has one of its own. */
+        isShared: z.boolean().optional(),
       }),
     )
     .default([]),
@@ -288,6 +290,8 @@ export const operationSchema = z.object({
     sourceDigest: z.string().optional(),
     commit: z.string().optional(),
     branch: z.string().optional(),
+    /** Of a build that is none: an image in a registry, to be fetched once. */
+    imageRef: z.string().max(1_000).optional(),
     /** Of a poll: what it looks at. */
     url: z.string().optional(),
     /** Of a release that follows no build: the blob that says what it is made of. */

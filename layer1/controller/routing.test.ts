@@ -116,17 +116,26 @@ test('a router gets all routes, the mark, then changes; it resumes without missi
   const at = first.at(-1)?.id ?? '';
   const added = await add('one', { domain: 'new.example.com' });
   await world.client.call(routing.remove, { params: { app: 'one', route: added.id } });
-  const changes = await readEvents(2, at);
+  const changes = await readEvents(3, at);
   assert.deepEqual(
-    changes.map(({ event }) => event),
-    ['set', 'remove'],
+    changes.map(({ event, id }) => (event === 'current' ? `${event} ${id}` : event)),
+    [`current ${at}`, 'set', 'remove'],
   );
-  assert.deepEqual(changes[1]?.data, { id: added.id });
-  const [, removed] = changes;
-  const next = readEvents(1, removed?.id);
+  assert.deepEqual(changes[2]?.data, { id: added.id });
+  const next = readEvents(2, changes[2]?.id);
   await add('one', { domain: 'next.example.com' });
-  const [last] = await next;
+  const [, last] = await next;
   assert.equal((last?.data as Route | undefined)?.domain, 'next.example.com');
+});
+
+test('a route that cannot be read costs routers none of the others', async () => {
+  const key = '/flynn/resource/route/later';
+  const put = (value: string) => world.store.transact({ then: [{ put: key, value }] });
+  await put('{"type":"route","version":99}');
+  const all = [...(await world.client.call(routing.list, { params: { app: 'one' } }))].length;
+  const events = await readEvents(all + 1);
+  assert.ok(events.length > all);
+  await world.store.transact({ then: [{ delete: key }] });
 });
 
 test('a router that comes back after its history is gone is told to start anew', async () => {

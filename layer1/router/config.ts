@@ -1,9 +1,20 @@
-import type { BlockList } from 'node:net';
 import { integer, secret } from '@flynn/kit/config';
 import { FlynnError } from '@flynn/kit/errors';
 import { z } from 'zod';
-import { parseNetworks } from './proxy-protocol/acceptance.ts';
+import { accessLogFormats } from './policy/access-log.ts';
+import { Networks } from './policy/networks.ts';
 import { tlsProfiles } from './tls/profile.ts';
+
+const networks = z.string().transform((text, context) => {
+  const texts = text.split(',').map((part) => part.trim());
+  const { unreadable } = new Networks(texts);
+  if (unreadable.length === 0) return texts;
+  context.addIssue({
+    code: 'custom',
+    message: `${unreadable.map((part) => `"${part}"`).join(', ')}: not an address or network like 10.0.0.0/8`,
+  });
+  return z.NEVER;
+});
 
 const driverSchema = z.enum(['fast', 'http-proxy']);
 export type Driver = z.output<typeof driverSchema>;
@@ -23,25 +34,26 @@ export const configSchema = z.object({
   FLYNN_HTTPS_PORT: integer.default(443),
   /** What is spoken there: TLS 1.3 and 1.2 with authenticated ciphers, also 1.2 with older ones, or from 1.0 on. */
   FLYNN_TLS_PROFILE: z.enum(tlsProfiles).default('modern'),
-  /** Whether load balancers in front say whom a connection is from, by the PROXY protocol. */
+  /** A folder in which the last known routes and backends are kept for the next start; shared with other routers of the host. */
+  FLYNN_STATE_DIR: z.string().optional(),
+  /** Proxies in front of the router, addresses and networks between commas: where a request is from is theirs to say. */
+  FLYNN_TRUSTED_PROXIES: networks.default([]),
+  /** On: connections of those proxies begin with a PROXY protocol header, on every port. */
   FLYNN_PROXY_PROTOCOL: z.enum(['off', 'on']).default('off'),
-  /** Their addresses or networks, with commas; nobody else is believed. */
-  FLYNN_TRUSTED_PROXIES: z.string().default(''),
+  /** A line for each request on standard output: off, json, or combined as Apache's. */
+  FLYNN_ACCESS_LOG: z.enum(accessLogFormats).default('off'),
   /** Where the router tells how it is: /ping and /status. */
   PORT: integer.default(5000),
 });
 
-/** Throws `invalid` for what would believe nobody, or everybody by mistake. */
-export function trustedProxiesOf(
+/** Throws `invalid` where it is on and nobody's word is taken. */
+export function hasProxyProtocol(
   config: Pick<z.output<typeof configSchema>, 'FLYNN_PROXY_PROTOCOL' | 'FLYNN_TRUSTED_PROXIES'>,
-): { trustedProxies?: BlockList } {
-  const isOn = config.FLYNN_PROXY_PROTOCOL === 'on';
-  const isGiven = config.FLYNN_TRUSTED_PROXIES.trim() !== '';
-  if (isOn !== isGiven) {
-    throw new FlynnError(
-      'invalid',
-      'FLYNN_PROXY_PROTOCOL=on and FLYNN_TRUSTED_PROXIES go together: say whose word is taken, or leave both out',
-    );
-  }
-  return isOn ? { trustedProxies: parseNetworks(config.FLYNN_TRUSTED_PROXIES) } : {};
+): boolean {
+  if (config.FLYNN_PROXY_PROTOCOL === 'off') return false;
+  if (config.FLYNN_TRUSTED_PROXIES.length > 0) return true;
+  throw new FlynnError(
+    'invalid',
+    'FLYNN_PROXY_PROTOCOL is on, but nobody is believed: say whose word is taken with FLYNN_TRUSTED_PROXIES',
+  );
 }

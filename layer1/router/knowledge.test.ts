@@ -64,8 +64,8 @@ test('all routers are asked; who does not say so, or cannot be reached, is named
   const knowing = [new Knowledge(), new Knowledge()];
   const servers = await Promise.all(
     knowing.map((knowledge) => {
-      const status = () => assert.fail('nobody asks for it');
-      const handlers = statusHandlers({ knowledge, status });
+      const other = () => assert.fail('nobody asks for it');
+      const handlers = statusHandlers({ knowledge, status: other, routeStats: other, allStats: other });
       return startServer({ name: 'router', handlers, key: 'k', host: '127.0.0.1', port: 0, log });
     }),
   );

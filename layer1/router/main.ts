@@ -1,8 +1,10 @@
+import { join } from 'node:path';
 import { createDiscoveryClient } from '@flynn/discovery/client';
 import { runDaemon } from '@flynn/kit/daemon';
 import { HttpClient } from '@flynn/kit/http-client';
 import { startServer } from '@flynn/kit/http-server';
-import { configSchema, trustedProxiesOf } from './config.ts';
+import { configSchema, hasProxyProtocol } from './config.ts';
+import { RememberedTable } from './remembered.ts';
 import { startRouter } from './router.ts';
 import { statusHandlers } from './server.ts';
 
@@ -19,13 +21,22 @@ await runDaemon({
       key: config.FLYNN_CONTROLLER_TOKEN ?? config.FLYNN_KEY,
       baseUrl: async () => `http://${(await discovery.resolve('controller')).address}`,
     });
+    const folder = config.FLYNN_STATE_DIR;
+    const remembered =
+      folder === undefined
+        ? {}
+        : { remembered: await RememberedTable.open({ file: join(folder, 'table.jsonl'), key: config.FLYNN_KEY, log }) };
     const router = await startRouter({
       controller,
       discovery,
       httpPort: config.FLYNN_HTTP_PORT,
       driver: config.FLYNN_ROUTER_DRIVER,
       tls: { port: config.FLYNN_HTTPS_PORT, profile: config.FLYNN_TLS_PROFILE },
-      ...trustedProxiesOf(config),
+      ...remembered,
+      clusterKey: config.FLYNN_KEY,
+      trustedProxies: config.FLYNN_TRUSTED_PROXIES,
+      proxyProtocol: hasProxyProtocol(config),
+      accessLog: config.FLYNN_ACCESS_LOG,
       log,
     });
     const status = await startServer({

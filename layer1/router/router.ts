@@ -1,24 +1,29 @@
 /** The router: its parts put together, and their common start and stop. */
-import type { BlockList } from 'node:net';
+import { randomUUID } from 'node:crypto';
 import type { DiscoveryClient } from '@flynn/discovery/client';
-import type { Route } from '@flynn/controller/model';
 import type { HttpClient } from '@flynn/kit/http-client';
 import type { Logger } from '@flynn/kit/log';
 import { raceAbort, waitFor } from '@flynn/kit/retry';
 import { TaskGroup } from '@flynn/kit/tasks';
-import type { Counters, Status } from './api.ts';
+import type { Counters } from './api.ts';
 import { Backends } from './backends.ts';
 import type { Driver } from './config.ts';
-import { RouteList, everySink, followRoutes } from './feed.ts';
+import type { Timeouts } from './exchange.ts';
+import { everySink, followRoutes } from './feed.ts';
 import { HttpListener } from './http-listener.ts';
 import { Http1Front } from './http1/front.ts';
 import { Knowledge } from './knowledge.ts';
-import { Proxy } from './proxy.ts';
-import type { Timeouts } from './proxy.ts';
+import { AccessLog } from './policy/access-log.ts';
+import type { AccessLogFormat } from './policy/access-log.ts';
+import { Cookies } from './policy/cookies.ts';
+import { Networks } from './policy/networks.ts';
+import { RouterPolicy } from './policy/policy.ts';
+import { RouteBook } from './policy/route-book.ts';
+import { statsOf, statsOfAll } from './policy/stats.ts';
 import { acceptPlain, acceptProxied } from './proxy-protocol/acceptance.ts';
 import { ReferenceFront } from './reference/front.ts';
-import { buildTable } from './table.ts';
-import type { RouteTable } from './table.ts';
+import type { RememberedTable } from './remembered.ts';
+import type { Told } from './server.ts';
 import { TcpRoutes } from './tcp/routes.ts';
 import { Challenges, answeringChallenges } from './tls/challenges.ts';
 import type { TlsProfile } from './tls/profile.ts';
@@ -35,27 +40,33 @@ export type RouterOptions = {
   driver?: Driver;
   /** Without it there is no listening for TLS. */
   tls?: { port: number; profile: TlsProfile };
+  /** The key of the cookies is made of it: the same for all routers. */
+  clusterKey: string;
+  /** Addresses and networks whose word on where a request is from is taken. */
+  trustedProxies?: readonly string[];
   /** Connections from there begin with a PROXY protocol header, on every port. */
-  trustedProxies?: BlockList;
+  proxyProtocol?: boolean;
+  accessLog?: AccessLogFormat;
+  /** The part of all requests that comes to this process: limits are that much lower. Default 1. */
+  share?: number;
   timeouts?: Timeouts;
   /** How long to wait for the first routes before listening without any. */
   routesDeadlineMs?: number;
+  /** What was last known, until the controller and discovery have spoken. */
+  remembered?: RememberedTable;
   log: Logger;
 };
 
-export type Router = {
+export type Router = Told & {
   readonly httpPort: number;
-  /** What it has taken in. */
-  readonly knowledge: Knowledge;
   readonly httpsPort: number | undefined;
-  status(): Status;
   /** Stops listening, answers what is under way, cuts what is left after `drainMs`. */
   stop(options: { drainMs: number }): Promise<void>;
 };
 
 /** Resolves when requests can be answered: with routes and their backends, if they can be had in time. */
 export async function startRouter(options: RouterOptions): Promise<Router> {
-  const { log, host = '0.0.0.0', timeouts = defaultTimeouts } = options;
+  const { log, host = '0.0.0.0', timeouts = defaultTimeouts, remembered } = options;
   const counters: Counters = {
     requests: 0,
     upgrades: 0,
@@ -65,15 +76,32 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
     clientsGone: 0,
     refusals: {},
   };
-  let table: RouteTable | undefined;
-  let routes: readonly Route[] = [];
-  const accept = options.trustedProxies === undefined ? acceptPlain : acceptProxied(options.trustedProxies);
   const knowledge = new Knowledge();
-  const backends = new Backends({ discovery: knowledge.noting(options.discovery), log });
+  const backends = new Backends({
+    discovery: knowledge.noting(remembered?.filling(options.discovery) ?? options.discovery),
+    log,
+  });
+  const trusted = new Networks(options.trustedProxies ?? []);
+  const accept = options.proxyProtocol === true ? acceptProxied(trusted) : acceptPlain;
   const tcp = new TcpRoutes({ backends, accept, counters, dialMs: timeouts.dialMs, host, log });
-  const proxy = new Proxy({ table: () => table, backends, counters, timeouts, log });
+  const routes = new RouteBook({ backends, defaults: timeouts, now: Date.now, log, share: options.share });
+  const { accessLog: format = 'off' } = options;
+  const accessLog = format === 'off' ? undefined : new AccessLog({ format, stream: process.stdout });
   const challenges = new Challenges();
-  const policy = answeringChallenges(proxy, challenges);
+  const routed = new RouterPolicy({
+    routes,
+    cookies: new Cookies(options.clusterKey),
+    trusted,
+    httpsPort: options.tls?.port ?? 443,
+    counters,
+    accessLog,
+    log,
+    now: Date.now,
+    elapsed: () => performance.now(),
+    random: Math.random,
+    newId: randomUUID,
+  });
+  const policy = answeringChallenges(routed, challenges);
   const front = options.driver === 'http-proxy' ? new ReferenceFront({ policy, log }) : new Http1Front({ policy });
   const http = new HttpListener(front, accept);
   const tls =
@@ -83,48 +111,64 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
   const tasks = new TaskGroup();
   let isListening = false;
 
-  const onRoutes = (next: Route[]) => {
-    routes = next;
-    // First the backends: a route in the table whose service is not watched would be refused.
-    backends.watch(new Set(next.map((route) => route.service)));
-    table = buildTable(next);
-    if (isListening) tcp.listen(routes);
+  const listenForTcp = () => {
+    if (isListening && routes.isKnown) tcp.listen(routes.tcp.values());
   };
-  const sink = everySink([new RouteList(onRoutes), knowledge]);
-  tasks.run('routes', (signal) => followRoutes({ controller: options.controller, sink, signal, log }));
+  const sink = everySink([
+    routes,
+    { replace: listenForTcp, set: listenForTcp, remove: listenForTcp },
+    knowledge,
+    ...(remembered === undefined ? [] : [remembered]),
+  ]);
+  if (remembered?.routes !== undefined) sink.replace(remembered.routes);
+  let isLive = false;
+  const onCurrent = (revision: () => string | undefined) => {
+    isLive = true;
+    remembered?.live(revision);
+  };
+  tasks.run('routes', (signal) =>
+    followRoutes({ controller: options.controller, sink, revision: remembered?.revision, onCurrent, signal, log }),
+  );
+  if (remembered !== undefined) tasks.run('remembering', (signal) => remembered.run(signal));
   if (tls !== undefined) tasks.run('certificates', (signal) => tls.follow(options.controller, signal));
 
   try {
-    await waitFor(() => table, {
+    await waitFor(() => isLive, {
       what: 'the routes',
-      deadlineMs: options.routesDeadlineMs ?? 10_000,
+      deadlineMs: options.routesDeadlineMs ?? (routes.isKnown ? 1_000 : 10_000),
       signal: tasks.signal,
     });
   } catch (error) {
-    log.warn({ err: error }, 'starting without routes: every request is refused until the controller tells them');
+    const what = routes.isKnown
+      ? 'starting with the last known routes until the controller tells them'
+      : 'starting without routes: every request is refused until the controller tells them';
+    log.warn({ err: error, savedAt: remembered?.inUse?.savedAt }, what);
   }
   await raceAbort(backends.opened(), tasks.signal);
   const httpPort = await http.listen({ host, port: options.httpPort });
   const httpsPort = await tls?.listen({ deadlineMs: options.routesDeadlineMs ?? 10_000, signal: tasks.signal });
   isListening = true;
-  if (table !== undefined) tcp.listen(routes);
+  listenForTcp();
 
   return {
     httpPort,
     knowledge,
     httpsPort,
     status: () => ({
-      hasRoutes: table !== undefined,
-      routes: {
-        http: routes.filter((route) => route.type === 'http').length,
-        tcp: routes.filter((route) => route.type === 'tcp').length,
-      },
-      backends: backends
-        .list()
-        .map(({ service, address, inFlight, isLeaving }) => ({ service, address, inFlight, isLeaving })),
+      hasRoutes: routes.isKnown,
+      routes: { http: routes.size - routes.tcp.size, tcp: routes.tcp.size },
+      backends: backends.list().map(({ service, address, inFlight, isLeaving, health }) => {
+        return { service, address, inFlight, isLeaving, isEjected: health.isEjected };
+      }),
       ...(tls === undefined ? {} : { tls: tls.status() }),
       counters,
+      ...(remembered?.inUse === undefined ? {} : { remembered: remembered.inUse }),
     }),
+    routeStats(id) {
+      const route = routes.get(id);
+      return route === undefined ? undefined : statsOf(route);
+    },
+    allStats: (appId) => statsOfAll(routes.http(), appId),
     async stop({ drainMs }) {
       isListening = false;
       const startedMs = performance.now();
@@ -142,6 +186,7 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
       await tls?.[Symbol.asyncDispose]();
       await tasks.stop();
       backends[Symbol.dispose]();
+      accessLog?.[Symbol.dispose]();
     },
   };
 }

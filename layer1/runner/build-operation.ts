@@ -9,6 +9,7 @@ import { withDeadline } from '@flynn/kit/retry';
 import { systemClock } from '@flynn/kit/clock';
 import type { Execution } from './execution.ts';
 import { patiently } from './execution.ts';
+import { executeImport } from './import-operation.ts';
 import { sourceKindOf } from './source-kind.ts';
 
 const maxLineBytes = 8 * 1024;
@@ -19,7 +20,8 @@ type Exit = { code: number | undefined; error: string | undefined };
 /** Output `resultDigest`: the blob that says what was built. */
 export async function executeBuild(execution: Execution): Promise<Record<string, string>> {
   const { operation, controller, blobs } = execution;
-  const { sourceDigest, commit = '' } = operation.input;
+  const { sourceDigest, commit = '', imageRef } = operation.input;
+  if (imageRef !== undefined) return executeImport(execution, imageRef, execution.registries);
   if (sourceDigest === undefined) throw new FlynnError('invalid', 'the push has no source: push again');
   const app = await patiently('reading the app', execution, (signal) =>
     controller.call(apps.get, { params: { app: operation.appId } }, { signal }),

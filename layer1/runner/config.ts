@@ -14,6 +14,20 @@ const labels = z.string().transform((text, context) => {
   return z.NEVER;
 });
 
+const loginsSchema = z.record(z.string(), z.object({ username: z.string(), password: z.string() }));
+
+const logins = secret().transform((text, context) => {
+  try {
+    return loginsSchema.parse(JSON.parse(text));
+  } catch {
+    // What it holds is secret.
+    context.addIssue({ code: 'custom', message: 'expected JSON, as "flynn registry login" writes it' });
+    return z.NEVER;
+  }
+});
+
+const list = z.string().transform((text) => text.split(',').filter((word) => word !== ''));
+
 export const configSchema = z.object({
   /** The cluster key, for the blob store. */
   FLYNN_KEY: secret(),
@@ -30,6 +44,10 @@ export const configSchema = z.object({
   FLYNN_RUNNER_LABELS: labels.optional(),
   /** Takes only operations that name it. */
   FLYNN_RUNNER_BY_ID_ONLY: booleanFlag.optional(),
+  /** Logins by registry, as JSON: `flynn registry login` keeps them. */
+  FLYNN_REGISTRY_LOGINS: logins.prefault('{}'),
+  /** Registries that have no TLS, with their ports: `10.0.0.5:5000,…`. */
+  FLYNN_PLAIN_REGISTRIES: list.prefault(''),
   FLYNN_JOB_ID: z.string().min(1).optional(),
   HOSTNAME: z.string().min(1).optional(),
   /** Operations at a time. */

@@ -4,11 +4,13 @@ import type { Operation } from '@flynn/controller/model';
 import type { HttpClient } from '@flynn/kit/http-client';
 import type { RetryOptions } from '@flynn/kit/retry';
 import { retry } from '@flynn/kit/retry';
+import type { RegistryAccess } from './registry/client.ts';
 
 export type Execution = {
   operation: Operation;
   controller: HttpClient;
-  blobs: Pick<BlobClient, 'get' | 'getName' | 'put'>;
+  blobs: Pick<BlobClient, 'get' | 'getName' | 'put' | 'stat'>;
+  registries: RegistryAccess;
   slugRunnerImage: string;
   /** Adds lines to the operation's log. */
   write: (...lines: string[]) => Promise<void>;

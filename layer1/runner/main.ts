@@ -27,6 +27,7 @@ await runDaemon({
         controller,
         reports: new Reports(controller, identity),
         blobs,
+        registries: { logins: config.FLYNN_REGISTRY_LOGINS, plain: config.FLYNN_PLAIN_REGISTRIES },
         slugRunnerImage: config.FLYNN_SLUG_RUNNER_IMAGE,
         log,
       };

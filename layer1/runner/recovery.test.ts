@@ -174,6 +174,7 @@ function run(
       getName: async () => ({ digest: result, sizeBytes: 1 }),
       get: async () => Readable.from([]),
       put: async () => ({ digest: result, sizeBytes: 1 }),
+      stat: async () => Promise.reject(new FlynnError('not_found', 'there is nothing')),
     },
     slugRunnerImage: 'slug-runner',
     log: silentLogger(),

@@ -1,5 +1,4 @@
 /** Takes operations from the controller's queue and carries them out, several at a time. */
-import type { BlobClient } from '@flynn/blobstore/client';
 import { operations } from '@flynn/controller/api';
 import type { Operation } from '@flynn/controller/model';
 import { systemClock } from '@flynn/kit/clock';
@@ -11,11 +10,12 @@ import { raceAbort, withDeadline } from '@flynn/kit/retry';
 import { forever } from '@flynn/kit/tasks';
 import { executeBuild } from './build-operation.ts';
 import { executeDeploy } from './deploy-operation.ts';
-import type { Executor } from './execution.ts';
+import type { Execution, Executor } from './execution.ts';
 import { OperationLines } from './operation-lines.ts';
 import { executePoll } from './poll-operation.ts';
 import { register } from './registration.ts';
 import type { Identity } from './registration.ts';
+import type { RegistryAccess } from './registry/client.ts';
 import type { Reports } from './reports.ts';
 import { executeRelease } from './release-operation.ts';
 
@@ -30,7 +30,9 @@ export type RunnerDeps = {
   identity: Identity;
   controller: HttpClient;
   reports: Reports;
-  blobs: Pick<BlobClient, 'get' | 'getName' | 'put'>;
+  blobs: Execution['blobs'];
+  /** Where images may be fetched from, and as whom. */
+  registries?: RegistryAccess;
   slugRunnerImage: string;
   log: Logger;
   heartbeatMs?: number;
@@ -110,7 +112,7 @@ async function begin(
 type Outcome = { state: 'complete' | 'failed' | 'cancelled'; error?: string; output?: Record<string, string> };
 
 export async function runOperation(operation: Operation, deps: RunnerDeps, stopping: AbortSignal): Promise<void> {
-  const { controller, blobs, slugRunnerImage, lookMs = 5_000 } = deps;
+  const { controller, blobs, slugRunnerImage, lookMs = 5_000, registries = { logins: {}, plain: [] } } = deps;
   const log = deps.log.child({ operation: operation.id, kind: operation.kind, app: operation.appId });
   const { id, token } = deps.identity;
   const params = { runner: id, operation: operation.id };
@@ -130,6 +132,7 @@ export async function runOperation(operation: Operation, deps: RunnerDeps, stopp
       operation,
       controller,
       blobs,
+      registries,
       slugRunnerImage,
       lookMs,
       write,

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { FlynnError } from '@flynn/kit/errors';
 import { figure, median, type Figure } from './figure.ts';
-import { host } from './router-stage.ts';
+import { host, tlsName } from './router-stage.ts';
 import type { Proxy, Stage } from './router-stage.ts';
 
 const run = promisify(execFile);
@@ -15,6 +15,7 @@ export type Load = {
   path: string;
   connections: number;
   headers?: Record<string, string>;
+  isTls?: boolean;
   /** Posted with every request. */
   bodyBytes?: number;
   must: string;
@@ -37,7 +38,7 @@ export async function wrk(stage: Stage, port: number, load: Load, seconds: numbe
     '--timeout=10s',
     ...Object.entries(headers).map(([name, value]) => `--header=${name}: ${value}`),
     ...(load.bodyBytes === undefined ? [] : [`--script=${script}`]),
-    `http://127.0.0.1:${port}${load.path}`,
+    load.isTls === true ? `https://${tlsName}:${port}${load.path}` : `http://127.0.0.1:${port}${load.path}`,
   ]);
   const { stdout } = await run(program, args, { timeout: (seconds + 30) * 1_000 });
   const [, requests] = /(\d+) requests in/.exec(stdout) ?? [];
@@ -48,6 +49,10 @@ export async function wrk(stage: Stage, port: number, load: Load, seconds: numbe
     requests: Number(requests),
     failures: Number(refused) + broken.reduce((sum, count) => sum + Number(count), 0),
   };
+}
+
+export function portFor(proxy: Proxy, load: Load): number {
+  return load.isTls === true ? proxy.tlsPort : proxy.port;
 }
 
 /** Microseconds of processor time of the proxy for each request of one run. */
@@ -78,7 +83,7 @@ export async function compareLoad(
   options: { rounds: number; seconds: number },
 ): Promise<Figure[]> {
   const costs = await interleaved([stage.nginx, stage.haproxy, stage.flynn], options.rounds, (proxy) =>
-    costUs(proxy, () => wrk(stage, proxy.port, load, options.seconds)),
+    costUs(proxy, () => wrk(stage, portFor(proxy, load), load, options.seconds)),
   );
   return comparison(load.name, costs, { floor: stage.nginx.name, must: load.must });
 }

@@ -8,7 +8,7 @@ import type { Bench } from './bench.ts';
 import type { Figure } from './figure.ts';
 import { changesUnderLoad, firstRequest, idleClients, manyRoutes } from './router-changes.ts';
 import { latency } from './router-latency.ts';
-import { compareLoad, comparison, costUs, interleaved, wrk } from './router-load.ts';
+import { compareLoad, comparison, costUs, interleaved, portFor, wrk } from './router-load.ts';
 import type { Load } from './router-load.ts';
 import { openStage } from './router-stage.ts';
 import type { Stage } from './router-stage.ts';
@@ -32,17 +32,32 @@ const httpLoads: readonly Load[] = [
   },
 ];
 
-const sections: Readonly<Record<string, (stage: Stage, options: Options) => Promise<Figure[]>>> = {
-  http: async (stage, options) => {
-    const figures: Figure[] = [];
-    for (const load of httpLoads) {
-      process.stderr.write(`${load.name} …\n`);
-      // The first requests of a kind are the compiler's.
-      await wrk(stage, stage.flynn.port, load, 2);
-      figures.push(...(await compareLoad(stage, load, options)));
-    }
-    return figures;
+const tlsLoads: readonly Load[] = [
+  { name: 'TLS, tiny', path: '/tiny', connections: 64, isTls: true, must: '<= 1.4 x (aim 0.9)' },
+  {
+    name: 'TLS, connection per request',
+    path: '/tiny',
+    connections: 64,
+    isTls: true,
+    headers: { Connection: 'close' },
+    must: '<= 1.4 x (aim 1.1)',
   },
+];
+
+async function compareAll(stage: Stage, loads: readonly Load[], options: Options): Promise<Figure[]> {
+  const figures: Figure[] = [];
+  for (const load of loads) {
+    process.stderr.write(`${load.name} …\n`);
+    // The first requests of a kind are the compiler's.
+    await wrk(stage, portFor(stage.flynn, load), load, 2);
+    figures.push(...(await compareLoad(stage, load, options)));
+  }
+  return figures;
+}
+
+const sections: Readonly<Record<string, (stage: Stage, options: Options) => Promise<Figure[]>>> = {
+  http: (stage, options) => compareAll(stage, httpLoads, options),
+  tls: (stage, options) => compareAll(stage, tlsLoads, options),
   tcp: async (stage, { rounds, seconds }) => {
     const load: Load = { name: 'TCP route, 1 MB', path: '/1m', connections: 64, must: '' };
     const ports = new Map([

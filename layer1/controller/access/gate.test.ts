@@ -39,6 +39,8 @@ const expected: Readonly<Record<string, string>> = {
   'PUT /api/:group/:version/:kind/:name/status': 'admin',
   'DELETE /apps/:app/releases/:release': 'app developer',
   'GET /apps/:app/exec': 'app developer',
+  'GET /apps/:app/build-limits': 'app viewer',
+  'PATCH /apps/:app/build-limits': 'app developer',
   'GET /apps/:app/source': 'app viewer',
   'PUT /apps/:app/source': 'app developer',
   'DELETE /apps/:app/source': 'app developer',
@@ -520,6 +522,12 @@ test("apps get neither the host's network nor its paths nor privileges; the plat
   const params = { app: 'shop' };
   const withNetwork = { params, body: { processes: { web: { hostNetwork: true } } } };
   await assert.rejects(world.client.call(releases.create, withNetwork), (error) => hasCode(error, 'denied'));
+  const volumes = [{ name: 'cache', path: '/cache', isShared: true }];
+  const sharing = { body: { processes: { web: { volumes } } } };
+  await assert.rejects(world.client.call(releases.create, { ...sharing, params: { app: 'shop' } }), (error) =>
+    hasCode(error, 'denied'),
+  );
+  await world.client.call(releases.create, { ...sharing, params: { app: 'router' } });
   await world.client.call(releases.create, { ...withNetwork, params: { app: 'router' } });
   for (const more of [{ privileged: true }, { mounts: ['/:/host'] }, { capabilities: ['SYS_ADMIN'] }]) {
     const body = JSON.stringify({ processes: { web: more } });

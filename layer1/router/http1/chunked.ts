@@ -9,6 +9,10 @@ const LF = 10;
 const lineBytes = 16_384;
 const trailerBytes = 16_384;
 
+/** Without the white space that some allow within: readers differ in what they make of anything else behind a size. */
+const extensions =
+  /^(?:;[!#$%&'*+.^_`|~\w-]+(?:=(?:[!#$%&'*+.^_`|~\w-]+|"(?:[\t\x20\x21\x23-\x5b\x5d-\x7e\x80-\xff]|\\[\t\x20-\x7e\x80-\xff])*"))?)+$/;
+
 /** Never taken from behind a body: they say how a message is framed, where it goes, or who sent it (RFC 9110 6.5.1). */
 const notInTrailers = new Set([
   'content-length',
@@ -48,6 +52,7 @@ export class ChunkedBody {
   #left = 0;
   #digits = 0;
   #line = 0;
+  #extensions = '';
   #trailers = '';
   /** Of the data alone. */
   payloadBytes = 0;
@@ -101,14 +106,22 @@ export class ChunkedBody {
             if (this.#digits > 13) return this.#fail(at);
           } else if (this.#digits === 0) return this.#fail(at);
           else if (code === CR) this.#state = 'size-lf';
-          else if (code === 0x3b) this.#state = 'extension';
-          else return this.#fail(at);
+          else if (code === 0x3b) {
+            this.#state = 'extension';
+            this.#extensions = ';';
+          } else return this.#fail(at);
           break;
         }
         case 'extension':
           this.#line += 1;
-          if (code === CR) this.#state = 'size-lf';
-          else if ((code < 0x20 && code !== 0x09) || code === 0x7f || this.#line > lineBytes) return this.#fail(at);
+          if (code !== CR) {
+            if (this.#line > lineBytes) return this.#fail(at);
+            this.#extensions += String.fromCharCode(code);
+            break;
+          }
+          if (!extensions.test(this.#extensions)) return this.#fail(at);
+          this.#extensions = '';
+          this.#state = 'size-lf';
           break;
         case 'size-lf':
           if (code !== LF) return this.#fail(at);

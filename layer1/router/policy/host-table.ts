@@ -29,7 +29,8 @@ export class HostTable<P extends Place> {
   }
 
   /** The host in its normal form; the target with its query. */
-  find(host: string, target: string): P | undefined {
+  find(asked: string, target: string): P | undefined {
+    const host = asked.charCodeAt(0) === 91 ? normalAddress(asked) : asked;
     const own = this.#exact.get(host)?.find(target);
     if (own !== undefined) return own;
     if (this.#wildcard.size > 0) {
@@ -133,6 +134,11 @@ export function prefixOf(path: string): string {
 
 /** Lower case, without port and without the dot of a fully qualified name. Empty for what is no host. */
 export function normalHost(host: string): string {
-  const name = host.startsWith('[') ? host.slice(0, host.indexOf(']') + 1) : (host.split(':', 1)[0] ?? '');
-  return name.toLowerCase().replace(/\.$/, '');
+  if (host.startsWith('[')) return normalAddress(host.slice(0, host.indexOf(']') + 1));
+  return (host.split(':', 1)[0] ?? '').toLowerCase().replace(/\.$/, '');
+}
+
+/** An IPv6 address in brackets can be written in many ways; what is none stays as it is. */
+function normalAddress(text: string): string {
+  return URL.parse(`http://${text}/`)?.hostname ?? text.toLowerCase();
 }

@@ -4,15 +4,13 @@ import type { Route } from '@flynn/controller/model';
 import type { HttpSettings } from '@flynn/controller/routes/settings';
 import type { Backend } from '../backend.ts';
 import type { Service } from '../backends.ts';
-import type { Limits } from '../exchange.ts';
+import type { Limits, Timeouts } from '../exchange.ts';
 import type { RouteFigures } from './figures.ts';
 import { prefixOf } from './host-table.ts';
 import type { Place } from './host-table.ts';
 import { Networks } from './networks.ts';
 import { Concurrency, RateLimit } from './rate.ts';
 import { Weights } from './weights.ts';
-
-export type DefaultLimits = Pick<Limits, 'dialMs' | 'firstByteMs' | 'idleMs'>;
 
 export class HttpRoute implements Place {
   readonly id: string;
@@ -41,7 +39,7 @@ export class HttpRoute implements Place {
     parts: {
       service: Service;
       figures: RouteFigures;
-      defaults: DefaultLimits;
+      defaults: Timeouts;
       share: number;
       before: HttpRoute | undefined;
     },

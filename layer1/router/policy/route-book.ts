@@ -3,10 +3,11 @@ import { isDeepStrictEqual } from 'node:util';
 import type { Route } from '@flynn/controller/model';
 import type { Logger } from '@flynn/kit/log';
 import type { Backends } from '../backends.ts';
+import type { Timeouts } from '../exchange.ts';
+import type { RouteSink } from '../feed.ts';
 import { RouteFigures } from './figures.ts';
 import { HostTable } from './host-table.ts';
 import { HttpRoute } from './http-route.ts';
-import type { DefaultLimits } from './http-route.ts';
 
 type Known = { readonly route: Route; readonly http: HttpRoute | undefined };
 
@@ -14,10 +15,10 @@ type Known = { readonly route: Route; readonly http: HttpRoute | undefined };
  * INVARIANTS. A service is watched exactly as long as a route names it, and before the first request can be sent to it.
  * A route that changes keeps what was counted of it.
  */
-export class RouteBook {
+export class RouteBook implements RouteSink {
   readonly #options: {
     backends: Pick<Backends, 'hold' | 'drop'>;
-    defaults: DefaultLimits;
+    defaults: Timeouts;
     now: () => number;
     log: Logger;
     share: number;
@@ -30,13 +31,13 @@ export class RouteBook {
 
   constructor(options: {
     backends: Pick<Backends, 'hold' | 'drop'>;
-    defaults: DefaultLimits;
+    defaults: Timeouts;
     now: () => number;
     log: Logger;
     /** The part of all requests that this process gets: its limits are that much lower. Default 1. */
-    share?: number;
+    share?: number | undefined;
   }) {
-    this.#options = { share: 1, ...options };
+    this.#options = { ...options, share: options.share ?? 1 };
   }
 
   /** False until all routes were told for the first time. */

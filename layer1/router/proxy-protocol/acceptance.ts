@@ -1,8 +1,7 @@
 /** Whom is a connection from? Its peer, or whom a trusted proxy says. */
-import { BlockList, isIP } from 'node:net';
 import type { Socket } from 'node:net';
-import { FlynnError } from '@flynn/kit/errors';
 import type { Client } from '../exchange.ts';
+import type { Networks } from '../policy/networks.ts';
 import { lookAtFirstBytes } from '../tls/first-bytes.ts';
 import { readProxyHeader } from './header.ts';
 
@@ -24,14 +23,14 @@ export const acceptPlain: Accept = (socket, isTls, take) => {
 };
 
 /** Connections of those at these addresses or networks begin with a header; of others nothing is believed. */
-export function acceptProxied(trusted: BlockList): Accept {
+export function acceptProxied(trusted: Pick<Networks, 'has'>): Accept {
   return (socket, isTls, take) => {
     const peer = clientOf(socket, isTls);
     if (peer === undefined) {
       socket.destroy();
       return;
     }
-    if (!trusted.check(peer.address, isIP(peer.address) === 6 ? 'ipv6' : 'ipv4')) {
+    if (!trusted.has(peer.address)) {
       take(peer, undefined);
       return;
     }
@@ -49,23 +48,6 @@ export function acceptProxied(trusted: BlockList): Accept {
       },
     });
   };
-}
-
-/** Addresses and networks with commas between them: `10.0.0.0/8, 2001:db8::1`. Throws `invalid` for what is neither. */
-export function parseNetworks(text: string): BlockList {
-  const networks = new BlockList();
-  for (const part of text.split(',').map((one) => one.trim())) {
-    if (part === '') continue;
-    const [address = '', bits, ...more] = part.split('/');
-    const version = isIP(address);
-    const most = version === 6 ? 128 : 32;
-    const isSound = bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= most);
-    if (version === 0 || !isSound || more.length > 0) {
-      throw new FlynnError('invalid', `"${part}" is no address or network: write 192.0.2.7 or 10.0.0.0/8`);
-    }
-    networks.addSubnet(address, bits === undefined ? most : Number(bits), version === 6 ? 'ipv6' : 'ipv4');
-  }
-  return networks;
 }
 
 /** Undefined of one that is gone already. */

@@ -1,6 +1,5 @@
 /** For tests: a router with TLS before a control plane that tells certificates. */
 import { once } from 'node:events';
-import type { BlockList } from 'node:net';
 import type { TestContext } from 'node:test';
 import { connect } from 'node:tls';
 import type { ConnectionOptions, TLSSocket } from 'node:tls';
@@ -60,7 +59,7 @@ export async function setUpTls(
   t: TestContext,
   options: {
     profile?: TlsProfile;
-    trustedProxies?: BlockList;
+    trustedProxies?: readonly string[];
     first?: (authority: Credentials) => Promise<ServedCertificate[]>;
   } = {},
 ): Promise<TlsWorld> {
@@ -79,8 +78,9 @@ export async function setUpTls(
     discovery,
     host: '127.0.0.1',
     httpPort: 0,
+    clusterKey: 'key',
     tls: { port: 0, profile: options.profile ?? 'modern' },
-    ...(options.trustedProxies === undefined ? {} : { trustedProxies: options.trustedProxies }),
+    ...(options.trustedProxies === undefined ? {} : { trustedProxies: options.trustedProxies, proxyProtocol: true }),
     log,
   });
   t.after(async () => {

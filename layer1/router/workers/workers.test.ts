@@ -149,7 +149,7 @@ test('as many workers as cores, as far as the memory reaches', () => {
 
 test('what workers count is one sum', () => {
   const counters = { requests: 3, upgrades: 0, tcpConnections: 1, dialFailures: 0, retries: 0, clientsGone: 0 };
-  const backend = { service: 'web', address: '10.0.0.1:80', inFlight: 2, isLeaving: false };
+  const backend = { service: 'web', address: '10.0.0.1:80', inFlight: 2, isLeaving: false, isEjected: false };
   const part = {
     hasRoutes: true,
     routes: { http: 1, tcp: 0 },

@@ -1,0 +1,108 @@
+/**
+ * Brings an image from a registry into the blob store, once: from then on it is as one that was pushed. What a tag meant
+ * then stays what it means for the release, on every host and after the registry is gone; no host needs its login.
+ */
+import { blobSchema, digestSchema } from '@flynn/blobstore/api';
+import { parseImageConfig, parseJsonAs } from '@flynn/controller/images/image-config';
+import { resultOf } from '@flynn/controller/images/image-result';
+import { FlynnError, hasCode } from '@flynn/kit/errors';
+import { z } from 'zod';
+import type { Execution } from './execution.ts';
+import { patiently } from './execution.ts';
+import { Registry, type RegistryAccess } from './registry/client.ts';
+import { parseReference } from './registry/reference.ts';
+
+type StoredBlob = z.output<typeof blobSchema>;
+
+const descriptorSchema = z.object({
+  mediaType: z.string().default(''),
+  digest: digestSchema,
+  size: z.int().nonnegative(),
+});
+const manifestSchema = z.object({ config: descriptorSchema, layers: z.array(descriptorSchema).max(127) });
+const indexSchema = z.object({
+  manifests: z.array(
+    descriptorSchema.extend({ platform: z.object({ os: z.string(), architecture: z.string() }).nullish() }),
+  ),
+});
+
+const architectures: Readonly<Record<string, string>> = { x64: 'amd64', arm64: 'arm64' };
+const layerType = /\.tar(?:$|[.+](?:gzip|zstd)$)|\.diff\.tar/;
+const importDeadlineMs = 30 * 60_000;
+
+/** Output `resultDigest`: the blob that says what the image is. */
+export async function executeImport(
+  execution: Execution,
+  imageRef: string,
+  access: RegistryAccess,
+): Promise<Record<string, string>> {
+  const { write, signal } = execution;
+  const reference = parseReference(imageRef);
+  const registry = new Registry(reference, access, signal);
+  await write(`-----> Fetching ${imageRef}...`);
+  const { manifest, digest } = await patiently('reading the image', execution, () =>
+    findManifest(registry, reference.version),
+  );
+  const foreign = manifest.layers.find(({ mediaType }) => mediaType !== '' && !layerType.test(mediaType));
+  if (foreign !== undefined)
+    throw new FlynnError('invalid', `${imageRef} is no image to run: it has a ${foreign.mediaType}`);
+  const configText = await patiently("reading the image's configuration", execution, () =>
+    registry.text(manifest.config.digest),
+  );
+  const config = parseImageConfig(configText);
+  if (config.rootfs.diff_ids.length !== manifest.layers.length) {
+    throw new FlynnError('invalid', `${imageRef} has ${manifest.layers.length} layers, its configuration names others`);
+  }
+  const layers: StoredBlob[] = [];
+  for (const layer of manifest.layers) layers.push(await bring(registry, layer, execution));
+  const { blobs } = execution;
+  const stored = await patiently('storing the image', execution, async (limited) => {
+    const put = await blobs.put(configText, { digest: manifest.config.digest, signal: limited });
+    const meta = { 'image.ref': imageRef, 'image.digest': digest };
+    const result = resultOf({ name: imageRef, config }, { config: put, layers }, {}, { hint: 'push one that does' });
+    return blobs.put(JSON.stringify({ ...result, meta: { ...result.meta, ...meta } }), { signal: limited });
+  });
+  await write(`       ${digest}`);
+  return { resultDigest: stored.digest };
+}
+
+async function findManifest(registry: Registry, version: string, depth = 0) {
+  const { text, digest } = await registry.manifest(version);
+  const what = `the manifest ${version}`;
+  const found = parseJsonAs(z.union([manifestSchema, indexSchema]), text, what);
+  if ('config' in found) return { manifest: found, digest };
+  const own = architectures[process.arch] ?? process.arch;
+  const fitting = found.manifests.find(({ platform }) => platform?.os === 'linux' && platform.architecture === own);
+  if (fitting === undefined || depth > 2) {
+    const there = found.manifests.map(({ platform }) => `${platform?.os}/${platform?.architecture}`).join(', ');
+    throw new FlynnError('invalid', `the image is not made for linux/${own}, but for ${there}`);
+  }
+  return findManifest(registry, fitting.digest, depth + 1);
+}
+
+/** What is there already is not fetched. */
+async function bring(
+  registry: Registry,
+  { digest, size }: z.output<typeof descriptorSchema>,
+  execution: Execution,
+): Promise<StoredBlob> {
+  const { blobs, write } = execution;
+  const megabytes = `${(size / 1_000_000).toFixed(1)} MB`;
+  return patiently(
+    'fetching a layer',
+    execution,
+    async (signal) => {
+      try {
+        const found = await blobs.stat(digest, { signal });
+        await write(`       layer of ${megabytes}: there already`);
+        return found;
+      } catch (error) {
+        if (!hasCode(error, 'not_found')) throw error;
+      }
+      const stored = await blobs.put(await registry.blob(digest), { digest, signal });
+      await write(`       layer of ${megabytes}`);
+      return stored;
+    },
+    { deadlineMs: importDeadlineMs },
+  );
+}

@@ -1,0 +1,197 @@
+/** Images fetched from a registry, which a test plays over HTTP. */
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import { once } from 'node:events';
+import { text } from 'node:stream/consumers';
+import { test } from 'node:test';
+import { buildResultSchema } from '@flynn/controller/model';
+import { startTestBlobs } from '@flynn/controller/testing-blobs';
+import { HttpClient } from '@flynn/kit/http-client';
+import { hasCode } from '@flynn/kit/errors';
+import type { Operation } from '@flynn/controller/model';
+import type { Execution } from './execution.ts';
+import { executeImport } from './import-operation.ts';
+import { parseReference } from './registry/reference.ts';
+
+const digestOf = (bytes: Buffer | string): string => `sha256:${createHash('sha256').update(bytes).digest('hex')}`;
+const architecture = process.arch === 'x64' ? 'amd64' : process.arch;
+
+type Answer = { status?: number; headers?: Record<string, string>; body?: Buffer | string };
+
+/** An image of one layer, for this machine among others. */
+function registryFiles(layer = Buffer.from('layer')): Record<string, Buffer | string> {
+  const rootfs = { type: 'layers', diff_ids: [digestOf('plain')] };
+  const config = JSON.stringify({
+    os: 'linux',
+    architecture,
+    config: { Cmd: ['/x'], ExposedPorts: { '81/tcp': {} } },
+    rootfs,
+  });
+  const descriptor = (bytes: Buffer | string, mediaType = '') => ({
+    mediaType,
+    digest: digestOf(bytes),
+    size: bytes.length,
+  });
+  const layerType = 'application/vnd.oci.image.layer.v1.tar+gzip';
+  const manifest = JSON.stringify({ config: descriptor(config), layers: [descriptor(layer, layerType)] });
+  const own = { ...descriptor(manifest), platform: { os: 'linux', architecture } };
+  const other = { ...descriptor('x'), platform: { os: 'linux', architecture: 's390x' } };
+  return {
+    'manifests/1.4': JSON.stringify({ manifests: [other, own] }),
+    [`manifests/${digestOf(manifest)}`]: manifest,
+    [`blobs/${digestOf(config)}`]: config,
+    [`blobs/${digestOf(layer)}`]: layer,
+  };
+}
+
+async function openPlace(answer: (path: string, request: IncomingMessage) => Answer | undefined) {
+  const store = await startTestBlobs();
+  const asked: string[] = [];
+  const server = createServer((request: IncomingMessage, response: ServerResponse) => {
+    const path = request.url ?? '';
+    asked.push(path);
+    const {
+      status = 200,
+      headers = {},
+      body = '',
+    } = answer(path.replace('/v2/team/app/', ''), request) ?? { status: 404 };
+    response.writeHead(status, headers).end(body);
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const address = server.address();
+  assert.ok(address !== null && typeof address === 'object');
+  const host = `127.0.0.1:${address.port}`;
+  const lines: string[] = [];
+  const controller = new HttpClient({ baseUrl: 'http://127.0.0.1:1', name: 'nobody' });
+  const execution: Execution = {
+    operation: { id: 'o1' } as Operation,
+    controller,
+    blobs: store.blobs,
+    registries: { logins: {}, plain: [host] },
+    slugRunnerImage: '',
+    write: async (...texts) => void lines.push(...texts),
+    lookMs: 1_000,
+    signal: new AbortController().signal,
+  };
+  const fetchImage = async (logins: Execution['registries']['logins'] = {}) => {
+    const { resultDigest = '' } = await executeImport(execution, `${host}/team/app:1.4`, { logins, plain: [host] });
+    return buildResultSchema.parse(JSON.parse(await text(await store.blobs.get(resultDigest))));
+  };
+  return {
+    host,
+    asked,
+    lines,
+    fetchImage,
+    blobs: store.blobs,
+    async [Symbol.asyncDispose]() {
+      server.closeAllConnections();
+      server.close();
+      await controller.close();
+      await store[Symbol.asyncDispose]();
+    },
+  };
+}
+
+const isError = (code: 'invalid' | 'denied', pattern: RegExp) => (error: unknown) =>
+  hasCode(error, code) && pattern.test(error.message);
+
+test('an image comes from its registry once, as it is for this machine, and is known by its digest', async () => {
+  const files = registryFiles();
+  await using place = await openPlace((path) => {
+    const body = files[path];
+    return body === undefined ? undefined : { body };
+  });
+  const result = await place.fetchImage();
+  assert.equal(result.image?.port, 81);
+  assert.equal(result.layers[0]?.digest, digestOf('layer'));
+  assert.equal(result.meta['image.ref'], `${place.host}/team/app:1.4`);
+  assert.match(result.meta['image.digest'] ?? '', /^sha256:/);
+  assert.equal(await text(await place.blobs.get(digestOf('layer'))), 'layer');
+  const before = place.asked.length;
+  assert.deepEqual(await place.fetchImage(), result);
+  assert.ok(
+    !place.asked.slice(before).some((path) => path.includes(digestOf('layer'))),
+    'what is there is not fetched',
+  );
+  assert.match(place.lines.join('\n'), /layer of 0\.0 MB: there already/);
+});
+
+test('a registry that wants a token gives one for the login, which goes nowhere else', async () => {
+  const files = registryFiles();
+  const seen: string[] = [];
+  await using place = await openPlace((path, { headers }) => {
+    const { authorization = '' } = headers;
+    seen.push(`${path.split(/[?:]/)[0]} ${authorization}`);
+    if (path.startsWith('/token')) {
+      const isKnown = authorization === `Basic ${Buffer.from('me:secret').toString('base64')}`;
+      return isKnown ? { body: JSON.stringify({ token: 't1' }) } : { status: 401 };
+    }
+    if (authorization !== 'Bearer t1') {
+      const challenge = `Bearer realm="http://${headers.host ?? ''}/token",service="reg"`;
+      return { status: 401, headers: { 'www-authenticate': challenge } };
+    }
+    const body = files[path];
+    return body === undefined ? undefined : { body };
+  });
+  await assert.rejects(place.fetchImage(), isError('denied', /without a login.*flynn registry login/));
+  await assert.rejects(
+    place.fetchImage({ [place.host]: { username: 'me', password: 'no' } }),
+    isError('denied', /with the login/),
+  );
+  const result = await place.fetchImage({ [place.host]: { username: 'me', password: 'secret' } });
+  assert.equal(result.layers.length, 1);
+  assert.ok(place.asked.some((path) => path === '/token?scope=repository%3Ateam%2Fapp%3Apull&service=reg'));
+  assert.ok(
+    seen.every((line) => !line.includes('Basic') || line.startsWith('/token')),
+    seen.join('\n'),
+  );
+});
+
+test('what is not there, damaged or not to be run is told', async () => {
+  await using empty = await openPlace(() => undefined);
+  await assert.rejects(empty.fetchImage(), isError('invalid', /has no team\/app\/1\.4/));
+  const files = registryFiles();
+  const config = Object.keys(files).find((path) => path.startsWith('blobs/'));
+  await using damaged = await openPlace((path) => {
+    const body = files[path];
+    return body === undefined ? undefined : { body: path === config ? `${String(body)} ` : body };
+  });
+  await assert.rejects(damaged.fetchImage(), isError('invalid', /answered sha256:.* when asked for sha256:/));
+  const layer = digestOf('layer');
+  await using wrong = await openPlace((path) => {
+    const body = files[path];
+    return body === undefined ? undefined : { body: path === `blobs/${layer}` ? 'other' : body };
+  });
+  await assert.rejects(wrong.fetchImage(), isError('invalid', /sha256/));
+  await using foreign = await openPlace(() => ({
+    body: JSON.stringify({ manifests: [{ digest: layer, size: 1, platform: { os: 'linux', architecture: 's390x' } }] }),
+  }));
+  await assert.rejects(foreign.fetchImage(), isError('invalid', /not made for linux\/.*, but for linux\/s390x/));
+});
+
+test('references name their registry', () => {
+  const digest = `sha256:${'a'.repeat(64)}`;
+  const read: [string, string][] = [
+    ['registry.example.com/team/app:1.4', 'registry.example.com team/app 1.4'],
+    ['localhost/app', 'localhost app latest'],
+    ['10.0.0.5:5000/a/b/c', '10.0.0.5:5000 a/b/c latest'],
+    [`r.example.com/app:1@${digest}`, `r.example.com app ${digest}`],
+  ];
+  for (const [given, wanted] of read) {
+    const { registry, repository, version } = parseReference(given);
+    assert.equal(`${registry} ${repository} ${version}`, wanted);
+  }
+  for (const bad of [
+    'redis',
+    'redis:7',
+    'team/app',
+    'r.example.com/',
+    'r.example.com/App',
+    'https://r.example.com/a',
+    'r.example.com/../a',
+    `r.example.com/a@sha256:1`,
+  ]) {
+    assert.throws(() => parseReference(bad), isError('invalid', /REGISTRY\/NAME:TAG/), bad);
+  }
+});
