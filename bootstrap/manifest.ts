@@ -130,11 +130,13 @@ export function manifestOf(input: ManifestInput): SystemApp[] {
       routes: [{ type: 'tcp', port: cluster.gitPort, service: gitService }],
     }),
     app('router', {
-      env: { ...common, ...controllerToken(cluster, 'router'), ...routerPorts(cluster) },
+      env: { ...common, ...controllerToken(cluster, 'router'), ...routerPorts(cluster), FLYNN_STATE_DIR: '/data' },
       processes: {
         web: {
           ...size(256),
           ...served('router', routerStatusPort),
+          // The last known routes, for a start while the rest of the platform is away.
+          volumes: [{ name: 'router', path: '/data', isShared: true }],
           omni: true,
           hostNetwork: true,
           drainMs: routerDrainMs,

@@ -22,6 +22,7 @@ import { addCollectCommand } from './commands/gc.ts';
 import { addHostCommands } from './commands/host.ts';
 import { addImageCommands } from './commands/image.ts';
 import { addKeyCommands } from './commands/key.ts';
+import { addLimitCommands } from './commands/limit.ts';
 import { addLinkCommands } from './commands/link.ts';
 import { addLogCommand } from './commands/log.ts';
 import { addOperationCommands } from './commands/operation.ts';
@@ -82,6 +83,7 @@ export async function runCli(argv: readonly string[], io: Io): Promise<number> {
   addDeploymentCommands(parent);
   addCronCommands(parent);
   addSourceCommands(parent);
+  addLimitCommands(parent);
   addPromoteCommands(parent);
   addExportCommands(parent);
   addMetaCommands(parent);

@@ -157,8 +157,11 @@ export async function startAgent({ config, log, tasks, connectEngine, connectSto
     tasks,
   );
   const { jobs, requestStop, assigned } = running;
-  tasks.run('log sink', (s) => sink.run(s));
-  tasks.run('log pump', (s) => pump.run(s));
+  tasks.run('logs', async (s) => {
+    await Promise.all([sink.run(s), pump.run(s)]);
+    // What the sink's last words confirmed.
+    await cursors.save();
+  });
   containers.onOutOfMemory((container) => pump.note(container, outOfMemoryMessage(undefined), signal));
 
   const record: HostRecord = {

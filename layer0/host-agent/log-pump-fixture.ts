@@ -13,20 +13,27 @@ import type { Engine } from './engine.ts';
 import { jobOf } from './host-fixture.ts';
 import { LogCursors } from './log-cursors.ts';
 import { LogPump } from './log-pump.ts';
+import type { LogSink } from './log-pump.ts';
 import { containerSpecOf } from './spec.ts';
 import type { HostSettings } from './spec.ts';
 
 export async function openPump(
   engine: Engine,
   dir: string,
-  take: (line: LogLine) => Promise<void> | void,
+  take: (line: LogLine, confirm: () => void) => Promise<void> | void,
+  { isConfirmedByHand = false }: { isConfirmedByHand?: boolean } = {},
 ): Promise<{ pump: LogPump; containers: ContainerTable; stop: () => Promise<void> }> {
   const log = silentLogger();
   const tasks = new TaskGroup();
   const containers = new ContainerTable({ engine, log });
   const cursors = new LogCursors({ path: join(dir, 'cursors.json'), log });
   await cursors.load();
-  const sink = { write: async (line: LogLine) => take(line) };
+  const sink: LogSink = {
+    async write(line, { onConfirmed = () => undefined }) {
+      await take(line, onConfirmed);
+      if (!isConfirmedByHand) onConfirmed();
+    },
+  };
   const pump = new LogPump({ engine, containers, cursors, sink, hostId: 'h1', log });
   tasks.run('containers', (signal) => containers.run(signal));
   tasks.run('pump', (signal) => pump.run(signal));

@@ -71,3 +71,39 @@ test('a damaged log is told as far as it can be read, and does not keep its cont
   await pump.stop();
   await rm(dir, { recursive: true });
 });
+
+test('what was taken and not confirmed is told again after a kill, and keeps its container until it is', async () => {
+  const dir = await mkdtemp(join(tmpdir(), 'flynn-logs-'));
+  const engine = createMemoryEngine({ cluster: 'test' });
+  const id = await engine.create(
+    containerSpecOf(jobOf('a', { command: ['sh', '-c', 'echo one; echo two; echo three'] }), 'base', host),
+  );
+  await engine.start(id);
+  await waitFor(async () => (await engine.inspect(id)).state === 'exited', { what: 'its end', deadlineMs: 5_000 });
+  const isShipped = ({ pump, containers }: Awaited<ReturnType<typeof openPump>>) =>
+    containers.all().some((container) => container.id === id && pump.isShipped(container));
+  const first: string[] = [];
+  const confirms = new Map<string, () => void>();
+  const take = (into: string[]) => (line: { message: string }, confirm: () => void) => {
+    into.push(line.message);
+    confirms.set(line.message, confirm);
+  };
+  const killed = await openPump(engine, dir, take(first), { isConfirmedByHand: true });
+  await waitFor(() => first.length === 3, { what: 'the lines', deadlineMs: 5_000 });
+  // Out of order: what comes after a hole does not count.
+  confirms.get('one')?.();
+  confirms.get('three')?.();
+  assert.equal(isShipped(killed), false);
+  await killed.stop();
+
+  const again: string[] = [];
+  const next = await openPump(engine, dir, take(again), { isConfirmedByHand: true });
+  await waitFor(() => again.length === 2, { what: 'the rest', deadlineMs: 5_000 });
+  assert.deepEqual(again, ['two', 'three']);
+  assert.equal(isShipped(next), false);
+  confirms.get('three')?.();
+  confirms.get('two')?.();
+  await waitFor(() => isShipped(next), { what: 'all to be confirmed', deadlineMs: 5_000 });
+  await next.stop();
+  await rm(dir, { recursive: true });
+});

@@ -6,19 +6,21 @@ import type { LogLine } from './api.ts';
 import type { ContainerTable } from './container-table.ts';
 import type { Container, Engine } from './engine.ts';
 import { metaOfLabels } from './labels.ts';
-import type { LogCursors } from './log-cursors.ts';
+import type { ContainerCursor, LogCursors } from './log-cursors.ts';
 import { LineAssembler, Unread, advance, lineOf, readFrom } from './log-lines.ts';
 import type { Piece } from './log-lines.ts';
+import { LogProgress } from './log-progress.ts';
 import { jobIdOf } from './plan.ts';
 import { formatTimestamp } from './timestamp.ts';
 
 /** Where lines go. */
 export interface LogSink {
   /**
-   * Resolves once the sink keeps the line; waits while it cannot take any. The engine has the log meanwhile, so waiting
-   * costs neither memory nor the job anything.
+   * Resolves once the sink holds the line; waits while it cannot take any. The engine has the log meanwhile, so waiting
+   * costs neither memory nor the job anything. `onConfirmed` is called, once, when the line is kept where it outlives this
+   * process; or when it is given up, which is told in the job's log.
    */
-  write(line: LogLine, options: { signal: AbortSignal }): Promise<void>;
+  write(line: LogLine, options: { signal: AbortSignal; onConfirmed?: () => void }): Promise<void>;
 }
 
 const retryMs = 1_000;
@@ -28,8 +30,8 @@ const clockCheckMs = 1_000;
 const clockStepMs = 500;
 
 /**
- * INVARIANTS. One reader per container. A cursor moves only past lines the sink took. Reading ends when the container is
- * gone, or ended and read to its end.
+ * INVARIANTS. One reader per container. A cursor on disk moves only past lines that are confirmed: an agent that is killed
+ * tells what was on its way again. Reading ends when the container is gone, or ended and read to its end.
  */
 export class LogPump {
   readonly #engine: Engine;
@@ -39,6 +41,7 @@ export class LogPump {
   readonly #hostId: string;
   readonly #log: Logger;
   readonly #readers = new Map<string, Promise<void>>();
+  readonly #progress = new Map<string, LogProgress>();
   readonly #notes = new Map<string, LogLine[]>();
   #changed = Promise.withResolvers<void>();
   #shipped = 0;
@@ -65,9 +68,24 @@ export class LogPump {
     return this.#shipped;
   }
 
+  /** Whether all of an ended container's log is confirmed: then it may go. */
   isShipped(container: Container): boolean {
     if (container.state === 'created') return true;
     return container.state === 'exited' && this.#cursors.get(container.id).endedAtMs === container.endedAtMs;
+  }
+
+  #isRead(container: Container): boolean {
+    if (container.state === 'created') return true;
+    return container.state === 'exited' && this.#progressOf(container.id).handed.endedAtMs === container.endedAtMs;
+  }
+
+  #progressOf(containerId: string): LogProgress {
+    const known = this.#progress.get(containerId);
+    if (known !== undefined) return known;
+    const save = (cursor: ContainerCursor): void => this.#cursors.set(containerId, cursor);
+    const progress = new LogProgress(this.#cursors.get(containerId), save);
+    this.#progress.set(containerId, progress);
+    return progress;
   }
 
   /** What the agent itself has to say in the job's log. */
@@ -125,11 +143,13 @@ export class LogPump {
   #readAll(signal: AbortSignal): void {
     if (!this.#containers.isCurrent) return;
     const all = this.#containers.all();
-    this.#cursors.keepOnly(new Set(all.map((container) => container.id)));
+    const ids = new Set(all.map((container) => container.id));
+    this.#cursors.keepOnly(ids);
+    for (const id of this.#progress.keys()) if (!ids.has(id)) this.#progress.delete(id);
     const jobIds = new Set(all.map(jobIdOf));
     for (const jobId of this.#notes.keys()) if (!jobIds.has(jobId)) this.#notes.delete(jobId);
     for (const container of all) {
-      if (this.#readers.has(container.id) || this.isShipped(container)) continue;
+      if (this.#readers.has(container.id) || this.#isRead(container)) continue;
       const reading = this.#read(container.id, signal).finally(() => this.#readers.delete(container.id));
       this.#readers.set(container.id, reading);
     }
@@ -139,7 +159,7 @@ export class LogPump {
     let failures = 0;
     while (!signal.aborted) {
       const container = this.#containers.all().find(({ id }) => id === containerId);
-      if (container === undefined || this.isShipped(container)) return;
+      if (container === undefined || this.#isRead(container)) return;
       const { signal: round } = this.#round;
       try {
         await this.#readOnce(container, AbortSignal.any([signal, round]));
@@ -172,12 +192,12 @@ export class LogPump {
   }
 
   #noteEnd({ id, endedAtMs }: Container): void {
-    const { cursor } = this.#cursors.get(id);
-    this.#cursors.set(id, { cursor, ...(endedAtMs === undefined ? {} : { endedAtMs }) });
+    const progress = this.#progressOf(id);
+    progress.note({ cursor: progress.handed.cursor, ...(endedAtMs === undefined ? {} : { endedAtMs }) });
   }
 
   async #readOnce(container: Container, signal: AbortSignal): Promise<void> {
-    const { cursor } = this.#cursors.get(container.id);
+    const { cursor } = this.#progressOf(container.id).handed;
     const unread = new Unread(cursor);
     const sinceNs = readFrom(cursor, BigInt(systemClock.now()) * 1_000_000n);
     const options = { follow: container.state === 'running', signal, ...(sinceNs === undefined ? {} : { sinceNs }) };
@@ -192,9 +212,10 @@ export class LogPump {
 
   async #ship(piece: Piece, unread: Unread, container: Container, signal: AbortSignal): Promise<void> {
     if (!unread.isNew(piece)) return;
-    const known = this.#cursors.get(container.id);
-    await this.#sink.write(lineOf(piece, container, this.#hostId), { signal });
+    const progress = this.#progressOf(container.id);
+    const line = lineOf(piece, container, this.#hostId);
+    const next = { ...progress.handed, cursor: advance(progress.handed.cursor, piece) };
+    await progress.handOn(next, (onConfirmed) => this.#sink.write(line, { signal, onConfirmed }));
     this.#shipped += 1;
-    this.#cursors.set(container.id, { ...known, cursor: advance(known.cursor, piece) });
   }
 }

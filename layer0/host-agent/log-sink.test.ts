@@ -265,3 +265,38 @@ test('an agent that stops tells what still waits', async (t) => {
   await running;
   assert.equal(aggregator.messages.length, 1_501);
 });
+
+test('a line is confirmed once an instance has answered for it, though another broke off, and not before', async () => {
+  const events = new AsyncQueue<Event>();
+  const tasks = new TaskGroup();
+  const sink = new AggregatorSink({
+    source: { subscribe: () => events },
+    key: 'k',
+    async *replay() {},
+    log: silentLogger(),
+  });
+  tasks.run('sink', (signal) => sink.run(signal));
+  const { signal } = tasks;
+  const holding = Promise.withResolvers<void>();
+  const arrived = Promise.withResolvers<void>();
+  const held = await startAggregator(0, async () => {
+    arrived.resolve();
+    await holding.promise;
+  });
+  events.push({ event: 'up', instance: { id: 'held', address: held.address } });
+  let confirmed = 0;
+  await sink.write(lineOf('first'), { signal, onConfirmed: () => (confirmed += 1) });
+  await arrived.promise;
+  assert.equal(confirmed, 0, 'it is on its way');
+  // The last there is goes: what it did not confirm the next one gets.
+  events.push({ event: 'down', instance: { id: 'held', address: held.address } });
+  const next = await startAggregator();
+  events.push({ event: 'up', instance: { id: 'next', address: next.address } });
+  await waitFor(() => confirmed === 1, { what: 'the confirmation', deadlineMs: 20_000 });
+  assert.deepEqual(next.messages, ['first']);
+  holding.resolve();
+  events.end();
+  await tasks.stop();
+  assert.equal(confirmed, 1, 'once');
+  await Promise.all([held.server.close(), next.server.close()]);
+});

@@ -27,6 +27,8 @@ export class AggregatorSink implements LogSink {
   readonly #replay: Replay;
   readonly #log: Logger;
   readonly #connections = new Map<string, SinkConnection>();
+  /** Lines that somebody wants to know the end of, and how many instances have still to say theirs. */
+  readonly #awaited = new Map<LogLine, { onConfirmed: () => void; holders: number }>();
   /** What the last instance there was did not confirm: for the next. */
   #unconfirmed: readonly LogLine[] = [];
   /** Of connections that are closed. */
@@ -46,11 +48,27 @@ export class AggregatorSink implements LogSink {
   }
 
   /** Waits while no instance has room for that app's lines. One that is slow while others are not loses its oldest and is told how many. */
-  async write(line: LogLine, { signal }: { signal: AbortSignal }): Promise<void> {
+  async write(
+    line: LogLine,
+    { signal, onConfirmed }: { signal: AbortSignal; onConfirmed?: () => void },
+  ): Promise<void> {
     while (![...this.#connections.values()].some((connection) => connection.hasRoomFor(line))) {
       await raceAbort(this.#changed.promise, signal);
     }
+    if (onConfirmed !== undefined) this.#awaited.set(line, { onConfirmed, holders: this.#connections.size });
     for (const connection of this.#connections.values()) connection.push(line);
+  }
+
+  /** One that keeps it is enough: the others are told again what is new to them. Where all gave it up nobody waits for it. */
+  #settle(lines: readonly LogLine[], how: 'confirmed' | 'dropped'): void {
+    for (const line of lines) {
+      const awaited = this.#awaited.get(line);
+      if (awaited === undefined) continue;
+      awaited.holders -= 1;
+      if (how === 'dropped' && awaited.holders > 0) continue;
+      this.#awaited.delete(line);
+      awaited.onConfirmed();
+    }
   }
 
   /** Keeps a connection to every instance. Resolves when the signal aborts and all are closed. */
@@ -72,6 +90,7 @@ export class AggregatorSink implements LogSink {
       key: this.#key,
       replay: this.#replay,
       onRoom: () => this.#tell(),
+      onSettled: (lines, how) => this.#settle(lines, how),
       log: this.#log.child({ sink: instance.id }),
       unconfirmed: this.#unconfirmed,
     });
@@ -86,7 +105,9 @@ export class AggregatorSink implements LogSink {
     this.#dropped += connection?.dropped ?? 0;
     try {
       await connection?.[Symbol.asyncDispose]();
-      if (connection !== undefined && this.#connections.size === 0) this.#unconfirmed = connection.unconfirmed;
+      if (connection === undefined) return;
+      if (this.#connections.size === 0) this.#unconfirmed = connection.unconfirmed;
+      else this.#settle(connection.unconfirmed, 'dropped');
     } catch (error) {
       this.#log.warn(`closing the connection to ${sinkService} ${id} failed: ${messageOf(error)}`);
     }

@@ -27,6 +27,9 @@ function sizeOf({ message }: LogLine): number {
   return 1 + Math.floor(message.length / 1_000);
 }
 
+/** What became of lines at this instance. */
+type OnSettled = (lines: readonly LogLine[], how: 'confirmed' | 'dropped') => void;
+
 /**
  * INVARIANTS. A line waits here until the sink has confirmed it. Apps take turns: one that floods waits for itself. What
  * has to be dropped is counted, and told in the job's own log.
@@ -36,6 +39,7 @@ export class SinkConnection implements AsyncDisposable {
   readonly #client: HttpClient;
   readonly #replay: Replay;
   readonly #onRoom: () => void;
+  readonly #onSettled: OnSettled;
   readonly #log: Logger;
   readonly #ending = new AbortController();
   readonly #queue = new FairQueue<LogLine>({ limit: queueLimit, sizeOf });
@@ -55,6 +59,7 @@ export class SinkConnection implements AsyncDisposable {
     key: string;
     replay: Replay;
     onRoom: () => void;
+    onSettled: OnSettled;
     log: Logger;
     /** What another instance took and did not confirm. */
     unconfirmed?: readonly LogLine[];
@@ -67,6 +72,7 @@ export class SinkConnection implements AsyncDisposable {
     });
     this.#replay = options.replay;
     this.#onRoom = options.onRoom;
+    this.#onSettled = options.onSettled;
     this.#log = options.log;
     this.#batch = [...(options.unconfirmed ?? [])];
     this.#running = this.#run(this.#ending.signal);
@@ -95,6 +101,7 @@ export class SinkConnection implements AsyncDisposable {
       this.#dropCount += 1;
       this.#dropped.set(line.jobId, { line, count: (this.#dropped.get(line.jobId)?.count ?? 0) + 1 });
     }
+    if (lines.length > 0) this.#onSettled(lines, 'dropped');
   }
 
   async #run(signal: AbortSignal): Promise<void> {
@@ -166,6 +173,7 @@ export class SinkConnection implements AsyncDisposable {
       const isFresh = this.#mode === 'fresh' && lines.every(({ timestamp }) => timestamp > this.#replayedUntil);
       await this.#send(lines, isFresh ? 'fresh' : 'again', signal);
       this.#batch.splice(0, lines.length);
+      this.#onSettled(lines, 'confirmed');
     }
   }
 

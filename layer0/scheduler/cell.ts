@@ -115,6 +115,8 @@ export const jobTemplateSchema = z.object({
         isReadOnly: z.boolean().optional(),
         /** One can do without what is in it: when its host is lost or drained the job goes on elsewhere, with an empty one. */
         isReplaceable: z.boolean().optional(),
+        /** Several jobs may have it at once, each host has one of its own: a cache of whole files. It keeps nobody anywhere. */
+        isShared: z.boolean().optional(),
       }),
     )
     .default([]),

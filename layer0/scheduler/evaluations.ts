@@ -54,7 +54,8 @@ export function workloadRemoval(workloadId: string, context: EvaluationContext):
 
 /** What one job of a template takes of its host. */
 export function demandOf(workloadId: string, template: JobTemplate): Demand {
-  const { resources, hostNetwork, ports, volumes, meta } = template;
+  const { resources, hostNetwork, ports, meta } = template;
+  const volumes = template.volumes.filter(({ isShared = false }) => !isShared);
   const app = meta['flynn.app'];
   return {
     ...resources,

@@ -223,6 +223,9 @@ describe('an update that stops first', () => {
   it('is what singletons get, and services with volumes', () => {
     const withVolume = workloadOf({ version: 'v2', template: { volumes: [{ name: 'data', path: '/data' }] } });
     assert.deepEqual(service(withVolume, old('a', 0)), { ...none, stop: ['a'] });
+    const shared = workloadOf({ version: 'v2', template: { volumes: [{ name: 'c', path: '/c', isShared: true }] } });
+    assert.deepEqual(shared.demand.volumes, []);
+    assert.deepEqual(service(shared, old('a', 0)).stop, [], 'what it shares keeps it nowhere');
     assert.deepEqual(service(workloadOf({ version: 'v2', singleton: true }), old('a', 0)), { ...none, stop: ['a'] });
   });
 });

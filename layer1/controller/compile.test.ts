@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
+import { buildLimitsOf } from './build-limits.ts';
 import { appIdOf, compileBuild, compileOneOff, compileWorkload, slugProcess, workloadIdOf } from './compile.ts';
 import type { Runnable } from './compile.ts';
 import { processSchema } from './model.ts';
@@ -66,6 +67,8 @@ test('the build of a Dockerfile may ask host agents, and knows what each step ma
   assert.equal(template.env['FLYNN_SLUG_BUILDER_IMAGE'], 'redis:7');
   const usual = compileBuild(runnable({}, image), process({}), { app, ...given, dockerfile }).template;
   assert.equal(usual.env['FLYNN_BUILD_MEMORY'], '1048576K');
+  // What it is given it can read.
+  assert.equal(buildLimitsOf(usual.env).FLYNN_BUILD_DISK, 10 * 1024 ** 3);
 });
 
 test('a type reaches what it links, a one-off job what any type of its app links', () => {
@@ -106,6 +109,8 @@ test('a type with a volume is one workload through all releases, stopping first;
   assert.equal(workloadIdOf('a1', release.release, 'db'), 'a1-db');
   const standing = compileWorkload(release, 'db', db, 1);
   assert.deepEqual([standing.update, standing.singleton], ['stop_first', true]);
+  const cache = compileWorkload(release, 'db', process({ volumes: [{ name: 'c', path: '/c', isShared: true }] }), 1);
+  assert.deepEqual([cache.update, cache.singleton], ['start_first', false], 'two may share a cache');
   const compiled = compileWorkload(release, 'edge', edge, 1);
   assert.deepEqual([compiled.id, compiled.kind, compiled.update], ['a1-r1-edge', 'omni', 'start_first']);
 });

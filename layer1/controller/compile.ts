@@ -3,7 +3,7 @@ import type { z } from 'zod';
 import { jobTemplateSchema, workloadInputSchema } from '@flynn/scheduler/cell';
 import type { JobTemplate, Resources } from '@flynn/scheduler/cell';
 import { versionOf } from '@flynn/scheduler/template-version';
-import { buildLimitsOf } from './build-limits.ts';
+import { appBuildLimits, buildLimitsOf } from './build-limits.ts';
 import type { App, Artifact, Process, Release, processSchema } from './model.ts';
 
 /** Starts a slug's command line with its profile scripts; part of the slug runner's image. */
@@ -67,7 +67,7 @@ export function startedBySlug(words: readonly string[]) {
  * would share a volume. A host's port may be shared by two releases of one type: who listens there sets SO_REUSEPORT.
  */
 export function isStanding(process: Process): boolean {
-  return process.volumes.length > 0;
+  return process.volumes.some(({ isShared = false }) => !isShared);
 }
 
 export function workloadIdOf(appId: string, release: RunnableRelease, type: string): string {
@@ -180,12 +180,15 @@ export type Build = {
   commit: string;
   /** Of a source with a Dockerfile. */
   dockerfile?: { slugRunnerImage: string };
+  /** What its app asks for its builds is among this. */
+  meta?: Readonly<Record<string, string>>;
 };
 
 /** A run of the slug builder for another app: the builder's release runs, the app's name and log it carries. */
 export function compileBuild(builder: Runnable, process: Process, build: Build): CompiledWorkload {
   const limits = buildLimitsOf(builder.release.env);
-  const memoryBytes = limits.FLYNN_BUILD_MEMORY ?? process.memoryBytes;
+  const own = appBuildLimits(builder.release.env, build.meta ?? {}, process.memoryBytes);
+  const memoryBytes = own.memory.value;
   const template = jobTemplateSchema.parse({
     image: builder.artifact.image,
     ...(process.entrypoint === undefined ? {} : { entrypoint: process.entrypoint }),
@@ -200,6 +203,8 @@ export function compileBuild(builder: Runnable, process: Process, build: Build):
       FLYNN_OPERATION_ID: build.operationId,
       FLYNN_SOURCE_DIGEST: build.sourceDigest,
       FLYNN_COMMIT: build.commit,
+      FLYNN_BUILD_DISK: String(own.disk.value),
+      FLYNN_BUILD_TIMEOUT: `${own.time.value}ms`,
       FLYNN_APP_ENV: JSON.stringify(build.appEnv),
       ...(build.dockerfile === undefined ? {} : dockerfileEnv(builder, build.dockerfile, memoryBytes)),
     },
@@ -211,14 +216,14 @@ export function compileBuild(builder: Runnable, process: Process, build: Build):
     links: [blobService],
     ...roomOf({ memoryBytes, cpuMillis: process.cpuMillis }),
     pidsLimit: limits.FLYNN_BUILD_PIDS,
-    tempDiskBytes: limits.FLYNN_BUILD_DISK,
+    tempDiskBytes: own.disk.value,
     volumes: process.volumes,
     hostNetwork: process.hostNetwork,
     ...(process.user === undefined ? {} : { user: process.user }),
     ...(process.workingDirectory === undefined ? {} : { workingDirectory: process.workingDirectory }),
     stopTimeoutMs: process.stopTimeoutMs,
     restart: 'never',
-    maxRuntimeMs: limits.FLYNN_BUILD_TIMEOUT + buildGraceMs,
+    maxRuntimeMs: own.time.value + buildGraceMs,
   });
   return ephemeral(buildWorkloadId(build.app.id, build.operationId), template, priorities.build);
 }

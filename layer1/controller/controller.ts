@@ -14,6 +14,7 @@ import { userHandlers } from './access/users.ts';
 import { appHandlers } from './apps.ts';
 import { auditHandlers } from './audit/reading.ts';
 import { recordingStore } from './audit/mutation.ts';
+import { buildHandlers } from './builds.ts';
 import { collectionHandlers } from './collection/blob-collection.ts';
 import { openCellView } from './cell-view.ts';
 import { acmeHandlers } from './certificates/acme/settings.ts';
@@ -109,6 +110,7 @@ export function controllerHandlers(deps: Deps, logAggregator: HttpClient, blobs:
     ...jobHandlers(deps),
     ...cronHandlers(deps),
     ...sourceHandlers(deps),
+    ...buildHandlers(deps),
     ...routingHandlers(deps),
     ...certificateHandlers(deps),
     ...acmeHandlers(deps),

@@ -13,7 +13,7 @@ import { placedJobs, reasonsOf, seenStatuses, valuesOf } from './cell-view.ts';
 import type { CellView } from './cell-view.ts';
 import { execCommand, execTarget } from './exec.ts';
 import { buildWorkloadId, compileBuild, compileOneOff } from './compile.ts';
-import type { CompiledWorkload } from './compile.ts';
+import type { CompiledWorkload, Runnable } from './compile.ts';
 import { evaluationContext, findApp, forLiveApp, isOvertaken, runnableApp } from './deps.ts';
 import type { Deps } from './deps.ts';
 import { findJob, iso, jobsOfApp } from './job-views.ts';
@@ -23,7 +23,7 @@ import { buildMarker } from './operations/log.ts';
 import { pageOf } from './paging.ts';
 import { findBasis, findRelease, runnableOf } from './releases.ts';
 import { releaseType } from './resources.ts';
-import type { AppResource } from './resources.ts';
+import type { AppResource, ReleaseResource } from './resources.ts';
 
 /** The system app whose `build` process builds slugs. */
 const builderApp = 'slug-builder';
@@ -128,14 +128,7 @@ type BuildInput = z.output<NonNullable<typeof jobs.build.body>>;
 /** Once per operation, however often it is asked for. */
 async function startBuild(deps: Deps, app: AppResource, input: BuildInput, signal: AbortSignal): Promise<Job> {
   const id = buildWorkloadId(app.id, input.operationId);
-  const builder = await findBuilder(deps, signal);
-  const process = builder.release.processes['build'];
-  if (process === undefined) {
-    throw new FlynnError(
-      'unavailable',
-      `the live release of ${builderApp} has no process type "build": builds cannot run`,
-    );
-  }
+  const { builder, process } = await findBuilder(deps, signal);
   const basis = await findBasis(deps, app, signal);
   const appEnv = basis?.spec.env ?? {};
   const isDockerfile = input.kind === 'dockerfile' && (appEnv['BUILDPACK_URL'] ?? '') === '';
@@ -146,6 +139,7 @@ async function startBuild(deps: Deps, app: AppResource, input: BuildInput, signa
     operationId: input.operationId,
     sourceDigest: input.sourceDigest,
     commit: input.commit,
+    meta: app.spec.meta,
   });
   // A build that ended leaves no workload behind: the marker, gone with the operation, keeps it from being run again.
   const marker = buildMarker(input.operationId);
@@ -165,7 +159,10 @@ async function startBuild(deps: Deps, app: AppResource, input: BuildInput, signa
   throw new FlynnError('not_found', `the build of operation ${input.operationId} ran already, and its job is gone`);
 }
 
-async function findBuilder(deps: Deps, signal: AbortSignal) {
+export async function findBuilder(
+  deps: Deps,
+  signal: AbortSignal,
+): Promise<{ builder: Runnable; process: ReleaseResource['spec']['processes'][string] }> {
   const app = await findApp(deps, builderApp, signal);
   if (!app.spec.isSystem || app.status.releaseId === undefined) {
     throw new FlynnError('unavailable', `the system app ${builderApp} is not deployed: builds cannot run`);
@@ -173,7 +170,12 @@ async function findBuilder(deps: Deps, signal: AbortSignal) {
   const release = await deps.resources.get(releaseType, app.status.releaseId, { signal });
   const runnable = await runnableOf(deps, app, release, signal);
   if (runnable === undefined) throw new FlynnError('unavailable', `${builderApp} has no image: builds cannot run`);
-  return runnable;
+  const process = release.spec.processes['build'];
+  if (process !== undefined) return { builder: runnable, process };
+  throw new FlynnError(
+    'unavailable',
+    `the live release of ${builderApp} has no process type "build": builds cannot run`,
+  );
 }
 
 function pendingJob({ id, template }: CompiledWorkload, nowMs: number): Job {

@@ -83,6 +83,8 @@ export const processSchema = z.object({
         path: z.string().startsWith('/'),
         /** One can do without what is in it: when its host is lost or drained the job goes on elsewhere, with an empty one. */
         isReplaceable: z.boolean().optional(),
+        /** The platform's own: all jobs of it on a host have the same, old and new ones at once; each host has one of its own. */
+        isShared: z.boolean().optional(),
       }),
     )
     .default([]),

@@ -156,6 +156,13 @@ function checkPrivileges(
         `${type} asks for a volume "${unusable.name}", which is no name: letters, digits, ".", "_" and "-"; volumes are the platform's to place, and no path of the host`,
       );
     }
+    const shared = volumes.find(({ isShared = false }) => isShared);
+    if (shared !== undefined && !spec.isSystem) {
+      throw new FlynnError(
+        'denied',
+        `${type} of ${spec.name} asks to share the volume "${shared.name}", which only the platform's own apps may: leave isShared out`,
+      );
+    }
     if (!hostNetwork || spec.isSystem) continue;
     throw new FlynnError(
       'denied',

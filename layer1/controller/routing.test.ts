@@ -3,8 +3,10 @@ import { after, before, test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
 import type { FlynnError } from '@flynn/kit/errors';
 import type { ServerEvent } from '@flynn/kit/routes';
-import { apps, keys, routing } from './api.ts';
-import type { Route } from './model.ts';
+import { z } from 'zod';
+import { apps, routing } from './api.ts';
+import { keys } from './api-keys.ts';
+import { type Route, routeSchema } from './model.ts';
 import { freePort, normalizeDomain, normalizePath } from './route-address.ts';
 import { platformPorts } from './routes/ports.ts';
 import { startTestController } from './testing.ts';
@@ -114,19 +116,32 @@ test('a router gets all routes, the mark, then changes; it resumes without missi
     all.map(({ id }) => id).sort(),
   );
   const at = first.at(-1)?.id ?? '';
-  const added = await add('one', { domain: 'new.example.com' });
+  const http = { sticky: true, limits: { bodyBytes: 5 } };
+  const added = await add('one', { domain: 'new.example.com', http });
   await world.client.call(routing.remove, { params: { app: 'one', route: added.id } });
-  const changes = await readEvents(2, at);
+  const changes = await readEvents(3, at);
   assert.deepEqual(
-    changes.map(({ event }) => event),
-    ['set', 'remove'],
+    changes.map(({ event, id }) => (event === 'current' ? `${event} ${id}` : event)),
+    [`current ${at}`, 'set', 'remove'],
   );
-  assert.deepEqual(changes[1]?.data, { id: added.id });
-  const [, removed] = changes;
-  const next = readEvents(1, removed?.id);
+  assert.deepEqual(changes[2]?.data, { id: added.id });
+  // Told without what goes without saying, and read as it is.
+  const told = z.object({ http: z.unknown() }).parse(changes[1]?.data);
+  assert.deepEqual([told.http, routeSchema.parse(changes[1]?.data)], [http, added]);
+  const next = readEvents(2, changes[2]?.id);
   await add('one', { domain: 'next.example.com' });
-  const [last] = await next;
+  const [, last] = await next;
   assert.equal((last?.data as Route | undefined)?.domain, 'next.example.com');
+});
+
+test('a route that cannot be read costs routers none of the others', async () => {
+  const key = '/flynn/resource/route/later';
+  const put = (value: string) => world.store.transact({ then: [{ put: key, value }] });
+  await put('{"type":"route","version":99}');
+  const all = [...(await world.client.call(routing.list, { params: { app: 'one' } }))].length;
+  const events = await readEvents(all + 1);
+  assert.ok(events.length > all);
+  await world.store.transact({ then: [{ delete: key }] });
 });
 
 test('a router that comes back after its history is gone is told to start anew', async () => {

@@ -1,17 +1,20 @@
 /** Routes: which host name or port leads to which service. Two routes for the same place cannot exist: that is their name. */
 import type { IncomingHttpHeaders } from 'node:http';
 import { FlynnError } from '@flynn/kit/errors';
+import { pause } from '@flynn/kit/clock';
 import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
 import type { ServerEvent } from '@flynn/kit/routes';
 import { resourcePrefix } from '@flynn/resource/keys';
 import { decodeResource } from '@flynn/resource/record';
+import type { Entry } from '@flynn/store/store';
 import { checkRoutePlace, checkRouteTarget } from './access/neighbours.ts';
 import { principalOf } from './access/principal.ts';
 import { routing } from './api.ts';
 import { findApp, findLiveApp } from './deps.ts';
 import type { Deps } from './deps.ts';
 import { resumePoint, withRevisions } from './event-stream.ts';
+import { unlike } from './generic/difference.ts';
 import { pageOf } from './paging.ts';
 import { findBasis } from './releases.ts';
 import { ownedBy, routeType } from './resources.ts';
@@ -19,7 +22,12 @@ import type { AppResource } from './resources.ts';
 import { normalizeDomain } from './route-address.ts';
 import { changeRoute, findRoute, setMaintenance } from './routes/changes.ts';
 import { createRoute } from './routes/creation.ts';
+import { httpSettingsSchema, tcpSettingsSchema } from './routes/settings.ts';
+import { routerStats, sumRouteStats } from './routes/stats.ts';
 import { viewRoute } from './views.ts';
+
+const defaultHttp = httpSettingsSchema.parse({});
+const defaultTcp = tcpSettingsSchema.parse({});
 
 export function routingHandlers(deps: Deps): Handler[] {
   const { resources } = deps;
@@ -72,6 +80,18 @@ export function routingHandlers(deps: Deps): Handler[] {
       const routes = body.routes.map(({ id, revision }) => (revision === undefined ? { id } : { id, revision }));
       return { missing: await deps.routers.missing({ routes }, { deadlineMs: body.waitMs, signal }) };
     }),
+    handle(routing.stats, async ({ params, query, signal }) => {
+      const app = await findApp(deps, params.app, signal);
+      const only = query.route === undefined ? undefined : await findRoute(deps, app, query.route, signal);
+      const { answers, silent } = await deps.routers.ask(routerStats.all, { query: { app: app.id } }, { signal });
+      // What routers tell of other apps' is not for everybody who asks for this one's.
+      const own = answers.flat().filter(({ id, appId }) => appId === app.id && (only === undefined || only.id === id));
+      const byRoute = Map.groupBy(own, ({ id }) => id);
+      const routes = [...byRoute.values()].flatMap(([first, ...more]) =>
+        first === undefined ? [] : [sumRouteStats([first, ...more])],
+      );
+      return { routes, routers: answers.length, silent };
+    }),
     handle(routing.beginMaintenance, async ({ params, body, signal }) =>
       (await setMaintenance(deps, params.app, body, signal)).map(viewRoute),
     ),
@@ -91,13 +111,19 @@ function expectedRevision(headers: IncomingHttpHeaders): number | undefined {
   throw new FlynnError('invalid', `If-Match "${tag}" is no revision of a route: write the number that reading it gave`);
 }
 
-/** All routes, `current`, then changes; resumed, only what changed since. */
+/** A watch whose history is gone says so sooner than that. */
+const quietMs = 50;
+
+/** All routes, `current`, then changes; resumed, `current` once it is certain that nothing is missing, and what changed since. */
 async function* routeEvents(deps: Deps, after: number | undefined, signal: AbortSignal): AsyncGenerator<ServerEvent> {
   const prefix = resourcePrefix(routeType.name);
   let from = after;
   if (from === undefined) {
     const listing = await deps.store.list(prefix, { signal });
-    for (const entry of listing.entries) yield { event: 'set', data: viewRoute(decodeResource(routeType, entry)) };
+    for (const entry of listing.entries) {
+      const event = setEvent(deps, entry);
+      if (event !== undefined) yield event;
+    }
     from = listing.revision;
     yield { id: String(from), event: 'current', data: {} };
   } else {
@@ -107,11 +133,34 @@ async function* routeEvents(deps: Deps, after: number | undefined, signal: Abort
       throw new FlynnError('conflict', `there is no revision ${from} yet: start without Last-Event-ID`);
     }
   }
-  for await (const batch of deps.store.watch(prefix, { after: from, signal })) {
-    yield* withRevisions(batch, (change) =>
-      change.type === 'put'
-        ? { event: 'set', data: viewRoute(decodeResource(routeType, change.entry)) }
-        : { event: 'remove', data: { id: change.key.slice(prefix.length) } },
-    );
+  const batches = deps.store.watch(prefix, { after: from, signal })[Symbol.asyncIterator]();
+  try {
+    let next = batches.next();
+    if (after !== undefined) {
+      await Promise.race([next, pause(quietMs, signal)]);
+      yield { id: String(from), event: 'current', data: {} };
+    }
+    for (let { done, value } = await next; done !== true; { done, value } = await next) {
+      yield* withRevisions(value, (change) =>
+        change.type === 'put'
+          ? setEvent(deps, change.entry)
+          : { event: 'remove', data: { id: change.key.slice(prefix.length) } },
+      );
+      next = batches.next();
+    }
+  } finally {
+    await batches.return?.();
+  }
+}
+
+/** One that cannot be read must not cost routers all the others. */
+function setEvent({ log }: Pick<Deps, 'log'>, entry: Entry): ServerEvent | undefined {
+  try {
+    const { http, tcp, ...route } = viewRoute(decodeResource(routeType, entry));
+    // Of a hundred thousand routes most say nothing here: routers know how a route is without.
+    return { event: 'set', data: { ...route, http: unlike(http, defaultHttp), tcp: unlike(tcp, defaultTcp) } };
+  } catch (error) {
+    log.error({ err: error, entry: entry.key }, 'a route could not be read: routers keep what they know of it');
+    return undefined;
   }
 }

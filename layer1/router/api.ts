@@ -8,8 +8,19 @@ export const statusSchema = z.object({
   /** False until the controller has told all routes for the first time. */
   hasRoutes: z.boolean(),
   routes: z.object({ http: z.int(), tcp: z.int() }),
+  /** Only while something is in use that was kept from before: the routes, the backends of these services. */
+  remembered: z.object({ savedAt: z.string(), routes: z.boolean(), services: z.array(z.string()) }).optional(),
   /** A backend that left discovery is listed as long as it still has requests. */
-  backends: z.array(z.object({ service: z.string(), address: z.string(), inFlight: z.int(), isLeaving: z.boolean() })),
+  backends: z.array(
+    z.object({
+      service: z.string(),
+      address: z.string(),
+      inFlight: z.int(),
+      isLeaving: z.boolean(),
+      /** Gets nothing for now, because it failed too often. */
+      isEjected: z.boolean(),
+    }),
+  ),
   /** Left out by one that does not listen for TLS. */
   tls: z
     .object({
@@ -42,4 +53,5 @@ export const routes = {
   status: defineRoute({ method: 'GET', path: '/status', response: statusSchema, summary: 'What the router does' }),
   routeStats: routerStats.one,
   allStats: routerStats.all,
+  metrics: defineRoute({ method: 'GET', path: '/metrics', response: 'stream', summary: 'Figures for Prometheus' }),
 } as const;

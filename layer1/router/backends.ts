@@ -58,12 +58,6 @@ export class Backends implements Disposable {
     if (watched.holders === 0) this.#close(name, watched);
   }
 
-  /** Watches these services and no others. */
-  watch(services: ReadonlySet<string>): void {
-    for (const name of services) if (!this.#services.has(name)) this.hold(name);
-    for (const name of this.#services.keys()) if (!services.has(name)) this.drop(name);
-  }
-
   /** Waits until a service that has just become watched is known: a new route must not begin with refusals. */
   async of(name: string): Promise<readonly Backend[]> {
     const service = this.#services.get(name)?.service;

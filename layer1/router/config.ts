@@ -1,6 +1,19 @@
 import { integer, secret } from '@flynn/kit/config';
 import { z } from 'zod';
+import { accessLogFormats } from './policy/access-log.ts';
+import { Networks } from './policy/networks.ts';
 import { tlsProfiles } from './tls/profile.ts';
+
+const networks = z.string().transform((text, context) => {
+  const texts = text.split(',').map((part) => part.trim());
+  const { unreadable } = new Networks(texts);
+  if (unreadable.length === 0) return texts;
+  context.addIssue({
+    code: 'custom',
+    message: `${unreadable.map((part) => `"${part}"`).join(', ')}: not an address or network like 10.0.0.0/8`,
+  });
+  return z.NEVER;
+});
 
 const driverSchema = z.enum(['fast', 'http-proxy']);
 export type Driver = z.output<typeof driverSchema>;
@@ -20,6 +33,16 @@ export const configSchema = z.object({
   FLYNN_HTTPS_PORT: integer.default(443),
   /** What is spoken there: TLS 1.3 and 1.2 with authenticated ciphers, also 1.2 with older ones, or from 1.0 on. */
   FLYNN_TLS_PROFILE: z.enum(tlsProfiles).default('modern'),
+  /** A folder in which the last known routes and backends are kept for the next start; shared with other routers of the host. */
+  FLYNN_STATE_DIR: z.string().optional(),
+  /** Proxies in front of the router, addresses and networks between commas: where a request is from is theirs to say. */
+  FLYNN_TRUSTED_PROXIES: networks.default([]),
+  /** A line for each request on standard output: off, json, or combined as Apache's. */
+  FLYNN_ACCESS_LOG: z.enum(accessLogFormats).default('off'),
+  /** Processes that share its ports; 0 is one for each core, up to 4, as far as the memory it may use reaches. */
+  FLYNN_ROUTER_WORKERS: integer.default(0),
+  /** Set by the router itself for each of them. */
+  FLYNN_ROUTER_WORKER: integer.optional(),
   /** Where the router tells how it is: /ping and /status. */
   PORT: integer.default(5000),
 });

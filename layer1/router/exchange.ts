@@ -75,6 +75,9 @@ export type Limits = {
   readonly bufferBytes: number;
 };
 
+/** Those that all routes have that say nothing else. */
+export type Timeouts = Pick<Limits, 'dialMs' | 'firstByteMs' | 'idleMs'>;
+
 /** How it ended, for the access log and the counts. Bytes are of bodies. */
 export type Ending = {
   /** Of the answer; 0 if none was begun. */

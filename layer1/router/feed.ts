@@ -20,31 +20,6 @@ export interface RouteSink {
   remove(id: string): void;
 }
 
-/** For who wants all routes after every change. */
-export class RouteList implements RouteSink {
-  readonly #routes = new Map<string, Route>();
-  readonly #onRoutes: (routes: Route[]) => void;
-
-  constructor(onRoutes: (routes: Route[]) => void) {
-    this.#onRoutes = onRoutes;
-  }
-
-  replace(routes: readonly Route[]): void {
-    this.#routes.clear();
-    for (const route of routes) this.#routes.set(route.id, route);
-    this.#onRoutes([...this.#routes.values()]);
-  }
-
-  set(route: Route): void {
-    this.#routes.set(route.id, route);
-    this.#onRoutes([...this.#routes.values()]);
-  }
-
-  remove(id: string): void {
-    if (this.#routes.delete(id)) this.#onRoutes([...this.#routes.values()]);
-  }
-}
-
 /** Tells several, in this order. */
 export function everySink(sinks: readonly RouteSink[]): RouteSink {
   return {
@@ -68,10 +43,12 @@ export function everySink(sinks: readonly RouteSink[]): RouteSink {
 export class RouteFeed {
   readonly #sink: RouteSink;
   readonly #log: Logger;
+  readonly #onCurrent: () => void;
   #revision: string | undefined;
 
-  /** `revision`: of the routes that the sink has already. */
-  constructor(sink: RouteSink, log: Logger, revision?: string) {
+  /** `revision`: of the routes that the sink has already. `onCurrent`: they are as the controller has them, each time it says so. */
+  constructor(sink: RouteSink, log: Logger, revision?: string, onCurrent: () => void = () => {}) {
+    this.#onCurrent = onCurrent;
     this.#sink = sink;
     this.#log = log;
     this.#revision = revision;
@@ -102,6 +79,7 @@ export class RouteFeed {
           listed = undefined;
         }
         if (listed === undefined) this.#revision = id ?? this.#revision;
+        if (event === 'current') this.#onCurrent();
       }
     } catch (error) {
       // Its history is gone, or it is another cluster's: what was missed cannot be told apart.
@@ -145,12 +123,14 @@ export async function followRoutes(options: {
   controller: Pick<HttpClient, 'events'>;
   sink: RouteSink;
   /** Of the routes that the sink has already. */
-  revision?: string;
+  revision?: string | undefined;
+  /** The sink has all routes there are, up to what `revision` answers. */
+  onCurrent?: (revision: () => string | undefined) => void;
   signal: AbortSignal;
   log: Logger;
 }): Promise<void> {
-  const { controller, log } = options;
-  const feed = new RouteFeed(options.sink, log, options.revision);
+  const { controller, log, onCurrent } = options;
+  const feed = new RouteFeed(options.sink, log, options.revision, () => onCurrent?.(() => feed.revision));
   const step = async (signal: AbortSignal) => {
     await feed.follow((lastEventId) =>
       controller.events(routing.events, {}, { signal, ...(lastEventId === undefined ? {} : { lastEventId }) }),

@@ -1,22 +1,32 @@
 /** The router: its parts put together, and their common start and stop. */
+import { randomUUID } from 'node:crypto';
 import type { DiscoveryClient } from '@flynn/discovery/client';
 import type { Route } from '@flynn/controller/model';
 import type { HttpClient } from '@flynn/kit/http-client';
 import type { Logger } from '@flynn/kit/log';
 import { raceAbort, waitFor } from '@flynn/kit/retry';
 import { TaskGroup } from '@flynn/kit/tasks';
-import type { Counters, Status } from './api.ts';
+import type { Counters } from './api.ts';
 import { Backends } from './backends.ts';
 import type { Driver } from './config.ts';
-import { RouteList, everySink, followRoutes } from './feed.ts';
+import type { Timeouts } from './exchange.ts';
+import { everySink, followRoutes } from './feed.ts';
 import { HttpListener } from './http-listener.ts';
+import { Deadlines } from './http1/deadlines.ts';
 import { Http1Front } from './http1/front.ts';
+import { Pools } from './http1/pool.ts';
+import { Http2Front } from './http2/front.ts';
 import { Knowledge } from './knowledge.ts';
-import { Proxy } from './proxy.ts';
-import type { Timeouts } from './proxy.ts';
+import { AccessLog } from './policy/access-log.ts';
+import type { AccessLogFormat } from './policy/access-log.ts';
+import { Cookies } from './policy/cookies.ts';
+import { Networks } from './policy/networks.ts';
+import { RouterPolicy } from './policy/policy.ts';
+import { RouteBook } from './policy/route-book.ts';
+import { statsOf, statsOfAll } from './policy/stats.ts';
 import { ReferenceFront } from './reference/front.ts';
-import { buildTable } from './table.ts';
-import type { RouteTable } from './table.ts';
+import type { RememberedTable } from './remembered.ts';
+import type { Told } from './server.ts';
 import { TcpRoutes } from './tcp.ts';
 import { Challenges, answeringChallenges } from './tls/challenges.ts';
 import type { TlsProfile } from './tls/profile.ts';
@@ -33,25 +43,31 @@ export type RouterOptions = {
   driver?: Driver;
   /** Without it there is no listening for TLS. */
   tls?: { port: number; profile: TlsProfile };
+  /** The key of the cookies is made of it: the same for all routers. */
+  clusterKey: string;
+  /** Addresses and networks whose word on where a request is from is taken. */
+  trustedProxies?: readonly string[];
+  accessLog?: AccessLogFormat;
+  /** The part of all requests that comes to this process: limits are that much lower. Default 1. */
+  share?: number;
   timeouts?: Timeouts;
   /** How long to wait for the first routes before listening without any. */
   routesDeadlineMs?: number;
+  /** What was last known, until the controller and discovery have spoken. */
+  remembered?: RememberedTable;
   log: Logger;
 };
 
-export type Router = {
+export type Router = Told & {
   readonly httpPort: number;
-  /** What it has taken in. */
-  readonly knowledge: Knowledge;
   readonly httpsPort: number | undefined;
-  status(): Status;
   /** Stops listening, answers what is under way, cuts what is left after `drainMs`. */
   stop(options: { drainMs: number }): Promise<void>;
 };
 
 /** Resolves when requests can be answered: with routes and their backends, if they can be had in time. */
 export async function startRouter(options: RouterOptions): Promise<Router> {
-  const { log, host = '0.0.0.0', timeouts = defaultTimeouts } = options;
+  const { log, host = '0.0.0.0', timeouts = defaultTimeouts, remembered } = options;
   const counters: Counters = {
     requests: 0,
     upgrades: 0,
@@ -61,72 +77,108 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
     clientsGone: 0,
     refusals: {},
   };
-  let table: RouteTable | undefined;
-  let routes: readonly Route[] = [];
+  let httpsPort: number | undefined;
   const knowledge = new Knowledge();
-  const backends = new Backends({ discovery: knowledge.noting(options.discovery), log });
+  const backends = new Backends({
+    discovery: knowledge.noting(remembered?.filling(options.discovery) ?? options.discovery),
+    log,
+  });
   const tcp = new TcpRoutes({ backends, counters, dialMs: timeouts.dialMs, host, log });
-  const proxy = new Proxy({ table: () => table, backends, counters, timeouts, log });
+  const routes = new RouteBook({ backends, defaults: timeouts, now: Date.now, log, share: options.share });
+  const { accessLog: format = 'off' } = options;
+  const accessLog = format === 'off' ? undefined : new AccessLog({ format, stream: process.stdout });
   const challenges = new Challenges();
-  const policy = answeringChallenges(proxy, challenges);
-  const front = options.driver === 'http-proxy' ? new ReferenceFront({ policy, log }) : new Http1Front({ policy });
-  const http = new HttpListener(front);
+  const routed = new RouterPolicy({
+    routes,
+    cookies: new Cookies(options.clusterKey),
+    trusted: new Networks(options.trustedProxies ?? []),
+    httpsPort: () => httpsPort ?? 443,
+    counters,
+    accessLog,
+    log,
+    now: Date.now,
+    elapsed: () => performance.now(),
+    random: Math.random,
+    newId: randomUUID,
+  });
+  const policy = answeringChallenges(routed, challenges);
+  const deadlines = new Deadlines();
+  const shared = { policy, deadlines, pools: new Pools(deadlines) };
+  const http2 = new Http2Front({ ...shared, log });
+  const http1 =
+    options.driver === 'http-proxy' ? new ReferenceFront({ policy, log }) : new Http1Front({ ...shared, http2 });
+  const http = new HttpListener(http1);
+  const fronts = { h2: http2, 'http/1.1': http1 };
   const tls =
-    options.tls === undefined
-      ? undefined
-      : await TlsPort.create({ ...options.tls, host, challenges, fronts: { 'http/1.1': front }, log });
+    options.tls === undefined ? undefined : await TlsPort.create({ ...options.tls, host, challenges, fronts, log });
   const tasks = new TaskGroup();
   let isListening = false;
 
-  const onRoutes = (next: Route[]) => {
-    routes = next;
-    // First the backends: a route in the table whose service is not watched would be refused.
-    backends.watch(new Set(next.map((route) => route.service)));
-    table = buildTable(next);
-    if (isListening) tcp.listen(table.tcp);
+  const listenForTcp = () => {
+    if (isListening && routes.isKnown) tcp.listen(byPort(routes.tcp.values()));
   };
-  const sink = everySink([new RouteList(onRoutes), knowledge]);
-  tasks.run('routes', (signal) => followRoutes({ controller: options.controller, sink, signal, log }));
+  const sink = everySink([
+    routes,
+    { replace: listenForTcp, set: listenForTcp, remove: listenForTcp },
+    knowledge,
+    ...(remembered === undefined ? [] : [remembered]),
+  ]);
+  if (remembered?.routes !== undefined) sink.replace(remembered.routes);
+  let isLive = false;
+  const onCurrent = (revision: () => string | undefined) => {
+    isLive = true;
+    remembered?.live(revision);
+  };
+  tasks.run('routes', (signal) =>
+    followRoutes({ controller: options.controller, sink, revision: remembered?.revision, onCurrent, signal, log }),
+  );
+  if (remembered !== undefined) tasks.run('remembering', (signal) => remembered.run(signal));
   if (tls !== undefined) tasks.run('certificates', (signal) => tls.follow(options.controller, signal));
 
   try {
-    await waitFor(() => table, {
+    await waitFor(() => isLive, {
       what: 'the routes',
-      deadlineMs: options.routesDeadlineMs ?? 10_000,
+      deadlineMs: options.routesDeadlineMs ?? (routes.isKnown ? 1_000 : 10_000),
       signal: tasks.signal,
     });
   } catch (error) {
-    log.warn({ err: error }, 'starting without routes: every request is refused until the controller tells them');
+    const what = routes.isKnown
+      ? 'starting with the last known routes until the controller tells them'
+      : 'starting without routes: every request is refused until the controller tells them';
+    log.warn({ err: error, savedAt: remembered?.inUse?.savedAt }, what);
   }
   await raceAbort(backends.opened(), tasks.signal);
   const httpPort = await http.listen({ host, port: options.httpPort });
-  const httpsPort = await tls?.listen({ deadlineMs: options.routesDeadlineMs ?? 10_000, signal: tasks.signal });
+  httpsPort = await tls?.listen({ deadlineMs: options.routesDeadlineMs ?? 10_000, signal: tasks.signal });
   isListening = true;
-  if (table !== undefined) tcp.listen(table.tcp);
+  listenForTcp();
 
   return {
     httpPort,
     knowledge,
     httpsPort,
     status: () => ({
-      hasRoutes: table !== undefined,
-      routes: {
-        http: routes.filter((route) => route.type === 'http').length,
-        tcp: routes.filter((route) => route.type === 'tcp').length,
-      },
-      backends: backends
-        .list()
-        .map(({ service, address, inFlight, isLeaving }) => ({ service, address, inFlight, isLeaving })),
+      hasRoutes: routes.isKnown,
+      routes: { http: routes.size - routes.tcp.size, tcp: routes.tcp.size },
+      backends: backends.list().map(({ service, address, inFlight, isLeaving, health }) => {
+        return { service, address, inFlight, isLeaving, isEjected: health.isEjected };
+      }),
       ...(tls === undefined ? {} : { tls: tls.status() }),
       counters,
+      ...(remembered?.inUse === undefined ? {} : { remembered: remembered.inUse }),
     }),
+    routeStats(id) {
+      const route = routes.get(id);
+      return route === undefined ? undefined : statsOf(route);
+    },
+    allStats: (appId) => statsOfAll(routes.http(), appId),
     async stop({ drainMs }) {
       isListening = false;
       const startedMs = performance.now();
       tcp.stopListening();
       tls?.stopListening();
       // Routes and backends stay live while requests are still being answered.
-      await http.stop({ drainMs });
+      await Promise.all([http.stop({ drainMs }), http2.drain({ deadlineMs: drainMs })]);
       const leftMs = drainMs - (performance.now() - startedMs);
       if (leftMs > 0 && tcp.connections > 0) {
         await waitFor(() => tcp.connections === 0, { what: 'TCP connections to end', deadlineMs: leftMs }).catch(() => {
@@ -137,6 +189,13 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
       await tls?.[Symbol.asyncDispose]();
       await tasks.stop();
       backends[Symbol.dispose]();
+      accessLog?.[Symbol.dispose]();
     },
   };
+}
+
+function byPort(routes: Iterable<Route>): ReadonlyMap<number, Route> {
+  const ports = new Map<number, Route>();
+  for (const route of routes) if (route.port !== undefined) ports.set(route.port, route);
+  return ports;
 }

@@ -7,6 +7,7 @@ import type { AddressInfo, Server, Socket } from 'node:net';
 import { routing } from '@flynn/controller/api';
 import { type Route, routeSchema } from '@flynn/controller/model';
 import { routes as discoveryRoutes } from '@flynn/discovery/api';
+import type { Instance } from '@flynn/discovery/api';
 import { createDiscoveryClient } from '@flynn/discovery/client';
 import { HttpClient } from '@flynn/kit/http-client';
 import { handle, startServer } from '@flynn/kit/http-server';
@@ -16,7 +17,7 @@ import { waitFor } from '@flynn/kit/retry';
 import type { ServerEvent } from '@flynn/kit/routes';
 import type { z } from 'zod';
 import type { Driver } from './config.ts';
-import type { Timeouts } from './proxy.ts';
+import type { Timeouts } from './exchange.ts';
 import { startRouter } from './router.ts';
 import type { Router } from './router.ts';
 
@@ -48,6 +49,8 @@ export class Feed {
 export class ControlPlane {
   readonly #routes = new Map<string, Route>();
   readonly #services = new Map<string, Set<string>>();
+  readonly #releases = new Map<string, string>();
+  readonly #leaders = new Map<string, string>();
   readonly #routeFeed = new Feed();
   readonly #serviceFeeds = new Map<string, Feed>();
 
@@ -56,12 +59,13 @@ export class ControlPlane {
       this.#routeFeed.follow(() => [...this.#routes.values()].map((route) => ({ event: 'set', data: route }))),
     ),
     handle(discoveryRoutes.events, async ({ params }) =>
-      this.#feedOf(params.service).follow(() =>
-        [...(this.#services.get(params.service) ?? [])].map((address) => ({
-          event: 'up',
-          data: instanceOf(params.service, address),
-        })),
-      ),
+      this.#feedOf(params.service).follow(() => [
+        ...[...(this.#services.get(params.service) ?? [])].map((address) => this.#event('up', params.service, address)),
+        ...(this.#leaders.has(params.service) ? [this.#leaderEvent(params.service)] : []),
+      ]),
+    ),
+    handle(discoveryRoutes.instances, async ({ params }) =>
+      [...(this.#services.get(params.service) ?? [])].map((address) => this.#instanceOf(params.service, address)),
     ),
   ];
 
@@ -88,19 +92,36 @@ export class ControlPlane {
     this.#routeFeed.cut();
   }
 
-  up(service: string, address: string): void {
+  up(service: string, address: string, release?: string): void {
+    if (release !== undefined) this.#releases.set(address, release);
     this.#services.set(service, (this.#services.get(service) ?? new Set()).add(address));
-    this.#feedOf(service).tell({ event: 'up', data: instanceOf(service, address) });
+    this.#feedOf(service).tell(this.#event('up', service, address));
+  }
+
+  lead(service: string, address: string): void {
+    this.#leaders.set(service, address);
+    this.#feedOf(service).tell(this.#leaderEvent(service));
   }
 
   down(service: string, address: string): void {
     this.#services.get(service)?.delete(address);
-    this.#feedOf(service).tell({ event: 'down', data: instanceOf(service, address) });
+    this.#feedOf(service).tell(this.#event('down', service, address));
   }
-}
 
-function instanceOf(service: string, address: string) {
-  return { id: address.replaceAll(':', '-'), service, address, attributes: {}, createdRevision: 1 };
+  #event(event: 'up' | 'down', service: string, address: string): ServerEvent {
+    return { event, data: this.#instanceOf(service, address) };
+  }
+
+  #leaderEvent(service: string): ServerEvent {
+    const leader = this.#leaders.get(service) ?? '';
+    return { event: 'leader', data: { service, instance: this.#instanceOf(service, leader) } };
+  }
+
+  #instanceOf(service: string, address: string): Instance {
+    const release = this.#releases.get(address);
+    const attributes: Record<string, string> = release === undefined ? {} : { 'flynn.release': release };
+    return { id: address.replaceAll(':', '-'), service, address, attributes, createdRevision: 1 };
+  }
 }
 
 export type World = { plane: ControlPlane; router: Router; url: string; port: number };
@@ -122,6 +143,7 @@ export async function setUp(t: Owner, timeouts: Partial<Timeouts> = {}, driver?:
     host: '127.0.0.1',
     httpPort: 0,
     driver,
+    clusterKey: 'key',
     timeouts: { dialMs: 1_000, firstByteMs: 5_000, idleMs: 5_000, ...timeouts },
     log,
   });

@@ -126,6 +126,24 @@ test('.buildpacks runs several in order, and each sees what those before it expo
   assert.equal(plan.buildpack, 'buildpack, second');
 });
 
+test('those of app.json are used in their order, unless .buildpacks or BUILDPACK_URL says otherwise', async () => {
+  const named = (folder: string) => ({
+    'bin/detect': `#!/bin/sh\necho ${folder}`,
+    'bin/compile': '#!/bin/sh\n',
+    'bin/release': `#!/bin/sh\necho "default_process_types: {web: ${folder}}"`,
+  });
+  await using b = await bench({ 'greeting.txt': 'Hi' });
+  const [first, second, third] = ['first', 'second', 'third'].map((name) => join(b.dir, name));
+  for (const dir of [first, second, third]) await write(dir ?? '', named((dir ?? '').split('/').at(-1) ?? ''));
+  await writeFile(join(b.layout.appDir, 'app.json'), JSON.stringify({ buildpacks: [{ url: first }, { url: second }] }));
+  const plan = await b.compile();
+  assert.match(b.output(), /Using the 2 buildpacks of app\.json/);
+  assert.deepEqual([plan.buildpack, plan.processTypes], ['first, second', { web: 'second' }]);
+  await writeFile(join(b.layout.appDir, '.buildpacks'), `${third}\n`);
+  assert.equal((await b.compile()).buildpack, 'third');
+  assert.equal((await b.compile({ BUILDPACK_URL: first ?? '' })).buildpack, 'first');
+});
+
 test('the Procfile overrides defaults type by type', async () => {
   await using b = await bench({ 'greeting.txt': 'Hi', Procfile: 'greeter: mine\nclock: tick\n' });
   const plan = await b.compile({ BUILDPACK_URL: join(sample, 'buildpack') });

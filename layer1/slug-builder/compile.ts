@@ -39,7 +39,7 @@ export async function compileSlug(given: BuildContext): Promise<SlugPlan> {
 
   const compiled: Compiled[] = [];
   const env: Record<string, string> = { ...start.baseEnv };
-  const selection = await selectBuildpacks(start);
+  const selection = await selectBuildpacks(start, appJson?.buildpacks);
   for (const { buildpack, label } of selection) {
     out.topic(`${label} app detected`);
     const result = await buildpack.compile({ ...start, baseEnv: env });

@@ -21,8 +21,19 @@ export type BuildLimits = {
 const shareOfTime = 0.1;
 const leastPauseMs = 2_000;
 
-export const howToRaise = (name: string): string =>
-  `Who runs the cluster can raise it: flynn -a slug-builder env set ${name}=…`;
+/** Those that an app may raise for itself. */
+const ownNames: Readonly<Record<string, string>> = {
+  FLYNN_BUILD_MEMORY: 'memory',
+  FLYNN_BUILD_TIMEOUT: 'time',
+  FLYNN_BUILD_DISK: 'disk',
+};
+
+export function howToRaise(name: string): string {
+  const own = ownNames[name];
+  const first =
+    own === undefined ? '' : `"flynn limit" tells how far the app may raise it: flynn limit build ${own}=…\n`;
+  return `${first}Who runs the cluster can raise it: flynn -a slug-builder env set ${name}=…`;
+}
 
 export function tooLong(timeoutMs: number): FlynnError {
   const minutes = timeoutMs < 120_000 ? `${timeoutMs / 1000} s` : `${Math.round(timeoutMs / 60_000)} minutes`;

@@ -25,16 +25,20 @@ const builtIns: readonly Buildpack[] = [ruby, nodejs, python, java, php, go, sta
 
 export type Selection = { buildpack: Buildpack; label: string }[];
 
-/** BUILDPACK_URL, else `.buildpacks`, else the first built-in one that recognizes the app. `invalid` says what was looked for. */
-export async function selectBuildpacks(context: BuildContext): Promise<Selection> {
+/**
+ * BUILDPACK_URL, else `.buildpacks`, else those of app.json, else the first built-in one that recognizes the app. `invalid`
+ * says what was looked for.
+ */
+export async function selectBuildpacks(context: BuildContext, ofAppJson: readonly string[] = []): Promise<Selection> {
   const { layout, appEnv, out } = context;
   const url = appEnv['BUILDPACK_URL']?.trim();
   if (url !== undefined && url !== '') return [await chosen(url, 'BUILDPACK_URL', context)];
-  const listed = await readBuildpacksFile(layout.appDir);
+  const ofFile = await readBuildpacksFile(layout.appDir);
+  const [listed, by] = ofFile.length > 0 ? [ofFile, '.buildpacks'] : [ofAppJson, 'app.json'];
   if (listed.length > 0) {
-    out.topic(`Using the ${listed.length} buildpack${listed.length === 1 ? '' : 's'} of .buildpacks`);
+    out.topic(`Using the ${listed.length} buildpack${listed.length === 1 ? '' : 's'} of ${by}`);
     const selection: Selection = [];
-    for (const text of listed) selection.push(await chosen(text, '.buildpacks', context));
+    for (const text of listed) selection.push(await chosen(text, by, context));
     return selection;
   }
   const found: Selection = [];
@@ -54,6 +58,7 @@ export async function selectBuildpacks(context: BuildContext): Promise<Selection
       'Unable to select a buildpack. Looked for, in this order:',
       '- the variable BUILDPACK_URL of the app: flynn env set BUILDPACK_URL=https://…',
       '- a file .buildpacks',
+      '- the buildpacks of an app.json',
       '- Gemfile (Ruby)',
       '- package.json (Node.js)',
       '- requirements.txt, Pipfile.lock, pyproject.toml or setup.py (Python)',

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { FlynnError } from '@flynn/kit/errors';
 import { figure, median, type Figure } from './figure.ts';
-import { host } from './router-stage.ts';
+import { host, tlsName } from './router-stage.ts';
 import type { Proxy, Stage } from './router-stage.ts';
 
 const run = promisify(execFile);
@@ -15,6 +15,7 @@ export type Load = {
   path: string;
   connections: number;
   headers?: Record<string, string>;
+  isTls?: boolean;
   /** Posted with every request. */
   bodyBytes?: number;
   must: string;
@@ -37,7 +38,7 @@ export async function wrk(stage: Stage, port: number, load: Load, seconds: numbe
     '--timeout=10s',
     ...Object.entries(headers).map(([name, value]) => `--header=${name}: ${value}`),
     ...(load.bodyBytes === undefined ? [] : [`--script=${script}`]),
-    `http://127.0.0.1:${port}${load.path}`,
+    load.isTls === true ? `https://${tlsName}:${port}${load.path}` : `http://127.0.0.1:${port}${load.path}`,
   ]);
   const { stdout } = await run(program, args, { timeout: (seconds + 30) * 1_000 });
   const [, requests] = /(\d+) requests in/.exec(stdout) ?? [];
@@ -48,6 +49,29 @@ export async function wrk(stage: Stage, port: number, load: Load, seconds: numbe
     requests: Number(requests),
     failures: Number(refused) + broken.reduce((sum, count) => sum + Number(count), 0),
   };
+}
+
+/** Over TLS and HTTP/2, ten streams at once on each connection; as many requests as were asked for. */
+export async function h2load(stage: Stage, port: number, load: Load, requests: number): Promise<Measured> {
+  const [program, ...args] = stage.toolbox.command([
+    'h2load',
+    `--requests=${requests}`,
+    `--clients=${load.connections}`,
+    '--max-concurrent-streams=10',
+    `--connect-to=127.0.0.1:${port}`,
+    `https://${host}:${port}${load.path}`,
+  ]);
+  const { stdout } = await run(program, args, { timeout: 120_000 });
+  const [, protocol] = /Application protocol: (\S+)/.exec(stdout) ?? [];
+  const [, succeeded] = /(\d+) 2xx/.exec(stdout) ?? [];
+  if (succeeded === undefined || protocol !== 'h2') {
+    throw new FlynnError('internal', `h2load says something else:\n${stdout}`);
+  }
+  return { requests, failures: requests - Number(succeeded) };
+}
+
+export function portFor(proxy: Proxy, load: Load): number {
+  return load.isTls === true ? proxy.tlsPort : proxy.port;
 }
 
 /** Microseconds of processor time of the proxy for each request of one run. */
@@ -75,10 +99,10 @@ export async function interleaved(
 export async function compareLoad(
   stage: Stage,
   load: Load,
-  options: { rounds: number; seconds: number },
+  options: { rounds: number; say: (proxy: Proxy) => Promise<Measured> },
 ): Promise<Figure[]> {
   const costs = await interleaved([stage.nginx, stage.haproxy, stage.flynn], options.rounds, (proxy) =>
-    costUs(proxy, () => wrk(stage, proxy.port, load, options.seconds)),
+    costUs(proxy, () => options.say(proxy)),
   );
   return comparison(load.name, costs, { floor: stage.nginx.name, must: load.must });
 }

@@ -3,17 +3,21 @@ import { randomBytes } from 'node:crypto';
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { createAuthority } from '@flynn/kit/tls';
 import { routerEnv, routerProgram, startPlane } from '@flynn/router/hostile/router-process';
 import type { ControlPlane, Owner } from '@flynn/router/testing';
+import { servedBy } from '@flynn/router/tls/testing';
 import { freePort, openToolbox, startProgram } from './router-program.ts';
 import type { Running, Toolbox } from './router-program.ts';
 
 export const host = 'app.test';
+/** What wrk can resolve, and so ask for in its handshakes. */
+export const tlsName = 'localhost';
 const cores = 1;
 /** One backend that looks like four. */
 export const backendHosts = ['127.0.0.1', '127.0.0.2', '127.0.0.3', '127.0.0.4'] as const;
 
-export type Proxy = Running & { readonly name: string; readonly port: number };
+export type Proxy = Running & { readonly name: string; readonly port: number; readonly tlsPort: number };
 
 export type Stage = AsyncDisposable & {
   readonly toolbox: Toolbox;
@@ -65,22 +69,35 @@ export async function openStage(): Promise<Stage> {
     await writeFile(join(www, '1m'), randomBytes(1_000_000));
     await startNginx('backend', backendPort, backendConfig(backendPort, www));
     const [tcpPort, haproxyTcpPort] = [await freePort(), await freePort()];
-    const nginx = await startNginx('nginx', nginxPort, nginxConfig(nginxPort, backendPort));
-    await writeFile(join(dir, 'haproxy.cfg'), haproxyConfig(haproxyPort, haproxyTcpPort, backendPort));
+    const [nginxTlsPort, haproxyTlsPort] = [await freePort(), await freePort()];
+    const authority = await createAuthority('bench');
+    const served = await servedBy(authority, { id: 'c1', domains: [host, tlsName] });
+    const pem = join(dir, 'served.pem');
+    await writeFile(pem, `${served.certificate}\n${served.privateKey}\n`);
+    const nginx = await startNginx(
+      'nginx',
+      nginxPort,
+      nginxConfig({ port: nginxPort, tlsPort: nginxTlsPort, pem, backendPort }),
+    );
+    await writeFile(
+      join(dir, 'haproxy.cfg'),
+      haproxyConfig({ port: haproxyPort, tlsPort: haproxyTlsPort, pem, tcpPort: haproxyTcpPort, backendPort }),
+    );
     const haproxy = await start(['haproxy', '-db', '-f', join(dir, 'haproxy.cfg')], haproxyPort);
 
     const owner: Owner = { after: (end) => ends.push(end) };
-    const { plane, url: ownUrl } = await startPlane(owner);
+    const { plane, certificates, url: ownUrl } = await startPlane(owner);
+    certificates.set(served);
     plane.setRoute({ id: 'r1', domain: host });
     plane.setRoute({ id: 't1', type: 'tcp', port: tcpPort });
     plane.up('web', `127.0.0.1:${backendPort}`);
     const startRouter: Stage['startRouter'] = async ({ env = {}, planeUrl = ownUrl } = {}) => {
-      const [port, statusPort] = [await freePort(), await freePort()];
+      const [port, tlsPort, statusPort] = [await freePort(), await freePort(), await freePort()];
       const running = await start([process.execPath, routerProgram], port, {
-        ...routerEnv({ planeUrl, port, statusPort }),
+        ...routerEnv({ planeUrl, port, tlsPort, statusPort }),
         ...env,
       });
-      return { ...running, name: 'flynn', port };
+      return { ...running, name: 'flynn', port, tlsPort };
     };
     const flynn = await startRouter();
     return {
@@ -88,8 +105,8 @@ export async function openStage(): Promise<Stage> {
       dir,
       backendPort,
       plane,
-      nginx: { ...nginx, name: 'nginx', port: nginxPort },
-      haproxy: { ...haproxy, name: 'HAProxy', port: haproxyPort },
+      nginx: { ...nginx, name: 'nginx', port: nginxPort, tlsPort: nginxTlsPort },
+      haproxy: { ...haproxy, name: 'HAProxy', port: haproxyPort, tlsPort: haproxyTlsPort },
       flynn,
       tcp: { flynn: tcpPort, haproxy: haproxyTcpPort },
       owner,
@@ -146,8 +163,10 @@ ${backendHosts.map((host) => `    listen ${host}:${port} backlog=4096;`).join('\
 `;
 }
 
+type Ports = { port: number; tlsPort: number; pem: string; backendPort: number };
+
 /** As its manual advises for speed: connections to backends are kept, and no body touches the disk. */
-function nginxConfig(port: number, backendPort: number): string {
+function nginxConfig({ port, tlsPort, pem, backendPort }: Ports): string {
   return `${nginxBase()}http {
   ${httpBase()}  client_max_body_size 0;
   client_body_buffer_size 128k;
@@ -156,6 +175,9 @@ function nginxConfig(port: number, backendPort: number): string {
   upstream web { server 127.0.0.1:${backendPort}; keepalive 256; keepalive_requests 1000000000; }
   server {
     listen 127.0.0.1:${port} backlog=4096;
+    listen 127.0.0.1:${tlsPort} ssl http2 backlog=4096;
+    ssl_certificate ${pem};
+    ssl_certificate_key ${pem};
     server_name ${host};
     location / {
       proxy_pass http://web;
@@ -172,7 +194,7 @@ function nginxConfig(port: number, backendPort: number): string {
 `;
 }
 
-function haproxyConfig(port: number, tcpPort: number, backendPort: number): string {
+function haproxyConfig({ port, tlsPort, pem, tcpPort, backendPort }: Ports & { tcpPort: number }): string {
   return `global
   nbthread ${cores}
   maxconn 9000
@@ -184,6 +206,7 @@ defaults
 frontend all
   option forwardfor
   bind 127.0.0.1:${port} backlog 4096
+  bind 127.0.0.1:${tlsPort} ssl crt ${pem} alpn h2,http/1.1 backlog 4096
   unique-id-format %{+X}o%ci:%cp_%fi:%fp_%Ts_%rt:%pid
   unique-id-header X-Request-Id
   http-request set-header X-Forwarded-Proto http

@@ -4,7 +4,10 @@ import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { HttpClient } from '@flynn/kit/http-client';
 import type { Route } from '@flynn/kit/routes';
 import { waitFor } from '@flynn/kit/retry';
-import { apps, deployments, keys, operations, platform, releases, routing } from '../api.ts';
+import { apps, deployments, releases, routing } from '../api.ts';
+import { keys } from '../api-keys.ts';
+import { platform } from '../api-platform.ts';
+import { operations } from '../operations/api.ts';
 import { createControllerClient } from '../client.ts';
 import { startTestController } from '../testing.ts';
 import type { TestController } from '../testing.ts';
@@ -39,6 +42,8 @@ const expected: Readonly<Record<string, string>> = {
   'PUT /api/:group/:version/:kind/:name/status': 'admin',
   'DELETE /apps/:app/releases/:release': 'app developer',
   'GET /apps/:app/exec': 'app developer',
+  'GET /apps/:app/build-limits': 'app viewer',
+  'PATCH /apps/:app/build-limits': 'app developer',
   'GET /apps/:app/source': 'app viewer',
   'PUT /apps/:app/source': 'app developer',
   'DELETE /apps/:app/source': 'app developer',
@@ -67,6 +72,7 @@ const expected: Readonly<Record<string, string>> = {
   'PATCH /apps/:app/routes/:route': 'app developer',
   'DELETE /apps/:app/routes/:route': 'app developer',
   'POST /apps/:app/route-reach': 'app viewer',
+  'GET /apps/:app/route-stats': 'app viewer',
   'PUT /apps/:app/maintenance': 'app developer',
   'DELETE /apps/:app/maintenance': 'app developer',
   'GET /routes/events': 'admin',
@@ -520,6 +526,12 @@ test("apps get neither the host's network nor its paths nor privileges; the plat
   const params = { app: 'shop' };
   const withNetwork = { params, body: { processes: { web: { hostNetwork: true } } } };
   await assert.rejects(world.client.call(releases.create, withNetwork), (error) => hasCode(error, 'denied'));
+  const volumes = [{ name: 'cache', path: '/cache', isShared: true }];
+  const sharing = { body: { processes: { web: { volumes } } } };
+  await assert.rejects(world.client.call(releases.create, { ...sharing, params: { app: 'shop' } }), (error) =>
+    hasCode(error, 'denied'),
+  );
+  await world.client.call(releases.create, { ...sharing, params: { app: 'router' } });
   await world.client.call(releases.create, { ...withNetwork, params: { app: 'router' } });
   for (const more of [{ privileged: true }, { mounts: ['/:/host'] }, { capabilities: ['SYS_ADMIN'] }]) {
     const body = JSON.stringify({ processes: { web: more } });

@@ -8,7 +8,7 @@ import { describe, test } from 'node:test';
 import { waitFor } from '@flynn/kit/retry';
 import { ask, setUp as setUpRouter, settled, startBackend, track } from '../testing.ts';
 import type { Driver } from '../config.ts';
-import type { Timeouts } from '../proxy.ts';
+import type { Timeouts } from '../exchange.ts';
 import type { TestContext } from 'node:test';
 
 /** Requests and their failures. */

@@ -3,7 +3,7 @@ import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
 import { ask, sayRaw, setUp as setUpRouter, settled, startBackend } from '../testing.ts';
 import type { Driver } from '../config.ts';
-import type { Timeouts } from '../proxy.ts';
+import type { Timeouts } from '../exchange.ts';
 import type { TestContext } from 'node:test';
 
 /** What must never reach an app as something else. */

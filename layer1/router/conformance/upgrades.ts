@@ -9,7 +9,7 @@ import { waitFor } from '@flynn/kit/retry';
 import { WebSocket, WebSocketServer } from 'ws';
 import { sayRaw, setUp as setUpRouter, settled, startBackend, track } from '../testing.ts';
 import type { Driver } from '../config.ts';
-import type { Timeouts } from '../proxy.ts';
+import type { Timeouts } from '../exchange.ts';
 
 /** Upgrades. */
 export function upgradeConformance(driver: Driver): void {

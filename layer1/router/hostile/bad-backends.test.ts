@@ -100,7 +100,7 @@ for (const { name: driver, takesLeniently } of drivers) {
   for (const { name, behave, outcome } of wrongHeads) {
     if (takesLeniently.includes(name)) continue;
     test(`${driver}: a backend that ${name} is answered for with ${String(outcome)}`, async (t) => {
-      const world = await setUpWith(t, behave, timeouts);
+      const world = await setUpWith(t, behave, { driver, timeouts });
       for (const asked of [request('GET'), request('POST', 'Content-Length: 2\r\n') + 'ok']) {
         const { answer, isClosed } = await talk(world.port, [asked], { quietMs });
         assert.ok(isClosed);
@@ -112,19 +112,18 @@ for (const { name: driver, takesLeniently } of drivers) {
 
   for (const { name, behave } of wrongBodies) {
     test(`${driver}: the answer of a backend that ${name} ends with the connection, and not as if it were whole`, async (t) => {
-      const world = await setUpWith(t, behave, timeouts);
-      const { answer, isClosed } = await talk(world.port, [request('GET').replace('Connection: close\r\n', '')], {
-        quietMs,
-      });
+      const world = await setUpWith(t, behave, { driver, timeouts });
+      const { answer, isClosed } = await talk(world.port, [request('GET')], { quietMs });
       assert.ok(isClosed);
-      assert.equal(outcomeOf(answer), '200');
-      assert.doesNotMatch(answer, /\r\n0\r\n\r\n$/);
+      // As long as nothing of it has gone out, there is still a better answer.
+      if (outcomeOf(answer) !== '502 backend-broke') assert.equal(outcomeOf(answer), '200');
+      assert.doesNotMatch(answer, /\r\ncontent-length: 10\r\n[^]*\r\n\r\n[^]{10}|\r\n0\r\n\r\n$/i);
       await leavesNothing(world);
     });
   }
 
   test(`${driver}: a backend that refuses is unreachable, a service that nobody offers has no backends`, async (t) => {
-    const { plane, router, port } = await setUp(t);
+    const { plane, router, port } = await setUp(t, {}, driver);
     const { answer: nobody } = await talk(port, [request('GET')], { quietMs });
     assert.equal(outcomeOf(nobody), '503 no-backends');
     plane.setRoute({ id: 'r2', domain: 'unknown.test', service: 'nobody-ever-heard-of-it' });
@@ -139,18 +138,22 @@ for (const { name: driver, takesLeniently } of drivers) {
 
   test(`${driver}: a head of 200 MB is given up long before its end`, async (t) => {
     let written = 0;
-    const world = await setUpWith(t, (socket) => {
-      const field = Buffer.from(`X: ${'y'.repeat(16_000)}\r\n`);
-      socket.write('HTTP/1.1 200 OK\r\n');
-      const more = () => {
-        while (written < 200e6 && !socket.destroyed) {
-          written += field.length;
-          if (!socket.write(field)) return;
-        }
-      };
-      socket.on('drain', more);
-      more();
-    });
+    const world = await setUpWith(
+      t,
+      (socket) => {
+        const field = Buffer.from(`X: ${'y'.repeat(16_000)}\r\n`);
+        socket.write('HTTP/1.1 200 OK\r\n');
+        const more = () => {
+          while (written < 200e6 && !socket.destroyed) {
+            written += field.length;
+            if (!socket.write(field)) return;
+          }
+        };
+        socket.on('drain', more);
+        more();
+      },
+      { driver },
+    );
     const { answer } = await talk(world.port, [request('POST', 'Content-Length: 2\r\n') + 'ok'], { quietMs });
     assert.equal(outcomeOf(answer), '502 backend-broke');
     assert.ok(written < 20e6, `${written} bytes were taken from it`);
@@ -177,7 +180,7 @@ for (const { name: driver, takesLeniently } of drivers) {
     ],
   ] as const) {
     test(`${driver}: a backend that says ${name} poisons nobody's answer`, async (t) => {
-      const world = await setUpWith(t, say(extra), timeouts);
+      const world = await setUpWith(t, say(extra), { driver, timeouts });
       for (let n = 0; n < 3; n += 1) {
         const { answer } = await talk(world.port, [request('GET')], { quietMs });
         assert.match(answer, /^HTTP\/1\.1 (?:200|204|304|502) /);
@@ -188,11 +191,15 @@ for (const { name: driver, takesLeniently } of drivers) {
   }
 
   test(`${driver}: an answer that nobody asked for, on an idle connection, is nobody's answer`, async (t) => {
-    const world = await setUpWith(t, (socket, { head }) => {
-      socket.write(`HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok`);
-      if (head.startsWith('GET /first'))
-        setImmediate(() => socket.write('HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison'));
-    });
+    const world = await setUpWith(
+      t,
+      (socket, { head }) => {
+        socket.write(`HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok`);
+        if (head.startsWith('GET /first'))
+          setImmediate(() => socket.write('HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison'));
+      },
+      { driver },
+    );
     for (const path of ['/first', '/second', '/first', '/second']) {
       const { answer } = await talk(world.port, [request('GET').replace('GET /', `GET ${path}`)], { quietMs });
       assert.match(answer, /^HTTP\/1\.1 (?:200 [^]*\r\n\r\nok|502 [^]*)$/);
@@ -202,7 +209,7 @@ for (const { name: driver, takesLeniently } of drivers) {
   });
 
   test(`${driver}: HEAD is answered without a body, whatever the backend sends behind the head`, async (t) => {
-    const world = await setUpWith(t, say('HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison'), timeouts);
+    const world = await setUpWith(t, say('HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison'), { driver, timeouts });
     const { answer } = await talk(world.port, [request('HEAD')], { quietMs });
     assert.match(answer, /^HTTP\/1\.1 200 /);
     assert.doesNotMatch(answer, /poison/);
@@ -210,7 +217,7 @@ for (const { name: driver, takesLeniently } of drivers) {
   });
 
   test(`${driver}: a backend that never reads holds its client back, and is given up when nothing has moved for long`, async (t) => {
-    const world = await setUpWith(t, (socket) => void socket.pause(), { idleMs: 3_000 });
+    const world = await setUpWith(t, (socket) => void socket.pause(), { driver, timeouts: { idleMs: 3_000 } });
     const mebibyte = 'x'.repeat(1_048_576);
     const client = new Pusher(world.port, request('POST', `Content-Length: ${500 * mebibyte.length}\r\n`), mebibyte);
     await client.stalled();
@@ -229,7 +236,7 @@ for (const { name: driver, takesLeniently } of drivers) {
     const world = await setUpWith(
       t,
       sayAndEnd('HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\npoison'),
-      timeouts,
+      { driver, timeouts },
     );
     const { answer } = await talk(world.port, [request('POST', 'Content-Length: 2\r\n') + 'ok'], { quietMs });
     assert.equal(outcomeOf(answer), '502 backend-broke');

@@ -16,7 +16,7 @@ const quietMs = 15_000;
 
 for (const { name: driver, pipelined } of drivers) {
   test(`${driver}: a request that trickles in byte by byte is answered as any other`, async (t) => {
-    const { plane, router, port } = await setUp(t);
+    const { plane, router, port } = await setUp(t, {}, driver);
     const recorder = new Recorder();
     const backend = await track(t, recorder.server);
     plane.up('web', backend.address);
@@ -39,7 +39,7 @@ for (const { name: driver, pipelined } of drivers) {
   });
 
   test(`${driver}: ${pipelined} requests said in one go are answered in their order`, async (t) => {
-    const { plane, router, port } = await setUp(t);
+    const { plane, router, port } = await setUp(t, {}, driver);
     const backend = await startBackend(t, (request, response) => response.end(`<${request.url?.slice(1)}>`));
     plane.up('web', backend.address);
     await settled(router, [backend.address]);
@@ -69,7 +69,7 @@ for (const { name: driver, pipelined } of drivers) {
     ] as const) {
       test(`${driver}: a client that ${how} ${what} takes its connection to the backend with it`, async (t) => {
         let heard = 0;
-        const world = await setUpWith(t, () => void (heard += 1));
+        const world = await setUpWith(t, () => void (heard += 1), { driver });
         const client = connect(world.port, '127.0.0.1');
         client.on('error', () => client.destroy());
         client.write(said);
@@ -89,18 +89,22 @@ for (const { name: driver, pipelined } of drivers) {
 
   test(`${driver}: a client that never reads holds its backend back, and lets it go when it leaves`, async (t) => {
     let sent = 0;
-    const world = await setUpWith(t, (socket) => {
-      const piece = Buffer.alloc(1_048_576, 'x');
-      socket.write(`HTTP/1.1 200 OK\r\nContent-Length: ${500 * piece.length}\r\n\r\n`);
-      const more = () => {
-        while (!socket.destroyed && sent < 500 * piece.length) {
-          sent += piece.length;
-          if (!socket.write(piece)) return;
-        }
-      };
-      socket.on('drain', more);
-      more();
-    });
+    const world = await setUpWith(
+      t,
+      (socket) => {
+        const piece = Buffer.alloc(1_048_576, 'x');
+        socket.write(`HTTP/1.1 200 OK\r\nContent-Length: ${500 * piece.length}\r\n\r\n`);
+        const more = () => {
+          while (!socket.destroyed && sent < 500 * piece.length) {
+            sent += piece.length;
+            if (!socket.write(piece)) return;
+          }
+        };
+        socket.on('drain', more);
+        more();
+      },
+      { driver },
+    );
     const client = connect(world.port, '127.0.0.1');
     client.on('error', () => client.destroy());
     client.pause();
@@ -120,7 +124,9 @@ for (const { name: driver, pipelined } of drivers) {
   });
 
   test(`${driver}: connections that say nothing, or half a head, are held by nobody when they leave`, async (t) => {
-    const world = await setUpWith(t, (socket) => void socket.end('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok'));
+    const world = await setUpWith(t, (socket) => void socket.end('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok'), {
+      driver,
+    });
     const clients = Array.from({ length: 200 }, (_, n) => {
       const client = connect(world.port, '127.0.0.1');
       client.on('error', () => client.destroy());
@@ -137,7 +143,7 @@ for (const { name: driver, pipelined } of drivers) {
   });
 
   test(`${driver}: an upgrade that the backend refuses is an answer, and opens no way past the router`, async (t) => {
-    const { plane, router, port } = await setUp(t);
+    const { plane, router, port } = await setUp(t, {}, driver);
     const recorder = new Recorder();
     const backend = await track(t, recorder.server);
     plane.up('web', backend.address);

@@ -52,7 +52,7 @@ const ways: readonly [how: string, pieces: (bytes: string, seed: number) => stri
 for (const { name: driver, takesLeniently } of drivers) {
   for (const [how, pieces] of ways) {
     test(`${driver}: every message of the corpus, ${how}, is refused or reaches a backend in one form`, async (t) => {
-      const { plane, router, port } = await setUp(t);
+      const { plane, router, port } = await setUp(t, {}, driver);
       const recorder = new Recorder();
       const backend = await track(t, recorder.server);
       plane.up('web', backend.address);

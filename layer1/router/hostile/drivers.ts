@@ -1,4 +1,5 @@
 /** The routers that every suite here runs against. */
+import type { Driver as DriverName } from '../config.ts';
 
 /** Messages, by their names' beginnings, that a driver on node:http takes as llhttp takes them. */
 const takenByLlhttp = [
@@ -24,10 +25,13 @@ const takenByLlhttp = [
 ] as const;
 
 export type Driver = {
-  readonly name: string;
+  readonly name: DriverName;
   readonly takesLeniently: readonly string[];
   /** Requests said in one go that it answers. On node:http all go on at the same time, as many as a backend's queue takes. */
   readonly pipelined: number;
 };
 
-export const drivers: readonly Driver[] = [{ name: 'http-proxy', takesLeniently: takenByLlhttp, pipelined: 200 }];
+export const drivers: readonly Driver[] = [
+  { name: 'fast', takesLeniently: [], pipelined: 1_000 },
+  { name: 'http-proxy', takesLeniently: takenByLlhttp, pipelined: 200 },
+];

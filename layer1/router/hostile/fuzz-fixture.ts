@@ -1,5 +1,6 @@
 /** A fuzzer's run as a test: the same messages every time. */
 import assert from 'node:assert/strict';
+import type { Driver } from '../config.ts';
 import { settled, setUp, track } from '../testing.ts';
 import type { Owner } from '../testing.ts';
 import { fuzz } from './fuzzer.ts';
@@ -8,10 +9,10 @@ import { Recorder } from './recorder.ts';
 
 export async function fuzzed(
   t: Owner,
-  options: { judges: readonly Judge[]; seed: number; count: number },
+  options: { driver: Driver; judges: readonly Judge[]; seed: number; count: number },
 ): Promise<void> {
-  const { judges, seed, count } = options;
-  const { plane, router, port } = await setUp(t);
+  const { driver, judges, seed, count } = options;
+  const { plane, router, port } = await setUp(t, {}, driver);
   const recorder = new Recorder();
   const backend = await track(t, recorder.server);
   plane.up('web', backend.address);

@@ -10,6 +10,6 @@ const seed = 20_260_102;
 for (const { name } of drivers) {
   test(`${name}: 5,000 mutated messages are split as llhttp, nginx and HAProxy split them (seed ${seed})`, async (t) => {
     await using open = await openJudges({ image });
-    await fuzzed(t, { judges: open.judges, seed, count: 5_000 });
+    await fuzzed(t, { driver: name, judges: open.judges, seed, count: 5_000 });
   });
 }

@@ -9,6 +9,6 @@ const seed = 20_260_101;
 for (const { name } of drivers) {
   test(`${name}: 2,000 mutated messages are split as llhttp splits them (seed ${seed})`, async (t) => {
     await using open = await openLlhttp();
-    await fuzzed(t, { judges: open.judges, seed, count: 2_000 });
+    await fuzzed(t, { driver: name, judges: open.judges, seed, count: 2_000 });
   });
 }

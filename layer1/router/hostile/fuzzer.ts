@@ -1,9 +1,10 @@
 /** Messages without end against a router and other readers of HTTP/1, and what they did not agree on. */
+import { systemClock } from '@flynn/kit/clock';
 import { hostLine } from './corpus-parts.ts';
 import { difference } from './differ.ts';
 import { isRefusal } from './judge.ts';
 import type { Judge, Opinion, Taken } from './judge.ts';
-import { nextMessage, randomFrom } from './mutate.ts';
+import { nextMessage, randomFrom, requestSeeds } from './mutate.ts';
 import type { Recorded, Recorder } from './recorder.ts';
 import { talk } from './talk.ts';
 import { readRequests } from './wire.ts';
@@ -27,7 +28,8 @@ export type FuzzReport = {
 const sentinel = `GET /sentinel HTTP/1.1\r\n${hostLine}Connection: close\r\n\r\n`;
 const maxFindings = 1_000;
 /** How long nothing has to come from somebody to take it that they wait for more. */
-const waits = { quick: 60, patient: 2_000 } as const;
+const waits = { quickMs: 60, patientMs: 2_000, betweenMs: 300 } as const;
+const confirmations = 3;
 
 /** Without judges it still finds what a backend could read in two ways. */
 export async function fuzz(options: {
@@ -43,17 +45,28 @@ export async function fuzz(options: {
   let messages = 0;
   let passedOn = 0;
   while (!isOver(messages)) {
-    const message = nextMessage(random);
+    const message = nextMessage(random, requestSeeds);
     messages += 1;
-    const first = await examine(subject, judges, message, waits.quick);
+    const first = await examine(subject, judges, message, waits.quickMs);
     if (first.isPassedOn) passedOn += 1;
     for (const name of first.laxerThan) laxer[name] = (laxer[name] ?? 0) + 1;
     if (first.kinds.length === 0 || findings.length >= maxFindings) continue;
-    // On a busy machine somebody may only have been slow.
-    const { kinds } = await examine(subject, judges, message, waits.patient);
+    const kinds = await confirmed(subject, judges, message);
     findings.push(...kinds.map((kind) => ({ kind, message })));
   }
   return { messages, passedOn, findings, laxer };
+}
+
+/** On a busy machine somebody may only have been slow, or have heard late of the message before: what is so is so every time. */
+async function confirmed(subject: Subject, judges: readonly Judge[], message: string): Promise<string[]> {
+  let kinds: string[] = [];
+  for (let left = confirmations; left > 0; left -= 1) {
+    await systemClock.sleep(waits.betweenMs);
+    subject.recorder.take();
+    ({ kinds } = await examine(subject, judges, message, waits.patientMs));
+    if (kinds.length === 0) break;
+  }
+  return kinds;
 }
 
 type Examined = { kinds: string[]; isPassedOn: boolean; laxerThan: string[] };

@@ -87,9 +87,13 @@ const words: readonly string[] = [
   inner,
 ];
 
-export function nextMessage(random: Random): string {
-  // Most of the corpus is refused as it is: what is nearly right gets further.
-  let message = pick(random() < 0.5 ? ordinary : seeds, random);
+/** What is mutated: half of the time something ordinary, since most of the rest is refused as it is. */
+export type Seeds = { readonly ordinary: readonly string[]; readonly all: readonly string[] };
+
+export const requestSeeds: Seeds = { ordinary, all: seeds };
+
+export function nextMessage(random: Random, { ordinary, all }: Seeds): string {
+  let message = pick(random() < 0.5 ? ordinary : all, random);
   for (let left = 1 + Math.floor(random() * 3); left > 0; left -= 1) message = pick(mutations, random)(message, random);
   return message;
 }

@@ -2,6 +2,7 @@
 import { createServer } from 'node:net';
 import type { Socket } from 'node:net';
 import { waitFor } from '@flynn/kit/retry';
+import type { Driver } from '../config.ts';
 import { settled, setUp, track } from '../testing.ts';
 import type { Backend, Owner, World } from '../testing.ts';
 
@@ -38,9 +39,9 @@ export async function startRawBackend(t: Owner, behave: Behaviour): Promise<Back
 export async function setUpWith(
   t: Owner,
   behave: Behaviour,
-  timeouts: Parameters<typeof setUp>[1] = {},
+  options: { driver: Driver; timeouts?: Parameters<typeof setUp>[1] },
 ): Promise<World & { backend: Backend }> {
-  const world = await setUp(t, timeouts);
+  const world = await setUp(t, options.timeouts, options.driver);
   const backend = await startRawBackend(t, behave);
   world.plane.up('web', backend.address);
   await settled(world.router, [backend.address]);

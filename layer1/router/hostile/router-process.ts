@@ -10,30 +10,40 @@ import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import { ControlPlane } from '../testing.ts';
 import type { Owner } from '../testing.ts';
+import { CertificatePlane } from '../tls/testing.ts';
 import { closedPort } from './closed-port.ts';
 import { talk } from './talk.ts';
 
 export const routerProgram = join(import.meta.dirname, '../main.ts');
 
 /** One server that is both the controller and discovery. */
-export async function startPlane(t: Owner): Promise<{ plane: ControlPlane; url: string }> {
+export async function startPlane(
+  t: Owner,
+): Promise<{ plane: ControlPlane; certificates: CertificatePlane; url: string }> {
   const plane = new ControlPlane();
+  const certificates = new CertificatePlane();
   let address = '';
   const instances = handle(discoveryRoutes.instances, async ({ params: { service } }) =>
     service === 'controller' ? [{ id: 'c1', service, address, attributes: {}, createdRevision: 1 }] : [],
   );
-  const handlers = [...plane.handlers, instances];
+  const handlers = [...plane.handlers, ...certificates.handlers, instances];
   const server = await startServer({ name: 'plane', handlers, host: '127.0.0.1', port: 0, log: silentLogger() });
   address = new URL(server.url).host;
   t.after(() => server.close());
-  return { plane, url: server.url };
+  return { plane, certificates, url: server.url };
 }
 
-export function routerEnv(options: { planeUrl: string; port: number; statusPort: number }): Record<string, string> {
+export function routerEnv(options: {
+  planeUrl: string;
+  port: number;
+  tlsPort: number;
+  statusPort: number;
+}): Record<string, string> {
   return {
     FLYNN_KEY: 'test',
     FLYNN_DISCOVERY_URL: options.planeUrl,
     FLYNN_HTTP_PORT: String(options.port),
+    FLYNN_HTTPS_PORT: String(options.tlsPort),
     PORT: String(options.statusPort),
   };
 }
@@ -42,10 +52,10 @@ export type RouterProcess = { readonly port: number; readonly pid: number; resid
 
 /** Resolves when it answers. */
 export async function startRouterProcess(t: Owner, planeUrl: string): Promise<RouterProcess> {
-  const [port, statusPort] = [await closedPort(), await closedPort()];
+  const [port, tlsPort, statusPort] = [await closedPort(), await closedPort(), await closedPort()];
   const child = spawn(process.execPath, [routerProgram], {
     stdio: ['ignore', 'ignore', 'pipe'],
-    env: { PATH: process.env['PATH'], ...routerEnv({ planeUrl, port, statusPort }) },
+    env: { PATH: process.env['PATH'], ...routerEnv({ planeUrl, port, tlsPort, statusPort }) },
   });
   let said = '';
   child.stderr.on('data', (chunk) => (said = (said + String(chunk)).slice(-2_000)));

@@ -144,7 +144,7 @@ export class Transfer implements AnswerReceiver {
     if (backend === undefined) return;
     const isUpgrade = head.status === 101;
     if (isUpgrade && this.#head.upgrade === undefined) return this.#broke();
-    const added = this.#exchange.answered(backend, head.status);
+    const added = this.#exchange.answered(backend, head.status, head.framing !== 'none');
     if (isAnswer(added)) {
       this.#letGo();
       this.#answer(added);

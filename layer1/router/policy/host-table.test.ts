@@ -94,6 +94,8 @@ describe('the table of hosts', () => {
     const table = tableOf(place('[2001:DB8::1]'), place('192.0.2.1'));
     assert.ok(table.find(normalHost('[2001:db8::1]:8080'), '/'));
     assert.ok(table.find(normalHost('192.0.2.1:80'), '/'));
+    assert.ok(table.find('[2001:0db8:0::0:1]', '/'), 'however it is written');
+    for (const host of ['[2001:db8::2]', '[', '[x]', '[]']) assert.equal(table.find(host, '/'), undefined, host);
   });
 
   test('of two at one place the older stands, in whatever order they came', () => {

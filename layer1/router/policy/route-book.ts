@@ -3,10 +3,10 @@ import { isDeepStrictEqual } from 'node:util';
 import type { Route } from '@flynn/controller/model';
 import type { Logger } from '@flynn/kit/log';
 import type { Backends } from '../backends.ts';
-import { RouteFigures } from './figures.ts';
+import type { Timeouts } from '../exchange.ts';
+import type { RouteSink } from '../feed.ts';
 import { HostTable } from './host-table.ts';
 import { HttpRoute } from './http-route.ts';
-import type { DefaultLimits } from './http-route.ts';
 
 type Known = { readonly route: Route; readonly http: HttpRoute | undefined };
 
@@ -14,10 +14,10 @@ type Known = { readonly route: Route; readonly http: HttpRoute | undefined };
  * INVARIANTS. A service is watched exactly as long as a route names it, and before the first request can be sent to it.
  * A route that changes keeps what was counted of it.
  */
-export class RouteBook {
+export class RouteBook implements RouteSink {
   readonly #options: {
     backends: Pick<Backends, 'hold' | 'drop'>;
-    defaults: DefaultLimits;
+    defaults: Timeouts;
     now: () => number;
     log: Logger;
     share: number;
@@ -30,13 +30,13 @@ export class RouteBook {
 
   constructor(options: {
     backends: Pick<Backends, 'hold' | 'drop'>;
-    defaults: DefaultLimits;
+    defaults: Timeouts;
     now: () => number;
     log: Logger;
     /** The part of all requests that this process gets: its limits are that much lower. Default 1. */
-    share?: number;
+    share?: number | undefined;
   }) {
-    this.#options = { share: 1, ...options };
+    this.#options = { ...options, share: options.share ?? 1 };
   }
 
   /** False until all routes were told for the first time. */
@@ -52,8 +52,7 @@ export class RouteBook {
     if (before !== undefined) this.#forget(before);
     let http: HttpRoute | undefined;
     if (route.type === 'http' && route.domain !== undefined && route.domain !== '') {
-      const figures = before?.http?.figures ?? new RouteFigures(now());
-      http = new HttpRoute(route, { service, figures, defaults, share, before: before?.http });
+      http = new HttpRoute(route, { service, nowMs: now(), defaults, share, before: before?.http });
       this.#hosts.add(http);
       const unreadable = http.maintenance?.unreadable ?? [];
       if (unreadable.length > 0) log.warn({ route: route.id, unreadable }, 'these are no addresses or networks');

@@ -8,10 +8,14 @@
 import { request as httpRequest } from 'node:http';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Agent } from 'node:http';
+import type { Socket } from 'node:net';
 import type { Backend } from '../backend.ts';
 import type { Answer, Fields, Limits } from '../exchange.ts';
 import { responseHeadersFor } from './heads.ts';
 import type { RawHeaders } from './heads.ts';
+
+/** Hints are no more than that: what node:http would throw at is left out. */
+const hint = /^<[^<>]*>(?:; ?[a-z]+=[\w-]+)*$/;
 
 export type Outcome =
   /** The answer went out whole. */
@@ -22,6 +26,7 @@ export type Outcome =
   | { kind: 'dropped'; error: Error }
   /** No head of an answer in time; or the body did not come in time, or is too large. */
   | { kind: 'late' }
+  | { kind: 'too-late' }
   | { kind: 'client-slow' }
   | { kind: 'body-too-large' }
   /** The policy wants another answer to be sent in place of the backend's. */
@@ -39,9 +44,11 @@ export type ForwardOptions = {
   /** The client waits for 100 before it sends the body. */
   expectsContinue: boolean;
   limits: Limits;
+  /** Of the whole; undefined without a limit. */
+  leftMs: number | undefined;
   /** Collected of the body already, if the route wants that. */
   body: readonly Buffer[] | undefined;
-  answered(status: number): Fields | Answer;
+  answered(status: number, hasBody: boolean): Fields | Answer;
   /** Of the answer's body. */
   passed(bytes: number): void;
 };
@@ -53,6 +60,7 @@ export function forward(request: IncomingMessage, response: ServerResponse, opti
   let hasHead = false;
   let isSettled = false;
   let timer: NodeJS.Timeout | undefined;
+  let answering: Socket | undefined;
 
   const upstream = httpRequest({
     host: backend.host,
@@ -67,6 +75,8 @@ export function forward(request: IncomingMessage, response: ServerResponse, opti
     if (isSettled) return;
     isSettled = true;
     clearTimeout(timer);
+    clearTimeout(whole);
+    answering?.removeListener('error', breakOff);
     request.unpipe(upstream);
     response.removeListener('close', onClientClose);
     response.removeListener('drain', touch);
@@ -84,6 +94,17 @@ export function forward(request: IncomingMessage, response: ServerResponse, opti
     clearTimeout(timer);
     timer = setTimeout(() => settle(outcome), ms);
   };
+
+  const breakOff = () => {
+    if (isSettled) return;
+    // At once: in a moment node:http would have ended it in order.
+    response.destroy();
+    settle({ kind: 'broken-off' });
+  };
+  const whole =
+    options.leftMs === undefined
+      ? undefined
+      : setTimeout(() => settle({ kind: hasHead ? 'broken-off' : 'too-late' }), options.leftMs);
 
   const begin = () => {
     if (isSettled) return;
@@ -128,14 +149,21 @@ export function forward(request: IncomingMessage, response: ServerResponse, opti
   const onUpstreamClose = () => settle({ kind: 'dropped', error: new Error('the connection was closed') });
   upstream.once('close', onUpstreamClose);
   upstream.on('information', ({ statusCode, headers }) => {
-    if (statusCode === 103 && headers.link !== undefined) response.writeEarlyHints({ link: headers.link });
+    const links = typeof headers.link === 'string' ? headers.link.split(', ') : (headers.link ?? []);
+    if (statusCode === 103 && links.length > 0 && links.every((link) => hint.test(link))) {
+      response.writeEarlyHints({ link: links });
+    }
   });
   upstream.on('response', (incoming) => {
+    if (incoming.statusCode === 101) {
+      settle({ kind: 'dropped', error: new Error('it switched protocols without being asked') });
+      return;
+    }
     hasHead = true;
     upstream.removeListener('close', onUpstreamClose);
     if (isSettled) return;
     arm(limits.idleMs, { kind: 'broken-off' });
-    const added = options.answered(incoming.statusCode ?? 502);
+    const added = options.answered(incoming.statusCode ?? 502, incoming.headers['content-length'] !== '0');
     if ('status' in added) return settle({ kind: 'replaced', answer: added });
     const headers = responseHeadersFor(incoming, added);
     if (headers === undefined) return settle({ kind: 'dropped', error: new Error('the head may not be passed on') });
@@ -155,7 +183,10 @@ export function forward(request: IncomingMessage, response: ServerResponse, opti
       touch();
     });
     response.on('drain', touch);
-    incoming.on('error', () => settle({ kind: 'broken-off' }));
+    incoming.on('error', breakOff);
+    // Of an answer that ends with its connection, node:http takes a reset for the end.
+    answering = incoming.socket;
+    answering.on('error', breakOff);
     incoming.on('close', () => {
       if (!incoming.complete) settle({ kind: 'broken-off' });
     });

@@ -129,6 +129,7 @@ export class ReferenceFront implements Front {
     if (typeof body === 'string') return body;
     let problem: Problem = 'no-backends';
     let hasRepeated = false;
+    const startedMs = performance.now();
     for (;;) {
       const backend = await exchange.pick();
       if (backend === undefined) return problem;
@@ -145,8 +146,9 @@ export class ReferenceFront implements Front {
         hasBody: head.body !== 'none',
         expectsContinue: what.expectsContinue,
         limits,
+        leftMs: limits.totalMs === 0 ? undefined : Math.max(0, limits.totalMs - (performance.now() - startedMs)),
         body,
-        answered: (status) => exchange.answered(backend, status),
+        answered: (status, hasBody) => exchange.answered(backend, status, hasBody),
         passed: (bytes) => (counts.bytesOut += bytes),
       });
       if (outcome.kind === 'dial-failed') {
@@ -161,7 +163,8 @@ export class ReferenceFront implements Front {
         hasRepeated = true;
         problem = 'backend-broke';
       } else if (outcome.kind === 'late') return 'backend-late';
-      else if (outcome.kind === 'client-slow' || outcome.kind === 'body-too-large') return outcome.kind;
+      else if (outcome.kind === 'client-slow' || outcome.kind === 'body-too-large' || outcome.kind === 'too-late')
+        return outcome.kind;
       else return outcome;
     }
   }

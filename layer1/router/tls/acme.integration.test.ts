@@ -42,7 +42,7 @@ before(async () => {
   const log = silentLogger();
   const discovery = { openServiceSet: () => new Promise<never>(() => {}) };
   const tls = { port: 443, profile: 'modern' } as const;
-  router = await startRouter({ controller, discovery, host: address, httpPort: 80, tls, log });
+  router = await startRouter({ controller, discovery, host: address, httpPort: 80, clusterKey: 'key', tls, log });
   await world.client.call(apps.create, { body: { name: 'shop' } });
 });
 after(async () => {

@@ -74,6 +74,7 @@ export async function setUpTls(
     discovery,
     host: '127.0.0.1',
     httpPort: 0,
+    clusterKey: 'key',
     tls: { port: 0, profile: options.profile ?? 'modern' },
     log,
   });

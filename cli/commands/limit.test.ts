@@ -1,0 +1,36 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { openDeskWithController } from '../testing.ts';
+
+test('`limit`, `limit set` and `limit build`', async () => {
+  await using env = await openDeskWithController();
+  const { desk, controller: world } = env;
+  const memoryBytes = 512 * 1024 ** 2;
+  await world.deployApp('slug-builder', { build: { command: ['build'], memoryBytes } }, { isSystem: true });
+  await world.deployApp('hello', { web: { memoryBytes, cpuMillis: 500 } });
+  const shown = await desk.run(['limit', '-a', 'hello']);
+  assert.match(
+    shown.stdout,
+    /^TYPE +MEMORY +CPU\nweb +512MB +500\n\nBUILD +LIMIT +AT MOST +SAID BY\nmemory +512MB +512MB +the cluster\ntime +30m/,
+  );
+  assert.equal((await desk.run(['limit', 'set', '-a', 'hello', 'web', 'memory=256MB'])).code, 0);
+  assert.match((await desk.run(['limit', '-a', 'hello'])).stdout, /web +256MB +500/);
+  const build = await desk.run(['limit', 'build', '-a', 'hello', 'memory=256MB', 'time=20m']);
+  assert.match(build.stdout, /memory +256MB +512MB +the app\ntime +20m +30m +the app\n/);
+  assert.match(
+    (await desk.run(['limit', 'build', '-a', 'hello', 'memory='])).stdout,
+    /memory +512MB +512MB +the cluster/,
+  );
+  for (const [words, why] of [
+    [['build', 'memory=9GB'], /more than this cluster lets a build have/],
+    [['build', 'cpu=1'], /builds have no limit "cpu": there are memory, time, disk/],
+    [['build', 'memory'], /"memory" limits nothing/],
+    [['set', 'worker', 'memory=1GB'], /there is no process type "worker": there is web/],
+    [['set', 'web', 'memory=lots'], /"lots" is no amount of memory/],
+    [['set', 'web', 'disk=1GB'], /there is no limit "disk"/],
+  ] as const) {
+    const { code, stderr } = await desk.run(['limit', words[0], '-a', 'hello', ...words.slice(1)]);
+    assert.notEqual(code, 0);
+    assert.match(stderr, why);
+  }
+});

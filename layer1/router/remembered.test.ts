@@ -1,0 +1,174 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, readFile, readdir, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
+import { test } from 'node:test';
+import type { TestContext } from 'node:test';
+import { type Route, routeSchema } from '@flynn/controller/model';
+import { createDiscoveryClient } from '@flynn/discovery/client';
+import { HttpClient } from '@flynn/kit/http-client';
+import { startServer } from '@flynn/kit/http-server';
+import { silentLogger } from '@flynn/kit/log';
+import { waitFor } from '@flynn/kit/retry';
+import { RememberedTable } from './remembered.ts';
+import type { RememberedOptions } from './remembered.ts';
+import { startRouter } from './router.ts';
+import { ControlPlane, ask, startBackend } from './testing.ts';
+
+const log = silentLogger();
+const waiting = { deadlineMs: 10_000, intervalMs: 5 };
+
+async function folderOf(t: TestContext): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'flynn-router-'));
+  t.after(() => rm(folder, { recursive: true }));
+  return folder;
+}
+
+const open = (folder: string, more: Partial<RememberedOptions> = {}) =>
+  RememberedTable.open({
+    file: join(folder, 'table.jsonl'),
+    key: 'k',
+    log,
+    restMs: 10,
+    boot: async () => 'b1',
+    ...more,
+  });
+
+async function start(folder: string, url: string) {
+  const controller = new HttpClient({ baseUrl: url, name: 'the controller' });
+  const discovery = createDiscoveryClient({ url });
+  const remembered = await open(folder);
+  const router = await startRouter({
+    controller,
+    discovery,
+    host: '127.0.0.1',
+    httpPort: 0,
+    clusterKey: 'key',
+    remembered,
+    log,
+  });
+  return {
+    router,
+    async stop() {
+      await router.stop({ drainMs: 0 });
+      await controller.close();
+      await discovery.close();
+    },
+  };
+}
+
+const routeOf = (id: string): Route =>
+  routeSchema.parse({ id, appId: 'a', type: 'http', domain: `${id}.test`, service: 'web', createdAt: '' });
+
+/** Writes what a router would that knows these routes, and answers what is in the file. */
+async function write(folder: string, routes: readonly Route[], more: Partial<RememberedOptions> = {}): Promise<string> {
+  const table = await open(folder, more);
+  table.replace(routes);
+  table.live(() => '12');
+  const file = join(folder, 'table.jsonl');
+  const stop = new AbortController();
+  const running = table.run(stop.signal);
+  await waitFor(async () => (await readFile(file, 'utf8')) !== '', { what: 'the file', ...waiting });
+  stop.abort();
+  await running;
+  return readFile(file, 'utf8');
+}
+
+test('a router that starts while controller and discovery are away serves from its last known table, until they speak', async (t) => {
+  const folder = await folderOf(t);
+  const plane = new ControlPlane();
+  const serve = (port = 0) => startServer({ name: 'plane', handlers: plane.handlers, host: '127.0.0.1', port, log });
+  let server = await serve();
+  const { url, port } = server;
+  const backend = await startBackend(t, (_request, response) => response.end('first'));
+  const other = await startBackend(t, (_request, response) => response.end('second'));
+  plane.setRoute({ id: 'r1', domain: 'app.test' });
+  plane.setRoute({ id: 'r2', domain: 'gone.test' });
+  plane.up('web', backend.address);
+  const before = await start(folder, url);
+  const get = async (at: number, host = 'app.test') => {
+    const answer = await ask(at, { headers: { host } });
+    return `${answer.statusCode} ${await text(answer)}`;
+  };
+  assert.equal(await get(before.router.httpPort), '200 first');
+  assert.equal(before.router.status().remembered, undefined);
+  const isKept = async () => (await readFile(join(folder, 'table.jsonl'), 'utf8')).includes(backend.address);
+  await waitFor(isKept, { what: 'the table to be kept', ...waiting });
+  await before.stop();
+  await server.close();
+
+  const after = await start(folder, url);
+  t.after(() => after.stop());
+  const at = after.router.httpPort;
+  assert.equal(await get(at), '200 first');
+  const { remembered } = after.router.status();
+  assert.deepEqual([remembered?.routes, remembered?.services], [true, ['web']]);
+  assert.match(remembered?.savedAt ?? '', /^20/);
+  plane.forgetRouteQuietly('r2');
+  plane.down('web', backend.address);
+  plane.up('web', other.address);
+  server = await serve(port);
+  t.after(() => server.close());
+  await waitFor(() => after.router.status().remembered === undefined, { what: 'the live table', ...waiting });
+  assert.equal(await get(at), '200 second');
+  assert.match(await get(at, 'gone.test'), /^404/);
+  const isWhole = async () => (await readdir(folder)).join() === 'table.jsonl';
+  await waitFor(isWhole, { what: 'nothing half to be left', ...waiting });
+});
+
+test('routes are kept whole, many of them too, with what to go on from', async (t) => {
+  const folder = await folderOf(t);
+  const routes = Array.from({ length: 2_000 }, (_, index) => routeOf(`r${index}`));
+  await write(folder, routes);
+  const again = await open(folder);
+  assert.deepEqual(again.routes, routes);
+  assert.equal(again.revision, '12');
+});
+
+test('a file that was cut off, garbled or of another cluster is not used', async (t) => {
+  const folder = await folderOf(t);
+  const file = join(folder, 'table.jsonl');
+  assert.equal((await open(folder)).routes, undefined);
+  const whole = await write(folder, [routeOf('a'), routeOf('b')]);
+  assert.equal((await open(folder)).routes?.length, 2);
+  assert.equal((await open(folder, { key: 'other' })).routes, undefined);
+  const lines = whole.trimEnd().split('\n');
+  for (const [what, bad] of [
+    ['cut off', lines.slice(0, -1).join('\n')],
+    ['cut off within a line', whole.slice(0, 400)],
+    ['empty', ''],
+    ['a line missing', [lines[0], ...lines.slice(2)].join('\n')],
+    ['goes on', `${whole}{}`],
+    ['another format', whole.replace('"format":1', '"format":2')],
+    ['a bad route', whole.replace('"type":"http"', '"type":"x"')],
+  ] as const) {
+    await writeFile(file, bad);
+    assert.equal((await open(folder)).routes, undefined, what);
+  }
+});
+
+test('backends are of one start of the machine, and of an hour; routes are older', async (t) => {
+  const folder = await folderOf(t);
+  const instance = { id: 'j1', service: 'web', address: '127.0.0.1:1', attributes: {}, createdRevision: 1 };
+  const head = { format: 1, cluster: '', boot: 'b1', savedMs: 1_000_000 };
+  const written = await write(folder, [routeOf('a')], { now: () => head.savedMs });
+  const [first = '', route = ''] = written.split('\n');
+  const service = JSON.stringify({ service: 'web', instances: [instance], leader: 'j1' });
+  await writeFile(join(folder, 'table.jsonl'), [first, route, service, '{"lines":2}', ''].join('\n'));
+  const known = async (more: Partial<RememberedOptions>) => {
+    const table = await open(folder, more);
+    const stop = new AbortController();
+    const away = new Promise<void>(() => {});
+    const set = await table
+      .filling({
+        openServiceSet: async () => ({ instances: [], leader: undefined, ready: away, onChange: () => () => {} }),
+      })
+      .openServiceSet('web', { signal: stop.signal });
+    stop.abort();
+    return [table.routes?.length, set.instances.length, set.leader?.id];
+  };
+  assert.deepEqual(await known({ now: () => 2_000_000 }), [1, 1, 'j1']);
+  assert.deepEqual(await known({ now: () => 9_000_000 }), [1, 0, undefined]);
+  assert.deepEqual(await known({ now: () => 2_000_000, boot: async () => 'b2' }), [1, 0, undefined]);
+});
