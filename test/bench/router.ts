@@ -12,6 +12,7 @@ import { compareLoad, comparison, costUs, h2load, interleaved, portFor, wrk } fr
 import type { Load, Measured } from './router-load.ts';
 import { openStage } from './router-stage.ts';
 import type { Proxy, Stage } from './router-stage.ts';
+import { workers } from './router-workers.ts';
 
 type Options = { rounds: number; seconds: number };
 
@@ -91,6 +92,7 @@ const sections: Readonly<Record<string, (stage: Stage, options: Options) => Prom
   routes: manyRoutes,
   changes: async (stage) => [...(await firstRequest(stage)), ...(await changesUnderLoad(stage))],
   idle: idleClients,
+  workers,
 };
 
 export const bench: Bench = {

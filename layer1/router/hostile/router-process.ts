@@ -33,6 +33,7 @@ export async function startPlane(
   return { plane, certificates, url: server.url };
 }
 
+/** One process that carries the traffic itself. */
 export function routerEnv(options: {
   planeUrl: string;
   port: number;
@@ -44,6 +45,7 @@ export function routerEnv(options: {
     FLYNN_DISCOVERY_URL: options.planeUrl,
     FLYNN_HTTP_PORT: String(options.port),
     FLYNN_HTTPS_PORT: String(options.tlsPort),
+    FLYNN_ROUTER_WORKERS: '1',
     PORT: String(options.statusPort),
   };
 }
