@@ -149,7 +149,7 @@ export class Transfer implements Receiver, Watched {
 
   onHead(status: number, fields: string[], extent: Extent): void {
     if (this.#backend === undefined) return;
-    const added = this.#exchange.answered(this.#backend, status);
+    const added = this.#exchange.answered(this.#backend, status, extent !== 'none');
     if ('status' in added) {
       this.#leaveBackend();
       this.#send(added);
