@@ -20,7 +20,6 @@ const handshakeMs = 10_000;
 /** More at a time are cut, the oldest first: those that mean it take a second. */
 const maxHandshakes = 2_000;
 const sessionSeconds = 3_600;
-const ticketRotationMs = 12 * 3_600_000;
 
 export type TlsCounts = { handshakes: number; failures: number; unknownNames: number };
 
@@ -48,7 +47,6 @@ export class TlsListener implements AsyncDisposable {
   readonly #tls: TlsServer;
   /** Speaks with authorities that want to see that a name leads here. */
   readonly #challenged: TlsServer;
-  readonly #rotation: NodeJS.Timeout;
   /** By the two ends' addresses: what the TLS server tells of a connection is another object than what it was given. */
   readonly #pending = new Map<string, Pending>();
   readonly counts: TlsCounts = { handshakes: 0, failures: 0, unknownNames: 0 };
@@ -71,9 +69,8 @@ export class TlsListener implements AsyncDisposable {
       // The deadline here is the connection's, from the first byte.
       handshakeTimeout: 2 * handshakeMs,
     });
-    this.#tls.setTicketKeys(randomBytes(48));
-    this.#rotation = setInterval(() => this.#tls.setTicketKeys(randomBytes(48)), ticketRotationMs);
-    this.#rotation.unref();
+    // Until the controller has told the one that all routers have.
+    this.resumeWith(randomBytes(48));
     this.#tls.on('secureConnection', (socket) => this.#hand(socket));
     this.#tls.on('tlsClientError', (error, socket) => {
       this.counts.failures += 1;
@@ -109,8 +106,9 @@ export class TlsListener implements AsyncDisposable {
     return typeof address === 'object' && address !== null ? address.port : options.port;
   }
 
-  get handshakes(): number {
-    return this.#pending.size;
+  /** Sessions begun with another key are begun anew. */
+  resumeWith(key: Buffer): void {
+    this.#tls.setTicketKeys(key);
   }
 
   /** Accepts no more; handshakes under way go on, and their connections to the front, which is told of the end itself. */
@@ -119,7 +117,6 @@ export class TlsListener implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    clearInterval(this.#rotation);
     this.stopListening();
     for (const { socket } of this.#pending.values()) socket.destroy();
   }
