@@ -1,8 +1,7 @@
-/** The controller's HTTP API. `:app` is an app's id or name, `:release` a release's id or `v3`. */
+/** The controller's HTTP API: apps and what runs of them. `:app` is an app's id or name, `:release` a release's id or `v3`. */
 import { booleanFlag } from '@flynn/kit/config';
 import { appName, processType, serviceName } from '@flynn/kit/names';
 import { attachQuerySchema, execQuerySchema } from '@flynn/host-agent/api';
-import { linesQuerySchema } from '@flynn/log-aggregator/api';
 import { imageSchema } from '@flynn/scheduler/cell';
 import { defineRoute } from '@flynn/kit/routes';
 import { z } from 'zod';
@@ -11,13 +10,10 @@ import {
   appSchema,
   artifactSchema,
   deploymentSchema,
-  drainSchema,
   envSchema,
   formationSchema,
   jobSchema,
-  keySchema,
   metaSchema,
-  operationSchema,
   processSchema,
   releaseSchema,
   rolloutChangeSchema,
@@ -25,6 +21,7 @@ import {
 } from './model.ts';
 import { pageQuery } from './paging.ts';
 import { httpChangeSchema, maintenanceSchema, tcpChangeSchema } from './routes/settings.ts';
+import { routeStatsSchema } from './routes/stats.ts';
 
 const appChange = z.object({
   meta: metaSchema.optional(),
@@ -312,6 +309,22 @@ export const routing = {
     response: z.object({ missing: z.array(z.string()) }),
     summary: 'Wait until every router has a change of routes, and tell which have not',
   }),
+  stats: defineRoute({
+    method: 'GET',
+    path: '/apps/:app/route-stats',
+    access: 'app viewer',
+    /** An id, or where it is. */
+    query: z.object({ route: z.string().optional() }),
+    response: z.object({
+      /** Of every route of the app that had a request, all routers together. */
+      routes: z.array(routeStatsSchema),
+      /** How many routers are counted. */
+      routers: z.int(),
+      /** Those that could not be asked: what they counted is missing. */
+      silent: z.array(z.object({ address: z.string(), why: z.string() })),
+    }),
+    summary: 'What all routers counted for the routes of an app since their start',
+  }),
   beginMaintenance: defineRoute({
     method: 'PUT',
     path: '/apps/:app/maintenance',
@@ -348,258 +361,5 @@ export const routing = {
     path: '/routes/events',
     response: 'events',
     summary: 'All routes, then changes',
-  }),
-} as const;
-
-export const keys = {
-  create: defineRoute({
-    method: 'POST',
-    path: '/keys',
-    access: 'anybody',
-    body: z.object({ publicKey: z.string() }),
-    response: keySchema,
-    summary: 'Let an SSH public key push; the same key again is fine',
-  }),
-  list: defineRoute({
-    method: 'GET',
-    path: '/keys',
-    access: 'anybody',
-    query: pageQuery,
-    response: z.array(keySchema),
-    summary: 'SSH keys',
-  }),
-  get: defineRoute({
-    method: 'GET',
-    path: '/keys/:fingerprint',
-    response: keySchema,
-    summary: 'One key; the fingerprint url-encoded',
-  }),
-  remove: defineRoute({
-    method: 'DELETE',
-    path: '/keys/:fingerprint',
-    access: 'anybody',
-    response: 'empty',
-    summary: 'Take a key back',
-  }),
-} as const;
-
-/** What is said of a push goes for each: what is left out does not matter. */
-const newOperationSchema = operationSchema
-  .pick({ dependsOn: true, mayFail: true, input: true, target: true, singletonId: true })
-  .extend({
-    /** Looks at repositories the platform makes itself. */
-    kind: operationSchema.shape.kind.exclude(['poll']),
-    /** To be able to ask twice; else one is made. */
-    id: z
-      .string()
-      .regex(/^[\w.:@+-]{1,200}$/)
-      .optional(),
-    expiresAt: z.iso.datetime().optional(),
-  });
-
-const operationListQuery = z.object({
-  ...pageQuery.shape,
-  /** Ended ones too, default: yes. */
-  ended: booleanFlag.optional(),
-});
-
-/** Of the runner, as it registered with. */
-const runnerToken = z.string().default('');
-
-const attemptSchema = z.object({ id: z.string(), attempt: z.int() });
-const resultSchema = z.object({
-  id: z.string(),
-  state: z.enum(['complete', 'failed', 'cancelled']),
-  error: z.string().optional(),
-  output: z.record(z.string(), z.string()).default({}),
-});
-export const drains = {
-  create: defineRoute({
-    method: 'POST',
-    path: '/drains',
-    access: 'anybody',
-    body: z.object({
-      url: z.string(),
-      app: z.string().optional(),
-      /** Whom to trust behind a TLS address, as PEM; else whom everybody trusts. */
-      ca: z.string().optional(),
-    }),
-    response: drainSchema,
-    summary: 'Send the lines of an app, or of all apps, elsewhere as well, from now on',
-  }),
-  list: defineRoute({
-    method: 'GET',
-    path: '/drains',
-    access: 'anybody',
-    query: z.object({ app: z.string().optional() }),
-    response: z.array(drainSchema),
-    summary: 'Drains and how far they are; with app= those that get its lines',
-  }),
-  remove: defineRoute({
-    method: 'DELETE',
-    path: '/drains/:drain',
-    access: 'anybody',
-    response: 'empty',
-    summary: 'End a drain',
-  }),
-} as const;
-
-export const operations = {
-  /** Idempotent by pushId. Answers the chain build, release, deploy. */
-  push: defineRoute({
-    method: 'POST',
-    path: '/apps/:app/pushes',
-    access: 'app developer',
-    body: z.object({ pushId: z.string(), sourceDigest: z.string(), commit: z.string(), branch: z.string() }),
-    response: z.array(operationSchema),
-    summary: 'Build, release and deploy a source archive of the blob store',
-  }),
-  get: defineRoute({
-    method: 'GET',
-    path: '/operations/:operation',
-    access: 'app viewer',
-    response: operationSchema,
-    summary: 'One operation',
-  }),
-  /** Idempotent by the operations' ids. */
-  create: defineRoute({
-    method: 'POST',
-    path: '/apps/:app/operations',
-    access: 'app developer',
-    body: z.object({ operations: z.array(newOperationSchema).min(1) }),
-    response: z.array(operationSchema),
-    summary: 'Queue operations, all of them or none',
-  }),
-  list: defineRoute({
-    method: 'GET',
-    path: '/apps/:app/operations',
-    access: 'app viewer',
-    query: operationListQuery,
-    response: z.array(operationSchema),
-    summary: "An app's operations, newest first",
-  }),
-  listAll: defineRoute({
-    method: 'GET',
-    path: '/operations',
-    access: 'cluster viewer',
-    query: operationListQuery,
-    response: z.array(operationSchema),
-    summary: 'Operations of all apps: what is under way first, then what ended last',
-  }),
-  update: defineRoute({
-    method: 'PATCH',
-    path: '/operations/:operation',
-    access: 'app developer',
-    body: z.object({ expiresAt: z.iso.datetime().nullable() }),
-    response: operationSchema,
-    summary: 'Move the time by which it has to run, or take it away; one that runs or has ended stays as it is',
-  }),
-  cancel: defineRoute({
-    method: 'POST',
-    path: '/operations/:operation/cancel',
-    access: 'app developer',
-    body: z.object({ force: z.boolean().default(false) }).default({ force: false }),
-    response: operationSchema,
-    summary: 'Cancel; one that runs is told to stop, with force it ends at once; one that ended stays as it is',
-  }),
-  /**
-   * Events `line` ({text}) from the start or after Last-Event-ID, then `end` (the Operation) once it ended; with
-   * follow=false `end` comes after what there is.
-   */
-  log: defineRoute({
-    method: 'GET',
-    path: '/operations/:operation/log',
-    access: 'app viewer',
-    query: z.object({ follow: booleanFlag.optional() }),
-    response: 'events',
-    summary: "An operation's log",
-  }),
-
-  /**
-   * For runners, as all below. Waits up to 25 s for work; none means: ask again. What it answers is `waiting` until it is
-   * acknowledged: after 10 s it goes to somebody else.
-   */
-  claim: defineRoute({
-    method: 'POST',
-    path: '/runners/:runner/claim',
-    body: z.object({ token: runnerToken, slots: z.int().min(1).max(64).default(1) }).default({ token: '', slots: 1 }),
-    response: z.object({ operations: z.array(operationSchema) }),
-    summary: 'Take the next operations, as many as there are slots',
-  }),
-  /**
-   * What became of operations, several at a time. `begun` and `declined` name the attempt that was claimed: one that was
-   * taken back meanwhile is refused, and the runner lets go of it. From `begun` to `ended` it is held by heartbeats.
-   * Idempotent: what was reported before is not refused.
-   */
-  report: defineRoute({
-    method: 'POST',
-    path: '/runners/:runner/report',
-    body: z.object({
-      token: runnerToken,
-      begun: z.array(attemptSchema).max(64).default([]),
-      declined: z.array(attemptSchema).max(64).default([]),
-      ended: z.array(resultSchema).max(64).default([]),
-    }),
-    response: z.object({
-      refused: z.array(z.object({ id: z.string(), code: z.enum(['conflict', 'not_found']), message: z.string() })),
-    }),
-    summary: 'Operations begin, are declined, or have ended; dependents start, or are cancelled',
-  }),
-  /**
-   * Every 5 s at most; a runner not heard of for 30 s loses its operations, which fail with the reason. `cancelled` tells
-   * it to stop. Waits so long for that to happen.
-   */
-  heartbeat: defineRoute({
-    method: 'POST',
-    path: '/runners/:runner/operations/:operation/heartbeat',
-    body: z
-      .object({ token: runnerToken, waitMs: z.int().min(0).max(20_000).default(0) })
-      .default({ token: '', waitMs: 0 }),
-    response: z.object({ cancelled: z.boolean() }),
-    summary: 'Still at it',
-  }),
-  /** `offset` is the number of lines written before: lines already there are not added twice. */
-  append: defineRoute({
-    method: 'POST',
-    path: '/runners/:runner/operations/:operation/lines',
-    body: z.object({ token: runnerToken, offset: z.int().nonnegative(), lines: z.array(z.string()) }),
-    response: 'empty',
-    summary: 'Add lines to the log',
-  }),
-} as const;
-
-export const platform = {
-  /** ndjson of the log aggregator's Line; empty lines in between mean nothing. */
-  log: defineRoute({
-    method: 'GET',
-    path: '/apps/:app/log',
-    access: 'app viewer',
-    query: linesQuerySchema,
-    response: 'stream',
-    summary: "An app's log",
-  }),
-  /** Every change to what the controller keeps; resume with Last-Event-ID. `?app=` narrows it. The current state comes first unless resumed: `current` marks its end. */
-  events: defineRoute({
-    method: 'GET',
-    path: '/events',
-    access: 'anybody',
-    query: z.object({ app: z.string().optional(), types: z.string().optional() }),
-    response: 'events',
-    summary: 'Changes as they happen',
-  }),
-  cluster: defineRoute({
-    method: 'GET',
-    path: '/cluster',
-    access: 'anybody',
-    response: z.object({
-      name: z.string(),
-      domain: z.string(),
-      gitUrl: z.string(),
-      httpPort: z.int(),
-      version: z.string(),
-      /** The image new slugs are stacked on; an artifact may also say `slug-runner` as its base. */
-      slugRunnerImage: z.string().optional(),
-    }),
-    summary: 'What a client needs to know of the cluster',
   }),
 } as const;

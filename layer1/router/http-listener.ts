@@ -2,6 +2,7 @@
 import { createServer } from 'node:net';
 import type { Server } from 'node:net';
 import { FlynnError, asFlynnError } from '@flynn/kit/errors';
+import { stopAccepting } from './closing.ts';
 import type { Front } from './exchange.ts';
 import type { Accept } from './proxy-protocol/acceptance.ts';
 
@@ -40,7 +41,7 @@ export class HttpListener implements AsyncDisposable {
 
   /** Stops accepting, and resolves when all connections are closed, or cut at the deadline. */
   async stop(options: { drainMs: number }): Promise<void> {
-    if (this.#server.listening) this.#server.close();
+    await stopAccepting(this.#server);
     await this.#front.drain({ deadlineMs: options.drainMs });
   }
 

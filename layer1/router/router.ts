@@ -11,7 +11,10 @@ import type { Driver } from './config.ts';
 import type { Timeouts } from './exchange.ts';
 import { everySink, followRoutes } from './feed.ts';
 import { HttpListener } from './http-listener.ts';
+import { Deadlines } from './http1/deadlines.ts';
 import { Http1Front } from './http1/front.ts';
+import { Pools } from './http1/pool.ts';
+import { Http2Front } from './http2/front.ts';
 import { Knowledge } from './knowledge.ts';
 import { AccessLog } from './policy/access-log.ts';
 import type { AccessLogFormat } from './policy/access-log.ts';
@@ -76,6 +79,7 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
     clientsGone: 0,
     refusals: {},
   };
+  let httpsPort: number | undefined;
   const knowledge = new Knowledge();
   const backends = new Backends({
     discovery: knowledge.noting(remembered?.filling(options.discovery) ?? options.discovery),
@@ -92,7 +96,7 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
     routes,
     cookies: new Cookies(options.clusterKey),
     trusted,
-    httpsPort: options.tls?.port ?? 443,
+    httpsPort: () => httpsPort ?? 443,
     counters,
     accessLog,
     log,
@@ -102,12 +106,17 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
     newId: randomUUID,
   });
   const policy = answeringChallenges(routed, challenges);
-  const front = options.driver === 'http-proxy' ? new ReferenceFront({ policy, log }) : new Http1Front({ policy });
-  const http = new HttpListener(front, accept);
+  const deadlines = new Deadlines();
+  const shared = { policy, deadlines, pools: new Pools(deadlines) };
+  const http2 = new Http2Front({ ...shared, log });
+  const http1 =
+    options.driver === 'http-proxy' ? new ReferenceFront({ policy, log }) : new Http1Front({ ...shared, http2 });
+  const http = new HttpListener(http1, accept);
+  const fronts = { h2: http2, 'http/1.1': http1 };
   const tls =
     options.tls === undefined
       ? undefined
-      : await TlsPort.create({ ...options.tls, host, accept, challenges, fronts: { 'http/1.1': front }, log });
+      : await TlsPort.create({ ...options.tls, host, accept, challenges, fronts, log });
   const tasks = new TaskGroup();
   let isListening = false;
 
@@ -146,7 +155,7 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
   }
   await raceAbort(backends.opened(), tasks.signal);
   const httpPort = await http.listen({ host, port: options.httpPort });
-  const httpsPort = await tls?.listen({ deadlineMs: options.routesDeadlineMs ?? 10_000, signal: tasks.signal });
+  httpsPort = await tls?.listen({ deadlineMs: options.routesDeadlineMs ?? 10_000, signal: tasks.signal });
   isListening = true;
   listenForTcp();
 
@@ -173,9 +182,9 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
       isListening = false;
       const startedMs = performance.now();
       tcp.stopListening();
-      tls?.stopListening();
+      const tlsEnd = tls?.stopListening();
       // Routes and backends stay live while requests are still being answered.
-      await http.stop({ drainMs });
+      await Promise.all([tlsEnd, http.stop({ drainMs }), http2.drain({ deadlineMs: drainMs })]);
       const leftMs = drainMs - (performance.now() - startedMs);
       if (leftMs > 0 && tcp.connections > 0) {
         await waitFor(() => tcp.connections === 0, { what: 'TCP connections to end', deadlineMs: leftMs }).catch(() => {

@@ -4,7 +4,10 @@ import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { HttpClient } from '@flynn/kit/http-client';
 import type { Route } from '@flynn/kit/routes';
 import { waitFor } from '@flynn/kit/retry';
-import { apps, deployments, keys, operations, platform, releases, routing } from '../api.ts';
+import { apps, deployments, releases, routing } from '../api.ts';
+import { keys } from '../api-keys.ts';
+import { platform } from '../api-platform.ts';
+import { operations } from '../operations/api.ts';
 import { createControllerClient } from '../client.ts';
 import { startTestController } from '../testing.ts';
 import type { TestController } from '../testing.ts';
@@ -69,6 +72,7 @@ const expected: Readonly<Record<string, string>> = {
   'PATCH /apps/:app/routes/:route': 'app developer',
   'DELETE /apps/:app/routes/:route': 'app developer',
   'POST /apps/:app/route-reach': 'app viewer',
+  'GET /apps/:app/route-stats': 'app viewer',
   'PUT /apps/:app/maintenance': 'app developer',
   'DELETE /apps/:app/maintenance': 'app developer',
   'GET /routes/events': 'admin',

@@ -1,6 +1,6 @@
 /** A client's connection: one request after the other, each answered before the next begins. */
 import type { Socket } from 'node:net';
-import type { Answer, Client, Policy } from '../exchange.ts';
+import type { Answer, Client, Front, Policy } from '../exchange.ts';
 import type { Deadlines, Watched } from './deadlines.ts';
 import { HeadProblem } from './fields.ts';
 import { HeadReader } from './head-reader.ts';
@@ -20,6 +20,8 @@ const lingerMs = 2_000;
 const heldBytes = 65_536;
 
 const nothing = Buffer.alloc(0);
+/** How HTTP/2 begins; a client that sends it in pieces is told that this is HTTP/1. */
+const preface = Buffer.from('PRI * HTTP/2.0\r\n\r\n');
 
 /** What all connections of a front share. */
 export type FrontContext = {
@@ -27,6 +29,8 @@ export type FrontContext = {
   readonly pools: Pools;
   readonly deadlines: Deadlines;
   readonly isDraining: boolean;
+  /** Takes connections whose client begins to speak HTTP/2 without asking (RFC 9113 3.3). */
+  readonly http2: Pick<Front, 'take'> | undefined;
   closed(connection: ClientConnection): void;
 };
 
@@ -52,11 +56,11 @@ export class ClientConnection implements Watched {
     this.client = client;
     this.context = context;
     this.#deadlineMs = context.deadlines.after(headMs);
-    socket.on('data', (chunk: Buffer) => this.#onData(chunk));
-    socket.on('end', () => this.#onFin());
+    socket.on('data', this.#onData);
+    socket.on('end', this.#onFin);
     // `close` follows and does the cleaning up.
     socket.on('error', () => {});
-    socket.on('close', () => this.#onClose());
+    socket.on('close', this.#onClose);
     context.deadlines.add(this);
   }
 
@@ -136,14 +140,15 @@ export class ClientConnection implements Watched {
     } else this.socket.destroy();
   }
 
-  #onData(chunk: Buffer): void {
+  readonly #onData = (chunk: Buffer): void => {
+    if (this.#state === 'fresh' && chunk[0] === 0x50 && this.#speaksHttp2(chunk)) return;
     const held = this.#held;
     this.#held = undefined;
     this.#consume(held === undefined ? chunk : Buffer.concat([held, chunk]));
     if (this.#heldLength() <= heldBytes) return;
     this.#isFull = true;
     this.socket.pause();
-  }
+  };
 
   #heldLength(): number {
     return this.#held?.length ?? 0;
@@ -209,17 +214,30 @@ export class ClientConnection implements Watched {
     this.socket.resume();
   }
 
-  #onFin(): void {
+  readonly #onFin = (): void => {
     this.hasEnded = true;
     if (this.#transfer !== undefined) this.#transfer.clientEnded();
     else if (this.#state !== 'lingering') this.#linger();
-  }
+  };
 
-  #onClose(): void {
+  readonly #onClose = (): void => {
     this.context.deadlines.delete(this);
     this.context.closed(this);
     const transfer = this.#transfer;
     this.#transfer = undefined;
     transfer?.clientGone();
+  };
+
+  /** Hands the connection over if so. */
+  #speaksHttp2(chunk: Buffer): boolean {
+    const { http2 } = this.context;
+    if (http2 === undefined || chunk.indexOf(preface) !== 0) return false;
+    this.socket.removeListener('data', this.#onData);
+    this.socket.removeListener('end', this.#onFin);
+    this.socket.removeListener('close', this.#onClose);
+    this.socket.pause();
+    this.#onClose();
+    http2.take(this.socket, this.client, chunk);
+    return true;
   }
 }

@@ -14,12 +14,14 @@ export class Http1Front implements Front {
   readonly #connections = new Set<ClientConnection>();
   readonly #context: FrontContext & { isDraining: boolean };
 
-  constructor(options: { policy: Policy }) {
-    const deadlines = new Deadlines();
+  /** `deadlines` and `pools` are those of another front that shares them; `http2` takes clients that begin to speak it. */
+  constructor(options: { policy: Policy; deadlines?: Deadlines; pools?: Pools; http2?: Pick<Front, 'take'> }) {
+    const deadlines = options.deadlines ?? new Deadlines();
     this.#context = {
       policy: options.policy,
       deadlines,
-      pools: new Pools(deadlines),
+      pools: options.pools ?? new Pools(deadlines),
+      http2: options.http2,
       isDraining: false,
       closed: (connection) => this.#connections.delete(connection),
     };

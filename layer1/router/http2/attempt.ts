@@ -46,10 +46,8 @@ export interface Attempt {
 }
 
 /** Opens attempts at backends that speak one protocol, and keeps connections for the next. */
-export interface Upstream extends Disposable {
+export interface Upstream {
   open(backend: Backend, request: UpstreamRequest, receiver: Receiver): Attempt;
-  /** Called about every 100 ms: closes what is idle for too long, or whose backend leaves. */
-  sweep(nowMs: number): void;
 }
 
 export type UpstreamRequest = {

@@ -1,5 +1,6 @@
 /** Which fields go on to the next hop, in one shape for HTTP/1.1 and HTTP/2? */
 import type { Exchange, Fields } from '../exchange.ts';
+import type { Http1ResponseHead } from '../http1/response-head.ts';
 import type { Http2Head, RawFields } from './request.ts';
 
 /** RFC 9110 7.6.1 and what HTTP/2 forbids besides. Never in a message to an HTTP/2 peer. */
@@ -66,16 +67,24 @@ export function forEachRequestField(
   for (let i = 0; i < requestFields.length; i += 2) add(lowerOf(requestFields[i] ?? ''), requestFields[i + 1] ?? '');
 }
 
-/** An answer's fields for an HTTP/2 client. `named` is what `connection` says, if anything. */
-export function answerFields(fields: RawFields, named: string | undefined): string[] {
-  const alsoLeftOut =
-    named === undefined ? undefined : new Set(named.split(',').map((name) => name.trim().toLowerCase()));
+/** An answer's fields for an HTTP/2 client. */
+export function answerFields(fields: RawFields): string[] {
   const kept: string[] = [];
   for (let i = 0; i < fields.length; i += 2) {
     const name = fields[i] ?? '';
-    if (name.startsWith(':') || perConnection.has(name)) continue;
-    if (alsoLeftOut?.has(name) === true && name !== 'content-length' && name !== 'content-type') continue;
-    kept.push(name, fields[i + 1] ?? '');
+    if (!name.startsWith(':') && !perConnection.has(name)) kept.push(name, fields[i + 1] ?? '');
+  }
+  return kept;
+}
+
+/** The same of an HTTP/1 answer, whose Connection may name others that end here. */
+export function http1AnswerFields({ fields, named }: Pick<Http1ResponseHead, 'fields' | 'named'>): string[] {
+  const kept: string[] = [];
+  const { names } = fields;
+  for (let i = 0; i < names.length; i += 1) {
+    const name = names[i] ?? '';
+    if (perConnection.has(name) || named?.includes(name) === true) continue;
+    kept.push(name, fields.value(i));
   }
   return kept;
 }

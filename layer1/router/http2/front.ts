@@ -5,14 +5,14 @@ import type { Socket } from 'node:net';
 import { systemClock } from '@flynn/kit/clock';
 import type { Logger } from '@flynn/kit/log';
 import type { Client, Front, Policy } from '../exchange.ts';
+import type { Deadlines, Watched } from '../http1/deadlines.ts';
+import type { Pools } from '../http1/pool.ts';
 import { sendAnswer } from './answer.ts';
-import type { Upstream } from './attempt.ts';
 import { H2cUpstream } from './h2c-upstream.ts';
 import { Http1Upstream } from './http1-upstream.ts';
 import { Http2Head, readRequest } from './request.ts';
 import { Transfer } from './transfer.ts';
 
-const sweepMs = 100;
 /** From the connection to the client's SETTINGS. */
 const prefaceMs = 10_000;
 /** Longer than the usual 60 s of a load balancer in front, so that it is the one that closes. */
@@ -40,6 +40,11 @@ const sessionOptions: ServerSessionOptions = {
   strictSingleValueFields: false,
 };
 
+/** How a stream ended is told by `close` and its code. */
+function ignore(): void {
+  // Without a listener the process would end.
+}
+
 type Session = {
   readonly session: ServerHttp2Session;
   readonly client: Client;
@@ -48,8 +53,6 @@ type Session = {
   idleSinceMs: number;
   pingedMs: number;
   isPingOut: boolean;
-  /** While draining, it takes no more requests from then on. */
-  readonly goodbyeMs: number;
 };
 
 /**
@@ -61,21 +64,22 @@ type Session = {
  * while draining none takes new ones for longer than a moment. What a client can make the router hold is bounded per
  * session: 128 streams, 64 KB of fields each, 256 KB of body each and 1 MB of all.
  */
-export class Http2Front implements Front {
+export class Http2Front implements Front, Watched {
   readonly #policy: Policy;
   readonly #log: Logger;
   readonly #sessions = new Set<Session>();
-  readonly #transfers = new Set<Transfer>();
-  readonly #upstreams: { readonly http1: Upstream; readonly h2c: Upstream };
-  readonly #clock = { nowMs: performance.now() };
-  readonly #sweeper: NodeJS.Timeout;
+  readonly #deadlines: Deadlines;
+  readonly #upstreams: { readonly http1: Http1Upstream; readonly h2c: H2cUpstream };
   #isDraining = false;
 
-  constructor(options: { policy: Policy; log: Logger }) {
-    this.#policy = options.policy;
-    this.#log = options.log;
-    this.#upstreams = { http1: new Http1Upstream(), h2c: new H2cUpstream() };
-    this.#sweeper = setInterval(() => this.#sweep(performance.now()), sweepMs).unref();
+  /** Connections to backends are shared with whoever else has these. */
+  constructor(options: { policy: Policy; deadlines: Deadlines; pools: Pools; log: Logger }) {
+    const { policy, deadlines, pools, log } = options;
+    this.#policy = policy;
+    this.#log = log;
+    this.#deadlines = deadlines;
+    this.#upstreams = { http1: new Http1Upstream(pools), h2c: new H2cUpstream(deadlines) };
+    deadlines.add(this);
   }
 
   get connections(): number {
@@ -90,10 +94,9 @@ export class Http2Front implements Front {
       client,
       streams: 0,
       isReady: false,
-      idleSinceMs: this.#clock.nowMs,
-      pingedMs: this.#clock.nowMs,
+      idleSinceMs: this.#deadlines.nowMs,
+      pingedMs: this.#deadlines.nowMs,
       isPingOut: false,
-      goodbyeMs: this.#isDraining ? performance.now() + goodbyeMs : 0,
     };
     this.#sessions.add(known);
     session.on('stream', (stream, _fields, flags, raw) => this.#onStream(known, stream, flags, raw));
@@ -103,36 +106,36 @@ export class Http2Front implements Front {
     );
     session.once('close', () => this.#sessions.delete(known));
     session.setLocalWindowSize(windowBytes);
+    if (this.#isDraining) setTimeout(() => session.close(), goodbyeMs).unref();
   }
 
   async drain({ deadlineMs }: { deadlineMs: number }): Promise<void> {
     const startedMs = performance.now();
     this.#isDraining = true;
     const elapsedMs = () => performance.now() - startedMs;
-    while (this.#sessions.size > 0 && elapsedMs() < deadlineMs) {
-      for (const known of this.#sessions) if (performance.now() >= known.goodbyeMs) known.session.close();
-      await systemClock.sleep(20);
-    }
+    for (const { session } of this.#sessions) session.close();
+    while (this.#sessions.size > 0 && elapsedMs() < deadlineMs) await systemClock.sleep(20);
     for (const { session } of this.#sessions) session.destroy();
-    clearInterval(this.#sweeper);
-    this.#upstreams.http1[Symbol.dispose]();
+    this.#deadlines.delete(this);
     this.#upstreams.h2c[Symbol.dispose]();
+  }
+
+  tick(nowMs: number): void {
+    for (const known of this.#sessions) this.#look(known, nowMs);
   }
 
   #onStream(known: Session, stream: ServerHttp2Stream, flags: number, raw: string[]): void {
     known.streams += 1;
-    stream.on('error', (error) => this.#log.debug({ err: error }, 'an HTTP/2 stream broke'));
-    stream.once('close', () => {
-      known.streams -= 1;
-      known.idleSinceMs = this.#clock.nowMs;
-    });
+    stream.on('error', ignore);
     const head = readRequest(raw, (flags & constants.NGHTTP2_FLAG_END_STREAM) !== 0);
     if (!(head instanceof Http2Head)) {
+      stream.once('close', () => this.#onStreamOver(known));
       sendAnswer(stream, this.#policy.refuse(head.status, head.code, head.message, known.client), false);
       return;
     }
     const verdict = this.#policy.admit(head, known.client);
     if ('answer' in verdict) {
+      stream.once('close', () => this.#onStreamOver(known));
       sendAnswer(stream, verdict.answer, head.method === 'HEAD');
       return;
     }
@@ -141,19 +144,15 @@ export class Http2Front implements Front {
       head,
       exchange: verdict.exchange,
       upstream: this.#upstreams[verdict.exchange.backendProtocol],
-      clock: this.#clock,
-      onOver: (over) => this.#transfers.delete(over),
+      deadlines: this.#deadlines,
+      onOver: () => this.#onStreamOver(known),
     });
-    this.#transfers.add(transfer);
     transfer.start();
   }
 
-  #sweep(nowMs: number): void {
-    this.#clock.nowMs = nowMs;
-    for (const transfer of this.#transfers) transfer.check(nowMs);
-    for (const known of this.#sessions) this.#look(known, nowMs);
-    this.#upstreams.http1.sweep(nowMs);
-    this.#upstreams.h2c.sweep(nowMs);
+  #onStreamOver(known: Session): void {
+    known.streams -= 1;
+    known.idleSinceMs = this.#deadlines.nowMs;
   }
 
   #look(known: Session, nowMs: number): void {

@@ -3,6 +3,7 @@ import { connect, constants } from 'node:http2';
 import type { ClientHttp2Session, ClientHttp2Stream } from 'node:http2';
 import type { Backend } from '../backend.ts';
 import type { Fields } from '../exchange.ts';
+import type { Deadlines, Watched } from '../http1/deadlines.ts';
 import type { Attempt, Failure, Receiver, Upstream, UpstreamRequest } from './attempt.ts';
 import { answerFields, forEachRequestField, objectOf, trailerFields } from './fields.ts';
 
@@ -147,7 +148,7 @@ class H2cAttempt implements Attempt {
     this.#stream = stream;
     stream.on('headers', (_fields, _flags, raw: string[]) => {
       const status = Number(raw[1]);
-      if (status > 101) this.#receiver?.onInformation(status, answerFields(raw, undefined));
+      if (status > 101) this.#receiver?.onInformation(status, answerFields(raw));
     });
     stream.on('response', (_fields, flags: number, raw: string[]) => this.#onHead(raw, flags));
     stream.on('data', (bytes: Buffer) => this.#receiver?.onData(bytes));
@@ -216,7 +217,7 @@ class H2cAttempt implements Attempt {
 
   #onHead(raw: string[], flags: number): void {
     const status = Number(raw[1]);
-    const fields = answerFields(raw, undefined);
+    const fields = answerFields(raw);
     this.#hasHead = true;
     if (this.#request.head.upgrade !== undefined && status < 300) {
       this.#isUpgraded = true;
@@ -241,14 +242,19 @@ class H2cAttempt implements Attempt {
   }
 }
 
-export class H2cUpstream implements Upstream {
+export class H2cUpstream implements Upstream, Watched, Disposable {
   readonly #sessions = new Map<Backend, Session[]>();
+  readonly #deadlines: Deadlines;
+
+  constructor(deadlines: Deadlines) {
+    this.#deadlines = deadlines;
+  }
 
   open(backend: Backend, request: UpstreamRequest, receiver: Receiver): Attempt {
     return new H2cAttempt({ request, receiver, place: (attempt) => this.#place(backend, attempt) });
   }
 
-  sweep(nowMs: number): void {
+  tick(nowMs: number): void {
     for (const [backend, sessions] of this.#sessions) {
       const kept = sessions.filter((session) => {
         const isOld = session.isIdle && (backend.isLeaving || nowMs - session.idleSinceMs > idleMs);
@@ -259,11 +265,13 @@ export class H2cUpstream implements Upstream {
       if (kept.length === 0) this.#sessions.delete(backend);
       else this.#sessions.set(backend, kept);
     }
+    if (this.#sessions.size === 0) this.#deadlines.delete(this);
   }
 
   [Symbol.dispose](): void {
     for (const { session } of [...this.#sessions.values()].flat()) session.destroy();
     this.#sessions.clear();
+    this.#deadlines.delete(this);
   }
 
   #place(backend: Backend, attempt: H2cAttempt): void {
@@ -272,6 +280,7 @@ export class H2cUpstream implements Upstream {
     if (session === undefined) {
       const allowed = sessions.at(-1)?.allowed ?? maxStreams;
       session = new Session(backend, { allowed, place: (surplus) => this.#place(backend, surplus) });
+      if (this.#sessions.size === 0) this.#deadlines.add(this);
       sessions.push(session);
       this.#sessions.set(backend, sessions);
     }

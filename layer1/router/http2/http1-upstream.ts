@@ -1,60 +1,190 @@
-/** Backends that speak HTTP/1.1, and the connections that are kept to them. */
+/** Backends that speak HTTP/1.1, over the connections that are kept to them for HTTP/1 clients too. */
+import { createHash, randomBytes } from 'node:crypto';
 import type { Backend } from '../backend.ts';
-import type { Attempt, Receiver, Upstream, UpstreamRequest } from './attempt.ts';
-import { Http1Connection } from './http1-connection.ts';
-
-/** Below the 5 s after which many servers close an idle connection, so that it is us who close it. */
-const idleMs = 4_000;
-/** What cannot be sent again goes only over a connection that was used this lately. */
-const freshMs = 1_000;
-const maxIdle = 256;
+import type { Fields } from '../exchange.ts';
+import type { AnswerReceiver, BackendConnection } from '../http1/backend-connection.ts';
+import { HeadFields } from '../http1/fields.ts';
+import type { Pools } from '../http1/pool.ts';
+import type { Http1ResponseHead } from '../http1/response-head.ts';
+import type { Attempt, Failure, Receiver, Upstream, UpstreamRequest } from './attempt.ts';
+import { http1AnswerFields, trailerFields } from './fields.ts';
+import { requestText } from './http1-request.ts';
 
 export class Http1Upstream implements Upstream {
-  /** Most lately used last. */
-  readonly #idle = new Map<Backend, Http1Connection[]>();
+  readonly #pools: Pools;
+
+  constructor(pools: Pools) {
+    this.#pools = pools;
+  }
 
   open(backend: Backend, request: UpstreamRequest, receiver: Receiver): Attempt {
-    const connection =
-      this.#idleOne(backend, request.canRepeat) ?? new Http1Connection(backend, (used) => this.#park(backend, used));
-    return connection.take(request, receiver);
+    return new Http1Attempt(this.#pools, backend, request, receiver);
+  }
+}
+
+class Http1Attempt implements Attempt, AnswerReceiver {
+  readonly takesChunks = false;
+  readonly #pools: Pools;
+  readonly #backend: Backend;
+  readonly #request: UpstreamRequest;
+  readonly #upgradeKey: string;
+  #receiver: Receiver | undefined;
+  #connection: BackendConnection | undefined;
+  #isConnected = false;
+  #isSent = false;
+  #isTunnel = false;
+  #trailers: Fields = [];
+
+  constructor(pools: Pools, backend: Backend, request: UpstreamRequest, receiver: Receiver) {
+    this.#pools = pools;
+    this.#backend = backend;
+    this.#request = request;
+    this.#receiver = receiver;
+    this.#upgradeKey = request.head.upgrade === undefined ? '' : randomBytes(16).toString('base64');
   }
 
-  sweep(nowMs: number): void {
-    for (const [backend, connections] of this.#idle) {
-      const oldestMs = backend.isLeaving ? Infinity : nowMs - idleMs;
-      const kept = connections.filter((connection) => {
-        if (connection.isOpen && connection.idleSinceMs >= oldestMs) return true;
-        connection.close();
-        return false;
-      });
-      if (kept.length === 0) this.#idle.delete(backend);
-      else if (kept.length < connections.length) this.#idle.set(backend, kept);
-    }
-  }
-
-  [Symbol.dispose](): void {
-    this.sweep(Infinity);
-  }
-
-  #idleOne(backend: Backend, canRepeat: boolean): Http1Connection | undefined {
-    const connections = this.#idle.get(backend);
-    for (;;) {
-      const connection = connections?.at(-1);
-      if (connection === undefined) return undefined;
-      if (connection.isOpen && !canRepeat && connection.idleSinceMs < performance.now() - freshMs) return undefined;
-      connections?.pop();
-      if (connection.isOpen) return connection;
-    }
-  }
-
-  #park(backend: Backend, connection: Http1Connection): void {
-    const connections = this.#idle.get(backend) ?? [];
-    if (backend.isLeaving || connections.length >= maxIdle) {
-      connection.close();
+  begin(): void {
+    if (this.#request.head.upgrade !== undefined) {
+      this.#connection = this.#pools.open(this.#backend, this);
       return;
     }
-    connection.idleSinceMs = performance.now();
-    connections.push(connection);
-    this.#idle.set(backend, connections);
+    const { connection, isNew } = this.#pools.take(this.#backend, this, this.#request.canRepeat);
+    this.#connection = connection;
+    if (!isNew) this.onConnected();
+  }
+
+  write(bytes: Buffer): boolean {
+    const socket = this.#connection?.socket;
+    if (socket === undefined) return false;
+    if (this.#isTunnel || this.#request.head.body !== 'until-end') return socket.write(bytes);
+    socket.cork();
+    socket.write(`${bytes.length.toString(16)}\r\n`, 'latin1');
+    socket.write(bytes);
+    const hasRoom = socket.write('\r\n', 'latin1');
+    socket.uncork();
+    return hasRoom;
+  }
+
+  end(trailers: Fields): void {
+    this.#isSent = true;
+    const socket = this.#connection?.socket;
+    if (this.#isTunnel) socket?.end();
+    else if (this.#request.head.body === 'until-end') {
+      let text = '0\r\n';
+      const kept = trailerFields(trailers);
+      for (let i = 0; i < kept.length; i += 2) text += `${kept[i] ?? ''}: ${kept[i + 1] ?? ''}\r\n`;
+      socket?.write(`${text}\r\n`, 'latin1');
+    }
+  }
+
+  pause(): void {
+    this.#connection?.socket.pause();
+  }
+
+  resume(): void {
+    this.#connection?.socket.resume();
+  }
+
+  abort(): void {
+    this.#receiver = undefined;
+    this.#connection?.destroy();
+  }
+
+  onConnected(): void {
+    const connection = this.#connection;
+    if (connection === undefined) return;
+    this.#isConnected = true;
+    connection.expect({ isForHead: this.#request.head.method === 'HEAD' });
+    const { socket } = connection;
+    const text = requestText(this.#request, this.#upgradeKey);
+    if (this.#request.head.body === 'none') {
+      socket.write(text, 'latin1');
+      this.#receiver?.onConnected();
+      return;
+    }
+    // Together with what is there of the body.
+    socket.cork();
+    socket.write(text, 'latin1');
+    this.#receiver?.onConnected();
+    socket.uncork();
+  }
+
+  onInformation(head: Http1ResponseHead): void {
+    if (head.status > 101) this.#receiver?.onInformation(head.status, http1AnswerFields(head));
+  }
+
+  onHead(head: Http1ResponseHead): void {
+    const { upgrade } = this.#request.head;
+    if (head.status === 101) {
+      if (upgrade === undefined || !this.#isUpgradedRightly(head)) return this.#fail('broke');
+      this.#isTunnel = true;
+      this.#receiver?.onUpgraded(http1AnswerFields(head));
+      return;
+    }
+    // To the client that would read as a tunnel.
+    if (upgrade !== undefined && head.status < 300) return this.#fail('broke');
+    const { framing } = head;
+    const extent = framing === 'none' || framing === 'length' ? framing : 'open';
+    this.#receiver?.onHead(head.status, http1AnswerFields(head), extent);
+  }
+
+  onBytes(buffer: Buffer, from: number, to: number): void {
+    // The buffer is used again for what is read next.
+    this.#receiver?.onData(Buffer.from(buffer.subarray(from, to)));
+  }
+
+  onTail(text: string): void {
+    const fields = new HeadFields();
+    fields.read(text, 0);
+    this.#trailers = trailerFields(fields.names.flatMap((name, i) => [name, fields.value(i)]));
+  }
+
+  onEnd(): void {
+    const connection = this.#connection;
+    if (connection === undefined) return;
+    if (this.#isSent) {
+      connection.socket.resume();
+      this.#pools.give(connection);
+    } else connection.destroy();
+    this.#finish(this.#trailers);
+  }
+
+  onPause(): void {
+    // What came was given on at once; node:http2 puts it together.
+  }
+
+  onTunnelEnd(): void {
+    this.#connection?.destroy();
+    this.#finish([]);
+  }
+
+  onBroken(): void {
+    this.#fail(this.#isConnected ? 'broke' : 'dial');
+  }
+
+  onDrain(): void {
+    this.#receiver?.onDrain();
+  }
+
+  #finish(trailers: Fields): void {
+    const receiver = this.#receiver;
+    this.#receiver = undefined;
+    receiver?.onEnd(trailers);
+  }
+
+  #fail(failure: Failure): void {
+    const receiver = this.#receiver;
+    this.#receiver = undefined;
+    this.#connection?.destroy();
+    receiver?.onFailure(failure);
+  }
+
+  #isUpgradedRightly(head: Http1ResponseHead): boolean {
+    const { upgrade } = this.#request.head;
+    if (head.upgrade?.toLowerCase() !== upgrade) return false;
+    if (upgrade !== 'websocket') return true;
+    const sum = createHash('sha1').update(`${this.#upgradeKey}258EAFA5-E914-47DA-95CA-C5AB0DC85B11`);
+    const at = head.fields.names.indexOf('sec-websocket-accept');
+    return at >= 0 && head.fields.value(at) === sum.digest('base64');
   }
 }

@@ -3,6 +3,7 @@ import { constants } from 'node:http2';
 import type { ServerHttp2Stream } from 'node:http2';
 import type { Backend } from '../backend.ts';
 import type { Exchange, Fields, Problem } from '../exchange.ts';
+import type { Deadlines, Watched } from '../http1/deadlines.ts';
 import { closeWhenSent, sendAnswer, sendHead } from './answer.ts';
 import type { Attempt, Extent, Failure, Receiver, Upstream } from './attempt.ts';
 import { objectOf, trailerFields } from './fields.ts';
@@ -19,21 +20,19 @@ type Phase =
   /** All has been said, perhaps not yet heard. */
   | 'over';
 
-/** Time as the last sweep saw it, a tenth of a second old at most: asked for at every read and write. */
-export type CoarseClock = { nowMs: number };
-
 /**
  * INVARIANTS. The exchange ends once, when the stream is closed, and every picked backend is released once. Nothing of
  * a body is given to a second backend: it is tried only while no byte of the body has gone to one before.
  */
-export class Transfer implements Receiver {
+export class Transfer implements Receiver, Watched {
   readonly #stream: ServerHttp2Stream;
   readonly #head: Http2Head;
   readonly #exchange: Exchange;
   readonly #upstream: Upstream;
-  readonly #clock: CoarseClock;
-  readonly #onOver: (transfer: Transfer) => void;
-  readonly #startedMs: number;
+  readonly #deadlines: Deadlines;
+  readonly #onOver: () => void;
+  /** The whole is to be over by then. */
+  readonly #lastMs: number;
   #phase: Phase = 'picking';
   #attempt: Attempt | undefined;
   #backend: Backend | undefined;
@@ -47,6 +46,7 @@ export class Transfer implements Receiver {
   #isRead = false;
   #isBodySent = false;
   #isBackendFull = false;
+  #isClientFull = false;
   #collected: Buffer[] = [];
   #collectedBytes = 0;
   #trailers: Fields = [];
@@ -60,23 +60,24 @@ export class Transfer implements Receiver {
     head: Http2Head;
     exchange: Exchange;
     upstream: Upstream;
-    clock: CoarseClock;
-    onOver: (transfer: Transfer) => void;
+    deadlines: Deadlines;
+    onOver: () => void;
   }) {
     this.#stream = options.stream;
     this.#head = options.head;
     this.#exchange = options.exchange;
     this.#upstream = options.upstream;
-    this.#clock = options.clock;
+    this.#deadlines = options.deadlines;
     this.#onOver = options.onOver;
-    this.#startedMs = options.clock.nowMs;
+    const { totalMs } = options.exchange.limits;
+    this.#lastMs = totalMs > 0 ? options.deadlines.after(totalMs) : Infinity;
   }
 
   start(): void {
     const { limits } = this.#exchange;
     const stream = this.#stream;
+    this.#deadlines.add(this);
     stream.on('close', () => this.#onClose());
-    stream.on('drain', () => this.#onClientDrain());
     if (this.#head.body === 'none' && this.#head.upgrade === undefined) {
       this.#isRead = true;
       // Not if it was whole with its head: node:http2 sees to that, at less cost.
@@ -96,9 +97,8 @@ export class Transfer implements Receiver {
   }
 
   /** Looks whether something takes too long. */
-  check(nowMs: number): void {
-    const { limits } = this.#exchange;
-    if (limits.totalMs > 0 && nowMs - this.#startedMs > limits.totalMs && this.#phase !== 'over') {
+  tick(nowMs: number): void {
+    if (nowMs > this.#lastMs && this.#phase !== 'over') {
       this.#deadlineMs = Infinity;
       if (this.#phase === 'answering') this.#breakOff();
       else this.#answer('too-late');
@@ -149,7 +149,7 @@ export class Transfer implements Receiver {
 
   onHead(status: number, fields: string[], extent: Extent): void {
     if (this.#backend === undefined) return;
-    const added = this.#exchange.answered(this.#backend, status);
+    const added = this.#exchange.answered(this.#backend, status, extent !== 'none');
     if ('status' in added) {
       this.#leaveBackend();
       this.#send(added);
@@ -184,7 +184,11 @@ export class Transfer implements Receiver {
     this.#bytesOut += bytes.length;
     this.#arm(this.#exchange.limits.idleMs);
     if (!this.#stream.writable) return;
-    if (!this.#stream.write(bytes)) this.#attempt?.pause();
+    if (this.#stream.write(bytes)) return;
+    this.#attempt?.pause();
+    if (this.#isClientFull) return;
+    this.#isClientFull = true;
+    this.#stream.once('drain', () => this.#onClientDrain());
   }
 
   onEnd(trailers: Fields): void {
@@ -319,12 +323,13 @@ export class Transfer implements Receiver {
   }
 
   #onClientDrain(): void {
+    this.#isClientFull = false;
     this.#arm(this.#exchange.limits.idleMs);
     this.#attempt?.resume();
   }
 
   #arm(ms: number): void {
-    if (this.#phase !== 'picking') this.#deadlineMs = this.#clock.nowMs + ms;
+    if (this.#phase !== 'picking') this.#deadlineMs = this.#deadlines.after(ms);
   }
 
   #answer(problem: Problem): void {
@@ -372,6 +377,7 @@ export class Transfer implements Receiver {
       bytesOut: this.#bytesOut,
       how: this.#isBrokenOff ? 'broken-off' : isAnswered ? 'answered' : 'client-gone',
     });
-    this.#onOver(this);
+    this.#deadlines.delete(this);
+    this.#onOver();
   }
 }

@@ -7,6 +7,7 @@ import type { SecureContextOptions, Server as TlsServer, TLSSocket } from 'node:
 import { FlynnError, asFlynnError, messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import type { Credentials } from '@flynn/kit/tls';
+import { stopAccepting } from '../closing.ts';
 import type { Client, Front } from '../exchange.ts';
 import type { Accept } from '../proxy-protocol/acceptance.ts';
 import type { Certificates } from './certificates.ts';
@@ -112,12 +113,12 @@ export class TlsListener implements AsyncDisposable {
   }
 
   /** Accepts no more; handshakes under way go on, and their connections to the front, which is told of the end itself. */
-  stopListening(): void {
-    if (this.#acceptor.listening) this.#acceptor.close();
+  async stopListening(): Promise<void> {
+    await stopAccepting(this.#acceptor);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    this.stopListening();
+    await this.stopListening();
     for (const { socket } of this.#pending.values()) socket.destroy();
   }
 

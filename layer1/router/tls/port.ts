@@ -87,8 +87,8 @@ export class TlsPort implements AsyncDisposable {
     return { certificates: this.#certificates.size, expired, ...this.#listener.counts };
   }
 
-  stopListening(): void {
-    this.#listener.stopListening();
+  async stopListening(): Promise<void> {
+    await this.#listener.stopListening();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
