@@ -11,7 +11,7 @@ import { startServer } from '@flynn/kit/http-server';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import { routes } from '../api.ts';
-import { statusHandlers } from '../server.ts';
+import { statusHandlers, voiceOf } from '../server.ts';
 import { ask, sayRaw, setUp, settled, startBackend } from '../testing.ts';
 import type { World } from '../testing.ts';
 
@@ -301,7 +301,7 @@ test('what was counted is there to be asked for, and for Prometheus', async (t) 
   const world = await setUp(t);
   const server = await startServer({
     name: 'router',
-    handlers: statusHandlers(world.router),
+    handlers: statusHandlers(voiceOf(world.router)),
     key: 'key',
     host: '127.0.0.1',
     port: 0,
