@@ -9,6 +9,7 @@ import type { SettingOptions } from '../route-settings.ts';
 import { urlsOf } from './app.ts';
 import { addCertificateCommands } from './route-cert.ts';
 import { addCommand, type Parent, withCommonOptions } from './command.ts';
+import { addRouteStatsCommand } from './route-stats.ts';
 
 const idArgument = ['<id>', 'as "flynn route" shows it, or where it is: example.com/path, tcp:3000'] as const;
 const serviceOption = ['-s, --service <service>', 'the service that answers (else NAME-web)'] as const;
@@ -139,6 +140,8 @@ export function addRouteCommands(parent: Parent): void {
       context.show(found, () => describe(found, cluster));
     },
   });
+
+  addRouteStatsCommand(parent, route);
 
   addCommand(parent, {
     under: route,

@@ -21,6 +21,7 @@ import {
 } from './model.ts';
 import { pageQuery } from './paging.ts';
 import { httpChangeSchema, maintenanceSchema, tcpChangeSchema } from './routes/settings.ts';
+import { routeStatsSchema } from './routes/stats.ts';
 
 const appChange = z.object({
   meta: metaSchema.optional(),
@@ -307,6 +308,22 @@ export const routing = {
     /** Addresses of the routers that do not have it yet: empty once every request is answered by it. */
     response: z.object({ missing: z.array(z.string()) }),
     summary: 'Wait until every router has a change of routes, and tell which have not',
+  }),
+  stats: defineRoute({
+    method: 'GET',
+    path: '/apps/:app/route-stats',
+    access: 'app viewer',
+    /** An id, or where it is. */
+    query: z.object({ route: z.string().optional() }),
+    response: z.object({
+      /** Of every route of the app that had a request, all routers together. */
+      routes: z.array(routeStatsSchema),
+      /** How many routers are counted. */
+      routers: z.int(),
+      /** Those that could not be asked: what they counted is missing. */
+      silent: z.array(z.object({ address: z.string(), why: z.string() })),
+    }),
+    summary: 'What all routers counted for the routes of an app since their start',
   }),
   beginMaintenance: defineRoute({
     method: 'PUT',

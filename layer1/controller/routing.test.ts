@@ -3,9 +3,10 @@ import { after, before, test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
 import type { FlynnError } from '@flynn/kit/errors';
 import type { ServerEvent } from '@flynn/kit/routes';
+import { z } from 'zod';
 import { apps, routing } from './api.ts';
 import { keys } from './api-keys.ts';
-import type { Route } from './model.ts';
+import { type Route, routeSchema } from './model.ts';
 import { freePort, normalizeDomain, normalizePath } from './route-address.ts';
 import { platformPorts } from './routes/ports.ts';
 import { startTestController } from './testing.ts';
@@ -115,7 +116,8 @@ test('a router gets all routes, the mark, then changes; it resumes without missi
     all.map(({ id }) => id).sort(),
   );
   const at = first.at(-1)?.id ?? '';
-  const added = await add('one', { domain: 'new.example.com' });
+  const http = { sticky: true, limits: { bodyBytes: 5 } };
+  const added = await add('one', { domain: 'new.example.com', http });
   await world.client.call(routing.remove, { params: { app: 'one', route: added.id } });
   const changes = await readEvents(3, at);
   assert.deepEqual(
@@ -123,6 +125,9 @@ test('a router gets all routes, the mark, then changes; it resumes without missi
     [`current ${at}`, 'set', 'remove'],
   );
   assert.deepEqual(changes[2]?.data, { id: added.id });
+  // Told without what goes without saying, and read as it is.
+  const told = z.object({ http: z.unknown() }).parse(changes[1]?.data);
+  assert.deepEqual([told.http, routeSchema.parse(changes[1]?.data)], [http, added]);
   const next = readEvents(2, changes[2]?.id);
   await add('one', { domain: 'next.example.com' });
   const [, last] = await next;

@@ -14,6 +14,7 @@ import { routing } from './api.ts';
 import { findApp, findLiveApp } from './deps.ts';
 import type { Deps } from './deps.ts';
 import { resumePoint, withRevisions } from './event-stream.ts';
+import { unlike } from './generic/difference.ts';
 import { pageOf } from './paging.ts';
 import { findBasis } from './releases.ts';
 import { ownedBy, routeType } from './resources.ts';
@@ -21,7 +22,12 @@ import type { AppResource } from './resources.ts';
 import { normalizeDomain } from './route-address.ts';
 import { changeRoute, findRoute, setMaintenance } from './routes/changes.ts';
 import { createRoute } from './routes/creation.ts';
+import { httpSettingsSchema, tcpSettingsSchema } from './routes/settings.ts';
+import { routerStats, sumRouteStats } from './routes/stats.ts';
 import { viewRoute } from './views.ts';
+
+const defaultHttp = httpSettingsSchema.parse({});
+const defaultTcp = tcpSettingsSchema.parse({});
 
 export function routingHandlers(deps: Deps): Handler[] {
   const { resources } = deps;
@@ -73,6 +79,18 @@ export function routingHandlers(deps: Deps): Handler[] {
       await findApp(deps, params.app, signal);
       const routes = body.routes.map(({ id, revision }) => (revision === undefined ? { id } : { id, revision }));
       return { missing: await deps.routers.missing({ routes }, { deadlineMs: body.waitMs, signal }) };
+    }),
+    handle(routing.stats, async ({ params, query, signal }) => {
+      const app = await findApp(deps, params.app, signal);
+      const only = query.route === undefined ? undefined : await findRoute(deps, app, query.route, signal);
+      const { answers, silent } = await deps.routers.ask(routerStats.all, { query: { app: app.id } }, { signal });
+      // What routers tell of other apps' is not for everybody who asks for this one's.
+      const own = answers.flat().filter(({ id, appId }) => appId === app.id && (only === undefined || only.id === id));
+      const byRoute = Map.groupBy(own, ({ id }) => id);
+      const routes = [...byRoute.values()].flatMap(([first, ...more]) =>
+        first === undefined ? [] : [sumRouteStats([first, ...more])],
+      );
+      return { routes, routers: answers.length, silent };
     }),
     handle(routing.beginMaintenance, async ({ params, body, signal }) =>
       (await setMaintenance(deps, params.app, body, signal)).map(viewRoute),
@@ -138,7 +156,9 @@ async function* routeEvents(deps: Deps, after: number | undefined, signal: Abort
 /** One that cannot be read must not cost routers all the others. */
 function setEvent({ log }: Pick<Deps, 'log'>, entry: Entry): ServerEvent | undefined {
   try {
-    return { event: 'set', data: viewRoute(decodeResource(routeType, entry)) };
+    const { http, tcp, ...route } = viewRoute(decodeResource(routeType, entry));
+    // Of a hundred thousand routes most say nothing here: routers know how a route is without.
+    return { event: 'set', data: { ...route, http: unlike(http, defaultHttp), tcp: unlike(tcp, defaultTcp) } };
   } catch (error) {
     log.error({ err: error, entry: entry.key }, 'a route could not be read: routers keep what they know of it');
     return undefined;

@@ -72,6 +72,7 @@ const expected: Readonly<Record<string, string>> = {
   'PATCH /apps/:app/routes/:route': 'app developer',
   'DELETE /apps/:app/routes/:route': 'app developer',
   'POST /apps/:app/route-reach': 'app viewer',
+  'GET /apps/:app/route-stats': 'app viewer',
   'PUT /apps/:app/maintenance': 'app developer',
   'DELETE /apps/:app/maintenance': 'app developer',
   'GET /routes/events': 'admin',

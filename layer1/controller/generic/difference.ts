@@ -31,6 +31,13 @@ export function merged(target: unknown, patch: unknown): unknown {
   return result;
 }
 
+/** The fields that are not as in `defaults`, at any depth. */
+export function unlike(value: unknown, defaults: unknown): unknown {
+  if (!isRecord(value) || !isRecord(defaults)) return value;
+  const other = Object.entries(value).filter(([name, inner]) => !isEqual(inner, fieldOf(defaults, name)));
+  return Object.fromEntries(other.map(([name, inner]) => [name, unlike(inner, fieldOf(defaults, name))]));
+}
+
 /** Of JSON values; the order of fields does not matter, and a field that is undefined is none. */
 export function isEqual(a: unknown, b: unknown): boolean {
   if (a === b) return true;

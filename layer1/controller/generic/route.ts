@@ -6,7 +6,7 @@ import { checkRoutePlace, checkRouteTarget } from '../access/neighbours.ts';
 import { serviceNameOf } from '../compile.ts';
 import { findApp } from '../deps.ts';
 import type { Deps } from '../deps.ts';
-import { differences, fieldOf, isEqual, isRecord } from './difference.ts';
+import { differences, isRecord, unlike } from './difference.ts';
 import { atField } from './fields.ts';
 import { defineKind } from './kind.ts';
 import type { Applied, ApplyContext, Wanted } from './kind.ts';
@@ -55,13 +55,6 @@ function shownSpec({ domain, path, port, service, http, tcp }: RouteResource['sp
   const shown = Object.entries(settings).filter(([, value]) => isRecord(value) && Object.keys(value).length > 0);
   const where = port === undefined ? { ...(domain === undefined ? {} : { domain }), path } : { port };
   return { ...where, service, ...Object.fromEntries(shown) };
-}
-
-/** The fields that are not as in `defaults`, at any depth. */
-function unlike(value: unknown, defaults: unknown): unknown {
-  if (!isRecord(value) || !isRecord(defaults)) return value;
-  const other = Object.entries(value).filter(([name, inner]) => !isEqual(inner, fieldOf(defaults, name)));
-  return Object.fromEntries(other.map(([name, inner]) => [name, unlike(inner, fieldOf(defaults, name))]));
 }
 
 /** Its name is its place, so it can be left out. */

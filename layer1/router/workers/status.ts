@@ -27,8 +27,8 @@ function sumOfBackends(all: readonly BackendStatus[]): BackendStatus[] {
     if (known === undefined) sums.set(key, one);
     else {
       const inFlight = known.inFlight + one.inFlight;
-      const isLeaving = known.isLeaving && one.isLeaving;
-      sums.set(key, { ...known, inFlight, isLeaving, isEjected: known.isEjected || one.isEjected });
+      const [isLeaving, isEjected] = [known.isLeaving && one.isLeaving, known.isEjected || one.isEjected];
+      sums.set(key, { ...known, inFlight, isLeaving, isEjected });
     }
   }
   return [...sums.values()];
