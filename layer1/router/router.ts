@@ -48,7 +48,7 @@ export type RouterOptions = {
   /** Addresses and networks whose word on where a request is from is taken. */
   trustedProxies?: readonly string[];
   accessLog?: AccessLogFormat;
-  /** The part of all requests that comes to this process: limits are that much lower. Default 1. */
+  /** The part of all requests that comes to this process: limits of all together are that much lower. Default 1. */
   share?: number;
   timeouts?: Timeouts;
   /** How long to wait for the first routes before listening without any. */
