@@ -144,7 +144,7 @@ function farewell(cluster: Cluster, { isNew }: { isNew: boolean }): string {
   return [
     `\nThe cluster is up, and the sample app is live at ${styleText('cyan', url)}\n\n`,
     command(`curl ${url}`),
-    '\nNext, in the folder of an app of yours (a git repository with a package.json, or a Procfile):\n\n',
+    '\nNext, in the folder of an app of yours (a git repository; docs/builds.md tells which languages build):\n\n',
     command('flynn create my-app'),
     command('git push flynn main'),
     command('flynn scale web=3'),

@@ -1,7 +1,8 @@
 /** What is followed over a connection that does not last. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { apps, deployments, platform, releases } from '@flynn/controller/api';
+import { apps, deployments, releases } from '@flynn/controller/api';
+import { platform } from '@flynn/controller/api-platform';
 import type { App, Deployment, Job, Release } from '@flynn/controller/model';
 import { FlynnError } from '@flynn/kit/errors';
 import { handle } from '@flynn/kit/http-server';

@@ -1,4 +1,4 @@
-import { platform } from '@flynn/controller/api';
+import { platform } from '@flynn/controller/api-platform';
 import { usageError } from '../arguments.ts';
 import {
   type Cluster,

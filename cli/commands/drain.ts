@@ -1,4 +1,5 @@
-import { apps, drains } from '@flynn/controller/api';
+import { apps } from '@flynn/controller/api';
+import { drains } from '@flynn/controller/api-drains';
 import type { Drain } from '@flynn/controller/model';
 import { usageError } from '../arguments.ts';
 import type { Context } from '../context.ts';

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { operations } from '@flynn/controller/api';
+import { operations } from '@flynn/controller/operations/api';
 import { savedFiles, tarOf } from '@flynn/controller/images/testing';
 import { buildResultSchema } from '@flynn/controller/model';
 import { TestRunner } from '@flynn/controller/operations/test-runner';

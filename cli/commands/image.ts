@@ -1,7 +1,7 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { operations } from '@flynn/controller/api';
+import { operations } from '@flynn/controller/operations/api';
 import { layers } from '@flynn/controller/collection/api-layers';
 import { readArchivedImage } from '@flynn/controller/images/archived-image';
 import { resultOf } from '@flynn/controller/images/image-result';

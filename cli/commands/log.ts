@@ -1,4 +1,5 @@
-import { platform, releases } from '@flynn/controller/api';
+import { releases } from '@flynn/controller/api';
+import { platform } from '@flynn/controller/api-platform';
 import { type ReadOptions, defaultLines, maxLines } from '@flynn/log-aggregator/api';
 import { parseTime, parseWhole } from '../arguments.ts';
 import type { Context } from '../context.ts';

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { apps, operations } from '@flynn/controller/api';
+import { apps } from '@flynn/controller/api';
+import { operations } from '@flynn/controller/operations/api';
 import type { Operation, Runner } from '@flynn/controller/model';
 import { TestRunner } from '@flynn/controller/operations/test-runner';
 import type { TestRunnerOptions } from '@flynn/controller/operations/test-runner';

@@ -1,4 +1,5 @@
-import { apps, operations } from '@flynn/controller/api';
+import { apps } from '@flynn/controller/api';
+import { operations } from '@flynn/controller/operations/api';
 import { operationSchema } from '@flynn/controller/model';
 import type { Operation } from '@flynn/controller/model';
 import { hasCode } from '@flynn/kit/errors';

@@ -1,5 +1,6 @@
 /** Rendered configuration with a real HAProxy and a real nginx: backends come and go under load, and no request fails. */
 import { silentLogger } from '@flynn/kit/log';
+import { freePort } from '@flynn/kit/testing-ports';
 import { startServer } from '@flynn/kit/http-server';
 import { waitFor } from '@flynn/kit/retry';
 import assert from 'node:assert/strict';
@@ -87,14 +88,6 @@ async function startBackend(id: string) {
 function portOf(address: ReturnType<ReturnType<typeof createServer>['address']>): number {
   assert.ok(address !== null && typeof address === 'object');
   return address.port;
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const port = portOf(server.address());
-  await once(server.close(), 'close');
-  return port;
 }
 
 /** A connection for each request: every one may meet the moment of a reload. */

@@ -61,6 +61,21 @@ describe('images nobody needs', () => {
     assert.deepEqual(unused(images, { pulled: new Set(['redis:7', 'redis:6']) }), ['a']);
   });
 
+  it('are those that builds and the blob store made, of this cluster, whatever they were made on', () => {
+    const built = (id: string, ...refs: string[]) => info(id, { refs, labels: { 'flynn.image': '1' } });
+    const loaded = (id: string, cluster: string) =>
+      info(id, { labels: { 'flynn.cluster': cluster, 'flynn.loaded': 'd' } });
+    const images = [
+      built('built', 'flynn-c/build:app', 'flynn-c/build:app-0'),
+      built('shared', 'flynn-c/build:b', 'mine:1'),
+      info('others', { refs: ['flynn-d/build:app'] }),
+      loaded('loaded', 'c'),
+      loaded('theirs', 'd'),
+    ];
+    assert.deepEqual(unused(images), ['built', 'loaded']);
+    assert.deepEqual(unused(images, { containers: [{ imageId: 'loaded' }] }), ['built']);
+  });
+
   it('are not those needed lately or never heard of', () => {
     const images = [stack('a', 'x'), stack('b', 'y'), stack('c', 'z')];
     const idle = new Map([

@@ -25,7 +25,8 @@ export type ImagesInput = {
 export function unusedImages(input: ImagesInput): ImageInfo[] {
   const { images, graceMs, idleMsOf } = input;
   const inUse = new Set(input.containers.map(({ imageId }) => imageId));
-  const newest = newestOfPlatform(images);
+  const isOfBuild = (ref: string): boolean => ref.startsWith(`${buildRepository(input.cluster)}:`);
+  const newest = newestOfPlatform(images, isOfBuild);
   const isKept = (image: ImageInfo): boolean =>
     inUse.has(image.id) ||
     newest.has(image.id) ||
@@ -37,7 +38,6 @@ export function unusedImages(input: ImagesInput): ImageInfo[] {
     const layers = layersOf(image, input.cluster);
     // What a kept stack stands on stays too: the next release of its app goes on the same.
     if (layers !== undefined) return !kept.some((other) => other === layers || other.startsWith(`${layers},`));
-    const isOfBuild = (ref: string): boolean => ref.startsWith(`${buildRepository(input.cluster)}:`);
     if (image.refs.length > 0 && image.refs.every(isOfBuild)) return true;
     if (image.labels[label.image] !== undefined) return true;
     if (image.labels[label.cluster] === input.cluster && image.labels[label.loaded] !== undefined) return true;
@@ -53,12 +53,12 @@ function layersOf({ labels }: ImageInfo, cluster: string): string | undefined {
   return labels[label.cluster] === cluster ? labels[label.stack] : undefined;
 }
 
-function newestOfPlatform(images: readonly ImageInfo[]): ReadonlySet<string> {
+function newestOfPlatform(images: readonly ImageInfo[], isOfBuild: (ref: string) => boolean): ReadonlySet<string> {
   const newest = new Map<string, ImageInfo>();
   for (const image of images) {
-    // A stack inherits the label of its base.
+    // A stack inherits the label of its base, and so does what is built on one.
     if (image.labels[label.image] === undefined || image.labels[label.stack] !== undefined) continue;
-    for (const ref of image.refs) {
+    for (const ref of image.refs.filter((ref) => !isOfBuild(ref))) {
       const repository = ref.slice(0, ref.lastIndexOf(':'));
       const known = newest.get(repository);
       if (known === undefined || known.createdAtMs < image.createdAtMs) newest.set(repository, image);

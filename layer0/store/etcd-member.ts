@@ -1,8 +1,6 @@
 /** One etcd member on loopback, for tests: a cluster of its own, or one of several (see `etcd-cluster.ts`). */
-import { once } from 'node:events';
-import { createServer } from 'node:net';
-import { FlynnError } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
+import { freePorts } from '@flynn/kit/testing-ports';
 import { createRunner } from './etcd-runner.ts';
 import type { EtcdRunner, RunnerOptions } from './etcd-runner.ts';
 
@@ -150,17 +148,4 @@ function tlsArguments(folder: string): string[] {
     `--${who}trusted-ca-file=${folder}/ca.pem`,
     `--${who}client-cert-auth`,
   ]);
-}
-
-/** Held together until all are known, so that they differ. */
-export async function freePorts(count: number): Promise<number[]> {
-  const servers = Array.from({ length: count }, () => createServer().listen(0, '127.0.0.1'));
-  await Promise.all(servers.map((server) => once(server, 'listening')));
-  const addresses = servers.map((server) => server.address());
-  await Promise.all(servers.map((server) => once(server.close(), 'close')));
-  return addresses.map((address) => {
-    if (address === null || typeof address === 'string')
-      throw new FlynnError('internal', 'a listening server has no port');
-    return address.port;
-  });
 }

@@ -9,21 +9,17 @@ import type { Blob, ListedBlob, ListedName } from './api.ts';
 import { checkName, hexOf } from './storage.ts';
 import type { Storage } from './storage.ts';
 
-/** Far longer than any upload lasts: another process may be writing into the same directory during an update. */
-const leftoverAgeMs = 24 * 3_600_000;
+/** Nothing was written to it for so long: nobody does any more, not even another process that takes over in an update. */
+const leftoverAgeMs = 3_600_000;
+const sweepMs = 600_000;
 
-/** Makes the directory ready and removes what interrupted uploads of long ago left behind. */
+/** Makes the directory ready and removes what interrupted uploads left behind, now and then later too. */
 export async function openFilesystem(dir: string, options: { nowMs: number }): Promise<Storage> {
   const tmpDir = join(dir, 'tmp');
   const namesDir = join(dir, 'names');
   for (const each of [tmpDir, namesDir, join(dir, 'blobs', 'sha256')]) await mkdir(each, { recursive: true });
-  for (const file of await readdir(tmpDir)) {
-    // Undefined when another process has finished with it since.
-    const found = await stat(join(tmpDir, file)).catch(undefinedIfGone);
-    if (found !== undefined && options.nowMs - found.mtimeMs > leftoverAgeMs) {
-      await rm(join(tmpDir, file), { force: true });
-    }
-  }
+  let sweptMs = options.nowMs;
+  await removeLeftovers(tmpDir, sweptMs);
 
   const blobPath = (digest: string) => {
     const hex = hexOf(digest);
@@ -51,6 +47,12 @@ export async function openFilesystem(dir: string, options: { nowMs: number }): P
   return {
     async put(body, { digest, signal }) {
       if (digest !== undefined) hexOf(digest);
+      // What a kill left behind was too young to go when this process began.
+      const nowMs = Date.now();
+      if (nowMs - sweptMs > sweepMs) {
+        sweptMs = nowMs;
+        await removeLeftovers(tmpDir, nowMs);
+      }
       const temporary = join(tmpDir, newId());
       try {
         return await translated('the blob', async () => {
@@ -138,6 +140,14 @@ export async function openFilesystem(dir: string, options: { nowMs: number }): P
       await rm(namePath(name), { force: true });
     },
   };
+}
+
+async function removeLeftovers(tmpDir: string, nowMs: number): Promise<void> {
+  for (const file of await readdir(tmpDir)) {
+    // Undefined when another process has finished with it since.
+    const found = await stat(join(tmpDir, file)).catch(undefinedIfGone);
+    if (found !== undefined && nowMs - found.mtimeMs > leftoverAgeMs) await rm(join(tmpDir, file), { force: true });
+  }
 }
 
 function undefinedIfGone(error: unknown): undefined {

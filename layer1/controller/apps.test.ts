@@ -4,7 +4,8 @@ import { hasCode } from '@flynn/kit/errors';
 import type { ErrorCode } from '@flynn/kit/errors';
 import { newId } from '@flynn/kit/ids';
 import type { ServerEvent } from '@flynn/kit/routes';
-import { apps, formations, jobs, platform, releases, routing } from './api.ts';
+import { apps, formations, jobs, releases, routing } from './api.ts';
+import { platform } from './api-platform.ts';
 import { startTestController } from './testing.ts';
 import type { TestController } from './testing.ts';
 

@@ -8,6 +8,7 @@ const sizes: [string, number][] = [
   ['2 GB', 2 * 1024 ** 3],
   ['1.5g', 1.5 * 1024 ** 3],
   ['64KiB', 65_536],
+  ['10737418240', 10 * 1024 ** 3],
 ];
 for (const [text, bytes] of sizes) test(`${text} is ${bytes} bytes`, () => assert.equal(byteSize.parse(text), bytes));
 

@@ -13,7 +13,7 @@ const isUnit = (text: string): text is Unit => text in unitBytes;
 
 /** "512MB", "2 GB", "1g", or bytes; a thousand is 1024. */
 export const byteSize = z.string().transform((text, context) => {
-  const [, amount, unit = ''] = /^(\d{1,9}(?:\.\d{1,3})?) ?([kmg]?)(?:i?b)?$/i.exec(text.trim()) ?? [];
+  const [, amount, unit = ''] = /^(\d{1,15}(?:\.\d{1,3})?) ?([kmg]?)(?:i?b)?$/i.exec(text.trim()) ?? [];
   const known = unit.toUpperCase();
   if (amount === undefined || !isUnit(known) || Number(amount) === 0) {
     context.addIssue({ code: 'custom', message: 'expected a size like 512MB or 2GB' });

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
+import { buildLimitsOf } from './build-limits.ts';
 import { appIdOf, compileBuild, compileOneOff, compileWorkload, slugProcess, workloadIdOf } from './compile.ts';
 import type { Runnable } from './compile.ts';
 import { processSchema } from './model.ts';
@@ -66,6 +67,8 @@ test('the build of a Dockerfile may ask host agents, and knows what each step ma
   assert.equal(template.env['FLYNN_SLUG_BUILDER_IMAGE'], 'redis:7');
   const usual = compileBuild(runnable({}, image), process({}), { app, ...given, dockerfile }).template;
   assert.equal(usual.env['FLYNN_BUILD_MEMORY'], '1048576K');
+  // What it is given it can read.
+  assert.equal(buildLimitsOf(usual.env).FLYNN_BUILD_DISK, 10 * 1024 ** 3);
 });
 
 test('a type reaches what it links, a one-off job what any type of its app links', () => {

@@ -12,7 +12,7 @@ import { parseCertificate } from '@flynn/kit/certificate';
 import { resourcePrefix } from '@flynn/resource/keys';
 import { compareOf, decodeResource } from '@flynn/resource/record';
 import type { Entry } from '@flynn/store/store';
-import { drains } from './api.ts';
+import { drains } from './api-drains.ts';
 import { principalOf } from './access/principal.ts';
 import type { Principal } from './access/principal.ts';
 import { findApp, forLiveApp, noApp } from './deps.ts';

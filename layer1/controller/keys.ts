@@ -2,7 +2,7 @@
 import { hasCode, FlynnError } from '@flynn/kit/errors';
 import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
-import { keys } from './api.ts';
+import { keys } from './api-keys.ts';
 import { principalOf } from './access/principal.ts';
 import type { Principal } from './access/principal.ts';
 import type { Deps } from './deps.ts';

@@ -3,7 +3,8 @@ import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
 import { tokens, users } from './access/api.ts';
 import { evaluations } from './api-hosts.ts';
-import { apps, deployments, jobs, operations, releases, routing } from './api.ts';
+import { apps, deployments, jobs, releases, routing } from './api.ts';
+import { operations } from './operations/api.ts';
 import { startTestController } from './testing.ts';
 
 test('a list read in pages is the list, and a page after something that is gone says so', async () => {

@@ -5,7 +5,7 @@ import { routes as logRoutes } from '@flynn/log-aggregator/api';
 import type { HttpClient } from '@flynn/kit/http-client';
 import { eventView } from './access/event-view.ts';
 import { principalOf } from './access/principal.ts';
-import { platform } from './api.ts';
+import { platform } from './api-platform.ts';
 import { findApp, noApp } from './deps.ts';
 import type { Deps } from './deps.ts';
 import { resumePoint } from './event-stream.ts';

@@ -8,6 +8,7 @@ import type { RunningServer } from '@flynn/kit/http-server';
 import { newId } from '@flynn/kit/ids';
 import type { Logger } from '@flynn/kit/log';
 import { KeyedMutex } from '@flynn/kit/queue';
+import { retry } from '@flynn/kit/retry';
 import { routes } from '@flynn/host-agent/api';
 import type { LogLine } from '@flynn/host-agent/api';
 import { assignmentSchema, cellKeys, jobTemplateSchema } from '@flynn/scheduler/cell';
@@ -198,9 +199,10 @@ export class SimulatedHost implements AsyncDisposable {
       const evaluation = status.isFinal
         ? [evaluationPut(status.workloadId, 'job_ended', { now: Date.now(), newId })]
         : [];
-      await this.#options.store.transact({
-        then: [{ put: cellKeys.jobStatus(this.id, jobId), value: JSON.stringify(status) }, ...evaluation],
-      });
+      const then = [{ put: cellKeys.jobStatus(this.id, jobId), value: JSON.stringify(status) }, ...evaluation];
+      // Like a host agent, which goes on trying while the store is away.
+      const tell = (signal: AbortSignal) => this.#options.store.transact({ then }, { signal });
+      await retry(tell, { what: 'telling of a job', deadlineMs: 60_000 });
     });
   }
 

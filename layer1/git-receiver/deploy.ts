@@ -2,7 +2,7 @@
 import { Readable } from 'node:stream';
 import type { App, Operation } from '@flynn/controller/model';
 import type { BlobClient } from '@flynn/blobstore/client';
-import { asFlynnError, messageOf } from '@flynn/kit/errors';
+import { asFlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import { retry, withDeadline } from '@flynn/kit/retry';
 import { archiveOf, findSubmodules } from './archive.ts';
@@ -106,5 +106,7 @@ async function upload(deps: DeployDeps, pushed: Pushed, signal: AbortSignal): Pr
   const submodules = await findSubmodules(source);
   const send = (limited: AbortSignal) =>
     deps.blobs.put(Readable.from(archiveOf(source, submodules, limited), { objectMode: false }), { signal: limited });
-  return retry(send, { what: 'sending the source to the blob store', deadlineMs: 10 * 60_000, signal });
+  // No room is not made by waiting: whoever can make some has to hear of it.
+  const isRetryable = (error: unknown): boolean => hasCode(error, 'unavailable', 'timeout');
+  return retry(send, { what: 'sending the source to the blob store', deadlineMs: 10 * 60_000, signal, isRetryable });
 }

@@ -1,6 +1,8 @@
 /** What the receiver needs of the controller, and nothing else of it. */
 import { actForHeader } from '@flynn/controller/access/act-for';
-import { apps, keys, operations } from '@flynn/controller/api';
+import { apps } from '@flynn/controller/api';
+import { keys } from '@flynn/controller/api-keys';
+import { operations } from '@flynn/controller/operations/api';
 import { operationSchema } from '@flynn/controller/model';
 import type { App, Key, Operation } from '@flynn/controller/model';
 import { FlynnError, hasCode } from '@flynn/kit/errors';

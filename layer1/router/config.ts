@@ -39,6 +39,10 @@ export const configSchema = z.object({
   FLYNN_TRUSTED_PROXIES: networks.default([]),
   /** A line for each request on standard output: off, json, or combined as Apache's. */
   FLYNN_ACCESS_LOG: z.enum(accessLogFormats).default('off'),
+  /** Processes that share its ports; 0 is one for each core, up to 4, as far as the memory it may use reaches. */
+  FLYNN_ROUTER_WORKERS: integer.default(0),
+  /** Set by the router itself for each of them. */
+  FLYNN_ROUTER_WORKER: integer.optional(),
   /** Where the router tells how it is: /ping and /status. */
   PORT: integer.default(5000),
 });

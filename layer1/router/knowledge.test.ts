@@ -5,7 +5,7 @@ import type { Word } from '@flynn/discovery/routers';
 import { startServer } from '@flynn/kit/http-server';
 import { silentLogger } from '@flynn/kit/log';
 import { Knowledge } from './knowledge.ts';
-import { statusHandlers } from './server.ts';
+import { statusHandlers, voiceOf } from './server.ts';
 import { setUp, settled } from './testing.ts';
 
 const signal = AbortSignal.timeout(30_000);
@@ -65,7 +65,8 @@ test('all routers are asked; who does not say so, or cannot be reached, is named
   const servers = await Promise.all(
     knowing.map((knowledge) => {
       const other = () => assert.fail('nobody asks for it');
-      const handlers = statusHandlers({ knowledge, status: other, routeStats: other, allStats: other });
+      const told = { knowledge, status: other, routeStats: other, allStats: other };
+      const handlers = statusHandlers(voiceOf(told));
       return startServer({ name: 'router', handlers, key: 'k', host: '127.0.0.1', port: 0, log });
     }),
   );

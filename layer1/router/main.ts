@@ -1,56 +1,125 @@
+import { fork } from 'node:child_process';
+import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { createDiscoveryClient } from '@flynn/discovery/client';
 import { runDaemon } from '@flynn/kit/daemon';
+import type { DaemonContext } from '@flynn/kit/daemon';
+import { FlynnError } from '@flynn/kit/errors';
 import { HttpClient } from '@flynn/kit/http-client';
 import { startServer } from '@flynn/kit/http-server';
 import { configSchema } from './config.ts';
 import { RememberedTable } from './remembered.ts';
 import { startRouter } from './router.ts';
-import { statusHandlers } from './server.ts';
+import type { Router } from './router.ts';
+import { statusHandlers, voiceOf } from './server.ts';
+import type { Voice } from './server.ts';
+import { workerCount } from './workers/count.ts';
+import { answersOf, startParent } from './workers/voice.ts';
+import { serveParent } from './workers/worker.ts';
 
 /** Leaves the daemon's 25 s a margin to close the rest. */
 const drainMs = 22_000;
 
+type Context = DaemonContext<typeof configSchema>;
+
+/** What carries the traffic, here or in processes of its own. */
+type Carrier = Voice & { stop(): Promise<void> };
+
 await runDaemon({
   name: 'router',
   config: configSchema,
-  start: async ({ config, log, tasks }) => {
-    const discovery = createDiscoveryClient({ url: config.FLYNN_DISCOVERY_URL });
-    const controller = new HttpClient({
-      name: 'the controller',
-      key: config.FLYNN_CONTROLLER_TOKEN ?? config.FLYNN_KEY,
-      baseUrl: async () => `http://${(await discovery.resolve('controller')).address}`,
+  start: async (context) => {
+    const { config, log, tasks } = context;
+    if (config.FLYNN_ROUTER_WORKER !== undefined) return startWorker(context);
+    const count = workerCount({
+      wanted: config.FLYNN_ROUTER_WORKERS,
+      cores: availableParallelism(),
+      memoryBytes: process.constrainedMemory(),
     });
-    const folder = config.FLYNN_STATE_DIR;
-    const remembered =
-      folder === undefined
-        ? {}
-        : { remembered: await RememberedTable.open({ file: join(folder, 'table.jsonl'), key: config.FLYNN_KEY, log }) };
-    const router = await startRouter({
-      controller,
-      discovery,
-      httpPort: config.FLYNN_HTTP_PORT,
-      driver: config.FLYNN_ROUTER_DRIVER,
-      tls: { port: config.FLYNN_HTTPS_PORT, profile: config.FLYNN_TLS_PROFILE },
-      ...remembered,
-      clusterKey: config.FLYNN_KEY,
-      trustedProxies: config.FLYNN_TRUSTED_PROXIES,
-      accessLog: config.FLYNN_ACCESS_LOG,
-      log,
-    });
+    const carrier = count === 1 ? await startAlone(context) : await startWorkers(context, count);
     const status = await startServer({
       name: 'router',
-      handlers: statusHandlers(router),
+      handlers: statusHandlers(carrier),
       key: config.FLYNN_KEY,
       port: config.PORT,
       reusePort: true,
       log,
     });
     tasks.run('router', async (signal) => {
-      await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }));
-      await router.stop({ drainMs });
-      await Promise.all([status.close(), controller.close(), discovery.close()]);
+      await aborted(signal);
+      await carrier.stop();
+      await status.close();
     });
-    log.info({ httpPort: router.httpPort, httpsPort: router.httpsPort, statusPort: status.port }, 'routing');
+    log.info({ workers: count, statusPort: status.port }, 'all workers serve');
   },
 });
+
+async function startAlone(context: Context): Promise<Carrier> {
+  const { router, stop } = await startRouting(context);
+  return { ...voiceOf(router), stop };
+}
+
+async function startWorkers({ config, log }: Context, count: number): Promise<Carrier> {
+  const [, program] = process.argv;
+  if (program === undefined || config.FLYNN_HTTP_PORT === 0) {
+    throw new FlynnError('invalid', 'workers share a port: set FLYNN_HTTP_PORT to one, or FLYNN_ROUTER_WORKERS to 1');
+  }
+  const environment = { ...process.env, FLYNN_ROUTER_WORKERS: String(count) };
+  const spawn = (index: number) => fork(program, { env: { ...environment, FLYNN_ROUTER_WORKER: String(index) } });
+  const parent = await startParent({ count, spawn, log });
+  return { ...parent, stop: () => parent.stop({ drainMs }) };
+}
+
+async function startWorker(context: Context): Promise<void> {
+  const { router, stop } = await startRouting(context);
+  const { tasks } = context;
+  tasks.run('router', async (signal) => {
+    await aborted(signal);
+    await stop();
+  });
+  serveParent(process, {
+    answers: answersOf(voiceOf(router), tasks.signal),
+    // As if it had been told to stop: without the one who speaks for it, nobody would know of it.
+    onOrphaned: () => process.kill(process.pid, 'SIGTERM'),
+  });
+}
+
+async function startRouting({ config, log }: Context): Promise<{ router: Router; stop: () => Promise<void> }> {
+  const discovery = createDiscoveryClient({ url: config.FLYNN_DISCOVERY_URL });
+  const controller = new HttpClient({
+    name: 'the controller',
+    key: config.FLYNN_CONTROLLER_TOKEN ?? config.FLYNN_KEY,
+    baseUrl: async () => `http://${(await discovery.resolve('controller')).address}`,
+  });
+  const folder = config.FLYNN_STATE_DIR;
+  const remembered =
+    folder === undefined
+      ? {}
+      : { remembered: await RememberedTable.open({ file: join(folder, 'table.jsonl'), key: config.FLYNN_KEY, log }) };
+  const router = await startRouter({
+    controller,
+    discovery,
+    httpPort: config.FLYNN_HTTP_PORT,
+    driver: config.FLYNN_ROUTER_DRIVER,
+    tls: { port: config.FLYNN_HTTPS_PORT, profile: config.FLYNN_TLS_PROFILE },
+    ...remembered,
+    clusterKey: config.FLYNN_KEY,
+    trustedProxies: config.FLYNN_TRUSTED_PROXIES,
+    accessLog: config.FLYNN_ACCESS_LOG,
+    share: config.FLYNN_ROUTER_WORKER === undefined ? 1 : 1 / config.FLYNN_ROUTER_WORKERS,
+    log,
+  });
+  const { httpPort, httpsPort } = router;
+  log.info({ httpPort, httpsPort, worker: config.FLYNN_ROUTER_WORKER }, 'routing');
+  return {
+    router,
+    async stop() {
+      await router.stop({ drainMs });
+      await Promise.all([controller.close(), discovery.close()]);
+    },
+  };
+}
+
+async function aborted(signal: AbortSignal): Promise<void> {
+  if (!signal.aborted) await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }));
+}

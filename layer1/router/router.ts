@@ -77,6 +77,7 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
     clientsGone: 0,
     refusals: {},
   };
+  let httpsPort: number | undefined;
   const knowledge = new Knowledge();
   const backends = new Backends({
     discovery: knowledge.noting(remembered?.filling(options.discovery) ?? options.discovery),
@@ -91,7 +92,7 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
     routes,
     cookies: new Cookies(options.clusterKey),
     trusted: new Networks(options.trustedProxies ?? []),
-    httpsPort: options.tls?.port ?? 443,
+    httpsPort: () => httpsPort ?? 443,
     counters,
     accessLog,
     log,
@@ -148,7 +149,7 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
   }
   await raceAbort(backends.opened(), tasks.signal);
   const httpPort = await http.listen({ host, port: options.httpPort });
-  const httpsPort = await tls?.listen({ deadlineMs: options.routesDeadlineMs ?? 10_000, signal: tasks.signal });
+  httpsPort = await tls?.listen({ deadlineMs: options.routesDeadlineMs ?? 10_000, signal: tasks.signal });
   isListening = true;
   listenForTcp();
 

@@ -1,6 +1,7 @@
 /** The router's own HTTP API. */
 import { Readable } from 'node:stream';
 import type { RouteStats } from '@flynn/controller/routes/stats';
+import type { Word } from '@flynn/discovery/routers';
 import { FlynnError } from '@flynn/kit/errors';
 import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
@@ -9,7 +10,7 @@ import type { Status } from './api.ts';
 import type { Knowledge } from './knowledge.ts';
 import { prometheusText } from './policy/prometheus.ts';
 
-/** What is asked of a router, or of all workers of one together. */
+/** What is asked of a router. */
 export type Told = {
   status(): Status;
   /** Undefined for a route that it does not know. */
@@ -20,21 +21,42 @@ export type Told = {
   readonly knowledge: Knowledge;
 };
 
-export function statusHandlers(router: Told): Handler[] {
+/** The same, said to others: of one process, or of all workers together. */
+export type Voice = {
+  status(): Promise<Status>;
+  routeStats(id: string): Promise<RouteStats | undefined>;
+  allStats(appId?: string): Promise<RouteStats[]>;
+  /** Whether it becomes so while it is waited for. */
+  isSo(word: Word, options: { waitMs: number; signal: AbortSignal }): Promise<boolean>;
+};
+
+export function voiceOf(told: Told): Voice {
+  return {
+    status: async () => told.status(),
+    routeStats: async (id) => told.routeStats(id),
+    allStats: async (appId) => told.allStats(appId),
+    isSo: (word, options) => told.knowledge.becomesSo(word, options),
+  };
+}
+
+export function statusHandlers(voice: Voice): Handler[] {
   return [
-    handle(routes.status, async () => router.status()),
+    handle(routes.status, async () => voice.status()),
     handle(routes.routeStats, async ({ params }) => {
-      const stats = router.routeStats(params.route);
+      const stats = await voice.routeStats(params.route);
       if (stats === undefined) throw new FlynnError('not_found', `this router knows no HTTP route ${params.route}`);
       return stats;
     }),
-    handle(routes.allStats, async ({ query }) => router.allStats(query.app)),
-    handle(routes.metrics, async () => ({
-      body: Readable.from([prometheusText(router.allStats(), router.status().counters)]),
-      headers: { 'content-type': 'text/plain; version=0.0.4; charset=utf-8' },
-    })),
+    handle(routes.allStats, async ({ query }) => voice.allStats(query.app)),
+    handle(routes.metrics, async () => {
+      const [stats, { counters }] = await Promise.all([voice.allStats(), voice.status()]);
+      return {
+        body: Readable.from([prometheusText(stats, counters)]),
+        headers: { 'content-type': 'text/plain; version=0.0.4; charset=utf-8' },
+      };
+    }),
     handle(routes.word, async ({ body: { waitMs, ...word }, signal }) => ({
-      isSo: await router.knowledge.becomesSo(word, { waitMs, signal }),
+      isSo: await voice.isSo(word, { waitMs, signal }),
     })),
   ];
 }

@@ -5,16 +5,8 @@ import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
 import type { TestContext } from 'node:test';
 import { waitFor } from '@flynn/kit/retry';
+import { freePort } from '@flynn/kit/testing-ports';
 import { setUp, settled, startBackend, track } from './testing.ts';
-
-/** A port that was free a moment ago. */
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const address = server.address();
-  await new Promise((resolve) => server.close(resolve));
-  return typeof address === 'object' && address !== null ? address.port : 0;
-}
 
 async function connected(port: number) {
   const socket = connect({ port, host: '127.0.0.1', allowHalfOpen: true });

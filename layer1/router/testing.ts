@@ -7,6 +7,7 @@ import type { AddressInfo, Server, Socket } from 'node:net';
 import { routing } from '@flynn/controller/api';
 import { type Route, routeSchema } from '@flynn/controller/model';
 import { routes as discoveryRoutes } from '@flynn/discovery/api';
+import type { Instance } from '@flynn/discovery/api';
 import { createDiscoveryClient } from '@flynn/discovery/client';
 import { HttpClient } from '@flynn/kit/http-client';
 import { handle, startServer } from '@flynn/kit/http-server';
@@ -63,6 +64,9 @@ export class ControlPlane {
         ...(this.#leaders.has(params.service) ? [this.#leaderEvent(params.service)] : []),
       ]),
     ),
+    handle(discoveryRoutes.instances, async ({ params }) =>
+      [...(this.#services.get(params.service) ?? [])].map((address) => this.#instanceOf(params.service, address)),
+    ),
   ];
 
   #feedOf(service: string): Feed {
@@ -113,9 +117,9 @@ export class ControlPlane {
     return { event: 'leader', data: { service, instance: this.#instanceOf(service, leader) } };
   }
 
-  #instanceOf(service: string, address: string) {
+  #instanceOf(service: string, address: string): Instance {
     const release = this.#releases.get(address);
-    const attributes = release === undefined ? {} : { 'flynn.release': release };
+    const attributes: Record<string, string> = release === undefined ? {} : { 'flynn.release': release };
     return { id: address.replaceAll(':', '-'), service, address, attributes, createdRevision: 1 };
   }
 }

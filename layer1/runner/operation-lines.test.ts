@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { operations } from '@flynn/controller/api';
+import { operations } from '@flynn/controller/operations/api';
 import { FlynnError } from '@flynn/kit/errors';
 import { HttpClient } from '@flynn/kit/http-client';
 import { handle, startServer } from '@flynn/kit/http-server';

@@ -1,5 +1,5 @@
 /** An operation's log on its way to the controller: lines go in batches, each sent until it is known to have arrived. */
-import { operations } from '@flynn/controller/api';
+import { operations } from '@flynn/controller/operations/api';
 import { FlynnError } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';
 import { retry } from '@flynn/kit/retry';

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { apps, releases } from '@flynn/controller/api';
-import { FlynnError } from '@flynn/kit/errors';
+import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { gitSshEnv } from '@flynn/kit/git-ssh';
 import { withDeadline } from '@flynn/kit/retry';
 import { archiveOf, findSubmodules } from '@flynn/git-receiver/archive';
@@ -40,9 +40,11 @@ export async function executePoll(execution: Execution): Promise<Record<string, 
     const commit = await fetchInto(repository, remote, signal);
     const source = { repository, commit };
     const submodules = await findSubmodules(source);
-    const { digest } = await patiently('storing the source', { signal }, (limited) =>
-      blobs.put(Readable.from(archiveOf(source, submodules, limited), { objectMode: false }), { signal: limited }),
-    );
+    const send = (limited: AbortSignal) =>
+      blobs.put(Readable.from(archiveOf(source, submodules, limited), { objectMode: false }), { signal: limited });
+    // No room is not made by waiting.
+    const isRetryable = (error: unknown): boolean => hasCode(error, 'unavailable', 'timeout');
+    const { digest } = await patiently('storing the source', { signal }, send, { isRetryable });
     return { commit, sourceDigest: digest };
   } finally {
     await rm(dir, { recursive: true, force: true });

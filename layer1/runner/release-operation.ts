@@ -1,6 +1,7 @@
 /** Makes an artifact and a release of what was built. */
 import { randomBytes } from 'node:crypto';
-import { apps, formations, operations, releases } from '@flynn/controller/api';
+import { apps, formations, releases } from '@flynn/controller/api';
+import { operations } from '@flynn/controller/operations/api';
 import type { AppJson } from '@flynn/controller/app-json';
 import { type BuildResult, type Operation, type Release, buildResultSchema } from '@flynn/controller/model';
 import { resultMeta } from '@flynn/controller/images/image-blobs';

@@ -1,5 +1,5 @@
 /** What became of operations, on its way to the controller: what is told at the same time goes together. */
-import { operations } from '@flynn/controller/api';
+import { operations } from '@flynn/controller/operations/api';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';
 import { retry } from '@flynn/kit/retry';

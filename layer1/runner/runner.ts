@@ -1,5 +1,5 @@
 /** Takes operations from the controller's queue and carries them out, several at a time. */
-import { operations } from '@flynn/controller/api';
+import { operations } from '@flynn/controller/operations/api';
 import type { Operation } from '@flynn/controller/model';
 import { systemClock } from '@flynn/kit/clock';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';

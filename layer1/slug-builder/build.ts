@@ -272,6 +272,7 @@ function putJson(value: unknown, blobs: BlobClient, signal: AbortSignal): Promis
     what: 'storing the result',
     signal,
     deadlineMs: 60_000,
+    isRetryable: (error) => hasCode(error, 'unavailable', 'timeout'),
   });
 }
 

@@ -1,8 +1,6 @@
 /** For tests: builds in the builder's image and runs in the runner's, as hosts do, with blobs and discovery of the test. */
 import { execFile, spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
-import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
@@ -15,6 +13,7 @@ import { type BuildResult, buildResultSchema } from '@flynn/controller/model';
 import { createMemoryRegistry } from '@flynn/discovery/memory-registry';
 import { discoveryHandlers } from '@flynn/discovery/server';
 import { startServer } from '@flynn/kit/http-server';
+import { freePort } from '@flynn/kit/testing-ports';
 import { shortId } from '@flynn/kit/ids';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
@@ -157,14 +156,4 @@ export async function openContainerBuilds(): Promise<ContainerBuilds> {
       await rm(root, { recursive: true, force: true });
     },
   };
-}
-
-async function freePort(): Promise<number> {
-  const probe = createServer().listen(0, '127.0.0.1');
-  await once(probe, 'listening');
-  const address = probe.address();
-  probe.close();
-  await once(probe, 'close');
-  if (address === null || typeof address === 'string') throw new Error('no free port');
-  return address.port;
 }

@@ -1,9 +1,8 @@
 /** One or three etcd members on loopback, for benches: containers of the platform's own image. */
 import { execFile } from 'node:child_process';
-import { once } from 'node:events';
-import { createServer } from 'node:net';
 import { promisify } from 'node:util';
 import { FlynnError } from '@flynn/kit/errors';
+import { freePort } from '@flynn/kit/testing-ports';
 import { waitFor } from '@flynn/kit/retry';
 import { ensureTestImages } from '../images.ts';
 
@@ -92,15 +91,4 @@ async function metricOf(endpoint: string, name: string): Promise<number> {
 async function isHealthy(endpoint: string): Promise<boolean> {
   const response = await fetch(`${endpoint}/health`, { signal: AbortSignal.timeout(1_000) });
   return /"health":\s*"true"/.test(await response.text());
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const address = server.address();
-  server.close();
-  await once(server, 'close');
-  if (address === null || typeof address === 'string')
-    throw new FlynnError('internal', 'a listening server has no port');
-  return address.port;
 }

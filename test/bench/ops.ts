@@ -5,7 +5,8 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { ensureEngine } from '@flynn/bootstrap/engine';
 import { ensureImages } from '@flynn/bootstrap/images/build';
-import { apps, operations } from '@flynn/controller/api';
+import { apps } from '@flynn/controller/api';
+import { operations } from '@flynn/controller/operations/api';
 import { createControllerClient } from '@flynn/controller/client';
 import { historyPut } from '@flynn/controller/operations/records';
 import { TestRunner } from '@flynn/controller/operations/test-runner';
@@ -13,7 +14,8 @@ import type { HttpClient } from '@flynn/kit/http-client';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor, withDeadline } from '@flynn/kit/retry';
 import { connectEtcd } from '@flynn/store/etcd';
-import { freePorts, startEtcdMember } from '@flynn/store/etcd-member';
+import { freePort } from '@flynn/kit/testing-ports';
+import { startEtcdMember } from '@flynn/store/etcd-member';
 import type { Store } from '@flynn/store/store';
 import type { Bench } from './bench.ts';
 import { figure, median } from './figure.ts';
@@ -80,7 +82,7 @@ async function benchOps(args: readonly string[]): Promise<Figure[]> {
 }
 
 async function startWeb(endpoint: string): Promise<Web> {
-  const [port = 0] = await freePorts(1);
+  const port = await freePort();
   const main = join(import.meta.dirname, '../../layer1/controller/main.ts');
   const env = {
     PATH: process.env['PATH'],

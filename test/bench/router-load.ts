@@ -51,6 +51,25 @@ export async function wrk(stage: Stage, port: number, load: Load, seconds: numbe
   };
 }
 
+/** Over TLS and HTTP/2, ten streams at once on each connection; as many requests as were asked for. */
+export async function h2load(stage: Stage, port: number, load: Load, requests: number): Promise<Measured> {
+  const [program, ...args] = stage.toolbox.command([
+    'h2load',
+    `--requests=${requests}`,
+    `--clients=${load.connections}`,
+    '--max-concurrent-streams=10',
+    `--connect-to=127.0.0.1:${port}`,
+    `https://${host}:${port}${load.path}`,
+  ]);
+  const { stdout } = await run(program, args, { timeout: 120_000 });
+  const [, protocol] = /Application protocol: (\S+)/.exec(stdout) ?? [];
+  const [, succeeded] = /(\d+) 2xx/.exec(stdout) ?? [];
+  if (succeeded === undefined || protocol !== 'h2') {
+    throw new FlynnError('internal', `h2load says something else:\n${stdout}`);
+  }
+  return { requests, failures: requests - Number(succeeded) };
+}
+
 export function portFor(proxy: Proxy, load: Load): number {
   return load.isTls === true ? proxy.tlsPort : proxy.port;
 }
@@ -80,10 +99,10 @@ export async function interleaved(
 export async function compareLoad(
   stage: Stage,
   load: Load,
-  options: { rounds: number; seconds: number },
+  options: { rounds: number; say: (proxy: Proxy) => Promise<Measured> },
 ): Promise<Figure[]> {
   const costs = await interleaved([stage.nginx, stage.haproxy, stage.flynn], options.rounds, (proxy) =>
-    costUs(proxy, () => wrk(stage, portFor(proxy, load), load, options.seconds)),
+    costUs(proxy, () => options.say(proxy)),
   );
   return comparison(load.name, costs, { floor: stage.nginx.name, must: load.must });
 }

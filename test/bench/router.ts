@@ -8,10 +8,10 @@ import type { Bench } from './bench.ts';
 import type { Figure } from './figure.ts';
 import { changesUnderLoad, firstRequest, idleClients, manyRoutes } from './router-changes.ts';
 import { latency } from './router-latency.ts';
-import { compareLoad, comparison, costUs, interleaved, portFor, wrk } from './router-load.ts';
-import type { Load } from './router-load.ts';
+import { compareLoad, comparison, costUs, h2load, interleaved, portFor, wrk } from './router-load.ts';
+import type { Load, Measured } from './router-load.ts';
 import { openStage } from './router-stage.ts';
-import type { Stage } from './router-stage.ts';
+import type { Proxy, Stage } from './router-stage.ts';
 
 type Options = { rounds: number; seconds: number };
 
@@ -44,20 +44,38 @@ const tlsLoads: readonly Load[] = [
   },
 ];
 
-async function compareAll(stage: Stage, loads: readonly Load[], options: Options): Promise<Figure[]> {
+const http2Loads: readonly Load[] = [
+  { name: 'HTTP/2, tiny', path: '/tiny', connections: 64, must: '<= 2.5 x (aim 1.7)' },
+  { name: 'HTTP/2, 10 KB', path: '/10k', connections: 64, must: '<= 2.0 x (aim 1.4)' },
+];
+/** About a second and a half of ours. */
+const http2Requests = 30_000;
+
+async function compareAll(
+  stage: Stage,
+  loads: readonly Load[],
+  rounds: number,
+  say: (proxy: Proxy, load: Load) => Promise<Measured>,
+): Promise<Figure[]> {
   const figures: Figure[] = [];
   for (const load of loads) {
     process.stderr.write(`${load.name} …\n`);
     // The first requests of a kind are the compiler's.
-    await wrk(stage, portFor(stage.flynn, load), load, 2);
-    figures.push(...(await compareLoad(stage, load, options)));
+    await say(stage.flynn, load);
+    figures.push(...(await compareLoad(stage, load, { rounds, say: (proxy) => say(proxy, load) })));
   }
   return figures;
 }
 
+function overHttp1(stage: Stage, loads: readonly Load[], { rounds, seconds }: Options): Promise<Figure[]> {
+  return compareAll(stage, loads, rounds, (proxy, load) => wrk(stage, portFor(proxy, load), load, seconds));
+}
+
 const sections: Readonly<Record<string, (stage: Stage, options: Options) => Promise<Figure[]>>> = {
-  http: (stage, options) => compareAll(stage, httpLoads, options),
-  tls: (stage, options) => compareAll(stage, tlsLoads, options),
+  http: (stage, options) => overHttp1(stage, httpLoads, options),
+  tls: (stage, options) => overHttp1(stage, tlsLoads, options),
+  http2: (stage, { rounds }) =>
+    compareAll(stage, http2Loads, rounds, (proxy, load) => h2load(stage, proxy.tlsPort, load, http2Requests)),
   tcp: async (stage, { rounds, seconds }) => {
     const load: Load = { name: 'TCP route, 1 MB', path: '/1m', connections: 64, must: '' };
     const ports = new Map([

@@ -5,7 +5,10 @@ import { feedRoute } from '@flynn/log-aggregator/api';
 import { isSameSecret } from '@flynn/kit/secrets';
 import { certificates } from '../certificates/api.ts';
 import { runners } from '../operations/api-runners.ts';
-import { apps, deployments, formations, jobs, keys, operations, platform, releases, routing } from '../api.ts';
+import { apps, deployments, formations, jobs, releases, routing } from '../api.ts';
+import { keys } from '../api-keys.ts';
+import { platform } from '../api-platform.ts';
+import { operations } from '../operations/api.ts';
 
 export const services = ['git-receiver', 'log-aggregator', 'router', 'runner'] as const;
 export type Service = (typeof services)[number];

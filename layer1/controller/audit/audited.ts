@@ -4,7 +4,7 @@ import type { Logger } from '@flynn/kit/log';
 import type { Route } from '@flynn/kit/routes';
 import type { Store } from '@flynn/store/store';
 import { tokens } from '../access/api.ts';
-import { operations } from '../api.ts';
+import { operations } from '../operations/api.ts';
 import { runners } from '../operations/api-runners.ts';
 import { claimAnswer } from './answers.ts';
 import type { Claim } from './answers.ts';

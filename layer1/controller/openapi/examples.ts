@@ -7,6 +7,17 @@ export type Example = Readonly<{
 
 const at = '2026-11-21T12:00:00.000Z';
 
+const app = {
+  id: 'k3v9x2m1q8aa',
+  name: 'shop',
+  meta: {},
+  isSystem: false,
+  deployTimeoutMs: 120_000,
+  rollout: { strategy: 'all-at-once', canaries: 1, minHealthyMs: 0 },
+  createdAt: at,
+  updatedAt: at,
+};
+
 /** As they are if nobody says. */
 const http = {
   stripPath: false,
@@ -35,32 +46,8 @@ const route = {
 };
 
 export const examples: Readonly<Record<string, Example>> = {
-  postApps: {
-    body: { name: 'shop' },
-    response: {
-      id: 'k3v9x2m1q8aa',
-      name: 'shop',
-      meta: {},
-      isSystem: false,
-      deployTimeoutMs: 120_000,
-      rollout: { strategy: 'all-at-once', canaries: 1, minHealthyMs: 0 },
-      createdAt: at,
-      updatedAt: at,
-    },
-  },
-  getAppsApp: {
-    params: { app: 'shop' },
-    response: {
-      id: 'k3v9x2m1q8aa',
-      name: 'shop',
-      meta: {},
-      isSystem: false,
-      deployTimeoutMs: 120_000,
-      rollout: { strategy: 'all-at-once', canaries: 1, minHealthyMs: 0 },
-      createdAt: at,
-      updatedAt: at,
-    },
-  },
+  postApps: { body: { name: 'shop' }, response: app },
+  getAppsApp: { params: { app: 'shop' }, response: app },
   postArtifacts: {
     body: { type: 'image', image: { name: 'registry.example.com/shop:1' } },
     response: {

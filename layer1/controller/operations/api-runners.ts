@@ -1,4 +1,4 @@
-/** The controller's HTTP API for runners as such; what they do with operations is `operations` of api.ts. */
+/** The controller's HTTP API for runners as such; what they do with operations is in api.ts beside it. */
 import { defineRoute } from '@flynn/kit/routes';
 import { z } from 'zod';
 import { labelsSchema, runnerSchema } from '../model.ts';

@@ -9,8 +9,10 @@ import { hasCode } from '@flynn/kit/errors';
 import { silentLogger } from '@flynn/kit/log';
 import { retry, waitFor } from '@flynn/kit/retry';
 import { connectEtcd } from '@flynn/store/etcd';
-import { freePorts, startEtcdMember } from '@flynn/store/etcd-member';
-import { apps, operations } from '../api.ts';
+import { freePort } from '@flynn/kit/testing-ports';
+import { startEtcdMember } from '@flynn/store/etcd-member';
+import { apps } from '../api.ts';
+import { operations } from './api.ts';
 import { createControllerClient } from '../client.ts';
 import type { Operation } from '../model.ts';
 import { historyPrefix } from './records.ts';
@@ -38,7 +40,7 @@ test(
     const image = process.env['FLYNN_TEST_ETCD_IMAGE'];
     await using etcd = await startEtcdMember(image === undefined ? {} : { image });
     await using store = connectEtcd({ endpoints: [etcd.endpoint], log: silentLogger() });
-    const [port = 0] = await freePorts(1);
+    const port = await freePort();
     const start = (role: 'web' | 'worker'): ChildProcess => {
       const env = { ...keys, FLYNN_ETCD_ENDPOINTS: etcd.endpoint, PORT: String(port) };
       return spawn(process.execPath, [join(import.meta.dirname, '../main.ts'), role], { env, stdio: 'ignore' });

@@ -4,7 +4,7 @@ import type { Handler } from '@flynn/kit/http-server';
 import type { ServerEvent } from '@flynn/kit/routes';
 import { shortId } from '@flynn/kit/ids';
 import type { z } from 'zod';
-import { operations } from '../api.ts';
+import { operations } from './api.ts';
 import { findApp, forLiveApp } from '../deps.ts';
 import type { Deps } from '../deps.ts';
 import { resumePoint } from '../event-stream.ts';

@@ -3,7 +3,7 @@ import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { raceAbort, waitFor, withDeadline } from '@flynn/kit/retry';
 import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
-import { operations } from '../api.ts';
+import { operations } from './api.ts';
 import type { Deps } from '../deps.ts';
 import { OperationLog } from './log.ts';
 import { getOperation } from './records.ts';

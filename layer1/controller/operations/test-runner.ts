@@ -1,7 +1,7 @@
 /** A runner that does what a test says, over the real API. */
 import { FlynnError } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';
-import { operations } from '../api.ts';
+import { operations } from './api.ts';
 import { runners } from './api-runners.ts';
 import type { Operation, Runner } from '../model.ts';
 import { platformRunnerToken } from './runner-token.ts';

@@ -204,8 +204,7 @@ export class BackendConnection implements Watched {
     if (receiver.takesChunks) {
       const until = chunks.pass(this.#whole, from, to);
       at = chunks.taken;
-      // What came before the fault is not passed on: there is no whole to be had.
-      if (until > from && !chunks.isBad) receiver.onBytes(this.#whole, from, until, from);
+      if (until > from) receiver.onBytes(this.#whole, from, until, from);
     } else {
       while (at < to && !chunks.isDone && !chunks.isBad) {
         at = chunks.step(this.#whole, at, to);

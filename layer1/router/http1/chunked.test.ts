@@ -5,7 +5,7 @@ import { ChunkedBody } from './chunked.ts';
 
 const chunk = fc.record({
   data: fc.uint8Array({ minLength: 1, maxLength: 300 }),
-  extension: fc.constantFrom('', ';a', ';a=b', ';name="x y"'),
+  extension: fc.constantFrom('', ';a', ';a=b', ';name="x y"', ';a="\\"";b'),
   isUpper: fc.boolean(),
 });
 
@@ -78,6 +78,14 @@ test('a broken chunk is never taken for the end of a body, nor its rest for more
     '5;a\nb\r\nhello\r\n',
     '5;a\rb\r\nhello\r\n',
     '5;\x00\r\nhello\r\n',
+    '5;\r\nhello\r\n',
+    '5;a=\r\nhello\r\n',
+    '5;a"\r\nhello\r\n',
+    '5;a="b\r\nhello\r\n',
+    '5;a="b\\"\r\nhello\r\n',
+    '5;a="b"c\r\nhello\r\n',
+    '5;a=b c\r\nhello\r\n',
+    '5; a\r\nhello\r\n',
     `5;${'a'.repeat(20_000)}\r\nhello\r\n`,
     '11111111111111\r\n',
     '0\r\n\n',

@@ -2,16 +2,13 @@
  * Where a chunked body ends (RFC 9112 7.1), without looking at what is in it. The bytes go on as they are; only fields
  * after the body are read, since some of them must not be there.
  */
-import { HeadFields, HeadProblem } from './fields.ts';
+import { HeadFields, HeadProblem, isToken, isValue } from './fields.ts';
 
 const CR = 13;
 const LF = 10;
+const SEMICOLON = 0x3b;
 const lineBytes = 16_384;
 const trailerBytes = 16_384;
-
-/** Without the white space that some allow within: readers differ in what they make of anything else behind a size. */
-const extensions =
-  /^(?:;[!#$%&'*+.^_`|~\w-]+(?:=(?:[!#$%&'*+.^_`|~\w-]+|"(?:[\t\x20\x21\x23-\x5b\x5d-\x7e\x80-\xff]|\\[\t\x20-\x7e\x80-\xff])*"))?)+$/;
 
 /** Never taken from behind a body: they say how a message is framed, where it goes, or who sent it (RFC 9110 6.5.1). */
 const notInTrailers = new Set([
@@ -52,7 +49,7 @@ export class ChunkedBody {
   #left = 0;
   #digits = 0;
   #line = 0;
-  #extensions = '';
+  #extension = noExtension;
   #trailers = '';
   /** Of the data alone. */
   payloadBytes = 0;
@@ -106,22 +103,16 @@ export class ChunkedBody {
             if (this.#digits > 13) return this.#fail(at);
           } else if (this.#digits === 0) return this.#fail(at);
           else if (code === CR) this.#state = 'size-lf';
-          else if (code === 0x3b) {
+          else if (code === SEMICOLON) {
+            this.#extension = new Extension();
             this.#state = 'extension';
-            this.#extensions = ';';
           } else return this.#fail(at);
           break;
         }
         case 'extension':
           this.#line += 1;
-          if (code !== CR) {
-            if (this.#line > lineBytes) return this.#fail(at);
-            this.#extensions += String.fromCharCode(code);
-            break;
-          }
-          if (!extensions.test(this.#extensions)) return this.#fail(at);
-          this.#extensions = '';
-          this.#state = 'size-lf';
+          if (code === CR && this.#extension.canEnd) this.#state = 'size-lf';
+          else if (!this.#extension.take(code) || this.#line > lineBytes) return this.#fail(at);
           break;
         case 'size-lf':
           if (code !== LF) return this.#fail(at);
@@ -179,8 +170,8 @@ export class ChunkedBody {
       this.#trailers = text;
       return to;
     }
-    for (let i = 0; i < fields.names.length; i += 1) {
-      const name = fields.names[i] ?? '';
+    for (let i = 0; i < fields.count; i += 1) {
+      const name = fields.name(i);
       if (notInTrailers.has(name) || name.startsWith('x-forwarded-') || name.startsWith('x-flynn-')) continue;
       this.tail += text.slice(fields.lineStart(i), fields.lineEnd(i));
     }
@@ -194,6 +185,48 @@ export class ChunkedBody {
     return at;
   }
 }
+
+/** After the semicolon: `name`, `name=token` or `name="quoted"`, and perhaps another. Blanks are allowed by none too many. */
+class Extension {
+  #part: 'name' | 'value' | 'quoted' | 'escaped' | 'after' = 'name';
+  #hasAny = false;
+
+  get canEnd(): boolean {
+    return this.#part === 'after' || ((this.#part === 'name' || this.#part === 'value') && this.#hasAny);
+  }
+
+  /** Whether it may stand here. */
+  take(code: number): boolean {
+    switch (this.#part) {
+      case 'name':
+      case 'value':
+        if (isToken[code] === 1) this.#hasAny = true;
+        else if (code === SEMICOLON && this.#hasAny) this.#next('name');
+        else if (code === 0x3d && this.#part === 'name' && this.#hasAny) this.#next('value');
+        else if (code === 0x22 && this.#part === 'value' && !this.#hasAny) this.#next('quoted');
+        else return false;
+        return true;
+      case 'quoted':
+        if (code === 0x22) this.#next('after');
+        else if (code === 0x5c) this.#next('escaped');
+        return isValue[code] === 1;
+      case 'escaped':
+        this.#next('quoted');
+        return isValue[code] === 1;
+      case 'after':
+        break;
+    }
+    this.#next('name');
+    return code === SEMICOLON;
+  }
+
+  #next(part: 'name' | 'value' | 'quoted' | 'escaped' | 'after'): void {
+    this.#part = part;
+    this.#hasAny = false;
+  }
+}
+
+const noExtension = new Extension();
 
 function digitOf(code: number): number {
   if (code >= 0x30 && code <= 0x39) return code - 0x30;

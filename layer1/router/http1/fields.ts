@@ -39,63 +39,85 @@ for (let code = 0x21; code < 0x7f; code += 1) {
 for (let code = 0x20; code < 0x100; code += 1) if (code !== 0x7f) isValue[code] = 1;
 isValue[0x09] = 1;
 
-/** What a field is to the router: `plain` goes on as it is, `hop` ends here, `body` says where the body ends. */
-export type Kind = 'plain' | 'hop' | 'body' | 'host' | 'connection' | 'upgrade' | 'expect';
+/** What a field is to the router: `plain` goes on as it is, `hop` ends here. */
+export type Kind = 'plain' | 'hop' | 'length' | 'coding' | 'host' | 'connection' | 'upgrade' | 'expect';
 
-function kindOf(name: string): Kind {
-  switch (name.length) {
-    case 2:
-      return name === 'te' ? 'hop' : 'plain';
-    case 4:
-      return name === 'host' ? 'host' : 'plain';
-    case 6:
-      return name === 'expect' ? 'expect' : 'plain';
-    case 7:
-      return name === 'upgrade' ? 'upgrade' : 'plain';
-    case 10:
-      return name === 'connection' ? 'connection' : name === 'keep-alive' ? 'hop' : 'plain';
-    case 14:
-      return name === 'content-length' ? 'body' : 'plain';
-    case 16:
-      return name === 'proxy-connection' ? 'hop' : 'plain';
-    case 17:
-      return name === 'transfer-encoding' ? 'body' : 'plain';
-    case 18:
-      return name === 'proxy-authenticate' ? 'hop' : 'plain';
-    case 19:
-      return name === 'proxy-authorization' ? 'hop' : 'plain';
-    default:
-      return 'plain';
-  }
-}
+/** Of a name of this length; nearly all are none of them. */
+const special: readonly (readonly (readonly [string, Kind])[] | undefined)[] = Array.from(
+  { length: 20 },
+  (_, length) => {
+    const all: [string, Kind][] = [
+      ['te', 'hop'],
+      ['host', 'host'],
+      ['expect', 'expect'],
+      ['upgrade', 'upgrade'],
+      ['connection', 'connection'],
+      ['keep-alive', 'hop'],
+      ['content-length', 'length'],
+      ['proxy-connection', 'hop'],
+      ['transfer-encoding', 'coding'],
+      ['proxy-authenticate', 'hop'],
+      ['proxy-authorization', 'hop'],
+    ];
+    const those = all.filter(([name]) => name.length === length);
+    return those.length === 0 ? undefined : those;
+  },
+);
 
-/** For each field four places in the text: where its line begins, its value begins and ends, and the next line begins. */
+/** For each field five places in the text: where its name begins and ends, its value begins and ends, the next line begins. */
 export class HeadFields {
   text = '';
-  readonly names: string[] = [];
   readonly kinds: Kind[] = [];
   readonly #marks: number[] = [];
 
+  get count(): number {
+    return this.kinds.length;
+  }
+
   lineStart(index: number): number {
-    return this.#marks[index * 4] ?? 0;
+    return this.#marks[index * 5] ?? 0;
   }
 
   lineEnd(index: number): number {
-    return this.#marks[index * 4 + 3] ?? 0;
+    return this.#marks[index * 5 + 4] ?? 0;
+  }
+
+  nameLength(index: number): number {
+    return (this.#marks[index * 5 + 1] ?? 0) - (this.#marks[index * 5] ?? 0);
+  }
+
+  /** In lower case. */
+  name(index: number): string {
+    return this.text.slice(this.#marks[index * 5], this.#marks[index * 5 + 1]).toLowerCase();
+  }
+
+  /** All of them, made anew: for who needs each as a string. */
+  get names(): string[] {
+    return this.kinds.map((_, i) => this.name(i));
+  }
+
+  /** Without making a string of it. `name` is in lower case. */
+  isNamed(index: number, name: string): boolean {
+    return this.nameLength(index) === name.length && isSame(this.text, this.#marks[index * 5] ?? 0, name);
   }
 
   value(index: number): string {
-    return this.text.slice(this.#marks[index * 4 + 1], this.#marks[index * 4 + 2]);
+    return this.text.slice(this.#marks[index * 5 + 2], this.#marks[index * 5 + 3]);
   }
 
   /** All values of a field, joined. */
   get(name: string): string | undefined {
     let all: string | undefined;
-    for (let i = 0; i < this.names.length; i += 1) {
-      if (this.names[i] !== name) continue;
+    for (let i = 0; i < this.count; i += 1) {
+      if (!this.isNamed(i, name)) continue;
       all = all === undefined ? this.value(i) : `${all}${name === 'cookie' ? '; ' : ', '}${this.value(i)}`;
     }
     return all;
+  }
+
+  has(name: string): boolean {
+    for (let i = 0; i < this.count; i += 1) if (this.isNamed(i, name)) return true;
+    return false;
   }
 
   /**
@@ -112,7 +134,7 @@ export class HeadFields {
         return faultAt(text, at, 'a line of the head is not a field');
       }
       if (text.charCodeAt(i) !== 0x3a) return faultAt(text, at, 'a field has no proper name');
-      const name = text.slice(at, i).toLowerCase();
+      const nameEnd = i;
       i += 1;
       while (isBlank(text.charCodeAt(i))) i += 1;
       const start = i;
@@ -121,15 +143,31 @@ export class HeadFields {
         return faultAt(text, at, 'a field has a character in it that may not be there');
       }
       const lineEnd = i + 2;
-      if (lineEnd > headLimits.bytes || this.names.length >= headLimits.fields) return headTooLarge;
+      if (lineEnd > headLimits.bytes || this.kinds.length >= headLimits.fields) return headTooLarge;
       while (i > start && isBlank(text.charCodeAt(i - 1))) i -= 1;
-      this.names.push(name);
-      this.kinds.push(kindOf(name));
-      this.#marks.push(at, start, i, lineEnd);
+      this.kinds.push(kindOf(text, at, nameEnd - at));
+      this.#marks.push(at, nameEnd, start, i, lineEnd);
       at = lineEnd;
     }
     return undefined;
   }
+}
+
+function kindOf(text: string, at: number, length: number): Kind {
+  const names = length < special.length ? special[length] : undefined;
+  if (names === undefined) return 'plain';
+  for (const [name, kind] of names) if (isSame(text, at, name)) return kind;
+  return 'plain';
+}
+
+/** In any case. `name` is in lower case, and a token: of these only letters have a twin 32 places away. */
+function isSame(text: string, at: number, name: string): boolean {
+  for (let i = 0; i < name.length; i += 1) {
+    const code = text.charCodeAt(at + i);
+    if (code !== name.charCodeAt(i) && (code < 0x41 || code > 0x5a || (code | 0x20) !== name.charCodeAt(i)))
+      return false;
+  }
+  return true;
 }
 
 /** A line that is too long as well is refused for that: cut into pieces, its fault would not have been seen yet. */

@@ -66,6 +66,9 @@ describe('the head of a request', () => {
     [400, `GET / HTTP/1.1\r\nHost: a@b\r\n\r\n`],
     [400, `GET / HTTP/1.1\r\nHost: a/b\r\n\r\n`],
     [400, `GET / HTTP/1.1\r\nHost: a:b\r\n\r\n`],
+    [400, `GET / HTTP/1.1\r\nHost: a..\r\n\r\n`],
+    [400, `GET / HTTP/1.1\r\nHost: a..b\r\n\r\n`],
+    [400, `GET / HTTP/1.1\r\nHost: .a\r\n\r\n`],
     [400, `GET / HTTP/1.1\r\n${host} folded: x\r\n\r\n`],
     [400, `GET / HTTP/1.1\r\n${host}a: b\r\n c\r\n\r\n`],
     [400, `GET / HTTP/1.1\r\n${host}a : b\r\n\r\n`],
@@ -139,7 +142,8 @@ describe('the head of a request', () => {
         const head = reader.read(piece, 0, piece.length);
         piece.fill(0);
         if (head instanceof HeadProblem) return head.status;
-        if (head !== undefined) return [head.method, head.target, head.body, from + reader.end, head.fields.names];
+        if (head !== undefined)
+          return [head.method, head.target, head.body, from + reader.end, head.fields.count, head.host];
         from = to;
       }
       return undefined;

@@ -97,21 +97,20 @@ function understand(head: Http1RequestHead, target: string): Http1RequestHead | 
   let coding: string | undefined;
   let connection: ConnectionList | undefined;
   let upgrade: string | undefined;
-  for (let i = 0; i < fields.names.length; i += 1) {
+  for (let i = 0; i < fields.count; i += 1) {
     switch (fields.kinds[i]) {
       case 'host':
         if (host !== undefined) return badRequest('it has more than one Host');
         host = fields.value(i);
         break;
-      case 'body':
-        if (fields.names[i] === 'content-length') {
-          if (length !== undefined) return badRequest('it has more than one Content-Length');
-          length = lengthIn(fields.value(i));
-          if (length === undefined) return badRequest('Content-Length is not one number');
-        } else {
-          if (coding !== undefined) return badRequest('it has more than one Transfer-Encoding');
-          coding = fields.value(i).toLowerCase();
-        }
+      case 'length':
+        if (length !== undefined) return badRequest('it has more than one Content-Length');
+        length = lengthIn(fields.value(i));
+        if (length === undefined) return badRequest('Content-Length is not one number');
+        break;
+      case 'coding':
+        if (coding !== undefined) return badRequest('it has more than one Transfer-Encoding');
+        coding = fields.value(i).toLowerCase();
         break;
       case 'connection':
         connection ??= new ConnectionList();
@@ -177,7 +176,8 @@ let lastName = '';
 function hostName(host: string): string | undefined {
   if (host === '') return '';
   if (host === lastHost) return lastName;
-  const [, name] = /^(\[[0-9a-f:.]+\]|[a-z0-9._~!$&'()*+;=%-]+?)\.?(?::\d{0,5})?$/i.exec(host) ?? [];
+  const [, name] =
+    /^(\[[0-9a-f:.]+\]|[a-z0-9_~!$&'()*+;=%-]+(?:\.[a-z0-9_~!$&'()*+;=%-]+)*)\.?(?::\d{0,5})?$/i.exec(host) ?? [];
   if (name === undefined) return undefined;
   lastHost = host;
   lastName = name.toLowerCase();

@@ -52,18 +52,17 @@ function understand(head: Http1ResponseHead, isOld: boolean): Http1ResponseHead 
   let length: number | undefined;
   let coding: string | undefined;
   let connection: ConnectionList | undefined;
-  for (let i = 0; i < fields.names.length; i += 1) {
+  for (let i = 0; i < fields.count; i += 1) {
     const kind = fields.kinds[i];
     if (kind === 'connection') {
       connection ??= new ConnectionList();
       connection.add(fields.value(i));
     } else if (kind === 'upgrade') head.upgrade = fields.value(i);
-    else if (kind !== 'body') continue;
-    else if (fields.names[i] === 'content-length') {
+    else if (kind === 'length') {
       if (length !== undefined) return broken('the answer has more than one Content-Length');
       length = lengthIn(fields.value(i));
       if (length === undefined) return broken('Content-Length is not one number');
-    } else {
+    } else if (kind === 'coding') {
       if (coding !== undefined) return broken('the answer has more than one Transfer-Encoding');
       coding = fields.value(i).toLowerCase();
     }

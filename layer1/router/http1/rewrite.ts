@@ -1,6 +1,7 @@
 /** How do heads go on? Runs of lines that stay as they are go on as one piece. */
 import { STATUS_CODES } from 'node:http';
 import type { Answer, Exchange, Fields } from '../exchange.ts';
+import type { HeadFields } from './fields.ts';
 import type { Http1RequestHead } from './request-head.ts';
 import type { Http1ResponseHead } from './response-head.ts';
 
@@ -14,22 +15,20 @@ export function requestHeadFor(
   let lengths = 0;
   for (let i = 0; i < requestFields.length; i += 2) lengths |= 1 << ((requestFields[i] ?? '').length & 31);
   let out = `${head.method} ${exchange.target} HTTP/1.1\r\n`;
-  let from = fields.names.length === 0 ? 0 : fields.lineStart(0);
+  let from = fields.count === 0 ? 0 : fields.lineStart(0);
   let to = from;
   let hasLength = false;
   let hasHost = false;
-  for (let i = 0; i < fields.names.length; i += 1) {
-    const name = fields.names[i] ?? '';
+  for (let i = 0; i < fields.count; i += 1) {
     const kind = fields.kinds[i];
-    let isKept = kind === 'plain' || kind === 'host';
-    if (kind === 'body') {
-      isKept = name === 'content-length';
-      hasLength ||= isKept;
-    } else if (isKept) {
-      hasHost ||= kind === 'host';
-      if (removedFields.size > 0 && removedFields.has(name)) isKept = false;
-      else if ((lengths & (1 << (name.length & 31))) !== 0 && isAmong(requestFields, name)) isKept = false;
-      else if (head.named !== undefined && head.named.includes(name)) isKept = false;
+    let isKept = kind === 'plain' || kind === 'host' || kind === 'length';
+    hasLength ||= kind === 'length';
+    hasHost ||= kind === 'host';
+    if (kind === 'plain' || kind === 'host') {
+      if (removedFields.size > 0 && removedFields.has(fields.name(i))) isKept = false;
+      else if ((lengths & (1 << (fields.nameLength(i) & 31))) !== 0 && isAmong(requestFields, fields, i))
+        isKept = false;
+      else if (head.named !== undefined && head.named.includes(fields.name(i))) isKept = false;
     }
     if (!isKept) {
       if (to > from) out += fields.text.slice(from, to);
@@ -55,15 +54,14 @@ function isUsuallyWithoutBody(method: string): boolean {
 export function responseHeadFor(head: Http1ResponseHead, added: Fields, framing: string): string {
   const { fields } = head;
   let out = `HTTP/1.1 ${head.status}${head.reason === '' ? ' ' : head.reason}\r\n`;
-  let from = fields.names.length === 0 ? 0 : fields.lineStart(0);
+  let from = fields.count === 0 ? 0 : fields.lineStart(0);
   let to = from;
-  for (let i = 0; i < fields.names.length; i += 1) {
+  for (let i = 0; i < fields.count; i += 1) {
     const kind = fields.kinds[i];
-    const name = fields.names[i] ?? '';
     const isKept =
-      kind === 'body'
-        ? name === 'content-length' && head.status !== 204 && head.status >= 200
-        : (kind === 'plain' && (head.named === undefined || !head.named.includes(name))) || kind === 'host';
+      kind === 'plain' || kind === 'host'
+        ? head.named === undefined || !head.named.includes(fields.name(i))
+        : kind === 'length' && head.status !== 204 && head.status >= 200;
     if (!isKept) {
       if (to > from) out += fields.text.slice(from, to);
       from = fields.lineEnd(i);
@@ -75,7 +73,7 @@ export function responseHeadFor(head: Http1ResponseHead, added: Fields, framing:
     const name = added[i] ?? '';
     // What the backend says itself stands, but for cookies, of which there can be several.
     const lower = name.toLowerCase();
-    if (lower === 'set-cookie' || !fields.names.includes(lower)) out += `${name}: ${added[i + 1]}\r\n`;
+    if (lower === 'set-cookie' || !fields.has(lower)) out += `${name}: ${added[i + 1]}\r\n`;
   }
   return `${out}${framing}\r\n`;
 }
@@ -91,7 +89,7 @@ export function answerText(answer: Answer, options: { isForHead: boolean; connec
   return options.isForHead ? out : out + Buffer.from(answer.body).toString('latin1');
 }
 
-function isAmong(fields: Fields, name: string): boolean {
-  for (let i = 0; i < fields.length; i += 2) if (fields[i] === name) return true;
+function isAmong(requestFields: Fields, fields: HeadFields, index: number): boolean {
+  for (let i = 0; i < requestFields.length; i += 2) if (fields.isNamed(index, requestFields[i] ?? '')) return true;
   return false;
 }

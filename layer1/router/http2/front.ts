@@ -40,6 +40,11 @@ const sessionOptions: ServerSessionOptions = {
   strictSingleValueFields: false,
 };
 
+/** How a stream ended is told by `close` and its code. */
+function ignore(): void {
+  // Without a listener the process would end.
+}
+
 type Session = {
   readonly session: ServerHttp2Session;
   readonly client: Client;
@@ -121,18 +126,16 @@ export class Http2Front implements Front, Watched {
 
   #onStream(known: Session, stream: ServerHttp2Stream, flags: number, raw: string[]): void {
     known.streams += 1;
-    stream.on('error', (error) => this.#log.debug({ err: error }, 'an HTTP/2 stream broke'));
-    stream.once('close', () => {
-      known.streams -= 1;
-      known.idleSinceMs = this.#deadlines.nowMs;
-    });
+    stream.on('error', ignore);
     const head = readRequest(raw, (flags & constants.NGHTTP2_FLAG_END_STREAM) !== 0);
     if (!(head instanceof Http2Head)) {
+      stream.once('close', () => this.#onStreamOver(known));
       sendAnswer(stream, this.#policy.refuse(head.status, head.code, head.message, known.client), false);
       return;
     }
     const verdict = this.#policy.admit(head, known.client);
     if ('answer' in verdict) {
+      stream.once('close', () => this.#onStreamOver(known));
       sendAnswer(stream, verdict.answer, head.method === 'HEAD');
       return;
     }
@@ -142,8 +145,14 @@ export class Http2Front implements Front, Watched {
       exchange: verdict.exchange,
       upstream: this.#upstreams[verdict.exchange.backendProtocol],
       deadlines: this.#deadlines,
+      onOver: () => this.#onStreamOver(known),
     });
     transfer.start();
+  }
+
+  #onStreamOver(known: Session): void {
+    known.streams -= 1;
+    known.idleSinceMs = this.#deadlines.nowMs;
   }
 
   #look(known: Session, nowMs: number): void {

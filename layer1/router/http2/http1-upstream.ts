@@ -95,10 +95,18 @@ class Http1Attempt implements Attempt, AnswerReceiver {
     if (connection === undefined) return;
     this.#isConnected = true;
     connection.expect({ isForHead: this.#request.head.method === 'HEAD' });
-    connection.socket.cork();
-    connection.socket.write(requestText(this.#request, this.#upgradeKey), 'latin1');
+    const { socket } = connection;
+    const text = requestText(this.#request, this.#upgradeKey);
+    if (this.#request.head.body === 'none') {
+      socket.write(text, 'latin1');
+      this.#receiver?.onConnected();
+      return;
+    }
+    // Together with what is there of the body.
+    socket.cork();
+    socket.write(text, 'latin1');
     this.#receiver?.onConnected();
-    connection.socket.uncork();
+    socket.uncork();
   }
 
   onInformation(head: Http1ResponseHead): void {

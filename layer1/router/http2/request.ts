@@ -52,7 +52,7 @@ export class Http2Head implements RequestHead {
       const value = this.fields[i + 1] ?? '';
       found = found === undefined ? value : `${found}${name === 'cookie' ? '; ' : ', '}${value}`;
     }
-    return found;
+    return found ?? (name === 'host' ? this.authority : undefined);
   }
 }
 

@@ -30,6 +30,7 @@ export class Transfer implements Receiver, Watched {
   readonly #exchange: Exchange;
   readonly #upstream: Upstream;
   readonly #deadlines: Deadlines;
+  readonly #onOver: () => void;
   /** The whole is to be over by then. */
   readonly #lastMs: number;
   #phase: Phase = 'picking';
@@ -45,6 +46,7 @@ export class Transfer implements Receiver, Watched {
   #isRead = false;
   #isBodySent = false;
   #isBackendFull = false;
+  #isClientFull = false;
   #collected: Buffer[] = [];
   #collectedBytes = 0;
   #trailers: Fields = [];
@@ -59,12 +61,14 @@ export class Transfer implements Receiver, Watched {
     exchange: Exchange;
     upstream: Upstream;
     deadlines: Deadlines;
+    onOver: () => void;
   }) {
     this.#stream = options.stream;
     this.#head = options.head;
     this.#exchange = options.exchange;
     this.#upstream = options.upstream;
     this.#deadlines = options.deadlines;
+    this.#onOver = options.onOver;
     const { totalMs } = options.exchange.limits;
     this.#lastMs = totalMs > 0 ? options.deadlines.after(totalMs) : Infinity;
   }
@@ -74,7 +78,6 @@ export class Transfer implements Receiver, Watched {
     const stream = this.#stream;
     this.#deadlines.add(this);
     stream.on('close', () => this.#onClose());
-    stream.on('drain', () => this.#onClientDrain());
     if (this.#head.body === 'none' && this.#head.upgrade === undefined) {
       this.#isRead = true;
       // Not if it was whole with its head: node:http2 sees to that, at less cost.
@@ -146,7 +149,7 @@ export class Transfer implements Receiver, Watched {
 
   onHead(status: number, fields: string[], extent: Extent): void {
     if (this.#backend === undefined) return;
-    const added = this.#exchange.answered(this.#backend, status);
+    const added = this.#exchange.answered(this.#backend, status, extent !== 'none');
     if ('status' in added) {
       this.#leaveBackend();
       this.#send(added);
@@ -181,7 +184,11 @@ export class Transfer implements Receiver, Watched {
     this.#bytesOut += bytes.length;
     this.#arm(this.#exchange.limits.idleMs);
     if (!this.#stream.writable) return;
-    if (!this.#stream.write(bytes)) this.#attempt?.pause();
+    if (this.#stream.write(bytes)) return;
+    this.#attempt?.pause();
+    if (this.#isClientFull) return;
+    this.#isClientFull = true;
+    this.#stream.once('drain', () => this.#onClientDrain());
   }
 
   onEnd(trailers: Fields): void {
@@ -316,6 +323,7 @@ export class Transfer implements Receiver, Watched {
   }
 
   #onClientDrain(): void {
+    this.#isClientFull = false;
     this.#arm(this.#exchange.limits.idleMs);
     this.#attempt?.resume();
   }
@@ -370,5 +378,6 @@ export class Transfer implements Receiver, Watched {
       how: this.#isBrokenOff ? 'broken-off' : isAnswered ? 'answered' : 'client-gone',
     });
     this.#deadlines.delete(this);
+    this.#onOver();
   }
 }

@@ -55,30 +55,31 @@ export class HostTable<P extends Place> {
 
 /** The paths of one host. */
 class PathTable<P extends Place> {
-  /** By normal path without a slash at its end; the oldest first. */
-  readonly #places = new Map<string, P[]>();
-  /** How many prefixes there are of each number of segments. */
+  /** By normal path without a slash at its end; the oldest first. Most hosts have only the root, and need none. */
+  #places: Map<string, P[]> | undefined;
+  /** How many prefixes there are of each number of segments; empty without `#places`. */
   readonly #depths: number[] = [];
   #root: P | undefined;
 
   get isEmpty(): boolean {
-    return this.#places.size === 0;
+    return this.#root === undefined && (this.#places === undefined || this.#places.size === 0);
   }
 
   add(place: P): void {
-    const prefix = prefixOf(place.path);
-    const there = this.#places.get(prefix);
-    if (there === undefined) {
-      this.#places.set(prefix, [place]);
-      this.#count(prefix, 1);
-    } else {
-      there.push(place);
-      there.sort((a, b) => compare(a.createdAt, b.createdAt) || compare(a.id, b.id));
-    }
-    this.#root = this.#places.get('')?.[0];
+    if (this.#places === undefined && this.isEmpty && prefixOf(place.path) === '') this.#root = place;
+    else if (this.#places === undefined) {
+      const root = this.#root;
+      this.#places = new Map();
+      if (root !== undefined) this.#put(this.#places, root);
+      this.#put(this.#places, place);
+    } else this.#put(this.#places, place);
   }
 
   remove(place: P): void {
+    if (this.#places === undefined) {
+      if (this.#root?.id === place.id) this.#root = undefined;
+      return;
+    }
     const prefix = prefixOf(place.path);
     const there = this.#places.get(prefix);
     const index = there?.findIndex(({ id }) => id === place.id) ?? -1;
@@ -104,10 +105,23 @@ class PathTable<P extends Place> {
     if (borders.length + 1 < this.#depths.length) borders.push(length);
     for (let depth = borders.length; depth > 0; depth -= 1) {
       if ((this.#depths[depth] ?? 0) === 0) continue;
-      const found = this.#places.get(path.slice(0, borders[depth - 1]));
+      const found = this.#places?.get(path.slice(0, borders[depth - 1]));
       if (found !== undefined) return found[0];
     }
     return this.#root;
+  }
+
+  #put(places: Map<string, P[]>, place: P): void {
+    const prefix = prefixOf(place.path);
+    const there = places.get(prefix);
+    if (there === undefined) {
+      places.set(prefix, [place]);
+      this.#count(prefix, 1);
+    } else {
+      there.push(place);
+      there.sort((a, b) => compare(a.createdAt, b.createdAt) || compare(a.id, b.id));
+    }
+    this.#root = places.get('')?.[0];
   }
 
   #count(prefix: string, change: 1 | -1): void {

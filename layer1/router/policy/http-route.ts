@@ -5,7 +5,7 @@ import type { HttpSettings } from '@flynn/controller/routes/settings';
 import type { Backend } from '../backend.ts';
 import type { Service } from '../backends.ts';
 import type { Limits, Timeouts } from '../exchange.ts';
-import type { RouteFigures } from './figures.ts';
+import { RouteFigures } from './figures.ts';
 import { prefixOf } from './host-table.ts';
 import type { Place } from './host-table.ts';
 import { Networks } from './networks.ts';
@@ -20,7 +20,8 @@ export class HttpRoute implements Place {
   readonly settings: HttpSettings;
   readonly route: Route;
   readonly service: Service;
-  readonly figures: RouteFigures;
+  /** When counting began. */
+  readonly sinceMs: number;
   readonly limits: Limits;
   /** Left out of what the backend is asked for; empty if nothing is. */
   readonly strippedPrefix: string;
@@ -31,14 +32,14 @@ export class HttpRoute implements Place {
   readonly maintenance: Networks | undefined;
   /** The value of Strict-Transport-Security. */
   readonly hsts: string | undefined;
-  readonly cookiePath: string;
+  #figures: RouteFigures | undefined;
 
   /** `share` is the part of a client's requests that comes to this process: 1 of its workers. */
   constructor(
     route: Route,
     parts: {
       service: Service;
-      figures: RouteFigures;
+      nowMs: number;
       defaults: Timeouts;
       share: number;
       before: HttpRoute | undefined;
@@ -54,15 +55,10 @@ export class HttpRoute implements Place {
     this.createdAt = route.createdAt;
     this.settings = http;
     this.service = parts.service;
-    this.figures = parts.figures;
-    this.limits = Object.freeze({
-      dialMs: parts.defaults.dialMs,
-      firstByteMs: http.timeouts.firstByteMs ?? parts.defaults.firstByteMs,
-      idleMs: http.timeouts.idleMs ?? parts.defaults.idleMs,
-      totalMs: http.timeouts.totalMs ?? 0,
-      bodyBytes: http.limits.bodyBytes ?? 0,
-      bufferBytes: http.bufferBytes,
-    });
+    this.sinceMs = before?.sinceMs ?? parts.nowMs;
+    // Whatever is under way at the one before has made them already.
+    this.#figures = before === undefined ? undefined : before.#figures;
+    this.limits = limitsOf(http, parts.defaults);
     this.strippedPrefix = http.stripPath ? prefixOf(route.path) : '';
     this.weights = http.weights.length === 0 ? undefined : new Weights(http.weights);
     // Who has used up a limit has done so whatever else of the route changes.
@@ -71,8 +67,41 @@ export class HttpRoute implements Place {
     this.maintenance = http.maintenance === undefined ? undefined : new Networks(http.maintenance.allow);
     const { hstsSeconds, hstsSubdomains } = http.https;
     if (hstsSeconds > 0) this.hsts = `max-age=${hstsSeconds}${hstsSubdomains ? '; includeSubDomains' : ''}`;
-    this.cookiePath = /^[\x21-\x3a\x3c-\x7e]+$/.test(route.path) ? route.path : '/';
   }
+
+  /** Made when the first request comes: most of very many routes have none. */
+  get figures(): RouteFigures {
+    return (this.#figures ??= new RouteFigures(this.sinceMs));
+  }
+
+  get hasFigures(): boolean {
+    return this.#figures !== undefined;
+  }
+
+  /** What a path can hold and a cookie's attribute cannot is left to the whole host. */
+  get cookiePath(): string {
+    return /^[\x21-\x3a\x3c-\x7e]+$/.test(this.path) ? this.path : '/';
+  }
+}
+
+/** Nearly all routes have the same: many routes are to cost little. */
+const plainLimits = new WeakMap<Timeouts, Limits>();
+
+function limitsOf(http: HttpSettings, defaults: Timeouts): Limits {
+  const { limits, timeouts, bufferBytes } = http;
+  const isPlain = Object.keys(timeouts).length === 0 && limits.bodyBytes === undefined && bufferBytes === 0;
+  const known = isPlain ? plainLimits.get(defaults) : undefined;
+  if (known !== undefined) return known;
+  const all = Object.freeze({
+    dialMs: defaults.dialMs,
+    firstByteMs: timeouts.firstByteMs ?? defaults.firstByteMs,
+    idleMs: timeouts.idleMs ?? defaults.idleMs,
+    totalMs: timeouts.totalMs ?? 0,
+    bodyBytes: limits.bodyBytes ?? 0,
+    bufferBytes,
+  });
+  if (isPlain) plainLimits.set(defaults, all);
+  return all;
 }
 
 function rateOf(limits: HttpSettings['limits'], share: number): RateLimit | undefined {

@@ -1,6 +1,8 @@
 /** What routes are set to, as clients and backends see it. */
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import type { IncomingHttpHeaders, RequestListener } from 'node:http';
+import { connect } from 'node:http2';
 import { text } from 'node:stream/consumers';
 import { describe, test } from 'node:test';
 import type { TestContext } from 'node:test';
@@ -9,7 +11,7 @@ import { startServer } from '@flynn/kit/http-server';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import { routes } from '../api.ts';
-import { statusHandlers } from '../server.ts';
+import { statusHandlers, voiceOf } from '../server.ts';
 import { ask, sayRaw, setUp, settled, startBackend } from '../testing.ts';
 import type { World } from '../testing.ts';
 
@@ -218,11 +220,88 @@ describe('a route', () => {
   });
 });
 
+test('routes that change, come and go under load lose no request', async (t) => {
+  const world = await setUp(t);
+  await backendUp(t, world, (request, response) => {
+    request.resume().on('end', () => setImmediate(() => response.end('app')));
+  });
+  const over = new AbortController();
+  const failures: unknown[] = [];
+  let done = 0;
+  const load = Array.from({ length: 8 }, async (_, i) => {
+    const options = { path: '/x/y', ...(i % 2 === 0 ? {} : { method: 'POST', body: Buffer.from('x') }) };
+    while (!over.signal.aborted) {
+      const { status, body } = await get(world, options);
+      if (status !== 200 || body !== 'app') failures.push([status, body]);
+      done += 1;
+    }
+  });
+  for (let round = 0; round < 60; round += 1) {
+    const limits = round % 2 === 0 ? {} : { connections: 1_000 };
+    world.plane.setRoute({ id: 'r1', domain: 'app.test', http: { sticky: round % 3 === 0, limits } });
+    world.plane.setRoute({ id: 'r2', domain: 'app.test', path: '/x' });
+    const before = done;
+    await waitFor(() => done > before, { what: 'a request', deadlineMs: 10_000, intervalMs: 1 });
+    world.plane.removeRoute('r2');
+    if (round % 20 === 0) world.plane.forgetRouteQuietly('none');
+  }
+  over.abort();
+  await Promise.all(load);
+  assert.deepEqual(failures, []);
+});
+
+test('a backend that breaks every request costs a few of them, and is seen to be left alone', async (t) => {
+  const world = await setUp(t);
+  await backendUp(t, world, (_request, response) => response.end('well'));
+  const ill = await backendUp(t, world, (request) => request.socket.destroy());
+  let failures = 0;
+  for (let i = 0; i < 60; i += 1) {
+    // What may not be sent twice cannot be saved by another try.
+    const { status } = await get(world, { method: 'POST', body: Buffer.from('x') });
+    if (status === 502) failures += 1;
+    else assert.equal(status, 200);
+  }
+  // Three at first; on a slow machine a probe every five seconds at most.
+  assert.ok(failures >= 3 && failures <= 6, `${failures}`);
+  const told = world.router.status().backends.find(({ address }) => address === ill.address);
+  assert.equal(told?.isEjected, true);
+});
+
+test('over HTTP/2 a route is the same', async (t) => {
+  const world = await setUp(t);
+  let seen: IncomingHttpHeaders = {};
+  await backendUp(t, world, (request, response) => {
+    seen = request.headers;
+    if (request.url === '/empty') response.statusCode = 500;
+    response.end(request.url === '/empty' ? undefined : 'app');
+  });
+  await change(world, { id: 'r1', http: { sticky: true, pages: { '5xx': 'sorry' }, limits: { bodyBytes: 2 } } });
+  const session = connect(`http://127.0.0.1:${world.port}`);
+  t.after(() => session.destroy());
+  const say = async (path: string, body?: string) => {
+    const method = body === undefined ? 'GET' : 'POST';
+    const stream = session.request({ ':authority': 'app.test:8080', ':path': path, ':method': method });
+    stream.end(body);
+    const [headers] = (await once(stream, 'response')) as [IncomingHttpHeaders & { ':status'?: number }];
+    return { status: headers[':status'], headers, body: await text(stream) };
+  };
+  const first = await say('/');
+  assert.deepEqual([first.status, first.body], [200, 'app']);
+  assert.match(first.headers['set-cookie']?.[0] ?? '', /^_flynn_backend=/);
+  assert.equal(seen['x-forwarded-host'], 'app.test:8080');
+  assert.equal(seen.forwarded, 'for=127.0.0.1;host="app.test:8080";proto=http');
+  const empty = await say('/empty');
+  assert.deepEqual([empty.status, empty.body], [500, 'sorry']);
+  const large = await say('/', '123');
+  assert.deepEqual([large.status, large.headers['x-flynn-error']], [413, 'body-too-large']);
+  assert.equal((await say('/', '12')).status, 200);
+});
+
 test('what was counted is there to be asked for, and for Prometheus', async (t) => {
   const world = await setUp(t);
   const server = await startServer({
     name: 'router',
-    handlers: statusHandlers(world.router),
+    handlers: statusHandlers(voiceOf(world.router)),
     key: 'key',
     host: '127.0.0.1',
     port: 0,

@@ -126,7 +126,7 @@ describe('a redirect', () => {
   });
 
   test('names the port of https where it is another', async () => {
-    const world = new World({ httpsPort: 8443 });
+    const world = new World({ httpsPort: () => 8443 });
     await world.serve({ domain: '[::1]', http: { https: { redirect: true } } });
     assert.deepEqual(locationOf(answerTo(world, { host: '[::1]:80' })), [308, 'https://[::1]:8443/']);
   });
@@ -153,15 +153,6 @@ describe('a redirect', () => {
   });
 });
 
-test('what is asked of the host itself goes before the routes', async () => {
-  const answer = { status: 200, code: '', fields: [], body: 'yes' };
-  const world = new World({ wellKnown: (head) => (head.target.endsWith('/token') ? answer : undefined) });
-  await world.serve({ http: { https: { redirect: true } } });
-  assert.equal(answerTo(world, { target: '/.well-known/acme-challenge/token' }).body, 'yes');
-  assert.equal(answerTo(world, { target: '/.well-known/acme-challenge/other' }).status, 308);
-  assert.equal(answerTo(world, { host: 'unknown.test', target: '/.well-known/acme-challenge/token' }).body, 'yes');
-});
-
 test('what a front refuses before there is a head is counted and told like the rest', () => {
   const world = new World();
   const client = { address: '192.0.2.1', port: 1, localPort: 80, isTls: false };
@@ -169,4 +160,7 @@ test('what a front refuses before there is a head is counted and told like the r
   assert.deepEqual([answer.status, answer.code], [400, 'bad-request']);
   assert.match(answer.body, /It makes <no> sense/);
   assert.equal(world.counters.refusals['bad-request'], 1);
+  world.accessLog.flush();
+  const { status, code, client: from } = JSON.parse(world.lines[0] ?? '');
+  assert.deepEqual([status, code, from], [400, 'bad-request', '192.0.2.1']);
 });

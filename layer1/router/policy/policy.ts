@@ -19,12 +19,10 @@ export type PolicyOptions = {
   /** Proxies in front of the router, whose word on where a request is from is taken. */
   trusted: Networks;
   /** Where redirects to https lead. */
-  httpsPort: number;
+  httpsPort: () => number;
   counters: Counters;
   accessLog: AccessLog | undefined;
   log: Logger;
-  /** Answers for others, such as an authority that asks whether a host is ours. Asked before any route. */
-  wellKnown?: (head: RequestHead) => Answer | undefined;
   /** Milliseconds since the epoch; milliseconds that never step back. */
   now: () => number;
   elapsed: () => number;
@@ -32,8 +30,6 @@ export type PolicyOptions = {
   random: () => number;
   newId: () => string;
 };
-
-const wellKnownPath = '/.well-known/';
 
 /**
  * INVARIANTS. Whatever is admitted is counted at its route until its exchange ends, once; so is whatever is refused there.
@@ -49,22 +45,18 @@ export class RouterPolicy implements Policy {
   }
 
   admit(head: RequestHead, client: Client): Verdict {
-    const { routes, counters, wellKnown, newId, now, elapsed } = this.#options;
+    const { routes, counters, newId, now, elapsed } = this.#options;
     if (head.upgrade === undefined) counters.requests += 1;
     else counters.upgrades += 1;
     const given = head.header('x-request-id');
     const requestId = given !== undefined && isSafeId(given) ? given : newId();
     const origin = this.#origins.of(head, client);
     const asked: Asked = { head, origin, requestId, nowMs: now() };
-    if (wellKnown !== undefined && head.target.startsWith(wellKnownPath)) {
-      const answer = wellKnown(head);
-      if (answer !== undefined) return this.#refused(asked, undefined, answer);
-    }
     const route = routes.find(head.host, head.target);
     if (route === undefined)
       return this.#refuse(asked, undefined, routes.isKnown ? refusals.unknownHost : refusals.starting);
     const redirect = this.#redirectFor(asked, route);
-    if (redirect !== undefined) return this.#refused(asked, route, redirect);
+    if (redirect !== undefined) return { answer: this.#refused(asked, route, redirect) };
     const refusal = this.#limitOf(asked, route);
     if (refusal !== undefined) return refusal;
     const startedMs = elapsed();
@@ -72,11 +64,17 @@ export class RouterPolicy implements Policy {
     return { exchange: new RoutedExchange(this.#options, route, { ...asked, startedMs, fields }) };
   }
 
-  refuse(status: number, code: string, message: string, _client: Client): Answer {
-    const { counters, newId } = this.#options;
+  refuse(status: number, code: string, message: string, client: Client): Answer {
+    const { counters, newId, now } = this.#options;
     counters.requests += 1;
-    counters.refusals[code] = (counters.refusals[code] ?? 0) + 1;
-    return answerOf({ status, code, message }, { accept: undefined, requestId: newId() });
+    const asked: Asked = {
+      head: unreadable,
+      origin: this.#origins.of(unreadable, client),
+      requestId: newId(),
+      nowMs: now(),
+    };
+    const answer = answerOf({ status, code, message }, { accept: undefined, requestId: asked.requestId });
+    return this.#refused(asked, undefined, answer);
   }
 
   #redirectFor({ head, origin, requestId }: Asked, route: HttpRoute): Answer | undefined {
@@ -86,7 +84,7 @@ export class RouterPolicy implements Policy {
     if (!toHttps && !toHost) return undefined;
     const scheme = toHttps || origin.isTls ? 'https' : 'http';
     const host = toHost ? canonicalHost : head.host;
-    const { httpsPort } = this.#options;
+    const httpsPort = this.#options.httpsPort();
     const port = toHttps ? (httpsPort === 443 ? '' : `:${httpsPort}`) : portOf(head.header('host') ?? '');
     const target = head.target.startsWith('/') ? head.target : '/';
     return redirectTo(`${scheme}://${host}${port}${target}`, requestId, hstsFields(route, origin));
@@ -116,10 +114,10 @@ export class RouterPolicy implements Policy {
     const reader = { accept: asked.head.header('accept'), requestId: asked.requestId };
     const more = route === undefined ? [] : hstsFields(route, asked.origin);
     if (retryAfterSeconds !== undefined) more.push('retry-after', String(retryAfterSeconds));
-    return this.#refused(asked, route, answerOf(refusal, reader, route?.settings.pages, more));
+    return { answer: this.#refused(asked, route, answerOf(refusal, reader, route?.settings.pages, more)) };
   }
 
-  #refused({ head, origin, requestId, nowMs }: Asked, route: HttpRoute | undefined, answer: Answer): Verdict {
+  #refused({ head, origin, requestId, nowMs }: Asked, route: HttpRoute | undefined, answer: Answer): Answer {
     const { counters, accessLog } = this.#options;
     const { status, code } = answer;
     if (code !== '') counters.refusals[code] = (counters.refusals[code] ?? 0) + 1;
@@ -140,9 +138,20 @@ export class RouterPolicy implements Policy {
       route: route?.route,
       backend: undefined,
     });
-    return { answer };
+    return answer;
   }
 }
+
+/** Of a request that makes no sense nothing is passed on, not even to the log. */
+const unreadable: RequestHead = {
+  method: '-',
+  target: '-',
+  host: '',
+  protocol: 'HTTP/1.1',
+  body: 'none',
+  upgrade: undefined,
+  header: () => undefined,
+};
 
 /** A request, and what is known of it already. */
 export type Asked = {

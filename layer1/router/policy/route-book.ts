@@ -5,7 +5,6 @@ import type { Logger } from '@flynn/kit/log';
 import type { Backends } from '../backends.ts';
 import type { Timeouts } from '../exchange.ts';
 import type { RouteSink } from '../feed.ts';
-import { RouteFigures } from './figures.ts';
 import { HostTable } from './host-table.ts';
 import { HttpRoute } from './http-route.ts';
 
@@ -53,8 +52,7 @@ export class RouteBook implements RouteSink {
     if (before !== undefined) this.#forget(before);
     let http: HttpRoute | undefined;
     if (route.type === 'http' && route.domain !== undefined && route.domain !== '') {
-      const figures = before?.http?.figures ?? new RouteFigures(now());
-      http = new HttpRoute(route, { service, figures, defaults, share, before: before?.http });
+      http = new HttpRoute(route, { service, nowMs: now(), defaults, share, before: before?.http });
       this.#hosts.add(http);
       const unreadable = http.maintenance?.unreadable ?? [];
       if (unreadable.length > 0) log.warn({ route: route.id, unreadable }, 'these are no addresses or networks');

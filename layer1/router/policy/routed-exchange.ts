@@ -4,6 +4,7 @@ import type { Answer, Ending, Exchange, Fields, Limits, Problem } from '../excha
 import { answerOf, pageFor, problems } from './answers.ts';
 import { chooseBackend } from './choice.ts';
 import { pointFor } from './cookies.ts';
+import type { CookieScope } from './cookies.ts';
 import { mayEjectOneMore } from './health.ts';
 import type { HttpRoute } from './http-route.ts';
 import { neverForwarded } from './origin.ts';
@@ -93,12 +94,11 @@ export class RoutedExchange implements Exchange {
     }
     const fields = ['x-request-id', this.requestId];
     if (route.hsts !== undefined) fields.push(...hstsFields(route, this.#asked.origin));
-    const scope = { path: route.cookiePath, isTls: this.#asked.origin.isTls };
     if (route.settings.sticky && backend !== this.#named) {
-      fields.push('set-cookie', this.#options.cookies.forBackend(backend, scope));
+      fields.push('set-cookie', this.#options.cookies.forBackend(backend, this.#cookieScope()));
     }
     if (this.#newPoint !== undefined) {
-      fields.push('set-cookie', this.#options.cookies.forPoint(this.#newPoint, scope));
+      fields.push('set-cookie', this.#options.cookies.forPoint(this.#newPoint, this.#cookieScope()));
     }
     return fields;
   }
@@ -128,7 +128,7 @@ export class RoutedExchange implements Exchange {
     figures.bytesIn += ending.bytesIn;
     figures.bytesOut += ending.bytesOut;
     // How long a WebSocket stays open is no latency.
-    if (ending.status !== 101) figures.took(tookMs);
+    if (head.upgrade === undefined) figures.took(tookMs);
     if (ending.how === 'client-gone') {
       figures.clientsGone += 1;
       counters.clientsGone += 1;
@@ -185,6 +185,10 @@ export class RoutedExchange implements Exchange {
     if (weights === undefined) return chooseBackend(backends, nowMs, random, tried);
     const point = settings.releaseAffinity ? (this.#point ??= this.#findPoint()) : random();
     return weights.choose(backends, point, nowMs, random, tried);
+  }
+
+  #cookieScope(): CookieScope {
+    return { path: this.#route.cookiePath, isTls: this.#asked.origin.isTls };
   }
 
   /** The same for a client as long as it keeps its cookie, or its address. */

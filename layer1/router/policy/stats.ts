@@ -44,7 +44,7 @@ export function statsOfAll(routes: Iterable<HttpRoute>, appId?: string): RouteSt
   const stats: RouteStats[] = [];
   for (const each of routes) {
     if (appId !== undefined && each.route.appId !== appId) continue;
-    if (each.figures.requests > 0 || each.figures.active > 0) stats.push(statsOf(each));
+    if (each.hasFigures && each.figures.requests + each.figures.active > 0) stats.push(statsOf(each));
   }
   return stats;
 }

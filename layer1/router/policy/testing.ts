@@ -139,7 +139,7 @@ export class World {
       routes: this.routes,
       cookies: new Cookies('the cluster key'),
       trusted: new Networks(trusted),
-      httpsPort: 443,
+      httpsPort: () => 443,
       counters: this.counters,
       accessLog: this.accessLog,
       log: silentLogger(),

@@ -154,20 +154,22 @@ test('what workers count is one sum', () => {
     hasRoutes: true,
     routes: { http: 1, tcp: 0 },
     backends: [backend],
+    tls: { certificates: 2, expired: [], handshakes: 1, failures: 2, unknownNames: 3 },
     counters: { ...counters, refusals: { a: 1 } },
   };
   const other = {
     ...part,
     backends: [
-      { ...backend, inFlight: 1, isLeaving: true },
+      { ...backend, inFlight: 1, isLeaving: true, isEjected: true },
       { ...backend, address: '10.0.0.2:80' },
     ],
     counters: { ...counters, refusals: { a: 2, b: 1 } },
   };
   assert.deepEqual(sumOfStatus([part, other]), {
     ...part,
+    tls: { certificates: 2, expired: [], handshakes: 2, failures: 4, unknownNames: 6 },
     backends: [
-      { ...backend, inFlight: 3 },
+      { ...backend, inFlight: 3, isEjected: true },
       { ...backend, address: '10.0.0.2:80' },
     ],
     counters: { ...counters, requests: 6, tcpConnections: 2, refusals: { a: 3, b: 1 } },

@@ -65,9 +65,15 @@ export class Workers {
   }
 
   /** Asks every worker that serves; those that die meanwhile, or do not answer in time, are left out. */
-  async ask(question: string, input: unknown = null): Promise<unknown[]> {
+  async ask(
+    question: string,
+    input: unknown = null,
+    options: { timeoutMs: number } = { timeoutMs: askMs },
+  ): Promise<unknown[]> {
     const serving = this.#workers.filter((worker) => worker !== undefined).filter((worker) => worker.isServing);
-    const answers = await Promise.allSettled(serving.map((worker) => this.#ask(worker, question, input)));
+    const answers = await Promise.allSettled(
+      serving.map((worker) => this.#ask(worker, { question, input, ...options })),
+    );
     return answers.flatMap((answer) => {
       if (answer.status === 'fulfilled') return [answer.value];
       this.#options.log.warn({ question, reason: messageOf(answer.reason) }, 'a worker did not answer');
@@ -160,7 +166,8 @@ export class Workers {
     else question?.reject(new FlynnError('internal', heard.data.message));
   }
 
-  async #ask(worker: Worker, question: string, input: unknown): Promise<unknown> {
+  async #ask(worker: Worker, asked: { question: string; input: unknown; timeoutMs: number }): Promise<unknown> {
+    const { question, input, timeoutMs } = asked;
     this.#lastId += 1;
     const message: FromParent = { id: this.#lastId, question, input };
     const { promise, resolve, reject } = Promise.withResolvers<unknown>();
@@ -168,7 +175,7 @@ export class Workers {
     try {
       // A channel that is closed says so, and the end of the process follows.
       worker.process.send(message, (error) => error !== null && reject(error));
-      return await raceAbort(promise, withDeadline(askMs));
+      return await raceAbort(promise, withDeadline(timeoutMs));
     } finally {
       worker.questions.delete(message.id);
     }

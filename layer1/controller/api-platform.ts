@@ -1,0 +1,40 @@
+/** The API of what is there for all: logs, changes as they happen, the cluster. */
+import { linesQuerySchema } from '@flynn/log-aggregator/api';
+import { defineRoute } from '@flynn/kit/routes';
+import { z } from 'zod';
+
+export const platform = {
+  /** ndjson of the log aggregator's Line; empty lines in between mean nothing. */
+  log: defineRoute({
+    method: 'GET',
+    path: '/apps/:app/log',
+    access: 'app viewer',
+    query: linesQuerySchema,
+    response: 'stream',
+    summary: "An app's log",
+  }),
+  /** Every change to what the controller keeps; resume with Last-Event-ID. `?app=` narrows it. The current state comes first unless resumed: `current` marks its end. */
+  events: defineRoute({
+    method: 'GET',
+    path: '/events',
+    access: 'anybody',
+    query: z.object({ app: z.string().optional(), types: z.string().optional() }),
+    response: 'events',
+    summary: 'Changes as they happen',
+  }),
+  cluster: defineRoute({
+    method: 'GET',
+    path: '/cluster',
+    access: 'anybody',
+    response: z.object({
+      name: z.string(),
+      domain: z.string(),
+      gitUrl: z.string(),
+      httpPort: z.int(),
+      version: z.string(),
+      /** The image new slugs are stacked on; an artifact may also say `slug-runner` as its base. */
+      slugRunnerImage: z.string().optional(),
+    }),
+    summary: 'What a client needs to know of the cluster',
+  }),
+} as const;

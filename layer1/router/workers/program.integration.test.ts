@@ -1,0 +1,54 @@
+import assert from 'node:assert/strict';
+import { fork } from 'node:child_process';
+import { test } from 'node:test';
+import { waitFor } from '@flynn/kit/retry';
+import { routes } from '../api.ts';
+import { ask } from '../testing.ts';
+import { Load, Place, soon } from './testing.ts';
+
+const loader = new URL('./load.ts', import.meta.url).pathname;
+
+test('a router of several processes speaks with one voice, loses only a dead worker’s own clients, and ends whole', async (t) => {
+  const place = await Place.create(t);
+  const router = await place.start(2);
+  const before = await router.workers();
+  assert.equal(before.length, 2);
+  for (let i = 0; i < 40; i += 1) assert.equal((await ask(place.port)).statusCode, 200);
+  const status = await router.client.call(routes.status, {});
+  assert.equal(status.hasRoutes, true);
+  assert.equal(status.counters.requests, 40);
+  assert.equal(status.backends.filter(({ service }) => service === 'web').length, 1);
+  const stats = await router.client.call(routes.routeStats, { params: { route: 'r1' } });
+  assert.equal(stats.requests, 40);
+
+  const isKnown = await router.client.call(routes.word, { body: { routes: [{ id: 'r1' }], waitMs: 0 } });
+  assert.equal(isKnown.isSo, false);
+  const waiting = router.client.call(routes.word, { body: { routes: [{ id: 'r1' }], waitMs: 20_000 } });
+  place.plane.removeRoute('r1');
+  assert.equal((await waiting).isSo, true);
+  place.plane.setRoute({ id: 'r1', domain: 'app.test' });
+  const isThere = async () => (await router.client.call(routes.status, {})).routes.http === 1;
+  await waitFor(isThere, { what: 'the route in all workers', ...soon });
+  await router.client.call(routes.word, { body: { routes: [{ id: 'r1', revision: 0 }], waitMs: 20_000 } });
+
+  const child = fork(loader, [String(place.port), '8']);
+  t.after(() => void child.kill('SIGKILL'));
+  const load = new Load(child);
+  await load.more(50);
+  const [victim = 0, other = 0] = before;
+  process.kill(victim, 'SIGKILL');
+  await waitFor(
+    async () => {
+      const now = await router.workers();
+      return now.length === 2 && !now.includes(victim) && now.includes(other);
+    },
+    { what: 'another worker', ...soon },
+  );
+  await load.more(500);
+  const { answered, failed } = await load.stop();
+  // Eight clients have one connection each: the dead one can have had those, and each client's next while it was dying.
+  const lost = Object.values(failed).reduce((sum, count) => sum + count, 0);
+  assert.ok(lost <= 16, JSON.stringify(failed));
+  assert.ok(answered > 500);
+  assert.equal(await router.stop(), 0);
+});
