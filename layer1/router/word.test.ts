@@ -12,7 +12,7 @@ import { startServer } from '@flynn/kit/http-server';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import { startRouter } from './router.ts';
-import { statusHandlers } from './server.ts';
+import { statusHandlers, voiceOf } from './server.ts';
 import { ControlPlane, ask, startBackend } from './testing.ts';
 
 const log = silentLogger();
@@ -38,7 +38,7 @@ async function openCluster(t: TestContext, routerCount: number) {
       httpPort: 0,
       log,
     });
-    const handlers = statusHandlers(router);
+    const handlers = statusHandlers(voiceOf(router));
     const status = await startServer({ name: 'router', handlers, key: world.key, host: '127.0.0.1', port: 0, log });
     addresses.push(`127.0.0.1:${status.port}`);
     ports.push(router.httpPort);
