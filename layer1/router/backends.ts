@@ -66,6 +66,11 @@ export class Backends implements Disposable {
     return service.backends;
   }
 
+  /** As discovery has it; undefined while there is none. */
+  leaderOf(service: string): Backend | undefined {
+    return this.#services.get(service)?.service.leader;
+  }
+
   /** Resolves when every service watched now has been told by discovery, or has had its time. */
   async opened(): Promise<void> {
     await Promise.all([...this.#services.values()].map(({ service }) => service.opened));

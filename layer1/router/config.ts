@@ -1,4 +1,5 @@
 import { integer, secret } from '@flynn/kit/config';
+import { FlynnError } from '@flynn/kit/errors';
 import { z } from 'zod';
 import { accessLogFormats } from './policy/access-log.ts';
 import { Networks } from './policy/networks.ts';
@@ -37,6 +38,8 @@ export const configSchema = z.object({
   FLYNN_STATE_DIR: z.string().optional(),
   /** Proxies in front of the router, addresses and networks between commas: where a request is from is theirs to say. */
   FLYNN_TRUSTED_PROXIES: networks.default([]),
+  /** On: connections of those proxies begin with a PROXY protocol header, on every port. */
+  FLYNN_PROXY_PROTOCOL: z.enum(['off', 'on']).default('off'),
   /** A line for each request on standard output: off, json, or combined as Apache's. */
   FLYNN_ACCESS_LOG: z.enum(accessLogFormats).default('off'),
   /** Processes that share its ports; 0 is one for each core, up to 4, as far as the memory it may use reaches. */
@@ -46,3 +49,15 @@ export const configSchema = z.object({
   /** Where the router tells how it is: /ping and /status. */
   PORT: integer.default(5000),
 });
+
+/** Throws `invalid` where it is on and nobody's word is taken. */
+export function hasProxyProtocol(
+  config: Pick<z.output<typeof configSchema>, 'FLYNN_PROXY_PROTOCOL' | 'FLYNN_TRUSTED_PROXIES'>,
+): boolean {
+  if (config.FLYNN_PROXY_PROTOCOL === 'off') return false;
+  if (config.FLYNN_TRUSTED_PROXIES.length > 0) return true;
+  throw new FlynnError(
+    'invalid',
+    'FLYNN_PROXY_PROTOCOL is on, but nobody is believed: say whose word is taken with FLYNN_TRUSTED_PROXIES',
+  );
+}

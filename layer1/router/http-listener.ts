@@ -1,18 +1,25 @@
 /** The public port: accepts connections, and lets go of them without losing a request. */
 import { createServer } from 'node:net';
-import type { Server, Socket } from 'node:net';
+import type { Server } from 'node:net';
 import { FlynnError, asFlynnError } from '@flynn/kit/errors';
 import { stopAccepting } from './closing.ts';
-import type { Client, Front } from './exchange.ts';
+import type { Front } from './exchange.ts';
+import type { Accept } from './proxy-protocol/acceptance.ts';
 
 export class HttpListener implements AsyncDisposable {
   readonly #front: Front;
   readonly #server: Server;
 
-  constructor(front: Front) {
+  constructor(front: Front, accept: Accept) {
     this.#front = front;
     this.#server = createServer({ allowHalfOpen: true, noDelay: true });
-    this.#server.on('connection', (socket) => front.take(socket, clientOf(socket)));
+    this.#server.on('connection', (socket) => {
+      accept(socket, false, (client, early) => {
+        // Nothing is told before the front listens: it takes a socket that flows.
+        if (socket.isPaused()) socket.resume();
+        front.take(socket, client, early);
+      });
+    });
   }
 
   /** With `reusePort`, a new router serves beside the one it replaces. Resolves with the port. */
@@ -41,10 +48,4 @@ export class HttpListener implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.stop({ drainMs: 0 });
   }
-}
-
-function clientOf(socket: Socket): Client {
-  const { remoteAddress = '', remotePort = 0, localPort = 0 } = socket;
-  const address = remoteAddress.startsWith('::ffff:') ? remoteAddress.slice('::ffff:'.length) : remoteAddress;
-  return { address, port: remotePort, localPort, isTls: false };
 }

@@ -7,7 +7,7 @@ import type { DaemonContext } from '@flynn/kit/daemon';
 import { FlynnError } from '@flynn/kit/errors';
 import { HttpClient } from '@flynn/kit/http-client';
 import { startServer } from '@flynn/kit/http-server';
-import { configSchema } from './config.ts';
+import { configSchema, hasProxyProtocol } from './config.ts';
 import { RememberedTable } from './remembered.ts';
 import { startRouter } from './router.ts';
 import type { Router } from './router.ts';
@@ -105,6 +105,7 @@ async function startRouting({ config, log }: Context): Promise<{ router: Router;
     ...remembered,
     clusterKey: config.FLYNN_KEY,
     trustedProxies: config.FLYNN_TRUSTED_PROXIES,
+    proxyProtocol: hasProxyProtocol(config),
     accessLog: config.FLYNN_ACCESS_LOG,
     share: config.FLYNN_ROUTER_WORKER === undefined ? 1 : 1 / config.FLYNN_ROUTER_WORKERS,
     log,

@@ -1,7 +1,6 @@
 /** The router: its parts put together, and their common start and stop. */
 import { randomUUID } from 'node:crypto';
 import type { DiscoveryClient } from '@flynn/discovery/client';
-import type { Route } from '@flynn/controller/model';
 import type { HttpClient } from '@flynn/kit/http-client';
 import type { Logger } from '@flynn/kit/log';
 import { raceAbort, waitFor } from '@flynn/kit/retry';
@@ -24,10 +23,11 @@ import { Networks } from './policy/networks.ts';
 import { RouterPolicy } from './policy/policy.ts';
 import { RouteBook } from './policy/route-book.ts';
 import { statsOf, statsOfAll } from './policy/stats.ts';
+import { acceptPlain, acceptProxied } from './proxy-protocol/acceptance.ts';
 import { ReferenceFront } from './reference/front.ts';
 import type { RememberedTable } from './remembered.ts';
 import type { Told } from './server.ts';
-import { TcpRoutes } from './tcp.ts';
+import { TcpRoutes } from './tcp/routes.ts';
 import { Challenges, answeringChallenges } from './tls/challenges.ts';
 import type { TlsProfile } from './tls/profile.ts';
 import { TlsPort } from './tls/port.ts';
@@ -47,6 +47,8 @@ export type RouterOptions = {
   clusterKey: string;
   /** Addresses and networks whose word on where a request is from is taken. */
   trustedProxies?: readonly string[];
+  /** Connections from there begin with a PROXY protocol header, on every port. */
+  proxyProtocol?: boolean;
   accessLog?: AccessLogFormat;
   /** The part of all requests that comes to this process: limits are that much lower. Default 1. */
   share?: number;
@@ -83,7 +85,9 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
     discovery: knowledge.noting(remembered?.filling(options.discovery) ?? options.discovery),
     log,
   });
-  const tcp = new TcpRoutes({ backends, counters, dialMs: timeouts.dialMs, host, log });
+  const trusted = new Networks(options.trustedProxies ?? []);
+  const accept = options.proxyProtocol === true ? acceptProxied(trusted) : acceptPlain;
+  const tcp = new TcpRoutes({ backends, accept, counters, dialMs: timeouts.dialMs, host, log });
   const routes = new RouteBook({ backends, defaults: timeouts, now: Date.now, log, share: options.share });
   const { accessLog: format = 'off' } = options;
   const accessLog = format === 'off' ? undefined : new AccessLog({ format, stream: process.stdout });
@@ -91,7 +95,7 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
   const routed = new RouterPolicy({
     routes,
     cookies: new Cookies(options.clusterKey),
-    trusted: new Networks(options.trustedProxies ?? []),
+    trusted,
     httpsPort: () => httpsPort ?? 443,
     counters,
     accessLog,
@@ -107,15 +111,17 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
   const http2 = new Http2Front({ ...shared, log });
   const http1 =
     options.driver === 'http-proxy' ? new ReferenceFront({ policy, log }) : new Http1Front({ ...shared, http2 });
-  const http = new HttpListener(http1);
+  const http = new HttpListener(http1, accept);
   const fronts = { h2: http2, 'http/1.1': http1 };
   const tls =
-    options.tls === undefined ? undefined : await TlsPort.create({ ...options.tls, host, challenges, fronts, log });
+    options.tls === undefined
+      ? undefined
+      : await TlsPort.create({ ...options.tls, host, accept, challenges, fronts, log });
   const tasks = new TaskGroup();
   let isListening = false;
 
   const listenForTcp = () => {
-    if (isListening && routes.isKnown) tcp.listen(byPort(routes.tcp.values()));
+    if (isListening && routes.isKnown) tcp.listen(routes.tcp.values());
   };
   const sink = everySink([
     routes,
@@ -192,10 +198,4 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
       accessLog?.[Symbol.dispose]();
     },
   };
-}
-
-function byPort(routes: Iterable<Route>): ReadonlyMap<number, Route> {
-  const ports = new Map<number, Route>();
-  for (const route of routes) if (route.port !== undefined) ports.set(route.port, route);
-  return ports;
 }

@@ -19,7 +19,7 @@ import type { z } from 'zod';
 import type { Driver } from './config.ts';
 import type { Timeouts } from './exchange.ts';
 import { startRouter } from './router.ts';
-import type { Router } from './router.ts';
+import type { Router, RouterOptions } from './router.ts';
 
 /** Streams of events whose every reader is told the whole state first, as the real services do. */
 export class Feed {
@@ -130,7 +130,12 @@ export type World = { plane: ControlPlane; router: Router; url: string; port: nu
 export type Owner = { after(end: () => Promise<void>): void };
 
 /** One HTTP route for app.test to the service `web`; more is up to the test. */
-export async function setUp(t: Owner, timeouts: Partial<Timeouts> = {}, driver?: Driver): Promise<World> {
+export async function setUp(
+  t: Owner,
+  timeouts: Partial<Timeouts> = {},
+  driver?: Driver,
+  more: Pick<RouterOptions, 'trustedProxies' | 'proxyProtocol'> = {},
+): Promise<World> {
   const plane = new ControlPlane();
   plane.setRoute({ id: 'r1', domain: 'app.test' });
   const log = silentLogger();
@@ -145,6 +150,7 @@ export async function setUp(t: Owner, timeouts: Partial<Timeouts> = {}, driver?:
     driver,
     clusterKey: 'key',
     timeouts: { dialMs: 1_000, firstByteMs: 5_000, idleMs: 5_000, ...timeouts },
+    ...more,
     log,
   });
   t.after(async () => {

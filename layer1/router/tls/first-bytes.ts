@@ -30,4 +30,5 @@ export function lookAtFirstBytes<T>(
     done(found, bytes);
   };
   socket.on('data', onData).on('end', giveUp).on('close', leave);
+  socket.resume();
 }

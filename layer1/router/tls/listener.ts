@@ -8,6 +8,7 @@ import { FlynnError, asFlynnError, messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import type { Credentials } from '@flynn/kit/tls';
 import type { Client, Front } from '../exchange.ts';
+import type { Accept } from '../proxy-protocol/acceptance.ts';
 import type { Certificates } from './certificates.ts';
 import { challengeProtocol } from './challenges.ts';
 import type { Challenges } from './challenges.ts';
@@ -28,6 +29,7 @@ type Pending = { readonly socket: Socket; readonly client: Client; readonly dead
 export type TlsListenerOptions = {
   certificates: Pick<Certificates, 'contextFor'>;
   challenges: Pick<Challenges, 'hasCertificates' | 'contextFor'>;
+  accept: Accept;
   profile: SecureContextOptions;
   /** Shown for names nobody has a certificate for, and to clients that name none. */
   fallback: Credentials;
@@ -124,11 +126,13 @@ export class TlsListener implements AsyncDisposable {
 
   #accept(socket: Socket): void {
     socket.on('error', (error) => this.#options.log.debug({ err: error }, 'a client broke off before TLS'));
-    const client = clientOf(socket);
-    if (client === undefined) {
-      socket.destroy();
-      return;
-    }
+    this.#options.accept(socket, true, (client, early) => {
+      if (early !== undefined) socket.unshift(early);
+      this.#begin(socket, client);
+    });
+  }
+
+  #begin(socket: Socket, client: Client): void {
     if (!this.#options.challenges.hasCertificates) {
       this.#secure(socket, client);
       return;
@@ -183,10 +187,4 @@ export class TlsListener implements AsyncDisposable {
 
 function endsOf({ remoteAddress, remotePort, localAddress, localPort }: Socket): string {
   return `${remoteAddress} ${remotePort} ${localAddress} ${localPort}`;
-}
-
-/** Undefined of one that is gone already. */
-function clientOf({ remoteAddress, remotePort, localPort }: Socket): Client | undefined {
-  if (remoteAddress === undefined || remotePort === undefined || localPort === undefined) return undefined;
-  return { address: remoteAddress.replace(/^::ffff:(?=\d)/, ''), port: remotePort, localPort, isTls: true };
 }

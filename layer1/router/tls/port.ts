@@ -20,6 +20,7 @@ type TlsPortOptions = Readonly<{
   port: number;
   host: string;
   profile: TlsProfile;
+  accept: TlsListenerOptions['accept'];
   challenges: Challenges;
   fronts: TlsListenerOptions['fronts'];
   log: Logger;
@@ -36,9 +37,9 @@ export class TlsPort implements AsyncDisposable {
   static async create(options: TlsPortOptions): Promise<TlsPort> {
     const profile = profileOptions(options.profile);
     const certificates = new Certificates({ profile, log: options.log });
-    const { challenges, fronts, log } = options;
+    const { accept, challenges, fronts, log } = options;
     const fallback = await createFallback();
-    const listener = new TlsListener({ certificates, challenges, profile, fronts, fallback, log });
+    const listener = new TlsListener({ certificates, challenges, accept, profile, fronts, fallback, log });
     return new TlsPort(options, { certificates, challenges, listener });
   }
 

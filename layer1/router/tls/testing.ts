@@ -57,7 +57,11 @@ export type TlsWorld = {
 /** A route for app.test to the service `web`. */
 export async function setUpTls(
   t: TestContext,
-  options: { profile?: TlsProfile; first?: (authority: Credentials) => Promise<ServedCertificate[]> } = {},
+  options: {
+    profile?: TlsProfile;
+    trustedProxies?: readonly string[];
+    first?: (authority: Credentials) => Promise<ServedCertificate[]>;
+  } = {},
 ): Promise<TlsWorld> {
   const plane = new ControlPlane();
   plane.setRoute({ id: 'r1', domain: 'app.test' });
@@ -76,6 +80,7 @@ export async function setUpTls(
     httpPort: 0,
     clusterKey: 'key',
     tls: { port: 0, profile: options.profile ?? 'modern' },
+    ...(options.trustedProxies === undefined ? {} : { trustedProxies: options.trustedProxies, proxyProtocol: true }),
     log,
   });
   t.after(async () => {

@@ -6,7 +6,7 @@ import { test } from 'node:test';
 import type { TestContext } from 'node:test';
 import { waitFor } from '@flynn/kit/retry';
 import { freePort } from '@flynn/kit/testing-ports';
-import { setUp, settled, startBackend, track } from './testing.ts';
+import { setUp, settled, startBackend, track } from '../testing.ts';
 
 async function connected(port: number) {
   const socket = connect({ port, host: '127.0.0.1', allowHalfOpen: true });

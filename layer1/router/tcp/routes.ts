@@ -1,0 +1,163 @@
+/** TCP routes: one listener for each port, every connection carried to a backend of the route it means. */
+import { createServer } from 'node:net';
+import type { Server, Socket } from 'node:net';
+import type { Route } from '@flynn/controller/model';
+import { messageOf } from '@flynn/kit/errors';
+import type { Logger } from '@flynn/kit/log';
+import type { Counters } from '../api.ts';
+import type { Backend } from '../backend.ts';
+import type { Client } from '../exchange.ts';
+import type { Accept } from '../proxy-protocol/acceptance.ts';
+import { proxyHeader } from '../proxy-protocol/header.ts';
+import { readClientHello } from '../tls/client-hello.ts';
+import type { HelloOutcome } from '../tls/client-hello.ts';
+import { lookAtFirstBytes } from '../tls/first-bytes.ts';
+import { carry, dialBackend } from './carry.ts';
+import { fewestConnections } from './choice.ts';
+import { portsOf, routeFor } from './names.ts';
+import type { PortRoutes } from './names.ts';
+
+const maxDials = 4;
+const retryListenMs = 5_000;
+/** To say which name it wants. */
+const helloMs = 10_000;
+
+type Listener = { routes: PortRoutes; server: Server; retry?: NodeJS.Timeout };
+
+type TcpOptions = Readonly<{
+  backends: {
+    of(service: string): Promise<readonly Backend[]>;
+    leaderOf(service: string): Backend | undefined;
+  };
+  accept: Accept;
+  counters: Pick<Counters, 'tcpConnections' | 'dialFailures'>;
+  dialMs: number;
+  host: string;
+  log: Logger;
+}>;
+
+/**
+ * INVARIANTS. There is a listener for exactly the ports of the routes. A route that goes takes its listener with it, not
+ * the connections: they end when their ends do. Of TLS that is passed on no byte is changed.
+ */
+export class TcpRoutes implements AsyncDisposable {
+  readonly #options: TcpOptions;
+  readonly #listeners = new Map<number, Listener>();
+  readonly #connections = new Set<Socket>();
+
+  constructor(options: TcpOptions) {
+    this.#options = options;
+  }
+
+  /** For these, of whatever type, and no others. */
+  listen(all: Iterable<Route>): void {
+    const ports = portsOf(all);
+    for (const [port, listener] of this.#listeners) if (!ports.has(port)) this.#stopListening(port, listener);
+    for (const [port, routes] of ports) {
+      const listener = this.#listeners.get(port);
+      if (listener === undefined) this.#start(port, routes);
+      else listener.routes = routes;
+    }
+  }
+
+  get connections(): number {
+    return this.#connections.size;
+  }
+
+  stopListening(): void {
+    this.listen([]);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.stopListening();
+    for (const socket of this.#connections) socket.destroy();
+  }
+
+  #stopListening(port: number, listener: Listener): void {
+    this.#listeners.delete(port);
+    clearTimeout(listener.retry);
+    listener.server.close();
+  }
+
+  #start(port: number, routes: PortRoutes): void {
+    const { host, log, accept } = this.#options;
+    const server = createServer({ allowHalfOpen: true, keepAlive: true, noDelay: true, pauseOnConnect: true });
+    const listener: Listener = { routes, server };
+    this.#listeners.set(port, listener);
+    const listen = () => void server.listen({ port, host, reusePort: true });
+    server.on('error', (error) => {
+      // Something else on this host may have the port now, and let go of it.
+      log.error({ err: error, port }, `cannot listen on port ${port} for a TCP route: ${messageOf(error)}`);
+      listener.retry = setTimeout(listen, retryListenMs);
+    });
+    server.on('connection', (socket) => {
+      this.#connections.add(socket);
+      socket.once('close', () => this.#connections.delete(socket));
+      socket.on('error', (error) => log.debug({ err: error, port }, 'a TCP client broke off'));
+      accept(socket, false, (client, early) => this.#route(socket, { client, early, routes: listener.routes }));
+    });
+    listen();
+  }
+
+  #route(
+    socket: Socket,
+    { client, early, routes }: { client: Client; early?: Buffer | undefined; routes: PortRoutes },
+  ) {
+    const { whole, byName } = routes;
+    if (byName.size === 0) {
+      if (whole !== undefined) void this.#connect(socket, { client, route: whole, early });
+      return;
+    }
+    if (early !== undefined) socket.unshift(early);
+    lookAtFirstBytes<Exclude<HelloOutcome, 'more'>>(socket, {
+      look: readClientHello,
+      timeoutMs: helloMs,
+      done: (hello, bytes) => {
+        const route = routeFor(routes, hello === 'none' ? undefined : hello.serverName);
+        if (route === undefined) socket.destroy();
+        else void this.#connect(socket, { client, route, early: bytes });
+      },
+    });
+  }
+
+  async #connect(socket: Socket, to: { client: Client; route: Route; early: Buffer | undefined }): Promise<void> {
+    const { counters, dialMs, log } = this.#options;
+    const { client, route, early } = to;
+    const { proxyProtocol, idleMs } = route.tcp;
+    counters.tcpConnections += 1;
+    const tried = new Set<Backend>();
+    while (tried.size < maxDials && !socket.destroyed) {
+      const backend = await this.#pick(route, tried);
+      if (backend === undefined) break;
+      tried.add(backend);
+      const release = backend.use();
+      try {
+        const connection = await dialBackend(backend, { timeoutMs: dialMs });
+        const header = proxyProtocol === undefined ? undefined : proxyHeader(proxyProtocol, endsOf(socket, client));
+        carry(socket, connection, { first: [header, early], idleMs, release });
+        return;
+      } catch (error) {
+        release();
+        backend.avoid(Date.now());
+        counters.dialFailures += 1;
+        log.warn({ address: backend.address, port: route.port, reason: messageOf(error) }, 'cannot reach a backend');
+      }
+    }
+    socket.destroy();
+  }
+
+  async #pick({ service, tcp }: Route, tried: ReadonlySet<Backend>): Promise<Backend | undefined> {
+    const { backends } = this.#options;
+    const candidates = await backends.of(service);
+    if (tcp.leader) {
+      const leader = backends.leaderOf(service);
+      return leader === undefined || tried.has(leader) ? undefined : leader;
+    }
+    return fewestConnections(candidates, { nowMs: Date.now(), random: Math.random, tried });
+  }
+}
+
+function endsOf({ localAddress = '0.0.0.0' }: Socket, { address, port, localPort }: Client) {
+  const destination = { address: localAddress.replace(/^::ffff:(?=\d)/, ''), port: localPort };
+  return { source: { address, port }, destination };
+}
