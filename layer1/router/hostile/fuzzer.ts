@@ -90,7 +90,8 @@ async function examine(
   if (!isPassedOn) return { kinds, isPassedOn, laxerThan };
   for (const [index, { name }] of judges.entries()) {
     const theirs = opinions[index];
-    const kind = theirs === undefined ? undefined : difference(ours.opinion, theirs);
+    // A host that only we do not know is answered by us, and passed on by them.
+    const kind = theirs === undefined || !ours.isRouted ? undefined : difference(ours.opinion, theirs);
     if (kind === 'split') kinds.push(`${name} would have split it differently`);
     else if (kind === 'laxer') laxerThan.push(name);
   }
@@ -105,11 +106,15 @@ async function ask(
   { port, recorder }: Subject,
   said: string,
   quietMs: number,
-): Promise<{ opinion: Opinion; recorded: Recorded }> {
+): Promise<{ opinion: Opinion; recorded: Recorded; isRouted: boolean }> {
   const { answer, isClosed } = await talk(port, [said], { quietMs });
   const recorded = recorder.take();
   const end = isRefusal(answer) ? 'refused' : isClosed ? 'closed' : 'waiting';
-  return { opinion: { requests: recorded.requests.map(plain), end }, recorded };
+  return {
+    opinion: { requests: recorded.requests.map(plain), end },
+    recorded,
+    isRouted: !answer.includes('unknown-host'),
+  };
 }
 
 /** What went on, as whoever gets it reads it: the same requests, and then the next one. */
