@@ -3,6 +3,7 @@ import { connect, createServer } from 'node:http2';
 import { test } from 'node:test';
 import { waitFor } from '@flynn/kit/retry';
 import { ask, setUp, settled, startBackend, track } from '../testing.ts';
+import { setUpTls } from '../tls/testing.ts';
 import { replyOf, request } from './testing.ts';
 
 test('the plain port speaks HTTP/2 with whoever begins with it, and HTTP/1.1 with all others', async (t) => {
@@ -43,5 +44,16 @@ test('a route to h2c backends answers over HTTP/2, and tells others that it spea
   assert.equal(refused.statusCode, 505);
   assert.equal(refused.headers['x-flynn-error'], 'http2-only');
   assert.equal(router.status().backends[0]?.isEjected, false);
+  session.destroy();
+});
+
+test('over TLS it is agreed on at the HTTPS port', async (t) => {
+  const { plane, router, port } = await setUpTls(t);
+  const backend = await startBackend(t, (incoming, response) => response.end(incoming.headers['x-forwarded-proto']));
+  plane.up('web', backend.address);
+  await settled(router, [backend.address]);
+  const session = connect(`https://127.0.0.1:${port}`, { servername: 'app.test', rejectUnauthorized: false });
+  assert.equal((await replyOf(request(session))).body, 'https');
+  assert.equal(session.alpnProtocol, 'h2');
   session.destroy();
 });
