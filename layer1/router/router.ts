@@ -50,7 +50,7 @@ export type RouterOptions = {
   /** Connections from there begin with a PROXY protocol header, on every port. */
   proxyProtocol?: boolean;
   accessLog?: AccessLogFormat;
-  /** The part of all requests that comes to this process: limits are that much lower. Default 1. */
+  /** The part of all requests that comes to this process: limits of all together are that much lower. Default 1. */
   share?: number;
   timeouts?: Timeouts;
   /** How long to wait for the first routes before listening without any. */

@@ -34,7 +34,7 @@ export class HttpRoute implements Place {
   readonly hsts: string | undefined;
   #figures: RouteFigures | undefined;
 
-  /** `share` is the part of a client's requests that comes to this process: 1 of its workers. */
+  /** `share` is the part of all requests that comes to this process, one of several workers. */
   constructor(
     route: Route,
     parts: {
@@ -62,7 +62,7 @@ export class HttpRoute implements Place {
     this.strippedPrefix = http.stripPath ? prefixOf(route.path) : '';
     this.weights = http.weights.length === 0 ? undefined : new Weights(http.weights);
     // Who has used up a limit has done so whatever else of the route changes.
-    this.rate = hasSameLimits ? before.rate : rateOf(http.limits, parts.share);
+    this.rate = hasSameLimits ? before.rate : rateOf(http.limits);
     this.concurrency = hasSameLimits ? before.concurrency : concurrencyOf(http.limits, parts.share);
     this.maintenance = http.maintenance === undefined ? undefined : new Networks(http.maintenance.allow);
     const { hstsSeconds, hstsSubdomains } = http.https;
@@ -104,19 +104,19 @@ function limitsOf(http: HttpSettings, defaults: Timeouts): Limits {
   return all;
 }
 
-function rateOf(limits: HttpSettings['limits'], share: number): RateLimit | undefined {
-  const { requestsPerSecond, burst } = limits;
+/**
+ * What a client may is whole at every worker: nearly all of a client's requests come over one connection, to one of them,
+ * and half of what the route allows would be refused wrongly.
+ */
+function rateOf({ requestsPerSecond, burst }: HttpSettings['limits']): RateLimit | undefined {
   if (requestsPerSecond === undefined) return undefined;
-  return new RateLimit({
-    perSecond: requestsPerSecond * share,
-    burst: Math.max(1, Math.round((burst ?? Math.ceil(requestsPerSecond)) * share)),
-  });
+  return new RateLimit({ perSecond: requestsPerSecond, burst: burst ?? Math.ceil(requestsPerSecond) });
 }
 
+/** All requests together come evenly to all workers. */
 function concurrencyOf(limits: HttpSettings['limits'], share: number): Concurrency | undefined {
   const { connectionsPerClient, connections } = limits;
   if (connectionsPerClient === undefined && connections === undefined) return undefined;
-  const part = (limit: number | undefined) =>
-    limit === undefined ? undefined : Math.max(1, Math.round(limit * share));
-  return new Concurrency({ perClient: part(connectionsPerClient), total: part(connections) });
+  const total = connections === undefined ? undefined : Math.max(1, Math.round(connections * share));
+  return new Concurrency({ perClient: connectionsPerClient, total });
 }

@@ -101,12 +101,14 @@ describe('a request that is not let through', () => {
     world.exchange({ from: '192.0.2.2' }).end(ended(200));
   });
 
-  test('one of several workers gets its part of the limits', async () => {
+  test('one of several workers counts its part of all, and each client whole', async () => {
     const world = new World({ share: 0.5 });
-    await world.serve({ http: { limits: { requestsPerSecond: 4, connections: 3, connectionsPerClient: 1 } } });
+    const limits = { requestsPerSecond: 3, connections: 4, connectionsPerClient: 2 };
+    await world.serve({ http: { limits } });
+    world.exchange().end(ended(200));
     world.exchange();
-    world.exchange({ from: '192.0.2.2' });
-    assert.equal(answerTo(world, { from: '192.0.2.3' }).code, 'busy');
+    world.exchange();
+    assert.equal(answerTo(world, { from: '192.0.2.2' }).code, 'busy');
   });
 });
 

@@ -33,7 +33,7 @@ export class RouteBook implements RouteSink {
     defaults: Timeouts;
     now: () => number;
     log: Logger;
-    /** The part of all requests that this process gets: its limits are that much lower. Default 1. */
+    /** The part of all requests that comes to this process: limits of all together are that much lower. Default 1. */
     share?: number | undefined;
   }) {
     this.#options = { ...options, share: options.share ?? 1 };
