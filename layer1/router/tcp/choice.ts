@@ -1,5 +1,6 @@
 /** Which backend gets a connection that may last for days? */
-import type { Candidate } from '../balance.ts';
+
+type Candidate = { readonly inFlight: number; readonly avoidUntilMs: number };
 
 /**
  * The one with the fewest; chance decides between several. Those that were tried already are left out, those that lately
