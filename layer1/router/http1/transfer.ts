@@ -1,6 +1,7 @@
 /** One request on its way: picks a backend, carries the request there and the answer back, and says how it ended. */
 import type { Backend } from '../backend.ts';
 import type { Answer, Ending, Exchange, Fields, Problem } from '../exchange.ts';
+import { AnswerWriter } from './answer-writer.ts';
 import type { AnswerReceiver, BackendConnection } from './backend-connection.ts';
 import type { ClientConnection } from './client-connection.ts';
 import type { Deadlines } from './deadlines.ts';
@@ -51,12 +52,8 @@ export class Transfer implements AnswerReceiver {
   #isGone = false;
   /** Of the request, to be written with what comes of its body. */
   #headOut: string | undefined;
-  /** Of the answer, likewise. */
-  #answerOut: string | undefined;
+  readonly #out: AnswerWriter;
   #status = 0;
-  #bytesOut = 0;
-  /** The answer gets chunks, because its end would else be the connection's. */
-  #makesChunks = false;
   #keepsAlive = false;
   /** A part of the backend's buffer is on its way to the client: it must not be read into. */
   #isFlushing = false;
@@ -66,6 +63,7 @@ export class Transfer implements AnswerReceiver {
 
   constructor(client: ClientConnection, head: Http1RequestHead, exchange: Exchange) {
     this.#client = client;
+    this.#out = new AnswerWriter(client.socket);
     this.#pools = client.context.pools;
     this.#deadlines = client.context.deadlines;
     this.#head = head;
@@ -155,18 +153,19 @@ export class Transfer implements AnswerReceiver {
     this.#phase = isUpgrade ? 'tunnel' : 'answering';
     this.#touch();
     let framing = '';
+    let makesChunks = false;
     if (isUpgrade) framing = `connection: Upgrade\r\nupgrade: ${head.upgrade ?? this.#head.upgrade ?? ''}\r\n`;
     else {
       const isFramed = this.#head.method === 'HEAD' || head.framing === 'none' || head.framing === 'length';
       if (!isFramed && this.takesChunks) {
         framing = 'transfer-encoding: chunked\r\n';
-        this.#makesChunks = head.framing === 'until-close';
+        makesChunks = head.framing === 'until-close';
       } else if (!isFramed) this.#keepsAlive = false;
       framing += this.#client.connectionField(this.#head, this.#keepsAlive);
     }
-    this.#answerOut = responseHeadFor(head, added, framing);
+    this.#out.begin(responseHeadFor(head, added, framing), makesChunks);
     if (isUpgrade) {
-      this.#sendAnswerHead();
+      this.#out.flush();
       this.#client.pump();
       if (this.#client.hasEnded) this.#connection?.socket.end();
     }
@@ -174,29 +173,8 @@ export class Transfer implements AnswerReceiver {
 
   onBytes(buffer: Buffer, from: number, to: number, room: number): void {
     this.#touch();
-    this.#bytesOut += to - from;
-    const { socket } = this.#client;
-    if (this.#makesChunks) {
-      const size = `${this.#answerOut ?? ''}${(to - from).toString(16)}\r\n`;
-      this.#answerOut = undefined;
-      const out = Buffer.allocUnsafe(size.length + to - from + 2);
-      out.write(size, 'latin1');
-      buffer.copy(out, size.length, from, to);
-      out.write('\r\n', out.length - 2, 'latin1');
-      socket.write(out);
-    } else if (this.#answerOut === undefined) socket.write(buffer.subarray(from, to));
-    else if (this.#answerOut.length <= room) {
-      const start = from - this.#answerOut.length;
-      buffer.write(this.#answerOut, start, 'latin1');
-      this.#answerOut = undefined;
-      socket.write(buffer.subarray(start, to));
-    } else {
-      socket.cork();
-      this.#sendAnswerHead();
-      socket.write(buffer.subarray(from, to));
-      socket.uncork();
-    }
-    if (socket.writableLength === 0 || this.#isFlushing) return;
+    this.#out.write(buffer, from, to, room);
+    if (this.#client.socket.writableLength === 0 || this.#isFlushing) return;
     // Some of it waits, and lies in a buffer that the next read would use.
     this.#isFlushing = true;
     this.#connection?.socket.pause();
@@ -213,17 +191,15 @@ export class Transfer implements AnswerReceiver {
   }
 
   onTail(text: string): void {
-    this.#sendAnswerHead();
-    this.#client.socket.write(text, 'latin1');
+    this.#out.writeTail(text);
   }
 
   onPause(): void {
-    if (this.#answerOut !== undefined) this.#sendAnswerHead();
+    this.#out.flush();
   }
 
   onEnd(): void {
-    this.#sendAnswerHead();
-    if (this.#makesChunks) this.#client.socket.write('0\r\n\r\n', 'latin1');
+    this.#out.end();
     this.#hasEnded = true;
     if (!this.#isFlushing) this.#complete();
   }
@@ -248,7 +224,7 @@ export class Transfer implements AnswerReceiver {
         break;
       case 'answering':
         // As long as nothing of it went out, there is still a better answer.
-        if (this.#answerOut !== undefined) this.#broke();
+        if (this.#out.isHeld) this.#broke();
         else this.#cut();
         break;
       case 'tunnel': {
@@ -418,12 +394,6 @@ export class Transfer implements AnswerReceiver {
     this.#connection?.socket.write(all, 'latin1');
   }
 
-  #sendAnswerHead(): void {
-    if (this.#answerOut === undefined) return;
-    this.#client.socket.write(this.#answerOut, 'latin1');
-    this.#answerOut = undefined;
-  }
-
   #complete(): void {
     const connection = this.#connection;
     const backend = this.#backend;
@@ -454,8 +424,8 @@ export class Transfer implements AnswerReceiver {
   #broke(): void {
     const hasAnswered = this.#connection?.hasAnswered === true;
     if (this.#backend !== undefined) this.#exchange.failed(this.#backend, 'broke');
-    if (this.#answerOut !== undefined) {
-      this.#answerOut = undefined;
+    if (this.#out.isHeld) {
+      this.#out.forget();
       this.#status = 0;
     }
     this.#problem = 'backend-broke';
@@ -480,13 +450,13 @@ export class Transfer implements AnswerReceiver {
 
   #fail(problem: Problem): void {
     this.#letGo();
-    if (this.#status !== 0 && this.#answerOut === undefined) return this.#cut();
+    if (this.#status !== 0 && !this.#out.isHeld) return this.#cut();
     this.#answer(this.#exchange.answerFor(problem));
   }
 
   #answer(answer: Answer): void {
     this.#status = answer.status;
-    this.#bytesOut = answer.body.length;
+    this.#out.bytes = Buffer.byteLength(answer.body);
     this.#keepsAlive = this.#head.keepsAlive && this.#body.isDone && !this.#client.context.isDraining;
     this.#end('answered');
     this.#phase = 'over';
@@ -512,7 +482,7 @@ export class Transfer implements AnswerReceiver {
   #end(how: Ending['how']): void {
     if (this.#isOver) return;
     this.#isOver = true;
-    this.#exchange.end({ status: this.#status, bytesIn: this.#body.bytes, bytesOut: this.#bytesOut, how });
+    this.#exchange.end({ status: this.#status, bytesIn: this.#body.bytes, bytesOut: this.#out.bytes, how });
   }
 
   #touch(): void {

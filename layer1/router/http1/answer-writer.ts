@@ -1,0 +1,75 @@
+/** Writes an answer to a client: its head together with what follows, its body as it comes or in chunks made here. */
+import type { Socket } from 'node:net';
+
+export class AnswerWriter {
+  readonly #socket: Socket;
+  /** To be written with what comes next. */
+  #head: string | undefined;
+  /** The body gets chunks, because its end would else be the connection's. */
+  #makesChunks = false;
+  /** Of the body. */
+  bytes = 0;
+
+  constructor(socket: Socket) {
+    this.#socket = socket;
+  }
+
+  /** Nothing of the answer has gone out yet. */
+  get isHeld(): boolean {
+    return this.#head !== undefined;
+  }
+
+  begin(head: string, makesChunks: boolean): void {
+    this.#head = head;
+    this.#makesChunks = makesChunks;
+  }
+
+  forget(): void {
+    this.#head = undefined;
+  }
+
+  /** In front of `from` are `room` bytes that can be written over. */
+  write(buffer: Buffer, from: number, to: number, room: number): void {
+    this.bytes += to - from;
+    if (this.#makesChunks) this.#writeChunk(buffer, from, to);
+    else if (this.#head === undefined) this.#socket.write(buffer.subarray(from, to));
+    else if (this.#head.length <= room) {
+      const start = from - this.#head.length;
+      buffer.write(this.#head, start, 'latin1');
+      this.#head = undefined;
+      this.#socket.write(buffer.subarray(start, to));
+    } else {
+      this.#socket.cork();
+      this.flush();
+      this.#socket.write(buffer.subarray(from, to));
+      this.#socket.uncork();
+    }
+  }
+
+  flush(): void {
+    if (this.#head === undefined) return;
+    this.#socket.write(this.#head, 'latin1');
+    this.#head = undefined;
+  }
+
+  /** The fields behind a body in chunks that came with them. */
+  writeTail(text: string): void {
+    this.flush();
+    this.#socket.write(text, 'latin1');
+  }
+
+  end(): void {
+    this.flush();
+    if (this.#makesChunks) this.#socket.write('0\r\n\r\n', 'latin1');
+  }
+
+  #writeChunk(buffer: Buffer, from: number, to: number): void {
+    const size = `${this.#head ?? ''}${(to - from).toString(16)}\r\n`;
+    this.#head = undefined;
+    const out = Buffer.allocUnsafe(size.length + to - from + 2);
+    out.write(size, 'latin1');
+    buffer.copy(out, size.length, from, to);
+    out.write('\r\n', out.length - 2, 'latin1');
+    this.#socket.write(out);
+  }
+}
