@@ -119,7 +119,7 @@ export function manifestOf(input: ManifestInput): SystemApp[] {
       processes: {
         web: {
           // Each push under way, its build included, keeps a git and a hook of its own: some 30 MiB.
-          ...size(384),
+          ...size(input.hostMemoryBytes < roomyHostBytes ? 256 : 384),
           ports: [
             { port: 2022, service: { name: gitService, check: { type: 'tcp', intervalMs: 1_000, threshold: 1 } } },
           ],
@@ -133,7 +133,8 @@ export function manifestOf(input: ManifestInput): SystemApp[] {
       env: { ...common, ...controllerToken(cluster, 'router'), ...routerPorts(cluster), FLYNN_STATE_DIR: '/data' },
       processes: {
         web: {
-          ...size(256),
+          // Two workers and what they share; a small host has one.
+          ...size(input.hostMemoryBytes < roomyHostBytes ? 256 : 384),
           ...served('router', routerStatusPort),
           // The last known routes, for a start while the rest of the platform is away.
           volumes: [{ name: 'router', path: '/data', isShared: true }],

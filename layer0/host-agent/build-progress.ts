@@ -33,6 +33,8 @@ export class BuildSteps {
 /** `error` is the older word for what `errorDetail` says. */
 type Progress = { stream?: string; status?: string; error?: string; errorDetail?: { message?: string } };
 
+/** How the engine says that a base image adds steps of its own. */
+const trigger = /^# Executing \d+ build triggers?/;
 const maxLineBytes = 8 * 1024;
 
 /** To its end; `invalid` with the reason when the build failed. Reading slowly slows the build down. */
@@ -45,6 +47,11 @@ export async function readBuildProgress(
   const lines = new LineSplitter({ maxBytes: maxLineBytes });
   const told = async (found: readonly string[]): Promise<void> => {
     for (const line of found) {
+      if (trigger.test(line))
+        throw new FlynnError(
+          'invalid',
+          'the image it is built on has ONBUILD steps: nobody has checked what those take in',
+        );
       steps.take(line);
       await onText(line);
     }

@@ -188,3 +188,33 @@ test('builds at the same time are apart', () =>
     const ids = await Promise.all(names.map(async (name) => (await docker.getImage(name).inspect()).Id));
     assert.notEqual(ids[0], ids[1]);
   }));
+
+test('what a base image wants done beside is not done', () =>
+  withDocker(async (fixture) => {
+    const { engine, cluster } = fixture;
+    const base = await engine.buildImage(buildOf('ONBUILD RUN echo done beside\n', { cache: 'base' }));
+    const files = { Dockerfile: `FROM ${base}\nENV MARK=${cluster}\n` };
+    const build = buildOf('', { files });
+    await assert.rejects(
+      engine.buildImage(build),
+      (error) => hasCode(error, 'invalid') && /ONBUILD/.test(error.message),
+    );
+    assert.ok(!build.lines.includes('done beside'));
+    await assertNothingLeft(fixture, cluster);
+  }));
+
+test('what an agent did not live to clear up goes when the next one starts', () =>
+  withDocker(async (fixture) => {
+    const { engine, cluster } = fixture;
+    const Name = `${buildNetworkPrefix(cluster)}gone`;
+    await docker.createNetwork({ Name, Labels: { [label.cluster]: cluster, [label.build]: Name } });
+    const step = await docker.createContainer({
+      Image: testImage,
+      Cmd: ['sleep', '600'],
+      Env: [`MARK=${cluster}`],
+      HostConfig: { NetworkMode: Name },
+    });
+    await step.start();
+    await engine.removeBuildsLeft();
+    await assertNothingLeft(fixture, cluster);
+  }));

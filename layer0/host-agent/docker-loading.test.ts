@@ -21,7 +21,11 @@ test('an image says nothing in the platform’s name: its containers would be be
     architecture,
     rootfs,
     history: [],
-    config: { Cmd: ['/x'], Labels: { maintainer: 'me', 'flynn.cluster': 'c1', 'flynn.loaded': digest('c') } },
+    config: {
+      Cmd: ['/x'],
+      OnBuild: null,
+      Labels: { maintainer: 'me', 'flynn.cluster': 'c1', 'flynn.loaded': digest('c') },
+    },
   });
   assert.deepEqual(diffIds, [digest('d')]);
 });

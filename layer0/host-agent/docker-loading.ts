@@ -109,7 +109,7 @@ export function ownConfig(
     [label.cluster]: cluster,
     [label.loaded]: image.config.digest,
   };
-  return { text: JSON.stringify({ ...config, config: { ...config.config, Labels: labels } }), diffIds };
+  return { text: JSON.stringify({ ...config, config: { ...config.config, Labels: labels, OnBuild: null } }), diffIds };
 }
 
 /** How many of these layers, from the lowest on, some image here has already. */

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, readFile, readdir, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readFile, readdir, rm, utimes, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
@@ -124,6 +124,16 @@ test('routes are kept whole, many of them too, with what to go on from', async (
   const again = await open(folder);
   assert.deepEqual(again.routes, routes);
   assert.equal(again.revision, '12');
+});
+
+test('what was begun and never ended is cleared away, what is being written is not', async (t) => {
+  const folder = await folderOf(t);
+  const names = ['table.jsonl.old.tmp', 'table.jsonl.new.tmp', 'other.tmp'];
+  for (const name of names) await writeFile(join(folder, name), '');
+  const [old = ''] = names;
+  await utimes(join(folder, old), 1, 1);
+  await open(folder);
+  assert.deepEqual(new Set(await readdir(folder)), new Set(names.slice(1)));
 });
 
 test('a file that was cut off, garbled or of another cluster is not used', async (t) => {

@@ -8,7 +8,8 @@
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { createReadStream, createWriteStream } from 'node:fs';
-import { readFile, rename, rm } from 'node:fs/promises';
+import { readFile, readdir, rename, rm, stat } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { instanceSchema } from '@flynn/discovery/api';
 import type { Instance } from '@flynn/discovery/api';
@@ -17,6 +18,7 @@ import { routeSchema } from '@flynn/controller/model';
 import type { Route } from '@flynn/controller/model';
 import { pause } from '@flynn/kit/clock';
 import { FlynnError, hasErrno, messageOf } from '@flynn/kit/errors';
+import { shortId } from '@flynn/kit/ids';
 import type { Logger } from '@flynn/kit/log';
 import { z } from 'zod';
 import type { RouteSink } from './feed.ts';
@@ -43,6 +45,7 @@ type Discovery = Pick<DiscoveryClient, 'openServiceSet'>;
 
 /** Where backends are changes all the time: older ones are rather other jobs by now. */
 const backendsMaxAgeMs = 3_600_000;
+const halfMaxAgeMs = 60_000;
 /** Between two writes. */
 const restMs = 5_000;
 const portion = 500;
@@ -81,6 +84,7 @@ export class RememberedTable implements RouteSink {
     const options = { now: Date.now, boot: readBoot, restMs, ...given };
     const cluster = createHash('sha256').update(`flynn router table: ${options.key}`).digest('hex');
     const head = { cluster, boot: await options.boot() };
+    await clean(options.file, options.now());
     try {
       return new RememberedTable(options, head, await load(options.file, head, options.now()));
     } catch (error) {
@@ -189,14 +193,15 @@ export class RememberedTable implements RouteSink {
 
   async #write(signal: AbortSignal): Promise<void> {
     const { file, now } = this.#options;
-    const temporary = `${file}.${process.pid}.tmp`;
+    // Processes of other containers, with the same ids, may write at the same time.
+    const temporary = `${file}.${shortId()}.tmp`;
     const head = { format: 1, ...this.#head, savedMs: now(), revision: this.#revision() };
     const routes = [...this.#routes.values()];
     const services = [...this.#services].map(([service, { known }]) => {
       const { instances, leader } = known();
       return { service, instances, leader };
     });
-    const out = createWriteStream(temporary, { mode: 0o600, flush: true, signal });
+    const out = createWriteStream(temporary, { flags: 'wx', mode: 0o600, flush: true, signal });
     const failed = once(out, 'error').then(([error]) => Promise.reject(error));
     // Told by what is awaited below, if it happens.
     failed.catch(() => undefined);
@@ -219,6 +224,24 @@ export class RememberedTable implements RouteSink {
       await rm(temporary, { force: true });
       throw error;
     }
+  }
+}
+
+/** What others began to write and never ended. */
+async function clean(file: string, nowMs: number): Promise<void> {
+  const folder = dirname(file);
+  const isHalf = (name: string) => name.startsWith(`${basename(file)}.`) && name.endsWith('.tmp');
+  const half = await readdir(folder).then(
+    (names) => names.filter(isHalf),
+    () => [],
+  );
+  for (const name of half) {
+    const path = join(folder, name);
+    const mtimeMs = await stat(path).then(
+      (found) => found.mtimeMs,
+      () => nowMs,
+    );
+    if (nowMs - mtimeMs > halfMaxAgeMs) await rm(path, { force: true });
   }
 }
 

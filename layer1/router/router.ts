@@ -182,9 +182,9 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
       isListening = false;
       const startedMs = performance.now();
       tcp.stopListening();
-      tls?.stopListening();
+      const tlsEnd = tls?.stopListening();
       // Routes and backends stay live while requests are still being answered.
-      await Promise.all([http.stop({ drainMs }), http2.drain({ deadlineMs: drainMs })]);
+      await Promise.all([tlsEnd, http.stop({ drainMs }), http2.drain({ deadlineMs: drainMs })]);
       const leftMs = drainMs - (performance.now() - startedMs);
       if (leftMs > 0 && tcp.connections > 0) {
         await waitFor(() => tcp.connections === 0, { what: 'TCP connections to end', deadlineMs: leftMs }).catch(() => {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
-import { argsOf, assertPlain, ownImagesOf, withImages } from './dockerfile.ts';
+import { argsOf, assertPlain, ownImagesOf, withImages, withPlainBases } from './dockerfile.ts';
 import { createDockerignore } from './dockerignore.ts';
 
 const dockerfile = `# FROM flynn/commented
@@ -30,6 +30,51 @@ test('images of the platform get the names they have on the host, everything els
       .replace('from flynn/slug-builder\n', 'from flynn/slug-builder:1\n')
       .replace('--from=flynn/image:abc', '--from=x/image:2'),
   );
+});
+
+test('arguments in FROM are put in their place', () => {
+  const text =
+    'ARG V=13\nARG BASE="debian"\nFROM ${BASE}:$V AS one\nFROM ${NONE:-one}\nCOPY --from=0 /a /b\nCOPY --from=ONE /a /b\n';
+  assert.equal(
+    withPlainBases(text, { V: '12' }),
+    text.replace('${BASE}:$V', 'debian:12').replace('${NONE:-one}', 'one'),
+  );
+  const plain =
+    'FROM scratch\nFROM r.example.com:5000/a/b:1@sha256:' + 'a'.repeat(64) + '\nRUN echo \\\n# comment\n  FROM x\n';
+  assert.equal(withPlainBases(plain, {}), plain);
+});
+
+test('no name leads to what the engine has of other apps', () => {
+  const bad = [
+    'FROM 9944ff86f2a9',
+    'FROM 9',
+    'FROM cafe',
+    `FROM sha256:${'a'.repeat(64)}`,
+    'FROM flynn-flynn/build:app',
+    'FROM FLYNN-flynn/image:app',
+    'ARG B=99\nFROM $B',
+    'ARG C=flynn-\nFROM ${C}flynn/build:x',
+    'FROM ${B:+99}x',
+    'FROM "99"',
+    'FROM \\\n 99',
+    'FR\\\nOM 99',
+    '# escape=`\nFROM `\n99',
+    '# syntax=x\n# escape=`\nFR`\nOM 99',
+    'FROM x\nRUN a \\\\\nFROM 99',
+    '\uFEFF# escape=`\nFR`\nOM 99',
+    'FROM x\nCOPY --from=9944ff86f2a9 / /x',
+    'FROM x\nCOPY \\\n --from=flynn-flynn/build:app / /x',
+    'FROM x\nCOPY --from=$B / /x',
+    'FROM x\nONBUILD COPY --from=99 / /x',
+    'FROM x AS y\nFROM --platform=linux/amd64 99',
+  ];
+  for (const text of bad) {
+    assert.throws(
+      () => withPlainBases(text, { B: '99' }),
+      (error) => hasCode(error, 'invalid'),
+      text,
+    );
+  }
 });
 
 test('only declared arguments are given: what is given is in the image for everybody to read', () => {

@@ -22,6 +22,100 @@ export function withImages(dockerfile: string, names: ReadonlyMap<string, string
   return dockerfile.replace(from, replaced).replace(copyFrom, replaced);
 }
 
+const reference = /^[a-z0-9][a-z0-9._/:-]*(?:@sha256:[0-9a-f]{64})?$/i;
+
+/**
+ * The same with its arguments put into FROM, so that what stands there is what the engine will read. `invalid` for names by
+ * which the engine would find what it has of other apps: beginnings of ids, and the names that the platform gives images.
+ */
+export function withPlainBases(dockerfile: string, args: Readonly<Record<string, string>>): string {
+  if (/^\W*#\s*escape\s*=\s*[^\\\s]/im.test(dockerfile))
+    throw refusal('only \\ continues a line, whatever # escape= says');
+  const lines = instructionsOf(dockerfile);
+  const firstFrom = lines.findIndex(({ text }) => /^FROM\b/i.test(text));
+  const global = { ...defaultsOf(lines.slice(0, Math.max(0, firstFrom))), ...args };
+  const stages = new Set<string>();
+  for (const { text, isWhole } of lines) {
+    // What a later build does is checked as part of that one; here it would be believed to be.
+    if (/^ONBUILD\b/i.test(text))
+      throw refusal('ONBUILD is of no use, as nobody builds on this image but by its number');
+    if (!/^FROM\b/i.test(text)) {
+      if (/^(?:COPY|ADD)\b/i.test(text)) assertSources(text, stages);
+      continue;
+    }
+    const [, , base] = new RegExp(from.source, 'i').exec(text) ?? [];
+    if (!isWhole || base === undefined) throw refusal('FROM has to be on one line, with the image it names');
+    assertForeign(expand(base, global), stages);
+    const [, stage] = /\sAS\s+(\S+)\s*$/i.exec(text) ?? [];
+    if (stage !== undefined) stages.add(stage.toLowerCase());
+  }
+  // Lines that we take for the rest of another one the engine may not.
+  for (const line of dockerfile.split(/\r?\n/)) {
+    if (/^\s*(?:COPY|ADD)\b/i.test(line)) assertSources(line, stages);
+    for (const [, , base = ''] of line.matchAll(from)) assertForeign(expand(base, global), stages);
+  }
+  return dockerfile.replace(from, (_whole, before: string, name: string) => before + expand(name, global));
+}
+
+function assertSources(copy: string, stages: ReadonlySet<string>): void {
+  for (const [, , name = ''] of copy.matchAll(copyFrom)) if (!/^\d{1,2}$/.test(name)) assertForeign(name, stages);
+}
+
+function refusal(why: string): FlynnError {
+  return new FlynnError('invalid', `The Dockerfile cannot be built here: ${why}.`);
+}
+
+function assertForeign(name: string, stages: ReadonlySet<string>): void {
+  if (name === 'scratch' || stages.has(name.toLowerCase())) return;
+  const isLocal = /^(?:sha256:)?[0-9a-f]*$/i.test(name) || /^flynn-[^/]*\//i.test(name);
+  if (!isLocal && reference.test(name)) return;
+  throw refusal(`"${name}" is no name of an image: write REPOSITORY:TAG, or the name of a stage before`);
+}
+
+type Instruction = { text: string; isWhole: boolean };
+
+/** Lines that continue put together, comments left out. */
+function instructionsOf(dockerfile: string): Instruction[] {
+  const found: Instruction[] = [];
+  let open: string | undefined;
+  for (const line of dockerfile.split(/\r?\n/)) {
+    if (/^\s*(?:#|$)/.test(line)) continue;
+    const trimmed = line.trimEnd();
+    const continues = trimmed.endsWith('\\');
+    const text = (open ?? '') + (continues ? trimmed.slice(0, -1) : trimmed);
+    if (continues) open = text;
+    else {
+      found.push({ text: text.trim(), isWhole: open === undefined });
+      open = undefined;
+    }
+  }
+  if (open !== undefined) found.push({ text: open.trim(), isWhole: false });
+  return found;
+}
+
+function defaultsOf(lines: readonly Instruction[]): Record<string, string> {
+  const pairs = lines.flatMap(({ text }) => /^ARG\s+(\w+)=(\S*)\s*$/i.exec(text)?.slice(1, 3) ?? []);
+  const values: Record<string, string> = {};
+  for (let at = 0; at + 1 < pairs.length; at += 2) {
+    values[pairs[at] ?? ''] = (pairs[at + 1] ?? '').replaceAll(/^(["'])(.*)\1$/g, '$2');
+  }
+  return values;
+}
+
+/** `$NAME`, `${NAME}`, `${NAME:-other}`. */
+function expand(text: string, values: Readonly<Record<string, string>>): string {
+  const expanded = text.replace(
+    /\$(?:(\w+)|\{(\w+)(?::-([^}$]*))?\})/g,
+    (_all, bare?: string, name = '', other = '') => {
+      const value = values[bare ?? name] ?? '';
+      return value === '' ? String(other) : value;
+    },
+  );
+  if (/[$"'\\`]/.test(expanded))
+    throw refusal(`"${text}" in FROM is not understood: arguments are written $NAME or \${NAME:-other}`);
+  return expanded;
+}
+
 /** Of the app's variables those that the Dockerfile declares with ARG: they become part of the image's history. */
 export function argsOf(dockerfile: string, env: Readonly<Record<string, string>>): Record<string, string> {
   const lines = [...dockerfile.matchAll(/^\s*ARG\s+([^\r\n]+)/gim)].map(([, text = '']) => text);

@@ -68,7 +68,11 @@ async function openPlace(says: Says, files: Record<string, string | Buffer | und
     const { digest: sourceDigest } = await store.blobs.put(await buffer(archive));
     const job = { operationId: 'o1', appId: 'a1', commit: 'abc', appEnv: { A: '1', B: '2' }, sourceDigest };
     const ownImages = { 'flynn/slug-runner': 'flynn/slug-runner:77', 'flynn/slug-builder': undefined };
-    return buildImage(job, { blobs: store.blobs, agent, out, limits: { ...limits, ...more }, ownImages }, signal);
+    return buildImage(
+      job,
+      { blobs: store.blobs, agent, out, limits: { ...limits, ...more }, cache: 'c1', ownImages },
+      signal,
+    );
   };
   return {
     blobs: store.blobs,
@@ -111,7 +115,7 @@ test('the engine gets the context without what is ignored, and the result is an 
   const { contextDigest, ...asked } = buildRoutes.build.body.parse(place.asked.body);
   assert.deepEqual(asked, {
     dockerfile: 'Dockerfile',
-    cache: 'a1',
+    cache: 'c1',
     args: { A: '1' },
     limits: { memoryBytes: limits.memoryBytes, cpuMillis: 100, pids: 100, diskBytes: limits.diskBytes },
   });

@@ -28,7 +28,7 @@ import type { Image } from '@flynn/scheduler/cell';
 import { z } from 'zod';
 import type { BuildJob } from './build.ts';
 import { packContext, readTexts } from './build-context.ts';
-import { argsOf, assertPlain, ownImagesOf, withImages } from './dockerfile.ts';
+import { argsOf, assertPlain, ownImagesOf, withImages, withPlainBases } from './dockerfile.ts';
 import { type BuildLimits, howToRaise, imageTooLarge, tooLong, tooMuchOutput } from './limits.ts';
 import { type Output, sizeText } from './output.ts';
 import { parseProcfile } from './procfile.ts';
@@ -39,6 +39,8 @@ export type ImageBuildDeps = {
   agent: HttpClient;
   out: Output;
   limits: BuildLimits & { memoryBytes: number; pids: number };
+  /** The app's, and nobody's to guess: what earlier builds left on the host is called by it. */
+  cache: string;
   /** What the platform's images are called on this cluster. */
   ownImages: Readonly<Record<string, string | undefined>>;
 };
@@ -75,11 +77,13 @@ async function buildWithin(job: BuildJob, deps: ImageBuildDeps, signal: AbortSig
   const appJson = source.appJson === undefined ? undefined : parseAppJson(source.appJson);
   assertPlain(source.dockerfile);
   out.topic('Dockerfile app detected');
-  const dockerfile = withImages(source.dockerfile, await namesHere(source.dockerfile, deps, signal));
+  const args = argsOf(source.dockerfile, job.appEnv);
+  const plain = withPlainBases(source.dockerfile, args);
+  const dockerfile = withImages(plain, await namesHere(plain, deps, signal));
   const context = packContext(await blobs.get(job.sourceDigest, { signal }), { ...source, dockerfile });
   const { digest: contextDigest } = await blobs.put(context, { signal });
   out.topic('Building image');
-  const name = await buildOnHost(job, { contextDigest, args: argsOf(dockerfile, job.appEnv) }, deps, signal);
+  const name = await buildOnHost(job, { contextDigest, args }, deps, signal);
 
   out.topic('Storing image');
   const { image, stored } = await storeBuilt(job, name, deps, signal);
@@ -137,7 +141,7 @@ async function imageNamed(
 async function buildOnHost(
   job: BuildJob,
   input: { contextDigest: string; args: Record<string, string> },
-  { agent, out, limits }: ImageBuildDeps,
+  { agent, out, limits, cache }: ImageBuildDeps,
   signal: AbortSignal,
 ): Promise<string> {
   const build = createHash('sha256').update(job.operationId).digest('hex').slice(0, 24);
@@ -145,7 +149,7 @@ async function buildOnHost(
   const body = {
     ...input,
     dockerfile: 'Dockerfile',
-    cache: job.appId,
+    cache,
     limits: { memoryBytes, cpuMillis, pids, diskBytes },
   };
   const events = await agent.stream(buildRoutes.build, { params: { build }, body }, { signal });

@@ -1,3 +1,4 @@
+import { createHmac } from 'node:crypto';
 import { once } from 'node:events';
 import { createWriteStream } from 'node:fs';
 import { createBlobClient } from '@flynn/blobstore/client';
@@ -81,9 +82,10 @@ async function runBuild(): Promise<void> {
       'flynn/slug-runner': config.FLYNN_SLUG_RUNNER_IMAGE,
       'flynn/slug-builder': config.FLYNN_SLUG_BUILDER_IMAGE,
     };
+    const cache = createHmac('sha256', config.FLYNN_KEY).update(`build ${job.appId}`).digest('hex').slice(0, 32);
     const ofSteps = { memoryBytes: config.FLYNN_BUILD_MEMORY ?? gibibyte, pids: config.FLYNN_BUILD_PIDS };
     try {
-      await buildImage(job, { blobs, agent, out, limits: { ...limits, ...ofSteps }, ownImages }, signal);
+      await buildImage(job, { blobs, agent, out, limits: { ...limits, ...ofSteps }, cache, ownImages }, signal);
     } finally {
       await Promise.all([blobs.close(), discovery.close(), agent.close()]);
     }

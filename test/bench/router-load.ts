@@ -25,7 +25,7 @@ export type Measured = { requests: number; failures: number };
 
 /** One run against one port. An answer that is not a 2xx, and a connection that breaks, are failures. */
 export async function wrk(stage: Stage, port: number, load: Load, seconds: number): Promise<Measured> {
-  const headers = { Host: host, ...load.headers };
+  const headers = { Host: load.isTls === true ? tlsName : host, ...load.headers };
   const script = join(stage.dir, 'post.lua');
   if (load.bodyBytes !== undefined) {
     await writeFile(script, `wrk.method = "POST"\nwrk.body = string.rep("x", ${load.bodyBytes})\n`);
@@ -51,20 +51,26 @@ export async function wrk(stage: Stage, port: number, load: Load, seconds: numbe
   };
 }
 
-/** Over TLS and HTTP/2, ten streams at once on each connection; as many requests as were asked for. */
-export async function h2load(stage: Stage, port: number, load: Load, requests: number): Promise<Measured> {
+/** Over TLS: HTTP/2 with ten streams at once on each connection, or one request of HTTP/1.1 on each, with a handshake in full. */
+export async function h2load(
+  stage: Stage,
+  port: number,
+  load: Load,
+  { requests, protocol }: { requests: number; protocol: 'h2' | 'http/1.1' },
+): Promise<Measured> {
   const [program, ...args] = stage.toolbox.command([
     'h2load',
     `--requests=${requests}`,
-    `--clients=${load.connections}`,
-    '--max-concurrent-streams=10',
+    ...(protocol === 'h2'
+      ? [`--clients=${load.connections}`, '--max-concurrent-streams=10']
+      : ['--h1', `--clients=${requests}`]),
     `--connect-to=127.0.0.1:${port}`,
     `https://${host}:${port}${load.path}`,
   ]);
   const { stdout } = await run(program, args, { timeout: 120_000 });
-  const [, protocol] = /Application protocol: (\S+)/.exec(stdout) ?? [];
+  const [, spoken] = /Application protocol: (\S+)/.exec(stdout) ?? [];
   const [, succeeded] = /(\d+) 2xx/.exec(stdout) ?? [];
-  if (succeeded === undefined || protocol !== 'h2') {
+  if (succeeded === undefined || spoken !== protocol) {
     throw new FlynnError('internal', `h2load says something else:\n${stdout}`);
   }
   return { requests, failures: requests - Number(succeeded) };

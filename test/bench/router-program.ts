@@ -77,11 +77,11 @@ export type Running = {
   stop(): Promise<void>;
 };
 
-/** Resolves when the port takes connections. What it writes to its standard error comes with the error if it ends before. */
+/** Resolves when the ports take connections. What it writes to its standard error comes with the error if it ends before. */
 export async function startProgram(
   toolbox: Pick<Toolbox, 'command' | 'pidOf'>,
   argv: readonly string[],
-  options: { port: number; env?: Record<string, string> },
+  options: { ports: readonly number[]; env?: Record<string, string> },
 ): Promise<Running> {
   const name = `flynn-bench-${shortId()}`;
   const [program, ...args] = toolbox.command(argv, name);
@@ -95,11 +95,12 @@ export async function startProgram(
   child.once('error', (error) => (said += error.message));
   const isReady = async () => {
     if (child.exitCode !== null || child.pid === undefined) return 'ended';
-    return canConnect(options.port);
+    return (await Promise.all(options.ports.map(canConnect))).every(Boolean);
   };
-  const state = await waitFor(isReady, { what: `${argv[0]} on port ${options.port}`, deadlineMs: 30_000 }).catch(
-    () => 'late',
-  );
+  const state = await waitFor(isReady, {
+    what: `${argv[0]} on port ${options.ports.join(' and ')}`,
+    deadlineMs: 30_000,
+  }).catch(() => 'late');
   if (state !== true) {
     child.kill('SIGKILL');
     throw new FlynnError('internal', `${argv[0]} does not take connections: ${said || state}`);

@@ -47,9 +47,9 @@ export async function openStage(): Promise<Stage> {
   }
   try {
     const toolbox = await openToolbox(['nginx', 'haproxy', 'wrk', 'h2load'], dir);
-    const start = async (argv: string[], port: number, env?: Record<string, string>) => {
+    const start = async (argv: string[], ports: readonly number[], env?: Record<string, string>) => {
       const running = await startProgram(argv[0] === process.execPath ? bare : toolbox, argv, {
-        port,
+        ports,
         ...(env === undefined ? {} : { env }),
       });
       started.push(running);
@@ -59,7 +59,7 @@ export async function openStage(): Promise<Stage> {
       const prefix = join(dir, name);
       await mkdir(join(prefix, 'www'), { recursive: true });
       await writeFile(join(prefix, 'nginx.conf'), config);
-      return start(['nginx', '-p', prefix, '-e', 'stderr', '-c', join(prefix, 'nginx.conf')], port);
+      return start(['nginx', '-p', prefix, '-e', 'stderr', '-c', join(prefix, 'nginx.conf')], [port]);
     };
 
     const [backendPort, nginxPort, haproxyPort] = [await freePort(), await freePort(), await freePort()];
@@ -83,17 +83,18 @@ export async function openStage(): Promise<Stage> {
       join(dir, 'haproxy.cfg'),
       haproxyConfig({ port: haproxyPort, tlsPort: haproxyTlsPort, pem, tcpPort: haproxyTcpPort, backendPort }),
     );
-    const haproxy = await start(['haproxy', '-db', '-f', join(dir, 'haproxy.cfg')], haproxyPort);
+    const haproxy = await start(['haproxy', '-db', '-f', join(dir, 'haproxy.cfg')], [haproxyPort]);
 
     const owner: Owner = { after: (end) => ends.push(end) };
     const { plane, certificates, url: ownUrl } = await startPlane(owner);
     certificates.set(served);
     plane.setRoute({ id: 'r1', domain: host });
+    plane.setRoute({ id: 'r2', domain: tlsName });
     plane.setRoute({ id: 't1', type: 'tcp', port: tcpPort });
     plane.up('web', `127.0.0.1:${backendPort}`);
     const startRouter: Stage['startRouter'] = async ({ env = {}, planeUrl = ownUrl } = {}) => {
       const [port, tlsPort, statusPort] = [await freePort(), await freePort(), await freePort()];
-      const running = await start([process.execPath, routerProgram], port, {
+      const running = await start([process.execPath, routerProgram], [port, tlsPort], {
         ...routerEnv({ planeUrl, port, tlsPort, statusPort }),
         ...env,
       });
@@ -212,7 +213,7 @@ frontend all
   http-request set-header X-Forwarded-Proto http
   http-request set-header X-Forwarded-Port %[dst_port]
   http-request set-header X-Request-Start %[date()]
-  use_backend web if { req.hdr(host) -m beg ${host} }
+  use_backend web if { req.hdr(host) -m beg ${host} ${tlsName} }
 backend web
   http-reuse always
   server one 127.0.0.1:${backendPort}

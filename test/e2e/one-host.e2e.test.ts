@@ -12,6 +12,7 @@ import { describeLogs } from './logs.ts';
 import { describePush } from './push.ts';
 import { describeRecovery } from './recovery.ts';
 import { describeRefusals } from './refusals.ts';
+import { describeRoutes } from './routes.ts';
 import { describeRun } from './run.ts';
 import { describeScale } from './scale.ts';
 import { describeUp } from './up.ts';
@@ -30,6 +31,7 @@ suite('one host', () => {
   describeBuilds(theCluster);
   describeImages(theCluster);
   describeScale(theCluster);
+  describeRoutes(theCluster);
   describeEnv(theCluster);
   describeAccess(theCluster);
   describeRefusals(theCluster);

@@ -77,7 +77,8 @@ export const certificates = {
     response: 'empty',
     summary: 'Ask for no more certificates; those there are stay until they are over',
   }),
-  /** Events `set` (a ServedCertificate) for every certificate, `current`, then `set` and `remove` ({id}). Not to be resumed: a list has no gaps. */
+  /** Events `set` (a ServedCertificate) for every certificate, `current`, then `set` and `remove` ({id}); `tickets`
+   * ({key}, in base64) whenever sessions are resumed with another. Not to be resumed: a list has no gaps. */
   events: defineRoute({
     method: 'GET',
     path: '/certificates/events',

@@ -5,6 +5,7 @@ import { HttpClient } from '@flynn/kit/http-client';
 import { waitFor } from '@flynn/kit/retry';
 import { createAuthority, issueCertificate } from '@flynn/kit/tls';
 import type { Credentials } from '@flynn/kit/tls';
+import { z } from 'zod';
 import { grants, tokens, users } from '../access/api.ts';
 import { serviceToken } from '../access/service-token.ts';
 import { apps, routing } from '../api.ts';
@@ -14,6 +15,9 @@ import { startTestController } from '../testing.ts';
 import type { TestController } from '../testing.ts';
 import { certificates } from './api.ts';
 import { servedCertificateSchema } from './model.ts';
+import { renewTickets, ticketsId, ticketsType } from './tickets.ts';
+
+const ticketSchema = z.object({ key: z.base64() });
 
 let world: TestController;
 let authority: Credentials;
@@ -79,7 +83,9 @@ test('routers are told all certificates with their keys, then what changes; nobo
   });
   const until = (count: number) =>
     waitFor(() => events.length >= count, { what: `${count} events`, deadlineMs: 5_000, intervalMs: 5 });
-  await until(2);
+  await until(3);
+  const tickets = events.findIndex(({ event }) => event === 'tickets');
+  assert.equal(Buffer.from(ticketSchema.parse(events.splice(tickets, 1)[0]?.data).key, 'base64').length, 48);
   assert.deepEqual(
     events.map(({ event }) => event),
     ['set', 'current'],
@@ -162,4 +168,20 @@ test('a certificate that is not for the name is refused as the caller’s mistak
       hasCode(error, 'invalid') &&
       error.message.endsWith('does not cover c.example.com: it is for d.example.com, e.example.com'),
   );
+});
+
+test('the key that sessions are resumed with is made once, and another after half a day', async () => {
+  const { resources } = world.deps;
+  let nowMs = Date.now();
+  const deps = { resources, now: () => nowMs };
+  const { signal } = new AbortController();
+  const key = async () => (await resources.get(ticketsType, ticketsId)).status.key;
+  await renewTickets(deps, { signal });
+  const first = await key();
+  nowMs += 11 * 3_600_000;
+  await renewTickets(deps, { signal });
+  assert.equal(await key(), first);
+  nowMs += 2 * 3_600_000;
+  await renewTickets(deps, { signal });
+  assert.notEqual(await key(), first);
 });

@@ -5,6 +5,7 @@ import type { Handler } from '@flynn/kit/http-server';
 import type { ServerEvent } from '@flynn/kit/routes';
 import { resourcePrefix } from '@flynn/resource/keys';
 import { decodeResource } from '@flynn/resource/record';
+import type { Entry } from '@flynn/store/store';
 import { principalOf } from '../access/principal.ts';
 import type { Deps } from '../deps.ts';
 import { pageOf } from '../paging.ts';
@@ -15,6 +16,7 @@ import { checkHolds, domainOwners } from './domains.ts';
 import { find, put } from './put.ts';
 import { certificateType } from './resources.ts';
 import type { CertificateResource } from './resources.ts';
+import { ticketsType } from './tickets.ts';
 import { servedOf, viewCertificate } from './view.ts';
 
 export function certificateHandlers(deps: Deps): Handler[] {
@@ -63,16 +65,34 @@ function nameOf({ spec }: CertificateResource): string {
   return spec.domains[0] ?? '';
 }
 
+const certificatePrefix = resourcePrefix(certificateType.name);
+const ticketsPrefix = resourcePrefix(ticketsType.name);
+/** Above the keys of both. */
+const feedPrefix = certificatePrefix.replace(/\/$/, '');
+
+function feedEvent(entry: Entry): ServerEvent | undefined {
+  if (entry.key.startsWith(certificatePrefix)) {
+    return { event: 'set', data: servedOf(decodeResource(certificateType, entry)) };
+  }
+  const key = entry.key.startsWith(ticketsPrefix) ? decodeResource(ticketsType, entry).status.key : undefined;
+  return key === undefined ? undefined : { event: 'tickets', data: { key } };
+}
+
 async function* certificateEvents({ store }: Pick<Deps, 'store'>, signal: AbortSignal): AsyncGenerator<ServerEvent> {
-  const prefix = resourcePrefix(certificateType.name);
-  const { entries, revision } = await store.list(prefix, { signal });
-  for (const entry of entries) yield { event: 'set', data: servedOf(decodeResource(certificateType, entry)) };
+  const { entries, revision } = await store.list(feedPrefix, { signal });
+  for (const entry of entries) {
+    const event = feedEvent(entry);
+    if (event !== undefined) yield event;
+  }
   yield { event: 'current', data: {} };
-  for await (const { changes } of store.watch(prefix, { after: revision, signal })) {
+  for await (const { changes } of store.watch(feedPrefix, { after: revision, signal })) {
     for (const change of changes) {
-      yield change.type === 'put'
-        ? { event: 'set', data: servedOf(decodeResource(certificateType, change.entry)) }
-        : { event: 'remove', data: { id: change.key.slice(prefix.length) } };
+      if (change.type === 'put') {
+        const event = feedEvent(change.entry);
+        if (event !== undefined) yield event;
+      } else if (change.key.startsWith(certificatePrefix)) {
+        yield { event: 'remove', data: { id: change.key.slice(certificatePrefix.length) } };
+      }
     }
   }
 }

@@ -3,6 +3,7 @@ import { defineKind } from '../generic/kind.ts';
 import { issuing, naming } from './acme/controllers.ts';
 import { acmeType } from './acme/resources.ts';
 import { certificateType } from './resources.ts';
+import { ticketing } from './tickets.ts';
 import { viewCertificate } from './view.ts';
 
 export const certificateKind = defineKind({
@@ -11,7 +12,7 @@ export const certificateKind = defineKind({
   names: ['cert', 'certs'],
   columns: { SOURCE: 'spec.source', EXPIRES: 'status.notAfter', STATE: 'status.state' },
   isReadOnly: true,
-  controllers: [issuing, naming],
+  controllers: [issuing, naming, ticketing],
   async view({ now }, resource) {
     const { domains, source, issuer, notBefore, notAfter, state, why, nextTryAt } = viewCertificate(resource, now());
     return { spec: { domains, source }, status: { issuer, notBefore, notAfter, state, why, nextTryAt } };

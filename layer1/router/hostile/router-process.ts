@@ -3,9 +3,8 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { routes as discoveryRoutes } from '@flynn/discovery/api';
 import { FlynnError } from '@flynn/kit/errors';
-import { handle, startServer } from '@flynn/kit/http-server';
+import { startServer } from '@flynn/kit/http-server';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import { ControlPlane } from '../testing.ts';
@@ -22,17 +21,14 @@ export async function startPlane(
 ): Promise<{ plane: ControlPlane; certificates: CertificatePlane; url: string }> {
   const plane = new ControlPlane();
   const certificates = new CertificatePlane();
-  let address = '';
-  const instances = handle(discoveryRoutes.instances, async ({ params: { service } }) =>
-    service === 'controller' ? [{ id: 'c1', service, address, attributes: {}, createdRevision: 1 }] : [],
-  );
-  const handlers = [...plane.handlers, ...certificates.handlers, instances];
+  const handlers = [...plane.handlers, ...certificates.handlers];
   const server = await startServer({ name: 'plane', handlers, host: '127.0.0.1', port: 0, log: silentLogger() });
-  address = new URL(server.url).host;
+  plane.up('controller', new URL(server.url).host);
   t.after(() => server.close());
   return { plane, certificates, url: server.url };
 }
 
+/** One process that carries the traffic itself. */
 export function routerEnv(options: {
   planeUrl: string;
   port: number;
@@ -44,6 +40,7 @@ export function routerEnv(options: {
     FLYNN_DISCOVERY_URL: options.planeUrl,
     FLYNN_HTTP_PORT: String(options.port),
     FLYNN_HTTPS_PORT: String(options.tlsPort),
+    FLYNN_ROUTER_WORKERS: '1',
     PORT: String(options.statusPort),
   };
 }

@@ -19,6 +19,7 @@ describe('an HTTP/2 request', () => {
     assert.equal(head.header('cookie'), 'a=1; b=2');
     assert.equal(head.header('accept'), 'x, y');
     assert.equal(head.header('none'), undefined);
+    assert.equal(head.header('host'), 'App.test.:8443');
     assert.equal(head.body, 'none');
     assert.equal(wholeOf([...plain.slice(0, 4), 'host', '[::1]:80', ':path', '/']).host, '[::1]');
   });

@@ -46,6 +46,7 @@ export class Http2Head implements RequestHead {
   }
 
   header(name: string): string | undefined {
+    if (name === 'host') return this.authority === '' ? undefined : this.authority;
     let found: string | undefined;
     for (let i = 0; i < this.fields.length; i += 2) {
       if (this.fields[i] !== name) continue;

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
-import { connect } from 'node:http2';
+import { connect, createServer } from 'node:http2';
 import { test } from 'node:test';
-import { ask, setUp, settled, startBackend } from '../testing.ts';
+import { waitFor } from '@flynn/kit/retry';
+import { ask, setUp, settled, startBackend, track } from '../testing.ts';
 import { replyOf, request } from './testing.ts';
 
 test('the plain port speaks HTTP/2 with whoever begins with it, and HTTP/1.1 with all others', async (t) => {
@@ -22,4 +23,25 @@ test('the plain port speaks HTTP/2 with whoever begins with it, and HTTP/1.1 wit
   const isGone = new Promise((resolve) => session.once('close', resolve));
   await router.stop({ drainMs: 5_000 });
   await isGone;
+});
+
+test('a route to h2c backends answers over HTTP/2, and tells others that it speaks nothing else', async (t) => {
+  const { plane, router, port } = await setUp(t);
+  plane.setRoute({ id: 'r1', domain: 'app.test', http: { protocol: 'h2c' } });
+  const server = createServer();
+  server.on('stream', (stream) => {
+    stream.respond({ ':status': 200 });
+    stream.end('h2c');
+  });
+  const backend = await track(t, server);
+  plane.up('web', backend.address);
+  await settled(router, [backend.address]);
+  const session = connect(`http://127.0.0.1:${port}`);
+  const isAnswered = async () => (await replyOf(request(session))).body === 'h2c';
+  await waitFor(isAnswered, { what: 'the route to change', deadlineMs: 10_000 });
+  const refused = await ask(port);
+  assert.equal(refused.statusCode, 505);
+  assert.equal(refused.headers['x-flynn-error'], 'http2-only');
+  assert.equal(router.status().backends[0]?.isEjected, false);
+  session.destroy();
 });

@@ -20,6 +20,11 @@ export const refusals = {
     code: 'maintenance',
     message: 'This app is being worked on and will be back soon.',
   },
+  http2Only: {
+    status: 505,
+    code: 'http2-only',
+    message: 'This app speaks HTTP/2 only. Ask it over HTTP/2, as gRPC clients do.',
+  },
   tooLarge: {
     status: 413,
     code: 'body-too-large',

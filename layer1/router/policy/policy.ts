@@ -96,6 +96,10 @@ export class RouterPolicy implements Policy {
     if (route.maintenance !== undefined && !route.maintenance.has(origin.address)) {
       return this.#refuse(asked, route, refusals.maintenance);
     }
+    // To its backends HTTP/1 would be noise, and they would count as failing.
+    if (route.settings.protocol === 'h2c' && head.protocol !== 'HTTP/2') {
+      return this.#refuse(asked, route, refusals.http2Only);
+    }
     const { bodyBytes } = route.limits;
     if (bodyBytes > 0 && typeof head.body === 'number' && head.body > bodyBytes) {
       return this.#refuse(asked, route, refusals.tooLarge);

@@ -9,16 +9,9 @@ import type { TestContext } from 'node:test';
 import { connect as connectTls, createServer as createTlsServer } from 'node:tls';
 import { createAuthority, issueCertificate } from '@flynn/kit/tls';
 import { waitFor } from '@flynn/kit/retry';
+import { freePort } from '@flynn/kit/testing-ports';
 import { settled, setUp, track } from '../testing.ts';
 import type { World } from '../testing.ts';
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const address = server.address();
-  await new Promise((resolve) => server.close(resolve));
-  return typeof address === 'object' && address !== null ? address.port : 0;
-}
 
 async function connected(port: number): Promise<Socket> {
   return waitFor(

@@ -10,12 +10,14 @@ import { z } from 'zod';
 import type { FeedEvent } from '../feed.ts';
 
 const removalSchema = z.object({ id: z.string() });
+const ticketsSchema = z.object({ key: z.base64() });
 
 /** What the feed says becomes true here. */
 export type CertificateSink = {
   replace(all: readonly ServedCertificate[]): void;
   set(certificate: ServedCertificate): void;
   remove(id: string): void;
+  tickets(key: Buffer): void;
 };
 
 /**
@@ -35,7 +37,8 @@ async function applyCertificates(events: AsyncIterable<FeedEvent>, sink: Certifi
         log.error({ problem: z.prettifyError(parsed.error) }, 'the controller sent a bad certificate');
       else if (first === undefined) sink.set(parsed.data);
       else first.set(parsed.data.id, parsed.data);
-    } else if (event === 'remove') {
+    } else if (event === 'tickets') sink.tickets(Buffer.from(ticketsSchema.parse(data).key, 'base64'));
+    else if (event === 'remove') {
       const { id } = removalSchema.parse(data);
       if (first === undefined) sink.remove(id);
       else first.delete(id);

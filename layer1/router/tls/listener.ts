@@ -7,6 +7,7 @@ import type { SecureContextOptions, Server as TlsServer, TLSSocket } from 'node:
 import { FlynnError, asFlynnError, messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import type { Credentials } from '@flynn/kit/tls';
+import { stopAccepting } from '../closing.ts';
 import type { Client, Front } from '../exchange.ts';
 import type { Accept } from '../proxy-protocol/acceptance.ts';
 import type { Certificates } from './certificates.ts';
@@ -20,7 +21,6 @@ const handshakeMs = 10_000;
 /** More at a time are cut, the oldest first: those that mean it take a second. */
 const maxHandshakes = 2_000;
 const sessionSeconds = 3_600;
-const ticketRotationMs = 12 * 3_600_000;
 
 export type TlsCounts = { handshakes: number; failures: number; unknownNames: number };
 
@@ -48,7 +48,6 @@ export class TlsListener implements AsyncDisposable {
   readonly #tls: TlsServer;
   /** Speaks with authorities that want to see that a name leads here. */
   readonly #challenged: TlsServer;
-  readonly #rotation: NodeJS.Timeout;
   /** By the two ends' addresses: what the TLS server tells of a connection is another object than what it was given. */
   readonly #pending = new Map<string, Pending>();
   readonly counts: TlsCounts = { handshakes: 0, failures: 0, unknownNames: 0 };
@@ -71,9 +70,8 @@ export class TlsListener implements AsyncDisposable {
       // The deadline here is the connection's, from the first byte.
       handshakeTimeout: 2 * handshakeMs,
     });
-    this.#tls.setTicketKeys(randomBytes(48));
-    this.#rotation = setInterval(() => this.#tls.setTicketKeys(randomBytes(48)), ticketRotationMs);
-    this.#rotation.unref();
+    // Until the controller has told the one that all routers have.
+    this.resumeWith(randomBytes(48));
     this.#tls.on('secureConnection', (socket) => this.#hand(socket));
     this.#tls.on('tlsClientError', (error, socket) => {
       this.counts.failures += 1;
@@ -109,18 +107,18 @@ export class TlsListener implements AsyncDisposable {
     return typeof address === 'object' && address !== null ? address.port : options.port;
   }
 
-  get handshakes(): number {
-    return this.#pending.size;
+  /** Sessions begun with another key are begun anew. */
+  resumeWith(key: Buffer): void {
+    this.#tls.setTicketKeys(key);
   }
 
   /** Accepts no more; handshakes under way go on, and their connections to the front, which is told of the end itself. */
-  stopListening(): void {
-    if (this.#acceptor.listening) this.#acceptor.close();
+  async stopListening(): Promise<void> {
+    await stopAccepting(this.#acceptor);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    clearInterval(this.#rotation);
-    this.stopListening();
+    await this.stopListening();
     for (const { socket } of this.#pending.values()) socket.destroy();
   }
 

@@ -66,6 +66,7 @@ export class TlsPort implements AsyncDisposable {
       },
       set: (one) => parts.forEach((part) => part.set(one)),
       remove: (id) => parts.forEach((part) => part.remove(id)),
+      tickets: (key) => this.#listener.resumeWith(key),
     };
     return followCertificates({ controller, sink, signal, log: this.#options.log });
   }
@@ -86,8 +87,8 @@ export class TlsPort implements AsyncDisposable {
     return { certificates: this.#certificates.size, expired, ...this.#listener.counts };
   }
 
-  stopListening(): void {
-    this.#listener.stopListening();
+  async stopListening(): Promise<void> {
+    await this.#listener.stopListening();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

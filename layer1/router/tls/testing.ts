@@ -37,6 +37,10 @@ export class CertificatePlane {
     this.#feed.tell({ event: 'remove', data: { id } });
   }
 
+  tickets(key: Buffer): void {
+    this.#feed.tell({ event: 'tickets', data: { key: key.toString('base64') } });
+  }
+
   /** As if the controller had gone and come back. */
   forgetQuietly(id: string): void {
     this.#certificates.delete(id);

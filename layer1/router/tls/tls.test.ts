@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { Agent, request } from 'node:https';
 import { connect as connectPlain } from 'node:net';
@@ -7,6 +8,7 @@ import { test } from 'node:test';
 import { connect } from 'node:tls';
 import { waitFor } from '@flynn/kit/retry';
 import { createAuthority } from '@flynn/kit/tls';
+import type { Credentials } from '@flynn/kit/tls';
 import { settled, startBackend } from '../testing.ts';
 import { servedBy, setUpTls, shake } from './testing.ts';
 import type { TlsWorld } from './testing.ts';
@@ -135,6 +137,30 @@ test('sessions are resumed, in TLS 1.2 and 1.3', async (t) => {
     assert.ok(second.isSessionReused(), maxVersion);
     second.destroy();
   }
+});
+
+test('a session begun at one router is resumed at another that was told the same key, and not with the next key', async (t) => {
+  const first = async (authority: Credentials) => [await servedBy(authority, { id: 'c1', domains: ['app.test'] })];
+  const [one, other] = [await setUpTls(t, { first }), await setUpTls(t, { first })];
+  const common = { servername: 'app.test', rejectUnauthorized: false };
+  const begun = async () => {
+    const socket = connect({ host: '127.0.0.1', port: one.port, ...common });
+    const [session] = await once(socket, 'session');
+    socket.destroy();
+    return session;
+  };
+  const isResumed = async () => {
+    const socket = await shake(other.port, { ...common, session: await begun() });
+    const isReused = socket.isSessionReused();
+    socket.destroy();
+    return isReused;
+  };
+  assert.equal(await isResumed(), false);
+  const key = randomBytes(48);
+  for (const { certificates } of [one, other]) certificates.tickets(key);
+  await waitFor(isResumed, { what: 'both to have the key', deadlineMs: 5_000 });
+  other.certificates.tickets(randomBytes(48));
+  await waitFor(async () => !(await isResumed()), { what: 'the next key', deadlineMs: 5_000 });
 });
 
 test('the profile says what is spoken: TLS 1.1 by the old one only, CBC not by the modern', async (t) => {

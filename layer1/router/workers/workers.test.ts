@@ -139,11 +139,11 @@ describe('workers', () => {
 
 test('as many workers as cores, as far as the memory reaches', () => {
   const mebibyte = 1_048_576;
-  assert.equal(workerCount({ wanted: 0, cores: 2, memoryBytes: 256 * mebibyte }), 2);
-  assert.equal(workerCount({ wanted: 0, cores: 16, memoryBytes: 256 * mebibyte }), 2);
+  assert.equal(workerCount({ wanted: 0, cores: 2, memoryBytes: 384 * mebibyte }), 2);
+  assert.equal(workerCount({ wanted: 0, cores: 16, memoryBytes: 384 * mebibyte }), 2);
   assert.equal(workerCount({ wanted: 0, cores: 16, memoryBytes: undefined }), 4);
   assert.equal(workerCount({ wanted: 0, cores: 1, memoryBytes: undefined }), 1);
-  assert.equal(workerCount({ wanted: 0, cores: 4, memoryBytes: 64 * mebibyte }), 1);
+  assert.equal(workerCount({ wanted: 0, cores: 4, memoryBytes: 256 * mebibyte }), 1);
   assert.equal(workerCount({ wanted: 12, cores: 2, memoryBytes: 64 * mebibyte }), 12);
 });
 
