@@ -5,8 +5,6 @@ import { FlynnError } from '@flynn/kit/errors';
 import { BackendFigures } from './policy/figures.ts';
 import { Health } from './policy/health.ts';
 
-const avoidMs = 5_000;
-
 /**
  * INVARIANTS. `inFlight` counts requests and connections that use the backend. When it leaves, all who keep connections to
  * it are told and close the idle ones; a request in flight ends normally.
@@ -23,7 +21,6 @@ export class Backend {
   readonly #onLeave: (() => void)[] = [];
   #inFlight = 0;
   #isLeaving = false;
-  avoidUntilMs = 0;
 
   constructor(service: string, address: string) {
     this.service = service;
@@ -75,8 +72,9 @@ export class Backend {
     for (const listener of this.#onLeave) listener();
   }
 
+  /** A connection that is no request could not be made. */
   avoid(nowMs: number): void {
-    this.avoidUntilMs = nowMs + avoidMs;
+    this.health.failed(nowMs, { isProbe: false, wasDial: true, mayEject: false });
   }
 }
 

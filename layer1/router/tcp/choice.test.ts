@@ -3,7 +3,10 @@ import { test } from 'node:test';
 import * as fc from 'fast-check';
 import { fewestConnections } from './choice.ts';
 
-const of = (inFlight: number, avoidUntilMs = 0) => ({ inFlight, avoidUntilMs });
+const of = (inFlight: number, awayUntilMs = 0) => ({
+  inFlight,
+  isUsable: (nowMs: number) => awayUntilMs <= nowMs,
+});
 
 test('the one with the fewest connections is taken, among several by chance', () => {
   const [busy, one, two] = [of(5), of(1), of(1)];
@@ -28,7 +31,7 @@ test('whoever is chosen, nobody who could be reached has fewer', () => {
     fc.property(backends, fc.double({ min: 0, max: 1, noNaN: true, maxExcluded: true }), (list, share) => {
       const all = list.map(([inFlight, isAway]) => of(inFlight, isAway ? 10 : 0));
       const chosen = fewestConnections(all, { nowMs: 0, random: () => share, tried: new Set() });
-      const reachable = all.filter(({ avoidUntilMs }) => avoidUntilMs === 0);
+      const reachable = all.filter((backend) => backend.isUsable(0));
       assert.ok(chosen !== undefined);
       if (reachable.length > 0) assert.ok(reachable.includes(chosen));
       assert.ok((reachable.length > 0 ? reachable : all).every(({ inFlight }) => inFlight >= chosen.inFlight));

@@ -1,6 +1,5 @@
 /** Which backend gets a connection that may last for days? */
-
-type Candidate = { readonly inFlight: number; readonly avoidUntilMs: number };
+import type { Candidate } from '../policy/choice.ts';
 
 /**
  * The one with the fewest; chance decides between several. Those that were tried already are left out, those that lately
@@ -12,7 +11,7 @@ export function fewestConnections<B extends Candidate>(
 ): B | undefined {
   const { nowMs, random, tried } = options;
   const untried = backends.filter((backend) => !tried.has(backend));
-  const reachable = untried.filter((backend) => backend.avoidUntilMs <= nowMs);
+  const reachable = untried.filter((backend) => backend.isUsable(nowMs));
   const from = reachable.length > 0 ? reachable : untried;
   const fewest = Math.min(...from.map(({ inFlight }) => inFlight));
   const least = from.filter(({ inFlight }) => inFlight === fewest);
