@@ -36,7 +36,7 @@ export function routingHandlers(deps: Deps): Handler[] {
     app: AppResource,
     service: string | undefined,
   ) =>
-    checkRouteTarget(principalOf(call), app, service, async () => {
+    checkRouteTarget(deps, { principal: principalOf(call), signal: call.signal }, app, service, async () => {
       return (await findBasis(deps, app, call.signal))?.spec.processes ?? {};
     });
   return [

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
-import { releases, routing } from '../api.ts';
+import { apps, releases, routing } from '../api.ts';
 import { createControllerClient } from '../client.ts';
 import { startTestController } from '../testing.ts';
 import { grants, tokens, users } from './api.ts';
@@ -33,6 +33,8 @@ test('an app takes neither the names nor the requests of another', async () => {
   await assert.rejects(add({ domain: 'Blog.flynn.localhost.', path: '/login' }), isDenied);
   await assert.rejects(add({ domain: 'own.example.com', service: 'blog-db' }), isDenied);
   await assert.rejects(add({ domain: 'own.example.com', service: 'blobs' }), isDenied);
+  await root.call(apps.create, { body: { name: 'shop-api' } });
+  await assert.rejects(add({ domain: 'own.example.com', service: 'shop-api-web' }), isDenied);
   await assert.rejects(add({ domain: '*' }), isDenied);
   await assert.rejects(add({ domain: '*.flynn.localhost' }), isDenied);
   await root.call(routing.create, { params: { app: 'blog' }, body: { domain: '*.blog.example.com' } });

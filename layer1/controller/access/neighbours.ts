@@ -79,17 +79,34 @@ async function foreignNeighbour(
 
 /** A route makes a service public: whose it is decides that. */
 export async function checkRouteTarget(
-  principal: Principal,
+  deps: Pick<Deps, 'resources'>,
+  { principal, signal }: { principal: Principal; signal: AbortSignal },
   app: { spec: { name: string } },
   service: string | undefined,
   ownProcesses: () => Promise<Processes>,
 ): Promise<void> {
-  if (principal.isAdmin || service === undefined || service.startsWith(`${app.spec.name}-`)) return;
+  if (principal.isAdmin || service === undefined) return;
   if (servicesOf(await ownProcesses()).includes(service)) return;
+  if (await isOfNextRelease(deps, app.spec.name, service, signal)) return;
   throw new FlynnError(
     'denied',
     `${service} is no service of ${app.spec.name}: add the route to the app that has it, or ask an admin of the cluster`,
   );
+}
+
+/** NAME-TYPE may come before the process type does; but `shop-api-web` is not of `shop` where there is a `shop-api`. */
+async function isOfNextRelease(
+  { resources }: Pick<Deps, 'resources'>,
+  name: string,
+  service: string,
+  signal: AbortSignal,
+): Promise<boolean> {
+  if (!service.startsWith(`${name}-`)) return false;
+  for (let dash = service.indexOf('-', name.length + 1); dash !== -1; dash = service.indexOf('-', dash + 1)) {
+    const others = await resources.list(appType, { object: service.slice(0, dash), signal });
+    if (others.length > 0) return false;
+  }
+  return true;
 }
 
 function servicesOf(processes: Processes): string[] {

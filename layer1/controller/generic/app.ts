@@ -156,7 +156,7 @@ async function checkRoutes(
 ): Promise<void> {
   for (const route of after.routes) {
     if (before.routes.some((known) => isEqual(known, route))) continue;
-    await checkRouteTarget(principal, { spec: { name } }, route.service, async () => after.processes);
+    await checkRouteTarget(deps, { principal, signal }, { spec: { name } }, route.service, async () => after.processes);
     if (route.domain !== undefined) await checkRoutePlace(deps, principal, { id }, route.domain, signal);
   }
 }

@@ -104,7 +104,7 @@ async function applyRoute(
   });
   if (app !== undefined && changes.length > 0) {
     const processes = async () => (await findBasis(deps, app, signal))?.spec.processes ?? {};
-    await checkRouteTarget(principal, app, service, processes);
+    await checkRouteTarget(deps, { principal, signal }, app, service, processes);
     for (const host of [next.domain, next.tcp.serverName]) {
       if (host !== undefined) await checkRoutePlace(deps, principal, app, host, signal);
     }
