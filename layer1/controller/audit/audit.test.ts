@@ -100,7 +100,8 @@ test('what changes nothing, what fails and who is turned away is in the trail to
 
 test('the entry is written with the change: it is there when the controller dies before anything else', async () => {
   const store = createMemoryStore();
-  await using world = await startTestController({ store });
+  // What the controller does by itself is nobody's change.
+  await using world = await startTestController({ store, hasWorker: false, hosts: 0 });
   const unwatched = store.transact.bind(store);
   const seen: string[][] = [];
   store.transact = (transaction, options) => {
