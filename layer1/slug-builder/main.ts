@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { createWriteStream } from 'node:fs';
 import { createBlobClient } from '@flynn/blobstore/client';
 import { createDiscoveryClient } from '@flynn/discovery/client';
+import { pause } from '@flynn/kit/clock';
 import { loadConfig } from '@flynn/kit/config';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { HttpClient } from '@flynn/kit/http-client';
@@ -27,6 +28,8 @@ const layout: Layout = {
 
 const agentPort = 1113;
 const gibibyte = 1024 ** 3;
+/** So long whoever reads may take to read what was said. */
+const saidMs = 10_000;
 
 const out = createOutput((text) => void process.stdout.write(text));
 const stopping = new AbortController();
@@ -49,6 +52,11 @@ try {
   const met = isOfBuild && !hasCode(error, 'timeout', 'exhausted', 'cancelled') ? await limitMet() : undefined;
   if (met !== undefined) out.warn(`\n${met}\n`);
   else if (!(error instanceof StepFailure) && (isOfBuild || !signal.aborted)) out.warn(`\n${failureText(error)}\n`);
+  // What was said last may wait behind much else: ending now would lose it.
+  await Promise.race([
+    new Promise((resolve) => process.stdout.write('', resolve)),
+    pause(saidMs, new AbortController().signal),
+  ]);
   // What was started may go on for ever: it ends with this process, the first of its container.
   process.exit(1);
 }
