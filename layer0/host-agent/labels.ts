@@ -74,9 +74,9 @@ export function jobLabels(job: Pick<HostJob, 'id' | 'workloadId' | 'version' | '
   };
 }
 
-/** Whether two of it at once would do harm: two may not write the same volume. */
+/** Whether two of it at once would do harm: two may not write the same volume, unless it is made for that. */
 export function isSingleton(job: Pick<HostJob, 'template' | 'singleton'>): boolean {
-  return job.singleton || job.template.volumes.length > 0;
+  return job.singleton || job.template.volumes.some(({ isShared = false }) => !isShared);
 }
 
 /** Jobs of one group reach each other. */
