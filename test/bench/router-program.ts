@@ -31,6 +31,8 @@ export async function openToolbox(programs: readonly string[], sharedDir: string
   const image = (await ensureTestImages())['FLYNN_TEST_PROXIES_IMAGE'] ?? '';
   const options = [
     '--rm',
+    // A first process is told to end in vain if it does not listen for it.
+    '--init',
     '--network=host',
     '--label=flynn.test=1',
     '--ulimit=nofile=20000',
