@@ -103,7 +103,12 @@ async function startJob(step: StepOf<'start'>, context: StepContext, signal: Abo
     const failure = { message: messageOf(error), isTransient };
     context.log.warn({ jobId: job.id }, `could not start the job: ${failure.message}`);
     jobs.set({ ...record(), ...outcomeOfFailedStart(job, record(), failure, systemClock.now()), isWatched: false });
-    await containers.refresh(signal).catch(() => undefined);
+    try {
+      await containers.refresh(signal);
+    } catch (error) {
+      // The table looks again by itself; why the job did not start has been told already.
+      context.log.debug({ err: error, jobId: job.id }, 'the containers could not be looked at after a failed start');
+    }
   }
 }
 

@@ -49,10 +49,7 @@ export async function openToolbox(programs: readonly string[], sharedDir: string
     ],
     pidOf: (_childPid, name) =>
       waitFor(
-        async () => {
-          const inspected = await run('docker', ['inspect', '--format={{.State.Pid}}', name]).catch(() => undefined);
-          return Number(inspected?.stdout ?? 0) || undefined;
-        },
+        async () => Number((await run('docker', ['inspect', '--format={{.State.Pid}}', name])).stdout) || undefined,
         { what: `the container ${name}`, deadlineMs: 20_000 },
       ),
   };
