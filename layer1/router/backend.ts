@@ -78,22 +78,32 @@ export class Backend {
   }
 }
 
-/** A new connection of its own. Throws `unavailable` or `timeout`. */
-export function dial(backend: Backend, options: { timeoutMs: number }): Promise<Socket> {
-  const { promise, resolve, reject } = Promise.withResolvers<Socket>();
+/** A new connection of its own. Throws `unavailable`. */
+export async function dial(backend: Backend, options: { timeoutMs: number }): Promise<Socket> {
   // Half-close is the business of whoever talks over it: a git client ends its side first.
   const socket = connect({ host: backend.host, port: backend.port, allowHalfOpen: true, noDelay: true });
+  await untilConnected(socket, backend, options);
+  return socket;
+}
+
+/** Throws `unavailable` when it cannot be, or not in time: the socket is destroyed then. */
+export function untilConnected(
+  socket: Socket,
+  { address }: Pick<Backend, 'address'>,
+  { timeoutMs }: { timeoutMs: number },
+): Promise<void> {
+  const { promise, resolve, reject } = Promise.withResolvers<void>();
   const fail = (error: Error) => {
     clearTimeout(timer);
     socket.destroy();
-    reject(new FlynnError('unavailable', `cannot reach ${backend.address}: ${error.message}`, { cause: error }));
+    reject(new FlynnError('unavailable', `cannot reach ${address}: ${error.message}`, { cause: error }));
   };
-  const timer = setTimeout(() => fail(new Error(`no answer within ${options.timeoutMs} ms`)), options.timeoutMs);
+  const timer = setTimeout(() => fail(new Error(`no answer within ${timeoutMs} ms`)), timeoutMs);
   socket.once('error', fail);
   socket.once('connect', () => {
     clearTimeout(timer);
     socket.removeListener('error', fail);
-    resolve(socket);
+    resolve();
   });
   return promise;
 }

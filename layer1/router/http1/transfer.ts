@@ -8,13 +8,12 @@ import type { Deadlines } from './deadlines.ts';
 import type { Pools } from './pool.ts';
 import { RequestBody } from './request-body.ts';
 import type { Http1RequestHead } from './request-head.ts';
+import { RequestWriter } from './request-writer.ts';
 import type { Http1ResponseHead } from './response-head.ts';
 import { requestHeadFor, responseHeadFor } from './rewrite.ts';
 
 /** A client that has ended its side may still be there for the answer; most are not. */
 const graceMs = 1_000;
-/** Small enough to be copied, so that a head and what follows leave as one piece. */
-const copyBytes = 16_384;
 
 type Phase =
   /** Of the body, before a backend is taken. */
@@ -50,8 +49,7 @@ export class Transfer implements AnswerReceiver {
   #deadlineMs = Infinity;
   #goneAtMs = Infinity;
   #isGone = false;
-  /** Of the request, to be written with what comes of its body. */
-  #headOut: string | undefined;
+  readonly #request = new RequestWriter();
   readonly #out: AnswerWriter;
   #status = 0;
   #keepsAlive = false;
@@ -124,7 +122,7 @@ export class Transfer implements AnswerReceiver {
 
   /** The client has no more for now. */
   flush(): void {
-    if (this.#headOut !== undefined) this.#forwardText('');
+    if (this.#request.isHolding) this.#forwardText('');
   }
 
   onConnected(): void {
@@ -350,7 +348,7 @@ export class Transfer implements AnswerReceiver {
       connection.socket.write(text, 'latin1');
       return;
     }
-    this.#headOut = text;
+    this.#request.hold(text);
     this.#continue();
     if (this.#collected !== undefined) {
       for (const piece of this.#collected) this.#forward(piece, 0, piece.length);
@@ -366,32 +364,16 @@ export class Transfer implements AnswerReceiver {
     this.#client.socket.write('HTTP/1.1 100 Continue\r\n\r\n', 'latin1');
   }
 
-  /** The bytes are the client's and stay as they are. */
   #forward(buffer: Buffer, from: number, to: number): void {
     const socket = this.#connection?.socket;
     if (socket === undefined) return;
-    const text = this.#headOut;
-    this.#headOut = undefined;
-    const part = from === 0 && to === buffer.length ? buffer : buffer.subarray(from, to);
-    if (text === undefined) socket.write(part);
-    else if (part.length <= copyBytes) {
-      const out = Buffer.allocUnsafe(text.length + part.length);
-      out.write(text, 'latin1');
-      part.copy(out, text.length);
-      socket.write(out);
-    } else {
-      socket.cork();
-      socket.write(text, 'latin1');
-      socket.write(part);
-      socket.uncork();
-    }
+    this.#request.write(socket, buffer, from, to);
     if (socket.writableNeedDrain) this.#client.pause();
   }
 
   #forwardText(text: string): void {
-    const all = `${this.#headOut ?? ''}${text}`;
-    this.#headOut = undefined;
-    this.#connection?.socket.write(all, 'latin1');
+    const socket = this.#connection?.socket;
+    if (socket !== undefined) this.#request.writeText(socket, text);
   }
 
   #complete(): void {

@@ -1,7 +1,7 @@
 /** Carries bytes between a client and a backend, both ways, until both have ended. */
 import { connect } from 'node:net';
 import type { Socket } from 'node:net';
-import { FlynnError } from '@flynn/kit/errors';
+import { untilConnected } from '../backend.ts';
 import type { Backend } from '../backend.ts';
 
 /** As much as one read takes from the kernel. */
@@ -21,8 +21,7 @@ export type BackendConnection = {
  * Throws `unavailable`. What is read is written from one buffer that is used again at once: only what the client did not
  * take at once keeps its buffer, and the next read gets another.
  */
-export function dialBackend(backend: Backend, options: { timeoutMs: number }): Promise<BackendConnection> {
-  const { promise, resolve, reject } = Promise.withResolvers<BackendConnection>();
+export async function dialBackend(backend: Backend, options: { timeoutMs: number }): Promise<BackendConnection> {
   let client: Socket | undefined;
   let buffer = Buffer.allocUnsafeSlow(readBytes);
   let isTaken = false;
@@ -50,26 +49,15 @@ export function dialBackend(backend: Backend, options: { timeoutMs: number }): P
   });
   // Nobody wants its bytes yet, and its end is not to be missed.
   socket.pause();
-  const fail = (error: Error) => {
-    clearTimeout(timer);
-    socket.destroy();
-    reject(new FlynnError('unavailable', `cannot reach ${backend.address}: ${error.message}`, { cause: error }));
+  await untilConnected(socket, backend, options);
+  return {
+    socket,
+    into(taker) {
+      client = taker;
+      taker.on('drain', () => socket.resume());
+      socket.resume();
+    },
   };
-  const timer = setTimeout(() => fail(new Error(`no answer within ${options.timeoutMs} ms`)), options.timeoutMs);
-  socket.once('error', fail);
-  socket.once('connect', () => {
-    clearTimeout(timer);
-    socket.removeListener('error', fail);
-    resolve({
-      socket,
-      into(taker) {
-        client = taker;
-        taker.on('drain', () => socket.resume());
-        socket.resume();
-      },
-    });
-  });
-  return promise;
 }
 
 /**
