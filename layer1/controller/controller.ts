@@ -16,6 +16,7 @@ import { auditHandlers } from './audit/reading.ts';
 import { recordingStore } from './audit/mutation.ts';
 import { buildHandlers } from './builds.ts';
 import { collectionHandlers } from './collection/blob-collection.ts';
+import { OwnBlobs } from './collection/own-blobs.ts';
 import { openCellView } from './cell-view.ts';
 import { acmeHandlers } from './certificates/acme/settings.ts';
 import { certificateHandlers } from './certificates/certificates.ts';
@@ -102,9 +103,10 @@ export function logAggregatorClient(options: { baseUrl: () => Promise<string>; k
 
 /** Every route of api.ts. */
 export function controllerHandlers(deps: Deps, logAggregator: HttpClient, blobs: BlobClient): Handler[] {
+  const own = new OwnBlobs(deps, blobs);
   return [
     ...appHandlers(deps),
-    ...releaseHandlers(deps),
+    ...releaseHandlers(deps, own),
     ...formationHandlers(deps),
     ...deploymentHandlers(deps),
     ...jobHandlers(deps),
@@ -115,7 +117,7 @@ export function controllerHandlers(deps: Deps, logAggregator: HttpClient, blobs:
     ...certificateHandlers(deps),
     ...acmeHandlers(deps),
     ...keyHandlers(deps),
-    ...operationHandlers(deps),
+    ...operationHandlers(deps, own),
     ...runnerHandlers(deps),
     ...runnerRegistryHandlers(deps),
     ...hostHandlers(deps),
@@ -123,7 +125,7 @@ export function controllerHandlers(deps: Deps, logAggregator: HttpClient, blobs:
     ...genericHandlers(deps),
     ...drainHandlers(deps, logAggregator),
     ...platformHandlers(deps, logAggregator),
-    ...layerHandlers(deps, blobs),
+    ...layerHandlers(deps, blobs, own),
     ...collectionHandlers(deps, blobs),
     ...userHandlers(deps),
     ...grantHandlers(deps),
