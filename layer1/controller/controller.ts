@@ -14,6 +14,7 @@ import { userHandlers } from './access/users.ts';
 import { appHandlers } from './apps.ts';
 import { auditHandlers } from './audit/reading.ts';
 import { recordingStore } from './audit/mutation.ts';
+import { backupHandlers } from './backup/handlers.ts';
 import { buildHandlers } from './builds.ts';
 import { collectionHandlers } from './collection/blob-collection.ts';
 import { OwnBlobs } from './collection/own-blobs.ts';
@@ -127,6 +128,7 @@ export function controllerHandlers(deps: Deps, logAggregator: HttpClient, blobs:
     ...platformHandlers(deps, logAggregator),
     ...layerHandlers(deps, blobs, own),
     ...collectionHandlers(deps, blobs),
+    ...backupHandlers(deps, blobs),
     ...userHandlers(deps),
     ...grantHandlers(deps),
     ...tokenHandlers(deps),

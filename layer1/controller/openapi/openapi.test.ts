@@ -167,7 +167,7 @@ test(
               const text = await answer.text();
               const what = `${request.method} ${request.url} ${request.body ?? ''} → ${answer.status} ${text}`;
               // There is no blob store beside this controller, and it says so.
-              const isStoreAway = /^\/(collections|layers)|\/layers\//.test(path) && answer.status === 503;
+              const isStoreAway = /^\/(backups|collections|layers)|\/layers\//.test(path) && answer.status === 503;
               assert.ok(answer.status < 500 || isStoreAway, what);
               const { code, message } = JSON.parse(text) as { code: string; message: string };
               assert.ok(errorCodes.some((knownCode) => knownCode === code) && message.length > 5, what);
