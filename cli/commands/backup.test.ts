@@ -53,3 +53,22 @@ test('a backup that cannot be made or written leaves no file and fails', async (
   assert.equal(whole.code, 0, whole.stderr);
   assert.match(whole.stdout, /test-\d{8}T\d{6}Z\.backup: whole/);
 });
+
+test('with a passphrase the file tells nothing without it', { timeout: 120_000 }, async () => {
+  await using env = await openDeskWithController();
+  const { desk } = env;
+  const file = join(desk.home, 'secret.backup');
+  const made = await desk.run(['cluster', 'backup', '-o', file, '--passphrase-file', '-'], {
+    input: 'correct horse\n',
+  });
+  assert.equal(made.code, 0, made.stderr);
+  assert.doesNotMatch(made.stderr, /in clear/);
+  assert.equal((await readFile(file)).includes('manifest'), false);
+  const without = await desk.run(['cluster', 'backup', 'verify', file]);
+  assert.equal(without.code, 1);
+  assert.match(without.stderr, /encrypted: give its passphrase/);
+  const given = { env: { FLYNN_BACKUP_PASSPHRASE: 'correct horse' } };
+  assert.equal((await desk.run(['cluster', 'backup', 'verify', file], given)).code, 0);
+  const short = await desk.run(['cluster', 'backup', '-o', file], { env: { FLYNN_BACKUP_PASSPHRASE: 'short' } });
+  assert.match(short.stderr, /at least 8 characters/);
+});
