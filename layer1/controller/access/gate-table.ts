@@ -89,6 +89,7 @@ export const expected: Readonly<Record<string, string>> = {
   'GET /artifacts/:artifact/layers/:digest': 'developer of some app',
   'GET /layers/:digest': 'developer of some app',
   'POST /layers': 'developer of some app',
+  'POST /backups/download': 'admin',
   'POST /collections': 'admin',
   'GET /drains': 'anybody',
   'POST /drains': 'anybody',
