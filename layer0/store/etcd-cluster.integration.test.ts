@@ -145,6 +145,21 @@ test('a leader that stands still is replaced, and knows nothing old when it wake
   assert.equal(entry.value, 'new');
 });
 
+test('whichever member is silent, reads are answered and leases go on', async () => {
+  await using opened = await openProxied({ endpoints: cluster.endpoints, tls: tls(), timeoutMs: 10_000 });
+  const { store, peer, proxies } = opened;
+  await put(peer, '/silent/a', '1');
+  await using lease = await store.grantLease({ ttlSeconds: 10 });
+  for (const proxy of proxies) {
+    proxy.freeze();
+    const frozenMs = performance.now();
+    assert.equal((await store.get('/silent/a'))?.value, '1');
+    await waitFor(() => lease.expiresAtMs > frozenMs + 10_000, { what: 'a renewal', deadlineMs: 20_000 });
+    proxy.restore();
+  }
+  assert.equal(lease.lost.aborted, false);
+});
+
 test('a client that only watches leaves a member that was killed', async () => {
   const [victim] = await followers();
   assert.ok(victim !== undefined);

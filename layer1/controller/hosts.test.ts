@@ -196,3 +196,23 @@ test('evaluations say what waits for room and why, and how they ended', async ()
   const ended = await world.client.call(evaluations.list, { query: { app: 'shop', state: 'complete' } });
   assert.ok(ended.length > 0);
 });
+
+test('a host that alone has volumes is forgotten only when they are given up, and names them before', async () => {
+  await using world = await startTestController({ hosts: 2 });
+  await world.deployApp('shop', { db: { volumes: [{ name: 'data', path: '/data' }] } });
+  await world.client.call(formations.put, { params: { app: 'shop', release: 'v1' }, body: { processes: { db: 1 } } });
+  const [{ hostId = '' } = {}] = await world.jobsOf('shop', 1);
+  const detail = await world.client.call(hosts.get, { params: { host: hostId } });
+  assert.deepEqual(
+    detail.volumes.map(({ appName, type, volumes }) => ({ appName, type, volumes })),
+    [{ appName: 'shop', type: 'db', volumes: ['data'] }],
+  );
+  await world.hosts.find(({ id }) => id === hostId)?.[Symbol.asyncDispose]();
+  await becomes(world, hostId, ({ state }) => state === 'away');
+  const remove = (query: { giveUpVolumes?: boolean } = {}) =>
+    world.client.call(hosts.remove, { params: { host: hostId }, query });
+  await assert.rejects(remove(), isCode('conflict', /data of shop \(db\)[^]*--give-up-volumes/));
+  await remove({ giveUpVolumes: true });
+  await assert.rejects(hostOf(world, hostId), isCode('not_found', /no host/));
+  await world.jobsOf('shop', 1, (job) => job.state === 'running' && job.hostId !== hostId);
+});

@@ -2,6 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import type { DiscoveryClient } from '@flynn/discovery/client';
 import type { HttpClient } from '@flynn/kit/http-client';
+import { systemClock } from '@flynn/kit/clock';
 import type { Logger } from '@flynn/kit/log';
 import { raceAbort, waitFor } from '@flynn/kit/retry';
 import { TaskGroup } from '@flynn/kit/tasks';
@@ -27,7 +28,10 @@ import { acceptPlain, acceptProxied } from './proxy-protocol/acceptance.ts';
 import { ReferenceFront } from './reference/front.ts';
 import type { RememberedTable } from './remembered.ts';
 import type { Told } from './server.ts';
+import { Silence } from './silence.ts';
 import { TcpRoutes } from './tcp/routes.ts';
+import { unansweredInKernel } from './tcp-table.ts';
+import type { Unanswered } from './tcp-table.ts';
 import { Challenges, answeringChallenges } from './tls/challenges.ts';
 import type { TlsProfile } from './tls/profile.ts';
 import { TlsPort } from './tls/port.ts';
@@ -57,6 +61,8 @@ export type RouterOptions = {
   routesDeadlineMs?: number;
   /** What was last known, until the controller and discovery have spoken. */
   remembered?: RememberedTable;
+  /** Which of these addresses' kernels do not answer any more. Default: as the kernel here says. */
+  unanswered?: Unanswered;
   log: Logger;
 };
 
@@ -69,7 +75,7 @@ export type Router = Told & {
 
 /** Resolves when requests can be answered: with routes and their backends, if they can be had in time. */
 export async function startRouter(options: RouterOptions): Promise<Router> {
-  const { log, host = '0.0.0.0', timeouts = defaultTimeouts, remembered } = options;
+  const { log, host = '0.0.0.0', timeouts = defaultTimeouts, remembered, unanswered = unansweredInKernel } = options;
   const counters: Counters = {
     requests: 0,
     upgrades: 0,
@@ -138,6 +144,8 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
   tasks.run('routes', (signal) =>
     followRoutes({ controller: options.controller, sink, revision: remembered?.revision, onCurrent, signal, log }),
   );
+  const silence = new Silence({ backends, unanswered, clock: systemClock, log });
+  tasks.run('silence', (signal) => silence.run(signal));
   if (remembered !== undefined) tasks.run('remembering', (signal) => remembered.run(signal));
   if (tls !== undefined) tasks.run('certificates', (signal) => tls.follow(options.controller, signal));
 
@@ -166,7 +174,7 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
     status: () => ({
       hasRoutes: routes.isKnown,
       routes: { http: routes.size - routes.tcp.size, tcp: routes.tcp.size },
-      backends: backends.list().map(({ service, address, inFlight, isLeaving, health }) => {
+      backends: Array.from(backends.all(), ({ service, address, inFlight, isLeaving, health }) => {
         return { service, address, inFlight, isLeaving, isEjected: health.isEjected };
       }),
       ...(tls === undefined ? {} : { tls: tls.status() }),

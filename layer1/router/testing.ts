@@ -134,7 +134,7 @@ export async function setUp(
   t: Owner,
   timeouts: Partial<Timeouts> = {},
   driver?: Driver,
-  more: Pick<RouterOptions, 'trustedProxies' | 'proxyProtocol'> = {},
+  more: Pick<RouterOptions, 'trustedProxies' | 'proxyProtocol' | 'unanswered'> = {},
 ): Promise<World> {
   const plane = new ControlPlane();
   plane.setRoute({ id: 'r1', domain: 'app.test' });
