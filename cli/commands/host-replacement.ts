@@ -47,7 +47,7 @@ export function addReplacementCommands(parent: Parent, host: ReturnType<typeof a
 }
 
 async function remove(client: HttpClient, host: string, options: RemoveOptions): Promise<void> {
-  const query = options.giveUpVolumes === true ? { giveUpVolumes: 'true' } : {};
+  const query = options.giveUpVolumes === true ? { giveUpVolumes: true } : {};
   await client.call(hosts.remove, { params: { host }, query });
 }
 

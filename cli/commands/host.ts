@@ -1,7 +1,5 @@
 import { hosts } from '@flynn/controller/api-hosts';
 import type { HostView } from '@flynn/controller/api-hosts';
-import { systemClock } from '@flynn/kit/clock';
-import type { HttpClient } from '@flynn/kit/http-client';
 import { parseDurationMs, parseWhole, usageError } from '../arguments.ts';
 import type { Context } from '../context.ts';
 import { formatAge, formatCount, formatTable } from '../output.ts';
