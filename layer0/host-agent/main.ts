@@ -1,6 +1,7 @@
 import { realpathSync, writeFileSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { runDaemon } from '@flynn/kit/daemon';
+import { keepHeapSmall } from '@flynn/kit/idle-memory';
 import { startAgent } from './agent.ts';
 import { fetchFromPeers } from './cluster/peer-images.ts';
 import { Peers, connectStore } from './cluster/start.ts';
@@ -16,6 +17,7 @@ await runDaemon({
   config: configSchema,
   start: async ({ config, log, tasks }) => {
     tasks.run('own log', (signal) => keepLogSmall(join(config.FLYNN_STATE_DIR, 'agent.log'), { log, signal }));
+    tasks.run('heap', keepHeapSmall);
     const soon = setTimeout(prove, provenMs);
     const peers = new Peers(config);
     await startAgent({

@@ -5,6 +5,7 @@ import { Routers, routerService } from '@flynn/discovery/routers';
 import { followMembers, openMembers } from '@flynn/host-agent/cluster/member-keys';
 import { runDaemon } from '@flynn/kit/daemon';
 import { startServer } from '@flynn/kit/http-server';
+import { keepHeapSmall } from '@flynn/kit/idle-memory';
 import { connectEtcd } from '@flynn/store/etcd';
 import { certificatesOf, configSchema, etcdOptionsOf, readSettings } from './config.ts';
 import { logAggregatorClient, openController } from './controller.ts';
@@ -22,6 +23,7 @@ await runDaemon({
   config: configSchema,
   async start({ config, log, tasks }) {
     const store = connectEtcd({ ...etcdOptionsOf(config), log });
+    tasks.run('heap', keepHeapSmall);
     tasks.run('etcd members', async (signal) => {
       await followMembers(store, await openMembers({ store, log, signal }), { log, signal });
     });

@@ -6,6 +6,7 @@ import { createBlobClient } from '@flynn/blobstore/client';
 import { createDiscoveryClient } from '@flynn/discovery/client';
 import { runDaemon } from '@flynn/kit/daemon';
 import { HttpClient } from '@flynn/kit/http-client';
+import { keepHeapSmall } from '@flynn/kit/idle-memory';
 import { configSchema } from './config.ts';
 import { createPlatform } from './platform.ts';
 import { sweepRepositories } from './repositories.ts';
@@ -38,6 +39,7 @@ export async function runReceiver(options: { hookCommand: readonly string[] }): 
         blobs,
         log,
       });
+      tasks.run('heap', keepHeapSmall);
       tasks.run('ssh server', async (signal) => {
         await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }));
         await receiver.stop({ drainMs });

@@ -2,6 +2,7 @@ import { createBlobClient } from '@flynn/blobstore/client';
 import { createDiscoveryClient } from '@flynn/discovery/client';
 import { runDaemon } from '@flynn/kit/daemon';
 import { HttpClient } from '@flynn/kit/http-client';
+import { keepHeapSmall } from '@flynn/kit/idle-memory';
 import { configSchema, identityOf } from './config.ts';
 import { Reports } from './reports.ts';
 import { runOperations } from './runner.ts';
@@ -20,6 +21,7 @@ await runDaemon({
       name: 'the controller',
     });
     const blobs = createBlobClient({ baseUrl: urlOf('blobstore'), key });
+    tasks.run('heap', keepHeapSmall);
     tasks.run('operations', async (signal) => {
       const identity = identityOf(config);
       const deps = {
