@@ -21,6 +21,7 @@ import { startCluster } from './cluster/start.ts';
 import type { Peers } from './cluster/start.ts';
 import { gatewayOf, parseAttributes, parseUpstream } from './config.ts';
 import type { Config } from './config.ts';
+import { startDoctor } from './doctor/start.ts';
 import { ContainerTable } from './container-table.ts';
 import type { Engine, FetchBlob } from './engine.ts';
 import { startHost } from './host.ts';
@@ -189,6 +190,25 @@ export async function startAgent({ config, log, tasks, connectEngine, connectSto
     certificateFault: () => (tls === undefined ? undefined : certificateFault(tls.certificate, systemClock.now())),
     lines: () => ({ shipped: pump.shipped, dropped: sink.dropped }),
   });
+  const doctor = startDoctor(
+    {
+      config,
+      version,
+      engineVersion: machine.version,
+      engineDir: machine.rootDir ?? config.FLYNN_STATE_DIR,
+      store,
+      tls,
+      containers,
+      network: hostNetwork,
+      fence,
+      statuses,
+      assigned,
+      schedulerFault: () => schedulerFault,
+      rememberedHosts: () => peers.records(),
+      log,
+    },
+    tasks,
+  );
   const handlers = agentHandlers({
     engine,
     containers,
@@ -204,7 +224,13 @@ export async function startAgent({ config, log, tasks, connectEngine, connectSto
   for (const address of new Set([host.gateway, host.externalAddress, '127.0.0.1'])) {
     await startServer({
       name: 'host-agent',
-      handlers: [...handlers, ...operators, ...workloadHandlers(store), ...buildHandlers(engine, fetchBlob)],
+      handlers: [
+        ...handlers,
+        ...operators,
+        ...doctor.handlers,
+        ...workloadHandlers(store),
+        ...buildHandlers(engine, fetchBlob),
+      ],
       log,
       host: address,
       port: apiPort,

@@ -1,25 +1,14 @@
 /** The etcd driver. etcd3 carries the calls and nothing more: watching, retrying and keeping leases alive are done here. */
-import { abortError, systemClock } from '@flynn/kit/clock';
 import { FlynnError } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
-import { backoffMs, raceAbort } from '@flynn/kit/retry';
 import type { Etcd3, IKeyValue, IRangeRequest, IResponseHeader } from 'etcd3';
 import { checkTransaction } from './check.ts';
 import { openLease } from './etcd-lease.ts';
 import { EtcdMembers } from './etcd-members.ts';
 import type { EtcdTls } from './etcd-members.ts';
+import { askInTurn } from './etcd-turns.ts';
 import { watchPrefix } from './etcd-watch.ts';
-import {
-  bytesOf,
-  compareOf,
-  entryOf,
-  isCompacted,
-  isFaultOfMember,
-  rangeOf,
-  requestOf,
-  translateError,
-  wasNeverSent,
-} from './etcd-wire.ts';
+import { bytesOf, compareOf, entryOf, isCompacted, rangeOf, requestOf, wasNeverSent } from './etcd-wire.ts';
 import { CompactedError } from './store.ts';
 import type {
   CallOptions,
@@ -64,6 +53,8 @@ export function connectEtcd(options: EtcdOptions): EtcdClient {
 class EtcdStore implements EtcdClient {
   readonly #members: EtcdMembers;
   readonly #timeoutMs: number;
+  /** So that each of three members is asked well within the time a read has. */
+  readonly #stepMs: number;
   readonly #log: Logger;
   readonly #closing = new AbortController();
   /** Of the last answer: what restores from a backup, or makes anew, makes another cluster. */
@@ -71,6 +62,7 @@ class EtcdStore implements EtcdClient {
 
   constructor(options: EtcdOptions) {
     this.#timeoutMs = options.timeoutMs ?? 5_000;
+    this.#stepMs = this.#timeoutMs / 5;
     this.#log = options.log;
     this.#members = new EtcdMembers(options.endpoints, options.tls);
   }
@@ -196,7 +188,8 @@ class EtcdStore implements EtcdClient {
   async grantLease(options: { ttlSeconds: number } & CallOptions): Promise<Lease> {
     // Counted from before the request: etcd cannot have started its own count earlier.
     const grantedMs = performance.now();
-    const answer = await this.#call('granting a lease', 'write', options, (client, deadline) =>
+    // One that is granted besides is kept alive by nobody.
+    const answer = await this.#call('granting a lease', 'read', options, (client, deadline) =>
       client.leaseClient.leaseGrant({ TTL: options.ttlSeconds }, { deadline }),
     );
     return openLease({
@@ -204,7 +197,6 @@ class EtcdStore implements EtcdClient {
       id: answer.ID,
       ttlSeconds: Number(answer.TTL),
       grantedMs,
-      timeoutMs: this.#timeoutMs,
       closing: this.#closing.signal,
       log: this.#log,
       revoke: () => this.#revoke(answer.ID),
@@ -238,32 +230,25 @@ class EtcdStore implements EtcdClient {
     await this.close();
   }
 
-  /** 'read' is anything that may be done twice. */
+  /** 'read' is anything that may be done twice, at the same time too. */
   async #call<T extends { header: IResponseHeader }>(
     what: string,
     kind: 'read' | 'write',
     { signal }: CallOptions,
     send: (client: Etcd3, deadline: Date) => Promise<T>,
   ): Promise<T> {
-    const deadlineMs = Date.now() + this.#timeoutMs;
-    const ended = signal === undefined ? this.#closing.signal : AbortSignal.any([signal, this.#closing.signal]);
-    for (let attempt = 0; ; attempt += 1) {
-      if (ended.aborted) throw abortError(ended);
-      const member = this.#members.current;
-      try {
-        const answer = await raceAbort(send(member.client, new Date(deadlineMs)), ended);
-        this.#clusterId = answer.header.cluster_id;
-        return answer;
-      } catch (thrown) {
-        if (ended.aborted) throw abortError(ended);
-        const error = translateError(thrown, what);
-        if (isFaultOfMember(error)) this.#members.failed(member);
-        const pauseMs = backoffMs(attempt, { minMs: 50, maxMs: 500 });
-        const canRepeat = (error.code === 'unavailable' && kind === 'read') || wasNeverSent(error);
-        if (!canRepeat || Date.now() + pauseMs >= deadlineMs) throw error;
-        await systemClock.sleep(pauseMs, { signal: ended });
-      }
-    }
+    const untilMs = performance.now() + this.#timeoutMs;
+    const answer = await askInTurn({
+      members: this.#members,
+      what,
+      ask: ({ client }) => send(client, new Date(Date.now() + untilMs - performance.now())),
+      untilMs,
+      pace: { ...(kind === 'read' ? { stepMs: this.#stepMs } : {}), maxPauseMs: 500, silentMs: this.#stepMs },
+      canRepeat: (error) => (error.code === 'unavailable' && kind === 'read') || wasNeverSent(error),
+      signal: signal === undefined ? this.#closing.signal : AbortSignal.any([signal, this.#closing.signal]),
+    });
+    this.#clusterId = answer.header.cluster_id;
+    return answer;
   }
 }
 

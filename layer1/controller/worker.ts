@@ -67,8 +67,10 @@ async function lead(deps: Deps, signal: AbortSignal, blobs?: BlobCollector): Pro
       const word = new RoutersWord();
       const statusApps = keysOf(cell.statuses, ({ workloadId }) => [appIdOf(workloadId)]);
       const placedApps = keysOf(cell.assignments, ({ groups }) => groups.map(({ workloadId }) => appIdOf(workloadId)));
-      const deploymentsOfApps: Source = mapSource(statusApps, (appId) =>
-        definedOf(apps.snapshot.entries.get(appId)?.value.status.deploymentId),
+      // Mirrors keep no order among each other. A job may be up here before its app is known to be deployed: then the
+      // app's own change is what wakes the deployment, and an assignment's where an old job goes without a word.
+      const deploymentsOfApps = [statusApps, placedApps, keysOf(apps)].map((source) =>
+        mapSource(source, (appId) => definedOf(apps.snapshot.entries.get(appId)?.value.status.deploymentId)),
       );
       const endedBuilds = keysOf(operations, ({ spec }, id) =>
         spec.kind === 'build' && !operations.snapshot.entries.has(id) ? [id] : [],
@@ -100,7 +102,7 @@ async function lead(deps: Deps, signal: AbortSignal, blobs?: BlobCollector): Pro
         runReconciler({
           ...common,
           name: 'deployments',
-          sources: [openDeployments, deploymentsOfApps, deploymentsByHosts],
+          sources: [openDeployments, ...deploymentsOfApps, deploymentsByHosts],
           concurrency: 16,
           reconcile: (id, { signal: run }) =>
             stepDeployment(deps, id, { signal: run, upTimes, word, epoch: epochCompare }),

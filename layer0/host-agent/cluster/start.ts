@@ -62,6 +62,11 @@ export class Peers {
     this.#hosts = await openMirror({ ...options, prefix: cellKeys.hosts, decode });
   }
 
+  /** As the store told of them last, this host among them. */
+  records(): HostRecord[] {
+    return [...(this.#hosts?.snapshot.entries.values() ?? [])].map(({ value }) => value);
+  }
+
   addresses(): string[] {
     if (this.#hosts === undefined) return this.#config.FLYNN_PEERS;
     const others = [...this.#hosts.snapshot.entries.values()].filter(({ value }) => !this.#isOwn(value.id));
