@@ -5,6 +5,8 @@ import { LineSplitter } from '@flynn/kit/lines';
 import { withDeadline } from '@flynn/kit/retry';
 import { logLineSchema, routes as hostRoutes } from '@flynn/host-agent/api';
 import type { Duplex } from 'node:stream';
+import { directoryTarget } from './backup/target.ts';
+import type { BackupTarget } from './backup/target.ts';
 import type { CellView } from './cell-view.ts';
 
 const maxLineBytes = 256 * 1024;
@@ -30,6 +32,8 @@ export interface HostClients extends AsyncDisposable {
   attach(hostId: string, jobId: string, options: AttachOptions, signal: AbortSignal): Promise<Duplex>;
   exec(hostId: string, jobId: string, options: ExecOptions, signal: AbortSignal): Promise<Duplex>;
   stop(hostId: string, jobId: string, signal: AbortSignal): Promise<void>;
+  /** The host's directory for backups; what is written is compared with what the host read back: `internal` if it differs. */
+  backups(hostId: string, directory: string): BackupTarget;
   /** The last lines a job wrote; within 3 s or `timeout`. */
   lastLines(hostId: string, jobId: string, lines: number, signal: AbortSignal): Promise<string[]>;
 }
@@ -59,6 +63,7 @@ export function createHostClients(options: { cell: CellView; key: string }): Hos
         { signal, timeoutMs: 65_000 },
       ),
     stop: (hostId, job, signal) => clientOf(hostId).call(hostRoutes.stop, { params: { job } }, { signal }),
+    backups: (hostId, directory) => directoryTarget(() => clientOf(hostId), directory),
     async lastLines(hostId, job, lines, signal) {
       const limited = withDeadline(logDeadlineMs, signal);
       const body = await clientOf(hostId).stream(

@@ -10,6 +10,7 @@ import type { Logger } from '@flynn/kit/log';
 import { KeyedMutex } from '@flynn/kit/queue';
 import { retry } from '@flynn/kit/retry';
 import { routes } from '@flynn/host-agent/api';
+import { backupFileHandlers } from '@flynn/host-agent/backup-files';
 import type { LogLine } from '@flynn/host-agent/api';
 import { assignmentSchema, cellKeys, jobTemplateSchema } from '@flynn/scheduler/cell';
 import type { AssignedGroup, Assignment, HostJob, HostRecord, JobStatus, JobTemplate } from '@flynn/scheduler/cell';
@@ -213,6 +214,7 @@ export class SimulatedHost implements AsyncDisposable {
       return known;
     };
     return [
+      ...backupFileHandlers(),
       handle(routes.job, async ({ params }) => jobOf(params.job).status),
       handle(routes.log, async ({ params, query }) => {
         const { lines, job } = jobOf(params.job);
