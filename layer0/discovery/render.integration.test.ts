@@ -93,7 +93,7 @@ function portOf(address: ReturnType<ReturnType<typeof createServer>['address']>)
 /** A connection for each request: every one may meet the moment of a reload. */
 function ask(port: number): Promise<string> {
   return new Promise((resolve, reject) => {
-    const request = get({ port, host: '127.0.0.1', agent: false, timeout: 10_000 }, (response) => {
+    const request = get({ port, host: '127.0.0.1', agent: false, timeout: 60_000 }, (response) => {
       let body = '';
       response.setEncoding('utf8').on('data', (chunk: string) => (body += chunk));
       response.on('end', () =>
@@ -152,7 +152,7 @@ for (const proxy of [haproxy, nginx]) {
     cleanup.defer(() => backends.forEach((backend) => backend.close()));
     const announce = ({ id, address }: (typeof backends)[number]) => registry.register({ service: 'web', id, address });
     for (const backend of backends) await announce(backend);
-    await run(process.execPath, render('--once'), { env, timeout: 20_000 });
+    await run(process.execPath, render('--once'), { env, timeout: 60_000 });
     await run('docker', [
       'run',
       '--detach',

@@ -169,7 +169,7 @@ test('a client that only watches leaves a member that was killed', async () => {
   await using watcher = connectAt(victim);
   let isHeard = false;
   try {
-    for await (const batch of watcher.watch('/only/', { after: start - 1, signal: withDeadline(15_000) })) {
+    for await (const batch of watcher.watch('/only/', { after: start - 1, signal: withDeadline(60_000) })) {
       if (batch.changes.length === 0) continue;
       isHeard = batch.revision > start;
       if (isHeard) break;
@@ -265,7 +265,7 @@ async function collect(
   options: { after: number; revisions: number },
 ): Promise<readonly Change[]> {
   const changes: Change[] = [];
-  for await (const batch of store.watch(prefix, { after: options.after, signal: withDeadline(30_000) })) {
+  for await (const batch of store.watch(prefix, { after: options.after, signal: withDeadline(60_000) })) {
     changes.push(...batch.changes);
     if (batch.revision >= options.after + options.revisions) break;
   }
@@ -285,7 +285,7 @@ test('a mirror that has drifted from etcd is noticed, counted and healed', async
   });
   await put(store, '/drift/lost', '2');
   await mirror.reached(await put(store, '/drift/kept', '3'));
-  await waitFor(() => mirror.snapshot.entries.get('lost')?.value === 2, { what: 'the healing', deadlineMs: 5_000 });
+  await waitFor(() => mirror.snapshot.entries.get('lost')?.value === 2, { what: 'the healing', deadlineMs: 30_000 });
   assert.equal(mirror.driftCount, 1);
   assert.equal(mirror.snapshot.entries.get('kept')?.value, 3);
 });

@@ -93,7 +93,7 @@ test('after a restore as an operator does it revisions only go on', async () => 
   // Nor does a client that knows nothing of the restore miss anything: there is a gap, and it is told.
   await using stranger = connectEtcd({ endpoints: [member.endpoint], log });
   const following = async () => {
-    for await (const batch of stranger.watch('/r/', { after: last, signal: withDeadline(5_000) })) return batch;
+    for await (const batch of stranger.watch('/r/', { after: last, signal: withDeadline(60_000) })) return batch;
     return undefined;
   };
   await assert.rejects(following, CompactedError);

@@ -6,7 +6,7 @@ import { followMembers, openMembers } from '@flynn/host-agent/cluster/member-key
 import { runDaemon } from '@flynn/kit/daemon';
 import { startServer } from '@flynn/kit/http-server';
 import { connectEtcd } from '@flynn/store/etcd';
-import { configSchema, etcdOptionsOf, readSettings } from './config.ts';
+import { certificatesOf, configSchema, etcdOptionsOf, readSettings } from './config.ts';
 import { logAggregatorClient, openController } from './controller.ts';
 import { openWeb } from './web.ts';
 import { runWorker } from './worker.ts';
@@ -67,6 +67,7 @@ await runDaemon({
       blobs,
       rootKey: config.FLYNN_CONTROLLER_KEY,
       clusterKey: config.FLYNN_KEY,
+      certificates: certificatesOf(config),
       rate: { perSecond: config.FLYNN_REQUESTS_PER_SECOND, burst: 4 * config.FLYNN_REQUESTS_PER_SECOND },
     });
     const server = await startServer({
@@ -77,6 +78,7 @@ await runDaemon({
       port: config.PORT,
       log,
     });
+    tasks.run('health', (signal) => web.health.run(signal));
     tasks.run('web', async (signal) => {
       await new Promise((resolve) => {
         signal.addEventListener('abort', resolve, { once: true });

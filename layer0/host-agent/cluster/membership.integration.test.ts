@@ -106,7 +106,7 @@ test('the third host makes one member three, and every agent knows them, after a
       const endpoints = await knownEndpoints(join(folder, 'h2'), configured);
       return endpoints.length === 4 && endpoints;
     },
-    { what: 'the endpoints on the disk', deadlineMs: 5_000 },
+    { what: 'the endpoints on the disk', deadlineMs: 30_000 },
   );
   assert.deepEqual(known, [...[1, 2, 3].map((index) => clientUrlOf(addressOf(index))), ...configured]);
 });
@@ -128,7 +128,7 @@ test('a host that leaves is replaced by another, while the leading agent stops a
   await first.crashMember();
   if (leader !== undefined) await leader.startAgent();
   await untilMembers([1, 2, 4]);
-  await waitFor(async () => (await hostAt(4).volumes()).length === 1, { what: 'one volume', deadlineMs: 5_000 });
+  await waitFor(async () => (await hostAt(4).volumes()).length === 1, { what: 'one volume', deadlineMs: 30_000 });
 });
 
 test('a host that comes back without its disk becomes a member anew, with other data', async () => {

@@ -104,6 +104,7 @@ export const expected: Readonly<Record<string, string>> = {
   'GET /apps/:app/log': 'app viewer',
   'GET /events': 'anybody',
   'GET /cluster': 'anybody',
+  'GET /status': 'cluster viewer',
   'GET /hosts': 'cluster viewer',
   'GET /hosts/:host': 'cluster viewer',
   'PATCH /hosts/:host/tags': 'admin',

@@ -170,7 +170,8 @@ export class ClientConnection implements Watched {
     if (at < to) this.#held = at === 0 ? chunk : chunk.subarray(at);
     this.#isConsuming = false;
     if (this.#transfer !== undefined) this.#transfer.flush();
-    else if (this.hasEnded && this.#state === 'idle') this.#linger();
+    // What is there of another head will never be whole.
+    else if (this.hasEnded && (this.#state === 'idle' || this.#state === 'head')) this.#linger();
   }
 
   #readHead(chunk: Buffer, from: number, to: number): number {
@@ -195,6 +196,7 @@ export class ClientConnection implements Watched {
     } else {
       this.#transfer = new Transfer(this, head, verdict.exchange);
       this.#transfer.start();
+      if (this.hasEnded) this.#transfer?.clientEnded();
     }
     return end;
   }
