@@ -11,6 +11,7 @@ import { RateLimit, defaultRate } from './access/rate-limit.ts';
 import type { RateSettings } from './access/rate-limit.ts';
 import { audited } from './audit/audited.ts';
 import { AuditTrail } from './audit/trail.ts';
+import { backupCheck } from './backup/findings.ts';
 import { controllerHandlers } from './controller.ts';
 import type { Deps } from './deps.ts';
 import { healthHandlers } from './health/handlers.ts';
@@ -43,7 +44,10 @@ export async function openWeb(options: {
   const { resources, now, newId, log } = deps;
   const trail = new AuditTrail({ store, log, now, newId });
   const directory = await Directory.open({ store, resources, now });
-  const health = new HealthWatch(deps, { certificates: options.certificates ?? [] });
+  const health = new HealthWatch(deps, {
+    certificates: options.certificates ?? [],
+    checks: [backupCheck(deps)],
+  });
   const own = [...controllerHandlers(deps, options.logAggregator, options.blobs), ...healthHandlers(health)];
   const handlers = audited(own, { store, trail, now, log });
   return {
