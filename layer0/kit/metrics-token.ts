@@ -1,0 +1,9 @@
+/** Who may read figures: who has a server's key, or the token made of it that opens nothing else. */
+import { createHmac } from 'node:crypto';
+
+export const metricsPath = '/metrics';
+
+/** What monitoring is given: it reads figures everywhere in the cluster, and nothing else. */
+export function metricsToken(key: string): string {
+  return createHmac('sha256', key).update('metrics').digest('base64url');
+}
