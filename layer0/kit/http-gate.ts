@@ -1,7 +1,7 @@
 /** Who is asking, and may they? Asked once per request, before its body is read. */
 import type { IncomingHttpHeaders } from 'node:http';
 import { FlynnError } from './errors.ts';
-import { metricsPath, metricsToken } from './metrics-token.ts';
+import { isForMonitoring, metricsToken } from './metrics-token.ts';
 import type { Route } from './routes.ts';
 import { isSameSecret } from './secrets.ts';
 
@@ -39,7 +39,7 @@ const keyHolder: Caller = { name: 'a holder of the key' };
 export function keyGate(keys: readonly string[]): Gate {
   return async ({ headers, route }) => {
     const given = credentialOf(headers);
-    const opening = route.path === metricsPath ? [...keys, ...keys.map(metricsToken)] : keys;
+    const opening = isForMonitoring(route.path) ? [...keys, ...keys.map(metricsToken)] : keys;
     if (opening.filter((key) => isSameSecret(key, given)).length === 0) throw unknownKey();
     return { caller: keyHolder };
   };

@@ -1,5 +1,6 @@
 /** `GET /metrics` of every part of the platform. */
 import { Readable } from 'node:stream';
+import { hasCode, messageOf } from './errors.ts';
 import { type Handler, type RunningServer, handle, startServer } from './http-server.ts';
 import type { Logger } from './log.ts';
 import { Metrics, processMetrics } from './metrics.ts';
@@ -32,11 +33,17 @@ export function metricsAnswer(text: string): { body: Readable; headers: Record<s
   return { body: Readable.from([text]), headers: { 'content-type': 'text/plain; version=0.0.4; charset=utf-8' } };
 }
 
-/** For parts that serve nothing else over HTTP. */
-export function serveMetrics(
+/** For parts that serve nothing else over HTTP. Where the port is taken they go on without: figures stop no work. */
+export async function serveMetrics(
   metrics: Metrics,
   options: { name: string; key: string; log: Logger; signal: AbortSignal; port?: number },
-): Promise<RunningServer> {
+): Promise<RunningServer | undefined> {
   const { port = metricsPort, ...rest } = options;
-  return startServer({ ...rest, port, handlers: [metricsHandler(metrics)] });
+  try {
+    return await startServer({ ...rest, port, handlers: [metricsHandler(metrics)] });
+  } catch (error) {
+    if (!hasCode(error, 'conflict', 'denied')) throw error;
+    options.log.warn(`figures are not served: ${messageOf(error)}; FLYNN_METRICS_PORT names another port`);
+    return undefined;
+  }
 }

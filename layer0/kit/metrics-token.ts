@@ -2,6 +2,12 @@
 import { createHmac } from 'node:crypto';
 
 export const metricsPath = '/metrics';
+/** Where the controller tells all addresses that have figures. */
+export const metricsTargetsPath = '/metrics-targets';
+
+export function isForMonitoring(path: string): boolean {
+  return path === metricsPath || path === metricsTargetsPath;
+}
 
 /** What monitoring is given: it reads figures everywhere in the cluster, and nothing else. */
 export function metricsToken(key: string): string {

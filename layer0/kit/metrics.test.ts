@@ -89,5 +89,7 @@ test('requests are counted by route, not by path; figures are for who has the ke
   await assert.rejects(guest.call(hello, { params: { name: 'a' } }), (error) => hasCode(error, 'unauthenticated'));
   const { signal } = new AbortController();
   await using other = await serveMetrics(metrics, { name: 'figures', key: 'k', log, signal, port: 0 });
-  assert.match(await read(other.url, 'k'), /flynn_http_requests_total/);
+  assert.match(await read(other?.url ?? '', 'k'), /flynn_http_requests_total/);
+  const taken = { name: 'figures', key: 'k', log, signal, port: other?.port ?? 0 };
+  assert.equal(await serveMetrics(metrics, taken), undefined);
 });

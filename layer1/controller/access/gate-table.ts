@@ -102,6 +102,7 @@ export const expected: Readonly<Record<string, string>> = {
   'GET /cluster': 'anybody',
   'GET /status': 'cluster viewer',
   'GET /metrics': 'cluster viewer',
+  'GET /metrics-targets': 'cluster viewer',
   'GET /hosts': 'cluster viewer',
   'GET /hosts/:host': 'cluster viewer',
   'PATCH /hosts/:host/tags': 'admin',
