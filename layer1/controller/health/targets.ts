@@ -13,7 +13,9 @@ const routerStatusPort = 1114;
 
 /** `statuses` of the platform's own apps. */
 export function targetsOf(hosts: readonly HostRecord[], statuses: readonly JobStatus[]): Target[] {
-  const agents = hosts.map(({ id, address, apiPort }) => target(`${address}:${apiPort}`, 'host-agent', id));
+  const agents = hosts
+    .toSorted((a, b) => (a.id < b.id ? -1 : 1))
+    .map(({ id, address, apiPort }) => target(`${address}:${apiPort}`, 'host-agent', id));
   const addressOf = new Map(hosts.map(({ id, address }) => [id, address]));
   const jobs = statuses.flatMap(({ state, meta, address, hostId, id }) => {
     const name = `${meta['flynn.app_name'] ?? ''} ${meta['flynn.type'] ?? ''}`;
