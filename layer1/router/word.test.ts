@@ -118,7 +118,7 @@ test('maintenance and limits are in force when routers say so, and what was aske
       const now = await world.client.call(routing.stats, { params, query: { route: domain } });
       return now.routes[0]?.requests === 8 && now;
     },
-    { what: 'all requests to be counted', deadlineMs: 10_000, intervalMs: 20 },
+    { what: 'all requests to be counted', deadlineMs: 60_000, intervalMs: 20 },
   );
   assert.deepEqual([stats.routers, stats.silent], [2, []]);
   const [one, ...others] = stats.routes;

@@ -225,7 +225,7 @@ for (const { name: driver, takesLeniently } of drivers) {
     client.leave();
     await waitFor(() => world.router.status().backends.every(({ inFlight }) => inFlight === 0), {
       what: 'the backend to be given up',
-      deadlineMs: 15_000,
+      deadlineMs: 60_000,
     });
     // Who does not read does not see that the other has gone.
     for (const socket of world.backend.sockets) socket.resume();

@@ -92,7 +92,7 @@ describe('workers', () => {
     const slow = Array.from({ length: 10 }, () => ask(port, { path: '/slow' }));
     const busy = async () => (await workers.ask('busy')).reduce<number>((sum, count) => sum + Number(count), 0);
     await waitFor(async () => (await busy()) === 10, { what: 'all requests to be under way', ...soon });
-    await workers.stop({ deadlineMs: 20_000 });
+    await workers.stop({ deadlineMs: 60_000 });
     assert.equal((await Promise.all(slow)).length, 10);
     assert.deepEqual(workers.pids, []);
   });
