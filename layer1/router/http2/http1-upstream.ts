@@ -1,5 +1,6 @@
 /** Backends that speak HTTP/1.1, over the connections that are kept to them for HTTP/1 clients too. */
 import { createHash, randomBytes } from 'node:crypto';
+import { hasVanished } from '../backend.ts';
 import type { Backend } from '../backend.ts';
 import type { Fields } from '../exchange.ts';
 import type { AnswerReceiver, BackendConnection } from '../http1/backend-connection.ts';
@@ -9,6 +10,7 @@ import type { Http1ResponseHead } from '../http1/response-head.ts';
 import type { Attempt, Failure, Receiver, Upstream, UpstreamRequest } from './attempt.ts';
 import { http1AnswerFields, trailerFields } from './fields.ts';
 import { requestText } from './http1-request.ts';
+import { copyOf } from './slab.ts';
 
 export class Http1Upstream implements Upstream {
   readonly #pools: Pools;
@@ -44,7 +46,7 @@ class Http1Attempt implements Attempt, AnswerReceiver {
   }
 
   begin(): void {
-    if (this.#request.head.upgrade !== undefined) {
+    if (this.#request.head.upgrade !== undefined || this.#request.wantsNew) {
       this.#connection = this.#pools.open(this.#backend, this);
       return;
     }
@@ -130,7 +132,7 @@ class Http1Attempt implements Attempt, AnswerReceiver {
 
   onBytes(buffer: Buffer, from: number, to: number): void {
     // The buffer is used again for what is read next.
-    this.#receiver?.onData(Buffer.from(buffer.subarray(from, to)));
+    this.#receiver?.onData(copyOf(buffer, from, to));
   }
 
   onTail(text: string): void {
@@ -158,8 +160,8 @@ class Http1Attempt implements Attempt, AnswerReceiver {
     this.#finish([]);
   }
 
-  onBroken(): void {
-    this.#fail(this.#isConnected ? 'broke' : 'dial');
+  onBroken(error: Error): void {
+    this.#fail(!this.#isConnected ? 'dial' : hasVanished(error) ? 'vanished' : 'broke');
   }
 
   onDrain(): void {
