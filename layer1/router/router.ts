@@ -188,10 +188,10 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
     async stop({ drainMs }) {
       isListening = false;
       const startedMs = performance.now();
-      tcp.stopListening();
+      const tcpEnd = tcp.stopListening();
       const tlsEnd = tls?.stopListening();
       // Routes and backends stay live while requests are still being answered.
-      await Promise.all([tlsEnd, http.stop({ drainMs }), http2.drain({ deadlineMs: drainMs })]);
+      await Promise.all([tcpEnd, tlsEnd, http.stop({ drainMs }), http2.drain({ deadlineMs: drainMs })]);
       backendSide.h2c[Symbol.dispose]();
       const leftMs = drainMs - (performance.now() - startedMs);
       if (leftMs > 0 && tcp.connections > 0) {

@@ -6,6 +6,7 @@ import { messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import type { Counters } from '../api.ts';
 import type { Backend } from '../backend.ts';
+import { stopAccepting } from '../closing.ts';
 import type { Client } from '../exchange.ts';
 import type { Accept } from '../proxy-protocol/acceptance.ts';
 import { proxyHeader } from '../proxy-protocol/header.ts';
@@ -44,6 +45,7 @@ export class TcpRoutes implements AsyncDisposable {
   readonly #options: TcpOptions;
   readonly #listeners = new Map<number, Listener>();
   readonly #connections = new Set<Socket>();
+  readonly #closing = new Set<Promise<void>>();
 
   constructor(options: TcpOptions) {
     this.#options = options;
@@ -64,19 +66,22 @@ export class TcpRoutes implements AsyncDisposable {
     return this.#connections.size;
   }
 
-  stopListening(): void {
+  /** Resolves when whoever had already connected was accepted, or went to another router. */
+  async stopListening(): Promise<void> {
     this.listen([]);
+    await Promise.all(this.#closing);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    this.stopListening();
+    await this.stopListening();
     for (const socket of this.#connections) socket.destroy();
   }
 
   #stopListening(port: number, listener: Listener): void {
     this.#listeners.delete(port);
     clearTimeout(listener.retry);
-    listener.server.close();
+    const closing = stopAccepting(listener.server).finally(() => this.#closing.delete(closing));
+    this.#closing.add(closing);
   }
 
   #start(port: number, routes: PortRoutes): void {
@@ -89,6 +94,10 @@ export class TcpRoutes implements AsyncDisposable {
       // Something else on this host may have the port now, and let go of it.
       log.error({ err: error, port }, `cannot listen on port ${port} for a TCP route: ${messageOf(error)}`);
       listener.retry = setTimeout(listen, retryListenMs);
+    });
+    server.on('listening', () => {
+      // Its route went while it was about to.
+      if (this.#listeners.get(port) !== listener) server.close();
     });
     server.on('connection', (socket) => {
       this.#connections.add(socket);
