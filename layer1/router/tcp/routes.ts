@@ -8,6 +8,7 @@ import type { Counters } from '../api.ts';
 import type { Backend } from '../backend.ts';
 import { stopAccepting } from '../closing.ts';
 import type { Client } from '../exchange.ts';
+import type { RouteFigures } from '../policy/figures.ts';
 import type { Accept } from '../proxy-protocol/acceptance.ts';
 import { proxyHeader } from '../proxy-protocol/header.ts';
 import { readClientHello } from '../tls/client-hello.ts';
@@ -30,6 +31,8 @@ type TcpOptions = Readonly<{
     of(service: string): Promise<readonly Backend[]>;
     leaderOf(service: string): Backend | undefined;
   };
+  /** What is counted of a route, as long as there is that route. */
+  figuresOf(id: string): RouteFigures | undefined;
   accept: Accept;
   counters: Pick<Counters, 'tcpConnections' | 'dialFailures'>;
   dialMs: number;
@@ -134,10 +137,12 @@ export class TcpRoutes implements AsyncDisposable {
     const { client, route, early } = to;
     const { proxyProtocol, idleMs } = route.tcp;
     counters.tcpConnections += 1;
+    const figures = this.#count(socket, route);
     const tried = new Set<Backend>();
     while (tried.size < maxDials && !socket.destroyed) {
       const backend = await this.#pick(route, tried);
       if (backend === undefined) break;
+      if (tried.size > 0 && figures !== undefined) figures.retries += 1;
       tried.add(backend);
       const release = backend.use();
       try {
@@ -152,7 +157,22 @@ export class TcpRoutes implements AsyncDisposable {
         log.warn({ address: backend.address, port: route.port, reason: messageOf(error) }, 'cannot reach a backend');
       }
     }
+    if (!socket.destroyed) figures?.refused(tried.size === 0 ? 'no-backends' : 'unreachable');
     socket.destroy();
+  }
+
+  /** From when it is known what a connection is for, to its end. */
+  #count(socket: Socket, { id }: Route): RouteFigures | undefined {
+    const figures = this.#options.figuresOf(id);
+    if (figures === undefined) return undefined;
+    figures.active += 1;
+    socket.once('close', () => {
+      figures.active -= 1;
+      figures.requests += 1;
+      figures.bytesIn += socket.bytesRead;
+      figures.bytesOut += socket.bytesWritten;
+    });
+    return figures;
   }
 
   async #pick({ service, tcp }: Route, tried: ReadonlySet<Backend>): Promise<Backend | undefined> {
