@@ -11,6 +11,7 @@ import {
 } from '../clusters.ts';
 import { connect } from '../context.ts';
 import { formatTable } from '../output.ts';
+import { addBackupCommands } from './backup.ts';
 import { addCommand, type Parent } from './command.ts';
 
 export function addClusterCommands(parent: Parent): void {
@@ -83,4 +84,6 @@ export function addClusterCommands(parent: Parent): void {
       context.show({ removed: name }, () => `cluster ${name} forgotten`);
     },
   });
+
+  addBackupCommands(parent, cluster);
 }

@@ -2,11 +2,11 @@
 import { Command, CommanderError } from 'commander';
 import { asFlynnError } from '@flynn/kit/errors';
 import { HttpClient } from '@flynn/kit/http-client';
-import { routes } from './api.ts';
+import { metricsToken } from '@flynn/kit/metrics-token';
 import { collectDebug } from './cli-debug.ts';
+import { addDoctorCommands } from './cli-doctor.ts';
 import { addHostCommands } from './cli-hosts.ts';
 import { addJobCommands } from './cli-jobs.ts';
-import { formatBytes, formatTable } from './cli-format.ts';
 import { readInstallation } from './cli-installation.ts';
 import type { CliContext } from './cli-context.ts';
 import { addSnapshotCommands } from './cli-snapshot.ts';
@@ -35,6 +35,7 @@ async function run(argv: readonly string[]): Promise<number> {
   addHostCommands(context);
   addWorkloadCommands(context);
   addSnapshotCommands(context);
+  addDoctorCommands(context);
   addAgentCommands(context);
   try {
     await program.parseAsync([...argv], { from: 'user' });
@@ -49,32 +50,9 @@ async function run(argv: readonly string[]): Promise<number> {
 function addAgentCommands(context: CliContext): void {
   const { program, withAgent, print } = context;
   program
-    .command('status')
-    .description('how the agent is, and what it can reach; exit code 1 when something is wrong')
-    .option('--json', 'as JSON')
-    .action(async ({ json }: { json?: true }) => {
-      const status = await withAgent((client) => client.call(routes.status, {}));
-      if (json) print(`${JSON.stringify(status, undefined, 2)}\n`);
-      else {
-        const { host, lease, jobs } = status;
-        const count = (state: string) => `${jobs[state] ?? 0} ${state}`;
-        const left = lease.leftMs === undefined ? 'none' : `${(lease.leftMs / 1_000).toFixed(1)}s`;
-        print(
-          formatTable([
-            ['host', host.id],
-            ['address', `${host.address}:${host.apiPort}`],
-            ['version', status.version],
-            ['engine', status.engine.isConnected ? `docker ${status.engine.version}` : 'does not answer'],
-            ['store', status.store.isReachable ? 'reachable' : 'does not answer'],
-            ['lease', lease.isAlone ? `${left} (the only host)` : left],
-            ['jobs', ['running', 'starting', 'crashed', 'pending'].map(count).join(', ')],
-            ['capacity', `${formatBytes(host.capacity.memoryBytes)}, ${host.capacity.cpuMillis} millicores`],
-            ...status.conditions.map((condition) => ['condition', condition]),
-          ]),
-        );
-      }
-      if (status.conditions.length > 0) process.exitCode = 1;
-    });
+    .command('metrics-token')
+    .description('what monitoring reads the figures of all parts with (/metrics); it opens nothing else')
+    .action(async () => print(`${metricsToken((await context.installation()).key)}\n`));
   program
     .command('collect-debug')
     .description('everything somebody else needs to help, in a tar file without secrets')

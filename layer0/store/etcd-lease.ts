@@ -1,19 +1,20 @@
 /** Keeping an etcd lease alive, and knowing in time that it was lost. */
-import { systemClock } from '@flynn/kit/clock';
+import { pause } from '@flynn/kit/clock';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
-import { raceAbort, withDeadline } from '@flynn/kit/retry';
-import type { EtcdMembers } from './etcd-members.ts';
-import { translateError } from './etcd-wire.ts';
+import type { EtcdMembers, Member } from './etcd-members.ts';
+import type { Renewals } from './etcd-renewals.ts';
+import { askInTurn } from './etcd-turns.ts';
+import type { Pace } from './etcd-turns.ts';
 import type { Lease } from './store.ts';
 
 export type LeaseRequest = {
   members: EtcdMembers;
+  renewals: Renewals;
   id: string;
   ttlSeconds: number;
   /** performance.now() from just before the grant was sent. */
   grantedMs: number;
-  timeoutMs: number;
   closing: AbortSignal;
   log: Logger;
   revoke: () => Promise<void>;
@@ -63,72 +64,49 @@ export function openLease(request: LeaseRequest): Lease {
   };
 }
 
-const renewalsPerTtl = 4;
+/**
+ * A renewal may be sent to a leader that has just stopped, or to a follower that waits for it, until another leads: an
+ * election takes one to two seconds, on a busy machine four. Of the shortest TTL that guards anything (a host's, 7 s, whose
+ * fence falls 2 s before its end) that leaves little: renewals are frequent, and when one is not answered all members are asked
+ * in turn, so fast that the first that can answer is asked at once.
+ */
+export function renewalPace(ttlMs: number): Required<Pace> & { everyMs: number; giveUpMs: number } {
+  return { everyMs: ttlMs / 7, stepMs: ttlMs / 28, maxPauseMs: ttlMs / 28, silentMs: ttlMs / 6, giveUpMs: ttlMs / 3 };
+}
 
 async function keepAlive(
   request: LeaseRequest,
   term: { expiresAtMs: number },
   ended: AbortSignal,
 ): Promise<'lost' | 'ended'> {
-  const { id, ttlSeconds, log } = request;
-  const ttlMs = ttlSeconds * 1000;
-  let pauseMs = ttlMs / renewalsPerTtl;
-  let failures = 0;
-  while (!ended.aborted) {
+  const { id, members, renewals, log } = request;
+  const ttlMs = request.ttlSeconds * 1000;
+  const { everyMs, giveUpMs, ...pace } = renewalPace(ttlMs);
+  const renewal = async (member: Member) => {
+    const sentMs = performance.now();
+    const limitMs = Math.min(giveUpMs, term.expiresAtMs - sentMs);
+    return { sentMs, outcome: await renewals.renew(member.client, id, { limitMs }) };
+  };
+  for (;;) {
     const leftMs = term.expiresAtMs - performance.now();
     if (leftMs <= 0) return 'lost';
-    await sleep(Math.min(pauseMs, leftMs), ended);
-    if (ended.aborted) break;
-    const sentMs = performance.now();
-    // Short at first: a member that hangs must cost its holder less than half of the TTL. Longer when several do not answer.
-    const shareMs = failures === 0 ? ttlMs / 6 : ttlMs / 3;
-    const limitMs = Math.min(request.timeoutMs, shareMs, term.expiresAtMs - sentMs);
-    if (limitMs <= 0) return 'lost';
+    await pause(Math.min(everyMs, leftMs), ended);
+    if (ended.aborted) return 'ended';
     try {
-      if ((await renew(request, limitMs, ended)) === 'gone') return 'lost';
+      const { sentMs, outcome } = await askInTurn({
+        members,
+        what: `renewing lease ${id}`,
+        ask: renewal,
+        untilMs: term.expiresAtMs,
+        pace,
+        canRepeat: () => true,
+        signal: ended,
+      });
+      if (outcome === 'gone') return 'lost';
       term.expiresAtMs = sentMs + ttlMs;
-      pauseMs = ttlMs / renewalsPerTtl;
-      failures = 0;
     } catch (error) {
-      if (ended.aborted) break;
-      log.debug({ err: error, lease: id }, 'renewing the lease failed, trying again');
-      failures += 1;
-      pauseMs = Math.min(500, ttlMs / 10);
+      if (ended.aborted) return 'ended';
+      log.debug({ err: error, lease: id }, 'the lease could not be renewed in time');
     }
   }
-  return 'ended';
-}
-
-/** One renewal on a stream of its own: it may go to another member than the last, and nothing is left over. */
-async function renew(request: LeaseRequest, limitMs: number, ended: AbortSignal): Promise<'renewed' | 'gone'> {
-  const { members, id } = request;
-  const member = members.current;
-  const answer = Promise.withResolvers<'renewed' | 'gone'>();
-  // Whoever waits below may have left by its deadline.
-  answer.promise.catch(() => undefined);
-  const limited = withDeadline(Math.ceil(limitMs), ended);
-  const stream = await raceAbort(
-    member.client.leaseClient.leaseKeepAlive({ deadline: new Date(Date.now() + limitMs) }),
-    limited,
-  );
-  try {
-    stream.on('data', (response) => answer.resolve(Number(response.TTL) > 0 ? 'renewed' : 'gone'));
-    stream.on('error', (error) => answer.reject(translateError(error, `renewing lease ${id}`)));
-    stream.on('end', () => answer.reject(new FlynnError('unavailable', `etcd ended the renewal of lease ${id}`)));
-    stream.write({ ID: id });
-    const outcome = await raceAbort(answer.promise, limited);
-    // Its end is the server's to answer: cancelling would be quicker, but costs an error with its stack each time.
-    stream.end();
-    return outcome;
-  } catch (error) {
-    if (!ended.aborted) members.failed(member);
-    stream.cancel();
-    throw error;
-  }
-}
-
-async function sleep(ms: number, signal: AbortSignal): Promise<void> {
-  await systemClock.sleep(ms, { signal }).catch((error: unknown) => {
-    if (!signal.aborted) throw error;
-  });
 }

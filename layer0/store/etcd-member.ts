@@ -24,13 +24,17 @@ export interface EtcdMember extends AsyncDisposable {
 export type EtcdMemberOptions = RunnerOptions & {
   /** For clients. Default: a free one. */
   port?: number;
+  /** As large as its database may get. Default: etcd's own. */
+  quotaBytes?: number;
 };
 
 /** Resolves when the member serves. It does not sync to disk: not for data anyone wants to keep. */
 export async function startEtcdMember(options: EtcdMemberOptions = {}): Promise<EtcdMember> {
   const [port = 0, peerPort = 0, statusPort = 0] = await freePorts(3);
   const place = { name: 'test', port: options.port ?? port, peerPort, statusPort };
-  const member = await createMember(options, place, { members: [place] });
+  const { quotaBytes } = options;
+  const group = { members: [place], ...(quotaBytes === undefined ? {} : { quotaBytes }) };
+  const member = await createMember(options, place, group);
   try {
     await member.start();
   } catch (error) {
@@ -47,6 +51,7 @@ export type MemberGroup = {
   members: readonly MemberPlace[];
   /** Holds `ca.pem`, `member.pem` and `member-key.pem`; with it everybody shows a certificate of that authority. */
   tlsFolder?: string;
+  quotaBytes?: number;
 };
 
 /** A member that was not started yet. */
@@ -137,6 +142,7 @@ function argumentsOf(place: MemberPlace, group: MemberGroup): string[] {
     `--listen-metrics-urls=http://127.0.0.1:${place.statusPort}`,
     '--max-txn-ops=8192',
     '--log-level=error',
+    ...(group.quotaBytes === undefined ? [] : [`--quota-backend-bytes=${group.quotaBytes}`]),
     ...(group.tlsFolder === undefined ? [] : tlsArguments(group.tlsFolder)),
   ];
 }

@@ -1,5 +1,5 @@
 /** Which member of the etcd cluster does a client talk to? One at a time, and the next as soon as it fails. */
-import { FlynnError } from '@flynn/kit/errors';
+import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { Etcd3 } from 'etcd3';
 import type { IOptions } from 'etcd3';
 
@@ -29,8 +29,9 @@ const channelOptions = {
   },
 };
 
-export type Member = {
-  readonly client: Etcd3;
+export type Member = Readonly<{ endpoint: string; client: Etcd3 }>;
+
+export type CurrentMember = Member & {
   /** Aborts when calls moved on to another member: a watch there may be cut off from the cluster without knowing. */
   readonly left: AbortSignal;
 };
@@ -38,13 +39,16 @@ export type Member = {
 /** How members are known, and how they know us: PEM. */
 export type EtcdTls = Readonly<{ ca: string; certificate: string; privateKey: string }>;
 
-type OwnMember = Member & { readonly leaving: AbortController };
+type OwnMember = CurrentMember & { readonly leaving: AbortController; readonly enteredMs: number };
+
+/** What is known of a member, of performance.now(). */
+type News = { answeredMs: number; fault?: Readonly<{ isSilent: boolean; atMs: number }> };
 
 export class EtcdMembers {
   readonly #connect: (endpoint: string) => Etcd3;
   readonly #clients = new Map<string, Etcd3>();
+  readonly #news = new Map<string, News>();
   #endpoints: readonly string[] = [];
-  #index: number;
   #current: OwnMember;
 
   constructor(endpoints: readonly string[], tls?: EtcdTls) {
@@ -67,11 +71,10 @@ export class EtcdMembers {
     };
     this.#take(endpoints);
     // Clients started together spread over the members.
-    this.#index = Math.floor(Math.random() * endpoints.length);
-    this.#current = this.#enter();
+    this.#current = this.#enter(anyOf(endpoints));
   }
 
-  get current(): Member {
+  get current(): CurrentMember {
     return this.#current;
   }
 
@@ -81,22 +84,43 @@ export class EtcdMembers {
 
   /** From now on these are the members. What is under way at one that stays is not disturbed. */
   set endpoints(endpoints: readonly string[]) {
-    const before = this.#endpoints[this.#index] ?? '';
     const gone = this.#endpoints.filter((endpoint) => !endpoints.includes(endpoint));
     this.#take(endpoints);
-    const at = this.#endpoints.indexOf(before);
-    if (at >= 0) this.#index = at;
-    else this.#leave(Math.floor(Math.random() * endpoints.length), 'this etcd member left the cluster');
+    if (gone.includes(this.#current.endpoint)) this.#leave(anyOf(endpoints), 'this etcd member left the cluster');
     for (const endpoint of gone) {
       this.#clients.get(endpoint)?.close();
       this.#clients.delete(endpoint);
+      this.#news.delete(endpoint);
     }
   }
 
-  /** Tells that this member does not answer. Late news about one that was left already changes nothing. */
-  failed(member: Member): void {
-    if (member !== this.#current || this.#endpoints.length === 1) return;
-    this.#leave((this.#index + 1) % this.#endpoints.length, 'this etcd member did not answer: going on with the next');
+  /** The current one first, then the others from the most promising on: those that hang are last. */
+  order(): readonly [Member, ...Member[]] {
+    return [this.#current, ...this.#others().map((endpoint) => this.#memberAt(endpoint))];
+  }
+
+  answered({ endpoint }: Member): void {
+    const news = this.#news.get(endpoint);
+    if (news === undefined) return;
+    news.answeredMs = performance.now();
+    delete news.fault;
+  }
+
+  /**
+   * Tells that this member failed what it was asked at `sentMs` (of performance.now()). What hung is no news of a member that
+   * has answered since: it may have waited for another that leads no more. Nor is any of before calls moved there.
+   */
+  failed({ endpoint }: Member, error: FlynnError, sentMs: number): void {
+    const news = this.#news.get(endpoint);
+    if (news === undefined) return;
+    const isSilent = hasCode(error, 'timeout');
+    if (isSilent && news.answeredMs > sentMs) return;
+    // Who hung goes on being one that hangs until it answers, also when its connection breaks in the end.
+    news.fault = { isSilent: isSilent || news.fault?.isSilent === true, atMs: performance.now() };
+    const { endpoint: current, enteredMs } = this.#current;
+    const [next] = this.#others();
+    if (endpoint !== current || sentMs < enteredMs || next === undefined) return;
+    this.#leave(next, 'this etcd member did not answer: going on with the next');
   }
 
   close(): void {
@@ -109,23 +133,47 @@ export class EtcdMembers {
     }
     this.#endpoints = [...endpoints];
     for (const endpoint of endpoints) {
-      if (!this.#clients.has(endpoint)) this.#clients.set(endpoint, this.#connect(endpoint));
+      if (this.#clients.has(endpoint)) continue;
+      this.#clients.set(endpoint, this.#connect(endpoint));
+      this.#news.set(endpoint, { answeredMs: 0 });
     }
   }
 
-  #leave(nextIndex: number, why: string): void {
+  /** From who answered last to who hangs, the fault longest ago first; else as they follow the current one. */
+  #others(): string[] {
+    const at = this.#endpoints.indexOf(this.#current.endpoint);
+    const ring = [...this.#endpoints.slice(at + 1), ...this.#endpoints.slice(0, at)];
+    const badness = (endpoint: string): [number, number] => {
+      const { answeredMs = 0, fault } = this.#news.get(endpoint) ?? {};
+      return fault === undefined ? [0, -answeredMs] : [fault.isSilent ? 2 : 1, fault.atMs];
+    };
+    return ring.toSorted((a, b) => {
+      const [aKind, aMs] = badness(a);
+      const [bKind, bMs] = badness(b);
+      return aKind - bKind || aMs - bMs;
+    });
+  }
+
+  #leave(next: string, why: string): void {
     const { leaving } = this.#current;
-    this.#index = nextIndex;
-    this.#current = this.#enter();
+    this.#current = this.#enter(next);
     leaving.abort(new FlynnError('unavailable', why));
   }
 
-  #enter(): OwnMember {
-    const client = this.#clients.get(this.#endpoints[this.#index] ?? '');
-    if (client === undefined) throw new FlynnError('internal', `there is no etcd member ${this.#index}`);
+  #enter(endpoint: string): OwnMember {
     const leaving = new AbortController();
-    return { client, left: leaving.signal, leaving };
+    return { ...this.#memberAt(endpoint), left: leaving.signal, leaving, enteredMs: performance.now() };
   }
+
+  #memberAt(endpoint: string): Member {
+    const client = this.#clients.get(endpoint);
+    if (client === undefined) throw new FlynnError('internal', `there is no etcd member ${endpoint}`);
+    return { endpoint, client };
+  }
+}
+
+function anyOf(endpoints: readonly string[]): string {
+  return endpoints[Math.floor(Math.random() * endpoints.length)] ?? '';
 }
 
 /** Neither would fail by itself before the first call's deadline, and then without saying why. */

@@ -49,11 +49,13 @@ export function etcdMembership(
     const endpoints = options.endpoints();
     if (endpoints.join() !== members.endpoints.join()) members.endpoints = endpoints;
     const member = members.current;
+    const askedMs = performance.now();
     try {
       return await send(member, new Date(Date.now() + timeoutMs));
-    } catch (error) {
-      members.failed(member);
-      throw translateError(error, what);
+    } catch (thrown) {
+      const error = translateError(thrown, what);
+      members.failed(member, error, askedMs);
+      throw error;
     }
   };
   return {

@@ -1,6 +1,6 @@
 /** Watching etcd without losing, repeating or splitting anything, over any number of connections. */
 import { abortError, systemClock } from '@flynn/kit/clock';
-import { FlynnError, messageOf } from '@flynn/kit/errors';
+import { FlynnError, asFlynnError, messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import { AsyncQueue } from '@flynn/kit/queue';
 import { backoffMs, raceAbort } from '@flynn/kit/retry';
@@ -66,6 +66,7 @@ async function* readOnce(
 ): AsyncGenerator<ChangeBatch, void, undefined> {
   const { members, prefix, signal, closing, openMs } = request;
   const member = members.current;
+  const askedMs = performance.now();
   const responses = new AsyncQueue<IWatchResponse>();
   const ended = AbortSignal.any([signal, closing, member.left]);
   const stop = () => responses.end(abortError(ended));
@@ -73,7 +74,9 @@ async function* readOnce(
   const stream = await raceAbort(member.client.watchClient.watch(), ended);
   const opening = setTimeout(
     () =>
-      responses.end(new FlynnError('timeout', `etcd did not answer within ${openMs} ms when asked to watch ${prefix}`)),
+      responses.end(
+        new FlynnError('unavailable', `etcd did not answer within ${openMs} ms when asked to watch ${prefix}`),
+      ),
     openMs,
   );
   try {
@@ -96,7 +99,7 @@ async function* readOnce(
       yield batch;
     }
   } catch (error) {
-    if (isFaultOfMember(error) && !ended.aborted) members.failed(member);
+    if (isFaultOfMember(error) && !ended.aborted) members.failed(member, asFlynnError(error), askedMs);
     throw error;
   } finally {
     clearTimeout(opening);

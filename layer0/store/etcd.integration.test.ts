@@ -7,6 +7,7 @@ import { put, storeConformance } from './conformance.ts';
 import { openProxied } from './etcd-fixture.ts';
 import { startEtcdMember } from './etcd-member.ts';
 import type { EtcdMember } from './etcd-member.ts';
+import { defragmentEtcd, etcdStatus } from './etcd-status.ts';
 import { connectEtcd } from './etcd.ts';
 import { openMirror } from './mirror.ts';
 import { startTcpProxy } from './tcp-proxy.ts';
@@ -43,7 +44,7 @@ test('a store survives the restart of its only member, and keeps what it held', 
   await second.kill();
   await assert.rejects(put(store, '/a', '2'), (error) => hasCode(error, 'unavailable', 'timeout'));
   await second.start();
-  await waitFor(async () => (await put(store, '/a', '3')) > 0, { what: 'the restarted etcd', deadlineMs: 10_000 });
+  await waitFor(async () => (await put(store, '/a', '3')) > 0, { what: 'the restarted etcd', deadlineMs: 60_000 });
   assert.equal((await store.get('/kept'))?.value, '1');
 });
 
@@ -82,4 +83,48 @@ test('a mirror over etcd reaches a revision that is about another prefix', async
   await using mirror = await openMirror({ store: opened.store, prefix: '/m/', decode: (json) => json, log });
   const elsewhere = await put(opened.peer, '/elsewhere', '1');
   assert.ok((await mirror.reached(elsewhere)).revision >= elsewhere);
+});
+
+test('a member without room says so by itself, and takes writes again once it was defragmented', async () => {
+  await using full = await startEtcdMember({ ...run, quotaBytes: 8 * 1024 ** 2 });
+  await using store = connectEtcd({ endpoints: [full.endpoint], log });
+  const ask = () => etcdStatus({ endpoints: [full.endpoint], signal: AbortSignal.timeout(20_000) });
+  const large = 'x'.repeat(1024 ** 2);
+  let revision = 0;
+  await assert.rejects(async () => {
+    for (let at = 0; at < 64; at += 1) {
+      ({ revision } = await store.transact({ then: [{ put: '/large', value: large }] }));
+    }
+  }, /space exceeded/);
+  const before = await ask();
+  assert.deepEqual(
+    before.alarms.map(({ kind, memberId }) => ({ kind, memberId })),
+    [{ kind: 'nospace', memberId: before.members[0]?.answer?.id }],
+  );
+  const answer = before.members[0]?.answer;
+  assert.ok(answer !== undefined && answer.leaderId === answer.id && answer.sizeBytes >= 8 * 1024 ** 2);
+  await store.compact(revision);
+  const asked: string[] = [];
+  const options = { endpoints: [full.endpoint], signal: AbortSignal.timeout(60_000) };
+  assert.deepEqual(await defragmentEtcd({ ...options, onMember: (one) => asked.push(one) }), { disarmed: 1 });
+  assert.deepEqual(asked, [full.endpoint]);
+  await put(store, '/small', '1');
+  const after = await ask();
+  assert.deepEqual(after.alarms, []);
+  assert.ok((after.members[0]?.answer?.sizeBytes ?? Infinity) < answer.sizeBytes);
+});
+
+test('a member that does not answer is told as such by the deadline', async () => {
+  const proxy = await startTcpProxy(member.port);
+  proxy.freeze();
+  const endpoint = `http://127.0.0.1:${proxy.port}`;
+  const { members } = await etcdStatus({ endpoints: [endpoint, member.endpoint], signal: AbortSignal.timeout(5_000) });
+  assert.deepEqual(
+    members.map(({ error, answer }) => [error, answer !== undefined]),
+    [
+      ['it did not answer in time', false],
+      [undefined, true],
+    ],
+  );
+  await proxy[Symbol.asyncDispose]();
 });

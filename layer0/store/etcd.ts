@@ -1,13 +1,13 @@
 /** The etcd driver. etcd3 carries the calls and nothing more: watching, retrying and keeping leases alive are done here. */
-import { abortError, systemClock } from '@flynn/kit/clock';
 import { FlynnError } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
-import { backoffMs, raceAbort } from '@flynn/kit/retry';
 import type { Etcd3, IKeyValue, IRangeRequest, IResponseHeader } from 'etcd3';
 import { checkTransaction } from './check.ts';
 import { openLease } from './etcd-lease.ts';
 import { EtcdMembers } from './etcd-members.ts';
 import type { EtcdTls } from './etcd-members.ts';
+import { Renewals } from './etcd-renewals.ts';
+import { askInTurn } from './etcd-turns.ts';
 import { watchPrefix } from './etcd-watch.ts';
 import {
   bytesOf,
@@ -17,7 +17,6 @@ import {
   isFaultOfMember,
   rangeOf,
   requestOf,
-  translateError,
   wasNeverSent,
 } from './etcd-wire.ts';
 import { CompactedError } from './store.ts';
@@ -43,8 +42,13 @@ export type EtcdOptions = {
   tls?: EtcdTls;
   /** Bounds every call, waiting for an election or a reconnect included. Default 5000. */
   timeoutMs?: number;
+  /** Told of every call when it has ended. */
+  onCall?: (call: EtcdCall) => void;
   log: Logger;
 };
+
+/** `isAnswered`: also when etcd answered with a refusal. */
+export type EtcdCall = Readonly<{ kind: 'read' | 'write'; tookMs: number; isAnswered: boolean }>;
 
 /** A store whose members may change while it is used. */
 export interface EtcdClient extends Store {
@@ -63,15 +67,21 @@ export function connectEtcd(options: EtcdOptions): EtcdClient {
  */
 class EtcdStore implements EtcdClient {
   readonly #members: EtcdMembers;
+  readonly #renewals = new Renewals();
   readonly #timeoutMs: number;
+  /** So that each of three members is asked well within the time a read has. */
+  readonly #stepMs: number;
   readonly #log: Logger;
+  readonly #onCall: NonNullable<EtcdOptions['onCall']>;
   readonly #closing = new AbortController();
   /** Of the last answer: what restores from a backup, or makes anew, makes another cluster. */
   #clusterId: string | undefined;
 
   constructor(options: EtcdOptions) {
     this.#timeoutMs = options.timeoutMs ?? 5_000;
+    this.#stepMs = this.#timeoutMs / 5;
     this.#log = options.log;
+    this.#onCall = options.onCall ?? (() => undefined);
     this.#members = new EtcdMembers(options.endpoints, options.tls);
   }
 
@@ -196,15 +206,16 @@ class EtcdStore implements EtcdClient {
   async grantLease(options: { ttlSeconds: number } & CallOptions): Promise<Lease> {
     // Counted from before the request: etcd cannot have started its own count earlier.
     const grantedMs = performance.now();
-    const answer = await this.#call('granting a lease', 'write', options, (client, deadline) =>
+    // One that is granted besides is kept alive by nobody.
+    const answer = await this.#call('granting a lease', 'read', options, (client, deadline) =>
       client.leaseClient.leaseGrant({ TTL: options.ttlSeconds }, { deadline }),
     );
     return openLease({
       members: this.#members,
+      renewals: this.#renewals,
       id: answer.ID,
       ttlSeconds: Number(answer.TTL),
       grantedMs,
-      timeoutMs: this.#timeoutMs,
       closing: this.#closing.signal,
       log: this.#log,
       revoke: () => this.#revoke(answer.ID),
@@ -231,6 +242,7 @@ class EtcdStore implements EtcdClient {
   async close(): Promise<void> {
     if (this.#closing.signal.aborted) return;
     this.#closing.abort(new FlynnError('cancelled', 'the store client was closed'));
+    this.#renewals.close();
     this.#members.close();
   }
 
@@ -238,32 +250,32 @@ class EtcdStore implements EtcdClient {
     await this.close();
   }
 
-  /** 'read' is anything that may be done twice. */
+  /** 'read' is anything that may be done twice, at the same time too. */
   async #call<T extends { header: IResponseHeader }>(
     what: string,
     kind: 'read' | 'write',
     { signal }: CallOptions,
     send: (client: Etcd3, deadline: Date) => Promise<T>,
   ): Promise<T> {
-    const deadlineMs = Date.now() + this.#timeoutMs;
-    const ended = signal === undefined ? this.#closing.signal : AbortSignal.any([signal, this.#closing.signal]);
-    for (let attempt = 0; ; attempt += 1) {
-      if (ended.aborted) throw abortError(ended);
-      const member = this.#members.current;
-      try {
-        const answer = await raceAbort(send(member.client, new Date(deadlineMs)), ended);
-        this.#clusterId = answer.header.cluster_id;
-        return answer;
-      } catch (thrown) {
-        if (ended.aborted) throw abortError(ended);
-        const error = translateError(thrown, what);
-        if (isFaultOfMember(error)) this.#members.failed(member);
-        const pauseMs = backoffMs(attempt, { minMs: 50, maxMs: 500 });
-        const canRepeat = (error.code === 'unavailable' && kind === 'read') || wasNeverSent(error);
-        if (!canRepeat || Date.now() + pauseMs >= deadlineMs) throw error;
-        await systemClock.sleep(pauseMs, { signal: ended });
-      }
-    }
+    const startedMs = performance.now();
+    const untilMs = startedMs + this.#timeoutMs;
+    const asking = askInTurn({
+      members: this.#members,
+      what,
+      ask: ({ client }) => send(client, new Date(Date.now() + untilMs - performance.now())),
+      untilMs,
+      pace: { ...(kind === 'read' ? { stepMs: this.#stepMs } : {}), maxPauseMs: 500, silentMs: this.#stepMs },
+      canRepeat: (error) => (error.code === 'unavailable' && kind === 'read') || wasNeverSent(error),
+      signal: signal === undefined ? this.#closing.signal : AbortSignal.any([signal, this.#closing.signal]),
+    });
+    const tell = (isAnswered: boolean) => this.#onCall({ kind, tookMs: performance.now() - startedMs, isAnswered });
+    const answer = await asking.catch((error: unknown) => {
+      tell(!isFaultOfMember(error));
+      throw error;
+    });
+    tell(true);
+    this.#clusterId = answer.header.cluster_id;
+    return answer;
   }
 }
 

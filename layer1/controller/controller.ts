@@ -14,8 +14,10 @@ import { userHandlers } from './access/users.ts';
 import { appHandlers } from './apps.ts';
 import { auditHandlers } from './audit/reading.ts';
 import { recordingStore } from './audit/mutation.ts';
+import { backupHandlers } from './backup/handlers.ts';
 import { buildHandlers } from './builds.ts';
 import { collectionHandlers } from './collection/blob-collection.ts';
+import { OwnBlobs } from './collection/own-blobs.ts';
 import { openCellView } from './cell-view.ts';
 import { acmeHandlers } from './certificates/acme/settings.ts';
 import { certificateHandlers } from './certificates/certificates.ts';
@@ -102,9 +104,10 @@ export function logAggregatorClient(options: { baseUrl: () => Promise<string>; k
 
 /** Every route of api.ts. */
 export function controllerHandlers(deps: Deps, logAggregator: HttpClient, blobs: BlobClient): Handler[] {
+  const own = new OwnBlobs(deps, blobs);
   return [
     ...appHandlers(deps),
-    ...releaseHandlers(deps),
+    ...releaseHandlers(deps, own),
     ...formationHandlers(deps),
     ...deploymentHandlers(deps),
     ...jobHandlers(deps),
@@ -115,7 +118,7 @@ export function controllerHandlers(deps: Deps, logAggregator: HttpClient, blobs:
     ...certificateHandlers(deps),
     ...acmeHandlers(deps),
     ...keyHandlers(deps),
-    ...operationHandlers(deps),
+    ...operationHandlers(deps, own),
     ...runnerHandlers(deps),
     ...runnerRegistryHandlers(deps),
     ...hostHandlers(deps),
@@ -123,8 +126,9 @@ export function controllerHandlers(deps: Deps, logAggregator: HttpClient, blobs:
     ...genericHandlers(deps),
     ...drainHandlers(deps, logAggregator),
     ...platformHandlers(deps, logAggregator),
-    ...layerHandlers(deps, blobs),
+    ...layerHandlers(deps, blobs, own),
     ...collectionHandlers(deps, blobs),
+    ...backupHandlers(deps, blobs),
     ...userHandlers(deps),
     ...grantHandlers(deps),
     ...tokenHandlers(deps),

@@ -9,6 +9,7 @@ import { cellKeys } from '@flynn/scheduler/cell';
 import type { z } from 'zod';
 import { jobs } from './api.ts';
 import { awaitPlacement, joinSockets, placementOf } from './attach.ts';
+import type { Placement } from './attach.ts';
 import { placedJobs, reasonsOf, seenStatuses, valuesOf } from './cell-view.ts';
 import type { CellView } from './cell-view.ts';
 import { execCommand, execTarget } from './exec.ts';
@@ -64,7 +65,7 @@ export function jobHandlers(deps: Deps): Handler[] {
     handle(jobs.attach, async ({ params, query, signal }) => {
       const app = await findApp(deps, params.app, signal);
       await catchUp(deps, params.job, signal);
-      const { hostId, jobId } = await awaitPlacement(deps.cell, { appId: app.id, id: params.job, signal });
+      const { hostId, jobId } = await findPlacement(deps, app.id, params.job, signal);
       const host = await deps.hosts.attach(hostId, jobId, query, signal);
       return (client) => joinSockets(client, host);
     }),
@@ -84,13 +85,35 @@ export function jobHandlers(deps: Deps): Handler[] {
   ];
 }
 
-/** A workload made through another web process a moment ago may not be in the mirror yet. */
-async function catchUp(deps: Deps, workloadId: string, signal: AbortSignal): Promise<void> {
-  if (deps.cell.workloads.snapshot.entries.has(workloadId)) return;
-  const entry = await deps.store.get(cellKeys.workload(workloadId), { signal });
-  if (entry === undefined) return;
-  const { workloads, templates } = deps.cell;
-  await Promise.all([workloads, templates].map((mirror) => mirror.reached(entry.modRevision, { signal })));
+/**
+ * What was written of the job a moment ago is known here after this. Its workload may have been made through another web
+ * process; and mirrors keep no order among each other: that the workload is gone may be here before the status that
+ * ended it, and a job must not look as if there had never been one.
+ */
+async function catchUp({ cell, store }: Deps, id: string, signal: AbortSignal): Promise<void> {
+  const isIt = (job: { id: string; workloadId: string }) => job.id === id || job.workloadId === id;
+  const isWanted = (cell.workloads.snapshot.entries.get(id)?.value.count ?? 0) > 0;
+  if (isWanted || seenStatuses(cell, isIt).length > 0 || placedJobs(cell).some(isIt)) return;
+  const { reads, revision } = await store.transact({ then: [{ get: cellKeys.workload(id) }] }, { signal });
+  const entry = reads[0]?.[0];
+  if (entry !== undefined) {
+    await Promise.all([cell.workloads, cell.templates].map((mirror) => mirror.reached(entry.modRevision, { signal })));
+  }
+  const count = cell.workloads.snapshot.entries.get(id)?.value.count ?? 0;
+  if (entry === undefined || count === 0) await cell.statuses.reached(revision, { signal });
+}
+
+/** It may end while its place is waited for, and be known as gone before it is known to have ended. */
+async function findPlacement(deps: Deps, appId: string, id: string, signal: AbortSignal): Promise<Placement> {
+  try {
+    return await awaitPlacement(deps.cell, { appId, id, signal });
+  } catch (error) {
+    if (!hasCode(error, 'not_found')) throw error;
+    await catchUp(deps, id, signal);
+    const placement = placementOf(deps.cell, appId, id);
+    if (placement === undefined) throw error;
+    return placement;
+  }
 }
 
 /** What another web process wrote of the app's workloads a moment ago is in the mirror after this. */

@@ -12,6 +12,8 @@ import { principalOf } from './access/principal.ts';
 import { withoutSecrets } from './access/redaction.ts';
 import { releases } from './api.ts';
 import { collectArtifacts, removeRelease } from './collection/collection.ts';
+import { madeOf } from './collection/own-blobs.ts';
+import type { OwnBlobs } from './collection/own-blobs.ts';
 import type { Runnable } from './compile.ts';
 import { parseSchedule } from './cron/schedule.ts';
 import { findApp, findLiveApp, runnableApp } from './deps.ts';
@@ -29,10 +31,12 @@ const readsAtOnce = 100;
 const slugRunnerAlias = 'slug-runner';
 const volumeName = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/;
 
-export function releaseHandlers(deps: Deps): Handler[] {
+export function releaseHandlers(deps: Deps, own: OwnBlobs): Handler[] {
   const { resources, settings } = deps;
   return [
-    handle(releases.createArtifact, async ({ body, signal }) => {
+    handle(releases.createArtifact, async (call) => {
+      const { body, signal } = call;
+      await own.check(principalOf(call), madeOf(body), signal);
       // The runner knows the layers it built, not which image the cluster runs them on.
       const isOnRunner = 'base' in body.image && body.image.base === slugRunnerAlias;
       const image = 'base' in body.image && isOnRunner ? { ...body.image, base: settings.slugRunnerImage } : body.image;
@@ -40,11 +44,16 @@ export function releaseHandlers(deps: Deps): Handler[] {
         await resources.create(artifactType, { id: shortId(), spec: { ...body, image } }, { signal }),
       );
     }),
-    handle(releases.getArtifact, async ({ params, signal }) =>
-      viewArtifact(await resources.get(artifactType, params.artifact, { signal })),
-    ),
-    handle(releases.create, async ({ params, body, signal }) => {
+    handle(releases.getArtifact, async (call) => {
+      const { params, signal } = call;
+      await own.checkArtifact(principalOf(call), params.artifact, signal);
+      return viewArtifact(await resources.get(artifactType, params.artifact, { signal }));
+    }),
+    handle(releases.create, async (call) => {
+      const { params, body, signal } = call;
       const app = await findLiveApp(deps, params.app, signal);
+      if (body.artifactId !== undefined && !(await hasArtifact(deps, app, body.artifactId, signal)))
+        await own.checkArtifact(principalOf(call), body.artifactId, signal);
       return viewRelease(await createRelease(deps, app, body, signal));
     }),
     handle(releases.list, async (call) => {
@@ -180,6 +189,11 @@ export async function findBasis(
   if (app.status.releaseId !== undefined) return deps.resources.get(releaseType, app.status.releaseId, { signal });
   const [newest] = await releasesNamed(deps, (await releaseNames(deps, app.id, signal)).slice(0, 1), signal);
   return newest;
+}
+
+async function hasArtifact(deps: Deps, app: AppResource, artifactId: string, signal: AbortSignal): Promise<boolean> {
+  const made = await releasesNamed(deps, await releaseNames(deps, app.id, signal), signal);
+  return made.some(({ spec }) => spec.artifactId === artifactId);
 }
 
 type ReleaseName = { id: string; version: number };

@@ -12,6 +12,8 @@ import type { Compare, Operation } from '@flynn/store/store';
 import { stepDeletion } from './app-deletion.ts';
 import { isCronJob, stepCron } from './cron/steps.ts';
 import { pruneTokens } from './access/expiry.ts';
+import { stepBackups } from './backup/steps.ts';
+import type { BackupBlobs } from './backup/steps.ts';
 import { pruneAnswers } from './audit/answers.ts';
 import { pruneAudit } from './audit/reading.ts';
 import { collectBlobs } from './collection/blob-collection.ts';
@@ -41,15 +43,18 @@ const keepDeployments = 50;
 const deletionBatch = 30;
 const forgetMs = 3_600_000;
 const collectEveryMs = 30 * 60_000;
+const backupLookMs = 2_000;
 
 type Options = { signal: AbortSignal; epoch: Compare };
 
+type WorkerBlobs = BlobCollector & BackupBlobs;
+
 /** Runs until the signal aborts. */
-export async function runWorker(deps: Deps, signal: AbortSignal, blobs?: BlobCollector): Promise<void> {
+export async function runWorker(deps: Deps, signal: AbortSignal, blobs?: WorkerBlobs): Promise<void> {
   await Promise.all([lead(deps, signal, blobs), runKinds(deps, signal)]);
 }
 
-async function lead(deps: Deps, signal: AbortSignal, blobs?: BlobCollector): Promise<void> {
+async function lead(deps: Deps, signal: AbortSignal, blobs?: WorkerBlobs): Promise<void> {
   const { store, log } = deps;
   await runAsLeader({
     store,
@@ -67,8 +72,10 @@ async function lead(deps: Deps, signal: AbortSignal, blobs?: BlobCollector): Pro
       const word = new RoutersWord();
       const statusApps = keysOf(cell.statuses, ({ workloadId }) => [appIdOf(workloadId)]);
       const placedApps = keysOf(cell.assignments, ({ groups }) => groups.map(({ workloadId }) => appIdOf(workloadId)));
-      const deploymentsOfApps: Source = mapSource(statusApps, (appId) =>
-        definedOf(apps.snapshot.entries.get(appId)?.value.status.deploymentId),
+      // Mirrors keep no order among each other. A job may be up here before its app is known to be deployed: then the
+      // app's own change is what wakes the deployment, and an assignment's where an old job goes without a word.
+      const deploymentsOfApps = [statusApps, placedApps, keysOf(apps)].map((source) =>
+        mapSource(source, (appId) => definedOf(apps.snapshot.entries.get(appId)?.value.status.deploymentId)),
       );
       const endedBuilds = keysOf(operations, ({ spec }, id) =>
         spec.kind === 'build' && !operations.snapshot.entries.has(id) ? [id] : [],
@@ -97,10 +104,11 @@ async function lead(deps: Deps, signal: AbortSignal, blobs?: BlobCollector): Pro
       const common = { log, signal: term };
       await Promise.all([
         collectRegularly(deps, blobs, { signal: term, epoch: epochCompare }),
+        backUpRegularly(deps, blobs, { signal: term, epoch: epochCompare }),
         runReconciler({
           ...common,
           name: 'deployments',
-          sources: [openDeployments, deploymentsOfApps, deploymentsByHosts],
+          sources: [openDeployments, ...deploymentsOfApps, deploymentsByHosts],
           concurrency: 16,
           reconcile: (id, { signal: run }) =>
             stepDeployment(deps, id, { signal: run, upTimes, word, epoch: epochCompare }),
@@ -174,6 +182,16 @@ async function collectRegularly(deps: Deps, blobs: BlobCollector | undefined, op
     if (blobs !== undefined) await collectBlobs(deps, blobs, { signal });
   };
   await forever('collection', step, { signal: options.signal, log: deps.log });
+}
+
+/** One that is wanted now is looked for every two seconds. */
+async function backUpRegularly(deps: Deps, blobs: BackupBlobs | undefined, options: Options): Promise<void> {
+  if (blobs === undefined) return;
+  const step = async (signal: AbortSignal): Promise<void> => {
+    const waitMs = await stepBackups(deps, blobs, { ...options, signal });
+    await pause(Math.max(0, Math.min(waitMs, backupLookMs)), signal);
+  };
+  await forever('backups', step, { signal: options.signal, log: deps.log });
 }
 
 function definedOf(id: string | undefined): string[] {

@@ -1,13 +1,17 @@
 /** One address behind a service. */
 import { connect } from 'node:net';
 import type { Socket } from 'node:net';
-import { FlynnError } from '@flynn/kit/errors';
+import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { BackendFigures } from './policy/figures.ts';
 import { Health } from './policy/health.ts';
 
+/** From one that left, connections are asked once a second for a sign of life, and given up after three in vain. */
+const lifeMs = 1_000;
+const maxLifeProbes = 3;
+
 /**
  * INVARIANTS. `inFlight` counts requests and connections that use the backend. When it leaves, all who keep connections to
- * it are told and close the idle ones; a request in flight ends normally.
+ * it are told and close the idle ones; a request in flight ends normally. When its host vanishes all of them are cut.
  */
 export class Backend {
   readonly service: string;
@@ -19,6 +23,8 @@ export class Backend {
   /** Which release of its app it is of, if it says so. */
   release: string | undefined = undefined;
   readonly #onLeave: (() => void)[] = [];
+  /** With what had been read of each when it was last looked at. */
+  readonly #sockets = new Map<Socket, number>();
   #inFlight = 0;
   #isLeaving = false;
 
@@ -70,6 +76,31 @@ export class Backend {
   leave(): void {
     this.#isLeaving = true;
     for (const listener of this.#onLeave) listener();
+    for (const socket of this.#sockets.keys()) socket.setKeepAlive(true, lifeMs, lifeMs, maxLifeProbes);
+  }
+
+  /** Every socket to it belongs to it, from its dial on until it is closed. */
+  own(socket: Socket): void {
+    this.#sockets.set(socket, 0);
+    socket.once('close', () => this.#sockets.delete(socket));
+  }
+
+  /** Whether anything was read from it since this was last asked. */
+  hasSpoken(): boolean {
+    let hasSpoken = false;
+    for (const [socket, known] of this.#sockets) {
+      const { bytesRead } = socket;
+      if (bytesRead === known) continue;
+      this.#sockets.set(socket, bytesRead);
+      hasSpoken = true;
+    }
+    return hasSpoken;
+  }
+
+  /** Its host is gone: all connections break, in use or not, with an error that `hasVanished` knows. */
+  vanish(): void {
+    const error = new FlynnError('unavailable', `the host of ${this.address} does not answer`);
+    for (const socket of this.#sockets.keys()) socket.destroy(error);
   }
 
   /** A connection that is no request could not be made. */
@@ -78,10 +109,16 @@ export class Backend {
   }
 }
 
+/** Of an error that broke a connection. */
+export function hasVanished(error: unknown): boolean {
+  return hasCode(error, 'unavailable');
+}
+
 /** A new connection of its own. Throws `unavailable`. */
 export async function dial(backend: Backend, options: { timeoutMs: number }): Promise<Socket> {
   // Half-close is the business of whoever talks over it: a git client ends its side first.
   const socket = connect({ host: backend.host, port: backend.port, allowHalfOpen: true, noDelay: true });
+  backend.own(socket);
   await untilConnected(socket, backend, options);
   return socket;
 }

@@ -76,9 +76,13 @@ export class Backends implements Disposable {
     await Promise.all([...this.#services.values()].map(({ service }) => service.opened));
   }
 
-  list(): Backend[] {
-    for (const backend of this.#leaving) if (backend.inFlight === 0) this.#leaving.delete(backend);
-    return [...[...this.#services.values()].flatMap(({ service }) => service.backends), ...this.#leaving];
+  /** Those that are there, and those that have left and are still in use. */
+  *all(): Generator<Backend> {
+    for (const { service } of this.#services.values()) yield* service.backends;
+    for (const backend of this.#leaving) {
+      if (backend.inFlight > 0) yield backend;
+      else this.#leaving.delete(backend);
+    }
   }
 
   [Symbol.dispose](): void {

@@ -61,6 +61,12 @@ export type Problem =
   | 'body-too-large'
   | 'client-slow';
 
+/**
+ * It could not be dialled, broke before its answer, or was late; or its host is gone, which is no fault of the request: as
+ * after a failed dial it may be tried elsewhere more than once, if it may be sent again at all.
+ */
+export type Failing = 'dial' | 'broke' | 'late' | 'vanished';
+
 export type Limits = {
   readonly dialMs: number;
   /** From the last byte of the request to the first of the answer. */
@@ -104,8 +110,8 @@ export interface Exchange {
    * or enough were tried. A promise only while discovery has not told the service's backends yet.
    */
   pick(): Backend | undefined | Promise<Backend | undefined>;
-  /** The picked one could not be dialled, broke, or was late: it will be avoided as the policy sees fit. */
-  failed(backend: Backend, how: 'dial' | 'broke' | 'late'): void;
+  /** Of the picked one; it will be avoided as the policy sees fit. */
+  failed(backend: Backend, how: Failing): void;
   /**
    * A head came from it, and whether a body will. Answers the fields that the answer gets besides, where the backend does
    * not say the same field itself (cookies always), or an answer to send in its place (an error page).

@@ -10,6 +10,7 @@ import type {
   Answer,
   Ending,
   Exchange,
+  Failing,
   Fields,
   Front,
   Limits,
@@ -102,7 +103,7 @@ class ScriptedExchange implements Exchange {
     return backend;
   }
 
-  failed(_backend: Backend, how: 'dial' | 'broke' | 'late'): void {
+  failed(_backend: Backend, how: Failing): void {
     this.#world.told.push(how);
   }
 

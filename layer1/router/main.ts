@@ -8,6 +8,7 @@ import { FlynnError } from '@flynn/kit/errors';
 import { HttpClient } from '@flynn/kit/http-client';
 import { startServer } from '@flynn/kit/http-server';
 import type { Logger } from '@flynn/kit/log';
+import { openMetrics } from '@flynn/kit/metrics-server';
 import { configSchema, hasProxyProtocol } from './config.ts';
 import { RememberedTable } from './remembered.ts';
 import { startRouter } from './router.ts';
@@ -41,7 +42,7 @@ await runDaemon({
     const carrier = count === 1 ? await startAlone(context) : await startWorkers(context, count);
     const status = await startServer({
       name: 'router',
-      handlers: statusHandlers(carrier),
+      handlers: statusHandlers(carrier, openMetrics()),
       key: config.FLYNN_KEY,
       port: config.PORT,
       reusePort: true,

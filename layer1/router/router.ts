@@ -2,6 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import type { DiscoveryClient } from '@flynn/discovery/client';
 import type { HttpClient } from '@flynn/kit/http-client';
+import { systemClock } from '@flynn/kit/clock';
 import type { Logger } from '@flynn/kit/log';
 import { raceAbort, waitFor } from '@flynn/kit/retry';
 import { TaskGroup } from '@flynn/kit/tasks';
@@ -11,9 +12,7 @@ import type { Driver } from './config.ts';
 import type { Timeouts } from './exchange.ts';
 import { everySink, followRoutes } from './feed.ts';
 import { HttpListener } from './http-listener.ts';
-import { Deadlines } from './http1/deadlines.ts';
-import { Http1Front } from './http1/front.ts';
-import { Pools } from './http1/pool.ts';
+import { Http1Front, shared } from './http1/front.ts';
 import { Http2Front } from './http2/front.ts';
 import { Knowledge } from './knowledge.ts';
 import { AccessLog } from './policy/access-log.ts';
@@ -27,7 +26,10 @@ import { acceptPlain, acceptProxied } from './proxy-protocol/acceptance.ts';
 import { ReferenceFront } from './reference/front.ts';
 import type { RememberedTable } from './remembered.ts';
 import type { Told } from './server.ts';
+import { Silence } from './silence.ts';
 import { TcpRoutes } from './tcp/routes.ts';
+import { unansweredInKernel } from './tcp-table.ts';
+import type { Unanswered } from './tcp-table.ts';
 import { Challenges, answeringChallenges } from './tls/challenges.ts';
 import type { TlsProfile } from './tls/profile.ts';
 import { TlsPort } from './tls/port.ts';
@@ -58,6 +60,8 @@ export type RouterOptions = {
   routesDeadlineMs?: number;
   /** What was last known, until the controller and discovery have spoken. */
   remembered?: RememberedTable;
+  /** Which of these addresses' kernels do not answer any more. Default: as the kernel here says. */
+  unanswered?: Unanswered;
   log: Logger;
 };
 
@@ -70,7 +74,7 @@ export type Router = Told & {
 
 /** Resolves when requests can be answered: with routes and their backends, if they can be had in time. */
 export async function startRouter(options: RouterOptions): Promise<Router> {
-  const { log, host = '0.0.0.0', timeouts = defaultTimeouts, remembered } = options;
+  const { log, host = '0.0.0.0', timeouts = defaultTimeouts, remembered, unanswered = unansweredInKernel } = options;
   const counters: Counters = {
     requests: 0,
     upgrades: 0,
@@ -107,11 +111,12 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
     newId: randomUUID,
   });
   const policy = answeringChallenges(routed, challenges);
-  const deadlines = new Deadlines();
-  const shared = { policy, deadlines, pools: new Pools(deadlines) };
-  const http2 = new Http2Front({ ...shared, log });
+  const backendSide = shared();
+  const http2 = new Http2Front({ policy, shared: backendSide, log });
   const http1 =
-    options.driver === 'http-proxy' ? new ReferenceFront({ policy, log }) : new Http1Front({ ...shared, http2 });
+    options.driver === 'http-proxy'
+      ? new ReferenceFront({ policy, log })
+      : new Http1Front({ policy, shared: backendSide, http2 });
   const http = new HttpListener(http1, accept);
   const fronts = { h2: http2, 'http/1.1': http1 };
   const tls =
@@ -139,6 +144,8 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
   tasks.run('routes', (signal) =>
     followRoutes({ controller: options.controller, sink, revision: remembered?.revision, onCurrent, signal, log }),
   );
+  const silence = new Silence({ backends, unanswered, clock: systemClock, log });
+  tasks.run('silence', (signal) => silence.run(signal));
   if (remembered !== undefined) tasks.run('remembering', (signal) => remembered.run(signal));
   if (tls !== undefined) tasks.run('certificates', (signal) => tls.follow(options.controller, signal));
 
@@ -167,7 +174,7 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
     status: () => ({
       hasRoutes: routes.isKnown,
       routes: { http: routes.size - routes.tcp.size, tcp: routes.tcp.size },
-      backends: backends.list().map(({ service, address, inFlight, isLeaving, health }) => {
+      backends: Array.from(backends.all(), ({ service, address, inFlight, isLeaving, health }) => {
         return { service, address, inFlight, isLeaving, isEjected: health.isEjected };
       }),
       ...(tls === undefined ? {} : { tls: tls.status() }),
@@ -186,6 +193,7 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
       const tlsEnd = tls?.stopListening();
       // Routes and backends stay live while requests are still being answered.
       await Promise.all([tlsEnd, http.stop({ drainMs }), http2.drain({ deadlineMs: drainMs })]);
+      backendSide.h2c[Symbol.dispose]();
       const leftMs = drainMs - (performance.now() - startedMs);
       if (leftMs > 0 && tcp.connections > 0) {
         await waitFor(() => tcp.connections === 0, { what: 'TCP connections to end', deadlineMs: leftMs }).catch(() => {

@@ -134,7 +134,7 @@ export async function setUp(
   t: Owner,
   timeouts: Partial<Timeouts> = {},
   driver?: Driver,
-  more: Pick<RouterOptions, 'trustedProxies' | 'proxyProtocol'> = {},
+  more: Pick<RouterOptions, 'trustedProxies' | 'proxyProtocol' | 'unanswered'> = {},
 ): Promise<World> {
   const plane = new ControlPlane();
   plane.setRoute({ id: 'r1', domain: 'app.test' });
@@ -214,7 +214,7 @@ export async function settled(router: Router, addresses: string[]): Promise<void
       .map((backend) => backend.address)
       .toSorted()
       .join();
-  await waitFor(() => known() === wanted, { what: `backends ${wanted}`, deadlineMs: 5_000, intervalMs: 5 });
+  await waitFor(() => known() === wanted, { what: `backends ${wanted}`, deadlineMs: 30_000, intervalMs: 5 });
 }
 
 /** Says exactly these bytes and gives back everything that is answered until the router closes. */

@@ -1,6 +1,6 @@
 /** Steps that touch what the app's code may have made run as the app's user, in processes without secrets of the cluster. */
 import { spawn } from 'node:child_process';
-import type { Readable } from 'node:stream';
+import type { Readable, Writable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { FlynnError, asFlynnError } from '@flynn/kit/errors';
 
@@ -40,17 +40,31 @@ export async function runStep(step: Step, input: Readable): Promise<string> {
   const exited = exitOf(child, step);
   const answers: Buffer[] = [];
   child.stdio[3]?.on('data', (chunk: Buffer) => answers.push(chunk));
-  let inputError: unknown;
-  if (child.stdin !== null) {
-    await pipeline(input, child.stdin).catch((error: unknown) => {
-      // A step that ends early leaves its input unread; it says itself what is wrong.
-      if (!(error instanceof Error && 'code' in error && error.code === 'EPIPE')) inputError = error;
-    });
-  }
-  const code = await exited;
+  // Both at once: what ends the step may be told while its input still waits.
+  const [inputError, code] = await Promise.all([child.stdin === null ? undefined : feed(input, child.stdin), exited]);
   if (inputError !== undefined) throw inputError;
   if (code !== 0) throw new StepFailure(code);
   return Buffer.concat(answers).toString();
+}
+
+/**
+ * What went wrong with the input itself, if anything did. That a step wants no more of it is no failure, however the
+ * connection says so: tar, for one, ends at the mark of the archive's end and leaves what may follow unread. What a step
+ * that ends early thinks is wrong it says itself, and by its exit code.
+ */
+async function feed(input: Readable, stdin: Writable): Promise<unknown> {
+  let isInputBroken: boolean | undefined;
+  // Whichever comes first, it comes here before the pipeline gives up the input on its account.
+  const look = (): void => {
+    isInputBroken ??= input.destroyed && !input.readableEnded;
+  };
+  stdin.once('error', look).once('close', look);
+  try {
+    await pipeline(input, stdin);
+    return undefined;
+  } catch (error) {
+    return isInputBroken === false ? undefined : error;
+  }
 }
 
 /** What the step writes to its output. Fails at the end if the step did. */

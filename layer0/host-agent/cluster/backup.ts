@@ -1,6 +1,7 @@
 /** A snapshot of the cluster's etcd, taken from whichever member answers. The agent need not run for it. */
 import { connect } from 'node:net';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
+import type { EtcdTls } from '@flynn/store/etcd-members';
 import { saveSnapshot } from '@flynn/store/snapshot';
 import type { SnapshotFacts } from '@flynn/store/snapshot-file';
 import { z } from 'zod';
@@ -24,9 +25,7 @@ export async function backUp(
   installation: { stateDir: string; environment: Readonly<Record<string, string>> },
   file: string,
 ): Promise<SnapshotFacts & { endpoint: string }> {
-  const config = checked(etcdConfigSchema, installation.environment);
-  const tls = await readTls(config);
-  const endpoints = await knownEndpoints(installation.stateDir, config.FLYNN_ETCD_ENDPOINTS);
+  const { endpoints, tls } = await etcdOf(installation);
   const failures: string[] = [];
   for (const endpoint of endpoints) {
     try {
@@ -40,6 +39,17 @@ export async function backUp(
     }
   }
   throw new FlynnError('unavailable', `no member of etcd gave a snapshot:${failures.join('')}`);
+}
+
+/** Where the cluster's etcd is, and how this host shows who it is. */
+export async function etcdOf(installation: {
+  stateDir: string;
+  environment: Readonly<Record<string, string>>;
+}): Promise<{ endpoints: string[]; tls?: EtcdTls }> {
+  const config = checked(etcdConfigSchema, installation.environment);
+  const tls = await readTls(config);
+  const endpoints = await knownEndpoints(installation.stateDir, config.FLYNN_ETCD_ENDPOINTS);
+  return tls === undefined ? { endpoints } : { endpoints, tls };
 }
 
 function checked<S extends z.ZodType>(schema: S, environment: Readonly<Record<string, string>>): z.output<S> {

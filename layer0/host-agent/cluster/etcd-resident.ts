@@ -16,6 +16,9 @@ export const peerUrlOf = (address: string): string => `https://${address}:${etcd
 
 const mebibyte = 1024 ** 2;
 
+/** As large as a member's database may get; beyond it takes no more writes. */
+export const etcdQuotaBytes = 2048 * mebibyte;
+
 export type EtcdMemberOptions = {
   cluster: string;
   hostId: string;
@@ -59,7 +62,7 @@ export function etcdResident(options: EtcdMemberOptions): ResidentInput {
     // Watchers that were away longer than this list anew.
     'auto-compaction-mode': 'periodic',
     'auto-compaction-retention': '30m',
-    'quota-backend-bytes': String(2048 * mebibyte),
+    'quota-backend-bytes': String(etcdQuotaBytes),
     // Fewer entries kept in memory; the default of 100,000 is most of what an idle etcd takes.
     'snapshot-count': '10000',
     'max-txn-ops': '1024',

@@ -9,9 +9,10 @@ import type { LocalJob } from './policy.ts';
 import type { Run } from './program.ts';
 import { type Machine, type NetworkSettings, type NetworkState, migrateSysctl, tunnelDevice, wanted } from './state.ts';
 
-const usualCheckMs = 4_000;
+const usualCheckMs = 6_000;
 /** What comes within this time is one change of the rules. */
 const batchMs = 50;
+const rememberedRepairs = 100;
 const rememberEveryMs = 10_000;
 
 export type HostNetworkOptions = {
@@ -47,6 +48,7 @@ export class HostNetwork {
   #remembered = '';
   readonly #problems = new Map<string, string>();
   #repairs = 0;
+  #repairedAt: number[] = [];
 
   constructor(options: HostNetworkOptions) {
     this.#options = options;
@@ -55,6 +57,16 @@ export class HostNetwork {
   /** How many times something that had been right was found changed. */
   get repairs(): number {
     return this.#repairs;
+  }
+
+  /** When, in milliseconds since the epoch; the last of them. */
+  get repairedAt(): readonly number[] {
+    return this.#repairedAt;
+  }
+
+  /** What is not as it should be and cannot be put right, with why. */
+  get problems(): string[] {
+    return [...this.#problems].map(([complaint, problem]) => `${complaint}: ${problem}`);
   }
 
   /** From now on the cluster is what `read` answers. */
@@ -194,6 +206,7 @@ export class HostNetwork {
 
   #tellRepair(whats: readonly string[]): void {
     this.#repairs += 1;
+    this.#repairedAt = [...this.#repairedAt, Date.now()].slice(-rememberedRepairs);
     const repaired = [...new Set(whats)];
     this.#options.log.warn({ repaired, repairs: this.#repairs }, 'somebody changed the network, it was put right');
   }

@@ -46,8 +46,9 @@ async function act(
   call: CheckedCall,
   { store, trail, now, log }: AuditOptions,
 ): Promise<unknown> {
-  const found =
-    route.method === 'POST' && call.caller !== undefined ? await claimAnswer(store, call, route, now) : undefined;
+  // A stream cannot be kept for who asks again.
+  const isKept = route.method === 'POST' && route.kind !== 'stream' && call.caller !== undefined;
+  const found = isKept ? await claimAnswer(store, call, route, now) : undefined;
   if (found !== undefined && 'answer' in found) return found.answer;
   const claim = found?.claim;
   const entry = trail.begin(call, route);

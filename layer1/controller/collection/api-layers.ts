@@ -16,7 +16,8 @@ export const layers = {
     path: '/layers/:digest',
     access: 'developer of some app',
     response: blobSchema,
-    summary: 'Whether the cluster has a layer, and how large it is',
+    summary:
+      'Whether a layer need not be sent: the caller brought it today, or an app of theirs has it; and how large it is',
   }),
   put: defineRoute({
     method: 'POST',

@@ -6,6 +6,7 @@ import type { Handler } from '@flynn/kit/http-server';
 import { collections } from './api.ts';
 import { collectArtifacts, collectReleases } from './collection.ts';
 import type { Deps } from '../deps.ts';
+import { broughtNames } from './own-blobs.ts';
 import { blobsOf, resultMeta } from '../images/image-blobs.ts';
 import { appType, artifactType } from '../resources.ts';
 
@@ -24,7 +25,7 @@ export const blobGraceMs = 24 * 60 * 60_000;
 
 /**
  * Blobs are listed before what refers to them is: what comes to be referred to meanwhile was used meanwhile, and a blob
- * that was used since is not removed. Of names only those of builds and of apps are ours to judge.
+ * that was used since is not removed. Of names only those of builds, of apps and of what somebody brought are ours to judge.
  */
 export async function collectBlobs(
   deps: Deps,
@@ -72,7 +73,9 @@ async function removeNames(deps: Deps, blobs: BlobCollector, before: number, sig
   const operations = new Set(open.flatMap(({ id, spec: { dependsOn = [] } }) => dependsOn.concat(id)));
   const gone = named.filter(({ name, changedAt }) => {
     const [kind, id = '', ...rest] = name.split('/');
-    if (changedAt >= before || rest.length > 0) return false;
+    if (changedAt >= before) return false;
+    if (kind === broughtNames) return true;
+    if (rest.length > 0) return false;
     if (kind === 'builds') return !operations.has(id);
     return (kind === 'cache' || kind === 'layers') && !apps.has(id);
   });

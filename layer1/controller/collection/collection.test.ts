@@ -74,15 +74,15 @@ test('a whole image keeps its configuration, its layers and the record it is dep
   assert.deepEqual(new Set(left), new Set([config.digest, layer.digest, result.digest]));
 });
 
-test('names of builds and apps that are gone go with what they point to, other names stay', async () => {
+test('names of builds and apps that are gone, and of what was brought, go with what they point to, other names stay', async () => {
   await using world = await startTestController();
   await using store = await startTestBlobs();
   const { blobs } = store;
   const app = await world.client.call(apps.create, { body: { name: 'shop' } });
-  const names = ['builds/gone', 'cache/gone', 'layers/gone', `cache/${app.id}`, 'backups/one'];
+  const names = ['builds/gone', 'cache/gone', 'layers/gone', 'brought/user/u1/00', `cache/${app.id}`, 'backups/one'];
   for (const name of names) await blobs.putName(name, (await blobs.put(name)).digest);
   const collected = await collectBlobs(later(world, blobGraceMs + 60_000), blobs, { signal });
-  assert.deepEqual([collected.names, collected.blobs], [3, 3]);
+  assert.deepEqual([collected.names, collected.blobs], [4, 4]);
   const left = (await Array.fromAsync(blobs.listNames())).map(({ name }) => name);
   assert.deepEqual(left, ['backups/one', `cache/${app.id}`].sort());
 });

@@ -9,6 +9,7 @@ import { removePiece } from '@flynn/resource/piece';
 import type { Piece } from '@flynn/resource/piece';
 import { compareOf } from '@flynn/resource/record';
 import type { Compare } from '@flynn/store/store';
+import { isRestoring } from '../backup/restore-state.ts';
 import type { Deps } from '../deps.ts';
 import { expiredReleases, keptSlugs } from './release-expiry.ts';
 import { appType, artifactType, formationType, releaseType } from '../resources.ts';
@@ -23,6 +24,8 @@ type Options = { signal: AbortSignal; epoch?: Compare };
 export async function collectReleases(deps: Deps, options: Options): Promise<number> {
   const { resources } = deps;
   const { signal } = options;
+  // Until its apps are live again, of none it is known which release they ran.
+  if (await isRestoring(deps.store, { signal })) return 0;
   const [apps, releases, artifacts] = await Promise.all([
     resources.list(appType, { signal, where: (app) => app.deletingSince === undefined && !app.spec.isSystem }),
     resources.list(releaseType, { signal }),

@@ -4,6 +4,7 @@ import { FlynnError } from '@flynn/kit/errors';
 import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
 import { layers } from './api-layers.ts';
+import type { OwnBlobs } from './own-blobs.ts';
 import type { Deps } from '../deps.ts';
 import { principalOf } from '../access/principal.ts';
 import type { Principal } from '../access/principal.ts';
@@ -13,6 +14,7 @@ import { appType, artifactType, releaseType } from '../resources.ts';
 export function layerHandlers(
   { resources }: Pick<Deps, 'resources'>,
   blobs: Pick<BlobClient, 'get' | 'put' | 'stat'>,
+  own: OwnBlobs,
 ): Handler[] {
   return [
     handle(layers.get, async (call) => {
@@ -29,8 +31,17 @@ export function layerHandlers(
         headers: { 'content-type': 'application/octet-stream', 'content-length': String(sizeBytes) },
       };
     }),
-    handle(layers.stat, ({ params, signal }) => blobs.stat(params.digest, { signal })),
-    handle(layers.put, ({ query, body, signal }) => blobs.put(body, { digest: query.digest, signal })),
+    handle(layers.stat, async (call) => {
+      const { params, signal } = call;
+      await own.check(principalOf(call), [params.digest], signal);
+      return blobs.stat(params.digest, { signal });
+    }),
+    handle(layers.put, async (call) => {
+      const { query, body, signal } = call;
+      const stored = await blobs.put(body, { digest: query.digest, signal });
+      await own.bring(principalOf(call), stored.digest, signal);
+      return stored;
+    }),
   ];
 }
 

@@ -5,6 +5,8 @@ import type { ServerEvent } from '@flynn/kit/routes';
 import { shortId } from '@flynn/kit/ids';
 import type { z } from 'zod';
 import { operations } from './api.ts';
+import { principalOf } from '../access/principal.ts';
+import type { OwnBlobs } from '../collection/own-blobs.ts';
 import { findApp, forLiveApp } from '../deps.ts';
 import type { Deps } from '../deps.ts';
 import { resumePoint } from '../event-stream.ts';
@@ -21,7 +23,7 @@ import { viewOperation } from '../views.ts';
 
 const usualLimit = 100;
 
-export function operationHandlers(deps: Deps): Handler[] {
+export function operationHandlers(deps: Deps, own: OwnBlobs): Handler[] {
   const { writer, store, queue } = deps;
   const log = new OperationLog(store);
   const viewAll = (found: readonly OperationResource[]): Operation[] => {
@@ -31,19 +33,25 @@ export function operationHandlers(deps: Deps): Handler[] {
   const view = (operation: OperationResource): Operation =>
     viewOperation(operation, queue.whyWaits(operation.id, adoptedRunners(deps)));
   return [
-    handle(operations.push, async ({ params, body, signal }) =>
-      forLiveApp(deps, params.app, signal, async (app) => viewAll(await push(deps, app, body, signal))),
-    ),
-    handle(operations.create, async ({ params, body, signal }) =>
-      forLiveApp(deps, params.app, signal, async (app) => {
+    handle(operations.push, async (call) => {
+      const { params, body, signal } = call;
+      const principal = principalOf(call);
+      // Of what came by git the receiver knows that they had it.
+      if (principal.sshKey === undefined) await own.check(principal, [body.sourceDigest], signal);
+      return forLiveApp(deps, params.app, signal, async (app) => viewAll(await push(deps, app, body, signal)));
+    }),
+    handle(operations.create, async (call) => {
+      const { params, body, signal } = call;
+      await own.checkOperations(principalOf(call), body.operations, signal);
+      return forLiveApp(deps, params.app, signal, async (app) => {
         const given = body.operations.map(({ id = shortId(), expiresAt, ...spec }) => ({
           id,
           spec: { ...spec, appId: app.id, pushId: id },
           expiresAt,
         }));
         return viewAll(await createOnce(deps, app, given, signal));
-      }),
-    ),
+      });
+    }),
     handle(operations.get, async ({ params, signal }) => view(await getOperation(store, params.operation, { signal }))),
     handle(operations.list, async ({ params, query, signal }) => {
       const app = await findApp(deps, params.app, signal);

@@ -84,6 +84,7 @@ export class BackendConnection implements Watched {
       onread: { buffer: this.#whole.subarray(headroomBytes), callback: (bytes) => this.#onRead(bytes) },
     });
     this.socket = socket;
+    backend.own(socket);
     socket.once('connect', () => this.#onConnect());
     socket.on('drain', () => this.#receiver?.onDrain());
     socket.on('end', () => this.#onFin());

@@ -1,9 +1,10 @@
 /** One request on its way: picks a backend, carries the request there and the answer back, and says how it ended. */
+import { hasVanished } from '../backend.ts';
 import type { Backend } from '../backend.ts';
 import type { Answer, Ending, Exchange, Fields, Problem } from '../exchange.ts';
 import { AnswerWriter } from './answer-writer.ts';
 import type { AnswerReceiver, BackendConnection } from './backend-connection.ts';
-import type { ClientConnection } from './client-connection.ts';
+import type { ClientConnection, ClientTransfer } from './client-connection.ts';
 import type { Deadlines } from './deadlines.ts';
 import type { Pools } from './pool.ts';
 import { RequestBody } from './request-body.ts';
@@ -29,7 +30,7 @@ type Phase =
   | 'over';
 
 /** INVARIANTS. What was picked is released, once; the exchange is ended, once; then nothing is left of it but the client. */
-export class Transfer implements AnswerReceiver {
+export class Transfer implements AnswerReceiver, ClientTransfer {
   readonly takesChunks: boolean;
   readonly #client: ClientConnection;
   readonly #pools: Pools;
@@ -44,6 +45,8 @@ export class Transfer implements AnswerReceiver {
   #connection: BackendConnection | undefined;
   #problem: Problem = 'no-backends';
   #hasRepeated = false;
+  /** Where a host has vanished others may have too: a dial tells that sooner than a connection that was kept. */
+  #wantsNew = false;
   #hasContinued = false;
   #collected: Buffer[] | undefined;
   #deadlineMs = Infinity;
@@ -139,7 +142,7 @@ export class Transfer implements AnswerReceiver {
     const backend = this.#backend;
     if (backend === undefined) return;
     const isUpgrade = head.status === 101;
-    if (isUpgrade && this.#head.upgrade === undefined) return this.#broke();
+    if (isUpgrade && this.#head.upgrade === undefined) return this.#broke('broke');
     const added = this.#exchange.answered(backend, head.status, head.framing !== 'none');
     if (isAnswer(added)) {
       this.#letGo();
@@ -212,17 +215,17 @@ export class Transfer implements AnswerReceiver {
     this.#client.resume();
   }
 
-  onBroken(): void {
+  onBroken(error: Error): void {
     switch (this.#phase) {
       case 'dialling':
         this.#undialled();
         break;
       case 'asked':
-        this.#broke();
+        this.#broke(hasVanished(error) ? 'vanished' : 'broke');
         break;
       case 'answering':
         // As long as nothing of it went out, there is still a better answer.
-        if (this.#out.isHeld) this.#broke();
+        if (this.#out.isHeld) this.#broke('broke');
         else this.#cut();
         break;
       case 'tunnel': {
@@ -321,7 +324,7 @@ export class Transfer implements AnswerReceiver {
     if (backend === undefined) return this.#fail(this.#problem);
     this.#phase = 'dialling';
     this.#deadlineMs = this.#deadlines.after(this.#exchange.limits.dialMs);
-    if (this.#head.upgrade !== undefined) {
+    if (this.#head.upgrade !== undefined || this.#wantsNew) {
       this.#connection = this.#pools.open(backend, this);
       return;
     }
@@ -403,16 +406,18 @@ export class Transfer implements AnswerReceiver {
     this.#client.finished(this.#keepsAlive);
   }
 
-  #broke(): void {
+  #broke(how: 'broke' | 'vanished'): void {
     const hasAnswered = this.#connection?.hasAnswered === true;
-    if (this.#backend !== undefined) this.#exchange.failed(this.#backend, 'broke');
+    if (this.#backend !== undefined) this.#exchange.failed(this.#backend, how);
     if (this.#out.isHeld) {
       this.#out.forget();
       this.#status = 0;
     }
     this.#problem = 'backend-broke';
-    if (hasAnswered || !this.#isRepeatable || this.#hasRepeated) return this.#fail('backend-broke');
-    this.#hasRepeated = true;
+    if (hasAnswered || !this.#isRepeatable || (how === 'broke' && this.#hasRepeated))
+      return this.#fail('backend-broke');
+    if (how === 'broke') this.#hasRepeated = true;
+    else this.#wantsNew = true;
     this.#letGo();
     this.#pick();
   }

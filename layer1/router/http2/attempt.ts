@@ -3,8 +3,8 @@ import type { Backend } from '../backend.ts';
 import type { Exchange, Fields } from '../exchange.ts';
 import type { Http2Head } from './request.ts';
 
-/** Of `broke`, nothing was done by the backend, which said so: anything may be sent again. */
-export type Failure = 'dial' | 'broke' | 'refused';
+/** Of `refused`, nothing was done by the backend, which said so: anything may be sent again. */
+export type Failure = 'dial' | 'broke' | 'vanished' | 'refused';
 
 /** Of an answer's body: there is none, a length says where it ends, or only its end does and trailers may follow. */
 export type Extent = 'none' | 'length' | 'open';
@@ -55,4 +55,6 @@ export type UpstreamRequest = {
   readonly exchange: Pick<Exchange, 'target' | 'requestFields' | 'removedFields'>;
   /** Can be sent again if the connection turns out to be dead, so that one idle for long will do. */
   readonly canRepeat: boolean;
+  /** Shall not go over a connection that was kept. */
+  readonly wantsNew: boolean;
 };

@@ -1,6 +1,8 @@
 /** Backends that speak HTTP/2 without TLS, such as gRPC servers: sessions kept per backend, requests side by side in them. */
 import { connect, constants } from 'node:http2';
 import type { ClientHttp2Session, ClientHttp2Stream } from 'node:http2';
+import { connect as connectSocket } from 'node:net';
+import { hasVanished } from '../backend.ts';
 import type { Backend } from '../backend.ts';
 import type { Fields } from '../exchange.ts';
 import type { Deadlines, Watched } from '../http1/deadlines.ts';
@@ -38,13 +40,22 @@ class Session {
   #pingedMs = performance.now();
   #isPingOut = false;
   idleSinceMs = performance.now();
+  hasVanished = false;
 
   /** `place` finds a session for what was more than this one takes. */
   constructor(backend: Backend, options: { allowed: number; place: (attempt: H2cAttempt) => void }) {
     const host = backend.host.includes(':') ? `[${backend.host}]` : backend.host;
     this.#place = options.place;
     this.allowed = options.allowed;
-    this.session = connect(`http://${host}:${backend.port}`, sessionOptions);
+    this.session = connect(`http://${host}:${backend.port}`, {
+      ...sessionOptions,
+      createConnection: () => {
+        const socket = connectSocket({ host: backend.host, port: backend.port, noDelay: true });
+        backend.own(socket);
+        socket.once('error', (error) => (this.hasVanished = hasVanished(error)));
+        return socket;
+      },
+    });
     this.session.once('connect', () => this.session.setLocalWindowSize(windowBytes));
     this.session.on('remoteSettings', (settings) => {
       this.#isReady = true;
@@ -158,7 +169,7 @@ class H2cAttempt implements Attempt {
     stream.on('error', () => undefined);
     stream.on('close', () => {
       if (stream.rstCode === constants.NGHTTP2_REFUSED_STREAM) this.fail('refused');
-      else this.fail('broke');
+      else this.fail(this.#session?.hasVanished === true ? 'vanished' : 'broke');
     });
     this.#receiver?.onConnected();
   }

@@ -1,5 +1,6 @@
 /** Backends that speak HTTP/1.1, over the connections that are kept to them for HTTP/1 clients too. */
 import { createHash, randomBytes } from 'node:crypto';
+import { hasVanished } from '../backend.ts';
 import type { Backend } from '../backend.ts';
 import type { Fields } from '../exchange.ts';
 import type { AnswerReceiver, BackendConnection } from '../http1/backend-connection.ts';
@@ -45,7 +46,7 @@ class Http1Attempt implements Attempt, AnswerReceiver {
   }
 
   begin(): void {
-    if (this.#request.head.upgrade !== undefined) {
+    if (this.#request.head.upgrade !== undefined || this.#request.wantsNew) {
       this.#connection = this.#pools.open(this.#backend, this);
       return;
     }
@@ -159,8 +160,8 @@ class Http1Attempt implements Attempt, AnswerReceiver {
     this.#finish([]);
   }
 
-  onBroken(): void {
-    this.#fail(this.#isConnected ? 'broke' : 'dial');
+  onBroken(error: Error): void {
+    this.#fail(!this.#isConnected ? 'dial' : hasVanished(error) ? 'vanished' : 'broke');
   }
 
   onDrain(): void {

@@ -41,6 +41,8 @@ export class Transfer implements Receiver, BodyReceiver, Watched {
   #deadlineMs = Infinity;
   #hasTried = false;
   #hasRepeated = false;
+  /** Where a host has vanished others may have too: a dial tells that sooner than a connection that was kept. */
+  #wantsNew = false;
   #isUpgraded = false;
   #isOpenEnded = false;
   readonly #body: RequestBody;
@@ -206,13 +208,14 @@ export class Transfer implements Receiver, BodyReceiver, Watched {
     if (this.#phase === 'answering') return this.#breakOff();
     if (backend === undefined) return;
     const isDial = this.#phase === 'dialling';
-    this.#exchange.failed(backend, failure === 'dial' ? 'dial' : 'broke');
+    this.#exchange.failed(backend, failure === 'refused' ? 'broke' : failure);
     this.#leaveBackend();
     if (isDial || failure === 'refused') {
       if (this.#body.isSent) this.#answer('backend-broke');
       else this.#pick();
-    } else if (this.#canRepeat && !this.#hasRepeated) {
-      this.#hasRepeated = true;
+    } else if (this.#canRepeat && (failure === 'vanished' || !this.#hasRepeated)) {
+      if (failure === 'vanished') this.#wantsNew = true;
+      else this.#hasRepeated = true;
       this.#pick();
     } else this.#answer('backend-broke');
   }
@@ -277,7 +280,12 @@ export class Transfer implements Receiver, BodyReceiver, Watched {
     this.#backend = backend;
     this.#phase = 'dialling';
     this.#arm(this.#exchange.limits.dialMs);
-    const request = { head: this.#head, exchange: this.#exchange, canRepeat: this.#canRepeat };
+    const request = {
+      head: this.#head,
+      exchange: this.#exchange,
+      canRepeat: this.#canRepeat,
+      wantsNew: this.#wantsNew,
+    };
     this.#attempt = this.#upstream.open(backend, request, this);
     this.#attempt.begin();
   }

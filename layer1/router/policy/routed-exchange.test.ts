@@ -101,7 +101,7 @@ describe('the backends of a request', () => {
           }
           exchange.end(ended(200));
           assert.deepEqual(
-            world.backends.list().map(({ inFlight }) => inFlight),
+            Array.from(world.backends.all(), ({ inFlight }) => inFlight),
             [0, 0, 0],
           );
           world.nowMs += 1_000;
@@ -126,7 +126,7 @@ describe('a backend that fails again and again', () => {
       exchange.end(ended(200));
       return backend.address;
     };
-    while (!world.backends.list().some(({ health }) => health.isEjected)) await failing();
+    while (![...world.backends.all()].some(({ health }) => health.isEjected)) await failing();
     for (let i = 0; i < 20; i += 1) assert.equal(await failing(), two);
     world.nowMs += 5_000;
     const exchanges = Array.from({ length: 20 }, () => world.exchange());

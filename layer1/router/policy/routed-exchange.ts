@@ -1,6 +1,6 @@
 /** One request that is let through: which backends are tried, and what becomes of it. */
 import type { Backend } from '../backend.ts';
-import type { Answer, Ending, Exchange, Fields, Limits, Problem } from '../exchange.ts';
+import type { Answer, Ending, Exchange, Failing, Fields, Limits, Problem } from '../exchange.ts';
 import { answerOf, pageFor, problems } from './answers.ts';
 import { chooseBackend } from './choice.ts';
 import { pointFor } from './cookies.ts';
@@ -65,19 +65,18 @@ export class RoutedExchange implements Exchange {
     return service.opened.then(() => this.#take());
   }
 
-  failed(backend: Backend, how: 'dial' | 'broke' | 'late'): void {
+  failed(backend: Backend, how: Failing): void {
     const { counters, log, now } = this.#options;
     (this.#tried ??= []).push(backend);
     backend.figures.failures += 1;
     if (how === 'broke') this.#broken = backend;
-    if (how === 'dial') {
-      this.#dialsFailed += 1;
-      counters.dialFailures += 1;
-    }
+    const isAway = how === 'dial' || how === 'vanished';
+    if (isAway) this.#dialsFailed += 1;
+    if (how === 'dial') counters.dialFailures += 1;
     const { address, service, health } = backend;
     const isProbe = this.#isProbe && backend === this.#current;
     const mayEject = mayEjectOneMore(this.#route.service.backends);
-    const isEjected = health.failed(now(), { isProbe, wasDial: how === 'dial', mayEject });
+    const isEjected = health.failed(now(), { isProbe, wasDial: isAway, mayEject });
     if (isEjected) backend.figures.ejections += 1;
     // Many requests may be lost with one backend; its first failure and its ejection are news.
     const level = isEjected || health.failures === 1 ? 'warn' : 'debug';

@@ -138,6 +138,7 @@ export function forward(request: IncomingMessage, response: ServerResponse, opti
       begin();
       return;
     }
+    backend.own(socket);
     arm(limits.dialMs, { kind: 'dial-failed', error: new Error(`no answer within ${limits.dialMs} ms`) });
     socket.once('connect', begin);
   });

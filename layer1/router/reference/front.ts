@@ -8,7 +8,7 @@ import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { systemClock } from '@flynn/kit/clock';
 import type { Logger } from '@flynn/kit/log';
-import { dial } from '../backend.ts';
+import { dial, hasVanished } from '../backend.ts';
 import type { Backend } from '../backend.ts';
 import type { Answer, Client, Ending, Exchange, Front, Policy, Problem } from '../exchange.ts';
 import { HeadProblem } from '../http1/fields.ts';
@@ -99,6 +99,12 @@ export class ReferenceFront implements Front {
       return;
     }
     const { exchange } = verdict;
+    if (exchange.backendProtocol === 'h2c') {
+      const message = 'This app speaks HTTP/2 only, and this driver of the router does not. Ask it over HTTP/2.';
+      answer(this.#policy.refuse(505, 'http2-only', message, client));
+      exchange.end({ status: 505, bytesIn: 0, bytesOut: 0, how: 'answered' });
+      return;
+    }
     const counts = { bytesOut: 0 };
     const outcome = await this.#send(request, response, { head, exchange, expectsContinue, counts });
     let how: Ending['how'] = 'answered';
@@ -154,13 +160,15 @@ export class ReferenceFront implements Front {
       if (outcome.kind === 'dial-failed') {
         exchange.failed(backend, 'dial');
         problem = 'unreachable';
-      } else if (outcome.kind === 'dropped') exchange.failed(backend, 'broke');
+      } else if (outcome.kind === 'dropped')
+        exchange.failed(backend, hasVanished(outcome.error) ? 'vanished' : 'broke');
       else if (outcome.kind === 'late') exchange.failed(backend, 'late');
       exchange.release(backend);
       if (outcome.kind === 'dial-failed') continue;
       if (outcome.kind === 'dropped') {
-        if (!isRepeatable || hasRepeated || response.headersSent) return 'backend-broke';
-        hasRepeated = true;
+        const isVanished = hasVanished(outcome.error);
+        if (!isRepeatable || (hasRepeated && !isVanished) || response.headersSent) return 'backend-broke';
+        hasRepeated ||= !isVanished;
         problem = 'backend-broke';
       } else if (outcome.kind === 'late') return 'backend-late';
       else if (outcome.kind === 'client-slow' || outcome.kind === 'body-too-large' || outcome.kind === 'too-late')

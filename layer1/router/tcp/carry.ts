@@ -47,6 +47,7 @@ export async function dialBackend(backend: Backend, options: { timeoutMs: number
       },
     },
   });
+  backend.own(socket);
   // Nobody wants its bytes yet, and its end is not to be missed.
   socket.pause();
   await untilConnected(socket, backend, options);

@@ -1,0 +1,53 @@
+/** Does the agent reach what it needs: the engine, the store, its lease, its own schedulers? */
+import type { Found } from './finding.ts';
+
+export type AgentFacts = Readonly<{
+  isEngineConnected: boolean;
+  /** Why the store does not answer, if so. */
+  storeError: string | undefined;
+  isFenceOpen: boolean;
+  /** Why it schedules without the schedulers it was given, if so. */
+  schedulerFault: string | undefined;
+}>;
+
+export function agentFindings(subject: string, facts: AgentFacts): Found[] {
+  const findings: Found[] = [];
+  if (!facts.isEngineConnected) {
+    findings.push({
+      severity: 'critical',
+      subject,
+      what: 'the container engine does not answer',
+      why: 'what runs goes on, but nothing is started, stopped or healed there',
+      remedy: 'systemctl restart docker; its log: journalctl -u docker -n 50',
+    });
+  }
+  if (facts.storeError !== undefined) {
+    findings.push({
+      severity: 'critical',
+      subject,
+      what: `it does not reach etcd: ${facts.storeError}`,
+      why: 'it hears of no new jobs, and within seconds the cell takes it for lost',
+      remedy:
+        'see whether etcd’s members run ("docker ps | grep etcd" on their hosts) and are reached on TCP port 2379',
+    });
+  }
+  if (!facts.isFenceOpen) {
+    findings.push({
+      severity: 'critical',
+      subject,
+      what: 'its lease is lost: jobs of which there must never be two are stopped',
+      why: 'databases and whatever has a volume do not run there until it is back in the cell',
+      remedy: 'it takes a new lease by itself once etcd answers it: see to etcd and to its network',
+    });
+  }
+  if (facts.schedulerFault !== undefined) {
+    findings.push({
+      severity: 'warning',
+      subject,
+      what: `it schedules without your own schedulers: ${facts.schedulerFault}`,
+      why: 'workloads of their kinds wait',
+      remedy: 'put the file right, or take it away: FLYNN_SCHEDULERS= npm run up',
+    });
+  }
+  return findings;
+}

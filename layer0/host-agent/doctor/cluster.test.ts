@@ -1,0 +1,141 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { FlynnError } from '@flynn/kit/errors';
+import { cellKeys, hostSettingsSchema } from '@flynn/scheduler/cell';
+import type { HostRecord } from '@flynn/scheduler/cell';
+import { createMemoryStore } from '@flynn/store/memory';
+import { leaseKey } from '../network/lease.ts';
+import type { HostExamination } from './api.ts';
+import { ClusterDoctor } from './cluster.ts';
+import type { ClusterDoctorDeps } from './cluster.ts';
+import { knownHosts } from './known-hosts.ts';
+import { clusterText, findingsText } from './text.ts';
+
+const { signal } = new AbortController();
+
+const record = (id: string, place: number): HostRecord => ({
+  id,
+  address: `192.0.2.${place}`,
+  apiPort: 1113,
+  capacity: { memoryBytes: 1, cpuMillis: 1 },
+  attributes: {},
+  cordoned: false,
+  startedAt: 0,
+});
+
+const examination = (hostId: string): HostExamination => ({
+  hostId,
+  now: 0,
+  version: '0.1.0',
+  engine: { isConnected: true, version: '26.1' },
+  store: { isReachable: true },
+  scheduler: 'runs',
+  diskUsedPercent: 40,
+  memoryUsedPercent: 50,
+  findings: [],
+  unknown: [],
+});
+
+const hosts = [record('h1', 1), record('h2', 2)];
+
+function doctor(change: Partial<ClusterDoctorDeps>): ClusterDoctor {
+  const settings = hostSettingsSchema.parse({});
+  return new ClusterDoctor({
+    hostId: 'h1',
+    store: { list: async () => ({ entries: [], revision: 1 }) },
+    knownHosts: async () => hosts.map((one) => ({ id: one.id, record: one, settings })),
+    rememberedHosts: () => hosts,
+    ask: async ({ id }) => examination(id),
+    etcd: async () => ({ members: [], alarms: [] }),
+    quotaBytes: 1,
+    now: () => 0,
+    ...change,
+  });
+}
+
+test('a cluster that is well is told with all its hosts', async () => {
+  const seen = await doctor({}).examine({ patienceMs: 5_000, work: true, signal });
+  assert.deepEqual([seen.findings, seen.unknown], [[], []]);
+  assert.deepEqual(
+    seen.hosts.map(({ id, state, clockOffsetMs }) => ({ id, state, clockOffsetMs })),
+    [
+      { id: 'h1', state: 'up', clockOffsetMs: 0 },
+      { id: 'h2', state: 'up', clockOffsetMs: 0 },
+    ],
+  );
+  assert.match(clusterText(seen, 1_000), /^HOST +STATE[^]*\nh2 +up +0\.1\.0 +26\.1 +runs +0 +40% +50% +\+0\.0s +1s\n/);
+});
+
+test('an agent that says nothing is told as silent, and holds nobody up', async () => {
+  const startedMs = performance.now();
+  const ask: ClusterDoctorDeps['ask'] = async ({ id }, _patience, limited) => {
+    if (id === 'h1') return examination(id);
+    return new Promise((_, reject) => {
+      limited.addEventListener('abort', () => reject(new FlynnError('timeout', 'no answer')), { once: true });
+    });
+  };
+  const seen = await doctor({ ask }).examine({ patienceMs: 300, work: false, signal });
+  assert.ok(performance.now() - startedMs < 10_000);
+  assert.deepEqual(
+    seen.hosts.map(({ id, state }) => [id, state]),
+    [
+      ['h1', 'up'],
+      ['h2', 'silent'],
+    ],
+  );
+  assert.match(
+    findingsText(seen, 0),
+    /✗ host h2: its agent does not answer at 192\.0\.2\.2:1113: no answer\n {2}since/,
+  );
+});
+
+test('while the store is away the hosts that were there are asked all the same', async () => {
+  const away = async () => {
+    throw new FlynnError('unavailable', 'etcd does not answer');
+  };
+  const member = { endpoint: 'https://192.0.2.2:2379', error: 'connection refused' };
+  const seen = await doctor({
+    knownHosts: away,
+    store: { list: away },
+    etcd: async () => ({ members: [member], alarms: [] }),
+  }).examine({ patienceMs: 2_000, work: true, signal });
+  assert.deepEqual(
+    seen.hosts.map(({ id, state }) => [id, state]),
+    [
+      ['h1', 'up'],
+      ['h2', 'up'],
+    ],
+  );
+  assert.match(
+    seen.findings.map(({ what }) => what).join('\n'),
+    /the member on h2 does not answer \(0 of 1 members do\)/,
+  );
+  assert.deepEqual(seen.etcd, [
+    { endpoint: 'https://192.0.2.2:2379', hostId: 'h2', isHealthy: false, isLeader: false },
+  ]);
+  assert.deepEqual(seen.unknown, [{ check: 'work', subject: 'the cluster', why: 'etcd does not answer' }]);
+});
+
+test('hosts are known by their records, by what is wanted of them, and by having joined', async () => {
+  await using store = createMemoryStore();
+  const lease = { hostId: 'h3', address: '192.0.2.3', subnet: '100.100.3.0/24', joinedAt: 0 };
+  await store.transact({
+    then: [
+      { put: cellKeys.host('h1'), value: JSON.stringify(record('h1', 1)) },
+      { put: cellKeys.hostSettings('h2'), value: JSON.stringify({ cordoned: true }) },
+      { put: leaseKey('h3'), value: JSON.stringify(lease) },
+    ],
+  });
+  assert.deepEqual(
+    (await knownHosts(store, { signal })).map(({ id, record: known, settings }) => [
+      id,
+      known?.address,
+      settings.cordoned,
+    ]),
+    [
+      ['h1', '192.0.2.1', false],
+      ['h2', undefined, true],
+      ['h3', undefined, false],
+    ],
+  );
+});

@@ -1,0 +1,125 @@
+/** Is etcd well: do its members answer, do they follow each other, is there room in their databases? */
+import type { EtcdStatus } from '@flynn/store/etcd-status';
+import type { Found } from './finding.ts';
+
+const subject = 'etcd';
+const usedMarks = { warning: 60, critical: 80 } as const;
+/** A file much larger than what is in it: the rest is only given back by defragmenting. */
+const looseShare = 0.5;
+const looseLeastBytes = 256 * 1024 ** 2;
+const lagMark = 5_000;
+const slowMs = 500;
+
+const defragment = 'flynn-host etcd defragment';
+const noWrites = 'then nothing can be deployed, scaled or placed any more; what runs goes on';
+
+export function etcdFindings(
+  { members, alarms }: EtcdStatus,
+  options: { quotaBytes: number; nameOf: (endpoint: string) => string },
+): Found[] {
+  const { quotaBytes, nameOf } = options;
+  const newest = Math.max(0, ...members.map(({ answer }) => answer?.raftIndex ?? 0));
+  const away = members.filter(({ answer }) => answer === undefined);
+  const findings: Found[] = alarms.map(({ memberId, kind }) => {
+    const member = members.find(({ answer }) => answer?.id === memberId);
+    const name = member === undefined ? `member ${memberId}` : nameOf(member.endpoint);
+    return kind === 'nospace'
+      ? {
+          severity: 'critical',
+          subject,
+          what: `${name} has no room left and takes no more writes (alarm NOSPACE)`,
+          why: 'nothing can be deployed, scaled or placed; what runs goes on',
+          remedy: `${defragment}, which also ends the alarm`,
+        }
+      : {
+          severity: 'critical',
+          subject,
+          what: `the data of ${name} differs from that of the others (alarm CORRUPT)`,
+          why: 'who asks that member may get a wrong answer',
+          remedy: `save a backup first: flynn-host snapshot save FILE; then make that host leave (npm run down) and join anew`,
+        };
+  });
+  if (away.length > 0)
+    findings.push(
+      awayFinding(
+        members.length,
+        away.map(({ endpoint }) => nameOf(endpoint)),
+        away[0]?.error,
+      ),
+    );
+  for (const { endpoint, answer } of members) {
+    if (answer === undefined) continue;
+    const name = nameOf(endpoint);
+    if (answer.leaderId === undefined) {
+      findings.push({
+        severity: 'critical',
+        subject,
+        what: `${name} knows of no leader`,
+        why: 'without one nothing can be written, and it is not sure of what it reads',
+        remedy: 'see that a majority of the members run and reach each other on TCP port 2380',
+      });
+    }
+    const percent = Math.round((answer.sizeBytes / quotaBytes) * 100);
+    const isLoose = answer.sizeBytes - answer.usedBytes > answer.sizeBytes * looseShare;
+    if (percent >= usedMarks.warning) {
+      findings.push({
+        severity: percent >= usedMarks.critical ? 'critical' : 'warning',
+        subject,
+        what: `the database of ${name} takes ${percent} % of its quota (${mebibytes(answer.sizeBytes)} of ${mebibytes(quotaBytes)}, ${mebibytes(answer.usedBytes)} in use)`,
+        why: `at 100 % etcd takes no more writes: ${noWrites}`,
+        remedy: isLoose
+          ? defragment
+          : 'see what fills it: flynn eval list, flynn op list; then flynn-host etcd defragment',
+      });
+    } else if (isLoose && answer.sizeBytes >= looseLeastBytes) {
+      findings.push({
+        severity: 'warning',
+        subject,
+        what: `the database of ${name} is ${mebibytes(answer.sizeBytes)} with ${mebibytes(answer.usedBytes)} in it: it needs defragmenting`,
+        why: 'it takes disk and memory for nothing, and counts towards the quota',
+        remedy: defragment,
+      });
+    }
+    if (newest - answer.raftIndex > lagMark) {
+      findings.push({
+        severity: 'warning',
+        subject,
+        what: `${name} is ${newest - answer.raftIndex} changes behind the others`,
+        why: 'until it has caught up, losing another member may stop all writes',
+        remedy: 'look at its disk and its network: a slow disk is the usual cause',
+      });
+    }
+    if (answer.tookMs > slowMs) {
+      findings.push({
+        severity: 'warning',
+        subject,
+        what: `${name} took ${Math.round(answer.tookMs)} ms to say how it is`,
+        why: 'every deployment, scale and placement waits for it',
+        remedy: 'look at the load and the disk of its host: iostat -x 1, flynn-host stats',
+      });
+    }
+  }
+  return findings;
+}
+
+function awayFinding(total: number, names: readonly string[], error: string | undefined): Found {
+  const left = total - names.length;
+  const hasMajority = left > total / 2;
+  return {
+    severity: 'critical',
+    subject,
+    what: `${names.join(', ')} ${names.length === 1 ? 'does' : 'do'} not answer (${left} of ${total} members do)${error === undefined ? '' : `: ${error}`}`,
+    why: hasMajority
+      ? left - 1 > total / 2
+        ? 'one less may be lost now'
+        : 'if one more is lost nothing can be written any more'
+      : `there is no majority: ${noWrites}`,
+    remedy: hasMajority
+      ? 'bring that host back; if it is gone for good: flynn host remove HOST --yes, and another takes its place'
+      : 'bring enough of these hosts back; what they have on disk is enough',
+  };
+}
+
+function mebibytes(bytes: number): string {
+  return `${Math.round(bytes / 1024 ** 2)} MiB`;
+}

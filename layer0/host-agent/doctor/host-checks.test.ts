@@ -1,0 +1,242 @@
+/** The checks of one host: what each of them says of a host that is well, and of one that is not. */
+import assert from 'node:assert/strict';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, it } from 'node:test';
+import { createAuthority, issueCertificate } from '@flynn/kit/tls';
+import type { JobStatus } from '@flynn/scheduler/cell';
+import { label } from '../labels.ts';
+import { agentFindings } from './agent-state.ts';
+import { certificateFindings } from './certificates.ts';
+import { diskFindings, readDisks } from './disks.ts';
+import type { DiskRoom } from './disks.ts';
+import { driftFindings } from './drift.ts';
+import type { DriftFacts } from './drift.ts';
+import type { Found } from './finding.ts';
+import { kernelFindings, readKernelSettings } from './kernel.ts';
+import { limitFindings, parseKernelCounts, readKernelCounts } from './limits.ts';
+import type { KernelCounts } from './limits.ts';
+
+const brief = (findings: readonly Found[]) => findings.map(({ severity, what }) => `${severity}: ${what}`);
+const minute = 60_000;
+
+it('an agent that reaches everything has nothing to say; else each thing it misses is named', () => {
+  const well = { isEngineConnected: true, storeError: undefined, isFenceOpen: true, schedulerFault: undefined };
+  assert.deepEqual(agentFindings('host h1', well), []);
+  const ill = { isEngineConnected: false, storeError: 'no leader', isFenceOpen: false, schedulerFault: 'no such file' };
+  const findings = agentFindings('host h1', ill);
+  assert.deepEqual(
+    findings.map(({ severity }) => severity),
+    ['critical', 'critical', 'critical', 'warning'],
+  );
+  assert.match(
+    brief(findings).join('\n'),
+    /engine does not answer[^]*etcd: no leader[^]*lease is lost[^]*no such file/,
+  );
+});
+
+describe('disks', () => {
+  const room: DiskRoom = {
+    holds: 'its data',
+    path: '/data',
+    totalBytes: 100e9,
+    freeBytes: 40e9,
+    usedPercent: 60,
+    usedInodesPercent: 10,
+    isReadOnly: false,
+  };
+
+  it('fill up by bytes or by inodes, or are not writable', () => {
+    const of = (change: Partial<DiskRoom>) => brief(diskFindings('host h1', [{ ...room, ...change }]));
+    assert.deepEqual(of({}), []);
+    assert.deepEqual(of({ usedPercent: 84.9 }), []);
+    assert.deepEqual(of({ usedPercent: 85, freeBytes: 15e9 }), [
+      'warning: the disk of its data (/data) is 85 % full: 15.0 GB left',
+    ]);
+    assert.deepEqual(of({ usedPercent: 97, freeBytes: 3e8 }), [
+      'critical: the disk of its data (/data) is 97 % full: 300 MB left',
+    ]);
+    assert.deepEqual(of({ usedInodesPercent: 96 }), [
+      'critical: the disk of its data (/data) has used 96 % of its inodes',
+    ]);
+    assert.deepEqual(of({ usedInodesPercent: undefined }), []);
+    assert.match(of({ isReadOnly: true }).join(''), /^critical: .* read-only$/);
+  });
+
+  it('are read once each, whatever is on them; what is not there is left out', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'flynn-disks-'));
+    const disks = await readDisks([
+      { holds: 'one', path: folder },
+      { holds: 'two', path: folder },
+      { holds: 'three', path: join(folder, 'nothing') },
+    ]);
+    await rm(folder, { recursive: true });
+    assert.equal(disks.length, 1);
+    const [disk] = disks;
+    assert.equal(disk?.holds, 'one, two');
+    assert.ok(disk.totalBytes > 0 && disk.usedPercent >= 0 && disk.usedPercent <= 100 && !disk.isReadOnly);
+  });
+});
+
+describe('limits of the kernel', () => {
+  const counts: KernelCounts = {
+    files: { used: 1_000, limit: 100_000 },
+    connections: { used: 10, limit: 1_000 },
+    inotifyInstances: { used: 20, limit: 128 },
+    threads: { used: 300, limit: 30_000 },
+    memory: { totalBytes: 100, availableBytes: 50, stalledPercent: 0 },
+  };
+
+  it('are named before they are reached, with the setting that moves them', () => {
+    const of = (change: Partial<KernelCounts>) => limitFindings('host h1', { ...counts, ...change });
+    assert.deepEqual(of({}), []);
+    assert.deepEqual(of({ connections: undefined }), []);
+    const [tracked] = of({ connections: { used: 800, limit: 1_000 } });
+    assert.equal(tracked?.what, '800 of 1000 connections the kernel tracks are in use');
+    assert.match(tracked.remedy, /sysctl -w net\.netfilter\.nf_conntrack_max=4000/);
+    assert.deepEqual(brief(of({ inotifyInstances: { used: 127, limit: 128 } })), [
+      'critical: 127 of 128 inotify instances of root are in use',
+    ]);
+    assert.match(brief(of({ files: { used: 81, limit: 100 } })).join(''), /^warning: 81 of 100 open files/);
+    assert.match(brief(of({ threads: { used: 99, limit: 100 } })).join(''), /^critical: 99 of 100 processes/);
+  });
+
+  it('memory is short when little is left, or when processes wait for it', () => {
+    const of = (availableBytes: number, stalledPercent: number | undefined) =>
+      brief(limitFindings('h', { ...counts, memory: { totalBytes: 100, availableBytes, stalledPercent } }));
+    assert.deepEqual(of(6, undefined), []);
+    assert.deepEqual(of(4, 0), ['warning: 4.0 % of its memory is left']);
+    assert.match(of(30, 50).join(''), /^critical: 30\.0 % .*50 % went by waiting/);
+  });
+
+  it('are read as the kernel writes them', async () => {
+    const parsed = parseKernelCounts({
+      files: '2144\t0\t9000000\n',
+      count: '37\n',
+      max: '262144\n',
+      threads: '62987\n',
+      load: '0.10 0.20 0.30 2/345 6789\n',
+      memory: 'MemTotal:       8000 kB\nMemFree: 1 kB\nMemAvailable:   2000 kB\n',
+      pressure: 'some avg10=0.00 avg60=12.50 avg300=0.00 total=1\nfull avg10=0.00 avg60=1.00 avg300=0.00 total=1\n',
+    });
+    assert.deepEqual(parsed, {
+      files: { used: 2144, limit: 9_000_000 },
+      connections: { used: 37, limit: 262144 },
+      threads: { used: 345, limit: 62987 },
+      memory: { totalBytes: 8_192_000, availableBytes: 2_048_000, stalledPercent: 12.5 },
+    });
+    const own = await readKernelCounts();
+    assert.ok(own.files.used > 0 && own.threads.used > 1 && own.memory.availableBytes > 0);
+    assert.ok(own.inotifyInstances.limit > 0);
+  });
+});
+
+it('kernel settings the platform stands on are named with what they should be', async () => {
+  const controllers = ['cpu', 'memory', 'pids', 'io'];
+  const of = (sysctls: Record<string, string>, groups: string[] | undefined = controllers) =>
+    kernelFindings('host h1', { sysctls: new Map(Object.entries(sysctls)), controllers: groups });
+  const right = { 'net/ipv4/ip_forward': '1', 'net/core/somaxconn': '4096', 'kernel/pid_max': '32768' };
+  assert.deepEqual(of(right), []);
+  const [forward] = of({ ...right, 'net/ipv4/ip_forward': '0' });
+  assert.equal(forward?.severity, 'critical');
+  assert.match(`${forward.what} ${forward.remedy}`, /net\.ipv4\.ip_forward is 0 .*sysctl -w net\.ipv4\.ip_forward=1/);
+  assert.match(brief(of({ ...right, 'net/core/somaxconn': '128' })).join(''), /^warning: net\.core\.somaxconn is 128$/);
+  assert.match(brief(of(right, ['cpu'])).join(''), /does not control memory, pids by groups/);
+  const own = await readKernelSettings();
+  assert.match(own.sysctls.get('net/ipv4/ip_forward') ?? '', /^[01]$/);
+});
+
+it('a certificate is named before it ends, once it has ended, and while it is not valid yet', async () => {
+  const authority = await createAuthority('flynn test');
+  const { certificate } = await issueCertificate(authority, { name: 'h1', addresses: ['localhost'] });
+  const known = {
+    name: 'its certificate',
+    certificate,
+    why: 'w',
+    remedy: 'make another',
+    warnDays: 30,
+    criticalDays: 7,
+  };
+  const of = (atMs: number) => certificateFindings('host h1', [known], atMs);
+  const [ended] = of(Date.parse('2100-01-01'));
+  const endMs = Date.parse(/ended on (\S+)/.exec(ended?.what ?? '')?.[1] ?? '');
+  assert.equal(ended?.severity, 'critical');
+  const day = 24 * 60 * minute;
+  assert.deepEqual(of(endMs - 40 * day), []);
+  const [soon] = of(endMs - 20 * day);
+  assert.equal(soon?.severity, 'warning');
+  assert.match(soon.what, /^its certificate ends on \S+, in (19|20) days$/);
+  assert.ok(Date.parse(soon.since ?? '') < endMs - 29 * day);
+  assert.equal(of(endMs - 5 * day)[0]?.severity, 'critical');
+  assert.match(of(0)[0]?.what ?? '', /valid only from/);
+  assert.throws(() => certificateFindings('h', [{ ...known, certificate: 'nonsense' }], 0), /cannot be read/);
+});
+
+describe('drift', () => {
+  const now = 1_000 * minute;
+  const job = (id: string, agoMinutes: number) => ({
+    id,
+    workloadId: 'w1',
+    desired: 'run' as const,
+    createdAt: now - agoMinutes * minute,
+  });
+  const status = (id: string, change: Partial<JobStatus>): JobStatus => ({
+    id,
+    hostId: 'h1',
+    workloadId: 'w1',
+    version: 'v',
+    meta: { 'flynn.app_name': 'blog', 'flynn.type': 'web' },
+    state: 'running',
+    isFinal: false,
+    restarts: 0,
+    createdAt: now - 60 * minute,
+    ...change,
+  });
+  const container = (id: string, agoMinutes: number) => ({
+    id: `c-${id}`,
+    name: `flynn-test-${id}`,
+    labels: { [label.job]: id },
+    state: 'running' as const,
+    createdAtMs: now - agoMinutes * minute,
+  });
+  const quiet: DriftFacts = { assigned: [], statuses: [], containers: [], networkRepairs: [], networkProblems: [] };
+  const of = (facts: Partial<DriftFacts>) => driftFindings('host h1', { ...quiet, ...facts }, now);
+
+  it('a job that is to run and does not is named after a while, with why', () => {
+    assert.deepEqual(of({ assigned: [job('a', 4)] }), []);
+    assert.deepEqual(of({ assigned: [job('a', 60)], statuses: [status('a', {})] }), []);
+    const statuses = [status('a', { state: 'starting', error: 'could not pull x' })];
+    const [found] = of({ assigned: [job('a', 10), job('b', 10)], statuses });
+    assert.equal(found?.what, '2 jobs of app blog (web) are to run there and do not: could not pull x');
+    assert.equal(found.since, new Date(now - 10 * minute).toISOString());
+    assert.match(found.remedy, /flynn-host inspect a/);
+  });
+
+  it('a job that crashes again and again is named, with its code', () => {
+    assert.deepEqual(of({ statuses: [status('a', { state: 'crashed', restarts: 2 })] }), []);
+    assert.deepEqual(of({ statuses: [status('a', { state: 'running', restarts: 9 })] }), []);
+    assert.deepEqual(brief(of({ statuses: [status('a', { state: 'crashed', restarts: 7, exitCode: 3 })] })), [
+      'warning: 1 job of app blog (web) ends again and again, the last time with exit code 3',
+    ]);
+  });
+
+  it('a container nobody wants is named, once it had time to go', () => {
+    const assigned = [job('a', 60)];
+    const statuses = [status('a', {})];
+    assert.deepEqual(of({ assigned, statuses, containers: [container('a', 60), container('b', 1)] }), []);
+    assert.deepEqual(brief(of({ containers: [container('b', 60)] })), [
+      'warning: the container flynn-test-b runs, and nobody wants it',
+    ]);
+  });
+
+  it('a network that somebody keeps changing, or that cannot be put right, is named', () => {
+    assert.deepEqual(of({ networkRepairs: [now - 61 * minute, now - 5 * minute, now - minute] }), []);
+    const [often] = of({ networkRepairs: [now - 9 * minute, now - 5 * minute, now - minute] });
+    assert.match(often?.what ?? '', /changed its bridge, routes or rules 3 times/);
+    assert.equal(often?.since, new Date(now - 9 * minute).toISOString());
+    assert.deepEqual(brief(of({ networkProblems: ['the bridge flynn0 is gone'] })), [
+      'critical: the bridge flynn0 is gone',
+    ]);
+  });
+});

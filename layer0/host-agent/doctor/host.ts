@@ -1,0 +1,133 @@
+/** Examines this host: each check by itself, each within its time. */
+import { pause } from '@flynn/kit/clock';
+import type { Logger } from '@flynn/kit/log';
+import { withDeadline } from '@flynn/kit/retry';
+import { forever } from '@flynn/kit/tasks';
+import { agentFindings } from './agent-state.ts';
+import type { AgentFacts } from './agent-state.ts';
+import type { HostExamination } from './api.ts';
+import { certificateFindings } from './certificates.ts';
+import type { KnownCertificate } from './certificates.ts';
+import { diskFindings, readDisks } from './disks.ts';
+import type { DiskRoom } from './disks.ts';
+import { driftFindings } from './drift.ts';
+import type { DriftFacts } from './drift.ts';
+import { Sightings, examine, lessThan } from './finding.ts';
+import type { Check, Finding } from './finding.ts';
+import { kernelFindings, readKernelSettings } from './kernel.ts';
+import { limitFindings, readKernelCounts } from './limits.ts';
+import type { KernelCounts } from './limits.ts';
+
+export type HostDoctorDeps = Readonly<{
+  hostId: string;
+  version: string;
+  engineVersion: string;
+  scheduler: () => HostExamination['scheduler'];
+  /** What is on the disks that matter. */
+  places: readonly { holds: string; path: string }[];
+  agentFacts: (signal: AbortSignal) => Promise<AgentFacts>;
+  /** Undefined while the engine does not answer: then nothing can be concluded. */
+  drift: () => DriftFacts | undefined;
+  certificates: () => Promise<readonly KnownCertificate[]>;
+  now: () => number;
+  read?: Readings;
+}>;
+
+/** What the machine says; tests say something else. */
+export type Readings = Readonly<{
+  disks: typeof readDisks;
+  counts: typeof readKernelCounts;
+  settings: typeof readKernelSettings;
+}>;
+
+const machine: Readings = { disks: readDisks, counts: readKernelCounts, settings: readKernelSettings };
+
+/** So that it is known since when something is so. */
+const everyMs = 60_000;
+const ownPatienceMs = 10_000;
+
+export class HostDoctor {
+  readonly #deps: HostDoctorDeps;
+  readonly #sightings = new Sightings();
+  #last: readonly Finding[] = [];
+
+  constructor(deps: HostDoctorDeps) {
+    this.#deps = deps;
+  }
+
+  /** Of the last look. */
+  get findings(): readonly Finding[] {
+    return this.#last;
+  }
+
+  /** Resolves when the signal aborts. */
+  async run(signal: AbortSignal, log: Logger): Promise<void> {
+    const look = async (limited: AbortSignal): Promise<void> => {
+      await this.examine(ownPatienceMs, limited);
+      await pause(everyMs, limited);
+    };
+    await forever('examining the host', look, { signal, log });
+  }
+
+  async examine(patienceMs: number, signal: AbortSignal): Promise<HostExamination> {
+    const { hostId, version, engineVersion, now, read = machine } = this.#deps;
+    const subject = `host ${hostId}`;
+    const deadlineMs = lessThan(patienceMs);
+    let agent: AgentFacts | undefined;
+    let disks: readonly DiskRoom[] = [];
+    let counts: KernelCounts | undefined;
+    const checks: Check[] = [
+      {
+        name: 'agent',
+        find: async (limited) => {
+          agent = await this.#deps.agentFacts(withDeadline(lessThan(deadlineMs), limited));
+          return agentFindings(subject, agent);
+        },
+      },
+      {
+        name: 'disks',
+        find: async () => {
+          disks = await read.disks(this.#deps.places);
+          return diskFindings(subject, disks);
+        },
+      },
+      {
+        name: 'limits',
+        find: async () => {
+          counts = await read.counts();
+          return limitFindings(subject, counts);
+        },
+      },
+      { name: 'kernel', find: async () => kernelFindings(subject, await read.settings()) },
+      {
+        name: 'certificates',
+        find: async () => certificateFindings(subject, await this.#deps.certificates(), now()),
+      },
+      {
+        name: 'drift',
+        find: () => {
+          const facts = this.#deps.drift();
+          return facts === undefined ? [] : driftFindings(subject, facts, now());
+        },
+      },
+    ];
+    const verdict = await examine(checks, { subject, deadlineMs, signal });
+    const findings = this.#sightings.dated(verdict.findings, now());
+    this.#last = findings;
+    const { memory } = counts ?? {};
+    return {
+      hostId,
+      now: now(),
+      version,
+      engine: { isConnected: agent?.isEngineConnected ?? false, version: engineVersion },
+      store: { isReachable: agent !== undefined && agent.storeError === undefined },
+      scheduler: this.#deps.scheduler(),
+      ...(disks.length === 0 ? {} : { diskUsedPercent: Math.max(...disks.map(({ usedPercent }) => usedPercent)) }),
+      ...(memory === undefined
+        ? {}
+        : { memoryUsedPercent: Math.round((1 - memory.availableBytes / memory.totalBytes) * 1_000) / 10 }),
+      findings,
+      unknown: verdict.unknown,
+    };
+  }
+}

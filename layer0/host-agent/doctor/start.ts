@@ -1,0 +1,137 @@
+/** The agent's doctors put together, and their part of its API. */
+import { systemClock } from '@flynn/kit/clock';
+import { messageOf } from '@flynn/kit/errors';
+import { HttpClient } from '@flynn/kit/http-client';
+import { handle } from '@flynn/kit/http-server';
+import type { Handler } from '@flynn/kit/http-server';
+import type { Logger } from '@flynn/kit/log';
+import type { TaskGroup } from '@flynn/kit/tasks';
+import { cellPrefix } from '@flynn/scheduler/cell';
+import type { HostJob, HostRecord, JobStatus } from '@flynn/scheduler/cell';
+import type { EtcdClient } from '@flynn/store/etcd';
+import type { EtcdTls } from '@flynn/store/etcd-members';
+import { etcdStatus } from '@flynn/store/etcd-status';
+import { etcdQuotaBytes } from '../cluster/etcd-resident.ts';
+import type { Config } from '../config.ts';
+import type { ContainerTable } from '../container-table.ts';
+import type { Fence } from '../fence.ts';
+import type { HostNetwork } from '../network/host-network.ts';
+import { doctorRoutes } from './api.ts';
+import type { HostExamination } from './api.ts';
+import { ClusterDoctor } from './cluster.ts';
+import type { Finding } from './finding.ts';
+import { HostDoctor } from './host.ts';
+import { knownHosts } from './known-hosts.ts';
+import { ownCertificates } from './own-certificates.ts';
+
+export type DoctorDeps = Readonly<{
+  config: Config;
+  version: string;
+  engineVersion: string;
+  /** Where the engine keeps its files. */
+  engineDir: string;
+  store: EtcdClient;
+  tls: EtcdTls | undefined;
+  containers: ContainerTable;
+  network: Pick<HostNetwork, 'repairedAt' | 'problems'>;
+  fence: Pick<Fence, 'isOpen'>;
+  statuses: () => JobStatus[];
+  assigned: () => readonly HostJob[];
+  schedulerFault: () => string | undefined;
+  rememberedHosts: () => readonly HostRecord[];
+  log: Logger;
+}>;
+
+export type Doctor = Readonly<{
+  handlers: readonly Handler[];
+  /** What was wrong on this host when it was last looked at. */
+  findings: () => readonly Finding[];
+}>;
+
+/** It looks at its host now and then in the group. */
+export function startDoctor(deps: DoctorDeps, tasks: TaskGroup): Doctor {
+  const { config, store, tls, log } = deps;
+  const host = hostDoctor(deps);
+  const cluster = new ClusterDoctor({
+    hostId: config.FLYNN_HOST_ID,
+    store,
+    knownHosts: (signal) => knownHosts(store, { signal }),
+    rememberedHosts: deps.rememberedHosts,
+    async ask(record, patienceMs, signal) {
+      if (record.id === config.FLYNN_HOST_ID) return host.examine(patienceMs, signal);
+      return askAgent(record, config.FLYNN_KEY, patienceMs, signal);
+    },
+    etcd: (signal) => etcdStatus({ endpoints: store.endpoints, signal, ...(tls === undefined ? {} : { tls }) }),
+    quotaBytes: etcdQuotaBytes,
+    now: () => systemClock.now(),
+  });
+  tasks.run('doctor', (signal) => host.run(signal, log));
+  return {
+    findings: () => host.findings,
+    handlers: [
+      handle(doctorRoutes.host, async ({ query, signal }) => host.examine(query.patienceMs, signal)),
+      handle(doctorRoutes.cluster, async ({ query: { patienceMs, work = false }, signal }) =>
+        cluster.examine({ patienceMs, work, signal }),
+      ),
+    ],
+  };
+}
+
+function hostDoctor(deps: DoctorDeps): HostDoctor {
+  const { config, containers, network, store } = deps;
+  return new HostDoctor({
+    hostId: config.FLYNN_HOST_ID,
+    version: deps.version,
+    engineVersion: deps.engineVersion,
+    scheduler: () => schedulerState(config, deps.schedulerFault()),
+    places: [
+      { holds: "the agent's state", path: config.FLYNN_STATE_DIR },
+      { holds: "the engine's data, etcd's and all volumes", path: deps.engineDir },
+    ],
+    async agentFacts(signal) {
+      return {
+        isEngineConnected: containers.isCurrent,
+        storeError: await storeError(store, signal),
+        isFenceOpen: deps.fence.isOpen,
+        schedulerFault: deps.schedulerFault(),
+      };
+    },
+    drift() {
+      if (!containers.isCurrent) return undefined;
+      return {
+        assigned: deps.assigned(),
+        statuses: deps.statuses(),
+        containers: containers.assigned(),
+        networkRepairs: network.repairedAt,
+        networkProblems: network.problems,
+      };
+    },
+    certificates: () => ownCertificates(config),
+    now: () => systemClock.now(),
+  });
+}
+
+function schedulerState(config: Config, fault: string | undefined): HostExamination['scheduler'] {
+  if (!config.FLYNN_SCHEDULER) return 'off';
+  return fault === undefined ? 'runs' : 'without-own';
+}
+
+/** A write would be refused while there is no quorum, and a read as well: what this tells holds for both. */
+async function storeError(store: EtcdClient, signal: AbortSignal): Promise<string | undefined> {
+  try {
+    await store.get(cellPrefix, { signal });
+    return undefined;
+  } catch (error) {
+    return signal.aborted ? 'it does not answer in time' : messageOf(error);
+  }
+}
+
+async function askAgent(
+  { id, address, apiPort }: HostRecord,
+  key: string,
+  patienceMs: number,
+  signal: AbortSignal,
+): Promise<HostExamination> {
+  await using client = new HttpClient({ baseUrl: `http://${address}:${apiPort}`, key, name: `host ${id}` });
+  return client.call(doctorRoutes.host, { query: { patienceMs } }, { signal, timeoutMs: patienceMs });
+}

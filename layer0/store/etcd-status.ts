@@ -1,0 +1,115 @@
+/** How each member of etcd is, asked one by one: a cluster that answers may have a member that does not. */
+import { messageOf } from '@flynn/kit/errors';
+import { raceAbort, withDeadline } from '@flynn/kit/retry';
+import { EtcdMembers } from './etcd-members.ts';
+import type { EtcdTls } from './etcd-members.ts';
+import { translateError } from './etcd-wire.ts';
+
+export type EtcdMemberStatus = Readonly<{
+  endpoint: string;
+  /** Of what it said; absent when it did not answer, and then `error` says why. */
+  answer?: Readonly<{
+    id: string;
+    version: string;
+    /** Of the file, which only defragmenting makes smaller, and of what is in it. */
+    sizeBytes: number;
+    usedBytes: number;
+    /** Undefined while it knows of none. */
+    leaderId: string | undefined;
+    raftIndex: number;
+    isLearner: boolean;
+    tookMs: number;
+  }>;
+  error?: string;
+}>;
+
+/** `nospace`: it takes no writes for want of room; `corrupt`: its data differs from that of the others. */
+export type EtcdAlarm = Readonly<{ memberId: string; kind: 'nospace' | 'corrupt' }>;
+
+export type EtcdStatus = Readonly<{ members: readonly EtcdMemberStatus[]; alarms: readonly EtcdAlarm[] }>;
+
+type Options = { endpoints: readonly string[]; tls?: EtcdTls; signal: AbortSignal };
+
+/** Never throws for members that do not answer: at the signal they are told as such. */
+export async function etcdStatus(options: Options): Promise<EtcdStatus> {
+  const asked = await Promise.all(options.endpoints.map((endpoint) => askMember(endpoint, options)));
+  const alarms = new Map(asked.flatMap(({ alarms: own }) => own).map((one) => [`${one.memberId} ${one.kind}`, one]));
+  return { members: asked.map(({ status }) => status), alarms: [...alarms.values()] };
+}
+
+async function askMember(
+  endpoint: string,
+  { tls, signal }: Options,
+): Promise<{ status: EtcdMemberStatus; alarms: readonly EtcdAlarm[] }> {
+  const members = new EtcdMembers([endpoint], tls);
+  const { maintenance } = members.current.client;
+  const startedMs = performance.now();
+  try {
+    const said = await raceAbort(maintenance.status(), signal);
+    const tookMs = performance.now() - startedMs;
+    const answer = {
+      id: said.header.member_id,
+      version: said.version,
+      sizeBytes: Number(said.dbSize),
+      usedBytes: Number(said.dbSizeInUse),
+      leaderId: said.leader === '0' ? undefined : said.leader,
+      raftIndex: Number(said.raftIndex),
+      isLearner: said.isLearner,
+      tookMs,
+    };
+    return { status: { endpoint, answer }, alarms: said.errors.flatMap(alarmOf) };
+  } catch (error) {
+    const why = signal.aborted ? 'it did not answer in time' : messageOf(translateError(error, `asking ${endpoint}`));
+    return { status: { endpoint, error: why }, alarms: [] };
+  } finally {
+    members.close();
+  }
+}
+
+/** A member tells of them as text in its status; asking for them outright would need a majority. */
+function alarmOf(text: string): EtcdAlarm[] {
+  const [, memberId = '', kind = ''] = /memberID:(\d+) alarm:(NOSPACE|CORRUPT)/.exec(text) ?? [];
+  if (kind === 'NOSPACE') return [{ memberId, kind: 'nospace' }];
+  return kind === 'CORRUPT' ? [{ memberId, kind: 'corrupt' }] : [];
+}
+
+const memberDeadlineMs = 60_000;
+
+/**
+ * Gives the room of what was deleted back, one member after the other: each answers nothing meanwhile. Afterwards members
+ * that had no room take writes again, if there is some now.
+ */
+export async function defragmentEtcd(
+  options: Options & { onMember: (endpoint: string) => void },
+): Promise<{ disarmed: number }> {
+  for (const endpoint of options.endpoints) {
+    options.onMember(endpoint);
+    await onMember(endpoint, options, 'defragmenting', ({ maintenance }) => maintenance.defragment());
+  }
+  const { alarms } = await etcdStatus(options);
+  const full = alarms.filter(({ kind }) => kind === 'nospace');
+  const [first = ''] = options.endpoints;
+  for (const { memberId } of full) {
+    await onMember(first, options, 'ending the alarm', ({ maintenance }) =>
+      maintenance.alarm({ action: 'Deactivate', alarm: 'Nospace', memberID: memberId }),
+    );
+  }
+  return { disarmed: full.length };
+}
+
+async function onMember<T>(
+  endpoint: string,
+  { tls, signal }: Options,
+  what: string,
+  work: (client: EtcdMembers['current']['client']) => Promise<T>,
+): Promise<T> {
+  const members = new EtcdMembers([endpoint], tls);
+  const limited = withDeadline(memberDeadlineMs, signal);
+  try {
+    return await raceAbort(work(members.current.client), limited);
+  } catch (error) {
+    throw translateError(error, `${what} ${endpoint}`);
+  } finally {
+    members.close();
+  }
+}

@@ -1,0 +1,230 @@
+/**
+ * What a backup of this cluster consists of.
+ *
+ * INVARIANT. All records are of one revision, read twice: once for their sizes and digests, which come first in the
+ * archive, and once to be written. A blob that something refers to was used when it was counted, so that nobody collects
+ * it before it is read.
+ */
+import { createHash } from 'node:crypto';
+import type { BlobClient } from '@flynn/blobstore/client';
+import { FlynnError, hasCode } from '@flynn/kit/errors';
+import { resourceKey } from '@flynn/resource/keys';
+import { decodeResource } from '@flynn/resource/record';
+import type { Resource, ResourceType } from '@flynn/resource/type';
+import type { Revision, Store } from '@flynn/store/store';
+import { auditRoot } from '../audit/trail.ts';
+import type { ControllerSettings, Deps } from '../deps.ts';
+import { resultMeta, storedBlobs } from '../images/image-blobs.ts';
+import { appType, artifactType, formationType, releaseType } from '../resources.ts';
+import type { AppResource } from '../resources.ts';
+import type { Bytes } from './archive.ts';
+import { isKept, keptTypes, lineOf, prefixOf, withoutOwnVariables } from './contents.ts';
+import type { Platform } from './contents.ts';
+import {
+  auditName,
+  blobName,
+  digestOfBlob,
+  formatVersion,
+  platformName,
+  recordsName,
+  typeOfRecords,
+} from './manifest.ts';
+import type { Manifest, Part, PlatformPart } from './manifest.ts';
+import { entriesAt } from './pages.ts';
+
+export type BackupSource = Readonly<{
+  store: Store;
+  blobs: Pick<BlobClient, 'stat' | 'get'>;
+  settings: ControllerSettings;
+  clusterId: string;
+  now: () => number;
+}>;
+
+export type PreparedBackup = Readonly<{ manifest: Manifest; open: (part: Part) => Bytes }>;
+
+/** Lines go out in chunks of about this size. */
+const chunkBytes = 64 * 1024;
+
+/**
+ * Reads through all records, and asks the blob store for what they refer to. `conflict` if blobs are missing there,
+ * naming what is affected, unless they may be.
+ */
+export async function prepareBackup(
+  source: BackupSource,
+  { signal, mayMiss = false }: { signal: AbortSignal; mayMiss?: boolean },
+): Promise<PreparedBackup> {
+  const { store, blobs, settings, clusterId, now } = source;
+  const { entries, revision } = await store.list(prefixOf(appType), { signal });
+  const at = { revision, signal };
+  const apps = entries.map((entry) => decodeResource(appType, entry));
+  const platform = await platformOf(source, apps, at);
+  const platformText = JSON.stringify(await platformPartOf(source, apps, at));
+
+  const linesOf = (name: string): Bytes => {
+    if (name === auditName) return lines(store, auditRoot, at, () => true);
+    const type = keptTypes.find((one) => one.name === typeOfRecords(name));
+    if (type === undefined) throw new FlynnError('internal', `a backup has no part ${name}`);
+    return lines(store, prefixOf(type), at, (entry) => isKept(type, entry, platform));
+  };
+  const open = (part: Part): Bytes => {
+    if (part.name === platformName) return once(platformText);
+    const digest = digestOfBlob(part.name);
+    return digest === undefined ? linesOf(part.name) : blobOf(blobs, digest, signal);
+  };
+
+  const parts: Part[] = [await measured(platformName, once(platformText))];
+  for (const { name } of keptTypes) parts.push(await measured(recordsName(name), linesOf(recordsName(name))));
+  parts.push(await measured(auditName, linesOf(auditName)));
+  const needed = await neededBlobs(store, platform, at);
+  const missing: string[] = [];
+  for (const digest of [...needed].toSorted()) {
+    const sizeBytes = await sizeOf(blobs, digest, signal);
+    if (sizeBytes === undefined) missing.push(digest);
+    else parts.push({ name: blobName(digest), sizeBytes, sha256: digest.replace(/^sha256:/, '') });
+  }
+  if (missing.length > 0 && !mayMiss) {
+    const affected = await affectedBy(store, new Set(missing), apps, at);
+    throw new FlynnError(
+      'conflict',
+      `no whole backup can be made: the blob store lacks ${missing.length} of what releases are made of (${affected}). Delete those releases ("flynn release delete"), or leave out what is missing with --skip-missing`,
+      { detail: { missing: missing.slice(0, 100) } },
+    );
+  }
+  const cluster = { id: clusterId, name: settings.name, domain: settings.domain };
+  const madeAt = new Date(now()).toISOString();
+  const { version: platformVersion } = settings;
+  return { manifest: { format: formatVersion, platformVersion, madeAt, cluster, revision, missing, parts }, open };
+}
+
+/** Tells clusters apart, and says nothing of the key it is made of. */
+export function clusterIdOf({ runnerKey }: Pick<Deps, 'runnerKey'>): string {
+  return createHash('sha256').update(`flynn cluster id: ${runnerKey}`).digest('hex').slice(0, 16);
+}
+
+type At = { revision: Revision; signal: AbortSignal };
+
+/** Artifacts of the platform's own apps are images that every machine makes itself. */
+async function platformOf({ store }: BackupSource, apps: readonly AppResource[], at: At): Promise<Platform> {
+  const appIds = new Set(apps.filter(({ spec }) => spec.isSystem).map(({ id }) => id));
+  const artifactIds = new Set<string>();
+  const others = new Set<string>();
+  for await (const { spec } of resourcesAt(store, releaseType, at)) {
+    if (spec.artifactId !== undefined) (appIds.has(spec.appId) ? artifactIds : others).add(spec.artifactId);
+  }
+  return { appIds, artifactIds: artifactIds.difference(others) };
+}
+
+async function platformPartOf(
+  { store, settings }: BackupSource,
+  apps: readonly AppResource[],
+  at: At,
+): Promise<PlatformPart> {
+  const { name, domain, httpPort, httpsPort, gitUrl } = settings;
+  const found: Record<string, PlatformPart['apps'][string]> = {};
+  for (const { spec, status } of apps) {
+    if (!spec.isSystem || status.releaseId === undefined) continue;
+    const release = await resourceAt(store, releaseType, status.releaseId, at);
+    const formation = await resourceAt(store, formationType, status.releaseId, at);
+    if (release === undefined) continue;
+    found[spec.name] = {
+      env: withoutOwnVariables(release.spec.env),
+      counts: { ...formation?.spec.processes },
+    };
+  }
+  return { name, domain, httpPort, httpsPort, gitUrl, apps: found };
+}
+
+async function neededBlobs(store: Store, { artifactIds }: Platform, at: At): Promise<Set<string>> {
+  const needed = new Set<string>();
+  for await (const { id, spec } of resourcesAt(store, artifactType, at)) {
+    if (artifactIds.has(id)) continue;
+    for (const { digest } of storedBlobs(spec.image)) needed.add(digest);
+    const result = spec.meta[resultMeta];
+    if (result !== undefined) needed.add(result);
+  }
+  return needed;
+}
+
+/** For people: which releases could not be restored. */
+async function affectedBy(
+  store: Store,
+  missing: ReadonlySet<string>,
+  apps: readonly AppResource[],
+  at: At,
+): Promise<string> {
+  const artifacts = new Set<string>();
+  for await (const { id, spec } of resourcesAt(store, artifactType, at)) {
+    if (storedBlobs(spec.image).some(({ digest }) => missing.has(digest)) || missing.has(spec.meta[resultMeta] ?? '')) {
+      artifacts.add(id);
+    }
+  }
+  const names: string[] = [];
+  for await (const { spec } of resourcesAt(store, releaseType, at)) {
+    const app = apps.find(({ id }) => id === spec.appId);
+    if (artifacts.has(spec.artifactId ?? '')) names.push(`${app?.spec.name ?? spec.appId} v${spec.version}`);
+  }
+  if (names.length === 0) return 'of artifacts without a release: they are collected within two hours';
+  return names.length > 5 ? `${names.slice(0, 5).join(', ')} and ${names.length - 5} more` : names.join(', ');
+}
+
+async function* resourcesAt<Spec, Status, SpecInput>(
+  store: Store,
+  type: ResourceType<string, Spec, Status, SpecInput>,
+  at: At,
+): AsyncGenerator<Resource<Spec, Status>> {
+  for await (const entry of entriesAt(store, prefixOf(type), at)) yield decodeResource(type, entry);
+}
+
+async function resourceAt<Spec, Status, SpecInput>(
+  store: Store,
+  type: ResourceType<string, Spec, Status, SpecInput>,
+  id: string,
+  at: At,
+): Promise<Resource<Spec, Status> | undefined> {
+  const key = resourceKey(type.name, id);
+  const entry = (await store.list(key, at)).entries.find((one) => one.key === key);
+  return entry === undefined ? undefined : decodeResource(type, entry);
+}
+
+async function sizeOf(blobs: BackupSource['blobs'], digest: string, signal: AbortSignal): Promise<number | undefined> {
+  try {
+    return (await blobs.stat(digest, { signal })).sizeBytes;
+  } catch (error) {
+    if (hasCode(error, 'not_found')) return undefined;
+    throw error;
+  }
+}
+
+async function* blobOf(blobs: BackupSource['blobs'], digest: string, signal: AbortSignal): AsyncGenerator<Uint8Array> {
+  for await (const chunk of await blobs.get(digest, { signal })) yield chunk;
+}
+
+async function* lines(
+  store: Store,
+  prefix: string,
+  at: At,
+  isWanted: (entry: Parameters<typeof isKept>[1]) => boolean,
+): AsyncGenerator<Uint8Array> {
+  let text = '';
+  for await (const entry of entriesAt(store, prefix, at)) {
+    if (isWanted(entry)) text += lineOf(entry);
+    if (text.length < chunkBytes) continue;
+    yield Buffer.from(text);
+    text = '';
+  }
+  if (text !== '') yield Buffer.from(text);
+}
+
+async function* once(text: string): AsyncGenerator<Uint8Array> {
+  yield Buffer.from(text);
+}
+
+async function measured(name: string, body: Bytes): Promise<Part> {
+  const hash = createHash('sha256');
+  let sizeBytes = 0;
+  for await (const chunk of body) {
+    hash.update(chunk);
+    sizeBytes += chunk.length;
+  }
+  return { name, sizeBytes, sha256: hash.digest('hex') };
+}

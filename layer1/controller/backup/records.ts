@@ -1,0 +1,110 @@
+/** The records of a part as they are written into a store: checked by their types, and without what is over. Pure. */
+import { FlynnError, messageOf } from '@flynn/kit/errors';
+import { LineSplitter } from '@flynn/kit/lines';
+import { nameKey } from '@flynn/resource/keys';
+import { decodeResource, putOp } from '@flynn/resource/record';
+import type { Resource } from '@flynn/resource/type';
+import type { Entry, Operation } from '@flynn/store/store';
+import { auditRoot } from '../audit/trail.ts';
+import { appType, artifactType, cronType } from '../resources.ts';
+import { sourceType } from '../source/resource.ts';
+import type { Bytes } from './archive.ts';
+import { keptTypes, lineSchema, prefixOf } from './contents.ts';
+import { auditName, typeOfRecords } from './manifest.ts';
+import type { Part } from './manifest.ts';
+
+/** The store takes a megabyte. */
+const maxLineBytes = 4 * 1024 ** 2;
+
+export type RestoredOnto = Readonly<{
+  nowMs: number;
+  /** What slugs are stacked on here: the one they were made for was made by the cluster that is gone. */
+  slugRunnerImage: string;
+}>;
+
+/** `app` and `source` come in two steps: an app goes live, and follows a repository, once its blobs are there. */
+export type RestoredRecord = Readonly<{
+  writes: readonly Operation[];
+  /** Of an app: what it ran. */
+  live?: Readonly<{ appId: string; releaseId: string }>;
+  isLate: boolean;
+}>;
+
+/** `invalid` for what this version does not know, or what is no record of that part. */
+export async function* recordsOf(part: Part, body: Bytes, onto: RestoredOnto): AsyncGenerator<RestoredRecord> {
+  const splitter = new LineSplitter({ maxBytes: maxLineBytes });
+  for await (const chunk of body) for (const line of splitter.push(chunk)) yield recordOf(part, line, onto);
+  for (const line of splitter.flush()) yield recordOf(part, line, onto);
+}
+
+function recordOf(part: Part, line: string, onto: RestoredOnto): RestoredRecord {
+  const { key, value } = parseLine(part, line);
+  const entry: Entry = { key, value: JSON.stringify(value), createRevision: 0, modRevision: 0 };
+  if (part.name === auditName && key.startsWith(auditRoot)) {
+    return { writes: [{ put: key, value: entry.value }], isLate: false };
+  }
+  const name = typeOfRecords(part.name);
+  const type = keptTypes.find((one) => one.name === name);
+  if (type === undefined) {
+    throw new FlynnError(
+      'invalid',
+      `the backup has ${part.name}, which this version of flynn does not know: use a later one`,
+    );
+  }
+  if (!key.startsWith(prefixOf(type)))
+    throw new FlynnError('invalid', `${part.name} has a record of something else: ${key}`);
+  const before = decodeResource(type, entry);
+  if (prefixOf(type) + before.id !== key) throw new FlynnError('invalid', `${key} is the record of ${before.id}`);
+  const resource = settled(entry, before, onto);
+  const own = type.nameOf?.(resource.spec);
+  const writes: Operation[] = [putOp(type, resource)];
+  if (own !== undefined) writes.push({ put: nameKey(type.name, own), value: resource.id });
+  const live = type === appType ? liveOf(entry) : undefined;
+  return { writes, ...(live === undefined ? {} : { live }), isLate: type === sourceType };
+}
+
+/** Without what was under way: nothing of that is here. */
+function settled(entry: Entry, resource: Resource<unknown, unknown>, onto: RestoredOnto): Resource<unknown, unknown> {
+  switch (resource.type) {
+    case appType.name: {
+      const app = decodeResource(appType, entry);
+      return { ...app, status: { lastVersion: app.status.lastVersion } };
+    }
+    case artifactType.name: {
+      const artifact = decodeResource(artifactType, entry);
+      const { image } = artifact.spec;
+      if (!('base' in image) || repositoryOf(image.base) !== repositoryOf(onto.slugRunnerImage)) return artifact;
+      return { ...artifact, spec: { ...artifact.spec, image: { ...image, base: onto.slugRunnerImage } } };
+    }
+    case cronType.name: {
+      // The ticks of the time in between are over.
+      const cron = decodeResource(cronType, entry);
+      return { ...cron, status: { ...cron.status, handledMs: Math.max(cron.status.handledMs, onto.nowMs) } };
+    }
+    case sourceType.name: {
+      const source = decodeResource(sourceType, entry);
+      const { pollId: _, ...status } = source.status;
+      return { ...source, status };
+    }
+    default:
+      return resource;
+  }
+}
+
+function repositoryOf(image: string): string {
+  return image.replace(/:[^:/]*$/, '');
+}
+
+function liveOf(entry: Entry): RestoredRecord['live'] {
+  const { id, spec, status, deletingSince } = decodeResource(appType, entry);
+  const { releaseId } = status;
+  return spec.isSystem || deletingSince !== undefined || releaseId === undefined ? undefined : { appId: id, releaseId };
+}
+
+function parseLine(part: Part, line: string): { key: string; value: unknown } {
+  try {
+    return lineSchema.parse(JSON.parse(line));
+  } catch (error) {
+    throw new FlynnError('invalid', `${part.name} has a line that is no record: ${messageOf(error)}`, { cause: error });
+  }
+}

@@ -1,0 +1,33 @@
+/** From one etcd to another, with real blob stores: what etcd says of pages, revisions and large transactions. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { startTestBlobs } from '../testing-blobs.ts';
+import { startTestStore } from '../testing-store.ts';
+import { startTestController } from '../testing.ts';
+import { apps } from '../api.ts';
+import { download, fillCluster, recordsIn, restored } from './restore-fixture.ts';
+
+test('a cluster on etcd is backed up while it is written to, and restored onto another etcd', async () => {
+  const { etcd, store } = await startTestStore();
+  await using _etcd = etcd;
+  const second = await startTestStore();
+  await using _second = second.etcd;
+  await using before = await startTestBlobs();
+  await using world = await startTestController({ store, blobStoreUrl: before.url });
+  await fillCluster(world, before.blobs);
+  // More than fit into a page or a transaction, and some while the backup is made.
+  for (let count = 0; count < 120; count += 1) await world.client.call(apps.create, { body: { name: `app-${count}` } });
+  const [archive] = await Promise.all([
+    download(world),
+    ...Array.from({ length: 20 }, (_, count) => world.client.call(apps.create, { body: { name: `late-${count}` } })),
+  ]);
+  const old = await recordsIn(store, 'release');
+  await restored(archive, { store: second.store, hosts: 1 }, async (other) => {
+    await other.jobsOf('shop', 4);
+    const names = (await other.client.call(apps.list, {})).map(({ name }) => name);
+    assert.equal(names.filter((name) => name.startsWith('app-')).length, 120);
+    const now = await recordsIn(second.store, 'release');
+    for (const [key, record] of now) assert.deepEqual(record, old.get(key), key);
+    assert.equal(now.size, 2);
+  });
+});
