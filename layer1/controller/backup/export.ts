@@ -31,6 +31,7 @@ import {
 } from './manifest.ts';
 import type { Manifest, Part, PlatformPart } from './manifest.ts';
 import { entriesAt } from './pages.ts';
+import { isRestoring } from './restore-state.ts';
 
 export type BackupSource = Readonly<{
   store: Store;
@@ -48,13 +49,16 @@ const statsAtOnce = 32;
 
 /**
  * Reads through all records, and asks the blob store for what they refer to. `conflict` if blobs are missing there,
- * naming what is affected, unless they may be.
+ * naming what is affected, unless they may be; and in the middle of a restore.
  */
 export async function prepareBackup(
   source: BackupSource,
   { signal, mayMiss = false }: { signal: AbortSignal; mayMiss?: boolean },
 ): Promise<PreparedBackup> {
   const { store, blobs, settings, clusterId, now } = source;
+  if (await isRestoring(store, { signal })) {
+    throw new FlynnError('conflict', 'a backup is being restored onto this cluster: go on with that first');
+  }
   const { entries, revision } = await store.list(prefixOf(appType), { signal });
   const at = { revision, signal };
   const apps = entries.map((entry) => decodeResource(appType, entry));
