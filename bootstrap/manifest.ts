@@ -67,7 +67,7 @@ function sizesOf(hostMemoryBytes: number): Sizes {
 
 /** Healthy is who answers /ping: the process is up and serving. */
 function served(service: string, port: number): Pick<ProcessInput, 'ports'> {
-  const check = { type: 'http', path: '/ping', status: 200, intervalMs: 1_000, threshold: 1 } as const;
+  const check = { type: 'http', path: '/ping', status: 200, intervalMs: 2_000, threshold: 1 } as const;
   return { ports: [{ port, service: { name: service, check } }] };
 }
 

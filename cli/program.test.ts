@@ -117,7 +117,7 @@ test('options before and after the command are the same, and the one nearest to 
 });
 
 test('`bin/flynn` runs, from any directory', () => {
-  const { status, stdout, stderr } = spawnSync(bin, ['--help'], { cwd: '/', encoding: 'utf8', timeout: 20_000 });
+  const { status, stdout, stderr } = spawnSync(bin, ['--help'], { cwd: '/', encoding: 'utf8', timeout: 60_000 });
   assert.equal(status, 0, stderr);
   assert.match(stdout, /^Usage: flynn/);
   assert.equal(stderr, '');
@@ -125,7 +125,7 @@ test('`bin/flynn` runs, from any directory', () => {
 
 test('a reader that has seen enough ends `bin/flynn` without a complaint', () => {
   const script = `"${bin}" --help | head -n 1; echo "\${PIPESTATUS[0]}"`;
-  const { stdout, stderr } = spawnSync('bash', ['--norc', '-c', script], { encoding: 'utf8', timeout: 20_000 });
+  const { stdout, stderr } = spawnSync('bash', ['--norc', '-c', script], { encoding: 'utf8', timeout: 60_000 });
   assert.match(stdout, /^Usage: flynn .*\n0\n$/);
   assert.equal(stderr, '');
 });

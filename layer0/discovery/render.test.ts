@@ -97,7 +97,7 @@ test('once means once, and says when discovery does not answer', async () => {
   await using where = await place();
   await using registry = createMemoryRegistry({ log });
   await registry.register({ service: 'web', id: 'a', address: 'h:1' });
-  const signal = AbortSignal.timeout(5_000);
+  const signal = AbortSignal.timeout(60_000);
   const options = { template, file: { path: where.out }, log };
   assert.equal(await renderOnce({ ...options, events: from(registry), signal }), 'written');
   assert.equal(await readFile(where.out, 'utf8'), 'a ');

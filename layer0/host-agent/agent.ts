@@ -42,6 +42,7 @@ import { followCluster, readContainerMtu, startNetwork } from './network/start.t
 import { outOfMemoryMessage } from './outcome.ts';
 import { startOwnScheduler } from './own-scheduler.ts';
 import { Residents } from './resident.ts';
+import { backupFileHandlers } from './backup-files.ts';
 import { agentHandlers } from './server.ts';
 import { Sessions } from './session.ts';
 import type { HostSettings } from './spec.ts';
@@ -237,6 +238,7 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
         ...doctor.handlers,
         ...workloadHandlers(store),
         ...buildHandlers(engine, fetchBlob),
+        ...backupFileHandlers(),
       ],
       log,
       host: address,

@@ -70,13 +70,16 @@ test('every instance gets every line after a replay, and writing waits while the
   const second = await startAggregator();
   events.push({ event: 'up', instance: { id: 'a', address: first.address } });
   await writing;
-  await waitFor(() => first.messages.length === 2, { what: 'the first line', deadlineMs: 5_000 });
+  await waitFor(() => first.messages.length === 2, { what: 'the first line', deadlineMs: 30_000 });
   assert.deepEqual(first.messages, ['earlier', 'first']);
 
   events.push({ event: 'up', instance: { id: 'b', address: second.address } });
-  await waitFor(() => second.messages.length === 1, { what: 'the replay', deadlineMs: 5_000 });
+  await waitFor(() => second.messages.length === 1, { what: 'the replay', deadlineMs: 30_000 });
   await sink.write(lineOf('second'), { signal });
-  await waitFor(() => first.messages.length === 3 && second.messages.length === 2, { what: 'both', deadlineMs: 5_000 });
+  await waitFor(() => first.messages.length === 3 && second.messages.length === 2, {
+    what: 'both',
+    deadlineMs: 30_000,
+  });
 
   events.push({ event: 'down', instance: { id: 'a', address: first.address } });
   events.push({ event: 'current' });
@@ -85,7 +88,7 @@ test('every instance gets every line after a replay, and writing waits while the
       await sink.write(lineOf('third'), { signal });
       return second.messages.filter((message) => message === 'third').length > 3;
     },
-    { what: 'the other to go on', deadlineMs: 5_000 },
+    { what: 'the other to go on', deadlineMs: 30_000 },
   );
   events.end();
   await tasks.stop();
@@ -107,11 +110,11 @@ test('an instance that comes back under its name is told again what there is', a
   tasks.run('sink', (signal) => sink.run(signal));
   const before = await startAggregator();
   events.push({ event: 'up', instance: { id: 'a', address: before.address } });
-  await waitFor(() => before.messages.length === 1, { what: 'the replay', deadlineMs: 5_000 });
+  await waitFor(() => before.messages.length === 1, { what: 'the replay', deadlineMs: 30_000 });
   await before.server.close();
   // That it was away shows with the next line.
   await sink.write(lineOf('later'), { signal: tasks.signal });
-  await once(said, 'readable', { signal: AbortSignal.timeout(20_000) });
+  await once(said, 'readable', { signal: AbortSignal.timeout(60_000) });
   const after = await startAggregator(before.server.port);
   await waitFor(() => after.messages.includes('later') && after.messages.includes('earlier'), {
     what: 'the line and the replay again',
@@ -136,10 +139,10 @@ test('lines that come while the connection is lost are told once it is back', as
   const before = await startAggregator();
   events.push({ event: 'up', instance: { id: 'a', address: before.address } });
   await sink.write(lineOf('first'), { signal: tasks.signal });
-  await waitFor(() => before.messages.length === 1, { what: 'the first line', deadlineMs: 5_000 });
+  await waitFor(() => before.messages.length === 1, { what: 'the first line', deadlineMs: 30_000 });
   await before.server.close();
   await sink.write(lineOf('second'), { signal: tasks.signal });
-  await once(said, 'readable', { signal: AbortSignal.timeout(20_000) });
+  await once(said, 'readable', { signal: AbortSignal.timeout(60_000) });
   const after = await startAggregator(before.server.port);
   await waitFor(() => after.messages.includes('second'), { what: 'the second line', deadlineMs: 20_000 });
   await sink.write(lineOf('third'), { signal: tasks.signal });

@@ -1,6 +1,7 @@
 import { realpathSync, writeFileSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { runDaemon } from '@flynn/kit/daemon';
+import { keepHeapSmall } from '@flynn/kit/idle-memory';
 import { openMetrics } from '@flynn/kit/metrics-server';
 import { etcdMetrics } from '@flynn/store/etcd-metrics';
 import { startAgent } from './agent.ts';
@@ -18,6 +19,7 @@ await runDaemon({
   config: configSchema,
   start: async ({ config, log, tasks }) => {
     tasks.run('own log', (signal) => keepLogSmall(join(config.FLYNN_STATE_DIR, 'agent.log'), { log, signal }));
+    tasks.run('heap', keepHeapSmall);
     const soon = setTimeout(prove, provenMs);
     const peers = new Peers(config);
     const metrics = openMetrics();

@@ -6,6 +6,7 @@ import { checkTransaction } from './check.ts';
 import { openLease } from './etcd-lease.ts';
 import { EtcdMembers } from './etcd-members.ts';
 import type { EtcdTls } from './etcd-members.ts';
+import { Renewals } from './etcd-renewals.ts';
 import { askInTurn } from './etcd-turns.ts';
 import { watchPrefix } from './etcd-watch.ts';
 import {
@@ -66,6 +67,7 @@ export function connectEtcd(options: EtcdOptions): EtcdClient {
  */
 class EtcdStore implements EtcdClient {
   readonly #members: EtcdMembers;
+  readonly #renewals = new Renewals();
   readonly #timeoutMs: number;
   /** So that each of three members is asked well within the time a read has. */
   readonly #stepMs: number;
@@ -210,6 +212,7 @@ class EtcdStore implements EtcdClient {
     );
     return openLease({
       members: this.#members,
+      renewals: this.#renewals,
       id: answer.ID,
       ttlSeconds: Number(answer.TTL),
       grantedMs,
@@ -239,6 +242,7 @@ class EtcdStore implements EtcdClient {
   async close(): Promise<void> {
     if (this.#closing.signal.aborted) return;
     this.#closing.abort(new FlynnError('cancelled', 'the store client was closed'));
+    this.#renewals.close();
     this.#members.close();
   }
 

@@ -1,5 +1,6 @@
 import { runDaemon } from '@flynn/kit/daemon';
 import { startServer } from '@flynn/kit/http-server';
+import { keepHeapSmall } from '@flynn/kit/idle-memory';
 import { metricsHandler, openMetrics } from '@flynn/kit/metrics-server';
 import { configSchema } from './config.ts';
 import { openFilesystem } from './filesystem.ts';
@@ -21,6 +22,7 @@ await runDaemon({
       port: config.PORT,
       log,
     });
+    tasks.run('heap', keepHeapSmall);
     tasks.run('http server', async (signal) => {
       await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }));
       await server.close();

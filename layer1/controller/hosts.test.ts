@@ -33,7 +33,7 @@ function becomes(world: TestController, host: string, isWanted: (view: HostView)
       const view = await hostOf(world, host);
       return isWanted(view) ? view : undefined;
     },
-    { what: `${host} to be as wanted`, deadlineMs: 5_000, intervalMs: 5 },
+    { what: `${host} to be as wanted`, deadlineMs: 30_000, intervalMs: 5 },
   );
 }
 
@@ -181,7 +181,7 @@ test('evaluations say what waits for room and why, and how they ended', async ()
   await world.client.call(formations.put, { params: { app: 'shop', release: 'v1' }, body });
   const blocked = await waitFor(
     async () => (await world.client.call(evaluations.list, { query: { app: 'shop', state: 'blocked' } })).at(0),
-    { what: 'a blocked evaluation', deadlineMs: 5_000, intervalMs: 5 },
+    { what: 'a blocked evaluation', deadlineMs: 30_000, intervalMs: 5 },
   );
   assert.match(blocked.reason ?? '', /^\d+ placed, \d+ waiting: memory/);
   assert.equal((blocked.placed ?? 0) + (blocked.waiting ?? 0), 100);

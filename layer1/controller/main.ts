@@ -5,6 +5,7 @@ import { Routers, routerService } from '@flynn/discovery/routers';
 import { followMembers, openMembers } from '@flynn/host-agent/cluster/member-keys';
 import { runDaemon } from '@flynn/kit/daemon';
 import { startServer } from '@flynn/kit/http-server';
+import { keepHeapSmall } from '@flynn/kit/idle-memory';
 import { openMetrics, serveMetrics } from '@flynn/kit/metrics-server';
 import { connectEtcd } from '@flynn/store/etcd';
 import { etcdMetrics } from '@flynn/store/etcd-metrics';
@@ -23,6 +24,7 @@ await runDaemon({
   name: `controller-${role}`,
   config: configSchema,
   async start({ config, log, tasks }) {
+    tasks.run('heap', keepHeapSmall);
     const metrics = openMetrics();
     const store = connectEtcd({ ...etcdOptionsOf(config), onCall: etcdMetrics(metrics), log });
     tasks.run('etcd members', async (signal) => {

@@ -49,7 +49,18 @@ test(
     const isGone = () => (workloads.snapshot.entries.get(workloadId)?.value.count ?? 0) === 0;
     await waitFor(isGone, { what: 'the workload to go', deadlineMs: 30_000 });
     const job = { app: 'shop', job: workloadId };
-    assert.equal((await client.call(jobs.get, { params: job })).state, 'done');
+    // Until its place is taken back, too, it is seen as one that has not begun.
+    const errors: unknown[] = [];
+    const state = async () => {
+      try {
+        return (await client.call(jobs.get, { params: job })).state;
+      } catch (error) {
+        errors.push(error);
+        return undefined;
+      }
+    };
+    await waitFor(async () => (await state()) === 'done', { what: 'its end', deadlineMs: 30_000 });
+    assert.deepEqual(errors, []);
     (await client.upgrade(jobs.attach, { params: job, query: { logs: true } })).destroy();
     held.release();
   },

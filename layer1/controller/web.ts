@@ -13,6 +13,7 @@ import { RateLimit, defaultRate } from './access/rate-limit.ts';
 import type { RateSettings } from './access/rate-limit.ts';
 import { audited } from './audit/audited.ts';
 import { AuditTrail } from './audit/trail.ts';
+import { backupCheck } from './backup/findings.ts';
 import { controllerHandlers } from './controller.ts';
 import type { Deps } from './deps.ts';
 import { healthHandlers } from './health/handlers.ts';
@@ -49,7 +50,10 @@ export async function openWeb(options: {
   const trail = new AuditTrail({ store, log, now, newId });
   const directory = await Directory.open({ store, resources, now });
   const metrics = options.metrics ?? new Metrics();
-  const health = new HealthWatch(deps, { certificates: options.certificates ?? [] });
+  const health = new HealthWatch(deps, {
+    certificates: options.certificates ?? [],
+    checks: [backupCheck(deps)],
+  });
   const own = [
     ...controllerHandlers(deps, options.logAggregator, options.blobs),
     ...healthHandlers(health),

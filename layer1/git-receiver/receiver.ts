@@ -6,6 +6,7 @@ import { createBlobClient } from '@flynn/blobstore/client';
 import { createDiscoveryClient } from '@flynn/discovery/client';
 import { runDaemon } from '@flynn/kit/daemon';
 import { HttpClient } from '@flynn/kit/http-client';
+import { keepHeapSmall } from '@flynn/kit/idle-memory';
 import { openMetrics, serveMetrics } from '@flynn/kit/metrics-server';
 import { configSchema } from './config.ts';
 import { receiverMetrics } from './metrics.ts';
@@ -44,6 +45,7 @@ export async function runReceiver(options: { hookCommand: readonly string[] }): 
         onEnd: receiverMetrics(metrics),
         log,
       });
+      tasks.run('heap', keepHeapSmall);
       tasks.run('ssh server', async (signal) => {
         await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }));
         await receiver.stop({ drainMs });

@@ -2,6 +2,7 @@ import { createDiscoveryClient } from '@flynn/discovery/client';
 import { runDaemon } from '@flynn/kit/daemon';
 import { HttpClient } from '@flynn/kit/http-client';
 import { startServer } from '@flynn/kit/http-server';
+import { keepHeapSmall } from '@flynn/kit/idle-memory';
 import { metricsHandler, openMetrics } from '@flynn/kit/metrics-server';
 import { configSchema } from './config.ts';
 import { followController } from './controller-feed.ts';
@@ -42,6 +43,7 @@ await runDaemon({
         await Promise.all([controller.close(), discovery.close()]);
       });
     }
+    tasks.run('heap', keepHeapSmall);
     tasks.run('history', async (signal) => {
       await history.run(signal);
       await server.close();

@@ -214,7 +214,7 @@ export async function settled(router: Router, addresses: string[]): Promise<void
       .map((backend) => backend.address)
       .toSorted()
       .join();
-  await waitFor(() => known() === wanted, { what: `backends ${wanted}`, deadlineMs: 5_000, intervalMs: 5 });
+  await waitFor(() => known() === wanted, { what: `backends ${wanted}`, deadlineMs: 30_000, intervalMs: 5 });
 }
 
 /** Says exactly these bytes and gives back everything that is answered until the router closes. */

@@ -2,6 +2,7 @@ import { createBlobClient } from '@flynn/blobstore/client';
 import { createDiscoveryClient } from '@flynn/discovery/client';
 import { runDaemon } from '@flynn/kit/daemon';
 import { HttpClient } from '@flynn/kit/http-client';
+import { keepHeapSmall } from '@flynn/kit/idle-memory';
 import { openMetrics, serveMetrics } from '@flynn/kit/metrics-server';
 import { configSchema, identityOf } from './config.ts';
 import { Reports } from './reports.ts';
@@ -21,6 +22,7 @@ await runDaemon({
       name: 'the controller',
     });
     const blobs = createBlobClient({ baseUrl: urlOf('blobstore'), key });
+    tasks.run('heap', keepHeapSmall);
     const metrics = openMetrics();
     await serveMetrics(metrics, { name: 'runner', key, log, signal: tasks.signal, port: config.FLYNN_METRICS_PORT });
     tasks.run('operations', async (signal) => {

@@ -150,7 +150,12 @@ test(
       what: 'the jobs',
       deadlineMs,
     });
-    await waitFor(async () => (await stateOf(deploying[2]?.id)) === 'running', { what: 'the deployment', deadlineMs });
+    const isBegun = async () => {
+      const operation = await client.call(operations.get, { params: { operation: deploying[2]?.id ?? '' } });
+      return operation.state !== 'queued' && operation.state !== 'waiting' && operation;
+    };
+    const begun = await waitFor(isBegun, { what: 'the deployment', deadlineMs });
+    assert.equal(begun.state, 'running', begun.error);
 
     await etcd.kill();
     const begunMs = performance.now();

@@ -24,13 +24,13 @@ function start(...args: string[]): {
   const child = spawn(join(import.meta.dirname, 'flynn-run'), args, {
     env: { PATH: process.env['PATH'] ?? '', FLYNN_RUN_DIR: dir, PORT: '8080' },
     stdio: ['pipe', 'pipe', 'inherit'],
-    timeout: 10_000,
+    timeout: 60_000,
   });
   let text = '';
   child.stdout.on('data', (chunk: Buffer) => (text += chunk.toString()));
   const ended = once(child, 'close').then(([code]) => ({ code: typeof code === 'number' ? code : null, text }));
   const said = async (wanted: string): Promise<void> => {
-    while (!text.includes(wanted)) await once(child.stdout, 'data', { signal: AbortSignal.timeout(5_000) });
+    while (!text.includes(wanted)) await once(child.stdout, 'data', { signal: AbortSignal.timeout(60_000) });
   };
   return { child, ended, said };
 }

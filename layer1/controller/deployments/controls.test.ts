@@ -65,7 +65,7 @@ async function courseOf(app: string, first: Release, second: Release): Promise<s
   const { revision } = await world.store.list('/flynn/cell/');
   const id = await begin(app, second);
   const told: string[] = [];
-  const signal = AbortSignal.timeout(20_000);
+  const signal = AbortSignal.timeout(60_000);
   for await (const { event, data } of world.client.events(
     deployments.events,
     { params: { deployment: id } },
@@ -93,7 +93,7 @@ async function changesOf(app: string, revision: number): Promise<JobStatus[]> {
   const { id } = await world.client.call(apps.get, { params: { app } });
   const marker = await world.store.transact({ then: [{ put: '/flynn/marker', value: '{}' }] });
   const found: JobStatus[] = [];
-  const signal = AbortSignal.timeout(10_000);
+  const signal = AbortSignal.timeout(60_000);
   for await (const batch of world.store.watch('/flynn/', { after: revision, signal })) {
     for (const change of batch.changes) {
       if (change.type === 'delete' || !change.entry.key.startsWith(cellKeys.status)) continue;

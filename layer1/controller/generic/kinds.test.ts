@@ -232,7 +232,7 @@ test('a watch tells each only of their apps', async () => {
     params: { app: 'mine', kind: 'user', name: 'watcher' },
     body: { role: 'viewer' },
   });
-  const signal = AbortSignal.timeout(20_000);
+  const signal = AbortSignal.timeout(60_000);
   const stop = new AbortController();
   const told: string[] = [];
   const events = viewer.events(

@@ -4,7 +4,7 @@ import type { Backend } from '../backend.ts';
 import type { Answer, Ending, Exchange, Fields, Problem } from '../exchange.ts';
 import { AnswerWriter } from './answer-writer.ts';
 import type { AnswerReceiver, BackendConnection } from './backend-connection.ts';
-import type { ClientConnection } from './client-connection.ts';
+import type { ClientConnection, ClientTransfer } from './client-connection.ts';
 import type { Deadlines } from './deadlines.ts';
 import type { Pools } from './pool.ts';
 import { RequestBody } from './request-body.ts';
@@ -30,7 +30,7 @@ type Phase =
   | 'over';
 
 /** INVARIANTS. What was picked is released, once; the exchange is ended, once; then nothing is left of it but the client. */
-export class Transfer implements AnswerReceiver {
+export class Transfer implements AnswerReceiver, ClientTransfer {
   readonly takesChunks: boolean;
   readonly #client: ClientConnection;
   readonly #pools: Pools;

@@ -20,7 +20,7 @@ async function listening(port: number): Promise<void> {
     socket.destroy();
     return true;
   };
-  await waitFor(probe, { what: `port ${port}`, deadlineMs: 5_000 });
+  await waitFor(probe, { what: `port ${port}`, deadlineMs: 30_000 });
 }
 
 /** Answers only after the client has ended its half, as git does over ssh. */
@@ -50,10 +50,10 @@ test('a TCP route carries a connection whose halves end one after the other', as
     socket.end('world');
     assert.equal(await text(socket), 'got hello world');
   }
-  await waitFor(() => backend.sockets.size === 0, { what: 'no socket to be left', deadlineMs: 5_000 });
+  await waitFor(() => backend.sockets.size === 0, { what: 'no socket to be left', deadlineMs: 30_000 });
   await waitFor(() => router.status().backends.every((each) => each.inFlight === 0), {
     what: 'the count',
-    deadlineMs: 5_000,
+    deadlineMs: 30_000,
   });
 });
 
@@ -72,7 +72,7 @@ test('whichever side breaks off takes the other with it', async (t) => {
   const leaving = await connected(port);
   await once(leaving, 'data');
   leaving.resetAndDestroy();
-  await waitFor(() => backend.sockets.size === 0, { what: 'the backend to hear of it', deadlineMs: 5_000 });
+  await waitFor(() => backend.sockets.size === 0, { what: 'the backend to hear of it', deadlineMs: 30_000 });
   const left = await connected(port);
   await once(left, 'data');
   for (const socket of backend.sockets) socket.resetAndDestroy();
@@ -101,7 +101,7 @@ test('a route that goes closes its port, and not the connections over it', async
         },
         () => true,
       ),
-    { what: 'the port to close', deadlineMs: 5_000 },
+    { what: 'the port to close', deadlineMs: 30_000 },
   );
   socket.write('2');
   assert.equal(String((await once(socket, 'data'))[0]), '2');

@@ -36,7 +36,7 @@ async function start(t: TestContext, count: number): Promise<{ workers: Workers;
     startDeadlineMs: 20_000,
     log: silentLogger(),
   });
-  t.after(() => workers.stop({ deadlineMs: 5_000 }));
+  t.after(() => workers.stop({ deadlineMs: 30_000 }));
   return { workers, port };
 }
 
