@@ -136,7 +136,7 @@ export function manifestOf(input: ManifestInput): SystemApp[] {
           // Two workers and what they share; a small host has one.
           ...size(input.hostMemoryBytes < roomyHostBytes ? 256 : 384),
           ...served('router', routerStatusPort),
-          // The last known routes, for a start while the rest of the platform is away.
+          // The last known routes and certificates, for a start while the rest of the platform is away.
           volumes: [{ name: 'router', path: '/data', isShared: true }],
           omni: true,
           hostNetwork: true,

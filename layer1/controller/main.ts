@@ -24,9 +24,9 @@ await runDaemon({
   name: `controller-${role}`,
   config: configSchema,
   async start({ config, log, tasks }) {
-    tasks.run('heap', keepHeapSmall);
     const metrics = openMetrics();
     const store = connectEtcd({ ...etcdOptionsOf(config), onCall: etcdMetrics(metrics), log });
+    tasks.run('heap', keepHeapSmall);
     tasks.run('etcd members', async (signal) => {
       await followMembers(store, await openMembers({ store, log, signal }), { log, signal });
     });

@@ -33,6 +33,7 @@ import type { Unanswered } from './tcp-table.ts';
 import { Challenges, answeringChallenges } from './tls/challenges.ts';
 import type { TlsProfile } from './tls/profile.ts';
 import { TlsPort } from './tls/port.ts';
+import type { RememberedCertificates } from './tls/remembered.ts';
 
 export const defaultTimeouts: Timeouts = { dialMs: 1_000, firstByteMs: 30_000, idleMs: 55_000 };
 
@@ -44,7 +45,7 @@ export type RouterOptions = {
   /** Who speaks HTTP/1: the router's own front, or the one on node:http. */
   driver?: Driver;
   /** Without it there is no listening for TLS. */
-  tls?: { port: number; profile: TlsProfile };
+  tls?: { port: number; profile: TlsProfile; remembered?: RememberedCertificates };
   /** The key of the cookies is made of it: the same for all routers. */
   clusterKey: string;
   /** Addresses and networks whose word on where a request is from is taken. */

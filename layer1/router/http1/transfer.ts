@@ -64,7 +64,7 @@ export class Transfer implements AnswerReceiver, ClientTransfer {
 
   constructor(client: ClientConnection, head: Http1RequestHead, exchange: Exchange) {
     this.#client = client;
-    this.#out = new AnswerWriter(client.socket);
+    this.#out = new AnswerWriter(client.socket, { copies: client.client.isTls });
     this.#pools = client.context.pools;
     this.#deadlines = client.context.deadlines;
     this.#head = head;
@@ -175,7 +175,7 @@ export class Transfer implements AnswerReceiver, ClientTransfer {
   onBytes(buffer: Buffer, from: number, to: number, room: number): void {
     this.#touch();
     this.#out.write(buffer, from, to, room);
-    if (this.#client.socket.writableLength === 0 || this.#isFlushing) return;
+    if (!this.#out.isFull || this.#isFlushing) return;
     // Some of it waits, and lies in a buffer that the next read would use.
     this.#isFlushing = true;
     this.#connection?.socket.pause();
