@@ -8,7 +8,7 @@ import { crons } from './api.ts';
 import type { CronEntry } from '../app-json.ts';
 import { lastTick, parseSchedule } from './schedule.ts';
 import { stepCron } from './steps.ts';
-import type { Cron } from '../model.ts';
+import type { Cron } from './model.ts';
 import { startTestController } from '../testing.ts';
 import type { TestController } from '../testing.ts';
 
