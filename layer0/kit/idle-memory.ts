@@ -16,7 +16,7 @@ const largestBytes = 96 * mebibyte;
 /** Whether there is something to be had: the heap's size now, and after the last time (0 before the first). */
 export function isWorthCollecting(heap: { bytes: number; bytesAfterLast: number; busyShare: number }): boolean {
   const { bytes, bytesAfterLast, busyShare } = heap;
-  return busyShare < idleShare && bytes <= largestBytes && bytes > bytesAfterLast * 1.15 + mebibyte;
+  return busyShare < idleShare && bytes <= largestBytes && bytes > bytesAfterLast * 1.25 + 2 * mebibyte;
 }
 
 /** Resolves when the signal aborts. Each time costs a tenth of a second, in which nothing else is done. */
