@@ -53,5 +53,6 @@ test('a peer that does not read is one that answers', async (t) => {
   const isAsked = async () =>
     new RegExp(`${keyOf(address)} 01 \\S+ 04:`).test(await readFile('/proc/net/tcp', 'latin1'));
   await waitFor(isAsked, { what: 'its window to be full', deadlineMs: 30_000 });
-  assert.deepEqual([...(await unansweredInKernel([address, 'example.test:80']))], []);
+  // One may be on its way in this very moment.
+  for (const [, times] of await unansweredInKernel([address, 'example.test:80'])) assert.ok(times < 2, String(times));
 });

@@ -15,6 +15,8 @@ const never = 600_000;
 const soon = { deadlineMs: 60_000, intervalMs: 10 };
 /** Answers two requests at once, so that two connections are kept; what is asked for later it takes in. */
 const silentAfterTwo = `
+// It does not outlive whoever started it.
+process.stdin.resume().on('end', () => process.exit());
 const asked = [];
 require('node:http').createServer((request, response) => { if (asked.push(response) === 2) for (const each of asked) each.end('first'); })
   .listen(8080, '0.0.0.0', () => console.log('listening'));
@@ -29,7 +31,7 @@ const run = (program: string, ...args: string[]) =>
 run('ip', 'link', 'set', 'lo', 'up');
 const isolate = 'unshare';
 const child = spawn(isolate, ['--net', process.execPath, '-e', silentAfterTwo], {
-  stdio: ['ignore', 'pipe', 'inherit'],
+  stdio: ['pipe', 'pipe', 'inherit'],
 });
 owner.after(async () => {
   child.kill('SIGKILL');

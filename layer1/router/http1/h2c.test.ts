@@ -14,7 +14,7 @@ import type { Backend, World } from '../testing.ts';
 
 const soon = { deadlineMs: 30_000, intervalMs: 5 };
 
-type Behaviour = (stream: ServerHttp2Stream, headers: IncomingHttpHeaders) => void;
+type Behaviour = (stream: ServerHttp2Stream, headers: IncomingHttpHeaders) => unknown;
 type H2cWorld = World & { backend: Backend; sessions: Set<ServerHttp2Session>; streams: () => number };
 
 async function startH2c(t: TestContext, behave: Behaviour) {
@@ -32,7 +32,7 @@ async function startH2c(t: TestContext, behave: Behaviour) {
 }
 
 async function setUp(t: TestContext, behave: Behaviour, limits?: Parameters<typeof setUpRouter>[1]): Promise<H2cWorld> {
-  const world = await setUpRouter(t, limits);
+  const world = await setUpRouter(t, { firstByteMs: 60_000, idleMs: 60_000, dialMs: 10_000, ...limits });
   // Not that of the harness, which speaks HTTP/1 to its backends until a change of it has come in.
   world.plane.setRoute({ id: 'h2c', domain: 'app.test', path: '/', service: 'grpc', http: { protocol: 'h2c' } });
   world.plane.removeRoute('r1');
@@ -54,6 +54,8 @@ const outcomeOf = (answer: string) => [
   /\r\nx-flynn-error: (\S+)/.exec(answer)?.[1],
 ];
 
+const get = (port: number, path: string) =>
+  sayRaw(port, `GET ${path} HTTP/1.1\r\nHost: app.test\r\nConnection: close\r\n\r\n`);
 const post = (lines: string, body = '') => `POST / HTTP/1.1\r\nHost: app.test\r\n${lines}\r\n${body}`;
 
 describe('an HTTP/1 client of a backend that speaks h2c', () => {
@@ -169,19 +171,19 @@ describe('an HTTP/1 client of a backend that speaks h2c', () => {
         stream.end('ok');
       }
     });
-    const get = (path: string, method = 'GET', version = '1.1') =>
+    const ofKind = (path: string, method = 'GET', version = '1.1') =>
       sayRaw(port, `${method} ${path} HTTP/${version}\r\nHost: app.test\r\nConnection: close\r\n\r\n`);
     const bodyOf = (answer: string) => answer.slice(answer.indexOf('\r\n\r\n') + 4);
     const framing = (answer: string) => /\r\n(content-length|transfer-encoding): (\S+)/i.exec(answer)?.slice(1);
-    assert.deepEqual([framing(await get('/204')), bodyOf(await get('/204'))], [undefined, '']);
-    assert.deepEqual(framing(await get('/empty')), ['content-length', '0']);
-    assert.deepEqual(framing(await get('/length')), ['content-length', '2']);
+    assert.deepEqual([framing(await ofKind('/204')), bodyOf(await ofKind('/204'))], [undefined, '']);
+    assert.deepEqual(framing(await ofKind('/empty')), ['content-length', '0']);
+    assert.deepEqual(framing(await ofKind('/length')), ['content-length', '2']);
     assert.deepEqual(
-      [framing(await get('/x')), bodyOf(await get('/x'))],
+      [framing(await ofKind('/x')), bodyOf(await ofKind('/x'))],
       [['transfer-encoding', 'chunked'], '2\r\nok\r\n0\r\n\r\n'],
     );
-    assert.equal(bodyOf(await get('/x', 'HEAD')), '');
-    const old = await get('/x', 'GET', '1.0');
+    assert.equal(bodyOf(await ofKind('/x', 'HEAD')), '');
+    const old = await ofKind('/x', 'GET', '1.0');
     assert.deepEqual([framing(old), bodyOf(old)], [undefined, 'ok']);
   });
 
@@ -204,30 +206,27 @@ describe('an HTTP/1 client of a backend that speaks h2c', () => {
     });
   });
 
-  test('is told when it breaks, is late, or is not there', async (t) => {
-    const { port, plane, router, backend } = await setUp(
-      t,
-      (stream, headers) => {
-        const path = headers[':path'];
-        if (path === '/reset') stream.close(2);
-        else if (path === '/half') {
-          stream.respond({ 'content-length': '10' });
-          stream.write('half', () => stream.close(2));
-        }
-      },
-      { firstByteMs: 300 },
-    );
-    const get = (path: string) => sayRaw(port, `GET ${path} HTTP/1.1\r\nHost: app.test\r\nConnection: close\r\n\r\n`);
-    assert.deepEqual(outcomeOf(await get('/reset')), ['502', 'backend-broke']);
-    assert.deepEqual(outcomeOf(await get('/late')), ['504', 'backend-late']);
-    const half = await get('/half');
+  test('is told when it breaks, or is not there', async (t) => {
+    const { port, plane, router, backend } = await setUp(t, (stream, headers) => {
+      if (headers[':path'] === '/reset') return stream.close(2);
+      stream.respond({ 'content-length': '10' });
+      return stream.write('half', () => stream.close(2));
+    });
+    assert.deepEqual(outcomeOf(await get(port, '/reset')), ['502', 'backend-broke']);
+    const half = await get(port, '/half');
     assert.match(half, /^HTTP\/1.1 200 OK\r\ncontent-length: 10\r\n/);
     assert.match(half, /\r\n\r\nhalf$/);
     await backend.close();
-    assert.deepEqual(outcomeOf(await get('/gone')), ['503', 'unreachable']);
+    assert.deepEqual(outcomeOf(await get(port, '/gone')), ['503', 'unreachable']);
     plane.down('grpc', backend.address);
     await settled(router, []);
-    assert.deepEqual(outcomeOf(await get('/none')), ['503', 'no-backends']);
+    assert.deepEqual(outcomeOf(await get(port, '/none')), ['503', 'no-backends']);
+  });
+
+  test('is told when it is late', async (t) => {
+    const { port, streams } = await setUp(t, () => undefined, { firstByteMs: 300 });
+    assert.deepEqual(outcomeOf(await get(port, '/')), ['504', 'backend-late']);
+    await waitFor(() => streams() === 0, { what: 'no stream to be left', ...soon });
   });
 
   test('that wants another protocol, or says a broken body, is refused', async (t) => {
