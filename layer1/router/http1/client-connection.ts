@@ -3,6 +3,7 @@ import type { Socket } from 'node:net';
 import type { Answer, Client, Front, Policy } from '../exchange.ts';
 import type { Deadlines, Watched } from './deadlines.ts';
 import { HeadProblem } from './fields.ts';
+import { giveBack } from './give-back.ts';
 import { HeadReader } from './head-reader.ts';
 import type { Pools } from './pool.ts';
 import { problemOfPartialRequest, readRequestHead } from './request-head.ts';
@@ -145,6 +146,8 @@ export class ClientConnection implements Watched {
     const held = this.#held;
     this.#held = undefined;
     this.#consume(held === undefined ? chunk : Buffer.concat([held, chunk]));
+    const isThrough = held === undefined && this.#held === undefined && this.#transfer?.isThroughWithBytes === true;
+    if (isThrough) giveBack(chunk);
     if (this.#heldLength() <= heldBytes) return;
     this.#isFull = true;
     this.socket.pause();

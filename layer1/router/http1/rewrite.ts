@@ -78,6 +78,17 @@ export function responseHeadFor(head: Http1ResponseHead, added: Fields, framing:
   return `${out}${framing}\r\n`;
 }
 
+/** How the client finds the end of an answer; `new-chunks` are made here, of a body that ended with its connection. */
+export function frameFor(
+  head: Http1ResponseHead,
+  request: Http1RequestHead,
+): 'length' | 'chunks' | 'new-chunks' | 'until-close' {
+  const { framing } = head;
+  if (request.method === 'HEAD' || framing === 'none' || framing === 'length') return 'length';
+  if (request.protocol === 'HTTP/1.0') return 'until-close';
+  return framing === 'chunked' ? 'chunks' : 'new-chunks';
+}
+
 /** What the router answers itself. */
 export function answerText(answer: Answer, options: { isForHead: boolean; connection: string }): string {
   let out = `HTTP/1.1 ${answer.status} ${STATUS_CODES[answer.status] ?? ''}\r\n`;
