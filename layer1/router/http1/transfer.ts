@@ -349,7 +349,8 @@ export class Transfer implements AnswerReceiver {
 
   #leave(): void {
     this.#phase = 'over';
-    this.#client.finished(this.#keepsAlive);
+    const hasSaidAll = this.#upload.isDone && !this.#head.keepsAlive && this.#head.upgrade === undefined;
+    this.#client.finished(this.#keepsAlive, hasSaidAll);
   }
 
   #broke(how: 'broke' | 'vanished'): void {
