@@ -3,6 +3,7 @@ import { readFile, readdir, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { apps } from '@flynn/controller/api';
+import { backupScheduleType, scheduleId } from '@flynn/controller/backup/resources';
 import { openDeskWithController } from '../testing.ts';
 
 test('`cluster backup` writes one file for its owner alone, and `verify` reads it without a cluster', async () => {
@@ -71,4 +72,32 @@ test('with a passphrase the file tells nothing without it', { timeout: 120_000 }
   assert.equal((await desk.run(['cluster', 'backup', 'verify', file], given)).code, 0);
   const short = await desk.run(['cluster', 'backup', '-o', file], { env: { FLYNN_BACKUP_PASSPHRASE: 'short' } });
   assert.match(short.stderr, /at least 8 characters/);
+});
+
+test('backups by themselves: said once, shown with how they went, and ended', async () => {
+  await using env = await openDeskWithController({ hosts: 2 });
+  const { desk, controller } = env;
+  const to = `dir:${desk.home}`;
+  const backup = (...args: string[]) => desk.run(['cluster', 'backup', ...args]);
+  assert.match((await backup('list')).stdout, /no schedule/);
+  assert.match((await backup('run')).stderr, /no schedule yet/);
+  assert.equal((await backup('schedule', '@daily', '--to', 'ftp://x')).code, 2);
+  assert.match(
+    (await backup('schedule', '@daily', '--to', to)).stderr,
+    /which host has the directory\? Name it: host1, host2/,
+  );
+  assert.match((await backup('schedule', 'now', '--to', to, '--host', 'host1')).stderr, /the schedule "now"/);
+  const set = await backup('schedule', '0 3 * * *', '--to', to, '--host', 'host1', '--keep', '3');
+  assert.equal(set.code, 0, set.stderr);
+  assert.match(set.stdout, /to host1:.*, the newest 3 are kept, in clear\nnext: .*T03:00:00.000Z\nlast success: never/);
+  const failure = { since: '2026-11-21T03:00:00.000Z', count: 2, message: 'the disk is full' };
+  await controller.deps.resources.updateStatus(backupScheduleType, scheduleId, ({ status }) => ({
+    ...status,
+    failure,
+  }));
+  const failing = await backup('list');
+  assert.equal(failing.code, 1, 'who looks from a script is told');
+  assert.match(failing.stdout, /failing since 2026-11-21T03:00:00.000Z \(2 attempts\): the disk is full/);
+  assert.equal((await backup('unschedule')).code, 0);
+  assert.match((await backup('list')).stdout, /no schedule/);
 });

@@ -44,7 +44,7 @@ test('a store survives the restart of its only member, and keeps what it held', 
   await second.kill();
   await assert.rejects(put(store, '/a', '2'), (error) => hasCode(error, 'unavailable', 'timeout'));
   await second.start();
-  await waitFor(async () => (await put(store, '/a', '3')) > 0, { what: 'the restarted etcd', deadlineMs: 10_000 });
+  await waitFor(async () => (await put(store, '/a', '3')) > 0, { what: 'the restarted etcd', deadlineMs: 60_000 });
   assert.equal((await store.get('/kept'))?.value, '1');
 });
 

@@ -10,6 +10,7 @@ import type { Logger } from '@flynn/kit/log';
 import { KeyedMutex } from '@flynn/kit/queue';
 import { retry } from '@flynn/kit/retry';
 import { routes } from '@flynn/host-agent/api';
+import { backupFileHandlers } from '@flynn/host-agent/backup-files';
 import { doctorRoutes } from '@flynn/host-agent/doctor/api';
 import type { LogLine } from '@flynn/host-agent/api';
 import type { Finding } from '@flynn/host-agent/doctor/finding';
@@ -224,6 +225,7 @@ export class SimulatedHost implements AsyncDisposable {
       return known;
     };
     return [
+      ...backupFileHandlers(),
       handle(routes.job, async ({ params }) => jobOf(params.job).status),
       handle(routes.log, async ({ params, query }) => {
         const { lines, job } = jobOf(params.job);

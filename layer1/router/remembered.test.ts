@@ -182,3 +182,12 @@ test('backends are of one start of the machine, and of an hour; routes are older
   assert.deepEqual(await known({ now: () => 9_000_000 }), [1, 0, undefined]);
   assert.deepEqual(await known({ now: () => 2_000_000, boot: async () => 'b2' }), [1, 0, undefined]);
 });
+
+test('a worker that is not the one to write reads only', async (t) => {
+  const folder = await folderOf(t);
+  const table = await open(folder, { writes: false });
+  table.replace([routeOf('a')]);
+  table.live(() => '12');
+  await table.run(new AbortController().signal);
+  assert.deepEqual(await readdir(folder), []);
+});

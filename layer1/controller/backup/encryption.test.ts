@@ -19,7 +19,8 @@ test('what was encrypted is read with its passphrase, of whatever length and how
   for (const length of [0, 1, frame - 1, frame, frame + 1, 2 * frame, 200_000]) {
     const plain = randomBytes(length);
     const file = await sealed(plain);
-    assert.equal(file.includes(plain.subarray(0, 32)), length === 0, `${length}`);
+    // Shorter ones may be in it by chance.
+    if (length >= 32) assert.equal(file.includes(plain.subarray(0, 32)), false, `${length}`);
     assert.deepEqual(await opened(file, 'right'), plain, `${length}`);
     assert.deepEqual(await opened(file, 'right', 1_000), plain, `${length}`);
   }

@@ -13,7 +13,7 @@ import { decodeResource } from '@flynn/resource/record';
 import type { Resource, ResourceType } from '@flynn/resource/type';
 import type { Revision, Store } from '@flynn/store/store';
 import { auditRoot } from '../audit/trail.ts';
-import type { ControllerSettings } from '../deps.ts';
+import type { ControllerSettings, Deps } from '../deps.ts';
 import { resultMeta, storedBlobs } from '../images/image-blobs.ts';
 import { appType, artifactType, formationType, releaseType } from '../resources.ts';
 import type { AppResource } from '../resources.ts';
@@ -94,6 +94,11 @@ export async function prepareBackup(
   const madeAt = new Date(now()).toISOString();
   const { version: platformVersion } = settings;
   return { manifest: { format: formatVersion, platformVersion, madeAt, cluster, revision, missing, parts }, open };
+}
+
+/** Tells clusters apart, and says nothing of the key it is made of. */
+export function clusterIdOf({ runnerKey }: Pick<Deps, 'runnerKey'>): string {
+  return createHash('sha256').update(`flynn cluster id: ${runnerKey}`).digest('hex').slice(0, 16);
 }
 
 type At = { revision: Revision; signal: AbortSignal };

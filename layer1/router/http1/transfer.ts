@@ -4,7 +4,7 @@ import type { Backend } from '../backend.ts';
 import type { Answer, Ending, Exchange, Fields, Problem } from '../exchange.ts';
 import { AnswerWriter } from './answer-writer.ts';
 import type { AnswerReceiver } from './backend-connection.ts';
-import type { ClientConnection } from './client-connection.ts';
+import type { ClientConnection, ClientTransfer } from './client-connection.ts';
 import { Patience } from './patience.ts';
 import type { Http1RequestHead } from './request-head.ts';
 import type { Http1ResponseHead } from './response-head.ts';
@@ -26,7 +26,7 @@ type Phase =
   | 'over';
 
 /** INVARIANTS. What was picked is released, once; the exchange is ended, once; then nothing is left of it but the client. */
-export class Transfer implements AnswerReceiver {
+export class Transfer implements AnswerReceiver, ClientTransfer {
   readonly takesChunks: boolean;
   readonly #client: ClientConnection;
   readonly #head: Http1RequestHead;
@@ -53,7 +53,7 @@ export class Transfer implements AnswerReceiver {
     this.#upload = new Upload(client, head);
     this.#tries = new Tries(exchange, pools, head);
     this.#patience = new Patience(deadlines, exchange.limits);
-    this.#out = new AnswerWriter(client.socket);
+    this.#out = new AnswerWriter(client.socket, { copies: client.client.isTls });
     this.takesChunks = head.protocol === 'HTTP/1.1';
   }
 
@@ -152,7 +152,7 @@ export class Transfer implements AnswerReceiver {
   onBytes(buffer: Buffer, from: number, to: number, room: number): void {
     this.#touch();
     this.#out.write(buffer, from, to, room);
-    if (this.#client.socket.writableLength === 0 || this.#isFlushing) return;
+    if (!this.#out.isFull || this.#isFlushing) return;
     // Some of it waits, and lies in a buffer that the next read would use.
     this.#isFlushing = true;
     this.#tries.connection?.socket.pause();
