@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { connect, createServer } from 'node:net';
+import type { Socket } from 'node:net';
 import { buffer } from 'node:stream/consumers';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
@@ -135,4 +136,64 @@ test('an answer that waits for a slow client is not written over by the answers 
     const got = await waitFor(() => bodyOf(Buffer.concat(parts)), { what: 'the answer', deadlineMs: 60_000 });
     assert.ok(bodies[i]?.equals(got), `answer ${i}`);
   }
+});
+
+test('a body that its backend does not read for a while arrives as it was sent, past those of others', async (t) => {
+  const body = bytesOf(16_000_000);
+  const others = Buffer.alloc(1_000_000);
+  const got: Buffer[] = [];
+  let asked: Socket | undefined;
+  const server = createServer((socket) => {
+    if (asked === undefined) {
+      asked = socket.pause();
+      socket.on('data', (part) => got.push(part));
+      return;
+    }
+    let bytes = 0;
+    socket.on('data', (part) => {
+      bytes += part.length;
+      if (bytes > others.length) socket.end('HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n');
+    });
+  });
+  const backend = await track(t, server);
+  const { port } = await startFront(t, 'fast', [backend.address], { limits: { idleMs: 60_000, firstByteMs: 60_000 } });
+  const client = connect(port, '127.0.0.1');
+  t.after(() => client.destroy());
+  client.write(`POST / HTTP/1.1\r\nHost: app.test\r\nContent-Length: ${body.length}\r\n\r\n`);
+  let written = 0;
+  const writeNext = () => {
+    const piece = body.subarray(written, written + 64_000);
+    if (piece.length > 0) client.write(piece, writeNext);
+    written += piece.length;
+  };
+  writeNext();
+  let before = 0;
+  const isStuck = () => {
+    const isStill = asked !== undefined && written === before;
+    before = written;
+    return isStill;
+  };
+  await waitFor(isStuck, { what: 'nobody to take more', deadlineMs: 30_000, intervalMs: 50 });
+  for (let i = 0; i < 4; i += 1) {
+    const other = connect(port, '127.0.0.1');
+    other.write(`POST / HTTP/1.1\r\nHost: app.test\r\nContent-Length: ${others.length}\r\nConnection: close\r\n\r\n`);
+    other.write(others);
+    assert.match(String(await buffer(other)), /^HTTP\/1\.1 200 /);
+  }
+  asked?.resume();
+  const isThere = () => got.reduce((sum, part) => sum + part.length, 0) >= body.length;
+  await waitFor(isThere, { what: 'the whole body', deadlineMs: 30_000 });
+  assert.ok(Buffer.concat(got).subarray(-body.length).equals(body));
+});
+
+test('a client that asked for the end of its connection has it with the answer, without ending its own side', async (t) => {
+  const body = bytesOf(3_000_000);
+  const backend = await startBackend(t, (_request, response) => response.end(body));
+  const { port, front } = await startFront(t, 'fast', [backend.address]);
+  const client = connect({ port, host: '127.0.0.1', allowHalfOpen: true });
+  t.after(() => client.destroy());
+  client.write('GET / HTTP/1.1\r\nHost: app.test\r\nConnection: close\r\n\r\n');
+  const said = await buffer(client);
+  assert.ok(bodyOf(said)?.equals(body));
+  await waitFor(() => front.connections === 0, { what: 'the router to forget it', deadlineMs: 30_000 });
 });

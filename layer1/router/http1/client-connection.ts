@@ -4,6 +4,7 @@ import type { Answer, Client, Front, Policy } from '../exchange.ts';
 import type { Upstream } from '../http2/attempt.ts';
 import type { Deadlines, Watched } from './deadlines.ts';
 import { HeadProblem } from './fields.ts';
+import { giveBack } from './give-back.ts';
 import { H2cTransfer } from './h2c-transfer.ts';
 import { HeadReader } from './head-reader.ts';
 import type { Pools } from './pool.ts';
@@ -44,6 +45,8 @@ export interface ClientTransfer {
   takeBody(buffer: Buffer, from: number, to: number): number;
   /** The client has no more for now. */
   flush(): void;
+  /** None of the bytes that it took is still needed: not even by a write that is under way. */
+  readonly isThroughWithBytes: boolean;
   /** All that was written to the client is out. */
   onFlushed(): void;
   /** It has ended its side. */
@@ -129,11 +132,12 @@ export class ClientConnection implements Watched {
     this.socket.write(answerText(answer, { isForHead: head.method === 'HEAD', connection }), 'latin1');
   }
 
-  /** The transfer is through. */
-  finished(keepsAlive: boolean): void {
+  /** The transfer is through. A client that asked for the end of its connection, `hasSaidAll`, sends nothing more. */
+  finished(keepsAlive: boolean, hasSaidAll = false): void {
     this.#transfer = undefined;
     if (!keepsAlive) {
-      this.#linger();
+      if (hasSaidAll && this.#canClose) this.#close();
+      else this.#linger();
       return;
     }
     this.#state = 'idle';
@@ -162,7 +166,9 @@ export class ClientConnection implements Watched {
     if (this.#state === 'fresh' && chunk[0] === 0x50 && this.#speaksHttp2(chunk)) return;
     const held = this.#held;
     this.#held = undefined;
-    this.#consume(held === undefined ? chunk : Buffer.concat([held, chunk]));
+    const isOnes = this.#consume(held === undefined ? chunk : Buffer.concat([held, chunk]));
+    const isKept = !isOnes || held !== undefined || this.#held !== undefined;
+    if (!isKept && this.#transfer?.isThroughWithBytes === true) giveBack(chunk);
     if (this.#heldLength() <= heldBytes) return;
     this.#isFull = true;
     this.socket.pause();
@@ -172,8 +178,11 @@ export class ClientConnection implements Watched {
     return this.#held?.length ?? 0;
   }
 
-  #consume(chunk: Buffer): void {
+  /** Whether no other transfer than the one there is now took any of it. */
+  #consume(chunk: Buffer): boolean {
     this.#isConsuming = true;
+    let isOnes = true;
+    let taker = this.#transfer;
     const to = chunk.length;
     let at = 0;
     while (at < to) {
@@ -184,12 +193,15 @@ export class ClientConnection implements Watched {
         if (until === at && this.#transfer !== undefined) break;
         at = until;
       }
+      if (taker !== undefined && taker !== this.#transfer) isOnes = false;
+      taker = this.#transfer;
     }
     if (at < to) this.#held = at === 0 ? chunk : chunk.subarray(at);
     this.#isConsuming = false;
     if (this.#transfer !== undefined) this.#transfer.flush();
     // What is there of another head will never be whole.
     else if (this.hasEnded && (this.#state === 'idle' || this.#state === 'head')) this.#linger();
+    return isOnes;
   }
 
   #readHead(chunk: Buffer, from: number, to: number): number {
@@ -234,6 +246,17 @@ export class ClientConnection implements Watched {
     this.socket.end();
     this.isPaused = false;
     this.socket.resume();
+  }
+
+  /** The kernel has the answer, and nothing came that was not read: closing cannot lose any of it. TLS has a farewell of its own. */
+  get #canClose(): boolean {
+    return this.#held === undefined && this.socket.writableLength === 0 && !this.client.isTls;
+  }
+
+  /** At once: to wait for the client's side costs more than a tenth of a connection for one request. */
+  #close(): void {
+    this.#state = 'lingering';
+    this.socket.destroy();
   }
 
   readonly #onFin = (): void => {

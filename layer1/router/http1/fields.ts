@@ -201,6 +201,13 @@ export class ConnectionList {
   named: string[] | undefined;
 
   add(value: string): void {
+    // Nearly always one of these two; taking a list apart costs as much as reading the rest of the head.
+    if (value === 'keep-alive') this.isKeepAlive = true;
+    else if (value === 'close') this.isClose = true;
+    else this.#addAll(value);
+  }
+
+  #addAll(value: string): void {
     for (const item of value.split(',')) {
       const token = item.trim().toLowerCase();
       if (token === 'close') this.isClose = true;

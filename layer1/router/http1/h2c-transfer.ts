@@ -113,6 +113,11 @@ export class H2cTransfer implements Receiver, ClientTransfer {
     // What came was given on at once; node:http2 puts it together.
   }
 
+  /** node:http2 does not tell what it still has. */
+  get isThroughWithBytes(): boolean {
+    return false;
+  }
+
   onConnected(): void {
     this.#phase = 'asked';
     this.#touch();

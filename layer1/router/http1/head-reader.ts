@@ -2,7 +2,8 @@
 import { HeadProblem } from './fields.ts';
 
 const LF = 10;
-/** Nearly every head is shorter, and what follows it in the buffer is body: not to be made a string. */
+const emptyLine = Buffer.from('\r\n\r\n');
+/** What is made a string at once while the end of a head is not there yet. */
 const windowBytes = 4_096;
 
 export class HeadReader<H extends { bytes: number }> {
@@ -28,7 +29,7 @@ export class HeadReader<H extends { bytes: number }> {
   read(buffer: Buffer, from: number, to: number): H | HeadProblem | undefined {
     let at = from;
     while (at < to) {
-      const until = Math.min(at + windowBytes, to);
+      const until = Math.min(this.#endOfHead(buffer, at, to), at + windowBytes, to);
       const piece = buffer.toString('latin1', at, until);
       const text = this.#text === '' ? piece : this.#text + piece;
       at = until;
@@ -45,5 +46,12 @@ export class HeadReader<H extends { bytes: number }> {
       this.#text = text;
     }
     return undefined;
+  }
+
+  /** Where the empty line is that a head in one piece ends with, so that of a body no string is made. */
+  #endOfHead(buffer: Buffer, from: number, to: number): number {
+    if (this.#text !== '' || buffer[to - 1] === LF) return to;
+    const at = buffer.indexOf(emptyLine, from);
+    return at < 0 ? to : at + emptyLine.length;
   }
 }

@@ -13,7 +13,8 @@ export function requestHeadFor(
   const { fields } = head;
   const { requestFields, removedFields } = exchange;
   let lengths = 0;
-  for (let i = 0; i < requestFields.length; i += 2) lengths |= 1 << ((requestFields[i] ?? '').length & 31);
+  for (let i = 0; i < requestFields.length; i += 2) lengths |= lengthBit((requestFields[i] ?? '').length);
+  const removedLengths = lengthsOf(removedFields);
   let out = `${head.method} ${exchange.target} HTTP/1.1\r\n`;
   let from = fields.count === 0 ? 0 : fields.lineStart(0);
   let to = from;
@@ -25,9 +26,9 @@ export function requestHeadFor(
     hasLength ||= kind === 'length';
     hasHost ||= kind === 'host';
     if (kind === 'plain' || kind === 'host') {
-      if (removedFields.size > 0 && removedFields.has(fields.name(i))) isKept = false;
-      else if ((lengths & (1 << (fields.nameLength(i) & 31))) !== 0 && isAmong(requestFields, fields, i))
-        isKept = false;
+      const bit = lengthBit(fields.nameLength(i));
+      if ((removedLengths & bit) !== 0 && removedFields.has(fields.name(i))) isKept = false;
+      else if ((lengths & bit) !== 0 && isAmong(requestFields, fields, i)) isKept = false;
       else if (head.named !== undefined && head.named.includes(fields.name(i))) isKept = false;
     }
     if (!isKept) {
@@ -44,6 +45,23 @@ export function requestHeadFor(
   else if (!hasLength && head.body === 'none' && !isUsuallyWithoutBody(head.method)) out += 'content-length: 0\r\n';
   if (head.upgrade !== undefined) out += `connection: Upgrade\r\nupgrade: ${head.upgrade}\r\n`;
   return `${out}\r\n`;
+}
+
+/** Most names have a length that none of those looked for has: of them no string is made. */
+function lengthBit(length: number): number {
+  return 1 << (length & 31);
+}
+
+/** All requests share one set. */
+let lastSet: ReadonlySet<string> = new Set();
+let lastLengths = 0;
+
+function lengthsOf(names: ReadonlySet<string>): number {
+  if (names === lastSet) return lastLengths;
+  lastSet = names;
+  lastLengths = 0;
+  for (const name of names) lastLengths |= lengthBit(name.length);
+  return lastLengths;
 }
 
 function isUsuallyWithoutBody(method: string): boolean {
@@ -76,6 +94,17 @@ export function responseHeadFor(head: Http1ResponseHead, added: Fields, framing:
     if (lower === 'set-cookie' || !fields.has(lower)) out += `${name}: ${added[i + 1]}\r\n`;
   }
   return `${out}${framing}\r\n`;
+}
+
+/** How the client finds the end of an answer; `new-chunks` are made here, of a body that ended with its connection. */
+export function frameFor(
+  head: Http1ResponseHead,
+  request: Http1RequestHead,
+): 'length' | 'chunks' | 'new-chunks' | 'until-close' {
+  const { framing } = head;
+  if (request.method === 'HEAD' || framing === 'none' || framing === 'length') return 'length';
+  if (request.protocol === 'HTTP/1.0') return 'until-close';
+  return framing === 'chunked' ? 'chunks' : 'new-chunks';
 }
 
 /** What the router answers itself. */

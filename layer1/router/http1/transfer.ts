@@ -3,18 +3,14 @@ import { hasVanished } from '../backend.ts';
 import type { Backend } from '../backend.ts';
 import type { Answer, Ending, Exchange, Fields, Problem } from '../exchange.ts';
 import { AnswerWriter } from './answer-writer.ts';
-import type { AnswerReceiver, BackendConnection } from './backend-connection.ts';
+import type { AnswerReceiver } from './backend-connection.ts';
 import type { ClientConnection, ClientTransfer } from './client-connection.ts';
-import type { Deadlines } from './deadlines.ts';
-import type { Pools } from './pool.ts';
-import { RequestBody } from './request-body.ts';
+import { Patience } from './patience.ts';
 import type { Http1RequestHead } from './request-head.ts';
-import { RequestWriter } from './request-writer.ts';
 import type { Http1ResponseHead } from './response-head.ts';
-import { requestHeadFor, responseHeadFor } from './rewrite.ts';
-
-/** A client that has ended its side may still be there for the answer; most are not. */
-const graceMs = 1_000;
+import { frameFor, requestHeadFor, responseHeadFor } from './rewrite.ts';
+import { Tries } from './tries.ts';
+import { Upload } from './upload.ts';
 
 type Phase =
   /** Of the body, before a backend is taken. */
@@ -33,27 +29,14 @@ type Phase =
 export class Transfer implements AnswerReceiver, ClientTransfer {
   readonly takesChunks: boolean;
   readonly #client: ClientConnection;
-  readonly #pools: Pools;
-  readonly #deadlines: Deadlines;
   readonly #head: Http1RequestHead;
   readonly #exchange: Exchange;
-  readonly #body: RequestBody;
-  readonly #isRepeatable: boolean;
-  readonly #totalEndMs: number;
-  #phase: Phase = 'picking';
-  #backend: Backend | undefined;
-  #connection: BackendConnection | undefined;
-  #problem: Problem = 'no-backends';
-  #hasRepeated = false;
-  /** Where a host has vanished others may have too: a dial tells that sooner than a connection that was kept. */
-  #wantsNew = false;
-  #hasContinued = false;
-  #collected: Buffer[] | undefined;
-  #deadlineMs = Infinity;
-  #goneAtMs = Infinity;
-  #isGone = false;
-  readonly #request = new RequestWriter();
+  readonly #upload: Upload;
+  readonly #tries: Tries;
+  readonly #patience: Patience;
   readonly #out: AnswerWriter;
+  #phase: Phase = 'picking';
+  #isGone = false;
   #status = 0;
   #keepsAlive = false;
   /** A part of the backend's buffer is on its way to the client: it must not be read into. */
@@ -63,17 +46,15 @@ export class Transfer implements AnswerReceiver, ClientTransfer {
   #isOver = false;
 
   constructor(client: ClientConnection, head: Http1RequestHead, exchange: Exchange) {
+    const { pools, deadlines } = client.context;
     this.#client = client;
-    this.#out = new AnswerWriter(client.socket, { copies: client.client.isTls });
-    this.#pools = client.context.pools;
-    this.#deadlines = client.context.deadlines;
     this.#head = head;
     this.#exchange = exchange;
-    this.#body = new RequestBody(head.body);
+    this.#upload = new Upload(client, head);
+    this.#tries = new Tries(exchange, pools, head);
+    this.#patience = new Patience(deadlines, exchange.limits);
+    this.#out = new AnswerWriter(client.socket, { copies: client.client.isTls });
     this.takesChunks = head.protocol === 'HTTP/1.1';
-    this.#isRepeatable = head.body === 'none' && (head.method === 'GET' || head.method === 'HEAD');
-    const { totalMs } = exchange.limits;
-    this.#totalEndMs = totalMs > 0 ? this.#deadlines.after(totalMs) : Infinity;
   }
 
   start(): void {
@@ -82,50 +63,52 @@ export class Transfer implements AnswerReceiver, ClientTransfer {
     if (bodyBytes > 0 && typeof body === 'number' && body > bodyBytes) this.#fail('body-too-large');
     else if (bufferBytes > 0 && body !== 'none') {
       this.#phase = 'collecting';
-      this.#collected = [];
       this.#touch();
-      this.#continue();
+      this.#upload.invite();
     } else this.#pick();
   }
 
   /** Takes of the client's bytes what belongs to this request, and answers up to where. */
   takeBody(buffer: Buffer, from: number, to: number): number {
+    const upload = this.#upload;
+    const socket = this.#phase === 'dialling' ? undefined : this.#tries.connection?.socket;
     if (this.#phase === 'tunnel') {
-      this.#forward(buffer, from, to);
+      if (socket !== undefined) upload.write(socket, buffer, from, to);
       return to;
     }
-    const isTaking = this.#connection !== undefined && this.#phase !== 'dialling';
-    if (this.#body.isDone || !(isTaking || this.#phase === 'collecting' || this.#phase === 'discarding')) return from;
-    const until = this.#body.pass(buffer, from, to);
-    const { taken, tail, isBad, bytes } = this.#body;
-    if (isBad) {
+    const isTaking = socket !== undefined || this.#phase === 'collecting' || this.#phase === 'discarding';
+    if (upload.isDone || !isTaking) return from;
+    const until = upload.pass(buffer, from, to);
+    if (upload.isBad) {
       this.#refuseBody();
       return to;
     }
     const { bodyBytes, bufferBytes } = this.#exchange.limits;
-    if (bodyBytes > 0 && bytes > bodyBytes && this.#phase !== 'discarding') {
+    if (bodyBytes > 0 && upload.bytes > bodyBytes && this.#phase !== 'discarding') {
       this.#fail('body-too-large');
       return to;
     }
+    const { taken } = upload;
     this.#touch();
     if (this.#phase === 'discarding') {
-      if (this.#body.isDone) this.#leave();
-      return taken;
-    }
-    if (this.#phase === 'collecting') {
-      this.#collected?.push(buffer.subarray(from, until));
-      if (tail !== '') this.#collected?.push(Buffer.from(tail, 'latin1'));
-      if (this.#body.isDone || bytes >= bufferBytes) this.#pick();
-      return taken;
-    }
-    if (until > from) this.#forward(buffer, from, until);
-    if (tail !== '') this.#forwardText(tail);
+      if (upload.isDone) this.#leave();
+    } else if (this.#phase === 'collecting') {
+      upload.collect(buffer, from, until);
+      if (upload.isDone || upload.bytes >= bufferBytes) this.#pick();
+    } else if (socket !== undefined) upload.forward(socket, buffer, from, until);
     return taken;
   }
 
   /** The client has no more for now. */
   flush(): void {
-    if (this.#request.isHolding) this.#forwardText('');
+    const socket = this.#tries.connection?.socket;
+    if (socket !== undefined) this.#upload.flush(socket);
+  }
+
+  /** None of the bytes that were taken is still needed. */
+  get isThroughWithBytes(): boolean {
+    const socket = this.#tries.connection?.socket;
+    return socket !== undefined && this.#upload.holdsNothing(socket);
   }
 
   onConnected(): void {
@@ -134,18 +117,18 @@ export class Transfer implements AnswerReceiver, ClientTransfer {
 
   onInformation(head: Http1ResponseHead): void {
     this.#touch();
-    if (!this.takesChunks || (head.status === 100 && this.#hasContinued)) return;
+    if (!this.takesChunks || (head.status === 100 && this.#upload.hasContinued)) return;
     this.#client.socket.write(responseHeadFor(head, [], ''), 'latin1');
   }
 
   onHead(head: Http1ResponseHead): void {
-    const backend = this.#backend;
+    const { backend } = this.#tries;
     if (backend === undefined) return;
     const isUpgrade = head.status === 101;
     if (isUpgrade && this.#head.upgrade === undefined) return this.#broke('broke');
     const added = this.#exchange.answered(backend, head.status, head.framing !== 'none');
     if (isAnswer(added)) {
-      this.#letGo();
+      this.#tries.letGo();
       this.#answer(added);
       return;
     }
@@ -153,22 +136,16 @@ export class Transfer implements AnswerReceiver, ClientTransfer {
     this.#keepsAlive = this.#head.keepsAlive && !this.#client.context.isDraining && !isUpgrade;
     this.#phase = isUpgrade ? 'tunnel' : 'answering';
     this.#touch();
-    let framing = '';
-    let makesChunks = false;
-    if (isUpgrade) framing = `connection: Upgrade\r\nupgrade: ${head.upgrade ?? this.#head.upgrade ?? ''}\r\n`;
-    else {
-      const isFramed = this.#head.method === 'HEAD' || head.framing === 'none' || head.framing === 'length';
-      if (!isFramed && this.takesChunks) {
-        framing = 'transfer-encoding: chunked\r\n';
-        makesChunks = head.framing === 'until-close';
-      } else if (!isFramed) this.#keepsAlive = false;
-      framing += this.#client.connectionField(this.#head, this.#keepsAlive);
-    }
-    this.#out.begin(responseHeadFor(head, added, framing), makesChunks);
+    const frame = frameFor(head, this.#head);
+    if (frame === 'until-close') this.#keepsAlive = false;
+    let lines = frame === 'chunks' || frame === 'new-chunks' ? 'transfer-encoding: chunked\r\n' : '';
+    if (isUpgrade) lines = `connection: Upgrade\r\nupgrade: ${head.upgrade ?? this.#head.upgrade ?? ''}\r\n`;
+    else lines += this.#client.connectionField(this.#head, this.#keepsAlive);
+    this.#out.begin(responseHeadFor(head, added, lines), frame === 'new-chunks');
     if (isUpgrade) {
       this.#out.flush();
       this.#client.pump();
-      if (this.#client.hasEnded) this.#connection?.socket.end();
+      if (this.#client.hasEnded) this.#tries.connection?.socket.end();
     }
   }
 
@@ -178,7 +155,7 @@ export class Transfer implements AnswerReceiver, ClientTransfer {
     if (!this.#out.isFull || this.#isFlushing) return;
     // Some of it waits, and lies in a buffer that the next read would use.
     this.#isFlushing = true;
-    this.#connection?.socket.pause();
+    this.#tries.connection?.socket.pause();
     this.#client.flushed();
   }
 
@@ -188,7 +165,7 @@ export class Transfer implements AnswerReceiver, ClientTransfer {
     this.#isFlushing = false;
     this.#touch();
     if (this.#hasEnded) this.#complete();
-    else this.#connection?.socket.resume();
+    else this.#tries.connection?.socket.resume();
   }
 
   onTail(text: string): void {
@@ -229,8 +206,8 @@ export class Transfer implements AnswerReceiver, ClientTransfer {
         else this.#cut();
         break;
       case 'tunnel': {
-        const isOrderly = this.#connection?.socket.readableEnded === true;
-        this.#letGo();
+        const isOrderly = this.#tries.connection?.socket.readableEnded === true;
+        this.#tries.letGo();
         this.#end(isOrderly ? 'answered' : 'broken-off');
         this.#phase = 'over';
         if (isOrderly) this.#client.finished(false);
@@ -247,8 +224,8 @@ export class Transfer implements AnswerReceiver, ClientTransfer {
 
   /** It has ended its side. */
   clientEnded(): void {
-    if (this.#phase === 'tunnel') this.#connection?.socket.end();
-    else this.#goneAtMs = this.#deadlines.after(graceMs);
+    if (this.#phase === 'tunnel') this.#tries.connection?.socket.end();
+    else this.#patience.clientEnded();
   }
 
   clientGone(): void {
@@ -257,16 +234,26 @@ export class Transfer implements AnswerReceiver, ClientTransfer {
       this.#isGone = true;
       return;
     }
-    const isTunnelThrough = this.#phase === 'tunnel' && this.#connection?.socket.readableEnded === true;
-    this.#letGo();
+    const isTunnelThrough = this.#phase === 'tunnel' && this.#tries.connection?.socket.readableEnded === true;
+    this.#tries.letGo();
     this.#end(isTunnelThrough ? 'answered' : 'client-gone');
     this.#phase = 'over';
   }
 
   tick(nowMs: number): void {
-    if (nowMs > this.#goneAtMs) this.#client.socket.destroy();
-    else if (nowMs > this.#totalEndMs) this.#tooLate('too-late');
-    else if (nowMs > this.#deadlineMs) this.#onDeadline();
+    switch (this.#patience.overAt(nowMs)) {
+      case 'client':
+        this.#client.socket.destroy();
+        break;
+      case 'total':
+        this.#tooLate('too-late');
+        break;
+      case 'step':
+        this.#onDeadline();
+        break;
+      case undefined:
+        break;
+    }
   }
 
   #onDeadline(): void {
@@ -278,8 +265,8 @@ export class Transfer implements AnswerReceiver, ClientTransfer {
         this.#fail('client-slow');
         break;
       case 'asked': {
-        const isClients = !this.#body.isDone && !this.#client.isPaused;
-        if (!isClients && this.#backend !== undefined) this.#exchange.failed(this.#backend, 'late');
+        const isClients = !this.#upload.isDone && !this.#client.isPaused;
+        if (!isClients) this.#tries.late();
         this.#fail(isClients ? 'client-slow' : 'backend-late');
         break;
       }
@@ -303,7 +290,7 @@ export class Transfer implements AnswerReceiver, ClientTransfer {
 
   #pick(): void {
     this.#phase = 'picking';
-    this.#deadlineMs = Infinity;
+    this.#patience.hold();
     const picked = this.#exchange.pick();
     if (picked instanceof Promise) void this.#pickLater(picked);
     else this.#dial(picked);
@@ -314,34 +301,25 @@ export class Transfer implements AnswerReceiver, ClientTransfer {
   }
 
   #dial(backend: Backend | undefined): void {
-    this.#backend = backend;
     if (this.#isGone) {
-      this.#letGo();
+      if (backend !== undefined) this.#exchange.release(backend);
       this.#end('client-gone');
       this.#phase = 'over';
       return;
     }
-    if (backend === undefined) return this.#fail(this.#problem);
+    if (backend === undefined) return this.#fail(this.#tries.problem);
     this.#phase = 'dialling';
-    this.#deadlineMs = this.#deadlines.after(this.#exchange.limits.dialMs);
-    if (this.#head.upgrade !== undefined || this.#wantsNew) {
-      this.#connection = this.#pools.open(backend, this);
-      return;
-    }
-    const { connection, isNew } = this.#pools.take(backend, this, this.#isRepeatable);
-    this.#connection = connection;
-    if (!isNew) this.#send();
+    this.#patience.dial();
+    if (this.#tries.begin(backend, this)) this.#send();
   }
 
   #undialled(): void {
-    if (this.#backend !== undefined) this.#exchange.failed(this.#backend, 'dial');
-    this.#problem = 'unreachable';
-    this.#letGo();
+    this.#tries.undialled();
     this.#pick();
   }
 
   #send(): void {
-    const connection = this.#connection;
+    const { connection } = this.#tries;
     if (connection === undefined) return;
     this.#phase = 'asked';
     this.#touch();
@@ -351,48 +329,16 @@ export class Transfer implements AnswerReceiver, ClientTransfer {
       connection.socket.write(text, 'latin1');
       return;
     }
-    this.#request.hold(text);
-    this.#continue();
-    if (this.#collected !== undefined) {
-      for (const piece of this.#collected) this.#forward(piece, 0, piece.length);
-      this.#collected = undefined;
-    }
+    this.#upload.begin(connection.socket, text);
     // What came of the body meanwhile goes with the head.
     this.#client.pump();
   }
 
-  #continue(): void {
-    if (!this.#head.expectsContinue || this.#hasContinued) return;
-    this.#hasContinued = true;
-    this.#client.socket.write('HTTP/1.1 100 Continue\r\n\r\n', 'latin1');
-  }
-
-  #forward(buffer: Buffer, from: number, to: number): void {
-    const socket = this.#connection?.socket;
-    if (socket === undefined) return;
-    this.#request.write(socket, buffer, from, to);
-    if (socket.writableNeedDrain) this.#client.pause();
-  }
-
-  #forwardText(text: string): void {
-    const socket = this.#connection?.socket;
-    if (socket !== undefined) this.#request.writeText(socket, text);
-  }
-
   #complete(): void {
-    const connection = this.#connection;
-    const backend = this.#backend;
-    this.#connection = undefined;
-    this.#backend = undefined;
-    if (backend !== undefined) this.#exchange.release(backend);
-    if (connection !== undefined) {
-      connection.socket.resume();
-      // What an app did not want to read stands between its answer and the client's next request.
-      if (this.#body.isDone) this.#pools.give(connection);
-      else connection.destroy();
-    }
+    const { isDone } = this.#upload;
+    this.#tries.answered(isDone);
     this.#end('answered');
-    if (this.#body.isDone || !this.#keepsAlive) {
+    if (isDone || !this.#keepsAlive) {
       this.#leave();
       return;
     }
@@ -403,27 +349,22 @@ export class Transfer implements AnswerReceiver, ClientTransfer {
 
   #leave(): void {
     this.#phase = 'over';
-    this.#client.finished(this.#keepsAlive);
+    const hasSaidAll = this.#upload.isDone && !this.#head.keepsAlive && this.#head.upgrade === undefined;
+    this.#client.finished(this.#keepsAlive, hasSaidAll);
   }
 
   #broke(how: 'broke' | 'vanished'): void {
-    const hasAnswered = this.#connection?.hasAnswered === true;
-    if (this.#backend !== undefined) this.#exchange.failed(this.#backend, how);
+    const mayRepeat = this.#tries.broke(how);
     if (this.#out.isHeld) {
       this.#out.forget();
       this.#status = 0;
     }
-    this.#problem = 'backend-broke';
-    if (hasAnswered || !this.#isRepeatable || (how === 'broke' && this.#hasRepeated))
-      return this.#fail('backend-broke');
-    if (how === 'broke') this.#hasRepeated = true;
-    else this.#wantsNew = true;
-    this.#letGo();
-    this.#pick();
+    if (mayRepeat) this.#pick();
+    else this.#fail('backend-broke');
   }
 
   #refuseBody(): void {
-    this.#letGo();
+    this.#tries.letGo();
     if (this.#status !== 0) return this.#cut();
     this.#answer(
       this.#client.context.policy.refuse(
@@ -436,7 +377,7 @@ export class Transfer implements AnswerReceiver, ClientTransfer {
   }
 
   #fail(problem: Problem): void {
-    this.#letGo();
+    this.#tries.letGo();
     if (this.#status !== 0 && !this.#out.isHeld) return this.#cut();
     this.#answer(this.#exchange.answerFor(problem));
   }
@@ -444,7 +385,7 @@ export class Transfer implements AnswerReceiver, ClientTransfer {
   #answer(answer: Answer): void {
     this.#status = answer.status;
     this.#out.bytes = Buffer.byteLength(answer.body);
-    this.#keepsAlive = this.#head.keepsAlive && this.#body.isDone && !this.#client.context.isDraining;
+    this.#keepsAlive = this.#head.keepsAlive && this.#upload.isDone && !this.#client.context.isDraining;
     this.#end('answered');
     this.#phase = 'over';
     this.#client.answer(answer, this.#head, this.#keepsAlive);
@@ -453,30 +394,20 @@ export class Transfer implements AnswerReceiver, ClientTransfer {
 
   /** All that is left is to break off towards the client too. */
   #cut(): void {
-    this.#letGo();
+    this.#tries.letGo();
     this.#end('broken-off');
     this.#phase = 'over';
     this.#client.breakOff(this.takesChunks);
   }
 
-  #letGo(): void {
-    this.#connection?.destroy();
-    this.#connection = undefined;
-    if (this.#backend !== undefined) this.#exchange.release(this.#backend);
-    this.#backend = undefined;
-  }
-
   #end(how: Ending['how']): void {
     if (this.#isOver) return;
     this.#isOver = true;
-    this.#exchange.end({ status: this.#status, bytesIn: this.#body.bytes, bytesOut: this.#out.bytes, how });
+    this.#exchange.end({ status: this.#status, bytesIn: this.#upload.bytes, bytesOut: this.#out.bytes, how });
   }
 
   #touch(): void {
-    const { firstByteMs, idleMs } = this.#exchange.limits;
-    const isWaiting = this.#phase === 'asked' && this.#body.isDone;
-    this.#deadlineMs = this.#deadlines.after(isWaiting ? firstByteMs : idleMs);
-    if (this.#goneAtMs !== Infinity) this.#goneAtMs = this.#deadlines.after(graceMs);
+    this.#patience.touch(this.#phase === 'asked' && this.#upload.isDone ? 'answer' : 'byte');
   }
 }
 
