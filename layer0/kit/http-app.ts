@@ -36,6 +36,7 @@ export function createApp(options: AppOptions, closing: AbortSignal): Answer {
   app.on('error', (error: unknown) => log.debug({ err: error }, 'a connection broke'));
   const router = new KoaRouter();
   router.get('/ping', (context) => {
+    context.state['route'] = '/ping';
     context.body = { name, status: 'ok' };
   });
   for (const handler of [...options.handlers].sort((a, b) => compareRoutes(a.route, b.route))) {

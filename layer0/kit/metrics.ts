@@ -1,6 +1,5 @@
 /** Figures as Prometheus reads them: counted here, written when somebody asks. One way for every part of the platform. */
 import { readFileSync, readdirSync } from 'node:fs';
-import { monitorEventLoopDelay } from 'node:perf_hooks';
 
 export type MetricType = 'counter' | 'gauge' | 'histogram';
 export type Labels = Readonly<Record<string, string>>;
@@ -151,8 +150,6 @@ function reading(name: string, type: 'counter' | 'gauge', help: string, read: Re
 
 /** Figures of the process itself, under the names that Prometheus' own libraries use. */
 export function processMetrics(metrics: Metrics): void {
-  const delay = monitorEventLoopDelay({ resolution: 20 });
-  delay.enable();
   const one = (value: number): Sample[] => [{ value }];
   metrics.counted('process_cpu_seconds_total', 'Processor time.', () => {
     const { user, system } = process.cpuUsage();
@@ -163,12 +160,17 @@ export function processMetrics(metrics: Metrics): void {
   metrics.gauge('process_open_fds', 'Open files and connections.', () => one(readdirSync('/proc/self/fd').length));
   metrics.gauge('process_max_fds', 'How many there may be.', () => one(maxFiles()));
   metrics.gauge('nodejs_heap_size_used_bytes', 'Heap in use.', () => one(process.memoryUsage().heapUsed));
-  metrics.gauge('nodejs_eventloop_lag_p99_seconds', 'How late the event loop is, since the last look.', () => {
-    const { count } = delay;
-    const lag = count === 0 ? 0 : delay.percentile(99) / 1e9;
-    delay.reset();
-    return one(lag);
-  });
+  let before = performance.eventLoopUtilization();
+  metrics.gauge(
+    'nodejs_eventloop_utilization',
+    'Share of the time its one thread was busy, since the last look.',
+    () => {
+      const now = performance.eventLoopUtilization();
+      const { utilization } = performance.eventLoopUtilization(now, before);
+      before = now;
+      return one(utilization);
+    },
+  );
 }
 
 const startedAt = Date.now() / 1_000 - process.uptime();

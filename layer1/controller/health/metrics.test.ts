@@ -54,7 +54,7 @@ test('parts of the platform are found where they serve their figures', () => {
     [
       status('controller', 'web'),
       status('controller', 'worker'),
-      status('router', 'app'),
+      status('router', 'web'),
       status('blobstore', 'web', { state: 'starting' }),
       status('slug-builder', 'build'),
     ],
@@ -65,7 +65,7 @@ test('parts of the platform are found where they serve their figures', () => {
       ['10.0.0.1:1113', 'host-agent', undefined],
       ['100.100.0.9:3000', 'controller-web', 'h1-controller'],
       ['100.100.0.9:9117', 'controller-worker', 'h1-controller'],
-      ['10.0.0.1:1114', 'router-app', 'h1-router'],
+      ['10.0.0.1:1114', 'router-web', 'h1-router'],
     ],
   );
 });

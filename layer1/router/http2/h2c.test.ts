@@ -21,7 +21,7 @@ import { startBackend, track } from '../testing.ts';
 import { backendAt, openDoor, replyOf, request } from './testing.ts';
 import type { Door } from './testing.ts';
 
-const soon = { deadlineMs: 10_000, intervalMs: 5 };
+const soon = { deadlineMs: 60_000, intervalMs: 5 };
 
 type H2c = { port: number; sessions: Set<ServerHttp2Session> };
 
