@@ -85,8 +85,9 @@ export class ClientConnection implements Watched {
     context.deadlines.add(this);
   }
 
+  /** It may be ended at once: no request is under way, and the last answer is out. */
   get isIdle(): boolean {
-    return this.#state === 'idle' || this.#state === 'fresh';
+    return (this.#state === 'idle' || this.#state === 'fresh') && this.socket.writableLength === 0;
   }
 
   /** Bytes that were read before this connection was taken over. */

@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { Agent, request } from 'node:https';
 import { connect as connectPlain } from 'node:net';
-import { text } from 'node:stream/consumers';
+import { buffer, text } from 'node:stream/consumers';
 import { test } from 'node:test';
 import { connect } from 'node:tls';
 import { waitFor } from '@flynn/kit/retry';
@@ -42,6 +42,41 @@ test('a request over TLS reaches the backend, which hears that it was', async (t
   t.after(() => agent.destroy());
   for (let round = 0; round < 3; round += 1) {
     assert.deepEqual(await ask(world, 'app.test', agent), { status: 200, body: `https ${world.port}` });
+  }
+  assert.equal(world.router.status().tls?.handshakes, 1);
+});
+
+test('bodies come through TLS byte for byte, small and large, framed either way, one after the other', async (t) => {
+  const world = await setUpTls(t, {
+    first: async (authority) => [await servedBy(authority, { id: 'c1', domains: ['app.test'] })],
+  });
+  const bodies = [1, 16_384, 65_536, 3_000_000].map((size) => randomBytes(size));
+  const backend = await startBackend(t, ({ url }, response) => {
+    const [, index, frame] = (url ?? '').split('/');
+    const body = bodies[Number(index)] ?? Buffer.alloc(0);
+    if (frame === 'length') response.setHeader('content-length', body.length);
+    response.write(body.subarray(0, 1));
+    response.end(body.subarray(1));
+  });
+  world.plane.up('web', backend.address);
+  await settled(world.router, [backend.address]);
+  const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+  t.after(() => agent.destroy());
+  for (const frame of ['length', 'chunks']) {
+    for (const [index, body] of bodies.entries()) {
+      const asked = request({
+        host: '127.0.0.1',
+        port: world.port,
+        path: `/${index}/${frame}`,
+        servername: 'app.test',
+        headers: { host: 'app.test' },
+        ca: world.authority.certificate,
+        agent,
+      });
+      asked.end();
+      const [response] = await once(asked, 'response');
+      assert.ok((await buffer(response)).equals(body), `${body.length} bytes by ${frame}`);
+    }
   }
   assert.equal(world.router.status().tls?.handshakes, 1);
 });
