@@ -31,7 +31,7 @@ async function engineThat(answer: (request: string) => Answer) {
   };
 }
 
-const limits = () => ({ signal: AbortSignal.timeout(30_000) });
+const limits = () => ({ signal: AbortSignal.timeout(60_000) });
 
 test('what the engine refuses for a moment is removed all the same, and what depends on it as well', async () => {
   const left = { containers: ['c1', 'c2'], volumes: ['v1'], networks: ['n1'] };

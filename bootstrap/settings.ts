@@ -68,6 +68,8 @@ export const optionsSchema = z.object({
     .optional(),
   /** The flynn command's configuration; ~/.config/flynn unless given. */
   FLYNN_CONFIG_DIR: folder.optional(),
+  /** Of the backup that `up --from-backup` restores, if it is encrypted and there is no --passphrase-file. */
+  FLYNN_BACKUP_PASSPHRASE: z.string().optional(),
   /** What restarts the host agent; systemd where it runs, unless given. */
   FLYNN_SUPERVISOR: z.enum(['systemd', 'own']).optional(),
 });

@@ -1,6 +1,6 @@
 /** What a cluster keeps on this machine's disk: its settings and keys, written once, readable by root only. */
 import { existsSync } from 'node:fs';
-import { mkdir, readFile } from 'node:fs/promises';
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { readJsonFile, readTextFile, writeFileAtomic } from '@flynn/kit/files';
 import { runProgram } from './program.ts';
@@ -28,4 +28,14 @@ export async function ensureHostKey(stateDir: string): Promise<HostKey> {
     await runProgram('ssh-keygen', ['-q', '-t', 'ed25519', '-N', '', '-C', 'flynn', '-f', file], { timeoutMs: 20_000 });
   }
   return { privateKey: await readFile(file, 'utf8'), publicKey: await readFile(`${file}.pub`, 'utf8') };
+}
+
+/** Makes a key that is known already this cluster's: before it has one. */
+export async function adoptHostKey(stateDir: string, privateKey: string): Promise<void> {
+  const file = join(stateDir, 'ssh_host_ed25519_key');
+  if (existsSync(`${file}.pub`)) return;
+  await mkdir(stateDir, { recursive: true, mode: 0o700 });
+  await writeFile(file, privateKey, { mode: 0o600 });
+  const publicKey = await runProgram('ssh-keygen', ['-y', '-f', file], { timeoutMs: 20_000 });
+  await writeFileAtomic(`${file}.pub`, `${publicKey.trim()}\n`, { mode: 0o644 });
 }

@@ -20,8 +20,10 @@ import { ensureControllerCertificate, ensureHostCertificate } from './certificat
 import { ensureEtcd, readEtcdImage, tellEtcdImage, updateEtcd } from './etcd.ts';
 import { ensureImages } from './images/build.ts';
 import type { ImageName } from './images/recipes.ts';
-import { controllerApp, controllerService, manifestOf } from './manifest.ts';
+import { type Backup, withSettings } from './from-backup.ts';
+import { type SystemApp, controllerApp, controllerService, manifestOf } from './manifest.ts';
 import { Platform } from './platform.ts';
+import { type RestoreContext, restoreRecordsStep, restoreSteps } from './restore-steps.ts';
 import { pushSample, sampleName, untilAnswers } from './sample-app.ts';
 import { type Cluster, type Options, appUrlOf, controllerUrlOf, gatewayOf, gitHostOf, gitUrlOf } from './settings.ts';
 import { ensureHostKey, writeCluster } from './state.ts';
@@ -34,13 +36,15 @@ export type Context = Readonly<{
   cluster: Cluster;
   person: Person;
   env: Record<string, string | undefined>;
+  /** What the cluster is to have from its beginning. */
+  backup?: Backup;
 }>;
 
 export type Step = Readonly<{ title: string; run: (report: Report) => Promise<string | void> }>;
 
 /** In their order; a step may answer with a word on what it found. For the host that made the cluster. */
 export function stepsOf(context: Context): Step[] {
-  const { options, cluster, person } = context;
+  const { options, cluster, person, backup } = context;
   const stateDir = options.FLYNN_STATE_DIR;
   const gateway = gatewayOf(cluster.subnet);
   const setup = setupOf(options, cluster);
@@ -58,12 +62,12 @@ export function stepsOf(context: Context): Step[] {
       await client.close();
     }
   };
-  const manifest = async (): Promise<ReturnType<typeof manifestOf>> => {
+  const manifest = async (): Promise<SystemApp[]> => {
     const hostKey = await ensureHostKey(stateDir);
     const builderEnv = await readBuilderEnv(context.env);
     const controllerCertificate = await ensureControllerCertificate(stateDir, cluster);
     const sshHostKey = hostKey.privateKey;
-    return manifestOf({
+    const apps = manifestOf({
       cluster,
       images,
       sshHostKey,
@@ -71,7 +75,25 @@ export function stepsOf(context: Context): Step[] {
       controllerCertificate,
       hostMemoryBytes: totalmem(),
     });
+    return backup === undefined ? apps : apps.map((app) => withSettings(app, backup.inspection.platform));
   };
+  const sampleStep = (): Step => ({
+    title: `Sample app ${sampleName}`,
+    run: async (report) => {
+      const url = appUrlOf(sampleName, cluster);
+      return withPlatform(async (platform) => {
+        const existing = await platform.find(sampleName);
+        if (existing?.releaseId !== undefined) return 'there already';
+        if (existing === undefined) await platform.createApp(sampleName);
+        const key = await ensureSshKey(person);
+        const knownHostsFile = await writeKnownHosts(person, gitHostOf(cluster), cluster.gitPort, hostPublicKey);
+        await pushSample({ gitUrl: gitUrlOf(cluster), key, knownHostsFile, report });
+        await untilAnswers(url, 30_000);
+        return 'pushed, built and live';
+      });
+    },
+  });
+  const restore = (): RestoreContext => ({ host, gateway, images });
 
   return [
     engineStep(options),
@@ -108,6 +130,7 @@ export function stepsOf(context: Context): Step[] {
         return outcome === 'unchanged' ? 'running' : outcome;
       },
     },
+    ...(backup === undefined ? [] : [restoreRecordsStep(backup, restore)]),
     {
       title: 'Controller',
       run: async (report) => {
@@ -147,22 +170,7 @@ export function stepsOf(context: Context): Step[] {
         return changed === 0 ? 'unchanged' : `${changed} deployed`;
       },
     },
-    {
-      title: `Sample app ${sampleName}`,
-      run: async (report) => {
-        const url = appUrlOf(sampleName, cluster);
-        return withPlatform(async (platform) => {
-          const existing = await platform.find(sampleName);
-          if (existing?.releaseId !== undefined) return 'there already';
-          if (existing === undefined) await platform.createApp(sampleName);
-          const key = await ensureSshKey(person);
-          const knownHostsFile = await writeKnownHosts(person, gitHostOf(cluster), cluster.gitPort, hostPublicKey);
-          await pushSample({ gitUrl: gitUrlOf(cluster), key, knownHostsFile, report });
-          await untilAnswers(url, 30_000);
-          return 'pushed, built and live';
-        });
-      },
-    },
+    ...(backup === undefined ? [sampleStep()] : restoreSteps(backup, restore)),
   ];
 }
 

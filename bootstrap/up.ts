@@ -10,6 +10,7 @@ import { checkToken, joinCluster, makeToken } from './admission.ts';
 import { findPerson } from './cli-config.ts';
 import { withStore } from './controller.ts';
 import { primaryAddress, readFacts } from './facts.ts';
+import { checkRestore, openBackup, restoredText, takeKeys, withBackup } from './from-backup.ts';
 import { type Scope, judge } from './preflight.ts';
 import { untilBooted } from './readiness.ts';
 import { sampleName } from './sample-app.ts';
@@ -31,18 +32,33 @@ import { isInsideHost, readHostsCluster, stepsOfHosts } from './test-hosts/clust
 
 async function main(): Promise<void> {
   const { values } = parseArgs({
-    options: { join: { type: 'string' }, token: { type: 'boolean', default: false }, hosts: { type: 'string' } },
+    options: {
+      join: { type: 'string' },
+      token: { type: 'boolean', default: false },
+      hosts: { type: 'string' },
+      'from-backup': { type: 'string' },
+      'passphrase-file': { type: 'string' },
+    },
   });
-  if ([values.join, values.hosts, values.token || undefined].filter((value) => value !== undefined).length > 1) {
-    throw new FlynnError('invalid', '--join, --token and --hosts are three different things: give one of them');
+  const ways = [values.join, values.hosts, values['from-backup'], values.token || undefined];
+  if (ways.filter((value) => value !== undefined).length > 1) {
+    const names = '--join, --token, --hosts and --from-backup';
+    throw new FlynnError('invalid', `${names} are different things: give one of them`);
   }
-  const options = readOptions(process.env);
+  const given = readOptions(process.env);
+  const path = values['from-backup'];
+  const backup =
+    path === undefined
+      ? undefined
+      : await openBackup(path, { env: process.env, passphraseFile: values['passphrase-file'] });
+  const options = backup === undefined ? given : withBackup(given, backup.inspection);
   // Before anything is settled: an address that this machine does not have yet would be missing in it for good.
   await untilBooted(options, (line) => process.stderr.write(`${line}\n`));
   if (values.hosts !== undefined) return await upHosts(options, values.hosts);
   const stored = await readCluster(options.FLYNN_STATE_DIR);
   if (values.token) return await printToken(options, stored);
   if (values.join !== undefined) checkToken(values.join, stored);
+  await checkRestore(options.FLYNN_STATE_DIR, stored, backup);
   let cluster = settle(options, stored, await thisMachine(stored));
   const isJoining = values.join !== undefined && stored === undefined;
   if (!(await isReady(options, cluster, isJoining ? 'joining' : 'host'))) return;
@@ -54,10 +70,15 @@ async function main(): Promise<void> {
     // Where its containers are to be, and which ports are the router's, it knows only now.
     if (!(await isReady(options, cluster, 'host'))) return;
   }
+  if (backup !== undefined) cluster = await takeKeys(options.FLYNN_STATE_DIR, cluster, backup);
   const person = await findPerson(options.FLYNN_CONFIG_DIR, process.env);
-  const context = { options, cluster, person, env: process.env };
+  const context = { options, cluster, person, env: process.env, ...(backup === undefined ? {} : { backup }) };
   for (const line of keptText(cluster, options)) process.stdout.write(`${line}\n`);
   await runSteps(cluster.hasPlatform ? stepsOf(context) : joinStepsOf(context));
+  if (backup !== undefined) {
+    process.stdout.write(restoredText(cluster, backup));
+    return;
+  }
   const isNew = stored === undefined;
   process.stdout.write(cluster.hasPlatform ? farewell(cluster, { isNew }) : joinedFarewell(cluster));
 }

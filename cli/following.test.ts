@@ -49,7 +49,7 @@ test('a watch whose stream breaks opens another and tells what changed meanwhile
     client: loopback.client,
     app: 'app',
     releaseId: 'live',
-    signal: AbortSignal.timeout(10_000),
+    signal: AbortSignal.timeout(60_000),
     onChange: (change) => told.push(change),
   });
   await watch.open();
@@ -95,7 +95,7 @@ test('an error that waiting does not mend ends a watch', async () => {
     client: loopback.client,
     app: 'app',
     releaseId: 'live',
-    signal: AbortSignal.timeout(10_000),
+    signal: AbortSignal.timeout(60_000),
     onChange: () => undefined,
   });
   await assert.rejects(

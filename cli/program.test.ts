@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { createServer } from 'node:net';
-import { once } from 'node:events';
 import { test } from 'node:test';
 import { join } from 'node:path';
+import { freePort } from '@flynn/kit/testing-ports';
 import { saveClusters } from './clusters.ts';
 import { Desk, openDeskWithController } from './testing.ts';
 
@@ -67,13 +66,7 @@ test('without any cluster it says how to get one', async () => {
 
 test('a controller that cannot be reached is told with its address and what to look at', async () => {
   await using desk = await Desk.open();
-  const probe = createServer().listen(0, '127.0.0.1');
-  await once(probe, 'listening');
-  const address = probe.address();
-  assert.ok(typeof address === 'object' && address !== null);
-  probe.close();
-  await once(probe, 'close');
-  const controllerUrl = `http://controller.localhost:${address.port}`;
+  const controllerUrl = `http://controller.localhost:${await freePort()}`;
   await saveClusters(desk.configDirectory, {
     clusters: [{ name: 'x', controllerUrl, key: 'k', gitUrl: 'g', domain: 'd', httpPort: 80 }],
   });
@@ -117,7 +110,7 @@ test('options before and after the command are the same, and the one nearest to 
 });
 
 test('`bin/flynn` runs, from any directory', () => {
-  const { status, stdout, stderr } = spawnSync(bin, ['--help'], { cwd: '/', encoding: 'utf8', timeout: 20_000 });
+  const { status, stdout, stderr } = spawnSync(bin, ['--help'], { cwd: '/', encoding: 'utf8', timeout: 60_000 });
   assert.equal(status, 0, stderr);
   assert.match(stdout, /^Usage: flynn/);
   assert.equal(stderr, '');
@@ -125,7 +118,7 @@ test('`bin/flynn` runs, from any directory', () => {
 
 test('a reader that has seen enough ends `bin/flynn` without a complaint', () => {
   const script = `"${bin}" --help | head -n 1; echo "\${PIPESTATUS[0]}"`;
-  const { stdout, stderr } = spawnSync('bash', ['--norc', '-c', script], { encoding: 'utf8', timeout: 20_000 });
+  const { stdout, stderr } = spawnSync('bash', ['--norc', '-c', script], { encoding: 'utf8', timeout: 60_000 });
   assert.match(stdout, /^Usage: flynn .*\n0\n$/);
   assert.equal(stderr, '');
 });

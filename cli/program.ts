@@ -38,6 +38,7 @@ import { addRunCommand } from './commands/run.ts';
 import { addRunnerCommands } from './commands/runner.ts';
 import { addScaleCommand } from './commands/scale.ts';
 import { addSourceCommands } from './commands/source.ts';
+import { addStatusCommands } from './commands/status.ts';
 import { addTeamCommands } from './commands/team.ts';
 import { addTokenCommands } from './commands/token.ts';
 import { addUserCommands } from './commands/user.ts';
@@ -94,6 +95,7 @@ export async function runCli(argv: readonly string[], io: Io): Promise<number> {
   addGetCommand(parent);
   addApplyCommands(parent);
   addResourceCommands(parent);
+  addStatusCommands(parent);
   addHostCommands(parent);
   addEvaluationCommands(parent);
   addLoginCommand(parent);

@@ -111,7 +111,7 @@ for (const [what, answer, expected] of answers) {
     const io = env.desk.io();
     io.stdin.isTTY = true;
     const ran = runCli(['-a', 'hello', 'delete'], io);
-    await waitFor(() => io.stderr.text.includes('Type its name'), { what: 'the question', deadlineMs: 5_000 });
+    await waitFor(() => io.stderr.text.includes('Type its name'), { what: 'the question', deadlineMs: 30_000 });
     if (answer === undefined) io.stdin.end();
     else io.stdin.write(answer);
     assert.equal(await ran, expected, io.stderr.text);

@@ -3,6 +3,7 @@ import { readFile, readdir, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { apps } from '@flynn/controller/api';
+import { backupScheduleType, scheduleId } from '@flynn/controller/backup/resources';
 import { openDeskWithController } from '../testing.ts';
 
 test('`cluster backup` writes one file for its owner alone, and `verify` reads it without a cluster', async () => {
@@ -52,4 +53,51 @@ test('a backup that cannot be made or written leaves no file and fails', async (
   const whole = await desk.run(['cluster', 'backup']);
   assert.equal(whole.code, 0, whole.stderr);
   assert.match(whole.stdout, /test-\d{8}T\d{6}Z\.backup: whole/);
+});
+
+test('with a passphrase the file tells nothing without it', { timeout: 120_000 }, async () => {
+  await using env = await openDeskWithController();
+  const { desk } = env;
+  const file = join(desk.home, 'secret.backup');
+  const made = await desk.run(['cluster', 'backup', '-o', file, '--passphrase-file', '-'], {
+    input: 'correct horse\n',
+  });
+  assert.equal(made.code, 0, made.stderr);
+  assert.doesNotMatch(made.stderr, /in clear/);
+  assert.equal((await readFile(file)).includes('manifest'), false);
+  const without = await desk.run(['cluster', 'backup', 'verify', file]);
+  assert.equal(without.code, 1);
+  assert.match(without.stderr, /encrypted: give its passphrase/);
+  const given = { env: { FLYNN_BACKUP_PASSPHRASE: 'correct horse' } };
+  assert.equal((await desk.run(['cluster', 'backup', 'verify', file], given)).code, 0);
+  const short = await desk.run(['cluster', 'backup', '-o', file], { env: { FLYNN_BACKUP_PASSPHRASE: 'short' } });
+  assert.match(short.stderr, /at least 8 characters/);
+});
+
+test('backups by themselves: said once, shown with how they went, and ended', async () => {
+  await using env = await openDeskWithController({ hosts: 2 });
+  const { desk, controller } = env;
+  const to = `dir:${desk.home}`;
+  const backup = (...args: string[]) => desk.run(['cluster', 'backup', ...args]);
+  assert.match((await backup('list')).stdout, /no schedule/);
+  assert.match((await backup('run')).stderr, /no schedule yet/);
+  assert.equal((await backup('schedule', '@daily', '--to', 'ftp://x')).code, 2);
+  assert.match(
+    (await backup('schedule', '@daily', '--to', to)).stderr,
+    /which host has the directory\? Name it: host1, host2/,
+  );
+  assert.match((await backup('schedule', 'now', '--to', to, '--host', 'host1')).stderr, /the schedule "now"/);
+  const set = await backup('schedule', '0 3 * * *', '--to', to, '--host', 'host1', '--keep', '3');
+  assert.equal(set.code, 0, set.stderr);
+  assert.match(set.stdout, /to host1:.*, the newest 3 are kept, in clear\nnext: .*T03:00:00.000Z\nlast success: never/);
+  const failure = { since: '2026-11-21T03:00:00.000Z', count: 2, message: 'the disk is full' };
+  await controller.deps.resources.updateStatus(backupScheduleType, scheduleId, ({ status }) => ({
+    ...status,
+    failure,
+  }));
+  const failing = await backup('list');
+  assert.equal(failing.code, 1, 'who looks from a script is told');
+  assert.match(failing.stdout, /failing since 2026-11-21T03:00:00.000Z \(2 attempts\): the disk is full/);
+  assert.equal((await backup('unschedule')).code, 0);
+  assert.match((await backup('list')).stdout, /no schedule/);
 });

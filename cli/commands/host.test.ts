@@ -68,7 +68,7 @@ test('`eval list` and `eval info` say what waits and why', async () => {
       const { stdout } = await env.desk.run(['eval', 'list', '-a', 'shop', '--state', 'blocked', '--json']);
       return (JSON.parse(stdout) as { id: string }[])[0]?.id;
     },
-    { what: 'a blocked evaluation', deadlineMs: 5_000, intervalMs: 20 },
+    { what: 'a blocked evaluation', deadlineMs: 30_000, intervalMs: 20 },
   );
   const list = await env.desk.run(['eval', 'list', '-a', 'shop', '--state', 'blocked']);
   assert.match(

@@ -1,14 +1,13 @@
 import { hosts } from '@flynn/controller/api-hosts';
 import type { HostView } from '@flynn/controller/api-hosts';
-import { systemClock } from '@flynn/kit/clock';
-import type { HttpClient } from '@flynn/kit/http-client';
 import { parseDurationMs, parseWhole, usageError } from '../arguments.ts';
 import type { Context } from '../context.ts';
 import { formatAge, formatCount, formatTable } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';
+import { awaitEmpty } from './host-drain.ts';
+import { addReplacementCommands } from './host-replacement.ts';
 
 const hostArgument = ['<host>', 'as "flynn host list" shows it'] as const;
-const pollMs = 500;
 const gibibyte = 1024 ** 3;
 
 export function addHostCommands(parent: Parent): void {
@@ -48,18 +47,7 @@ export function addHostCommands(parent: Parent): void {
     });
   }
   addDrainCommand(parent, host);
-  addCommand<{ yes?: boolean }>(parent, {
-    under: host,
-    name: 'remove',
-    summary: 'forget a host that is away for good',
-    arguments: [hostArgument],
-    options: { yes: ['-y, --yes', 'without it nothing is done'] },
-    async run(context, { yes }, [id = '']) {
-      if (yes !== true) throw usageError(`this forgets ${id} and what its volumes held: repeat it with --yes`);
-      await (await context.client()).call(hosts.remove, { params: { host: id } });
-      context.show({ removed: id }, () => `${id} is no longer of the cluster`);
-    },
-  });
+  addReplacementCommands(parent, host);
   addCommand(parent, {
     under: host,
     name: 'rebalance',
@@ -149,31 +137,6 @@ function addDrainCommand(parent: Parent, host: ReturnType<typeof addCommand>): v
   });
 }
 
-/** Until the host is empty, the drain is called off, or Ctrl-C, which leaves the drain as it is. */
-async function awaitEmpty(context: Context, client: HttpClient, first: HostView): Promise<number> {
-  const interrupted = new AbortController();
-  const stop = context.io.onSignal('SIGINT', () => interrupted.abort());
-  let left = -1;
-  let view = first;
-  try {
-    while (view.jobs > 0 && view.drain !== undefined) {
-      if (view.jobs !== left && !context.options.json) context.print(`${formatCount(view.jobs, 'job')} left\n`);
-      left = view.jobs;
-      await systemClock.sleep(pollMs, { signal: interrupted.signal });
-      view = await client.call(hosts.get, { params: { host: first.id } });
-    }
-  } catch (error) {
-    if (!interrupted.signal.aborted) throw error;
-    context.print(`${first.id} goes on draining; "flynn host undrain ${first.id}" stops it\n`);
-    return 130;
-  } finally {
-    stop();
-  }
-  const isEmpty = view.jobs === 0;
-  context.show(view, () => (isEmpty ? `${view.id} is empty` : `the drain of ${view.id} was called off`));
-  return isEmpty ? 0 : 1;
-}
-
 async function listHosts(context: Context): Promise<void> {
   const found = await (await context.client()).call(hosts.list, {});
   context.show(found, () =>
@@ -213,6 +176,10 @@ async function showHost(context: Context, _options: object, [id = '']: string[])
       ['up since', detail.startedAt],
       ['memory', use(detail.claimed.memoryBytes, detail.capacity?.memoryBytes, gibibyte, 'GiB')],
       ['cpu', use(detail.claimed.cpuMillis, detail.capacity?.cpuMillis, 1_000, 'cores')],
+      ...detail.volumes.map(({ appName, workloadId, type, volumes }): [string, string] => [
+        'alone has',
+        `${volumes.join(', ')} of ${appName === undefined ? `workload ${workloadId}` : `${appName} (${type})`}`,
+      ]),
       ...Object.entries(detail.attributes).map(([name, value]): [string, string] => [`attribute ${name}`, value]),
     ];
     const width = Math.max(...facts.map(([name]) => name.length));

@@ -123,7 +123,7 @@ test('`log -f` shows lines as they come, until Ctrl-C', async () => {
   await using env = await openLog([line('one')]);
   const io = env.desk.io();
   const ran = runCli(['-a', 'hello', 'log', '-f', '--raw'], io);
-  await waitFor(() => io.stdout.text === 'one\n', { what: 'the line', deadlineMs: 5_000 });
+  await waitFor(() => io.stdout.text === 'one\n', { what: 'the line', deadlineMs: 30_000 });
   assert.equal(io.signal('SIGINT'), 1);
   assert.equal(await ran, 0);
   assert.equal(io.stderr.text, '');

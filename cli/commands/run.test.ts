@@ -119,7 +119,7 @@ test('without a terminal the job gets pipes, and Ctrl-C as a signal', async () =
   });
   const io = env.desk.io({ env: { TERM: 'xterm' } });
   const ran = runCli(['-a', 'app', 'run', 'sh'], io);
-  await waitFor(() => io.stdin.listenerCount('data') > 0, { what: 'the job to be joined', deadlineMs: 5_000 });
+  await waitFor(() => io.stdin.listenerCount('data') > 0, { what: 'the job to be joined', deadlineMs: 30_000 });
   assert.equal(io.signal('SIGINT'), 1);
   assert.equal(await ran, 5);
   assert.deepEqual(env.asked.run, { command: ['sh'], env: {}, tty: false, stdin: true });
@@ -135,7 +135,7 @@ test('in a terminal the job gets a terminal of its kind and size, and raw input'
   io.stdin.isTTY = true;
   io.stdout.isTTY = true;
   const ran = runCli(['-a', 'app', 'run', 'sh'], io);
-  await waitFor(() => io.stdin.isRaw, { what: 'raw input', deadlineMs: 5_000 });
+  await waitFor(() => io.stdin.isRaw, { what: 'raw input', deadlineMs: 30_000 });
   io.stdin.write('\u0003');
   assert.equal(await ran, 0);
   assert.deepEqual(env.asked.run, { command: ['sh'], env: { TERM: 'xterm' }, tty: true, stdin: true });
@@ -163,7 +163,7 @@ test('the real command in a real terminal passes size, keys and exit code', asyn
   const ended = once(child, 'exit');
   let output = '';
   child.stdout.setEncoding('utf8').on('data', (text: string) => (output += text));
-  await waitFor(() => output.includes('ready'), { what: 'the job to be ready', deadlineMs: 15_000 });
+  await waitFor(() => output.includes('ready'), { what: 'the job to be ready', deadlineMs: 60_000 });
   child.stdin.write('\u0003');
   assert.deepEqual(await ended, [7, null], output);
   assert.deepEqual(env.asked.run, { command: ['sh'], env: { TERM: 'vt100' }, tty: true, stdin: true });
@@ -196,7 +196,7 @@ test('Ctrl-C while the job has not started yet stops it', async () => {
   await using env = await startRunServer({ answer: () => [], isUnplaced: true });
   const io = env.desk.io();
   const ran = runCli(['-a', 'app', 'run', 'ls'], io);
-  await waitFor(() => env.asked.attach !== undefined, { what: 'the wait for the job', deadlineMs: 5_000 });
+  await waitFor(() => env.asked.attach !== undefined, { what: 'the wait for the job', deadlineMs: 30_000 });
   assert.equal(io.signal('SIGINT'), 1);
   assert.equal(await ran, 1);
   assert.deepEqual(env.asked.stopped, ['app-run-1']);
@@ -245,7 +245,7 @@ test('`kill` stops a job, and one of a formation comes back', async () => {
   assert.deepEqual(killed, { code: 0, stdout: `${before.id} stopped\n`, stderr: '' });
   await waitFor(async () => (await list()).some((job) => job.id !== before.id || job.restarts > before.restarts), {
     what: 'the job to come back',
-    deadlineMs: 5_000,
+    deadlineMs: 30_000,
   });
   const unknown = await env.desk.run(['-a', 'hello', 'kill', 'nosuch']);
   assert.equal(unknown.code, 1);

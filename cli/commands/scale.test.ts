@@ -35,7 +35,7 @@ test('the process of `scale` ends with its work, nothing of the events keeps it'
   const bin = join(import.meta.dirname, '../../bin/flynn');
   const { stdout } = await promisify(execFile)(bin, ['-a', 'hello', 'scale', 'web=2'], {
     env: { ...process.env, HOME: env.desk.home, FLYNN_CONFIG_DIR: env.desk.configDirectory },
-    timeout: 20_000,
+    timeout: 40_000,
   });
   assert.match(stdout, /scale completed/);
 });
@@ -129,7 +129,7 @@ test('a change that comes from elsewhere while waiting is seen by the events', a
   assert.ok(host);
   const hanging = await waitFor(() => host.statuses().find((status) => status.state === 'starting'), {
     what: 'the job that hangs',
-    deadlineMs: 5_000,
+    deadlineMs: 30_000,
     intervalMs: 5,
   });
   env.controller.setBehaviour(() => ({ is: 'run' }));

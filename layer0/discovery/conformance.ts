@@ -50,7 +50,7 @@ function record(events: (signal: AbortSignal) => AsyncIterable<DiscoveryEvent>) 
   })();
   return {
     seen,
-    until: (last: string) => waitFor(() => seen.includes(last), { what: last, deadlineMs: 5_000, intervalMs: 5 }),
+    until: (last: string) => waitFor(() => seen.includes(last), { what: last, deadlineMs: 30_000, intervalMs: 5 }),
     async stop() {
       stop.abort();
       await reading;
@@ -103,7 +103,7 @@ export function runConformance(name: string, create: () => Promise<Subject>): vo
         for await (const event of subject.subscribe('web', { signal: stop.signal })) seen.push(summarize(event));
       })();
       const until = (last: string) =>
-        waitFor(() => seen.includes(last), { what: last, deadlineMs: 5_000, intervalMs: 5 });
+        waitFor(() => seen.includes(last), { what: last, deadlineMs: 30_000, intervalMs: 5 });
       await until('current');
       await subject.register({ service: 'other', id: 'o', address: '10.0.0.9:80' });
       await subject.register({ service: 'web', id: 'b', address: '10.0.0.2:80' });
@@ -205,7 +205,7 @@ export function runConformance(name: string, create: () => Promise<Subject>): vo
       await reader.until('leader a');
       await waitFor(() => reader.seen.filter((event) => event === 'leader a').length === 2, {
         what: 'the oldest to lead again',
-        deadlineMs: 5_000,
+        deadlineMs: 30_000,
       });
       await reader.stop();
       assert.deepEqual(reader.seen.slice(3), [

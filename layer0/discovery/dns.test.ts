@@ -33,7 +33,7 @@ async function askUdp(port: number, query: Packet): Promise<DecodedPacket> {
   const socket = createSocket('udp4');
   try {
     socket.send(encode({ type: 'query', id: 7, flags: RECURSION_DESIRED, ...query }), port, '127.0.0.1');
-    const [answer] = await once(socket, 'message', { signal: AbortSignal.timeout(5_000) });
+    const [answer] = await once(socket, 'message', { signal: AbortSignal.timeout(60_000) });
     return decode(answer);
   } finally {
     socket.close();

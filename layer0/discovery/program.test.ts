@@ -99,9 +99,9 @@ test('wrong usage is told apart from what went wrong', async () => {
 test('watch tells the set and every change until it is stopped', async () => {
   await using cli = await start();
   const { said, ended } = cli.begin('watch', 'web');
-  await waitFor(() => said.out.includes('current'), { what: 'the set', deadlineMs: 5_000 });
+  await waitFor(() => said.out.includes('current'), { what: 'the set', deadlineMs: 30_000 });
   await cli.registry.register({ service: 'web', id: 'a', address: 'h:1' });
-  await waitFor(() => said.out.includes('leader'), { what: 'a change', deadlineMs: 5_000 });
+  await waitFor(() => said.out.includes('leader'), { what: 'a change', deadlineMs: 30_000 });
   cli.signal('SIGINT');
   assert.equal(await ended, 0);
   const events = said.out
@@ -126,7 +126,7 @@ test('a program is announced while it runs, and its exit code is passed on', asy
   );
   const [instance] = await waitFor(() => cli.registry.instances('web').length > 0 && cli.registry.instances('web'), {
     what: 'it',
-    deadlineMs: 5_000,
+    deadlineMs: 30_000,
   });
   assert.deepEqual([instance?.id, instance?.attributes], ['here-10.0.0.1-80', { zone: 'x' }]);
   assert.equal(await ended, 7);
@@ -140,7 +140,7 @@ test('who stops the program takes it back first, and gives others time to notice
     const seen = path.join(dir, 'ended');
     const script = `trap "date +%s%N > ${seen}; exit 0" TERM; while :; do sleep 0.02; done`;
     const { ended } = cli.begin('register', 'web', '10.0.0.1:80', '--drain', '300', '--', 'sh', '-c', script);
-    await waitFor(() => cli.registry.instances('web').length === 1, { what: 'it', deadlineMs: 5_000 });
+    await waitFor(() => cli.registry.instances('web').length === 1, { what: 'it', deadlineMs: 30_000 });
     let goneMs = 0;
     cli.registry.onChange(() => void (goneMs ||= Date.now()));
     cli.signal('SIGTERM');

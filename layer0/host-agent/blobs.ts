@@ -2,9 +2,12 @@
  * Layers come from whatever discovery knows as `blobstore`: it answers the route below with a blob's bytes, for the
  * cluster key.
  */
+import type { Readable } from 'node:stream';
+import { openDownload } from '@flynn/kit/download';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
 import { HttpClient } from '@flynn/kit/http-client';
 import { defineRoute } from '@flynn/kit/routes';
+import { z } from 'zod';
 import type { FetchBlob } from './engine.ts';
 
 export const blobService = 'blobstore';
@@ -12,18 +15,22 @@ export const blobService = 'blobstore';
 const blobRoute = defineRoute({
   method: 'GET',
   path: '/blobs/:digest',
+  query: z.object({ from: z.coerce.number().int().nonnegative().default(0) }),
   response: 'stream',
-  summary: 'The bytes of a blob',
+  summary: 'The bytes of a blob, with ?from= those after so many',
 });
 
-/** Asks the instances one after the other. None there: `unavailable`, which is worth waiting for. */
+/**
+ * Asks the instances one after the other, and again for what is missing when a connection breaks. None there:
+ * `unavailable`, which is worth waiting for.
+ */
 export function blobFetcher(instances: () => readonly { address: string }[], key: string): FetchBlob {
-  return async (digest, { signal }) => {
+  const openFrom = async (digest: string, from: number, limits: { signal: AbortSignal }): Promise<Readable> => {
     let problem = new FlynnError('unavailable', `cannot fetch ${digest}: no ${blobService} is in discovery yet`);
     for (const { address } of instances()) {
       const client = new HttpClient({ baseUrl: `http://${address}`, key, name: 'the blob store' });
       try {
-        const blob = await client.stream(blobRoute, { params: { digest } }, signal === undefined ? {} : { signal });
+        const blob = await client.stream(blobRoute, { params: { digest }, query: from === 0 ? {} : { from } }, limits);
         blob.once('close', () => void client.close());
         return blob;
       } catch (error) {
@@ -34,4 +41,6 @@ export function blobFetcher(instances: () => readonly { address: string }[], key
     }
     throw problem;
   };
+  return (digest, { signal }) =>
+    openDownload((from, limits) => openFrom(digest, from, limits), { what: `the download of ${digest}`, signal });
 }

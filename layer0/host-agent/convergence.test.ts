@@ -109,7 +109,7 @@ test('a restarted agent adopts what runs, restarts nothing and announces it agai
     const second = await openHost({ engine, store });
     await waitFor(() => second.announcer.instances.has(`web/${job.id}`), {
       what: 'the announcement',
-      deadlineMs: 5_000,
+      deadlineMs: 30_000,
     });
     assert.deepEqual(await engine.list(), [before]);
     const status = await second.statusOf(job);
@@ -142,7 +142,7 @@ test('a job is in discovery only while it is healthy', () =>
       attributes: { app: 'x', host: hostId, 'flynn.group': 'w1' },
     });
     await door.close();
-    await waitFor(() => agent.announcer.instances.size === 0, { what: 'it to leave discovery', deadlineMs: 5_000 });
+    await waitFor(() => agent.announcer.instances.size === 0, { what: 'it to leave discovery', deadlineMs: 30_000 });
     await agent.reach(job, 'unhealthy', (s) => s.state === 'starting' && s.error?.includes('unhealthy') === true);
     door = await listen(port);
     await agent.reach(job, 'running again', (s) => s.state === 'running' && s.error === undefined);
@@ -183,7 +183,7 @@ test('a stopping job leaves discovery, drains, and only then gets TERM', () =>
     await agent.assign([job]);
     await agent.reach(job, 'running', (s) => s.state === 'running');
     await agent.assign([{ ...job, desired: 'stop' }]);
-    await waitFor(() => agent.announcer.instances.size === 0, { what: 'it to leave discovery', deadlineMs: 5_000 });
+    await waitFor(() => agent.announcer.instances.size === 0, { what: 'it to leave discovery', deadlineMs: 30_000 });
     const leftAt = Date.now();
     assert.equal((await engine.list())[0]?.state, 'running');
     const done = await agent.reach(job, 'done', (s) => s.isFinal);
@@ -215,7 +215,7 @@ test('a stopping job gets TERM once every router said that it dropped it', () =>
     await agent.reach(job, 'running', (s) => s.state === 'running');
     assert.deepEqual(asked, []);
     await agent.assign([{ ...job, desired: 'stop' }]);
-    await waitFor(() => asked.length > 0, { what: 'the routers to be asked', deadlineMs: 5_000, intervalMs: 5 });
+    await waitFor(() => asked.length > 0, { what: 'the routers to be asked', deadlineMs: 30_000, intervalMs: 5 });
     assert.deepEqual(asked, [{ services: [{ service: 'web', down: [job.id] }] }]);
     assert.deepEqual(announced, [0], 'it had left discovery by then');
     assert.equal((await engine.list())[0]?.state, 'running');
@@ -232,7 +232,7 @@ test('while the engine is away nothing is called crashed, and afterwards everyth
     await agent.assign([job]);
     await agent.reach(job, 'running', (s) => s.state === 'running');
     engine.setAvailable(false);
-    await waitFor(() => !agent.containers.isCurrent, { what: 'the loss to be noticed', deadlineMs: 5_000 });
+    await waitFor(() => !agent.containers.isCurrent, { what: 'the loss to be noticed', deadlineMs: 30_000 });
     const another = jobOf('b');
     await agent.assign([job, another]);
     assert.equal((await agent.statusOf(job))?.state, 'running');
@@ -250,7 +250,7 @@ test('after a power cut the jobs are started again', () =>
     await first.reach(job, 'running', (s) => s.state === 'running');
     await first.stop();
     engine.losePower();
-    await waitFor(async () => (await engine.list())[0]?.state === 'exited', { what: 'the end', deadlineMs: 5_000 });
+    await waitFor(async () => (await engine.list())[0]?.state === 'exited', { what: 'the end', deadlineMs: 30_000 });
     const second = await openHost({ engine, store });
     await second.reach(job, 'running again', (s) => s.state === 'running' && s.restarts === 1);
     await second.stop();
@@ -282,7 +282,7 @@ test('of ended jobs nobody assigns the newest 25 stay', () =>
     await agent.assign([]);
     await waitFor(async () => (await store.list(cellKeys.hostStatus(hostId))).entries.length === 25, {
       what: 'old statuses to go',
-      deadlineMs: 5_000,
+      deadlineMs: 30_000,
     });
     assert.equal((await engine.list()).length, 25);
     await agent.stop();
@@ -344,7 +344,7 @@ test('a job told to stop while its container starts is not over before the conta
     const agent = await openHost({ engine: slow, store });
     const job = jobOf('a');
     await agent.assign([job]);
-    await waitFor(async () => (await engine.list()).length === 1, { what: 'the container', deadlineMs: 5_000 });
+    await waitFor(async () => (await engine.list()).length === 1, { what: 'the container', deadlineMs: 30_000 });
     await agent.assign([{ ...job, desired: 'stop' }]);
     await agent.reach(job, 'done', (s) => s.isFinal);
     await started;

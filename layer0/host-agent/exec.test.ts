@@ -71,7 +71,7 @@ for (const { tty, code } of [
 ]) {
   test(`a client that goes takes its process along, ${tty ? 'as a terminal that closes' : 'as one that ends'} does`, async (t) => {
     const { beside, client, joined } = await join(t, 'echo ready; sleep 1000', tty);
-    await waitFor(() => client.readableLength > 0, { what: 'its first words', deadlineMs: 5_000, intervalMs: 1 });
+    await waitFor(() => client.readableLength > 0, { what: 'its first words', deadlineMs: 30_000, intervalMs: 1 });
     client.destroy();
     await joined;
     assert.equal(await beside.exitCode(), code);

@@ -96,7 +96,7 @@ describe('a job of which there must never be two', () => {
       await agent.reach(single, 'running', (s) => s.state === 'running');
       lease.expiresAtMs = performance.now() - 1;
       const before = guarded.length;
-      await waitFor(() => guarded.length > before + 1, { what: 'two more looks', deadlineMs: 5_000 });
+      await waitFor(() => guarded.length > before + 1, { what: 'two more looks', deadlineMs: 30_000 });
       assert.equal(guarded.at(-1)?.deadlineMs, undefined);
       assert.equal(fence.stops, 0);
       assert.equal(agent.containers.ofJob(single.id)?.state, 'running');

@@ -28,7 +28,7 @@ test('a host is announced, stays cordoned over a restart of its agent, and never
   };
   const first = new AbortController();
   const running = keepAnnounced(store, () => record, { signal: first.signal, log });
-  const before = await waitFor(announced, { what: 'the announcement', deadlineMs: 5_000 });
+  const before = await waitFor(announced, { what: 'the announcement', deadlineMs: 30_000 });
   assert.ok(before.entry.lease !== undefined);
   const value = JSON.stringify({ ...before.host, cordoned: true });
   await store.transact({ then: [{ put: cellKeys.host('h1'), value, lease: before.entry.lease }] });
@@ -41,7 +41,7 @@ test('a host is announced, stays cordoned over a restart of its agent, and never
       const found = await announced();
       return found?.host.startedAt === 2 && found;
     },
-    { what: 'the second announcement', deadlineMs: 5_000 },
+    { what: 'the second announcement', deadlineMs: 30_000 },
   );
   assert.equal(after.host.cordoned, true);
   assert.equal(after.entry.createRevision, before.entry.createRevision);
@@ -60,7 +60,7 @@ test('a host whose disk is full cordons itself, and opens again by itself', asyn
         const host = entry === undefined ? undefined : hostRecordSchema.parse(JSON.parse(entry.value));
         return host?.cordoned === isCordoned && host;
       },
-      { what: 'the record', deadlineMs: 5_000 },
+      { what: 'the record', deadlineMs: 30_000 },
     );
   const full = { ...record, cordoned: true, attributes: { ...record.attributes, [diskCondition]: 'full' } };
   for (const [now, isCordoned] of [[full, true] as const, [record, false] as const]) {
@@ -92,7 +92,7 @@ test('while writing the record fails, no further leases are kept alive', async (
   };
   const stop = new AbortController();
   const running = keepAnnounced(slow, () => record, { signal: stop.signal, log: silentLogger() });
-  await waitFor(() => store.get(cellKeys.host('h1')), { what: 'the announcement', deadlineMs: 5_000 });
+  await waitFor(() => store.get(cellKeys.host('h1')), { what: 'the announcement', deadlineMs: 30_000 });
   assert.equal(granted, 1);
   stop.abort();
   await running;

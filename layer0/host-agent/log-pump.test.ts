@@ -32,13 +32,13 @@ test('nothing is read ahead of a sink that takes nothing, and everything once it
   });
   const [container] = await waitFor(() => pump.containers.all().length > 0 && pump.containers.all(), {
     what: 'the container',
-    deadlineMs: 5_000,
+    deadlineMs: 30_000,
   });
   assert.ok(container !== undefined && !pump.pump.isShipped(container));
   opening.resolve();
   await waitFor(() => taken.length === 3 && pump.containers.all().every((c) => pump.pump.isShipped(c)), {
     what: 'the lines',
-    deadlineMs: 5_000,
+    deadlineMs: 30_000,
   });
   assert.deepEqual(taken, ['one', 'two', 'three']);
   await pump.stop();
@@ -60,12 +60,12 @@ test('a damaged log is told as far as it can be read, and does not keep its cont
   const job = jobOf('a', { command: ['sh', '-c', 'echo one; echo two; echo three'] });
   const id = await engine.create(containerSpecOf(job, 'base', host));
   await engine.start(id);
-  await waitFor(async () => (await engine.inspect(id)).state === 'exited', { what: 'its end', deadlineMs: 5_000 });
+  await waitFor(async () => (await engine.inspect(id)).state === 'exited', { what: 'its end', deadlineMs: 30_000 });
   const taken: string[] = [];
   const pump = await openPump(damaged, dir, (line) => void taken.push(line.message));
   await waitFor(() => pump.containers.all().some((container) => pump.pump.isShipped(container)), {
     what: 'the log to be over',
-    deadlineMs: 5_000,
+    deadlineMs: 30_000,
   });
   assert.deepEqual(taken, ['one']);
   await pump.stop();
@@ -79,7 +79,7 @@ test('what was taken and not confirmed is told again after a kill, and keeps its
     containerSpecOf(jobOf('a', { command: ['sh', '-c', 'echo one; echo two; echo three'] }), 'base', host),
   );
   await engine.start(id);
-  await waitFor(async () => (await engine.inspect(id)).state === 'exited', { what: 'its end', deadlineMs: 5_000 });
+  await waitFor(async () => (await engine.inspect(id)).state === 'exited', { what: 'its end', deadlineMs: 30_000 });
   const isShipped = ({ pump, containers }: Awaited<ReturnType<typeof openPump>>) =>
     containers.all().some((container) => container.id === id && pump.isShipped(container));
   const first: string[] = [];
@@ -89,7 +89,7 @@ test('what was taken and not confirmed is told again after a kill, and keeps its
     confirms.set(line.message, confirm);
   };
   const killed = await openPump(engine, dir, take(first), { isConfirmedByHand: true });
-  await waitFor(() => first.length === 3, { what: 'the lines', deadlineMs: 5_000 });
+  await waitFor(() => first.length === 3, { what: 'the lines', deadlineMs: 30_000 });
   // Out of order: what comes after a hole does not count.
   confirms.get('one')?.();
   confirms.get('three')?.();
@@ -98,12 +98,12 @@ test('what was taken and not confirmed is told again after a kill, and keeps its
 
   const again: string[] = [];
   const next = await openPump(engine, dir, take(again), { isConfirmedByHand: true });
-  await waitFor(() => again.length === 2, { what: 'the rest', deadlineMs: 5_000 });
+  await waitFor(() => again.length === 2, { what: 'the rest', deadlineMs: 30_000 });
   assert.deepEqual(again, ['two', 'three']);
   assert.equal(isShipped(next), false);
   confirms.get('three')?.();
   confirms.get('two')?.();
-  await waitFor(() => isShipped(next), { what: 'all to be confirmed', deadlineMs: 5_000 });
+  await waitFor(() => isShipped(next), { what: 'all to be confirmed', deadlineMs: 30_000 });
   await next.stop();
   await rm(dir, { recursive: true });
 });

@@ -25,7 +25,7 @@ test('following a job that waits for its restart reads the log once, and goes on
   const id = await engine.create(containerSpecOf(job, 'base', host));
   const run = async () => {
     await engine.start(id);
-    await waitFor(async () => (await engine.inspect(id)).state === 'exited', { what: 'its end', deadlineMs: 5_000 });
+    await waitFor(async () => (await engine.inspect(id)).state === 'exited', { what: 'its end', deadlineMs: 30_000 });
     await containers.refresh();
   };
   await run();
@@ -39,11 +39,11 @@ test('following a job that waits for its restart reads the log once, and goes on
       taken.push(line.message);
     }
   })();
-  await waitFor(() => taken.length === 1, { what: 'the line', deadlineMs: 5_000 });
+  await waitFor(() => taken.length === 1, { what: 'the line', deadlineMs: 30_000 });
   for (let look = 0; look < 5; look += 1) await containers.refresh();
   assert.equal(reads, 1);
   await run();
-  await waitFor(() => taken.length === 2, { what: 'the next run', deadlineMs: 5_000 });
+  await waitFor(() => taken.length === 2, { what: 'the next run', deadlineMs: 30_000 });
   stop.abort();
   await following;
 });

@@ -26,12 +26,12 @@ test('after a restore an open watch ends with a conflict, and a new one has the 
   const service = serviceOn(store);
   const { revision } = await service.create(shelfType, { ...shelf('old'), id: 'old' });
   const backup = store.save();
-  const events = service.watch(shelfType, { after: revision, signal: withDeadline(20_000) });
+  const events = service.watch(shelfType, { after: revision, signal: withDeadline(60_000) });
   await service.create(shelfType, { ...shelf('void'), id: 'void' });
   assert.equal((await events.next()).value?.type, 'put');
   store.restore(backup);
   await assert.rejects(events.next(), (error) => error instanceof RestoredError && hasCode(error, 'conflict'));
-  const again = service.watch(shelfType, { signal: withDeadline(20_000) });
+  const again = service.watch(shelfType, { signal: withDeadline(60_000) });
   const told = [(await again.next()).value, (await again.next()).value];
   assert.deepEqual(
     told.map((event) => (event?.type === 'put' ? event.resource.id : event?.type)),

@@ -78,7 +78,7 @@ test('after a restore as an operator does it revisions only go on', async () => 
   const last = await put(store, '/r/a', '2');
   await mirror.reached(last);
   await replaceBy(file);
-  const { entries, revision } = await waitFor(() => store.list('/r/'), { what: 'etcd', deadlineMs: 15_000 });
+  const { entries, revision } = await waitFor(() => store.list('/r/'), { what: 'etcd', deadlineMs: 60_000 });
   assert.ok(revision > last + 1_000_000);
   assert.deepEqual(
     entries.map(({ key, value, modRevision }) => [key, value, modRevision]),
@@ -93,7 +93,7 @@ test('after a restore as an operator does it revisions only go on', async () => 
   // Nor does a client that knows nothing of the restore miss anything: there is a gap, and it is told.
   await using stranger = connectEtcd({ endpoints: [member.endpoint], log });
   const following = async () => {
-    for await (const batch of stranger.watch('/r/', { after: last, signal: withDeadline(5_000) })) return batch;
+    for await (const batch of stranger.watch('/r/', { after: last, signal: withDeadline(60_000) })) return batch;
     return undefined;
   };
   await assert.rejects(following, CompactedError);

@@ -104,7 +104,7 @@ async function makeHistory(): Promise<History> {
   const listing = await store.list('/d/');
   const image = store.save();
   const batches: ChangeBatch[] = [];
-  const watch = store.watch('/d/', { after: listing.revision, signal: withDeadline(30_000) });
+  const watch = store.watch('/d/', { after: listing.revision, signal: withDeadline(60_000) });
   for (let i = 0; i < 300; i += 1) {
     const key = `/d/${(i * 37) % 90}`;
     await store.transact({

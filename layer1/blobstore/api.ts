@@ -29,8 +29,9 @@ export const routes = {
   get: defineRoute({
     method: 'GET',
     path: '/blobs/:digest',
+    query: z.object({ from: z.coerce.number().int().nonnegative().default(0) }),
     response: 'stream',
-    summary: 'The bytes of a blob, with content-length',
+    summary: 'The bytes of a blob, with ?from= those after so many, with content-length',
   }),
   stat: defineRoute({
     method: 'GET',

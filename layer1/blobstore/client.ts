@@ -2,6 +2,8 @@
 import { createHash } from 'node:crypto';
 import { Transform, pipeline } from 'node:stream';
 import type { Readable } from 'node:stream';
+import { openDownload } from '@flynn/kit/download';
+import type { OpenFrom } from '@flynn/kit/download';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { HttpClient } from '@flynn/kit/http-client';
 import { routes } from './api.ts';
@@ -11,7 +13,10 @@ import type { Blob, ListedBlob, ListedName } from './api.ts';
 export type BlobClient = {
   /** Idempotent. With `digest`, bytes that arrive damaged are refused as `invalid`. */
   put(body: Readable | Uint8Array | string, options?: { digest?: string; signal?: AbortSignal }): Promise<Blob>;
-  /** The stream fails with `internal` if what arrived is not the blob that was asked for. */
+  /**
+   * A connection that breaks costs nothing: what is missing is asked for. The stream fails with `internal` if what arrived
+   * is not the blob that was asked for.
+   */
   get(digest: string, options?: { signal?: AbortSignal }): Promise<Readable>;
   stat(digest: string, options?: { signal?: AbortSignal }): Promise<Blob>;
   /** With `unusedSince` (milliseconds since the epoch) one that was used since is a `conflict`. */
@@ -31,7 +36,9 @@ export function createBlobClient(options: { baseUrl: string | (() => Promise<str
   return {
     put: (body, { digest, signal } = {}) => http.call(routes.put, { query: { digest }, body }, { signal }),
     async get(digest, { signal } = {}) {
-      const body = await http.stream(routes.get, { params: { digest } }, { signal });
+      const open: OpenFrom = (from, limits) =>
+        http.stream(routes.get, { params: { digest }, query: from === 0 ? {} : { from } }, limits);
+      const body = await openDownload(open, { what: `the download of ${digest}`, signal });
       return pipeline(body, checkDigest(digest), () => {
         // The reader of the returned stream is told of any failure by that stream.
       });

@@ -68,12 +68,14 @@ export async function openFilesystem(dir: string, options: { nowMs: number }): P
         await rm(temporary, { force: true });
       }
     },
-    open(digest) {
+    open(digest, { from = 0 } = {}) {
       return translated(`the blob ${digest}`, async () => {
         const file = await open(blobPath(digest));
         try {
           const { size } = await file.stat();
-          return { sizeBytes: size, body: file.createReadStream({ highWaterMark: 256 * 1024 }) };
+          if (from > size)
+            throw new FlynnError('invalid', `the blob ${digest} has ${size} bytes: none is after ${from}`);
+          return { sizeBytes: size, body: file.createReadStream({ highWaterMark: 256 * 1024, start: from }) };
         } catch (error) {
           await file.close();
           throw error;

@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
-import { randomBytes } from 'node:crypto';
+import { createHash, randomBytes } from 'node:crypto';
+import { once } from 'node:events';
 import { mkdtemp, rm, utimes, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
@@ -44,6 +46,51 @@ test('a blob of 20 MB streamed in comes out the same', async (t) => {
   const head = await fetch(`${server.url}/blobs/${blob.digest}`, { headers: { authorization: 'Bearer k' } });
   assert.equal(head.headers.get('content-length'), String(data.length));
   await head.body?.cancel();
+});
+
+test('a download that is cut again and again comes out the same, and goes on where it was', async (t) => {
+  const data = randomBytes(10_000_000);
+  const digest = `sha256:${createHash('sha256').update(data).digest('hex')}`;
+  const asked: number[] = [];
+  const cutting = createServer((request, response) => {
+    const from = Number(new URL(request.url ?? '', 'http://x').searchParams.get('from') ?? 0);
+    const isFirstTry = asked.at(-1) !== from;
+    asked.push(from);
+    // Every other time before there is an answer.
+    if (from > 0 && isFirstTry) return void request.socket.destroy();
+    response.writeHead(200, { 'content-length': data.length - from });
+    const to = Math.min(data.length, from + data.length / 10);
+    return void response.write(data.subarray(from, to), () => request.socket.destroySoon());
+  });
+  await once(cutting.listen(0, '127.0.0.1'), 'listening');
+  const address = cutting.address();
+  assert.ok(address !== null && typeof address === 'object');
+  const client = createBlobClient({ baseUrl: `http://127.0.0.1:${address.port}`, key: 'k' });
+  t.after(async () => {
+    await client.close();
+    cutting.close();
+  });
+  assert.ok(data.equals(await buffer(await client.get(digest))));
+  // Ten parts, and nine refusals between them; what was underway at a cut may be asked for again.
+  assert.ok(asked.length >= 19, asked.join());
+  assert.deepEqual(
+    asked,
+    asked.toSorted((a, b) => a - b),
+  );
+});
+
+test('a blob is sent from any byte on, and not from beyond its end', async (t) => {
+  const { client, server } = await setUp(t);
+  const { digest } = await client.put('precious');
+  const ask = (from: number) =>
+    fetch(`${server.url}/blobs/${digest}?from=${from}`, { headers: { authorization: 'Bearer k' } });
+  const part = await ask(3);
+  assert.equal(part.headers.get('content-length'), '5');
+  assert.equal(await part.text(), 'cious');
+  assert.equal(await (await ask(8)).text(), '');
+  const beyond = await ask(9);
+  assert.equal(beyond.status, 400);
+  assert.match(await beyond.text(), /has 8 bytes: none is after 9/);
 });
 
 test('a blob damaged on disk is not taken for the real one', async (t) => {

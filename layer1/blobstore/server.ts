@@ -7,11 +7,11 @@ import type { Storage } from './storage.ts';
 export function blobHandlers(storage: Storage): Handler[] {
   return [
     handle(routes.put, ({ body, query, signal }) => storage.put(body, { digest: query.digest, signal })),
-    handle(routes.get, async ({ params }) => {
-      const { sizeBytes, body } = await storage.open(params.digest);
+    handle(routes.get, async ({ params, query: { from } }) => {
+      const { sizeBytes, body } = await storage.open(params.digest, { from });
       return {
         body,
-        headers: { 'content-type': 'application/octet-stream', 'content-length': String(sizeBytes) },
+        headers: { 'content-type': 'application/octet-stream', 'content-length': String(sizeBytes - from) },
       };
     }),
     handle(routes.stat, ({ params }) => storage.stat(params.digest)),

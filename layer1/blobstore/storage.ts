@@ -22,8 +22,11 @@ export type Page = { after: string; limit: number };
 export type Storage = {
   /** Reads the body to its end. With `digest`, bytes that have another one are refused. */
   put(body: AsyncIterable<Uint8Array>, options: { digest?: string | undefined; signal?: AbortSignal }): Promise<Blob>;
-  /** The body has to be read to its end or destroyed. Removing the blob meanwhile does not disturb it. */
-  open(digest: string): Promise<{ sizeBytes: number; body: Readable }>;
+  /**
+   * The bytes after the first `from`; `sizeBytes` is the whole blob's, and `invalid` if it has fewer. The body has to be
+   * read to its end or destroyed. Removing the blob meanwhile does not disturb it.
+   */
+  open(digest: string, options?: { from?: number }): Promise<{ sizeBytes: number; body: Readable }>;
   stat(digest: string): Promise<Blob>;
   /** With `unusedSince` (milliseconds since the epoch) `conflict` if it was used since. */
   remove(digest: string, options?: { unusedSince?: number | undefined }): Promise<void>;

@@ -1,5 +1,6 @@
 /** The part of the API that operators use: hosts, and why work is where it is. `:host` is a host's id. */
 import { hostRecordSchema, evaluationSchema, evaluationStates, resourcesSchema } from '@flynn/scheduler/cell';
+import { booleanFlag } from '@flynn/kit/config';
 import { defineRoute } from '@flynn/kit/routes';
 import { z } from 'zod';
 import { jobSchema } from './model.ts';
@@ -32,7 +33,20 @@ export const hostViewSchema = z.object({
 export type HostView = z.output<typeof hostViewSchema>;
 
 const hostJobSchema = jobSchema.extend({ appName: z.string() });
-export const hostDetailSchema = hostViewSchema.extend({ list: z.array(hostJobSchema) });
+const heldVolumesSchema = z.object({
+  workloadId: z.string(),
+  /** Of a workload that is an app's. */
+  appName: z.string().optional(),
+  type: z.string(),
+  volumes: z.array(z.string()),
+});
+export type HeldVolumes = z.output<typeof heldVolumesSchema>;
+
+export const hostDetailSchema = hostViewSchema.extend({
+  list: z.array(hostJobSchema),
+  /** Data that is on this host and nowhere else. */
+  volumes: z.array(heldVolumesSchema),
+});
 export type HostDetail = z.output<typeof hostDetailSchema>;
 
 export const hosts = {
@@ -95,6 +109,8 @@ export const hosts = {
   remove: defineRoute({
     method: 'DELETE',
     path: '/hosts/:host',
+    /** Without it, volumes that are nowhere else hold the host: `conflict` names them. */
+    query: z.object({ giveUpVolumes: booleanFlag.optional() }),
     response: 'empty',
     summary: 'Forget a host that is away for good',
   }),

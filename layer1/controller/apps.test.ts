@@ -131,7 +131,7 @@ test('events tell the state, then changes, and resume where they stopped', async
   const unknown = world.client.events(
     platform.events,
     { query: { types: 'nonsense' } },
-    { signal: AbortSignal.timeout(5_000) },
+    { signal: AbortSignal.timeout(60_000) },
   );
   await assert.rejects(unknown.next(), isCode('invalid', /choose from app, release/));
 });

@@ -1,6 +1,8 @@
 /** The controller's configuration, the same for web and worker. */
+import type { KnownCertificate } from '@flynn/host-agent/doctor/certificates';
 import { integer, secret } from '@flynn/kit/config';
 import { FlynnError } from '@flynn/kit/errors';
+import { metricsPort } from '@flynn/kit/metrics-server';
 import type { EtcdOptions } from '@flynn/store/etcd';
 import { z } from 'zod';
 import type { ControllerSettings } from './deps.ts';
@@ -43,6 +45,8 @@ export const configSchema = z.object({
   /** Of one token; bursts of four times as many are fine. */
   FLYNN_REQUESTS_PER_SECOND: integer.pipe(z.int().min(1)).default(500),
   PORT: integer.default(3000),
+  /** Where a worker, which has no API, serves its figures. */
+  FLYNN_METRICS_PORT: integer.default(metricsPort),
 });
 export type ControllerConfig = z.output<typeof configSchema>;
 
@@ -51,6 +55,21 @@ export function etcdOptionsOf(config: ControllerConfig): Pick<EtcdOptions, 'endp
   const endpoints = config.FLYNN_ETCD_ENDPOINTS.split(',');
   if (ca === undefined || certificate === undefined || privateKey === undefined) return { endpoints };
   return { endpoints, tls: { ca, certificate, privateKey } };
+}
+
+/** What this process stands on. */
+export function certificatesOf({ FLYNN_ETCD_CERT: certificate }: ControllerConfig): KnownCertificate[] {
+  if (certificate === undefined) return [];
+  return [
+    {
+      name: "the controller's certificate for etcd",
+      certificate,
+      why: 'without a valid one the controller reads and writes nothing any more',
+      remedy: 'npm run up on any host makes another, and has the controller started anew with it',
+      warnDays: 30,
+      criticalDays: 7,
+    },
+  ];
 }
 
 function oidcOf(config: ControllerConfig): Pick<ControllerSettings, 'oidc'> {

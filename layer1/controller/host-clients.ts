@@ -4,7 +4,11 @@ import { HttpClient } from '@flynn/kit/http-client';
 import { LineSplitter } from '@flynn/kit/lines';
 import { withDeadline } from '@flynn/kit/retry';
 import { logLineSchema, routes as hostRoutes } from '@flynn/host-agent/api';
+import { doctorRoutes } from '@flynn/host-agent/doctor/api';
+import type { ClusterExamination } from '@flynn/host-agent/doctor/api';
 import type { Duplex } from 'node:stream';
+import { directoryTarget } from './backup/target.ts';
+import type { BackupTarget } from './backup/target.ts';
 import type { CellView } from './cell-view.ts';
 
 const maxLineBytes = 256 * 1024;
@@ -30,6 +34,10 @@ export interface HostClients extends AsyncDisposable {
   attach(hostId: string, jobId: string, options: AttachOptions, signal: AbortSignal): Promise<Duplex>;
   exec(hostId: string, jobId: string, options: ExecOptions, signal: AbortSignal): Promise<Duplex>;
   stop(hostId: string, jobId: string, signal: AbortSignal): Promise<void>;
+  /** The host's directory for backups; what is written is compared with what the host read back: `internal` if it differs. */
+  backups(hostId: string, directory: string): BackupTarget;
+  /** How all hosts and etcd are, as that host's agent sees it. */
+  examine(hostId: string, patienceMs: number, signal: AbortSignal): Promise<ClusterExamination>;
   /** The last lines a job wrote; within 3 s or `timeout`. */
   lastLines(hostId: string, jobId: string, lines: number, signal: AbortSignal): Promise<string[]>;
 }
@@ -59,6 +67,9 @@ export function createHostClients(options: { cell: CellView; key: string }): Hos
         { signal, timeoutMs: 65_000 },
       ),
     stop: (hostId, job, signal) => clientOf(hostId).call(hostRoutes.stop, { params: { job } }, { signal }),
+    backups: (hostId, directory) => directoryTarget(() => clientOf(hostId), directory),
+    examine: async (hostId, patienceMs, signal) =>
+      clientOf(hostId).call(doctorRoutes.cluster, { query: { patienceMs } }, { signal, timeoutMs: patienceMs }),
     async lastLines(hostId, job, lines, signal) {
       const limited = withDeadline(logDeadlineMs, signal);
       const body = await clientOf(hostId).stream(

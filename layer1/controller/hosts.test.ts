@@ -33,7 +33,7 @@ function becomes(world: TestController, host: string, isWanted: (view: HostView)
       const view = await hostOf(world, host);
       return isWanted(view) ? view : undefined;
     },
-    { what: `${host} to be as wanted`, deadlineMs: 5_000, intervalMs: 5 },
+    { what: `${host} to be as wanted`, deadlineMs: 30_000, intervalMs: 5 },
   );
 }
 
@@ -155,7 +155,7 @@ test('jobs of a host that died are lost: no longer shown, told as such to who fo
       const found = all.filter(({ state }) => state === 'lost');
       return found.length > 0 && found;
     },
-    { what: 'a lost job', deadlineMs: 10_000, intervalMs: 20 },
+    { what: 'a lost job', deadlineMs: 60_000, intervalMs: 20 },
   );
   assert.deepEqual([lost?.id, lost?.error], [gone, 'its host host3 is away']);
   await world.jobsOf('shop', 3, ({ state, hostId }) => state === 'running' && hostId !== 'host3');
@@ -181,7 +181,7 @@ test('evaluations say what waits for room and why, and how they ended', async ()
   await world.client.call(formations.put, { params: { app: 'shop', release: 'v1' }, body });
   const blocked = await waitFor(
     async () => (await world.client.call(evaluations.list, { query: { app: 'shop', state: 'blocked' } })).at(0),
-    { what: 'a blocked evaluation', deadlineMs: 5_000, intervalMs: 5 },
+    { what: 'a blocked evaluation', deadlineMs: 30_000, intervalMs: 5 },
   );
   assert.match(blocked.reason ?? '', /^\d+ placed, \d+ waiting: memory/);
   assert.equal((blocked.placed ?? 0) + (blocked.waiting ?? 0), 100);
@@ -195,4 +195,24 @@ test('evaluations say what waits for room and why, and how they ended', async ()
   );
   const ended = await world.client.call(evaluations.list, { query: { app: 'shop', state: 'complete' } });
   assert.ok(ended.length > 0);
+});
+
+test('a host that alone has volumes is forgotten only when they are given up, and names them before', async () => {
+  await using world = await startTestController({ hosts: 2 });
+  await world.deployApp('shop', { db: { volumes: [{ name: 'data', path: '/data' }] } });
+  await world.client.call(formations.put, { params: { app: 'shop', release: 'v1' }, body: { processes: { db: 1 } } });
+  const [{ hostId = '' } = {}] = await world.jobsOf('shop', 1);
+  const detail = await world.client.call(hosts.get, { params: { host: hostId } });
+  assert.deepEqual(
+    detail.volumes.map(({ appName, type, volumes }) => ({ appName, type, volumes })),
+    [{ appName: 'shop', type: 'db', volumes: ['data'] }],
+  );
+  await world.hosts.find(({ id }) => id === hostId)?.[Symbol.asyncDispose]();
+  await becomes(world, hostId, ({ state }) => state === 'away');
+  const remove = (query: { giveUpVolumes?: boolean } = {}) =>
+    world.client.call(hosts.remove, { params: { host: hostId }, query });
+  await assert.rejects(remove(), isCode('conflict', /data of shop \(db\)[^]*--give-up-volumes/));
+  await remove({ giveUpVolumes: true });
+  await assert.rejects(hostOf(world, hostId), isCode('not_found', /no host/));
+  await world.jobsOf('shop', 1, (job) => job.state === 'running' && job.hostId !== hostId);
 });

@@ -2,7 +2,7 @@
 import { FlynnError } from '@flynn/kit/errors';
 import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
-import { cellKeys, claimSchema, hostSettingsSchema } from '@flynn/scheduler/cell';
+import { cellKeys, hostSettingsSchema } from '@flynn/scheduler/cell';
 import type { OperatorSettings } from '@flynn/scheduler/cell';
 import { evaluationPut } from '@flynn/scheduler/evaluations';
 import type { Operation } from '@flynn/store/store';
@@ -11,6 +11,7 @@ import type { HostDetail, HostView } from './api-hosts.ts';
 import { seenStatuses, valuesOf } from './cell-view.ts';
 import { evaluationContext } from './deps.ts';
 import type { Deps } from './deps.ts';
+import { removeHost, volumesHeld } from './host-removal.ts';
 import { hasEnded, iso, jobOfStatus } from './job-views.ts';
 import { appType } from './resources.ts';
 
@@ -54,7 +55,12 @@ export function hostHandlers(deps: Deps): Handler[] {
       }),
     ),
     handle(hosts.undrain, async ({ params, signal }) => change(params.host, signal, opened)),
-    handle(hosts.remove, async ({ params, signal }) => remove(deps, params.host, signal)),
+    handle(hosts.remove, async ({ params, query, signal }) => {
+      const held = volumesHeld(deps.cell, params.host, await appNames(deps, signal));
+      const isKnown = hostIds(deps).includes(params.host);
+      const givesUpVolumes = query.giveUpVolumes === true;
+      await removeHost(deps, params.host, { isKnown, held, givesUpVolumes, signal });
+    }),
     handle(hosts.rebalance, async ({ signal }) => ({ workloads: await rebalance(deps, signal) })),
   ];
 }
@@ -113,13 +119,17 @@ function stateOf(isThere: boolean, settings: OperatorSettings): HostView['state'
 }
 
 async function detailOf(deps: Deps, hostId: string, signal: AbortSignal): Promise<HostDetail> {
-  const names = new Map((await deps.resources.list(appType, { signal })).map((app) => [app.id, app.spec.name]));
+  const names = await appNames(deps, signal);
   const list = seenStatuses(deps.cell, (status) => status.hostId === hostId)
     .filter((status) => !hasEnded(status))
     .map(jobOfStatus)
     .map((job) => Object.assign(job, { appName: names.get(job.appId) ?? '' }))
     .sort((a, b) => (a.appName === b.appName ? (a.id < b.id ? -1 : 1) : a.appName < b.appName ? -1 : 1));
-  return { ...viewHost(deps, hostId), list };
+  return { ...viewHost(deps, hostId), list, volumes: volumesHeld(deps.cell, hostId, names) };
+}
+
+async function appNames({ resources }: Deps, signal: AbortSignal): Promise<Map<string, string>> {
+  return new Map((await resources.list(appType, { signal })).map((app) => [app.id, app.spec.name]));
 }
 
 function withTags(
@@ -161,46 +171,6 @@ async function changeSettings(
     return settings;
   }
   throw new FlynnError('conflict', `the settings of ${hostId} are being changed by others: try again`);
-}
-
-/** Of a host that comes back afterwards everything is made anew. */
-async function remove({ store, cell }: Deps, hostId: string, signal: AbortSignal): Promise<void> {
-  const lease = `/flynn/network/hosts/${hostId}`;
-  if (!hostIds({ cell }).includes(hostId) && (await store.get(lease, { signal })) === undefined) {
-    throw new FlynnError('not_found', `there is no host "${hostId}"; list them with: flynn host list`);
-  }
-  const claim = await store.get(cellKeys.claim(hostId), { signal });
-  // Where its jobs had moved before it went, a claim of nothing is left.
-  const isEmpty = claim !== undefined && claimSchema.parse(JSON.parse(claim.value)).jobs === 0;
-  const result = await store.transact(
-    {
-      compare: [
-        { key: cellKeys.host(hostId), createRevision: 0 },
-        { key: cellKeys.claim(hostId), modRevision: isEmpty ? claim.modRevision : 0 },
-      ],
-      then: [
-        { delete: cellKeys.claim(hostId) },
-        { delete: cellKeys.hostSettings(hostId) },
-        { delete: lease },
-        { deletePrefix: cellKeys.hostAssignments(hostId) },
-        { deletePrefix: cellKeys.hostStatus(hostId) },
-      ],
-    },
-    { signal },
-  );
-  if (result.succeeded) {
-    await Promise.all(
-      [cell.settings, cell.statuses, cell.claims].map((mirror) => mirror.reached(result.revision, { signal })),
-    );
-    return;
-  }
-  const isThere = (await store.get(cellKeys.host(hostId), { signal })) !== undefined;
-  throw new FlynnError(
-    'conflict',
-    isThere
-      ? `host ${hostId} is up: empty it with "flynn host drain ${hostId} --wait", run "npm run down" there, then remove it`
-      : `host ${hostId} still has work that waits to be placed elsewhere: "flynn eval list --state blocked" says why`,
-  );
 }
 
 async function rebalance(deps: Deps, signal: AbortSignal): Promise<number> {

@@ -11,6 +11,7 @@ import { apps, deployments, formations, jobs, releases, routing } from './api.ts
 import { keys } from './api-keys.ts';
 import { platform } from './api-platform.ts';
 import { operations } from './operations/api.ts';
+import { TestRunner } from './operations/test-runner.ts';
 import { hosts } from './api-hosts.ts';
 import { createControllerClient } from './client.ts';
 import { startTestController } from './testing.ts';
@@ -37,7 +38,7 @@ function late(store: Store): Store {
   };
 }
 
-type Pair = AsyncDisposable & { world: TestController; one: HttpClient; two: HttpClient };
+type Pair = AsyncDisposable & { world: TestController; second: TestController; one: HttpClient; two: HttpClient };
 
 /** Two controllers on one store; the second hears of everything late. */
 async function twoControllers(): Promise<Pair> {
@@ -46,6 +47,7 @@ async function twoControllers(): Promise<Pair> {
   const world = await startTestController({ store });
   return {
     world,
+    second,
     one: world.client,
     two: second.client,
     async [Symbol.asyncDispose]() {
@@ -71,7 +73,7 @@ test('what was written through one controller is read through the other at once'
   assert.equal((await two.call(deployments.get, { params: { deployment: deployment.id } })).id, deployment.id);
   assert.equal((await two.call(deployments.list, { params }))[0]?.id, deployment.id);
   const ended = async () => (await two.call(deployments.get, { params: { deployment: deployment.id } })).endedAt;
-  await waitFor(ended, { what: 'the deployment', deadlineMs: 20_000 });
+  await waitFor(ended, { what: 'the deployment', deadlineMs: 60_000 });
   for (const web of [3, 1, 4]) {
     const where = { app: 'shop', release: 'v1' };
     await one.call(formations.put, { params: where, body: { processes: { web } } });
@@ -92,6 +94,30 @@ test('what was written through one controller is read through the other at once'
   assert.equal((await two.call(hosts.get, { params: { host: 'host1' } })).state, 'cordoned');
   await one.call(hosts.uncordon, { params: { host: 'host1' } });
   assert.equal((await two.call(hosts.list, {})).find(({ id }) => id === 'host1')?.state, 'up');
+});
+
+test('what one controller was told of an operation another acts on at once', { timeout: 60_000 }, async () => {
+  await using pair = await twoControllers();
+  const { one, two, world, second } = pair;
+  await one.call(apps.create, { body: { name: 'shop' } });
+  const here = new TestRunner({ client: one, id: 'r1', clusterKey: world.key });
+  const there = new TestRunner({ client: two, id: 'r1', clusterKey: world.key });
+  await here.register();
+  for (const id of ['a', 'b']) {
+    await one.call(operations.create, {
+      params: { app: 'shop' },
+      body: { operations: [{ id, kind: 'build', input: {} }] },
+    });
+    // From here on what the second knows of it is old.
+    const isHeardOf = () => second.deps.operations.snapshot.entries.has(id);
+    await waitFor(isHeardOf, { what: 'the second to hear of it', deadlineMs: 30_000, intervalMs: 1 });
+    const [given] = await here.assignments();
+    assert.equal(given?.id, id);
+    await there.acknowledge(given);
+    await here.append(id, 0, ['a line']);
+    assert.equal((await there.finish(id, 'complete')).state, 'complete');
+    await assert.rejects(there.finish(id, 'failed'), (error) => hasCode(error, 'conflict'));
+  }
 });
 
 test('users, tokens and what they were given count on every controller at once', { timeout: 60_000 }, async () => {
@@ -116,7 +142,7 @@ test('users, tokens and what they were given count on every controller at once',
       () => false,
       (error: unknown) => hasCode(error, 'unauthenticated'),
     );
-  await waitFor(isOut, { what: 'the token to open nothing', deadlineMs: 10_000, intervalMs: 10 });
+  await waitFor(isOut, { what: 'the token to open nothing', deadlineMs: 60_000, intervalMs: 10 });
 });
 
 test(

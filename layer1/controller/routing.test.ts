@@ -90,7 +90,7 @@ test('tcp ports are found, also for several at once, and refused when taken', as
 async function readEvents(count: number, lastEventId?: string): Promise<ServerEvent[]> {
   const stop = new AbortController();
   const options = {
-    signal: AbortSignal.any([stop.signal, AbortSignal.timeout(5_000)]),
+    signal: AbortSignal.any([stop.signal, AbortSignal.timeout(60_000)]),
     ...(lastEventId === undefined ? {} : { lastEventId }),
   };
   const seen: ServerEvent[] = [];

@@ -11,7 +11,10 @@ import { KeyedMutex } from '@flynn/kit/queue';
 import { retry } from '@flynn/kit/retry';
 import { TaskGroup } from '@flynn/kit/tasks';
 import { routes } from '@flynn/host-agent/api';
+import { backupFileHandlers } from '@flynn/host-agent/backup-files';
+import { doctorRoutes } from '@flynn/host-agent/doctor/api';
 import type { LogLine } from '@flynn/host-agent/api';
+import type { Finding } from '@flynn/host-agent/doctor/finding';
 import { keepAnnounced } from '@flynn/host-agent/host-record';
 import { assignmentSchema, cellKeys, jobTemplateSchema } from '@flynn/scheduler/cell';
 import type { AssignedGroup, Assignment, HostJob, HostRecord, JobStatus, JobTemplate } from '@flynn/scheduler/cell';
@@ -43,6 +46,15 @@ export type SimulatedHostOptions = {
 /** INVARIANT. A job's status is written by one write at a time, and never again after it is final. */
 export class SimulatedHost implements AsyncDisposable {
   readonly id: string;
+  /** What it says of itself when it is examined. */
+  readonly agent = {
+    version: '0.1.0',
+    engine: { isConnected: true, version: '26.1' },
+    scheduler: 'runs',
+    diskUsedPercent: 40,
+    memoryUsedPercent: 50,
+  } as const;
+  findings: readonly Finding[] = [];
   readonly #options: SimulatedHostOptions;
   readonly #jobs = new Map<string, { job: HostJob; status: JobStatus; lines: string[] }>();
   readonly #lingering = new Set<string>();
@@ -228,6 +240,7 @@ export class SimulatedHost implements AsyncDisposable {
       return known;
     };
     return [
+      ...backupFileHandlers(),
       handle(routes.job, async ({ params }) => jobOf(params.job).status),
       handle(routes.log, async ({ params, query }) => {
         const { lines, job } = jobOf(params.job);
@@ -257,6 +270,14 @@ export class SimulatedHost implements AsyncDisposable {
         if (known.status.state !== 'running') throw new FlynnError('conflict', `the job ${params.job} is not running`);
         return (socket) => void this.#exec(query.command, socket);
       }),
+      // It knows of itself only.
+      handle(doctorRoutes.cluster, async () => ({
+        hostId: this.id,
+        hosts: [{ id: this.id, state: 'up' as const, agent: { ...this.agent, store: { isReachable: true } } }],
+        etcd: [{ endpoint: 'http://127.0.0.1:2379', hostId: this.id, isHealthy: true, isLeader: true, version: '3.5' }],
+        findings: [...this.findings],
+        unknown: [],
+      })),
       handle(routes.stop, async ({ params }) => this.#restart(jobOf(params.job).job)),
     ];
   }

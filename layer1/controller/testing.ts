@@ -184,7 +184,7 @@ export async function startTestController(options: TestControllerOptions = {}): 
         const deployment = await client.call(deployments.get, { params: { deployment: id } });
         return deployment.endedAt === undefined ? undefined : deployment;
       },
-      { what: `the end of deployment ${id}`, deadlineMs: 20_000, intervalMs: 10 },
+      { what: `the end of deployment ${id}`, deadlineMs: 60_000, intervalMs: 10 },
     );
   }
 
@@ -213,7 +213,7 @@ export async function startTestController(options: TestControllerOptions = {}): 
           const found = (await client.call(jobs.list, { params: { app } })).filter(isWanted);
           return found.length === count ? found : undefined;
         },
-        { what: `${count} jobs of ${app}`, deadlineMs: 5_000, intervalMs: 5 },
+        { what: `${count} jobs of ${app}`, deadlineMs: 30_000, intervalMs: 5 },
       ),
     async deployApp(name, processes, { isSystem = false } = {}) {
       await client.call(apps.create, { body: { name, isSystem } });

@@ -1,8 +1,11 @@
 /** The API as it is served: its handlers, audited, behind the gate. */
 import type { BlobClient } from '@flynn/blobstore/client';
+import type { KnownCertificate } from '@flynn/host-agent/doctor/certificates';
 import type { Gate } from '@flynn/kit/http-gate';
 import type { HttpClient } from '@flynn/kit/http-client';
 import type { Handler } from '@flynn/kit/http-server';
+import { Metrics } from '@flynn/kit/metrics';
+import { metricsHandler } from '@flynn/kit/metrics-server';
 import type { Store } from '@flynn/store/store';
 import { Directory } from './access/directory.ts';
 import { accessGate } from './access/gate.ts';
@@ -10,8 +13,12 @@ import { RateLimit, defaultRate } from './access/rate-limit.ts';
 import type { RateSettings } from './access/rate-limit.ts';
 import { audited } from './audit/audited.ts';
 import { AuditTrail } from './audit/trail.ts';
+import { backupCheck } from './backup/findings.ts';
 import { controllerHandlers } from './controller.ts';
 import type { Deps } from './deps.ts';
+import { healthHandlers } from './health/handlers.ts';
+import { HealthWatch } from './health/health.ts';
+import { clusterMetrics } from './health/metrics.ts';
 import { openApiHandler } from './openapi/handler.ts';
 
 export type ControllerWeb = AsyncDisposable &
@@ -19,6 +26,7 @@ export type ControllerWeb = AsyncDisposable &
     handlers: readonly Handler[];
     gate: Gate;
     trail: AuditTrail;
+    health: HealthWatch;
   }>;
 
 /** Resolves once it knows everybody who may come. */
@@ -32,16 +40,32 @@ export async function openWeb(options: {
   rootKey: string;
   clusterKey: string;
   rate?: RateSettings;
+  /** Whose end is to be told of in time, beside those of routes and hosts. */
+  certificates?: readonly KnownCertificate[];
+  /** What this process counts: served at `/metrics`. */
+  metrics?: Metrics;
 }): Promise<ControllerWeb> {
   const { deps, store, rootKey, clusterKey, rate = defaultRate } = options;
   const { resources, now, newId, log } = deps;
   const trail = new AuditTrail({ store, log, now, newId });
   const directory = await Directory.open({ store, resources, now });
-  const handlers = audited(controllerHandlers(deps, options.logAggregator, options.blobs), { store, trail, now, log });
+  const metrics = options.metrics ?? new Metrics();
+  const health = new HealthWatch(deps, {
+    certificates: options.certificates ?? [],
+    checks: [backupCheck(deps)],
+  });
+  const own = [
+    ...controllerHandlers(deps, options.logAggregator, options.blobs),
+    ...healthHandlers(health),
+    metricsHandler(metrics),
+  ];
+  clusterMetrics(metrics, deps, health);
+  const handlers = audited(own, { store, trail, now, log });
   return {
     handlers: [...handlers, openApiHandler(handlers, { version: deps.settings.version })],
     gate: accessGate({ deps, directory, rootKey, clusterKey, rateLimit: new RateLimit(rate, now), trail }),
     trail,
+    health,
     async [Symbol.asyncDispose]() {
       await trail[Symbol.asyncDispose]();
       await directory[Symbol.asyncDispose]();

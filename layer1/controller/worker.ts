@@ -12,6 +12,8 @@ import type { Compare, Operation } from '@flynn/store/store';
 import { stepDeletion } from './app-deletion.ts';
 import { isCronJob, stepCron } from './cron/steps.ts';
 import { pruneTokens } from './access/expiry.ts';
+import { stepBackups } from './backup/steps.ts';
+import type { BackupBlobs } from './backup/steps.ts';
 import { pruneAnswers } from './audit/answers.ts';
 import { pruneAudit } from './audit/reading.ts';
 import { collectBlobs } from './collection/blob-collection.ts';
@@ -41,15 +43,18 @@ const keepDeployments = 50;
 const deletionBatch = 30;
 const forgetMs = 3_600_000;
 const collectEveryMs = 30 * 60_000;
+const backupLookMs = 2_000;
 
 type Options = { signal: AbortSignal; epoch: Compare };
 
+type WorkerBlobs = BlobCollector & BackupBlobs;
+
 /** Runs until the signal aborts. */
-export async function runWorker(deps: Deps, signal: AbortSignal, blobs?: BlobCollector): Promise<void> {
+export async function runWorker(deps: Deps, signal: AbortSignal, blobs?: WorkerBlobs): Promise<void> {
   await Promise.all([lead(deps, signal, blobs), runKinds(deps, signal)]);
 }
 
-async function lead(deps: Deps, signal: AbortSignal, blobs?: BlobCollector): Promise<void> {
+async function lead(deps: Deps, signal: AbortSignal, blobs?: WorkerBlobs): Promise<void> {
   const { store, log } = deps;
   await runAsLeader({
     store,
@@ -99,6 +104,7 @@ async function lead(deps: Deps, signal: AbortSignal, blobs?: BlobCollector): Pro
       const common = { log, signal: term };
       await Promise.all([
         collectRegularly(deps, blobs, { signal: term, epoch: epochCompare }),
+        backUpRegularly(deps, blobs, { signal: term, epoch: epochCompare }),
         runReconciler({
           ...common,
           name: 'deployments',
@@ -176,6 +182,16 @@ async function collectRegularly(deps: Deps, blobs: BlobCollector | undefined, op
     if (blobs !== undefined) await collectBlobs(deps, blobs, { signal });
   };
   await forever('collection', step, { signal: options.signal, log: deps.log });
+}
+
+/** One that is wanted now is looked for every two seconds. */
+async function backUpRegularly(deps: Deps, blobs: BackupBlobs | undefined, options: Options): Promise<void> {
+  if (blobs === undefined) return;
+  const step = async (signal: AbortSignal): Promise<void> => {
+    const waitMs = await stepBackups(deps, blobs, { ...options, signal });
+    await pause(Math.max(0, Math.min(waitMs, backupLookMs)), signal);
+  };
+  await forever('backups', step, { signal: options.signal, log: deps.log });
 }
 
 function definedOf(id: string | undefined): string[] {

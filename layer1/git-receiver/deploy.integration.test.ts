@@ -59,7 +59,7 @@ test('a blob store that begins to read after git has long ended gets the whole a
   const { run, put, stored, said } = await setUp(t);
   const slow: DeployDeps['blobs'] = {
     put: async (body, options) => {
-      await waitFor(hasNoChild, { what: 'git to have ended', deadlineMs: 10_000 });
+      await waitFor(hasNoChild, { what: 'git to have ended', deadlineMs: 60_000 });
       return put(body, options);
     },
   };

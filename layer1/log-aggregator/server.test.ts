@@ -194,7 +194,7 @@ test('while one app floods, the line of another is kept and told after a few chu
   const following = client.lines('quiet', { follow: true }, { signal: leaving.signal });
   for (let at = 0; at < 5; at += 1) {
     const next = following.next();
-    await waitFor(() => history.followers === 1 && flooded() > 0, { what: 'the flood', deadlineMs: 10_000 });
+    await waitFor(() => history.followers === 1 && flooded() > 0, { what: 'the flood', deadlineMs: 60_000 });
     const before = flooded();
     await client.ingest(sent(at, { meta: { 'flynn.app': 'quiet' } }), { mode: 'fresh' });
     assert.equal((await next).value?.message, `m${at}`);
@@ -244,7 +244,7 @@ test('only so many may follow', async (t) => {
         (body) => body.destroy(),
         () => undefined,
       ),
-    { what: 'the place to be free', deadlineMs: 5_000 },
+    { what: 'the place to be free', deadlineMs: 30_000 },
   );
 });
 
@@ -255,11 +255,11 @@ test('a follower of a silent app hears something, so that proxies do not take th
   let heard = '';
   body.on('data', (chunk: Buffer) => (heard += chunk.toString()));
   body.on('error', () => {});
-  await waitFor(() => heard.length >= 3, { what: 'signs of life', deadlineMs: 5_000 });
+  await waitFor(() => heard.length >= 3, { what: 'signs of life', deadlineMs: 30_000 });
   assert.match(heard, /^\n+$/);
   const lines = client.lines('app', { follow: true }, { signal: leaving.signal });
   const next = lines.next();
-  await waitFor(() => history.followers === 2, { what: 'the second follower', deadlineMs: 5_000 });
+  await waitFor(() => history.followers === 2, { what: 'the second follower', deadlineMs: 30_000 });
   await client.ingest(sent(1));
   assert.equal((await next).value?.message, 'm1');
   leaving.abort();

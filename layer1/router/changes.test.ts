@@ -34,14 +34,14 @@ test('backends that come and go under load lose no request', async (t) => {
     plane.up('web', next.address);
     await settled(router, [current.address, next.address]);
     const before = done;
-    await waitFor(() => done > before + 50, { what: 'some requests', deadlineMs: 5_000, intervalMs: 5 });
+    await waitFor(() => done > before + 50, { what: 'some requests', deadlineMs: 30_000, intervalMs: 5 });
     plane.down('web', current.address);
     await settled(router, [next.address]);
     const old = current;
     // The app is told to stop only now, as a deployment does it; nothing may still be using it soon after.
     await waitFor(() => old.sockets.size === 0, {
       what: 'the old backend to be let go',
-      deadlineMs: 5_000,
+      deadlineMs: 30_000,
       intervalMs: 5,
     });
     await old.close();
@@ -77,7 +77,7 @@ test('a backend that left answers what it has and gets nothing new', async (t) =
   );
   finish();
   assert.equal(await text(slow), 'begun ended');
-  await waitFor(() => old.sockets.size === 0, { what: 'the connection to be closed', deadlineMs: 5_000 });
+  await waitFor(() => old.sockets.size === 0, { what: 'the connection to be closed', deadlineMs: 30_000 });
   assert.equal(router.status().backends.length, 1);
 });
 
@@ -117,7 +117,7 @@ test('stopping answers what is under way and what still comes over open connecti
   t.after(() => agent.destroy());
   assert.equal(await text(await ask(port, { agent })), 'quick');
   const slow = ask(port, { path: '/slow' });
-  await waitFor(() => backend.requests === 2, { what: 'the slow request', deadlineMs: 5_000 });
+  await waitFor(() => backend.requests === 2, { what: 'the slow request', deadlineMs: 30_000 });
   const stopped = router.stop({ drainMs: 10_000 });
   const last = await ask(port, { agent });
   assert.equal(last.headers.connection, 'close');

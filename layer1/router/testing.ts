@@ -149,7 +149,7 @@ export async function setUp(
     httpPort: 0,
     driver,
     clusterKey: 'key',
-    timeouts: { dialMs: 1_000, firstByteMs: 5_000, idleMs: 5_000, ...timeouts },
+    timeouts: { dialMs: 20_000, firstByteMs: 20_000, idleMs: 20_000, ...timeouts },
     ...more,
     log,
   });
@@ -214,7 +214,7 @@ export async function settled(router: Router, addresses: string[]): Promise<void
       .map((backend) => backend.address)
       .toSorted()
       .join();
-  await waitFor(() => known() === wanted, { what: `backends ${wanted}`, deadlineMs: 5_000, intervalMs: 5 });
+  await waitFor(() => known() === wanted, { what: `backends ${wanted}`, deadlineMs: 30_000, intervalMs: 5 });
 }
 
 /** Says exactly these bytes and gives back everything that is answered until the router closes. */

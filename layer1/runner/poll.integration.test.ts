@@ -106,7 +106,7 @@ test('a new commit is fetched and pushed once; a branch that is not there is tol
   await waitFor(async () => (await pushed(world)).length === 1, { what: 'the first push', deadlineMs });
   const [build] = await pushed(world);
   assert.equal(build?.input.commit, first);
-  const archive = await text(await blobs.get(build?.input.sourceDigest ?? '', { signal: AbortSignal.timeout(5_000) }));
+  const archive = await text(await blobs.get(build?.input.sourceDigest ?? '', { signal: AbortSignal.timeout(60_000) }));
   assert.ok(archive.includes('index.html') && archive.includes('one') && !archive.includes('.git/'));
 
   const before = await world.client.call(sources.get, { params });

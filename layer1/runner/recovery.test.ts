@@ -162,7 +162,7 @@ async function startController(): Promise<FlakyController> {
   return controller;
 }
 
-function run(
+async function run(
   controller: FlakyController,
   operation: Operation,
   stopping = new AbortController().signal,
@@ -182,7 +182,7 @@ function run(
     log: silentLogger(),
     heartbeatMs: 20,
   };
-  return runOperation(operation, deps, stopping);
+  await runOperation(operation, deps, stopping);
 }
 
 test('output lost with its connection is told once, whichever line the connection broke in', async () => {
@@ -206,7 +206,7 @@ test('a build goes on over a controller that is away for a moment', async () => 
     if (attempt > 1) send(socket, text('two'), { kind: 'exit', code: 0 });
   };
   const running = run(controller, build);
-  await waitFor(() => controller.attaches === 1, { what: 'the attach', deadlineMs: 5_000 });
+  await waitFor(() => controller.attaches === 1, { what: 'the attach', deadlineMs: 30_000 });
   void controller.stop();
   await waitFor(
     async () =>
@@ -214,7 +214,7 @@ test('a build goes on over a controller that is away for a moment', async () => 
         () => false,
         () => true,
       ),
-    { what: 'it to be away', deadlineMs: 5_000 },
+    { what: 'it to be away', deadlineMs: 30_000 },
   );
   await controller.start();
   await running;
@@ -301,7 +301,7 @@ test('a runner told to stop ends in time though the controller is away', async (
   const stopping = new AbortController();
   controller.attach = (socket) => send(socket, text('one'));
   const running = run(controller, build, stopping.signal);
-  await waitFor(() => controller.attaches === 1, { what: 'the attach', deadlineMs: 5_000 });
+  await waitFor(() => controller.attaches === 1, { what: 'the attach', deadlineMs: 30_000 });
   void controller.stop();
   const beganMs = Date.now();
   stopping.abort(new FlynnError('unavailable', 'the runner was stopped: push again'));

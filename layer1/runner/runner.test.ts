@@ -128,7 +128,7 @@ async function outcome(
   for await (const { event, data } of controller.client.events(
     operations.log,
     { params },
-    { signal: AbortSignal.timeout(20_000) },
+    { signal: AbortSignal.timeout(60_000) },
   )) {
     if (event === 'end') return { operation: operationSchema.parse(data), lines };
     if (typeof data === 'object' && data !== null && 'text' in data) lines.push(String(data.text));
@@ -272,7 +272,7 @@ test('cancelling a build stops its job', async () => {
       (await client.call(jobs.list, { params })).some(({ type, state }) => type === 'build' && state === 'running'),
     {
       what: 'the build to run',
-      deadlineMs: 5_000,
+      deadlineMs: 30_000,
     },
   );
   await client.call(operations.cancel, { params: { operation: id } });
@@ -283,7 +283,7 @@ test('cancelling a build stops its job', async () => {
       (await client.call(jobs.list, { params })).every(({ type, state }) => type !== 'build' || state === 'done'),
     {
       what: 'the build to stop',
-      deadlineMs: 5_000,
+      deadlineMs: 30_000,
     },
   );
 });
@@ -297,7 +297,7 @@ test('a runner that is stopped gives up what does not end in time, saying what t
     async () =>
       (await world.controller.client.call(operations.get, { params: { operation: chain[0]?.id ?? '' } })).state ===
       'running',
-    { what: 'the build to be claimed', deadlineMs: 5_000 },
+    { what: 'the build to be claimed', deadlineMs: 30_000 },
   );
   await runner.stop();
   const { operation } = await outcome(world, chain[0]?.id);
@@ -314,7 +314,7 @@ test('a runner that is stopped finishes what ends in time and takes nothing new'
       world.controller.hosts.find((host) =>
         host.statuses().some(({ meta, state }) => meta['flynn.type'] === 'build' && state === 'running'),
       ),
-    { what: 'the build to run', deadlineMs: 5_000 },
+    { what: 'the build to run', deadlineMs: 30_000 },
   );
   const stopped = runner.stop();
   const build = host.statuses().find(({ meta, state }) => meta['flynn.type'] === 'build' && state === 'running');
@@ -359,14 +359,14 @@ test('a build goes on over a restart of the controller: its runner reports to th
       controller.hosts.find((one) =>
         one.statuses().some(({ meta, state }) => meta['flynn.type'] === 'build' && state === 'running'),
       ),
-    { what: 'the build to run', deadlineMs: 10_000 },
+    { what: 'the build to run', deadlineMs: 60_000 },
   );
   const read = { params: { operation: build?.id ?? '' }, query: { follow: false } };
   const lineCount = async (): Promise<number> => {
-    const lines = controller.client.events(operations.log, read, { signal: AbortSignal.timeout(5_000) });
+    const lines = controller.client.events(operations.log, read, { signal: AbortSignal.timeout(60_000) });
     return (await Array.fromAsync(lines)).filter(({ event }) => event === 'line').length;
   };
-  await waitFor(async () => (await lineCount()) === 2, { what: 'its lines', deadlineMs: 10_000 });
+  await waitFor(async () => (await lineCount()) === 2, { what: 'its lines', deadlineMs: 60_000 });
   await stopFirst();
   const stopSecond = await startWeb();
   const job = host.statuses().find(({ meta }) => meta['flynn.type'] === 'build');

@@ -47,7 +47,7 @@ async function bench(files: Record<string, string>): Promise<Bench> {
         baseEnv: baseEnv({ PATH: process.env['PATH'] }, { home: layout.appDir, commit: 'abc' }),
         out,
         nowMs: 0,
-        signal: AbortSignal.timeout(30_000),
+        signal: AbortSignal.timeout(60_000),
       }),
     [Symbol.asyncDispose]: () => rm(dir, { recursive: true, force: true }),
   };

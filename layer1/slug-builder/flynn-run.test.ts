@@ -24,13 +24,13 @@ function start(...args: string[]): {
   const child = spawn(join(import.meta.dirname, 'flynn-run'), args, {
     env: { PATH: process.env['PATH'] ?? '', FLYNN_RUN_DIR: dir, PORT: '8080' },
     stdio: ['pipe', 'pipe', 'inherit'],
-    timeout: 10_000,
+    timeout: 60_000,
   });
   let text = '';
   child.stdout.on('data', (chunk: Buffer) => (text += chunk.toString()));
   const ended = once(child, 'close').then(([code]) => ({ code: typeof code === 'number' ? code : null, text }));
   const said = async (wanted: string): Promise<void> => {
-    while (!text.includes(wanted)) await once(child.stdout, 'data', { signal: AbortSignal.timeout(5_000) });
+    while (!text.includes(wanted)) await once(child.stdout, 'data', { signal: AbortSignal.timeout(60_000) });
   };
   return { child, ended, said };
 }
@@ -94,6 +94,6 @@ test('signals reach every program of a composed line, which ends with them', asy
       await access(join(dir, 'told'));
       return true;
     },
-    { what: 'the program to be told', deadlineMs: 10_000 },
+    { what: 'the program to be told', deadlineMs: 60_000 },
   );
 });

@@ -16,7 +16,7 @@ async function unpacked(
   archive.finalize();
   const dispose = () => rm(dir, { recursive: true, force: true });
   try {
-    await unpackSource(Readable.from(archive), join(dir, 'app'), { signal: AbortSignal.timeout(5_000) });
+    await unpackSource(Readable.from(archive), join(dir, 'app'), { signal: AbortSignal.timeout(60_000) });
   } catch (error) {
     await dispose();
     throw error;

@@ -24,7 +24,7 @@ export type HostExamination = z.output<typeof hostExaminationSchema>;
 /** `away`: it is not in the cell. `silent`: it is, and its agent did not answer in time. */
 export const hostHealths = ['up', 'cordoned', 'draining', 'silent', 'away'] as const;
 
-const examinedHostSchema = z.object({
+export const examinedHostSchema = z.object({
   id: z.string(),
   state: z.enum(hostHealths),
   address: z.string().optional(),
@@ -39,7 +39,7 @@ const examinedHostSchema = z.object({
 });
 export type ExaminedHost = z.output<typeof examinedHostSchema>;
 
-const examinedMemberSchema = z.object({
+export const examinedMemberSchema = z.object({
   /** The host it is on, as far as it is known. */
   hostId: z.string().optional(),
   endpoint: z.string(),

@@ -69,7 +69,7 @@ export function etcdFindings(
         why: `at 100 % etcd takes no more writes: ${noWrites}`,
         remedy: isLoose
           ? defragment
-          : 'see what fills it: flynn eval list, flynn operation; then flynn-host etcd defragment',
+          : 'see what fills it: flynn eval list, flynn op list; then flynn-host etcd defragment',
       });
     } else if (isLoose && answer.sizeBytes >= looseLeastBytes) {
       findings.push({

@@ -100,7 +100,7 @@ async function job(
 async function until(from: string, target: string, answer: Answer): Promise<void> {
   await waitFor(async () => JSON.stringify(await namespaces.ask(from, target)) === JSON.stringify(answer), {
     what: `${from} to reach ${target}`,
-    deadlineMs: 15_000,
+    deadlineMs: 60_000,
     intervalMs: 100,
   });
 }
@@ -258,7 +258,7 @@ test('what somebody takes away or changes is put right', async () => {
   for (const script of meddling) {
     const { repairs } = network;
     await one.sh(script);
-    await waitFor(async () => network.repairs > repairs, { what: script, deadlineMs: 6_000, intervalMs: 100 });
+    await waitFor(async () => network.repairs > repairs, { what: script, deadlineMs: 30_000, intervalMs: 100 });
     await until('web1', '100.100.2.2:80', { from: '100.100.1.2' });
     await until('web1', '100.100.3.2:80', { from: '100.100.1.2' });
     await until('web1', `${outsideAddress}:80`, { from: '192.0.2.2' });
@@ -272,7 +272,7 @@ test('a host that leaves takes its routes along; removal leaves nothing of ours 
   const one = namespaces.in('one');
   await waitFor(async () => !(await one.sh('ip route; ip link')).includes('flynnvx'), {
     what: 'the tunnel to be gone',
-    deadlineMs: 6_000,
+    deadlineMs: 30_000,
     intervalMs: 100,
   });
   assert.ok(three !== undefined);

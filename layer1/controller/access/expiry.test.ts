@@ -21,7 +21,7 @@ test('a token goes a week after it expired; one that is good, or good for ever, 
     await pruneTokens(world.deps, {
       nowMs: Date.now() + days * dayMs,
       epoch: seat,
-      signal: AbortSignal.timeout(5_000),
+      signal: AbortSignal.timeout(60_000),
     });
     return (await world.client.call(tokens.list, {})).map(({ name }) => name).sort();
   };

@@ -65,7 +65,7 @@ export async function startGateWorld() {
     };
     const params = Object.fromEntries(route.params.map((name) => [name, own[name] ?? 'x']));
     const headers = { ...(token === undefined ? {} : { authorization: `Bearer ${token}` }), ...more.headers };
-    const request = { route, params, headers, remoteAddress: '', requestId: 'r', signal: AbortSignal.timeout(10_000) };
+    const request = { route, params, headers, remoteAddress: '', requestId: 'r', signal: AbortSignal.timeout(60_000) };
     try {
       await world.web.gate(request);
       return 'in';
@@ -115,7 +115,7 @@ export async function startGateWorld() {
   const brief = await client.call(tokens.create, { body: { name: 'brief', expiresInMs: 1_000 } });
   await waitFor(() => Date.now() > Date.parse(brief.expiresAt ?? ''), {
     what: 'its end',
-    deadlineMs: 5_000,
+    deadlineMs: 30_000,
     intervalMs: 50,
   });
   refused.set('an expired token', brief.token);

@@ -1,6 +1,7 @@
 /** The API of backups. */
 import { defineRoute } from '@flynn/kit/routes';
 import { z } from 'zod';
+import { backupScheduleSchema, backupSchema } from './model.ts';
 
 export const backups = {
   /** A POST, for it is in the audit trail: who has the answer has all keys of the cluster. */
@@ -10,5 +11,51 @@ export const backups = {
     body: z.object({ mayMiss: z.boolean().default(false) }),
     response: 'stream',
     summary: 'Everything people made on the cluster, its keys included, as one archive',
+  }),
+  list: defineRoute({
+    method: 'GET',
+    path: '/backups',
+    response: z.object({ schedule: backupScheduleSchema.optional(), backups: z.array(backupSchema) }),
+    summary: 'When backups are made and where they go, and how they went, the newest first',
+  }),
+  run: defineRoute({
+    method: 'POST',
+    path: '/backups',
+    response: z.object({
+      /** It is done when there is one that is newer than this, and ended. */
+      after: z.string().optional(),
+    }),
+    summary: 'Make one now, to where the schedule has them',
+  }),
+  schedule: defineRoute({
+    method: 'PUT',
+    path: '/backups/schedule',
+    body: z.object({
+      /** As a crontab has it: `0 3 * * *`. */
+      schedule: z.string().max(200),
+      /** Default: UTC. */
+      timezone: z.string().max(100).optional(),
+      to: z.object({
+        /** May be left out where there is one host. */
+        host: z.string().optional(),
+        /** It has to be there. */
+        directory: z
+          .string()
+          .max(500)
+          .regex(/^\/\S*$/, 'expected an absolute path'),
+      }),
+      /** So many of the newest; older ones are removed. */
+      keep: z.int().min(1).max(1_000).default(14),
+      /** What they are encrypted with. */
+      passphrase: z.string().min(8).max(1_000).optional(),
+    }),
+    response: backupScheduleSchema,
+    summary: 'Make backups by themselves from now on; what was said before is replaced',
+  }),
+  unschedule: defineRoute({
+    method: 'DELETE',
+    path: '/backups/schedule',
+    response: 'empty',
+    summary: 'Make none by themselves any more; those that are there stay',
   }),
 } as const;

@@ -50,19 +50,28 @@ export type ArchiveFacts = Readonly<{
 /**
  * Reads it from end to end and compares everything. `visit` is given each part after its manifest was read; what it is
  * given fails at its end if the bytes are others than were written, so it may use them only once it has read all of
- * them. `invalid` for what is no backup, is damaged or was cut.
+ * them. `invalid` for what is no backup, is damaged or was cut; what the source fails with comes as it is.
  */
 export async function readArchive(
   source: Bytes,
   visit: (part: Part, body: Bytes, manifest: Manifest) => Promise<void>,
 ): Promise<ArchiveFacts> {
   const archive = extract();
-  const [read, fed] = await Promise.allSettled([readEntries(archive, visit), pipeline(source, archive)]);
-  // What the source failed with is why the archive lacks something.
-  const failure = [fed, read].find((result) => result.status === 'rejected' && result.reason instanceof FlynnError);
-  if (failure?.status === 'rejected') throw failure.reason;
+  const broken: unknown[] = [];
+  const watched = async function* (): AsyncGenerator<Uint8Array> {
+    try {
+      yield* source;
+    } catch (error) {
+      broken.push(error);
+      throw error;
+    }
+  };
+  const [read, fed] = await Promise.allSettled([readEntries(archive, visit), pipeline(watched(), archive)]);
+  // That is why the archive lacks something.
+  if (broken.length > 0) throw broken[0];
+  if (read.status === 'rejected' && read.reason instanceof FlynnError) throw read.reason;
   if (read.status === 'fulfilled' && fed.status === 'fulfilled') return read.value;
-  const cause: unknown = fed.status === 'rejected' ? fed.reason : undefined;
+  const cause: unknown = fed.status === 'rejected' ? fed.reason : read.status === 'rejected' ? read.reason : undefined;
   throw new FlynnError('invalid', `this is no backup of a cluster, or it was cut: ${messageOf(cause)}`, { cause });
 }
 

@@ -23,6 +23,7 @@ import {
   runnerType,
 } from '../resources.ts';
 import { sourceType } from '../source/resource.ts';
+import { backupScheduleType, backupType } from './resources.ts';
 
 /** In the order in which they are written and restored. */
 export const keptTypes: readonly AnyType[] = [
@@ -42,10 +43,11 @@ export const keptTypes: readonly AnyType[] = [
   drainType,
   cronType,
   sourceType,
+  backupScheduleType,
 ];
 
-/** Of work under way, and of sessions: nothing of it could be gone on with elsewhere. */
-export const leftTypes: readonly AnyType[] = [deploymentType, operationType, ticketsType, tombstoneType];
+/** Of work under way, and of sessions, and of backups themselves: nothing of it could be gone on with elsewhere. */
+export const leftTypes: readonly AnyType[] = [deploymentType, operationType, ticketsType, tombstoneType, backupType];
 
 /** What every cluster makes anew for its parts, and what opens only what is gone. */
 const ownVariables = new Set([

@@ -56,7 +56,7 @@ const abort = (id: string, reason?: string) =>
 const reach = (id: string, state: Deployment['state']) =>
   waitFor(async () => ((await get(id)).state === state ? get(id) : undefined), {
     what: `deployment ${id} being ${state}`,
-    deadlineMs: 20_000,
+    deadlineMs: 60_000,
     intervalMs: 5,
   });
 
@@ -65,7 +65,7 @@ async function courseOf(app: string, first: Release, second: Release): Promise<s
   const { revision } = await world.store.list('/flynn/cell/');
   const id = await begin(app, second);
   const told: string[] = [];
-  const signal = AbortSignal.timeout(20_000);
+  const signal = AbortSignal.timeout(60_000);
   for await (const { event, data } of world.client.events(
     deployments.events,
     { params: { deployment: id } },
@@ -93,7 +93,7 @@ async function changesOf(app: string, revision: number): Promise<JobStatus[]> {
   const { id } = await world.client.call(apps.get, { params: { app } });
   const marker = await world.store.transact({ then: [{ put: '/flynn/marker', value: '{}' }] });
   const found: JobStatus[] = [];
-  const signal = AbortSignal.timeout(10_000);
+  const signal = AbortSignal.timeout(60_000);
   for await (const batch of world.store.watch('/flynn/', { after: revision, signal })) {
     for (const change of batch.changes) {
       if (change.type === 'delete' || !change.entry.key.startsWith(cellKeys.status)) continue;
@@ -162,7 +162,7 @@ test('paused, a deployment neither goes on nor fails; resumed, it does', async (
   await act('pause', id);
   assert.equal((await act('pause', id)).state, 'paused');
   const since = Date.now();
-  await waitFor(async () => Date.now() - since > 1_300, { what: 'the time a deployment has', deadlineMs: 10_000 });
+  await waitFor(async () => Date.now() - since > 1_300, { what: 'the time a deployment has', deadlineMs: 60_000 });
   assert.equal((await get(id)).state, 'paused', 'no time runs out while it is paused');
   await act('resume', id);
   const ended = await reach(id, 'failed');

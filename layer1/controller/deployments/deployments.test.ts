@@ -161,7 +161,7 @@ test('many jobs are replaced in steps, and never fewer are up than were', async 
   for await (const { event, data } of world.client.events(
     deployments.events,
     { params: { deployment: id } },
-    { signal: AbortSignal.timeout(10_000) },
+    { signal: AbortSignal.timeout(60_000) },
   )) {
     if (event === 'deployment') last = data as Deployment;
     else assert.equal(event, 'job');
@@ -172,7 +172,7 @@ test('many jobs are replaced in steps, and never fewer are up than were', async 
   const { revision: end } = await world.store.list('/flynn/cell/');
   for await (const { changes, revision: at } of world.store.watch('/flynn/cell/', {
     after: revision,
-    signal: AbortSignal.timeout(5_000),
+    signal: AbortSignal.timeout(60_000),
   })) {
     for (const change of changes) {
       if (change.type === 'delete') continue;
@@ -240,7 +240,7 @@ test('a one-off job that fails is not held against a deployment, whatever the ty
       (await world.client.call(jobs.list, { params: { app: 'named' }, query: { all: true } })).some(
         ({ exitCode }) => exitCode === 1,
       ),
-    { what: 'the end of the one-off job', deadlineMs: 5_000 },
+    { what: 'the end of the one-off job', deadlineMs: 30_000 },
   );
   assert.equal((await world.client.call(deployments.get, { params: { deployment: id } })).state, 'running');
   world.setBehaviour(() => ({ is: 'run' }));

@@ -38,7 +38,7 @@ test('what one controller has written another shows at once, its watches tell it
   const events = there.client.events(
     generic.watch,
     { params: counters, query: {} },
-    { signal: withDeadline(30_000, stop.signal) },
+    { signal: withDeadline(60_000, stop.signal) },
   );
   assert.equal((await events.next()).value?.event, 'current');
   for (let target = 1; target <= 10; target += 1) {

@@ -28,7 +28,7 @@ const isCode = (code: ErrorCode, pattern: RegExp) => (error: unknown) =>
 const apply = (body: object, query: { dryRun?: boolean; assume?: string[] } = {}) =>
   world.client.call(generic.apply, { params: counters, body, query });
 const get = (name: string) => world.client.call(generic.get, { params: { ...counters, name } });
-const waiting = { deadlineMs: 20_000, intervalMs: 5 };
+const waiting = { deadlineMs: 60_000, intervalMs: 5 };
 
 async function counted(name: string): Promise<GenericObject> {
   const probe = async () => {
@@ -155,7 +155,7 @@ test('a watch tells what is there, the mark, changes and the last of what went, 
     world.client.events(
       generic.watch,
       { params: counters, query: { labels: 'w=yes' } },
-      { signal: withDeadline(20_000, stop.signal), ...options },
+      { signal: withDeadline(60_000, stop.signal), ...options },
     );
   for await (const event of open({})) {
     seen.push(event.event);
@@ -181,7 +181,7 @@ test('a watch that would go on where the history is gone ends with a conflict; a
     world.client.events(
       generic.watch,
       { params: counters, query: { name: 'kept' } },
-      { signal: withDeadline(20_000), ...(lastEventId === undefined ? {} : { lastEventId }) },
+      { signal: withDeadline(60_000), ...(lastEventId === undefined ? {} : { lastEventId }) },
     );
   const early = String(kept.metadata.revision - 1);
   await world.store.compact((await world.store.list('/')).revision);

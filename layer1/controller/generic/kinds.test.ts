@@ -95,7 +95,7 @@ test('a line of cron is looked at and paused; it comes and goes with its release
   const next = await world.client.call(releases.create, { params: { app: 'clock' }, body: { cron } });
   await world.deploy('clock', next.id);
   const listed = async () => (await world.client.call(crons.list, { params: { app: 'clock' } }))[0];
-  const line = await waitFor(listed, { what: 'the line of cron', deadlineMs: 20_000, intervalMs: 5 });
+  const line = await waitFor(listed, { what: 'the line of cron', deadlineMs: 60_000, intervalMs: 5 });
   const name = `clock/${line.id}`;
   assert.deepEqual(await namesOf('Cron'), [name]);
   const shown = await get('Cron', name);
@@ -232,7 +232,7 @@ test('a watch tells each only of their apps', async () => {
     params: { app: 'mine', kind: 'user', name: 'watcher' },
     body: { role: 'viewer' },
   });
-  const signal = AbortSignal.timeout(20_000);
+  const signal = AbortSignal.timeout(60_000);
   const stop = new AbortController();
   const told: string[] = [];
   const events = viewer.events(

@@ -49,10 +49,10 @@ test('it finds the newest, of all or of an app, those that ended before it was o
   await using history = new OperationHistory({ store, log });
   assert.deepEqual(idsOf(await history.newest({ limit: 10, signal })), ['o3', 'o2', 'o1']);
   await write(store, ended('o4', 4));
-  await waitFor(() => history.size === 4, { what: 'the fourth', deadlineMs: 5_000 });
+  await waitFor(() => history.size === 4, { what: 'the fourth', deadlineMs: 30_000 });
   assert.deepEqual(idsOf(await history.newest({ appId: 'a', limit: 2, signal })), ['o4', 'o2']);
   await store.transact({ then: [{ delete: historyKey('o4') }] });
-  await waitFor(() => history.size === 3, { what: 'it to go', deadlineMs: 5_000 });
+  await waitFor(() => history.size === 3, { what: 'it to go', deadlineMs: 30_000 });
   history.add(ended('o5', 5));
   history.add(ended('o5', 5));
   assert.equal(history.size, 4);
@@ -100,7 +100,7 @@ test('when what happened meanwhile was compacted away it reads everything anew',
     },
   };
   await using history = new OperationHistory({ store: forgetful, log });
-  await waitFor(() => watches === 2, { what: 'a second watch', deadlineMs: 5_000 });
+  await waitFor(() => watches === 2, { what: 'a second watch', deadlineMs: 30_000 });
   assert.deepEqual(idsOf(await history.newest({ limit: 10, signal })), ['o2']);
 });
 

@@ -39,6 +39,6 @@ export function watchAt(world: TestController): (nowMs: number) => Promise<void>
   return async (at) => {
     nowMs = at;
     await mirror.reached((await world.store.list('/flynn/resource/operation/')).revision);
-    await watch.sweep({ signal: AbortSignal.timeout(5_000) });
+    await watch.sweep({ signal: AbortSignal.timeout(60_000) });
   };
 }

@@ -50,7 +50,7 @@ const get = (operation: string) => world.client.call(operations.get, { params: {
 
 async function readLog(operation: string, lastEventId?: string): Promise<{ lines: string[]; end: Operation }> {
   const lines: string[] = [];
-  const options = { signal: AbortSignal.timeout(10_000), ...(lastEventId === undefined ? {} : { lastEventId }) };
+  const options = { signal: AbortSignal.timeout(60_000), ...(lastEventId === undefined ? {} : { lastEventId }) };
   for await (const { event, data } of world.client.events(operations.log, { params: { operation } }, options)) {
     if (event === 'end') return { lines, end: data as Operation };
     lines.push((data as { text: string }).text);

@@ -102,7 +102,7 @@ test('runners of the platform that are gone are forgotten; those of others, and 
   await join(world, 'own', { token: 'a token of its own' });
   const { revision } = await store.transact({ then: [{ put: '/flynn/leader/test', value: '1' }] });
   const options = {
-    signal: AbortSignal.timeout(5_000),
+    signal: AbortSignal.timeout(60_000),
     epoch: { key: '/flynn/leader/test', createRevision: revision },
   };
   const idsLeft = async (): Promise<string[]> => (await client.call(runners.list, {})).map(({ id }) => id);

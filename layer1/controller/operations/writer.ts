@@ -10,7 +10,7 @@ import type { Compare, Revision, Store } from '@flynn/store/store';
 import { GroupCommit } from './group-commit.ts';
 import type { Refused } from './group-commit.ts';
 import { closeLog } from './log.ts';
-import { decodeOperation, findOperation, historyPut, liveKey, noOperation } from './records.ts';
+import { decodeOperation, findOperation, getOperation, historyPut, liveKey, noOperation } from './records.ts';
 import { advance, hasOperationEnded } from './state.ts';
 import type { OperationEvent } from './state.ts';
 import { operationType } from '../resources.ts';
@@ -60,9 +60,8 @@ export class OperationWriter {
    */
   async apply(id: string, event: OperationEvent, options: Options = {}): Promise<OperationResource> {
     for (let attempt = 1; ; attempt += 1) {
-      const before = await this.find(id, options);
-      if (before === undefined) throw noOperation(id);
-      const change = await this.plan(before, event, options);
+      const change = await this.#planFor(id, event, options);
+      const { before } = change;
       if (change.after === before) return before;
       const answer = await this.#submit(change.piece, options);
       if (answer.isCommitted) return this.#written(change, answer.revision);
@@ -70,6 +69,21 @@ export class OperationWriter {
       const isSeatLost = options.epoch !== undefined && !holdsStill(options.epoch, answer);
       const isLocked = event.type === 'assign' && answer.entries.get(operationLock(before.spec.appId)) !== undefined;
       if (isSeatLost || isLocked || attempt >= maxAttempts) throw conflictOf(options.epoch ?? compareOf(before));
+    }
+  }
+
+  /** Nothing is refused for what is known here alone: another controller may have been told more a moment ago. */
+  async #planFor(id: string, event: OperationEvent, options: Options): Promise<Change & { before: OperationResource }> {
+    const known = await this.find(id, options);
+    if (known === undefined) throw noOperation(id);
+    try {
+      return { before: known, ...(await this.plan(known, event, options)) };
+    } catch (error) {
+      if (!hasCode(error, 'conflict')) throw error;
+      const { signal } = options;
+      const before = await getOperation(this.#deps.store, id, signal === undefined ? {} : { signal });
+      if (before.revision <= known.revision) throw error;
+      return { before, ...(await this.plan(before, event, options)) };
     }
   }
 

@@ -103,10 +103,10 @@ export function httpConformance(driver: Driver): void {
       socket.on('data', (chunk: Buffer) => (said += chunk.toString()));
       const bytes = 4_000_000;
       socket.write(`PUT /first HTTP/1.1\r\nHost: app.test\r\nContent-Length: ${bytes}\r\n\r\n`);
-      await waitFor(() => said.includes('/first'), { what: 'the first answer', deadlineMs: 5_000 });
+      await waitFor(() => said.includes('/first'), { what: 'the first answer', deadlineMs: 30_000 });
       socket.write(Buffer.alloc(bytes, 'z'));
       socket.write('GET /second HTTP/1.1\r\nHost: app.test\r\n\r\n');
-      await waitFor(() => said.includes('/second'), { what: 'the second answer', deadlineMs: 5_000 });
+      await waitFor(() => said.includes('/second'), { what: 'the second answer', deadlineMs: 30_000 });
       assert.match(said, /^HTTP\/1.1 413 .*HTTP\/1.1 200 /s);
     });
 
@@ -180,10 +180,10 @@ export function httpConformance(driver: Driver): void {
         socket.write(`GET /${i % 2 ? 'stream' : 'silent'} HTTP/1.1\r\nHost: app.test\r\n\r\n`);
         return socket;
       });
-      await waitFor(() => backend.requests === 20, { what: 'the requests', deadlineMs: 5_000 });
+      await waitFor(() => backend.requests === 20, { what: 'the requests', deadlineMs: 30_000 });
       for (const client of clients) client.destroy();
-      await waitFor(() => backend.sockets.size === 0, { what: 'no socket to be left', deadlineMs: 5_000 });
-      await waitFor(() => router.status().counters.clientsGone === 20, { what: 'the count', deadlineMs: 1_000 });
+      await waitFor(() => backend.sockets.size === 0, { what: 'no socket to be left', deadlineMs: 30_000 });
+      await waitFor(() => router.status().counters.clientsGone === 20, { what: 'the count', deadlineMs: 30_000 });
       assert.equal(router.status().backends[0]?.inFlight, 0);
     });
 
@@ -257,7 +257,7 @@ export function httpConformance(driver: Driver): void {
         const response = await ask(port, { path });
         await assert.rejects(text(response), /aborted/);
       }
-      await waitFor(() => backend.sockets.size === 0, { what: 'no socket to be left', deadlineMs: 5_000 });
+      await waitFor(() => backend.sockets.size === 0, { what: 'no socket to be left', deadlineMs: 30_000 });
     });
 
     test('an answer that is not HTTP becomes a 502', async (t) => {

@@ -32,7 +32,7 @@ export function limitsConformance(driver: Driver): void {
     let said = '';
     socket.on('data', (data) => (said += String(data)));
     socket.write(`${head}Expect: 100-continue\r\nContent-Length: 10\r\n\r\n`);
-    await waitFor(() => said.includes('100 Continue'), { what: 'to be told to go on', deadlineMs: 5_000 });
+    await waitFor(() => said.includes('100 Continue'), { what: 'to be told to go on', deadlineMs: 30_000 });
     assert.deepEqual(told, []);
     socket.write('01234');
     socket.write('56789');
@@ -57,7 +57,7 @@ export function limitsConformance(driver: Driver): void {
     const response = await ask(port);
     assert.equal(await text(response), 'good');
     const expected = ['pick', 'dial', 'release', 'pick', 'broke', 'release', 'pick', 'release', 'end'];
-    await waitFor(() => told.length === expected.length, { what: 'the end', deadlineMs: 5_000 });
+    await waitFor(() => told.length === expected.length, { what: 'the end', deadlineMs: 30_000 });
     assert.deepEqual(told, expected);
     const none = await start(t, [gone.address]);
     assert.equal((await ask(none.port)).headers['x-flynn-error'], 'unreachable');
@@ -70,8 +70,8 @@ export function limitsConformance(driver: Driver): void {
     assert.equal((await ask(port)).headers['x-flynn-error'], 'backend-late');
     assert.deepEqual(told, ['pick', 'late', 'release', 'end']);
     assert.match(await sayRaw(port, `${head}Content-Length: 10\r\n\r\n01234`), /x-flynn-error: client-slow/);
-    await waitFor(() => endings.length === 2, { what: 'the end', deadlineMs: 5_000 });
-    await waitFor(() => backend.sockets.size === 0, { what: 'no socket to be left', deadlineMs: 5_000 });
+    await waitFor(() => endings.length === 2, { what: 'the end', deadlineMs: 30_000 });
+    await waitFor(() => backend.sockets.size === 0, { what: 'no socket to be left', deadlineMs: 30_000 });
   });
 
   test('a whole that takes too long is given up, before its answer and within it', async (t) => {
@@ -84,7 +84,7 @@ export function limitsConformance(driver: Driver): void {
     assert.equal((await ask(port)).headers['x-flynn-error'], 'too-late');
     const dripping = await ask(port, { path: '/drip' });
     await assert.rejects(text(dripping), /aborted/);
-    await waitFor(() => endings.length === 2, { what: 'the end', deadlineMs: 5_000 });
+    await waitFor(() => endings.length === 2, { what: 'the end', deadlineMs: 30_000 });
     assert.equal(endings[1]?.how, 'broken-off');
   });
 

@@ -74,7 +74,7 @@ export function protocolConformance(driver: Driver): void {
       const { port, endings, told } = await start(t, [backend.address]);
       const said = await sayRaw(port, `GET / HTTP/1.1\r\n${host}\r\n`);
       assert.ok(!said.endsWith('0\r\n\r\n') && !said.endsWith('half\r\n0'), said);
-      await waitFor(() => endings.length === 1, { what: 'the end', deadlineMs: 5_000 });
+      await waitFor(() => endings.length === 1, { what: 'the end', deadlineMs: 30_000 });
       assert.equal(told.filter((each) => each === 'release').length, told.filter((each) => each === 'pick').length);
     }
   });
@@ -127,11 +127,11 @@ export function protocolConformance(driver: Driver): void {
     const socket = connect(port, '127.0.0.1');
     socket.on('error', () => socket.destroy());
     socket.write(`POST / HTTP/1.1\r\n${host}Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n`);
-    await waitFor(() => seen.join('').includes('hello'), { what: 'the first chunk', deadlineMs: 5_000 });
+    await waitFor(() => seen.join('').includes('hello'), { what: 'the first chunk', deadlineMs: 30_000 });
     socket.write('zz\r\nGET /smuggled HTTP/1.1\r\nHost: app.test\r\n\r\n');
     await once(socket.resume(), 'close');
-    await waitFor(() => backend.sockets.size === 0, { what: 'the backend to be let go', deadlineMs: 5_000 });
+    await waitFor(() => backend.sockets.size === 0, { what: 'the backend to be let go', deadlineMs: 30_000 });
     assert.doesNotMatch(seen.join(''), /smuggled|0\r\n\r\n$/);
-    await waitFor(() => endings.length === 1, { what: 'the end', deadlineMs: 5_000 });
+    await waitFor(() => endings.length === 1, { what: 'the end', deadlineMs: 30_000 });
   });
 }

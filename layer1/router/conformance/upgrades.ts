@@ -53,8 +53,8 @@ export function upgradeConformance(driver: Driver): void {
     assert.equal(router.status().backends[0]?.inFlight, 1);
     socket.close();
     await once(socket, 'close');
-    await waitFor(() => router.status().backends[0]?.inFlight === 0, { what: 'the end', deadlineMs: 5_000 });
-    await waitFor(() => backend.sockets.size === 0, { what: 'no socket to be left', deadlineMs: 5_000 });
+    await waitFor(() => router.status().backends[0]?.inFlight === 0, { what: 'the end', deadlineMs: 30_000 });
+    await waitFor(() => backend.sockets.size === 0, { what: 'no socket to be left', deadlineMs: 30_000 });
   });
 
   test('an unreachable backend is passed over, and the refusals of the router are HTTP answers', async (t) => {
@@ -90,7 +90,7 @@ export function upgradeConformance(driver: Driver): void {
     assert.match(await sayRaw(port, upgradeHead('X-Do: refuse\r\n')), /^HTTP\/1.1 403 Forbidden.*no$/s);
     assert.match(await sayRaw(port, upgradeHead('X-Do: break\r\n')), /^HTTP\/1.1 502 /);
     assert.match(await sayRaw(port, upgradeHead('X-Do: nothing\r\n')), /^HTTP\/1.1 504 /);
-    await waitFor(() => backend.sockets.size === 0, { what: 'no socket to be left', deadlineMs: 5_000 });
+    await waitFor(() => backend.sockets.size === 0, { what: 'no socket to be left', deadlineMs: 30_000 });
   });
 
   test('clients that vanish leave no connection to the app, before the upgrade and after', async (t) => {
@@ -111,9 +111,9 @@ export function upgradeConformance(driver: Driver): void {
       socket.write(upgradeHead(i % 2 ? 'X-Do: wait\r\n' : ''));
       return socket;
     });
-    await waitFor(() => backend.sockets.size === 10, { what: 'all to be there', deadlineMs: 5_000 });
+    await waitFor(() => backend.sockets.size === 10, { what: 'all to be there', deadlineMs: 30_000 });
     for (const client of clients) client.destroy();
-    await waitFor(() => backend.sockets.size === 0, { what: 'no socket to be left', deadlineMs: 5_000 });
+    await waitFor(() => backend.sockets.size === 0, { what: 'no socket to be left', deadlineMs: 30_000 });
   });
 
   test('a silent WebSocket is closed, one that says something stays', async (t) => {
@@ -163,13 +163,13 @@ export function upgradeConformance(driver: Driver): void {
     socket.on('data', (chunk: Buffer) => chunks.push(chunk));
     const said = () => Buffer.concat(chunks).toString();
     socket.write(upgradeHead().replace('Upgrade: websocket', 'Upgrade: flynn') + 'early');
-    await waitFor(() => said().endsWith('early'), { what: 'the echo', deadlineMs: 5_000 });
+    await waitFor(() => said().endsWith('early'), { what: 'the echo', deadlineMs: 30_000 });
     assert.match(said(), /^HTTP\/1.1 101 .*upgrade: flynn\r\n.*\r\n\/socket flynn Upgrade 127.0.0.1\nearly$/is);
     socket.write(Buffer.alloc(1_000_000, 'z'));
-    await waitFor(() => said().endsWith('early'.padEnd(1_000_005, 'z')), { what: 'all of it', deadlineMs: 5_000 });
+    await waitFor(() => said().endsWith('early'.padEnd(1_000_005, 'z')), { what: 'all of it', deadlineMs: 30_000 });
     socket.end();
     await once(socket, 'close');
-    await waitFor(() => backend.sockets.size === 0, { what: 'no socket to be left', deadlineMs: 5_000 });
+    await waitFor(() => backend.sockets.size === 0, { what: 'no socket to be left', deadlineMs: 30_000 });
   });
 
   test('a large ordinary answer to an upgrade waits for a slow client, and reaches it whole', async (t) => {
@@ -193,7 +193,7 @@ export function upgradeConformance(driver: Driver): void {
     // A router that reads without being read from takes all of it; one that does not lets it come to a halt.
     let before = -1;
     const isAtRest = () => before === (before = taken);
-    await waitFor(isAtRest, { what: 'the app to get nothing more out', deadlineMs: 10_000, intervalMs: 300 });
+    await waitFor(isAtRest, { what: 'the app to get nothing more out', deadlineMs: 60_000, intervalMs: 300 });
     assert.equal(isOut, false);
     let got = 0;
     for await (const chunk of socket) got += chunk.length;
@@ -206,7 +206,7 @@ export function upgradeConformance(driver: Driver): void {
     plane.up('web', backend.address);
     await settled(router, [backend.address]);
     assert.match(await sayRaw(port, upgradeHead()), /^HTTP\/1.1 200 .*begun/s);
-    await waitFor(() => backend.sockets.size === 0, { what: 'no socket to be left', deadlineMs: 5_000 });
+    await waitFor(() => backend.sockets.size === 0, { what: 'no socket to be left', deadlineMs: 30_000 });
   });
 
   test('refused upgrades leave no connection of the router open', async (t) => {

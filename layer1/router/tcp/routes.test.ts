@@ -20,7 +20,7 @@ async function listening(port: number): Promise<void> {
     socket.destroy();
     return true;
   };
-  await waitFor(probe, { what: `port ${port}`, deadlineMs: 5_000 });
+  await waitFor(probe, { what: `port ${port}`, deadlineMs: 30_000 });
 }
 
 /** Answers only after the client has ended its half, as git does over ssh. */
@@ -50,10 +50,10 @@ test('a TCP route carries a connection whose halves end one after the other', as
     socket.end('world');
     assert.equal(await text(socket), 'got hello world');
   }
-  await waitFor(() => backend.sockets.size === 0, { what: 'no socket to be left', deadlineMs: 5_000 });
+  await waitFor(() => backend.sockets.size === 0, { what: 'no socket to be left', deadlineMs: 30_000 });
   await waitFor(() => router.status().backends.every((each) => each.inFlight === 0), {
     what: 'the count',
-    deadlineMs: 5_000,
+    deadlineMs: 30_000,
   });
 });
 
@@ -72,7 +72,7 @@ test('whichever side breaks off takes the other with it', async (t) => {
   const leaving = await connected(port);
   await once(leaving, 'data');
   leaving.resetAndDestroy();
-  await waitFor(() => backend.sockets.size === 0, { what: 'the backend to hear of it', deadlineMs: 5_000 });
+  await waitFor(() => backend.sockets.size === 0, { what: 'the backend to hear of it', deadlineMs: 30_000 });
   const left = await connected(port);
   await once(left, 'data');
   for (const socket of backend.sockets) socket.resetAndDestroy();
@@ -101,7 +101,7 @@ test('a route that goes closes its port, and not the connections over it', async
         },
         () => true,
       ),
-    { what: 'the port to close', deadlineMs: 5_000 },
+    { what: 'the port to close', deadlineMs: 30_000 },
   );
   socket.write('2');
   assert.equal(String((await once(socket, 'data'))[0]), '2');
@@ -115,4 +115,41 @@ test('without a backend the connection is closed', async (t) => {
   await listening(port);
   const socket = await connected(port);
   assert.equal(await text(socket), '');
+});
+
+test('what goes through a TCP route is counted: connections, bytes both ways, those that nobody could take', async (t) => {
+  const { plane, router } = await setUp(t);
+  const backend = await startHalfCloser(t);
+  const [port, empty] = [await freePort(), await freePort()];
+  plane.up('git', backend.address);
+  plane.setRoute({ id: 't', type: 'tcp', port, service: 'git' });
+  plane.setRoute({ id: 'none', type: 'tcp', port: empty, service: 'nobody' });
+  await settled(router, [backend.address]);
+  const statsOf = (id: string) => router.routeStats(id) ?? assert.fail(`no stats of ${id}`);
+  await Promise.all([listening(port), listening(empty)]);
+  // Those that looked whether somebody listens are over.
+  await waitFor(() => statsOf('t').active === 0 && statsOf('none').active === 0, { what: 'quiet', deadlineMs: 30_000 });
+  const before = statsOf('t');
+  const socket = await connected(port);
+  await waitFor(() => statsOf('t').active === 1, { what: 'the connection', deadlineMs: 30_000 });
+  socket.end('hello');
+  assert.equal(await text(socket), 'got hello');
+  await waitFor(() => statsOf('t').active === 0, { what: 'the end', deadlineMs: 30_000 });
+  const after = statsOf('t');
+  assert.deepEqual(
+    [after.requests - before.requests, after.bytesIn - before.bytesIn, after.bytesOut - before.bytesOut],
+    [1, 5, 9],
+  );
+  assert.deepEqual(
+    after.backends.map(({ address }) => address),
+    [backend.address],
+  );
+  assert.deepEqual(Object.keys(statsOf('none').refusals), ['no-backends']);
+  assert.deepEqual(
+    router
+      .allStats()
+      .map(({ id }) => id)
+      .toSorted(),
+    ['none', 't'],
+  );
 });

@@ -29,10 +29,10 @@ test('an authority gets its answer over plain HTTP, of whatever host, as long as
   world.certificates.set(waiting([{ type: 'http-01', token, answer: `${token}.thumbprint` }]));
   await waitFor(async () => (await say()).endsWith(`\r\n\r\n${token}.thumbprint`), {
     what: 'the answer',
-    deadlineMs: 5_000,
+    deadlineMs: 30_000,
   });
   world.certificates.set(waiting([]));
-  await waitFor(async () => (await say()).startsWith('HTTP/1.1 404 '), { what: 'its end', deadlineMs: 5_000 });
+  await waitFor(async () => (await say()).startsWith('HTTP/1.1 404 '), { what: 'its end', deadlineMs: 30_000 });
 });
 
 test('a challenge is answered before the policy, over plain HTTP alone, and nothing else is', () => {
@@ -77,7 +77,7 @@ test('over acme-tls/1 the challenge’s certificate is shown, to all others mean
   };
   await waitFor(async () => (await nameOf(['acme-tls/1']).catch(() => '')) === 'challenge acme-tls/1', {
     what: 'the challenge to be shown',
-    deadlineMs: 5_000,
+    deadlineMs: 30_000,
   });
   assert.equal(await nameOf(['http/1.1']), 'usual http/1.1');
   const slow = connect(world.port, '127.0.0.1');
@@ -93,7 +93,7 @@ test('over acme-tls/1 the challenge’s certificate is shown, to all others mean
       ),
     {
       what: 'its end',
-      deadlineMs: 5_000,
+      deadlineMs: 30_000,
     },
   );
   assert.equal(await nameOf(['http/1.1']), 'usual http/1.1');

@@ -1,0 +1,147 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { hasCode } from '@flynn/kit/errors';
+import {
+  type Backup,
+  checkRestore,
+  openBackup,
+  restoredText,
+  takeKeys,
+  withBackup,
+  withSettings,
+  writeRestore,
+} from './from-backup.ts';
+import { readOptions, settle } from './settings.ts';
+import { ensureHostKey } from './state.ts';
+import { runProgram } from './program.ts';
+
+const machine = {
+  hostname: 'new',
+  address: '192.0.2.7',
+  now: new Date(0),
+  newSecret: () => 'made anew',
+  authority: { certificate: 'CERTIFICATE', privateKey: 'PRIVATE KEY' },
+};
+
+async function withFolder(task: (folder: string) => Promise<void>): Promise<void> {
+  const folder = await mkdtemp(join(tmpdir(), 'flynn-from-backup-'));
+  try {
+    await task(folder);
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+function backupOf(more: { digest?: string; sshHostKey?: string } = {}): Backup {
+  const { digest = 'd1', sshHostKey = 'none' } = more;
+  const platform = {
+    name: 'old',
+    domain: 'apps.example.com',
+    httpPort: 8080,
+    httpsPort: 8443,
+    gitUrl: 'ssh://git@apps.example.com:2200',
+    apps: {
+      controller: {
+        env: { FLYNN_CONTROLLER_KEY: 'root', FLYNN_OIDC_ISSUER: 'https://id' },
+        counts: { web: 2, gone: 1 },
+      },
+      'git-receiver': { env: { FLYNN_SSH_HOST_KEY: sshHostKey }, counts: { web: 1 } },
+    },
+  };
+  const manifest = {
+    format: 1,
+    platformVersion: '0',
+    madeAt: '2026-11-21T12:00:00.000Z',
+    cluster: { id: 'c', name: 'old', domain: platform.domain },
+    revision: 1,
+    missing: [],
+    parts: [],
+  };
+  const inspection = { manifest, digest, platform, records: {}, blobs: 0, sizeBytes: 0 };
+  return { file: '/mnt/today.backup', inspection, source: { digest, open: async function* () {} } };
+}
+
+test('the cluster is what it was where nothing else is said, and of its own domain', () => {
+  const { inspection } = backupOf();
+  const cluster = settle(withBackup(readOptions({}), inspection), undefined, machine);
+  const { name, domain, httpPort, httpsPort, gitPort } = cluster;
+  assert.deepEqual(
+    { name, domain, httpPort, httpsPort, gitPort },
+    { name: 'old', domain: 'apps.example.com', httpPort: 8080, httpsPort: undefined, gitPort: 2200 },
+  );
+  const other = settle(
+    withBackup(readOptions({ FLYNN_CLUSTER: 'new', FLYNN_HTTP_PORT: '80' }), inspection),
+    undefined,
+    machine,
+  );
+  assert.deepEqual([other.name, other.httpPort], ['new', 80]);
+  const own = { ...inspection, platform: { ...inspection.platform, httpsPort: 9443 } };
+  assert.equal(settle(withBackup(readOptions({}), own), undefined, machine).httpsPort, 9443);
+  assert.throws(
+    () => withBackup(readOptions({ FLYNN_DOMAIN: 'other.example.com' }), inspection),
+    /routes in the backup/,
+  );
+});
+
+test('people keep their root key and the host their ssh knows; what is between services is made anew', () =>
+  withFolder(async (folder) => {
+    await runProgram('ssh-keygen', ['-q', '-t', 'ed25519', '-N', '', '-C', 'old', '-f', join(folder, 'key')], {
+      timeoutMs: 20_000,
+    });
+    const backup = backupOf({ sshHostKey: await readFile(join(folder, 'key'), 'utf8') });
+    const stateDir = join(folder, 'state');
+    const made = settle(withBackup(readOptions({}), backup.inspection), undefined, machine);
+    const cluster = await takeKeys(stateDir, made, backup);
+    assert.deepEqual([cluster.controllerKey, cluster.key, cluster.joinSecret], ['root', 'made anew', 'made anew']);
+    const hostKey = await ensureHostKey(stateDir);
+    const [type, key] = (await readFile(join(folder, 'key.pub'), 'utf8')).split(' ');
+    assert.deepEqual(hostKey.publicKey.split(' ').slice(0, 2), [type, key]);
+    assert.equal((await stat(join(stateDir, 'ssh_host_ed25519_key'))).mode & 0o777, 0o600);
+    await writeRestore(stateDir, backup, { isComplete: true });
+    assert.deepEqual(await takeKeys(stateDir, cluster, backup), cluster, 'again changes nothing');
+    await checkRestore(stateDir, cluster, undefined);
+  }));
+
+test('a restore goes on with its own backup, and nothing else is done before it is through', () =>
+  withFolder(async (stateDir) => {
+    const backup = backupOf();
+    const stored = settle(withBackup(readOptions({}), backup.inspection), undefined, machine);
+    const isConflict = (error: unknown) => hasCode(error, 'conflict');
+    await checkRestore(stateDir, undefined, backup);
+    await assert.rejects(checkRestore(stateDir, stored, backup), isConflict, 'a cluster that was made otherwise');
+    await checkRestore(stateDir, stored, undefined);
+    await writeRestore(stateDir, backup, { isComplete: false });
+    await checkRestore(stateDir, stored, backup);
+    await assert.rejects(checkRestore(stateDir, stored, backupOf({ digest: 'd2' })), isConflict, 'another backup');
+    await assert.rejects(checkRestore(stateDir, stored, undefined), /--from-backup \/mnt\/today\.backup/);
+    await writeRestore(stateDir, backup, { isComplete: true });
+    await checkRestore(stateDir, stored, undefined);
+    assert.match(restoredText(stored, backup), /as it was at 2026-11-21T12:00:00\.000Z/);
+  }));
+
+test('what people set of the platform’s own apps stays beside what the manifest says', () => {
+  const app = {
+    name: 'controller',
+    image: 'i',
+    env: { FLYNN_CONTROLLER_KEY: 'new' },
+    processes: { web: {}, worker: {} },
+    counts: { web: 1, worker: 1 },
+    routes: [],
+  };
+  const { platform } = backupOf().inspection;
+  const kept = withSettings(app, platform);
+  assert.deepEqual(kept.env, { FLYNN_CONTROLLER_KEY: 'new', FLYNN_OIDC_ISSUER: 'https://id' });
+  assert.deepEqual(kept.counts, { web: 2, worker: 1 });
+  assert.equal(withSettings({ ...app, name: 'router' }, platform).counts['web'], 1);
+});
+
+test('a file that is no backup is refused, and named', () =>
+  withFolder(async (folder) => {
+    const file = join(folder, 'cut.backup');
+    await writeFile(file, 'half of someth');
+    await assert.rejects(openBackup('cut.backup', { env: { INIT_CWD: folder } }), /cut\.backup cannot be restored/);
+    await assert.rejects(openBackup('none.backup', { env: { INIT_CWD: folder } }), /cannot read .*none\.backup/);
+  }));

@@ -1,0 +1,151 @@
+/** `up --from-backup FILE`: what a backup says of the cluster that is to be made, and how far it is. */
+import { createReadStream } from 'node:fs';
+import { mkdir, readFile } from 'node:fs/promises';
+import { join, resolve } from 'node:path';
+import { styleText } from 'node:util';
+import { checkPassphrase, decrypted } from '@flynn/controller/backup/encryption';
+import { type Inspection, inspectArchive } from '@flynn/controller/backup/inspection';
+import type { PlatformPart } from '@flynn/controller/backup/manifest';
+import type { RestoreSource } from '@flynn/controller/backup/restore';
+import { FlynnError, hasErrno, messageOf } from '@flynn/kit/errors';
+import { readJsonFile, writeFileAtomic } from '@flynn/kit/files';
+import { z } from 'zod';
+import type { SystemApp } from './manifest.ts';
+import { type Cluster, type Options, httpsPortOf } from './settings.ts';
+import { adoptHostKey } from './state.ts';
+
+export type Backup = Readonly<{ file: string; inspection: Inspection; source: RestoreSource }>;
+
+/** On this machine's disk, from before anything is made until all of it is there. */
+const stateSchema = z.object({ file: z.string(), digest: z.string(), isComplete: z.boolean() });
+type RestoreFile = Readonly<z.output<typeof stateSchema>>;
+
+const stateFile = (stateDir: string): string => join(stateDir, 'restore.json');
+
+/** Reads all of it: one that is damaged, cut, or of a later flynn is `invalid` before anything is touched. */
+export async function openBackup(
+  path: string,
+  { env, passphraseFile }: { env: Record<string, string | undefined>; passphraseFile?: string | undefined },
+): Promise<Backup> {
+  // npm runs scripts in the repository; the path was meant from where it was typed.
+  const from = env['INIT_CWD'] ?? '.';
+  const file = resolve(from, path);
+  const given =
+    passphraseFile === undefined
+      ? env['FLYNN_BACKUP_PASSPHRASE']
+      : await readFile(resolve(from, passphraseFile), 'utf8');
+  const passphrase = given === undefined ? undefined : checkPassphrase(given);
+  const open = () => decrypted(createReadStream(file, { highWaterMark: 256 * 1024 }), passphrase);
+  try {
+    const inspection = await inspectArchive(open());
+    return { file, inspection, source: { open, digest: inspection.digest } };
+  } catch (error) {
+    if (hasErrno(error, 'ENOENT', 'EACCES', 'EISDIR')) {
+      throw new FlynnError('not_found', `cannot read ${file}: ${messageOf(error)}`, { cause: error });
+    }
+    if (!(error instanceof FlynnError)) throw error;
+    throw new FlynnError(error.code, `${file} cannot be restored: ${error.message}`, { cause: error });
+  }
+}
+
+/** `conflict` where there is a cluster that this backup is not being restored onto, and for a plain `up` in the middle of a restore. */
+export async function checkRestore(
+  stateDir: string,
+  stored: Cluster | undefined,
+  backup: Backup | undefined,
+): Promise<void> {
+  const begun = await readJsonFile(stateFile(stateDir), stateSchema);
+  if (stored === undefined) return;
+  if (backup === undefined) {
+    if (begun === undefined || begun.isComplete) return;
+    throw new FlynnError(
+      'conflict',
+      `the restore of ${begun.file} is not through: go on with it by npm run up -- --from-backup ${begun.file}, or take the cluster away with npm run down`,
+    );
+  }
+  if (begun?.digest === backup.source.digest) return;
+  throw new FlynnError(
+    'conflict',
+    `this machine is a host of the cluster ${stored.name} already, and a backup is restored onto a new one: take it away first with npm run down, or restore on another machine`,
+  );
+}
+
+export async function writeRestore(
+  stateDir: string,
+  backup: Backup,
+  { isComplete }: { isComplete: boolean },
+): Promise<void> {
+  const state: RestoreFile = { file: backup.file, digest: backup.source.digest, isComplete };
+  await mkdir(stateDir, { recursive: true, mode: 0o700 });
+  await writeFileAtomic(stateFile(stateDir), `${JSON.stringify(state)}\n`, { mode: 0o600 });
+}
+
+/**
+ * The options as if the backed-up cluster's had been given, where none were. `conflict` for another domain: people's
+ * routes are of theirs.
+ */
+export function withBackup(options: Options, { platform }: Inspection): Options {
+  if (options.FLYNN_DOMAIN !== undefined && options.FLYNN_DOMAIN !== platform.domain) {
+    throw new FlynnError(
+      'conflict',
+      `FLYNN_DOMAIN is ${options.FLYNN_DOMAIN}, but the routes in the backup are of ${platform.domain}: unset it`,
+    );
+  }
+  const { httpPort } = platform;
+  const hasOwnHttps = platform.httpsPort !== httpsPortOf({ httpPort });
+  const ports =
+    options.FLYNN_HTTP_PORT === undefined
+      ? { FLYNN_HTTP_PORT: httpPort, ...(hasOwnHttps ? { FLYNN_HTTPS_PORT: platform.httpsPort } : {}) }
+      : {};
+  const gitPort = Number(new URL(platform.gitUrl).port || 22);
+  return {
+    ...options,
+    FLYNN_DOMAIN: platform.domain,
+    FLYNN_CLUSTER: options.FLYNN_CLUSTER ?? platform.name,
+    ...ports,
+    ...(options.FLYNN_HTTPS_PORT === undefined ? {} : { FLYNN_HTTPS_PORT: options.FLYNN_HTTPS_PORT }),
+    FLYNN_GIT_PORT: options.FLYNN_GIT_PORT ?? gitPort,
+  };
+}
+
+/**
+ * The cluster with the root key people have and the identity their ssh knows; what is only between hosts and services is
+ * made anew. From here on this machine remembers what it is being restored from.
+ */
+export async function takeKeys(stateDir: string, cluster: Cluster, backup: Backup): Promise<Cluster> {
+  const { apps } = backup.inspection.platform;
+  await writeRestore(stateDir, backup, { isComplete: await isRestored(stateDir, backup) });
+  const sshHostKey = apps['git-receiver']?.env['FLYNN_SSH_HOST_KEY'];
+  if (sshHostKey !== undefined) await adoptHostKey(stateDir, sshHostKey);
+  return { ...cluster, controllerKey: apps['controller']?.env['FLYNN_CONTROLLER_KEY'] ?? cluster.controllerKey };
+}
+
+async function isRestored(stateDir: string, { source }: Backup): Promise<boolean> {
+  const begun = await readJsonFile(stateFile(stateDir), stateSchema);
+  return begun?.digest === source.digest && begun.isComplete;
+}
+
+/** With what people set of it: variables that are not the manifest's own, and counts. */
+export function withSettings(app: SystemApp, { apps }: PlatformPart): SystemApp {
+  const kept = apps[app.name];
+  if (kept === undefined) return app;
+  const counts = Object.entries(kept.counts).filter(([type]) => Object.hasOwn(app.processes, type));
+  return { ...app, env: { ...kept.env, ...app.env }, counts: { ...app.counts, ...Object.fromEntries(counts) } };
+}
+
+export function restoredText(cluster: Cluster, { file, inspection }: Backup): string {
+  const { manifest, records } = inspection;
+  const command = (text: string): string => `  ${styleText('bold', text)}\n`;
+  return [
+    `\nThe cluster ${cluster.name} is restored as it was at ${manifest.madeAt}, from ${file}: `,
+    `${records['records/app.ndjson'] ?? 0} apps with what belongs to them, the platform's among them; tokens, keys and the root key are as they were.\n`,
+    ...(manifest.missing.length === 0
+      ? []
+      : [`${manifest.missing.length} blobs were missing when it was made: releases that need them do not start.\n`]),
+    'What was on volumes is not in a backup. The first push to an app sends its whole history.\n\n',
+    command('flynn apps'),
+    command('flynn -a APP ps'),
+    '\nOther machines become hosts of it with the token that this prints:\n\n',
+    command('npm run up -- --token'),
+  ].join('');
+}

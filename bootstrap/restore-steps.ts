@@ -1,0 +1,73 @@
+/** The steps of `up` that bring back what a backup has: its records before there is a controller, the rest once all services run. */
+import { createDiscoveryClient } from '@flynn/discovery/client';
+import { restoreApps, restoreBlobs, restoreRecords } from '@flynn/controller/backup/restore';
+import { FlynnError } from '@flynn/kit/errors';
+import type { Logger } from '@flynn/kit/log';
+import { withDeadline } from '@flynn/kit/retry';
+import { withStore } from './controller.ts';
+import { type Backup, writeRestore } from './from-backup.ts';
+import type { ImageName } from './images/recipes.ts';
+import type { Cluster } from './settings.ts';
+import type { Step } from './steps.ts';
+
+/** Known once the steps before have run. */
+export type RestoreContext = Readonly<{
+  host: { stateDir: string; cluster: Cluster; log: Logger };
+  gateway: string;
+  images: ReadonlyMap<ImageName, string>;
+}>;
+
+const recordsMs = 30 * 60_000;
+const blobsMs = 6 * 60 * 60_000;
+const thereAlready = 'there already';
+
+export function restoreRecordsStep(backup: Backup, context: () => RestoreContext): Step {
+  return {
+    title: 'Records of the backup',
+    run: async () => {
+      const { host, images } = context();
+      const options = { ...stepOptions(recordsMs), slugRunnerImage: slugRunnerOf(images) };
+      const count = await withStore(host, (store) => restoreRecords(store, backup.source, options));
+      return count === undefined ? thereAlready : `${count} restored`;
+    },
+  };
+}
+
+export function restoreSteps(backup: Backup, context: () => RestoreContext): Step[] {
+  return [
+    {
+      title: 'Blobs of the backup',
+      run: async (report) => {
+        const { host, gateway } = context();
+        await using discovery = createDiscoveryClient({ url: `http://${gateway}:1111` });
+        const target = {
+          baseUrl: async () => `http://${(await discovery.resolve('blobstore')).address}`,
+          key: host.cluster.key,
+        };
+        const options = { ...stepOptions(blobsMs), report };
+        const count = await withStore(host, (store) => restoreBlobs(store, target, backup.source, options));
+        return count === undefined ? thereAlready : `${count} of ${backup.inspection.blobs} sent`;
+      },
+    },
+    {
+      title: 'Apps of the backup',
+      run: async (report) => {
+        const { host, images } = context();
+        const options = { ...stepOptions(recordsMs), slugRunnerImage: slugRunnerOf(images), report };
+        const count = await withStore(host, (store) => restoreApps(store, backup.source, options));
+        await writeRestore(host.stateDir, backup, { isComplete: true });
+        return count === undefined ? thereAlready : `${count} live`;
+      },
+    },
+  ];
+}
+
+function stepOptions(deadlineMs: number): { nowMs: number; signal: AbortSignal } {
+  return { nowMs: Date.now(), signal: withDeadline(deadlineMs) };
+}
+
+function slugRunnerOf(images: ReadonlyMap<ImageName, string>): string {
+  const image = images.get('slug-runner');
+  if (image === undefined) throw new FlynnError('internal', 'no image was made for slug-runner');
+  return image;
+}

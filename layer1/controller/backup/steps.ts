@@ -1,0 +1,160 @@
+/**
+ * Makes backups as the schedule has them, and tries again.
+ *
+ * INVARIANTS. One at a time: the worker that leads makes them, and what it writes carries its term's compare. That one
+ * begins is written down before it begins, with when it is tried again: a worker that dies leaves nothing for ever.
+ */
+import type { BlobClient } from '@flynn/blobstore/client';
+import { messageOf } from '@flynn/kit/errors';
+import { removePiece } from '@flynn/resource/piece';
+import type { Compare } from '@flynn/store/store';
+import type { Deps } from '../deps.ts';
+import { packArchive } from './archive.ts';
+import type { Bytes } from './archive.ts';
+import { encrypted } from './encryption.ts';
+import { clusterIdOf, prepareBackup } from './export.ts';
+import { targetText } from './model.ts';
+import { fileOf, maxAttempts, nextBackup, stampOf, superfluous } from './plan.ts';
+import { backupScheduleType, backupType, scheduleId } from './resources.ts';
+import type { BackupResource, BackupSchedule } from './resources.ts';
+
+/** Beside those whose files are kept. */
+const keptRecords = 20;
+
+type BackupDeps = Pick<Deps, 'store' | 'resources' | 'hosts' | 'settings' | 'runnerKey' | 'log' | 'now'>;
+export type BackupBlobs = Pick<BlobClient, 'stat' | 'get'>;
+type Options = { signal: AbortSignal; epoch?: Compare };
+
+/** One look. Answers how long nothing is to be done, in milliseconds. */
+export async function stepBackups(deps: BackupDeps, blobs: BackupBlobs, options: Options): Promise<number> {
+  const { resources, now } = deps;
+  const { signal } = options;
+  const schedule = await resources.find(backupScheduleType, scheduleId, { signal });
+  if (schedule === undefined) return Infinity;
+  const step = nextBackup(schedule, now());
+  if (step.do === 'wait') return step.untilMs === undefined ? Infinity : step.untilMs - now();
+  const { tickMs, attempt, retryMs } = step;
+  const { isWanted: _, ...status } = schedule.status;
+  const also = guard(options);
+  const begun = await resources.updateStatus(
+    backupScheduleType,
+    scheduleId,
+    () => ({ ...status, handledMs: now(), pending: { tickMs, attempt, nextMs: retryMs } }),
+    { signal, expectRevision: schedule.revision, also },
+  );
+  await makeOne(deps, blobs, begun, { ...options, tickMs, attempt });
+  return 0;
+}
+
+async function makeOne(
+  deps: BackupDeps,
+  blobs: BackupBlobs,
+  schedule: BackupSchedule,
+  options: Options & { tickMs: number; attempt: number },
+): Promise<void> {
+  const { now, log } = deps;
+  const { signal, tickMs, attempt } = options;
+  const { to } = schedule.spec;
+  const file = fileOf(deps.settings.name, tickMs);
+  const startedAt = iso(now());
+  await record(deps, options, { file, to: targetText(to) }, { state: 'running', attempt, startedAt });
+  try {
+    const made = await put(deps, blobs, schedule, { file, signal });
+    const endedAt = iso(now());
+    await record(
+      deps,
+      options,
+      { file, to: targetText(to) },
+      { state: 'complete', attempt, startedAt, endedAt, ...made },
+    );
+    await settle(deps, options, ({ pending: _p, failure: _f, ...status }) => ({
+      ...status,
+      lastSuccess: { at: endedAt, file, sizeBytes: made.sizeBytes },
+    }));
+    log.info({ file, to: targetText(to), sizeBytes: made.sizeBytes }, 'the cluster was backed up');
+  } catch (error) {
+    if (signal.aborted) throw error;
+    const isLast = attempt >= maxAttempts;
+    const endedAt = iso(now());
+    const failed = { attempt, startedAt, endedAt, error: messageOf(error).slice(0, 1_000) };
+    log.error({ err: error, file, to: targetText(to), attempt, isLast }, 'the cluster could not be backed up');
+    await record(deps, options, { file, to: targetText(to) }, { state: isLast ? 'failed' : 'retrying', ...failed });
+    await settle(deps, options, ({ pending, failure, ...status }) => ({
+      ...status,
+      ...(isLast || pending === undefined ? {} : { pending }),
+      failure: { since: failure?.since ?? endedAt, count: (failure?.count ?? 0) + 1, message: failed.error },
+    }));
+    return;
+  }
+  await forgetOld(deps, schedule, options);
+}
+
+async function put(
+  deps: BackupDeps,
+  blobs: BackupBlobs,
+  { spec }: BackupSchedule,
+  { file, signal }: { file: string; signal: AbortSignal },
+): Promise<{ sizeBytes: number; sha256: string }> {
+  const { store, settings, hosts, now } = deps;
+  const source = { store, blobs, settings, clusterId: clusterIdOf(deps), now };
+  const { manifest, open } = await prepareBackup(source, { signal });
+  const plain: Bytes = packArchive(manifest, open);
+  const body = spec.secret === undefined ? plain : encrypted(plain, spec.secret);
+  return hosts.backups(spec.to.host, spec.to.directory).put(file, body, signal);
+}
+
+/** What is beyond the newest so many. That it cannot be removed now fails no backup: the next one tries again. */
+async function forgetOld(deps: BackupDeps, { spec }: BackupSchedule, options: Options): Promise<void> {
+  const { signal } = options;
+  try {
+    const target = deps.hosts.backups(spec.to.host, spec.to.directory);
+    for (const name of superfluous(await target.list(signal), deps.settings.name, spec.keep)) {
+      await target.remove(name, signal);
+      deps.log.info({ file: name, to: targetText(spec.to) }, 'an old backup was removed');
+    }
+    const records = await deps.resources.list(backupType, { signal });
+    const old = records.toSorted((a, b) => b.spec.tickMs - a.spec.tickMs).slice(Math.max(spec.keep, keptRecords));
+    for (const one of old) await deps.resources.commit([removePiece(backupType, one), guard(options)()], { signal });
+  } catch (error) {
+    if (signal.aborted) throw error;
+    deps.log.warn({ err: error }, 'old backups could not be removed');
+  }
+}
+
+async function record(
+  deps: BackupDeps,
+  options: Options & { tickMs: number },
+  spec: Pick<BackupResource['spec'], 'file' | 'to'>,
+  status: BackupResource['status'],
+): Promise<void> {
+  const { resources } = deps;
+  const { signal, tickMs } = options;
+  const id = stampOf(tickMs);
+  const also = guard(options);
+  if ((await resources.find(backupType, id, { signal })) === undefined) {
+    await resources.create(backupType, { id, spec: { ...spec, tickMs }, status }, { signal, also });
+  } else await resources.updateStatus(backupType, id, () => status, { signal, also });
+}
+
+/** On what it is then: somebody may want another meanwhile, or have changed the schedule. */
+async function settle(
+  { resources }: BackupDeps,
+  options: Options,
+  change: (status: BackupSchedule['status']) => BackupSchedule['status'],
+): Promise<void> {
+  const { signal } = options;
+  const known = await resources.find(backupScheduleType, scheduleId, { signal });
+  if (known === undefined) return;
+  await resources.updateStatus(backupScheduleType, scheduleId, ({ status }) => change(status), {
+    signal,
+    also: guard(options),
+  });
+}
+
+function guard({ epoch }: Options): () => { compare: Compare[] } {
+  return () => ({ compare: epoch === undefined ? [] : [epoch] });
+}
+
+function iso(ms: number): string {
+  return new Date(ms).toISOString();
+}

@@ -1,0 +1,51 @@
+/** Where backups are kept: a port of three calls, and its driver for a directory of a host. */
+import { createHash } from 'node:crypto';
+import { Readable } from 'node:stream';
+import { FlynnError } from '@flynn/kit/errors';
+import type { HttpClient } from '@flynn/kit/http-client';
+import { backupFileRoutes } from '@flynn/host-agent/backup-files';
+import type { Bytes } from './archive.ts';
+
+export type BackupTarget = Readonly<{
+  /** It is there whole, or not at all, and replaces one of that name. Answers once it is kept. */
+  put(name: string, body: Bytes, signal: AbortSignal): Promise<{ sizeBytes: number; sha256: string }>;
+  /** Names of what is there. `not_found` if the place is not. */
+  list(signal: AbortSignal): Promise<string[]>;
+  /** One that is not there is fine. */
+  remove(name: string, signal: AbortSignal): Promise<void>;
+}>;
+
+/** A slow disk and many blobs take their time. */
+const putMs = 12 * 60 * 60_000;
+
+/** `client` is asked before each call: the host may have another address by then. */
+export function directoryTarget(client: () => HttpClient, directory: string): BackupTarget {
+  const pathOf = (name: string): string => `${directory.replace(/\/$/, '')}/${name}`;
+  return {
+    async put(name, body, signal) {
+      const hash = createHash('sha256');
+      const hashed = async function* (): AsyncGenerator<Uint8Array> {
+        for await (const chunk of body) {
+          hash.update(chunk);
+          yield chunk;
+        }
+      };
+      const kept = await client().call(
+        backupFileRoutes.put,
+        { query: { path: pathOf(name) }, body: Readable.from(hashed(), { objectMode: false }) },
+        { signal, timeoutMs: putMs },
+      );
+      if (kept.sha256 === hash.digest('hex')) return kept;
+      await client().call(backupFileRoutes.remove, { query: { path: pathOf(name) } }, { signal });
+      throw new FlynnError(
+        'internal',
+        `what the host read back of ${pathOf(name)} is not what was sent: see to its disk`,
+      );
+    },
+    async list(signal) {
+      const found = await client().call(backupFileRoutes.list, { query: { directory } }, { signal });
+      return found.map(({ name }) => name);
+    },
+    remove: (name, signal) => client().call(backupFileRoutes.remove, { query: { path: pathOf(name) } }, { signal }),
+  };
+}

@@ -1,0 +1,160 @@
+/** The controller's own checks: parts of the platform, what does not get on, certificates of routes. */
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import type { Found } from '@flynn/host-agent/doctor/finding';
+import type { CertificateResource } from '../certificates/resources.ts';
+import type { DeploymentResource, OperationResource, RunnerResource } from '../resources.ts';
+import { routeCertificateFindings } from './certificates.ts';
+import { componentFindings } from './components.ts';
+import type { Component } from './api.ts';
+import { stuckFindings } from './stuck.ts';
+
+const brief = (findings: readonly Found[]) =>
+  findings.map(({ severity, subject, what }) => `${severity} ${subject}: ${what}`);
+const now = Date.parse('2026-06-01T12:00:00Z');
+const ago = (minutes: number) => new Date(now - minutes * 60_000).toISOString();
+
+const common = {
+  uid: 'u',
+  revision: 1,
+  generation: 1,
+  labels: {},
+  finalizers: [],
+  waitingFor: {},
+  conditions: [],
+} as const;
+
+it('a part with too few healthy instances is named, one that is whole is not, nor what hosts tell themselves', () => {
+  const part = (change: Partial<Component>): Component => ({
+    name: 'router app',
+    app: 'router',
+    wanted: 2,
+    healthy: 2,
+    versions: ['v1'],
+    hosts: [],
+    ...change,
+  });
+  assert.deepEqual(componentFindings([part({})]), []);
+  assert.deepEqual(brief(componentFindings([part({ healthy: 1 }), part({ healthy: 0 })])), [
+    'warning router app: 1 of 2 instances are healthy',
+    'critical router app: 0 of 2 instances are healthy',
+  ]);
+  const { app: _app, ...engine } = part({ name: 'container engine', healthy: 0 });
+  assert.deepEqual(componentFindings([engine]), []);
+});
+
+describe('what does not get on', () => {
+  const runner = (seenMinutes: number): RunnerResource => ({
+    ...common,
+    type: 'runner',
+    id: 'r1',
+    createdAt: ago(100),
+    updatedAt: ago(1),
+    spec: { labels: {}, version: '1', slots: 1, isByIdOnly: false, isPlatform: true },
+    status: { state: 'adopted', seenAt: now - seenMinutes * 60_000 },
+  });
+  const operation = (
+    minutes: number,
+    status: Partial<OperationResource['status']> = {},
+    spec: Partial<OperationResource['spec']> = {},
+  ): OperationResource => ({
+    ...common,
+    type: 'operation',
+    id: `op${minutes}`,
+    createdAt: ago(minutes),
+    updatedAt: ago(minutes),
+    spec: { appId: 'a', kind: 'build', pushId: 'p', input: {}, ...spec },
+    status: { state: 'queued', output: {}, ...status },
+  });
+  const deployment = (minutes: number, state: DeploymentResource['status']['state']): DeploymentResource => ({
+    ...common,
+    type: 'deployment',
+    id: `d${minutes}`,
+    createdAt: ago(minutes),
+    updatedAt: ago(minutes),
+    spec: {
+      appId: 'a',
+      newReleaseId: 'r',
+      counts: {},
+      oldCounts: {},
+      knownJobs: [],
+      timeoutMs: 1,
+      rollout: { strategy: 'in-batches', canaries: 1, minHealthyMs: 0 },
+    },
+    status: { state, progress: {} },
+  });
+  const of = (facts: Partial<Parameters<typeof stuckFindings>[0]>) =>
+    brief(
+      stuckFindings({ operations: [], deployments: [], runners: [runner(0)], nameOf: () => 'app blog', ...facts }, now),
+    );
+
+  it('is passed over while it is young, waits for another, or has ended', () => {
+    const next = operation(60, {}, { dependsOn: ['op20'] });
+    const first = operation(20, { state: 'running', startedAt: ago(20) });
+    const deployments = [deployment(30, 'running'), deployment(900, 'complete'), deployment(60, 'canary')];
+    assert.deepEqual(of({ operations: [next, first, operation(2)], deployments }), []);
+    assert.deepEqual(of({ runners: [] }), []);
+  });
+
+  it('operations nobody takes, operations that never end, and no runner at all', () => {
+    assert.deepEqual(of({ operations: [operation(20)] }), ['warning app blog: a build waits to be taken by a runner']);
+    assert.deepEqual(of({ operations: [operation(200, { state: 'running', startedAt: ago(180) })] }), [
+      'warning app blog: a build goes on and on',
+    ]);
+    assert.deepEqual(of({ runners: [runner(10)] }), ['critical runners: no runner is heard of']);
+  });
+
+  it('deployments that are not begun with, go on and on, or wait for people too long', () => {
+    assert.deepEqual(
+      of({ deployments: [deployment(5, 'pending'), deployment(90, 'running'), deployment(3_000, 'canary')] }),
+      [
+        'critical app blog: a deployment was not begun with',
+        'warning app blog: a deployment goes on and on (running)',
+        'warning app blog: a deployment is on hold (canary)',
+      ],
+    );
+  });
+});
+
+it('certificates of routes are named before they end, and when none comes', () => {
+  const bundle = (days: number) => ({
+    certificate: 'c',
+    privateKey: 'k',
+    issuer: 'i',
+    notBefore: ago(1),
+    notAfter: new Date(now + days * 86_400_000).toISOString(),
+    notes: [],
+  });
+  const of = (source: 'own' | 'acme', days: number | undefined, failures = 0) => {
+    const failure = { count: failures, message: 'no such name', at: ago(5), nextTryAt: ago(-5) };
+    const held = days === undefined ? undefined : bundle(days);
+    const certificate: CertificateResource = {
+      ...common,
+      type: 'certificate',
+      id: 'c1',
+      createdAt: ago(1),
+      updatedAt: ago(1),
+      spec: {
+        source,
+        domains: ['shop.example.com'],
+        isAutomatic: false,
+        ...(source === 'own' && held ? { own: held } : {}),
+      },
+      status: {
+        issuedFor: [],
+        challenges: [],
+        ...(source === 'acme' && held ? { issued: held } : {}),
+        ...(failures === 0 ? {} : { failure }),
+      },
+    };
+    return brief(routeCertificateFindings([certificate], now)).join('');
+  };
+  assert.equal(of('own', 30), '');
+  assert.match(of('own', 20), /^warning certificate shop\.example\.com: it ends on .*, in 20 days$/);
+  assert.match(of('own', 2), /^critical/);
+  assert.match(of('own', -1), /^critical .*it ended on/);
+  assert.equal(of('acme', 20), '');
+  assert.match(of('acme', 10, 4), /^warning .* in 10 days; the last 4 tries to get another failed: no such name$/);
+  assert.equal(of('acme', undefined, 1), '');
+  assert.match(of('acme', undefined, 3), /^critical .*there is none yet; the last 3 tries/);
+});

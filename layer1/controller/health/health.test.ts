@@ -1,0 +1,87 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { FlynnError } from '@flynn/kit/errors';
+import { waitFor } from '@flynn/kit/retry';
+import { formations } from '../api.ts';
+import { startTestController } from '../testing.ts';
+import { health } from './api.ts';
+import { HealthWatch } from './health.ts';
+
+const service = { ports: [{ port: 8080, service: { name: 'router' } }] };
+
+test('the platform’s parts are told with instances, versions and hosts, and what hosts found beside them', async () => {
+  await using world = await startTestController();
+  await world.deployApp('router', { app: { ...service, omni: true } }, { isSystem: true });
+  await world.deployApp('shop', { web: { ports: [{ port: 8080 }] } });
+  const look = () => world.client.call(health.get, { query: { patienceMs: 10_000 } });
+  const scale = await waitFor(
+    async () => {
+      const seen = await look();
+      return seen.components.some(({ name }) => name === 'router app') ? seen : undefined;
+    },
+    { what: 'the router to be seen', deadlineMs: 60_000, intervalMs: 20 },
+  );
+  // Nobody wants it yet.
+  const idle = scale.components.find(({ name }) => name === 'router app');
+  assert.deepEqual([idle?.wanted, idle?.healthy], [0, 0]);
+  const finding = scale.findings.find(({ subject }) => subject === 'router app');
+  assert.equal(finding?.severity, 'critical');
+  assert.match(`${finding.what}; ${finding.remedy}`, /none of it is wanted; flynn -a router scale app=1/);
+  assert.equal(scale.health, 'critical');
+  assert.ok(!scale.components.some(({ app }) => app === 'shop'));
+  const names = new Set(scale.components.map(({ name }) => name));
+  for (const name of ['etcd', 'host agent', 'scheduler', 'container engine']) assert.ok(names.has(name), name);
+});
+
+test('what an agent found is told, with since when it was first seen', async () => {
+  await using world = await startTestController({ hosts: 1 });
+  const disk = {
+    check: 'disks',
+    severity: 'warning',
+    subject: 'host host1',
+    what: 'its disk is 90 % full',
+    why: 'w',
+    remedy: 'r',
+  } as const;
+  const [host] = world.hosts;
+  if (host === undefined) throw new FlynnError('internal', 'there is no host');
+  host.findings = [disk];
+  const first = await world.client.call(health.get, { query: { patienceMs: 10_000 } });
+  const seen = first.findings.find(({ check }) => check === 'disks');
+  assert.equal(seen?.what, disk.what);
+  assert.ok(Date.parse(seen.since ?? '') > 0);
+  host.findings = [{ ...disk, what: 'its disk is 91 % full' }];
+  const second = await world.client.call(health.get, { query: { patienceMs: 10_000 } });
+  assert.equal(second.findings.find(({ check }) => check === 'disks')?.since, seen.since);
+});
+
+test('a host whose agent is away is told by what the cell knows, within the patience', async () => {
+  await using world = await startTestController({ hosts: 1 });
+  const watch = new HealthWatch(
+    { ...world.deps, hosts: { ...world.deps.hosts, examine: () => new Promise(() => undefined) } },
+    { checks: [{ name: 'backups', find: () => [] }] },
+  );
+  const seen = await watch.look(200, new AbortController().signal);
+  assert.deepEqual(
+    seen.hosts.map(({ id, state }) => [id, state]),
+    [['host1', 'silent']],
+  );
+  assert.ok(seen.unknown.some(({ check }) => check === 'hosts'));
+  assert.equal(watch.last?.health, seen.health);
+});
+
+test('jobs that wait for a place are told with their app and the reason', async () => {
+  await using world = await startTestController({ hosts: 1, memoryBytes: 1024 ** 3 });
+  await world.deployApp('shop', { web: { ports: [{ port: 8080 }], memoryBytes: 1024 ** 3 } });
+  const params = { app: 'shop', release: 'v1' };
+  await world.client.call(formations.put, { params, body: { processes: { web: 50 } } });
+  const watch = new HealthWatch({ ...world.deps, now: () => Date.now() + 120_000 });
+  const waits = await waitFor(
+    async () => {
+      const { findings } = await watch.look(10_000, new AbortController().signal);
+      return findings.find(({ subject, check }) => check === 'work' && subject === 'app shop');
+    },
+    { what: 'the app to wait', deadlineMs: 60_000, intervalMs: 20 },
+  );
+  assert.match(`${waits.severity}: ${waits.what}`, /^warning: jobs of it wait for a place: .*memory/);
+});

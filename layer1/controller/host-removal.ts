@@ -1,0 +1,121 @@
+/** Forgetting a host that is gone for good, and what of it nobody else has: the volumes of jobs. */
+import { FlynnError } from '@flynn/kit/errors';
+import { cellKeys, claimSchema } from '@flynn/scheduler/cell';
+import { evaluationPut } from '@flynn/scheduler/evaluations';
+import type { HeldVolumes } from './api-hosts.ts';
+import type { CellView } from './cell-view.ts';
+import { appIdOf } from './compile.ts';
+import { evaluationContext } from './deps.ts';
+import type { Deps } from './deps.ts';
+
+const leaseOf = (hostId: string): string => `/flynn/network/hosts/${hostId}`;
+
+/**
+ * Workloads whose data is on that host and nowhere else, by the app they are of: their slots wait for it. `names` by the
+ * ids of apps.
+ */
+export function volumesHeld(
+  cell: Pick<CellView, 'assignments' | 'workloads'>,
+  hostId: string,
+  names: ReadonlyMap<string, string>,
+): HeldVolumes[] {
+  const held = new Map<string, Set<string>>();
+  for (const [key, { value }] of cell.assignments.snapshot.entries) {
+    if (!key.startsWith(`${hostId}/`)) continue;
+    for (const { workloadId, demand } of value.groups) {
+      const isWanted = cell.workloads.snapshot.entries.has(workloadId);
+      if (!isWanted || demand.volumes.length === 0 || demand.canLeaveVolumes === true) continue;
+      held.set(workloadId, new Set([...(held.get(workloadId) ?? []), ...demand.volumes]));
+    }
+  }
+  return [...held]
+    .map(([workloadId, volumes]) => {
+      const appName = names.get(appIdOf(workloadId));
+      const known = { workloadId, type: workloadId.split('-').at(-1) ?? '', volumes: [...volumes].toSorted() };
+      return appName === undefined ? known : Object.assign(known, { appName });
+    })
+    .toSorted((a, b) => (a.workloadId < b.workloadId ? -1 : 1));
+}
+
+/**
+ * Of a host that comes back afterwards everything is made anew. Work that waits to be placed elsewhere is not forgotten, and
+ * volumes only when they are given up: then their jobs begin elsewhere with empty ones.
+ */
+export async function removeHost(
+  deps: Pick<Deps, 'store' | 'cell' | 'now' | 'newId'>,
+  hostId: string,
+  options: { isKnown: boolean; held: readonly HeldVolumes[]; givesUpVolumes: boolean; signal: AbortSignal },
+): Promise<void> {
+  const { store, cell } = deps;
+  const { held, signal } = options;
+  const lease = leaseOf(hostId);
+  if (!options.isKnown && (await store.get(lease, { signal })) === undefined) {
+    throw new FlynnError('not_found', `there is no host "${hostId}"; list them with: flynn host list`);
+  }
+  const claim = await store.get(cellKeys.claim(hostId), { signal });
+  const jobs = claim === undefined ? 0 : claimSchema.parse(JSON.parse(claim.value)).jobs;
+  const waiting = jobs - jobsHolding(cell, hostId, held);
+  const isFree = jobs === 0 || (options.givesUpVolumes && waiting === 0);
+  const again = isFree
+    ? held.map(({ workloadId }) => evaluationPut(workloadId, 'host_lost', evaluationContext(deps)))
+    : [];
+  const result = await store.transact(
+    {
+      compare: [
+        { key: cellKeys.host(hostId), createRevision: 0 },
+        // Where its jobs had moved before it went, a claim of nothing is left.
+        { key: cellKeys.claim(hostId), modRevision: isFree ? (claim?.modRevision ?? 0) : 0 },
+      ],
+      then: [
+        { delete: cellKeys.claim(hostId) },
+        { delete: cellKeys.hostSettings(hostId) },
+        { delete: lease },
+        { deletePrefix: cellKeys.hostAssignments(hostId) },
+        { deletePrefix: cellKeys.hostStatus(hostId) },
+        ...again,
+      ],
+    },
+    { signal },
+  );
+  if (result.succeeded) {
+    await Promise.all(
+      [cell.settings, cell.statuses, cell.claims].map((mirror) => mirror.reached(result.revision, { signal })),
+    );
+    return;
+  }
+  const isThere = (await store.get(cellKeys.host(hostId), { signal })) !== undefined;
+  throw new FlynnError('conflict', obstacle(hostId, { isThere, held: waiting === 0 ? held : [] }));
+}
+
+function jobsHolding(cell: Pick<CellView, 'assignments'>, hostId: string, held: readonly HeldVolumes[]): number {
+  const holding = new Set(held.map(({ workloadId }) => workloadId));
+  let jobs = 0;
+  for (const [key, { value }] of cell.assignments.snapshot.entries) {
+    if (!key.startsWith(`${hostId}/`)) continue;
+    for (const group of value.groups) if (holding.has(group.workloadId)) jobs += group.jobs.length;
+  }
+  return jobs;
+}
+
+function obstacle(hostId: string, { isThere, held }: { isThere: boolean; held: readonly HeldVolumes[] }): string {
+  if (isThere) {
+    return `host ${hostId} is up: empty it with "flynn host drain ${hostId} --wait", run "npm run down" there, then remove it`;
+  }
+  if (held.length === 0) {
+    return `host ${hostId} still has work that waits to be placed elsewhere: "flynn eval list --state blocked" says why`;
+  }
+  return (
+    `host ${hostId} holds volumes that are nowhere else: ${heldText(held)}\n` +
+    `  bring it back, and they are there again; if its disk is gone for good: flynn host remove ${hostId} --yes --give-up-volumes\n` +
+    `  then these jobs begin elsewhere with empty volumes: restore what was in them from a backup`
+  );
+}
+
+function heldText(held: readonly HeldVolumes[]): string {
+  return held
+    .map(({ appName, workloadId, type, volumes }) => {
+      const whose = appName === undefined ? `workload ${workloadId}` : `${appName} (${type})`;
+      return `${volumes.join(', ')} of ${whose}`;
+    })
+    .join('; ');
+}
