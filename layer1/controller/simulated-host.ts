@@ -9,11 +9,13 @@ import { newId } from '@flynn/kit/ids';
 import type { Logger } from '@flynn/kit/log';
 import { KeyedMutex } from '@flynn/kit/queue';
 import { retry } from '@flynn/kit/retry';
+import { TaskGroup } from '@flynn/kit/tasks';
 import { routes } from '@flynn/host-agent/api';
 import { backupFileHandlers } from '@flynn/host-agent/backup-files';
 import { doctorRoutes } from '@flynn/host-agent/doctor/api';
 import type { LogLine } from '@flynn/host-agent/api';
 import type { Finding } from '@flynn/host-agent/doctor/finding';
+import { keepAnnounced } from '@flynn/host-agent/host-record';
 import { assignmentSchema, cellKeys, jobTemplateSchema } from '@flynn/scheduler/cell';
 import type { AssignedGroup, Assignment, HostJob, HostRecord, JobStatus, JobTemplate } from '@flynn/scheduler/cell';
 import { evaluationPut } from '@flynn/scheduler/evaluations';
@@ -58,6 +60,7 @@ export class SimulatedHost implements AsyncDisposable {
   readonly #lingering = new Set<string>();
   readonly #turns = new KeyedMutex();
   #server: RunningServer | undefined;
+  readonly #tasks = new TaskGroup();
   #lease: Lease | undefined;
   readonly #templates = new Map<string, Promise<JobTemplate>>();
   #mirror: Mirror<Assignment> | undefined;
@@ -77,7 +80,6 @@ export class SimulatedHost implements AsyncDisposable {
       host: address,
       log,
     });
-    this.#lease = await store.grantLease({ ttlSeconds: 10 });
     const record: HostRecord = {
       id,
       address,
@@ -87,7 +89,19 @@ export class SimulatedHost implements AsyncDisposable {
       cordoned: false,
       startedAt: Date.now(),
     };
-    await store.transact({ then: [{ put: cellKeys.host(id), value: JSON.stringify(record), lease: this.#lease.id }] });
+    const announced = Promise.withResolvers<void>();
+    // As host agents do: one whose store was away too long is back in the cell once that is back.
+    this.#tasks.run('announcing', (signal) =>
+      keepAnnounced(store, () => record, {
+        signal,
+        log,
+        onAnnounced: async (lease) => {
+          this.#lease = lease;
+          announced.resolve();
+        },
+      }),
+    );
+    await announced.promise;
     this.#mirror = await openMirror({
       store,
       prefix: cellKeys.hostAssignments(id),
@@ -110,6 +124,7 @@ export class SimulatedHost implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#mirror?.[Symbol.asyncDispose]();
+    await this.#tasks.stop();
     await this.#lease?.[Symbol.asyncDispose]();
     await this.#server?.close();
   }
