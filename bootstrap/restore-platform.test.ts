@@ -47,8 +47,8 @@ test('a part of the platform goes on with its routes, numbers, settings and coun
   assert.equal(release.env['FLYNN_KEY'], 'new');
   await other.jobsOf('controller', 3);
   assert.deepEqual(
-    (await other.client.call(routing.list, { params })).map(({ domain, id }) => [domain, id]).toSorted(),
-    routesBefore.map(({ domain, id }) => [domain, id]).toSorted(),
+    (await other.client.call(routing.list, { params })).map(({ domain, id }) => `${domain} ${id}`).toSorted(),
+    routesBefore.map(({ domain, id }) => `${domain} ${id}`).toSorted(),
   );
   assert.equal(await restored.ensureApp(next, told), 'unchanged', 'an up of later finds all as it is to be');
 });
