@@ -71,7 +71,7 @@ Wants=network-online.target docker.service
 EnvironmentFile=${join(setup.stateDir, 'agent.env')}
 WorkingDirectory=/
 # The agent makes little garbage: a small nursery saves 16 MB on every host, one heap for all its threads 30 MB more.
-Environment=MALLOC_ARENA_MAX=1
+Environment=MALLOC_ARENA_MAX=1 MALLOC_TRIM_THRESHOLD_=131072
 ExecStartPre=-/bin/sh ${join(setup.stateDir, 'agent', 'choose-version')} ${setup.stateDir}
 ExecStart=${node} --max-semi-space-size=2 --v8-pool-size=1 ${installedProgram(setup.stateDir)}
 Restart=always

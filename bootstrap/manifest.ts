@@ -67,7 +67,7 @@ function sizesOf(hostMemoryBytes: number): Sizes {
 
 /** Healthy is who answers /ping: the process is up and serving. */
 function served(service: string, port: number): Pick<ProcessInput, 'ports'> {
-  const check = { type: 'http', path: '/ping', status: 200, intervalMs: 1_000, threshold: 1 } as const;
+  const check = { type: 'http', path: '/ping', status: 200, intervalMs: 2_000, threshold: 1 } as const;
   return { ports: [{ port, service: { name: service, check } }] };
 }
 
@@ -136,7 +136,7 @@ export function manifestOf(input: ManifestInput): SystemApp[] {
           // Two workers and what they share; a small host has one.
           ...size(input.hostMemoryBytes < roomyHostBytes ? 256 : 384),
           ...served('router', routerStatusPort),
-          // The last known routes, for a start while the rest of the platform is away.
+          // The last known routes and certificates, for a start while the rest of the platform is away.
           volumes: [{ name: 'router', path: '/data', isShared: true }],
           omni: true,
           hostNetwork: true,

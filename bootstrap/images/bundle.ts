@@ -18,15 +18,22 @@ const banner = [
   "const __dirname = flynnFileURLToPath(new URL('.', import.meta.url));",
 ].join('\n');
 
-type Unused = { path: RegExp; importer: RegExp };
+/** `contents`: what its importer makes something of as soon as it is loaded. */
+type Unused = { path: RegExp; importer: RegExp; contents?: string };
 
 /**
  * What packages bring along, keep in memory, and nobody here asks them for: of the engine's client SSH and gRPC, other ways to
- * an engine (16 MB for one of their ciphers alone); of the schemas every language but English.
+ * an engine (16 MB for one of their ciphers alone); of the schemas every language but English; of the HTTP client browsers'
+ * ways to call, caches and mocks (half of it).
  */
 const unusedParts: readonly Unused[] = [
   { path: /^(ssh2|\.\/session|@grpc\/grpc-js|@grpc\/proto-loader)$/, importer: /\/(dockerode|docker-modem)\/lib\// },
   { path: /\/locales\/index\.js$/, importer: /\/zod\// },
+  {
+    path: /^\.\/lib\/(web|mock|interceptor|cache)\//,
+    importer: /\/undici\/index\.js$/,
+    contents: 'exports.CacheStorage = class {};',
+  },
 ];
 
 const withoutUnused: Plugin = {
@@ -34,10 +41,10 @@ const withoutUnused: Plugin = {
   setup(building) {
     for (const unused of unusedParts) {
       building.onResolve({ filter: unused.path }, ({ path, importer }) =>
-        unused.importer.test(importer) ? { path, namespace: 'unused' } : undefined,
+        unused.importer.test(importer) ? { path, namespace: 'unused', pluginData: unused.contents } : undefined,
       );
     }
-    building.onLoad({ filter: /./, namespace: 'unused' }, () => ({ contents: '' }));
+    building.onLoad({ filter: /./, namespace: 'unused' }, ({ pluginData }) => ({ contents: String(pluginData ?? '') }));
   },
 };
 

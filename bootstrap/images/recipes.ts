@@ -86,7 +86,8 @@ function service(
     files: [{ type: 'bundle', entry, path }, ...(more.files ?? [])],
     entrypoint: ['/usr/bin/node', '--disable-warning=ExperimentalWarning', path],
     command: [],
-    env: { NODE_ENV: 'production' },
+    // One heap for all threads, and what is free at its end goes back at once: most of the time most services are idle.
+    env: { NODE_ENV: 'production', MALLOC_ARENA_MAX: '1', MALLOC_TRIM_THRESHOLD_: '131072' },
   };
 }
 

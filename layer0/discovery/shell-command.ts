@@ -4,6 +4,7 @@ import { abortError } from '@flynn/kit/clock';
 import { FlynnError } from '@flynn/kit/errors';
 
 const keptBytes = 4_000;
+const lastWordsMs = 500;
 
 /**
  * By `sh -c`, in a process group of its own, which is killed at the deadline and when the signal aborts. Rejects with
@@ -44,8 +45,15 @@ export async function runShell(
   try {
     const outcome = await new Promise<string | undefined>((resolve, reject) => {
       child.once('error', reject);
-      // Not `close`: what a reload leaves running in the background may keep the pipes open for good.
-      child.once('exit', (code, killedBy) =>
+      // What was said last is read after the end. But what a reload leaves running may hold the pipes open for good.
+      child.once('exit', () => {
+        const timer = setTimeout(() => {
+          child.stdout.destroy();
+          child.stderr.destroy();
+        }, lastWordsMs);
+        child.once('close', () => clearTimeout(timer));
+      });
+      child.once('close', (code, killedBy) =>
         resolve(code === 0 ? undefined : killedBy === null ? `ended with ${code}` : `was ended by ${killedBy}`),
       );
     });

@@ -1,7 +1,7 @@
 /** The agent's own figures and those of its jobs, put together for Prometheus. */
 import type { JobStatus } from '@flynn/scheduler/cell';
 import type { HostUse, JobUse } from './api.ts';
-import type { Metric } from './metrics.ts';
+import type { Metric } from '@flynn/kit/metrics';
 
 export type AgentFigures = Readonly<{
   host: HostUse;

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { systemClock } from '@flynn/kit/clock';
 import { startServer } from '@flynn/kit/http-server';
 import type { Logger } from '@flynn/kit/log';
+import type { Metrics } from '@flynn/kit/metrics';
 import { forever } from '@flynn/kit/tasks';
 import type { TaskGroup } from '@flynn/kit/tasks';
 import { startDnsServer } from '@flynn/discovery/dns';
@@ -11,6 +12,7 @@ import { Routers, routerService } from '@flynn/discovery/routers';
 import { discoveryHandlers } from '@flynn/discovery/server';
 import { createRegistry } from '@flynn/discovery/store-registry';
 import type { HostRecord } from '@flynn/scheduler/cell';
+import { schedulerMetrics } from '@flynn/scheduler/scheduler-metrics';
 import type { EtcdClient } from '@flynn/store/etcd';
 import type { EtcdTls } from '@flynn/store/etcd-members';
 import { blobFetcher, blobService } from './blobs.ts';
@@ -21,6 +23,7 @@ import { startCluster } from './cluster/start.ts';
 import type { Peers } from './cluster/start.ts';
 import { gatewayOf, parseAttributes, parseUpstream } from './config.ts';
 import type { Config } from './config.ts';
+import { findingMetrics } from './doctor/metrics.ts';
 import { startDoctor } from './doctor/start.ts';
 import { ContainerTable } from './container-table.ts';
 import type { Engine, FetchBlob } from './engine.ts';
@@ -60,6 +63,7 @@ export type AgentDeps = {
   tasks: TaskGroup;
   connectEngine: (fetchBlob: FetchBlob, onPulled: (name: string) => void) => Engine;
   connectStore: () => Promise<{ store: EtcdClient; tls?: EtcdTls }>;
+  metrics: Metrics;
   peers: Peers;
 };
 
@@ -67,7 +71,8 @@ export type AgentDeps = {
  * Resolves when the host takes jobs. Before there is a store the resident jobs run, one of which may be the store. The
  * engine and the store may come minutes later: it waits for them.
  */
-export async function startAgent({ config, log, tasks, connectEngine, connectStore, peers }: AgentDeps): Promise<void> {
+export async function startAgent(deps: AgentDeps): Promise<void> {
+  const { config, log, tasks, connectEngine, connectStore, peers, metrics } = deps;
   const { signal } = tasks;
   const waiting = { signal, log };
   const host: HostSettings = { ...settingsOf(config), storeEndpoints: () => config.FLYNN_ETCD_ENDPOINTS };
@@ -190,6 +195,7 @@ export async function startAgent({ config, log, tasks, connectEngine, connectSto
     schedulerFault: () => schedulerFault,
     certificateFault: () => (tls === undefined ? undefined : certificateFault(tls.certificate, systemClock.now())),
     lines: () => ({ shipped: pump.shipped, dropped: sink.dropped }),
+    metrics,
   });
   const doctor = startDoctor(
     {
@@ -210,6 +216,7 @@ export async function startAgent({ config, log, tasks, connectEngine, connectSto
     },
     tasks,
   );
+  findingMetrics(metrics, 'flynn_host_findings', doctor.findings);
   const handlers = agentHandlers({
     engine,
     containers,
@@ -237,12 +244,15 @@ export async function startAgent({ config, log, tasks, connectEngine, connectSto
       host: address,
       port: apiPort,
       key: config.FLYNN_KEY,
+      metrics,
       signal,
     });
   }
   if (config.FLYNN_SCHEDULER) {
     const schedulerPaths = config.FLYNN_SCHEDULERS;
-    schedulerFault = await startOwnScheduler({ store, id: host.hostId, schedulerPaths, log }, tasks);
+    const own = await startOwnScheduler({ store, id: host.hostId, schedulerPaths, log }, tasks);
+    schedulerFault = own.fault;
+    schedulerMetrics(metrics, () => own.scheduler.counts);
   }
   tasks.run('host record', (s) =>
     keepAnnounced(store, describe, {

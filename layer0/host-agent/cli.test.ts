@@ -9,7 +9,7 @@ import { parseTags } from './cli-hosts.ts';
 import { parseEnvironment } from './cli-installation.ts';
 import { matchJob, withoutEnvironment } from './cli-jobs.ts';
 import { changeSettings, listHosts, settingsAfter } from './host-settings.ts';
-import { metricsText } from './metrics.ts';
+import { metricsText } from '@flynn/kit/metrics';
 
 describe('flynn-host', () => {
   it('takes the beginning of a job id, with or without the host, if it means one job', () => {

@@ -2,6 +2,7 @@
 import { Command, CommanderError } from 'commander';
 import { asFlynnError } from '@flynn/kit/errors';
 import { HttpClient } from '@flynn/kit/http-client';
+import { metricsToken } from '@flynn/kit/metrics-token';
 import { collectDebug } from './cli-debug.ts';
 import { addDoctorCommands } from './cli-doctor.ts';
 import { addHostCommands } from './cli-hosts.ts';
@@ -48,6 +49,10 @@ async function run(argv: readonly string[]): Promise<number> {
 
 function addAgentCommands(context: CliContext): void {
   const { program, withAgent, print } = context;
+  program
+    .command('metrics-token')
+    .description('what monitoring reads the figures of all parts with (/metrics); it opens nothing else')
+    .action(async () => print(`${metricsToken((await context.installation()).key)}\n`));
   program
     .command('collect-debug')
     .description('everything somebody else needs to help, in a tar file without secrets')

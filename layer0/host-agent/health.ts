@@ -59,14 +59,14 @@ export function probe(
 
 /** So many good answers in a row, and a port is steady. */
 const steadyAnswers = 15;
-const steadyFactor = 2.5;
+const steadyFactor = 5;
 
 export function isSteady({ isUp, agreed }: Verdict, check: HealthCheck): boolean {
   return check.type === 'tcp' && isUp && agreed >= steadyAnswers;
 }
 
 /**
- * Tries a steady port at 2.5 times its interval until it does not accept, and answers what is wrong then; undefined when the
+ * Tries a steady port at five times its interval until it does not accept, and answers what is wrong then; undefined when the
  * signal aborts. That a port accepts says little: the kernel does so as long as the process listens, and of its end the engine
  * tells at once. As this is what an idle host does most, it makes no garbage: socket and timers are used again and again.
  */

@@ -133,7 +133,7 @@ export async function openHost(options: {
           const status = await statusOf(job);
           return status !== undefined && test(status) && status;
         },
-        { what: `${job.id} to be ${what}`, deadlineMs: 20_000, intervalMs: 5 },
+        { what: `${job.id} to be ${what}`, deadlineMs: 60_000, intervalMs: 5 },
       ),
     stop: () => tasks.stop(),
   };

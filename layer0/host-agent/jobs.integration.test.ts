@@ -187,7 +187,7 @@ scenario(
         const told = (await collect(engine.logs(id, { follow: false }))).map(({ message }) => message);
         return told.includes('done') && told;
       },
-      { what: 'its output', deadlineMs: 20_000 },
+      { what: 'its output', deadlineMs: 60_000 },
     );
     const bounding = BigInt(`0x${lines.find((line) => line.startsWith('CapBnd'))?.split('\t')[1] ?? '0'}`);
     // As numbered in capabilities(7): CHOWN, SETUID and NET_BIND_SERVICE stay, NET_RAW and MKNOD do not.

@@ -1,6 +1,9 @@
 import { realpathSync, writeFileSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { runDaemon } from '@flynn/kit/daemon';
+import { keepHeapSmall } from '@flynn/kit/idle-memory';
+import { openMetrics } from '@flynn/kit/metrics-server';
+import { etcdMetrics } from '@flynn/store/etcd-metrics';
 import { startAgent } from './agent.ts';
 import { fetchFromPeers } from './cluster/peer-images.ts';
 import { Peers, connectStore } from './cluster/start.ts';
@@ -16,13 +19,16 @@ await runDaemon({
   config: configSchema,
   start: async ({ config, log, tasks }) => {
     tasks.run('own log', (signal) => keepLogSmall(join(config.FLYNN_STATE_DIR, 'agent.log'), { log, signal }));
+    tasks.run('heap', keepHeapSmall);
     const soon = setTimeout(prove, provenMs);
     const peers = new Peers(config);
+    const metrics = openMetrics();
     await startAgent({
       config,
       log,
       tasks,
       peers,
+      metrics,
       connectEngine: (fetchBlob, onPulled) =>
         connectDocker({
           socketPath: config.FLYNN_DOCKER_SOCKET,
@@ -32,7 +38,7 @@ await runDaemon({
           fetchImages: fetchFromPeers({ peers: () => peers.urls(), key: config.FLYNN_KEY, log }),
           scratchDir: join(config.FLYNN_STATE_DIR, 'tmp'),
         }),
-      connectStore: () => connectStore(config, log),
+      connectStore: () => connectStore(config, log, etcdMetrics(metrics)),
     });
     clearTimeout(soon);
     prove();

@@ -15,7 +15,9 @@ import type { ContainerTable } from './container-table.ts';
 import type { Fence } from './fence.ts';
 import type { Figures } from './figures.ts';
 import { changeSettings, listHosts, readSettings } from './host-settings.ts';
-import { metricsText } from './metrics.ts';
+import { metricsText } from '@flynn/kit/metrics';
+import type { Metrics } from '@flynn/kit/metrics';
+import { metricsAnswer } from '@flynn/kit/metrics-server';
 import type { Neighbours } from './neighbours.ts';
 
 export type OperatorDeps = {
@@ -36,6 +38,8 @@ export type OperatorDeps = {
   certificateFault: () => string | undefined;
   /** Lines handed on and dropped since the agent's start. */
   lines: () => { shipped: number; dropped: number };
+  /** What is counted besides. */
+  metrics: Metrics;
 };
 
 /** A person waits for the answer. */
@@ -47,10 +51,7 @@ export function operatorHandlers(deps: OperatorDeps): Handler[] {
     handle(routes.stats, async ({ signal }) => ({ host: await figures.ofHost(), jobs: await figures.ofJobs(signal) })),
     handle(routes.jobStats, async ({ params, signal }) => figures.ofJob(params.job, signal)),
     handle(routes.status, async ({ signal }) => statusOf(deps, signal)),
-    handle(routes.metrics, async ({ signal }) => ({
-      body: bodyOf(await metricsOf(deps, signal)),
-      headers: { 'content-type': 'text/plain; version=0.0.4; charset=utf-8' },
-    })),
+    handle(routes.metrics, async ({ signal }) => metricsAnswer(await metricsOf(deps, signal))),
     handle(routes.hosts, async ({ signal }) => listHosts(store, { signal: withDeadline(storeDeadlineMs, signal) })),
     handle(routes.changeSettings, async ({ params, body, signal }) => {
       const options = { signal: withDeadline(storeDeadlineMs, signal), now: systemClock.now() };
@@ -115,7 +116,7 @@ async function settingsOf({ store, record }: OperatorDeps, signal: AbortSignal) 
 async function metricsOf(deps: OperatorDeps, signal: AbortSignal): Promise<string> {
   const { figures, fence, containers, cleaner } = deps;
   const lines = deps.lines();
-  return metricsText(
+  const own = metricsText(
     agentMetrics({
       host: await figures.ofHost(),
       jobs: await figures.ofJobs(signal),
@@ -130,8 +131,5 @@ async function metricsOf(deps: OperatorDeps, signal: AbortSignal): Promise<strin
       isDiskFull: cleaner.isFull,
     }),
   );
-}
-
-async function* bodyOf(text: string): AsyncGenerator<Uint8Array> {
-  yield Buffer.from(text);
+  return own + (await deps.metrics.text());
 }

@@ -3,24 +3,23 @@ import { hasCode, messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import type { TaskGroup } from '@flynn/kit/tasks';
 import { startScheduler } from '@flynn/scheduler/scheduler';
+import type { RunningScheduler } from '@flynn/scheduler/scheduler';
 import type { Store } from '@flynn/store/store';
 
 /**
- * Answers what is wrong with the modules at the paths, if so: it then runs without them. A file that is gone after a
+ * `fault`: what is wrong with the modules at the paths, if so: it then runs without them. A file that is gone after a
  * restart must not keep a host from running its jobs; workloads of its kind wait and say why.
  */
 export async function startOwnScheduler(
   options: { store: Store; id: string; schedulerPaths: readonly string[]; log: Logger },
   tasks: TaskGroup,
-): Promise<string | undefined> {
+): Promise<{ scheduler: RunningScheduler; fault: string | undefined }> {
   const common = { ...options, signal: tasks.signal, tasks };
   try {
-    await startScheduler(common);
-    return undefined;
+    return { scheduler: await startScheduler(common), fault: undefined };
   } catch (error) {
     if (options.schedulerPaths.length === 0 || !hasCode(error, 'invalid')) throw error;
     options.log.error({ err: error }, `FLYNN_SCHEDULERS: ${messageOf(error)}`);
-    await startScheduler({ ...common, schedulerPaths: [] });
-    return messageOf(error);
+    return { scheduler: await startScheduler({ ...common, schedulerPaths: [] }), fault: messageOf(error) };
   }
 }

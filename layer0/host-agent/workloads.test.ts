@@ -37,7 +37,7 @@ async function openPool(options: { schedulerPaths?: string[] } = {}) {
   const hosts = ['h1', 'h2'].map((id) => hostOf(id, { attributes: { price: id === 'h1' ? '5' : '2' } }));
   await store.transact({ then: hosts.map(hostPut) });
   const { schedulerPaths = [] } = options;
-  const faults = await Promise.all(
+  const started = await Promise.all(
     hosts.map(({ id }) => startOwnScheduler({ store, id, schedulerPaths, log: silentLogger() }, tasks)),
   );
   const loopback = await startLoopback(workloadHandlers(store));
@@ -46,7 +46,7 @@ async function openPool(options: { schedulerPaths?: string[] } = {}) {
   return {
     store,
     client,
-    fault: faults[0],
+    fault: started[0]?.fault,
     folder,
     /** Runs the command in this process; answers what it printed. */
     async run(...argv: string[]): Promise<string> {
@@ -73,7 +73,7 @@ async function openPool(options: { schedulerPaths?: string[] } = {}) {
           const detail = await client.call(workloadRoutes.get, { params: { workload: id } });
           return isWanted(detail) ? detail : undefined;
         },
-        { what: `${id} to be as wanted`, deadlineMs: 10_000, intervalMs: 5 },
+        { what: `${id} to be as wanted`, deadlineMs: 60_000, intervalMs: 5 },
       ),
     async [Symbol.asyncDispose]() {
       await loopback[Symbol.asyncDispose]();

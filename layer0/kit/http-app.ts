@@ -10,6 +10,7 @@ import { type Gate, type GateRequest, keyGate } from './http-gate.ts';
 import { type ReadOptions, readBody, readQuery } from './http-request.ts';
 import { newId } from './ids.ts';
 import type { Logger } from './log.ts';
+import type { Metrics } from './metrics.ts';
 import type { Route, ServerEvent } from './routes.ts';
 
 /** Answers a request on its response; never rejects. */
@@ -22,6 +23,8 @@ export type AppOptions = {
   /** Instead of keys: who may do what. */
   gate?: Gate;
   name: string;
+  /** Counts requests and how long they take. */
+  metrics?: Metrics;
 } & ReadOptions;
 
 /** `closing` ends event streams. */
@@ -33,11 +36,13 @@ export function createApp(options: AppOptions, closing: AbortSignal): Answer {
   app.on('error', (error: unknown) => log.debug({ err: error }, 'a connection broke'));
   const router = new KoaRouter();
   router.get('/ping', (context) => {
+    context.state['route'] = '/ping';
     context.body = { name, status: 'ok' };
   });
   for (const handler of [...options.handlers].sort((a, b) => compareRoutes(a.route, b.route))) {
     router.register(handler.route.path, [handler.route.method], async (context: Koa.Context) => {
       const { route } = handler;
+      context.state['route'] = route.path;
       const request: GateRequest = {
         route,
         params: context['params'],
@@ -67,6 +72,7 @@ export function createApp(options: AppOptions, closing: AbortSignal): Answer {
       await send(context, handler, call, log);
     });
   }
+  if (options.metrics !== undefined) app.use(countRequests(options.metrics));
   app.use((context, next) => observe(context, next, { name, log }));
   app.use(router.routes());
   app.use((context) => {
@@ -143,6 +149,36 @@ function whileAllowed(use: (socket: Duplex) => void, allowed: AbortSignal | unde
     socket.once('close', () => allowed.removeEventListener('abort', end));
     use(socket);
     if (allowed.aborted) end();
+  };
+}
+
+/** By the route's path, not the request's: there are only so many. What lasts as long as its client is not timed. */
+function countRequests(metrics: Metrics): Koa.Middleware {
+  const known = counting.get(metrics) ?? countingOf(metrics);
+  counting.set(metrics, known);
+  return known;
+}
+
+/** Servers of one process that count in the same place count together. */
+const counting = new WeakMap<Metrics, Koa.Middleware>();
+
+function countingOf(metrics: Metrics): Koa.Middleware {
+  const requests = metrics.counter('flynn_http_requests_total', 'Requests answered, by route and status.');
+  const seconds = metrics.histogram('flynn_http_request_duration_seconds', 'How long answering took, by route.');
+  let active = 0;
+  metrics.gauge('flynn_http_requests_active', 'Requests under way.', () => [{ value: active }]);
+  return async (context, next) => {
+    const startedMs = performance.now();
+    active += 1;
+    try {
+      await next();
+    } finally {
+      active -= 1;
+      const route = String(context.state['route'] ?? 'none');
+      const labels = { method: context.method, route };
+      requests.add({ ...labels, status: String(context.res.statusCode) });
+      if (context.respond !== false) seconds.observe(labels, (performance.now() - startedMs) / 1_000);
+    }
   };
 }
 

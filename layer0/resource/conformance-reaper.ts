@@ -114,7 +114,7 @@ export function checkReaper(open: OpenStore): void {
     });
     await waitFor(async () => (await service.list(tombstoneType)).length === 0, {
       what: 'the reaper to be through',
-      deadlineMs: 20_000,
+      deadlineMs: 60_000,
     });
     assert.equal(await service.find(shelfType, old.id), undefined);
     assert.equal(await service.find(shelfType, grandchild.id), undefined);

@@ -39,7 +39,7 @@ test('schedulers on several connections fill a cell in etcd, and no revision of 
     const pending = [...cell.evaluations.values()].filter(({ value }) => value.state === 'pending');
     return pending.length === 0 && cell.evaluations.size > 0 ? cell : undefined;
   };
-  const cell = await waitFor(settled, { what: 'every evaluation', deadlineMs: 20_000 });
+  const cell = await waitFor(settled, { what: 'every evaluation', deadlineMs: 60_000 });
   assert.equal(cell.jobCount, 30, 'three hosts for ten jobs each are full');
 
   const placed = new Set<string>();

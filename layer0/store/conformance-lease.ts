@@ -57,7 +57,7 @@ export function checkLeases(open: OpenStore, ttlSeconds: number): void {
     await waitFor(() => lease.lost.aborted, { what: 'the loss of the lease', deadlineMs: lease.ttlSeconds * 2000 });
     await waitFor(async () => (await peer.get('/l/a')) === undefined, {
       what: 'the end of the key',
-      deadlineMs: 10_000,
+      deadlineMs: 60_000,
     });
     await reconnect();
   });

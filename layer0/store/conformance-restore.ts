@@ -87,13 +87,13 @@ export function restoreConformance(
       await revoked.revoke();
       await using younger = await putLeased('/r/younger');
       await restore();
-      await waitFor(() => younger.lost.aborted, { what: 'the loss of the lease', deadlineMs: 20_000 });
+      await waitFor(() => younger.lost.aborted, { what: 'the loss of the lease', deadlineMs: 60_000 });
       const left = await waitFor(
         async () => {
           const { entries } = await store.list('/r/');
           return entries.length === 1 && entries;
         },
-        { what: 'the end of the revoked lease', deadlineMs: 20_000 },
+        { what: 'the end of the revoked lease', deadlineMs: 60_000 },
       );
       assert.deepEqual(
         left.map((entry) => [entry.key, entry.lease]),
@@ -118,7 +118,7 @@ export function restoreConformance(
       const saved = await untilListed(peer);
       await waitFor(() => mirror.snapshot.revision === saved.revision, {
         what: 'the mirror to start over',
-        deadlineMs: 15_000,
+        deadlineMs: 60_000,
       });
       assert.deepEqual(contentOf(mirror.snapshot), { same: 1, back: 1 });
       assert.deepEqual(told.sort(), ['back=1', 'same=1', 'void=gone']);
@@ -147,7 +147,7 @@ function followUntilEnd(store: Store, after: number, until = 0): { end: Promise<
 
 /** A store that is being replaced is away for a moment. */
 async function untilListed(store: Store) {
-  return await waitFor(() => store.list('/'), { what: 'the restored store', deadlineMs: 15_000 });
+  return await waitFor(() => store.list('/'), { what: 'the restored store', deadlineMs: 60_000 });
 }
 
 function contentOf(snapshot: Snapshot<unknown>): Record<string, unknown> {

@@ -311,7 +311,7 @@ function checkDeadlines(open: OpenStore): void {
     const reconnect = await opened.disconnect();
     await assert.rejects(store.get('/cut'), (error) => hasCode(error, 'unavailable', 'timeout'));
     await reconnect();
-    await waitFor(async () => (await store.get('/cut'))?.value === '1', { what: 'the store', deadlineMs: 10_000 });
+    await waitFor(async () => (await store.get('/cut'))?.value === '1', { what: 'the store', deadlineMs: 60_000 });
   });
 
   test('an aborted call ends with cancelled', async () => {

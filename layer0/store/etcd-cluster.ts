@@ -70,7 +70,7 @@ async function findLeader(members: readonly EtcdMember[]): Promise<EtcdMember> {
           throw new FlynnError('unavailable', `${member.endpoint} does not lead`);
         }),
       ),
-    { what: 'an etcd leader', deadlineMs: 15_000 },
+    { what: 'an etcd leader', deadlineMs: 60_000 },
   );
 }
 

@@ -2,15 +2,15 @@
 import { pause } from '@flynn/kit/clock';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
-import { raceAbort, withDeadline } from '@flynn/kit/retry';
-import type { Etcd3 } from 'etcd3';
 import type { EtcdMembers, Member } from './etcd-members.ts';
+import type { Renewals } from './etcd-renewals.ts';
 import { askInTurn } from './etcd-turns.ts';
 import type { Pace } from './etcd-turns.ts';
 import type { Lease } from './store.ts';
 
 export type LeaseRequest = {
   members: EtcdMembers;
+  renewals: Renewals;
   id: string;
   ttlSeconds: number;
   /** performance.now() from just before the grant was sent. */
@@ -79,13 +79,13 @@ async function keepAlive(
   term: { expiresAtMs: number },
   ended: AbortSignal,
 ): Promise<'lost' | 'ended'> {
-  const { id, members, log } = request;
+  const { id, members, renewals, log } = request;
   const ttlMs = request.ttlSeconds * 1000;
   const { everyMs, giveUpMs, ...pace } = renewalPace(ttlMs);
   const renewal = async (member: Member) => {
     const sentMs = performance.now();
     const limitMs = Math.min(giveUpMs, term.expiresAtMs - sentMs);
-    return { sentMs, outcome: await renew(member.client, id, { limitMs, ended }) };
+    return { sentMs, outcome: await renewals.renew(member.client, id, { limitMs }) };
   };
   for (;;) {
     const leftMs = term.expiresAtMs - performance.now();
@@ -108,36 +108,5 @@ async function keepAlive(
       if (ended.aborted) return 'ended';
       log.debug({ err: error, lease: id }, 'the lease could not be renewed in time');
     }
-  }
-}
-
-/** On a stream of its own: nothing is left over. */
-async function renew(
-  client: Etcd3,
-  id: string,
-  { limitMs, ended }: { limitMs: number; ended: AbortSignal },
-): Promise<'renewed' | 'gone'> {
-  const answer = Promise.withResolvers<'renewed' | 'gone'>();
-  // Whoever waits below may have left by its deadline.
-  answer.promise.catch(() => undefined);
-  const limited = withDeadline(Math.max(1, limitMs), ended);
-  const stream = await raceAbort(
-    client.leaseClient.leaseKeepAlive({ deadline: new Date(Date.now() + limitMs) }),
-    limited,
-  );
-  try {
-    stream.on('data', (response) => answer.resolve(Number(response.TTL) > 0 ? 'renewed' : 'gone'));
-    stream.on('error', (error) => answer.reject(error));
-    stream.on('end', () => answer.reject(new FlynnError('unavailable', `etcd ended the renewal of lease ${id}`)));
-    stream.write({ ID: id });
-    const outcome = await raceAbort(answer.promise, limited);
-    // Its end is the server's to answer: cancelling would be quicker, but costs an error with its stack each time.
-    stream.end();
-    return outcome;
-  } catch (error) {
-    // Ended first: etcd3 takes a cancelled stream that is still writable for a failure and drops its connections.
-    stream.end();
-    stream.cancel();
-    throw error;
   }
 }

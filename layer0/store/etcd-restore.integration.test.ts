@@ -78,7 +78,7 @@ test('after a restore as an operator does it revisions only go on', async () => 
   const last = await put(store, '/r/a', '2');
   await mirror.reached(last);
   await replaceBy(file);
-  const { entries, revision } = await waitFor(() => store.list('/r/'), { what: 'etcd', deadlineMs: 15_000 });
+  const { entries, revision } = await waitFor(() => store.list('/r/'), { what: 'etcd', deadlineMs: 60_000 });
   assert.ok(revision > last + 1_000_000);
   assert.deepEqual(
     entries.map(({ key, value, modRevision }) => [key, value, modRevision]),

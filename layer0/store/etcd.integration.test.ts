@@ -44,7 +44,7 @@ test('a store survives the restart of its only member, and keeps what it held', 
   await second.kill();
   await assert.rejects(put(store, '/a', '2'), (error) => hasCode(error, 'unavailable', 'timeout'));
   await second.start();
-  await waitFor(async () => (await put(store, '/a', '3')) > 0, { what: 'the restarted etcd', deadlineMs: 10_000 });
+  await waitFor(async () => (await put(store, '/a', '3')) > 0, { what: 'the restarted etcd', deadlineMs: 60_000 });
   assert.equal((await store.get('/kept'))?.value, '1');
 });
 
@@ -70,7 +70,7 @@ test('a mirror over etcd equals a listing after cuts and a compaction', async ()
     await reconnect();
   }
   const { entries, revision } = await peer.list('/m/');
-  const snapshot = await mirror.reached(revision, { deadlineMs: 20_000 });
+  const snapshot = await mirror.reached(revision, { deadlineMs: 60_000 });
   assert.deepEqual(
     new Map([...snapshot.entries].map(([key, { value, modRevision }]) => [key, { value, modRevision }])),
     new Map(entries.map((e) => [e.key.slice(3), { value: JSON.parse(e.value), modRevision: e.modRevision }])),

@@ -6,9 +6,19 @@ import { checkTransaction } from './check.ts';
 import { openLease } from './etcd-lease.ts';
 import { EtcdMembers } from './etcd-members.ts';
 import type { EtcdTls } from './etcd-members.ts';
+import { Renewals } from './etcd-renewals.ts';
 import { askInTurn } from './etcd-turns.ts';
 import { watchPrefix } from './etcd-watch.ts';
-import { bytesOf, compareOf, entryOf, isCompacted, rangeOf, requestOf, wasNeverSent } from './etcd-wire.ts';
+import {
+  bytesOf,
+  compareOf,
+  entryOf,
+  isCompacted,
+  isFaultOfMember,
+  rangeOf,
+  requestOf,
+  wasNeverSent,
+} from './etcd-wire.ts';
 import { CompactedError } from './store.ts';
 import type {
   CallOptions,
@@ -32,8 +42,13 @@ export type EtcdOptions = {
   tls?: EtcdTls;
   /** Bounds every call, waiting for an election or a reconnect included. Default 5000. */
   timeoutMs?: number;
+  /** Told of every call when it has ended. */
+  onCall?: (call: EtcdCall) => void;
   log: Logger;
 };
+
+/** `isAnswered`: also when etcd answered with a refusal. */
+export type EtcdCall = Readonly<{ kind: 'read' | 'write'; tookMs: number; isAnswered: boolean }>;
 
 /** A store whose members may change while it is used. */
 export interface EtcdClient extends Store {
@@ -52,10 +67,12 @@ export function connectEtcd(options: EtcdOptions): EtcdClient {
  */
 class EtcdStore implements EtcdClient {
   readonly #members: EtcdMembers;
+  readonly #renewals = new Renewals();
   readonly #timeoutMs: number;
   /** So that each of three members is asked well within the time a read has. */
   readonly #stepMs: number;
   readonly #log: Logger;
+  readonly #onCall: NonNullable<EtcdOptions['onCall']>;
   readonly #closing = new AbortController();
   /** Of the last answer: what restores from a backup, or makes anew, makes another cluster. */
   #clusterId: string | undefined;
@@ -64,6 +81,7 @@ class EtcdStore implements EtcdClient {
     this.#timeoutMs = options.timeoutMs ?? 5_000;
     this.#stepMs = this.#timeoutMs / 5;
     this.#log = options.log;
+    this.#onCall = options.onCall ?? (() => undefined);
     this.#members = new EtcdMembers(options.endpoints, options.tls);
   }
 
@@ -205,6 +223,7 @@ class EtcdStore implements EtcdClient {
     );
     return openLease({
       members: this.#members,
+      renewals: this.#renewals,
       id: answer.ID,
       ttlSeconds: Number(answer.TTL),
       grantedMs,
@@ -234,6 +253,7 @@ class EtcdStore implements EtcdClient {
   async close(): Promise<void> {
     if (this.#closing.signal.aborted) return;
     this.#closing.abort(new FlynnError('cancelled', 'the store client was closed'));
+    this.#renewals.close();
     this.#members.close();
   }
 
@@ -248,8 +268,9 @@ class EtcdStore implements EtcdClient {
     { signal }: CallOptions,
     send: (client: Etcd3, deadline: Date) => Promise<T>,
   ): Promise<T> {
-    const untilMs = performance.now() + this.#timeoutMs;
-    const answer = await askInTurn({
+    const startedMs = performance.now();
+    const untilMs = startedMs + this.#timeoutMs;
+    const asking = askInTurn({
       members: this.#members,
       what,
       ask: ({ client }) => send(client, new Date(Date.now() + untilMs - performance.now())),
@@ -258,6 +279,12 @@ class EtcdStore implements EtcdClient {
       canRepeat: (error) => (error.code === 'unavailable' && kind === 'read') || wasNeverSent(error),
       signal: signal === undefined ? this.#closing.signal : AbortSignal.any([signal, this.#closing.signal]),
     });
+    const tell = (isAnswered: boolean) => this.#onCall({ kind, tookMs: performance.now() - startedMs, isAnswered });
+    const answer = await asking.catch((error: unknown) => {
+      tell(!isFaultOfMember(error));
+      throw error;
+    });
+    tell(true);
     this.#clusterId = answer.header.cluster_id;
     return answer;
   }

@@ -36,7 +36,7 @@ export function startWriters(clients: readonly Store[], prefix: string): Writers
   const writing = Promise.all(clients.map(write));
   const until = <T>(probe: () => T | undefined | false, what: string): Promise<T> =>
     // A writer that fails ends the wait.
-    Promise.race([waitFor(probe, { what, deadlineMs: 15_000, intervalMs: 10 }), writing.then(() => never<T>())]);
+    Promise.race([waitFor(probe, { what, deadlineMs: 60_000, intervalMs: 10 }), writing.then(() => never<T>())]);
   return {
     acknowledged,
     async untilAcknowledged(more) {

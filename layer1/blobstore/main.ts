@@ -1,7 +1,10 @@
 import { runDaemon } from '@flynn/kit/daemon';
 import { startServer } from '@flynn/kit/http-server';
+import { keepHeapSmall } from '@flynn/kit/idle-memory';
+import { metricsHandler, openMetrics } from '@flynn/kit/metrics-server';
 import { configSchema } from './config.ts';
 import { openFilesystem } from './filesystem.ts';
+import { countedStorage } from './metrics.ts';
 import { blobHandlers } from './server.ts';
 
 await runDaemon({
@@ -9,13 +12,17 @@ await runDaemon({
   config: configSchema,
   start: async ({ config, log, tasks }) => {
     const storage = await openFilesystem(config.FLYNN_STORAGE_DIR, { nowMs: Date.now() });
+    const metrics = openMetrics();
+    const counted = countedStorage(storage, metrics, config.FLYNN_STORAGE_DIR);
     const server = await startServer({
       name: 'blobstore',
-      handlers: blobHandlers(storage),
+      handlers: [...blobHandlers(counted), metricsHandler(metrics)],
+      metrics,
       key: config.FLYNN_KEY,
       port: config.PORT,
       log,
     });
+    tasks.run('heap', keepHeapSmall);
     tasks.run('http server', async (signal) => {
       await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }));
       await server.close();

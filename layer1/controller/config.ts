@@ -2,6 +2,7 @@
 import type { KnownCertificate } from '@flynn/host-agent/doctor/certificates';
 import { integer, secret } from '@flynn/kit/config';
 import { FlynnError } from '@flynn/kit/errors';
+import { metricsPort } from '@flynn/kit/metrics-server';
 import type { EtcdOptions } from '@flynn/store/etcd';
 import { z } from 'zod';
 import type { ControllerSettings } from './deps.ts';
@@ -44,6 +45,8 @@ export const configSchema = z.object({
   /** Of one token; bursts of four times as many are fine. */
   FLYNN_REQUESTS_PER_SECOND: integer.pipe(z.int().min(1)).default(500),
   PORT: integer.default(3000),
+  /** Where a worker, which has no API, serves its figures. */
+  FLYNN_METRICS_PORT: integer.default(metricsPort),
 });
 export type ControllerConfig = z.output<typeof configSchema>;
 

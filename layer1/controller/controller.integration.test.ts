@@ -53,7 +53,7 @@ before(async () => {
   startRole('web', webPort);
   worker = startRole('worker');
   client = createControllerClient({ baseUrl: `http://127.0.0.1:${webPort}`, key: keys.FLYNN_CONTROLLER_KEY });
-  await waitFor(() => client.call(apps.list, {}), { what: 'the controller', deadlineMs: 20_000 });
+  await waitFor(() => client.call(apps.list, {}), { what: 'the controller', deadlineMs: 60_000 });
 });
 
 after(async () => {
@@ -74,7 +74,7 @@ async function deploy(releaseId: string) {
       const deployment = await client.call(deployments.get, { params: { deployment: id } });
       return deployment.endedAt === undefined ? undefined : deployment;
     },
-    { what: 'the deployment', deadlineMs: 20_000 },
+    { what: 'the deployment', deadlineMs: 60_000 },
   );
 }
 
@@ -96,7 +96,7 @@ test(
     });
     await waitFor(
       async () => (await client.call(jobs.list, ofApp)).filter(({ state }) => state === 'running').length === 25,
-      { what: '25 jobs', deadlineMs: 20_000 },
+      { what: '25 jobs', deadlineMs: 60_000 },
     );
     const second = await client.call(releases.create, { ...ofApp, body: { env: { A: '1' } } });
     const deploying = deploy(second.id);

@@ -5,7 +5,10 @@ import { Routers, routerService } from '@flynn/discovery/routers';
 import { followMembers, openMembers } from '@flynn/host-agent/cluster/member-keys';
 import { runDaemon } from '@flynn/kit/daemon';
 import { startServer } from '@flynn/kit/http-server';
+import { keepHeapSmall } from '@flynn/kit/idle-memory';
+import { openMetrics, serveMetrics } from '@flynn/kit/metrics-server';
 import { connectEtcd } from '@flynn/store/etcd';
+import { etcdMetrics } from '@flynn/store/etcd-metrics';
 import { certificatesOf, configSchema, etcdOptionsOf, readSettings } from './config.ts';
 import { logAggregatorClient, openController } from './controller.ts';
 import { openWeb } from './web.ts';
@@ -21,7 +24,9 @@ await runDaemon({
   name: `controller-${role}`,
   config: configSchema,
   async start({ config, log, tasks }) {
-    const store = connectEtcd({ ...etcdOptionsOf(config), log });
+    const metrics = openMetrics();
+    const store = connectEtcd({ ...etcdOptionsOf(config), onCall: etcdMetrics(metrics), log });
+    tasks.run('heap', keepHeapSmall);
     tasks.run('etcd members', async (signal) => {
       await followMembers(store, await openMembers({ store, log, signal }), { log, signal });
     });
@@ -49,6 +54,8 @@ await runDaemon({
       baseUrl: async () => `http://${(await discovery.resolve('blobstore')).address}`,
     });
     if (role === 'worker') {
+      const { FLYNN_KEY: key, FLYNN_METRICS_PORT: port } = config;
+      await serveMetrics(metrics, { name: 'controller worker', key, log, signal: tasks.signal, port });
       tasks.run('worker', async (signal) => {
         await runWorker(controller.deps, signal, blobs);
         await Promise.all([blobs.close(), discovery.close()]);
@@ -68,6 +75,7 @@ await runDaemon({
       rootKey: config.FLYNN_CONTROLLER_KEY,
       clusterKey: config.FLYNN_KEY,
       certificates: certificatesOf(config),
+      metrics,
       rate: { perSecond: config.FLYNN_REQUESTS_PER_SECOND, burst: 4 * config.FLYNN_REQUESTS_PER_SECOND },
     });
     const server = await startServer({
@@ -75,6 +83,7 @@ await runDaemon({
       handlers: web.handlers,
       gate: web.gate,
       isStrict: true,
+      metrics,
       port: config.PORT,
       log,
     });

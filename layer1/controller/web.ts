@@ -4,6 +4,8 @@ import type { KnownCertificate } from '@flynn/host-agent/doctor/certificates';
 import type { Gate } from '@flynn/kit/http-gate';
 import type { HttpClient } from '@flynn/kit/http-client';
 import type { Handler } from '@flynn/kit/http-server';
+import { Metrics } from '@flynn/kit/metrics';
+import { metricsHandler } from '@flynn/kit/metrics-server';
 import type { Store } from '@flynn/store/store';
 import { Directory } from './access/directory.ts';
 import { accessGate } from './access/gate.ts';
@@ -16,6 +18,7 @@ import { controllerHandlers } from './controller.ts';
 import type { Deps } from './deps.ts';
 import { healthHandlers } from './health/handlers.ts';
 import { HealthWatch } from './health/health.ts';
+import { clusterMetrics } from './health/metrics.ts';
 import { openApiHandler } from './openapi/handler.ts';
 
 export type ControllerWeb = AsyncDisposable &
@@ -39,16 +42,24 @@ export async function openWeb(options: {
   rate?: RateSettings;
   /** Whose end is to be told of in time, beside those of routes and hosts. */
   certificates?: readonly KnownCertificate[];
+  /** What this process counts: served at `/metrics`. */
+  metrics?: Metrics;
 }): Promise<ControllerWeb> {
   const { deps, store, rootKey, clusterKey, rate = defaultRate } = options;
   const { resources, now, newId, log } = deps;
   const trail = new AuditTrail({ store, log, now, newId });
   const directory = await Directory.open({ store, resources, now });
+  const metrics = options.metrics ?? new Metrics();
   const health = new HealthWatch(deps, {
     certificates: options.certificates ?? [],
     checks: [backupCheck(deps)],
   });
-  const own = [...controllerHandlers(deps, options.logAggregator, options.blobs), ...healthHandlers(health)];
+  const own = [
+    ...controllerHandlers(deps, options.logAggregator, options.blobs),
+    ...healthHandlers(health),
+    metricsHandler(metrics),
+  ];
+  clusterMetrics(metrics, deps, health);
   const handlers = audited(own, { store, trail, now, log });
   return {
     handlers: [...handlers, openApiHandler(handlers, { version: deps.settings.version })],

@@ -1,4 +1,5 @@
 import { integer, secret } from '@flynn/kit/config';
+import { metricsPort } from '@flynn/kit/metrics-server';
 import { z } from 'zod';
 
 export const configSchema = z.object({
@@ -14,4 +15,6 @@ export const configSchema = z.object({
   FLYNN_REPOSITORY_DIR: z.string().startsWith('/').default('/data/repos'),
   /** SSH. */
   PORT: integer.default(2222),
+  /** Where it serves its figures. */
+  FLYNN_METRICS_PORT: integer.default(metricsPort),
 });

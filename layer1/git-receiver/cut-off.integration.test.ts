@@ -55,7 +55,7 @@ test(
     const objects = join(world.dir, 'repos/id-app.git/objects');
     await waitFor(async () => (await readdir(objects)).every((name) => !name.startsWith('tmp_')), {
       what: 'what was cut off to be gone',
-      deadlineMs: 20_000,
+      deadlineMs: 60_000,
     });
     assert.equal(await remoteHead(world), '');
     assert.equal(world.pushes.length, 1, 'nothing was built of half a push');

@@ -23,7 +23,7 @@ test('a push streams the build while it runs, sends the source, and moves main',
   });
   let seen = '';
   push.stderr.on('data', (data: Buffer) => (seen += data.toString()));
-  await waitFor(() => seen.includes('remote: ünïcödé'), { what: 'output of the build', deadlineMs: 20_000 });
+  await waitFor(() => seen.includes('remote: ünïcödé'), { what: 'output of the build', deadlineMs: 60_000 });
   assert.ok(!seen.includes('Application deployed'));
   assert.notEqual(await remoteHead(world), head);
   gate.resolve();
@@ -150,7 +150,7 @@ test(
     const world = await setUp(t, (index) => ({ lines: index === 0 ? ['first', () => gate.promise] : ['next'] }));
     await world.commit({ a: '1' });
     const first = world.git(['push', world.remote(), 'main']);
-    await waitFor(() => world.pushes.length === 1, { what: 'the first push', deadlineMs: 20_000 });
+    await waitFor(() => world.pushes.length === 1, { what: 'the first push', deadlineMs: 60_000 });
     const second = spawn('git', ['push', world.remote(), '+main'], {
       cwd: world.work,
       env: { PATH: process.env['PATH'], ...world.gitEnv() },
@@ -158,7 +158,7 @@ test(
     const said = text(second.stderr);
     let early = '';
     second.stderr.on('data', (data: Buffer) => (early += data.toString()));
-    await waitFor(() => early.includes('Another push to app is under way'), { what: 'the notice', deadlineMs: 20_000 });
+    await waitFor(() => early.includes('Another push to app is under way'), { what: 'the notice', deadlineMs: 60_000 });
     const other = await world.git(['push', world.remote('other'), 'main']);
     assert.equal(other.code, 0, other.output);
     assert.equal(world.pushes.length, 2);
@@ -179,7 +179,7 @@ test(
     const held = Array.from({ length: maxPushes }, (_, index) =>
       world.git(['push', world.remote(`app-${index}`), 'main']),
     );
-    await waitFor(() => world.pushes.length === maxPushes, { what: 'all places to be taken', deadlineMs: 20_000 });
+    await waitFor(() => world.pushes.length === maxPushes, { what: 'all places to be taken', deadlineMs: 60_000 });
     const next = spawn('git', ['push', world.remote('other'), 'main'], {
       cwd: world.work,
       env: { PATH: process.env['PATH'], ...world.gitEnv() },
@@ -187,7 +187,7 @@ test(
     const ended = once(next, 'exit');
     let said = '';
     next.stderr.on('data', (data: Buffer) => (said += data.toString()));
-    await waitFor(() => said.includes('other pushes are under way'), { what: 'the notice', deadlineMs: 20_000 });
+    await waitFor(() => said.includes('other pushes are under way'), { what: 'the notice', deadlineMs: 60_000 });
     assert.equal(world.pushes.length, maxPushes);
     gate.resolve();
     for (const { code, output } of await Promise.all(held)) assert.equal(code, 0, output);
@@ -211,15 +211,15 @@ test(
     });
     let seen = '';
     push.stderr.on('data', (data: Buffer) => (seen += data.toString()));
-    await waitFor(() => seen.includes('begun'), { what: 'output of the build', deadlineMs: 20_000 });
+    await waitFor(() => seen.includes('begun'), { what: 'output of the build', deadlineMs: 60_000 });
     // As the terminal does it on Ctrl-C: git and its ssh get the signal.
     process.kill(-(push.pid ?? 0), 'SIGINT');
     const { pushId } = world.pushes[0] ?? {};
     await waitFor(() => world.cancelled.includes(`build-${pushId}`), {
       what: 'the build to be cancelled',
-      deadlineMs: 20_000,
+      deadlineMs: 60_000,
     });
-    await waitFor(() => world.cancelled.length === 3, { what: 'the rest to be cancelled', deadlineMs: 20_000 });
+    await waitFor(() => world.cancelled.length === 3, { what: 'the rest to be cancelled', deadlineMs: 60_000 });
     const next = await world.git(['push', world.remote(), 'main']);
     assert.equal(next.code, 0, next.output);
   },
@@ -267,9 +267,9 @@ test('stopping lets a push end in its time and cancels one that does not', { tim
   }));
   await world.commit({ a: '1' });
   const good = world.git(['push', world.remote(), 'main']);
-  await waitFor(() => world.pushes.length === 1, { what: 'a push', deadlineMs: 20_000 });
+  await waitFor(() => world.pushes.length === 1, { what: 'a push', deadlineMs: 60_000 });
   const endless = world.git(['push', world.remote('other'), 'main']);
-  await waitFor(() => world.pushes.length === 2, { what: 'another push', deadlineMs: 20_000 });
+  await waitFor(() => world.pushes.length === 2, { what: 'another push', deadlineMs: 60_000 });
   const stopped = world.stop(2_000);
   gate.resolve();
   assert.equal((await good).code, 0);

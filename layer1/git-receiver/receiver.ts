@@ -6,7 +6,10 @@ import { createBlobClient } from '@flynn/blobstore/client';
 import { createDiscoveryClient } from '@flynn/discovery/client';
 import { runDaemon } from '@flynn/kit/daemon';
 import { HttpClient } from '@flynn/kit/http-client';
+import { keepHeapSmall } from '@flynn/kit/idle-memory';
+import { openMetrics, serveMetrics } from '@flynn/kit/metrics-server';
 import { configSchema } from './config.ts';
+import { receiverMetrics } from './metrics.ts';
 import { createPlatform } from './platform.ts';
 import { sweepRepositories } from './repositories.ts';
 import { startReceiver } from './server.ts';
@@ -28,6 +31,9 @@ export async function runReceiver(options: { hookCommand: readonly string[] }): 
       });
       const blobs = createBlobClient({ key: config.FLYNN_KEY, baseUrl: locate('blobstore') });
       const platform = createPlatform(controller);
+      const metrics = openMetrics();
+      const { FLYNN_METRICS_PORT: port } = config;
+      await serveMetrics(metrics, { name: 'git receiver', key: config.FLYNN_KEY, log, signal: tasks.signal, port });
       const receiver = await startReceiver({
         port: config.PORT,
         hostKey: config.FLYNN_SSH_HOST_KEY,
@@ -36,8 +42,10 @@ export async function runReceiver(options: { hookCommand: readonly string[] }): 
         hookDir: await mkdtemp(join(tmpdir(), 'flynn-git-')),
         platform,
         blobs,
+        onEnd: receiverMetrics(metrics),
         log,
       });
+      tasks.run('heap', keepHeapSmall);
       tasks.run('ssh server', async (signal) => {
         await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }));
         await receiver.stop({ drainMs });

@@ -24,7 +24,12 @@ export const maxPushes = 6;
 /** What is pushed to, and the platform as the one who pushes may use it. */
 type Target = { app: App; repository: string; platform: Platform };
 
-export type SessionDeps = DeployDeps & { repositoryDir: string; hooks: HookServer };
+export type SessionDeps = DeployDeps & {
+  repositoryDir: string;
+  hooks: HookServer;
+  /** Told of every command when it has ended: 0 is what went well. */
+  onEnd?: (ended: { service: string; code: number; tookMs: number }) => void;
+};
 
 /**
  * INVARIANTS. One push at a time for each app, and so many of all apps as memory is meant for. A ref moves only if its commit went live. When the client goes away, its
@@ -54,6 +59,7 @@ export class Sessions {
   ): Promise<void> {
     const { log } = this.#deps;
     this.#running += 1;
+    const startedMs = performance.now();
     const gone = new AbortController();
     const leave = () => gone.abort(new Error('the client went away'));
     channel.on('close', leave);
@@ -70,6 +76,8 @@ export class Sessions {
       );
     } finally {
       this.#running -= 1;
+      const [service = ''] = /git-(receive|upload)-pack/.exec(command) ?? ['other'];
+      this.#deps.onEnd?.({ service, code, tookMs: performance.now() - startedMs });
       channel.removeListener('close', leave);
       if (channel.writable) {
         channel.exit(code);

@@ -2,10 +2,13 @@ import { createDiscoveryClient } from '@flynn/discovery/client';
 import { runDaemon } from '@flynn/kit/daemon';
 import { HttpClient } from '@flynn/kit/http-client';
 import { startServer } from '@flynn/kit/http-server';
+import { keepHeapSmall } from '@flynn/kit/idle-memory';
+import { metricsHandler, openMetrics } from '@flynn/kit/metrics-server';
 import { configSchema } from './config.ts';
 import { followController } from './controller-feed.ts';
 import { Drains } from './drains.ts';
 import { History, limitsOf } from './history.ts';
+import { logMetrics } from './metrics.ts';
 import { logHandlers } from './server.ts';
 
 await runDaemon({
@@ -17,9 +20,12 @@ await runDaemon({
     const history = await History.open({ dir, limits, log });
     const appNames = new Map<string, string>();
     const drains = new Drains({ dir, history, appName: (app) => appNames.get(app) ?? app, log });
+    const metrics = openMetrics();
+    const onTaken = logMetrics(metrics, { history, drains });
     const server = await startServer({
       name: 'log aggregator',
-      handlers: logHandlers(history, { log, signal: tasks.signal, drains }),
+      handlers: [...logHandlers(history, { log, signal: tasks.signal, drains, onTaken }), metricsHandler(metrics)],
+      metrics,
       key: config.FLYNN_KEY,
       port: config.PORT,
       log,
@@ -37,6 +43,7 @@ await runDaemon({
         await Promise.all([controller.close(), discovery.close()]);
       });
     }
+    tasks.run('heap', keepHeapSmall);
     tasks.run('history', async (signal) => {
       await history.run(signal);
       await server.close();

@@ -22,6 +22,8 @@ export function logHandlers(
     log: Logger;
     signal: AbortSignal;
     drains?: Pick<Drains, 'status'>;
+    /** Told what became of the lines of each sending. */
+    onTaken?: (taken: { lines: number; refused: number }) => void;
     beatMs?: number;
     maxFollowers?: number;
   },
@@ -36,6 +38,7 @@ export function logHandlers(
       try {
         const ended = AbortSignal.any([signal, gone]);
         const { lines, refused, problem } = await takeLines(history, body, { mode: query.mode, signal: ended });
+        options.onTaken?.({ lines, refused });
         if (refused > 0) log.warn({ remoteAddress, refused, problem }, 'lines of a host agent were refused');
         return { lines };
       } finally {

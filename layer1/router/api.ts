@@ -27,6 +27,8 @@ export const statusSchema = z.object({
       certificates: z.int(),
       /** Names whose certificate is over, and served still. */
       expired: z.array(z.string()),
+      /** When they were saved, while they are those from before. */
+      remembered: z.string().optional(),
       /** Since the start: done, failed, and for names nobody has a certificate for. */
       handshakes: z.int(),
       failures: z.int(),

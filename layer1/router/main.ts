@@ -7,12 +7,15 @@ import type { DaemonContext } from '@flynn/kit/daemon';
 import { FlynnError } from '@flynn/kit/errors';
 import { HttpClient } from '@flynn/kit/http-client';
 import { startServer } from '@flynn/kit/http-server';
+import type { Logger } from '@flynn/kit/log';
+import { openMetrics } from '@flynn/kit/metrics-server';
 import { configSchema, hasProxyProtocol } from './config.ts';
 import { RememberedTable } from './remembered.ts';
 import { startRouter } from './router.ts';
 import type { Router } from './router.ts';
 import { statusHandlers, voiceOf } from './server.ts';
 import type { Voice } from './server.ts';
+import { RememberedCertificates } from './tls/remembered.ts';
 import { workerCount } from './workers/count.ts';
 import { answersOf, startParent } from './workers/voice.ts';
 import { serveParent } from './workers/worker.ts';
@@ -39,7 +42,7 @@ await runDaemon({
     const carrier = count === 1 ? await startAlone(context) : await startWorkers(context, count);
     const status = await startServer({
       name: 'router',
-      handlers: statusHandlers(carrier),
+      handlers: statusHandlers(carrier, openMetrics()),
       key: config.FLYNN_KEY,
       port: config.PORT,
       reusePort: true,
@@ -91,18 +94,14 @@ async function startRouting({ config, log }: Context): Promise<{ router: Router;
     key: config.FLYNN_CONTROLLER_TOKEN ?? config.FLYNN_KEY,
     baseUrl: async () => `http://${(await discovery.resolve('controller')).address}`,
   });
-  const folder = config.FLYNN_STATE_DIR;
-  const remembered =
-    folder === undefined
-      ? {}
-      : { remembered: await RememberedTable.open({ file: join(folder, 'table.jsonl'), key: config.FLYNN_KEY, log }) };
+  const kept = await openKept(config, log);
   const router = await startRouter({
     controller,
     discovery,
     httpPort: config.FLYNN_HTTP_PORT,
     driver: config.FLYNN_ROUTER_DRIVER,
-    tls: { port: config.FLYNN_HTTPS_PORT, profile: config.FLYNN_TLS_PROFILE },
-    ...remembered,
+    tls: { port: config.FLYNN_HTTPS_PORT, profile: config.FLYNN_TLS_PROFILE, ...kept.tls },
+    ...kept.routes,
     clusterKey: config.FLYNN_KEY,
     trustedProxies: config.FLYNN_TRUSTED_PROXIES,
     proxyProtocol: hasProxyProtocol(config),
@@ -119,6 +118,18 @@ async function startRouting({ config, log }: Context): Promise<{ router: Router;
       await Promise.all([controller.close(), discovery.close()]);
     },
   };
+}
+
+/** What was last known: of several workers all read it, and the first writes it for all. */
+async function openKept(config: Context['config'], log: Logger) {
+  const folder = config.FLYNN_STATE_DIR;
+  if (folder === undefined) return {};
+  const options = { key: config.FLYNN_KEY, writes: (config.FLYNN_ROUTER_WORKER ?? 0) === 0, log };
+  const [table, certificates] = await Promise.all([
+    RememberedTable.open({ ...options, file: join(folder, 'table.jsonl') }),
+    RememberedCertificates.open({ ...options, file: join(folder, 'certificates.sealed') }),
+  ]);
+  return { routes: { remembered: table }, tls: { remembered: certificates } };
 }
 
 async function aborted(signal: AbortSignal): Promise<void> {

@@ -17,7 +17,7 @@ import { startRouter } from './router.ts';
 import { ControlPlane, ask, startBackend } from './testing.ts';
 
 const log = silentLogger();
-const waiting = { deadlineMs: 10_000, intervalMs: 5 };
+const waiting = { deadlineMs: 60_000, intervalMs: 5 };
 
 async function folderOf(t: TestContext): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'flynn-router-'));
@@ -181,4 +181,13 @@ test('backends are of one start of the machine, and of an hour; routes are older
   assert.deepEqual(await known({ now: () => 2_000_000 }), [1, 1, 'j1']);
   assert.deepEqual(await known({ now: () => 9_000_000 }), [1, 0, undefined]);
   assert.deepEqual(await known({ now: () => 2_000_000, boot: async () => 'b2' }), [1, 0, undefined]);
+});
+
+test('a worker that is not the one to write reads only', async (t) => {
+  const folder = await folderOf(t);
+  const table = await open(folder, { writes: false });
+  table.replace([routeOf('a')]);
+  table.live(() => '12');
+  await table.run(new AbortController().signal);
+  assert.deepEqual(await readdir(folder), []);
 });

@@ -2,26 +2,20 @@
  * The last known routes and backends in a file, for a router that starts while controller or discovery are away. Each is
  * used until the live one has spoken, and not a moment longer.
  *
- * The file is lines of JSON: what it is, then one route or service each, then how many there were. It is written beside
- * and renamed, so a reader has a whole one, and in portions, so that a hundred thousand routes keep no request waiting.
+ * The file is lines of JSON: what it is, then one route or service each, then how many there were.
  */
 import { createHash } from 'node:crypto';
-import { once } from 'node:events';
-import { createReadStream, createWriteStream } from 'node:fs';
-import { readFile, readdir, rename, rm, stat } from 'node:fs/promises';
-import { basename, dirname, join } from 'node:path';
-import { createInterface } from 'node:readline';
+import { readFile } from 'node:fs/promises';
 import { instanceSchema } from '@flynn/discovery/api';
 import type { Instance } from '@flynn/discovery/api';
 import type { DiscoveryClient } from '@flynn/discovery/client';
 import { routeSchema } from '@flynn/controller/model';
 import type { Route } from '@flynn/controller/model';
-import { pause } from '@flynn/kit/clock';
-import { FlynnError, hasErrno, messageOf } from '@flynn/kit/errors';
-import { shortId } from '@flynn/kit/ids';
+import { FlynnError, messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import { z } from 'zod';
 import type { RouteSink } from './feed.ts';
+import { KeptFile, keepWritten } from './kept-file.ts';
 
 const headSchema = z.object({
   format: z.literal(1),
@@ -45,10 +39,8 @@ type Discovery = Pick<DiscoveryClient, 'openServiceSet'>;
 
 /** Where backends are changes all the time: older ones are rather other jobs by now. */
 const backendsMaxAgeMs = 3_600_000;
-const halfMaxAgeMs = 60_000;
 /** Between two writes. */
 const restMs = 5_000;
-const portion = 500;
 
 export type RememberedOptions = {
   file: string;
@@ -59,11 +51,14 @@ export type RememberedOptions = {
   /** What tells one start of the machine from the next. */
   boot?: () => Promise<string>;
   restMs?: number;
+  /** False leaves the file as it is. Default true. */
+  writes?: boolean;
 };
 
 /** INVARIANT. What comes from the file is never put in the place of what came from the controller or discovery. */
 export class RememberedTable implements RouteSink {
   readonly #options: Required<RememberedOptions>;
+  readonly #file: KeptFile;
   readonly #head: { cluster: string; boot: string };
   readonly #routes = new Map<string, Route>();
   readonly #services = new Map<string, { signal: AbortSignal; known: () => Known }>();
@@ -75,18 +70,20 @@ export class RememberedTable implements RouteSink {
 
   private constructor(options: Required<RememberedOptions>, head: { cluster: string; boot: string }, saved?: Content) {
     this.#options = options;
+    this.#file = new KeptFile(options.file);
     this.#head = head;
     this.#saved = saved;
   }
 
   /** A file that cannot be used is as good as none, and told. */
   static async open(given: RememberedOptions): Promise<RememberedTable> {
-    const options = { now: Date.now, boot: readBoot, restMs, ...given };
+    const options = { now: Date.now, boot: readBoot, restMs, writes: true, ...given };
     const cluster = createHash('sha256').update(`flynn router table: ${options.key}`).digest('hex');
     const head = { cluster, boot: await options.boot() };
-    await clean(options.file, options.now());
+    const file = new KeptFile(options.file);
+    await file.clean(options.now());
     try {
-      return new RememberedTable(options, head, await load(options.file, head, options.now()));
+      return new RememberedTable(options, head, await load(file, head, options.now()));
     } catch (error) {
       options.log.warn({ err: error }, 'the last known routes cannot be used');
       return new RememberedTable(options, head);
@@ -171,77 +168,41 @@ export class RememberedTable implements RouteSink {
     };
   }
 
-  /** Writes what is known, soon after it changed. */
+  /** Writes what is known, soon after it changed. Of several processes that know the same, one is enough. */
   async run(signal: AbortSignal): Promise<void> {
-    let isTold = false;
-    while (!signal.aborted) {
-      await pause(this.#options.restMs, signal);
+    const { writes, restMs, log } = this.#options;
+    if (!writes) return;
+    await keepWritten({
+      what: 'the routes',
+      restMs,
       // What is only of the file needs no writing: its age would be lost.
-      if (signal.aborted || !this.#isChanged || !this.#isLive || this.#standIns.size > 0) continue;
-      this.#isChanged = false;
-      try {
-        await this.#write(signal);
-        isTold = false;
-      } catch (error) {
-        this.#isChanged = true;
-        if (!isTold && !signal.aborted)
-          this.#options.log.warn({ err: error }, 'the routes cannot be kept for a restart');
-        isTold = true;
-      }
-    }
+      isDue: () => this.#isChanged && this.#isLive && this.#standIns.size === 0,
+      write: () => this.#write(signal),
+      log,
+      signal,
+    });
   }
 
   async #write(signal: AbortSignal): Promise<void> {
-    const { file, now } = this.#options;
-    // Processes of other containers, with the same ids, may write at the same time.
-    const temporary = `${file}.${shortId()}.tmp`;
-    const head = { format: 1, ...this.#head, savedMs: now(), revision: this.#revision() };
+    this.#isChanged = false;
+    try {
+      await this.#file.write(this.#lines(), signal);
+    } catch (error) {
+      this.#isChanged = true;
+      throw error;
+    }
+  }
+
+  *#lines(): Generator<string> {
+    yield JSON.stringify({ format: 1, ...this.#head, savedMs: this.#options.now(), revision: this.#revision() });
     const routes = [...this.#routes.values()];
     const services = [...this.#services].map(([service, { known }]) => {
       const { instances, leader } = known();
       return { service, instances, leader };
     });
-    const out = createWriteStream(temporary, { flags: 'wx', mode: 0o600, flush: true, signal });
-    const failed = once(out, 'error').then(([error]) => Promise.reject(error));
-    // Told by what is awaited below, if it happens.
-    failed.catch(() => undefined);
-    const put = async (lines: readonly object[]): Promise<void> => {
-      const isTaken = out.write(lines.map((line) => `${JSON.stringify(line)}\n`).join(''));
-      await Promise.race([isTaken ? new Promise(setImmediate) : once(out, 'drain'), failed]);
-    };
-    try {
-      await put([head]);
-      for (let at = 0; at < routes.length; at += portion) {
-        await put(routes.slice(at, at + portion).map((route) => ({ route })));
-      }
-      for (let at = 0; at < services.length; at += portion) await put(services.slice(at, at + portion));
-      await put([{ lines: routes.length + services.length }]);
-      out.end();
-      await Promise.race([once(out, 'close'), failed]);
-      await rename(temporary, file);
-    } catch (error) {
-      out.destroy();
-      await rm(temporary, { force: true });
-      throw error;
-    }
-  }
-}
-
-/** What others began to write and never ended. */
-async function clean(file: string, nowMs: number): Promise<void> {
-  const folder = dirname(file);
-  const isHalf = (name: string) => name.startsWith(`${basename(file)}.`) && name.endsWith('.tmp');
-  const half = await readdir(folder).then(
-    (names) => names.filter(isHalf),
-    () => [],
-  );
-  for (const name of half) {
-    const path = join(folder, name);
-    const mtimeMs = await stat(path).then(
-      (found) => found.mtimeMs,
-      () => nowMs,
-    );
-    if (nowMs - mtimeMs > halfMaxAgeMs) await rm(path, { force: true });
+    for (const route of routes) yield JSON.stringify({ route });
+    for (const service of services) yield JSON.stringify(service);
+    yield JSON.stringify({ lines: routes.length + services.length });
   }
 }
 
@@ -256,23 +217,18 @@ async function isSettled(promise: Promise<unknown>): Promise<boolean> {
 
 /** undefined if there is none. Throws what is wrong with it. */
 async function load(
-  file: string,
+  file: KeptFile,
   expected: { cluster: string; boot: string },
   nowMs: number,
 ): Promise<Content | undefined> {
-  const input = createReadStream(file, 'utf8');
-  try {
-    await once(input, 'open');
-  } catch (error) {
-    if (hasErrno(error, 'ENOENT')) return undefined;
-    throw error;
-  }
+  const lines = await file.read();
+  if (lines === undefined) return undefined;
   let head: z.output<typeof headSchema> | undefined;
   let tail: z.output<typeof tailSchema> | undefined;
   const routes: Route[] = [];
   const services = new Map<string, Known>();
   try {
-    for await (const text of createInterface({ input, crlfDelay: Infinity })) {
+    for await (const text of lines) {
       const json: unknown = JSON.parse(text);
       if (head === undefined) head = headSchema.parse(json);
       else if (tail !== undefined) throw new FlynnError('invalid', 'it goes on behind its end');
@@ -284,14 +240,12 @@ async function load(
       }
     }
   } catch (error) {
-    throw new FlynnError('invalid', `${file} is not as it should be: ${messageOf(error)}`, { cause: error });
-  } finally {
-    input.destroy();
+    throw new FlynnError('invalid', `${file.path} is not as it should be: ${messageOf(error)}`, { cause: error });
   }
   if (head === undefined || tail?.lines !== routes.length + services.size) {
-    throw new FlynnError('invalid', `${file} has no end: it was cut off`);
+    throw new FlynnError('invalid', `${file.path} has no end: it was cut off`);
   }
-  if (head.cluster !== expected.cluster) throw new FlynnError('invalid', `${file} is of another cluster`);
+  if (head.cluster !== expected.cluster) throw new FlynnError('invalid', `${file.path} is of another cluster`);
   const isOld = head.boot !== expected.boot || nowMs - head.savedMs > backendsMaxAgeMs;
   if (isOld) services.clear();
   return { savedMs: head.savedMs, revision: head.revision, routes, services };

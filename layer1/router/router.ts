@@ -12,9 +12,7 @@ import type { Driver } from './config.ts';
 import type { Timeouts } from './exchange.ts';
 import { everySink, followRoutes } from './feed.ts';
 import { HttpListener } from './http-listener.ts';
-import { Deadlines } from './http1/deadlines.ts';
-import { Http1Front } from './http1/front.ts';
-import { Pools } from './http1/pool.ts';
+import { Http1Front, shared } from './http1/front.ts';
 import { Http2Front } from './http2/front.ts';
 import { Knowledge } from './knowledge.ts';
 import { AccessLog } from './policy/access-log.ts';
@@ -35,6 +33,7 @@ import type { Unanswered } from './tcp-table.ts';
 import { Challenges, answeringChallenges } from './tls/challenges.ts';
 import type { TlsProfile } from './tls/profile.ts';
 import { TlsPort } from './tls/port.ts';
+import type { RememberedCertificates } from './tls/remembered.ts';
 
 export const defaultTimeouts: Timeouts = { dialMs: 1_000, firstByteMs: 30_000, idleMs: 55_000 };
 
@@ -46,7 +45,7 @@ export type RouterOptions = {
   /** Who speaks HTTP/1: the router's own front, or the one on node:http. */
   driver?: Driver;
   /** Without it there is no listening for TLS. */
-  tls?: { port: number; profile: TlsProfile };
+  tls?: { port: number; profile: TlsProfile; remembered?: RememberedCertificates };
   /** The key of the cookies is made of it: the same for all routers. */
   clusterKey: string;
   /** Addresses and networks whose word on where a request is from is taken. */
@@ -93,8 +92,9 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
   });
   const trusted = new Networks(options.trustedProxies ?? []);
   const accept = options.proxyProtocol === true ? acceptProxied(trusted) : acceptPlain;
-  const tcp = new TcpRoutes({ backends, accept, counters, dialMs: timeouts.dialMs, host, log });
   const routes = new RouteBook({ backends, defaults: timeouts, now: Date.now, log, share: options.share });
+  const figuresOf = (id: string) => routes.tcp.get(id)?.figures;
+  const tcp = new TcpRoutes({ backends, figuresOf, accept, counters, dialMs: timeouts.dialMs, host, log });
   const { accessLog: format = 'off' } = options;
   const accessLog = format === 'off' ? undefined : new AccessLog({ format, stream: process.stdout });
   const challenges = new Challenges();
@@ -112,11 +112,12 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
     newId: randomUUID,
   });
   const policy = answeringChallenges(routed, challenges);
-  const deadlines = new Deadlines();
-  const shared = { policy, deadlines, pools: new Pools(deadlines) };
-  const http2 = new Http2Front({ ...shared, log });
+  const backendSide = shared();
+  const http2 = new Http2Front({ policy, shared: backendSide, log });
   const http1 =
-    options.driver === 'http-proxy' ? new ReferenceFront({ policy, log }) : new Http1Front({ ...shared, http2 });
+    options.driver === 'http-proxy'
+      ? new ReferenceFront({ policy, log })
+      : new Http1Front({ policy, shared: backendSide, http2 });
   const http = new HttpListener(http1, accept);
   const fronts = { h2: http2, 'http/1.1': http1 };
   const tls =
@@ -127,7 +128,7 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
   let isListening = false;
 
   const listenForTcp = () => {
-    if (isListening && routes.isKnown) tcp.listen(routes.tcp.values());
+    if (isListening && routes.isKnown) tcp.listen(Array.from(routes.tcp.values(), ({ route }) => route));
   };
   const sink = everySink([
     routes,
@@ -185,14 +186,15 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
       const route = routes.get(id);
       return route === undefined ? undefined : statsOf(route);
     },
-    allStats: (appId) => statsOfAll(routes.http(), appId),
+    allStats: (appId) => statsOfAll(routes.counted(), appId),
     async stop({ drainMs }) {
       isListening = false;
       const startedMs = performance.now();
-      tcp.stopListening();
+      const tcpEnd = tcp.stopListening();
       const tlsEnd = tls?.stopListening();
       // Routes and backends stay live while requests are still being answered.
-      await Promise.all([tlsEnd, http.stop({ drainMs }), http2.drain({ deadlineMs: drainMs })]);
+      await Promise.all([tcpEnd, tlsEnd, http.stop({ drainMs }), http2.drain({ deadlineMs: drainMs })]);
+      backendSide.h2c[Symbol.dispose]();
       const leftMs = drainMs - (performance.now() - startedMs);
       if (leftMs > 0 && tcp.connections > 0) {
         await waitFor(() => tcp.connections === 0, { what: 'TCP connections to end', deadlineMs: leftMs }).catch(() => {

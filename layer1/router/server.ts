@@ -1,10 +1,11 @@
 /** The router's own HTTP API. */
-import { Readable } from 'node:stream';
 import type { RouteStats } from '@flynn/controller/routes/stats';
 import type { Word } from '@flynn/discovery/routers';
 import { FlynnError } from '@flynn/kit/errors';
 import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
+import { Metrics } from '@flynn/kit/metrics';
+import { metricsAnswer } from '@flynn/kit/metrics-server';
 import { routes } from './api.ts';
 import type { Status } from './api.ts';
 import type { Knowledge } from './knowledge.ts';
@@ -39,21 +40,19 @@ export function voiceOf(told: Told): Voice {
   };
 }
 
-export function statusHandlers(voice: Voice): Handler[] {
+/** `metrics`: of the process, told beside what all workers count together. */
+export function statusHandlers(voice: Voice, metrics: Metrics = new Metrics()): Handler[] {
   return [
     handle(routes.status, async () => voice.status()),
     handle(routes.routeStats, async ({ params }) => {
       const stats = await voice.routeStats(params.route);
-      if (stats === undefined) throw new FlynnError('not_found', `this router knows no HTTP route ${params.route}`);
+      if (stats === undefined) throw new FlynnError('not_found', `this router knows no route ${params.route}`);
       return stats;
     }),
     handle(routes.allStats, async ({ query }) => voice.allStats(query.app)),
     handle(routes.metrics, async () => {
       const [stats, { counters }] = await Promise.all([voice.allStats(), voice.status()]);
-      return {
-        body: Readable.from([prometheusText(stats, counters)]),
-        headers: { 'content-type': 'text/plain; version=0.0.4; charset=utf-8' },
-      };
+      return metricsAnswer(prometheusText(stats, counters) + (await metrics.text()));
     }),
     handle(routes.word, async ({ body: { waitMs, ...word }, signal }) => ({
       isSo: await voice.isSo(word, { waitMs, signal }),

@@ -1,6 +1,7 @@
 import { platformRunnerToken } from '@flynn/controller/operations/runner-token';
 import { booleanFlag, integer, secret } from '@flynn/kit/config';
 import { newId } from '@flynn/kit/ids';
+import { metricsPort } from '@flynn/kit/metrics-server';
 import { z } from 'zod';
 import type { Identity } from './registration.ts';
 
@@ -52,6 +53,8 @@ export const configSchema = z.object({
   HOSTNAME: z.string().min(1).optional(),
   /** Operations at a time. */
   FLYNN_RUNNER_SLOTS: integer.pipe(z.int().min(1).max(64)).default(2),
+  /** Where it serves its figures. */
+  FLYNN_METRICS_PORT: integer.default(metricsPort),
 });
 type Config = z.output<typeof configSchema>;
 

@@ -2,6 +2,8 @@ import { createBlobClient } from '@flynn/blobstore/client';
 import { createDiscoveryClient } from '@flynn/discovery/client';
 import { runDaemon } from '@flynn/kit/daemon';
 import { HttpClient } from '@flynn/kit/http-client';
+import { keepHeapSmall } from '@flynn/kit/idle-memory';
+import { openMetrics, serveMetrics } from '@flynn/kit/metrics-server';
 import { configSchema, identityOf } from './config.ts';
 import { Reports } from './reports.ts';
 import { runOperations } from './runner.ts';
@@ -20,6 +22,9 @@ await runDaemon({
       name: 'the controller',
     });
     const blobs = createBlobClient({ baseUrl: urlOf('blobstore'), key });
+    tasks.run('heap', keepHeapSmall);
+    const metrics = openMetrics();
+    await serveMetrics(metrics, { name: 'runner', key, log, signal: tasks.signal, port: config.FLYNN_METRICS_PORT });
     tasks.run('operations', async (signal) => {
       const identity = identityOf(config);
       const deps = {
@@ -30,6 +35,7 @@ await runDaemon({
         registries: { logins: config.FLYNN_REGISTRY_LOGINS, plain: config.FLYNN_PLAIN_REGISTRIES },
         slugRunnerImage: config.FLYNN_SLUG_RUNNER_IMAGE,
         log,
+        metrics,
       };
       try {
         await runOperations(deps, signal);

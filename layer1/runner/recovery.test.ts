@@ -162,7 +162,7 @@ async function startController(): Promise<FlakyController> {
   return controller;
 }
 
-function run(
+async function run(
   controller: FlakyController,
   operation: Operation,
   stopping = new AbortController().signal,
@@ -182,7 +182,7 @@ function run(
     log: silentLogger(),
     heartbeatMs: 20,
   };
-  return runOperation(operation, deps, stopping);
+  await runOperation(operation, deps, stopping);
 }
 
 test('output lost with its connection is told once, whichever line the connection broke in', async () => {

@@ -5,12 +5,14 @@ import { systemClock } from '@flynn/kit/clock';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';
 import type { Logger } from '@flynn/kit/log';
+import type { Metrics } from '@flynn/kit/metrics';
 import { newId } from '@flynn/kit/ids';
 import { raceAbort, withDeadline } from '@flynn/kit/retry';
 import { forever } from '@flynn/kit/tasks';
 import { executeBuild } from './build-operation.ts';
 import { executeDeploy } from './deploy-operation.ts';
 import type { Execution, Executor } from './execution.ts';
+import { operationMetrics } from './metrics.ts';
 import { OperationLines } from './operation-lines.ts';
 import { executePoll } from './poll-operation.ts';
 import { register } from './registration.ts';
@@ -35,6 +37,8 @@ export type RunnerDeps = {
   registries?: RegistryAccess;
   slugRunnerImage: string;
   log: Logger;
+  /** Counts what is carried out. */
+  metrics?: Metrics;
   heartbeatMs?: number;
   lookMs?: number;
   /** How long what is under way may go on once the runner is told to stop. */
@@ -59,6 +63,7 @@ export async function runOperations(deps: RunnerDeps, signal: AbortSignal): Prom
   };
   signal.addEventListener('abort', onAbort, { once: true });
   const session = newId();
+  const counts = operationMetrics(deps.metrics, identity.slots);
   const running = new Set<Promise<void>>();
   let isRegistered = false;
   const step = async (signal: AbortSignal): Promise<void> => {
@@ -67,7 +72,9 @@ export async function runOperations(deps: RunnerDeps, signal: AbortSignal): Prom
     while (running.size >= identity.slots) await raceAbort(Promise.race(running), signal);
     try {
       for (const operation of await claim(deps, identity.slots - running.size, signal)) {
-        const ended = begin(operation, deps, signal, stopping.signal).finally(() => running.delete(ended));
+        const ended = counts
+          .timed(operation.kind, () => begin(operation, deps, signal, stopping.signal))
+          .finally(() => running.delete(ended));
         running.add(ended);
       }
     } catch (error) {
@@ -90,13 +97,13 @@ async function claim(
   return (await controller.call(operations.claim, input, { signal, timeoutMs: 40_000 })).operations;
 }
 
-/** Says that it begins, and carries it out; or says that it does not. Never rejects. */
+/** Says that it begins, and carries it out, and answers how it ended; or says that it does not. Never rejects. */
 async function begin(
   operation: Operation,
   deps: RunnerDeps,
   signal: AbortSignal,
   stopping: AbortSignal,
-): Promise<void> {
+): Promise<Outcome['state'] | undefined> {
   const { reports, log } = deps;
   const { id, attempt = 0 } = operation;
   const isBegun = !signal.aborted;
@@ -104,14 +111,18 @@ async function begin(
     await reports.send(isBegun ? 'begun' : 'declined', { id, attempt }, { deadlineMs: acknowledgeMs });
   } catch (error) {
     log.warn({ err: error, operation: id }, 'an operation could not be begun: it goes to another runner');
-    return;
+    return undefined;
   }
-  if (isBegun) await runOperation(operation, deps, stopping);
+  return isBegun ? runOperation(operation, deps, stopping) : undefined;
 }
 
 type Outcome = { state: 'complete' | 'failed' | 'cancelled'; error?: string; output?: Record<string, string> };
 
-export async function runOperation(operation: Operation, deps: RunnerDeps, stopping: AbortSignal): Promise<void> {
+export async function runOperation(
+  operation: Operation,
+  deps: RunnerDeps,
+  stopping: AbortSignal,
+): Promise<Outcome['state']> {
   const { controller, blobs, slugRunnerImage, lookMs = 5_000, registries = { logins: {}, plain: [] } } = deps;
   const log = deps.log.child({ operation: operation.id, kind: operation.kind, app: operation.appId });
   const { id, token } = deps.identity;
@@ -158,6 +169,7 @@ export async function runOperation(operation: Operation, deps: RunnerDeps, stopp
     ended.abort();
     await beating;
   }
+  return outcome.state;
 }
 
 function outcomeOf(

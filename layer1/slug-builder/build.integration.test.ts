@@ -123,7 +123,7 @@ async function start(slug: string, line: string, env: Record<string, string>): P
 }
 
 const answerOf = (url: string): Promise<string> =>
-  waitFor(async () => (await fetch(url)).text(), { what: `an answer of ${url}`, deadlineMs: 10_000 });
+  waitFor(async () => (await fetch(url)).text(), { what: `an answer of ${url}`, deadlineMs: 60_000 });
 
 test('an Express app builds with npm ci, answers, and stops at SIGTERM', async () => {
   const { result, output, layout } = await buildApp('express', join(apps, 'express'), { NOT_SEEN: 'by the slug' });

@@ -39,7 +39,7 @@ export function describeHosts(theStage: () => Stage): void {
     const pid = host.agentPid();
     process.kill(pid, 'SIGKILL');
     stage.since('the kill');
-    await waitFor(() => host.agentPid() !== pid, { what: 'another host agent', deadlineMs: 30_000 });
+    await waitFor(() => host.agentPid() !== pid, { what: 'another host agent', deadlineMs: 60_000 });
     await stage.untilHealthy();
     assertUndisturbed(stage);
   });
@@ -59,7 +59,7 @@ export function describeHosts(theStage: () => Stage): void {
       stage.since('the agent went on');
       await stage.watch.until((cell) => (cell.hosts.has(host.name) ? [] : [`${host.name} is away`]), {
         what: 'the host to be back',
-        deadlineMs: 30_000,
+        deadlineMs: 60_000,
       });
     },
   );

@@ -87,7 +87,7 @@ export class Stage implements AsyncDisposable {
     await Promise.all(hosts.map((host) => this.cluster.untilAnswers('hello', { host })));
     await waitFor(() => this.#strays(hosts).length === 0, {
       what: 'the containers to be those of the cell',
-      deadlineMs: 30_000,
+      deadlineMs: 60_000,
       intervalMs: 100,
     }).catch((error: unknown) => {
       throw new FlynnError('timeout', this.#strays(hosts).join('; '), { cause: error });

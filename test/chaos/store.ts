@@ -20,7 +20,7 @@ function leaderOf(hosts: readonly ClusterHost[]): Promise<ClusterHost> {
       for (const host of hosts) if (await isStoreLeader(host)) return host;
       return undefined;
     },
-    { what: 'a member of etcd that leads', deadlineMs: 30_000, intervalMs: 100 },
+    { what: 'a member of etcd that leads', deadlineMs: 60_000, intervalMs: 100 },
   );
 }
 
@@ -32,7 +32,7 @@ export function describeStore(theStage: () => Stage): void {
     stage.since('the kill');
     const next = await leaderOf(stage.hosts);
     t.diagnostic(next === leader ? 'it leads again' : 'another leads');
-    await waitFor(() => leader.storePid() !== pid, { what: 'the member to be back', deadlineMs: 30_000 });
+    await waitFor(() => leader.storePid() !== pid, { what: 'the member to be back', deadlineMs: 60_000 });
     await stage.untilHealthy();
     assertUndisturbed(stage);
   });

@@ -61,7 +61,7 @@ export function describeDeploys(theCluster: () => TestCluster): void {
       maxMs: 120_000,
     });
     assert.match((await app.flynn(['env', 'set', 'GREETING=second'])).stdout, /the canaries of v\d+ are up/);
-    await waitFor(async () => (await bodies()).size === 2, { what: 'both releases to answer', deadlineMs: 30_000 });
+    await waitFor(async () => (await bodies()).size === 2, { what: 'both releases to answer', deadlineMs: 60_000 });
     await app.flynn(['deployment', 'abort', '-m', 'not yet']);
     await waitFor(async () => (await newest()).state === 'failed', {
       what: 'the end of the canary',

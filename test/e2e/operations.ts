@@ -59,7 +59,7 @@ export function describeOperations(theCluster: () => TestCluster): void {
     assert.equal(ended?.state, 'failed');
     await waitFor(async () => (await cluster.jobs('ops-runner')).every(({ type }) => type !== 'build'), {
       what: 'the build job to stop',
-      deadlineMs: 30_000,
+      deadlineMs: 60_000,
       intervalMs: 200,
     });
     await app.commit('again');

@@ -91,7 +91,7 @@ export function describePush(theCluster: () => TestCluster): void {
     await app.flynn(['scale', 'greeter=1']);
     await waitFor(async () => (await app.flynn(['log', '-n', '20'])).stdout.includes('Hello, Flynn!'), {
       what: "the greeter's line in the log",
-      deadlineMs: 20_000,
+      deadlineMs: 60_000,
       intervalMs: 300,
     });
   });

@@ -24,7 +24,7 @@ async function killAndAwait(cluster: TestCluster, app: string, type: string): Pr
       const now = await cluster.containers(app, type);
       return now.length > 0 && (now[0] !== container || (await startedAgain(cluster, container)));
     },
-    { what: `${app} ${type} to be back`, deadlineMs: 30_000, intervalMs: 200 },
+    { what: `${app} ${type} to be back`, deadlineMs: 60_000, intervalMs: 200 },
   );
 }
 
@@ -57,7 +57,7 @@ export function describeRecovery(theCluster: () => TestCluster): void {
   test('a killed web container is started again', async () => {
     const cluster = theCluster();
     await killAndAwait(cluster, 'express', 'web');
-    await answers(cluster, 'express', 20_000);
+    await answers(cluster, 'express', 60_000);
   });
 
   test('each container of the platform comes back; apps stop answering only while the router is down', async () => {
@@ -72,7 +72,7 @@ export function describeRecovery(theCluster: () => TestCluster): void {
     assert.deepEqual(report.failures, []);
     assert.ok(report.requests > 100, `only ${report.requests} requests`);
     await killAndAwait(cluster, 'router', 'web');
-    await answers(cluster, 'express', 20_000);
+    await answers(cluster, 'express', 60_000);
     await allUp(cluster, 60_000);
   });
 
@@ -86,7 +86,7 @@ export function describeRecovery(theCluster: () => TestCluster): void {
     });
     const pid = cluster.host.agentPid();
     process.kill(pid, 'SIGKILL');
-    await waitFor(() => cluster.host.agentPid() !== pid, { what: 'another host agent', deadlineMs: 30_000 });
+    await waitFor(() => cluster.host.agentPid() !== pid, { what: 'another host agent', deadlineMs: 60_000 });
     await allUp(cluster, 60_000);
     const report = await load.stop();
     assert.deepEqual(report.failures, []);

@@ -54,14 +54,14 @@ export function describeRoutes(theCluster: () => TestCluster): void {
     assert.ok(router);
     const isKept = async () =>
       (await cluster.docker('exec', router, 'cat', '/data/table.jsonl')).stdout.includes('kept.example.com');
-    await waitFor(isKept, { what: 'the route to be kept', deadlineMs: 30_000, intervalMs: 500 });
+    await waitFor(isKept, { what: 'the route to be kept', deadlineMs: 60_000, intervalMs: 500 });
     const controllers = await cluster.containers('controller', 'web');
     await cluster.docker('pause', ...controllers);
     try {
       await cluster.docker('kill', router);
       await waitFor(async () => (await statusOf('kept.example.com')) === 200, {
         what: 'the router to answer again',
-        deadlineMs: 30_000,
+        deadlineMs: 60_000,
         intervalMs: 100,
       });
     } finally {

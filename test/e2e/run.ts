@@ -54,8 +54,8 @@ export function describeRun(theCluster: () => TestCluster): void {
     let output = '';
     child.stdout.setEncoding('utf8').on('data', (chunk: string) => (output += chunk));
     child.stderr.setEncoding('utf8').on('data', (chunk: string) => (output += chunk));
-    const ended = new Promise<number | null>((resolve) => child.once('exit', resolve));
-    await waitFor(() => output.includes('ready'), { what: 'the job to be ready', deadlineMs: 30_000 });
+    const ended = new Promise<number | null>((resolve) => child.once('close', resolve));
+    await waitFor(() => output.includes('ready'), { what: 'the job to be ready', deadlineMs: 60_000 });
     child.kill('SIGINT');
     assert.equal(await ended, 5, output);
     assert.match(output, /caught/);
@@ -69,7 +69,7 @@ export function describeRun(theCluster: () => TestCluster): void {
       async () => (await cluster.flynn(['-a', 'express', 'log', '-n', '200'])).stdout.includes('detached work done'),
       {
         what: 'the line in the log',
-        deadlineMs: 20_000,
+        deadlineMs: 60_000,
         intervalMs: 300,
       },
     );

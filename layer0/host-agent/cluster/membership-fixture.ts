@@ -124,7 +124,7 @@ export class SimulatedHost implements AsyncDisposable {
   async wipe(): Promise<void> {
     await this.stopAgent();
     await rm(residentFile(this.#stateDir));
-    await waitFor(() => this.#member === undefined, { what: 'the member to end', deadlineMs: 10_000 });
+    await waitFor(() => this.#member === undefined, { what: 'the member to end', deadlineMs: 60_000 });
     await rm(this.#volumesDir, { recursive: true });
   }
 

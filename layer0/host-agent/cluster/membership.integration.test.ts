@@ -123,7 +123,7 @@ test('a host that leaves is replaced by another, while the leading agent stops a
       // The one that left may lead for a moment longer.
       return (await hostAt(3).isLeader()) ? hostAt(1) : undefined;
     },
-    { what: 'a leader of etcd', deadlineMs: 10_000 },
+    { what: 'a leader of etcd', deadlineMs: 60_000 },
   );
   await first.crashMember();
   if (leader !== undefined) await leader.startAgent();
@@ -141,7 +141,7 @@ test('a host that comes back without its disk becomes a member anew, with other 
       const [volume] = await hostAt(4).volumes();
       return volume !== undefined && volume !== before;
     },
-    { what: 'another member on h4', deadlineMs: 20_000 },
+    { what: 'another member on h4', deadlineMs: 60_000 },
   );
   await untilMembers([1, 2, 4]);
   assert.equal((await store.get('/kept'))?.value, '"yes"');

@@ -9,7 +9,7 @@ import type { TaskGroup } from '@flynn/kit/tasks';
 import { cellKeys, hostRecordSchema } from '@flynn/scheduler/cell';
 import type { HostRecord } from '@flynn/scheduler/cell';
 import { connectEtcd } from '@flynn/store/etcd';
-import type { EtcdClient } from '@flynn/store/etcd';
+import type { EtcdClient, EtcdOptions } from '@flynn/store/etcd';
 import type { EtcdTls } from '@flynn/store/etcd-members';
 import { etcdMembership } from '@flynn/store/etcd-membership';
 import { openMirror } from '@flynn/store/mirror';
@@ -41,10 +41,15 @@ export async function readTls(config: TlsConfig): Promise<EtcdTls | undefined> {
 }
 
 /** The store at the members this host knew last. */
-export async function connectStore(config: Config, log: Logger): Promise<{ store: EtcdClient; tls?: EtcdTls }> {
+export async function connectStore(
+  config: Config,
+  log: Logger,
+  onCall?: EtcdOptions['onCall'],
+): Promise<{ store: EtcdClient; tls?: EtcdTls }> {
   const tls = await readTls(config);
   const endpoints = await knownEndpoints(config.FLYNN_STATE_DIR, config.FLYNN_ETCD_ENDPOINTS);
-  const store = connectEtcd({ endpoints, log, ...(tls === undefined ? {} : { tls }) });
+  const told = onCall === undefined ? {} : { onCall };
+  const store = connectEtcd({ endpoints, log, ...told, ...(tls === undefined ? {} : { tls }) });
   return tls === undefined ? { store } : { store, tls };
 }
 

@@ -15,7 +15,7 @@ import { driftFindings } from './drift.ts';
 import type { DriftFacts } from './drift.ts';
 import type { Found } from './finding.ts';
 import { kernelFindings, readKernelSettings } from './kernel.ts';
-import { limitFindings, parseKernelCounts, readKernelCounts } from './limits.ts';
+import { countInotify, limitFindings, parseKernelCounts, readKernelCounts } from './limits.ts';
 import type { KernelCounts } from './limits.ts';
 
 const brief = (findings: readonly Found[]) => findings.map(({ severity, what }) => `${severity}: ${what}`);
@@ -126,7 +126,7 @@ describe('limits of the kernel', () => {
       threads: { used: 345, limit: 62987 },
       memory: { totalBytes: 8_192_000, availableBytes: 2_048_000, stalledPercent: 12.5 },
     });
-    const own = await readKernelCounts();
+    const own = await readKernelCounts(await countInotify());
     assert.ok(own.files.used > 0 && own.threads.used > 1 && own.memory.availableBytes > 0);
     assert.ok(own.inotifyInstances.limit > 0);
   });

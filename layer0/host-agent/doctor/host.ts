@@ -15,7 +15,7 @@ import type { DriftFacts } from './drift.ts';
 import { Sightings, examine, lessThan } from './finding.ts';
 import type { Check, Finding } from './finding.ts';
 import { kernelFindings, readKernelSettings } from './kernel.ts';
-import { limitFindings, readKernelCounts } from './limits.ts';
+import { countInotify, limitFindings, readKernelCounts } from './limits.ts';
 import type { KernelCounts } from './limits.ts';
 
 export type HostDoctorDeps = Readonly<{
@@ -45,11 +45,14 @@ const machine: Readings = { disks: readDisks, counts: readKernelCounts, settings
 /** So that it is known since when something is so. */
 const everyMs = 60_000;
 const ownPatienceMs = 10_000;
+/** A look at every descriptor of the machine: every so many rounds. */
+const inotifyEvery = 10;
 
 export class HostDoctor {
   readonly #deps: HostDoctorDeps;
   readonly #sightings = new Sightings();
   #last: readonly Finding[] = [];
+  #inotifyInstances = 0;
 
   constructor(deps: HostDoctorDeps) {
     this.#deps = deps;
@@ -62,7 +65,10 @@ export class HostDoctor {
 
   /** Resolves when the signal aborts. */
   async run(signal: AbortSignal, log: Logger): Promise<void> {
+    let rounds = 0;
     const look = async (limited: AbortSignal): Promise<void> => {
+      if (rounds % inotifyEvery === 0) this.#inotifyInstances = await countInotify();
+      rounds += 1;
       await this.examine(ownPatienceMs, limited);
       await pause(everyMs, limited);
     };
@@ -94,7 +100,7 @@ export class HostDoctor {
       {
         name: 'limits',
         find: async () => {
-          counts = await read.counts();
+          counts = await read.counts(this.#inotifyInstances);
           return limitFindings(subject, counts);
         },
       },

@@ -85,7 +85,8 @@ function memoryFindings(
 
 const read = async (path: string): Promise<string | undefined> => readFile(path, 'utf8').catch(() => undefined);
 
-export async function readKernelCounts(): Promise<KernelCounts> {
+/** `inotifyInstances`: counting them takes its time, so who asks often gives what was counted before. */
+export async function readKernelCounts(inotifyInstances: number): Promise<KernelCounts> {
   const [files, count, max, instances, threads, load, memory, pressure] = await Promise.all([
     read('/proc/sys/fs/file-nr'),
     read('/proc/sys/net/netfilter/nf_conntrack_count'),
@@ -98,7 +99,7 @@ export async function readKernelCounts(): Promise<KernelCounts> {
   ]);
   return {
     ...parseKernelCounts({ files, count, max, threads, load, memory, pressure }),
-    inotifyInstances: { used: await countInotify(), limit: Number(instances ?? 0) },
+    inotifyInstances: { used: inotifyInstances, limit: Number(instances ?? 0) },
   };
 }
 
@@ -125,7 +126,7 @@ export function parseKernelCounts(texts: KernelTexts): Omit<KernelCounts, 'inoti
 /** A look at every descriptor: bounded, for a host of thousands of containers. */
 const mostDescriptors = 50_000;
 
-async function countInotify(): Promise<number> {
+export async function countInotify(): Promise<number> {
   let instances = 0;
   let seen = 0;
   for (const process of await readdir('/proc')) {

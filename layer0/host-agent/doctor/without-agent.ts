@@ -8,7 +8,7 @@ import { diskFindings, readDisks } from './disks.ts';
 import { examine, together } from './finding.ts';
 import type { Verdict } from './finding.ts';
 import { kernelFindings, readKernelSettings } from './kernel.ts';
-import { limitFindings, readKernelCounts } from './limits.ts';
+import { countInotify, limitFindings, readKernelCounts } from './limits.ts';
 
 const patienceMs = 5_000;
 
@@ -25,7 +25,7 @@ export async function examineWithoutAgent(options: {
   const verdict = await examine(
     [
       { name: 'disks', find: async () => diskFindings(subject, await readDisks(placesBelow(stateDir))) },
-      { name: 'limits', find: async () => limitFindings(subject, await readKernelCounts()) },
+      { name: 'limits', find: async () => limitFindings(subject, await readKernelCounts(await countInotify())) },
       { name: 'kernel', find: async () => kernelFindings(subject, await readKernelSettings()) },
       { name: 'certificates', find: async () => certificateFindings(subject, await options.certificates(), now) },
     ],

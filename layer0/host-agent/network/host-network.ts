@@ -9,7 +9,7 @@ import type { LocalJob } from './policy.ts';
 import type { Run } from './program.ts';
 import { type Machine, type NetworkSettings, type NetworkState, migrateSysctl, tunnelDevice, wanted } from './state.ts';
 
-const usualCheckMs = 4_000;
+const usualCheckMs = 6_000;
 /** What comes within this time is one change of the rules. */
 const batchMs = 50;
 const rememberedRepairs = 100;

@@ -100,7 +100,7 @@ async function job(
 async function until(from: string, target: string, answer: Answer): Promise<void> {
   await waitFor(async () => JSON.stringify(await namespaces.ask(from, target)) === JSON.stringify(answer), {
     what: `${from} to reach ${target}`,
-    deadlineMs: 15_000,
+    deadlineMs: 60_000,
     intervalMs: 100,
   });
 }

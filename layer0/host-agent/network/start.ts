@@ -10,7 +10,7 @@ import type { Store } from '@flynn/store/store';
 import { type Config, gatewayOf } from '../config.ts';
 import type { ContainerTable } from '../container-table.ts';
 import { label } from '../labels.ts';
-import { Shell } from '../shell.ts';
+import { Shell, quoted } from '../shell.ts';
 import { readInterfaces } from './actual.ts';
 import { HostNetwork } from './host-network.ts';
 import { type Lease, leasePrefix, leaseSchema } from './lease.ts';
@@ -65,12 +65,13 @@ export function startNetwork(
   return network;
 }
 
-/** Scripts, such as the one that looks every few seconds, are the shell's. */
-function runnerOf(shell: Shell): Run {
+/** Scripts, such as the one that looks every few seconds, are the shell's; what follows a script's name is its arguments. */
+export function runnerOf(shell: Shell): Run {
   return (command, signal) => {
-    const [option, script] = command.args;
-    const isScript = command.program === 'sh' && option === '-c' && script !== undefined;
-    return isScript ? shell.run(script, { signal }) : runProgram(command, signal);
+    const [option, script, , ...given] = command.args;
+    if (command.program !== 'sh' || option !== '-c' || script === undefined) return runProgram(command, signal);
+    const withArguments = given.length === 0 ? script : `set -- ${given.map(quoted).join(' ')}\n${script}`;
+    return shell.run(withArguments, { signal });
   };
 }
 

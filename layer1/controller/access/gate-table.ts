@@ -105,6 +105,8 @@ export const expected: Readonly<Record<string, string>> = {
   'GET /events': 'anybody',
   'GET /cluster': 'anybody',
   'GET /status': 'cluster viewer',
+  'GET /metrics': 'cluster viewer',
+  'GET /metrics-targets': 'cluster viewer',
   'GET /hosts': 'cluster viewer',
   'GET /hosts/:host': 'cluster viewer',
   'PATCH /hosts/:host/tags': 'admin',

@@ -1,6 +1,7 @@
 /** The one gate of the API: who is it, is it not too often, and may they? Whatever no rule allows is refused. */
 import { FlynnError } from '@flynn/kit/errors';
 import { type Gate, type GateRequest, credentialOf, unknownKey } from '@flynn/kit/http-gate';
+import { isForMonitoring, metricsToken } from '@flynn/kit/metrics-token';
 import { isSameSecret } from '@flynn/kit/secrets';
 import { findApp, noApp } from '../deps.ts';
 import type { Deps } from '../deps.ts';
@@ -37,6 +38,9 @@ export function accessGate(options: GateOptions): Gate {
   const root = rootPrincipal();
   return async (request) => {
     const text = credentialOf(request.headers);
+    if (isForMonitoring(request.route.path) && isSameSecret(text, metricsToken(options.clusterKey))) {
+      return { caller: servicePrincipal('platform') };
+    }
     const principal = isSameSecret(text, options.rootKey) ? root : await whoHas(options, text, request);
     rateLimit.take(principal);
     if (principal.kind === 'service') {

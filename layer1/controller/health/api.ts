@@ -1,6 +1,7 @@
 /** The API of how the cluster is: every part of it, every host, what is wrong and what to do. */
 import { examinedHostSchema, examinedMemberSchema } from '@flynn/host-agent/doctor/api';
 import { healths, verdictSchema } from '@flynn/host-agent/doctor/finding';
+import { metricsTargetsPath } from '@flynn/kit/metrics-token';
 import { defineRoute } from '@flynn/kit/routes';
 import { z } from 'zod';
 
@@ -29,6 +30,10 @@ export const clusterHealthSchema = verdictSchema.extend({
 });
 export type ClusterHealth = z.output<typeof clusterHealthSchema>;
 
+/** As Prometheus' `http_sd_configs` reads it. */
+const targetSchema = z.object({ targets: z.array(z.string()), labels: z.record(z.string(), z.string()) });
+export type Target = z.output<typeof targetSchema>;
+
 export const health = {
   get: defineRoute({
     method: 'GET',
@@ -40,5 +45,12 @@ export const health = {
     }),
     response: clusterHealthSchema,
     summary: 'Every part of the platform, every host, what is wrong and what to do',
+  }),
+  targets: defineRoute({
+    method: 'GET',
+    path: metricsTargetsPath,
+    access: 'cluster viewer',
+    response: z.array(targetSchema),
+    summary: "Where the figures of all parts are read, for Prometheus' HTTP discovery",
   }),
 } as const;

@@ -15,10 +15,11 @@ import { appIdOf } from '../compile.ts';
 import type { Deps } from '../deps.ts';
 import { appType, formationType, releaseType } from '../resources.ts';
 import type { AppResource } from '../resources.ts';
-import type { ClusterHealth, Component } from './api.ts';
+import type { ClusterHealth, Component, Target } from './api.ts';
 import { routeCertificateFindings } from './certificates.ts';
 import { componentFindings, componentsOf } from './components.ts';
 import { stuckFindings } from './stuck.ts';
+import { targetsOf } from './targets.ts';
 
 /** So that it is known since when something is so, and told in the log when it begins. */
 const everyMs = 60_000;
@@ -119,6 +120,17 @@ export class HealthWatch {
       ...verdict,
     };
     return this.#last;
+  }
+
+  /** Where figures are read: every host's agent, every job of the platform's own apps. */
+  async targets(signal: AbortSignal): Promise<Target[]> {
+    const { cell } = this.#deps;
+    const own = new Set((await this.#apps(signal)).filter(({ spec }) => spec.isSystem).map(({ id }) => id));
+    const statuses = seenStatuses(cell, ({ workloadId }) => own.has(appIdOf(workloadId)));
+    return targetsOf(
+      valuesOf(cell.hosts),
+      statuses.filter(({ isUncertain }) => !isUncertain),
+    );
   }
 
   async #apps(signal: AbortSignal): Promise<readonly AppResource[]> {

@@ -193,7 +193,7 @@ export function upgradeConformance(driver: Driver): void {
     // A router that reads without being read from takes all of it; one that does not lets it come to a halt.
     let before = -1;
     const isAtRest = () => before === (before = taken);
-    await waitFor(isAtRest, { what: 'the app to get nothing more out', deadlineMs: 10_000, intervalMs: 300 });
+    await waitFor(isAtRest, { what: 'the app to get nothing more out', deadlineMs: 60_000, intervalMs: 300 });
     assert.equal(isOut, false);
     let got = 0;
     for await (const chunk of socket) got += chunk.length;

@@ -30,7 +30,7 @@ export function startDicedBackend(t: Owner, seed: number): Promise<Backend> {
     let unread = '';
     let isBusy = false;
     socket.on('end', () => socket.end());
-    const next = (): void => {
+    const proceed = (): void => {
       const end = unread.indexOf('\r\n\r\n');
       if (isBusy || end < 0) return;
       const body = bodyEndOf(unread, end + 4);
@@ -41,12 +41,12 @@ export function startDicedBackend(t: Owner, seed: number): Promise<Backend> {
       isBusy = true;
       void answer(socket, dice, body === undefined).then((stays) => {
         isBusy = !stays;
-        next();
+        proceed();
       });
     };
     socket.on('data', (chunk) => {
       unread += chunk.toString('latin1');
-      next();
+      proceed();
     });
   });
   return track(t, server);

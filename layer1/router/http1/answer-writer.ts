@@ -3,6 +3,7 @@ import type { Socket } from 'node:net';
 
 export class AnswerWriter {
   readonly #socket: Socket;
+  readonly #copies: boolean;
   /** To be written with what comes next. */
   #head: string | undefined;
   /** The body gets chunks, because its end would else be the connection's. */
@@ -10,13 +11,20 @@ export class AnswerWriter {
   /** Of the body. */
   bytes = 0;
 
-  constructor(socket: Socket) {
+  /** `copies` leaves what is told in a buffer that is used again free at once: over TLS every write takes a turn of the loop. */
+  constructor(socket: Socket, options: { copies: boolean }) {
     this.#socket = socket;
+    this.#copies = options.copies;
   }
 
   /** Nothing of the answer has gone out yet. */
   get isHeld(): boolean {
     return this.#head !== undefined;
+  }
+
+  /** Nothing more is to be told until what was written is out. */
+  get isFull(): boolean {
+    return this.#copies ? this.#socket.writableNeedDrain : this.#socket.writableLength > 0;
   }
 
   begin(head: string, makesChunks: boolean): void {
@@ -32,6 +40,7 @@ export class AnswerWriter {
   write(buffer: Buffer, from: number, to: number, room: number): void {
     this.bytes += to - from;
     if (this.#makesChunks) this.#writeChunk(buffer, from, to);
+    else if (this.#copies) this.#writeCopy(buffer, from, to);
     else if (this.#head === undefined) this.#socket.write(buffer.subarray(from, to));
     else if (this.#head.length <= room) {
       const start = from - this.#head.length;
@@ -61,6 +70,15 @@ export class AnswerWriter {
   end(): void {
     this.flush();
     if (this.#makesChunks) this.#socket.write('0\r\n\r\n', 'latin1');
+  }
+
+  #writeCopy(buffer: Buffer, from: number, to: number): void {
+    const head = this.#head ?? '';
+    this.#head = undefined;
+    const out = Buffer.allocUnsafe(head.length + to - from);
+    out.write(head, 'latin1');
+    buffer.copy(out, head.length, from, to);
+    this.#socket.write(out);
   }
 
   #writeChunk(buffer: Buffer, from: number, to: number): void {

@@ -1,8 +1,10 @@
 /** A client's connection: one request after the other, each answered before the next begins. */
 import type { Socket } from 'node:net';
 import type { Answer, Client, Front, Policy } from '../exchange.ts';
+import type { Upstream } from '../http2/attempt.ts';
 import type { Deadlines, Watched } from './deadlines.ts';
 import { HeadProblem } from './fields.ts';
+import { H2cTransfer } from './h2c-transfer.ts';
 import { HeadReader } from './head-reader.ts';
 import type { Pools } from './pool.ts';
 import { problemOfPartialRequest, readRequestHead } from './request-head.ts';
@@ -27,12 +29,28 @@ const preface = Buffer.from('PRI * HTTP/2.0\r\n\r\n');
 export type FrontContext = {
   readonly policy: Policy;
   readonly pools: Pools;
+  readonly h2c: Upstream;
   readonly deadlines: Deadlines;
   readonly isDraining: boolean;
   /** Takes connections whose client begins to speak HTTP/2 without asking (RFC 9113 3.3). */
   readonly http2: Pick<Front, 'take'> | undefined;
   closed(connection: ClientConnection): void;
 };
+
+/** One request of a connection, whatever its backend speaks. It calls `finished` or `breakOff` once, or the client is gone. */
+export interface ClientTransfer {
+  start(): void;
+  /** Takes of the client's bytes what belongs to this request, and answers up to where. */
+  takeBody(buffer: Buffer, from: number, to: number): number;
+  /** The client has no more for now. */
+  flush(): void;
+  /** All that was written to the client is out. */
+  onFlushed(): void;
+  /** It has ended its side. */
+  clientEnded(): void;
+  clientGone(): void;
+  tick(nowMs: number): void;
+}
 
 type State = 'fresh' | 'head' | 'idle' | 'busy' | 'lingering';
 
@@ -43,7 +61,7 @@ export class ClientConnection implements Watched {
   readonly #reader = new HeadReader(readRequestHead, problemOfPartialRequest);
   #state: State = 'fresh';
   #deadlineMs: number;
-  #transfer: Transfer | undefined;
+  #transfer: ClientTransfer | undefined;
   /** Read, and not to be understood yet. */
   #held: Buffer | undefined;
   #isConsuming = false;
@@ -194,7 +212,9 @@ export class ClientConnection implements Watched {
       this.answer(verdict.answer, head, keepsAlive);
       this.finished(keepsAlive);
     } else {
-      this.#transfer = new Transfer(this, head, verdict.exchange);
+      const { exchange } = verdict;
+      const isTranslated = exchange.backendProtocol === 'h2c';
+      this.#transfer = isTranslated ? new H2cTransfer(this, head, exchange) : new Transfer(this, head, exchange);
       this.#transfer.start();
       if (this.hasEnded) this.#transfer?.clientEnded();
     }

@@ -2,6 +2,7 @@
 import type { Socket } from 'node:net';
 import { systemClock } from '@flynn/kit/clock';
 import type { Client, Front, Policy } from '../exchange.ts';
+import { H2cUpstream } from '../http2/h2c-upstream.ts';
 import { ClientConnection } from './client-connection.ts';
 import type { FrontContext } from './client-connection.ts';
 import { Deadlines } from './deadlines.ts';
@@ -10,17 +11,26 @@ import { Pools } from './pool.ts';
 /** Clients that keep a connection get this long to hear of its end with an answer, instead of finding it closed. */
 const goodbyeMs = 3_000;
 
+/** The clock, and the connections to backends. */
+export type Shared = Readonly<{ deadlines: Deadlines; pools: Pools; h2c: H2cUpstream }>;
+
+export function shared(): Shared {
+  const deadlines = new Deadlines();
+  return { deadlines, pools: new Pools(deadlines), h2c: new H2cUpstream(deadlines) };
+}
+
 export class Http1Front implements Front {
   readonly #connections = new Set<ClientConnection>();
   readonly #context: FrontContext & { isDraining: boolean };
 
-  /** `deadlines` and `pools` are those of another front that shares them; `http2` takes clients that begin to speak it. */
-  constructor(options: { policy: Policy; deadlines?: Deadlines; pools?: Pools; http2?: Pick<Front, 'take'> }) {
-    const deadlines = options.deadlines ?? new Deadlines();
+  /** What it shares with another front is that one's to end; `http2` takes clients that begin to speak it. */
+  constructor(options: { policy: Policy; shared?: Shared; http2?: Pick<Front, 'take'> }) {
+    const { deadlines, pools, h2c } = options.shared ?? shared();
     this.#context = {
       policy: options.policy,
       deadlines,
-      pools: options.pools ?? new Pools(deadlines),
+      pools,
+      h2c,
       http2: options.http2,
       isDraining: false,
       closed: (connection) => this.#connections.delete(connection),

@@ -6,7 +6,7 @@ import type { Deadlines } from './deadlines.ts';
 
 /** A request that cannot be sent again goes only over a connection that was used this lately. */
 const freshMs = 1_000;
-const maxIdle = 256;
+const maxIdle = 1_024;
 
 /** INVARIANT. A backend that left keeps no idle connection; what is in use ends normally. */
 export class Pools {

@@ -4,7 +4,7 @@ import type { Backend } from '../backend.ts';
 import type { Answer, Ending, Exchange, Fields, Problem } from '../exchange.ts';
 import { AnswerWriter } from './answer-writer.ts';
 import type { AnswerReceiver, BackendConnection } from './backend-connection.ts';
-import type { ClientConnection } from './client-connection.ts';
+import type { ClientConnection, ClientTransfer } from './client-connection.ts';
 import type { Deadlines } from './deadlines.ts';
 import type { Pools } from './pool.ts';
 import { RequestBody } from './request-body.ts';
@@ -30,7 +30,7 @@ type Phase =
   | 'over';
 
 /** INVARIANTS. What was picked is released, once; the exchange is ended, once; then nothing is left of it but the client. */
-export class Transfer implements AnswerReceiver {
+export class Transfer implements AnswerReceiver, ClientTransfer {
   readonly takesChunks: boolean;
   readonly #client: ClientConnection;
   readonly #pools: Pools;
@@ -64,7 +64,7 @@ export class Transfer implements AnswerReceiver {
 
   constructor(client: ClientConnection, head: Http1RequestHead, exchange: Exchange) {
     this.#client = client;
-    this.#out = new AnswerWriter(client.socket);
+    this.#out = new AnswerWriter(client.socket, { copies: client.client.isTls });
     this.#pools = client.context.pools;
     this.#deadlines = client.context.deadlines;
     this.#head = head;
@@ -175,7 +175,7 @@ export class Transfer implements AnswerReceiver {
   onBytes(buffer: Buffer, from: number, to: number, room: number): void {
     this.#touch();
     this.#out.write(buffer, from, to, room);
-    if (this.#client.socket.writableLength === 0 || this.#isFlushing) return;
+    if (!this.#out.isFull || this.#isFlushing) return;
     // Some of it waits, and lies in a buffer that the next read would use.
     this.#isFlushing = true;
     this.#connection?.socket.pause();

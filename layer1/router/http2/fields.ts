@@ -42,7 +42,11 @@ function lowerOf(name: string): string {
 }
 
 function isNamedIn(fields: Fields, name: string): boolean {
-  for (let i = 0; i < fields.length; i += 2) if (lowerOf(fields[i] ?? '') === name) return true;
+  for (let i = 0; i < fields.length; i += 2) {
+    const own = fields[i] ?? '';
+    // Nearly all differ in their length.
+    if (own.length === name.length && lowerOf(own) === name) return true;
+  }
   return false;
 }
 
@@ -80,9 +84,8 @@ export function answerFields(fields: RawFields): string[] {
 /** The same of an HTTP/1 answer, whose Connection may name others that end here. */
 export function http1AnswerFields({ fields, named }: Pick<Http1ResponseHead, 'fields' | 'named'>): string[] {
   const kept: string[] = [];
-  const { names } = fields;
-  for (let i = 0; i < names.length; i += 1) {
-    const name = names[i] ?? '';
+  for (let i = 0; i < fields.count; i += 1) {
+    const name = fields.name(i);
     if (perConnection.has(name) || named?.includes(name) === true) continue;
     kept.push(name, fields.value(i));
   }

@@ -6,9 +6,9 @@ import { systemClock } from '@flynn/kit/clock';
 import type { Logger } from '@flynn/kit/log';
 import type { Client, Front, Policy } from '../exchange.ts';
 import type { Deadlines, Watched } from '../http1/deadlines.ts';
-import type { Pools } from '../http1/pool.ts';
+import type { Shared } from '../http1/front.ts';
 import { sendAnswer } from './answer.ts';
-import { H2cUpstream } from './h2c-upstream.ts';
+import type { H2cUpstream } from './h2c-upstream.ts';
 import { Http1Upstream } from './http1-upstream.ts';
 import { Http2Head, readRequest } from './request.ts';
 import { Transfer } from './transfer.ts';
@@ -73,12 +73,13 @@ export class Http2Front implements Front, Watched {
   #isDraining = false;
 
   /** Connections to backends are shared with whoever else has these. */
-  constructor(options: { policy: Policy; deadlines: Deadlines; pools: Pools; log: Logger }) {
-    const { policy, deadlines, pools, log } = options;
+  constructor(options: { policy: Policy; shared: Shared; log: Logger }) {
+    const { policy, log } = options;
+    const { deadlines, pools, h2c } = options.shared;
     this.#policy = policy;
     this.#log = log;
     this.#deadlines = deadlines;
-    this.#upstreams = { http1: new Http1Upstream(pools), h2c: new H2cUpstream(deadlines) };
+    this.#upstreams = { http1: new Http1Upstream(pools), h2c };
     deadlines.add(this);
   }
 
@@ -117,7 +118,6 @@ export class Http2Front implements Front, Watched {
     while (this.#sessions.size > 0 && elapsedMs() < deadlineMs) await systemClock.sleep(20);
     for (const { session } of this.#sessions) session.destroy();
     this.#deadlines.delete(this);
-    this.#upstreams.h2c[Symbol.dispose]();
   }
 
   tick(nowMs: number): void {

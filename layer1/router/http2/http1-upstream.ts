@@ -10,6 +10,7 @@ import type { Http1ResponseHead } from '../http1/response-head.ts';
 import type { Attempt, Failure, Receiver, Upstream, UpstreamRequest } from './attempt.ts';
 import { http1AnswerFields, trailerFields } from './fields.ts';
 import { requestText } from './http1-request.ts';
+import { copyOf } from './slab.ts';
 
 export class Http1Upstream implements Upstream {
   readonly #pools: Pools;
@@ -131,7 +132,7 @@ class Http1Attempt implements Attempt, AnswerReceiver {
 
   onBytes(buffer: Buffer, from: number, to: number): void {
     // The buffer is used again for what is read next.
-    this.#receiver?.onData(Buffer.from(buffer.subarray(from, to)));
+    this.#receiver?.onData(copyOf(buffer, from, to));
   }
 
   onTail(text: string): void {

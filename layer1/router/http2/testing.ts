@@ -10,12 +10,11 @@ import { silentLogger } from '@flynn/kit/log';
 import { createAuthority, issueCertificate } from '@flynn/kit/tls';
 import { Backend } from '../backend.ts';
 import type { Answer, Ending, Exchange, Limits, Policy, RequestHead } from '../exchange.ts';
-import { Deadlines } from '../http1/deadlines.ts';
-import { Pools } from '../http1/pool.ts';
+import { shared } from '../http1/front.ts';
 import { Http2Front } from './front.ts';
 
 export const generous: Limits = {
-  dialMs: 2_000,
+  dialMs: 20_000,
   firstByteMs: 20_000,
   idleMs: 20_000,
   totalMs: 0,
@@ -83,8 +82,7 @@ const localhost = createAuthority('flynn test').then((authority) =>
 /** `tls` as the public port does it, otherwise with prior knowledge. */
 export async function openDoor(t: TestContext, options: { isTls?: boolean } = {}): Promise<Door> {
   const policy = new FakePolicy();
-  const deadlines = new Deadlines();
-  const front = new Http2Front({ policy, deadlines, pools: new Pools(deadlines), log: silentLogger() });
+  const front = new Http2Front({ policy, shared: shared(), log: silentLogger() });
   const isTls = options.isTls ?? false;
   const take = (socket: Socket) => {
     const { remoteAddress = '', remotePort = 0, localPort = 0 } = socket;

@@ -23,7 +23,7 @@ export const refusals = {
   http2Only: {
     status: 505,
     code: 'http2-only',
-    message: 'This app speaks HTTP/2 only. Ask it over HTTP/2, as gRPC clients do.',
+    message: 'This app speaks HTTP/2 only, so no connection of HTTP/1 is upgraded to it. Ask it over HTTP/2.',
   },
   tooLarge: {
     status: 413,

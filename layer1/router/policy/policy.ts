@@ -96,8 +96,8 @@ export class RouterPolicy implements Policy {
     if (route.maintenance !== undefined && !route.maintenance.has(origin.address)) {
       return this.#refuse(asked, route, refusals.maintenance);
     }
-    // To its backends HTTP/1 would be noise, and they would count as failing.
-    if (route.settings.protocol === 'h2c' && head.protocol !== 'HTTP/2') {
+    // What a connection of HTTP/1 becomes by it has no like in a stream of theirs.
+    if (route.settings.protocol === 'h2c' && head.protocol !== 'HTTP/2' && head.upgrade !== undefined) {
       return this.#refuse(asked, route, refusals.http2Only);
     }
     const { bodyBytes } = route.limits;

@@ -1,12 +1,12 @@
 /** The same figures as Prometheus reads them: https://prometheus.io/docs/instrumenting/exposition_formats/ */
 import { latencyBoundsMs, sumRouteStats } from '@flynn/controller/routes/stats';
 import type { BackendStats, RouteStats } from '@flynn/controller/routes/stats';
+import { MetricsText } from '@flynn/kit/metrics';
+import type { Labels } from '@flynn/kit/metrics';
 import type { Counters } from '../api.ts';
 
 /** The busiest have series of their own; all others are one, called `other`. */
 const maxRoutes = 500;
-
-type Labels = Readonly<Record<string, string>>;
 
 export function prometheusText(stats: readonly RouteStats[], counters: Counters): string {
   const text = new MetricsText();
@@ -51,8 +51,8 @@ function routeMetrics(text: MetricsText, routes: readonly RouteStats[]): void {
     }
   });
   for (const [name, type, help, read] of [
-    ['requests_total', 'counter', 'Requests that have ended', (route) => route.requests],
-    ['active_requests', 'gauge', 'Requests under way', (route) => route.active],
+    ['requests_total', 'counter', 'Requests that have ended, or connections of TCP routes', (route) => route.requests],
+    ['active_requests', 'gauge', 'Requests under way, or connections', (route) => route.active],
     ['retries_total', 'counter', 'Tries at another backend', (route) => route.retries],
     ['clients_gone_total', 'counter', 'Clients that left before their answer', (route) => route.clientsGone],
     ['broken_off_total', 'counter', 'Answers that broke off', (route) => route.brokenOff],
@@ -108,29 +108,4 @@ function backendMetrics(text: MetricsText, routes: readonly RouteStats[]): void 
       for (const backend of backends.values()) add(labelsOf(backend), read(backend));
     });
   }
-}
-
-type Add = (labels: Labels, value: number, suffix?: string) => void;
-
-class MetricsText {
-  readonly #parts: string[] = [];
-
-  metric(name: string, type: 'counter' | 'gauge' | 'histogram', help: string, samples: (add: Add) => void): void {
-    const lines: string[] = [];
-    samples((labels, value, suffix = '') => lines.push(`${name}${suffix}${labelText(labels)} ${value}\n`));
-    if (lines.length > 0) this.#parts.push(`# HELP ${name} ${help}\n# TYPE ${name} ${type}\n`, ...lines);
-  }
-
-  done(): string {
-    return this.#parts.join('');
-  }
-}
-
-function labelText(labels: Labels): string {
-  const pairs = Object.entries(labels).map(([name, value]) => `${name}="${escape(value)}"`);
-  return pairs.length === 0 ? '' : `{${pairs.join(',')}}`;
-}
-
-function escape(value: string): string {
-  return value.replaceAll('\\', '\\\\').replaceAll('"', '\\"').replaceAll('\n', '\\n');
 }

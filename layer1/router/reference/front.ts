@@ -99,6 +99,12 @@ export class ReferenceFront implements Front {
       return;
     }
     const { exchange } = verdict;
+    if (exchange.backendProtocol === 'h2c') {
+      const message = 'This app speaks HTTP/2 only, and this driver of the router does not. Ask it over HTTP/2.';
+      answer(this.#policy.refuse(505, 'http2-only', message, client));
+      exchange.end({ status: 505, bytesIn: 0, bytesOut: 0, how: 'answered' });
+      return;
+    }
     const counts = { bytesOut: 0 };
     const outcome = await this.#send(request, response, { head, exchange, expectsContinue, counts });
     let how: Ending['how'] = 'answered';

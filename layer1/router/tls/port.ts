@@ -13,8 +13,11 @@ import { TlsListener } from './listener.ts';
 import type { TlsListenerOptions } from './listener.ts';
 import { profileOptions } from './profile.ts';
 import type { TlsProfile } from './profile.ts';
+import type { RememberedCertificates } from './remembered.ts';
 
 const expiryCheckMs = 3_600_000;
+/** Where others can be shown meanwhile, the controller's are waited for no longer. */
+const rememberedMs = 1_000;
 
 type TlsPortOptions = Readonly<{
   port: number;
@@ -23,6 +26,8 @@ type TlsPortOptions = Readonly<{
   accept: TlsListenerOptions['accept'];
   challenges: Challenges;
   fronts: TlsListenerOptions['fronts'];
+  /** What was last known, until the controller has spoken. */
+  remembered?: RememberedCertificates;
   log: Logger;
 }>;
 
@@ -51,13 +56,15 @@ export class TlsPort implements AsyncDisposable {
     this.#certificates = parts.certificates;
     this.#challenges = parts.challenges;
     this.#listener = parts.listener;
+    this.#certificates.replace(options.remembered?.certificates ?? []);
     this.#expiryCheck = setInterval(() => this.#tellExpired(), expiryCheckMs);
     this.#expiryCheck.unref();
   }
 
   /** Until the signal aborts. */
-  follow(controller: Pick<HttpClient, 'events'>, signal: AbortSignal): Promise<void> {
-    const parts = [this.#certificates, this.#challenges];
+  async follow(controller: Pick<HttpClient, 'events'>, signal: AbortSignal): Promise<void> {
+    const { remembered, log } = this.#options;
+    const parts = [this.#certificates, this.#challenges, ...(remembered === undefined ? [] : [remembered])];
     const sink: CertificateSink = {
       replace: (all) => {
         for (const part of parts) part.replace(all);
@@ -68,23 +75,28 @@ export class TlsPort implements AsyncDisposable {
       remove: (id) => parts.forEach((part) => part.remove(id)),
       tickets: (key) => this.#listener.resumeWith(key),
     };
-    return followCertificates({ controller, sink, signal, log: this.#options.log });
+    await Promise.all([followCertificates({ controller, sink, signal, log }), remembered?.run(signal)]);
   }
 
   /** Waits for the certificates so long: the first clients are not to be shown the fallback's. Resolves with the port. */
   async listen(options: { deadlineMs: number; signal: AbortSignal }): Promise<number> {
-    const { host, port, log } = this.#options;
+    const { host, port, remembered, log } = this.#options;
+    const savedAt = remembered?.inUseSince;
+    const deadlineMs = savedAt === undefined ? options.deadlineMs : Math.min(rememberedMs, options.deadlineMs);
     try {
-      await waitFor(() => this.#isKnown || undefined, { what: 'the certificates', ...options });
+      await waitFor(() => this.#isKnown || undefined, { what: 'the certificates', signal: options.signal, deadlineMs });
     } catch (error) {
-      log.warn({ reason: messageOf(error) }, 'listening for TLS without certificates until the controller tells them');
+      const which = savedAt === undefined ? 'without certificates' : 'with the last known certificates';
+      log.warn({ reason: messageOf(error), savedAt }, `listening for TLS ${which} until the controller tells them`);
     }
     return this.#listener.listen({ host, port });
   }
 
   status(): NonNullable<Status['tls']> {
     const expired = this.#certificates.expired(Date.now()).flatMap(({ domains }) => domains);
-    return { certificates: this.#certificates.size, expired, ...this.#listener.counts };
+    const savedAt = this.#options.remembered?.inUseSince;
+    const remembered = savedAt === undefined ? {} : { remembered: savedAt };
+    return { certificates: this.#certificates.size, expired, ...remembered, ...this.#listener.counts };
   }
 
   async stopListening(): Promise<void> {

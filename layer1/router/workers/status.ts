@@ -42,7 +42,9 @@ function sumOfTls(parts: readonly NonNullable<Status['tls']>[]): Pick<Status, 't
     parts.reduce((all, part) => all + count(part), 0);
   const handshakes = sum((part) => part.handshakes);
   const failures = sum((part) => part.failures);
-  return { tls: { ...first, handshakes, failures, unknownNames: sum((part) => part.unknownNames) } };
+  const remembered = parts.find((part) => part.remembered !== undefined)?.remembered;
+  const unknownNames = sum((part) => part.unknownNames);
+  return { tls: { ...first, ...(remembered === undefined ? {} : { remembered }), handshakes, failures, unknownNames } };
 }
 
 function sumOfCounts(one: Status['counters'], other: Status['counters']): Status['counters'] {

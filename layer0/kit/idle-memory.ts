@@ -1,0 +1,50 @@
+/**
+ * Gives back memory that an idle process holds on to. V8 collects what it must while much is allocated, and rarely all of it:
+ * what a start or a burst of work took stays with a process that has little to do, for good.
+ */
+import { getHeapStatistics, setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import { pause } from './clock.ts';
+
+const mebibyte = 2 ** 20;
+const lookEveryMs = 30_000;
+/** With less to do than this share of its time, nobody waits for the process. */
+const idleShare = 0.05;
+/** The whole of a larger heap takes longer to collect than anybody may be kept waiting. */
+const largestBytes = 96 * mebibyte;
+
+/** Whether there is something to be had: the heap's size now, and after the last time (0 before the first). */
+export function isWorthCollecting(heap: { bytes: number; bytesAfterLast: number; busyShare: number }): boolean {
+  const { bytes, bytesAfterLast, busyShare } = heap;
+  return busyShare < idleShare && bytes <= largestBytes && bytes > bytesAfterLast * 1.15 + mebibyte;
+}
+
+/** Resolves when the signal aborts. Each time costs a tenth of a second, in which nothing else is done. */
+export async function keepHeapSmall(signal: AbortSignal): Promise<void> {
+  const collect = fullCollection();
+  let bytesAfterLast = 0;
+  let seen = performance.eventLoopUtilization();
+  while (!signal.aborted) {
+    await pause(lookEveryMs, signal);
+    const now = performance.eventLoopUtilization();
+    const busyShare = performance.eventLoopUtilization(now, seen).utilization;
+    seen = now;
+    if (signal.aborted || !isWorthCollecting({ bytes: heapBytes(), bytesAfterLast, busyShare })) continue;
+    collect();
+    bytesAfterLast = heapBytes();
+  }
+}
+
+function heapBytes(): number {
+  return getHeapStatistics().total_heap_size;
+}
+
+/** Of everything, with its pages given back; the function exists only in contexts made under the flag. */
+export function fullCollection(): () => void {
+  setFlagsFromString('--expose-gc');
+  const gc: unknown = runInNewContext('gc');
+  setFlagsFromString('--no-expose-gc');
+  return () => {
+    if (typeof gc === 'function') gc({ type: 'major', execution: 'sync', flavor: 'last-resort' });
+  };
+}
