@@ -39,6 +39,11 @@ export function formatBytes(bytes: number): string {
   return String(bytes);
 }
 
+/** For people: `42.7 MiB`. */
+export function formatMebibytes(bytes: number): string {
+  return `${(bytes / 1024 ** 2).toFixed(1)} MiB`;
+}
+
 /** `90s` or `250ms`, the largest unit that fits whole. */
 export function formatDuration(ms: number): string {
   for (const [unit, size] of [

@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { createServer } from 'node:net';
-import { once } from 'node:events';
 import { test } from 'node:test';
 import { join } from 'node:path';
+import { freePort } from '@flynn/kit/testing-ports';
 import { saveClusters } from './clusters.ts';
 import { Desk, openDeskWithController } from './testing.ts';
 
@@ -67,13 +66,7 @@ test('without any cluster it says how to get one', async () => {
 
 test('a controller that cannot be reached is told with its address and what to look at', async () => {
   await using desk = await Desk.open();
-  const probe = createServer().listen(0, '127.0.0.1');
-  await once(probe, 'listening');
-  const address = probe.address();
-  assert.ok(typeof address === 'object' && address !== null);
-  probe.close();
-  await once(probe, 'close');
-  const controllerUrl = `http://controller.localhost:${address.port}`;
+  const controllerUrl = `http://controller.localhost:${await freePort()}`;
   await saveClusters(desk.configDirectory, {
     clusters: [{ name: 'x', controllerUrl, key: 'k', gitUrl: 'g', domain: 'd', httpPort: 80 }],
   });

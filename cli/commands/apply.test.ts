@@ -148,7 +148,7 @@ test('`get` tells objects as tables and files; what it tells can be applied agai
   assert.equal((await desk.run(['apply', '-f', '-'], { input: shop })).code, 0);
   await waitFor(async () => (await desk.run(['get', 'counters'])).stdout.includes('ready'), {
     what: 'a counted counter',
-    deadlineMs: 20_000,
+    deadlineMs: 60_000,
   });
   const table = await desk.run(['get', 'counters']);
   assert.match(table.stdout, /^NAME  TARGET  COUNT  STATE  AGE\npeas  3       3      ready  \d+s\n$/);
@@ -207,7 +207,7 @@ test('`get -w` tells what there is, then changes, until Ctrl-C', async () => {
   const io = desk.io();
   const ran = runCli(['get', 'counters', '-w'], io);
   const seen = async (pattern: RegExp) => {
-    await waitFor(() => pattern.test(io.stdout.text), { what: String(pattern), deadlineMs: 20_000, intervalMs: 5 });
+    await waitFor(() => pattern.test(io.stdout.text), { what: String(pattern), deadlineMs: 60_000, intervalMs: 5 });
   };
   await seen(/^EVENT .*\nhave +peas +0 /);
   await apply('beans', 1);

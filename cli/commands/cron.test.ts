@@ -15,7 +15,7 @@ test('cron lists lines with when they run next, and runs, pauses and resumes the
   await env.controller.deploy('hello', next.id);
   const id = await waitFor(async () => (await client.call(crons.list, { params: { app: 'hello' } }))[0]?.id, {
     what: 'the line',
-    deadlineMs: 10_000,
+    deadlineMs: 60_000,
   });
   const run = (...argv: string[]) => env.desk.run(['-a', 'hello', 'cron', ...argv]);
   const nextText = String.raw`\d{4}-\d\d-\d\dT0[12]:00:00\.000Z`;

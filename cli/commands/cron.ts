@@ -1,5 +1,5 @@
 import { crons } from '@flynn/controller/cron/api';
-import type { Cron, CronRun } from '@flynn/controller/model';
+import type { Cron, CronRun } from '@flynn/controller/cron/model';
 import { FlynnError } from '@flynn/kit/errors';
 import type { Context } from '../context.ts';
 import { formatAge, formatTable } from '../output.ts';

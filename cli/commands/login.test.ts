@@ -32,7 +32,7 @@ async function start() {
 async function pageOf(io: TestIo): Promise<string> {
   return waitFor(() => /^ {2}(http\S+)$/m.exec(io.stderr.text)?.[1], {
     what: 'the page',
-    deadlineMs: 20_000,
+    deadlineMs: 60_000,
     intervalMs: 10,
   });
 }

@@ -62,7 +62,7 @@ test('review apps are listed, capped, extended, and go when their time is over',
         () => undefined,
         (error: unknown) => hasCode(error, 'not_found'),
       ),
-    { what: 'the end of pr-two', deadlineMs: 20_000 },
+    { what: 'the end of pr-two', deadlineMs: 60_000 },
   );
   await client.call(apps.get, { params: { app: 'pr-one' } });
 });

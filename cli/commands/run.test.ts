@@ -163,7 +163,7 @@ test('the real command in a real terminal passes size, keys and exit code', asyn
   const ended = once(child, 'exit');
   let output = '';
   child.stdout.setEncoding('utf8').on('data', (text: string) => (output += text));
-  await waitFor(() => output.includes('ready'), { what: 'the job to be ready', deadlineMs: 15_000 });
+  await waitFor(() => output.includes('ready'), { what: 'the job to be ready', deadlineMs: 60_000 });
   child.stdin.write('\u0003');
   assert.deepEqual(await ended, [7, null], output);
   assert.deepEqual(env.asked.run, { command: ['sh'], env: { TERM: 'vt100' }, tty: true, stdin: true });

@@ -128,7 +128,7 @@ test('no instance is seen to go when the only etcd loses power and comes back', 
   );
   assert.deepEqual(observer.registry.instances('web'), [instance]);
   await own.start();
-  await retry(() => announcer.registry.setMeta('web', { data: 'back' }), { what: 'a write', deadlineMs: 10_000 });
+  await retry(() => announcer.registry.setMeta('web', { data: 'back' }), { what: 'a write', deadlineMs: 60_000 });
   await waitFor(() => heard.seen.includes('meta "back"'), { what: 'the write', deadlineMs: 60_000 });
   assert.deepEqual(heard.seen.slice(before), ['meta "back"']);
   assert.deepEqual(announcer.registry.instances('web'), [instance]);

@@ -23,7 +23,7 @@ async function place() {
     dir,
     out,
     until: (text: string) =>
-      waitFor(async () => (await readFile(out, 'utf8')) === text, { what: `"${text}"`, deadlineMs: 10_000 }),
+      waitFor(async () => (await readFile(out, 'utf8')) === text, { what: `"${text}"`, deadlineMs: 60_000 }),
     [Symbol.asyncDispose]: () => rm(dir, { recursive: true, force: true }),
   };
 }
@@ -48,7 +48,7 @@ test('the file follows the instances, and a program that cannot be told is told 
   await writeFile(path.join(dir, 'ready'), '');
   await waitFor(async () => (await readFile(path.join(dir, 'used'), 'utf8')) === 'a b ', {
     what: 'the reload to be tried again',
-    deadlineMs: 10_000,
+    deadlineMs: 60_000,
   });
   stop.abort();
   await kept;
@@ -87,7 +87,7 @@ test('while discovery is away the file stays, and nothing of it is lost when it 
   await using _second = await serve(first.port);
   await where.until('a b ');
   // What is told of a write comes after it.
-  await waitFor(() => reloads >= 2, { what: 'the write to be told', deadlineMs: 10_000 });
+  await waitFor(() => reloads >= 2, { what: 'the write to be told', deadlineMs: 60_000 });
   assert.equal(reloads, 2, 'nothing was written in between');
   stop.abort();
   await kept;

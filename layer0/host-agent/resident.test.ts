@@ -38,7 +38,7 @@ test('resident jobs run from disk alone, come back after a power cut, and follow
   };
   const runningNames = async () => (await engine.list()).filter((c) => c.state === 'running').map((c) => c.name);
   const reach = (what: string, expected: string[]) =>
-    waitFor(async () => (await runningNames()).sort().join() === expected.join(), { what, deadlineMs: 15_000 });
+    waitFor(async () => (await runningNames()).sort().join() === expected.join(), { what, deadlineMs: 60_000 });
 
   await writeFile(join(dir, 'etcd.json'), specOf('etcd'));
   await writeFile(join(dir, 'broken.json'), '{');
@@ -58,7 +58,7 @@ test('resident jobs run from disk alone, come back after a power cut, and follow
   tasks = open();
   await waitFor(async () => (await engine.list()).some((c) => c.id !== first?.id && c.state === 'running'), {
     what: 'the changed spec to run',
-    deadlineMs: 15_000,
+    deadlineMs: 60_000,
   });
   await rm(join(dir, 'etcd.json'));
   await reach('it to be gone with its file', []);

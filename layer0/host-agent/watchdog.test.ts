@@ -16,7 +16,7 @@ test('the first watchdog of a host runs at once, though its folder was not there
   const watchdog = new Watchdog({ dir, log: createLogger('test', { destination }) });
   await watchdog.guard(performance.now() + 60_000, ['0123456789abcdef']);
   const readPid = async () => Number(await readFile(join(dir, 'watchdog.pid'), 'utf8')) || undefined;
-  const pid = await waitFor(readPid, { what: 'the watchdog', deadlineMs: 20_000 });
+  const pid = await waitFor(readPid, { what: 'the watchdog', deadlineMs: 60_000 });
   try {
     assert.deepEqual(lines, []);
     assert.match(await readFile(`/proc/${pid}/cmdline`, 'utf8'), /flynn-watchdog/);

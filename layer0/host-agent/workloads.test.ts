@@ -73,7 +73,7 @@ async function openPool(options: { schedulerPaths?: string[] } = {}) {
           const detail = await client.call(workloadRoutes.get, { params: { workload: id } });
           return isWanted(detail) ? detail : undefined;
         },
-        { what: `${id} to be as wanted`, deadlineMs: 10_000, intervalMs: 5 },
+        { what: `${id} to be as wanted`, deadlineMs: 60_000, intervalMs: 5 },
       ),
     async [Symbol.asyncDispose]() {
       await loopback[Symbol.asyncDispose]();

@@ -28,7 +28,7 @@ function spawnDaemon(start: string, env: Record<string, string> = {}) {
   return {
     kill: () => child.kill('SIGTERM'),
     says: (pattern: RegExp) =>
-      waitFor(() => pattern.test(output), { what: `the daemon to say ${pattern}`, deadlineMs: 10_000, intervalMs: 10 }),
+      waitFor(() => pattern.test(output), { what: `the daemon to say ${pattern}`, deadlineMs: 60_000, intervalMs: 10 }),
     async ended() {
       await closed;
       return { code: child.exitCode, output };

@@ -87,7 +87,7 @@ for (const [how, leave] of [
     await using it = await startLoopback([
       handle(attachRoute, async ({ signal }) => {
         seen.resolve(signal);
-        await waitFor(() => signal.aborted, { what: 'the abort', deadlineMs: 20_000 });
+        await waitFor(() => signal.aborted, { what: 'the abort', deadlineMs: 60_000 });
         throw new FlynnError('cancelled', 'the client went away');
       }),
     ]);
@@ -129,7 +129,7 @@ test('a connection that closed before it was handed over tells its new owner so'
   const closed = Promise.withResolvers<void>();
   await using it = await startLoopback([
     handle(attachRoute, async ({ signal }) => {
-      await waitFor(() => signal.aborted, { what: 'the abort', deadlineMs: 20_000 });
+      await waitFor(() => signal.aborted, { what: 'the abort', deadlineMs: 60_000 });
       return (socket) => void socket.once('close', closed.resolve);
     }),
   ]);

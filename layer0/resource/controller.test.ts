@@ -16,7 +16,7 @@ import { ResourceService } from './service.ts';
 import { restartPauseMs, supervise } from './supervise.ts';
 
 const log = silentLogger();
-const wait = { deadlineMs: 20_000, intervalMs: 5 };
+const wait = { deadlineMs: 60_000, intervalMs: 5 };
 
 function untilAborted(signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {

@@ -127,7 +127,7 @@ test('a room is put right when the door that led to it leads elsewhere, and when
   const planned = (room: string, expected: string[]) =>
     waitFor(() => JSON.stringify(plans.get(room)) === JSON.stringify(expected), {
       what: `the plan of ${room}`,
-      deadlineMs: 20_000,
+      deadlineMs: 60_000,
       intervalMs: 5,
     });
   await planned('hall', ['front']);

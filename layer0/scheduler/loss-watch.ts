@@ -6,6 +6,8 @@ export type LossWatchOptions = Readonly<{
   /** How long after its lease ended a host is lost, default a quarter of one; when most hosts are away, `lossHoldMs`, default 60 s. */
   lossGraceMs?: number;
   lossHoldMs?: number;
+  /** How long those still away are waited for once most are back, default 5 s: their agents try every second. */
+  lossReturnMs?: number;
 }>;
 
 export class LossWatch {
@@ -13,6 +15,8 @@ export class LossWatch {
   #missingSince: ReadonlyMap<string, number> = new Map();
   #lost: ReadonlySet<string> = new Set();
   #suspicion: string | undefined;
+  #isHeld = false;
+  #heldUntil = -Infinity;
   #nextAt = 0;
 
   constructor(options: LossWatchOptions) {
@@ -41,10 +45,13 @@ export class LossWatch {
   /** Hosts that are lost since the last look, and a suspicion that is new. */
   look(cell: Cell, now: number): { fresh: string[]; suspicion: string | undefined } {
     if (now < this.#nextAt) return { fresh: [], suspicion: undefined };
-    const { lossGraceMs: graceMs = 250, lossHoldMs: holdMs = 60_000 } = this.#options;
+    const { lossGraceMs: graceMs = 250, lossHoldMs: holdMs = 60_000, lossReturnMs: returnMs = 5_000 } = this.#options;
     const present = cell.hosts.size;
     this.#missingSince = trackMissing(this.#missingSince, cell, now);
-    const verdict = judgeLosses({ missingSince: this.#missingSince, present, now, graceMs, holdMs });
+    if (this.#isHeld) this.#heldUntil = now;
+    const pace = { graceMs, holdMs, returnMs, heldUntil: this.#heldUntil };
+    const verdict = judgeLosses({ missingSince: this.#missingSince, present, now, ...pace });
+    this.#isHeld = verdict.isHeld;
     const fresh = [...verdict.lost].filter((hostId) => !this.#lost.has(hostId));
     this.#lost = verdict.lost;
     this.#nextAt = verdict.nextAt ?? Infinity;

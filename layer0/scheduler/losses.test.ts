@@ -1,10 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { LossWatch } from './loss-watch.ts';
 import { judgeLosses, suspicionText, trackMissing } from './losses.ts';
 import { hostOf, placedOf, workloadOf } from './testing.ts';
 import { ToyCell } from './toy-cell.ts';
 
-const pace = { graceMs: 10, holdMs: 100 };
+const pace = { graceMs: 10, holdMs: 100, returnMs: 50 };
 const judge = (missing: Record<string, number>, present: number, now: number) =>
   judgeLosses({ ...pace, missingSince: new Map(Object.entries(missing)), present, now });
 
@@ -27,6 +28,34 @@ test('most hosts at once are suspected, held, and lost only after the hold', () 
   const over = judge({ h1: 0, h2: 0 }, 1, 100);
   assert.deepEqual([[...over.lost], suspicionText(over, 1, 100_000)], [['h1', 'h2'], undefined]);
   assert.equal(suspicionText(judge({ h1: 0 }, 2, 9), 2, 100), undefined);
+});
+
+test('hosts that went all at once come back one by one: the last of them is waited for', () => {
+  const web = workloadOf();
+  const cell = new ToyCell().put(hostOf('h1'), hostOf('h2'), hostOf('h3'));
+  cell.assign(...['h1', 'h2', 'h3'].map((hostId) => placedOf(web, hostId, { hostId })));
+  const watch = new LossWatch({ lossGraceMs: 10, lossHoldMs: 1_000, lossReturnMs: 50 });
+  const lostAt = (now: number) => {
+    watch.disturb();
+    watch.look(cell, now);
+    return [...watch.lost];
+  };
+  cell.hosts.clear();
+  assert.deepEqual(lostAt(0), []);
+  assert.deepEqual(lostAt(200), []);
+  cell.put(hostOf('h1'));
+  assert.deepEqual(lostAt(300), []);
+  cell.put(hostOf('h2'));
+  assert.deepEqual(lostAt(400), []);
+  assert.equal(watch.nextAt, 450);
+  assert.deepEqual(lostAt(449), []);
+  assert.deepEqual(lostAt(450), ['h3']);
+  cell.put(hostOf('h3'));
+  assert.deepEqual(lostAt(500), []);
+  // Whoever goes later goes by itself.
+  cell.hosts.delete('h2');
+  assert.deepEqual(lostAt(600), []);
+  assert.deepEqual(lostAt(610), ['h2']);
 });
 
 test('with no host left nothing is lost, ever, and it is said', () => {

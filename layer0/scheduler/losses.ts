@@ -11,6 +11,10 @@ export type LossInput = Readonly<{
   graceMs: number;
   /** When more hosts are away than there, it is rather us, or the power came back a moment ago: wait for longer. */
   holdMs: number;
+  /** Until when more hosts were away than there, if ever. */
+  heldUntil?: number;
+  /** So long after that those still away are waited for: what took all of them is over, and they come back one by one. */
+  returnMs: number;
 }>;
 
 export type LossVerdict = Readonly<{
@@ -24,13 +28,15 @@ export type LossVerdict = Readonly<{
 
 /** With no host left nothing is lost: there is nowhere to go. */
 export function judgeLosses(input: LossInput): LossVerdict {
-  const { missingSince, present, now, graceMs } = input;
+  const { missingSince, present, now, graceMs, heldUntil = -Infinity } = input;
   const lost = new Set<string>();
   const suspects = new Set<string>();
   let nextAt: number | undefined;
   const isHeld = missingSince.size > present;
   for (const [hostId, since] of missingSince) {
-    const lostAt = present === 0 ? Infinity : since + (isHeld ? input.holdMs : graceMs);
+    const afterHold = since <= heldUntil ? heldUntil + input.returnMs : -Infinity;
+    const usualAt = isHeld ? since + input.holdMs : Math.max(since + graceMs, afterHold);
+    const lostAt = present === 0 ? Infinity : usualAt;
     if (lostAt <= now) {
       lost.add(hostId);
       continue;

@@ -92,6 +92,20 @@ function checkReads(open: OpenStore): void {
     assert.deepEqual(await newest(2, '/n/a'), []);
   });
 
+  test('the first of a listing come page by page, all of one revision', async () => {
+    await using opened = await open();
+    const { store } = opened;
+    for (const key of ['/f/c', '/f/a', '/f/b/x', '/f/d', '/f/b', '/f0', '/e']) await put(store, key, 'x');
+    const { revision } = await store.list('/f/', { first: 1 });
+    await put(store, '/f/aa', 'later');
+    const first = async (count: number, after?: string) =>
+      keysOf((await store.list('/f/', { first: count, revision, ...(after === undefined ? {} : { after }) })).entries);
+    assert.deepEqual(await first(2), ['/f/a', '/f/b']);
+    assert.deepEqual(await first(2, '/f/b'), ['/f/b/x', '/f/c']);
+    assert.deepEqual(await first(9, '/f/b/x'), ['/f/c', '/f/d']);
+    assert.deepEqual(await first(2, '/f/d'), []);
+  });
+
   test('a listing at a past revision shows the state of that time', async () => {
     await using opened = await open();
     const { store } = opened;

@@ -247,7 +247,7 @@ test('a watch whose connection is reset every 100 ms gets every event exactly on
     expected,
   );
   const { entries, revision } = await peer.list('/reset/');
-  const snapshot = await mirror.reached(revision, { deadlineMs: 10_000 });
+  const snapshot = await mirror.reached(revision, { deadlineMs: 60_000 });
   assert.deepEqual(
     new Map([...snapshot.entries].map(([key, { modRevision }]) => [`/reset/${key}`, modRevision])),
     new Map(entries.map((entry) => [entry.key, entry.modRevision])),

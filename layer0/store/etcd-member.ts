@@ -90,7 +90,7 @@ export class RunnableMember implements EtcdMember {
   async untilHealthy(): Promise<void> {
     await waitFor(async () => /"health":\s*"true"/.test(await this.#status('/health')), {
       what: `etcd at ${this.endpoint}`,
-      deadlineMs: 30_000,
+      deadlineMs: 90_000,
     });
   }
 

@@ -70,7 +70,7 @@ test('a mirror over etcd equals a listing after cuts and a compaction', async ()
     await reconnect();
   }
   const { entries, revision } = await peer.list('/m/');
-  const snapshot = await mirror.reached(revision, { deadlineMs: 20_000 });
+  const snapshot = await mirror.reached(revision, { deadlineMs: 60_000 });
   assert.deepEqual(
     new Map([...snapshot.entries].map(([key, { value, modRevision }]) => [key, { value, modRevision }])),
     new Map(entries.map((e) => [e.key.slice(3), { value: JSON.parse(e.value), modRevision: e.modRevision }])),

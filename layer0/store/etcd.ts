@@ -103,6 +103,7 @@ class EtcdStore implements EtcdClient {
 
   async list(prefix: string, options: ListOptions = {}): Promise<Listing> {
     if (options.newest !== undefined) return this.#newest(prefix, options.newest, options);
+    if (options.first !== undefined) return this.#first(prefix, options.first, options);
     // History moves on only every few minutes: that it overtakes one listing twice does not happen.
     for (let attempt = 0; ; attempt += 1) {
       try {
@@ -126,6 +127,16 @@ class EtcdStore implements EtcdClient {
     const entries = answer.kvs.map(entryOf).toReversed();
     return Object.freeze({
       entries: Object.freeze(entries),
+      revision: options.revision ?? Number(answer.header.revision),
+    });
+  }
+
+  async #first(prefix: string, count: number, options: ListOptions): Promise<Listing> {
+    const range = rangeOf(prefix);
+    const key = options.after === undefined ? range.key : Buffer.concat([Buffer.from(options.after), Buffer.from([0])]);
+    const answer = await this.#page(prefix, { ...range, key, limit: count }, options.revision, options);
+    return Object.freeze({
+      entries: Object.freeze(answer.kvs.map(entryOf)),
       revision: options.revision ?? Number(answer.header.revision),
     });
   }

@@ -111,7 +111,11 @@ class MemoryClient implements MemoryStore {
   async list(prefix: string, options: ListOptions = {}): Promise<Listing> {
     await this.#enter(options);
     const listing = this.#shared.database.list(prefix, options.revision);
-    const { newest, before } = options;
+    const { newest, before, first, after } = options;
+    if (first !== undefined) {
+      const above = listing.entries.filter(({ key }) => after === undefined || key > after);
+      return Object.freeze({ entries: Object.freeze(above.slice(0, first)), revision: listing.revision });
+    }
     if (newest === undefined) return listing;
     const below = before === undefined ? listing.entries : listing.entries.filter(({ key }) => key < before);
     return Object.freeze({ entries: Object.freeze(below.slice(-newest)), revision: listing.revision });

@@ -80,13 +80,21 @@ export interface Lease extends AsyncDisposable {
 }
 
 export type CallOptions = { signal?: AbortSignal };
-export type ListOptions = CallOptions & { revision?: Revision; newest?: number; before?: string };
+export type ListOptions = CallOptions & {
+  revision?: Revision;
+  newest?: number;
+  before?: string;
+  first?: number;
+  after?: string;
+};
 
 export interface Store extends AsyncDisposable {
   get(key: string, options?: CallOptions): Promise<Entry | undefined>;
   /**
    * All entries under the prefix at one revision, sorted by key. Large ranges are paged inside, at that revision. With
    * `newest` only the last so many by key, of those below the key `before`: what is written in order is read from its end.
+   * With `first` only the first so many, of those above the key `after`: who reads all of a large range page by page takes
+   * this one, for it costs the store no more than the page.
    */
   list(prefix: string, options?: ListOptions): Promise<Listing>;
   transact(transaction: Transaction, options?: CallOptions): Promise<TransactionResult>;

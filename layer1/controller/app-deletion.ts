@@ -5,6 +5,7 @@ import { deleteOwned } from '@flynn/resource/reaper';
 import type { Again } from '@flynn/resource/reconciler';
 import type { Owner, Resource } from '@flynn/resource/type';
 import { cellKeys } from '@flynn/scheduler/cell';
+import type { Workload } from '@flynn/scheduler/cell';
 import { workloadRemoval } from '@flynn/scheduler/evaluations';
 import type { Compare, Operation } from '@flynn/store/store';
 import { grantType } from './access/resources.ts';
@@ -50,10 +51,13 @@ export async function stepDeletion(
     await tellWaiting(deps, id, 'its jobs to stop', options);
     return { againInMs: lookAgainMs };
   }
-  // The end of a job comes with an evaluation: who has seen the one has to have seen the other.
-  const seen = Math.max(deps.cell.statuses.snapshot.revision, deps.cell.assignments.snapshot.revision);
-  await deps.cell.evaluations.reached(seen, { signal });
-  if (hasJobs(deps, id)) return { againInMs: lookAgainMs };
+  // Mirrors keep no order among each other. What was asked for before the app was to go, where it was placed, how it ended
+  // and what that causes: who has seen one of them has to have seen the others.
+  const { workloads, evaluations, assignments, statuses } = deps.cell;
+  const mirrors = [workloads, evaluations, assignments, statuses];
+  const seen = Math.max(app.revision, ...mirrors.map(({ snapshot }) => snapshot.revision));
+  await Promise.all(mirrors.map((mirror) => mirror.reached(seen, { signal })));
+  if (workloadsOf(deps, id).length > 0 || hasJobs(deps, id)) return { againInMs: lookAgainMs };
   // What other kinds made for it: their own reconcilers may have to clean up first.
   const others = deps.kinds.registry.ownedBy(appType.name).filter((type) => !ownTypes.has(type.name));
   const left = await deleteOwned({ service: deps.resources, types: others, epoch }, ownedBy(id), signal);
@@ -89,7 +93,7 @@ async function stopEverything(deps: Deps, id: string, options: { signal: AbortSi
     const event = { type: 'cancel', isForced: true, reason: 'its app was deleted' } as const;
     await deps.writer.apply(operation.id, event, options);
   }
-  const workloads = valuesOf(cell.workloads).filter((workload) => appIdOf(workload.id) === id);
+  const workloads = workloadsOf(deps, id);
   const removed = await writeAll(
     deps,
     workloads.flatMap((workload) => workloadRemoval(workload.id, evaluationContext(deps))),
@@ -97,6 +101,10 @@ async function stopEverything(deps: Deps, id: string, options: { signal: AbortSi
   );
   if (removed === undefined) return;
   await Promise.all([cell.workloads, cell.evaluations].map((mirror) => mirror.reached(removed, { signal })));
+}
+
+function workloadsOf({ cell }: Deps, id: string): Workload[] {
+  return valuesOf(cell.workloads).filter((workload) => appIdOf(workload.id) === id);
 }
 
 /** Whether a job of the app may still run, or be placed by a plan under way. What a lost host ran has ended. */

@@ -128,13 +128,13 @@ test('the log aggregator follows: a drain begins and ends, and the log of a dele
   const app = await client.call(apps.create, { body: { name: 'shop' } });
   const url = `syslog+tcp://127.0.0.1:${port}`;
   const drain = await client.call(drains.create, { body: { app: 'shop', url } });
-  await waitFor(() => drained.status.length === 1, { what: 'the drain', deadlineMs: 10_000 });
+  await waitFor(() => drained.status.length === 1, { what: 'the drain', deadlineMs: 60_000 });
   await history.append(app.id, encoded(0));
-  await waitFor(() => received.includes(' shop web.j1 stdout - m0'), { what: 'the line', deadlineMs: 10_000 });
+  await waitFor(() => received.includes(' shop web.j1 stdout - m0'), { what: 'the line', deadlineMs: 60_000 });
   await client.call(drains.remove, { params: { drain: drain.id } });
-  await waitFor(() => drained.status.length === 0, { what: 'the end of the drain', deadlineMs: 10_000 });
+  await waitFor(() => drained.status.length === 0, { what: 'the end of the drain', deadlineMs: 60_000 });
   await client.call(apps.remove, { params: { app: 'shop' } });
-  await waitFor(() => history.apps.length === 0, { what: 'the log to go', deadlineMs: 10_000 });
+  await waitFor(() => history.apps.length === 0, { what: 'the log to go', deadlineMs: 60_000 });
 });
 
 test('developers have drains of their apps, which lead out of the cluster only; those of others are not there for them', async () => {

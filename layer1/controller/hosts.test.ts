@@ -155,7 +155,7 @@ test('jobs of a host that died are lost: no longer shown, told as such to who fo
       const found = all.filter(({ state }) => state === 'lost');
       return found.length > 0 && found;
     },
-    { what: 'a lost job', deadlineMs: 10_000, intervalMs: 20 },
+    { what: 'a lost job', deadlineMs: 60_000, intervalMs: 20 },
   );
   assert.deepEqual([lost?.id, lost?.error], [gone, 'its host host3 is away']);
   await world.jobsOf('shop', 3, ({ state, hostId }) => state === 'running' && hostId !== 'host3');

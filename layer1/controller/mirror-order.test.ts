@@ -104,3 +104,27 @@ test('a deployment whose job is up before its app is known to be deployed goes o
     deadlineMs: 30_000,
   });
 });
+
+test('a deleted app takes along what was asked for a moment before', { timeout: 60_000 }, async () => {
+  const held = holding(createMemoryStore(), cellKeys.workloads, cellKeys.assignments, cellKeys.status);
+  await using world = await startTestController({ store: held.store });
+  const { client, store } = world;
+  // Nothing runs of it but what is asked for last.
+  const { app } = await world.deployApp('shop', { worker: {} });
+  held.hold();
+  const params = { app: 'shop' };
+  const { workloadId } = await client.call(jobs.run, { params, body: { command: ['work'] } });
+  const removed = client.call(apps.remove, { params });
+  const isGone = async (key: string) => (await store.get(key)) === undefined;
+  const isJudged = async () =>
+    (await isGone(`/flynn/resource/app/${app.id}`)) || (await isGone(cellKeys.workload(workloadId)));
+  await waitFor(isJudged, { what: 'the deletion to begin', deadlineMs: 30_000 });
+  held.release();
+  await removed;
+  const left = async () => {
+    const { entries } = await store.list('/flynn/');
+    return entries.filter(({ key, value }) => key.includes(app.id) || value.includes(app.id)).map(({ key }) => key);
+  };
+  assert.deepEqual(await left(), []);
+  assert.ok(world.hosts.flatMap((host) => host.statuses()).every(({ isFinal }) => isFinal));
+});

@@ -188,33 +188,6 @@ export const deploymentSchema = z.object({
 });
 export type Deployment = z.output<typeof deploymentSchema>;
 
-export const cronRunSchema = z.object({
-  /** The tick it ran for; without one somebody asked for it. */
-  tick: time.optional(),
-  /** What it was asked to run as: of a run that was skipped there is nothing. */
-  workloadId: id.optional(),
-  /** Its job, once it has a place: what `flynn log -j` takes. */
-  jobId: id.optional(),
-  /** `skipped`: the run before was still going on. */
-  state: z.enum(['running', 'done', 'failed', 'skipped']),
-  startedAt: time,
-  endedAt: time.optional(),
-  exitCode: z.int().optional(),
-  error: z.string().optional(),
-});
-export type CronRun = z.output<typeof cronRunSchema>;
-
-export const cronSchema = cronEntrySchema.extend({
-  /** The same as long as schedule and command are, through all releases. */
-  id,
-  appId: id,
-  isPaused: z.boolean(),
-  nextAt: time.optional(),
-  /** Newest first. */
-  runs: z.array(cronRunSchema),
-});
-export type Cron = z.output<typeof cronSchema>;
-
 export const routeSchema = z.object({
   id,
   appId: id,

@@ -73,7 +73,7 @@ test('what was written through one controller is read through the other at once'
   assert.equal((await two.call(deployments.get, { params: { deployment: deployment.id } })).id, deployment.id);
   assert.equal((await two.call(deployments.list, { params }))[0]?.id, deployment.id);
   const ended = async () => (await two.call(deployments.get, { params: { deployment: deployment.id } })).endedAt;
-  await waitFor(ended, { what: 'the deployment', deadlineMs: 20_000 });
+  await waitFor(ended, { what: 'the deployment', deadlineMs: 60_000 });
   for (const web of [3, 1, 4]) {
     const where = { app: 'shop', release: 'v1' };
     await one.call(formations.put, { params: where, body: { processes: { web } } });
@@ -142,7 +142,7 @@ test('users, tokens and what they were given count on every controller at once',
       () => false,
       (error: unknown) => hasCode(error, 'unauthenticated'),
     );
-  await waitFor(isOut, { what: 'the token to open nothing', deadlineMs: 10_000, intervalMs: 10 });
+  await waitFor(isOut, { what: 'the token to open nothing', deadlineMs: 60_000, intervalMs: 10 });
 });
 
 test(

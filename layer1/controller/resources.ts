@@ -10,7 +10,6 @@ import { cronEntrySchema } from './app-json.ts';
 import {
   appSchema,
   artifactSchema,
-  cronSchema,
   deploymentSchema,
   formationSchema,
   keySchema,
@@ -20,6 +19,7 @@ import {
   routeSchema,
   runnerSchema,
 } from './model.ts';
+import { cronSchema } from './cron/model.ts';
 import { routePlace } from './route-address.ts';
 import { routeIssues } from './routes/rules.ts';
 

@@ -29,7 +29,7 @@ test('a review app is looked at again when its time comes, and goes with the app
   const isGone = (error: unknown) => hasCode(error, 'not_found');
   await waitFor(() => client.call(apps.get, { params: { app: 'pr-1' } }).then(() => undefined, isGone), {
     what: 'the end of the review app',
-    deadlineMs: 10_000,
+    deadlineMs: 60_000,
   });
 });
 

@@ -184,7 +184,7 @@ export async function startTestController(options: TestControllerOptions = {}): 
         const deployment = await client.call(deployments.get, { params: { deployment: id } });
         return deployment.endedAt === undefined ? undefined : deployment;
       },
-      { what: `the end of deployment ${id}`, deadlineMs: 20_000, intervalMs: 10 },
+      { what: `the end of deployment ${id}`, deadlineMs: 60_000, intervalMs: 10 },
     );
   }
 

@@ -11,13 +11,11 @@ import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
 import type { TestContext } from 'node:test';
 import { createBlobClient } from '@flynn/blobstore/client';
-import type { App, Operation } from '@flynn/controller/model';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import { deploy } from './deploy.ts';
-import type { Platform, Push } from './platform.ts';
+import { testApp, testPlatform } from './testing-platform.ts';
 
-const app: App = { id: 'a', name: 'app', meta: {}, isSystem: false, deployTimeoutMs: 1, createdAt: '', updatedAt: '' };
 const mebibyte = 1024 ** 2;
 const deadlineMs = 60_000;
 
@@ -75,35 +73,17 @@ async function setUp(t: TestContext, { diskBytes }: { diskBytes?: number } = {})
   const blobs = createBlobClient({ baseUrl: async () => `http://127.0.0.1:${port}`, key: 'k' });
   cleanUps.push(() => blobs.close());
 
-  const pushes: Push[] = [];
-  const done: Operation = {
-    id: 'b',
-    appId: 'a',
-    kind: 'build',
-    pushId: 'p',
-    input: {},
-    state: 'complete',
-    output: {},
-    createdAt: '',
-  };
-  const platform: Platform = {
-    actingFor: () => platform,
-    findKey: async () => undefined,
-    findApp: async () => app,
-    appIds: async () => new Set([app.id]),
-    push: async (_app, push) => {
-      pushes.push(push);
-      return [done];
-    },
-    // oxlint-disable-next-line require-yield -- it says nothing
-    async *follow() {
-      return done;
-    },
-    cancel: async () => undefined,
-  };
+  const platform = testPlatform();
+  const { pushes } = platform;
   const said: string[] = [];
   const push = async (pushed: string): Promise<boolean> => {
-    const input = { app, pushId: `p-${pushed}`, commit: pushed, branch: 'main', repository: join(repository, '.git') };
+    const input = {
+      app: testApp,
+      pushId: `p-${pushed}`,
+      commit: pushed,
+      branch: 'main',
+      repository: join(repository, '.git'),
+    };
     const deps = { platform, blobs, log: silentLogger() };
     const signal = AbortSignal.timeout(deadlineMs);
     return deploy(deps, { ...input, quarantine: {} }, { say: (line) => void said.push(line), signal });

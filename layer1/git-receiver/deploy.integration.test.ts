@@ -9,17 +9,18 @@ import { buffer } from 'node:stream/consumers';
 import { Readable } from 'node:stream';
 import { test } from 'node:test';
 import type { TestContext } from 'node:test';
-import type { App, Operation } from '@flynn/controller/model';
+import type { Operation } from '@flynn/controller/model';
 import { FlynnError } from '@flynn/kit/errors';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import { deploy } from './deploy.ts';
 import type { DeployDeps } from './deploy.ts';
-import type { Platform, Push } from './platform.ts';
+import type { Platform } from './platform.ts';
+import { testApp, testPlatform } from './testing-platform.ts';
 
-const app: App = { id: 'a', name: 'app', meta: {}, isSystem: false, deployTimeoutMs: 1, createdAt: '', updatedAt: '' };
+type Changes = Partial<Platform> & { put?: DeployDeps['blobs']['put'] };
 
-async function setUp(t: TestContext, changes: Partial<Platform> & { put?: DeployDeps['blobs']['put'] } = {}) {
+async function setUp(t: TestContext, { put: ownPut, ...changes }: Changes = {}) {
   const dir = await mkdtemp(join(tmpdir(), 'flynn-git-'));
   t.after(() => rm(dir, { recursive: true }));
   const git = (...args: string[]) =>
@@ -29,34 +30,8 @@ async function setUp(t: TestContext, changes: Partial<Platform> & { put?: Deploy
   git('add', '-A');
   git('commit', '-q', '-m', 'x');
   const stored: Buffer[] = [];
-  const pushes: Push[] = [];
-  const cancelled: string[] = [];
-  const operation: Operation = {
-    id: 'b',
-    appId: 'a',
-    kind: 'build',
-    pushId: 'p',
-    input: {},
-    state: 'complete',
-    output: {},
-    createdAt: '',
-  };
-  const platform: Platform = {
-    actingFor: () => platform,
-    findKey: async () => undefined,
-    findApp: async () => app,
-    appIds: async () => new Set([app.id]),
-    push: async (_app, push) => {
-      pushes.push(push);
-      return [operation];
-    },
-    async *follow() {
-      yield 'a line';
-      return operation;
-    },
-    cancel: async (id) => void cancelled.push(id),
-    ...changes,
-  };
+  const platform = testPlatform(changes);
+  const { pushes, cancelled } = platform;
   const put: DeployDeps['blobs']['put'] = async (body) => {
     assert.ok(body instanceof Readable);
     const data = await buffer(body);
@@ -65,8 +40,8 @@ async function setUp(t: TestContext, changes: Partial<Platform> & { put?: Deploy
   };
   const said: string[] = [];
   const commit = git('rev-parse', 'HEAD').toString().trim();
-  const pushed = { app, pushId: 'p', commit, branch: 'main', repository: join(dir, '.git'), quarantine: {} };
-  const run = (signal: AbortSignal, blobs: DeployDeps['blobs'] = { put: changes.put ?? put }) =>
+  const pushed = { app: testApp, pushId: 'p', commit, branch: 'main', repository: join(dir, '.git'), quarantine: {} };
+  const run = (signal: AbortSignal, blobs: DeployDeps['blobs'] = { put: ownPut ?? put }) =>
     deploy({ platform, blobs, log: silentLogger() }, pushed, { say: (line) => void said.push(line), signal });
   return { run, put, stored, pushes, cancelled, said };
 }

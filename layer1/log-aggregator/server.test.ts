@@ -194,7 +194,7 @@ test('while one app floods, the line of another is kept and told after a few chu
   const following = client.lines('quiet', { follow: true }, { signal: leaving.signal });
   for (let at = 0; at < 5; at += 1) {
     const next = following.next();
-    await waitFor(() => history.followers === 1 && flooded() > 0, { what: 'the flood', deadlineMs: 10_000 });
+    await waitFor(() => history.followers === 1 && flooded() > 0, { what: 'the flood', deadlineMs: 60_000 });
     const before = flooded();
     await client.ingest(sent(at, { meta: { 'flynn.app': 'quiet' } }), { mode: 'fresh' });
     assert.equal((await next).value?.message, `m${at}`);

@@ -67,9 +67,9 @@ export async function startFront(
 }
 
 const defaults: Limits = {
-  dialMs: 1_000,
-  firstByteMs: 5_000,
-  idleMs: 5_000,
+  dialMs: 20_000,
+  firstByteMs: 20_000,
+  idleMs: 20_000,
   totalMs: 0,
   bodyBytes: 0,
   bufferBytes: 0,

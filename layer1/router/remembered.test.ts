@@ -17,7 +17,7 @@ import { startRouter } from './router.ts';
 import { ControlPlane, ask, startBackend } from './testing.ts';
 
 const log = silentLogger();
-const waiting = { deadlineMs: 10_000, intervalMs: 5 };
+const waiting = { deadlineMs: 60_000, intervalMs: 5 };
 
 async function folderOf(t: TestContext): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'flynn-router-'));

@@ -92,8 +92,9 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
   });
   const trusted = new Networks(options.trustedProxies ?? []);
   const accept = options.proxyProtocol === true ? acceptProxied(trusted) : acceptPlain;
-  const tcp = new TcpRoutes({ backends, accept, counters, dialMs: timeouts.dialMs, host, log });
   const routes = new RouteBook({ backends, defaults: timeouts, now: Date.now, log, share: options.share });
+  const figuresOf = (id: string) => routes.tcp.get(id)?.figures;
+  const tcp = new TcpRoutes({ backends, figuresOf, accept, counters, dialMs: timeouts.dialMs, host, log });
   const { accessLog: format = 'off' } = options;
   const accessLog = format === 'off' ? undefined : new AccessLog({ format, stream: process.stdout });
   const challenges = new Challenges();
@@ -127,7 +128,7 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
   let isListening = false;
 
   const listenForTcp = () => {
-    if (isListening && routes.isKnown) tcp.listen(routes.tcp.values());
+    if (isListening && routes.isKnown) tcp.listen(Array.from(routes.tcp.values(), ({ route }) => route));
   };
   const sink = everySink([
     routes,
@@ -185,14 +186,14 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
       const route = routes.get(id);
       return route === undefined ? undefined : statsOf(route);
     },
-    allStats: (appId) => statsOfAll(routes.http(), appId),
+    allStats: (appId) => statsOfAll(routes.counted(), appId),
     async stop({ drainMs }) {
       isListening = false;
       const startedMs = performance.now();
-      tcp.stopListening();
+      const tcpEnd = tcp.stopListening();
       const tlsEnd = tls?.stopListening();
       // Routes and backends stay live while requests are still being answered.
-      await Promise.all([tlsEnd, http.stop({ drainMs }), http2.drain({ deadlineMs: drainMs })]);
+      await Promise.all([tcpEnd, tlsEnd, http.stop({ drainMs }), http2.drain({ deadlineMs: drainMs })]);
       backendSide.h2c[Symbol.dispose]();
       const leftMs = drainMs - (performance.now() - startedMs);
       if (leftMs > 0 && tcp.connections > 0) {

@@ -46,7 +46,7 @@ export function statusHandlers(voice: Voice, metrics: Metrics = new Metrics()): 
     handle(routes.status, async () => voice.status()),
     handle(routes.routeStats, async ({ params }) => {
       const stats = await voice.routeStats(params.route);
-      if (stats === undefined) throw new FlynnError('not_found', `this router knows no HTTP route ${params.route}`);
+      if (stats === undefined) throw new FlynnError('not_found', `this router knows no route ${params.route}`);
       return stats;
     }),
     handle(routes.allStats, async ({ query }) => voice.allStats(query.app)),

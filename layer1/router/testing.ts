@@ -149,7 +149,7 @@ export async function setUp(
     httpPort: 0,
     driver,
     clusterKey: 'key',
-    timeouts: { dialMs: 1_000, firstByteMs: 5_000, idleMs: 5_000, ...timeouts },
+    timeouts: { dialMs: 20_000, firstByteMs: 20_000, idleMs: 20_000, ...timeouts },
     ...more,
     log,
   });

@@ -11,7 +11,7 @@ import { HttpClient } from '@flynn/kit/http-client';
 import { startServer } from '@flynn/kit/http-server';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
-import { startRouter } from './router.ts';
+import { defaultTimeouts, startRouter } from './router.ts';
 import { statusHandlers, voiceOf } from './server.ts';
 import { ControlPlane, ask, startBackend } from './testing.ts';
 
@@ -32,7 +32,15 @@ async function openCluster(t: TestContext, routerCount: number) {
     const discovery = createDiscoveryClient({ url: registry.url });
     const router = await startRouter({
       controller,
-      discovery,
+      // A machine that stands still for seconds is no reason to begin without backends, or to take them for dead.
+      discovery: {
+        async openServiceSet(...asked) {
+          const set = await discovery.openServiceSet(...asked);
+          await set.ready;
+          return set;
+        },
+      },
+      timeouts: { ...defaultTimeouts, dialMs: 20_000 },
       clusterKey: world.key,
       host: '127.0.0.1',
       httpPort: 0,
@@ -110,7 +118,7 @@ test('maintenance and limits are in force when routers say so, and what was aske
       const now = await world.client.call(routing.stats, { params, query: { route: domain } });
       return now.routes[0]?.requests === 8 && now;
     },
-    { what: 'all requests to be counted', deadlineMs: 10_000, intervalMs: 20 },
+    { what: 'all requests to be counted', deadlineMs: 60_000, intervalMs: 20 },
   );
   assert.deepEqual([stats.routers, stats.silent], [2, []]);
   const [one, ...others] = stats.routes;

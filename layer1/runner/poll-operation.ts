@@ -95,11 +95,10 @@ function unreadable(url: string, problem: string): FlynnError {
     .trim()
     .split('\n')
     .filter((line) => line.trim() !== '');
-  const why = (
-    said.find((line) => /^(?:fatal|ERROR|error):/.test(line)) ??
-    said.at(-1) ??
-    'git does not say why'
-  ).trim();
+  const fatal = said.findIndex((line) => /^(?:fatal|ERROR|error):/.test(line));
+  // Of SSH git says only that it did not work: why, ssh has said before.
+  const ofSsh = /Could not read from remote repository/.test(said[fatal] ?? '') ? said[fatal - 1] : undefined;
+  const why = (ofSsh ?? said[fatal] ?? said.at(-1) ?? 'git does not say why').trim().replace(/\.$/, '');
   return new FlynnError(
     'invalid',
     `cannot read ${url}: ${why.slice(0, 300)}. If it is not public, give the app a key that may read it: flynn source set URL --deploy-key FILE`,

@@ -9,7 +9,7 @@ import { join, normalize } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
 import type { TestContext } from 'node:test';
-import { apps } from '@flynn/controller/api';
+import { apps, releases } from '@flynn/controller/api';
 import { operations } from '@flynn/controller/operations/api';
 import type { Operation } from '@flynn/controller/model';
 import { sources } from '@flynn/controller/source/api';
@@ -21,6 +21,7 @@ import { serviceToken } from '@flynn/controller/access/service-token';
 import { loadConfig } from '@flynn/kit/config';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
+import { makeKey, startGitSshd } from '@flynn/kit/testing-sshd';
 import { configSchema, identityOf } from './config.ts';
 import { Reports } from './reports.ts';
 import { runOperations } from './runner.ts';
@@ -56,7 +57,7 @@ async function startRepository(t: TestContext) {
     git('-C', bare, 'update-server-info');
     return git('-C', work, 'rev-parse', 'HEAD');
   };
-  return { url: `http://127.0.0.1:${port}/shop.git`, commit };
+  return { dir, bare, url: `http://127.0.0.1:${port}/shop.git`, commit };
 }
 
 async function pushed({ client }: TestController): Promise<Operation[]> {
@@ -72,10 +73,10 @@ async function lookDone({ client }: TestController, polledAt: string | undefined
   return waitFor(probe, { what: 'a look at the repository', deadlineMs });
 }
 
-test('a new commit is fetched and pushed once; a branch that is not there is told, and looking goes on', async (t) => {
-  const repository = await startRepository(t);
-  await using store = await startTestBlobs();
-  await using world = await startTestController();
+/** With a runner of its own, which looks. */
+async function startWorld(t: TestContext) {
+  const store = await startTestBlobs();
+  const world = await startTestController();
   await world.client.call(apps.create, { body: { name: 'shop' } });
   const client = createControllerClient({ baseUrl: world.url, key: serviceToken(world.userKey, 'runner') });
   const who = identityOf(loadConfig(configSchema, { FLYNN_KEY: world.key, FLYNN_RUNNER_ID: 'runner' }));
@@ -89,7 +90,15 @@ test('a new commit is fetched and pushed once; a branch that is not there is tol
     stopping.abort();
     await ended;
     await client.close();
+    await world[Symbol.asyncDispose]();
+    await store[Symbol.asyncDispose]();
   });
+  return { world, blobs };
+}
+
+test('a new commit is fetched and pushed once; a branch that is not there is told, and looking goes on', async (t) => {
+  const repository = await startRepository(t);
+  const { world, blobs } = await startWorld(t);
 
   const first = await repository.commit('one');
   await world.client.call(sources.put, { params, body: { url: repository.url, everyMs: 3_600_000 } });
@@ -119,4 +128,38 @@ test('a new commit is fetched and pushed once; a branch that is not there is tol
   await world.client.call(sources.put, { params, body: { url: `${repository.url}x`, everyMs: 3_600_000 } });
   const unreadable = await lookDone(world, found.polledAt);
   assert.match(unreadable.error ?? '', /cannot read http.*shop\.gitx: fatal: .*not found.*--deploy-key/);
+});
+
+test("a repository that is not public is read over SSH with the app's key, and with no other", async (t) => {
+  const { dir, bare, commit } = await startRepository(t);
+  const { world } = await startWorld(t);
+  const key = await makeKey(dir, 'deploy');
+  const other = await makeKey(dir, 'other');
+  const server = await startGitSshd(dir, 'deploy');
+  t.after(() => server[Symbol.asyncDispose]());
+  const giveKey = (text: string) =>
+    world.client.call(releases.create, {
+      params,
+      body: { env: { SSH_CLIENT_KEY: text, SSH_CLIENT_HOSTS: server.known } },
+    });
+  const url = `ssh://git@127.0.0.1:${server.port}${bare}`;
+  const head = await commit('one');
+
+  await giveKey(other);
+  await world.client.call(sources.put, { params, body: { url, everyMs: 3_600_000 } });
+  const isLooked = async () => {
+    const source = await world.client.call(sources.get, { params });
+    return source.polledAt !== undefined && source.pollId === undefined && source;
+  };
+  const refused = await waitFor(isLooked, { what: 'the first look', deadlineMs });
+  assert.match(refused.error ?? '', /cannot read ssh:.*Permission denied.*--deploy-key/);
+  assert.deepEqual(await pushed(world), []);
+
+  await giveKey(key);
+  const found = await lookDone(world, refused.polledAt);
+  assert.deepEqual([found.commit, found.error], [head, undefined]);
+  assert.deepEqual(
+    (await pushed(world)).map(({ input }) => input.commit),
+    [head],
+  );
 });

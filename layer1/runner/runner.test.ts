@@ -359,14 +359,14 @@ test('a build goes on over a restart of the controller: its runner reports to th
       controller.hosts.find((one) =>
         one.statuses().some(({ meta, state }) => meta['flynn.type'] === 'build' && state === 'running'),
       ),
-    { what: 'the build to run', deadlineMs: 10_000 },
+    { what: 'the build to run', deadlineMs: 60_000 },
   );
   const read = { params: { operation: build?.id ?? '' }, query: { follow: false } };
   const lineCount = async (): Promise<number> => {
     const lines = controller.client.events(operations.log, read, { signal: AbortSignal.timeout(60_000) });
     return (await Array.fromAsync(lines)).filter(({ event }) => event === 'line').length;
   };
-  await waitFor(async () => (await lineCount()) === 2, { what: 'its lines', deadlineMs: 10_000 });
+  await waitFor(async () => (await lineCount()) === 2, { what: 'its lines', deadlineMs: 60_000 });
   await stopFirst();
   const stopSecond = await startWeb();
   const job = host.statuses().find(({ meta }) => meta['flynn.type'] === 'build');

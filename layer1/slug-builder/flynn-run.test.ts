@@ -94,6 +94,6 @@ test('signals reach every program of a composed line, which ends with them', asy
       await access(join(dir, 'told'));
       return true;
     },
-    { what: 'the program to be told', deadlineMs: 10_000 },
+    { what: 'the program to be told', deadlineMs: 60_000 },
   );
 });

@@ -1,12 +1,12 @@
 /** Submodules over HTTP and SSH, by real git, sshd and keys. */
 import assert from 'node:assert/strict';
-import { execFileSync, spawn } from 'node:child_process';
+import { execFileSync } from 'node:child_process';
 import { createServer } from 'node:http';
 import { mkdir, mkdtemp, readFile, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
-import ssh2 from 'ssh2';
+import { makeKey, startGitSshd } from '@flynn/kit/testing-sshd';
 import { compileSlug } from './compile.ts';
 import { baseEnv } from './environment.ts';
 import { createOutput } from './output.ts';
@@ -100,20 +100,18 @@ test(
   { timeout: 90_000 },
   async (t) => {
     const { dir, bare, commit } = await setUp(t);
-    for (const name of ['host', 'client', 'other']) {
-      execFileSync('ssh-keygen', ['-q', '-t', 'ed25519', '-N', '', '-C', name, '-f', join(dir, name)]);
-    }
-    const server = await startSshd(t, dir);
+    const key = await makeKey(dir, 'client');
+    const other = await makeKey(dir, 'other');
+    await using server = await startGitSshd(dir, 'client');
     const url = `ssh://git@127.0.0.1:${server.port}${bare}`;
     const files = { '.gitmodules': modules(url), '.flynn-submodules.json': JSON.stringify({ 'vendor/lib': commit }) };
-    const key = await readFile(join(dir, 'client'), 'utf8');
-    const hosts = `[127.0.0.1]:${server.port} ${await readFile(join(dir, 'host.pub'), 'utf8')}`;
+    const hosts = server.known;
     const appDir = await compile(dir, files, { SSH_CLIENT_KEY: key, SSH_CLIENT_HOSTS: hosts });
     assert.equal(await readFile(join(appDir, 'vendor/lib/lib.txt'), 'utf8'), 'of the submodule');
 
     const refused: Record<string, string>[] = [
       {},
-      { SSH_CLIENT_KEY: await readFile(join(dir, 'other'), 'utf8') },
+      { SSH_CLIENT_KEY: other },
       {
         SSH_CLIENT_KEY: key,
         SSH_CLIENT_HOSTS: `[127.0.0.1]:${server.port} ${await readFile(join(dir, 'other.pub'), 'utf8')}`,
@@ -126,36 +124,3 @@ test(
     });
   },
 );
-
-/** An SSH server that runs git's commands for whoever has the client's key. */
-async function startSshd(t: TestContext, dir: string): Promise<{ port: number }> {
-  const allowed = ssh2.utils.parseKey(await readFile(join(dir, 'client.pub')));
-  assert.ok(!(allowed instanceof Error));
-  const server = new ssh2.Server({ hostKeys: [await readFile(join(dir, 'host'))] }, (client) => {
-    client.on('error', () => {});
-    client.on('authentication', (context) => {
-      if (context.method === 'publickey' && context.key.data.equals(allowed.getPublicSSH())) context.accept();
-      else context.reject(['publickey']);
-    });
-    client.on('session', (accept) => {
-      const session = accept();
-      session.on('env', (acceptEnv) => acceptEnv?.());
-      session.on('exec', (acceptExec, _reject, { command }) => {
-        const channel = acceptExec();
-        const git = spawn('sh', ['-c', command], { stdio: 'pipe' });
-        channel.pipe(git.stdin);
-        git.stdout.pipe(channel, { end: false });
-        git.stderr.pipe(channel.stderr, { end: false });
-        git.once('close', (code) => {
-          channel.exit(code ?? 1);
-          channel.end();
-        });
-      });
-    });
-  });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  t.after(() => server.close());
-  const address = server.address();
-  assert.ok(address !== null && typeof address === 'object');
-  return { port: address.port };
-}

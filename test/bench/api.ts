@@ -17,6 +17,7 @@ import { connectEtcd } from '@flynn/store/etcd';
 import { startEtcdMember } from '@flynn/store/etcd-member';
 import type { Store } from '@flynn/store/store';
 import type { Bench } from './bench.ts';
+import { controllerHeap } from './controller-heap.ts';
 import { figure, median, type Figure } from './figure.ts';
 
 const keys = { FLYNN_KEY: 'cluster', FLYNN_CONTROLLER_KEY: 'people' };
@@ -25,8 +26,6 @@ const listRounds = 200;
 const warmUp = 200;
 const releasesEach = 10;
 const lanes = 16;
-/** About what Node.js gives itself in the controller's container of 256 MiB; on a large machine it would collect later. */
-const heap = ['--max-old-space-size=128', '--max-semi-space-size=2'];
 
 /**
  * What the API adds to the store it stands on: each call next to the same operation through the bare client, one after the
@@ -46,7 +45,7 @@ async function benchApi(args: readonly string[]): Promise<Figure[]> {
     PORT: String(port),
   };
   const main = fileURLToPath(import.meta.resolve('@flynn/controller/main'));
-  const web = spawn(process.execPath, [...heap, main, 'web'], { env, stdio: 'ignore' });
+  const web = spawn(process.execPath, [...controllerHeap, main, 'web'], { env, stdio: 'ignore' });
   const baseUrl = `http://127.0.0.1:${port}`;
   const root = createControllerClient({ baseUrl, key: keys.FLYNN_CONTROLLER_KEY });
   try {

@@ -18,6 +18,7 @@ import { freePort } from '@flynn/kit/testing-ports';
 import { startEtcdMember } from '@flynn/store/etcd-member';
 import type { Store } from '@flynn/store/store';
 import type { Bench } from './bench.ts';
+import { controllerHeap } from './controller-heap.ts';
 import { figure, median } from './figure.ts';
 import type { Figure } from './figure.ts';
 import { cpuSecondsWithChildren } from './probe.ts';
@@ -76,6 +77,7 @@ async function benchOps(args: readonly string[]): Promise<Figure[]> {
       value: residentMegabytes(web.pid),
       unit: 'MB',
       floor: emptyMegabytes,
+      must: '<= 200',
     }),
   );
   return figures;
@@ -92,7 +94,10 @@ async function startWeb(endpoint: string): Promise<Web> {
     PORT: String(port),
   };
   const startedAt = performance.now();
-  const child = spawn(process.execPath, [main, 'web'], { env, stdio: ['ignore', 'ignore', 'inherit'] });
+  const child = spawn(process.execPath, [...controllerHeap, main, 'web'], {
+    env,
+    stdio: ['ignore', 'ignore', 'inherit'],
+  });
   const client = createControllerClient({ baseUrl: `http://127.0.0.1:${port}`, key: peopleKey });
   await waitFor(() => client.call(apps.list, {}), { what: 'the controller', deadlineMs: 60_000, intervalMs: 10 });
   return {

@@ -50,5 +50,12 @@ export async function workers(
       unit: 'us',
       floor: of(costsUs, one),
     }),
+    // What sharing costs is the router's; how much of the cores the load and the backend take is not.
+    figure({
+      name: 'two workers for one, by that: with a core for each',
+      value: (2 * of(costsUs, one)) / of(costsUs, two),
+      unit: 'x',
+      must: '>= 1.7 (aim 1.9)',
+    }),
   ];
 }

@@ -123,5 +123,5 @@ test('a reader that leaves ends what is being read', async () => {
     sizeBytes += chunk.length;
     if (sizeBytes > 100_000) break;
   }
-  await waitFor(async () => isEnded, { what: 'the end of what was read', deadlineMs: 20_000, intervalMs: 5 });
+  await waitFor(async () => isEnded, { what: 'the end of what was read', deadlineMs: 60_000, intervalMs: 5 });
 });

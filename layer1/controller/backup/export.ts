@@ -31,6 +31,7 @@ import {
 } from './manifest.ts';
 import type { Manifest, Part, PlatformPart } from './manifest.ts';
 import { entriesAt } from './pages.ts';
+import { isRestoring } from './restore-state.ts';
 
 export type BackupSource = Readonly<{
   store: Store;
@@ -44,16 +45,20 @@ export type PreparedBackup = Readonly<{ manifest: Manifest; open: (part: Part) =
 
 /** Lines go out in chunks of about this size. */
 const chunkBytes = 64 * 1024;
+const statsAtOnce = 32;
 
 /**
  * Reads through all records, and asks the blob store for what they refer to. `conflict` if blobs are missing there,
- * naming what is affected, unless they may be.
+ * naming what is affected, unless they may be; and in the middle of a restore.
  */
 export async function prepareBackup(
   source: BackupSource,
   { signal, mayMiss = false }: { signal: AbortSignal; mayMiss?: boolean },
 ): Promise<PreparedBackup> {
   const { store, blobs, settings, clusterId, now } = source;
+  if (await isRestoring(store, { signal })) {
+    throw new FlynnError('conflict', 'a backup is being restored onto this cluster: go on with that first');
+  }
   const { entries, revision } = await store.list(prefixOf(appType), { signal });
   const at = { revision, signal };
   const apps = entries.map((entry) => decodeResource(appType, entry));
@@ -77,10 +82,16 @@ export async function prepareBackup(
   parts.push(await measured(auditName, linesOf(auditName)));
   const needed = await neededBlobs(store, platform, at);
   const missing: string[] = [];
-  for (const digest of [...needed].toSorted()) {
-    const sizeBytes = await sizeOf(blobs, digest, signal);
-    if (sizeBytes === undefined) missing.push(digest);
-    else parts.push({ name: blobName(digest), sizeBytes, sha256: digest.replace(/^sha256:/, '') });
+  const digests = [...needed].toSorted();
+  // The answer has to begin before whoever waits for it gives up.
+  for (let at = 0; at < digests.length; at += statsAtOnce) {
+    const some = digests.slice(at, at + statsAtOnce);
+    const sizes = await Promise.all(some.map((digest) => sizeOf(blobs, digest, signal)));
+    for (const [index, digest] of some.entries()) {
+      const sizeBytes = sizes[index];
+      if (sizeBytes === undefined) missing.push(digest);
+      else parts.push({ name: blobName(digest), sizeBytes, sha256: digest.replace(/^sha256:/, '') });
+    }
   }
   if (missing.length > 0 && !mayMiss) {
     const affected = await affectedBy(store, new Set(missing), apps, at);

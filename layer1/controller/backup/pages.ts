@@ -3,17 +3,17 @@ import type { Entry, Revision, Store } from '@flynn/store/store';
 
 const pageEntries = 100;
 
-/** From the last key to the first. `conflict` once the revision was compacted. */
+/** In the order of keys. `conflict` once the revision was compacted. */
 export async function* entriesAt(
   store: Store,
   prefix: string,
   { revision, signal }: { revision: Revision; signal: AbortSignal },
 ): AsyncGenerator<Entry> {
-  for (let before: string | undefined; ;) {
-    const page = before === undefined ? {} : { before };
-    const { entries } = await store.list(prefix, { revision, newest: pageEntries, ...page, signal });
-    yield* entries.toReversed();
-    before = entries[0]?.key;
-    if (entries.length < pageEntries || before === undefined) return;
+  for (let after: string | undefined; ;) {
+    const page = after === undefined ? {} : { after };
+    const { entries } = await store.list(prefix, { revision, first: pageEntries, ...page, signal });
+    yield* entries;
+    after = entries.at(-1)?.key;
+    if (entries.length < pageEntries || after === undefined) return;
   }
 }

@@ -131,6 +131,7 @@ test('a restore that was broken off goes on: nothing is collected meanwhile, and
   await assert.rejects(restoreRecords(store, another, step), /another backup is being restored/);
   assert.notEqual(await restoreRecords(store, source, step), undefined);
   await using other = await startTestController({ store, blobStoreUrl: blobStore.url });
+  await assert.rejects(download(other), /is being restored onto this cluster/);
   const later = { ...other.deps, now: () => Date.now() + 400 * 86_400_000 };
   assert.equal(await collectReleases(later, { signal }), 0);
   assert.equal((await other.client.call(releases.list, { params: { app: 'shop' } })).length, 2);

@@ -1,7 +1,7 @@
 /** The API of what runs on a schedule. */
 import { defineRoute } from '@flynn/kit/routes';
 import { z } from 'zod';
-import { cronSchema } from '../model.ts';
+import { cronSchema } from './model.ts';
 
 export const crons = {
   list: defineRoute({

@@ -8,7 +8,7 @@ import { crons } from './api.ts';
 import type { CronEntry } from '../app-json.ts';
 import { lastTick, parseSchedule } from './schedule.ts';
 import { stepCron } from './steps.ts';
-import type { Cron } from '../model.ts';
+import type { Cron } from './model.ts';
 import { startTestController } from '../testing.ts';
 import type { TestController } from '../testing.ts';
 
@@ -44,7 +44,7 @@ async function stepAt(world: TestController, appId: string, hours: number): Prom
       const [line] = await list(world);
       return line?.runs[0]?.tick === tick ? line : undefined;
     },
-    { what: `the tick ${tick}`, deadlineMs: 10_000, intervalMs: 5 },
+    { what: `the tick ${tick}`, deadlineMs: 60_000, intervalMs: 5 },
   );
 }
 
@@ -55,7 +55,7 @@ async function linesWhen(world: TestController, what: string, holds: (lines: Cro
       const lines = await list(world);
       return holds(lines) ? lines : undefined;
     },
-    { what, deadlineMs: 10_000, intervalMs: 5 },
+    { what, deadlineMs: 60_000, intervalMs: 5 },
   );
 }
 

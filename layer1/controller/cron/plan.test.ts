@@ -4,7 +4,7 @@ import * as fc from 'fast-check';
 import { nextAction, withRun } from './plan.ts';
 import type { CronState } from './plan.ts';
 import { parseSchedule } from './schedule.ts';
-import type { CronRun } from '../model.ts';
+import type { CronRun } from './model.ts';
 
 const minute = 60_000;
 const everyMinute = parseSchedule('* * * * *');

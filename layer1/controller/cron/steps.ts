@@ -23,7 +23,7 @@ import { parseSchedule } from './schedule.ts';
 import { evaluationContext } from '../deps.ts';
 import type { Deps } from '../deps.ts';
 import { iso } from '../job-views.ts';
-import type { CronRun } from '../model.ts';
+import type { CronRun } from './model.ts';
 import { runnableOf } from '../releases.ts';
 import { appType, cronType, ownedBy, releaseType } from '../resources.ts';
 import type { AppResource, CronResource } from '../resources.ts';

@@ -56,7 +56,7 @@ const abort = (id: string, reason?: string) =>
 const reach = (id: string, state: Deployment['state']) =>
   waitFor(async () => ((await get(id)).state === state ? get(id) : undefined), {
     what: `deployment ${id} being ${state}`,
-    deadlineMs: 20_000,
+    deadlineMs: 60_000,
     intervalMs: 5,
   });
 
@@ -162,7 +162,7 @@ test('paused, a deployment neither goes on nor fails; resumed, it does', async (
   await act('pause', id);
   assert.equal((await act('pause', id)).state, 'paused');
   const since = Date.now();
-  await waitFor(async () => Date.now() - since > 1_300, { what: 'the time a deployment has', deadlineMs: 10_000 });
+  await waitFor(async () => Date.now() - since > 1_300, { what: 'the time a deployment has', deadlineMs: 60_000 });
   assert.equal((await get(id)).state, 'paused', 'no time runs out while it is paused');
   await act('resume', id);
   const ended = await reach(id, 'failed');

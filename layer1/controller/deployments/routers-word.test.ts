@@ -11,7 +11,7 @@ import { apps, deployments, formations, jobs, routing } from '../api.ts';
 import { startTestController } from '../testing.ts';
 
 const web = { web: { ports: [{ port: 8080 }] } };
-const waiting = { deadlineMs: 20_000, intervalMs: 5 };
+const waiting = { deadlineMs: 60_000, intervalMs: 5 };
 
 /** A router that says what the test wants, and tells what it was asked. */
 async function startRouter(t: TestContext) {

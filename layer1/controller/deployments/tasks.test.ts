@@ -99,7 +99,7 @@ const reach = (world: TestController, id: string, state: Deployment['state']) =>
       const found = await world.client.call(deployments.get, { params: { deployment: id } });
       return found.state === state ? found : undefined;
     },
-    { what: `deployment ${id} being ${state}`, deadlineMs: 20_000, intervalMs: 5 },
+    { what: `deployment ${id} being ${state}`, deadlineMs: 60_000, intervalMs: 5 },
   );
 
 test('nothing of the new release starts before its release command is through, whichever worker looks', async () => {

@@ -30,7 +30,7 @@ async function rolledOut(deploymentId: string | undefined): Promise<void> {
       const deployment = await world.client.call(deployments.get, { params: { deployment: deploymentId } });
       return deployment.endedAt === undefined ? undefined : deployment;
     },
-    { what: 'the end of the deployment', deadlineMs: 20_000, intervalMs: 10 },
+    { what: 'the end of the deployment', deadlineMs: 60_000, intervalMs: 10 },
   );
   assert.equal(ended.state, 'complete', ended.error);
 }
@@ -184,7 +184,7 @@ test('a formation is scaled by the same rules as by hand, and tells whether it i
       const formation = await get('Formation', 'counted/v1');
       return formation.outlook === 'ready' ? formation : undefined;
     },
-    { what: 'a healthy formation', deadlineMs: 20_000, intervalMs: 10 },
+    { what: 'a healthy formation', deadlineMs: 60_000, intervalMs: 10 },
   );
   assert.deepEqual(
     [shown.status, shown.spec, shown.owner],
@@ -203,7 +203,7 @@ test('a formation is scaled by the same rules as by hand, and tells whether it i
       const { conditions } = await get('Formation', 'counted');
       return conditions.find(({ type, status }) => type === 'Placed' && status === 'False');
     },
-    { what: 'what waits for a place', deadlineMs: 20_000, intervalMs: 20 },
+    { what: 'what waits for a place', deadlineMs: 60_000, intervalMs: 20 },
   );
   assert.match(full.message, /\d+ without a host/);
   await apply('Formation', { name: 'counted', spec: { processes: { web: 1 } } });
@@ -276,6 +276,6 @@ test('a part of the platform is not deleted here either; an app says what its de
   assert.deepEqual([going.outcome, going.object.metadata.finalizers], ['deleting', ['controller']]);
   await waitFor(async () => (await world.store.get(`/flynn/resource/app/${app.id}`)) === undefined, {
     what: 'the app to be gone',
-    deadlineMs: 20_000,
+    deadlineMs: 60_000,
   });
 });

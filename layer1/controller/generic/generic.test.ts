@@ -28,7 +28,7 @@ const isCode = (code: ErrorCode, pattern: RegExp) => (error: unknown) =>
 const apply = (body: object, query: { dryRun?: boolean; assume?: string[] } = {}) =>
   world.client.call(generic.apply, { params: counters, body, query });
 const get = (name: string) => world.client.call(generic.get, { params: { ...counters, name } });
-const waiting = { deadlineMs: 20_000, intervalMs: 5 };
+const waiting = { deadlineMs: 60_000, intervalMs: 5 };
 
 async function counted(name: string): Promise<GenericObject> {
   const probe = async () => {

@@ -95,7 +95,7 @@ test('a line of cron is looked at and paused; it comes and goes with its release
   const next = await world.client.call(releases.create, { params: { app: 'clock' }, body: { cron } });
   await world.deploy('clock', next.id);
   const listed = async () => (await world.client.call(crons.list, { params: { app: 'clock' } }))[0];
-  const line = await waitFor(listed, { what: 'the line of cron', deadlineMs: 20_000, intervalMs: 5 });
+  const line = await waitFor(listed, { what: 'the line of cron', deadlineMs: 60_000, intervalMs: 5 });
   const name = `clock/${line.id}`;
   assert.deepEqual(await namesOf('Cron'), [name]);
   const shown = await get('Cron', name);

@@ -19,7 +19,7 @@ test('the platform’s parts are told with instances, versions and hosts, and wh
       const seen = await look();
       return seen.components.some(({ name }) => name === 'router app') ? seen : undefined;
     },
-    { what: 'the router to be seen', deadlineMs: 20_000, intervalMs: 20 },
+    { what: 'the router to be seen', deadlineMs: 60_000, intervalMs: 20 },
   );
   // Nobody wants it yet.
   const idle = scale.components.find(({ name }) => name === 'router app');
@@ -81,7 +81,7 @@ test('jobs that wait for a place are told with their app and the reason', async 
       const { findings } = await watch.look(10_000, new AbortController().signal);
       return findings.find(({ subject, check }) => check === 'work' && subject === 'app shop');
     },
-    { what: 'the app to wait', deadlineMs: 20_000, intervalMs: 20 },
+    { what: 'the app to wait', deadlineMs: 60_000, intervalMs: 20 },
   );
   assert.match(`${waits.severity}: ${waits.what}`, /^warning: jobs of it wait for a place: .*memory/);
 });

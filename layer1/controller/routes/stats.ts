@@ -34,7 +34,7 @@ export const routeStatsSchema = z.object({
   service: z.string(),
   /** When counting began, milliseconds since the epoch; of a sum, the earliest. */
   sinceMs: z.number(),
-  /** That have ended. */
+  /** That have ended; of a TCP route, its connections. */
   requests: z.int(),
   /** Under way now. */
   active: z.int(),
@@ -46,7 +46,7 @@ export const routeStatsSchema = z.object({
   brokenOff: z.int(),
   /** Requests were tried again this often. */
   retries: z.int(),
-  /** Of bodies: from clients, to clients. */
+  /** Of bodies, or all of a TCP route's connections that have ended: from clients, to clients. */
   bytesIn: z.number(),
   bytesOut: z.number(),
   /** From the request's head to the end of its answer, upgraded connections left out; `counts` has one number for each of `latencyBoundsMs`, and one more. */

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { waitFor } from '@flynn/kit/retry';
-import { closedPort } from './closed-port.ts';
+import { freePort } from '@flynn/kit/testing-ports';
 import { drivers } from './drivers.ts';
 import { Pusher } from './pusher.ts';
 import { leavesNothing, setUpWith } from './raw-backend.ts';
@@ -127,7 +127,7 @@ for (const { name: driver, takesLeniently } of drivers) {
     const { answer: nobody } = await talk(port, [request('GET')], { quietMs });
     assert.equal(outcomeOf(nobody), '503 no-backends');
     plane.setRoute({ id: 'r2', domain: 'unknown.test', service: 'nobody-ever-heard-of-it' });
-    const address = `127.0.0.1:${await closedPort()}`;
+    const address = `127.0.0.1:${await freePort()}`;
     plane.up('web', address);
     await settled(router, [address]);
     const { answer: refused } = await talk(port, [request('POST', 'Content-Length: 2\r\n') + 'ok'], { quietMs });
@@ -225,7 +225,7 @@ for (const { name: driver, takesLeniently } of drivers) {
     client.leave();
     await waitFor(() => world.router.status().backends.every(({ inFlight }) => inFlight === 0), {
       what: 'the backend to be given up',
-      deadlineMs: 15_000,
+      deadlineMs: 60_000,
     });
     // Who does not read does not see that the other has gone.
     for (const socket of world.backend.sockets) socket.resume();

@@ -75,7 +75,7 @@ for (const { name: driver, pipelined } of drivers) {
         client.write(said);
         await waitFor(() => heard === 1, {
           what: 'the backend to have the request',
-          deadlineMs: 10_000,
+          deadlineMs: 60_000,
           intervalMs: 5,
         });
         const [upstream] = world.backend.sockets;

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { shortId } from '@flynn/kit/ids';
 import { waitFor } from '@flynn/kit/retry';
-import { closedPort } from './closed-port.ts';
+import { freePort } from '@flynn/kit/testing-ports';
 import { LlhttpServer, judgeOn } from './judge.ts';
 import type { Judge } from './judge.ts';
 import { talk } from './talk.ts';
@@ -85,7 +85,7 @@ export async function openJudges(options: { image?: string } = {}): Promise<Judg
   for (const { name, config, argv } of programs) {
     const behind = opening.use(new LlhttpServer());
     const backend = await behind.listen();
-    const port = await closedPort();
+    const port = await freePort();
     const file = join(dir, `${name}.conf`);
     await writeFile(file, config({ port, backend, dir }));
     await start(opening, argv(file), { dir, ...options });

@@ -10,7 +10,7 @@ import { waitFor } from '@flynn/kit/retry';
 import { ControlPlane } from '../testing.ts';
 import type { Owner } from '../testing.ts';
 import { CertificatePlane } from '../tls/testing.ts';
-import { closedPort } from './closed-port.ts';
+import { freePort } from '@flynn/kit/testing-ports';
 import { talk } from './talk.ts';
 
 export const routerProgram = join(import.meta.dirname, '../main.ts');
@@ -49,7 +49,7 @@ export type RouterProcess = { readonly port: number; readonly pid: number; resid
 
 /** Resolves when it answers. */
 export async function startRouterProcess(t: Owner, planeUrl: string): Promise<RouterProcess> {
-  const [port, tlsPort, statusPort] = [await closedPort(), await closedPort(), await closedPort()];
+  const [port, tlsPort, statusPort] = [await freePort(), await freePort(), await freePort()];
   const child = spawn(process.execPath, [routerProgram], {
     stdio: ['ignore', 'ignore', 'pipe'],
     env: { PATH: process.env['PATH'], ...routerEnv({ planeUrl, port, tlsPort, statusPort }) },

@@ -78,7 +78,7 @@ test('bodies of every length and frame go both ways at once, byte for byte, in w
           // Lets the piece arrive alone.
           await new Promise((resolve) => setImmediate(resolve));
         }
-        const got = await waitFor(() => bodyOf(said), { what: 'the answer', deadlineMs: 20_000, intervalMs: 2 });
+        const got = await waitFor(() => bodyOf(said), { what: 'the answer', deadlineMs: 60_000, intervalMs: 2 });
         assert.ok(body.equals(got));
       },
     ),
@@ -132,7 +132,7 @@ test('an answer that waits for a slow client is not written over by the answers 
     const parts: Buffer[] = [];
     socket.on('data', (part: Buffer) => parts.push(part));
     socket.resume();
-    const got = await waitFor(() => bodyOf(Buffer.concat(parts)), { what: 'the answer', deadlineMs: 20_000 });
+    const got = await waitFor(() => bodyOf(Buffer.concat(parts)), { what: 'the answer', deadlineMs: 60_000 });
     assert.ok(bodies[i]?.equals(got), `answer ${i}`);
   }
 });

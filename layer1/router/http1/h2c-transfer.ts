@@ -2,12 +2,12 @@
 import type { Backend } from '../backend.ts';
 import type { Answer, Ending, Exchange, Fields, Problem } from '../exchange.ts';
 import type { Attempt, Extent, Failure, Receiver, Upstream } from '../http2/attempt.ts';
-import { trailerFields } from '../http2/fields.ts';
 import type { Http2Head } from '../http2/request.ts';
 import type { ClientConnection, ClientTransfer } from './client-connection.ts';
 import type { Deadlines } from './deadlines.ts';
 import type { Http1RequestHead } from './request-head.ts';
 import { RequestPayload } from './request-payload.ts';
+import { TranslatedAnswer } from './translated-answer.ts';
 import { asHttp1, asHttp2 } from './translated-head.ts';
 
 /** A client that has ended its side may still be there for the answer; most are not. */
@@ -44,15 +44,15 @@ export class H2cTransfer implements Receiver, ClientTransfer {
   #hasRepeated = false;
   #hasContinued = false;
   #isBodySent = false;
-  #isBodyTold = false;
   #collected: Buffer[] = [];
   #deadlineMs = Infinity;
   #goneAtMs = Infinity;
   #isGone = false;
   #status = 0;
-  #bytesOut = 0;
+  /** Of an answer of the router's own. */
+  #ownBytes = 0;
   #keepsAlive = false;
-  #framing: 'none' | 'length' | 'chunked' | 'until-close' = 'none';
+  #out: TranslatedAnswer | undefined;
   /** The client has not taken all that was written yet. */
   #isFlushing = false;
   #hasEnded = false;
@@ -105,7 +105,7 @@ export class H2cTransfer implements Receiver, ClientTransfer {
       if (isDone) this.#leave();
     } else if (phase === 'collecting') {
       if (isDone || bytes >= bufferBytes) this.#pick();
-    } else if (isDone) this.#tellBodyEnd();
+    } else if (isDone) this.#attempt?.end(this.#body.trailers);
     return taken;
   }
 
@@ -118,7 +118,7 @@ export class H2cTransfer implements Receiver, ClientTransfer {
     this.#touch();
     this.#continue();
     for (const bytes of this.#collected.splice(0)) this.#give(bytes);
-    if (this.#body.isDone) this.#tellBodyEnd();
+    if (this.#body.isDone) this.#attempt?.end(this.#body.trailers);
     else this.#client.pump();
   }
 
@@ -140,25 +140,9 @@ export class H2cTransfer implements Receiver, ClientTransfer {
     this.#keepsAlive = this.#head.keepsAlive && !this.#client.context.isDraining;
     this.#phase = 'answering';
     this.#touch();
-    let framing = '';
-    const hasLength = fields.some((name, i) => i % 2 === 0 && name === 'content-length');
-    if (this.#head.method === 'HEAD' || status === 204 || status === 304) this.#framing = 'none';
-    else if (hasLength || extent === 'none') {
-      this.#framing = 'length';
-      if (!hasLength) framing = 'content-length: 0\r\n';
-    } else if (this.#head.protocol === 'HTTP/1.1') {
-      this.#framing = 'chunked';
-      framing = 'transfer-encoding: chunked\r\n';
-    } else {
-      this.#framing = 'until-close';
-      this.#keepsAlive = false;
-    }
-    framing += this.#client.connectionField(this.#head, this.#keepsAlive);
-    const { socket } = this.#client;
-    // Together with what comes right behind it.
-    socket.cork();
-    socket.write(asHttp1(status, fields, added, framing), 'latin1');
-    process.nextTick(() => socket.uncork());
+    this.#out = new TranslatedAnswer(this.#client.socket, this.#head, { status, fields, extent });
+    if (this.#out.endsConnection) this.#keepsAlive = false;
+    this.#out.begin(added, this.#client.connectionField(this.#head, this.#keepsAlive));
   }
 
   onUpgraded(): void {
@@ -167,18 +151,9 @@ export class H2cTransfer implements Receiver, ClientTransfer {
   }
 
   onData(bytes: Buffer): void {
-    if (this.#framing === 'none') return;
     this.#touch();
-    this.#bytesOut += bytes.length;
-    const { socket } = this.#client;
-    if (this.#framing === 'chunked') {
-      socket.cork();
-      socket.write(`${bytes.length.toString(16)}\r\n`, 'latin1');
-      socket.write(bytes);
-      socket.write('\r\n', 'latin1');
-      socket.uncork();
-    } else socket.write(bytes);
-    if (!socket.writableNeedDrain || this.#isFlushing) return;
+    this.#out?.write(bytes);
+    if (!this.#client.socket.writableNeedDrain || this.#isFlushing) return;
     this.#isFlushing = true;
     this.#attempt?.pause();
     this.#client.flushed();
@@ -194,12 +169,7 @@ export class H2cTransfer implements Receiver, ClientTransfer {
 
   onEnd(trailers: Fields): void {
     this.#attempt = undefined;
-    if (this.#framing === 'chunked') {
-      let text = '0\r\n';
-      const kept = trailerFields(trailers);
-      for (let i = 0; i < kept.length; i += 2) text += `${kept[i] ?? ''}: ${kept[i + 1] ?? ''}\r\n`;
-      this.#client.socket.write(`${text}\r\n`, 'latin1');
-    }
+    this.#out?.end(trailers);
     this.#hasEnded = true;
     if (!this.#isFlushing) this.#complete();
   }
@@ -231,13 +201,8 @@ export class H2cTransfer implements Receiver, ClientTransfer {
 
   clientGone(): void {
     if (this.#phase === 'over') return;
-    if (this.#phase === 'picking') {
-      this.#isGone = true;
-      return;
-    }
-    this.#letGo();
-    this.#end('client-gone');
-    this.#phase = 'over';
+    if (this.#phase === 'picking') this.#isGone = true;
+    else this.#leaveWithClient();
   }
 
   tick(nowMs: number): void {
@@ -282,22 +247,13 @@ export class H2cTransfer implements Receiver, ClientTransfer {
     this.#phase = 'picking';
     this.#deadlineMs = Infinity;
     const picked = this.#exchange.pick();
-    if (picked instanceof Promise) void this.#pickLater(picked);
+    if (picked instanceof Promise) void picked.then((backend) => this.#dial(backend));
     else this.#dial(picked);
-  }
-
-  async #pickLater(picked: Promise<Backend | undefined>): Promise<void> {
-    this.#dial(await picked);
   }
 
   #dial(backend: Backend | undefined): void {
     this.#backend = backend;
-    if (this.#isGone) {
-      this.#letGo();
-      this.#end('client-gone');
-      this.#phase = 'over';
-      return;
-    }
+    if (this.#isGone) return this.#leaveWithClient();
     if (backend === undefined) return this.#fail(this.#problem);
     this.#phase = 'dialling';
     this.#deadlineMs = this.#deadlines.after(this.#exchange.limits.dialMs);
@@ -317,12 +273,6 @@ export class H2cTransfer implements Receiver, ClientTransfer {
     if (this.#attempt?.write(bytes) === false) this.#client.pause();
   }
 
-  #tellBodyEnd(): void {
-    if (this.#isBodyTold) return;
-    this.#isBodyTold = true;
-    this.#attempt?.end(this.#body.trailers);
-  }
-
   #complete(): void {
     this.#letGo();
     this.#end('answered');
@@ -335,17 +285,22 @@ export class H2cTransfer implements Receiver, ClientTransfer {
     this.#client.pump();
   }
 
+  #leaveWithClient(): void {
+    this.#letGo();
+    this.#end('client-gone');
+    this.#phase = 'over';
+  }
+
   #leave(): void {
     this.#phase = 'over';
     this.#client.finished(this.#keepsAlive);
   }
 
   #refuseBody(): void {
-    const { policy, client } = { policy: this.#client.context.policy, client: this.#client.client };
     if (this.#status !== 0) return this.#cut();
     this.#letGo();
     const message = 'The router refuses this request: a chunk of its body is broken.';
-    this.#answer(policy.refuse(400, 'bad-request', message, client));
+    this.#answer(this.#client.context.policy.refuse(400, 'bad-request', message, this.#client.client));
   }
 
   #fail(problem: Problem): void {
@@ -356,7 +311,7 @@ export class H2cTransfer implements Receiver, ClientTransfer {
 
   #answer(answer: Answer): void {
     this.#status = answer.status;
-    this.#bytesOut = Buffer.byteLength(answer.body);
+    this.#ownBytes = Buffer.byteLength(answer.body);
     this.#keepsAlive = this.#head.keepsAlive && this.#body.isDone && !this.#client.context.isDraining;
     this.#end('answered');
     this.#phase = 'over';
@@ -368,7 +323,7 @@ export class H2cTransfer implements Receiver, ClientTransfer {
     this.#letGo();
     this.#end('broken-off');
     this.#phase = 'over';
-    this.#client.breakOff(this.#framing !== 'until-close');
+    this.#client.breakOff(this.#out?.endsConnection !== true);
   }
 
   #letGo(): void {
@@ -382,7 +337,8 @@ export class H2cTransfer implements Receiver, ClientTransfer {
   #end(how: Ending['how']): void {
     if (this.#isOver) return;
     this.#isOver = true;
-    this.#exchange.end({ status: this.#status, bytesIn: this.#body.bytes, bytesOut: this.#bytesOut, how });
+    const bytesOut = this.#out?.bytes ?? this.#ownBytes;
+    this.#exchange.end({ status: this.#status, bytesIn: this.#body.bytes, bytesOut, how });
   }
 
   #touch(): void {

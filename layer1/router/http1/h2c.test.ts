@@ -111,11 +111,15 @@ describe('an HTTP/1 client of a backend that speaks h2c', () => {
           await closed;
           const all = Buffer.concat(said);
           const from = all.indexOf('\r\n\r\n') + 4;
-          assert.match(all.subarray(0, from).toString('latin1'), /^HTTP\/1.1 200 /);
-          assert.ok((isChunked ? unchunked(all.subarray(from)) : all.subarray(from)).equals(body));
+          const head = all.subarray(0, from).toString('latin1');
+          assert.match(head, /^HTTP\/1.1 200 /);
+          // What has no body at all loses its length of 0 in HTTP/2, and the backend repeats what it has seen.
+          assert.equal(/\r\ntransfer-encoding: chunked\r\n/.test(head), isChunked || body.length === 0);
+          const got = head.includes('chunked') ? unchunked(all.subarray(from)) : all.subarray(from);
+          assert.ok(got.equals(body));
         },
       ),
-      { numRuns: 20 },
+      { numRuns: 20, examples: [false, true].map((isChunked) => [new Uint8Array(), [1], isChunked]) },
     );
   });
 

@@ -14,11 +14,8 @@ export function sendHead(
 ): boolean {
   if (stream.destroyed || stream.closed || stream.headersSent) return false;
   const { status, fields, added, extent } = options;
-  const list = [':status', String(status)];
-  for (const field of fields) list.push(field);
-  for (const field of added) list.push(field);
   try {
-    stream.respond(list, { endStream: extent === 'none', waitForTrailers: extent === 'open' });
+    stream.respond([':status', String(status), ...fields, ...added], { endStream: extent === 'none', waitForTrailers: extent === 'open' });
     return true;
   } catch {
     return false;

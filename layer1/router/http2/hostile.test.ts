@@ -8,7 +8,7 @@ import { startBackend } from '../testing.ts';
 import { backendAt, openDoor, replyOf, request } from './testing.ts';
 import type { Door } from './testing.ts';
 
-const soon = { deadlineMs: 20_000, intervalMs: 5 };
+const soon = { deadlineMs: 60_000, intervalMs: 5 };
 const types = {
   data: 0,
   headers: 1,

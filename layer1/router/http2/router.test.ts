@@ -40,7 +40,7 @@ test('a route to h2c backends answers over HTTP/2, and over HTTP/1 too', async (
   await settled(router, [backend.address]);
   const session = connect(`http://127.0.0.1:${port}`);
   const isAnswered = async () => (await replyOf(request(session))).body === 'h2c';
-  await waitFor(isAnswered, { what: 'the route to change', deadlineMs: 10_000 });
+  await waitFor(isAnswered, { what: 'the route to change', deadlineMs: 60_000 });
   assert.equal(await text(await ask(port)), 'h2c');
   assert.equal(router.status().backends[0]?.isEjected, false);
   session.destroy();

@@ -14,7 +14,7 @@ import { shared } from '../http1/front.ts';
 import { Http2Front } from './front.ts';
 
 export const generous: Limits = {
-  dialMs: 2_000,
+  dialMs: 20_000,
   firstByteMs: 20_000,
   idleMs: 20_000,
   totalMs: 0,

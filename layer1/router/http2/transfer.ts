@@ -6,8 +6,10 @@ import type { Exchange, Fields, Problem } from '../exchange.ts';
 import type { Deadlines, Watched } from '../http1/deadlines.ts';
 import { closeWhenSent, sendAnswer, sendHead } from './answer.ts';
 import type { Attempt, Extent, Failure, Receiver, Upstream } from './attempt.ts';
-import { objectOf, trailerFields } from './fields.ts';
+import { objectOf } from './fields.ts';
 import type { Http2Head } from './request.ts';
+import { RequestBody } from './request-body.ts';
+import type { BodyReceiver } from './request-body.ts';
 
 type Phase =
   /** Its body is collected before a backend is taken. */
@@ -24,7 +26,7 @@ type Phase =
  * INVARIANTS. The exchange ends once, when the stream is closed, and every picked backend is released once. Nothing of
  * a body is given to a second backend: it is tried only while no byte of the body has gone to one before.
  */
-export class Transfer implements Receiver, Watched {
+export class Transfer implements Receiver, BodyReceiver, Watched {
   readonly #stream: ServerHttp2Stream;
   readonly #head: Http2Head;
   readonly #exchange: Exchange;
@@ -43,17 +45,9 @@ export class Transfer implements Receiver, Watched {
   #wantsNew = false;
   #isUpgraded = false;
   #isOpenEnded = false;
-  /** Of the request's body: listened to; all of it is here; some of it went to a backend. */
-  #isReading = false;
-  #isRead = false;
-  #isBodySent = false;
-  #isBackendFull = false;
+  readonly #body: RequestBody;
   #isClientFull = false;
-  #collected: Buffer[] = [];
-  #collectedBytes = 0;
-  #trailers: Fields = [];
   #status = 0;
-  #bytesIn = 0;
   #bytesOut = 0;
   #isBrokenOff = false;
 
@@ -71,6 +65,7 @@ export class Transfer implements Receiver, Watched {
     this.#upstream = options.upstream;
     this.#deadlines = options.deadlines;
     this.#onOver = options.onOver;
+    this.#body = new RequestBody(options.stream, options.head, this);
     const { totalMs } = options.exchange.limits;
     this.#lastMs = totalMs > 0 ? options.deadlines.after(totalMs) : Infinity;
   }
@@ -80,21 +75,14 @@ export class Transfer implements Receiver, Watched {
     const stream = this.#stream;
     this.#deadlines.add(this);
     stream.on('close', () => this.#onClose());
-    if (this.#head.body === 'none' && this.#head.upgrade === undefined) {
-      this.#isRead = true;
-      // Not if it was whole with its head: node:http2 sees to that, at less cost.
-      if (!stream.endAfterHeaders) stream.resume();
-    } else {
-      // They are told when they come, whether the body before them has been read or not.
-      stream.on('trailers', (_fields: object, _flags: number, raw: string[]) => (this.#trailers = trailerFields(raw)));
-    }
+    this.#body.open();
     if (typeof this.#head.body === 'number' && limits.bodyBytes > 0 && this.#head.body > limits.bodyBytes) {
       this.#answer('body-too-large');
-    } else if (limits.bufferBytes > 0 && !this.#isRead && this.#head.upgrade === undefined) {
+    } else if (limits.bufferBytes > 0 && !this.#body.isRead && this.#head.upgrade === undefined) {
       this.#phase = 'collecting';
       this.#arm(limits.idleMs);
       this.#sayContinue();
-      this.#read();
+      this.#body.read();
     } else this.#pick();
   }
 
@@ -116,7 +104,7 @@ export class Transfer implements Receiver, Watched {
         break;
       case 'asking': {
         const isClientSlow =
-          !this.#isRead && !this.#isBackendFull && !this.#isUpgraded && this.#head.upgrade === undefined;
+          !this.#body.isRead && !this.#body.isHeldUp && !this.#isUpgraded && this.#head.upgrade === undefined;
         if (!isClientSlow && this.#backend !== undefined) this.#exchange.failed(this.#backend, 'late');
         this.#answer(isClientSlow ? 'client-slow' : 'backend-late');
         break;
@@ -132,12 +120,12 @@ export class Transfer implements Receiver, Watched {
   onConnected(): void {
     const { limits } = this.#exchange;
     this.#phase = 'asking';
-    this.#arm(this.#isRead || this.#head.upgrade !== undefined ? limits.firstByteMs : limits.idleMs);
+    this.#arm(this.#body.isRead || this.#head.upgrade !== undefined ? limits.firstByteMs : limits.idleMs);
     if (this.#head.upgrade !== undefined) return;
     this.#sayContinue();
-    for (const bytes of this.#collected.splice(0)) this.#give(bytes);
-    if (this.#isRead) this.#attempt?.end(this.#trailers);
-    else this.#read();
+    for (const bytes of this.#body.takeCollected()) this.#body.give(bytes, this.#attempt);
+    if (this.#body.isRead) this.#attempt?.end(this.#body.trailers);
+    else this.#body.read();
   }
 
   onInformation(status: number, fields: Fields): void {
@@ -179,7 +167,7 @@ export class Transfer implements Receiver, Watched {
       fields.filter((_, i) => fields[i - (i % 2)] !== 'sec-websocket-accept'),
       'open',
     );
-    if (this.#phase === 'answering') this.#read();
+    if (this.#phase === 'answering') this.#body.read();
   }
 
   onData(bytes: Buffer): void {
@@ -211,9 +199,8 @@ export class Transfer implements Receiver, Watched {
   }
 
   onDrain(): void {
-    this.#isBackendFull = false;
     this.#arm(this.#exchange.limits.idleMs);
-    if (this.#isReading) this.#stream.resume();
+    this.#body.goOn();
   }
 
   onFailure(failure: Failure): void {
@@ -224,13 +211,40 @@ export class Transfer implements Receiver, Watched {
     this.#exchange.failed(backend, failure === 'refused' ? 'broke' : failure);
     this.#leaveBackend();
     if (isDial || failure === 'refused') {
-      if (this.#isBodySent) this.#answer('backend-broke');
+      if (this.#body.isSent) this.#answer('backend-broke');
       else this.#pick();
     } else if (this.#canRepeat && (failure === 'vanished' || !this.#hasRepeated)) {
       if (failure === 'vanished') this.#wantsNew = true;
       else this.#hasRepeated = true;
       this.#pick();
     } else this.#answer('backend-broke');
+  }
+
+  onBody(bytes: Buffer): void {
+    const { limits } = this.#exchange;
+    if (limits.bodyBytes > 0 && this.#body.bytes > limits.bodyBytes && !this.#isUpgraded) {
+      if (this.#phase === 'answering') this.#breakOff();
+      else if (this.#phase !== 'over') this.#answer('body-too-large');
+      return;
+    }
+    if (this.#phase === 'over') return;
+    this.#arm(limits.idleMs);
+    if (this.#phase === 'asking' || this.#phase === 'answering') {
+      this.#body.give(bytes, this.#attempt);
+      return;
+    }
+    const collected = this.#body.collect(bytes);
+    if (this.#phase !== 'collecting' || collected < limits.bufferBytes) return;
+    this.#stream.pause();
+    this.#pick();
+  }
+
+  onBodyEnd(): void {
+    if (this.#phase === 'collecting') this.#pick();
+    else if (this.#phase === 'asking') {
+      this.#arm(this.#exchange.limits.firstByteMs);
+      this.#attempt?.end(this.#body.trailers);
+    } else if (this.#phase === 'answering') this.#attempt?.end(this.#body.trailers);
   }
 
   get #canRepeat(): boolean {
@@ -277,57 +291,9 @@ export class Transfer implements Receiver, Watched {
   }
 
   #sayContinue(): void {
-    if (this.#isRead || this.#isReading || this.#head.header('expect')?.toLowerCase() !== '100-continue') return;
+    if (this.#body.isRead || this.#body.isReading || this.#head.header('expect')?.toLowerCase() !== '100-continue')
+      return;
     this.onInformation(100, []);
-  }
-
-  #read(): void {
-    if (this.#isReading) {
-      if (!this.#isBackendFull) this.#stream.resume();
-      return;
-    }
-    this.#isReading = true;
-    this.#stream.on('data', (bytes: Buffer) => this.#onBody(bytes));
-    this.#stream.on('end', () => this.#onBodyEnd());
-  }
-
-  #onBody(bytes: Buffer): void {
-    const { limits } = this.#exchange;
-    this.#bytesIn += bytes.length;
-    if (limits.bodyBytes > 0 && this.#bytesIn > limits.bodyBytes && !this.#isUpgraded) {
-      if (this.#phase === 'answering') this.#breakOff();
-      else if (this.#phase !== 'over') this.#answer('body-too-large');
-      return;
-    }
-    if (this.#phase === 'over') return;
-    this.#arm(limits.idleMs);
-    if (this.#phase === 'asking' || this.#phase === 'answering') {
-      this.#give(bytes);
-      return;
-    }
-    this.#collected.push(bytes);
-    this.#collectedBytes += bytes.length;
-    if (this.#phase !== 'collecting' || this.#collectedBytes < limits.bufferBytes) return;
-    this.#stream.pause();
-    this.#pick();
-  }
-
-  #onBodyEnd(): void {
-    // Of a stream that is broken off, too, the readable side ends.
-    if (this.#stream.aborted || this.#stream.destroyed) return;
-    this.#isRead = true;
-    if (this.#phase === 'collecting') this.#pick();
-    else if (this.#phase === 'asking') {
-      this.#arm(this.#exchange.limits.firstByteMs);
-      this.#attempt?.end(this.#trailers);
-    } else if (this.#phase === 'answering') this.#attempt?.end(this.#trailers);
-  }
-
-  #give(bytes: Buffer): void {
-    this.#isBodySent = true;
-    if (this.#attempt?.write(bytes) !== false) return;
-    this.#isBackendFull = true;
-    this.#stream.pause();
   }
 
   #onClientDrain(): void {
@@ -347,7 +313,7 @@ export class Transfer implements Receiver, Watched {
 
   #send(answer: ReturnType<Exchange['answerFor']>): void {
     this.#phase = 'over';
-    this.#collected = [];
+    this.#body.takeCollected();
     this.#arm(this.#exchange.limits.idleMs);
     if (this.#stream.headersSent) return this.#breakOff();
     this.#status = answer.status;
@@ -381,7 +347,7 @@ export class Transfer implements Receiver, Watched {
     this.#deadlineMs = Infinity;
     this.#exchange.end({
       status: this.#status,
-      bytesIn: this.#bytesIn,
+      bytesIn: this.#body.bytes,
       bytesOut: this.#bytesOut,
       how: this.#isBrokenOff ? 'broken-off' : isAnswered ? 'answered' : 'client-gone',
     });

@@ -31,13 +31,13 @@ describe('what a router tells of its routes', () => {
     assert.ok(backend !== undefined);
     exchange.failed(backend, 'late');
     world.nowMs += 40;
-    const open = statsOfAll(world.routes.http()).find(({ id }) => id === 'r');
+    const open = statsOfAll(world.routes.counted()).find(({ id }) => id === 'r');
     assert.deepEqual([open?.requests, open?.active, open?.backends[0]?.active], [1, 1, 1]);
     exchange.answerFor('backend-late');
     exchange.end(ended(504, { bytesIn: 3, bytesOut: 5 }));
     world.exchange().end(ended(0, { how: 'client-gone' }));
 
-    const all = statsOfAll(world.routes.http());
+    const all = statsOfAll(world.routes.counted());
     assert.deepEqual(
       all.map(({ id }) => id),
       ['r'],
@@ -78,7 +78,7 @@ describe('what a router tells of its routes', () => {
         ],
       },
     );
-    assert.deepEqual(statsOfAll(world.routes.http(), 'another app'), []);
+    assert.deepEqual(statsOfAll(world.routes.counted(), 'another app'), []);
 
     const samples = samplesOf(prometheusText(all, world.counters));
     const labels = 'route="r",app="a",service="web"';
@@ -117,7 +117,7 @@ describe('what a router tells of its routes', () => {
       world.routes.set({ ...route, id: `r${i}`, domain: `a${i}.test` });
       world.exchange({ host: `a${i}.test` }).end(ended(200));
     }
-    const all = statsOfAll(world.routes.http());
+    const all = statsOfAll(world.routes.counted());
     assert.equal(all.length, 1_200);
     const samples = [...samplesOf(prometheusText(all, world.counters))];
     const counts = samples.filter(([series]) => series.startsWith('flynn_router_route_requests_total'));

@@ -51,8 +51,8 @@ function routeMetrics(text: MetricsText, routes: readonly RouteStats[]): void {
     }
   });
   for (const [name, type, help, read] of [
-    ['requests_total', 'counter', 'Requests that have ended', (route) => route.requests],
-    ['active_requests', 'gauge', 'Requests under way', (route) => route.active],
+    ['requests_total', 'counter', 'Requests that have ended, or connections of TCP routes', (route) => route.requests],
+    ['active_requests', 'gauge', 'Requests under way, or connections', (route) => route.active],
     ['retries_total', 'counter', 'Tries at another backend', (route) => route.retries],
     ['clients_gone_total', 'counter', 'Clients that left before their answer', (route) => route.clientsGone],
     ['broken_off_total', 'counter', 'Answers that broke off', (route) => route.brokenOff],

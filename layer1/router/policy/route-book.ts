@@ -2,13 +2,22 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Route } from '@flynn/controller/model';
 import type { Logger } from '@flynn/kit/log';
-import type { Backends } from '../backends.ts';
+import type { Backends, Service } from '../backends.ts';
 import type { Timeouts } from '../exchange.ts';
 import type { RouteSink } from '../feed.ts';
+import { RouteFigures } from './figures.ts';
 import { HostTable } from './host-table.ts';
 import { HttpRoute } from './http-route.ts';
 
-type Known = { readonly route: Route; readonly http: HttpRoute | undefined };
+/** What is counted of a TCP route: its connections are its requests. */
+export type TcpRoute = {
+  readonly id: string;
+  readonly route: Route;
+  readonly service: Service;
+  readonly figures: RouteFigures;
+};
+
+type Known = { readonly route: Route; readonly http: HttpRoute | undefined; readonly tcp: TcpRoute | undefined };
 
 /**
  * INVARIANTS. A service is watched exactly as long as a route names it, and before the first request can be sent to it.
@@ -25,7 +34,7 @@ export class RouteBook implements RouteSink {
   readonly #known = new Map<string, Known>();
   readonly #hosts = new HostTable<HttpRoute>();
   /** By id. */
-  readonly #tcp = new Map<string, Route>();
+  readonly #tcp = new Map<string, TcpRoute>();
   #isKnown = false;
 
   constructor(options: {
@@ -57,8 +66,13 @@ export class RouteBook implements RouteSink {
       const unreadable = http.maintenance?.unreadable ?? [];
       if (unreadable.length > 0) log.warn({ route: route.id, unreadable }, 'these are no addresses or networks');
     }
-    if (route.type === 'tcp') this.#tcp.set(route.id, route);
-    this.#known.set(route.id, { route, http });
+    let tcp: TcpRoute | undefined;
+    if (route.type === 'tcp') {
+      const figures = before?.tcp?.figures ?? new RouteFigures(now());
+      tcp = { id: route.id, route, service, figures };
+      this.#tcp.set(route.id, tcp);
+    }
+    this.#known.set(route.id, { route, http, tcp });
   }
 
   remove(id: string): void {
@@ -81,21 +95,26 @@ export class RouteBook implements RouteSink {
     return this.#hosts.find(host, target);
   }
 
-  get(id: string): HttpRoute | undefined {
-    return this.#known.get(id)?.http;
+  get(id: string): HttpRoute | TcpRoute | undefined {
+    const known = this.#known.get(id);
+    return known?.http ?? known?.tcp;
   }
 
   get size(): number {
     return this.#known.size;
   }
 
-  /** The TCP routes. */
-  get tcp(): ReadonlyMap<string, Route> {
+  /** The TCP routes, by id. */
+  get tcp(): ReadonlyMap<string, TcpRoute> {
     return this.#tcp;
   }
 
-  *http(): Generator<HttpRoute> {
-    for (const { http } of this.#known.values()) if (http !== undefined) yield http;
+  /** Those of which something is counted. */
+  *counted(): Generator<HttpRoute | TcpRoute> {
+    for (const { http, tcp } of this.#known.values()) {
+      const one = http ?? tcp;
+      if (one !== undefined) yield one;
+    }
   }
 
   #forget({ route, http }: Known): void {

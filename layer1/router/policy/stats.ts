@@ -2,8 +2,9 @@
 import type { BackendStats, RouteStats } from '@flynn/controller/routes/stats';
 import type { Backend } from '../backend.ts';
 import type { HttpRoute } from './http-route.ts';
+import type { TcpRoute } from './route-book.ts';
 
-export function statsOf({ id, route, service, figures }: HttpRoute): RouteStats {
+export function statsOf({ id, route, service, figures }: HttpRoute | TcpRoute): RouteStats {
   return {
     id,
     appId: route.appId,
@@ -40,11 +41,12 @@ function backendStatsOf(backend: Backend, isLeader: boolean): BackendStats {
 }
 
 /** Of every route that had a request, perhaps only of one app's. */
-export function statsOfAll(routes: Iterable<HttpRoute>, appId?: string): RouteStats[] {
+export function statsOfAll(routes: Iterable<HttpRoute | TcpRoute>, appId?: string): RouteStats[] {
   const stats: RouteStats[] = [];
   for (const each of routes) {
     if (appId !== undefined && each.route.appId !== appId) continue;
-    if (each.hasFigures && each.figures.requests + each.figures.active > 0) stats.push(statsOf(each));
+    if ('hasFigures' in each && !each.hasFigures) continue;
+    if (each.figures.requests + each.figures.active > 0) stats.push(statsOf(each));
   }
   return stats;
 }

@@ -163,7 +163,7 @@ export class World {
       ...route,
     });
     this.discovery.set(whole.service, backends);
-    const others = [...this.routes.http()].filter(({ id }) => id !== whole.id);
+    const others = [...this.routes.counted()].filter(({ id }) => id !== whole.id);
     this.routes.replace([...others.map(({ route }) => route), whole]);
     await this.backends.opened();
     return whole;

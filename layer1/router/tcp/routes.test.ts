@@ -116,3 +116,40 @@ test('without a backend the connection is closed', async (t) => {
   const socket = await connected(port);
   assert.equal(await text(socket), '');
 });
+
+test('what goes through a TCP route is counted: connections, bytes both ways, those that nobody could take', async (t) => {
+  const { plane, router } = await setUp(t);
+  const backend = await startHalfCloser(t);
+  const [port, empty] = [await freePort(), await freePort()];
+  plane.up('git', backend.address);
+  plane.setRoute({ id: 't', type: 'tcp', port, service: 'git' });
+  plane.setRoute({ id: 'none', type: 'tcp', port: empty, service: 'nobody' });
+  await settled(router, [backend.address]);
+  const statsOf = (id: string) => router.routeStats(id) ?? assert.fail(`no stats of ${id}`);
+  await Promise.all([listening(port), listening(empty)]);
+  // Those that looked whether somebody listens are over.
+  await waitFor(() => statsOf('t').active === 0 && statsOf('none').active === 0, { what: 'quiet', deadlineMs: 30_000 });
+  const before = statsOf('t');
+  const socket = await connected(port);
+  await waitFor(() => statsOf('t').active === 1, { what: 'the connection', deadlineMs: 30_000 });
+  socket.end('hello');
+  assert.equal(await text(socket), 'got hello');
+  await waitFor(() => statsOf('t').active === 0, { what: 'the end', deadlineMs: 30_000 });
+  const after = statsOf('t');
+  assert.deepEqual(
+    [after.requests - before.requests, after.bytesIn - before.bytesIn, after.bytesOut - before.bytesOut],
+    [1, 5, 9],
+  );
+  assert.deepEqual(
+    after.backends.map(({ address }) => address),
+    [backend.address],
+  );
+  assert.deepEqual(Object.keys(statsOf('none').refusals), ['no-backends']);
+  assert.deepEqual(
+    router
+      .allStats()
+      .map(({ id }) => id)
+      .toSorted(),
+    ['none', 't'],
+  );
+});

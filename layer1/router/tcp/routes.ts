@@ -6,7 +6,9 @@ import { messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import type { Counters } from '../api.ts';
 import type { Backend } from '../backend.ts';
+import { stopAccepting } from '../closing.ts';
 import type { Client } from '../exchange.ts';
+import type { RouteFigures } from '../policy/figures.ts';
 import type { Accept } from '../proxy-protocol/acceptance.ts';
 import { proxyHeader } from '../proxy-protocol/header.ts';
 import { readClientHello } from '../tls/client-hello.ts';
@@ -29,6 +31,8 @@ type TcpOptions = Readonly<{
     of(service: string): Promise<readonly Backend[]>;
     leaderOf(service: string): Backend | undefined;
   };
+  /** What is counted of a route, as long as there is that route. */
+  figuresOf(id: string): RouteFigures | undefined;
   accept: Accept;
   counters: Pick<Counters, 'tcpConnections' | 'dialFailures'>;
   dialMs: number;
@@ -44,6 +48,7 @@ export class TcpRoutes implements AsyncDisposable {
   readonly #options: TcpOptions;
   readonly #listeners = new Map<number, Listener>();
   readonly #connections = new Set<Socket>();
+  readonly #closing = new Set<Promise<void>>();
 
   constructor(options: TcpOptions) {
     this.#options = options;
@@ -64,19 +69,22 @@ export class TcpRoutes implements AsyncDisposable {
     return this.#connections.size;
   }
 
-  stopListening(): void {
+  /** Resolves when whoever had already connected was accepted, or went to another router. */
+  async stopListening(): Promise<void> {
     this.listen([]);
+    await Promise.all(this.#closing);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    this.stopListening();
+    await this.stopListening();
     for (const socket of this.#connections) socket.destroy();
   }
 
   #stopListening(port: number, listener: Listener): void {
     this.#listeners.delete(port);
     clearTimeout(listener.retry);
-    listener.server.close();
+    const closing = stopAccepting(listener.server).finally(() => this.#closing.delete(closing));
+    this.#closing.add(closing);
   }
 
   #start(port: number, routes: PortRoutes): void {
@@ -89,6 +97,10 @@ export class TcpRoutes implements AsyncDisposable {
       // Something else on this host may have the port now, and let go of it.
       log.error({ err: error, port }, `cannot listen on port ${port} for a TCP route: ${messageOf(error)}`);
       listener.retry = setTimeout(listen, retryListenMs);
+    });
+    server.on('listening', () => {
+      // Its route went while it was about to.
+      if (this.#listeners.get(port) !== listener) server.close();
     });
     server.on('connection', (socket) => {
       this.#connections.add(socket);
@@ -125,10 +137,12 @@ export class TcpRoutes implements AsyncDisposable {
     const { client, route, early } = to;
     const { proxyProtocol, idleMs } = route.tcp;
     counters.tcpConnections += 1;
+    const figures = this.#count(socket, route);
     const tried = new Set<Backend>();
     while (tried.size < maxDials && !socket.destroyed) {
       const backend = await this.#pick(route, tried);
       if (backend === undefined) break;
+      if (tried.size > 0 && figures !== undefined) figures.retries += 1;
       tried.add(backend);
       const release = backend.use();
       try {
@@ -143,7 +157,22 @@ export class TcpRoutes implements AsyncDisposable {
         log.warn({ address: backend.address, port: route.port, reason: messageOf(error) }, 'cannot reach a backend');
       }
     }
+    if (!socket.destroyed) figures?.refused(tried.size === 0 ? 'no-backends' : 'unreachable');
     socket.destroy();
+  }
+
+  /** From when it is known what a connection is for, to its end. */
+  #count(socket: Socket, { id }: Route): RouteFigures | undefined {
+    const figures = this.#options.figuresOf(id);
+    if (figures === undefined) return undefined;
+    figures.active += 1;
+    socket.once('close', () => {
+      figures.active -= 1;
+      figures.requests += 1;
+      figures.bytesIn += socket.bytesRead;
+      figures.bytesOut += socket.bytesWritten;
+    });
+    return figures;
   }
 
   async #pick({ service, tcp }: Route, tried: ReadonlySet<Backend>): Promise<Backend | undefined> {

@@ -116,7 +116,7 @@ test('a connection without a byte in either direction is ended after the routeâ€
   const socket = await connected(port);
   let heard = 0;
   socket.on('data', (chunk: Buffer) => (heard += chunk.length));
-  await waitFor(() => heard > 15, { what: 'more than the time', deadlineMs: 10_000 });
+  await waitFor(() => heard > 15, { what: 'more than the time', deadlineMs: 60_000 });
   socket.write('stop');
   await assert.rejects(once(socket, 'end'), /ECONNRESET/);
   await waitFor(() => backend.sockets.size === 0, { what: 'the backend to hear of it', deadlineMs: 30_000 });

@@ -18,7 +18,7 @@ import type { RememberedCertificatesOptions } from './remembered.ts';
 import { CertificatePlane, servedBy, shake } from './testing.ts';
 
 const log = silentLogger();
-const waiting = { deadlineMs: 20_000, intervalMs: 5 };
+const waiting = { deadlineMs: 60_000, intervalMs: 5 };
 const fileName = 'certificates.sealed';
 
 async function folderOf(t: TestContext): Promise<string> {

@@ -101,7 +101,7 @@ export async function setUpTls(
       socket.destroy();
       return subject?.CN === commonName;
     };
-    await waitFor(isShown, { what: `${commonName} for ${servername}`, deadlineMs: 10_000, intervalMs: 5 });
+    await waitFor(isShown, { what: `${commonName} for ${servername}`, deadlineMs: 60_000, intervalMs: 5 });
   };
   return { plane, certificates, router, port, authority, shown };
 }

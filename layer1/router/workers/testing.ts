@@ -3,12 +3,12 @@ import { spawn } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { readFile } from 'node:fs/promises';
-import { createServer } from 'node:net';
 import { HttpClient } from '@flynn/kit/http-client';
 import { FlynnError } from '@flynn/kit/errors';
 import { startServer } from '@flynn/kit/http-server';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
+import { freePort } from '@flynn/kit/testing-ports';
 import { z } from 'zod';
 import { ControlPlane, startBackend } from '../testing.ts';
 import type { Owner } from '../testing.ts';
@@ -17,15 +17,6 @@ import { CertificatePlane } from '../tls/testing.ts';
 export const soon = { deadlineMs: 60_000, intervalMs: 10 };
 const program = new URL('../main.ts', import.meta.url).pathname;
 const key = 'the-key-of-this-test';
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  server.listen({ port: 0, host: '127.0.0.1' });
-  await once(server, 'listening');
-  const address = server.address();
-  await new Promise((resolve) => server.close(resolve));
-  return typeof address === 'object' && address !== null ? address.port : 0;
-}
 
 export type RunningRouter = {
   client: HttpClient;

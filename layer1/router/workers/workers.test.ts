@@ -3,33 +3,21 @@ import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { Agent, request } from 'node:http';
 import type { IncomingMessage } from 'node:http';
-import { createServer } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { describe, test } from 'node:test';
 import type { TestContext } from 'node:test';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
+import { freePort } from '@flynn/kit/testing-ports';
 import { workerCount } from './count.ts';
 import { sumOfStatus } from './status.ts';
 import { Workers } from './workers.ts';
 
-const soon = { deadlineMs: 20_000, intervalMs: 10 };
+const soon = { deadlineMs: 60_000, intervalMs: 10 };
 const fixture = new URL('./fixture.ts', import.meta.url).pathname;
 
-/** Free a moment ago; taken with SO_REUSEPORT, so that it stays ours. */
-async function freePort(t: TestContext): Promise<number> {
-  const server = createServer();
-  server.listen({ port: 0, host: '127.0.0.1' });
-  await once(server, 'listening');
-  const address = server.address();
-  const port = typeof address === 'object' && address !== null ? address.port : 0;
-  await new Promise((resolve) => server.close(resolve));
-  t.diagnostic(`port ${port}`);
-  return port;
-}
-
 async function start(t: TestContext, count: number): Promise<{ workers: Workers; port: number }> {
-  const port = await freePort(t);
+  const port = await freePort();
   const workers = await Workers.start({
     count,
     spawn: () => fork(fixture, [String(port)]),
@@ -104,13 +92,13 @@ describe('workers', () => {
     const slow = Array.from({ length: 10 }, () => ask(port, { path: '/slow' }));
     const busy = async () => (await workers.ask('busy')).reduce<number>((sum, count) => sum + Number(count), 0);
     await waitFor(async () => (await busy()) === 10, { what: 'all requests to be under way', ...soon });
-    await workers.stop({ deadlineMs: 20_000 });
+    await workers.stop({ deadlineMs: 60_000 });
     assert.equal((await Promise.all(slow)).length, 10);
     assert.deepEqual(workers.pids, []);
   });
 
-  test('that cannot start are an error, and leave nothing behind', async (t) => {
-    const port = await freePort(t);
+  test('that cannot start are an error, and leave nothing behind', async () => {
+    const port = await freePort();
     const children: ReturnType<typeof fork>[] = [];
     const starting = Workers.start({
       count: 2,
@@ -127,7 +115,7 @@ describe('workers', () => {
   });
 
   test('end when their parent does', async (t) => {
-    const port = await freePort(t);
+    const port = await freePort();
     const child = fork(fixture, [String(port)]);
     t.after(() => child.kill('SIGKILL'));
     await once(child, 'message');
