@@ -1,0 +1,107 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { HostDoctor } from './host.ts';
+import type { HostDoctorDeps, Readings } from './host.ts';
+import type { KernelCounts } from './limits.ts';
+
+const { signal } = new AbortController();
+
+const counts: KernelCounts = {
+  files: { used: 1, limit: 100 },
+  connections: undefined,
+  inotifyInstances: { used: 0, limit: 128 },
+  threads: { used: 1, limit: 100 },
+  memory: { totalBytes: 1_000, availableBytes: 250, stalledPercent: 0 },
+};
+
+const machine: Readings = {
+  disks: async () => [
+    {
+      holds: 'its data',
+      path: '/data',
+      totalBytes: 100,
+      freeBytes: 60,
+      usedPercent: 40,
+      usedInodesPercent: 1,
+      isReadOnly: false,
+    },
+  ],
+  counts: async () => counts,
+  settings: async () => ({ sysctls: new Map(), controllers: undefined }),
+};
+
+function doctor(change: Partial<HostDoctorDeps> = {}, read: Partial<Readings> = {}): HostDoctor {
+  return new HostDoctor({
+    hostId: 'h1',
+    version: '0.1.0',
+    engineVersion: '26.1',
+    scheduler: () => 'runs',
+    places: [],
+    agentFacts: async () => ({
+      isEngineConnected: true,
+      storeError: undefined,
+      isFenceOpen: true,
+      schedulerFault: undefined,
+    }),
+    drift: () => undefined,
+    certificates: async () => [],
+    now: () => 60_000,
+    read: { ...machine, ...read },
+    ...change,
+  });
+}
+
+test('a host that is well is told with how full it is', async () => {
+  assert.deepEqual(await doctor().examine(20_000, signal), {
+    hostId: 'h1',
+    now: 60_000,
+    version: '0.1.0',
+    engine: { isConnected: true, version: '26.1' },
+    store: { isReachable: true },
+    scheduler: 'runs',
+    diskUsedPercent: 40,
+    memoryUsedPercent: 75,
+    findings: [],
+    unknown: [],
+  });
+});
+
+test('a check that hangs is unknown, and what the others find is kept with since when', async () => {
+  const ill = doctor(
+    {
+      agentFacts: async () => ({
+        isEngineConnected: false,
+        storeError: undefined,
+        isFenceOpen: true,
+        schedulerFault: undefined,
+      }),
+    },
+    { counts: () => new Promise(() => undefined) },
+  );
+  const seen = await ill.examine(300, signal);
+  assert.deepEqual(
+    seen.findings.map(({ check, since }) => [check, since]),
+    [['agent', '1970-01-01T00:01:00.000Z']],
+  );
+  assert.deepEqual(
+    seen.unknown.map(({ check }) => check),
+    ['limits'],
+  );
+  assert.deepEqual([seen.engine.isConnected, seen.memoryUsedPercent], [false, undefined]);
+  assert.deepEqual(ill.findings, seen.findings);
+});
+
+test('what the agent says of the store and the certificates is asked for anew each time', async () => {
+  let storeError: string | undefined = 'it does not answer in time';
+  const changing = doctor({
+    agentFacts: async () => ({ isEngineConnected: true, storeError, isFenceOpen: true, schedulerFault: undefined }),
+    certificates: async () => {
+      throw new Error('no such file');
+    },
+  });
+  const first = await changing.examine(20_000, signal);
+  assert.equal(first.store.isReachable, false);
+  assert.deepEqual(first.unknown, [{ check: 'certificates', subject: 'host h1', why: 'no such file' }]);
+  storeError = undefined;
+  assert.equal((await changing.examine(20_000, signal)).store.isReachable, true);
+});
