@@ -15,7 +15,10 @@ export function sendHead(
   if (stream.destroyed || stream.closed || stream.headersSent) return false;
   const { status, fields, added, extent } = options;
   try {
-    stream.respond([':status', String(status), ...fields, ...added], { endStream: extent === 'none', waitForTrailers: extent === 'open' });
+    stream.respond([':status', String(status), ...fields, ...added], {
+      endStream: extent === 'none',
+      waitForTrailers: extent === 'open',
+    });
     return true;
   } catch {
     return false;
