@@ -3,6 +3,7 @@ import { execFile, spawn } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { PassThrough } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { promisify } from 'node:util';
 import { zstdDecompressSync } from 'node:zlib';
@@ -72,7 +73,8 @@ export async function openContainerBuilds(): Promise<ContainerBuilds> {
       count += 1;
       const operationId = `operation-${count}`;
       const source = spawn('tar', ['-C', dir, '-cf', '-', '.']);
-      const { digest } = await blobs.put(source.stdout);
+      // A child that has ended lets go of output that nobody reads yet.
+      const { digest } = await blobs.put(source.stdout.pipe(new PassThrough()));
       const settings = {
         ...Object.fromEntries(Object.entries(process.env).filter(([name]) => fromMachine.test(name))),
         NPM_CONFIG_REGISTRY: (await run('npm', ['config', 'get', 'registry'])).stdout.trim(),

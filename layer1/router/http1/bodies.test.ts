@@ -185,15 +185,3 @@ test('a body that its backend does not read for a while arrives as it was sent, 
   await waitFor(isThere, { what: 'the whole body', deadlineMs: 30_000 });
   assert.ok(Buffer.concat(got).subarray(-body.length).equals(body));
 });
-
-test('a client that asked for the end of its connection has it with the answer, without ending its own side', async (t) => {
-  const body = bytesOf(3_000_000);
-  const backend = await startBackend(t, (_request, response) => response.end(body));
-  const { port, front } = await startFront(t, 'fast', [backend.address]);
-  const client = connect({ port, host: '127.0.0.1', allowHalfOpen: true });
-  t.after(() => client.destroy());
-  client.write('GET / HTTP/1.1\r\nHost: app.test\r\nConnection: close\r\n\r\n');
-  const said = await buffer(client);
-  assert.ok(bodyOf(said)?.equals(body));
-  await waitFor(() => front.connections === 0, { what: 'the router to forget it', deadlineMs: 30_000 });
-});

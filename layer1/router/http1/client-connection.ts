@@ -133,12 +133,11 @@ export class ClientConnection implements Watched {
     this.socket.write(answerText(answer, { isForHead: head.method === 'HEAD', connection }), 'latin1');
   }
 
-  /** The transfer is through. A client that asked for the end of its connection, `hasSaidAll`, sends nothing more. */
-  finished(keepsAlive: boolean, hasSaidAll = false): void {
+  /** The transfer is through. */
+  finished(keepsAlive: boolean): void {
     this.#transfer = undefined;
     if (!keepsAlive) {
-      if (hasSaidAll && this.#canClose) this.#close();
-      else this.#linger();
+      this.#linger();
       return;
     }
     this.#state = 'idle';
@@ -247,17 +246,6 @@ export class ClientConnection implements Watched {
     this.socket.end();
     this.isPaused = false;
     this.socket.resume();
-  }
-
-  /** The kernel has the answer, and nothing came that was not read: closing cannot lose any of it. TLS has a farewell of its own. */
-  get #canClose(): boolean {
-    return this.#held === undefined && this.socket.writableLength === 0 && !this.client.isTls;
-  }
-
-  /** At once: to wait for the client's side costs more than a tenth of a connection for one request. */
-  #close(): void {
-    this.#state = 'lingering';
-    this.socket.destroy();
   }
 
   readonly #onFin = (): void => {

@@ -349,8 +349,7 @@ export class Transfer implements AnswerReceiver, ClientTransfer {
 
   #leave(): void {
     this.#phase = 'over';
-    const hasSaidAll = this.#upload.isDone && !this.#head.keepsAlive && this.#head.upgrade === undefined;
-    this.#client.finished(this.#keepsAlive, hasSaidAll);
+    this.#client.finished(this.#keepsAlive);
   }
 
   #broke(how: 'broke' | 'vanished'): void {
