@@ -7,8 +7,9 @@ import type { Backend } from './backend.ts';
 import type { Unanswered } from './tcp-table.ts';
 
 const lookMs = 1_000;
-/** Of the time it took to read the kernel's table, that is long where there are many connections. */
+/** Of the time it took to read the kernel's table, that is long where there are many connections; but never for long. */
 const restTimes = 20;
+const maxRestMs = 2_000;
 /** In a row: on a network without much of a delay after 3.4 s, and after 1.6 s. */
 const unansweredWhileListed = 4;
 const unansweredWhenLeft = 3;
@@ -45,7 +46,7 @@ export class Silence {
         log.warn({ err: error }, `backends whose host vanishes will not be noticed: ${messageOf(error)}`);
         return;
       }
-      restMs = Math.max(lookMs, restTimes * (clock.now() - startedMs));
+      restMs = Math.min(maxRestMs, Math.max(lookMs, restTimes * (clock.now() - startedMs)));
     }
   }
 
