@@ -5,9 +5,10 @@ import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { BackendFigures } from './policy/figures.ts';
 import { Health } from './policy/health.ts';
 
-/** From one that left, connections are asked once a second for a sign of life, and given up after three in vain. */
-const lifeMs = 1_000;
-const maxLifeProbes = 3;
+/** So often the kernel asks the other one for a sign of life, on a connection on which nothing comes. */
+const lifeMs = { usually: 15_000, soon: 1_000 } as const;
+/** After so many in vain it gives the connection up: of one that left sooner than of one that may only be hard to reach. */
+const maxLifeProbes = { whileListed: 8, whenLeft: 3 } as const;
 
 /**
  * INVARIANTS. `inFlight` counts requests and connections that use the backend. When it leaves, all who keep connections to
@@ -23,8 +24,8 @@ export class Backend {
   /** Which release of its app it is of, if it says so. */
   release: string | undefined = undefined;
   readonly #onLeave: (() => void)[] = [];
-  /** With what had been read of each when it was last looked at. */
-  readonly #sockets = new Map<Socket, number>();
+  /** With what had been read of each when it was last looked at, and whether it is asked for signs of life soon. */
+  readonly #sockets = new Map<Socket, { bytes: number; isAsked: boolean }>();
   #inFlight = 0;
   #isLeaving = false;
 
@@ -76,23 +77,39 @@ export class Backend {
   leave(): void {
     this.#isLeaving = true;
     for (const listener of this.#onLeave) listener();
-    for (const socket of this.#sockets.keys()) socket.setKeepAlive(true, lifeMs, lifeMs, maxLifeProbes);
+    for (const socket of this.#sockets.keys()) {
+      socket.setKeepAlive(true, lifeMs.soon, lifeMs.soon, maxLifeProbes.whenLeft);
+    }
+  }
+
+  /**
+   * Of connections on which nothing comes. One that waits for an answer has nothing that the kernel could send in vain:
+   * the request has arrived. Until something comes it is asked once a second whether its host is there.
+   */
+  askForLife(): void {
+    if (this.#isLeaving) return;
+    for (const [socket, seen] of this.#sockets) {
+      if (!seen.isAsked) socket.setKeepAlive(true, lifeMs.soon, lifeMs.soon, maxLifeProbes.whileListed);
+      seen.isAsked = true;
+    }
   }
 
   /** Every socket to it belongs to it, from its dial on until it is closed. */
   own(socket: Socket): void {
-    this.#sockets.set(socket, 0);
+    this.#sockets.set(socket, { bytes: 0, isAsked: false });
     socket.once('close', () => this.#sockets.delete(socket));
   }
 
   /** Whether anything was read from it since this was last asked. */
   hasSpoken(): boolean {
     let hasSpoken = false;
-    for (const [socket, known] of this.#sockets) {
-      const { bytesRead } = socket;
-      if (bytesRead === known) continue;
-      this.#sockets.set(socket, bytesRead);
+    for (const [socket, seen] of this.#sockets) {
+      if (socket.bytesRead === seen.bytes) continue;
+      seen.bytes = socket.bytesRead;
       hasSpoken = true;
+      if (!seen.isAsked || this.#isLeaving) continue;
+      socket.setKeepAlive(true, lifeMs.usually);
+      seen.isAsked = false;
     }
     return hasSpoken;
   }

@@ -55,6 +55,7 @@ export class Silence {
     const suspects = new Map<string, Backend[]>();
     for (const backend of this.#options.backends.all()) {
       if (backend.inFlight === 0 || backend.hasSpoken()) continue;
+      backend.askForLife();
       const same = suspects.get(backend.address);
       if (same === undefined) suspects.set(backend.address, [backend]);
       else same.push(backend);

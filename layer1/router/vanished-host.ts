@@ -20,6 +20,7 @@ process.stdin.resume().on('end', () => process.exit());
 const asked = [];
 require('node:http').createServer((request, response) => { if (asked.push(response) === 2) for (const each of asked) each.end('first'); })
   .listen(8080, '0.0.0.0', () => console.log('listening'));
+require('node:net').createServer((socket) => socket.on('data', () => {}).on('error', () => {})).listen(7070, '0.0.0.0', () => console.log('listening'));
 require('node:net').createServer((socket) => { socket.on('data', (bytes) => socket.write(bytes)); socket.on('error', () => {}); })
   .listen(9090, '0.0.0.0', () => console.log('listening'));`;
 
@@ -39,7 +40,7 @@ owner.after(async () => {
 });
 let said = '';
 child.stdout.on('data', (bytes: Buffer) => (said += bytes.toString()));
-await waitFor(() => said.split('listening').length === 3, { what: 'the other host', ...soon });
+await waitFor(() => said.split('listening').length === 4, { what: 'the other host', ...soon });
 const onOther = (...args: string[]) => run('nsenter', '-t', String(child.pid), '-n', ...args);
 run('ip', 'link', 'add', 'near', 'type', 'veth', 'peer', 'name', 'far', 'netns', String(child.pid));
 run('ip', 'addr', 'add', `${here}/24`, 'dev', 'near');
@@ -50,9 +51,12 @@ onOther('ip', 'link', 'set', 'far', 'up');
 const { plane, router, port } = await setUp(owner, { firstByteMs: never, idleMs: never });
 const backend = `${there}:8080`;
 plane.setRoute({ id: 't', type: 'tcp', port: 7070, service: 'echo' });
+const waiting = `${there}:7070`;
+plane.setRoute({ id: 'waiting', domain: 'waiting.test', service: 'waiting' });
 plane.up('echo', `${there}:9090`);
 plane.up('web', backend);
-await settled(router, [backend, `${there}:9090`]);
+plane.up('waiting', waiting);
+await settled(router, [backend, waiting, `${there}:9090`]);
 const first = await Promise.all([ask(port), ask(port)].map(async (answer) => text(await answer)));
 
 const carried = connect({ host: '127.0.0.1', port: 7070 });
@@ -62,14 +66,18 @@ carried.write('hello');
 await once(carried, 'data');
 const startedMs = performance.now();
 const took = async <T>(what: Promise<T>) => ({ what: await what, ms: Math.round(performance.now() - startedMs) });
-const untilInFlight = (count: number) => {
-  const isSo = () =>
-    router.status().backends.some(({ address, inFlight }) => address === backend && inFlight === count);
+const untilInFlight = (count: number, of = backend) => {
+  const isSo = () => router.status().backends.some(({ address, inFlight }) => address === of && inFlight === count);
   return waitFor(isSo, { what: `${count} requests`, ...soon });
 };
 
 const post = ask(port, { method: 'POST', body: Buffer.from('x') });
 await untilInFlight(1);
+// It has arrived whole, and discovery keeps the backend: there is nothing that the kernel could send in vain.
+const acknowledged = ask(port, { headers: { host: 'waiting.test' } });
+await untilInFlight(1, waiting);
+const table = () => run('ss', '--no-header', '--tcp', '--numeric', 'state', 'established', 'dst', waiting).toString();
+await waitFor(() => /^0 +0 /.test(table()), { what: 'the request to have arrived', ...soon });
 onOther('iptables', '-A', 'INPUT', '-j', 'DROP');
 onOther('iptables', '-A', 'OUTPUT', '-j', 'DROP');
 // Over a connection that was kept. Discovery still has the backend, and not that of the TCP route, which says nothing meanwhile.
@@ -78,10 +86,12 @@ await untilInFlight(2);
 plane.down('echo', `${there}:9090`);
 const fine = await startBackend(owner, (_incoming, response) => response.end('elsewhere'));
 plane.up('web', fine.address);
-const [got, refused, ended] = await Promise.all([
+plane.up('waiting', fine.address);
+const [got, refused, ended, repeated] = await Promise.all([
   took(get.then((answer) => text(answer))),
   took(post.then(({ headers }) => headers['x-flynn-error'])),
   took(closed.then(() => 'cut')),
+  took(acknowledged.then((answer) => text(answer))),
 ]);
-console.log(JSON.stringify({ first, got, refused, ended }));
+console.log(JSON.stringify({ first, got, refused, ended, repeated }));
 for (const end of ends) await end();
