@@ -32,7 +32,7 @@ import type { BuildJob } from './build.ts';
 import { packContext, readTexts } from './build-context.ts';
 import { type SubmodulesDeps, archiveSubmodules } from './context-submodules.ts';
 import { argsOf, assertPlain, ownImagesOf, withImages, withPlainBases } from './dockerfile.ts';
-import { type BuildLimits, howToRaise, imageTooLarge, tooLong, tooMuchOutput, watchDisk } from './limits.ts';
+import { type BuildLimits, howToRaise, imageTooLarge, tooMuchOutput, withinLimits } from './limits.ts';
 import { type Output, sizeText } from './output.ts';
 import { parseProcfile } from './procfile.ts';
 
@@ -60,24 +60,8 @@ const knownSchema = z.record(z.string(), z.object({ digest: z.string(), sizeByte
 
 /** Idempotent: asked again for the same operation it makes the same name point to the new result. */
 export async function buildImage(job: BuildJob, deps: ImageBuildDeps, signal: AbortSignal): Promise<BuildResult> {
-  const { limits } = deps;
-  const ending = new AbortController();
-  const timer = setTimeout(() => ending.abort(tooLong(limits.timeoutMs)), limits.timeoutMs);
-  const limited = AbortSignal.any([signal, ending.signal]);
   const { appDir, scratchDir } = deps.steps.layout;
-  const watching = watchDisk([appDir, scratchDir], limits.diskBytes, limited).catch((error: unknown) =>
-    ending.abort(error),
-  );
-  try {
-    return await buildWithin(job, deps, limited);
-  } catch (error) {
-    limited.throwIfAborted();
-    throw error;
-  } finally {
-    clearTimeout(timer);
-    ending.abort();
-    await watching;
-  }
+  return withinLimits(deps.limits, [appDir, scratchDir], signal, (limited) => buildWithin(job, deps, limited));
 }
 
 async function buildWithin(job: BuildJob, deps: ImageBuildDeps, signal: AbortSignal): Promise<BuildResult> {
