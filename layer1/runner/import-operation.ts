@@ -6,7 +6,7 @@ import { blobSchema, digestSchema } from '@flynn/blobstore/api';
 import { layers as layerRoutes } from '@flynn/controller/collection/api-layers';
 import { parseImageConfig, parseJsonAs } from '@flynn/controller/images/image-config';
 import { resultOf } from '@flynn/controller/images/image-result';
-import { FlynnError, hasCode } from '@flynn/kit/errors';
+import { FlynnError, ifFound } from '@flynn/kit/errors';
 import { z } from 'zod';
 import type { Execution } from './execution.ts';
 import { patiently } from './execution.ts';
@@ -110,7 +110,7 @@ async function bring(
     'fetching a layer',
     execution,
     async (signal) => {
-      const found = isOwn ? await statOf(digest, execution, signal) : undefined;
+      const found = isOwn ? await ifFound(blobs.stat(digest, { signal })) : undefined;
       if (found !== undefined) {
         await write(`       layer of ${megabytes}: there already`);
         return found;
@@ -121,13 +121,4 @@ async function bring(
     },
     { deadlineMs: importDeadlineMs },
   );
-}
-
-async function statOf(digest: string, { blobs }: Execution, signal: AbortSignal): Promise<StoredBlob | undefined> {
-  try {
-    return await blobs.stat(digest, { signal });
-  } catch (error) {
-    if (!hasCode(error, 'not_found')) throw error;
-    return undefined;
-  }
 }

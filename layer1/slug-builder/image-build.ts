@@ -9,7 +9,6 @@ import { createHash } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import type { BlobClient } from '@flynn/blobstore/client';
 import { parseAppJson } from '@flynn/controller/app-json';
@@ -22,7 +21,7 @@ import { type StoredImage, storeImage } from '@flynn/controller/images/stored-im
 import { type BuildResult, buildResultSchema } from '@flynn/controller/model';
 import { routes } from '@flynn/host-agent/api';
 import { type BuildEvent, buildEventSchema, buildRoutes } from '@flynn/host-agent/api-builds';
-import { FlynnError, hasCode } from '@flynn/kit/errors';
+import { FlynnError, ifFound } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';
 import { LineSplitter } from '@flynn/kit/lines';
 import { retry } from '@flynn/kit/retry';
@@ -140,13 +139,8 @@ async function imageNamed(
   };
   const number = `sha256:${hex}`;
   if (!(await mayHave([number]))) throw noImage(name);
-  let record: Readable;
-  try {
-    record = await blobs.get(number, { signal });
-  } catch (error) {
-    if (!hasCode(error, 'not_found')) throw error;
-    throw noImage(name);
-  }
+  const record = await ifFound(blobs.get(number, { signal }));
+  if (record === undefined) throw noImage(name);
   const { image, layers } = parseJsonAs(buildResultSchema, await text(record), name);
   if (image === undefined) throw new FlynnError('invalid', `${name} is no image, but a slug.`);
   if (!(await mayHave([image.config, ...layers].map(({ digest }) => digest)))) throw noImage(name);
