@@ -28,7 +28,7 @@ export type ClientsOptions = Readonly<{
   token: string;
   /** The controller's host name where the doors are a router's. */
   domain?: string;
-  /** Whose metadata has the value. It has to be there; nobody else may change its metadata. */
+  /** Whose metadata has the value, and by which the names begin. It has to be there and nobody else's to change. */
   app: string;
   count: number;
   pauseMs: number;
@@ -109,7 +109,7 @@ export class Clients implements AsyncDisposable {
     if (choice < 0.8) return this.#record(this.#names, client, { kind: 'list' }, () => this.#list(door));
     const [oldest] = mine;
     if (oldest === undefined || choice < 0.9) {
-      const name = `n${this.#newValue()}`;
+      const name = `${this.#options.app}-${this.#newValue()}`;
       const isAdded = await this.#record(this.#names, client, { kind: 'add', name }, () => this.#add(door, name));
       if (isAdded) mine.push(name);
       return isAdded;
@@ -156,7 +156,8 @@ export class Clients implements AsyncDisposable {
   }
 
   async #list({ client, headers }: Door): Promise<SetOutput> {
-    return (await client.call(teams.list, {}, { headers, timeoutMs: callMs })).map(({ name }) => name);
+    const found = await client.call(teams.list, {}, { headers, timeoutMs: callMs });
+    return found.map(({ name }) => name).filter((name) => name.startsWith(`${this.#options.app}-`));
   }
 
   async #add({ client, headers }: Door, name: string): Promise<SetOutput> {
