@@ -108,6 +108,7 @@ export function compileWorkload(runnable: Runnable, type: string, process: Proce
     id: workloadIdOf(app.id, release, type),
     kind: process.omni ? 'omni' : 'service',
     count,
+    ...(process.maxHosts === undefined ? {} : { maxHosts: process.maxHosts }),
     version: versionOf(template),
     template,
     priority: app.isSystem ? priorities.system : priorities.app,
