@@ -121,7 +121,11 @@ export function stepsOf(context: Context): Step[] {
         await writeAdmission(stateDir, cluster, own);
         const { name, hostId, address } = cluster;
         await ensureEtcd({ cluster: name, hostId, address, stateDir, image: images.get('etcd') ?? '' });
-        const outcome = await ensureAgent(setup, agentEnvironment(options, cluster), fingerprintOf(own.certificate));
+        const outcome = await ensureAgent(
+          setup,
+          agentEnvironment(options, cluster),
+          fingerprintOf(cluster.authority.certificate),
+        );
         await untilDiscovery(setup, gateway, report);
         await withStore(host, async (store) => {
           await ensureLease(store, cluster);
@@ -207,7 +211,11 @@ export function joinStepsOf({ options, cluster, person }: Context): Step[] {
         await writeCluster(stateDir, cluster);
         const own = await ensureHostCertificate(stateDir, cluster);
         await writeAdmission(stateDir, cluster, own);
-        const outcome = await ensureAgent(setup, agentEnvironment(options, cluster), fingerprintOf(own.certificate));
+        const outcome = await ensureAgent(
+          setup,
+          agentEnvironment(options, cluster),
+          fingerprintOf(cluster.authority.certificate),
+        );
         await untilDiscovery(setup, gatewayOf(cluster.subnet), report);
         return outcome === 'unchanged' ? 'running' : outcome;
       },
