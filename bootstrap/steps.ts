@@ -18,10 +18,12 @@ import { platformImagesPut } from '@flynn/host-agent/cluster/platform-images';
 import { ensureLease, writeAdmission } from './admission.ts';
 import { ensureControllerCertificate, ensureHostCertificate } from './certificates.ts';
 import { ensureEtcd, readEtcdImage, tellEtcdImage, updateEtcd } from './etcd.ts';
+import { loadImages } from './bundle/images.ts';
 import { ensureImages } from './images/build.ts';
 import type { ImageName } from './images/recipes.ts';
 import { type Backup, withSettings } from './from-backup.ts';
 import { type SystemApp, controllerApp, controllerService, manifestOf } from './manifest.ts';
+import { imagesOf, isInstalled, readBundle } from './origin.ts';
 import { Platform } from './platform.ts';
 import { type RestoreContext, restoreRecordsStep, restoreSteps } from './restore-steps.ts';
 import { pushSample, sampleName, untilAnswers } from './sample-app.ts';
@@ -42,8 +44,11 @@ export type Context = Readonly<{
 
 export type Step = Readonly<{ title: string; run: (report: Report) => Promise<string | void> }>;
 
-/** In their order; a step may answer with a word on what it found. For the host that made the cluster. */
-export function stepsOf(context: Context): Step[] {
+/**
+ * In their order; a step may answer with a word on what it found. For the host that made the cluster. After those of `base`
+ * other hosts can join; those of `platform` are theirs to carry, too.
+ */
+export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
   const { options, cluster, person, backup } = context;
   const stateDir = options.FLYNN_STATE_DIR;
   const gateway = gatewayOf(cluster.subnet);
@@ -95,23 +100,11 @@ export function stepsOf(context: Context): Step[] {
   });
   const restore = (): RestoreContext => ({ host, gateway, images });
 
-  return [
+  const base: Step[] = [
     engineStep(options),
-    {
-      title: 'Images',
-      run: async (report) => {
-        const { docker } = await ensureEngine({ socket: options.FLYNN_DOCKER_SOCKET, stateDir });
-        let built = 0;
-        images = await ensureImages({
-          docker,
-          report: (line) => {
-            if (line.startsWith('built ')) built += 1;
-            report(line);
-          },
-        });
-        return built === 0 ? 'unchanged' : `${built} built`;
-      },
-    },
+    imagesStep(options, (made) => {
+      images = made;
+    }),
     {
       title: 'Host agent and store',
       run: async (report) => {
@@ -131,6 +124,8 @@ export function stepsOf(context: Context): Step[] {
       },
     },
     ...(backup === undefined ? [] : [restoreRecordsStep(backup, restore)]),
+  ];
+  const platform: Step[] = [
     {
       title: 'Controller',
       run: async (report) => {
@@ -172,6 +167,31 @@ export function stepsOf(context: Context): Step[] {
     },
     ...(backup === undefined ? [sampleStep()] : restoreSteps(backup, restore)),
   ];
+  return { base, platform };
+}
+
+/** From the bundle this was installed from, or built from the repository. */
+function imagesStep(options: Options, keep: (images: ReadonlyMap<ImageName, string>) => void): Step {
+  return {
+    title: 'Images',
+    run: async (report) => {
+      const { FLYNN_DOCKER_SOCKET: socket, FLYNN_STATE_DIR: stateDir } = options;
+      const { docker } = await ensureEngine({ socket, stateDir });
+      const bundle = readBundle();
+      if (bundle !== undefined) {
+        const loaded = await loadImages(docker, bundle, report);
+        keep(imagesOf(bundle));
+        return loaded === 0 ? 'unchanged' : `${loaded} loaded`;
+      }
+      let built = 0;
+      const countBuilt = (line: string): void => {
+        if (line.startsWith('built ')) built += 1;
+        report(line);
+      };
+      keep(await ensureImages({ docker, report: countBuilt }));
+      return built === 0 ? 'unchanged' : `${built} built`;
+    },
+  };
 }
 
 function engineStep(options: Options): Step {
@@ -195,12 +215,13 @@ function cliClusterOf(cluster: Cluster): Parameters<typeof addCluster>[1] {
   };
 }
 
-/** For a host that joined: it runs what the others give it, and builds nothing. */
+/** For a host that joined: it runs what the others give it, or its bundle has, and builds nothing. */
 export function joinStepsOf({ options, cluster, person }: Context): Step[] {
   const stateDir = options.FLYNN_STATE_DIR;
   const setup = setupOf(options, cluster);
   return [
     engineStep(options),
+    ...(isInstalled ? [imagesStep(options, () => {})] : []),
     {
       title: 'Host agent',
       run: async (report) => {
