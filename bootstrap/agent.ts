@@ -54,6 +54,7 @@ export function agentEnvironment(options: Options, cluster: Cluster): string {
     FLYNN_ETCD_KEY_FILE: join(options.FLYNN_STATE_DIR, tlsFiles.key),
     ...(cluster.peers.length === 0 ? {} : { FLYNN_PEERS: cluster.peers.join(',') }),
     FLYNN_DOCKER_SOCKET: options.FLYNN_DOCKER_SOCKET,
+    ...(isInstalled ? { FLYNN_INSTALLATION: root } : {}),
     ...(cluster.dnsUpstreams === undefined ? {} : { FLYNN_DNS_UPSTREAMS: cluster.dnsUpstreams }),
     ...(cluster.schedulers === undefined ? {} : { FLYNN_SCHEDULERS: cluster.schedulers }),
   };
@@ -154,7 +155,7 @@ async function versionAt(link: string, none: string): Promise<string> {
 }
 
 /** A crash in between leaves the old link or the new. */
-async function replaceLink(path: string, target: string): Promise<void> {
+export async function replaceLink(path: string, target: string): Promise<void> {
   await rm(`${path}.new`, { force: true });
   await symlink(target, `${path}.new`);
   await rename(`${path}.new`, path);

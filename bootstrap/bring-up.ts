@@ -101,7 +101,7 @@ async function formCluster(context: Context, formation: Formation | undefined): 
   await runSteps([membersStep(host, formation), ...platform]);
 }
 
-async function thisMachine(stored: Cluster | undefined): Promise<Machine> {
+export async function thisMachine(stored: Cluster | undefined): Promise<Machine> {
   return {
     hostname: hostname(),
     address: await primaryAddress(),

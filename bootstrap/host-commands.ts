@@ -6,10 +6,12 @@ import type { CliContext } from '@flynn/host-agent/cli-context';
 import { messageOf } from '@flynn/kit/errors';
 import { type BringUp, bringUp, goOnText, printToken } from './bring-up.ts';
 import { readFormation } from './formation.ts';
-import { isInstalled, root } from './origin.ts';
+import { isInstalled, root, versionOfThis } from './origin.ts';
 import { takeDown } from './take-down.ts';
+import { refreshHost, updateCluster } from './update.ts';
 
 type BootstrapOptions = { minHosts?: string; peerIps?: string; fromBackup?: string; passphraseFile?: string };
+type UpdateOptions = { bundle?: string; to?: string; stay: boolean };
 type UninstallOptions = { keepImages: boolean; force: boolean };
 
 export function addClusterCommands({ program }: CliContext): void {
@@ -17,6 +19,7 @@ export function addClusterCommands({ program }: CliContext): void {
     ...process.env,
     FLYNN_STATE_DIR: program.opts<{ stateDir: string }>().stateDir,
   });
+  program.version(versionOfThis(), '--version', 'the version of this machine’s programs');
   program
     .command('bootstrap')
     .description(
@@ -43,6 +46,19 @@ export function addClusterCommands({ program }: CliContext): void {
     .command('token')
     .description('what other machines join this cluster with; good for a day')
     .action(async () => printToken(env()));
+  program
+    .command('update')
+    .description(
+      'move the whole cluster to another version, host by host, then the platform; what fails has it go back',
+    )
+    .option('--bundle <file>', 'of the version, for hosts that do not have it')
+    .option('--to <version>', 'one that is installed already, such as the one before')
+    .option('--stay', 'where it fails, leave it there', false)
+    .action(async ({ bundle, to, stay }: UpdateOptions) => {
+      if (!(await updateCluster({ env: env(), bundle, to, mayReturn: !stay }))) process.exitCode = 1;
+    });
+  // What the agent of the version before runs.
+  program.command('refresh', { hidden: true }).action(async () => refreshHost(env()));
   program
     .command('uninstall')
     .description('take this machine out of its cluster and everything of flynn off it, and nothing else')

@@ -73,7 +73,6 @@ function install(...args: string[]): { code: number | null; said: string } {
   const env = {
     ...process.env,
     PATH: `${at('programs')}:${process.env['PATH'] ?? ''}`,
-    FLYNN_BIN_DIR: at('bin'),
     FLYNN_STATE_DIR: at('state'),
   };
   const { status, stdout, stderr } = spawnSync('sh', [script, '--prefix', at('opt'), ...args], {
@@ -84,13 +83,13 @@ function install(...args: string[]): { code: number | null; said: string } {
 }
 
 function installed(...args: string[]): string {
-  const { code, said } = install(...args);
+  const { code, said } = install('--commands', at('bin'), ...args);
   assert.equal(code, 0, said);
   return said;
 }
 
 function refused(pattern: RegExp, ...args: string[]): void {
-  const { code, said } = install(...args);
+  const { code, said } = install('--commands', at('bin'), ...args);
   assert.equal(code, 1, said);
   assert.match(said, pattern);
 }
@@ -114,10 +113,17 @@ test('another version goes beside it and is used from then on', () => {
   assert.ok(existsSync(at('opt/1.0.0/bin/flynn')));
 });
 
+test('a version that is only made ready is not used yet', () => {
+  installed('--bundle', makeBundle('1.0.0'));
+  assert.match(installed('--bundle', makeBundle('1.1.0'), '--keep-current'), /version 1\.1\.0 is ready/);
+  assert.equal(flynnHost(), 'flynn-host 1.0.0 x\n');
+  assert.ok(existsSync(at('opt/1.1.0/bin/flynn')));
+});
+
 test('an installation that was broken off is done anew', () => {
   write(at('opt/.incoming/flynn/half'), '');
   installed('--bundle', makeBundle('1.0.0'));
-  assert.deepEqual(readdirSync(at('opt')).sort(), ['1.0.0', 'current', 'packages']);
+  assert.deepEqual(readdirSync(at('opt')).sort(), ['1.0.0', 'commands', 'current', 'packages']);
 });
 
 test('with a token the machine joins a cluster right after', () => {

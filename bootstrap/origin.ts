@@ -66,9 +66,10 @@ export function versionOfThis(): string {
   return versionSchema.parse(JSON.parse(readFileSync(file, 'utf8'))).version;
 }
 
-/** Nothing in the repository. */
-export function readBundle(): Bundle | undefined {
-  return isInstalled ? bundleSchema.parse(JSON.parse(readFileSync(join(root, bundleFile), 'utf8'))) : undefined;
+/** Of an installed bundle; nothing where none is, as in the repository. */
+export function readBundle(folder: string = root): Bundle | undefined {
+  const file = join(folder, bundleFile);
+  return existsSync(file) ? bundleSchema.parse(JSON.parse(readFileSync(file, 'utf8'))) : undefined;
 }
 
 export function imagesOf(bundle: Bundle): Map<ImageName, string> {

@@ -24,7 +24,7 @@ import type { ImageName } from './images/recipes.ts';
 import { type Backup, withSettings } from './from-backup.ts';
 import { type SystemApp, controllerApp, controllerService, manifestOf } from './manifest.ts';
 import { imagesOf, isInstalled, readBundle } from './origin.ts';
-import { Platform } from './platform.ts';
+import { type Outcome, Platform } from './platform.ts';
 import { type RestoreContext, restoreRecordsStep, restoreSteps } from './restore-steps.ts';
 import { pushSample, sampleName, untilAnswers } from './sample-app.ts';
 import { type Cluster, type Options, appUrlOf, controllerUrlOf, gatewayOf, gitHostOf, gitUrlOf } from './settings.ts';
@@ -40,6 +40,8 @@ export type Context = Readonly<{
   env: Record<string, string | undefined>;
   /** What the cluster is to have from its beginning. */
   backup?: Backup;
+  /** Only what is there already is brought up to date, one app after the other. */
+  isUpdate?: boolean;
 }>;
 
 export type Step = Readonly<{ title: string; run: (report: Report) => Promise<string | void> }>;
@@ -158,20 +160,29 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
       title: 'Services of the platform',
       run: async (report) => {
         const services = (await manifest()).filter((app) => app.name !== controllerApp);
-        const outcomes = await withPlatform((platform) => platform.ensureApps(services, report));
+        const outcomes = await withPlatform((platform) =>
+          context.isUpdate === true ? oneByOne(platform, services, report) : platform.ensureApps(services, report),
+        );
         await untilAnswers(controllerUrlOf(cluster), 60_000);
         await withStore(host, (store) => store.transact({ then: [platformImagesPut(platformImages(images))] }));
         const changed = outcomes.filter((outcome) => outcome !== 'unchanged').length;
         return changed === 0 ? 'unchanged' : `${changed} deployed`;
       },
     },
-    ...(backup === undefined ? [sampleStep()] : restoreSteps(backup, restore)),
+    ...(backup === undefined ? (context.isUpdate === true ? [] : [sampleStep()]) : restoreSteps(backup, restore)),
   ];
   return { base, platform };
 }
 
+/** In the manifest's order, in which whoever is asked comes before who asks. */
+async function oneByOne(platform: Platform, wanted: readonly SystemApp[], report: Report): Promise<Outcome[]> {
+  const outcomes: Outcome[] = [];
+  for (const app of wanted) outcomes.push(await platform.ensureApp(app, report));
+  return outcomes;
+}
+
 /** From the bundle this was installed from, or built from the repository. */
-function imagesStep(options: Options, keep: (images: ReadonlyMap<ImageName, string>) => void): Step {
+export function imagesStep(options: Options, keep: (images: ReadonlyMap<ImageName, string>) => void): Step {
   return {
     title: 'Images',
     run: async (report) => {
@@ -216,7 +227,22 @@ function cliClusterOf(cluster: Cluster): Parameters<typeof addCluster>[1] {
 }
 
 /** For a host that joined: it runs what the others give it, or its bundle has, and builds nothing. */
-export function joinStepsOf({ options, cluster, person }: Context): Step[] {
+export function joinStepsOf(context: Context): Step[] {
+  const { cluster, person } = context;
+  return [
+    ...hostStepsOf(context),
+    {
+      title: 'The flynn command',
+      run: async () => {
+        await addCluster(person, cliClusterOf(cluster));
+        return `configured in ${person.configDir}`;
+      },
+    },
+  ];
+}
+
+/** What of a host that joined is its own, whoever asks for it. */
+export function hostStepsOf({ options, cluster }: Pick<Context, 'options' | 'cluster'>): Step[] {
   const stateDir = options.FLYNN_STATE_DIR;
   const setup = setupOf(options, cluster);
   return [
@@ -253,18 +279,11 @@ export function joinStepsOf({ options, cluster, person }: Context): Step[] {
         return `${cluster.address}, containers in ${cluster.subnet}${closed}`;
       },
     },
-    {
-      title: 'The flynn command',
-      run: async () => {
-        await addCluster(person, cliClusterOf(cluster));
-        return `configured in ${person.configDir}`;
-      },
-    },
   ];
 }
 
 /** Those that jobs run; their parents come with them. */
-function platformImages(images: ReadonlyMap<ImageName, string>): string[] {
+export function platformImages(images: ReadonlyMap<ImageName, string>): string[] {
   return [...images].filter(([name]) => name !== 'base' && name !== 'node').map(([, tag]) => tag);
 }
 

@@ -1,9 +1,7 @@
 /** One file from which hosts are installed: made here, from this repository and the images this machine builds. */
-import { createHash } from 'node:crypto';
-import { createReadStream, createWriteStream } from 'node:fs';
+import { createWriteStream } from 'node:fs';
 import { copyFile, mkdir, mkdtemp, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { basename, join } from 'node:path';
-import { Transform } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { constants, createGzip, createZstdCompress } from 'node:zlib';
 import { FlynnError } from '@flynn/kit/errors';
@@ -16,6 +14,7 @@ import { debianSuite, imageNames } from '../images/recipes.ts';
 import { savedImages } from '../images/saved.ts';
 import { digestOf } from '../images/tag.ts';
 import { type Bundle, bundleSchema, digestsFile, imagesFile, isInstalled, root, versionOfThis } from '../origin.ts';
+import { digestOfFile } from './digest.ts';
 import { platformOf, sourcesOf, topFolder, versionIn } from './contents.ts';
 
 export type MakeOptions = {
@@ -89,11 +88,8 @@ async function digestOfEntry(entry: TarEntry): Promise<string> {
   switch (entry.type) {
     case 'file':
       return digestOf(entry.content);
-    case 'large': {
-      const hash = createHash('sha256');
-      await pipeline(createReadStream(entry.file, { highWaterMark: 1024 ** 2 }), hash);
-      return hash.digest('hex');
-    }
+    case 'large':
+      return await digestOfFile(entry.file);
     case 'link':
       throw new FlynnError('internal', `${entry.path}: sha256sum tells nothing of links`);
     default:
@@ -103,15 +99,8 @@ async function digestOfEntry(entry: TarEntry): Promise<string> {
 
 /** Its digest. Most of it is compressed already. */
 async function pack(entries: readonly TarEntry[], file: string): Promise<string> {
-  const hash = createHash('sha256');
-  const counting = new Transform({
-    transform(chunk: Buffer, _encoding, done) {
-      hash.update(chunk);
-      done(undefined, chunk);
-    },
-  });
-  await pipeline(archiveOf(entries), createGzip({ level: 1 }), counting, createWriteStream(file));
-  return hash.digest('hex');
+  await pipeline(archiveOf(entries), createGzip({ level: 1 }), createWriteStream(file));
+  return await digestOfFile(file);
 }
 
 export function nextText(file: string): string {
