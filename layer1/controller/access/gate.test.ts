@@ -97,6 +97,7 @@ test('every route × every part of the platform: each gets in where it has to an
       'POST /apps/:app/deployments',
       'POST /apps/:app/releases',
       'POST /artifacts',
+      'POST /operations/:operation/missing-layers',
       'POST /runners/:runner/claim',
       'POST /runners/:runner/operations/:operation/heartbeat',
       'POST /runners/:runner/operations/:operation/lines',
