@@ -244,6 +244,31 @@ describe('a gang', () => {
   });
 });
 
+describe('an omni workload for some hosts only', () => {
+  const omni = workloadOf({ id: 'store', kind: 'omni', maxHosts: 2, update: 'stop_first' });
+  const run = (cell: ReturnType<typeof cellWith>) => {
+    cell.run('store');
+    cell.step();
+    return hostsOf(cell, 'store');
+  };
+  it('follows the hosts up to that many, and stays where it is', () => {
+    const cell = cellWith(hostOf('h3'), omni);
+    assert.deepEqual(run(cell), ['h3']);
+    cell.put(hostOf('h2'));
+    assert.deepEqual(run(cell), ['h2', 'h3']);
+    cell.put(hostOf('h1'));
+    assert.deepEqual(run(cell), ['h2', 'h3']);
+  });
+  it('takes another host for one that is lost or drained, and none that is cordoned', () => {
+    const cell = cellWith(hostOf('h1'), hostOf('h2'), hostOf('h3'), hostOf('h4'), omni);
+    assert.deepEqual(run(cell), ['h1', 'h2']);
+    cell.settings.set('h3', { cordoned: true, tags: {} });
+    cell.settings.set('h1', { cordoned: false, tags: {}, drain: { startedAt: cell.now, maxParallel: 1 } });
+    for (let round = 0; round < 3; round += 1) run(cell);
+    assert.deepEqual(hostsOf(cell, 'store'), ['h2', 'h4']);
+  });
+});
+
 describe('a drain', () => {
   it('moves services, leaves omni jobs to the last, and starts nothing there', () => {
     const omni = workloadOf({ id: 'log', kind: 'omni' });
