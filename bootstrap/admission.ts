@@ -2,9 +2,9 @@
 import { join } from 'node:path';
 import { type JoiningHost, askToJoin, formatToken, parseToken, passUntil } from '@flynn/host-agent/cluster/join';
 import type { Admission } from '@flynn/host-agent/cluster/join-server';
-import { admissionFile } from '@flynn/host-agent/cluster/start';
 import { leaseSubnet } from '@flynn/host-agent/cluster/subnets';
 import { leasePrefix, leaseSchema, type Lease } from '@flynn/host-agent/network/lease';
+import { admissionFile } from '@flynn/host-agent/trust/host-trust';
 import { FlynnError } from '@flynn/kit/errors';
 import { readTextFile, writeFileAtomic } from '@flynn/kit/files';
 import { fingerprintOf } from '@flynn/kit/certificate';

@@ -90,8 +90,8 @@ WantedBy=multi-user.target
 }
 
 /**
- * Answers once the process is started; whether it serves shows in discovery. `identity` is the fingerprint of the host's
- * certificate, which a running agent has read.
+ * Answers once the process is started; whether it serves shows in discovery. `identity` is the fingerprint of the cluster's
+ * authority, whose key a running agent has read; its own certificate it makes again itself.
  */
 export async function ensureAgent(
   setup: AgentSetup,

@@ -116,7 +116,11 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
         await writeAdmission(stateDir, cluster, own);
         const { name, hostId, address } = cluster;
         await ensureEtcd({ cluster: name, hostId, address, stateDir, image: images.get('etcd') ?? '' });
-        const outcome = await ensureAgent(setup, agentEnvironment(options, cluster), fingerprintOf(own.certificate));
+        const outcome = await ensureAgent(
+          setup,
+          agentEnvironment(options, cluster),
+          fingerprintOf(cluster.authority.certificate),
+        );
         await untilDiscovery(setup, gateway, report);
         await withStore(host, async (store) => {
           await ensureLease(store, cluster);
@@ -254,7 +258,11 @@ export function hostStepsOf({ options, cluster }: Pick<Context, 'options' | 'clu
         await writeCluster(stateDir, cluster);
         const own = await ensureHostCertificate(stateDir, cluster);
         await writeAdmission(stateDir, cluster, own);
-        const outcome = await ensureAgent(setup, agentEnvironment(options, cluster), fingerprintOf(own.certificate));
+        const outcome = await ensureAgent(
+          setup,
+          agentEnvironment(options, cluster),
+          fingerprintOf(cluster.authority.certificate),
+        );
         await untilDiscovery(setup, gatewayOf(cluster.subnet), report);
         return outcome === 'unchanged' ? 'running' : outcome;
       },
