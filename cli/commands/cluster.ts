@@ -39,7 +39,7 @@ export function addClusterCommands(parent: Parent): void {
   addCommand<{ default?: boolean }>(parent, {
     under: cluster,
     name: 'add',
-    summary: 'get to know a cluster; on its host "npm run up" has done so',
+    summary: 'get to know a cluster; on its host "flynn-host bootstrap" has done so',
     arguments: [
       ['<name>', 'what to call it'],
       ['<url>', 'its controller, as http://controller.example.com'],
