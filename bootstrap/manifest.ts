@@ -49,7 +49,7 @@ const routerDrainMs = 5_000;
 
 /** What all of them are told. Where discovery and etcd are depends on their host, which tells them. */
 function commonEnv(cluster: Cluster): Record<string, string> {
-  return { FLYNN_KEY: cluster.key };
+  return { FLYNN_KEY: cluster.key, FLYNN_MUTUAL_TLS: 'true' };
 }
 
 /** What a part of the platform shows the controller: it opens what that part needs, and nothing else. */
@@ -85,7 +85,16 @@ export function manifestOf(input: ManifestInput): SystemApp[] {
   return [
     controllerOf(input),
     app('blobstore', {
-      processes: { web: { ...size(128), ...served('blobstore', 8080), volumes: [{ name: 'blobs', path: '/data' }] } },
+      processes: {
+        web: {
+          ...size(128),
+          ...served('blobstore', 8080),
+          volumes: [{ name: 'blobs', path: '/data' }],
+          // One copy more than is waited for: two hosts may be lost.
+          omni: true,
+          maxHosts: 3,
+        },
+      },
       counts: { web: 1 },
     }),
     app('log-aggregator', {
