@@ -81,8 +81,9 @@ function insist(act: () => Promise<unknown>, isDone: (error: unknown) => boolean
 const wasDone = (error: unknown): boolean => hasCode(error, 'conflict', 'not_found');
 
 /** Makes a release and waits until it is live and nothing of the rollout is under way. Its id. */
-async function rollOut({ client, makeRelease }: TestController): Promise<string> {
-  await insist(() => makeRelease('shop', { web: {} }));
+async function rollOut(world: TestController): Promise<string> {
+  const { client } = world;
+  await insist(() => world.makeRelease('shop', { web: {} }));
   const [release] = await retry(() => client.call(releases.list, { params }), { what: 'releases', deadlineMs });
   const releaseId = release?.id ?? '';
   await insist(() => client.call(deployments.create, { params, body: { releaseId } }), wasDone);
@@ -120,7 +121,7 @@ for (const seed of [1, 2, 3, 4]) {
     const { id } = await retry(() => client.call(apps.get, { params }), { what: 'the app', deadlineMs });
     await insist(() => client.call(apps.remove, { params }), wasDone);
     store.isLossy = false;
-    await waitFor(async () => (await memory.list('/flynn/')).entries.every(({ key }) => !key.includes(`${id}`)), {
+    await waitFor(async () => (await memory.list('/flynn/')).entries.every(({ key }) => !key.includes(id)), {
       what: 'the keys of the app to go',
       deadlineMs,
       intervalMs: 20,
