@@ -157,6 +157,7 @@ function controllerOf(input: ManifestInput): SystemApp {
     env: {
       ...commonEnv(cluster),
       FLYNN_CONTROLLER_KEY: cluster.controllerKey,
+      FLYNN_SEALING_KEY: cluster.sealingKey,
       FLYNN_ETCD_CA: cluster.authority.certificate,
       FLYNN_ETCD_CERT: input.controllerCertificate.certificate,
       FLYNN_ETCD_KEY: input.controllerCertificate.privateKey,

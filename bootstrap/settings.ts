@@ -110,6 +110,8 @@ export const clusterSchema = z.object({
   authority: z.object({ certificate: z.string(), privateKey: z.string() }),
   /** Who has it may join. */
   joinSecret: z.string(),
+  /** What the cluster's secrets are sealed under in the store, which never has it. */
+  sealingKey: z.string(),
   /** Between the cluster's own services. */
   key: z.string(),
   /** For people. */
@@ -210,6 +212,7 @@ export function settle(options: Options, stored: Cluster | undefined, machine: M
     hasPlatform: true,
     authority: machine.authority,
     joinSecret: machine.newSecret(),
+    sealingKey: machine.newSecret(),
     key: machine.newSecret(),
     controllerKey: machine.newSecret(),
     createdAt: machine.now.toISOString(),

@@ -26,6 +26,7 @@ import { Platform } from './platform.ts';
 import { type RestoreContext, restoreRecordsStep, restoreSteps } from './restore-steps.ts';
 import { pushSample, sampleName, untilAnswers } from './sample-app.ts';
 import { type Cluster, type Options, appUrlOf, controllerUrlOf, gatewayOf, gitHostOf, gitUrlOf } from './settings.ts';
+import { ensureSealing, tellControllersSeal, writeSealingKey } from './sealing.ts';
 import { ensureHostKey, writeCluster } from './state.ts';
 import { type Report, timed } from './timed.ts';
 
@@ -119,11 +120,13 @@ export function stepsOf(context: Context): Step[] {
         hostPublicKey = (await ensureHostKey(stateDir)).publicKey;
         const own = await ensureHostCertificate(stateDir, cluster);
         await writeAdmission(stateDir, cluster, own);
+        await writeSealingKey(stateDir, cluster);
         const { name, hostId, address } = cluster;
         await ensureEtcd({ cluster: name, hostId, address, stateDir, image: images.get('etcd') ?? '' });
         const outcome = await ensureAgent(setup, agentEnvironment(options, cluster), fingerprintOf(own.certificate));
         await untilDiscovery(setup, gateway, report);
         await withStore(host, async (store) => {
+          await ensureSealing(store, cluster);
           await ensureLease(store, cluster);
           await tellEtcdImage(store, images.get('etcd') ?? '');
         });
@@ -165,9 +168,13 @@ export function stepsOf(context: Context): Step[] {
         const services = (await manifest()).filter((app) => app.name !== controllerApp);
         const outcomes = await withPlatform((platform) => platform.ensureApps(services, report));
         await untilAnswers(controllerUrlOf(cluster), 60_000);
-        await withStore(host, (store) => store.transact({ then: [platformImagesPut(platformImages(images))] }));
+        const unsealed = await withStore(host, async (store) => {
+          await store.transact({ then: [platformImagesPut(platformImages(images))] });
+          await tellControllersSeal(store, cluster);
+          return await ensureSealing(store, cluster);
+        });
         const changed = outcomes.filter((outcome) => outcome !== 'unchanged').length;
-        return changed === 0 ? 'unchanged' : `${changed} deployed`;
+        return `${changed === 0 ? 'unchanged' : `${changed} deployed`}${unsealedText(unsealed)}`;
       },
     },
     ...(backup === undefined ? [sampleStep()] : restoreSteps(backup, restore)),
@@ -207,6 +214,7 @@ export function joinStepsOf({ options, cluster, person }: Context): Step[] {
         await writeCluster(stateDir, cluster);
         const own = await ensureHostCertificate(stateDir, cluster);
         await writeAdmission(stateDir, cluster, own);
+        await writeSealingKey(stateDir, cluster);
         const outcome = await ensureAgent(setup, agentEnvironment(options, cluster), fingerprintOf(own.certificate));
         await untilDiscovery(setup, gatewayOf(cluster.subnet), report);
         return outcome === 'unchanged' ? 'running' : outcome;
@@ -215,6 +223,7 @@ export function joinStepsOf({ options, cluster, person }: Context): Step[] {
     {
       title: `Host ${cluster.hostId} in the cluster`,
       run: async () => {
+        let unsealed: readonly string[] = [];
         const { cordoned } = await withStore({ stateDir, cluster, log: silentLogger() }, async (store) => {
           await ensureLease(store, cluster);
           const image = await readEtcdImage(store);
@@ -225,11 +234,12 @@ export function joinStepsOf({ options, cluster, person }: Context): Step[] {
             deadlineMs: 60_000,
             intervalMs: 200,
           });
+          unsealed = await ensureSealing(store, cluster);
           return await readSettings(store, hostId, { signal: AbortSignal.timeout(30_000) });
         });
         // By somebody, or by a `down` that was broken off.
         const closed = cordoned ? `; it is closed to jobs: flynn host uncordon ${cluster.hostId} opens it` : '';
-        return `${cluster.address}, containers in ${cluster.subnet}${closed}`;
+        return `${cluster.address}, containers in ${cluster.subnet}${closed}${unsealedText(unsealed)}`;
       },
     },
     {
@@ -240,6 +250,12 @@ export function joinStepsOf({ options, cluster, person }: Context): Step[] {
       },
     },
   ];
+}
+
+/** What has to be of this version, too, before anything is sealed: a cluster of old. */
+function unsealedText(missing: readonly string[]): string {
+  if (missing.length === 0) return '';
+  return `; secrets stay in clear in the store until npm run up has run there too: ${missing.join(', ')}`;
 }
 
 /** Those that jobs run; their parents come with them. */

@@ -12,6 +12,7 @@ import {
 import { connect } from '../context.ts';
 import { formatTable } from '../output.ts';
 import { addBackupCommands } from './backup.ts';
+import { addKeysCommands } from './cluster-keys.ts';
 import { addCommand, type Parent } from './command.ts';
 
 export function addClusterCommands(parent: Parent): void {
@@ -86,4 +87,5 @@ export function addClusterCommands(parent: Parent): void {
   });
 
   addBackupCommands(parent, cluster);
+  addKeysCommands(parent, cluster);
 }

@@ -259,6 +259,8 @@ export const hostRecordSchema = z.object({
   /** No new jobs are placed here. */
   cordoned: z.boolean().default(false),
   startedAt: z.number(),
+  /** The id of the sealing key it reads the cluster's secrets with; hosts of old have none, and read them in clear only. */
+  sealingKeyId: z.string().optional(),
 });
 export type HostRecord = z.output<typeof hostRecordSchema>;
 

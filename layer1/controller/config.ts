@@ -19,6 +19,8 @@ export const configSchema = z.object({
   FLYNN_ETCD_CA: z.string().optional(),
   FLYNN_ETCD_CERT: z.string().optional(),
   FLYNN_ETCD_KEY: secret().optional(),
+  /** What the cluster's secrets are sealed under; without it the controller of a cluster that seals does not start. */
+  FLYNN_SEALING_KEY: secret().optional(),
   FLYNN_DISCOVERY_URL: z.url().default('http://127.0.0.1:1111'),
   FLYNN_DOMAIN: z.string().default('flynn.localhost'),
   FLYNN_CLUSTER: z.string().default('default'),

@@ -5,6 +5,7 @@ import type { Logger } from '@flynn/kit/log';
 import { compareOf } from '@flynn/resource/record';
 import type { ResourceService } from '@flynn/resource/service';
 import type { Mirror } from '@flynn/store/mirror';
+import type { SealedStore } from '@flynn/store/sealing/sealed-store';
 import type { Store } from '@flynn/store/store';
 import type { OidcSettings } from './access/oidc.ts';
 import type { CellView } from './cell-view.ts';
@@ -37,6 +38,8 @@ export type RoutersOfCluster = Pick<Routers, 'missing' | 'ask'>;
 
 export type Deps = {
   store: Store;
+  /** The same store past the trail, where it seals. */
+  sealed: SealedStore | undefined;
   resources: ResourceService;
   kinds: Kinds;
   cell: CellView;

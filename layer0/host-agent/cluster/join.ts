@@ -13,8 +13,8 @@ import { leaseSchema } from '../network/lease.ts';
 /** Over TLS, on the host's address. */
 export const joinPort = 1112;
 
-/** What a joining host has to be to be of use to those that are there. */
-export const joinVersion = 1;
+/** What a joining host has to be to be of use to those that are there. From 2 on it reads what is sealed. */
+export const joinVersion = 2;
 
 export const hostIdSchema = z.string().regex(/^[a-z0-9]{1,32}$/, 'expected up to 32 lower-case letters and digits');
 
