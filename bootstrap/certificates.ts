@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { tlsFiles } from '@flynn/host-agent/cluster/etcd-resident';
 import { readTextFile, writeFileAtomic } from '@flynn/kit/files';
 import { type Credentials, isDue, issueCertificate } from '@flynn/kit/tls';
-import { type Cluster, gatewayOf } from './settings.ts';
+import { type Cluster, controllerUrlOf, gatewayOf } from './settings.ts';
 
 const folder = (stateDir: string): string => join(stateDir, 'tls');
 
@@ -29,9 +29,23 @@ export async function ensureControllerCertificate(stateDir: string, cluster: Clu
   return await ensureCertificate(files, { name: 'controller', addresses: [], authority: cluster.authority });
 }
 
+/**
+ * What the controller shows to people, at the router: for servers only, for its key is where routers are, and who has it is
+ * nobody to etcd.
+ */
+export async function ensureRouteCertificate(stateDir: string, cluster: Cluster): Promise<Credentials> {
+  const files = {
+    certificate: join(folder(stateDir), 'controller-route.pem'),
+    key: join(folder(stateDir), 'controller-route-key.pem'),
+  };
+  const { hostname } = new URL(controllerUrlOf(cluster));
+  const wanted = { name: hostname, addresses: [hostname], authority: cluster.authority, isServerOnly: true };
+  return await ensureCertificate(files, wanted);
+}
+
 async function ensureCertificate(
   files: { certificate: string; key: string },
-  wanted: { name: string; addresses: readonly string[]; authority: Credentials },
+  wanted: { name: string; addresses: readonly string[]; authority: Credentials; isServerOnly?: boolean },
 ): Promise<Credentials> {
   const [certificate, privateKey] = await Promise.all([readTextFile(files.certificate), readTextFile(files.key)]);
   const { addresses, authority } = wanted;

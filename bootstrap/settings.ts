@@ -272,6 +272,12 @@ export function controllerUrlOf(cluster: Pick<Cluster, 'domain' | 'httpPort'>): 
   return `http://controller.${cluster.domain}${portSuffix(cluster.httpPort)}`;
 }
 
+/** Where the router shows the certificate that `up` made for the controller. */
+export function secureControllerUrlOf(cluster: Pick<Cluster, 'domain' | 'httpPort' | 'httpsPort'>): string {
+  const port = httpsPortOf(cluster);
+  return `https://controller.${cluster.domain}${port === 443 ? '' : `:${port}`}`;
+}
+
 export function appUrlOf(app: string, cluster: Pick<Cluster, 'domain' | 'httpPort'>): string {
   return `http://${app}.${cluster.domain}${portSuffix(cluster.httpPort)}`;
 }

@@ -16,12 +16,13 @@ import { ensureEngine } from './engine.ts';
 import { readSettings } from '@flynn/host-agent/host-settings';
 import { platformImagesPut } from '@flynn/host-agent/cluster/platform-images';
 import { ensureLease, writeAdmission } from './admission.ts';
-import { ensureControllerCertificate, ensureHostCertificate } from './certificates.ts';
+import { ensureControllerCertificate, ensureHostCertificate, ensureRouteCertificate } from './certificates.ts';
 import { ensureEtcd, readEtcdImage, tellEtcdImage, updateEtcd } from './etcd.ts';
 import { ensureImages } from './images/build.ts';
 import type { ImageName } from './images/recipes.ts';
 import { type Backup, withSettings } from './from-backup.ts';
 import { type SystemApp, controllerApp, controllerService, manifestOf } from './manifest.ts';
+import { openCluster, pinnedCluster, untilPinned } from './pinned-cluster.ts';
 import { Platform } from './platform.ts';
 import { type RestoreContext, restoreRecordsStep, restoreSteps } from './restore-steps.ts';
 import { pushSample, sampleName, untilAnswers } from './sample-app.ts';
@@ -31,6 +32,10 @@ import { ensureHostKey, writeCluster } from './state.ts';
 import { type Report, timed } from './timed.ts';
 
 const agentMs = 120_000;
+/** A router that runs already answers at once. */
+const shortMs = 2_000;
+/** A host that joined is given its router first of all. */
+const routerMs = 20_000;
 
 export type Context = Readonly<{
   options: Options;
@@ -52,6 +57,7 @@ export function stepsOf(context: Context): Step[] {
   const host = { stateDir, cluster, log: silentLogger() };
   let images: ReadonlyMap<ImageName, string> = new Map();
   let hostPublicKey = '';
+  let isOwnCertificate = false;
 
   const withPlatform = async <T>(task: (platform: Platform) => Promise<T>): Promise<T> => {
     await using discovery = createDiscoveryClient({ url: `http://${gateway}:1111` });
@@ -63,6 +69,8 @@ export function stepsOf(context: Context): Step[] {
       await client.close();
     }
   };
+  const knownCluster = async (deadlineMs: number): Promise<Parameters<typeof addCluster>[1]> =>
+    isOwnCertificate && (await untilPinned(cluster, deadlineMs)) ? pinnedCluster(cluster) : openCluster(cluster);
   const manifest = async (): Promise<SystemApp[]> => {
     const hostKey = await ensureHostKey(stateDir);
     const builderEnv = await readBuilderEnv(context.env);
@@ -152,7 +160,12 @@ export function stepsOf(context: Context): Step[] {
       // Before the services: whichever of them fails is looked at with it.
       title: 'The flynn command',
       run: async () => {
-        await addCluster(person, cliClusterOf(cluster));
+        const route = await ensureRouteCertificate(stateDir, cluster);
+        const { hostname } = new URL(controllerUrlOf(cluster));
+        isOwnCertificate = await withPlatform((platform) =>
+          platform.ensureCertificate(hostname, route, cluster.authority.certificate),
+        );
+        await addCluster(person, await knownCluster(shortMs));
         await writeKnownHosts(person, gitHostOf(cluster), cluster.gitPort, hostPublicKey);
         const key = await ensureSshKey(person);
         const publicKeys = await Promise.all(key.publicFiles.map((file) => readFile(file, 'utf8')));
@@ -168,6 +181,7 @@ export function stepsOf(context: Context): Step[] {
         const services = (await manifest()).filter((app) => app.name !== controllerApp);
         const outcomes = await withPlatform((platform) => platform.ensureApps(services, report));
         await untilAnswers(controllerUrlOf(cluster), 60_000);
+        await addCluster(person, await knownCluster(60_000));
         const unsealed = await withStore(host, async (store) => {
           await store.transact({ then: [platformImagesPut(platformImages(images))] });
           await tellControllersSeal(store, cluster);
@@ -188,17 +202,6 @@ function engineStep(options: Options): Step {
       const engine = { socket: options.FLYNN_DOCKER_SOCKET, stateDir: options.FLYNN_STATE_DIR };
       return (await ensureEngine(engine)).wasStarted ? 'started' : 'running';
     },
-  };
-}
-
-function cliClusterOf(cluster: Cluster): Parameters<typeof addCluster>[1] {
-  return {
-    name: cluster.name,
-    controllerUrl: controllerUrlOf(cluster),
-    key: cluster.controllerKey,
-    gitUrl: gitUrlOf(cluster),
-    domain: cluster.domain,
-    httpPort: cluster.httpPort,
   };
 }
 
@@ -245,7 +248,8 @@ export function joinStepsOf({ options, cluster, person }: Context): Step[] {
     {
       title: 'The flynn command',
       run: async () => {
-        await addCluster(person, cliClusterOf(cluster));
+        const isPinned = await untilPinned(cluster, routerMs);
+        await addCluster(person, isPinned ? pinnedCluster(cluster) : openCluster(cluster));
         return `configured in ${person.configDir}`;
       },
     },

@@ -2,6 +2,7 @@
 import { hostname } from 'node:os';
 import { parseArgs, styleText } from 'node:util';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
+import { fingerprintOf } from '@flynn/kit/certificate';
 import { silentLogger } from '@flynn/kit/log';
 import { newSecret } from '@flynn/kit/secrets';
 import { createAuthority } from '@flynn/kit/tls';
@@ -20,7 +21,7 @@ import {
   type Options,
   appUrlOf,
   keptText,
-  controllerUrlOf,
+  secureControllerUrlOf,
   readOptions,
   refuseContradictions,
   settle,
@@ -173,7 +174,7 @@ function farewell(cluster: Cluster, { isNew }: { isNew: boolean }): string {
     ...(isNew
       ? [
           '\nFrom another computer you reach the cluster with its root key, which is shown this once: keep it as you keep a password.\n\n',
-          command(`flynn cluster add ${cluster.name} ${controllerUrlOf(cluster)} ${cluster.controllerKey}`),
+          command(addText(cluster)),
         ]
       : []),
     '\nFor everybody else there is a user, with a role on the cluster or on single apps, and a line of their own:\n\n',
@@ -183,6 +184,12 @@ function farewell(cluster: Cluster, { isNew }: { isNew: boolean }): string {
     command('npm run up -- --join TOKEN'),
     `\nflynn is ${styleText('bold', 'bin/flynn')} in this repository: link it into your PATH. npm run down takes everything away again.\n`,
   ].join('');
+}
+
+/** Shown when the cluster is made: nobody has brought another certificate for the controller yet. */
+function addText({ name, controllerKey, authority, ...cluster }: Cluster): string {
+  const pin = fingerprintOf(authority.certificate);
+  return `flynn cluster add ${name} ${secureControllerUrlOf(cluster)} ${controllerKey} --pin ${pin}`;
 }
 
 function joinedFarewell(cluster: Cluster): string {

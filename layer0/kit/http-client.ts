@@ -30,6 +30,7 @@ export class HttpClient implements AsyncDisposable {
   readonly #name: string;
   readonly #timeoutMs: number | undefined;
   readonly #agent: Agent;
+  readonly #trust: { ca?: string };
 
   constructor(options: {
     /** A function is asked before every call, so that it can follow discovery. */
@@ -42,8 +43,12 @@ export class HttpClient implements AsyncDisposable {
     /** For https: the authority the server has to be of, as PEM. */
     ca?: string;
   }) {
-    const trust = options.ca === undefined ? {} : { ca: options.ca };
-    this.#agent = new Agent({ connect: { lookup, timeout: 10_000, ...trust }, headersTimeout: 0, bodyTimeout: 0 });
+    this.#trust = options.ca === undefined ? {} : { ca: options.ca };
+    this.#agent = new Agent({
+      connect: { lookup, timeout: 10_000, ...this.#trust },
+      headersTimeout: 0,
+      bodyTimeout: 0,
+    });
     this.#baseUrl = options.baseUrl;
     this.#headers = options.key === undefined ? {} : { authorization: `Bearer ${options.key}` };
     this.#name = options.name;
@@ -114,6 +119,7 @@ export class HttpClient implements AsyncDisposable {
         method: route.method,
         headers: { ...this.#headers, ...options.headers },
         signal,
+        tls: this.#trust,
       }),
     );
   }
