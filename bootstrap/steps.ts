@@ -75,11 +75,11 @@ export function stepsOf(context: Context): Step[] {
     const hostKey = await ensureHostKey(stateDir);
     const builderEnv = await readBuilderEnv(context.env);
     const controllerCertificate = await ensureControllerCertificate(stateDir, cluster);
-    const sshHostKey = hostKey.privateKey;
     const apps = manifestOf({
       cluster,
       images,
-      sshHostKey,
+      sshHostKey: hostKey.privateKey,
+      sshHostPublicKey: hostKey.publicKey,
       builderEnv,
       controllerCertificate,
       hostMemoryBytes: totalmem(),

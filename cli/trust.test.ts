@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { writeFile } from 'node:fs/promises';
+import { readFile, writeFile } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { pipeline } from 'node:stream';
@@ -48,7 +48,7 @@ test('a cluster is pinned to its authority, and nobody else is taken for it', as
   const [authority, stranger] = await Promise.all([createAuthority('flynn'), createAuthority('flynn')]);
   const [pin, other] = [authority, stranger].map(({ certificate }) => fingerprintOf(certificate));
   assert.ok(pin !== undefined && other !== undefined);
-  await using env = await openDeskWithController();
+  await using env = await openDeskWithController({ gitHostKey: 'ssh-ed25519 AAAA' });
   await using front = await startFront(env.controller.url, await certificateOf(authority));
   await using desk = await Desk.open();
   const add = (...options: string[]) =>
@@ -65,6 +65,10 @@ test('a cluster is pinned to its authority, and nobody else is taken for it', as
   const written = pin.toUpperCase().replaceAll(/..(?=.)/g, '$&:');
   const added = await add('--pin', written);
   assert.equal(added.code, 0, added.stderr);
+  assert.equal(
+    await readFile(join(desk.configDirectory, 'known_hosts'), 'utf8'),
+    '[flynn.localhost]:2222 ssh-ed25519 AAAA\n',
+  );
   assert.equal((await desk.run(['apps'])).code, 0);
   assert.match((await desk.run(['cluster', '--json'])).stdout, new RegExp(`"authority": "${pin}"`));
   assert.match(

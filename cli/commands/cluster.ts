@@ -11,6 +11,7 @@ import {
   withoutCluster,
 } from '../clusters.ts';
 import { connect } from '../context.ts';
+import { rememberHostKey } from '../known-hosts.ts';
 import { formatTable } from '../output.ts';
 import { explainTrust, trustOf, trustOptions } from '../trust.ts';
 import { addBackupCommands } from './backup.ts';
@@ -60,10 +61,11 @@ export function addClusterCommands(parent: Parent): void {
       const facts = await context.progress('asking the controller', ask).catch(async (error: unknown) => {
         throw await explainTrust(error, url, trust);
       });
-      const { gitUrl, domain, httpPort } = facts;
+      const { gitUrl, gitHostKey, domain, httpPort } = facts;
       const added: Cluster = { name, controllerUrl: url, key, ...trust, gitUrl, domain, httpPort };
       const known = await loadClusters(context.configDirectory);
       await saveClusters(context.configDirectory, withCluster(known, added, { isDefault: options.default ?? false }));
+      await rememberHostKey(context.configDirectory, { controllerUrl: url, gitUrl, gitHostKey });
       context.show({ name, domain }, () => `cluster ${name} (${domain}) added`);
     },
   });

@@ -5,6 +5,7 @@ import { FlynnError } from '@flynn/kit/errors';
 import { HttpClient } from '@flynn/kit/http-client';
 import { usageError } from '../arguments.ts';
 import { loadClusters, saveClusters, withCluster } from '../clusters.ts';
+import { rememberHostKey } from '../known-hosts.ts';
 import { type Context, connect, controllerName } from '../context.ts';
 import { type Answer, askProvider } from '../oidc-login.ts';
 import { explainTrust, trustOf, trustOptions } from '../trust.ts';
@@ -49,10 +50,11 @@ export function addLoginCommand(parent: Parent): void {
       const asked = await askProvider(provider, { ask: (page) => show(context, page, options.paste === true) });
       const made = await anybody.call(login.create, { body: asked });
       await using client = connect(controllerUrl, made.token, trust);
-      const { gitUrl, domain, httpPort } = await client.call(platform.cluster, {});
+      const { gitUrl, gitHostKey, domain, httpPort } = await client.call(platform.cluster, {});
       const { ca: _, ...kept } = former ?? {};
       const added = { ...kept, name: called, controllerUrl, key: made.token, ...trust, gitUrl, domain, httpPort };
       await saveClusters(context.configDirectory, withCluster(known, added, { isDefault: false }));
+      await rememberHostKey(context.configDirectory, { controllerUrl, gitUrl, gitHostKey });
       const { user, expiresAt } = made;
       context.show({ user, cluster: called, expiresAt }, () => `logged in to ${called} as ${user}, until ${expiresAt}`);
     },

@@ -26,6 +26,8 @@ export const configSchema = z.object({
   FLYNN_CLUSTER: z.string().default('default'),
   /** Where `git push` goes, up to the app's name: ssh://git@flynn.localhost:2222 */
   FLYNN_GIT_URL: z.string().default('ssh://git@flynn.localhost:2222'),
+  /** The git receiver's public key, as known_hosts has it after the host's name. */
+  FLYNN_GIT_HOST_KEY: z.string().optional(),
   /** The router's public HTTP port. */
   FLYNN_HTTP_PORT: integer.default(80),
   /** Ports for tcp routes that name none. */
@@ -102,6 +104,7 @@ export function readSettings(config: ControllerConfig): ControllerSettings {
     httpsPort: config.FLYNN_HTTPS_PORT,
     slugRunnerImage: config.FLYNN_SLUG_RUNNER_IMAGE,
     version,
+    ...(config.FLYNN_GIT_HOST_KEY === undefined ? {} : { gitHostKey: config.FLYNN_GIT_HOST_KEY }),
     ...oidcOf(config),
   };
 }

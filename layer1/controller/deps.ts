@@ -23,6 +23,8 @@ export type ControllerSettings = {
   name: string;
   domain: string;
   gitUrl: string;
+  /** The git receiver's public key. */
+  gitHostKey?: string;
   httpPort: number;
   /** Where tcp routes that name no port are; default 3000 to 3500. */
   tcpPorts?: PortRange;
