@@ -33,6 +33,7 @@ export function firstWorkloads(app: SystemApp): WorkloadInput[] {
       ports: process.ports,
       resources: { memoryBytes: process.memoryBytes, cpuMillis: process.cpuMillis },
       access: ['discovery', 'agents', 'store', 'services'],
+      identity: app.name,
       meta: { 'flynn.system': 'true', 'flynn.bootstrap': type },
     };
     const version = digestOf(JSON.stringify(template)).slice(0, 16);

@@ -3,6 +3,7 @@ import type { KnownCertificate } from '@flynn/host-agent/doctor/certificates';
 import { integer, secret } from '@flynn/kit/config';
 import { FlynnError } from '@flynn/kit/errors';
 import { metricsPort } from '@flynn/kit/metrics-server';
+import { identityConfig } from '@flynn/kit/identity';
 import type { EtcdOptions } from '@flynn/store/etcd';
 import { z } from 'zod';
 import type { ControllerSettings } from './deps.ts';
@@ -11,6 +12,7 @@ import type { PortRange } from './route-address.ts';
 export const configSchema = z.object({
   /** The cluster key: between services, towards host agents and the log aggregator. */
   FLYNN_KEY: secret(),
+  ...identityConfig,
   /** The key people use. */
   FLYNN_CONTROLLER_KEY: secret(),
   /** Comma-separated. */

@@ -2,6 +2,7 @@
 import type { BlobClient } from '@flynn/blobstore/client';
 import { Routers } from '@flynn/discovery/routers';
 import { HttpClient } from '@flynn/kit/http-client';
+import type { LiveIdentity } from '@flynn/kit/identity';
 import type { Handler } from '@flynn/kit/http-server';
 import { newId } from '@flynn/kit/ids';
 import type { Logger } from '@flynn/kit/log';
@@ -57,6 +58,8 @@ export async function openController(options: {
   settings: ControllerSettings;
   /** Towards host agents; runners of the platform show that they hold it. */
   clusterKey: string;
+  /** As which it speaks with host agents. */
+  identity?: LiveIdentity | undefined;
   log: Logger;
   now?: () => number;
   signal?: AbortSignal;
@@ -76,7 +79,7 @@ export async function openController(options: {
     openOperations({ store: options.store, resources, log, now, ...limits }),
     resources.mirror(deploymentType, limits),
   ]);
-  const hosts = createHostClients({ cell, key: options.clusterKey });
+  const hosts = createHostClients({ cell, key: options.clusterKey, identity: options.identity });
   const nobody = new Routers({ instances: async () => [], key: options.clusterKey, log });
   return {
     deps: {

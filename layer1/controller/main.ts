@@ -5,6 +5,7 @@ import { Routers, routerService } from '@flynn/discovery/routers';
 import { followMembers, openMembers } from '@flynn/host-agent/cluster/member-keys';
 import { runDaemon } from '@flynn/kit/daemon';
 import { startServer } from '@flynn/kit/http-server';
+import { ownIdentity } from '@flynn/kit/identity';
 import { keepHeapSmall } from '@flynn/kit/idle-memory';
 import { openMetrics, serveMetrics } from '@flynn/kit/metrics-server';
 import { connectEtcd } from '@flynn/store/etcd';
@@ -32,6 +33,7 @@ await runDaemon({
     tasks.run('etcd members', async (signal) => {
       await followMembers(store, await openMembers({ store, log, signal }), { log, signal });
     });
+    const identity = await ownIdentity(config, { log, tasks });
     const discovery = createDiscoveryClient({ url: config.FLYNN_DISCOVERY_URL });
     const routers = new Routers({
       instances: (signal) => discovery.instances(routerService, { signal }),
@@ -43,6 +45,7 @@ await runDaemon({
       store,
       settings: readSettings(config),
       clusterKey: config.FLYNN_KEY,
+      identity,
       routers,
       log,
     });

@@ -7,6 +7,8 @@ import { pause } from '@flynn/kit/clock';
 import { loadConfig } from '@flynn/kit/config';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { HttpClient } from '@flynn/kit/http-client';
+import { RenewedIdentity, readIdentity } from '@flynn/kit/identity';
+import { agentClient } from '@flynn/host-agent/agent-client';
 import { build, compileInputSchema, failureText } from './build.ts';
 import type { Layout } from './buildpack.ts';
 import { compileSlug } from './compile.ts';
@@ -65,6 +67,11 @@ try {
 
 async function runBuild(): Promise<void> {
   const config = loadConfig(configSchema, process.env);
+  // Good for longer than any build may take.
+  const identity =
+    config.FLYNN_IDENTITY_DIR === undefined
+      ? undefined
+      : new RenewedIdentity(await readIdentity(config.FLYNN_IDENTITY_DIR));
   const discovery = createDiscoveryClient({ url: config.FLYNN_DISCOVERY_URL });
   const blobs = createBlobClient({
     baseUrl: async () => `http://${(await discovery.resolve('blobstore', { signal })).address}`,
@@ -87,9 +94,16 @@ async function runBuild(): Promise<void> {
   const env = baseEnv(process.env, { home: layout.appDir, commit: job.commit });
   const self = [process.execPath, ...process.execArgv, program] as const;
   if (config.FLYNN_BUILD_KIND === 'dockerfile') {
-    const agentUrl = new URL(config.FLYNN_DISCOVERY_URL);
-    agentUrl.port = String(agentPort);
-    const agent = new HttpClient({ baseUrl: agentUrl.origin, key: config.FLYNN_KEY, name: 'the host agent' });
+    const agent = agentClient(
+      {
+        id: config.FLYNN_HOST_ID,
+        address: new URL(config.FLYNN_DISCOVERY_URL).hostname,
+        apiPort: agentPort,
+        // Who gave this job its certificate has one itself.
+        ...(identity === undefined ? {} : { mutual: { withoutIdentity: 0 } }),
+      },
+      { key: config.FLYNN_KEY, identity },
+    );
     const controller = new HttpClient({
       baseUrl: async () => `http://${(await discovery.resolve('controller', { signal })).address}`,
       key: config.FLYNN_KEY,

@@ -28,6 +28,8 @@ const benches: Readonly<Record<string, () => Promise<Bench>>> = {
   place: () => import('./place.ts').then(({ bench }) => bench),
   logs: () => import('./logs.ts').then(({ bench }) => bench),
   router: () => import('./router.ts').then(({ bench }) => bench),
+  install: () => import('./install.ts').then(({ bench }) => bench),
+  update: () => import('./update.ts').then(({ bench }) => bench),
   omega: () => import('./omega.ts').then(({ bench }) => bench),
 };
 

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { systemClock } from '@flynn/kit/clock';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { readJsonFile, readTextFile } from '@flynn/kit/files';
+import type { LiveIdentity } from '@flynn/kit/identity';
 import type { Logger } from '@flynn/kit/log';
 import type { TaskGroup } from '@flynn/kit/tasks';
 import { cellKeys, hostRecordSchema } from '@flynn/scheduler/cell';
@@ -16,16 +17,15 @@ import { openMirror } from '@flynn/store/mirror';
 import type { Mirror } from '@flynn/store/mirror';
 import { sealKeyOf } from '@flynn/store/sealing/envelope';
 import { SealedEtcd } from '@flynn/store/sealing/sealed-store';
+import type { AgentPlace } from '../agent-client.ts';
 import type { Config } from '../config.ts';
 import type { Engine } from '../engine.ts';
 import { volumeName } from '../labels.ts';
+import { admissionFile } from '../trust/host-trust.ts';
 import { certificateFault } from './certificate-age.ts';
 import { etcdVolume } from './etcd-resident.ts';
 import { admissionSchema, startJoinServer } from './join-server.ts';
 import { knownEndpoints, startMembership } from './membership.ts';
-
-/** Written by bootstrap: what hosts that join are told. Without it this host lets nobody in. */
-export const admissionFile = 'admission.json';
 
 /** Written by bootstrap: what the cluster's secrets are sealed under. */
 export const sealingKeyFile = 'sealing.key';
@@ -59,15 +59,30 @@ export async function sealingKeyIdOf(stateDir: string): Promise<string | undefin
 /** The store at the members this host knew last. */
 export async function connectStore(
   config: Config,
-  log: Logger,
-  onCall?: EtcdOptions['onCall'],
+  options: { log: Logger; onCall?: EtcdOptions['onCall']; identity?: LiveIdentity | undefined },
 ): Promise<{ store: EtcdClient; tls?: EtcdTls }> {
-  const tls = await readTls(config);
+  const { log, onCall, identity } = options;
+  const read = await readTls(config);
+  const tls = read === undefined || identity === undefined ? read : renewedTls(read.ca, identity);
   const endpoints = await knownEndpoints(config.FLYNN_STATE_DIR, config.FLYNN_ETCD_ENDPOINTS);
   const told = onCall === undefined ? {} : { onCall };
   const raw = connectEtcd({ endpoints, log, ...told, ...(tls === undefined ? {} : { tls }) });
   const store = new SealedEtcd(raw, { sealingKey: () => readSealingKey(config.FLYNN_STATE_DIR), log });
+  identity?.onChange(() => raw.renewTls());
   return tls === undefined ? { store } : { store, tls };
+}
+
+/** What the host is known by at the moment. etcd itself reads its certificate's files at every handshake. */
+function renewedTls(ca: string, identity: LiveIdentity): EtcdTls {
+  return {
+    ca,
+    get certificate() {
+      return identity.current.certificate;
+    },
+    get privateKey() {
+      return identity.current.privateKey;
+    },
+  };
 }
 
 /** Other hosts' agents: those configured, until the store tells of them. */
@@ -90,14 +105,14 @@ export class Peers {
   }
 
   addresses(): string[] {
-    if (this.#hosts === undefined) return this.#config.FLYNN_PEERS;
-    const others = [...this.#hosts.snapshot.entries.values()].filter(({ value }) => !this.#isOwn(value.id));
-    return others.map(({ value }) => value.address);
+    return this.others().map(({ address }) => address);
   }
 
-  /** Of their agents' APIs. */
-  urls(): string[] {
-    return this.addresses().map((address) => `http://${address}:${agentPort}`);
+  /** Of those configured only the addresses are known: whichever hosts they are, they have to prove that they are hosts. */
+  others(): AgentPlace[] {
+    if (this.#hosts !== undefined) return this.records().filter(({ id }) => !this.#isOwn(id));
+    const unknown = { id: '', apiPort: agentPort, mutual: { withoutIdentity: 0 } };
+    return this.#config.FLYNN_PEERS.map((address) => ({ ...unknown, address }));
   }
 
   #isOwn(hostId: string): boolean {

@@ -184,4 +184,8 @@ export class SealedEtcd extends SealedStore<EtcdClient> implements EtcdClient {
   set endpoints(endpoints: readonly string[]) {
     this.raw.endpoints = endpoints;
   }
+
+  renewTls(): void {
+    this.raw.renewTls();
+  }
 }
