@@ -27,6 +27,8 @@ export type ManifestInput = Readonly<{
   images: ReadonlyMap<ImageName, string>;
   /** The git receiver's, in OpenSSH's format. */
   sshHostKey: string;
+  /** Its public half, which the controller tells to whoever adds the cluster. */
+  sshHostPublicKey: string;
   /** How builds reach the registries that this machine reaches. */
   builderEnv: Readonly<Record<string, string>>;
   hostMemoryBytes: number;
@@ -166,12 +168,14 @@ function controllerOf(input: ManifestInput): SystemApp {
     env: {
       ...commonEnv(cluster),
       FLYNN_CONTROLLER_KEY: cluster.controllerKey,
+      FLYNN_SEALING_KEY: cluster.sealingKey,
       FLYNN_ETCD_CA: cluster.authority.certificate,
       FLYNN_ETCD_CERT: input.controllerCertificate.certificate,
       FLYNN_ETCD_KEY: input.controllerCertificate.privateKey,
       FLYNN_DOMAIN: cluster.domain,
       FLYNN_CLUSTER: cluster.name,
       FLYNN_GIT_URL: gitUrlOf(cluster),
+      FLYNN_GIT_HOST_KEY: input.sshHostPublicKey.trim().split(/\s+/, 2).join(' '),
       ...routerPorts(cluster),
       FLYNN_SLUG_RUNNER_IMAGE: imageOf(input, 'slug-runner'),
     },

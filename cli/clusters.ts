@@ -11,6 +11,8 @@ const clusterSchema = z.looseObject({
   name: z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._-]*$/, 'a name is letters, digits, ".", "_" and "-"'),
   controllerUrl: z.url(),
   key: z.string().min(1),
+  /** The authority that the controller's certificate has to be of, as PEM: pinned. */
+  ca: z.string().optional(),
   /** `ssh://git@host:port`, without an app. */
   gitUrl: z.string(),
   domain: z.string(),

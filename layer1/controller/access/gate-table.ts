@@ -95,6 +95,8 @@ export const expected: Readonly<Record<string, string>> = {
   'POST /backups': 'admin',
   'PUT /backups/schedule': 'admin',
   'DELETE /backups/schedule': 'admin',
+  'GET /sealing-keys': 'admin',
+  'POST /sealing-keys': 'admin',
   'POST /collections': 'admin',
   'GET /drains': 'anybody',
   'POST /drains': 'anybody',
