@@ -24,7 +24,7 @@ async function startApp(t: TestContext): Promise<App> {
   sockets.on('connection', (socket) => {
     app.connections += 1;
     socket.send('hello');
-    socket.on('message', (text) => socket.send(String(text)));
+    socket.on('message', () => socket.send('echo'));
   });
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
