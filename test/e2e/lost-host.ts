@@ -12,6 +12,27 @@ async function containersOn(cluster: TestCluster, hosts: readonly ClusterHost[])
   return (await Promise.all(hosts.map((host) => cluster.containers('express', 'web', host)))).flat();
 }
 
+/** Digests that the disk of a host's blob store has. */
+async function storedBlobs(cluster: TestCluster, host: ClusterHost): Promise<string[]> {
+  const [container] = await cluster.containers('blobstore', 'web', host);
+  assert.ok(container, `no blob store on ${host.name}`);
+  const { stdout } = await cluster.dockerOf(
+    host,
+    'exec',
+    container,
+    'find',
+    '/data/blobs',
+    '-type',
+    'f',
+    '-printf',
+    '%f\n',
+  );
+  return stdout
+    .split('\n')
+    .filter((line) => line !== '')
+    .toSorted();
+}
+
 /** Until six jobs run as the cluster says, in six containers that are there. */
 async function untilSixRun(cluster: TestCluster, hosts: readonly ClusterHost[]): Promise<Job[]> {
   const [host] = hosts;
@@ -54,6 +75,23 @@ export function describeLostHost(theCluster: () => TestCluster): void {
     const report = await load.stop();
     assert.deepEqual(report.failures, []);
     assert.ok(report.requests > 100, `only ${report.requests} requests`);
+  });
+
+  test('with its blob store lost too, what is pushed is stored on the two that are left, and goes live', async () => {
+    const cluster = theCluster();
+    const [first, second] = cluster.hosts;
+    assert.ok(first && second);
+    const app = await cluster.checkout('static', 'stored-twice');
+    await app.push();
+    assert.equal((await app.get()).status, 200);
+    // What the lost one had a copy of is on one disk only until the other has taken it over.
+    await waitFor(
+      async () => {
+        const [one, other] = await Promise.all([first, second].map((host) => storedBlobs(cluster, host)));
+        return one !== undefined && one.length > 0 && one.join() === other?.join();
+      },
+      { what: 'two blob stores to have the same blobs', deadlineMs: 180_000, intervalMs: 500 },
+    );
   });
 
   test('back again it takes part, and nothing runs twice', async () => {
