@@ -2,10 +2,12 @@
 import { createReadStream } from 'node:fs';
 import { clientUrlOf } from '@flynn/host-agent/cluster/etcd-resident';
 import { memberKey } from '@flynn/host-agent/cluster/member-keys';
+import { type AgentPlace, agentClient } from '@flynn/host-agent/agent-client';
 import { routes } from '@flynn/host-agent/api';
 import { installationRoutes } from '@flynn/host-agent/installation';
+import { readHostIdentity } from '@flynn/host-agent/trust/host-trust';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
-import { HttpClient } from '@flynn/kit/http-client';
+import type { HttpClient } from '@flynn/kit/http-client';
 import type { Logger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import { cellKeys, hostRecordSchema } from '@flynn/scheduler/cell';
@@ -18,7 +20,7 @@ import type { Cluster } from './settings.ts';
 import type { Report } from './timed.ts';
 
 export type Place = Readonly<{ stateDir: string; cluster: Cluster; log: Logger }>;
-export type Host = Readonly<{ id: string; address: string; apiPort: number }>;
+export type Host = AgentPlace;
 export type BundleCopy = Readonly<{ file: string; sha256: string }>;
 
 /** Loading a bundle's images takes the most of it. */
@@ -41,8 +43,8 @@ export async function awayOf(store: Store): Promise<string[]> {
 }
 
 async function withAgent<T>(place: Place, host: Host, task: (client: HttpClient) => Promise<T>): Promise<T> {
-  const baseUrl = `http://${host.address}:${host.apiPort}`;
-  await using client = new HttpClient({ baseUrl, key: place.cluster.key, name: `the agent of ${host.id}` });
+  const identity = await readHostIdentity(place.stateDir);
+  await using client = agentClient(host, { key: place.cluster.key, identity });
   return await task(client);
 }
 

@@ -91,8 +91,9 @@ export function manifestOf(input: ManifestInput): SystemApp[] {
         web: {
           ...size(128),
           ...served('blobstore', 8080),
-          volumes: [{ name: 'blobs', path: '/data' }],
-          // One copy more than is waited for: two hosts may be lost.
+          // What a host's store has the others have too.
+          volumes: [{ name: 'blobs', path: '/data', isReplaceable: true }],
+          // One copy more than a put waits for.
           omni: true,
           maxHosts: 3,
         },

@@ -76,7 +76,7 @@ export function findCluster(known: Clusters, name?: string): Cluster {
   if (known.clusters.length === 0) {
     throw new FlynnError(
       'not_found',
-      `no cluster${name === undefined ? '' : ` "${name}"`} is known here\n  "npm run up" makes one and adds it; for one elsewhere: flynn cluster add NAME URL KEY`,
+      `no cluster${name === undefined ? '' : ` "${name}"`} is known here\n  "npm run up", or "flynn-host bootstrap" where it is installed, makes one and adds it; for one elsewhere: flynn cluster add NAME URL KEY`,
     );
   }
   const names = known.clusters.map((cluster) => cluster.name).join(', ');

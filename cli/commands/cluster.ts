@@ -44,7 +44,7 @@ export function addClusterCommands(parent: Parent): void {
   addCommand<{ default?: boolean; pin?: string; ca?: string }>(parent, {
     under: cluster,
     name: 'add',
-    summary: 'get to know a cluster; on its host "npm run up" has done so',
+    summary: 'get to know a cluster; on its host "flynn-host bootstrap" has done so',
     arguments: [
       ['<name>', 'what to call it'],
       ['<url>', 'its controller, as https://controller.example.com'],

@@ -71,7 +71,7 @@ export function certificatesOf({ FLYNN_ETCD_CERT: certificate }: ControllerConfi
       name: "the controller's certificate for etcd",
       certificate,
       why: 'without a valid one the controller reads and writes nothing any more',
-      remedy: 'npm run up on any host makes another, and has the controller started anew with it',
+      remedy: 'flynn-host bootstrap on any host makes another, and has the controller started anew with it',
       warnDays: 30,
       criticalDays: 7,
     },

@@ -82,7 +82,7 @@ export function parseToken(text: string): JoinToken {
   } catch (error) {
     throw new FlynnError(
       'invalid',
-      'this is no token to join with, or a part of it is missing: "npm run up -- --token" on a host of the cluster prints it',
+      'this is no token to join with, or a part of it is missing: "flynn-host token" on a host of the cluster prints it',
       { cause: error },
     );
   }
