@@ -2,9 +2,11 @@
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { tlsFiles } from '@flynn/host-agent/cluster/etcd-resident';
+import { ensureCertificate, hostCertificateOf } from '@flynn/host-agent/trust/certificate-files';
 import { readTextFile, writeFileAtomic } from '@flynn/kit/files';
-import { type Credentials, isDue, issueCertificate } from '@flynn/kit/tls';
-import { type Cluster, gatewayOf } from './settings.ts';
+import { appRole } from '@flynn/kit/identity';
+import type { Credentials } from '@flynn/kit/tls';
+import { type Cluster, controllerUrlOf, gatewayOf } from './settings.ts';
 
 const folder = (stateDir: string): string => join(stateDir, 'tls');
 
@@ -16,8 +18,9 @@ export async function ensureHostCertificate(stateDir: string, cluster: Cluster):
   if ((await readTextFile(authorityFile)) !== cluster.authority.certificate) {
     await writeFileAtomic(authorityFile, cluster.authority.certificate);
   }
-  const addresses = [cluster.address, gatewayOf(cluster.subnet), '127.0.0.1', 'localhost'];
-  return await ensureCertificate(files, { name: cluster.hostId, addresses, authority: cluster.authority });
+  const { hostId, address, subnet, authority } = cluster;
+  const wanted = hostCertificateOf({ hostId, address, gateway: gatewayOf(subnet) });
+  return await ensureCertificate(files, { wanted, authority, now: Date.now() });
 }
 
 /** The controller's, as a client of etcd. */
@@ -26,21 +29,20 @@ export async function ensureControllerCertificate(stateDir: string, cluster: Clu
     certificate: join(folder(stateDir), 'controller.pem'),
     key: join(folder(stateDir), 'controller-key.pem'),
   };
-  return await ensureCertificate(files, { name: 'controller', addresses: [], authority: cluster.authority });
+  const wanted = { name: 'controller', role: appRole('controller'), addresses: [] };
+  return await ensureCertificate(files, { wanted, authority: cluster.authority, now: Date.now() });
 }
 
-async function ensureCertificate(
-  files: { certificate: string; key: string },
-  wanted: { name: string; addresses: readonly string[]; authority: Credentials },
-): Promise<Credentials> {
-  const [certificate, privateKey] = await Promise.all([readTextFile(files.certificate), readTextFile(files.key)]);
-  const { addresses, authority } = wanted;
-  if (certificate !== undefined && privateKey !== undefined) {
-    if (!isDue(certificate, { authority: authority.certificate, addresses })) return { certificate, privateKey };
-  }
-  const issued = await issueCertificate(authority, wanted);
-  // The key first: a certificate without its key would be taken for whole the next time.
-  await writeFileAtomic(files.key, issued.privateKey);
-  await writeFileAtomic(files.certificate, issued.certificate);
-  return issued;
+/**
+ * What the controller shows to people, at the router: for servers only, for its key is where routers are, and who has it is
+ * nobody to etcd and to agents.
+ */
+export async function ensureRouteCertificate(stateDir: string, cluster: Cluster): Promise<Credentials> {
+  const files = {
+    certificate: join(folder(stateDir), 'controller-route.pem'),
+    key: join(folder(stateDir), 'controller-route-key.pem'),
+  };
+  const { hostname } = new URL(controllerUrlOf(cluster));
+  const wanted = { name: hostname, addresses: [hostname], isServerOnly: true };
+  return await ensureCertificate(files, { wanted, authority: cluster.authority, now: Date.now() });
 }

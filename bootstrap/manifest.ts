@@ -27,6 +27,8 @@ export type ManifestInput = Readonly<{
   images: ReadonlyMap<ImageName, string>;
   /** The git receiver's, in OpenSSH's format. */
   sshHostKey: string;
+  /** Its public half, which the controller tells to whoever adds the cluster. */
+  sshHostPublicKey: string;
   /** How builds reach the registries that this machine reaches. */
   builderEnv: Readonly<Record<string, string>>;
   hostMemoryBytes: number;
@@ -49,7 +51,7 @@ const routerDrainMs = 5_000;
 
 /** What all of them are told. Where discovery and etcd are depends on their host, which tells them. */
 function commonEnv(cluster: Cluster): Record<string, string> {
-  return { FLYNN_KEY: cluster.key };
+  return { FLYNN_KEY: cluster.key, FLYNN_MUTUAL_TLS: 'true' };
 }
 
 /** What a part of the platform shows the controller: it opens what that part needs, and nothing else. */
@@ -167,12 +169,14 @@ function controllerOf(input: ManifestInput): SystemApp {
     env: {
       ...commonEnv(cluster),
       FLYNN_CONTROLLER_KEY: cluster.controllerKey,
+      FLYNN_SEALING_KEY: cluster.sealingKey,
       FLYNN_ETCD_CA: cluster.authority.certificate,
       FLYNN_ETCD_CERT: input.controllerCertificate.certificate,
       FLYNN_ETCD_KEY: input.controllerCertificate.privateKey,
       FLYNN_DOMAIN: cluster.domain,
       FLYNN_CLUSTER: cluster.name,
       FLYNN_GIT_URL: gitUrlOf(cluster),
+      FLYNN_GIT_HOST_KEY: input.sshHostPublicKey.trim().split(/\s+/, 2).join(' '),
       ...routerPorts(cluster),
       FLYNN_SLUG_RUNNER_IMAGE: imageOf(input, 'slug-runner'),
     },

@@ -5,6 +5,7 @@ import { integer, loadConfig } from '@flynn/kit/config';
 import { FlynnError } from '@flynn/kit/errors';
 import type { Credentials } from '@flynn/kit/tls';
 import { z } from 'zod';
+import { commands } from './origin.ts';
 
 const port = integer.pipe(z.int().min(1).max(65_535));
 const folder = z.string().startsWith('/', 'expected an absolute path');
@@ -110,6 +111,8 @@ export const clusterSchema = z.object({
   authority: z.object({ certificate: z.string(), privateKey: z.string() }),
   /** Who has it may join. */
   joinSecret: z.string(),
+  /** What the cluster's secrets are sealed under in the store, which never has it. */
+  sealingKey: z.string(),
   /** Between the cluster's own services. */
   key: z.string(),
   /** For people. */
@@ -181,7 +184,7 @@ export function settle(options: Options, stored: Cluster | undefined, machine: M
       ['FLYNN_HOST_ID', stored.hostId],
       ['FLYNN_BRIDGE', stored.bridge],
     ] as const;
-    const remedy = 'unset it, or take the cluster down first with npm run down';
+    const remedy = `unset it, or take the cluster down first with ${commands.down}`;
     refuseOther(options, fixed, (value) => `the cluster on this machine was made with ${value}: ${remedy}`);
     if (!stored.hasPlatform) refuseContradictions(options, stored);
     const changed = {
@@ -210,6 +213,7 @@ export function settle(options: Options, stored: Cluster | undefined, machine: M
     hasPlatform: true,
     authority: machine.authority,
     joinSecret: machine.newSecret(),
+    sealingKey: machine.newSecret(),
     key: machine.newSecret(),
     controllerKey: machine.newSecret(),
     createdAt: machine.now.toISOString(),
@@ -234,7 +238,7 @@ export function keptText(cluster: Cluster, options: Options): string[] {
   return keptOptions.flatMap(([name, field]) => {
     const value = cluster[field];
     if (value === undefined || options[name] !== undefined) return [];
-    return [`${name} is ${value}, as an earlier up was told; ${name}= npm run up takes it away`];
+    return [`${name} is ${value}, as an earlier up was told; ${name}= ${commands.up} takes it away`];
   });
 }
 
@@ -267,6 +271,12 @@ export function numberOf(address: string): number {
 
 export function controllerUrlOf(cluster: Pick<Cluster, 'domain' | 'httpPort'>): string {
   return `http://controller.${cluster.domain}${portSuffix(cluster.httpPort)}`;
+}
+
+/** Where the router shows the certificate that `up` made for the controller. */
+export function secureControllerUrlOf(cluster: Pick<Cluster, 'domain' | 'httpPort' | 'httpsPort'>): string {
+  const port = httpsPortOf(cluster);
+  return `https://controller.${cluster.domain}${port === 443 ? '' : `:${port}`}`;
 }
 
 export function appUrlOf(app: string, cluster: Pick<Cluster, 'domain' | 'httpPort'>): string {

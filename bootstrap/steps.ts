@@ -16,20 +16,28 @@ import { ensureEngine } from './engine.ts';
 import { readSettings } from '@flynn/host-agent/host-settings';
 import { platformImagesPut } from '@flynn/host-agent/cluster/platform-images';
 import { ensureLease, writeAdmission } from './admission.ts';
-import { ensureControllerCertificate, ensureHostCertificate } from './certificates.ts';
+import { ensureControllerCertificate, ensureHostCertificate, ensureRouteCertificate } from './certificates.ts';
 import { ensureEtcd, readEtcdImage, tellEtcdImage, updateEtcd } from './etcd.ts';
+import { loadImages } from './bundle/images.ts';
 import { ensureImages } from './images/build.ts';
 import type { ImageName } from './images/recipes.ts';
 import { type Backup, withSettings } from './from-backup.ts';
 import { type SystemApp, controllerApp, controllerService, manifestOf } from './manifest.ts';
-import { Platform } from './platform.ts';
+import { imagesOf, isInstalled, readBundle } from './origin.ts';
+import { openCluster, pinnedCluster, untilPinned } from './pinned-cluster.ts';
+import { type Outcome, Platform } from './platform.ts';
 import { type RestoreContext, restoreRecordsStep, restoreSteps } from './restore-steps.ts';
 import { pushSample, sampleName, untilAnswers } from './sample-app.ts';
 import { type Cluster, type Options, appUrlOf, controllerUrlOf, gatewayOf, gitHostOf, gitUrlOf } from './settings.ts';
+import { ensureSealing, tellControllersSeal, writeSealingKey } from './sealing.ts';
 import { ensureHostKey, writeCluster } from './state.ts';
 import { type Report, timed } from './timed.ts';
 
 const agentMs = 120_000;
+/** A router that runs already answers at once. */
+const shortMs = 2_000;
+/** A host that joined is given its router first of all. */
+const routerMs = 20_000;
 
 export type Context = Readonly<{
   options: Options;
@@ -38,12 +46,17 @@ export type Context = Readonly<{
   env: Record<string, string | undefined>;
   /** What the cluster is to have from its beginning. */
   backup?: Backup;
+  /** Only what is there already is brought up to date, one app after the other. */
+  isUpdate?: boolean;
 }>;
 
 export type Step = Readonly<{ title: string; run: (report: Report) => Promise<string | void> }>;
 
-/** In their order; a step may answer with a word on what it found. For the host that made the cluster. */
-export function stepsOf(context: Context): Step[] {
+/**
+ * In their order; a step may answer with a word on what it found. For the host that made the cluster. After those of `base`
+ * other hosts can join; those of `platform` are theirs to carry, too.
+ */
+export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
   const { options, cluster, person, backup } = context;
   const stateDir = options.FLYNN_STATE_DIR;
   const gateway = gatewayOf(cluster.subnet);
@@ -51,6 +64,7 @@ export function stepsOf(context: Context): Step[] {
   const host = { stateDir, cluster, log: silentLogger() };
   let images: ReadonlyMap<ImageName, string> = new Map();
   let hostPublicKey = '';
+  let isOwnCertificate = false;
 
   const withPlatform = async <T>(task: (platform: Platform) => Promise<T>): Promise<T> => {
     await using discovery = createDiscoveryClient({ url: `http://${gateway}:1111` });
@@ -62,15 +76,17 @@ export function stepsOf(context: Context): Step[] {
       await client.close();
     }
   };
+  const knownCluster = async (deadlineMs: number): Promise<Parameters<typeof addCluster>[1]> =>
+    isOwnCertificate && (await untilPinned(cluster, deadlineMs)) ? pinnedCluster(cluster) : openCluster(cluster);
   const manifest = async (): Promise<SystemApp[]> => {
     const hostKey = await ensureHostKey(stateDir);
     const builderEnv = await readBuilderEnv(context.env);
     const controllerCertificate = await ensureControllerCertificate(stateDir, cluster);
-    const sshHostKey = hostKey.privateKey;
     const apps = manifestOf({
       cluster,
       images,
-      sshHostKey,
+      sshHostKey: hostKey.privateKey,
+      sshHostPublicKey: hostKey.publicKey,
       builderEnv,
       controllerCertificate,
       hostMemoryBytes: totalmem(),
@@ -95,23 +111,11 @@ export function stepsOf(context: Context): Step[] {
   });
   const restore = (): RestoreContext => ({ host, gateway, images });
 
-  return [
+  const base: Step[] = [
     engineStep(options),
-    {
-      title: 'Images',
-      run: async (report) => {
-        const { docker } = await ensureEngine({ socket: options.FLYNN_DOCKER_SOCKET, stateDir });
-        let built = 0;
-        images = await ensureImages({
-          docker,
-          report: (line) => {
-            if (line.startsWith('built ')) built += 1;
-            report(line);
-          },
-        });
-        return built === 0 ? 'unchanged' : `${built} built`;
-      },
-    },
+    imagesStep(options, (made) => {
+      images = made;
+    }),
     {
       title: 'Host agent and store',
       run: async (report) => {
@@ -119,11 +123,17 @@ export function stepsOf(context: Context): Step[] {
         hostPublicKey = (await ensureHostKey(stateDir)).publicKey;
         const own = await ensureHostCertificate(stateDir, cluster);
         await writeAdmission(stateDir, cluster, own);
+        await writeSealingKey(stateDir, cluster);
         const { name, hostId, address } = cluster;
         await ensureEtcd({ cluster: name, hostId, address, stateDir, image: images.get('etcd') ?? '' });
-        const outcome = await ensureAgent(setup, agentEnvironment(options, cluster), fingerprintOf(own.certificate));
+        const outcome = await ensureAgent(
+          setup,
+          agentEnvironment(options, cluster),
+          fingerprintOf(cluster.authority.certificate),
+        );
         await untilDiscovery(setup, gateway, report);
         await withStore(host, async (store) => {
+          await ensureSealing(store, cluster);
           await ensureLease(store, cluster);
           await tellEtcdImage(store, images.get('etcd') ?? '');
         });
@@ -131,6 +141,8 @@ export function stepsOf(context: Context): Step[] {
       },
     },
     ...(backup === undefined ? [] : [restoreRecordsStep(backup, restore)]),
+  ];
+  const platform: Step[] = [
     {
       title: 'Controller',
       run: async (report) => {
@@ -149,7 +161,12 @@ export function stepsOf(context: Context): Step[] {
       // Before the services: whichever of them fails is looked at with it.
       title: 'The flynn command',
       run: async () => {
-        await addCluster(person, cliClusterOf(cluster));
+        const route = await ensureRouteCertificate(stateDir, cluster);
+        const { hostname } = new URL(controllerUrlOf(cluster));
+        isOwnCertificate = await withPlatform((platform) =>
+          platform.ensureCertificate(hostname, route, cluster.authority.certificate),
+        );
+        await addCluster(person, await knownCluster(shortMs));
         await writeKnownHosts(person, gitHostOf(cluster), cluster.gitPort, hostPublicKey);
         const key = await ensureSshKey(person);
         const publicKeys = await Promise.all(key.publicFiles.map((file) => readFile(file, 'utf8')));
@@ -163,15 +180,54 @@ export function stepsOf(context: Context): Step[] {
       title: 'Services of the platform',
       run: async (report) => {
         const services = (await manifest()).filter((app) => app.name !== controllerApp);
-        const outcomes = await withPlatform((platform) => platform.ensureApps(services, report));
+        const outcomes = await withPlatform((platform) =>
+          context.isUpdate === true ? oneByOne(platform, services, report) : platform.ensureApps(services, report),
+        );
         await untilAnswers(controllerUrlOf(cluster), 60_000);
-        await withStore(host, (store) => store.transact({ then: [platformImagesPut(platformImages(images))] }));
+        await addCluster(person, await knownCluster(60_000));
+        const unsealed = await withStore(host, async (store) => {
+          await store.transact({ then: [platformImagesPut(platformImages(images))] });
+          await tellControllersSeal(store, cluster);
+          return await ensureSealing(store, cluster);
+        });
         const changed = outcomes.filter((outcome) => outcome !== 'unchanged').length;
-        return changed === 0 ? 'unchanged' : `${changed} deployed`;
+        return `${changed === 0 ? 'unchanged' : `${changed} deployed`}${unsealedText(unsealed)}`;
       },
     },
-    ...(backup === undefined ? [sampleStep()] : restoreSteps(backup, restore)),
+    ...(backup === undefined ? (context.isUpdate === true ? [] : [sampleStep()]) : restoreSteps(backup, restore)),
   ];
+  return { base, platform };
+}
+
+/** In the manifest's order, in which whoever is asked comes before who asks. */
+async function oneByOne(platform: Platform, wanted: readonly SystemApp[], report: Report): Promise<Outcome[]> {
+  const outcomes: Outcome[] = [];
+  for (const app of wanted) outcomes.push(await platform.ensureApp(app, report));
+  return outcomes;
+}
+
+/** From the bundle this was installed from, or built from the repository. */
+export function imagesStep(options: Options, keep: (images: ReadonlyMap<ImageName, string>) => void): Step {
+  return {
+    title: 'Images',
+    run: async (report) => {
+      const { FLYNN_DOCKER_SOCKET: socket, FLYNN_STATE_DIR: stateDir } = options;
+      const { docker } = await ensureEngine({ socket, stateDir });
+      const bundle = readBundle();
+      if (bundle !== undefined) {
+        const loaded = await loadImages(docker, bundle, report);
+        keep(imagesOf(bundle));
+        return loaded === 0 ? 'unchanged' : `${loaded} loaded`;
+      }
+      let built = 0;
+      const countBuilt = (line: string): void => {
+        if (line.startsWith('built ')) built += 1;
+        report(line);
+      };
+      keep(await ensureImages({ docker, report: countBuilt }));
+      return built === 0 ? 'unchanged' : `${built} built`;
+    },
+  };
 }
 
 function engineStep(options: Options): Step {
@@ -184,30 +240,41 @@ function engineStep(options: Options): Step {
   };
 }
 
-function cliClusterOf(cluster: Cluster): Parameters<typeof addCluster>[1] {
-  return {
-    name: cluster.name,
-    controllerUrl: controllerUrlOf(cluster),
-    key: cluster.controllerKey,
-    gitUrl: gitUrlOf(cluster),
-    domain: cluster.domain,
-    httpPort: cluster.httpPort,
-  };
+/** For a host that joined: it runs what the others give it, or its bundle has, and builds nothing. */
+export function joinStepsOf(context: Context): Step[] {
+  const { cluster, person } = context;
+  return [
+    ...hostStepsOf(context),
+    {
+      title: 'The flynn command',
+      run: async () => {
+        const isPinned = await untilPinned(cluster, routerMs);
+        await addCluster(person, isPinned ? pinnedCluster(cluster) : openCluster(cluster));
+        return `configured in ${person.configDir}`;
+      },
+    },
+  ];
 }
 
-/** For a host that joined: it runs what the others give it, and builds nothing. */
-export function joinStepsOf({ options, cluster, person }: Context): Step[] {
+/** What of a host that joined is its own, whoever asks for it. */
+export function hostStepsOf({ options, cluster }: Pick<Context, 'options' | 'cluster'>): Step[] {
   const stateDir = options.FLYNN_STATE_DIR;
   const setup = setupOf(options, cluster);
   return [
     engineStep(options),
+    ...(isInstalled ? [imagesStep(options, () => {})] : []),
     {
       title: 'Host agent',
       run: async (report) => {
         await writeCluster(stateDir, cluster);
         const own = await ensureHostCertificate(stateDir, cluster);
         await writeAdmission(stateDir, cluster, own);
-        const outcome = await ensureAgent(setup, agentEnvironment(options, cluster), fingerprintOf(own.certificate));
+        await writeSealingKey(stateDir, cluster);
+        const outcome = await ensureAgent(
+          setup,
+          agentEnvironment(options, cluster),
+          fingerprintOf(cluster.authority.certificate),
+        );
         await untilDiscovery(setup, gatewayOf(cluster.subnet), report);
         return outcome === 'unchanged' ? 'running' : outcome;
       },
@@ -215,6 +282,7 @@ export function joinStepsOf({ options, cluster, person }: Context): Step[] {
     {
       title: `Host ${cluster.hostId} in the cluster`,
       run: async () => {
+        let unsealed: readonly string[] = [];
         const { cordoned } = await withStore({ stateDir, cluster, log: silentLogger() }, async (store) => {
           await ensureLease(store, cluster);
           const image = await readEtcdImage(store);
@@ -225,25 +293,25 @@ export function joinStepsOf({ options, cluster, person }: Context): Step[] {
             deadlineMs: 60_000,
             intervalMs: 200,
           });
+          unsealed = await ensureSealing(store, cluster);
           return await readSettings(store, hostId, { signal: AbortSignal.timeout(30_000) });
         });
         // By somebody, or by a `down` that was broken off.
         const closed = cordoned ? `; it is closed to jobs: flynn host uncordon ${cluster.hostId} opens it` : '';
-        return `${cluster.address}, containers in ${cluster.subnet}${closed}`;
-      },
-    },
-    {
-      title: 'The flynn command',
-      run: async () => {
-        await addCluster(person, cliClusterOf(cluster));
-        return `configured in ${person.configDir}`;
+        return `${cluster.address}, containers in ${cluster.subnet}${closed}${unsealedText(unsealed)}`;
       },
     },
   ];
 }
 
+/** What has to be of this version, too, before anything is sealed: a cluster of old. */
+function unsealedText(missing: readonly string[]): string {
+  if (missing.length === 0) return '';
+  return `; secrets stay in clear in the store until npm run up has run there too: ${missing.join(', ')}`;
+}
+
 /** Those that jobs run; their parents come with them. */
-function platformImages(images: ReadonlyMap<ImageName, string>): string[] {
+export function platformImages(images: ReadonlyMap<ImageName, string>): string[] {
   return [...images].filter(([name]) => name !== 'base' && name !== 'node').map(([, tag]) => tag);
 }
 

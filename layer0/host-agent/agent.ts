@@ -1,6 +1,7 @@
 /** The host agent put together: what starts when, and what it waits for. */
 import { join } from 'node:path';
 import { systemClock } from '@flynn/kit/clock';
+import { roleGate } from '@flynn/kit/http-gate';
 import { startServer } from '@flynn/kit/http-server';
 import type { Logger } from '@flynn/kit/log';
 import type { Metrics } from '@flynn/kit/metrics';
@@ -19,7 +20,7 @@ import { blobFetcher, blobService } from './blobs.ts';
 import { buildHandlers } from './build-server.ts';
 import { certificateFault } from './cluster/certificate-age.ts';
 import { startPlatformImages } from './cluster/platform-images.ts';
-import { startCluster } from './cluster/start.ts';
+import { sealingKeyIdOf, startCluster } from './cluster/start.ts';
 import type { Peers } from './cluster/start.ts';
 import { gatewayOf, parseAttributes, parseUpstream } from './config.ts';
 import type { Config } from './config.ts';
@@ -43,14 +44,19 @@ import { outOfMemoryMessage } from './outcome.ts';
 import { startOwnScheduler } from './own-scheduler.ts';
 import { Residents } from './resident.ts';
 import { backupFileHandlers } from './backup-files.ts';
+import { installationHandlers } from './installation.ts';
+import packageFile from './package.json' with { type: 'json' };
 import { agentHandlers } from './server.ts';
 import { Sessions } from './session.ts';
 import type { HostSettings } from './spec.ts';
+import { agentRules, withoutIdentity } from './trust/agent-rules.ts';
+import { type HostTrust, runTrust } from './trust/host-trust.ts';
 import { startUpkeep } from './upkeep.ts';
 import { Watchdog } from './watchdog.ts';
 import { workloadHandlers } from './workload-server.ts';
 
-const version = '0.1.0';
+/** Of the program, which a bundle may have stamped. */
+const { version } = packageFile;
 const discoveryPort = 1111;
 const dnsPort = 53;
 export const apiPort = 1113;
@@ -65,6 +71,8 @@ export type AgentDeps = {
   connectStore: () => Promise<{ store: EtcdClient; tls?: EtcdTls }>;
   metrics: Metrics;
   peers: Peers;
+  /** Without, it speaks as agents did before there were roles. */
+  trust: HostTrust | undefined;
 };
 
 /**
@@ -72,10 +80,14 @@ export type AgentDeps = {
  * engine and the store may come minutes later: it waits for them.
  */
 export async function startAgent(deps: AgentDeps): Promise<void> {
-  const { config, log, tasks, connectEngine, connectStore, peers, metrics } = deps;
+  const { config, log, tasks, connectEngine, connectStore, peers, trust, metrics } = deps;
   const { signal } = tasks;
   const waiting = { signal, log };
-  const host: HostSettings = { ...settingsOf(config), storeEndpoints: () => config.FLYNN_ETCD_ENDPOINTS };
+  const host: HostSettings = {
+    ...settingsOf(config),
+    storeEndpoints: () => config.FLYNN_ETCD_ENDPOINTS,
+    identities: trust?.jobs,
+  };
   let registry: Registry | undefined;
   const uses = new ImageUses({ path: join(config.FLYNN_STATE_DIR, 'image-uses.json'), log });
   await uses.load();
@@ -98,6 +110,7 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
   const machine = await untilThere('the container engine', () => engine.info({ signal }), waiting);
   await untilThere('the container engine', () => engine.removeBuildsLeft({ signal }), waiting);
   tasks.run('containers', (s) => containers.run(s));
+  if (trust !== undefined) runTrust(trust, containers, tasks);
   const hostNetwork = startNetwork({ config, containers, log }, tasks);
   const residents = new Residents({ dir: join(config.FLYNN_STATE_DIR, 'resident'), engine, containers, host, log });
   tasks.run('resident jobs', (s) => residents.run(s));
@@ -171,6 +184,7 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
   });
   containers.onOutOfMemory((container) => pump.note(container, outOfMemoryMessage(undefined), signal));
 
+  const sealingKeyId = await sealingKeyIdOf(config.FLYNN_STATE_DIR);
   const record: HostRecord = {
     id: host.hostId,
     address: host.externalAddress,
@@ -179,9 +193,13 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
     attributes: { ...parseAttributes(config.FLYNN_ATTRIBUTES), host: host.hostId },
     cordoned: false,
     startedAt: systemClock.now(),
+    ...(sealingKeyId === undefined ? {} : { sealingKeyId }),
   };
   const statuses = () => [...jobs.records.values()].map((job) => job.status);
-  const describe = () => upkeep.recordOf(record);
+  const describe = () => {
+    const mutual = { withoutIdentity: withoutIdentity(containers.all()) };
+    return upkeep.recordOf(trust === undefined ? record : { ...record, mutual });
+  };
   let schedulerFault: string | undefined;
   const operators = operatorHandlers({
     ...upkeep,
@@ -212,6 +230,7 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
       assigned,
       schedulerFault: () => schedulerFault,
       rememberedHosts: () => peers.records(),
+      identity: trust?.identity,
       log,
     },
     tasks,
@@ -229,6 +248,11 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
     notesOf: (jobId) => pump.notesOf(jobId),
     log,
   });
+  const installed = {
+    installation: config.FLYNN_INSTALLATION,
+    stateDir: config.FLYNN_STATE_DIR,
+    dockerSocket: config.FLYNN_DOCKER_SOCKET,
+  };
   for (const address of new Set([host.gateway, host.externalAddress, '127.0.0.1'])) {
     await startServer({
       name: 'host-agent',
@@ -239,11 +263,16 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
         ...workloadHandlers(store),
         ...buildHandlers(engine, fetchBlob),
         ...backupFileHandlers(),
+        ...installationHandlers({ ...installed, log }),
       ],
       log,
       host: address,
       port: apiPort,
-      key: config.FLYNN_KEY,
+      gate: roleGate(
+        config.FLYNN_KEY,
+        agentRules(() => peers.records()),
+      ),
+      mutual: trust?.identity,
       metrics,
       signal,
     });

@@ -1,9 +1,9 @@
 /** `flynn-host status doctor etcd`: how this host and its cluster are, asked without Layer 1. */
-import { HttpClient } from '@flynn/kit/http-client';
 import { asFlynnError, hasCode } from '@flynn/kit/errors';
 import { systemClock } from '@flynn/kit/clock';
 import { readJsonFile } from '@flynn/kit/files';
 import { z } from 'zod';
+import { agentClient } from './agent-client.ts';
 import { routes } from './api.ts';
 import type { CliContext } from './cli-context.ts';
 import { positiveInteger } from './cli-context.ts';
@@ -16,6 +16,7 @@ import type { Verdict } from './doctor/finding.ts';
 import { ownCertificates } from './doctor/own-certificates.ts';
 import { clusterText, findingsText } from './doctor/text.ts';
 import { examineWithoutAgent } from './doctor/without-agent.ts';
+import { readHostIdentity } from './trust/host-trust.ts';
 import type { AgentStatus } from './api.ts';
 
 const statusPatienceMs = 900;
@@ -118,9 +119,13 @@ async function askOthers(
   const endpoints = (await readJsonFile(`${stateDir}/etcd-endpoints.json`, z.array(z.url()))) ?? [];
   const addresses = endpoints.map((endpoint) => new URL(endpoint).hostname);
   const others = addresses.filter((address) => address !== environment['FLYNN_ADDRESS']);
+  const identity = await readHostIdentity(stateDir);
   const asking = others.map(async (address) => {
-    await using client = new HttpClient({ baseUrl: `http://${address}:1113`, key, name: `the host at ${address}` });
-    return client.call(doctorRoutes.cluster, { query: options }, { timeoutMs: options.patienceMs + graceMs });
+    await using client = agentClient(
+      { id: '', address, apiPort: 1113, ...(identity === undefined ? {} : { mutual: { withoutIdentity: 0 } }) },
+      { key, identity },
+    );
+    return await client.call(doctorRoutes.cluster, { query: options }, { timeoutMs: options.patienceMs + graceMs });
   });
   try {
     return asking.length === 0 ? undefined : await Promise.any(asking);

@@ -1,5 +1,6 @@
 /** Which environment does a job see? Base < host < job < what the agent alone knows. */
 import type { HostJob } from '@flynn/scheduler/cell';
+import { type JobIdentities, identityPath } from './trust/job-identities.ts';
 
 export type HostEnvironment = {
   hostId: string;
@@ -7,6 +8,8 @@ export type HostEnvironment = {
   gateway: string;
   /** Where etcd is at the moment, for jobs that have access to it. */
   storeEndpoints?: () => readonly string[];
+  /** Where jobs of the platform have their certificates; without, they have none. */
+  identities?: Pick<JobIdentities, 'folderOf' | 'issue'> | undefined;
 };
 
 const basePath = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
@@ -21,6 +24,7 @@ export function environmentOf(job: Pick<HostJob, 'id' | 'template'>, host: HostE
     FLYNN_DISCOVERY_URL: `http://${host.gateway}:1111`,
     ...(template.access.includes('store') ? { FLYNN_ETCD_ENDPOINTS: (host.storeEndpoints?.() ?? []).join(',') } : {}),
     ...template.env,
+    ...(host.identities === undefined || template.identity === undefined ? {} : { FLYNN_IDENTITY_DIR: identityPath }),
     ...portsOf(template.ports),
     FLYNN_JOB_ID: job.id,
     HOSTNAME: job.id,

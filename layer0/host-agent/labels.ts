@@ -17,6 +17,8 @@ export const label = {
   group: 'flynn.group',
   links: 'flynn.links',
   access: 'flynn.access',
+  /** The app as which it has a certificate. */
+  identity: 'flynn.identity',
   /** On containers the agent runs from its own disk, without the store. */
   resident: 'flynn.resident',
   /** On stacks: the base image's id and the layers they were made of. */
@@ -69,6 +71,7 @@ export function jobLabels(job: Pick<HostJob, 'id' | 'workloadId' | 'version' | '
     [label.group]: groupOf(job),
     [label.links]: job.template.links.join(','),
     [label.access]: job.template.access.join(','),
+    ...(job.template.identity === undefined ? {} : { [label.identity]: job.template.identity }),
     ...(job.template.tempDiskBytes === undefined ? {} : { [label.tempDisk]: String(job.template.tempDiskBytes) }),
     ...(isSingleton(job) ? { [label.singleton]: '1' } : {}),
   };

@@ -10,6 +10,7 @@ import { Peers, connectStore } from './cluster/start.ts';
 import { configSchema } from './config.ts';
 import { connectDocker } from './docker.ts';
 import { keepLogSmall } from './own-log.ts';
+import { openTrust } from './trust/host-trust.ts';
 
 /** The store may be away for long; a program that runs this long is not broken. */
 const provenMs = 30_000;
@@ -22,12 +23,15 @@ await runDaemon({
     tasks.run('heap', keepHeapSmall);
     const soon = setTimeout(prove, provenMs);
     const peers = new Peers(config);
+    const trust = await openTrust(config, log);
+    const access = { key: config.FLYNN_KEY, identity: trust?.identity };
     const metrics = openMetrics();
     await startAgent({
       config,
       log,
       tasks,
       peers,
+      trust,
       metrics,
       connectEngine: (fetchBlob, onPulled) =>
         connectDocker({
@@ -35,10 +39,10 @@ await runDaemon({
           cluster: config.FLYNN_CLUSTER,
           fetchBlob,
           onPulled,
-          fetchImages: fetchFromPeers({ peers: () => peers.urls(), key: config.FLYNN_KEY, log }),
+          fetchImages: fetchFromPeers({ peers: () => peers.others(), access, log }),
           scratchDir: join(config.FLYNN_STATE_DIR, 'tmp'),
         }),
-      connectStore: () => connectStore(config, log, etcdMetrics(metrics)),
+      connectStore: () => connectStore(config, { log, onCall: etcdMetrics(metrics), identity: trust?.identity }),
     });
     clearTimeout(soon);
     prove();

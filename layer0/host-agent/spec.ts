@@ -4,6 +4,7 @@ import type { ContainerSpec } from './engine.ts';
 import { environmentOf } from './env.ts';
 import type { HostEnvironment } from './env.ts';
 import { containerName, jobLabels, volumeName } from './labels.ts';
+import { identityPath } from './trust/job-identities.ts';
 
 export type HostSettings = HostEnvironment & { cluster: string; networkName: string };
 
@@ -25,6 +26,9 @@ export function containerSpecOf(job: HostJob, imageRef: string, host: HostSettin
       path,
       ...(isReadOnly === undefined ? {} : { isReadOnly }),
     })),
+    ...(host.identities === undefined || template.identity === undefined
+      ? {}
+      : { binds: [{ source: host.identities.folderOf(job.id), path: identityPath, isReadOnly: true }] }),
     tty: template.tty,
     stdin: template.stdin,
     limits: {

@@ -78,7 +78,7 @@ async function settleJob(step: StepOf<'settle'>, { jobs, monitors }: StepContext
 
 async function startJob(step: StepOf<'start'>, context: StepContext, signal: AbortSignal): Promise<void> {
   const { job } = step;
-  const { jobs, engine, containers, startSlots } = context;
+  const { jobs, engine, containers, startSlots, host } = context;
   const record = () => recordOf(job, context);
   jobs.set(record());
   const isAgain = record().status.startedAt !== undefined;
@@ -86,6 +86,8 @@ async function startJob(step: StepOf<'start'>, context: StepContext, signal: Abo
     const container = await startSlots.run(
       async () => {
         jobs.set(starting(record(), isAgain));
+        // Its container finds it mounted; one that is started again may have been away for longer than it was good.
+        if (job.template.identity !== undefined) await host.identities?.issue(job.id, job.template.identity);
         const id = step.container?.id ?? (await createContainer(job, context, signal));
         await context.beforeStart(job, id);
         return engine.start(id, { signal });

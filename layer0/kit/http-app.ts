@@ -9,6 +9,7 @@ import type { CheckedCall, Handler } from './http-handler.ts';
 import { type Gate, type GateRequest, keyGate } from './http-gate.ts';
 import { type ReadOptions, readBody, readQuery } from './http-request.ts';
 import { newId } from './ids.ts';
+import { peerOf } from './mutual-door.ts';
 import type { Logger } from './log.ts';
 import type { Metrics } from './metrics.ts';
 import type { Route, ServerEvent } from './routes.ts';
@@ -50,6 +51,7 @@ export function createApp(options: AppOptions, closing: AbortSignal): Answer {
         signal: goneSignal(context.req, context.res),
         remoteAddress: context.req.socket.remoteAddress ?? '',
         requestId: context.response.get('x-request-id'),
+        peer: peerOf(context.req.socket),
       };
       const { caller, params = request.params } =
         gate === undefined || route.access === 'open' ? {} : await gate(request);

@@ -1,19 +1,23 @@
 /** Calls routes over HTTP. undici is known to this file only. */
 import { type Duplex, PassThrough, Readable } from 'node:stream';
-import { Agent, type Dispatcher, request } from 'undici';
+import { Agent, type Dispatcher, buildConnector, request } from 'undici';
 import { abortError } from './clock.ts';
 import { FlynnError, asFlynnError, codeOfHttpStatus, messageOf } from './errors.ts';
 import { openUpgrade } from './http-upgrade.ts';
+import { type LiveIdentity, checkRole } from './identity.ts';
 import { lookup } from './lookup.ts';
 import { raceAbort } from './retry.ts';
 import { type CallInput, type ResponseOf, type Route, type ServerEvent, urlOf } from './routes.ts';
 import { heartbeatMs, readEvents, remoteError, untilSilent } from './sse.ts';
 
+const connectMs = 10_000;
 const callTimeoutMs = 30_000;
 const uploadTimeoutMs = 15 * 60_000;
 const silenceMs = 3 * heartbeatMs;
 
 export type CallOptions = { signal?: AbortSignal; timeoutMs?: number; headers?: Readonly<Record<string, string>> };
+
+export type MutualClient = Readonly<{ identity: LiveIdentity; server: string }>;
 
 /** A CallInput without the route's types. */
 type Input = { params?: Readonly<Record<string, string>>; query?: unknown; body?: unknown };
@@ -30,6 +34,8 @@ export class HttpClient implements AsyncDisposable {
   readonly #name: string;
   readonly #timeoutMs: number | undefined;
   readonly #agent: Agent;
+  readonly #trust: { ca?: string };
+  readonly #mutual: MutualClient | undefined;
 
   constructor(options: {
     /** A function is asked before every call, so that it can follow discovery. */
@@ -41,9 +47,14 @@ export class HttpClient implements AsyncDisposable {
     timeoutMs?: number;
     /** For https: the authority the server has to be of, as PEM. */
     ca?: string;
+    /** For https within the cluster: who we are there, and which role the server has to show. */
+    mutual?: MutualClient;
   }) {
-    const trust = options.ca === undefined ? {} : { ca: options.ca };
-    this.#agent = new Agent({ connect: { lookup, timeout: 10_000, ...trust }, headersTimeout: 0, bodyTimeout: 0 });
+    this.#trust = options.ca === undefined ? {} : { ca: options.ca };
+    this.#mutual = options.mutual;
+    const connect =
+      this.#mutual === undefined ? { lookup, timeout: connectMs, ...this.#trust } : mutualConnector(this.#mutual);
+    this.#agent = new Agent({ connect, headersTimeout: 0, bodyTimeout: 0 });
     this.#baseUrl = options.baseUrl;
     this.#headers = options.key === undefined ? {} : { authorization: `Bearer ${options.key}` };
     this.#name = options.name;
@@ -114,6 +125,7 @@ export class HttpClient implements AsyncDisposable {
         method: route.method,
         headers: { ...this.#headers, ...options.headers },
         signal,
+        tls: this.#mutual === undefined ? this.#trust : tlsOf(this.#mutual),
       }),
     );
   }
@@ -190,6 +202,24 @@ export class HttpClient implements AsyncDisposable {
     const what = code === 'internal' ? `calling ${this.#name} failed` : `cannot reach ${this.#name}`;
     return new FlynnError(code, `${what} (${nameOf(route)}): ${messageOf(error)}`, { cause: error });
   }
+}
+
+function tlsOf({ identity, server }: MutualClient) {
+  const { trusted, certificate, privateKey } = identity.current;
+  return { ca: trusted, cert: certificate, key: privateKey, checkServerIdentity: checkRole(server) };
+}
+
+/** Connections show the certificate that is ours when they are opened. */
+function mutualConnector(mutual: MutualClient): buildConnector.connector {
+  let shown = mutual.identity.current;
+  let connect = buildConnector({ lookup, timeout: connectMs, ...tlsOf(mutual) });
+  return (options, callback) => {
+    if (shown !== mutual.identity.current) {
+      shown = mutual.identity.current;
+      connect = buildConnector({ lookup, timeout: connectMs, ...tlsOf(mutual) });
+    }
+    connect(options, callback);
+  };
 }
 
 function streamBody(body: unknown): Readable | Uint8Array | string {

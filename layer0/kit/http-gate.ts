@@ -18,6 +18,8 @@ export type GateRequest = Readonly<{
   params: Readonly<Record<string, string>>;
   headers: IncomingHttpHeaders;
   remoteAddress: string;
+  /** Over a mutual connection: whose certificate the client has shown, `flynn:app/controller`. */
+  peer?: string | undefined;
   requestId: string;
   signal: AbortSignal;
 }>;
@@ -43,6 +45,35 @@ export function keyGate(keys: readonly string[]): Gate {
     if (opening.filter((key) => isSameSecret(key, given)).length === 0) throw unknownKey();
     return { caller: keyHolder };
   };
+}
+
+export type RoleRules = Readonly<{
+  /** What those of the cluster may do who have shown who they are. */
+  admits: (peer: string, route: Route) => boolean;
+  /** Whether all who need this server can show it: then nobody else is let in, but for figures and from this machine. */
+  isClosed: () => boolean;
+}>;
+
+/** A key as ever, and beside it a certificate with the right role. */
+export function roleGate(key: string, { admits, isClosed }: RoleRules): Gate {
+  const byKey = keyGate([key]);
+  return async (request) => {
+    const { peer, route, remoteAddress } = request;
+    if (peer !== undefined && !admits(peer, route)) {
+      throw new FlynnError('denied', `${route.method} ${route.path} is not for ${peer}`);
+    }
+    if (peer === undefined && isClosed() && !isForMonitoring(route.path) && !isLoopback(remoteAddress)) {
+      throw new FlynnError(
+        'unauthenticated',
+        'this is for parts of the cluster only: over TLS, with a certificate of its authority',
+      );
+    }
+    return byKey(request);
+  };
+}
+
+function isLoopback(address: string): boolean {
+  return /^(::ffff:)?127\./.test(address) || address === '::1';
 }
 
 export function unknownKey(): FlynnError {

@@ -1,10 +1,12 @@
 /** Serves routes over HTTP. */
 import { type IncomingMessage, type Server, ServerResponse, createServer } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
-import type { Socket } from 'node:net';
+import type { Server as NetServer, Socket } from 'node:net';
 import { FlynnError, asFlynnError } from './errors.ts';
 import { rememberUpgrade } from './http-answer.ts';
 import { type AppOptions, createApp } from './http-app.ts';
+import type { LiveIdentity } from './identity.ts';
+import { openMutualDoor } from './mutual-door.ts';
 
 export { type Handler, handle } from './http-handler.ts';
 
@@ -23,6 +25,8 @@ export type ServerOptions = AppOptions & {
   signal?: AbortSignal;
   /** Serves HTTPS: PEM, the certificate with those above it. */
   tls?: Readonly<{ certificate: string; privateKey: string }>;
+  /** Instead: HTTPS for those who show a certificate of the cluster, beside plain HTTP. Its gate tells them apart by `peer`. */
+  mutual?: LiveIdentity | undefined;
   /** Who takes longer to send a request's head, default 20 s, is cut off. */
   headTimeoutMs?: number;
   /** Lets several processes share the port. */
@@ -49,42 +53,58 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     shouldUpgradeCallback: (request: IncomingMessage) => request.headers.upgrade?.toLowerCase() === 'flynn',
   };
   const { tls } = options;
-  const server =
-    tls === undefined
-      ? createServer(limits)
-      : createTlsServer({ ...limits, cert: tls.certificate, key: tls.privateKey, minVersion: 'TLSv1.3' });
+  const { acceptor, servers, leave } =
+    options.mutual === undefined
+      ? oneDoor(
+          tls === undefined
+            ? createServer(limits)
+            : createTlsServer({ ...limits, cert: tls.certificate, key: tls.privateKey, minVersion: 'TLSv1.3' }),
+        )
+      : openMutualDoor(options.mutual, limits, log);
   const sockets = new Set<Socket>();
-  server.on('connection', (socket) => {
+  acceptor.on('connection', (socket: Socket) => {
     // Keep-alive probes find out that a peer's host is gone.
     sockets.add(socket.setNoDelay(true).setKeepAlive(true, 30_000));
     socket.once('close', () => sockets.delete(socket));
   });
-  server.on('request', (request, response) => void answer(request, response));
-  server.on('upgrade', (request, socket, head) => {
-    rememberUpgrade(request, socket, head);
-    socket.on('error', (error) => log.debug({ err: error }, 'an upgraded connection broke'));
-    void answer(request, responseOn(request));
-  });
-  await listen(server, options.name, { host, port: options.port, reusePort: options.reusePort ?? false });
+  for (const server of servers) {
+    server.on('request', (request, response) => void answer(request, response));
+    server.on('upgrade', (request, socket, head) => {
+      rememberUpgrade(request, socket, head);
+      socket.on('error', (error) => log.debug({ err: error }, 'an upgraded connection broke'));
+      void answer(request, responseOn(request));
+    });
+  }
+  await listen(acceptor, options.name, { host, port: options.port, reusePort: options.reusePort ?? false });
 
   let closed: Promise<void> | undefined;
   const close = () => {
     closing.abort(new FlynnError('cancelled', `the ${options.name} is shutting down`));
-    closed ??= drain(server, sockets).finally(() => signal?.removeEventListener('abort', onAbort));
+    closed ??= drain({ acceptor, servers }, sockets).finally(() => {
+      leave();
+      signal?.removeEventListener('abort', onAbort);
+    });
     return closed;
   };
   const onAbort = () => void close();
   if (signal?.aborted === true) onAbort();
   else signal?.addEventListener('abort', onAbort, { once: true });
 
-  const address = server.address();
+  const address = acceptor.address();
   const port = typeof address === 'object' && address !== null ? address.port : options.port;
   return {
     port,
-    url: `${tls === undefined ? 'http' : 'https'}://${urlHostOf(host)}:${port}`,
+    url: `${tls === undefined && options.mutual === undefined ? 'http' : 'https'}://${urlHostOf(host)}:${port}`,
     close,
     [Symbol.asyncDispose]: close,
   };
+}
+
+/** Who accepts connections, and who speaks HTTP on them. */
+export type Doors = Readonly<{ acceptor: NetServer; servers: readonly Server[]; leave: () => void }>;
+
+function oneDoor(server: Server): Doors {
+  return { acceptor: server, servers: [server], leave: () => undefined };
 }
 
 function urlHostOf(host: string): string {
@@ -102,7 +122,7 @@ function responseOn(request: IncomingMessage): ServerResponse {
 }
 
 async function listen(
-  server: Server,
+  server: NetServer,
   name: string,
   where: { host: string; port: number; reusePort: boolean },
 ): Promise<void> {
@@ -120,11 +140,16 @@ async function listen(
   server.removeAllListeners('error');
 }
 
-async function drain(server: Server, sockets: ReadonlySet<Socket>): Promise<void> {
+async function drain(
+  { acceptor, servers }: Pick<Doors, 'acceptor' | 'servers'>,
+  sockets: ReadonlySet<Socket>,
+): Promise<void> {
   const ended = Promise.withResolvers<void>();
-  server.close(() => ended.resolve());
+  acceptor.close(() => ended.resolve());
   // A connection whose last answer has just gone out is idle and would otherwise be kept for the next request.
-  const sweep = setInterval(() => server.closeIdleConnections(), 20);
+  const sweep = setInterval(() => {
+    for (const server of servers) server.closeIdleConnections();
+  }, 20);
   const cut = setTimeout(() => {
     for (const socket of sockets) socket.destroy();
   }, drainMs);

@@ -2,6 +2,7 @@
 import http from 'node:http';
 import https from 'node:https';
 import type { Duplex } from 'node:stream';
+import type { ConnectionOptions } from 'node:tls';
 import { json } from 'node:stream/consumers';
 import { FlynnError, codeOfHttpStatus } from './errors.ts';
 import { lookup } from './lookup.ts';
@@ -10,11 +11,19 @@ import { remoteError } from './sse.ts';
 /** Resolves with the raw connection once the server has answered 101. When one side ends it, so does the other. */
 export async function openUpgrade(
   url: URL,
-  options: { method: string; headers: Record<string, string>; signal: AbortSignal },
+  options: {
+    method: string;
+    headers: Record<string, string>;
+    signal: AbortSignal;
+    /** For https. */
+    tls?: ConnectionOptions;
+  },
 ): Promise<Duplex> {
+  const { tls, ...rest } = options;
   const { promise, resolve, reject } = Promise.withResolvers<Duplex>();
   const request = (url.protocol === 'https:' ? https : http).request(url, {
-    ...options,
+    ...rest,
+    ...tls,
     headers: { ...options.headers, connection: 'upgrade', upgrade: 'flynn' },
     lookup,
     agent: false,

@@ -5,7 +5,8 @@ import { test } from 'node:test';
 import { connect, createServer } from 'node:tls';
 import { hasCode } from './errors.ts';
 import { fingerprintOf } from './certificate.ts';
-import { createAuthority, isDue, issueCertificate } from './tls.ts';
+import { roleOf } from './identity.ts';
+import { createAuthority, deriveAuthority, isDue, issueCertificate } from './tls.ts';
 
 test('client and server know each other by their authority; a stranger is refused on either side', async () => {
   const authority = await createAuthority('flynn test');
@@ -46,15 +47,15 @@ test('client and server know each other by their authority; a stranger is refuse
   }
 });
 
-test('a certificate is due when three quarters of its time are over, or it is not for these addresses', async () => {
+test('a certificate is due when two thirds of its time are over, or it is not for these addresses', async () => {
   const now = Date.parse('2030-01-01T00:00:00Z');
   const authority = await createAuthority('flynn test', { now });
   const { certificate } = await issueCertificate(authority, { name: 'h1', addresses: ['192.0.2.1'], now, days: 100 });
   const dueAfter = (days: number, addresses = ['192.0.2.1']): boolean =>
     isDue(certificate, { authority: authority.certificate, addresses, now: now + days * 24 * 3_600_000 });
   assert.equal(dueAfter(1), false);
-  assert.equal(dueAfter(74), false);
-  assert.equal(dueAfter(76), true);
+  assert.equal(dueAfter(66), false);
+  assert.equal(dueAfter(67), true);
   assert.equal(dueAfter(1, ['192.0.2.2']), true);
   assert.equal(dueAfter(1, ['h1.flynn']), true);
   const other = await createAuthority('flynn test', { now });
@@ -73,4 +74,32 @@ test('an authority is told by its fingerprint, and signs with its own key only',
     () => fingerprintOf('nothing'),
     (error) => hasCode(error, 'invalid'),
   );
+});
+
+test('what is derived of an authority is the same each time, and another authority', async () => {
+  const authority = await createAuthority('flynn test');
+  const [one, again, other] = await Promise.all([
+    deriveAuthority(authority, 'flynn parts'),
+    deriveAuthority(authority, 'flynn parts'),
+    deriveAuthority(authority, 'flynn others'),
+  ]);
+  const { certificate } = await issueCertificate(one, { name: 'x', role: 'flynn:app/x' });
+  assert.equal(isDue(certificate, { authority: again.certificate }), false);
+  assert.equal(isDue(certificate, { authority: other.certificate }), true);
+  assert.equal(isDue(certificate, { authority: authority.certificate }), true);
+  assert.equal(new X509Certificate(one.certificate).validTo, new X509Certificate(authority.certificate).validTo);
+});
+
+test('a certificate names its role, and is due when it is to have another', async () => {
+  const authority = await createAuthority('flynn test');
+  const { certificate } = await issueCertificate(authority, {
+    name: 'h1',
+    role: 'flynn:host/h1',
+    addresses: ['192.0.2.1', 'localhost'],
+  });
+  assert.equal(roleOf(new X509Certificate(certificate).subjectAltName), 'flynn:host/h1');
+  assert.equal(isDue(certificate, { authority: authority.certificate, role: 'flynn:host/h1' }), false);
+  assert.equal(isDue(certificate, { authority: authority.certificate, role: 'flynn:host/h2' }), true);
+  const without = await issueCertificate(authority, { name: 'h1', addresses: ['192.0.2.1'] });
+  assert.equal(isDue(without.certificate, { authority: authority.certificate, role: 'flynn:host/h1' }), true);
 });

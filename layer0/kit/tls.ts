@@ -1,10 +1,11 @@
 /** The cluster's certificates: an authority of its own, and what it signs. All keys are ECDSA P-256, everything is PEM. */
 import 'reflect-metadata';
-import { createPrivateKey, createPublicKey, randomBytes, webcrypto } from 'node:crypto';
+import { createECDH, createPrivateKey, createPublicKey, hkdfSync, randomBytes, webcrypto } from 'node:crypto';
 import { isIP } from 'node:net';
 import * as x509 from '@peculiar/x509';
 import { parseCertificate } from './certificate.ts';
 import { FlynnError } from './errors.ts';
+import { roleOf } from './identity.ts';
 
 /** PEM. Whoever has the key of an authority can be anyone in its cluster. */
 export type Credentials = Readonly<{ certificate: string; privateKey: string }>;
@@ -14,16 +15,58 @@ const authorityDays = 10 * 365;
 const certificateDays = 2 * 365;
 /** Clocks of hosts differ: a certificate is good a little before it was made. */
 const clockSkewMs = 3_600_000;
+/** Of P-256: SEC 2, section 2.4.2. */
+const groupOrder = 0xffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551n;
 const algorithm = { name: 'ECDSA', namedCurve: 'P-256', hash: 'SHA-256' } as const;
 
 export async function createAuthority(name: string, options: { now?: number } = {}): Promise<Credentials> {
   const now = options.now ?? Date.now();
   const keys = await webcrypto.subtle.generateKey(algorithm, true, ['sign', 'verify']);
+  const times = { notBefore: new Date(now - clockSkewMs), notAfter: new Date(now + authorityDays * dayMs) };
+  return { certificate: await selfSigned(name, keys, times), privateKey: await privateKeyPem(keys) };
+}
+
+/**
+ * An authority beside another one, made of its key alone: whoever has that makes the same one, any number of times, with
+ * nothing to hand over or to keep. Who trusts only the one does not trust the other's certificates. (HKDF, RFC 5869.)
+ */
+export async function deriveAuthority(authority: Credentials, name: string): Promise<Credentials> {
+  const parent = new x509.X509Certificate(authority.certificate);
+  const secret = createPrivateKey(authority.privateKey).export({ type: 'pkcs8', format: 'der' });
+  // 16 bytes more than the group's order has: its remainder is as good as evenly spread.
+  const random = BigInt(`0x${Buffer.from(hkdfSync('sha256', secret, '', name, 48)).toString('hex')}`);
+  const scalar = Buffer.from(((random % (groupOrder - 1n)) + 1n).toString(16).padStart(64, '0'), 'hex');
+  const pair = createECDH('prime256v1');
+  pair.setPrivateKey(scalar);
+  const point = pair.getPublicKey();
+  const [d, x, y] = [scalar, point.subarray(1, 33), point.subarray(33)].map((part) => part.toString('base64url'));
+  const key = createPrivateKey({ key: { kty: 'EC', crv: 'P-256', d, x, y }, format: 'jwk' });
+  const keys = {
+    privateKey: await importKey(key.export({ type: 'pkcs8', format: 'der' })),
+    publicKey: await webcrypto.subtle.importKey(
+      'spki',
+      createPublicKey(key).export({ type: 'spki', format: 'der' }),
+      algorithm,
+      true,
+      ['verify'],
+    ),
+  };
+  const times = { notBefore: parent.notBefore, notAfter: parent.notAfter };
+  return {
+    certificate: await selfSigned(name, keys, times),
+    privateKey: key.export({ type: 'pkcs8', format: 'pem' }).toString(),
+  };
+}
+
+async function selfSigned(
+  name: string,
+  keys: webcrypto.CryptoKeyPair,
+  times: { notBefore: Date; notAfter: Date },
+): Promise<string> {
   const certificate = await x509.X509CertificateGenerator.createSelfSigned({
     serialNumber: serialNumber(),
     name: `CN=${name}`,
-    notBefore: new Date(now - clockSkewMs),
-    notAfter: new Date(now + authorityDays * dayMs),
+    ...times,
     signingAlgorithm: algorithm,
     keys,
     extensions: [
@@ -32,13 +75,23 @@ export async function createAuthority(name: string, options: { now?: number } = 
       await x509.SubjectKeyIdentifierExtension.create(keys.publicKey),
     ],
   });
-  return { certificate: `${certificate.toString('pem')}\n`, privateKey: await privateKeyPem(keys) };
+  return `${certificate.toString('pem')}\n`;
 }
 
-/** A certificate for servers and clients alike, with a key of its own. `addresses`: host names and IP addresses. */
+/**
+ * A certificate for servers and, unless `isServerOnly`, clients, with a key of its own. `addresses`: host names and IP
+ * addresses; `role`: who it is to others of the cluster, a URI.
+ */
 export async function issueCertificate(
   authority: Credentials,
-  options: { name: string; addresses?: readonly string[]; now?: number; days?: number },
+  options: {
+    name: string;
+    addresses?: readonly string[];
+    role?: string;
+    isServerOnly?: boolean;
+    now?: number;
+    days?: number;
+  },
 ): Promise<Credentials> {
   const now = options.now ?? Date.now();
   const issuer = new x509.X509Certificate(authority.certificate);
@@ -55,10 +108,14 @@ export async function issueCertificate(
     extensions: [
       new x509.BasicConstraintsExtension(false, undefined, true),
       new x509.KeyUsagesExtension(x509.KeyUsageFlags.digitalSignature, true),
-      new x509.ExtendedKeyUsageExtension([x509.ExtendedKeyUsage.serverAuth, x509.ExtendedKeyUsage.clientAuth]),
-      new x509.SubjectAlternativeNameExtension(
-        (options.addresses ?? []).map((value) => ({ type: isIP(value) === 0 ? 'dns' : 'ip', value })),
-      ),
+      new x509.ExtendedKeyUsageExtension([
+        x509.ExtendedKeyUsage.serverAuth,
+        ...(options.isServerOnly === true ? [] : [x509.ExtendedKeyUsage.clientAuth]),
+      ]),
+      new x509.SubjectAlternativeNameExtension([
+        ...(options.role === undefined ? [] : [{ type: 'url' as const, value: options.role }]),
+        ...(options.addresses ?? []).map((value) => ({ type: isIP(value) === 0 ? 'dns' : 'ip', value }) as const),
+      ]),
       await x509.SubjectKeyIdentifierExtension.create(keys.publicKey),
       await x509.AuthorityKeyIdentifierExtension.create(issuer),
     ],
@@ -66,16 +123,17 @@ export async function issueCertificate(
   return { certificate: `${certificate.toString('pem')}\n`, privateKey: await privateKeyPem(keys) };
 }
 
-/** Whether a certificate should be made again: of another authority, for other addresses, or three quarters over. */
+/** Whether a certificate should be made again: of another authority, for others, or two thirds of its time over. */
 export function isDue(
   certificate: string,
-  options: { authority: string; addresses?: readonly string[]; now?: number },
+  options: { authority: string; addresses?: readonly string[]; role?: string; now?: number },
 ): boolean {
   const now = options.now ?? Date.now();
   const parsed = parseCertificate(certificate);
   const from = Date.parse(parsed.validFrom);
   const until = Date.parse(parsed.validTo);
-  if (now > until - (until - from) / 4) return true;
+  if (now > until - (until - from) / 3) return true;
+  if (options.role !== undefined && roleOf(parsed.subjectAltName) !== options.role) return true;
   const authority = parseCertificate(options.authority);
   if (!parsed.checkIssued(authority) || !parsed.verify(authority.publicKey)) return true;
   return (options.addresses ?? []).some((address) =>
@@ -88,7 +146,10 @@ async function signingKeyOf(authority: Credentials): Promise<webcrypto.CryptoKey
   if (!parseCertificate(authority.certificate).publicKey.equals(createPublicKey(key))) {
     throw new FlynnError('invalid', 'the key of the authority does not belong to its certificate');
   }
-  const der = key.export({ type: 'pkcs8', format: 'der' });
+  return importKey(key.export({ type: 'pkcs8', format: 'der' }));
+}
+
+function importKey(der: Buffer): Promise<webcrypto.CryptoKey> {
   return webcrypto.subtle.importKey('pkcs8', der, algorithm, false, ['sign']);
 }
 

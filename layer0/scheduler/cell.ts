@@ -128,6 +128,11 @@ export const jobTemplateSchema = z.object({
   links: z.array(z.string().min(1)).default([]),
   /** Parts of the platform it may reach: discovery's HTTP API, host agents' APIs, etcd, every announced service. */
   access: z.array(z.enum(['discovery', 'agents', 'store', 'services'])).default([]),
+  /** Of the platform's own: the app as which its host gives it a certificate, in FLYNN_IDENTITY_DIR. */
+  identity: z
+    .string()
+    .regex(/^[a-z0-9][a-z0-9-]*$/)
+    .optional(),
   tty: z.boolean().default(false),
   /** Keeps stdin open for an attached client; the job ends when that client is gone if `tty`. */
   stdin: z.boolean().default(false),
@@ -261,6 +266,13 @@ export const hostRecordSchema = z.object({
   /** No new jobs are placed here. */
   cordoned: z.boolean().default(false),
   startedAt: z.number(),
+  /** The id of the sealing key it reads the cluster's secrets with; hosts of old have none, and read them in clear only. */
+  sealingKeyId: z.string().optional(),
+  /**
+   * Its agent shows a certificate with its role, and knows those of others. `withoutIdentity`: how many of its jobs could
+   * reach agents and have none: until they are replaced agents take their key alone.
+   */
+  mutual: z.object({ withoutIdentity: z.int().nonnegative() }).optional(),
 });
 export type HostRecord = z.output<typeof hostRecordSchema>;
 

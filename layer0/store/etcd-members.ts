@@ -36,7 +36,7 @@ export type CurrentMember = Member & {
   readonly left: AbortSignal;
 };
 
-/** How members are known, and how they know us: PEM. */
+/** How members are known, and how they know us: PEM. Read at each connection, so it may be a view of what is renewed. */
 export type EtcdTls = Readonly<{ ca: string; certificate: string; privateKey: string }>;
 
 type OwnMember = CurrentMember & { readonly leaving: AbortController; readonly enteredMs: number };
@@ -48,25 +48,18 @@ export class EtcdMembers {
   readonly #connect: (endpoint: string) => Etcd3;
   readonly #clients = new Map<string, Etcd3>();
   readonly #news = new Map<string, News>();
+  /** Ends what was left when the certificate changed. */
+  readonly #retiring = new Set<() => void>();
   #endpoints: readonly string[] = [];
   #current: OwnMember;
 
   constructor(endpoints: readonly string[], tls?: EtcdTls) {
-    const credentials =
-      tls === undefined
-        ? {}
-        : {
-            credentials: {
-              rootCertificate: Buffer.from(tls.ca),
-              certChain: Buffer.from(tls.certificate),
-              privateKey: Buffer.from(tls.privateKey),
-            },
-          };
     const faultHandling = { global: direct, host: () => direct };
     this.#connect = (hosts) => {
       checkScheme(hosts, tls);
       // Whoever has a certificate of the authority is a member; which address it is at says nothing more.
       const name = tls === undefined ? {} : { 'grpc.ssl_target_name_override': 'localhost' };
+      const credentials = tls === undefined ? {} : { credentials: credentialsOf(tls) };
       return new Etcd3({ hosts, grpcOptions: { ...channelOptions, ...name }, faultHandling, ...credentials });
     };
     this.#take(endpoints);
@@ -123,8 +116,27 @@ export class EtcdMembers {
     this.#leave(next, 'this etcd member did not answer: going on with the next');
   }
 
+  /** Connects anew, to be known by the certificate as it is now. Watches move there at once, calls under way have `graceMs`. */
+  renew(graceMs: number): void {
+    const old = [...this.#clients.values()];
+    this.#clients.clear();
+    this.#take(this.#endpoints);
+    this.#leave(this.#current.endpoint, 'the certificate was renewed: connecting with the new one');
+    const timer = setTimeout(() => {
+      this.#retiring.delete(retire);
+      for (const client of old) client.close();
+    }, graceMs);
+    const retire = () => {
+      clearTimeout(timer);
+      for (const client of old) client.close();
+    };
+    this.#retiring.add(retire);
+  }
+
   close(): void {
     for (const client of this.#clients.values()) client.close();
+    for (const retire of this.#retiring) retire();
+    this.#retiring.clear();
   }
 
   #take(endpoints: readonly string[]): void {
@@ -170,6 +182,14 @@ export class EtcdMembers {
     if (client === undefined) throw new FlynnError('internal', `there is no etcd member ${endpoint}`);
     return { endpoint, client };
   }
+}
+
+function credentialsOf({ ca, certificate, privateKey }: EtcdTls) {
+  return {
+    rootCertificate: Buffer.from(ca),
+    certChain: Buffer.from(certificate),
+    privateKey: Buffer.from(privateKey),
+  };
 }
 
 function anyOf(endpoints: readonly string[]): string {

@@ -34,6 +34,7 @@ export function etcdMembership(
 ): EtcdMembership {
   const members = new EtcdMembers(options.endpoints(), options.tls);
   const timeoutMs = options.timeoutMs ?? 5_000;
+  let shown = options.tls?.certificate;
   const peersOf = (rows: readonly Row[]): EtcdPeer[] =>
     rows.map(({ ID: id, name, peerURLs: peerUrls, clientURLs: clientUrls, isLearner = false }) => ({
       id,
@@ -48,6 +49,10 @@ export function etcdMembership(
   ): Promise<T> => {
     const endpoints = options.endpoints();
     if (endpoints.join() !== members.endpoints.join()) members.endpoints = endpoints;
+    if (shown !== options.tls?.certificate) {
+      shown = options.tls?.certificate;
+      members.renew(timeoutMs);
+    }
     const member = members.current;
     const askedMs = performance.now();
     try {

@@ -54,6 +54,8 @@ export type EtcdCall = Readonly<{ kind: 'read' | 'write'; tookMs: number; isAnsw
 export interface EtcdClient extends Store {
   /** At least one. */
   endpoints: readonly string[];
+  /** The certificate changed: connections are made anew, and no call fails for it. */
+  renewTls(): void;
 }
 
 /** Connects lazily. */
@@ -91,6 +93,10 @@ class EtcdStore implements EtcdClient {
 
   set endpoints(endpoints: readonly string[]) {
     this.#members.endpoints = endpoints;
+  }
+
+  renewTls(): void {
+    this.#members.renew(this.#timeoutMs);
   }
 
   async get(key: string, options: CallOptions = {}): Promise<Entry | undefined> {

@@ -4,7 +4,7 @@ import { Transform, pipeline } from 'node:stream';
 import type { Readable } from 'node:stream';
 import { openDownload } from '@flynn/kit/download';
 import type { OpenFrom } from '@flynn/kit/download';
-import { FlynnError, hasCode } from '@flynn/kit/errors';
+import { FlynnError, ifFound } from '@flynn/kit/errors';
 import { HttpClient } from '@flynn/kit/http-client';
 import { routes } from './api.ts';
 import type { Blob, ListedBlob, ListedName, Replication } from './api.ts';
@@ -61,14 +61,7 @@ export function createBlobClient(options: { baseUrl: string | (() => Promise<str
       ),
     putName: (name, digest, { signal } = {}) =>
       http.call(routes.putName, { params: { name }, body: { digest } }, { signal }),
-    async getName(name, { signal } = {}) {
-      try {
-        return await http.call(routes.getName, { params: { name } }, { signal });
-      } catch (error) {
-        if (hasCode(error, 'not_found')) return undefined;
-        throw error;
-      }
-    },
+    getName: (name, { signal } = {}) => ifFound(http.call(routes.getName, { params: { name } }, { signal })),
     removeName: (name, { signal } = {}) => http.call(routes.removeName, { params: { name } }, { signal }),
     replication: ({ signal } = {}) => http.call(routes.replication, {}, { signal }),
     close: () => http.close(),

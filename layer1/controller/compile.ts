@@ -12,6 +12,7 @@ const slugStarter = '/usr/bin/flynn-run';
 const defaultPort = 8080;
 /** Where builds fetch sources and caches from, and leave layers. */
 const blobService = 'blobstore';
+const controllerService = 'controller';
 /** The router drops a backend within milliseconds of its leaving discovery; requests in flight get this long. */
 const serviceDrainMs = 1_000;
 const gibibyte = 1024 ** 3;
@@ -97,7 +98,7 @@ export function compileWorkload(runnable: Runnable, type: string, process: Proce
     volumes: process.volumes,
     hostNetwork: process.hostNetwork,
     links: process.links,
-    ...reachOf(app),
+    ...reachOf(runnable),
     ...(process.user === undefined ? {} : { user: process.user }),
     ...(process.workingDirectory === undefined ? {} : { workingDirectory: process.workingDirectory }),
     stopTimeoutMs: process.stopTimeoutMs,
@@ -128,8 +129,13 @@ function roomOf(limits: Resources): { resources: Resources; limits: Resources } 
 }
 
 /** Jobs of one app reach each other. */
-function reachOf({ id, isSystem }: RunnableApp): Pick<JobTemplate, 'group' | 'access'> {
-  return { group: id, access: isSystem ? systemAccess : [] };
+function reachOf({ app, release }: Runnable): Pick<JobTemplate, 'group' | 'access' | 'identity'> {
+  return { group: app.id, access: app.isSystem ? systemAccess : [], ...identityOf(app, release) };
+}
+
+/** As who a part of the platform is known to others, if this release of it can say so. */
+function identityOf(app: RunnableApp, release: RunnableRelease): Pick<JobTemplate, 'identity'> {
+  return app.isSystem && release.env['FLYNN_MUTUAL_TLS'] === 'true' ? { identity: app.name } : {};
 }
 
 export type OneOff = {
@@ -156,7 +162,7 @@ export function compileOneOff(runnable: Runnable, oneOff: OneOff): CompiledWorkl
     image: artifact.image,
     env: envOf(runnable, type, { ...run.env, ...oneOff.env }),
     meta: metaOf(runnable, type),
-    ...reachOf(app),
+    ...reachOf(runnable),
     // What any type of the app may reach: a console is there to look at what they see.
     links: [...new Set(Object.values(runnable.release.processes).flatMap(({ links }) => links))].sort(),
     ...roomOf({ memoryBytes: oneOff.memoryBytes ?? gibibyte, cpuMillis: 1_000 }),
@@ -211,10 +217,11 @@ export function compileBuild(builder: Runnable, process: Process, build: Build):
     },
     meta: metaOf({ ...builder, app: build.app }, 'build'),
     // What runs in a build is the app's code: it reaches no more of the platform than the blob store, found by its name. Of a
-    // Dockerfile none of it runs in this job, which asks its host to build.
+    // Dockerfile none of it runs in this job, which asks its host to build, and the controller of what.
     group: build.app.id,
     access: build.dockerfile === undefined ? ['discovery'] : ['discovery', 'agents'],
-    links: [blobService],
+    ...identityOf(builder.app, builder.release),
+    links: build.dockerfile === undefined ? [blobService] : [blobService, controllerService],
     ...roomOf({ memoryBytes, cpuMillis: process.cpuMillis }),
     pidsLimit: limits.FLYNN_BUILD_PIDS,
     tempDiskBytes: own.disk.value,

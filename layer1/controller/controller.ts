@@ -2,10 +2,12 @@
 import type { BlobClient } from '@flynn/blobstore/client';
 import { Routers } from '@flynn/discovery/routers';
 import { HttpClient } from '@flynn/kit/http-client';
+import type { LiveIdentity } from '@flynn/kit/identity';
 import type { Handler } from '@flynn/kit/http-server';
 import { newId } from '@flynn/kit/ids';
 import type { Logger } from '@flynn/kit/log';
 import { ResourceService } from '@flynn/resource/service';
+import { SealedStore } from '@flynn/store/sealing/sealed-store';
 import type { Store } from '@flynn/store/store';
 import { grantHandlers } from './access/grants.ts';
 import { loginHandlers } from './access/login.ts';
@@ -17,6 +19,7 @@ import { recordingStore } from './audit/mutation.ts';
 import { backupHandlers } from './backup/handlers.ts';
 import { buildHandlers } from './builds.ts';
 import { collectionHandlers } from './collection/blob-collection.ts';
+import type { Directory } from './access/directory.ts';
 import { OwnBlobs } from './collection/own-blobs.ts';
 import { openCellView } from './cell-view.ts';
 import { acmeHandlers } from './certificates/acme/settings.ts';
@@ -44,6 +47,7 @@ import { deploymentType } from './resources.ts';
 import { routingHandlers } from './routing.ts';
 import { runnerRegistryHandlers } from './operations/runner-registry.ts';
 import { runnerHandlers } from './operations/runners.ts';
+import { sealingHandlers } from './sealing/handlers.ts';
 import { sourceHandlers } from './source/sources.ts';
 
 export type ControllerParts = AsyncDisposable & { readonly deps: Deps };
@@ -54,6 +58,8 @@ export async function openController(options: {
   settings: ControllerSettings;
   /** Towards host agents; runners of the platform show that they hold it. */
   clusterKey: string;
+  /** As which it speaks with host agents. */
+  identity?: LiveIdentity | undefined;
   log: Logger;
   now?: () => number;
   signal?: AbortSignal;
@@ -73,11 +79,12 @@ export async function openController(options: {
     openOperations({ store: options.store, resources, log, now, ...limits }),
     resources.mirror(deploymentType, limits),
   ]);
-  const hosts = createHostClients({ cell, key: options.clusterKey });
+  const hosts = createHostClients({ cell, key: options.clusterKey, identity: options.identity });
   const nobody = new Routers({ instances: async () => [], key: options.clusterKey, log });
   return {
     deps: {
       store,
+      sealed: options.store instanceof SealedStore ? options.store : undefined,
       resources,
       kinds,
       cell,
@@ -103,8 +110,11 @@ export function logAggregatorClient(options: { baseUrl: () => Promise<string>; k
 }
 
 /** Every route of api.ts. */
-export function controllerHandlers(deps: Deps, logAggregator: HttpClient, blobs: BlobClient): Handler[] {
-  const own = new OwnBlobs(deps, blobs);
+export function controllerHandlers(
+  deps: Deps,
+  { logAggregator, blobs, directory }: { logAggregator: HttpClient; blobs: BlobClient; directory: Directory },
+): Handler[] {
+  const own = new OwnBlobs(deps, blobs, directory);
   return [
     ...appHandlers(deps),
     ...releaseHandlers(deps, own),
@@ -129,6 +139,7 @@ export function controllerHandlers(deps: Deps, logAggregator: HttpClient, blobs:
     ...layerHandlers(deps, blobs, own),
     ...collectionHandlers(deps, blobs),
     ...backupHandlers(deps, blobs),
+    ...sealingHandlers(deps),
     ...userHandlers(deps),
     ...grantHandlers(deps),
     ...tokenHandlers(deps),

@@ -1,8 +1,9 @@
 /** Talks to host agents: a client per host, by what the host says of itself in the cell. */
 import { FlynnError } from '@flynn/kit/errors';
-import { HttpClient } from '@flynn/kit/http-client';
+import type { HttpClient } from '@flynn/kit/http-client';
 import { LineSplitter } from '@flynn/kit/lines';
 import { withDeadline } from '@flynn/kit/retry';
+import { type AgentAccess, agentClient } from '@flynn/host-agent/agent-client';
 import { logLineSchema, routes as hostRoutes } from '@flynn/host-agent/api';
 import { doctorRoutes } from '@flynn/host-agent/doctor/api';
 import type { ClusterExamination } from '@flynn/host-agent/doctor/api';
@@ -42,18 +43,18 @@ export interface HostClients extends AsyncDisposable {
   lastLines(hostId: string, jobId: string, lines: number, signal: AbortSignal): Promise<string[]>;
 }
 
-export function createHostClients(options: { cell: CellView; key: string }): HostClients {
+export function createHostClients(options: AgentAccess & { cell: CellView }): HostClients {
   const clients = new Map<string, HttpClient>();
 
   function clientOf(hostId: string): HttpClient {
     const host = options.cell.hosts.snapshot.entries.get(hostId)?.value;
     if (host === undefined)
       throw new FlynnError('unavailable', `host ${hostId} is not in the cluster now: it was lost or is starting`);
-    const baseUrl = `http://${host.address.includes(':') ? `[${host.address}]` : host.address}:${host.apiPort}`;
-    const known = clients.get(baseUrl);
+    const place = `${host.address} ${host.apiPort} ${host.mutual === undefined ? 'plain' : 'mutual'} ${hostId}`;
+    const known = clients.get(place);
     if (known !== undefined) return known;
-    const client = new HttpClient({ baseUrl, key: options.key, name: `host ${hostId}` });
-    clients.set(baseUrl, client);
+    const client = agentClient(host, options);
+    clients.set(place, client);
     return client;
   }
 

@@ -5,10 +5,12 @@ import { Routers, routerService } from '@flynn/discovery/routers';
 import { followMembers, openMembers } from '@flynn/host-agent/cluster/member-keys';
 import { runDaemon } from '@flynn/kit/daemon';
 import { startServer } from '@flynn/kit/http-server';
+import { ownIdentity } from '@flynn/kit/identity';
 import { keepHeapSmall } from '@flynn/kit/idle-memory';
 import { openMetrics, serveMetrics } from '@flynn/kit/metrics-server';
 import { connectEtcd } from '@flynn/store/etcd';
 import { etcdMetrics } from '@flynn/store/etcd-metrics';
+import { SealedEtcd } from '@flynn/store/sealing/sealed-store';
 import { certificatesOf, configSchema, etcdOptionsOf, readSettings } from './config.ts';
 import { logAggregatorClient, openController } from './controller.ts';
 import { openWeb } from './web.ts';
@@ -25,11 +27,13 @@ await runDaemon({
   config: configSchema,
   async start({ config, log, tasks }) {
     const metrics = openMetrics();
-    const store = connectEtcd({ ...etcdOptionsOf(config), onCall: etcdMetrics(metrics), log });
+    const etcd = connectEtcd({ ...etcdOptionsOf(config), onCall: etcdMetrics(metrics), log });
+    const store = new SealedEtcd(etcd, { sealingKey: async () => config.FLYNN_SEALING_KEY, log });
     tasks.run('heap', keepHeapSmall);
     tasks.run('etcd members', async (signal) => {
       await followMembers(store, await openMembers({ store, log, signal }), { log, signal });
     });
+    const identity = await ownIdentity(config, { log, tasks });
     const discovery = createDiscoveryClient({ url: config.FLYNN_DISCOVERY_URL });
     const routers = new Routers({
       instances: (signal) => discovery.instances(routerService, { signal }),
@@ -41,6 +45,7 @@ await runDaemon({
       store,
       settings: readSettings(config),
       clusterKey: config.FLYNN_KEY,
+      identity,
       routers,
       log,
     });

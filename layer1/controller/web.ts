@@ -21,6 +21,7 @@ import { healthHandlers } from './health/handlers.ts';
 import { HealthWatch } from './health/health.ts';
 import { clusterMetrics } from './health/metrics.ts';
 import { openApiHandler } from './openapi/handler.ts';
+import { sealingCheck } from './sealing/findings.ts';
 
 export type ControllerWeb = AsyncDisposable &
   Readonly<{
@@ -53,10 +54,10 @@ export async function openWeb(options: {
   const metrics = options.metrics ?? new Metrics();
   const health = new HealthWatch(deps, {
     certificates: options.certificates ?? [],
-    checks: [backupCheck(deps), blobCheck(options.blobs, now)],
+    checks: [backupCheck(deps), sealingCheck(deps), blobCheck(options.blobs, now)],
   });
   const own = [
-    ...controllerHandlers(deps, options.logAggregator, options.blobs),
+    ...controllerHandlers(deps, { logAggregator: options.logAggregator, blobs: options.blobs, directory }),
     ...healthHandlers(health),
     metricsHandler(metrics),
   ];

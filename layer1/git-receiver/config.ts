@@ -1,10 +1,12 @@
 import { integer, secret } from '@flynn/kit/config';
 import { metricsPort } from '@flynn/kit/metrics-server';
+import { identityConfig } from '@flynn/kit/identity';
 import { z } from 'zod';
 
 export const configSchema = z.object({
   /** The cluster key, for the blob store. */
   FLYNN_KEY: secret(),
+  ...identityConfig,
   /** For the controller: what this service may do there, and nothing else. The cluster key stands in where there is none yet. */
   FLYNN_CONTROLLER_TOKEN: secret().optional(),
   /** Service discovery, on the host's gateway address. */

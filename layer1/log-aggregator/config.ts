@@ -1,9 +1,11 @@
 import { integer, secret } from '@flynn/kit/config';
+import { identityConfig } from '@flynn/kit/identity';
 import { z } from 'zod';
 
 export const configSchema = z.object({
   /** The cluster key: whoever has it may read and write every app's lines. */
   FLYNN_KEY: secret(),
+  ...identityConfig,
   /** For the controller: what this service may do there, and nothing else. */
   FLYNN_CONTROLLER_TOKEN: secret().optional(),
   /** A directory on a volume that outlives the container. */

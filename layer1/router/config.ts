@@ -1,5 +1,6 @@
 import { integer, secret } from '@flynn/kit/config';
 import { FlynnError } from '@flynn/kit/errors';
+import { identityConfig } from '@flynn/kit/identity';
 import { z } from 'zod';
 import { accessLogFormats } from './policy/access-log.ts';
 import { Networks } from './policy/networks.ts';
@@ -22,6 +23,7 @@ export type Driver = z.output<typeof driverSchema>;
 export const configSchema = z.object({
   /** The cluster key, for reading the status. */
   FLYNN_KEY: secret(),
+  ...identityConfig,
   /** For the controller: what this service may do there, and nothing else. The cluster key stands in where there is none yet. */
   FLYNN_CONTROLLER_TOKEN: secret().optional(),
   /** Service discovery, on the host's gateway address. */

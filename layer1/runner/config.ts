@@ -2,6 +2,7 @@ import { platformRunnerToken } from '@flynn/controller/operations/runner-token';
 import { booleanFlag, integer, secret } from '@flynn/kit/config';
 import { newId } from '@flynn/kit/ids';
 import { metricsPort } from '@flynn/kit/metrics-server';
+import { identityConfig } from '@flynn/kit/identity';
 import { z } from 'zod';
 import type { Identity } from './registration.ts';
 
@@ -32,6 +33,7 @@ const list = z.string().transform((text) => text.split(',').filter((word) => wor
 export const configSchema = z.object({
   /** The cluster key, for the blob store. */
   FLYNN_KEY: secret(),
+  ...identityConfig,
   /** For the controller: what this service may do there, and nothing else. The cluster key stands in where there is none yet. */
   FLYNN_CONTROLLER_TOKEN: secret().optional(),
   FLYNN_DISCOVERY_URL: z.url().default('http://127.0.0.1:1111'),

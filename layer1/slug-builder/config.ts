@@ -1,4 +1,5 @@
 import { secret } from '@flynn/kit/config';
+import { identityConfig } from '@flynn/kit/identity';
 import { buildLimitsSchema } from '@flynn/controller/build-limits';
 import { envSchema } from '@flynn/controller/model';
 import { z } from 'zod';
@@ -15,7 +16,10 @@ export const configSchema = buildLimitsSchema.extend({
   FLYNN_APP_ENV: z.string().default('{}').transform(parseEnv).pipe(envSchema),
   /** The cluster key, for the blob store. Nothing of the app's code gets to see it. */
   FLYNN_KEY: secret(),
+  ...identityConfig,
   FLYNN_DISCOVERY_URL: z.url(),
+  /** Whose agent it asks to build. */
+  FLYNN_HOST_ID: z.string().default(''),
   /** What is built: with a Dockerfile an image, by the engine of this host. */
   FLYNN_BUILD_KIND: z.enum(['slug', 'dockerfile']).default('slug'),
   /** What a Dockerfile means by `flynn/slug-runner` and `flynn/slug-builder`. */

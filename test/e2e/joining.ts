@@ -26,7 +26,7 @@ export function describeJoining(theCluster: () => TestCluster): void {
     const token = (await cluster.host.up(['--token'])).trim();
     const keys = await cluster.storeKeys();
     const cases: readonly [string, RegExp][] = [
-      ['no-token', /--token/],
+      ['no-token', /flynn-host token/],
       [tamper(token, 's', reversed), /token/],
       [tamper(token, 'f', reversed), /not of the cluster/],
       [tamper(token, 'a', () => '192.0.2.254'), /192\.0\.2\.254/],

@@ -1,9 +1,10 @@
-/** Three hosts, end to end: they join, share the work, lose one of them, and lose power all at once. */
+/** Three hosts, end to end: they join, share the work, keep strangers out, lose one of them, and lose power all at once. */
 import { after, before, suite } from 'node:test';
 import { TestCluster } from '../test-cluster.ts';
 import { describeJoining } from './joining.ts';
 import { describeLeaving } from './leaving.ts';
 import { describeLostHost } from './lost-host.ts';
+import { describePorts } from './ports.ts';
 import { describeSharing } from './sharing.ts';
 
 suite('three hosts', () => {
@@ -16,6 +17,7 @@ suite('three hosts', () => {
   const theCluster = () => cluster;
   describeJoining(theCluster);
   describeSharing(theCluster);
+  describePorts(theCluster);
   describeLostHost(theCluster);
   describeLeaving(theCluster);
 });

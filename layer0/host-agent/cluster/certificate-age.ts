@@ -10,5 +10,5 @@ export function certificateFault(certificate: string, now: number): string | und
   const leftDays = Math.floor((Date.parse(validTo) - now) / dayMs);
   if (leftDays >= warnedDays) return undefined;
   const when = leftDays < 0 ? `ended on ${validTo}` : `ends in ${leftDays} days`;
-  return `its certificate ${when}, and without one neither etcd nor other hosts talk to it: npm run up on it makes another`;
+  return `its certificate ${when}, and without one neither etcd nor other hosts talk to it: flynn-host bootstrap on it makes another`;
 }

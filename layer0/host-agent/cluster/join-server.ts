@@ -15,6 +15,8 @@ export const admissionSchema = z.object({
   /** The host's certificate followed by the authority's. */
   certificate: z.string(),
   privateKey: z.string(),
+  /** What this host has of flynn: others come in with the same. */
+  release: z.string().optional(),
   settings: z.unknown(),
 });
 export type Admission = z.output<typeof admissionSchema>;
@@ -35,12 +37,18 @@ export function startJoinServer(options: {
     const verdict = judgePass(body.secret, admission.secret, options.now());
     if (verdict !== 'good') {
       const why = verdict === 'expired' ? 'the token has expired' : 'the token is not of this cluster, or was changed';
-      throw new FlynnError('denied', `${why}: "npm run up -- --token" on a host of the cluster prints a new one`);
+      throw new FlynnError('denied', `${why}: "flynn-host token" on a host of the cluster prints a new one`);
     }
     if (body.version !== joinVersion) {
       throw new FlynnError(
         'conflict',
         `this host joins in version ${body.version}, the cluster in version ${joinVersion}: use the same release of flynn on all hosts`,
+      );
+    }
+    if (body.release !== undefined && admission.release !== undefined && body.release !== admission.release) {
+      throw new FlynnError(
+        'conflict',
+        `this machine has flynn ${body.release}, the cluster ${admission.release}: install that on it, and join again`,
       );
     }
     const { hostId, address: its } = body;

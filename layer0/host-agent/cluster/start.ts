@@ -3,7 +3,8 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { systemClock } from '@flynn/kit/clock';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
-import { readJsonFile } from '@flynn/kit/files';
+import { readJsonFile, readTextFile } from '@flynn/kit/files';
+import type { LiveIdentity } from '@flynn/kit/identity';
 import type { Logger } from '@flynn/kit/log';
 import type { TaskGroup } from '@flynn/kit/tasks';
 import { cellKeys, hostRecordSchema } from '@flynn/scheduler/cell';
@@ -14,16 +15,20 @@ import type { EtcdTls } from '@flynn/store/etcd-members';
 import { etcdMembership } from '@flynn/store/etcd-membership';
 import { openMirror } from '@flynn/store/mirror';
 import type { Mirror } from '@flynn/store/mirror';
+import { sealKeyOf } from '@flynn/store/sealing/envelope';
+import { SealedEtcd } from '@flynn/store/sealing/sealed-store';
+import type { AgentPlace } from '../agent-client.ts';
 import type { Config } from '../config.ts';
 import type { Engine } from '../engine.ts';
 import { volumeName } from '../labels.ts';
+import { admissionFile } from '../trust/host-trust.ts';
 import { certificateFault } from './certificate-age.ts';
 import { etcdVolume } from './etcd-resident.ts';
 import { admissionSchema, startJoinServer } from './join-server.ts';
 import { knownEndpoints, startMembership } from './membership.ts';
 
-/** Written by bootstrap: what hosts that join are told. Without it this host lets nobody in. */
-export const admissionFile = 'admission.json';
+/** Written by bootstrap: what the cluster's secrets are sealed under. */
+export const sealingKeyFile = 'sealing.key';
 
 const agentPort = 1113;
 
@@ -40,17 +45,44 @@ export async function readTls(config: TlsConfig): Promise<EtcdTls | undefined> {
   return { ca: authority ?? '', certificate: own ?? '', privateKey: privateKey ?? '' };
 }
 
+/** undefined where bootstrap has not written it yet. */
+export function readSealingKey(stateDir: string): Promise<string | undefined> {
+  return readTextFile(join(stateDir, sealingKeyFile));
+}
+
+/** What this host says of the key it has. */
+export async function sealingKeyIdOf(stateDir: string): Promise<string | undefined> {
+  const text = await readSealingKey(stateDir);
+  return text === undefined ? undefined : sealKeyOf(text).id;
+}
+
 /** The store at the members this host knew last. */
 export async function connectStore(
   config: Config,
-  log: Logger,
-  onCall?: EtcdOptions['onCall'],
+  options: { log: Logger; onCall?: EtcdOptions['onCall']; identity?: LiveIdentity | undefined },
 ): Promise<{ store: EtcdClient; tls?: EtcdTls }> {
-  const tls = await readTls(config);
+  const { log, onCall, identity } = options;
+  const read = await readTls(config);
+  const tls = read === undefined || identity === undefined ? read : renewedTls(read.ca, identity);
   const endpoints = await knownEndpoints(config.FLYNN_STATE_DIR, config.FLYNN_ETCD_ENDPOINTS);
   const told = onCall === undefined ? {} : { onCall };
-  const store = connectEtcd({ endpoints, log, ...told, ...(tls === undefined ? {} : { tls }) });
+  const raw = connectEtcd({ endpoints, log, ...told, ...(tls === undefined ? {} : { tls }) });
+  const store = new SealedEtcd(raw, { sealingKey: () => readSealingKey(config.FLYNN_STATE_DIR), log });
+  identity?.onChange(() => raw.renewTls());
   return tls === undefined ? { store } : { store, tls };
+}
+
+/** What the host is known by at the moment. etcd itself reads its certificate's files at every handshake. */
+function renewedTls(ca: string, identity: LiveIdentity): EtcdTls {
+  return {
+    ca,
+    get certificate() {
+      return identity.current.certificate;
+    },
+    get privateKey() {
+      return identity.current.privateKey;
+    },
+  };
 }
 
 /** Other hosts' agents: those configured, until the store tells of them. */
@@ -73,14 +105,14 @@ export class Peers {
   }
 
   addresses(): string[] {
-    if (this.#hosts === undefined) return this.#config.FLYNN_PEERS;
-    const others = [...this.#hosts.snapshot.entries.values()].filter(({ value }) => !this.#isOwn(value.id));
-    return others.map(({ value }) => value.address);
+    return this.others().map(({ address }) => address);
   }
 
-  /** Of their agents' APIs. */
-  urls(): string[] {
-    return this.addresses().map((address) => `http://${address}:${agentPort}`);
+  /** Of those configured only the addresses are known: whichever hosts they are, they have to prove that they are hosts. */
+  others(): AgentPlace[] {
+    if (this.#hosts !== undefined) return this.records().filter(({ id }) => !this.#isOwn(id));
+    const unknown = { id: '', apiPort: agentPort, mutual: { withoutIdentity: 0 } };
+    return this.#config.FLYNN_PEERS.map((address) => ({ ...unknown, address }));
   }
 
   #isOwn(hostId: string): boolean {

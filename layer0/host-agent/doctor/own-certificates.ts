@@ -12,7 +12,7 @@ export async function ownCertificates(config: TlsConfig): Promise<KnownCertifica
       name: "the host's certificate",
       certificate: await readFile(own, 'utf8'),
       why: 'without a valid one neither etcd nor other hosts talk to it',
-      remedy: 'npm run up on it makes another',
+      remedy: 'flynn-host bootstrap on it makes another',
       warnDays: 30,
       criticalDays: 7,
     });

@@ -1,9 +1,9 @@
 /** The agent's doctors put together, and their part of its API. */
 import { systemClock } from '@flynn/kit/clock';
 import { messageOf } from '@flynn/kit/errors';
-import { HttpClient } from '@flynn/kit/http-client';
 import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
+import type { LiveIdentity } from '@flynn/kit/identity';
 import type { Logger } from '@flynn/kit/log';
 import type { TaskGroup } from '@flynn/kit/tasks';
 import { cellPrefix } from '@flynn/scheduler/cell';
@@ -11,6 +11,7 @@ import type { HostJob, HostRecord, JobStatus } from '@flynn/scheduler/cell';
 import type { EtcdClient } from '@flynn/store/etcd';
 import type { EtcdTls } from '@flynn/store/etcd-members';
 import { etcdStatus } from '@flynn/store/etcd-status';
+import { agentClient } from '../agent-client.ts';
 import { etcdQuotaBytes } from '../cluster/etcd-resident.ts';
 import type { Config } from '../config.ts';
 import type { ContainerTable } from '../container-table.ts';
@@ -39,6 +40,8 @@ export type DoctorDeps = Readonly<{
   assigned: () => readonly HostJob[];
   schedulerFault: () => string | undefined;
   rememberedHosts: () => readonly HostRecord[];
+  /** As which other hosts are asked. */
+  identity: LiveIdentity | undefined;
   log: Logger;
 }>;
 
@@ -59,7 +62,9 @@ export function startDoctor(deps: DoctorDeps, tasks: TaskGroup): Doctor {
     rememberedHosts: deps.rememberedHosts,
     async ask(record, patienceMs, signal) {
       if (record.id === config.FLYNN_HOST_ID) return host.examine(patienceMs, signal);
-      return askAgent(record, config.FLYNN_KEY, patienceMs, signal);
+      const access = { key: config.FLYNN_KEY, identity: deps.identity };
+      await using client = agentClient(record, access);
+      return await client.call(doctorRoutes.host, { query: { patienceMs } }, { signal, timeoutMs: patienceMs });
     },
     etcd: (signal) => etcdStatus({ endpoints: store.endpoints, signal, ...(tls === undefined ? {} : { tls }) }),
     quotaBytes: etcdQuotaBytes,
@@ -124,14 +129,4 @@ async function storeError(store: EtcdClient, signal: AbortSignal): Promise<strin
   } catch (error) {
     return signal.aborted ? 'it does not answer in time' : messageOf(error);
   }
-}
-
-async function askAgent(
-  { id, address, apiPort }: HostRecord,
-  key: string,
-  patienceMs: number,
-  signal: AbortSignal,
-): Promise<HostExamination> {
-  await using client = new HttpClient({ baseUrl: `http://${address}:${apiPort}`, key, name: `host ${id}` });
-  return client.call(doctorRoutes.host, { query: { patienceMs } }, { signal, timeoutMs: patienceMs });
 }

@@ -3,6 +3,8 @@ import { digestSchema, blobSchema } from '@flynn/blobstore/api';
 import { defineRoute } from '@flynn/kit/routes';
 import { z } from 'zod';
 
+const digestList = /^sha256:[0-9a-f]{64}(?:,sha256:[0-9a-f]{64}){0,127}$/;
+
 export const layers = {
   get: defineRoute({
     method: 'GET',
@@ -28,5 +30,15 @@ export const layers = {
     response: blobSchema,
     summary:
       'Store a layer, for an artifact that is registered within a day; other bytes than the digest says are refused',
+  }),
+  /** For runners and builders: `access` says nothing. */
+  missing: defineRoute({
+    method: 'GET',
+    path: '/operations/:operation/missing-layers',
+    /** Up to 128, with commas in between. */
+    query: z.object({ digests: z.string().regex(digestList) }),
+    response: z.object({ missing: z.array(z.string()) }),
+    summary:
+      'Which of these layers an operation may not be made of: who asked for it and its app have no right to them',
   }),
 } as const;

@@ -1,0 +1,91 @@
+/**
+ * Certificates of the platform's jobs on this host: short-lived, each in a folder of its own that its container has mounted,
+ * and made again before they end. Of an authority beside the cluster's, which etcd does not know: a part's certificate
+ * opens no store.
+ */
+import { mkdir, readdir, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { pause, systemClock } from '@flynn/kit/clock';
+import { messageOf } from '@flynn/kit/errors';
+import { readTextFile, writeFileAtomic } from '@flynn/kit/files';
+import { appRole, identityFiles, roleOf } from '@flynn/kit/identity';
+import type { Logger } from '@flynn/kit/log';
+import { parseCertificate } from '@flynn/kit/certificate';
+import { type Credentials, isDue, issueCertificate } from '@flynn/kit/tls';
+
+/** Where a container finds its own. */
+export const identityPath = '/run/flynn/identity';
+
+/** An agent may be away for two of them before the certificates of its jobs end. */
+const days = 7;
+const lookMs = 10 * 60_000;
+
+export type PartsAuthority = Credentials & {
+  /** What parts trust: the cluster's authority and this one. */
+  readonly trusted: string;
+};
+
+export class JobIdentities {
+  readonly #dir: string;
+  readonly #authority: PartsAuthority;
+  readonly #now: () => number;
+  readonly #log: Logger;
+
+  constructor(options: { dir: string; authority: PartsAuthority; now?: () => number; log: Logger }) {
+    this.#dir = options.dir;
+    this.#authority = options.authority;
+    this.#now = options.now ?? (() => systemClock.now());
+    this.#log = options.log;
+  }
+
+  folderOf(jobId: string): string {
+    return join(this.#dir, jobId);
+  }
+
+  /** There and good for a while when it resolves. Again: nothing happens, until it is due. */
+  async issue(jobId: string, app: string, options: { isForced?: boolean } = {}): Promise<void> {
+    const folder = this.folderOf(jobId);
+    const role = appRole(app);
+    const file = join(folder, identityFiles.own);
+    const { certificate, trusted } = this.#authority;
+    await mkdir(folder, { recursive: true, mode: 0o700 });
+    const trustedFile = join(folder, identityFiles.trusted);
+    if ((await readTextFile(trustedFile)) !== trusted) await writeFileAtomic(trustedFile, trusted);
+    const now = this.#now();
+    const before = await readTextFile(file);
+    if (before !== undefined && options.isForced !== true && !isDue(before, { authority: certificate, role, now }))
+      return;
+    const issued = await issueCertificate(this.#authority, { name: app, role, days, now });
+    await writeFileAtomic(file, issued.certificate + issued.privateKey);
+  }
+
+  /** All that are due, or with `isForced` all; of jobs that are gone they go. What fails is told and tried the next time. */
+  async renew(options: { hasJob: (jobId: string) => boolean; isForced?: boolean }): Promise<void> {
+    await mkdir(this.#dir, { recursive: true, mode: 0o700 });
+    for (const jobId of await readdir(this.#dir)) {
+      try {
+        const own = await readTextFile(join(this.folderOf(jobId), identityFiles.own));
+        const role = own === undefined ? undefined : roleOf(parseCertificate(own).subjectAltName);
+        const isDueAt = own === undefined || isDue(own, { authority: this.#authority.certificate, now: this.#now() });
+        if (!isDueAt && options.isForced !== true) continue;
+        // Not before it is due: one whose container is only being made has it already.
+        if (!options.hasJob(jobId)) await rm(this.folderOf(jobId), { recursive: true, force: true });
+        else if (role !== undefined) {
+          await this.issue(jobId, role.slice(appRole('').length), options);
+          this.#log.info({ jobId }, `the certificate of ${role} is renewed`);
+        }
+      } catch (error) {
+        this.#log.error(`the certificate of the job ${jobId} could not be renewed: ${messageOf(error)}`);
+      }
+    }
+  }
+
+  /** Until the signal aborts. */
+  async run(hasJob: () => ((jobId: string) => boolean) | undefined, signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      const known = hasJob();
+      if (known !== undefined) await this.renew({ hasJob: known });
+      await pause(lookMs, signal);
+    }
+  }
+}

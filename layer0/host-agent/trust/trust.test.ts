@@ -1,0 +1,123 @@
+import assert from 'node:assert/strict';
+import { X509Certificate } from 'node:crypto';
+import { existsSync } from 'node:fs';
+import { readFile, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { readIdentity, roleOf } from '@flynn/kit/identity';
+import { issueCertificate } from '@flynn/kit/tls';
+import { jobOf, openHost, scenario } from '../host-fixture.ts';
+import { admissionFile } from './host-trust.ts';
+import { trustFixture } from './trust-fixture.ts';
+
+const roleIn = (certificate: string): string | undefined => roleOf(new X509Certificate(certificate).subjectAltName);
+
+test('the host makes its certificate again when two thirds of its life are over, and tells those who show it', async () => {
+  await using fixture = await trustFixture();
+  const trust = await fixture.open();
+  const first = trust.identity.current;
+  assert.equal(roleIn(first.certificate), 'flynn:host/h1');
+  let told = 0;
+  trust.identity.onChange(() => (told += 1));
+  fixture.day = 480;
+  await trust.renew();
+  assert.equal(trust.identity.current, first);
+  fixture.day = 490;
+  await trust.renew();
+  assert.equal(told, 1);
+  const { certificate, privateKey } = trust.identity.current;
+  assert.notEqual(certificate, first.certificate);
+  assert.notEqual(privateKey, first.privateKey);
+  assert.equal(await readFile(join(fixture.stateDir, 'tls/host.pem'), 'utf8'), certificate);
+  assert.equal(await readFile(join(fixture.stateDir, 'tls/host-key.pem'), 'utf8'), privateKey);
+  // On command at once; and what an agent that starts finds is good, so it stays.
+  await trust.renew({ isForced: true });
+  assert.equal(told, 2);
+  assert.equal((await fixture.open()).identity.current.certificate, trust.identity.current.certificate);
+});
+
+test('a certificate of before there were roles is replaced, and what somebody else put there is taken up', async () => {
+  await using fixture = await trustFixture();
+  const { certificate, privateKey } = await issueCertificate(fixture.authority, {
+    name: 'h1',
+    addresses: ['192.0.2.1', '100.100.0.1', '127.0.0.1', 'localhost'],
+    now: fixture.now(),
+  });
+  await writeFile(join(fixture.stateDir, 'tls/host.pem'), certificate);
+  await writeFile(join(fixture.stateDir, 'tls/host-key.pem'), privateKey);
+  const trust = await fixture.open();
+  assert.notEqual(trust.identity.current.certificate, certificate);
+  assert.equal(roleIn(trust.identity.current.certificate), 'flynn:host/h1');
+  const other = await fixture.open();
+  await other.renew({ isForced: true });
+  await trust.renew();
+  assert.equal(trust.identity.current.certificate, other.identity.current.certificate);
+});
+
+test('a host without the key of the authority has no role to show', async () => {
+  await using fixture = await trustFixture();
+  await rm(join(fixture.stateDir, admissionFile));
+  await assert.rejects(fixture.open(), /no authority/);
+});
+
+test("a job's certificate is of its app, of an authority that etcd does not know, and is made again in time", async () => {
+  await using fixture = await trustFixture();
+  const { jobs, identity } = await fixture.open();
+  const folder = jobs.folderOf('h1-j1');
+  await jobs.issue('h1-j1', 'blobstore');
+  const first = await readIdentity(folder);
+  assert.equal(roleIn(first.certificate), 'flynn:app/blobstore');
+  assert.equal(
+    new X509Certificate(first.certificate).checkIssued(new X509Certificate(fixture.authority.certificate)),
+    false,
+  );
+  assert.equal(first.trusted, identity.current.trusted);
+  const hasJob = (jobId: string) => jobId === 'h1-j1';
+  fixture.day = 4;
+  await jobs.issue('h1-j1', 'blobstore');
+  await jobs.renew({ hasJob });
+  assert.deepEqual(await readIdentity(folder), first);
+  fixture.day = 5;
+  await jobs.renew({ hasJob });
+  const second = await readIdentity(folder);
+  assert.notEqual(second.certificate, first.certificate);
+  assert.equal(roleIn(second.certificate), 'flynn:app/blobstore');
+  // One that is started again under another name has that name.
+  await jobs.issue('h1-j1', 'router');
+  assert.equal(roleIn((await readIdentity(folder)).certificate), 'flynn:app/router');
+});
+
+test('the certificate of a job that is gone goes when it would be made again; one that is damaged keeps no other from it', async () => {
+  await using fixture = await trustFixture();
+  const { jobs } = await fixture.open();
+  for (const jobId of ['h1-a', 'h1-gone', 'h1-z']) await jobs.issue(jobId, 'runner');
+  const before = await readIdentity(jobs.folderOf('h1-z'));
+  await jobs.renew({ hasJob: (jobId) => jobId !== 'h1-gone' });
+  assert.ok(existsSync(jobs.folderOf('h1-gone')));
+  fixture.day = 5;
+  await writeFile(join(jobs.folderOf('h1-a'), 'identity.pem'), 'damaged');
+  await jobs.renew({ hasJob: (jobId) => jobId !== 'h1-gone' });
+  assert.equal(existsSync(jobs.folderOf('h1-gone')), false);
+  assert.notEqual((await readIdentity(jobs.folderOf('h1-z'))).certificate, before.certificate);
+});
+
+test('a job that is to be known by its app finds its certificate when it starts; others have none', async () => {
+  await using fixture = await trustFixture();
+  const trust = await fixture.open();
+  await scenario(async ({ engine, store }) => {
+    const host = await openHost({
+      engine,
+      store,
+      settings: { identities: trust.jobs },
+      async beforeStart(job) {
+        assert.equal(existsSync(trust.jobs.folderOf(job.id)), job.template.identity !== undefined);
+      },
+    });
+    const [part, app] = [jobOf('part', { identity: 'blobstore' }), jobOf('app')];
+    await host.assign([part, app]);
+    for (const job of [part, app]) await host.reach(job, 'running', ({ state }) => state === 'running');
+    await host.stop();
+    const specs = new Map((await engine.list()).map(({ labels }) => [labels['flynn.job'], labels['flynn.identity']]));
+    assert.deepEqual([specs.get(part.id), specs.get(app.id)], ['blobstore', undefined]);
+  });
+});
