@@ -3,6 +3,7 @@ import { Command, CommanderError } from 'commander';
 import { asFlynnError } from '@flynn/kit/errors';
 import { HttpClient } from '@flynn/kit/http-client';
 import { metricsToken } from '@flynn/kit/metrics-token';
+import { addCertificateCommands } from './cli-certificates.ts';
 import { collectDebug } from './cli-debug.ts';
 import { addDoctorCommands } from './cli-doctor.ts';
 import { addHostCommands } from './cli-hosts.ts';
@@ -36,6 +37,7 @@ async function run(argv: readonly string[]): Promise<number> {
   addWorkloadCommands(context);
   addSnapshotCommands(context);
   addDoctorCommands(context);
+  addCertificateCommands(context);
   addAgentCommands(context);
   try {
     await program.parseAsync([...argv], { from: 'user' });

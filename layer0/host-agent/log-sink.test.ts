@@ -57,7 +57,7 @@ test('every instance gets every line after a replay, and writing waits while the
   const tasks = new TaskGroup();
   const sink = new AggregatorSink({
     source: { subscribe: () => events },
-    key: 'k',
+    access: { key: 'k' },
     async *replay() {
       yield lineOf('earlier');
     },
@@ -101,7 +101,7 @@ test('an instance that comes back under its name is told again what there is', a
   const tasks = new TaskGroup();
   const sink = new AggregatorSink({
     source: { subscribe: () => events },
-    key: 'k',
+    access: { key: 'k' },
     async *replay() {
       yield lineOf('earlier');
     },
@@ -131,7 +131,7 @@ test('lines that come while the connection is lost are told once it is back', as
   const tasks = new TaskGroup();
   const sink = new AggregatorSink({
     source: { subscribe: () => events },
-    key: 'k',
+    access: { key: 'k' },
     async *replay() {},
     log: createLogger('sink', { destination: said }),
   });
@@ -156,7 +156,12 @@ test('lines that come while the connection is lost are told once it is back', as
 async function startSink(t: TestContext, replay: () => AsyncIterable<LogLine> = async function* () {}) {
   const events = new AsyncQueue<Event>();
   const tasks = new TaskGroup();
-  const sink = new AggregatorSink({ source: { subscribe: () => events }, key: 'k', replay, log: silentLogger() });
+  const sink = new AggregatorSink({
+    source: { subscribe: () => events },
+    access: { key: 'k' },
+    replay,
+    log: silentLogger(),
+  });
   tasks.run('sink', (signal) => sink.run(signal));
   t.after(async () => {
     events.end();
@@ -252,7 +257,7 @@ test('an agent that stops tells what still waits', async (t) => {
   const stopping = new AbortController();
   const sink = new AggregatorSink({
     source: { subscribe: () => events },
-    key: 'k',
+    access: { key: 'k' },
     async *replay() {},
     log: silentLogger(),
   });
@@ -274,7 +279,7 @@ test('a line is confirmed once an instance has answered for it, though another b
   const tasks = new TaskGroup();
   const sink = new AggregatorSink({
     source: { subscribe: () => events },
-    key: 'k',
+    access: { key: 'k' },
     async *replay() {},
     log: silentLogger(),
   });

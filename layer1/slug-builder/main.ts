@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { createWriteStream } from 'node:fs';
 import { createBlobClient } from '@flynn/blobstore/client';
 import { createDiscoveryClient } from '@flynn/discovery/client';
+import { partOf } from '@flynn/discovery/parts';
 import { pause } from '@flynn/kit/clock';
 import { loadConfig } from '@flynn/kit/config';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
@@ -71,7 +72,7 @@ async function runBuild(): Promise<void> {
       : new RenewedIdentity(await readIdentity(config.FLYNN_IDENTITY_DIR));
   const discovery = createDiscoveryClient({ url: config.FLYNN_DISCOVERY_URL });
   const blobs = createBlobClient({
-    baseUrl: async () => `http://${(await discovery.resolve('blobstore', { signal })).address}`,
+    ...partOf({ resolve: (service) => discovery.resolve(service, { signal }) }, 'blobstore', identity),
     key: config.FLYNN_KEY,
   });
   const job = {
