@@ -10,6 +10,7 @@ import { readTextFile, writeFileAtomic } from '@flynn/kit/files';
 import { fingerprintOf } from '@flynn/kit/certificate';
 import type { Credentials } from '@flynn/kit/tls';
 import type { Store } from '@flynn/store/store';
+import { commands, versionOfThis } from './origin.ts';
 import { type Cluster, sharedSchema } from './settings.ts';
 
 /** Long enough for whoever sets machines up today. */
@@ -23,6 +24,7 @@ export async function writeAdmission(stateDir: string, cluster: Cluster, own: Cr
     range: cluster.range,
     certificate: own.certificate + cluster.authority.certificate,
     privateKey: own.privateKey,
+    release: versionOfThis(),
     settings: sharedSchema.parse(cluster),
   };
   const file = join(stateDir, admissionFile);
@@ -57,7 +59,7 @@ export function checkToken(token: string, stored: Cluster | undefined): void {
   if (stored === undefined || fingerprintOf(stored.authority.certificate) === fingerprint) return;
   throw new FlynnError(
     'conflict',
-    `this machine is a host of the cluster ${stored.name} already, and the token is for another one: take it out first with npm run down`,
+    `this machine is a host of the cluster ${stored.name} already, and the token is for another one: take it out first with ${commands.down}`,
   );
 }
 

@@ -2,21 +2,22 @@
 import { hasErrno } from '@flynn/kit/errors';
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { cp, mkdir, open, readdir, readlink, rename, rm, symlink, writeFile } from 'node:fs/promises';
+import { cp, mkdir, open, readFile, readdir, readlink, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { tlsFiles } from '@flynn/host-agent/cluster/etcd-resident';
 import { readTextFile, writeFileAtomic } from '@flynn/kit/files';
 import { waitFor } from '@flynn/kit/retry';
 import { isSystemdRunning } from './engine.ts';
-import { bundle, repository } from './images/bundle.ts';
+import { bundle } from './images/bundle.ts';
 import { moduleFolders } from './images/modules.ts';
 import { digestOf } from './images/tag.ts';
+import { isInstalled, node, programsFolder, root } from './origin.ts';
 import { commandOf, runProgram, tryProgram } from './program.ts';
 import type { Cluster, Options } from './settings.ts';
 
 const program = 'layer0/host-agent/main.ts';
-const node = join(repository, 'node_modules/.bin/node');
-const supervise = join(repository, 'bootstrap/supervise');
+const programFile = 'host-agent.mjs';
+const supervise = join(root, 'bootstrap/supervise');
 /** The agent takes up to 25 s to stop. */
 const stopMs = 40_000;
 
@@ -53,6 +54,7 @@ export function agentEnvironment(options: Options, cluster: Cluster): string {
     FLYNN_ETCD_KEY_FILE: join(options.FLYNN_STATE_DIR, tlsFiles.key),
     ...(cluster.peers.length === 0 ? {} : { FLYNN_PEERS: cluster.peers.join(',') }),
     FLYNN_DOCKER_SOCKET: options.FLYNN_DOCKER_SOCKET,
+    ...(isInstalled ? { FLYNN_INSTALLATION: root } : {}),
     ...(cluster.dnsUpstreams === undefined ? {} : { FLYNN_DNS_UPSTREAMS: cluster.dnsUpstreams }),
     ...(cluster.schedulers === undefined ? {} : { FLYNN_SCHEDULERS: cluster.schedulers }),
   };
@@ -97,7 +99,7 @@ export async function ensureAgent(
   identity: string,
 ): Promise<'started' | 'restarted' | 'unchanged'> {
   const fingerprintFile = join(setup.stateDir, 'agent.fingerprint');
-  const code = await bundle(program);
+  const code = isInstalled ? await readFile(join(root, programsFolder, programFile)) : await bundle(program);
   const fingerprint = digestOf(`${digestOf(code)}\n${environment}\n${identity}\n${unitText(setup)}`);
   const before = await readTextFile(fingerprintFile);
   const isRunning = await isAgentRunning(setup);
@@ -113,7 +115,7 @@ export async function ensureAgent(
 
 /** What the supervisor starts: always the version installed last. */
 function installedProgram(stateDir: string): string {
-  return join(stateDir, 'agent', 'current', 'host-agent.mjs');
+  return join(stateDir, 'agent', 'current', programFile);
 }
 
 /**
@@ -126,11 +128,11 @@ async function installAgent(stateDir: string, code: Uint8Array): Promise<void> {
   const folder = join(versions, name);
   await rm(folder, { recursive: true, force: true });
   await mkdir(folder, { recursive: true, mode: 0o700 });
-  for (const modules of await moduleFolders(repository, ['etcd3'])) {
-    await cp(join(repository, modules), join(folder, modules), { recursive: true });
+  for (const modules of await moduleFolders(root, ['etcd3'])) {
+    await cp(join(root, modules), join(folder, modules), { recursive: true });
   }
-  await writeFile(join(folder, 'host-agent.mjs'), code);
-  await cp(join(repository, 'bootstrap/choose-version'), join(versions, 'choose-version'));
+  await writeFile(join(folder, programFile), code);
+  await cp(join(root, 'bootstrap/choose-version'), join(versions, 'choose-version'));
   const before = await versionAt(join(versions, 'current'), name);
   // The version before stays: `choose-version` goes back to it if this one does not come up.
   if (before !== name) await replaceLink(join(versions, 'previous'), before);
@@ -153,7 +155,7 @@ async function versionAt(link: string, none: string): Promise<string> {
 }
 
 /** A crash in between leaves the old link or the new. */
-async function replaceLink(path: string, target: string): Promise<void> {
+export async function replaceLink(path: string, target: string): Promise<void> {
   await rm(`${path}.new`, { force: true });
   await symlink(target, `${path}.new`);
   await rename(`${path}.new`, path);
@@ -177,7 +179,7 @@ async function startSupervisor(setup: AgentSetup): Promise<void> {
   await stopSupervisor(setup.stateDir);
   await using log = await open(join(setup.stateDir, 'agent.log'), 'a', 0o600);
   const child = spawn('sh', [supervise, setup.stateDir, node, installedProgram(setup.stateDir)], {
-    cwd: repository,
+    cwd: '/',
     detached: true,
     stdio: ['ignore', log.fd, log.fd],
   });

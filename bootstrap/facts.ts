@@ -1,12 +1,12 @@
 /** What preflight judges by, looked up on this machine. */
 import { readFile, stat, statfs } from 'node:fs/promises';
 import { networkInterfaces, totalmem } from 'node:os';
-import { dirname, join } from 'node:path';
+import { dirname } from 'node:path';
 import { readTextFile } from '@flynn/kit/files';
 import { isAgentRunning, setupOf } from './agent.ts';
 import { canStartEngine, engineAt, isEngineUp } from './engine.ts';
-import { repository } from './images/bundle.ts';
 import { type Listener, ownerOf, readListeners } from './listeners.ts';
+import { newestFile } from './origin.ts';
 import { type Facts, gatewayPorts, parseRoutes, tunnelPort } from './preflight.ts';
 import { hasProgram } from './program.ts';
 import { type Cluster, type Options, httpsPortOf } from './settings.ts';
@@ -54,7 +54,7 @@ export async function readFacts(options: Options, cluster: Cluster): Promise<Fac
 
 /** The clock was at least as far once: when the cluster was made, and when these files were. */
 export async function notBefore(createdAt?: string): Promise<number> {
-  const { mtimeMs } = await stat(join(repository, 'package-lock.json'));
+  const { mtimeMs } = await stat(newestFile);
   return Math.max(mtimeMs, createdAt === undefined ? 0 : Date.parse(createdAt));
 }
 

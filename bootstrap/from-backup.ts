@@ -11,6 +11,7 @@ import { FlynnError, hasErrno, messageOf } from '@flynn/kit/errors';
 import { readJsonFile, writeFileAtomic } from '@flynn/kit/files';
 import { z } from 'zod';
 import type { SystemApp } from './manifest.ts';
+import { commands } from './origin.ts';
 import { type Cluster, type Options, httpsPortOf } from './settings.ts';
 import { adoptHostKey } from './state.ts';
 
@@ -60,13 +61,13 @@ export async function checkRestore(
     if (begun === undefined || begun.isComplete) return;
     throw new FlynnError(
       'conflict',
-      `the restore of ${begun.file} is not through: go on with it by npm run up -- --from-backup ${begun.file}, or take the cluster away with npm run down`,
+      `the restore of ${begun.file} is not through: go on with it by ${commands.restore} ${begun.file}, or take the cluster away with ${commands.down}`,
     );
   }
   if (begun?.digest === backup.source.digest) return;
   throw new FlynnError(
     'conflict',
-    `this machine is a host of the cluster ${stored.name} already, and a backup is restored onto a new one: take it away first with npm run down, or restore on another machine`,
+    `this machine is a host of the cluster ${stored.name} already, and a backup is restored onto a new one: take it away first with ${commands.down}, or restore on another machine`,
   );
 }
 
@@ -146,6 +147,6 @@ export function restoredText(cluster: Cluster, { file, inspection }: Backup): st
     command('flynn apps'),
     command('flynn -a APP ps'),
     '\nOther machines become hosts of it with the token that this prints:\n\n',
-    command('npm run up -- --token'),
+    command(commands.token),
   ].join('');
 }

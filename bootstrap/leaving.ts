@@ -10,6 +10,7 @@ import { assignmentSchema, cellKeys, claimSchema } from '@flynn/scheduler/cell';
 import type { Store } from '@flynn/store/store';
 import { leasesOf } from './admission.ts';
 import { withStore } from './controller.ts';
+import { commands } from './origin.ts';
 import type { Cluster } from './settings.ts';
 import type { Report } from './timed.ts';
 
@@ -42,7 +43,7 @@ export async function leaveCluster({ stateDir, cluster, isForced, report }: Leav
       if (members.length <= 1 || isForced) return false;
       throw new FlynnError(
         'unavailable',
-        `the cluster does not answer (${messageOf(error)}), and other hosts are in it: this one has the platform's data. Bring them up, or take this one down all the same with npm run down -- --force`,
+        `the cluster does not answer (${messageOf(error)}), and other hosts are in it: this one has the platform's data. Bring them up, or take this one down all the same with ${commands.force}`,
         { cause: error },
       );
     }
@@ -68,7 +69,7 @@ export async function leave(
   if (hasPlatform && !isForced) {
     throw new FlynnError(
       'conflict',
-      `other hosts are in this cluster: ${others.join(', ')}. The platform's data (sources, slugs) is on this one: take the others down first, or this one all the same with npm run down -- --force`,
+      `other hosts are in this cluster: ${others.join(', ')}. The platform's data (sources, slugs) is on this one: take the others down first, or this one all the same with ${commands.force}`,
     );
   }
   await moveJobs(store, hostId, others, report);

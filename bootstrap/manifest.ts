@@ -85,7 +85,16 @@ export function manifestOf(input: ManifestInput): SystemApp[] {
   return [
     controllerOf(input),
     app('blobstore', {
-      processes: { web: { ...size(128), ...served('blobstore', 8080), volumes: [{ name: 'blobs', path: '/data' }] } },
+      processes: {
+        web: {
+          ...size(128),
+          ...served('blobstore', 8080),
+          volumes: [{ name: 'blobs', path: '/data' }],
+          // One copy more than is waited for: two hosts may be lost.
+          omni: true,
+          maxHosts: 3,
+        },
+      },
       counts: { web: 1 },
     }),
     app('log-aggregator', {

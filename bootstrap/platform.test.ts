@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { apps, deployments, formations, releases, routing } from '@flynn/controller/api';
+import { apps, deployments, formations, releases } from '@flynn/controller/api';
+import { routing } from '@flynn/controller/routes/api';
 import { type Deployment, processSchema } from '@flynn/controller/model';
 import { FlynnError } from '@flynn/kit/errors';
 import { handle } from '@flynn/kit/http-server';

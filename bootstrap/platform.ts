@@ -1,6 +1,7 @@
 /** Makes the platform's apps what the manifest says, through the controller's API. Each step may be repeated. */
 import { isDeepStrictEqual } from 'node:util';
-import { apps, deployments, formations, releases, routing } from '@flynn/controller/api';
+import { apps, deployments, formations, releases } from '@flynn/controller/api';
+import { routing } from '@flynn/controller/routes/api';
 import { keys } from '@flynn/controller/api-keys';
 import {
   type App,

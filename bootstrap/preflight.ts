@@ -3,6 +3,7 @@ import { etcdPorts } from '@flynn/host-agent/cluster/etcd-resident';
 import { joinPort } from '@flynn/host-agent/cluster/join';
 import type { Listener } from './listeners.ts';
 import { routerStatusPort } from './manifest.ts';
+import { commands, isInstalled } from './origin.ts';
 import { type Cluster, gatewayOf, httpsPortOf, numberOf } from './settings.ts';
 
 export type Network = Readonly<{ device: string; subnet: string }>;
@@ -87,7 +88,9 @@ function judgeMachine(facts: Facts): Problem[] {
   if (facts.missingPrograms.length > 0) {
     problems.push({
       what: `not installed: ${facts.missingPrograms.join(', ')}`,
-      remedy: 'run npm run up, which installs them on Debian, or install them with your package manager',
+      remedy: isInstalled
+        ? 'install the packages they are in'
+        : 'run npm run up, which installs them on Debian, or install them with your package manager',
     });
   }
   return [...problems, ...judgeTools(facts), ...judgeClock(facts)];
@@ -141,13 +144,21 @@ function judgeRouterPorts(facts: Facts, cluster: Cluster): Problem[] {
   const problems: Problem[] = [];
   // The router takes its ports on every address.
   const routerPorts = [
-    { port: cluster.httpPort, use: 'HTTP', remedy: 'stop it, or choose another port: FLYNN_HTTP_PORT=8080 npm run up' },
+    {
+      port: cluster.httpPort,
+      use: 'HTTP',
+      remedy: `stop it, or choose another port: FLYNN_HTTP_PORT=8080 ${commands.up}`,
+    },
     {
       port: httpsPortOf(cluster),
       use: 'HTTPS',
-      remedy: 'stop it, or choose another port: FLYNN_HTTPS_PORT=8443 npm run up',
+      remedy: `stop it, or choose another port: FLYNN_HTTPS_PORT=8443 ${commands.up}`,
     },
-    { port: cluster.gitPort, use: 'git', remedy: 'stop it, or choose another port: FLYNN_GIT_PORT=2223 npm run up' },
+    {
+      port: cluster.gitPort,
+      use: 'git',
+      remedy: `stop it, or choose another port: FLYNN_GIT_PORT=2223 ${commands.up}`,
+    },
   ];
   for (const { port, use, remedy } of routerPorts) {
     const taken = facts.listeners.find((listener) => listener.protocol === 'tcp' && listener.port === port);
@@ -204,7 +215,7 @@ function judgeNetwork(facts: Facts, cluster: Cluster): Problem[] {
     .filter((network) => network.device !== cluster.bridge && overlaps(network.subnet, cluster.subnet))
     .map((network) => ({
       what: `${cluster.subnet}, for containers, overlaps ${network.subnet} of ${network.device}`,
-      remedy: 'choose a subnet that is free: FLYNN_SUBNET=10.231.0.0/24 npm run up',
+      remedy: `choose a subnet that is free: FLYNN_SUBNET=10.231.0.0/24 ${commands.up}`,
     }));
 }
 

@@ -1,7 +1,8 @@
 /** The platform's own apps on a cluster that was restored: their records are there, and `up` makes them run again. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { apps, formations, releases, routing } from '@flynn/controller/api';
+import { apps, formations, releases } from '@flynn/controller/api';
+import { routing } from '@flynn/controller/routes/api';
 import { restoreRecords } from '@flynn/controller/backup/restore';
 import { download, sourceOf } from '@flynn/controller/backup/restore-fixture';
 import { startTestController } from '@flynn/controller/testing';

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { FlynnError } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
 import type { SshKey } from './cli-config.ts';
-import { repository } from './images/bundle.ts';
+import { root } from './origin.ts';
 import { runProgram, tryProgram } from './program.ts';
 
 export const sampleName = 'hello';
@@ -17,7 +17,7 @@ export type PushOptions = { gitUrl: string; key: SshKey; knownHostsFile: string;
 export async function pushSample({ gitUrl, key, knownHostsFile, report }: PushOptions): Promise<void> {
   const folder = await mkdtemp(join(tmpdir(), 'flynn-sample-'));
   try {
-    await cp(join(repository, 'bootstrap/sample'), folder, { recursive: true });
+    await cp(join(root, 'bootstrap/sample'), folder, { recursive: true });
     const date = '2026-01-01T00:00:00Z';
     const env = {
       GIT_AUTHOR_NAME: 'Flynn',

@@ -5,6 +5,7 @@ import { integer, loadConfig } from '@flynn/kit/config';
 import { FlynnError } from '@flynn/kit/errors';
 import type { Credentials } from '@flynn/kit/tls';
 import { z } from 'zod';
+import { commands } from './origin.ts';
 
 const port = integer.pipe(z.int().min(1).max(65_535));
 const folder = z.string().startsWith('/', 'expected an absolute path');
@@ -181,7 +182,7 @@ export function settle(options: Options, stored: Cluster | undefined, machine: M
       ['FLYNN_HOST_ID', stored.hostId],
       ['FLYNN_BRIDGE', stored.bridge],
     ] as const;
-    const remedy = 'unset it, or take the cluster down first with npm run down';
+    const remedy = `unset it, or take the cluster down first with ${commands.down}`;
     refuseOther(options, fixed, (value) => `the cluster on this machine was made with ${value}: ${remedy}`);
     if (!stored.hasPlatform) refuseContradictions(options, stored);
     const changed = {
@@ -234,7 +235,7 @@ export function keptText(cluster: Cluster, options: Options): string[] {
   return keptOptions.flatMap(([name, field]) => {
     const value = cluster[field];
     if (value === undefined || options[name] !== undefined) return [];
-    return [`${name} is ${value}, as an earlier up was told; ${name}= npm run up takes it away`];
+    return [`${name} is ${value}, as an earlier up was told; ${name}= ${commands.up} takes it away`];
   });
 }
 

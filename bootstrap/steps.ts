@@ -18,11 +18,13 @@ import { platformImagesPut } from '@flynn/host-agent/cluster/platform-images';
 import { ensureLease, writeAdmission } from './admission.ts';
 import { ensureControllerCertificate, ensureHostCertificate } from './certificates.ts';
 import { ensureEtcd, readEtcdImage, tellEtcdImage, updateEtcd } from './etcd.ts';
+import { loadImages } from './bundle/images.ts';
 import { ensureImages } from './images/build.ts';
 import type { ImageName } from './images/recipes.ts';
 import { type Backup, withSettings } from './from-backup.ts';
 import { type SystemApp, controllerApp, controllerService, manifestOf } from './manifest.ts';
-import { Platform } from './platform.ts';
+import { imagesOf, isInstalled, readBundle } from './origin.ts';
+import { type Outcome, Platform } from './platform.ts';
 import { type RestoreContext, restoreRecordsStep, restoreSteps } from './restore-steps.ts';
 import { pushSample, sampleName, untilAnswers } from './sample-app.ts';
 import { type Cluster, type Options, appUrlOf, controllerUrlOf, gatewayOf, gitHostOf, gitUrlOf } from './settings.ts';
@@ -38,12 +40,17 @@ export type Context = Readonly<{
   env: Record<string, string | undefined>;
   /** What the cluster is to have from its beginning. */
   backup?: Backup;
+  /** Only what is there already is brought up to date, one app after the other. */
+  isUpdate?: boolean;
 }>;
 
 export type Step = Readonly<{ title: string; run: (report: Report) => Promise<string | void> }>;
 
-/** In their order; a step may answer with a word on what it found. For the host that made the cluster. */
-export function stepsOf(context: Context): Step[] {
+/**
+ * In their order; a step may answer with a word on what it found. For the host that made the cluster. After those of `base`
+ * other hosts can join; those of `platform` are theirs to carry, too.
+ */
+export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
   const { options, cluster, person, backup } = context;
   const stateDir = options.FLYNN_STATE_DIR;
   const gateway = gatewayOf(cluster.subnet);
@@ -95,23 +102,11 @@ export function stepsOf(context: Context): Step[] {
   });
   const restore = (): RestoreContext => ({ host, gateway, images });
 
-  return [
+  const base: Step[] = [
     engineStep(options),
-    {
-      title: 'Images',
-      run: async (report) => {
-        const { docker } = await ensureEngine({ socket: options.FLYNN_DOCKER_SOCKET, stateDir });
-        let built = 0;
-        images = await ensureImages({
-          docker,
-          report: (line) => {
-            if (line.startsWith('built ')) built += 1;
-            report(line);
-          },
-        });
-        return built === 0 ? 'unchanged' : `${built} built`;
-      },
-    },
+    imagesStep(options, (made) => {
+      images = made;
+    }),
     {
       title: 'Host agent and store',
       run: async (report) => {
@@ -135,6 +130,8 @@ export function stepsOf(context: Context): Step[] {
       },
     },
     ...(backup === undefined ? [] : [restoreRecordsStep(backup, restore)]),
+  ];
+  const platform: Step[] = [
     {
       title: 'Controller',
       run: async (report) => {
@@ -167,15 +164,49 @@ export function stepsOf(context: Context): Step[] {
       title: 'Services of the platform',
       run: async (report) => {
         const services = (await manifest()).filter((app) => app.name !== controllerApp);
-        const outcomes = await withPlatform((platform) => platform.ensureApps(services, report));
+        const outcomes = await withPlatform((platform) =>
+          context.isUpdate === true ? oneByOne(platform, services, report) : platform.ensureApps(services, report),
+        );
         await untilAnswers(controllerUrlOf(cluster), 60_000);
         await withStore(host, (store) => store.transact({ then: [platformImagesPut(platformImages(images))] }));
         const changed = outcomes.filter((outcome) => outcome !== 'unchanged').length;
         return changed === 0 ? 'unchanged' : `${changed} deployed`;
       },
     },
-    ...(backup === undefined ? [sampleStep()] : restoreSteps(backup, restore)),
+    ...(backup === undefined ? (context.isUpdate === true ? [] : [sampleStep()]) : restoreSteps(backup, restore)),
   ];
+  return { base, platform };
+}
+
+/** In the manifest's order, in which whoever is asked comes before who asks. */
+async function oneByOne(platform: Platform, wanted: readonly SystemApp[], report: Report): Promise<Outcome[]> {
+  const outcomes: Outcome[] = [];
+  for (const app of wanted) outcomes.push(await platform.ensureApp(app, report));
+  return outcomes;
+}
+
+/** From the bundle this was installed from, or built from the repository. */
+export function imagesStep(options: Options, keep: (images: ReadonlyMap<ImageName, string>) => void): Step {
+  return {
+    title: 'Images',
+    run: async (report) => {
+      const { FLYNN_DOCKER_SOCKET: socket, FLYNN_STATE_DIR: stateDir } = options;
+      const { docker } = await ensureEngine({ socket, stateDir });
+      const bundle = readBundle();
+      if (bundle !== undefined) {
+        const loaded = await loadImages(docker, bundle, report);
+        keep(imagesOf(bundle));
+        return loaded === 0 ? 'unchanged' : `${loaded} loaded`;
+      }
+      let built = 0;
+      const countBuilt = (line: string): void => {
+        if (line.startsWith('built ')) built += 1;
+        report(line);
+      };
+      keep(await ensureImages({ docker, report: countBuilt }));
+      return built === 0 ? 'unchanged' : `${built} built`;
+    },
+  };
 }
 
 function engineStep(options: Options): Step {
@@ -199,12 +230,28 @@ function cliClusterOf(cluster: Cluster): Parameters<typeof addCluster>[1] {
   };
 }
 
-/** For a host that joined: it runs what the others give it, and builds nothing. */
-export function joinStepsOf({ options, cluster, person }: Context): Step[] {
+/** For a host that joined: it runs what the others give it, or its bundle has, and builds nothing. */
+export function joinStepsOf(context: Context): Step[] {
+  const { cluster, person } = context;
+  return [
+    ...hostStepsOf(context),
+    {
+      title: 'The flynn command',
+      run: async () => {
+        await addCluster(person, cliClusterOf(cluster));
+        return `configured in ${person.configDir}`;
+      },
+    },
+  ];
+}
+
+/** What of a host that joined is its own, whoever asks for it. */
+export function hostStepsOf({ options, cluster }: Pick<Context, 'options' | 'cluster'>): Step[] {
   const stateDir = options.FLYNN_STATE_DIR;
   const setup = setupOf(options, cluster);
   return [
     engineStep(options),
+    ...(isInstalled ? [imagesStep(options, () => {})] : []),
     {
       title: 'Host agent',
       run: async (report) => {
@@ -240,18 +287,11 @@ export function joinStepsOf({ options, cluster, person }: Context): Step[] {
         return `${cluster.address}, containers in ${cluster.subnet}${closed}`;
       },
     },
-    {
-      title: 'The flynn command',
-      run: async () => {
-        await addCluster(person, cliClusterOf(cluster));
-        return `configured in ${person.configDir}`;
-      },
-    },
   ];
 }
 
 /** Those that jobs run; their parents come with them. */
-function platformImages(images: ReadonlyMap<ImageName, string>): string[] {
+export function platformImages(images: ReadonlyMap<ImageName, string>): string[] {
   return [...images].filter(([name]) => name !== 'base' && name !== 'node').map(([, tag]) => tag);
 }
 

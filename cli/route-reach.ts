@@ -1,5 +1,5 @@
 /** A change of a route is told as done once every router has it. */
-import { routing } from '@flynn/controller/api';
+import { routing } from '@flynn/controller/routes/api';
 import { messageOf } from '@flynn/kit/errors';
 import type { Context } from './context.ts';
 import { formatCount } from './output.ts';

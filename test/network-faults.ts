@@ -9,6 +9,8 @@ export type Cut = {
   ports?: readonly number[];
   /** Only what the first hosts send to the others: they hear and are not heard. */
   isOneWay?: boolean;
+  /** So many of a hundred packets are lost, each by itself; all unless given. */
+  lossPercent?: number;
 };
 
 /** Hosts and this machine reach each other whatever is cut: only what crosses the bridge counts. */
@@ -20,14 +22,19 @@ export class NetworkFaults implements AsyncDisposable {
   }
 
   /** Adds to what is cut already. */
-  async cut(from: readonly TestHost[], to: readonly TestHost[], { ports, isOneWay = false }: Cut = {}): Promise<void> {
+  async cut(
+    from: readonly TestHost[],
+    to: readonly TestHost[],
+    { ports, isOneWay = false, lossPercent }: Cut = {},
+  ): Promise<void> {
     const what = (direction: 'sport' | 'dport'): string =>
       ports === undefined ? '' : ` tcp ${direction} { ${ports.join(', ')} }`;
+    const chance = lossPercent === undefined ? '' : ` numgen random mod 100 < ${lossPercent}`;
     const drop = (a: readonly TestHost[], b: readonly TestHost[]): string[] =>
       // Whoever opened the connection, either end may have the port.
       (ports === undefined ? (['dport'] as const) : (['dport', 'sport'] as const)).map(
         (direction) =>
-          `add rule ${this.#table} forward iifname { ${links(a)} } oifname { ${links(b)} }${what(direction)} counter drop`,
+          `add rule ${this.#table} forward iifname { ${links(a)} } oifname { ${links(b)} }${what(direction)}${chance} counter drop`,
       );
     const commands = [
       `add table ${this.#table}`,

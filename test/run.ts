@@ -2,8 +2,9 @@
  * `npm test [-- SUITE [PATH…]]`: the checks, then every suite, under one reporter and one summary.
  *
  * Suites: `unit` (pure, no Docker), `integration` (real etcd, Docker, git, ssh), `e2e` (a whole cluster in network
- * namespaces, driven through git and bin/flynn), `chaos` (three hosts of one, and what can go wrong with them). Images and
- * the Docker engine are made ready only when a suite needs them.
+ * namespaces, driven through git and bin/flynn), `chaos` (three hosts of one, and what can go wrong with them), `long`
+ * (`npm run chaos`: more of that, only when it is asked for; PATH may be the name alone). Images and the Docker engine are
+ * made ready only when a suite needs them.
  */
 import { spawnSync } from 'node:child_process';
 import { globSync } from 'node:fs';
@@ -22,6 +23,8 @@ type Suite = {
   concurrency: number;
   timeoutMs: number;
   fileMs: number;
+  /** Runs only when it is named. */
+  isForAsking?: boolean;
 };
 
 const suites: readonly Suite[] = [
@@ -36,6 +39,15 @@ const suites: readonly Suite[] = [
   },
   { name: 'e2e', pattern: '.e2e.test.ts', needsImages: true, concurrency: 1, timeoutMs: 900_000, fileMs: 900_000 },
   { name: 'chaos', pattern: '.chaos.test.ts', needsImages: true, concurrency: 1, timeoutMs: 900_000, fileMs: 900_000 },
+  {
+    name: 'long',
+    pattern: '.long.test.ts',
+    needsImages: true,
+    concurrency: 1,
+    timeoutMs: 1_800_000,
+    fileMs: 1_800_000,
+    isForAsking: true,
+  },
 ];
 
 function suiteOf(file: string): string {
@@ -45,6 +57,9 @@ function suiteOf(file: string): string {
 const all = globSync('{layer0,layer1,bootstrap,cli,test}/**/*.test.ts', {
   exclude: (name) => name.includes('node_modules') || name.startsWith('test/apps'),
 }).sort();
+
+// Each file is a process of its own, and most of what it compiles the one before it compiled too.
+process.env['NODE_COMPILE_CACHE'] ??= join(import.meta.dirname, '..', 'node_modules', '.cache', 'node-compile');
 
 const [wanted, ...paths] = process.argv.slice(2);
 if (wanted !== undefined && !suites.some((suite) => suite.name === wanted)) {
@@ -68,10 +83,14 @@ report.pipe(process.stdout);
 using leftovers = new Leftovers();
 
 for (const suite of suites) {
-  if (wanted !== undefined && wanted !== suite.name) continue;
+  if (wanted === undefined ? suite.isForAsking : wanted !== suite.name) continue;
   const files = all
     .filter((file) => suiteOf(file) === suite.name)
-    .filter((file) => paths.length === 0 || paths.some((path) => file.startsWith(path)));
+    .filter(
+      (file) =>
+        paths.length === 0 ||
+        paths.some((path) => file.startsWith(path) || file === `test/chaos/${path}${suite.pattern}`),
+    );
   if (files.length === 0) continue;
   if (suite.needsImages) {
     Object.assign(process.env, await ensureTestImages());

@@ -26,6 +26,8 @@ export type ImagesOptions = {
   names?: readonly ImageName[];
   /** What is being done, for people. */
   report?: (line: string) => void;
+  /** What the programs in them say they are, if not what the repository says. */
+  version?: string;
 };
 
 /** Name → tag of the named images and their parents. Fast when nothing changed. */
@@ -43,7 +45,7 @@ export async function ensureImages(options: ImagesOptions = {}): Promise<Map<Ima
       const recipe = recipes[name];
       const [parent, ...files] = await Promise.all([
         recipe.parent === undefined ? undefined : ensure(recipe.parent),
-        ...(recipe.files ?? []).map((file) => prepareFile(file, machine)),
+        ...(recipe.files ?? []).map((file) => prepareFile(file, machine, options.version)),
       ]);
       const tag = tagOf(
         name,

@@ -1,13 +1,17 @@
 /** One file from a program and everything it imports. */
 import { FlynnError, messageOf } from '@flynn/kit/errors';
-import { build, type Plugin } from 'esbuild';
-import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import type { Plugin } from 'esbuild';
+import { readFile } from 'node:fs/promises';
+import { join, relative } from 'node:path';
+import { root } from '../origin.ts';
 
-export const repository = fileURLToPath(new URL('../..', import.meta.url)).replace(/\/$/, '');
+export const repository = root;
 
-/** What cannot be bundled: etcd3 reads files beside itself; ssh2's native parts are optional, and it does without. */
-const external = ['etcd3', 'cpu-features', '*.node'];
+/**
+ * What cannot be bundled: etcd3 reads files beside itself; ssh2's native parts are optional, and it does without; esbuild
+ * itself is a program, which nothing that was bundled asks for.
+ */
+const external = ['etcd3', 'esbuild', 'cpu-features', '*.node'];
 
 /** CommonJS packages in a module expect these to exist. */
 const banner = [
@@ -48,9 +52,27 @@ const withoutUnused: Plugin = {
   },
 };
 
-/** The same bytes for the same sources, whatever folder the repository is in. */
-export async function bundle(entry: string): Promise<Uint8Array> {
+/** The packages of the repository say `version`, whatever their files do. */
+function withVersion(version: string): Plugin {
+  return {
+    name: 'with version',
+    setup(building) {
+      building.onLoad({ filter: /\/package\.json$/ }, async ({ path }) => {
+        if (relative(repository, path).startsWith('node_modules')) return undefined;
+        const packageFile: unknown = JSON.parse(await readFile(path, 'utf8'));
+        return { contents: JSON.stringify(Object.assign(Object(packageFile), { version })), loader: 'json' };
+      });
+    },
+  };
+}
+
+/**
+ * The same bytes for the same sources, whatever folder the repository is in. With `version` the program is that version's:
+ * it says so, and differs from every other's.
+ */
+export async function bundle(entry: string, version?: string): Promise<Uint8Array> {
   try {
+    const { build } = await import('esbuild');
     const result = await build({
       absWorkingDir: repository,
       entryPoints: [join(repository, entry)],
@@ -61,8 +83,8 @@ export async function bundle(entry: string): Promise<Uint8Array> {
       target: 'node24',
       format: 'esm',
       external,
-      plugins: [withoutUnused],
-      banner: { js: banner },
+      plugins: version === undefined ? [withoutUnused] : [withoutUnused, withVersion(version)],
+      banner: { js: version === undefined ? banner : `/* flynn ${version} */\n${banner}` },
       // The source stays in memory as long as the program runs. Names stay too, and lines for stack traces to point at.
       minifyWhitespace: true,
       minifySyntax: true,

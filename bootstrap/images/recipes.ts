@@ -63,15 +63,22 @@ const runnerPackages = ['bash', 'curl', 'libicu76', 'libpq5', 'libyaml-0-2', 'li
 
 /** What packages with native parts are compiled against: of what the runner has. */
 const runnerHeaders = ['libffi-dev', 'libpq-dev', 'libreadline-dev', 'libssl-dev', 'libyaml-dev', 'zlib1g-dev'];
+/** What builds use, those of published buildpacks too: they take it for granted. */
 const buildTools = [
   'build-essential',
+  'file',
   'git',
+  'jq',
   'openssh-client',
   'openssl',
   'pkgconf',
+  'procps',
   'python3',
+  'rsync',
   'unzip',
+  'wget',
   'xz-utils',
+  'zip',
   'zstd',
 ];
 

@@ -137,6 +137,15 @@ export async function setLink(network: HostNetwork, state: 'up' | 'down'): Promi
   await ip('link', 'set', network.link, state);
 }
 
+/** What comes to the host comes at this rate, after waiting its turn for up to half a second; as fast as it can without one. */
+export async function setRate(network: HostNetwork, kilobitsPerSecond: number | undefined): Promise<void> {
+  const device = ['qdisc', kilobitsPerSecond === undefined ? 'del' : 'replace', 'dev', network.link, 'root'];
+  const rate = ['tbf', 'rate', `${kilobitsPerSecond}kbit`, 'burst', '32kbit', 'latency', '500ms'];
+  if (kilobitsPerSecond !== undefined) await runProgram('tc', [...device, ...rate], { timeoutMs });
+  // There may be none, or no link any more.
+  else await tryProgram('tc', device, { timeoutMs });
+}
+
 async function ip(...args: readonly string[]): Promise<void> {
   await runProgram('ip', args, { timeoutMs });
 }

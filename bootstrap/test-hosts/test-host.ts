@@ -21,6 +21,7 @@ import {
   namespaceFile,
   removeHostNetwork,
   setLink,
+  setRate,
 } from './network.ts';
 import { type HostProcess, type HostTraits, hostProcesses, killHostProcesses, unmountBelow } from './processes.ts';
 
@@ -175,6 +176,11 @@ export class TestHost implements AsyncDisposable {
 
   plug(): Promise<void> {
     return setLink(this.#network, 'up');
+  }
+
+  /** Its link from everywhere is slow, until it is called without a rate. */
+  throttle(kilobitsPerSecond?: number): Promise<void> {
+    return setRate(this.#network, kilobitsPerSecond);
   }
 
   /** Of a host that was created with a disk of its own: no byte is left for its engine. */

@@ -1,5 +1,6 @@
 import { createInterface } from 'node:readline/promises';
-import { apps, releases, routing } from '@flynn/controller/api';
+import { apps, releases } from '@flynn/controller/api';
+import { routing } from '@flynn/controller/routes/api';
 import type { App, Route } from '@flynn/controller/model';
 import { FlynnError } from '@flynn/kit/errors';
 import type { Cluster } from '../clusters.ts';

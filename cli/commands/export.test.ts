@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import { readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { apps, formations, releases, routing } from '@flynn/controller/api';
+import { apps, formations, releases } from '@flynn/controller/api';
+import { routing } from '@flynn/controller/routes/api';
 import { startTestBlobs } from '@flynn/controller/testing-blobs';
 import { openDeskWithController } from '../testing.ts';
 

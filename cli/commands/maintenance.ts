@@ -1,4 +1,4 @@
-import { routing } from '@flynn/controller/api';
+import { routing } from '@flynn/controller/routes/api';
 import type { Route } from '@flynn/controller/model';
 import type { Context } from '../context.ts';
 import { readNamed } from '../input-file.ts';

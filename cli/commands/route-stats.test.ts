@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { TestContext } from 'node:test';
-import { routing } from '@flynn/controller/api';
+import { routing } from '@flynn/controller/routes/api';
 import { latencyBoundsMs, routerStats } from '@flynn/controller/routes/stats';
 import type { RouteStats } from '@flynn/controller/routes/stats';
 import { handle, startServer } from '@flynn/kit/http-server';

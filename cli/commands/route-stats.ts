@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { routing } from '@flynn/controller/api';
+import { routing } from '@flynn/controller/routes/api';
 import type { Route } from '@flynn/controller/model';
 import type { RouteStats } from '@flynn/controller/routes/stats';
 import { pause } from '@flynn/kit/clock';

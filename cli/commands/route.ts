@@ -1,4 +1,4 @@
-import { routing } from '@flynn/controller/api';
+import { routing } from '@flynn/controller/routes/api';
 import type { Route } from '@flynn/controller/model';
 import { parseWhole, usageError } from '../arguments.ts';
 import type { Cluster } from '../clusters.ts';

@@ -13,6 +13,29 @@ import { createRegistry, instanceKey } from './store-registry.ts';
 const log = silentLogger();
 const idsOf = (list: readonly { id: string }[]) => list.map(({ id }) => id);
 
+/** A registry served over HTTP, with a client of it; `signal` lasts as long as they do. */
+async function serving() {
+  const stop = new AbortController();
+  const store = createMemoryStore();
+  const registry = await createRegistry({ store, log });
+  const handlers = discoveryHandlers(registry, { signal: stop.signal });
+  const server = await startServer({ handlers, log, host: '127.0.0.1', port: 0, name: 'discovery' });
+  const client = createDiscoveryClient({ url: server.url });
+  return {
+    signal: stop.signal,
+    registry,
+    url: server.url,
+    client,
+    async [Symbol.asyncDispose]() {
+      stop.abort();
+      await client.close();
+      await server.close();
+      await registry[Symbol.asyncDispose]();
+      await store.close();
+    },
+  };
+}
+
 test('when the lease is lost every registration is announced again', async () => {
   let nowMs = 0;
   await using store = createMemoryStore({ now: () => nowMs });
@@ -79,19 +102,15 @@ test('announcing the same again writes nothing', async () => {
 });
 
 test('an instance announced over HTTP is gone when it is not announced again in time, and one that is, stays', async () => {
-  const stop = new AbortController();
-  await using store = createMemoryStore();
-  await using registry = await createRegistry({ store, log });
-  const handlers = discoveryHandlers(registry, { signal: stop.signal });
-  await using server = await startServer({ handlers, log, host: '127.0.0.1', port: 0, name: 'discovery' });
+  await using discovery = await serving();
+  const { registry, client, url } = discovery;
   const put = (id: string) =>
-    fetch(`${server.url}/services/web/instances/${id}`, {
+    fetch(`${url}/services/web/instances/${id}`, {
       method: 'PUT',
       headers: { 'content-type': 'application/json' },
       body: JSON.stringify({ address: '10.0.0.1:80', ttlSeconds: 2 }),
     });
   assert.equal((await put('once')).status, 200);
-  const client = createDiscoveryClient({ url: server.url });
   const leave = new AbortController();
   const { deregistered } = await client.register(
     { service: 'web', id: 'kept', address: '10.0.0.2:80' },
@@ -103,25 +122,18 @@ test('an instance announced over HTTP is gone when it is not announced again in 
   leave.abort();
   await deregistered;
   assert.deepEqual(registry.instances('web'), []);
-  await client.close();
-  stop.abort();
 });
 
 test('a bad registration is refused with what to write instead', async () => {
-  const stop = new AbortController();
-  await using store = createMemoryStore();
-  await using registry = await createRegistry({ store, log });
-  const handlers = discoveryHandlers(registry, { signal: stop.signal });
-  await using server = await startServer({ handlers, log, host: '127.0.0.1', port: 0, name: 'discovery' });
-  await using client = createDiscoveryClient({ url: server.url });
+  await using discovery = await serving();
+  const { client, url, signal } = discovery;
   for (const registration of [
     { service: 'Web', id: 'a', address: 'a:80' },
     { service: 'web', id: 'a', address: 'nowhere' },
   ]) {
-    await assert.rejects(client.register(registration, { signal: stop.signal }), { code: 'invalid' });
+    await assert.rejects(client.register(registration, { signal }), { code: 'invalid' });
   }
-  assert.equal((await fetch(`${server.url}/services/web/leader`)).status, 404);
-  stop.abort();
+  assert.equal((await fetch(`${url}/services/web/leader`)).status, 404);
 });
 
 test('a subscription survives a restart of the server, and tells only what changed meanwhile', async () => {
@@ -192,18 +204,13 @@ test('a set opened before discovery is there comes without instances, and gets t
 });
 
 test('resolving waits for an instance with the attributes, and says when there is none', async () => {
-  const stop = new AbortController();
-  await using store = createMemoryStore();
-  await using registry = await createRegistry({ store, log });
-  const handlers = discoveryHandlers(registry, { signal: stop.signal });
-  await using server = await startServer({ handlers, log, host: '127.0.0.1', port: 0, name: 'discovery' });
-  await using client = createDiscoveryClient({ url: server.url });
+  await using discovery = await serving();
+  const { registry, client } = discovery;
   await registry.register({ service: 'db', id: 'a', address: 'a:1', attributes: { role: 'replica' } });
   const waiting = client.resolve('db', { where: { role: 'primary' }, deadlineMs: 30_000 });
   await registry.register({ service: 'db', id: 'b', address: 'b:1', attributes: { role: 'primary' } });
   assert.equal((await waiting).id, 'b');
   await assert.rejects(client.resolve('nobody', { deadlineMs: 200 }), { code: 'unavailable' });
-  stop.abort();
 });
 
 test('an instance taken back while the store was away for a moment goes when it is back', async () => {
@@ -269,21 +276,16 @@ test('an instance may change its TTL, and lives for the last one when its proces
 });
 
 test('conditions on attributes are of the query, and others are refused', async () => {
-  const stop = new AbortController();
-  await using store = createMemoryStore();
-  await using registry = await createRegistry({ store, log });
-  const handlers = discoveryHandlers(registry, { signal: stop.signal });
-  await using server = await startServer({ handlers, log, host: '127.0.0.1', port: 0, name: 'discovery' });
+  await using discovery = await serving();
+  const { registry, url } = discovery;
   await registry.register({ service: 'web', id: 'a', address: 'a:80', attributes: { zone: 'a', role: 'x' } });
   await registry.register({ service: 'web', id: 'b', address: 'b:80', attributes: { zone: 'a' } });
-  const ask = async (query: string): Promise<unknown> =>
-    (await fetch(`${server.url}/services/web/instances${query}`)).json();
+  const ask = async (query: string): Promise<unknown> => (await fetch(`${url}/services/web/instances${query}`)).json();
   const ids = async (query: string) => idsOf(z.array(z.object({ id: z.string() })).parse(await ask(query)));
   assert.deepEqual(await ids('?attr.zone=a'), ['a', 'b']);
   assert.deepEqual(await ids('?attr.zone=a&attr.role=x'), ['a']);
   assert.deepEqual(await ids('?attr.zone=b'), []);
-  assert.equal((await fetch(`${server.url}/services/web/instances?zone=a`)).status, 400);
-  stop.abort();
+  assert.equal((await fetch(`${url}/services/web/instances?zone=a`)).status, 400);
 });
 
 test('an attribute is one line: it may end up in a configuration file', async () => {

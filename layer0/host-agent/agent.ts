@@ -44,6 +44,8 @@ import { outOfMemoryMessage } from './outcome.ts';
 import { startOwnScheduler } from './own-scheduler.ts';
 import { Residents } from './resident.ts';
 import { backupFileHandlers } from './backup-files.ts';
+import { installationHandlers } from './installation.ts';
+import packageFile from './package.json' with { type: 'json' };
 import { agentHandlers } from './server.ts';
 import { Sessions } from './session.ts';
 import type { HostSettings } from './spec.ts';
@@ -54,7 +56,8 @@ import { startUpkeep } from './upkeep.ts';
 import { Watchdog } from './watchdog.ts';
 import { workloadHandlers } from './workload-server.ts';
 
-const version = '0.1.0';
+/** Of the program, which a bundle may have stamped. */
+const { version } = packageFile;
 const discoveryPort = 1111;
 const dnsPort = 53;
 export const apiPort = 1113;
@@ -245,6 +248,11 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
     notesOf: (jobId) => pump.notesOf(jobId),
     log,
   });
+  const installed = {
+    installation: config.FLYNN_INSTALLATION,
+    stateDir: config.FLYNN_STATE_DIR,
+    dockerSocket: config.FLYNN_DOCKER_SOCKET,
+  };
   for (const address of new Set([host.gateway, host.externalAddress, '127.0.0.1'])) {
     await startServer({
       name: 'host-agent',
@@ -256,6 +264,7 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
         ...buildHandlers(engine, fetchBlob),
         ...backupFileHandlers(),
         ...certificateHandlers(trust, (jobId) => containers.ofJob(jobId) !== undefined),
+        ...installationHandlers({ ...installed, log }),
       ],
       log,
       host: address,

@@ -15,7 +15,11 @@ import { addWorkloadCommands } from './cli-workloads.ts';
 
 const callTimeoutMs = 15_000;
 
-async function run(argv: readonly string[]): Promise<number> {
+/** The exit code, whatever happened; `addMore` is for commands of other packages. */
+export async function runHostCommand(
+  argv: readonly string[],
+  addMore: (context: CliContext) => void = () => {},
+): Promise<number> {
   const program = new Command('flynn-host')
     .description("this host's agent, its jobs and the hosts of its cluster")
     .option('--state-dir <path>', 'where the agent keeps its state', process.env['FLYNN_STATE_DIR'] ?? '/var/lib/flynn')
@@ -39,6 +43,7 @@ async function run(argv: readonly string[]): Promise<number> {
   addDoctorCommands(context);
   addCertificateCommands(context);
   addAgentCommands(context);
+  addMore(context);
   try {
     await program.parseAsync([...argv], { from: 'user' });
     return 0;
@@ -64,11 +69,3 @@ function addAgentCommands(context: CliContext): void {
       print(`${path}\n`);
     });
 }
-
-process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-  // `flynn-host log | head` is no failure.
-  if (error.code === 'EPIPE') process.exit(0);
-  throw error;
-});
-const code = await run(process.argv.slice(2));
-process.exitCode = code === 0 ? (process.exitCode ?? 0) : code;

@@ -20,6 +20,8 @@ export const configSchema = z.object({
     .default('default'),
   FLYNN_HOST_ID: z.string().regex(/^[a-z0-9]{1,32}$/, 'lower-case letters and digits, at most 32'),
   FLYNN_STATE_DIR: z.string().startsWith('/').default('/var/lib/flynn'),
+  /** The folder of the version that this host was installed as, such as /opt/flynn/1.2.3; from its sources it has none. */
+  FLYNN_INSTALLATION: z.string().startsWith('/').optional(),
   /** The cluster key: whoever has it may do everything. */
   FLYNN_KEY: secret(),
   /** Where other hosts reach this one. */

@@ -1,25 +1,12 @@
 import assert from 'node:assert/strict';
-import { createServer } from 'node:net';
-import type { AddressInfo } from 'node:net';
 import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
-import { AsyncQueue } from '@flynn/kit/queue';
 import { raceAbort, waitFor } from '@flynn/kit/retry';
 import { cellKeys } from '@flynn/scheduler/cell';
-import type { Engine, EngineEvent } from './engine.ts';
+import type { Engine } from './engine.ts';
 import { AnnouncerProbe, evaluationsIn, hostId, jobOf, openHost, scenario } from './host-fixture.ts';
 
 const script = (text: string) => ['sh', '-c', text];
-
-/** Somebody listens where the memory engine says its containers are. */
-async function listen(port = 0): Promise<{ port: number; close(): Promise<void> }> {
-  const server = createServer((socket) => socket.destroy());
-  await new Promise<void>((resolve) => server.listen(port, '127.0.0.1', resolve));
-  return {
-    port: (server.address() as AddressInfo).port,
-    close: () => new Promise((resolve) => server.close(() => resolve())),
-  };
-}
 
 test('an assigned job runs, and ends for good with an evaluation when it is to stop', () =>
   scenario(async ({ engine, store }) => {
@@ -95,136 +82,6 @@ test('an image that does not exist fails the job with the reason', () =>
     await agent.stop();
   }));
 
-test('a restarted agent adopts what runs, restarts nothing and announces it again', () =>
-  scenario(async ({ engine, store }) => {
-    const door = await listen();
-    const job = jobOf('a', { ports: [{ port: door.port, protocol: 'tcp', service: { name: 'web' } }] });
-    const first = await openHost({ engine, store });
-    await first.assign([job]);
-    await first.reach(job, 'running', (s) => s.state === 'running');
-    await first.stop();
-    assert.deepEqual(first.announcer.calls, ['register web']);
-    const [before] = await engine.list();
-
-    const second = await openHost({ engine, store });
-    await waitFor(() => second.announcer.instances.has(`web/${job.id}`), {
-      what: 'the announcement',
-      deadlineMs: 30_000,
-    });
-    assert.deepEqual(await engine.list(), [before]);
-    const status = await second.statusOf(job);
-    assert.equal(status?.state, 'running');
-    assert.equal(status?.restarts, 0);
-    await second.stop();
-    await door.close();
-  }));
-
-test('a job is in discovery only while it is healthy', () =>
-  scenario(async ({ engine, store }) => {
-    let door = await listen();
-    const { port } = door;
-    const check = {
-      type: 'tcp',
-      path: '/',
-      intervalMs: 20,
-      timeoutMs: 500,
-      threshold: 2,
-      startTimeoutMs: 5_000,
-    } as const;
-    const job = jobOf('a', { meta: { app: 'x' }, ports: [{ port, protocol: 'tcp', service: { name: 'web', check } }] });
-    const agent = await openHost({ engine, store });
-    await agent.assign([job]);
-    await agent.reach(job, 'running', (s) => s.state === 'running');
-    assert.deepEqual(agent.announcer.instances.get(`web/${job.id}`), {
-      service: 'web',
-      id: job.id,
-      address: `127.0.0.1:${port}`,
-      attributes: { app: 'x', host: hostId, 'flynn.group': 'w1' },
-    });
-    await door.close();
-    await waitFor(() => agent.announcer.instances.size === 0, { what: 'it to leave discovery', deadlineMs: 30_000 });
-    await agent.reach(job, 'unhealthy', (s) => s.state === 'starting' && s.error?.includes('unhealthy') === true);
-    door = await listen(port);
-    await agent.reach(job, 'running again', (s) => s.state === 'running' && s.error === undefined);
-    assert.equal(agent.announcer.instances.size, 1);
-    await agent.stop();
-    await door.close();
-  }));
-
-test('a job that never becomes healthy is stopped and counts as crashed', () =>
-  scenario(async ({ engine, store }) => {
-    const door = await listen();
-    await door.close();
-    const check = {
-      type: 'tcp',
-      path: '/',
-      intervalMs: 20,
-      timeoutMs: 500,
-      threshold: 2,
-      startTimeoutMs: 250,
-    } as const;
-    const ports = [{ port: door.port, protocol: 'tcp' as const, service: { name: 'web', check } }];
-    const agent = await openHost({ engine, store });
-    const job = jobOf('a', { restart: 'never', ports });
-    await agent.assign([job]);
-    const crashed = await agent.reach(job, 'crashed', (s) => s.state === 'crashed');
-    assert.match(crashed.error ?? '', /not healthy .* after its start: nothing accepts connections/);
-    assert.equal((await engine.list())[0]?.state, 'exited');
-    assert.ok(!agent.announcer.calls.includes('register web'));
-    await agent.stop();
-  }));
-
-test('a stopping job leaves discovery, drains, and only then gets TERM', () =>
-  scenario(async ({ engine, store }) => {
-    const door = await listen();
-    const ports = [{ port: door.port, protocol: 'tcp' as const, service: { name: 'web' } }];
-    const job = jobOf('a', { ports, drainMs: 300 });
-    const agent = await openHost({ engine, store });
-    await agent.assign([job]);
-    await agent.reach(job, 'running', (s) => s.state === 'running');
-    await agent.assign([{ ...job, desired: 'stop' }]);
-    await waitFor(() => agent.announcer.instances.size === 0, { what: 'it to leave discovery', deadlineMs: 30_000 });
-    const leftAt = Date.now();
-    assert.equal((await engine.list())[0]?.state, 'running');
-    const done = await agent.reach(job, 'done', (s) => s.isFinal);
-    assert.ok((done.endedAt ?? 0) - leftAt >= 200, 'TERM came before the drain was over');
-    await agent.stop();
-    await door.close();
-  }));
-
-test('a stopping job gets TERM once every router said that it dropped it', () =>
-  scenario(async ({ engine, store }) => {
-    const door = await listen();
-    const ports = [{ port: door.port, protocol: 'tcp' as const, service: { name: 'web' } }];
-    const job = jobOf('a', { ports, drainMs: 0 });
-    const dropped = Promise.withResolvers<string[]>();
-    const asked: unknown[] = [];
-    const announced: number[] = [];
-    const agent = await openHost({
-      engine,
-      store,
-      routers: {
-        async missing(word) {
-          asked.push(word);
-          announced.push(agent.announcer.instances.size);
-          return dropped.promise;
-        },
-      },
-    });
-    await agent.assign([job]);
-    await agent.reach(job, 'running', (s) => s.state === 'running');
-    assert.deepEqual(asked, []);
-    await agent.assign([{ ...job, desired: 'stop' }]);
-    await waitFor(() => asked.length > 0, { what: 'the routers to be asked', deadlineMs: 30_000, intervalMs: 5 });
-    assert.deepEqual(asked, [{ services: [{ service: 'web', down: [job.id] }] }]);
-    assert.deepEqual(announced, [0], 'it had left discovery by then');
-    assert.equal((await engine.list())[0]?.state, 'running');
-    dropped.resolve(['192.0.2.1:1114']);
-    await agent.reach(job, 'done', (s) => s.isFinal);
-    await agent.stop();
-    await door.close();
-  }));
-
 test('while the engine is away nothing is called crashed, and afterwards everything converges', () =>
   scenario(async ({ engine, store }) => {
     const agent = await openHost({ engine, store });
@@ -286,43 +143,6 @@ test('of ended jobs nobody assigns the newest 25 stay', () =>
     });
     assert.equal((await engine.list()).length, 25);
     await agent.stop();
-  }));
-
-test('a container removed behind its back is a crash, and nothing of its watch is left over', () =>
-  scenario(async ({ engine, store }) => {
-    const door = await listen();
-    const check = {
-      type: 'tcp',
-      path: '/',
-      intervalMs: 20,
-      timeoutMs: 500,
-      threshold: 2,
-      startTimeoutMs: 5_000,
-    } as const;
-    const service = jobOf('a', { ports: [{ port: door.port, protocol: 'tcp', service: { name: 'web', check } }] });
-    const single = jobOf('b', { restart: 'never' });
-    // Nothing is heard of the end: the next list shows that it is gone.
-    const deaf: Engine = {
-      ...engine,
-      events({ signal }) {
-        const queue = new AsyncQueue<EngineEvent>();
-        signal.addEventListener('abort', () => queue.end(), { once: true });
-        return queue;
-      },
-    };
-    const agent = await openHost({ engine: deaf, store });
-    await agent.assign([service, single]);
-    for (const job of [service, single]) await agent.reach(job, 'running', (s) => s.state === 'running');
-    for (const container of await engine.list()) await engine.remove(container.id);
-    await agent.containers.refresh();
-    const lost = await agent.reach(single, 'over', (s) => s.isFinal);
-    assert.equal(lost.state, 'crashed');
-    assert.match(lost.error ?? '', /removed/);
-    await agent.reach(service, 'running again', (s) => s.state === 'running' && s.restarts === 1);
-    assert.deepEqual(agent.announcer.calls, ['register web', 'deregister web', 'register web']);
-    assert.equal((await engine.list()).length, 1);
-    await agent.stop();
-    await door.close();
   }));
 
 test('a job told to stop while its container starts is not over before the container is', () =>

@@ -6,7 +6,7 @@ import { test } from 'node:test';
 import type { TestContext } from 'node:test';
 import { FlynnError } from '@flynn/kit/errors';
 import { handle, startServer } from '@flynn/kit/http-server';
-import { createLogger, silentLogger } from '@flynn/kit/log';
+import { createLogger, type Logger, silentLogger } from '@flynn/kit/log';
 import { AsyncQueue } from '@flynn/kit/queue';
 import { waitFor } from '@flynn/kit/retry';
 import { TaskGroup } from '@flynn/kit/tasks';
@@ -52,19 +52,32 @@ async function startAggregator(
 
 type Event = { event: string; instance?: { id: string; address: string } };
 
-test('every instance gets every line after a replay, and writing waits while there is none', async () => {
+/** A sink that runs until the test is over, or until `stop`. */
+function startSink(
+  t: TestContext,
+  {
+    replay = async function* () {},
+    log = silentLogger(),
+  }: { replay?: () => AsyncIterable<LogLine>; log?: Logger } = {},
+) {
   const events = new AsyncQueue<Event>();
   const tasks = new TaskGroup();
-  const sink = new AggregatorSink({
-    source: { subscribe: () => events },
-    access: { key: 'k' },
-    async *replay() {
-      yield lineOf('earlier');
-    },
-    log: silentLogger(),
-  });
+  const sink = new AggregatorSink({ source: { subscribe: () => events }, access: { key: 'k' }, replay, log });
   tasks.run('sink', (signal) => sink.run(signal));
-  const { signal } = tasks;
+  const stop = async () => {
+    events.end();
+    await tasks.stop();
+  };
+  t.after(stop);
+  return { events, sink, signal: tasks.signal, stop };
+}
+
+const replayEarlier = async function* () {
+  yield lineOf('earlier');
+};
+
+test('every instance gets every line after a replay, and writing waits while there is none', async (t) => {
+  const { events, sink, signal, stop } = startSink(t, { replay: replayEarlier });
   const writing = sink.write(lineOf('first'), { signal });
   const first = await startAggregator();
   const second = await startAggregator();
@@ -90,88 +103,53 @@ test('every instance gets every line after a replay, and writing waits while the
     },
     { what: 'the other to go on', deadlineMs: 30_000 },
   );
-  events.end();
-  await tasks.stop();
+  await stop();
   await Promise.all([first.server.close(), second.server.close()]);
 });
 
-test('an instance that comes back under its name is told again what there is', async () => {
+test('an instance that comes back under its name is told again what there is', async (t) => {
   const said = new PassThrough();
-  const events = new AsyncQueue<Event>();
-  const tasks = new TaskGroup();
-  const sink = new AggregatorSink({
-    source: { subscribe: () => events },
-    access: { key: 'k' },
-    async *replay() {
-      yield lineOf('earlier');
-    },
+  const { events, sink, signal, stop } = startSink(t, {
+    replay: replayEarlier,
     log: createLogger('sink', { destination: said }),
   });
-  tasks.run('sink', (signal) => sink.run(signal));
   const before = await startAggregator();
   events.push({ event: 'up', instance: { id: 'a', address: before.address } });
   await waitFor(() => before.messages.length === 1, { what: 'the replay', deadlineMs: 30_000 });
   await before.server.close();
   // That it was away shows with the next line.
-  await sink.write(lineOf('later'), { signal: tasks.signal });
+  await sink.write(lineOf('later'), { signal });
   await once(said, 'readable', { signal: AbortSignal.timeout(60_000) });
   const after = await startAggregator(before.server.port);
   await waitFor(() => after.messages.includes('later') && after.messages.includes('earlier'), {
     what: 'the line and the replay again',
     deadlineMs: 60_000,
   });
-  events.end();
-  await tasks.stop();
+  await stop();
   await after.server.close();
 });
 
-test('lines that come while the connection is lost are told once it is back', async () => {
+test('lines that come while the connection is lost are told once it is back', async (t) => {
   const said = new PassThrough();
-  const events = new AsyncQueue<Event>();
-  const tasks = new TaskGroup();
-  const sink = new AggregatorSink({
-    source: { subscribe: () => events },
-    access: { key: 'k' },
-    async *replay() {},
-    log: createLogger('sink', { destination: said }),
-  });
-  tasks.run('sink', (signal) => sink.run(signal));
+  const { events, sink, signal, stop } = startSink(t, { log: createLogger('sink', { destination: said }) });
   const before = await startAggregator();
   events.push({ event: 'up', instance: { id: 'a', address: before.address } });
-  await sink.write(lineOf('first'), { signal: tasks.signal });
+  await sink.write(lineOf('first'), { signal });
   await waitFor(() => before.messages.length === 1, { what: 'the first line', deadlineMs: 30_000 });
   await before.server.close();
-  await sink.write(lineOf('second'), { signal: tasks.signal });
+  await sink.write(lineOf('second'), { signal });
   await once(said, 'readable', { signal: AbortSignal.timeout(60_000) });
   const after = await startAggregator(before.server.port);
   await waitFor(() => after.messages.includes('second'), { what: 'the second line', deadlineMs: 60_000 });
-  await sink.write(lineOf('third'), { signal: tasks.signal });
+  await sink.write(lineOf('third'), { signal });
   await waitFor(() => after.messages.includes('third'), { what: 'the third line', deadlineMs: 60_000 });
   assert.deepEqual(after.messages, ['second', 'third']);
-  events.end();
-  await tasks.stop();
+  await stop();
   await after.server.close();
 });
 
-async function startSink(t: TestContext, replay: () => AsyncIterable<LogLine> = async function* () {}) {
-  const events = new AsyncQueue<Event>();
-  const tasks = new TaskGroup();
-  const sink = new AggregatorSink({
-    source: { subscribe: () => events },
-    access: { key: 'k' },
-    replay,
-    log: silentLogger(),
-  });
-  tasks.run('sink', (signal) => sink.run(signal));
-  t.after(async () => {
-    events.end();
-    await tasks.stop();
-  });
-  return { events, sink, signal: tasks.signal };
-}
-
 test('a flood of one app leaves the lines of another not more than a batch behind', async (t) => {
-  const { events, sink, signal } = await startSink(t);
+  const { events, sink, signal } = startSink(t);
   const gate = Promise.withResolvers<void>();
   const aggregator = await startAggregator(0, () => gate.promise);
   t.after(() => aggregator.server.close());
@@ -196,7 +174,7 @@ test('a flood of one app leaves the lines of another not more than a batch behin
 });
 
 test('what one instance took and did not confirm goes to the next', async (t) => {
-  const { events, sink, signal } = await startSink(t);
+  const { events, sink, signal } = startSink(t);
   const modes: string[] = [];
   let isAsked = false;
   const never = new Promise<void>(() => {});
@@ -222,7 +200,7 @@ test('a line that may have been in the replay is not sent as if it were new', as
   const replayed = async function* () {
     yield lineOf('shown');
   };
-  const { events, sink, signal } = await startSink(t, replayed);
+  const { events, sink, signal } = startSink(t, { replay: replayed });
   const aggregator = await startAggregator(0, async ([message = ''], mode) => void sent.push([message, mode]));
   t.after(() => aggregator.server.close());
   events.push({ event: 'up', instance: { id: 'a', address: aggregator.address } });
@@ -239,7 +217,7 @@ test('a line that may have been in the replay is not sent as if it were new', as
 });
 
 test('a batch that is refused for good is dropped and told, and what follows goes on', async (t) => {
-  const { events, sink, signal } = await startSink(t);
+  const { events, sink, signal } = startSink(t);
   const aggregator = await startAggregator(0, async ([message]) => {
     if (message === 'bad') throw new FlynnError('invalid', 'no such line');
   });
@@ -274,17 +252,8 @@ test('an agent that stops tells what still waits', async (t) => {
   assert.equal(aggregator.messages.length, 1_501);
 });
 
-test('a line is confirmed once an instance has answered for it, though another broke off, and not before', async () => {
-  const events = new AsyncQueue<Event>();
-  const tasks = new TaskGroup();
-  const sink = new AggregatorSink({
-    source: { subscribe: () => events },
-    access: { key: 'k' },
-    async *replay() {},
-    log: silentLogger(),
-  });
-  tasks.run('sink', (signal) => sink.run(signal));
-  const { signal } = tasks;
+test('a line is confirmed once an instance has answered for it, though another broke off, and not before', async (t) => {
+  const { events, sink, signal, stop } = startSink(t);
   const holding = Promise.withResolvers<void>();
   const arrived = Promise.withResolvers<void>();
   const held = await startAggregator(0, async () => {
@@ -303,8 +272,7 @@ test('a line is confirmed once an instance has answered for it, though another b
   await waitFor(() => confirmed === 1, { what: 'the confirmation', deadlineMs: 60_000 });
   assert.deepEqual(next.messages, ['first']);
   holding.resolve();
-  events.end();
-  await tasks.stop();
+  await stop();
   assert.equal(confirmed, 1, 'once');
   await Promise.all([held.server.close(), next.server.close()]);
 });

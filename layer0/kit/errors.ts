@@ -41,6 +41,16 @@ export function hasCode(error: unknown, ...codes: ErrorCode[]): error is FlynnEr
   return error instanceof FlynnError && codes.includes(error.code);
 }
 
+/** What is asked for, or undefined where it is not there. */
+export async function ifFound<T>(asked: Promise<T>): Promise<T | undefined> {
+  try {
+    return await asked;
+  } catch (error) {
+    if (hasCode(error, 'not_found')) return undefined;
+    throw error;
+  }
+}
+
 export function isErrorCode(value: unknown): value is ErrorCode {
   return typeof value === 'string' && Object.hasOwn(statusOfCode, value);
 }

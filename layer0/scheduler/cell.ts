@@ -188,6 +188,8 @@ export const workloadSchema = z.object({
   kind: z.string().min(1),
   /** service, gang: how many jobs; ephemeral: how many runs that have not ended; omni: per host, where 0 means none. */
   count: z.int().nonnegative(),
+  /** omni: on so many hosts at most; those that have a job keep it. */
+  maxHosts: z.int().positive().optional(),
   /** Changes exactly when the template does; jobs of another version are replaced. */
   version: z.string(),
   demand: demandSchema,

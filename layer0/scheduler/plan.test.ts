@@ -1,14 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { fileURLToPath } from 'node:url';
-import { hasCode } from '@flynn/kit/errors';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import type { HostRecord } from './cell.ts';
 import type { Plan } from './plan.ts';
 import { mergePlans } from './plan.ts';
-import { loadSchedulers } from './schedulers/load.ts';
 import { hostOf, mebibyte, workloadOf } from './testing.ts';
 import { ToyCell } from './toy-cell.ts';
 
@@ -250,6 +244,31 @@ describe('a gang', () => {
   });
 });
 
+describe('an omni workload for some hosts only', () => {
+  const omni = workloadOf({ id: 'store', kind: 'omni', maxHosts: 2, update: 'stop_first' });
+  const run = (cell: ReturnType<typeof cellWith>) => {
+    cell.run('store');
+    cell.step();
+    return hostsOf(cell, 'store');
+  };
+  it('follows the hosts up to that many, and stays where it is', () => {
+    const cell = cellWith(hostOf('h3'), omni);
+    assert.deepEqual(run(cell), ['h3']);
+    cell.put(hostOf('h2'));
+    assert.deepEqual(run(cell), ['h2', 'h3']);
+    cell.put(hostOf('h1'));
+    assert.deepEqual(run(cell), ['h2', 'h3']);
+  });
+  it('takes another host for one that is lost or drained, and none that is cordoned', () => {
+    const cell = cellWith(hostOf('h1'), hostOf('h2'), hostOf('h3'), hostOf('h4'), omni);
+    assert.deepEqual(run(cell), ['h1', 'h2']);
+    cell.settings.set('h3', { cordoned: true, tags: {} });
+    cell.settings.set('h1', { cordoned: false, tags: {}, drain: { startedAt: cell.now, maxParallel: 1 } });
+    for (let round = 0; round < 3; round += 1) run(cell);
+    assert.deepEqual(hostsOf(cell, 'store'), ['h2', 'h4']);
+  });
+});
+
 describe('a drain', () => {
   it('moves services, leaves omni jobs to the last, and starts nothing there', () => {
     const omni = workloadOf({ id: 'log', kind: 'omni' });
@@ -308,72 +327,4 @@ it('an ephemeral workload asks for nothing any more when its runs have ended', (
     cell.step(() => 'failed');
   }
   assert.deepEqual([runs, cell.workload('run')?.value.count, cell.jobs.size], [25, 0, 0]);
-});
-
-describe('schedulers by configuration', () => {
-  const example = fileURLToPath(new URL('examples/cheapest-host-first.ts', import.meta.url));
-  it('load the example, which fills the cheapest hosts first', async () => {
-    const schedulers = await loadSchedulers([example]);
-    const priced = (id: string, price: string) => hostOf(id, { attributes: { price } });
-    const cell = cellWith(
-      priced('h1', '30'),
-      priced('h2', '10'),
-      hostOf('h3'),
-      workloadOf({ kind: 'cheapest', count: 22 }),
-    );
-    cell.run('web', 'workload', { schedulers });
-    const counts = Map.groupBy(hostsOf(cell, 'web'), (hostId) => hostId);
-    assert.deepEqual(
-      [...counts].map(([hostId, jobs]) => [hostId, jobs.length]),
-      [
-        ['h1', 10],
-        ['h2', 10],
-        ['h3', 2],
-      ],
-    );
-  });
-  it('say which kinds there are when nobody plans for one', () => {
-    const cell = cellWith(workloadOf({ kind: 'cheapest' }));
-    const end = endOf(cell.run('web'));
-    assert.deepEqual(
-      [end?.state, end?.reason],
-      ['failed', 'no scheduler plans for the kind "cheapest", there are: service, omni, ephemeral, gang'],
-    );
-  });
-  it('are refused, by their path, when they are not what they have to be', async () => {
-    const folder = await mkdtemp(join(tmpdir(), 'schedulers-'));
-    try {
-      const write = async (name: string, text: string) => {
-        const path = join(folder, name);
-        await writeFile(path, text);
-        return path;
-      };
-      const table: [string[], RegExp][] = [
-        [['relative.ts'], /relative\.ts has to be an absolute path/],
-        [[join(folder, 'none.ts')], /could not load the scheduler .*none\.ts/],
-        [[await write('throws.ts', 'throw new Error("oh no")')], /throws\.ts: oh no/],
-        [
-          [await write('empty.ts', 'export const kind = "x"')],
-          /empty\.ts does not export what it has to.*expected a function/s,
-        ],
-        [
-          [await write('kind.ts', 'export const kind = "A B"; export function schedule() {}')],
-          /expected lower-case letters/,
-        ],
-        [
-          [await write('own.ts', 'export const kind = "omni"; export function schedule() {}')],
-          /"omni", which is a built-in scheduler's already/,
-        ],
-        [[example, example], /"cheapest", which is .*cheapest-host-first\.ts's already/],
-      ];
-      for (const [paths, message] of table) {
-        await assert.rejects(
-          loadSchedulers(paths),
-          (error: Error) => hasCode(error, 'invalid') && message.test(error.message),
-        );
-      }
-    } finally {
-      await rm(folder, { recursive: true });
-    }
-  });
 });

@@ -6,7 +6,7 @@ export const digestSchema = z.string().regex(/^sha256:[0-9a-f]{64}$/);
 export const blobSchema = z.object({ digest: digestSchema, sizeBytes: z.int().nonnegative() });
 export type Blob = z.output<typeof blobSchema>;
 
-const pageQuery = z.object({
+export const pageQuery = z.object({
   after: z.string().default(''),
   limit: z.coerce.number().int().min(1).max(10_000).default(1_000),
 });
@@ -15,6 +15,32 @@ export const listedBlobSchema = blobSchema.extend({ usedAt: z.number() });
 export type ListedBlob = z.output<typeof listedBlobSchema>;
 export const listedNameSchema = z.object({ name: z.string(), digest: digestSchema, changedAt: z.number() });
 export type ListedName = z.output<typeof listedNameSchema>;
+
+/** Blobs of which this store has no copy, or no good one: the first few by name. `since`: milliseconds since the epoch. */
+const lackSchema = z.object({
+  count: z.int(),
+  bytes: z.number(),
+  since: z.number().optional(),
+  digests: z.array(digestSchema),
+});
+export type Lack = z.output<typeof lackSchema>;
+
+export const storeStatusSchema = z.object({
+  /** What other stores have and it has not. */
+  missing: lackSchema,
+  /** What its disk damaged and no other store could replace yet. */
+  damaged: lackSchema,
+  /** When it had last compared itself with all others, and read all of its blobs. */
+  comparedAt: z.number().optional(),
+  verifiedAt: z.number().optional(),
+});
+export type StoreStatus = z.output<typeof storeStatusSchema>;
+
+export const replicationSchema = z.object({
+  /** By host. Without a status it did not answer: why. */
+  stores: z.array(z.object({ host: z.string(), status: storeStatusSchema.optional(), problem: z.string().optional() })),
+});
+export type Replication = z.output<typeof replicationSchema>;
 
 export const routes = {
   /** Takes the bytes and says their digest. The same bytes again are the same blob. */
@@ -73,6 +99,12 @@ export const routes = {
     query: pageQuery,
     response: z.array(listedNameSchema),
     summary: 'Names in their order, those after the given one; a page that is not full is the last',
+  }),
+  replication: defineRoute({
+    method: 'GET',
+    path: '/replication',
+    response: replicationSchema,
+    summary: 'Which blobs each of the stores has yet to get from the others',
   }),
   removeName: defineRoute({ method: 'DELETE', path: '/names/*name', response: 'empty', summary: 'Forget a name' }),
 } as const;

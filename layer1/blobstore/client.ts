@@ -4,10 +4,11 @@ import { Transform, pipeline } from 'node:stream';
 import type { Readable } from 'node:stream';
 import { openDownload } from '@flynn/kit/download';
 import type { OpenFrom } from '@flynn/kit/download';
-import { FlynnError, hasCode } from '@flynn/kit/errors';
+import { FlynnError, ifFound } from '@flynn/kit/errors';
 import { HttpClient, type MutualClient } from '@flynn/kit/http-client';
 import { routes } from './api.ts';
-import type { Blob, ListedBlob, ListedName } from './api.ts';
+import type { Blob, ListedBlob, ListedName, Replication } from './api.ts';
+import { allOf } from './replica.ts';
 
 /** Errors: `not_found`, `invalid`, `exhausted` as the store says; `unavailable` and `timeout` when it cannot be reached. */
 export type BlobClient = {
@@ -28,6 +29,8 @@ export type BlobClient = {
   /** Undefined if nothing has that name, or the blob it pointed to is gone. */
   getName(name: string, options?: { signal?: AbortSignal }): Promise<Blob | undefined>;
   removeName(name: string, options?: { signal?: AbortSignal }): Promise<void>;
+  /** How far each store is, as one that answers tells it. */
+  replication(options?: { signal?: AbortSignal }): Promise<Replication>;
   close(): Promise<void>;
 };
 
@@ -51,40 +54,22 @@ export function createBlobClient(options: {
     remove: (digest, { unusedSince, signal } = {}) =>
       http.call(routes.remove, { params: { digest }, query: { unusedSince } }, { signal }),
     list: ({ signal } = {}) =>
-      pages(
-        (after) => http.call(routes.list, { query: { after, limit: pageSize } }, { signal }),
+      allOf(
+        (query) => http.call(routes.list, { query }, { signal }),
         ({ digest }) => digest,
       ),
     listNames: ({ signal } = {}) =>
-      pages(
-        (after) => http.call(routes.listNames, { query: { after, limit: pageSize } }, { signal }),
+      allOf(
+        (query) => http.call(routes.listNames, { query }, { signal }),
         ({ name }) => name,
       ),
     putName: (name, digest, { signal } = {}) =>
       http.call(routes.putName, { params: { name }, body: { digest } }, { signal }),
-    async getName(name, { signal } = {}) {
-      try {
-        return await http.call(routes.getName, { params: { name } }, { signal });
-      } catch (error) {
-        if (hasCode(error, 'not_found')) return undefined;
-        throw error;
-      }
-    },
+    getName: (name, { signal } = {}) => ifFound(http.call(routes.getName, { params: { name } }, { signal })),
     removeName: (name, { signal } = {}) => http.call(routes.removeName, { params: { name } }, { signal }),
+    replication: ({ signal } = {}) => http.call(routes.replication, {}, { signal }),
     close: () => http.close(),
   };
-}
-
-const pageSize = 1_000;
-
-async function* pages<T>(read: (after: string) => Promise<T[]>, keyOf: (value: T) => string): AsyncGenerator<T> {
-  for (let after = ''; ;) {
-    const page = await read(after);
-    yield* page;
-    const last = page.at(-1);
-    if (last === undefined || page.length < pageSize) return;
-    after = keyOf(last);
-  }
 }
 
 /** Passes bytes on and fails at their end if their digest is another one. */

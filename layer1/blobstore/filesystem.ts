@@ -1,73 +1,127 @@
-/** Storage in a directory: `blobs/sha256/ab/<hex>`, `names/<name>`, and `tmp/` for what is being written. */
+/** A store's copies in a directory: `blobs/sha256/ab/<hex>`, `names/`, `removed/`, and `tmp/` for what is being written. */
 import { createHash } from 'node:crypto';
+import type { Stats } from 'node:fs';
 import { mkdir, open, readFile, readdir, rename, rm, stat, utimes } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import { systemClock } from '@flynn/kit/clock';
 import { FlynnError, asFlynnError, hasErrno } from '@flynn/kit/errors';
 import { newId } from '@flynn/kit/ids';
 import { KeyedMutex } from '@flynn/kit/queue';
-import type { Blob, ListedBlob, ListedName } from './api.ts';
+import type { Blob } from './api.ts';
+import { isLater, removalMemoryMs } from './replica.ts';
+import type { Held, OwnReplica, Pointer } from './replica.ts';
+import { ReplicatedStorage } from './replicated.ts';
 import { checkName, hexOf } from './storage.ts';
-import type { Storage } from './storage.ts';
+import type { Page, Storage } from './storage.ts';
 
 /** Nothing was written to it for so long: nobody does any more, not even another process that takes over in an update. */
 const leftoverAgeMs = 3_600_000;
 const sweepMs = 600_000;
 
-/** Makes the directory ready and removes what interrupted uploads left behind, now and then later too. */
-export async function openFilesystem(dir: string, options: { nowMs: number }): Promise<Storage> {
+/**
+ * Makes the directory ready and removes what interrupted uploads left behind, now and then later too. When a blob was used
+ * is its file's time; `removed/<hex>` is empty and its time is that of the removal, an empty file in `names/` a removed name.
+ */
+export async function openDirectory(dir: string, options: { nowMs: number }): Promise<OwnReplica> {
   const tmpDir = join(dir, 'tmp');
   const namesDir = join(dir, 'names');
-  for (const each of [tmpDir, namesDir, join(dir, 'blobs', 'sha256')]) await mkdir(each, { recursive: true });
-  let sweptMs = options.nowMs;
-  await removeLeftovers(tmpDir, sweptMs);
+  const removedDir = join(dir, 'removed');
+  const blobsDir = join(dir, 'blobs', 'sha256');
+  for (const each of [tmpDir, namesDir, removedDir, blobsDir]) await mkdir(each, { recursive: true });
+  let sweptMs = -Infinity;
+  await sweep(options.nowMs);
 
   const blobPath = (digest: string) => {
     const hex = hexOf(digest);
-    return join(dir, 'blobs', 'sha256', hex.slice(0, 2), hex);
+    return join(blobsDir, hex.slice(0, 2), hex);
   };
+  const removalPath = (digest: string) => join(removedDir, hexOf(digest));
   // A flat directory, so that the names `a` and `a/b` can both be there; `+` is in no name.
   const namePath = (name: string) => join(namesDir, checkName(name).replaceAll('/', '+'));
-  const install = (from: string, to: string) => moveDurably(from, to, dir);
 
   // What is used and what is removed at the same time take turns: a use is seen, or comes too late.
   const turns = new KeyedMutex();
 
-  /** Whoever asks after a blob is about to use it: its file's time says so. */
-  function useBlob(digest: string): Promise<Blob> {
-    const path = blobPath(digest);
-    return turns.run(digest, () =>
-      translated(`the blob ${digest}`, async () => {
-        const now = new Date();
-        await utimes(path, now, now);
-        return { digest, sizeBytes: (await stat(path)).size };
-      }),
-    );
+  /** What a kill left behind was too young to go when this process began. */
+  async function sweep(nowMs: number): Promise<void> {
+    if (nowMs - sweptMs < sweepMs) return;
+    sweptMs = nowMs;
+    await removeOlder(tmpDir, nowMs - leftoverAgeMs);
+    await removeOlder(removedDir, nowMs - removalMemoryMs);
+    await removeOlder(namesDir, nowMs - removalMemoryMs, ({ size }) => size === 0);
+  }
+
+  async function find(digest: string): Promise<Held | undefined> {
+    const file = await stat(blobPath(digest)).catch(undefinedIfGone);
+    return file === undefined ? undefined : { digest, sizeBytes: file.size, usedAt: timeOf(file) };
+  }
+
+  async function removedBefore(digest: string): Promise<number | undefined> {
+    const file = await stat(removalPath(digest)).catch(undefinedIfGone);
+    return file === undefined ? undefined : timeOf(file);
+  }
+
+  async function pointer(name: string): Promise<Pointer | undefined> {
+    const path = namePath(name);
+    const file = await stat(path).catch(undefinedIfGone);
+    const digest = await readFile(path, 'utf8').catch(undefinedIfGone);
+    if (file === undefined || digest === undefined) return undefined;
+    return { name, digest: digest === '' ? null : digest, changedAt: timeOf(file) };
+  }
+
+  /** Writes beside, with the given time, and puts it in its place in one step. */
+  async function replace(path: string, content: string, atMs: number): Promise<void> {
+    const temporary = join(tmpDir, newId());
+    try {
+      await writeDurably(temporary, [Buffer.from(content)], undefined);
+      await setTime(temporary, atMs);
+      await moveDurably(temporary, path, dir);
+    } finally {
+      await rm(temporary, { force: true });
+    }
+  }
+
+  /** The time it is to have: a copy's own, or now for new bytes; never before one that is there already. */
+  async function timeOfNew(digest: string, usedAt: number | undefined): Promise<number> {
+    const removed = (await removedBefore(digest)) ?? 0;
+    if (usedAt !== undefined && usedAt < removed) {
+      throw new FlynnError('conflict', `the blob ${digest} was removed since it was last used: its copy is not taken`);
+    }
+    const held = await find(digest);
+    return Math.max(usedAt ?? Math.max(Date.now(), removed), held?.usedAt ?? 0);
+  }
+
+  /** With `usedAt` a copy. */
+  async function keep(
+    body: AsyncIterable<Uint8Array>,
+    { digest, usedAt, signal }: { digest?: string | undefined; usedAt?: number; signal?: AbortSignal | undefined },
+  ): Promise<Held> {
+    if (digest !== undefined) hexOf(digest);
+    await sweep(Date.now());
+    const temporary = join(tmpDir, newId());
+    try {
+      return await translated('the blob', async () => {
+        const blob = await writeDurably(temporary, body, signal);
+        if (digest !== undefined && blob.digest !== digest) {
+          throw new FlynnError('invalid', `the bytes are ${blob.digest}, not ${digest}: send them again`);
+        }
+        return await turns.run(blob.digest, async () => {
+          const at = await timeOfNew(blob.digest, usedAt);
+          await setTime(temporary, at);
+          // Also when it is there already: should the disk have damaged it, this heals it.
+          await moveDurably(temporary, blobPath(blob.digest), dir);
+          await rm(removalPath(blob.digest), { force: true });
+          return { ...blob, usedAt: at };
+        });
+      });
+    } finally {
+      await rm(temporary, { force: true });
+    }
   }
 
   return {
-    async put(body, { digest, signal }) {
-      if (digest !== undefined) hexOf(digest);
-      // What a kill left behind was too young to go when this process began.
-      const nowMs = Date.now();
-      if (nowMs - sweptMs > sweepMs) {
-        sweptMs = nowMs;
-        await removeLeftovers(tmpDir, nowMs);
-      }
-      const temporary = join(tmpDir, newId());
-      try {
-        return await translated('the blob', async () => {
-          const blob = await writeDurably(temporary, body, signal);
-          if (digest !== undefined && blob.digest !== digest) {
-            throw new FlynnError('invalid', `the bytes are ${blob.digest}, not ${digest}: send them again`);
-          }
-          // Also when it is there already: should the disk have damaged it, this heals it.
-          await turns.run(blob.digest, () => install(temporary, blobPath(blob.digest)));
-          return blob;
-        });
-      } finally {
-        await rm(temporary, { force: true });
-      }
-    },
+    put: keep,
+    copy: ({ digest, usedAt }, body, { signal } = {}) => keep(body, { digest, usedAt, signal }),
     open(digest, { from = 0 } = {}) {
       return translated(`the blob ${digest}`, async () => {
         const file = await open(blobPath(digest));
@@ -82,73 +136,91 @@ export async function openFilesystem(dir: string, options: { nowMs: number }): P
         }
       });
     },
-    stat: useBlob,
-    async remove(digest, { unusedSince } = {}) {
-      const path = blobPath(digest);
-      await turns.run(digest, async () => {
-        const found = unusedSince === undefined ? undefined : await stat(path).catch(undefinedIfGone);
-        if (unusedSince !== undefined && found !== undefined && found.mtimeMs >= unusedSince) {
-          throw new FlynnError('conflict', `the blob ${digest} was used since: it stays`);
-        }
-        await rm(path, { force: true });
-      });
-    },
+    find,
+    removedBefore,
+    use: (digest, at) =>
+      turns.run(digest, async () => {
+        const held = await find(digest);
+        if (held === undefined) return undefined;
+        if (held.usedAt < at) await setTime(blobPath(digest), at);
+        return { digest, sizeBytes: held.sizeBytes };
+      }),
+    remove: ({ digest, before }) =>
+      turns.run(digest, async () => {
+        const held = await find(digest);
+        if (held !== undefined && held.usedAt >= before) return false;
+        const known = await removedBefore(digest);
+        // First that it is removed: a kill in between leaves a blob that goes when it is asked for again.
+        if (known === undefined || known < before) await replace(removalPath(digest), '', before);
+        await rm(blobPath(digest), { force: true });
+        return true;
+      }),
     async list({ after, limit }) {
-      const root = join(dir, 'blobs', 'sha256');
       const from = after === '' ? '' : hexOf(after);
-      const found: ListedBlob[] = [];
-      for (const folder of (await readdir(root)).sort()) {
+      const found: Held[] = [];
+      for (const folder of (await readdir(blobsDir)).sort()) {
         if (folder < from.slice(0, 2)) continue;
-        for (const hex of (await readdir(join(root, folder))).sort()) {
-          if (hex <= from) continue;
-          const file = await stat(join(root, folder, hex)).catch(undefinedIfGone);
-          if (file !== undefined) found.push({ digest: `sha256:${hex}`, sizeBytes: file.size, usedAt: file.mtimeMs });
+        for (const hex of (await readdir(join(blobsDir, folder))).sort()) {
+          const held = hex <= from ? undefined : await find(`sha256:${hex}`);
+          if (held !== undefined) found.push(held);
           if (found.length >= limit) return found;
         }
       }
       return found;
     },
-    async listNames({ after, limit }) {
-      const names = (await readdir(namesDir)).map((file) => file.replaceAll('+', '/')).sort();
-      const found: ListedName[] = [];
-      for (const name of names) {
-        if (found.length >= limit) break;
-        if (name <= after) continue;
-        const file = await stat(namePath(name)).catch(undefinedIfGone);
-        const digest = await readFile(namePath(name), 'utf8').catch(undefinedIfGone);
-        if (file !== undefined && digest !== undefined) found.push({ name, digest, changedAt: file.mtimeMs });
-      }
-      return found;
+    removals: ({ after, limit }) =>
+      page(removedDir, { after: after === '' ? '' : hexOf(after), limit }, async (hex) => {
+        const before = await removedBefore(`sha256:${hex}`);
+        return before === undefined ? undefined : { digest: `sha256:${hex}`, before };
+      }),
+    pointer,
+    async point(wanted) {
+      const path = namePath(wanted.name);
+      await turns.run(`name ${wanted.name}`, async () => {
+        if (!isLater(wanted, await pointer(wanted.name))) return;
+        await translated(`the name ${wanted.name}`, () => replace(path, wanted.digest ?? '', wanted.changedAt));
+      });
     },
-    async putName(name, digest) {
-      const path = namePath(name);
-      await useBlob(digest);
-      const temporary = join(tmpDir, newId());
-      try {
-        await translated(`the name ${name}`, async () => {
-          await writeDurably(temporary, [Buffer.from(digest)], undefined);
-          await install(temporary, path);
-        });
-      } finally {
-        await rm(temporary, { force: true });
-      }
-    },
-    async getName(name) {
-      const path = namePath(name);
-      const digest = await translated(`the name ${name}`, () => readFile(path, 'utf8'));
-      return useBlob(digest);
-    },
-    async removeName(name) {
-      await rm(namePath(name), { force: true });
-    },
+    pointers: ({ after, limit }) => page(namesDir, { after, limit }, pointer, (file) => file.replaceAll('+', '/')),
   };
 }
 
-async function removeLeftovers(tmpDir: string, nowMs: number): Promise<void> {
-  for (const file of await readdir(tmpDir)) {
+/** Storage in one directory, with no other store beside it. */
+export async function openFilesystem(dir: string, options: { nowMs: number }): Promise<Storage> {
+  return new ReplicatedStorage({ own: await openDirectory(dir, options), peers: () => [], clock: systemClock });
+}
+
+/** What `read` makes of the keys of a flat directory's files, in their order, those after the given one. */
+async function page<T>(
+  dir: string,
+  { after, limit }: Page,
+  read: (key: string) => Promise<T | undefined>,
+  keyOf: (file: string) => string = (file) => file,
+): Promise<T[]> {
+  const found: T[] = [];
+  for (const key of (await readdir(dir)).map(keyOf).sort()) {
+    if (found.length >= limit) break;
+    const value = key <= after ? undefined : await read(key);
+    if (value !== undefined) found.push(value);
+  }
+  return found;
+}
+
+/** Whole milliseconds: a file's time goes through fractions of seconds. */
+function timeOf({ mtimeMs }: Pick<Stats, 'mtimeMs'>): number {
+  return Math.round(mtimeMs);
+}
+
+async function setTime(path: string, atMs: number): Promise<void> {
+  const at = new Date(atMs);
+  await utimes(path, at, at);
+}
+
+async function removeOlder(dir: string, beforeMs: number, which: (file: Stats) => boolean = () => true): Promise<void> {
+  for (const name of await readdir(dir)) {
     // Undefined when another process has finished with it since.
-    const found = await stat(join(tmpDir, file)).catch(undefinedIfGone);
-    if (found !== undefined && nowMs - found.mtimeMs > leftoverAgeMs) await rm(join(tmpDir, file), { force: true });
+    const file = await stat(join(dir, name)).catch(undefinedIfGone);
+    if (file !== undefined && file.mtimeMs < beforeMs && which(file)) await rm(join(dir, name), { force: true });
   }
 }
 

@@ -1,3 +1,4 @@
+import { createDiscoveryClient } from '@flynn/discovery/client';
 import { runDaemon } from '@flynn/kit/daemon';
 import { partRules, roleGate } from '@flynn/kit/http-gate';
 import { startServer } from '@flynn/kit/http-server';
@@ -5,35 +6,56 @@ import { anyHost, appRole, ownIdentity } from '@flynn/kit/identity';
 import { keepHeapSmall } from '@flynn/kit/idle-memory';
 import { metricsHandler, openMetrics } from '@flynn/kit/metrics-server';
 import { configSchema } from './config.ts';
-import { openFilesystem } from './filesystem.ts';
-import { countedStorage } from './metrics.ts';
+import { openDirectory } from './filesystem.ts';
+import { countedStorage, replicationMetrics } from './metrics.ts';
+import { Peers } from './peers.ts';
 import { blobHandlers } from './server.ts';
+import { BlobStore } from './store.ts';
 
-/** Who of the platform keeps something here, beside hosts, which fetch layers. */
-const users = ['controller', 'runner', 'git-receiver', 'slug-builder'] as const;
+/** Who of the platform keeps something here, beside hosts, which fetch layers; the stores of other hosts too. */
+const users = ['blobstore', 'controller', 'runner', 'git-receiver', 'slug-builder'] as const;
 
 await runDaemon({
   name: 'blobstore',
   config: configSchema,
   start: async ({ config, log, tasks }) => {
     const identity = await ownIdentity(config, { log, tasks });
-    const storage = await openFilesystem(config.FLYNN_STORAGE_DIR, { nowMs: Date.now() });
+    const dir = config.FLYNN_STORAGE_DIR;
+    const own = await openDirectory(dir, { nowMs: Date.now() });
+    const peers = new Peers({ host: config.FLYNN_HOST_ID, key: config.FLYNN_KEY, identity });
+    const copyBytesPerSecond = config.FLYNN_COPY_MB_PER_SECOND * 1024 ** 2;
+    const store = new BlobStore({ own, peers, log, copyBytesPerSecond });
     const metrics = openMetrics();
-    const counted = countedStorage(storage, metrics, config.FLYNN_STORAGE_DIR);
+    replicationMetrics(metrics, store);
     const server = await startServer({
       name: 'blobstore',
-      handlers: [...blobHandlers(counted), metricsHandler(metrics)],
+      handlers: [
+        ...blobHandlers(countedStorage(store.storage, metrics, dir)),
+        ...store.handlers,
+        metricsHandler(metrics),
+      ],
       metrics,
       gate: roleGate(config.FLYNN_KEY, partRules([anyHost, ...users.map(appRole)])),
       mutual: identity,
       port: config.PORT,
       log,
     });
+    const url = config.FLYNN_DISCOVERY_URL;
+    if (url === undefined) peers.set([]);
+    else {
+      tasks.run('other stores', async (signal) => {
+        const discovery = createDiscoveryClient({ url });
+        await peers.follow(discovery, { signal, log, onChange: () => store.onPeersChanged() });
+        await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }));
+        await Promise.all([discovery.close(), peers.close()]);
+      });
+    }
     tasks.run('heap', keepHeapSmall);
+    tasks.run('upkeep', (signal) => store.run(signal));
     tasks.run('http server', async (signal) => {
       await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }));
       await server.close();
     });
-    log.info({ port: server.port, dir: config.FLYNN_STORAGE_DIR }, 'serving blobs');
+    log.info({ port: server.port, dir }, 'serving blobs');
   },
 });

@@ -7,6 +7,7 @@ import { hasCode } from '@flynn/kit/errors';
 import { Metrics } from '@flynn/kit/metrics';
 import { openFilesystem } from './filesystem.ts';
 import { countedStorage } from './metrics.ts';
+import { textOf } from './testing.ts';
 
 test('what goes in and out is counted, and what is asked for and not there', async () => {
   const dir = await mkdtemp(join(tmpdir(), 'flynn-blobs-'));
@@ -18,6 +19,8 @@ test('what goes in and out is counted, and what is asked for and not there', asy
   const { digest } = await storage.put(bytes(), {});
   const { body } = await storage.open(digest);
   body.destroy();
+  const part = await storage.open(digest, { from: 3 });
+  assert.equal(await textOf(part.body), 'lo');
   await storage.remove(digest);
   await assert.rejects(storage.open(digest), (error) => hasCode(error, 'not_found'));
   const text = await metrics.text();
@@ -25,8 +28,8 @@ test('what goes in and out is counted, and what is asked for and not there', asy
   for (const line of [
     'put_total 1',
     'put_bytes_total 5',
-    'read_total 1',
-    'read_bytes_total 5',
+    'read_total 2',
+    'read_bytes_total 7',
     'removed_total 1',
     'missing_total 1',
   ]) {

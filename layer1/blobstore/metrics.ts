@@ -2,7 +2,10 @@
 import { statfs } from 'node:fs/promises';
 import { hasCode } from '@flynn/kit/errors';
 import type { Metrics } from '@flynn/kit/metrics';
+import type { Copying } from './copying.ts';
 import type { Storage } from './storage.ts';
+import type { BlobStore } from './store.ts';
+import type { Verification } from './verification.ts';
 
 /** The same storage, counted. `dir` is where it keeps its files. */
 export function countedStorage(storage: Storage, metrics: Metrics, dir: string): Storage {
@@ -29,13 +32,13 @@ export function countedStorage(storage: Storage, metrics: Metrics, dir: string):
       putBytes.add({}, blob.sizeBytes);
       return blob;
     },
-    async open(digest) {
-      const opened = await storage.open(digest).catch((error: unknown) => {
+    async open(digest, options) {
+      const opened = await storage.open(digest, options).catch((error: unknown) => {
         if (hasCode(error, 'not_found')) missing.add();
         throw error;
       });
       read.add();
-      readBytes.add({}, opened.sizeBytes);
+      readBytes.add({}, opened.sizeBytes - (options?.from ?? 0));
       return opened;
     },
     async remove(digest, options) {
@@ -49,4 +52,26 @@ export function countedStorage(storage: Storage, metrics: Metrics, dir: string):
     getName: (pointer) => storage.getName(pointer),
     removeName: (pointer) => storage.removeName(pointer),
   };
+}
+
+/** How alike this store and the others are, and what was done for it. */
+export function replicationMetrics(
+  metrics: Metrics,
+  store: Pick<BlobStore, 'status'> & { copying: Pick<Copying, 'counts'>; verification: Pick<Verification, 'counts'> },
+): void {
+  const name = (rest: string) => `flynn_blobs_${rest}`;
+  const { copying, verification } = store;
+  const gauges = [
+    ['lacking', 'Blobs that another store has and this one has not yet.', () => store.status.missing.count],
+    ['lacking_bytes', 'Their bytes.', () => store.status.missing.bytes],
+    ['damaged', 'Blobs that the disk damaged and no other store could replace.', () => store.status.damaged.count],
+  ] as const;
+  const counters = [
+    ['copied_total', 'Blobs taken over from other stores.', () => copying.counts.copies],
+    ['copied_bytes_total', 'Their bytes.', () => copying.counts.bytes],
+    ['verified_total', 'Blobs read to compare them with their digest.', () => verification.counts.read],
+    ['replaced_total', 'Damaged blobs that were replaced from another store.', () => verification.counts.replaced],
+  ] as const;
+  for (const [rest, help, read] of gauges) metrics.gauge(name(rest), help, () => [{ value: read() }]);
+  for (const [rest, help, read] of counters) metrics.counted(name(rest), help, () => [{ value: read() }]);
 }

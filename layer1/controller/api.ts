@@ -1,6 +1,6 @@
 /** The controller's HTTP API: apps and what runs of them. `:app` is an app's id or name, `:release` a release's id or `v3`. */
 import { booleanFlag } from '@flynn/kit/config';
-import { appName, processType, serviceName } from '@flynn/kit/names';
+import { appName, processType } from '@flynn/kit/names';
 import { attachQuerySchema, execQuerySchema } from '@flynn/host-agent/api';
 import { imageSchema } from '@flynn/scheduler/cell';
 import { defineRoute } from '@flynn/kit/routes';
@@ -17,11 +17,8 @@ import {
   processSchema,
   releaseSchema,
   rolloutChangeSchema,
-  routeSchema,
 } from './model.ts';
 import { pageQuery } from './paging.ts';
-import { httpChangeSchema, maintenanceSchema, tcpChangeSchema } from './routes/settings.ts';
-import { routeStatsSchema } from './routes/stats.ts';
 
 const appChange = z.object({
   meta: metaSchema.optional(),
@@ -251,115 +248,5 @@ export const jobs = {
     access: 'app developer',
     response: 'empty',
     summary: 'Stop a job; one of a formation is started again',
-  }),
-} as const;
-
-export const routing = {
-  create: defineRoute({
-    method: 'POST',
-    path: '/apps/:app/routes',
-    access: 'app developer',
-    body: z.strictObject({
-      type: z.enum(['http', 'tcp']).default('http'),
-      domain: z.string().optional(),
-      path: z.string().optional(),
-      port: z.int().optional(),
-      service: serviceName.optional(),
-      http: httpChangeSchema.optional(),
-      tcp: tcpChangeSchema.optional(),
-    }),
-    response: routeSchema,
-    summary: 'Add a route; the service is APP-web unless named; a tcp port is found unless given',
-  }),
-  /** `:route` is its id, or where it is: `shop.example.com/blog`, `tcp:3000`. */
-  get: defineRoute({
-    method: 'GET',
-    path: '/apps/:app/routes/:route',
-    access: 'app viewer',
-    response: routeSchema,
-    summary: 'One route',
-  }),
-  update: defineRoute({
-    method: 'PATCH',
-    path: '/apps/:app/routes/:route',
-    access: 'app developer',
-    body: z.strictObject({
-      service: serviceName.optional(),
-      http: httpChangeSchema.optional(),
-      tcp: tcpChangeSchema.optional(),
-      /** As If-Match: `conflict` if somebody changed it since. */
-      revision: z.int().optional(),
-    }),
-    response: routeSchema,
-    summary: 'Change how a route answers; what is left out stays, null takes a setting back',
-  }),
-  reach: defineRoute({
-    method: 'POST',
-    path: '/apps/:app/route-reach',
-    access: 'app viewer',
-    body: z.strictObject({
-      /** As the answer to the change had it; without a revision: it was removed. */
-      routes: z
-        .array(z.strictObject({ id: z.string(), revision: z.int().optional() }))
-        .min(1)
-        .max(1_000),
-      waitMs: z.int().min(0).max(20_000).default(5_000),
-    }),
-    /** Addresses of the routers that do not have it yet: empty once every request is answered by it. */
-    response: z.object({ missing: z.array(z.string()) }),
-    summary: 'Wait until every router has a change of routes, and tell which have not',
-  }),
-  stats: defineRoute({
-    method: 'GET',
-    path: '/apps/:app/route-stats',
-    access: 'app viewer',
-    /** An id, or where it is. */
-    query: z.object({ route: z.string().optional() }),
-    response: z.object({
-      /** Of every route of the app that had a request, all routers together. */
-      routes: z.array(routeStatsSchema),
-      /** How many routers are counted. */
-      routers: z.int(),
-      /** Those that could not be asked: what they counted is missing. */
-      silent: z.array(z.object({ address: z.string(), why: z.string() })),
-    }),
-    summary: 'What all routers counted for the routes of an app since their start',
-  }),
-  beginMaintenance: defineRoute({
-    method: 'PUT',
-    path: '/apps/:app/maintenance',
-    access: 'app developer',
-    body: maintenanceSchema,
-    response: z.array(routeSchema),
-    summary: "Answer all requests to an app's http routes with 503 and the maintenance page",
-  }),
-  endMaintenance: defineRoute({
-    method: 'DELETE',
-    path: '/apps/:app/maintenance',
-    access: 'app developer',
-    response: z.array(routeSchema),
-    summary: 'Let requests through to the app again',
-  }),
-  list: defineRoute({
-    method: 'GET',
-    path: '/apps/:app/routes',
-    access: 'app viewer',
-    query: pageQuery,
-    response: z.array(routeSchema),
-    summary: "An app's routes",
-  }),
-  remove: defineRoute({
-    method: 'DELETE',
-    path: '/apps/:app/routes/:route',
-    access: 'app developer',
-    response: 'empty',
-    summary: 'Remove a route',
-  }),
-  /** Events `set` (a Route) for every route, `current`, then `set` and `remove` ({id}); the event's id is the revision to resume after. Resumed, `current` comes first. */
-  events: defineRoute({
-    method: 'GET',
-    path: '/routes/events',
-    response: 'events',
-    summary: 'All routes, then changes',
   }),
 } as const;

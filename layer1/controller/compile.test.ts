@@ -20,6 +20,12 @@ const runnable = (processes: Record<string, Process>, artifact = slug, env: Reco
   artifact,
 });
 
+test('an omni type may be for so many hosts at most', () => {
+  const store = process({ omni: true, maxHosts: 3 });
+  const { kind, maxHosts } = compileWorkload(runnable({ store }), 'store', store, 1);
+  assert.deepEqual([kind, maxHosts], ['omni', 3]);
+});
+
 test('a web process of a slug listens on 8080 as APP-web, runs its line as user 5000 in /app, and drains', () => {
   const web = process(slugProcess('node server.js', 'web'));
   const workload = compileWorkload(runnable({ web }), 'web', web, 2);

@@ -12,6 +12,7 @@ const slugStarter = '/usr/bin/flynn-run';
 const defaultPort = 8080;
 /** Where builds fetch sources and caches from, and leave layers. */
 const blobService = 'blobstore';
+const controllerService = 'controller';
 /** The router drops a backend within milliseconds of its leaving discovery; requests in flight get this long. */
 const serviceDrainMs = 1_000;
 const gibibyte = 1024 ** 3;
@@ -107,6 +108,7 @@ export function compileWorkload(runnable: Runnable, type: string, process: Proce
     id: workloadIdOf(app.id, release, type),
     kind: process.omni ? 'omni' : 'service',
     count,
+    ...(process.maxHosts === undefined ? {} : { maxHosts: process.maxHosts }),
     version: versionOf(template),
     template,
     priority: app.isSystem ? priorities.system : priorities.app,
@@ -215,11 +217,11 @@ export function compileBuild(builder: Runnable, process: Process, build: Build):
     },
     meta: metaOf({ ...builder, app: build.app }, 'build'),
     // What runs in a build is the app's code: it reaches no more of the platform than the blob store, found by its name. Of a
-    // Dockerfile none of it runs in this job, which asks its host to build.
+    // Dockerfile none of it runs in this job, which asks its host to build, and the controller of what.
     group: build.app.id,
     access: build.dockerfile === undefined ? ['discovery'] : ['discovery', 'agents'],
     ...identityOf(builder.app, builder.release),
-    links: [blobService],
+    links: build.dockerfile === undefined ? [blobService] : [blobService, controllerService],
     ...roomOf({ memoryBytes, cpuMillis: process.cpuMillis }),
     pidsLimit: limits.FLYNN_BUILD_PIDS,
     tempDiskBytes: own.disk.value,

@@ -13,7 +13,8 @@ import { connectEtcd } from '@flynn/store/etcd';
 import { startEtcdMember } from '@flynn/store/etcd-member';
 import type { EtcdMember } from '@flynn/store/etcd-member';
 import type { Store } from '@flynn/store/store';
-import { apps, deployments, formations, jobs, releases, routing } from './api.ts';
+import { apps, deployments, formations, jobs, releases } from './api.ts';
+import { routing } from './routes/api.ts';
 import { createControllerClient } from './client.ts';
 import { SimulatedHost } from './simulated-host.ts';
 

@@ -18,6 +18,7 @@ import { recordingStore } from './audit/mutation.ts';
 import { backupHandlers } from './backup/handlers.ts';
 import { buildHandlers } from './builds.ts';
 import { collectionHandlers } from './collection/blob-collection.ts';
+import type { Directory } from './access/directory.ts';
 import { OwnBlobs } from './collection/own-blobs.ts';
 import { openCellView } from './cell-view.ts';
 import { acmeHandlers } from './certificates/acme/settings.ts';
@@ -110,8 +111,11 @@ export function logAggregatorClient(options: {
 }
 
 /** Every route of api.ts. */
-export function controllerHandlers(deps: Deps, logAggregator: HttpClient, blobs: BlobClient): Handler[] {
-  const own = new OwnBlobs(deps, blobs);
+export function controllerHandlers(
+  deps: Deps,
+  { logAggregator, blobs, directory }: { logAggregator: HttpClient; blobs: BlobClient; directory: Directory },
+): Handler[] {
+  const own = new OwnBlobs(deps, blobs, directory);
   return [
     ...appHandlers(deps),
     ...releaseHandlers(deps, own),

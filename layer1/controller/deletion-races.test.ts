@@ -4,7 +4,8 @@ import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';
 import { createMemoryStore } from '@flynn/store/memory';
-import { apps, jobs, routing } from './api.ts';
+import { apps, jobs } from './api.ts';
+import { routing } from './routes/api.ts';
 import { operations } from './operations/api.ts';
 import { startTestController } from './testing.ts';
 

@@ -16,7 +16,7 @@ function holding(store: Store, ...prefixes: string[]): { store: Store; hold: () 
   store.watch = async function* (watched, options) {
     for await (const batch of watch(watched, options)) {
       if (prefixes.includes(watched)) {
-        // Its end is the mirror's to see.
+        // Nobody watches any more: the batch goes to nobody, and the mirror that ended the watch knows why.
         await raceAbort(gate.promise, options.signal).catch(() => undefined);
       }
       yield batch;

@@ -95,7 +95,9 @@ export const processSchema = z.object({
     .positive()
     .default(1024 ** 3),
   cpuMillis: z.int().nonnegative().default(1_000),
+  /** One on every host, whatever the count, or on as many as `maxHosts` says. */
   omni: z.boolean().default(false),
+  maxHosts: z.int().positive().optional(),
   hostNetwork: z.boolean().default(false),
   stopTimeoutMs: z.int().positive().default(30_000),
   drainMs: z.int().nonnegative().optional(),

@@ -3,7 +3,8 @@ import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
 import { tokens, users } from './access/api.ts';
 import { evaluations } from './api-hosts.ts';
-import { apps, deployments, jobs, releases, routing } from './api.ts';
+import { apps, deployments, jobs, releases } from './api.ts';
+import { routing } from './routes/api.ts';
 import { operations } from './operations/api.ts';
 import { startTestController } from './testing.ts';
 

@@ -20,6 +20,7 @@ import {
   runnerSchema,
 } from './model.ts';
 import { cronSchema } from './cron/model.ts';
+import { askerSchema } from './operations/asker.ts';
 import { routePlace } from './route-address.ts';
 import { routeIssues } from './routes/rules.ts';
 
@@ -222,16 +223,18 @@ export const drainType = defineType({
 export const operationType = defineType({
   name: 'operation',
   version: 1,
-  spec: operationSchema.pick({
-    appId: true,
-    kind: true,
-    dependsOn: true,
-    mayFail: true,
-    pushId: true,
-    input: true,
-    target: true,
-    singletonId: true,
-  }),
+  spec: operationSchema
+    .pick({
+      appId: true,
+      kind: true,
+      dependsOn: true,
+      mayFail: true,
+      pushId: true,
+      input: true,
+      target: true,
+      singletonId: true,
+    })
+    .extend({ asker: askerSchema.optional() }),
   status: operationSchema
     .pick({
       state: true,

@@ -10,7 +10,7 @@ import { decodeResource } from '@flynn/resource/record';
 import type { Entry } from '@flynn/store/store';
 import { checkRoutePlace, checkRouteTarget } from './access/neighbours.ts';
 import { principalOf } from './access/principal.ts';
-import { routing } from './api.ts';
+import { routing } from './routes/api.ts';
 import { findApp, findLiveApp } from './deps.ts';
 import type { Deps } from './deps.ts';
 import { resumePoint, withRevisions } from './event-stream.ts';

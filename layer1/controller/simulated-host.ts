@@ -162,19 +162,8 @@ export class SimulatedHost implements AsyncDisposable {
   async #run(job: HostJob): Promise<void> {
     if (this.#jobs.has(job.id)) return;
     const behaviour = this.#options.behave(job);
-    const status: JobStatus = {
-      id: job.id,
-      hostId: this.id,
-      workloadId: job.workloadId,
-      version: job.version,
-      meta: job.template.meta,
-      state: 'starting',
-      isFinal: false,
-      restarts: 0,
-      createdAt: Date.now(),
-    };
     const lines = 'lines' in behaviour ? [...(behaviour.lines ?? [])] : [];
-    this.#jobs.set(job.id, { job, status, lines });
+    this.#jobs.set(job.id, { job, status: this.#starting(job), lines });
     await this.#write(job.id, { startedAt: Date.now(), address: '10.0.0.1' });
     switch (behaviour.is) {
       case 'run':
@@ -191,21 +180,22 @@ export class SimulatedHost implements AsyncDisposable {
     }
   }
 
+  #starting(job: HostJob): JobStatus {
+    return {
+      id: job.id,
+      hostId: this.id,
+      workloadId: job.workloadId,
+      version: job.version,
+      meta: job.template.meta,
+      state: 'starting',
+      isFinal: false,
+      restarts: 0,
+      createdAt: Date.now(),
+    };
+  }
+
   async #stop(job: HostJob): Promise<void> {
-    if (!this.#jobs.has(job.id)) {
-      const status: JobStatus = {
-        id: job.id,
-        hostId: this.id,
-        workloadId: job.workloadId,
-        version: job.version,
-        meta: job.template.meta,
-        state: 'starting',
-        isFinal: false,
-        restarts: 0,
-        createdAt: Date.now(),
-      };
-      this.#jobs.set(job.id, { job, status, lines: [] });
-    }
+    if (!this.#jobs.has(job.id)) this.#jobs.set(job.id, { job, status: this.#starting(job), lines: [] });
     await this.#write(job.id, this.#lingering.has(job.id) ? { state: 'stopping' } : ended(0));
   }
 

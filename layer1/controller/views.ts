@@ -62,5 +62,6 @@ export function viewKey({ spec, createdAt }: KeyResource): Key {
 /** `waitsFor`: while it is queued or waiting. */
 export function viewOperation({ id, spec, status, createdAt }: OperationResource, waitsFor?: string): Operation {
   const { heartbeatAt: _beat, dependents: _dependents, place: _place, rank: _rank, ...shown } = status;
-  return { id, ...spec, ...shown, createdAt, ...(waitsFor === undefined ? {} : { waitsFor }) };
+  const { asker: _asker, ...asked } = spec;
+  return { id, ...asked, ...shown, createdAt, ...(waitsFor === undefined ? {} : { waitsFor }) };
 }

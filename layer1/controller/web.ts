@@ -55,7 +55,7 @@ export async function openWeb(options: {
     checks: [backupCheck(deps)],
   });
   const own = [
-    ...controllerHandlers(deps, options.logAggregator, options.blobs),
+    ...controllerHandlers(deps, { logAggregator: options.logAggregator, blobs: options.blobs, directory }),
     ...healthHandlers(health),
     metricsHandler(metrics),
   ];

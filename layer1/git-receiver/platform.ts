@@ -5,7 +5,7 @@ import { keys } from '@flynn/controller/api-keys';
 import { operations } from '@flynn/controller/operations/api';
 import { operationSchema } from '@flynn/controller/model';
 import type { App, Key, Operation } from '@flynn/controller/model';
-import { FlynnError, hasCode } from '@flynn/kit/errors';
+import { hasCode, ifFound } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';
 import { retry } from '@flynn/kit/retry';
 import { systemClock } from '@flynn/kit/clock';
@@ -37,8 +37,8 @@ export function createPlatform(http: Pick<HttpClient, 'call' | 'events'>, actFor
   const headers: Record<string, string> = actFor === undefined ? {} : { [actForHeader]: actFor };
   return {
     actingFor: (fingerprint) => createPlatform(http, fingerprint),
-    findKey: (fingerprint, options) => orUndefined(http.call(keys.get, { params: { fingerprint } }, options)),
-    findApp: (app, options) => orUndefined(http.call(apps.get, { params: { app } }, { ...options, headers })),
+    findKey: (fingerprint, options) => ifFound(http.call(keys.get, { params: { fingerprint } }, options)),
+    findApp: (app, options) => ifFound(http.call(apps.get, { params: { app } }, { ...options, headers })),
     async appIds(options) {
       const all = await http.call(apps.list, {}, options);
       return new Set(all.map(({ id }) => id));
@@ -77,13 +77,4 @@ export function createPlatform(http: Pick<HttpClient, 'call' | 'events'>, actFor
       });
     },
   };
-}
-
-async function orUndefined<T>(answer: Promise<T>): Promise<T | undefined> {
-  try {
-    return await answer;
-  } catch (error) {
-    if (error instanceof FlynnError && error.code === 'not_found') return undefined;
-    throw error;
-  }
 }

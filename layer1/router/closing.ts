@@ -1,5 +1,6 @@
 /** Stops listening without losing a client. */
-import type { Server } from 'node:net';
+import type { Server, Socket } from 'node:net';
+import { systemClock } from '@flynn/kit/clock';
 
 /** Under a load that never pauses the queue is never seen empty. */
 const maxTurns = 500;
@@ -24,4 +25,24 @@ export async function stopAccepting(server: Server): Promise<void> {
   }
   server.removeListener('connection', count);
   if (server.listening) server.close();
+}
+
+/** Connections that were accepted and that no front has yet: what they say first is still looked at, or hands are shaken. */
+export class Arrivals {
+  readonly #sockets = new Set<Socket>();
+
+  add(socket: Socket): void {
+    this.#sockets.add(socket);
+    socket.once('close', () => this.#sockets.delete(socket));
+  }
+
+  delete(socket: Socket): void {
+    this.#sockets.delete(socket);
+  }
+
+  /** Resolves when all have come to a front or are gone, at the deadline at the latest. */
+  async settled({ deadlineMs }: { deadlineMs: number }): Promise<void> {
+    const endMs = performance.now() + deadlineMs;
+    while (this.#sockets.size > 0 && performance.now() < endMs) await systemClock.sleep(20);
+  }
 }

@@ -1,5 +1,5 @@
 /** The routes as the controller tells them. */
-import { routing } from '@flynn/controller/api';
+import { routing } from '@flynn/controller/routes/api';
 import { routeSchema } from '@flynn/controller/model';
 import type { Route } from '@flynn/controller/model';
 import { FlynnError, hasCode } from '@flynn/kit/errors';

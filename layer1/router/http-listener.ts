@@ -1,51 +1,42 @@
 /** The public port: accepts connections, and lets go of them without losing a request. */
 import { createServer } from 'node:net';
 import type { Server } from 'node:net';
-import { FlynnError, asFlynnError } from '@flynn/kit/errors';
-import { stopAccepting } from './closing.ts';
+import { Arrivals, stopAccepting } from './closing.ts';
 import type { Front } from './exchange.ts';
+import { listenOn } from './opening.ts';
 import type { Accept } from './proxy-protocol/acceptance.ts';
 
-export class HttpListener implements AsyncDisposable {
-  readonly #front: Front;
+export class HttpListener {
   readonly #server: Server;
+  readonly #arrivals = new Arrivals();
 
-  constructor(front: Front, accept: Accept) {
-    this.#front = front;
+  constructor(front: Pick<Front, 'take'>, accept: Accept) {
     this.#server = createServer({ allowHalfOpen: true, noDelay: true });
     this.#server.on('connection', (socket) => {
+      let isTaken = false;
       accept(socket, false, (client, early) => {
+        isTaken = true;
+        this.#arrivals.delete(socket);
         // Nothing is told before the front listens: it takes a socket that flows.
         if (socket.isPaused()) socket.resume();
         front.take(socket, client, early);
       });
+      if (!isTaken && !socket.destroyed) this.#arrivals.add(socket);
     });
   }
 
   /** With `reusePort`, a new router serves beside the one it replaces. Resolves with the port. */
   async listen(options: { host: string; port: number }): Promise<number> {
-    const { promise, resolve, reject } = Promise.withResolvers<void>();
-    const where = `port ${options.port} of ${options.host}`;
-    this.#server.once('error', (error: NodeJS.ErrnoException) => {
-      const isTaken = error.code === 'EADDRINUSE';
-      reject(
-        isTaken ? new FlynnError('conflict', `the router cannot listen on ${where}: it is taken`) : asFlynnError(error),
-      );
-    });
-    this.#server.listen({ ...options, reusePort: true }, resolve);
-    await promise;
-    this.#server.removeAllListeners('error');
-    const address = this.#server.address();
-    return typeof address === 'object' && address !== null ? address.port : options.port;
+    return listenOn(this.#server, options);
   }
 
-  /** Stops accepting, and resolves when all connections are closed, or cut at the deadline. */
-  async stop(options: { drainMs: number }): Promise<void> {
+  /** Accepts no more. Connections that were accepted go on. */
+  async stopListening(): Promise<void> {
     await stopAccepting(this.#server);
-    await this.#front.drain({ deadlineMs: options.drainMs });
   }
 
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.stop({ drainMs: 0 });
+  /** Resolves when the front has all that were accepted, at the deadline at the latest. */
+  async settled(options: { deadlineMs: number }): Promise<void> {
+    await this.#arrivals.settled(options);
   }
 }

@@ -98,3 +98,13 @@ test('all routers are asked; who does not say so, or cannot be reached, is named
   instances = [];
   assert.deepEqual(await routers.missing(word, { deadlineMs: 0, signal }), []);
 });
+
+test('a router that stops answers whoever waits for its word, as things are', async () => {
+  const stopping = new AbortController();
+  const other = () => assert.fail('nobody asks for it');
+  const told = { knowledge: new Knowledge(), status: other, routeStats: other, allStats: other };
+  const voice = voiceOf(told, stopping.signal);
+  const waiting = voice.isSo({ routes: [{ id: 'a', revision: 3 }] }, { waitMs: 3_600_000, signal });
+  stopping.abort();
+  assert.equal(await waiting, false);
+});

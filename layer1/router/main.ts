@@ -63,7 +63,7 @@ await runDaemon({
 
 async function startAlone(context: Context): Promise<Carrier> {
   const { router, stop } = await startRouting(context);
-  return { ...voiceOf(router), stop };
+  return { ...voiceOf(router, context.tasks.signal), stop };
 }
 
 async function startWorkers({ config, log }: Context, count: number): Promise<Carrier> {

@@ -91,10 +91,13 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
     log,
   });
   const trusted = new Networks(options.trustedProxies ?? []);
-  const accept = options.proxyProtocol === true ? acceptProxied(trusted) : acceptPlain;
+  const backendSide = shared();
+  const { deadlines } = backendSide;
+  const accept = options.proxyProtocol === true ? acceptProxied(trusted, deadlines) : acceptPlain;
   const routes = new RouteBook({ backends, defaults: timeouts, now: Date.now, log, share: options.share });
   const figuresOf = (id: string) => routes.tcp.get(id)?.figures;
-  const tcp = new TcpRoutes({ backends, figuresOf, accept, counters, dialMs: timeouts.dialMs, host, log });
+  const { dialMs } = timeouts;
+  const tcp = new TcpRoutes({ backends, figuresOf, accept, counters, dialMs, deadlines, host, log });
   const { accessLog: format = 'off' } = options;
   const accessLog = format === 'off' ? undefined : new AccessLog({ format, stream: process.stdout });
   const challenges = new Challenges();
@@ -112,7 +115,6 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
     newId: randomUUID,
   });
   const policy = answeringChallenges(routed, challenges);
-  const backendSide = shared();
   const http2 = new Http2Front({ policy, shared: backendSide, log });
   const http1 =
     options.driver === 'http-proxy'
@@ -123,7 +125,7 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
   const tls =
     options.tls === undefined
       ? undefined
-      : await TlsPort.create({ ...options.tls, host, accept, challenges, fronts, log });
+      : await TlsPort.create({ ...options.tls, host, accept, challenges, fronts, deadlines, log });
   const tasks = new TaskGroup();
   let isListening = false;
 
@@ -190,14 +192,18 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
     async stop({ drainMs }) {
       isListening = false;
       const startedMs = performance.now();
-      const tcpEnd = tcp.stopListening();
-      const tlsEnd = tls?.stopListening();
+      const leftMs = () => Math.max(0, drainMs - (performance.now() - startedMs));
+      const drain = (deadlineMs: number) => Promise.all([http1.drain({ deadlineMs }), http2.drain({ deadlineMs })]);
+      await Promise.all([tcp.stopListening(), tls?.stopListening(), http.stopListening()]);
       // Routes and backends stay live while requests are still being answered.
-      await Promise.all([tcpEnd, tlsEnd, http.stop({ drainMs }), http2.drain({ deadlineMs: drainMs })]);
+      const deadlineMs = leftMs();
+      await Promise.all([drain(deadlineMs), http.settled({ deadlineMs }), tls?.settled({ deadlineMs })]);
+      // Those whose handshake was under way have come to a front meanwhile, perhaps behind the back of its first draining.
+      await drain(leftMs());
       backendSide.h2c[Symbol.dispose]();
-      const leftMs = drainMs - (performance.now() - startedMs);
-      if (leftMs > 0 && tcp.connections > 0) {
-        await waitFor(() => tcp.connections === 0, { what: 'TCP connections to end', deadlineMs: leftMs }).catch(() => {
+      if (leftMs() > 0 && tcp.connections > 0) {
+        const what = 'TCP connections to end';
+        await waitFor(() => tcp.connections === 0, { what, deadlineMs: leftMs() }).catch(() => {
           log.info({ connections: tcp.connections }, 'cutting TCP connections that did not end in time');
         });
       }

@@ -31,12 +31,16 @@ export type Voice = {
   isSo(word: Word, options: { waitMs: number; signal: AbortSignal }): Promise<boolean>;
 };
 
-export function voiceOf(told: Told): Voice {
+/** `stopping`: what waits then is answered as it is, so that nobody who asks holds up the end. */
+export function voiceOf(told: Told, stopping?: AbortSignal): Voice {
   return {
     status: async () => told.status(),
     routeStats: async (id) => told.routeStats(id),
     allStats: async (appId) => told.allStats(appId),
-    isSo: (word, options) => told.knowledge.becomesSo(word, options),
+    isSo: (word, { waitMs, signal }) => {
+      const over = stopping === undefined ? signal : AbortSignal.any([signal, stopping]);
+      return told.knowledge.becomesSo(word, { waitMs, signal: over });
+    },
   };
 }
 

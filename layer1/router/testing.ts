@@ -4,7 +4,7 @@ import { Agent, createServer, request as httpRequest } from 'node:http';
 import type { IncomingMessage, RequestListener } from 'node:http';
 import { connect } from 'node:net';
 import type { AddressInfo, Server, Socket } from 'node:net';
-import { routing } from '@flynn/controller/api';
+import { routing } from '@flynn/controller/routes/api';
 import { type Route, routeSchema } from '@flynn/controller/model';
 import { routes as discoveryRoutes } from '@flynn/discovery/api';
 import type { Instance } from '@flynn/discovery/api';

@@ -1,5 +1,6 @@
 /** Rolls a release out and tells how it goes. */
-import { deployments, jobs, releases, routing } from '@flynn/controller/api';
+import { deployments, jobs, releases } from '@flynn/controller/api';
+import { routing } from '@flynn/controller/routes/api';
 import { platform } from '@flynn/controller/api-platform';
 import { isWebType } from '@flynn/controller/compile';
 import { isSettled, isWaiting } from '@flynn/controller/deployments/phases';

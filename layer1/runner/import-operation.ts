@@ -3,9 +3,10 @@
  * then stays what it means for the release, on every host and after the registry is gone; no host needs its login.
  */
 import { blobSchema, digestSchema } from '@flynn/blobstore/api';
+import { layers as layerRoutes } from '@flynn/controller/collection/api-layers';
 import { parseImageConfig, parseJsonAs } from '@flynn/controller/images/image-config';
 import { resultOf } from '@flynn/controller/images/image-result';
-import { FlynnError, hasCode } from '@flynn/kit/errors';
+import { FlynnError, ifFound } from '@flynn/kit/errors';
 import { z } from 'zod';
 import type { Execution } from './execution.ts';
 import { patiently } from './execution.ts';
@@ -19,6 +20,7 @@ const descriptorSchema = z.object({
   digest: digestSchema,
   size: z.int().nonnegative(),
 });
+type Descriptor = z.output<typeof descriptorSchema>;
 const manifestSchema = z.object({ config: descriptorSchema, layers: z.array(descriptorSchema).max(127) });
 const indexSchema = z.object({
   manifests: z.array(
@@ -53,8 +55,11 @@ export async function executeImport(
   if (config.rootfs.diff_ids.length !== manifest.layers.length) {
     throw new FlynnError('invalid', `${imageRef} has ${manifest.layers.length} layers, its configuration names others`);
   }
+  const others = await othersOf(manifest.layers, execution);
   const layers: StoredBlob[] = [];
-  for (const layer of manifest.layers) layers.push(await bring(registry, layer, execution));
+  for (const layer of manifest.layers) {
+    layers.push(await bring(registry, layer, execution, { isOwn: !others.has(layer.digest) }));
+  }
   const { blobs } = execution;
   const stored = await patiently('storing the image', execution, async (limited) => {
     const put = await blobs.put(configText, { digest: manifest.config.digest, signal: limited });
@@ -80,11 +85,24 @@ async function findManifest(registry: Registry, version: string, depth = 0) {
   return findManifest(registry, fitting.digest, depth + 1);
 }
 
+/** Those of which only others may have what is stored: a registry that names them has to show that it has them. */
+async function othersOf(layers: readonly Descriptor[], execution: Execution): Promise<ReadonlySet<string>> {
+  const digests = [...new Set(layers.map(({ digest }) => digest))];
+  if (digests.length === 0) return new Set();
+  const { controller, operation } = execution;
+  const asked = { params: { operation: operation.id }, body: { digests } };
+  const { missing } = await patiently('asking which layers are there', execution, (signal) =>
+    controller.call(layerRoutes.missing, asked, { signal }),
+  );
+  return new Set(missing);
+}
+
 /** What is there already is not fetched. */
 async function bring(
   registry: Registry,
-  { digest, size }: z.output<typeof descriptorSchema>,
+  { digest, size }: Descriptor,
   execution: Execution,
+  { isOwn }: { isOwn: boolean },
 ): Promise<StoredBlob> {
   const { blobs, write } = execution;
   const megabytes = `${(size / 1_000_000).toFixed(1)} MB`;
@@ -92,12 +110,10 @@ async function bring(
     'fetching a layer',
     execution,
     async (signal) => {
-      try {
-        const found = await blobs.stat(digest, { signal });
+      const found = isOwn ? await ifFound(blobs.stat(digest, { signal })) : undefined;
+      if (found !== undefined) {
         await write(`       layer of ${megabytes}: there already`);
         return found;
-      } catch (error) {
-        if (!hasCode(error, 'not_found')) throw error;
       }
       const stored = await blobs.put(await registry.blob(digest), { digest, signal });
       await write(`       layer of ${megabytes}`);

@@ -5,10 +5,13 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import { once } from 'node:events';
 import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
+import { layers } from '@flynn/controller/collection/api-layers';
 import { buildResultSchema } from '@flynn/controller/model';
 import { startTestBlobs } from '@flynn/controller/testing-blobs';
 import { HttpClient } from '@flynn/kit/http-client';
 import { hasCode } from '@flynn/kit/errors';
+import { handle, startServer } from '@flynn/kit/http-server';
+import { silentLogger } from '@flynn/kit/log';
 import type { Operation } from '@flynn/controller/model';
 import type { Execution } from './execution.ts';
 import { executeImport } from './import-operation.ts';
@@ -63,7 +66,21 @@ async function openPlace(answer: (path: string, request: IncomingMessage) => Ans
   assert.ok(address !== null && typeof address === 'object');
   const host = `127.0.0.1:${address.port}`;
   const lines: string[] = [];
-  const controller = new HttpClient({ baseUrl: 'http://127.0.0.1:1', name: 'nobody' });
+  const others = new Set<string>();
+  const platform = await startServer({
+    name: 'controller',
+    key: 'k',
+    host: '127.0.0.1',
+    port: 0,
+    log: silentLogger(),
+    handlers: [
+      handle(layers.missing, async ({ params, body }) => {
+        assert.equal(params.operation, 'o1');
+        return { missing: body.digests.filter((digest) => others.has(digest)) };
+      }),
+    ],
+  });
+  const controller = new HttpClient({ baseUrl: platform.url, key: 'k', name: 'the controller' });
   const execution: Execution = {
     operation: { id: 'o1' } as Operation,
     controller,
@@ -82,12 +99,14 @@ async function openPlace(answer: (path: string, request: IncomingMessage) => Ans
     host,
     asked,
     lines,
+    others,
     fetchImage,
     blobs: store.blobs,
     async [Symbol.asyncDispose]() {
       server.closeAllConnections();
       server.close();
       await controller.close();
+      await platform.close();
       await store[Symbol.asyncDispose]();
     },
   };
@@ -115,6 +134,25 @@ test('an image comes from its registry once, as it is for this machine, and is k
     'what is there is not fetched',
   );
   assert.match(place.lines.join('\n'), /layer of 0\.0 MB: there already/);
+});
+
+test('a layer that only others have here is fetched all the same: a registry cannot make up that it has it', async () => {
+  const files = registryFiles();
+  const layer = digestOf('layer');
+  let isThere = false;
+  await using place = await openPlace((path) => {
+    const body = path === `blobs/${layer}` && !isThere ? undefined : files[path];
+    return body === undefined ? undefined : { body };
+  });
+  await place.blobs.put('layer');
+  place.others.add(layer);
+  await assert.rejects(place.fetchImage(), isError('invalid', /has no team\/app\/sha256/));
+  isThere = true;
+  assert.deepEqual(
+    (await place.fetchImage()).layers.map(({ digest }) => digest),
+    [layer],
+  );
+  assert.doesNotMatch(place.lines.join('\n'), /there already/);
 });
 
 test('a registry that wants a token gives one for the login, which goes nowhere else', async () => {

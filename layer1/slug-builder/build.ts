@@ -14,7 +14,7 @@ import { retry } from '@flynn/kit/retry';
 import { z } from 'zod';
 import type { Layout } from './buildpack.ts';
 import { slugPlanSchema } from './compile.ts';
-import { type BuildLimits, cacheTooLarge, limitBytes, slugTooLarge, tooLong, watchDisk } from './limits.ts';
+import { type BuildLimits, cacheTooLarge, limitBytes, slugTooLarge, withinLimits } from './limits.ts';
 import { type Output, sizeText } from './output.ts';
 import { slugDir } from './runtime-env.ts';
 import { type Step, appUserId, runStep, streamStep } from './user.ts';
@@ -62,21 +62,8 @@ const layersSchema = z.record(z.string(), z.object({ digest: z.string(), sizeByt
  */
 export async function build(job: BuildJob, deps: BuildDeps, signal: AbortSignal): Promise<BuildResult> {
   const { limits, layout } = deps;
-  const ending = new AbortController();
-  const timer = setTimeout(() => ending.abort(tooLong(limits.timeoutMs)), limits.timeoutMs);
-  const limited = AbortSignal.any([signal, ending.signal]);
   const dirs = [...Object.values(layout), ...(layout.appDir === slugDir ? ['/tmp', '/var/tmp', '/dev/shm'] : [])];
-  const watching = watchDisk(dirs, limits.diskBytes, limited).catch((error: unknown) => ending.abort(error));
-  try {
-    return await buildWithin(job, deps, limited);
-  } catch (error) {
-    limited.throwIfAborted();
-    throw error;
-  } finally {
-    clearTimeout(timer);
-    ending.abort();
-    await watching;
-  }
+  return withinLimits(limits, dirs, signal, (limited) => buildWithin(job, deps, limited));
 }
 
 async function buildWithin(job: BuildJob, deps: BuildDeps, signal: AbortSignal): Promise<BuildResult> {

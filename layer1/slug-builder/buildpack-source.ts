@@ -3,7 +3,7 @@ import { mkdir, readdir, stat } from 'node:fs/promises';
 import { basename, isAbsolute, join } from 'node:path';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
 import type { BuildContext } from './buildpack.ts';
-import { runForOutput } from './command.ts';
+import { type CommandOptions, runForOutput } from './command.ts';
 
 export type Source =
   | { type: 'archive'; url: string }
@@ -50,8 +50,7 @@ export async function fetchBuildpack(text: string, context: BuildContext): Promi
       return { dir, name: basename(source.path) };
     }
     if (source.type === 'git') {
-      await runForOutput(['git', 'clone', '--quiet', source.url, dir], options);
-      if (source.ref !== undefined) await runForOutput(['git', '-C', dir, 'checkout', '--quiet', source.ref], options);
+      await cloneInto(dir, source, options);
       await runForOutput(['git', '-C', dir, 'submodule', 'update', '--quiet', '--init', '--recursive'], options);
       return { dir, name: basename(source.url).replace(/\.git$/, '') };
     }
@@ -74,6 +73,23 @@ export async function fetchBuildpack(text: string, context: BuildContext): Promi
         cause: error,
       },
     );
+  }
+}
+
+/** Without its history where that can be left out, which is most of what there is of a buildpack. */
+async function cloneInto(
+  dir: string,
+  { url, ref }: Extract<Source, { type: 'git' }>,
+  options: CommandOptions,
+): Promise<void> {
+  const branch = ref === undefined ? [] : ['--branch', ref];
+  try {
+    await runForOutput(['git', 'clone', '--quiet', '--depth', '1', ...branch, url, dir], options);
+  } catch (error) {
+    if (options.signal.aborted) throw error;
+    // A commit is no branch, and not every server gives a part of its history: what is wrong besides is said again.
+    await runForOutput(['git', 'clone', '--quiet', url, dir], options);
+    if (ref !== undefined) await runForOutput(['git', '-C', dir, 'checkout', '--quiet', ref], options);
   }
 }
 

@@ -103,6 +103,8 @@ test('a buildpack comes by git with a ref, and as an archive with everything in 
   git('commit', '--quiet', '-am', 'two');
   await b.compile({ BUILDPACK_URL: `file://${repository}#v1` });
   assert.match(b.output(), /Build 1 of this app/);
+  await b.compile({ BUILDPACK_URL: `file://${repository}#${git('rev-parse', 'v1').trim()}` });
+  assert.match(b.output(), /Build 2 of this app/, 'a commit does as well');
   await assert.rejects(b.compile({ BUILDPACK_URL: `file://${repository}` }), {
     message: /bin\/compile of the buildpack buildpack failed with exit code 9/,
   });

@@ -1,96 +1,11 @@
 import assert from 'node:assert/strict';
-import { Readable } from 'node:stream';
-import { buffer, text } from 'node:stream/consumers';
 import { test } from 'node:test';
-import { savedFiles, tarOf } from '@flynn/controller/images/testing';
-import { startTestBlobs } from '@flynn/controller/testing-blobs';
-import { routes } from '@flynn/host-agent/api';
-import { type BuildEvent, buildRoutes } from '@flynn/host-agent/api-builds';
+import { savedFiles } from '@flynn/controller/images/testing';
+import { buildRoutes } from '@flynn/host-agent/api-builds';
 import { hasCode } from '@flynn/kit/errors';
-import { HttpClient } from '@flynn/kit/http-client';
-import { handle, startServer } from '@flynn/kit/http-server';
-import { silentLogger } from '@flynn/kit/log';
-import { extract, pack } from 'tar-stream';
-import { type ImageBuildDeps, buildImage } from './image-build.ts';
-import { createOutput } from './output.ts';
+import { layers, limits, openPlace, succeeds } from './image-build-fixture.ts';
 
-const { signal } = new AbortController();
 const mebibyte = 1024 ** 2;
-const limits: ImageBuildDeps['limits'] = {
-  memoryBytes: 256 * mebibyte,
-  pids: 100,
-  diskBytes: 1024 * mebibyte,
-  timeoutMs: 60_000,
-  outputBytes: mebibyte,
-  cacheBytes: mebibyte,
-  slugBytes: 100 * mebibyte,
-};
-const layers = [await tarOf({ base: 'base' }), await tarOf({ app: 'app' })];
-
-/** What a build says, in the place of a host agent that has an engine. */
-type Says = (asked: { signal: AbortSignal }) => AsyncGenerator<BuildEvent> | Generator<BuildEvent>;
-
-async function openPlace(says: Says, files: Record<string, string | Buffer | undefined> = savedFiles(layers)) {
-  const store = await startTestBlobs();
-  const asked: { body: unknown; ended: boolean; ensured: unknown[] } = { body: undefined, ended: false, ensured: [] };
-  const server = await startServer({
-    name: 'agent',
-    key: 'k',
-    host: '127.0.0.1',
-    port: 0,
-    log: silentLogger(),
-    handlers: [
-      handle(buildRoutes.build, async ({ body, signal: going }) => {
-        asked.body = body;
-        const lines = async function* (): AsyncGenerator<string> {
-          try {
-            for await (const event of says({ signal: going })) yield `${JSON.stringify(event)}\n`;
-          } finally {
-            asked.ended = true;
-          }
-        };
-        return { body: Readable.from(lines(), { objectMode: false }) };
-      }),
-      handle(buildRoutes.ensureImage, async ({ body }) => {
-        asked.ensured.push(body.image);
-        return { name: `here:${asked.ensured.length}` };
-      }),
-      handle(routes.image, async () => ({ body: Readable.from([await tarOf(files)], { objectMode: false }) })),
-    ],
-  });
-  const agent = new HttpClient({ baseUrl: server.url, key: 'k', name: 'the host agent' });
-  let output = '';
-  const out = createOutput((line) => (output += line));
-  const build = async (source: Record<string, string>, more: Partial<ImageBuildDeps['limits']> = {}) => {
-    const archive = pack();
-    for (const [name, content] of Object.entries(source)) archive.entry({ name }, content);
-    archive.finalize();
-    const { digest: sourceDigest } = await store.blobs.put(await buffer(archive));
-    const job = { operationId: 'o1', appId: 'a1', commit: 'abc', appEnv: { A: '1', B: '2' }, sourceDigest };
-    const ownImages = { 'flynn/slug-runner': 'flynn/slug-runner:77', 'flynn/slug-builder': undefined };
-    return buildImage(
-      job,
-      { blobs: store.blobs, agent, out, limits: { ...limits, ...more }, cache: 'c1', ownImages },
-      signal,
-    );
-  };
-  return {
-    blobs: store.blobs,
-    asked,
-    build,
-    output: () => output,
-    async [Symbol.asyncDispose]() {
-      await agent.close();
-      await server.close();
-      await store[Symbol.asyncDispose]();
-    },
-  };
-}
-
-function* succeeds(): Generator<BuildEvent> {
-  yield { line: 'Step 1/1 : FROM x' };
-  yield { image: 'flynn-t/build:a1' };
-}
 
 const isError = (code: 'invalid' | 'exhausted' | 'timeout', pattern: RegExp) => (error: unknown) =>
   hasCode(error, code) && pattern.test(error.message);
@@ -112,7 +27,7 @@ test('the engine gets the context without what is ignored, and the result is an 
   assert.equal(result.layers.length, 2);
   assert.deepEqual(result.meta, { 'git.commit': 'abc' });
   assert.equal((await place.blobs.getName('builds/o1')) === undefined, false);
-  const { contextDigest, ...asked } = buildRoutes.build.body.parse(place.asked.body);
+  const { contextDigest: _context, ...asked } = buildRoutes.build.body.parse(place.asked.body);
   assert.deepEqual(asked, {
     dockerfile: 'Dockerfile',
     cache: 'c1',
@@ -120,10 +35,7 @@ test('the engine gets the context without what is ignored, and the result is an 
     limits: { memoryBytes: limits.memoryBytes, cpuMillis: 100, pids: 100, diskBytes: limits.diskBytes },
   });
   assert.deepEqual(place.asked.ensured, [{ name: 'flynn/slug-runner:77' }]);
-  const files = new Map<string, string>();
-  const context = extract();
-  (await place.blobs.get(contextDigest)).pipe(context);
-  for await (const entry of context) files.set(entry.header.name, await text(entry));
+  const files = await place.context();
   assert.deepEqual([...files.keys()].sort(), ['.dockerignore', 'Dockerfile', 'Procfile', 'app.json', 'lib/code.js']);
   assert.equal(files.get('Dockerfile'), 'FROM here:1\nARG A\nCOPY . /\n');
   assert.match(place.output(), /Step 1\/1 : FROM x/);
@@ -141,8 +53,16 @@ test('FROM takes an image that was pushed, by its number', async () => {
   );
   const first = await place.build({ Dockerfile: 'FROM x' });
   const { digest = '' } = (await place.blobs.getName('builds/o1')) ?? {};
-  await place.build({ Dockerfile: `FROM flynn/image:${digest.slice('sha256:'.length)}` });
+  const named = { Dockerfile: `FROM flynn/image:${digest.slice('sha256:'.length)}` };
+  await place.build(named);
   assert.deepEqual(place.asked.ensured, [{ config: first.image?.config, layers: first.layers }]);
+  // A record that somebody wrote of layers that are not theirs, and one that is not theirs itself.
+  for (const other of [first.layers[1]?.digest ?? '', first.image?.config.digest ?? '', digest]) {
+    place.asked.others.clear();
+    place.asked.others.add(other);
+    await assert.rejects(place.build(named), isError('invalid', /has no image flynn\/image:.* that you brought/));
+  }
+  assert.equal(place.asked.ensured.length, 1);
 });
 
 const refused: [what: string, source: Record<string, string>, pattern: RegExp][] = [

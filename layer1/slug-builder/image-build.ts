@@ -2,17 +2,17 @@
  * A build of a repository with a Dockerfile: the engine of this host builds it, at the host agent's hands, and what comes
  * out is stored as an image.
  *
- * INVARIANT: this process holds the cluster's key. Of the repository it reads texts and hands bytes on; nothing of it is
- * laid on the disk here, and nothing of it runs here.
+ * INVARIANT: this process holds the cluster's key. Of the repository it reads texts and hands bytes on; it lays nothing of it
+ * on the disk (of submodules a step does, as the app's user), and nothing of it runs here.
  */
 import { createHash } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import type { BlobClient } from '@flynn/blobstore/client';
 import { parseAppJson } from '@flynn/controller/app-json';
+import { layers as layerRoutes } from '@flynn/controller/collection/api-layers';
 import { Archive } from '@flynn/controller/images/archive';
 import { readArchivedImage } from '@flynn/controller/images/archived-image';
 import { parseJsonAs } from '@flynn/controller/images/image-config';
@@ -21,15 +21,17 @@ import { type StoredImage, storeImage } from '@flynn/controller/images/stored-im
 import { type BuildResult, buildResultSchema } from '@flynn/controller/model';
 import { routes } from '@flynn/host-agent/api';
 import { type BuildEvent, buildEventSchema, buildRoutes } from '@flynn/host-agent/api-builds';
-import { FlynnError, hasCode } from '@flynn/kit/errors';
+import { FlynnError, ifFound } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';
 import { LineSplitter } from '@flynn/kit/lines';
+import { retry } from '@flynn/kit/retry';
 import type { Image } from '@flynn/scheduler/cell';
 import { z } from 'zod';
 import type { BuildJob } from './build.ts';
 import { packContext, readTexts } from './build-context.ts';
+import { type SubmodulesDeps, archiveSubmodules } from './context-submodules.ts';
 import { argsOf, assertPlain, ownImagesOf, withImages, withPlainBases } from './dockerfile.ts';
-import { type BuildLimits, howToRaise, imageTooLarge, tooLong, tooMuchOutput } from './limits.ts';
+import { type BuildLimits, howToRaise, imageTooLarge, tooMuchOutput, withinLimits } from './limits.ts';
 import { type Output, sizeText } from './output.ts';
 import { parseProcfile } from './procfile.ts';
 
@@ -37,8 +39,11 @@ export type ImageBuildDeps = {
   blobs: BlobClient;
   /** This host's. */
   agent: HttpClient;
+  /** Says what the build may be made of. */
+  controller: HttpClient;
   out: Output;
   limits: BuildLimits & { memoryBytes: number; pids: number };
+  steps: SubmodulesDeps;
   /** The app's, and nobody's to guess: what earlier builds left on the host is called by it. */
   cache: string;
   /** What the platform's images are called on this cluster. */
@@ -47,41 +52,35 @@ export type ImageBuildDeps = {
 
 /** Running apps come first. */
 const cpuMillis = 100;
+/** Longer than it takes to be replaced. */
+const controllerAwayMs = 60_000;
 const maxEventBytes = 64 * 1024;
 const knownSchema = z.record(z.string(), z.object({ digest: z.string(), sizeBytes: z.int() }));
 
 /** Idempotent: asked again for the same operation it makes the same name point to the new result. */
 export async function buildImage(job: BuildJob, deps: ImageBuildDeps, signal: AbortSignal): Promise<BuildResult> {
-  const { limits } = deps;
-  const ending = new AbortController();
-  const timer = setTimeout(() => ending.abort(tooLong(limits.timeoutMs)), limits.timeoutMs);
-  const limited = AbortSignal.any([signal, ending.signal]);
-  try {
-    return await buildWithin(job, deps, limited);
-  } catch (error) {
-    limited.throwIfAborted();
-    throw error;
-  } finally {
-    clearTimeout(timer);
-  }
+  const { appDir, scratchDir } = deps.steps.layout;
+  return withinLimits(deps.limits, [appDir, scratchDir], signal, (limited) => buildWithin(job, deps, limited));
 }
 
 async function buildWithin(job: BuildJob, deps: ImageBuildDeps, signal: AbortSignal): Promise<BuildResult> {
   const { blobs, out } = deps;
   const source = await readTexts(await blobs.get(job.sourceDigest, { signal }));
   if (source.dockerfile === undefined) throw new FlynnError('invalid', 'There is no Dockerfile in the source.');
-  if (source.hasSubmodules) {
-    out.warn('Submodules are not fetched for a Dockerfile: in their places are empty folders.');
-  }
   const processTypes = source.procfile === undefined ? {} : parseProcfile(source.procfile);
   const appJson = source.appJson === undefined ? undefined : parseAppJson(source.appJson);
   assertPlain(source.dockerfile);
   out.topic('Dockerfile app detected');
   const args = argsOf(source.dockerfile, job.appEnv);
   const plain = withPlainBases(source.dockerfile, args);
-  const dockerfile = withImages(plain, await namesHere(plain, deps, signal));
-  const context = packContext(await blobs.get(job.sourceDigest, { signal }), { ...source, dockerfile });
-  const { digest: contextDigest } = await blobs.put(context, { signal });
+  const dockerfile = withImages(plain, await namesHere(job, plain, deps, signal));
+  const { told, modules, dockerignore } = source;
+  const archives = [await blobs.get(job.sourceDigest, { signal })];
+  if (told !== undefined) {
+    const limits = { fileBytes: deps.limits.diskBytes, signal };
+    archives.push(await archiveSubmodules({ told, modules }, job.appEnv, deps.steps, limits));
+  }
+  const { digest: contextDigest } = await blobs.put(packContext(archives, { dockerfile, dockerignore }), { signal });
   out.topic('Building image');
   const name = await buildOnHost(job, { contextDigest, args }, deps, signal);
 
@@ -100,10 +99,15 @@ async function buildWithin(job: BuildJob, deps: ImageBuildDeps, signal: AbortSig
   return result;
 }
 
-async function namesHere(dockerfile: string, deps: ImageBuildDeps, signal: AbortSignal): Promise<Map<string, string>> {
+async function namesHere(
+  job: BuildJob,
+  dockerfile: string,
+  deps: ImageBuildDeps,
+  signal: AbortSignal,
+): Promise<Map<string, string>> {
   const names = new Map<string, string>();
   for (const name of ownImagesOf(dockerfile)) {
-    const image = await imageNamed(name, deps, signal);
+    const image = await imageNamed(name, job, deps, signal);
     if (image === undefined) continue;
     names.set(
       name,
@@ -113,29 +117,42 @@ async function namesHere(dockerfile: string, deps: ImageBuildDeps, signal: Abort
   return names;
 }
 
-/** Undefined for one that has to be in a registry, as any other. */
+/**
+ * Undefined for one that has to be in a registry, as any other. A number is a digest of what anybody may have written: who
+ * asked for the build has to have a right to it, and to each layer it names.
+ */
 async function imageNamed(
   name: string,
-  { blobs, ownImages }: ImageBuildDeps,
+  job: BuildJob,
+  { blobs, ownImages, controller }: ImageBuildDeps,
   signal: AbortSignal,
 ): Promise<Image | undefined> {
   const own = ownImages[name];
   if (own !== undefined) return { name: own };
   const hex = /^flynn\/image:([0-9a-f]{64})$/.exec(name)?.[1];
   if (hex === undefined) return undefined;
-  let record: Readable;
-  try {
-    record = await blobs.get(`sha256:${hex}`, { signal });
-  } catch (error) {
-    if (!hasCode(error, 'not_found')) throw error;
-    throw new FlynnError(
-      'invalid',
-      `The cluster has no image ${name}: "flynn image push --no-deploy" stores one and says its number.`,
-    );
-  }
+  const mayHave = async (digests: string[]): Promise<boolean> => {
+    const asked = { params: { operation: job.operationId }, body: { digests } };
+    const ask = (limited: AbortSignal) => controller.call(layerRoutes.missing, asked, { signal: limited });
+    const { missing } = await retry(ask, { what: `asking for ${name}`, deadlineMs: controllerAwayMs, signal });
+    return missing.length === 0;
+  };
+  const number = `sha256:${hex}`;
+  if (!(await mayHave([number]))) throw noImage(name);
+  const record = await ifFound(blobs.get(number, { signal }));
+  if (record === undefined) throw noImage(name);
   const { image, layers } = parseJsonAs(buildResultSchema, await text(record), name);
   if (image === undefined) throw new FlynnError('invalid', `${name} is no image, but a slug.`);
+  if (!(await mayHave([image.config, ...layers].map(({ digest }) => digest)))) throw noImage(name);
   return { config: image.config, layers };
+}
+
+/** Nobody learns what is there of others. */
+function noImage(name: string): FlynnError {
+  return new FlynnError(
+    'invalid',
+    `The cluster has no image ${name} that you brought today, or that an app has which you are a developer of: "flynn image push" stores one and says its number.`,
+  );
 }
 
 async function buildOnHost(

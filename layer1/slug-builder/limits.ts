@@ -57,6 +57,29 @@ function tooMuchDisk(usedBytes: number, limitBytes: number): FlynnError {
   );
 }
 
+/** Ends the work with `timeout` or `exhausted` once it takes longer, or the folders have more on the disk, than they may. */
+export async function withinLimits<T>(
+  { timeoutMs, diskBytes }: Pick<BuildLimits, 'timeoutMs' | 'diskBytes'>,
+  dirs: readonly string[],
+  signal: AbortSignal,
+  work: (limited: AbortSignal) => Promise<T>,
+): Promise<T> {
+  const ending = new AbortController();
+  const timer = setTimeout(() => ending.abort(tooLong(timeoutMs)), timeoutMs);
+  const limited = AbortSignal.any([signal, ending.signal]);
+  const watching = watchDisk(dirs, diskBytes, limited).catch((error: unknown) => ending.abort(error));
+  try {
+    return await work(limited);
+  } catch (error) {
+    limited.throwIfAborted();
+    throw error;
+  } finally {
+    clearTimeout(timer);
+    ending.abort();
+    await watching;
+  }
+}
+
 /** `exhausted` once the folders have more on the disk than they may; else resolves when the signal aborts. */
 export async function watchDisk(dirs: readonly string[], limitBytes: number, signal: AbortSignal): Promise<void> {
   while (!signal.aborted) {

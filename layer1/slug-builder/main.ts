@@ -7,12 +7,14 @@ import { partOf } from '@flynn/discovery/parts';
 import { pause } from '@flynn/kit/clock';
 import { loadConfig } from '@flynn/kit/config';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
+import { HttpClient } from '@flynn/kit/http-client';
 import { RenewedIdentity, readIdentity } from '@flynn/kit/identity';
 import { agentClient } from '@flynn/host-agent/agent-client';
 import { build, compileInputSchema, failureText } from './build.ts';
 import type { Layout } from './buildpack.ts';
 import { compileSlug } from './compile.ts';
 import { configSchema } from './config.ts';
+import { runSubmodules, submodulesInputSchema } from './context-submodules.ts';
 import { baseEnv } from './environment.ts';
 import { buildImage } from './image-build.ts';
 import { limitMet, tooMuchOutput } from './limits.ts';
@@ -47,6 +49,7 @@ try {
   if (step === undefined) await runBuild();
   else if (step === 'unpack' && argument !== undefined) await unpackSource(process.stdin, argument, { signal });
   else if (step === 'compile') await runCompile();
+  else if (step === 'submodules') await runSubmodulesStep();
   else throw new FlynnError('invalid', `there is no step ${step}`);
 } catch (error) {
   // Why a step of it is ended is told by the build.
@@ -71,8 +74,9 @@ async function runBuild(): Promise<void> {
       ? undefined
       : new RenewedIdentity(await readIdentity(config.FLYNN_IDENTITY_DIR));
   const discovery = createDiscoveryClient({ url: config.FLYNN_DISCOVERY_URL });
+  const limited = { resolve: (service: string) => discovery.resolve(service, { signal }) };
   const blobs = createBlobClient({
-    ...partOf({ resolve: (service) => discovery.resolve(service, { signal }) }, 'blobstore', identity),
+    ...partOf(limited, 'blobstore', identity),
     key: config.FLYNN_KEY,
   });
   const job = {
@@ -89,6 +93,8 @@ async function runBuild(): Promise<void> {
     cacheBytes: config.FLYNN_BUILD_CACHE,
     slugBytes: config.FLYNN_SLUG_SIZE,
   };
+  const env = baseEnv(process.env, { home: layout.appDir, commit: job.commit });
+  const self = [process.execPath, ...process.execArgv, program] as const;
   if (config.FLYNN_BUILD_KIND === 'dockerfile') {
     const agent = agentClient(
       {
@@ -100,6 +106,11 @@ async function runBuild(): Promise<void> {
       },
       { key: config.FLYNN_KEY, identity },
     );
+    const controller = new HttpClient({
+      ...partOf(limited, 'controller', identity),
+      key: config.FLYNN_KEY,
+      name: 'the controller',
+    });
     const ownImages = {
       'flynn/slug-runner': config.FLYNN_SLUG_RUNNER_IMAGE,
       'flynn/slug-builder': config.FLYNN_SLUG_BUILDER_IMAGE,
@@ -107,20 +118,27 @@ async function runBuild(): Promise<void> {
     const cache = createHmac('sha256', config.FLYNN_KEY).update(`build ${job.appId}`).digest('hex').slice(0, 32);
     const ofSteps = { memoryBytes: config.FLYNN_BUILD_MEMORY ?? gibibyte, pids: config.FLYNN_BUILD_PIDS };
     try {
-      await buildImage(job, { blobs, agent, out, limits: { ...limits, ...ofSteps }, cache, ownImages }, signal);
+      const steps = { layout, self, env };
+      const deps = { steps, blobs, agent, controller, out, limits: { ...limits, ...ofSteps }, cache, ownImages };
+      await buildImage(job, deps, signal);
     } finally {
-      await Promise.all([blobs.close(), discovery.close(), agent.close()]);
+      await Promise.all([blobs.close(), discovery.close(), agent.close(), controller.close()]);
     }
     return;
   }
-  const env = baseEnv(process.env, { home: layout.appDir, commit: job.commit });
-  const self = [process.execPath, ...process.execArgv, program] as const;
   try {
     await build(job, { blobs, layout, self, env, out, nowMs: Date.now(), limits }, signal);
   } finally {
     await blobs.close();
     await discovery.close();
   }
+}
+
+async function runSubmodulesStep(): Promise<void> {
+  const told = Buffer.concat(await process.stdin.toArray()).toString();
+  const input = submodulesInputSchema.parse(JSON.parse(told));
+  const env = baseEnv(process.env, { home: input.layout.appDir, commit: '' });
+  await runSubmodules(input, { baseEnv: env, out, signal });
 }
 
 /** Told what to do on its input; its answer goes to file descriptor 3, where nothing the app prints can get into it. */

@@ -7,8 +7,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { makeKey, startGitSshd } from '@flynn/kit/testing-sshd';
+import { buildRoutes } from '@flynn/host-agent/api-builds';
 import { compileSlug } from './compile.ts';
+import { runSubmodules } from './context-submodules.ts';
 import { baseEnv } from './environment.ts';
+import { openPlace, succeeds } from './image-build-fixture.ts';
 import { createOutput } from './output.ts';
 
 /** A repository with one commit, served over HTTP as plain files are. */
@@ -46,12 +49,7 @@ async function setUp(t: TestContext) {
   return { dir, bare, commit, url: `http://127.0.0.1:${address.port}/lib.git` };
 }
 
-/** Compiles an app whose submodule is at `url`; answers where it is then. */
-async function compile(
-  dir: string,
-  files: Record<string, string>,
-  appEnv: Record<string, string> = {},
-): Promise<string> {
+async function makeLayout(dir: string) {
   const base = await mkdtemp(join(dir, 'build-'));
   const layout = {
     appDir: join(base, 'app'),
@@ -61,6 +59,16 @@ async function compile(
     scratchDir: join(base, 'scratch'),
   };
   for (const path of Object.values(layout)) await mkdir(path);
+  return layout;
+}
+
+/** Compiles an app whose submodule is at `url`; answers where it is then. */
+async function compile(
+  dir: string,
+  files: Record<string, string>,
+  appEnv: Record<string, string> = {},
+): Promise<string> {
+  const layout = await makeLayout(dir);
   for (const [name, text] of Object.entries({ Procfile: 'web: run', ...files })) {
     await writeFile(join(layout.appDir, name), text);
   }
@@ -122,5 +130,50 @@ test(
     await assert.rejects(compile(dir, files, { SSH_CLIENT_KEY: 'ssh-ed25519 AAAA' }), {
       message: /is not a private key/,
     });
+  },
+);
+
+test(
+  'a Dockerfile’s context has what submodules hold, fetched by the app’s user with its key',
+  { timeout: 90_000 },
+  async (t) => {
+    const { dir, bare, commit, url } = await setUp(t);
+    const key = await makeKey(dir, 'client');
+    await using server = await startGitSshd(dir, 'client');
+    const told = JSON.stringify({ 'vendor/lib': commit });
+    const source = (at: string) => ({
+      Dockerfile: 'FROM x',
+      '.dockerignore': '.gitmodules\n',
+      '.gitmodules': modules(at),
+      '.flynn-submodules.json': told,
+    });
+    await using place = await openPlace(succeeds);
+    await place.build(source(url));
+    const files = await place.context();
+    assert.deepEqual([...files.keys()].sort(), ['.dockerignore', 'Dockerfile', 'vendor/lib/lib.txt']);
+    assert.equal(files.get('vendor/lib/lib.txt'), 'of the submodule');
+    const first = buildRoutes.build.body.parse(place.asked.body).contextDigest;
+    await place.build(source(url));
+    assert.equal(
+      buildRoutes.build.body.parse(place.asked.body).contextDigest,
+      first,
+      'the engine finds its steps done',
+    );
+
+    place.asked.body = undefined;
+    await assert.rejects(place.build(source(`${url}x`)), { name: 'StepFailure' });
+    await assert.rejects(place.build({ ...source(url), '.flynn-submodules.json': '{"../up":"x"}' }), {
+      code: 'invalid',
+    });
+    assert.equal(place.asked.body, undefined, 'nothing was built');
+
+    // The step itself, as whoever runs this: ssh wants to know its user by name.
+    const layout = await makeLayout(dir);
+    const appEnv = { SSH_CLIENT_KEY: key, SSH_CLIENT_HOSTS: server.known };
+    const input = { layout, appEnv, told, modules: modules(`ssh://git@127.0.0.1:${server.port}${bare}`) };
+    const env = baseEnv({ PATH: process.env['PATH'] }, { home: layout.appDir, commit: '' });
+    const signal = AbortSignal.timeout(60_000);
+    await runSubmodules(input, { baseEnv: env, out: createOutput(() => {}), signal });
+    assert.equal(await readFile(join(layout.appDir, 'vendor/lib/lib.txt'), 'utf8'), 'of the submodule');
   },
 );

@@ -9,16 +9,21 @@ import { withoutPassword } from './buildpack-source.ts';
 import { runForOutput } from './command.ts';
 import { exists } from './nodejs/toolchain.ts';
 
+/** Written by whoever archives the commit, beside the source. */
+export const toldFile = '.flynn-submodules.json';
+export const modulesFile = '.gitmodules';
 /** Path → commit. */
-const toldSchema = z.record(z.string(), z.string().regex(/^[0-9a-f]{40,64}$/));
+export const toldSchema = z.record(z.string(), z.string().regex(/^[0-9a-f]{40,64}$/));
 
-export async function fetchSubmodules(context: BuildContext): Promise<void> {
+type Context = Pick<BuildContext, 'layout' | 'baseEnv' | 'out' | 'signal'>;
+
+export async function fetchSubmodules(context: Context): Promise<void> {
   const { layout, out } = context;
-  const file = join(layout.appDir, '.flynn-submodules.json');
+  const file = join(layout.appDir, toldFile);
   const told = await readTextFile(file);
   if (told === undefined) return;
   const commits = Object.entries(toldSchema.parse(JSON.parse(told)));
-  const urls = (await exists(join(layout.appDir, '.gitmodules'))) ? await readUrls(context) : new Map<string, string>();
+  const urls = (await exists(join(layout.appDir, modulesFile))) ? await readUrls(context) : new Map<string, string>();
   await rm(file);
   out.topic(`Fetching ${commits.length === 1 ? 'a submodule' : `${commits.length} submodules`}`);
   for (const [path, commit] of commits) {
@@ -30,8 +35,8 @@ export async function fetchSubmodules(context: BuildContext): Promise<void> {
 }
 
 /** Path → URL, of .gitmodules. */
-async function readUrls({ layout, baseEnv, signal }: BuildContext): Promise<Map<string, string>> {
-  const args = ['config', '--null', '--file', '.gitmodules', '--get-regexp', String.raw`^submodule\..*\.(path|url)$`];
+async function readUrls({ layout, baseEnv, signal }: Context): Promise<Map<string, string>> {
+  const args = ['config', '--null', '--file', modulesFile, '--get-regexp', String.raw`^submodule\..*\.(path|url)$`];
   const options = { cwd: layout.appDir, env: baseEnv, signal };
   return parseModules(await runForOutput(['git', ...args], options));
 }
@@ -74,7 +79,7 @@ function checkUrl(path: string, url: string | undefined): asserts url is string 
 
 async function fetchOne(
   { path, commit, url }: { path: string; commit: string; url: string },
-  { layout, baseEnv, signal }: BuildContext,
+  { layout, baseEnv, signal }: Context,
 ): Promise<void> {
   const dir = join(layout.appDir, path);
   await mkdir(dir, { recursive: true });

@@ -11,6 +11,7 @@ const jobs = 100;
 /** For each: with the defaults two cores take 78 jobs, and 24 GB of memory 82 besides the platform. */
 const small = { cpuMillis: 100, memoryBytes: 128 * 2 ** 20 };
 const seconds = 60;
+const windowSeconds = 20;
 
 /** What the host agent takes of a core, and of memory, with jobs on its host that do nothing but answer its checks. */
 async function benchAgent(cluster: TestCluster): Promise<Figure[]> {
@@ -27,14 +28,35 @@ async function benchAgent(cluster: TestCluster): Promise<Figure[]> {
   // Its supervisor, its watchdog, its shells and whatever they start are parts of it.
   const pids = ['host-agent.mjs', 'flynn-watchdog', 'sh -s'].flatMap((text) => cluster.host.pids(text));
   const spent = () => pids.reduce((sum, pid) => sum + cpuSecondsWithChildren(pid), 0);
-  const before = spent();
-  await new Promise((resolve) => setTimeout(resolve, seconds * 1_000));
-  const share = ((spent() - before) / seconds) * 100;
+  const shareOf = async (ofSeconds: number) => {
+    const before = spent();
+    await new Promise((resolve) => setTimeout(resolve, ofSeconds * 1_000));
+    return ((spent() - before) / ofSeconds) * 100;
+  };
+  await untilLevel(() => shareOf(windowSeconds));
+  const share = await shareOf(seconds);
   const memory = (await memoryByPart(cluster)).find(({ name }) => name === 'host agent');
   return [
     figure({ name: `agent with ${jobs} idle jobs`, value: share, unit: '%', must: '<= 2 % of a core' }),
     figure({ name: 'its memory', value: memory?.megabytes ?? Number.NaN, unit: 'MB', must: '<= 120 MB' }),
   ];
+}
+
+/**
+ * Jobs that have just started are not idle ones yet: their ports are tried often until they have accepted fifteen times, and
+ * what the agent runs now and then is being compiled. So: until a window of time costs no less than the one before.
+ */
+async function untilLevel(shareOfWindow: () => Promise<number>): Promise<void> {
+  let before = await shareOfWindow();
+  await waitFor(
+    async () => {
+      const now = await shareOfWindow();
+      const isLevel = now > before * 0.9;
+      before = now;
+      return isLevel;
+    },
+    { what: 'the agent to have nothing left to do', deadlineMs: 300_000 },
+  );
 }
 
 /** A release that asks for less of the host, which no command does yet. */

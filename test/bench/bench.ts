@@ -5,5 +5,10 @@ import type { Figure } from './figure.ts';
 export type Bench =
   /** Makes what it needs itself; gets the arguments behind its name. */
   | { needs: 'nothing'; run: (args: readonly string[]) => Promise<Figure[]> }
-  /** A host whose engine holds nothing, or a cluster that is up: of one host, or of three. */
-  | { needs: 'blank host' | 'cluster' | 'three hosts'; run: (cluster: TestCluster) => Promise<Figure[]> };
+  /**
+   * A host whose engine holds nothing, three that have their engines and the first the images, or a cluster that is up: of
+   * one host, or of three.
+   */
+  | { needs: 'blank host' | 'prepared hosts' | 'cluster' | 'three hosts'; run: Run };
+
+type Run = (cluster: TestCluster, args: readonly string[]) => Promise<Figure[]>;

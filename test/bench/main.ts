@@ -20,10 +20,16 @@ const benches: Readonly<Record<string, () => Promise<Bench>>> = {
   ops: () => import('./ops.ts').then(({ bench }) => bench),
   failover: () => import('./failover.ts').then(({ bench }) => bench),
   'host-loss': () => import('./host-loss.ts').then(({ bench }) => bench),
+  deploys: () => import('./deploys.ts').then(({ bench }) => bench),
+  recovery: () => import('./recovery.ts').then(({ bench }) => bench),
+  bootstrap: () => import('./bootstrap.ts').then(({ bench }) => bench),
+  footprint: () => import('./footprint.ts').then(({ bench }) => bench),
   'cell-memory': () => import('./cell-memory.ts').then(({ bench }) => bench),
   place: () => import('./place.ts').then(({ bench }) => bench),
   logs: () => import('./logs.ts').then(({ bench }) => bench),
   router: () => import('./router.ts').then(({ bench }) => bench),
+  install: () => import('./install.ts').then(({ bench }) => bench),
+  update: () => import('./update.ts').then(({ bench }) => bench),
   omega: () => import('./omega.ts').then(({ bench }) => bench),
 };
 
@@ -40,11 +46,11 @@ process.stdout.write(isJson ? figures.map((f) => `${JSON.stringify(f)}\n`).join(
 async function run(bench: Bench): Promise<Figure[]> {
   if (bench.needs === 'nothing') return bench.run(args);
   Object.assign(process.env, await ensureTestImages());
-  const hosts = bench.needs === 'three hosts' ? 3 : 1;
+  const hosts = bench.needs === 'three hosts' || bench.needs === 'prepared hosts' ? 3 : 1;
   await using cluster = await TestCluster.create(2, { hosts, hasImages: bench.needs !== 'blank host' });
-  if (bench.needs !== 'blank host') {
+  if (bench.needs === 'cluster' || bench.needs === 'three hosts') {
     process.stderr.write('bringing up a cluster of its own …\n');
     await cluster.up();
   }
-  return await bench.run(cluster);
+  return await bench.run(cluster, args);
 }

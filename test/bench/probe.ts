@@ -25,14 +25,14 @@ function statOf(pid: number): string {
   }
 }
 
-/** Until all processes of the host together use less than a tenth of a core. */
-export async function settle(cluster: TestCluster): Promise<void> {
+/** Until all processes of the hosts, by default the first, together use less than a tenth of a core for each. */
+export async function settle(cluster: TestCluster, hosts = [cluster.host]): Promise<void> {
   let before: { at: number; ticks: number } | undefined;
   await waitFor(
     () => {
-      const ticks = cluster.host.pids('').reduce((sum, pid) => sum + ticksOf(pid), 0);
+      const ticks = hosts.flatMap((host) => host.pids('')).reduce((sum, pid) => sum + ticksOf(pid), 0);
       const now = { at: performance.now(), ticks };
-      const isQuiet = before !== undefined && (ticks - before.ticks) * 10 < (now.at - before.at) * 0.1;
+      const isQuiet = before !== undefined && (ticks - before.ticks) * 10 < (now.at - before.at) * 0.1 * hosts.length;
       before = now;
       return isQuiet;
     },
@@ -49,9 +49,12 @@ function pssKilobytes(pid: number): number {
 }
 
 /** Proportional set size of each part of the platform; sample apps and the container engine are not the platform. */
-export async function memoryByPart(cluster: TestCluster): Promise<{ name: string; megabytes: number }[]> {
+export async function memoryByPart(
+  cluster: TestCluster,
+  host = cluster.host,
+): Promise<{ name: string; megabytes: number }[]> {
   const format = '{{.ID}}\t{{.Label "flynn.meta.flynn.app_name"}}\t{{.Label "flynn.meta.flynn.type"}}\t{{.Names}}';
-  const { stdout } = await cluster.docker('ps', '--no-trunc', '--format', format);
+  const { stdout } = await cluster.dockerOf(host, 'ps', '--no-trunc', '--format', format);
   const containers = stdout
     .split('\n')
     .filter((line) => line !== '')
@@ -60,10 +63,10 @@ export async function memoryByPart(cluster: TestCluster): Promise<{ name: string
       return { id, name: app === '' ? name : `${app} ${type}`, isSample: app === 'hello' };
     });
   const parts = new Map<string, number>();
-  for (const pid of cluster.host.pids('')) {
+  for (const pid of host.pids('')) {
     const group = cgroupOf(pid);
     const container = containers.find(({ id }) => group.includes(id));
-    const isAgent = cluster.host.pids('host-agent.mjs').includes(pid);
+    const isAgent = host.pids('host-agent.mjs').includes(pid);
     const name = container === undefined ? (isAgent ? 'host agent' : undefined) : container.name;
     if (name === undefined || container?.isSample) continue;
     parts.set(name, (parts.get(name) ?? 0) + pssKilobytes(pid) / 1_024);

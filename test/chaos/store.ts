@@ -14,7 +14,7 @@ const aWhileMs = 15_000;
 const resetEveryMs = 100;
 const resetsPerChange = 30;
 
-function leaderOf(hosts: readonly ClusterHost[]): Promise<ClusterHost> {
+export function leaderOf(hosts: readonly ClusterHost[]): Promise<ClusterHost> {
   return waitFor(
     async () => {
       for (const host of hosts) if (await isStoreLeader(host)) return host;

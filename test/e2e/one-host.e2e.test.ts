@@ -5,6 +5,7 @@ import { describeDeploys } from './deploys.ts';
 import { describeBuilds } from './builds.ts';
 import { describeAccess } from './access.ts';
 import { describeDown } from './down.ts';
+import { describeElsewhere } from './elsewhere.ts';
 import { describeEnv } from './env.ts';
 import { describeOperations } from './operations.ts';
 import { describeImages } from './images.ts';
@@ -30,6 +31,7 @@ suite('one host', () => {
   describeOperations(theCluster);
   describeBuilds(theCluster);
   describeImages(theCluster);
+  describeElsewhere(theCluster);
   describeScale(theCluster);
   describeRoutes(theCluster);
   describeEnv(theCluster);

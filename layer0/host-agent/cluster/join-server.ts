@@ -15,6 +15,8 @@ export const admissionSchema = z.object({
   /** The host's certificate followed by the authority's. */
   certificate: z.string(),
   privateKey: z.string(),
+  /** What this host has of flynn: others come in with the same. */
+  release: z.string().optional(),
   settings: z.unknown(),
 });
 export type Admission = z.output<typeof admissionSchema>;
@@ -43,6 +45,12 @@ export function startJoinServer(options: {
       throw new FlynnError(
         'conflict',
         `this host joins in version ${body.version}, the cluster in version ${joinVersion}: use the same release of flynn on all hosts`,
+      );
+    }
+    if (body.release !== undefined && admission.release !== undefined && body.release !== admission.release) {
+      throw new FlynnError(
+        'conflict',
+        `this machine has flynn ${body.release}, the cluster ${admission.release}: install that on it, and join again`,
       );
     }
     const { hostId, address: its } = body;

@@ -24,6 +24,7 @@ async function startHost() {
       range: '100.100.0.0/16',
       certificate: own.certificate + authority.certificate,
       privateKey: own.privateKey,
+      release: '1.0.0',
       settings: { name: 'test' },
     },
     address: '127.0.0.1',
@@ -39,6 +40,12 @@ async function startHost() {
   const token = { addresses: ['127.0.0.1'], fingerprint, secret: passUntil(secret, now + 1) };
   return {
     token,
+    askAs: (release: string) =>
+      askToJoin(
+        token,
+        { hostId: 'h9', address: '192.0.2.9', release },
+        { signal: AbortSignal.timeout(60_000), port: server.port, now: Date.now },
+      ),
     ask: (hostId: string, asked = token, address: string | undefined = '192.0.2.2', clock = Date.now()) =>
       askToJoin(
         asked,
@@ -117,4 +124,10 @@ test('a clock that would make certificates the others refuse is told, whichever 
       isCode('conflict', /clocks differ.*timedatectl/),
     );
   }
+});
+
+test('a machine with another release is refused and leases nothing, one with the same is let in', async () => {
+  await using host = await startHost();
+  await assert.rejects(host.askAs('0.9.0'), isCode('conflict', /has flynn 0\.9\.0, the cluster 1\.0\.0/));
+  assert.equal((await host.askAs('1.0.0')).lease.subnet, '100.100.0.0/24');
 });

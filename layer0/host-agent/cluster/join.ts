@@ -34,7 +34,14 @@ export type JoinAnswer = z.output<typeof answerSchema>;
 export const joinRoute = defineRoute({
   method: 'POST',
   path: '/join',
-  body: z.object({ version: z.int(), secret: z.string(), hostId: hostIdSchema, address: z.ipv4() }),
+  body: z.object({
+    version: z.int(),
+    secret: z.string(),
+    hostId: hostIdSchema,
+    address: z.ipv4(),
+    /** What the joining machine has of flynn; one that says nothing is taken as it is. */
+    release: z.string().optional(),
+  }),
   response: answerSchema,
   summary: 'Let a host into the cluster; the same host again gets the same answer',
   access: 'open',
@@ -88,7 +95,7 @@ const askMs = 30_000;
 const maxClockDifferenceMs = 30 * 60_000;
 
 /** Without an address, the one from which the cluster's hosts are reached. */
-export type JoiningHost = Readonly<{ hostId: string; address?: string }>;
+export type JoiningHost = Readonly<{ hostId: string; address?: string; release?: string }>;
 
 /**
  * Asks the hosts the token names, one after the other, until one answers. What refuses (a wrong secret, a taken id, a

@@ -1,5 +1,6 @@
 /** Is the machine about to run out of what the kernel counts: files, connections it tracks, watches, processes, memory? */
 import { readFile, readdir, readlink } from 'node:fs/promises';
+import { hasErrno } from '@flynn/kit/errors';
 import type { Found } from './finding.ts';
 
 type Counted = Readonly<{ used: number; limit: number }>;
@@ -83,7 +84,15 @@ function memoryFindings(
   ];
 }
 
-const read = async (path: string): Promise<string | undefined> => readFile(path, 'utf8').catch(() => undefined);
+/** A kernel built without it (pressure, connection tracking) has no such file, or one that cannot be read: `EOPNOTSUPP`. */
+async function read(path: string): Promise<string | undefined> {
+  try {
+    return await readFile(path, 'utf8');
+  } catch (error) {
+    if (hasErrno(error, 'ENOENT', 'EOPNOTSUPP')) return undefined;
+    throw error;
+  }
+}
 
 /** `inotifyInstances`: counting them takes its time, so who asks often gives what was counted before. */
 export async function readKernelCounts(inotifyInstances: number): Promise<KernelCounts> {

@@ -1,5 +1,6 @@
-/** `count` jobs on every host that matches. A cordoned host keeps those it has and gets no others; on one that drains they go last. */
+/** `count` jobs on every host that matches, or on as many as there may be. A cordoned host keeps those it has and gets no others; on one that drains they go last. */
 import { attributesOf, failedConstraint, isOpen } from '../feasible.ts';
+import type { Workload } from '../cell.ts';
 import { isLeftToOmni } from '../drain.ts';
 import { reconcileOmni } from '../omni-slots.ts';
 import { makePlan } from '../place.ts';
@@ -18,13 +19,32 @@ export const omniScheduler: Scheduler = {
     for (const { hostId } of cell.jobsOf(workload.id)) {
       if (!cell.hosts.has(hostId) && !context.lostHosts.has(hostId)) meant.add(hostId);
     }
+    const isOpenHost = (hostId: string) => {
+      const host = cell.hosts.get(hostId)?.value;
+      return host !== undefined && isOpen(host, cell.settings.get(hostId));
+    };
     const decision = reconcileOmni(workload, baseInputOf(workload.id, cell, context), {
-      meant: [...meant].sort(),
-      isOpen: (hostId) => {
-        const host = cell.hosts.get(hostId)?.value;
-        return host !== undefined && isOpen(host, cell.settings.get(hostId));
-      },
+      meant: chosen([...meant].sort(), workload, {
+        // Also one that ended: its volumes are there.
+        hasJob: new Set(cell.jobsOf(workload.id).map(({ hostId }) => hostId)),
+        isOpen: isOpenHost,
+      }),
+      isOpen: isOpenHost,
     });
     return makePlan({ evaluation, workload, decision, policy: 'pack' }, cell, context);
   },
 };
+
+/** Of the hosts that are meant as many as there may be: first those that have a job, then those that may have one. */
+function chosen(
+  meant: readonly string[],
+  { maxHosts }: Workload,
+  { hasJob, isOpen }: { hasJob: ReadonlySet<string>; isOpen: (hostId: string) => boolean },
+): string[] {
+  if (maxHosts === undefined || meant.length <= maxHosts) return [...meant];
+  const rank = (hostId: string) => (hasJob.has(hostId) ? 0 : isOpen(hostId) ? 1 : 2);
+  return meant
+    .toSorted((a, b) => rank(a) - rank(b))
+    .slice(0, maxHosts)
+    .sort();
+}

@@ -5,13 +5,14 @@ import { decodeResource } from '@flynn/resource/record';
 import type { ResourceService } from '@flynn/resource/service';
 import type { Mirror } from '@flynn/store/mirror';
 import type { Store } from '@flynn/store/store';
+import type { Asker } from '../operations/asker.ts';
 import { appType } from '../resources.ts';
 import type { AppResource } from '../resources.ts';
-import { Principal, everything } from './principal.ts';
+import { Principal, everything, rootPrincipal } from './principal.ts';
 import type { PrincipalFacts } from './principal.ts';
 import { grantType, teamType, tokenType, userType } from './resources.ts';
 import type { GrantResource, TeamResource, TokenResource, UserResource } from './resources.ts';
-import { higher, isReduced } from './roles.ts';
+import { higher, isReduced, noLimits } from './roles.ts';
 import type { Level, Standing } from './roles.ts';
 import { hasHash, parseToken } from './token-text.ts';
 
@@ -83,13 +84,21 @@ export class Directory implements AsyncDisposable {
     const { id, secret } = parsed;
     const token = await this.#currentToken(id, signal);
     if (token === undefined || !hasHash(secret, token.spec.hash)) return undefined;
-    const { userId, expiresAt, role, appIds } = token.spec;
-    if (expiresAt !== undefined && Date.parse(expiresAt) <= this.#now()) {
+    if (this.#isOver(token)) {
       throw new FlynnError(
         'unauthenticated',
-        `the token ${id} expired at ${expiresAt}: make a new one with "flynn token create", or log in again`,
+        `the token ${id} expired at ${token.spec.expiresAt}: make a new one with "flynn token create", or log in again`,
       );
     }
+    return this.#principalOf(token, signal);
+  }
+
+  #isOver({ spec: { expiresAt } }: TokenResource): boolean {
+    return expiresAt !== undefined && Date.parse(expiresAt) <= this.#now();
+  }
+
+  async #principalOf({ id, spec }: TokenResource, signal: AbortSignal): Promise<Principal | undefined> {
+    const { userId, expiresAt, role, appIds } = spec;
     const limits = { role, appIds };
     const facts = { limits, token: { id, expiresAt } };
     if (userId === undefined) {
@@ -97,6 +106,17 @@ export class Directory implements AsyncDisposable {
       return new Principal({ ...facts, kind: 'root', name: `token ${id}`, standing: everything, signal });
     }
     return this.userPrincipal(userId, facts, { signal });
+  }
+
+  /** Who asked once, by what they may now. Undefined if they may nothing any more. */
+  async whoAsked({ userId, tokenId }: Asker, signal: AbortSignal): Promise<Principal | undefined> {
+    if (tokenId !== undefined) {
+      const token = await this.#currentToken(tokenId, signal);
+      return token === undefined || this.#isOver(token) ? undefined : this.#principalOf(token, signal);
+    }
+    return userId === undefined
+      ? rootPrincipal()
+      : this.userPrincipal(userId, { limits: noLimits }, { isFresh: true, signal });
   }
 
   /** Undefined when there is no such user. With `isFresh` out of the store instead of memory. */

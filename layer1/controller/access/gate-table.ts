@@ -89,6 +89,7 @@ export const expected: Readonly<Record<string, string>> = {
   'GET /artifacts/:artifact/layers/:digest': 'developer of some app',
   'GET /layers/:digest': 'developer of some app',
   'POST /layers': 'developer of some app',
+  'POST /operations/:operation/missing-layers': 'admin',
   'POST /backups/download': 'admin',
   'GET /backups': 'admin',
   'POST /backups': 'admin',

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
-import { apps, releases, routing } from '../api.ts';
+import { apps, releases } from '../api.ts';
+import { routing } from '../routes/api.ts';
 import { createControllerClient } from '../client.ts';
 import { startTestController } from '../testing.ts';
 import { grants, tokens, users } from './api.ts';

@@ -4,8 +4,10 @@ import type { Route } from '@flynn/kit/routes';
 import { feedRoute } from '@flynn/log-aggregator/api';
 import { isSameSecret } from '@flynn/kit/secrets';
 import { certificates } from '../certificates/api.ts';
+import { layers } from '../collection/api-layers.ts';
 import { runners } from '../operations/api-runners.ts';
-import { apps, deployments, formations, jobs, releases, routing } from '../api.ts';
+import { apps, deployments, formations, jobs, releases } from '../api.ts';
+import { routing } from '../routes/api.ts';
 import { keys } from '../api-keys.ts';
 import { platform } from '../api-platform.ts';
 import { operations } from '../operations/api.ts';
@@ -41,6 +43,7 @@ const routesOf: Readonly<Record<Service, readonly Route[]>> = {
     apps.get,
     routing.list,
     platform.cluster,
+    layers.missing,
   ],
 };
 

@@ -7,7 +7,7 @@
  */
 import { createHash } from 'node:crypto';
 import type { BlobClient } from '@flynn/blobstore/client';
-import { FlynnError, hasCode } from '@flynn/kit/errors';
+import { FlynnError, ifFound } from '@flynn/kit/errors';
 import { resourceKey } from '@flynn/resource/keys';
 import { decodeResource } from '@flynn/resource/record';
 import type { Resource, ResourceType } from '@flynn/resource/type';
@@ -198,12 +198,7 @@ async function resourceAt<Spec, Status, SpecInput>(
 }
 
 async function sizeOf(blobs: BackupSource['blobs'], digest: string, signal: AbortSignal): Promise<number | undefined> {
-  try {
-    return (await blobs.stat(digest, { signal })).sizeBytes;
-  } catch (error) {
-    if (hasCode(error, 'not_found')) return undefined;
-    throw error;
-  }
+  return (await ifFound(blobs.stat(digest, { signal })))?.sizeBytes;
 }
 
 async function* blobOf(blobs: BackupSource['blobs'], digest: string, signal: AbortSignal): AsyncGenerator<Uint8Array> {

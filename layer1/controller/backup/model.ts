@@ -24,6 +24,9 @@ export const backupSchema = z.object({
 });
 export type Backup = z.output<typeof backupSchema>;
 
+/** Since then, and how many tries in a row. */
+export const failureSchema = z.object({ since: z.string(), count: z.int(), message: z.string() });
+
 export const backupScheduleSchema = z.object({
   schedule: z.string(),
   timezone: z.string().optional(),
@@ -32,7 +35,7 @@ export const backupScheduleSchema = z.object({
   isEncrypted: z.boolean(),
   nextAt: z.string().optional(),
   lastSuccess: madeSchema.optional(),
-  failure: z.object({ since: z.string(), count: z.int(), message: z.string() }).optional(),
+  failure: failureSchema.optional(),
 });
 export type BackupScheduleView = z.output<typeof backupScheduleSchema>;
 

@@ -2,7 +2,7 @@
 import { defineType } from '@flynn/resource/type';
 import type { Resource } from '@flynn/resource/type';
 import { z } from 'zod';
-import { backupStates, madeSchema, targetSchema } from './model.ts';
+import { backupSchema, failureSchema, madeSchema, targetSchema } from './model.ts';
 
 /** There is one object, called this. */
 export const scheduleId = 'schedule';
@@ -24,8 +24,7 @@ const scheduleStatus = z.object({
   /** One that is not through: it is tried again then, unless it ends well before. */
   pending: z.object({ tickMs: z.int(), attempt: z.int(), nextMs: z.int() }).optional(),
   lastSuccess: madeSchema.optional(),
-  /** Since then, and how many tries in a row. */
-  failure: z.object({ since: z.string(), count: z.int(), message: z.string() }).optional(),
+  failure: failureSchema.optional(),
 });
 
 export const backupScheduleType = defineType({
@@ -39,15 +38,7 @@ export const backupScheduleType = defineType({
 export type BackupSchedule = Resource<z.output<typeof scheduleSpec>, z.output<typeof scheduleStatus>>;
 
 const backupSpec = z.object({ file: z.string(), to: z.string(), tickMs: z.int() });
-const backupStatus = z.object({
-  state: z.enum(backupStates),
-  attempt: z.int(),
-  startedAt: z.string(),
-  endedAt: z.string().optional(),
-  sizeBytes: z.int().optional(),
-  sha256: z.string().optional(),
-  error: z.string().optional(),
-});
+const backupStatus = backupSchema.omit({ id: true, file: true, to: true });
 
 /** Its id is its tick's. */
 export const backupType = defineType({

@@ -1,5 +1,5 @@
 /** A certificate by its first name: found, and put in the place of what there was. */
-import { hasCode } from '@flynn/kit/errors';
+import { hasCode, ifFound } from '@flynn/kit/errors';
 import { shortId } from '@flynn/kit/ids';
 import type { Deps } from '../deps.ts';
 import { certificateType } from './resources.ts';
@@ -12,12 +12,7 @@ export async function find(
   nameOrId: string,
   signal: AbortSignal,
 ): Promise<CertificateResource | undefined> {
-  try {
-    return await resources.lookup(certificateType, nameOrId.toLowerCase(), { signal });
-  } catch (error) {
-    if (hasCode(error, 'not_found')) return undefined;
-    throw error;
-  }
+  return ifFound(resources.lookup(certificateType, nameOrId.toLowerCase(), { signal }));
 }
 
 /** In the place of what there was for its first name. */

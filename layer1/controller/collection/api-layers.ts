@@ -29,4 +29,13 @@ export const layers = {
     summary:
       'Store a layer, for an artifact that is registered within a day; other bytes than the digest says are refused',
   }),
+  /** For runners and builders: `access` says nothing. */
+  missing: defineRoute({
+    method: 'POST',
+    path: '/operations/:operation/missing-layers',
+    body: z.object({ digests: z.array(digestSchema).min(1).max(256) }),
+    response: z.object({ missing: z.array(z.string()) }),
+    summary:
+      'Which of these layers an operation may not be made of: who asked for it and its app have no right to them',
+  }),
 } as const;

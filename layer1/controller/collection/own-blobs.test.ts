@@ -3,11 +3,16 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';
+import { actForHeader } from '../access/act-for.ts';
 import { grants, tokens, users } from '../access/api.ts';
+import { serviceToken } from '../access/service-token.ts';
 import { apps, releases } from '../api.ts';
+import { keys } from '../api-keys.ts';
 import { createControllerClient } from '../client.ts';
+import { forLiveApp } from '../deps.ts';
 import type { BuildResult } from '../model.ts';
 import { operations } from '../operations/api.ts';
+import { createOnce } from '../operations/intake.ts';
 import { startTestBlobs } from '../testing-blobs.ts';
 import { startTestController } from '../testing.ts';
 import { layers } from './api-layers.ts';
@@ -15,6 +20,7 @@ import { layers } from './api-layers.ts';
 type Roles = Partial<Record<'mine' | 'theirs', 'viewer' | 'developer'>>;
 
 const code = 'the code';
+const { signal } = new AbortController();
 let store: Awaited<ReturnType<typeof startTestBlobs>>;
 let world: Awaited<ReturnType<typeof startTestController>>;
 let artifact: string;
@@ -108,6 +114,60 @@ test('of another app’s code nothing can be made by who only knows its digests,
       await assert.rejects(attempt(), isRefused, `${name} ${what}`);
     }
   }
+});
+
+test('an operation is made of what whoever asked for it has, with a token or an SSH key, and of what its app had', async () => {
+  const { client } = world;
+  const mallory = await person('mallory', { theirs: 'developer' });
+  const dave = await person('dave', { mine: 'developer', theirs: 'developer' });
+  const brought = await bring(mallory, 'of mallory');
+  const queued = async (by: HttpClient, app: string): Promise<string> => {
+    const body = { operations: [{ kind: 'build' as const, input: {} }] };
+    const [made] = await by.call(operations.create, { params: { app }, body });
+    return made?.id ?? '';
+  };
+  const runner = createControllerClient({ baseUrl: world.url, key: serviceToken(world.userKey, 'runner') });
+  clients.push(runner);
+  const missing = async (operation: string) =>
+    (await runner.call(layers.missing, { params: { operation }, body: { digests: [digest, brought] } })).missing;
+  const byMallory = await queued(mallory, 'theirs');
+  assert.deepEqual(await missing(byMallory), [digest], 'a record of hers may not name my layer');
+  assert.deepEqual(await missing(await queued(dave, 'theirs')), [brought]);
+  assert.deepEqual(await missing(await queued(client, 'theirs')), []);
+
+  await using receiver = createControllerClient({
+    baseUrl: world.url,
+    key: serviceToken(world.userKey, 'git-receiver'),
+  });
+  const publicKey = 'ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl';
+  const { fingerprint } = await mallory.call(keys.create, { body: { publicKey } });
+  const push = { pushId: 'by key', sourceDigest: source, commit: 'c', branch: 'main' };
+  const [pushed] = await receiver.call(
+    operations.push,
+    { params: theirs, body: push },
+    { headers: { [actForHeader]: fingerprint } },
+  );
+  assert.deepEqual(await missing(pushed?.id ?? ''), [digest], 'what she brought by a token is hers by her key');
+  assert.equal('asker' in (pushed ?? {}), false);
+
+  // Of a repository that an app follows nobody asks: what it may be made of is what the app had.
+  const ofNobody = async (app: string): Promise<string> => {
+    const { id: appId } = await client.call(apps.get, { params: { app } });
+    const spec = { appId, kind: 'build' as const, pushId: `p ${app}`, input: {} };
+    const [made] = await forLiveApp(world.deps, appId, signal, (live) =>
+      createOnce(world.deps, live, [{ id: `followed-${app}`, spec }], signal),
+    );
+    return made?.id ?? '';
+  };
+  assert.deepEqual(await missing(await ofNobody('mine')), [brought]);
+  assert.deepEqual(await missing(await ofNobody('theirs')), [digest, brought]);
+
+  await client.call(users.remove, { params: { user: 'mallory' } });
+  assert.deepEqual(await missing(byMallory), [digest, brought], 'who is gone has nothing');
+  await assert.rejects(
+    dave.call(layers.missing, { params: { operation: byMallory }, body: { digests: [digest] } }),
+    (error) => hasCode(error, 'denied'),
+  );
 });
 
 test('who is a developer of both apps may do all of it', async () => {

@@ -5,13 +5,15 @@
 import type { BlobClient } from '@flynn/blobstore/client';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { text } from 'node:stream/consumers';
+import type { Directory } from '../access/directory.ts';
 import type { Principal } from '../access/principal.ts';
 import type { Deps } from '../deps.ts';
 import { blobsOf, resultMeta } from '../images/image-blobs.ts';
 import { parseJsonAs } from '../images/image-config.ts';
 import { type Artifact, type Operation, buildResultSchema } from '../model.ts';
-import { findOperation } from '../operations/records.ts';
+import { findOperation, getOperation } from '../operations/records.ts';
 import { appType, artifactType, releaseType } from '../resources.ts';
+import type { AppResource } from '../resources.ts';
 
 /** Names of what somebody brought begin so; they go a day later. */
 export const broughtNames = 'brought';
@@ -24,29 +26,27 @@ export class OwnBlobs {
   readonly #deps: Pick<Deps, 'resources' | 'store'>;
   readonly #blobs: Pick<BlobClient, 'get' | 'stat' | 'putName' | 'getName'>;
 
+  readonly #directory: Pick<Directory, 'whoAsked'>;
+
   constructor(
     deps: Pick<Deps, 'resources' | 'store'>,
     blobs: Pick<BlobClient, 'get' | 'stat' | 'putName' | 'getName'>,
+    directory: Pick<Directory, 'whoAsked'>,
   ) {
     this.#deps = deps;
     this.#blobs = blobs;
+    this.#directory = directory;
   }
 
   /** Of a blob that is stored. Kept by the blob store: any controller knows it. */
   async bring(principal: Principal, digest: string, signal: AbortSignal): Promise<void> {
-    if (!principal.isAdmin) await this.#blobs.putName(nameOf(principal, digest), digest, { signal });
+    if (principal.isAdmin) return;
+    for (const name of namesOf(principal, digest)) await this.#blobs.putName(name, digest, { signal });
   }
 
   /** `not_found` with the first that is not theirs, in the same words whether others have it or nobody. */
   async check(principal: Principal, digests: readonly string[], signal: AbortSignal): Promise<void> {
-    if (principal.isAdmin) return;
-    const others: string[] = [];
-    for (const digest of new Set(digests)) {
-      if ((await this.#blobs.getName(nameOf(principal, digest), { signal })) === undefined) others.push(digest);
-    }
-    if (others.length === 0) return;
-    const readable = await this.#readable(principal, signal);
-    const missing = others.find((digest) => !readable.has(digest));
+    const [missing] = await this.#missing(principal, undefined, digests, signal);
     if (missing === undefined) return;
     throw new FlynnError(
       'not_found',
@@ -80,6 +80,35 @@ export class OwnBlobs {
     }
   }
 
+  /**
+   * Of these what an operation may not be made of: neither whoever asked for it has it, nor its app. `not_found` if there is
+   * no such operation.
+   */
+  async missingFor(operationId: string, digests: readonly string[], signal: AbortSignal): Promise<string[]> {
+    const { asker, appId } = (await getOperation(this.#deps.store, operationId, { signal })).spec;
+    const principal = asker === undefined ? undefined : await this.#directory.whoAsked(asker, signal);
+    return this.#missing(principal, appId, digests, signal);
+  }
+
+  async #missing(
+    principal: Principal | undefined,
+    ownAppId: string | undefined,
+    digests: readonly string[],
+    signal: AbortSignal,
+  ): Promise<string[]> {
+    if (principal?.isAdmin === true) return [];
+    const others: string[] = [];
+    for (const digest of new Set(digests)) {
+      const name = principal === undefined ? undefined : nameOf(principal.id, digest);
+      if (name === undefined || (await this.#blobs.getName(name, { signal })) === undefined) others.push(digest);
+    }
+    if (others.length === 0) return [];
+    const mayRead = ({ id, spec }: AppResource): boolean =>
+      id === ownAppId || principal?.canReadSecrets({ id, isSystem: spec.isSystem }) === true;
+    const readable = await this.#readable(mayRead, signal);
+    return others.filter((digest) => !readable.has(digest));
+  }
+
   async #checkRecord(principal: Principal, digest: string, signal: AbortSignal): Promise<void> {
     await this.check(principal, [digest], signal);
     const { sizeBytes } = await this.#blobs.stat(digest, { signal });
@@ -98,15 +127,14 @@ export class OwnBlobs {
     throw new FlynnError('invalid', `there is no operation ${id} to depend on: create it before or along`);
   }
 
-  async #readable(principal: Principal, signal: AbortSignal): Promise<ReadonlySet<string>> {
+  async #readable(mayRead: (app: AppResource) => boolean, signal: AbortSignal): Promise<ReadonlySet<string>> {
     const { resources } = this.#deps;
     const [apps, releases, artifacts] = await Promise.all([
       resources.list(appType, { signal }),
       resources.list(releaseType, { signal }),
       resources.list(artifactType, { signal }),
     ]);
-    const readable = apps.filter(({ id, spec }) => principal.canReadSecrets({ id, isSystem: spec.isSystem }));
-    const appIds = new Set(readable.map(({ id }) => id));
+    const appIds = new Set(apps.filter(mayRead).map(({ id }) => id));
     const had = new Set(releases.flatMap(({ spec }) => (appIds.has(spec.appId) ? (spec.artifactId ?? []) : [])));
     return new Set(artifacts.flatMap(({ id, spec }) => (had.has(id) ? madeOf(spec) : [])));
   }
@@ -118,6 +146,11 @@ export function madeOf({ image, meta }: Pick<Artifact, 'image' | 'meta'>): strin
   return [...blobsOf(image), ...(record === undefined ? [] : [record])];
 }
 
-function nameOf({ id }: Principal, digest: string): string {
-  return `${broughtNames}/${id.replace(':', '/')}/${digest.replace(/^sha256:/, '')}`;
+/** What somebody brings with a token of theirs is also theirs when they push with a key; to another token it is not there. */
+function namesOf({ id, userId }: Principal, digest: string): string[] {
+  return [id, ...(userId === undefined ? [] : [`user:${userId}`])].map((owner) => nameOf(owner, digest));
+}
+
+function nameOf(owner: string, digest: string): string {
+  return `${broughtNames}/${owner.replace(':', '/')}/${digest.replace(/^sha256:/, '')}`;
 }

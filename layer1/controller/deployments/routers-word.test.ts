@@ -7,7 +7,8 @@ import { pause } from '@flynn/kit/clock';
 import { handle, startServer } from '@flynn/kit/http-server';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
-import { apps, deployments, formations, jobs, routing } from '../api.ts';
+import { apps, deployments, formations, jobs } from '../api.ts';
+import { routing } from '../routes/api.ts';
 import { startTestController } from '../testing.ts';
 
 const web = { web: { ports: [{ port: 8080 }] } };

@@ -155,7 +155,7 @@ export function typeStates(deps: Deps, world: World, upTimes: UpTimes): TypeStat
       newWanted,
       oldWanted: oldId === undefined || isInPlace ? 0 : (workloads.get(oldId)?.count ?? 0),
       newUp: settled.length - unsettled.length,
-      newExpected: workload?.kind === 'omni' && newWanted > 0 ? Math.max(1, hostCount) : newWanted,
+      newExpected: workload?.kind === 'omni' && newWanted > 0 ? hostsOf(workload, hostCount) : newWanted,
       oldUp: old === undefined ? 0 : upJobs(statuses, old.releaseId, type).length,
       oldPresent: oldId === undefined ? 0 : presentOld(deps, world, oldId, placed),
       isInPlace,
@@ -165,6 +165,11 @@ export function typeStates(deps: Deps, world: World, upTimes: UpTimes): TypeStat
       settledAtMs: unsettled.length === 0 ? undefined : Math.min(...unsettled),
     };
   });
+}
+
+/** How many of them an omni workload has jobs on. */
+function hostsOf({ maxHosts = Infinity }: Workload, hostCount: number): number {
+  return Math.min(maxHosts, Math.max(1, hostCount));
 }
 
 /** Old jobs of a workload that have not ended, those that were placed and said nothing yet included. */

@@ -1,5 +1,5 @@
 /** The kind Formation: how many jobs of each type a release has. `shop` is the live release's, `shop/v3` that of another. */
-import { hasCode } from '@flynn/kit/errors';
+import { ifFound } from '@flynn/kit/errors';
 import { refusal } from '@flynn/resource/record';
 import { nameOf } from '@flynn/resource/watch';
 import type { Condition } from '@flynn/resource/condition';
@@ -63,14 +63,11 @@ type Named = { app: AppResource; release: ReleaseResource };
 
 async function releaseNamed(deps: Deps, name: string, signal: AbortSignal): Promise<Named | undefined> {
   const [appName = '', version] = name.split('/');
-  try {
-    const app = await findApp(deps, appName, signal);
-    const wanted = version ?? app.status.releaseId;
-    return wanted === undefined ? undefined : { app, release: await findRelease(deps, app, wanted, signal) };
-  } catch (error) {
-    if (hasCode(error, 'not_found')) return undefined;
-    throw error;
-  }
+  const app = await ifFound(findApp(deps, appName, signal));
+  const wanted = version ?? app?.status.releaseId;
+  if (app === undefined || wanted === undefined) return undefined;
+  const release = await ifFound(findRelease(deps, app, wanted, signal));
+  return release === undefined ? undefined : { app, release };
 }
 
 async function apply(

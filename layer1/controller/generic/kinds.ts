@@ -58,5 +58,6 @@ export const platformKinds: readonly Kind[] = [
     names: ['op', 'ops'],
     columns: { KIND: 'spec.kind', APP: 'owner', STATE: 'status.state' },
     isReadOnly: true,
+    withoutSecrets: ({ asker: _asker, ...spec }) => spec,
   }),
 ];

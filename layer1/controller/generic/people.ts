@@ -1,5 +1,5 @@
 /** The kinds User, Team and Token: who may come in. Of a token everything is told but what opens the door. */
-import { hasCode } from '@flynn/kit/errors';
+import { hasCode, ifFound } from '@flynn/kit/errors';
 import { shortId } from '@flynn/kit/ids';
 import { compareOf, refusal } from '@flynn/resource/record';
 import type { Owner } from '@flynn/resource/type';
@@ -13,7 +13,6 @@ import { appType } from '../resources.ts';
 import { differences } from './difference.ts';
 import { defineKind } from './kind.ts';
 import type { Applied, ApplyContext, Wanted } from './kind.ts';
-import { findObject } from './plain.ts';
 
 /** Null takes the role on the cluster away. */
 const role = roleSchema.nullable().optional();
@@ -85,8 +84,7 @@ async function applyUser(
   { isDryRun, signal }: ApplyContext,
 ): Promise<Applied> {
   const given = nameIn('user', name, { owner, rule: userName });
-  const found = await findObject(deps, userKind, given, signal);
-  const current = found === undefined ? undefined : await deps.resources.get(userType, found.id, { signal });
+  const current = await ifFound(deps.resources.lookup(userType, given, { signal }));
   const before = { labels: current?.labels ?? {}, spec: { role: current?.spec.role ?? null } };
   const after = { labels: labels ?? before.labels, spec: { ...before.spec, ...spec } };
   const changes = differences(current === undefined ? {} : before, after);
@@ -106,8 +104,7 @@ async function applyTeam(
   { isDryRun, signal }: ApplyContext,
 ): Promise<Applied> {
   const given = nameIn('team', name, { owner, rule: teamName });
-  const found = await findObject(deps, teamKind, given, signal);
-  const current = found === undefined ? undefined : await deps.resources.get(teamType, found.id, { signal });
+  const current = await ifFound(deps.resources.lookup(teamType, given, { signal }));
   const known = await membersOf(deps, current?.spec.memberIds ?? [], signal);
   const wanted = spec.members === undefined ? undefined : await usersNamed(deps, given, spec.members, signal);
   const names = (wanted ?? known).map((user) => user.spec.name).toSorted();

@@ -1,5 +1,5 @@
 /** Bringing about what is wanted of a kind without rules of its own: it is checked by its type and stored. */
-import { FlynnError, hasCode } from '@flynn/kit/errors';
+import { FlynnError, hasCode, ifFound } from '@flynn/kit/errors';
 import { changed } from '@flynn/resource/change';
 import { refusal } from '@flynn/resource/record';
 import { isOwnedBy } from '@flynn/resource/tombstone';
@@ -85,12 +85,7 @@ export async function findObject(
   signal: AbortSignal,
 ): Promise<Current | undefined> {
   if (kind.find !== undefined) return kind.find(deps, name, signal);
-  try {
-    return await deps.resources.lookup(kind.type, name, { signal });
-  } catch (error) {
-    if (hasCode(error, 'not_found')) return undefined;
-    throw error;
-  }
+  return ifFound<Current>(deps.resources.lookup(kind.type, name, { signal }));
 }
 
 export function beingDeleted(kind: Kind, name: string, { waitingFor }: Current): FlynnError {

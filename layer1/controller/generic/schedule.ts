@@ -1,5 +1,5 @@
 /** The kind Cron: a line of the live release's schedule. What it runs comes with the code; here it is paused and looked at. */
-import { hasCode } from '@flynn/kit/errors';
+import { ifFound } from '@flynn/kit/errors';
 import { refusal } from '@flynn/resource/record';
 import { z } from 'zod';
 import { findCron, pauseCron, viewCron } from '../cron/crons.ts';
@@ -38,12 +38,8 @@ export const cronKind = defineKind({
 async function findNamed(deps: Deps, name: string, signal: AbortSignal): Promise<CronResource | undefined> {
   const [appName = '', line] = name.split('/');
   if (line === undefined) return deps.resources.find(cronType, name, { signal });
-  try {
-    return await findCron(deps, await findApp(deps, appName, signal), line, signal);
-  } catch (error) {
-    if (hasCode(error, 'not_found')) return undefined;
-    throw error;
-  }
+  const app = await ifFound(findApp(deps, appName, signal));
+  return app === undefined ? undefined : ifFound(findCron(deps, app, line, signal));
 }
 
 async function apply(

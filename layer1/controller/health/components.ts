@@ -38,7 +38,7 @@ function ofApp(app: AppResource, { releases, formations, statuses, present }: Co
     const count = counts[type] ?? 0;
     const isServing = process.ports.some(({ service }) => service !== undefined);
     if (count === 0 && !isServing) return [];
-    const wanted = process.omni ? count * present.length : count;
+    const wanted = process.omni ? count * Math.min(present.length, process.maxHosts ?? Infinity) : count;
     const instances = statuses
       .filter(({ meta }) => meta['flynn.app_name'] === app.spec.name && meta['flynn.type'] === type)
       .filter((status) => !hasEnded(status))

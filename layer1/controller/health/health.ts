@@ -77,6 +77,7 @@ export class HealthWatch {
     let cluster: ClusterExamination | undefined;
     let components: Component[] = [];
     const asking = this.#askAgents(lessThan(deadlineMs), limited).then((answer) => (cluster = answer));
+    // That it failed is for the check `hosts` to tell; the others look at what there is.
     const answered = asking.catch(() => undefined);
     const checks: Check[] = [
       {

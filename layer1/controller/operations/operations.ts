@@ -13,6 +13,8 @@ import { resumePoint } from '../event-stream.ts';
 import { pageOf } from '../paging.ts';
 import { operationType } from '../resources.ts';
 import type { Operation } from '../model.ts';
+import { askerOf } from './asker.ts';
+import type { Asker } from './asker.ts';
 import { createOnce } from './intake.ts';
 import { OperationLog } from './log.ts';
 import { chainOf } from './queue.ts';
@@ -38,15 +40,19 @@ export function operationHandlers(deps: Deps, own: OwnBlobs): Handler[] {
       const principal = principalOf(call);
       // Of what came by git the receiver knows that they had it.
       if (principal.sshKey === undefined) await own.check(principal, [body.sourceDigest], signal);
-      return forLiveApp(deps, params.app, signal, async (app) => viewAll(await push(deps, app, body, signal)));
+      return forLiveApp(deps, params.app, signal, async (app) =>
+        viewAll(await push(deps, app, { ...body, asker: askerOf(principal) }, signal)),
+      );
     }),
     handle(operations.create, async (call) => {
       const { params, body, signal } = call;
-      await own.checkOperations(principalOf(call), body.operations, signal);
+      const principal = principalOf(call);
+      await own.checkOperations(principal, body.operations, signal);
+      const asker = askerOf(principal);
       return forLiveApp(deps, params.app, signal, async (app) => {
         const given = body.operations.map(({ id = shortId(), expiresAt, ...spec }) => ({
           id,
-          spec: { ...spec, appId: app.id, pushId: id },
+          spec: { ...spec, appId: app.id, pushId: id, asker },
           expiresAt,
         }));
         return viewAll(await createOnce(deps, app, given, signal));
@@ -75,13 +81,13 @@ export function operationHandlers(deps: Deps, own: OwnBlobs): Handler[] {
   ];
 }
 
-type Push = z.output<NonNullable<typeof operations.push.body>>;
+type Push = z.output<NonNullable<typeof operations.push.body>> & { asker: Asker | undefined };
 
 async function push(deps: Deps, app: AppResource, input: Push, signal: AbortSignal): Promise<OperationResource[]> {
-  const { pushId, ...source } = input;
+  const { pushId, asker, ...source } = input;
   const chain = chainOf(app.id, pushId).map(({ id, ...spec }) => ({
     id,
-    spec: { ...spec, appId: app.id, pushId, input: source },
+    spec: { ...spec, appId: app.id, pushId, asker, input: source },
   }));
   return createOnce(deps, app, chain, signal);
 }

@@ -7,8 +7,10 @@ import { openLlhttp } from './proxies.ts';
 const seed = 20_260_101;
 
 for (const { name } of drivers) {
-  test(`${name}: 2,000 mutated messages are split as llhttp splits them (seed ${seed})`, async (t) => {
-    await using open = await openLlhttp();
-    await fuzzed(t, { driver: name, judges: open.judges, seed, count: 2_000 });
-  });
+  for (const hosts of ['one host', 'all hosts'] as const) {
+    test(`${name}: 1,000 mutated messages to a route for ${hosts} are split as llhttp splits them (seed ${seed})`, async (t) => {
+      await using open = await openLlhttp();
+      await fuzzed(t, { driver: name, hosts, judges: open.judges, seed, count: 1_000 });
+    });
+  }
 }

@@ -4,11 +4,10 @@
  */
 import { randomInt } from 'node:crypto';
 import { parseArgs } from 'node:util';
-import { settled, setUp, track } from '../testing.ts';
 import type { Owner } from '../testing.ts';
+import { openSubject } from './fuzz-fixture.ts';
 import { fuzz } from './fuzzer.ts';
 import { openJudges } from './proxies.ts';
-import { Recorder } from './recorder.ts';
 
 const { values } = parseArgs({
   options: {
@@ -27,7 +26,7 @@ const owner: Owner = { after: (end) => ending.defer(end) };
 process.stdout.write(`seed ${seed}, ${values.lanes} lanes\n`);
 let messages = 0;
 const told = setInterval(() => process.stdout.write(`${messages} messages\n`), tellEveryMs);
-const reports = await Promise.all(Array.from({ length: Number(values.lanes) }, (_, lane) => run(seed + lane)));
+const reports = await Promise.all(Array.from({ length: Number(values.lanes) }, (_, lane) => run(lane)));
 clearInterval(told);
 
 const findings = Map.groupBy(
@@ -52,18 +51,13 @@ process.stdout.write(
 );
 process.exitCode = findings.size > 0 ? 1 : 0;
 
-/** A lane has a router and judges of its own, so that each message is alone there. */
-async function run(laneSeed: number): ReturnType<typeof fuzz> {
+/** A lane has a router and judges of its own, so that each message is alone there. Every other one has a route for all hosts. */
+async function run(lane: number): ReturnType<typeof fuzz> {
   const { judges } = ending.use(await openJudges(values.image === undefined ? {} : { image: values.image }));
-  const { plane, router, port } = await setUp(owner);
-  const recorder = new Recorder();
-  const backend = await track(owner, recorder.server);
-  plane.up('web', backend.address);
-  await settled(router, [backend.address]);
   return fuzz({
-    subject: { port, recorder },
+    subject: await openSubject(owner, { hosts: lane % 2 === 0 ? 'one host' : 'all hosts' }),
     judges,
-    seed: laneSeed,
+    seed: seed + lane,
     isOver: () => {
       messages += 1;
       return performance.now() > endsMs;

@@ -64,6 +64,8 @@ export class ClientConnection implements Watched {
   readonly #reader = new HeadReader(readRequestHead, problemOfPartialRequest);
   #state: State = 'fresh';
   #deadlineMs: number;
+  /** When its last answer ended, or it began. */
+  #restsSinceMs: number;
   #transfer: ClientTransfer | undefined;
   /** Read, and not to be understood yet. */
   #held: Buffer | undefined;
@@ -77,6 +79,7 @@ export class ClientConnection implements Watched {
     this.client = client;
     this.context = context;
     this.#deadlineMs = context.deadlines.after(headMs);
+    this.#restsSinceMs = context.deadlines.nowMs;
     socket.on('data', this.#onData);
     socket.on('end', this.#onFin);
     // `close` follows and does the cleaning up.
@@ -85,9 +88,10 @@ export class ClientConnection implements Watched {
     context.deadlines.add(this);
   }
 
-  /** It may be ended at once: no request is under way, and the last answer is out. */
-  get isIdle(): boolean {
-    return (this.#state === 'idle' || this.#state === 'fresh') && this.socket.writableLength === 0;
+  /** For so long no request has been under way; 0 until the last answer is out. */
+  get idleMs(): number {
+    const isIdle = (this.#state === 'idle' || this.#state === 'fresh') && this.socket.writableLength === 0;
+    return isIdle ? this.context.deadlines.nowMs - this.#restsSinceMs : 0;
   }
 
   /** Bytes that were read before this connection was taken over. */
@@ -142,6 +146,7 @@ export class ClientConnection implements Watched {
     }
     this.#state = 'idle';
     this.#deadlineMs = this.context.deadlines.after(keepAliveMs);
+    this.#restsSinceMs = this.context.deadlines.nowMs;
     this.resume();
     if (this.#held !== undefined || this.hasEnded) this.pump();
   }

@@ -1,8 +1,14 @@
 /**
  * One clock for all connections. A timer each would cost more than what it waits for: here a deadline is a number that
  * is looked at ten times a second, so it comes up to two ticks late and never early.
+ *
+ * Only the time in which this process could listen counts. While it stands still, or is starved by others, what its peers
+ * said waits to be read: nobody of them was slow.
  */
 export const tickMs = 100;
+
+/** Counted of the time from one look to the next. More is a standstill. */
+const maxStepMs = 5 * tickMs;
 
 export type Watched = {
   /** Called at every tick. */
@@ -10,10 +16,17 @@ export type Watched = {
 };
 
 export class Deadlines {
+  readonly #elapsed: () => number;
   readonly #watched = new Set<Watched>();
   #timer: NodeJS.Timeout | undefined;
-  #nowMs = performance.now();
+  #nowMs = 0;
+  #lookedMs = 0;
   #wasStill = false;
+
+  /** `elapsed`: milliseconds of a clock that never goes back. */
+  constructor(elapsed: () => number = () => performance.now()) {
+    this.#elapsed = elapsed;
+  }
 
   /** From here on that long, in the time that `tick` is told. */
   after(ms: number): number {
@@ -27,8 +40,22 @@ export class Deadlines {
   add(watched: Watched): void {
     this.#watched.add(watched);
     if (this.#timer !== undefined) return;
-    this.#nowMs = performance.now();
+    this.#lookedMs = this.#elapsed();
     this.#timer = setInterval(() => this.#tick(), tickMs).unref();
+  }
+
+  /** Calls `late` once, so long from now, unless what it answers is called before. */
+  start(ms: number, late: () => void): () => void {
+    const endMs = this.after(ms);
+    const watched: Watched = {
+      tick: (nowMs) => {
+        if (nowMs <= endMs) return;
+        this.delete(watched);
+        late();
+      },
+    };
+    this.add(watched);
+    return () => this.delete(watched);
   }
 
   delete(watched: Watched): void {
@@ -39,11 +66,13 @@ export class Deadlines {
   }
 
   #tick(): void {
-    const nowMs = performance.now();
+    const elapsedMs = this.#elapsed();
+    const stepMs = elapsedMs - this.#lookedMs;
+    this.#lookedMs = elapsedMs;
+    this.#nowMs += Math.min(stepMs, maxStepMs);
     // After a standstill there may be bytes that nobody has read yet: they come before any verdict.
-    this.#wasStill = !this.#wasStill && nowMs - this.#nowMs > 5 * tickMs;
-    this.#nowMs = nowMs;
+    this.#wasStill = !this.#wasStill && stepMs > maxStepMs;
     if (this.#wasStill) return;
-    for (const watched of this.#watched) watched.tick(nowMs);
+    for (const watched of this.#watched) watched.tick(this.#nowMs);
   }
 }

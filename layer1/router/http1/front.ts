@@ -8,7 +8,10 @@ import type { FrontContext } from './client-connection.ts';
 import { Deadlines } from './deadlines.ts';
 import { Pools } from './pool.ts';
 
-/** Clients that keep a connection get this long to hear of its end with an answer, instead of finding it closed. */
+/**
+ * Who asks more often than this hears of the end of a connection with an answer, instead of finding it closed. Who has not
+ * asked for so long may do so at any moment, now as well as later: waiting for longer would spare nobody.
+ */
 const goodbyeMs = 3_000;
 
 /** The clock, and the connections to backends. */
@@ -22,9 +25,11 @@ export function shared(): Shared {
 export class Http1Front implements Front {
   readonly #connections = new Set<ClientConnection>();
   readonly #context: FrontContext & { isDraining: boolean };
+  readonly #goodbyeMs: number;
 
   /** What it shares with another front is that one's to end; `http2` takes clients that begin to speak it. */
-  constructor(options: { policy: Policy; shared?: Shared; http2?: Pick<Front, 'take'> }) {
+  constructor(options: { policy: Policy; shared?: Shared; http2?: Pick<Front, 'take'>; goodbyeMs?: number }) {
+    this.#goodbyeMs = options.goodbyeMs ?? goodbyeMs;
     const { deadlines, pools, h2c } = options.shared ?? shared();
     this.#context = {
       policy: options.policy,
@@ -52,11 +57,11 @@ export class Http1Front implements Front {
     this.#context.isDraining = true;
     const startedMs = performance.now();
     const elapsedMs = () => performance.now() - startedMs;
+    const restMs = Math.min(this.#goodbyeMs, options.deadlineMs / 2);
     while (this.#connections.size > 0 && elapsedMs() < options.deadlineMs) {
-      if (elapsedMs() > Math.min(goodbyeMs, options.deadlineMs / 2)) {
-        for (const connection of this.#connections) if (connection.isIdle) connection.socket.destroy();
-      }
-      await systemClock.sleep(50);
+      for (const connection of this.#connections) if (connection.idleMs > restMs) connection.socket.destroy();
+      // A connection that was let go of is counted until it is closed, in the next turn.
+      await systemClock.sleep(20);
     }
     for (const connection of this.#connections) connection.socket.destroy();
   }

@@ -1,6 +1,7 @@
 /** Whom is a connection from? Its peer, or whom a trusted proxy says. */
 import type { Socket } from 'node:net';
 import type { Client } from '../exchange.ts';
+import type { Deadlines } from '../http1/deadlines.ts';
 import type { Networks } from '../policy/networks.ts';
 import { lookAtFirstBytes } from '../tls/first-bytes.ts';
 import { readProxyHeader } from './header.ts';
@@ -23,7 +24,7 @@ export const acceptPlain: Accept = (socket, isTls, take) => {
 };
 
 /** Connections of those at these addresses or networks begin with a header; of others nothing is believed. */
-export function acceptProxied(trusted: Pick<Networks, 'has'>): Accept {
+export function acceptProxied(trusted: Pick<Networks, 'has'>, deadlines: Deadlines): Accept {
   return (socket, isTls, take) => {
     const peer = clientOf(socket, isTls);
     if (peer === undefined) {
@@ -37,6 +38,7 @@ export function acceptProxied(trusted: Pick<Networks, 'has'>): Accept {
     lookAtFirstBytes(socket, {
       look: readProxyHeader,
       timeoutMs: headerMs,
+      deadlines,
       done(header, bytes) {
         if (header === 'none') {
           socket.destroy();

@@ -8,6 +8,7 @@ import type { Counters } from '../api.ts';
 import type { Backend } from '../backend.ts';
 import { stopAccepting } from '../closing.ts';
 import type { Client } from '../exchange.ts';
+import type { Deadlines } from '../http1/deadlines.ts';
 import type { RouteFigures } from '../policy/figures.ts';
 import type { Accept } from '../proxy-protocol/acceptance.ts';
 import { proxyHeader } from '../proxy-protocol/header.ts';
@@ -36,6 +37,7 @@ type TcpOptions = Readonly<{
   accept: Accept;
   counters: Pick<Counters, 'tcpConnections' | 'dialFailures'>;
   dialMs: number;
+  deadlines: Deadlines;
   host: string;
   log: Logger;
 }>;
@@ -124,6 +126,7 @@ export class TcpRoutes implements AsyncDisposable {
     lookAtFirstBytes<Exclude<HelloOutcome, 'more'>>(socket, {
       look: readClientHello,
       timeoutMs: helloMs,
+      deadlines: this.#options.deadlines,
       done: (hello, bytes) => {
         const route = routeFor(routes, hello === 'none' ? undefined : hello.serverName);
         if (route === undefined) socket.destroy();

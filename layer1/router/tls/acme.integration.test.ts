@@ -1,7 +1,8 @@
 /** Certificates from a real authority, shown by a real router. Ports 80 and 443 of a loopback address of its own: authorities know no others. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { routing, apps } from '@flynn/controller/api';
+import { apps } from '@flynn/controller/api';
+import { routing } from '@flynn/controller/routes/api';
 import { certificates } from '@flynn/controller/certificates/api';
 import type { Certificate } from '@flynn/controller/certificates/model';
 import { serviceToken } from '@flynn/controller/access/service-token';

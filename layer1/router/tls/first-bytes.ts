@@ -1,5 +1,6 @@
 /** Looks at what a client says first, before it is decided who talks to it. */
 import type { Socket } from 'node:net';
+import type { Deadlines } from '../http1/deadlines.ts';
 
 /** What was made of the bytes so far: `more` waits for others. */
 type Look<T> = (bytes: Buffer) => T | 'more';
@@ -11,14 +12,14 @@ type Look<T> = (bytes: Buffer) => T | 'more';
  */
 export function lookAtFirstBytes<T>(
   socket: Socket,
-  options: { look: Look<T>; timeoutMs: number; done: (found: T, bytes: Buffer) => void },
+  options: { look: Look<T>; timeoutMs: number; deadlines: Deadlines; done: (found: T, bytes: Buffer) => void },
 ): void {
-  const { look, timeoutMs, done } = options;
+  const { look, timeoutMs, deadlines, done } = options;
   let bytes: Buffer = Buffer.alloc(0);
   const giveUp = () => socket.destroy();
-  const deadline = setTimeout(giveUp, timeoutMs);
+  const stopWaiting = deadlines.start(timeoutMs, giveUp);
   const leave = () => {
-    clearTimeout(deadline);
+    stopWaiting();
     socket.off('data', onData).off('end', giveUp).off('close', leave);
   };
   const onData = (chunk: Buffer) => {

@@ -4,11 +4,13 @@ import { createServer as createNetServer } from 'node:net';
 import type { Server as NetServer, Socket } from 'node:net';
 import { createSecureContext, createServer as createTlsServer } from 'node:tls';
 import type { SecureContextOptions, Server as TlsServer, TLSSocket } from 'node:tls';
-import { FlynnError, asFlynnError, messageOf } from '@flynn/kit/errors';
+import { messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import type { Credentials } from '@flynn/kit/tls';
-import { stopAccepting } from '../closing.ts';
+import { Arrivals, stopAccepting } from '../closing.ts';
 import type { Client, Front } from '../exchange.ts';
+import type { Deadlines } from '../http1/deadlines.ts';
+import { listenOn } from '../opening.ts';
 import type { Accept } from '../proxy-protocol/acceptance.ts';
 import type { Certificates } from './certificates.ts';
 import { challengeProtocol } from './challenges.ts';
@@ -21,10 +23,12 @@ const handshakeMs = 10_000;
 /** More at a time are cut, the oldest first: those that mean it take a second. */
 const maxHandshakes = 2_000;
 const sessionSeconds = 3_600;
+/** The longest that a timer of Node's takes. Its own for handshakes would take a standstill of the process for the client's. */
+const never = 2 ** 31 - 1;
 
 export type TlsCounts = { handshakes: number; failures: number; unknownNames: number };
 
-type Pending = { readonly socket: Socket; readonly client: Client; readonly deadline: NodeJS.Timeout };
+type Pending = { readonly socket: Socket; readonly client: Client; readonly stopWaiting: () => void };
 
 export type TlsListenerOptions = {
   certificates: Pick<Certificates, 'contextFor'>;
@@ -35,6 +39,7 @@ export type TlsListenerOptions = {
   fallback: Credentials;
   /** By the protocol that was agreed on; the order is ours where the client leaves it open. */
   fronts: Readonly<Record<string, Pick<Front, 'take'>>> & { readonly 'http/1.1': Pick<Front, 'take'> };
+  deadlines: Deadlines;
   log: Logger;
 };
 
@@ -50,6 +55,7 @@ export class TlsListener implements AsyncDisposable {
   readonly #challenged: TlsServer;
   /** By the two ends' addresses: what the TLS server tells of a connection is another object than what it was given. */
   readonly #pending = new Map<string, Pending>();
+  readonly #arrivals = new Arrivals();
   readonly counts: TlsCounts = { handshakes: 0, failures: 0, unknownNames: 0 };
 
   constructor(options: TlsListenerOptions) {
@@ -67,8 +73,7 @@ export class TlsListener implements AsyncDisposable {
         answer(null, context ?? fallback);
       },
       sessionTimeout: sessionSeconds,
-      // The deadline here is the connection's, from the first byte.
-      handshakeTimeout: 2 * handshakeMs,
+      handshakeTimeout: never,
     });
     // Until the controller has told the one that all routers have.
     this.resumeWith(randomBytes(48));
@@ -80,10 +85,13 @@ export class TlsListener implements AsyncDisposable {
     this.#challenged = createTlsServer({
       ALPNProtocols: [challengeProtocol],
       SNICallback: (name, answer) => answer(null, options.challenges.contextFor(name)),
-      handshakeTimeout: handshakeMs,
+      handshakeTimeout: never,
     });
-    // There is nothing to be said: the certificate was it.
-    this.#challenged.on('secureConnection', (socket) => socket.end());
+    this.#challenged.on('secureConnection', (socket) => {
+      this.#settle(endsOf(socket));
+      // There is nothing to be said: the certificate was it.
+      socket.end();
+    });
     this.#acceptor = createNetServer({ allowHalfOpen: true, noDelay: true, keepAlive: true }, (socket) =>
       this.#accept(socket),
     );
@@ -91,20 +99,7 @@ export class TlsListener implements AsyncDisposable {
 
   /** Resolves with the port. */
   async listen(options: { host: string; port: number }): Promise<number> {
-    const { promise, resolve, reject } = Promise.withResolvers<void>();
-    this.#acceptor.once('error', (error: NodeJS.ErrnoException) => {
-      const where = `port ${options.port} of ${options.host}`;
-      reject(
-        error.code === 'EADDRINUSE'
-          ? new FlynnError('conflict', `the router cannot listen on ${where}: it is taken`)
-          : asFlynnError(error),
-      );
-    });
-    this.#acceptor.listen({ ...options, reusePort: true }, resolve);
-    await promise;
-    this.#acceptor.removeAllListeners('error');
-    const address = this.#acceptor.address();
-    return typeof address === 'object' && address !== null ? address.port : options.port;
+    return listenOn(this.#acceptor, options);
   }
 
   /** Sessions begun with another key are begun anew. */
@@ -117,12 +112,18 @@ export class TlsListener implements AsyncDisposable {
     await stopAccepting(this.#acceptor);
   }
 
+  /** Resolves when the fronts have all whose handshake was under way, at the deadline at the latest. */
+  async settled(options: { deadlineMs: number }): Promise<void> {
+    await this.#arrivals.settled(options);
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     await this.stopListening();
     for (const { socket } of this.#pending.values()) socket.destroy();
   }
 
   #accept(socket: Socket): void {
+    this.#arrivals.add(socket);
     socket.on('error', (error) => this.#options.log.debug({ err: error }, 'a client broke off before TLS'));
     this.#options.accept(socket, true, (client, early) => {
       if (early !== undefined) socket.unshift(early);
@@ -132,40 +133,38 @@ export class TlsListener implements AsyncDisposable {
 
   #begin(socket: Socket, client: Client): void {
     if (!this.#options.challenges.hasCertificates) {
-      this.#secure(socket, client);
+      this.#secure(socket, client, this.#tls);
       return;
     }
     lookAtFirstBytes(socket, {
       look: readClientHello,
       timeoutMs: handshakeMs,
+      deadlines: this.#options.deadlines,
       done: (hello, bytes) => {
         socket.unshift(bytes);
-        if (hello !== 'none' && hello.protocols.includes(challengeProtocol))
-          this.#challenged.emit('connection', socket);
-        else this.#secure(socket, client);
+        const isChallenge = hello !== 'none' && hello.protocols.includes(challengeProtocol);
+        this.#secure(socket, client, isChallenge ? this.#challenged : this.#tls);
       },
     });
   }
 
-  #secure(socket: Socket, client: Client): void {
+  #secure(socket: Socket, client: Client, server: TlsServer): void {
     const key = endsOf(socket);
-    const deadline = setTimeout(() => {
-      this.counts.failures += 1;
-      socket.destroy();
-    }, handshakeMs);
-    this.#pending.set(key, { socket, client, deadline });
+    // Its TLS server tells of the failure.
+    const stopWaiting = this.#options.deadlines.start(handshakeMs, () => socket.destroy());
+    this.#pending.set(key, { socket, client, stopWaiting });
     socket.once('close', () => {
       if (this.#pending.get(key)?.socket === socket) this.#settle(key);
     });
     if (this.#pending.size > maxHandshakes) {
       for (const oldest of this.#pending.values().take(1)) oldest.socket.destroy();
     }
-    this.#tls.emit('connection', socket);
+    server.emit('connection', socket);
   }
 
   #settle(key: string): Pending | undefined {
     const pending = this.#pending.get(key);
-    clearTimeout(pending?.deadline);
+    pending?.stopWaiting();
     this.#pending.delete(key);
     return pending;
   }
@@ -177,6 +176,7 @@ export class TlsListener implements AsyncDisposable {
       return;
     }
     this.counts.handshakes += 1;
+    this.#arrivals.delete(pending.socket);
     const { fronts } = this.#options;
     const front = typeof socket.alpnProtocol === 'string' ? fronts[socket.alpnProtocol] : undefined;
     (front ?? fronts['http/1.1']).take(socket, pending.client);

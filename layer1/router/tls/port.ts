@@ -5,6 +5,7 @@ import type { Logger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import type { Status } from '../api.ts';
 import { Certificates } from './certificates.ts';
+import type { Deadlines } from '../http1/deadlines.ts';
 import type { Challenges } from './challenges.ts';
 import { createFallback } from './fallback.ts';
 import { followCertificates } from './feed.ts';
@@ -26,6 +27,7 @@ type TlsPortOptions = Readonly<{
   accept: TlsListenerOptions['accept'];
   challenges: Challenges;
   fronts: TlsListenerOptions['fronts'];
+  deadlines: Deadlines;
   /** What was last known, until the controller has spoken. */
   remembered?: RememberedCertificates;
   log: Logger;
@@ -42,9 +44,9 @@ export class TlsPort implements AsyncDisposable {
   static async create(options: TlsPortOptions): Promise<TlsPort> {
     const profile = profileOptions(options.profile);
     const certificates = new Certificates({ profile, log: options.log });
-    const { accept, challenges, fronts, log } = options;
+    const { accept, challenges, fronts, deadlines, log } = options;
     const fallback = await createFallback();
-    const listener = new TlsListener({ certificates, challenges, accept, profile, fronts, fallback, log });
+    const listener = new TlsListener({ certificates, challenges, accept, profile, fronts, fallback, deadlines, log });
     return new TlsPort(options, { certificates, challenges, listener });
   }
 
@@ -101,6 +103,10 @@ export class TlsPort implements AsyncDisposable {
 
   async stopListening(): Promise<void> {
     await this.#listener.stopListening();
+  }
+
+  async settled(options: { deadlineMs: number }): Promise<void> {
+    await this.#listener.settled(options);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

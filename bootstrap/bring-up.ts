@@ -1,0 +1,179 @@
+/** This machine as a cluster, or as a host of one. Done again: brings it up to date. */
+import { hostname } from 'node:os';
+import { styleText } from 'node:util';
+import { FlynnError } from '@flynn/kit/errors';
+import { silentLogger } from '@flynn/kit/log';
+import { newSecret } from '@flynn/kit/secrets';
+import { createAuthority } from '@flynn/kit/tls';
+import { checkToken, joinCluster, makeToken } from './admission.ts';
+import { findPerson } from './cli-config.ts';
+import { withStore } from './controller.ts';
+import { primaryAddress, readFacts } from './facts.ts';
+import { type Formation, joinText, judgeFormation, membersStep, missingOf } from './formation.ts';
+import { checkRestore, openBackup, restoredText, takeKeys, withBackup } from './from-backup.ts';
+import { commands, isInstalled, versionOfThis } from './origin.ts';
+import { type Problem, type Scope, judge } from './preflight.ts';
+import { untilBooted } from './readiness.ts';
+import { sampleName } from './sample-app.ts';
+import {
+  type Cluster,
+  type Machine,
+  type Options,
+  appUrlOf,
+  keptText,
+  controllerUrlOf,
+  readOptions,
+  refuseContradictions,
+  settle,
+  withKept,
+} from './settings.ts';
+import { readCluster } from './state.ts';
+import { runSteps } from './step-list.ts';
+import { type Context, joinStepsOf, stepsOf } from './steps.ts';
+import { isInsideHost, readHostsCluster, stepsOfHosts } from './test-hosts/cluster.ts';
+
+type Env = Record<string, string | undefined>;
+
+export type BringUp = Readonly<{
+  env: Env;
+  /** What lets this machine into the cluster of another. */
+  token?: string | undefined;
+  fromBackup?: string | undefined;
+  passphraseFile?: string | undefined;
+  /** The hosts that the cluster is to have before anything runs on it. */
+  formation?: Formation;
+}>;
+
+/** Whatever step failed. */
+export const goOnText = `What is done so far stays; run the same command again to go on, or ${commands.down} to take it away.`;
+
+/** What stands in the way of it is told, and false the answer; what fails on the way is thrown. */
+export async function bringUp({ env, token, formation, ...request }: BringUp): Promise<boolean> {
+  const given = readOptions(env);
+  const path = request.fromBackup;
+  const backup =
+    path === undefined ? undefined : await openBackup(path, { env, passphraseFile: request.passphraseFile });
+  const options = backup === undefined ? given : withBackup(given, backup.inspection);
+  // Before anything is settled: an address that this machine does not have yet would be missing in it for good.
+  await untilBooted(options, (line) => process.stderr.write(`${line}\n`));
+  const stored = await readCluster(options.FLYNN_STATE_DIR);
+  if (token !== undefined) checkToken(token, stored);
+  await checkRestore(options.FLYNN_STATE_DIR, stored, backup);
+  let cluster = settle(options, stored, await thisMachine(stored));
+  const isJoining = token !== undefined && stored === undefined;
+  const problems = formation === undefined ? [] : judgeFormation(formation, cluster);
+  if (!(await isReady(options, cluster, { scope: isJoining ? 'joining' : 'host', problems }))) return false;
+  if (isJoining) {
+    const { hostId } = cluster;
+    const address = options.FLYNN_ADDRESS === undefined ? {} : { address: options.FLYNN_ADDRESS };
+    const joining = { hostId, release: versionOfThis(), ...address };
+    cluster = withKept(await joinCluster(token ?? '', joining), options);
+    refuseContradictions(options, cluster);
+    // Where its containers are to be, and which ports are the router's, it knows only now.
+    if (!(await isReady(options, cluster, { scope: 'host' }))) return false;
+  }
+  if (backup !== undefined) cluster = await takeKeys(options.FLYNN_STATE_DIR, cluster, backup);
+  const person = await findPerson(options.FLYNN_CONFIG_DIR, env);
+  const context = { options, cluster, person, env, ...(backup === undefined ? {} : { backup }) };
+  for (const line of keptText(cluster, options)) process.stdout.write(`${line}\n`);
+  if (cluster.hasPlatform) await formCluster(context, formation);
+  else await runSteps(joinStepsOf(context));
+  if (backup !== undefined) {
+    process.stdout.write(restoredText(cluster, backup));
+    return true;
+  }
+  const isNew = stored === undefined;
+  process.stdout.write(cluster.hasPlatform ? farewell(cluster, { isNew }) : joinedFarewell(cluster));
+  return true;
+}
+
+/** With other hosts, those come in as soon as there is something to join, so that the platform is spread over all from its beginning. */
+async function formCluster(context: Context, formation: Formation | undefined): Promise<void> {
+  const { base, platform } = stepsOf(context);
+  if (formation === undefined || formation.minHosts === 1) return await runSteps([...base, ...platform]);
+  await runSteps(base);
+  const { options, cluster } = context;
+  const host = { stateDir: options.FLYNN_STATE_DIR, cluster, log: silentLogger() };
+  await withStore(host, async (store) => {
+    const missing = await missingOf(store, formation);
+    if (missing.length > 0) process.stdout.write(joinText(await makeToken(store, cluster), missing));
+  });
+  await runSteps([membersStep(host, formation), ...platform]);
+}
+
+export async function thisMachine(stored: Cluster | undefined): Promise<Machine> {
+  return {
+    hostname: hostname(),
+    address: await primaryAddress(),
+    now: new Date(),
+    newSecret: () => newSecret(),
+    authority: stored?.authority ?? (await createAuthority('flynn')),
+  };
+}
+
+/** Several hosts on this machine, each in a network of its own. */
+export async function bringUpHosts(env: Env, count: string): Promise<boolean> {
+  const options = readOptions(env);
+  await untilBooted(options, (line) => process.stderr.write(`${line}\n`));
+  if (await isInsideHost())
+    throw new FlynnError('conflict', '--hosts makes hosts on a machine, not in one of its hosts');
+  const steps = stepsOfHosts({ count: Number(count), options, env });
+  const cluster = settle(options, undefined, await thisMachine(undefined));
+  if (!(await isReady(options, cluster, { scope: 'machine' }))) return false;
+  await runSteps(steps);
+  const made = await readHostsCluster();
+  if (made !== undefined) process.stdout.write(farewell(made, { isNew: true }));
+  return true;
+}
+
+type Judging = { scope: Scope; problems?: readonly Problem[] };
+
+async function isReady(options: Options, cluster: Cluster, { scope, problems: known = [] }: Judging): Promise<boolean> {
+  const problems = [...known, ...judge(await readFacts(options, cluster), cluster, scope)];
+  if (problems.length === 0) return true;
+  const lines = problems.map(({ what, remedy }) => `  ${styleText('red', '✖')} ${what}\n    → ${remedy}`);
+  process.stderr.write(`This machine is not ready to be a host. Nothing was changed.\n\n${lines.join('\n')}\n`);
+  return false;
+}
+
+/** Alone on standard output, so that it can be handed on. */
+export async function printToken(env: Env): Promise<void> {
+  const options = readOptions(env);
+  const cluster = await readCluster(options.FLYNN_STATE_DIR);
+  if (cluster === undefined) {
+    throw new FlynnError('not_found', `this machine is no host of a cluster: ${commands.up} makes it one`);
+  }
+  const host = { stateDir: options.FLYNN_STATE_DIR, cluster, log: silentLogger() };
+  process.stdout.write(`${await withStore(host, (store) => makeToken(store, cluster))}\n`);
+}
+
+/** The root key is shown when the cluster is made, and not again. */
+function farewell(cluster: Cluster, { isNew }: { isNew: boolean }): string {
+  const url = appUrlOf(sampleName, cluster);
+  const command = (text: string): string => `  ${styleText('bold', text)}\n`;
+  return [
+    `\nThe cluster is up, and the sample app is live at ${styleText('cyan', url)}\n\n`,
+    command(`curl ${url}`),
+    '\nNext, in the folder of an app of yours (a git repository; docs/builds.md tells which languages build):\n\n',
+    command('flynn create my-app'),
+    command('git push flynn main'),
+    command('flynn scale web=3'),
+    command('flynn log -f'),
+    ...(isNew
+      ? [
+          '\nFrom another computer you reach the cluster with its root key, which is shown this once: keep it as you keep a password.\n\n',
+          command(`flynn cluster add ${cluster.name} ${controllerUrlOf(cluster)} ${cluster.controllerKey}`),
+        ]
+      : []),
+    '\nFor everybody else there is a user, with a role on the cluster or on single apps, and a line of their own:\n\n',
+    command('flynn user add NAME --role developer'),
+    '\nAnother machine becomes a host of this cluster with the token that the first of these prints, here:\n\n',
+    command(commands.token),
+    command(commands.join),
+    `\n${isInstalled ? '' : `flynn is ${styleText('bold', 'bin/flynn')} in this repository: link it into your PATH. `}${commands.down} takes everything away again.\n`,
+  ].join('');
+}
+
+function joinedFarewell(cluster: Cluster): string {
+  return `\nThis machine is host ${styleText('bold', cluster.hostId)} of the cluster ${cluster.name}: work is placed here from now on.\n\n  ${styleText('bold', 'flynn host list')}\n\n${commands.down} takes it out again.\n`;
+}

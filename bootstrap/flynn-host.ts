@@ -1,0 +1,11 @@
+/** The operator's command `flynn-host`: this machine as a host of a cluster, beside what the host agent's package has of it. */
+import { runHostCommand } from '@flynn/host-agent/cli';
+import { addClusterCommands } from './host-commands.ts';
+
+process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+  // `flynn-host log | head` is no failure.
+  if (error.code === 'EPIPE') process.exit(0);
+  throw error;
+});
+const code = await runHostCommand(process.argv.slice(2), addClusterCommands);
+process.exitCode = code === 0 ? (process.exitCode ?? 0) : code;

@@ -1,0 +1,90 @@
+/** What `flynn-host` does to this machine: makes it a host of a cluster, a new one or another's, and takes it out again. */
+import { spawn } from 'node:child_process';
+import { dirname, join } from 'node:path';
+import { styleText } from 'node:util';
+import type { CliContext } from '@flynn/host-agent/cli-context';
+import { messageOf } from '@flynn/kit/errors';
+import { type BringUp, bringUp, goOnText, printToken } from './bring-up.ts';
+import { readFormation } from './formation.ts';
+import { isInstalled, root, versionOfThis } from './origin.ts';
+import { takeDown } from './take-down.ts';
+import { refreshHost, updateCluster } from './update.ts';
+
+type BootstrapOptions = { minHosts?: string; peerIps?: string; fromBackup?: string; passphraseFile?: string };
+type UpdateOptions = { bundle?: string; to?: string; stay: boolean };
+type UninstallOptions = { keepImages: boolean; force: boolean };
+
+export function addClusterCommands({ program }: CliContext): void {
+  const env = (): Record<string, string | undefined> => ({
+    ...process.env,
+    FLYNN_STATE_DIR: program.opts<{ stateDir: string }>().stateDir,
+  });
+  program.version(versionOfThis(), '--version', 'the version of this machine’s programs');
+  program
+    .command('bootstrap')
+    .description(
+      'make this machine a cluster, or bring it up to date as a host of the one it is in; settings are variables',
+    )
+    .option('--min-hosts <n>', 'wait for so many hosts to join before the platform is started')
+    .option('--peer-ips <a,b,c>', 'the addresses of all of them, this one too')
+    .option('--from-backup <file>', 'the cluster that `flynn cluster backup` wrote to the file')
+    .option('--passphrase-file <file>', 'of the backup; or FLYNN_BACKUP_PASSPHRASE')
+    .action(async (options: BootstrapOptions) => {
+      const { minHosts, peerIps, fromBackup, passphraseFile } = options;
+      const formation = readFormation({
+        ...(minHosts === undefined ? {} : { minHosts }),
+        ...(peerIps === undefined ? {} : { peerIps }),
+      });
+      await goOn({ env: env(), fromBackup, passphraseFile, ...(formation === undefined ? {} : { formation }) });
+    });
+  program
+    .command('join')
+    .description('make this machine a host of the cluster that the token is of')
+    .argument('<token>', 'as `flynn-host bootstrap` and `flynn-host token` on its hosts print it')
+    .action(async (token: string) => goOn({ env: env(), token }));
+  program
+    .command('token')
+    .description('what other machines join this cluster with; good for a day')
+    .action(async () => printToken(env()));
+  program
+    .command('update')
+    .description(
+      'move the whole cluster to another version, host by host, then the platform; what fails has it go back',
+    )
+    .option('--bundle <file>', 'of the version, for hosts that do not have it')
+    .option('--to <version>', 'one that is installed already, such as the one before')
+    .option('--stay', 'where it fails, leave it there', false)
+    .action(async ({ bundle, to, stay }: UpdateOptions) => {
+      if (!(await updateCluster({ env: env(), bundle, to, mayReturn: !stay }))) process.exitCode = 1;
+    });
+  // What the agent of the version before runs.
+  program.command('refresh', { hidden: true }).action(async () => refreshHost(env()));
+  program
+    .command('uninstall')
+    .description('take this machine out of its cluster and everything of flynn off it, and nothing else')
+    .option('--keep-images', 'leave the images of the platform in the engine', false)
+    .option('--force', 'also where other hosts are left that need this one', false)
+    .action(async ({ keepImages, force }: UninstallOptions) => {
+      await takeDown({ env: env(), keepImages, isForced: force });
+      if (isInstalled) await removeFiles();
+    });
+}
+
+async function goOn(request: BringUp): Promise<void> {
+  try {
+    if (!(await bringUp(request))) process.exitCode = 1;
+  } catch (error) {
+    process.stderr.write(`\n${styleText('red', '✖')} ${messageOf(error)}\n\n${goOnText}\n`);
+    process.exitCode = 1;
+  }
+}
+
+/** By the script that put them there. */
+async function removeFiles(): Promise<void> {
+  const args = [join(root, 'bootstrap/install'), '--remove-files', '--prefix', dirname(root)];
+  process.exitCode = await new Promise<number>((resolve, reject) => {
+    const child = spawn('sh', args, { stdio: 'inherit', cwd: '/' });
+    child.once('error', reject);
+    child.once('close', (code) => resolve(code ?? 1));
+  });
+}

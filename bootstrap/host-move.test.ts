@@ -1,0 +1,34 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { leaseSubnet } from '@flynn/host-agent/cluster/subnets';
+import { cellKeys } from '@flynn/scheduler/cell';
+import { createMemoryStore } from '@flynn/store/memory';
+import { awayOf, hostsOf, notRunning } from './host-move.ts';
+
+test('a host is whole when all that ran on it runs; what was taken from it meanwhile is not missed', () => {
+  const before = new Set(['a', 'b', 'c']);
+  const now = [
+    { id: 'a', state: 'running' },
+    { id: 'b', state: 'crashed' },
+    { id: 'new', state: 'starting' },
+  ];
+  assert.deepEqual(notRunning(before, now), ['b']);
+  assert.deepEqual(notRunning(before, [{ id: 'a', state: 'running' }]), []);
+});
+
+test('hosts are moved in the order of their names, and one that is away is known', async () => {
+  await using store = createMemoryStore();
+  for (const [place, id] of ['h3', 'h1', 'h2'].entries()) {
+    const address = `192.0.2.${place + 1}`;
+    await leaseSubnet(store, { hostId: id, address, range: '100.100.0.0/16', now: 0 });
+    const record = { id, address, apiPort: 1113, capacity: { memoryBytes: 1, cpuMillis: 1 }, startedAt: 1 };
+    await store.transact({ then: [{ put: cellKeys.host(id), value: JSON.stringify(record) }] });
+  }
+  assert.deepEqual(
+    (await hostsOf(store)).map(({ id }) => id),
+    ['h1', 'h2', 'h3'],
+  );
+  assert.deepEqual(await awayOf(store), []);
+  await store.transact({ then: [{ delete: cellKeys.host('h2') }] });
+  assert.deepEqual(await awayOf(store), ['h2']);
+});

@@ -1,0 +1,182 @@
+/** The installer on bundles of a few small files, with a folder of its own in place of /opt and /usr/local. */
+import assert from 'node:assert/strict';
+import { execFileSync, spawnSync } from 'node:child_process';
+import {
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  readlinkSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import { readdirSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { afterEach, beforeEach, test } from 'node:test';
+import { digestOf } from './images/tag.ts';
+
+const script = join(import.meta.dirname, 'install');
+const platform = process.arch === 'arm64' ? 'linux-arm64' : 'linux-x64';
+let folder = '';
+const at = (...path: string[]): string => join(folder, ...path);
+
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'flynn-install-'));
+  // Whoever runs the tests is root as far as the script can see.
+  write(at('programs/id'), '#!/bin/sh\necho 0\n', 0o755);
+});
+
+afterEach(() => rmSync(folder, { recursive: true }));
+
+function write(path: string, text: string, mode = 0o644): void {
+  mkdirSync(dirname(path), { recursive: true });
+  writeFileSync(path, text, { mode });
+}
+
+type Contents = Record<string, string>;
+
+/** `changed` is put in its place after the digests were taken. */
+function makeBundle(version: string, changed: Contents = {}, madeFor = platform): string {
+  const contents: Contents = {
+    'bundle.json': JSON.stringify({ version, platform: madeFor }, undefined, 2),
+    'bootstrap/packages': `#!/bin/sh\n[ "$1" = --note ] && echo nftables >>"$2"\n`,
+    'bootstrap/install': readFileSync(script, 'utf8'),
+    'bin/flynn': '#!/bin/sh\n',
+    'bin/flynn-host': `#!/bin/sh
+echo "flynn-host ${version} $*"
+[ "$1" != uninstall ] || exec sh "${at('opt')}/${version}/bootstrap/install" --remove-files --prefix "${at('opt')}"
+`,
+  };
+  const sums = Object.entries(contents).map(([path, text]) => `${digestOf(text)}  ${path}\n`);
+  const source = at('source');
+  rmSync(source, { recursive: true, force: true });
+  for (const [path, text] of Object.entries({ ...contents, ...changed }))
+    write(join(source, 'flynn', path), text, 0o755);
+  write(join(source, 'flynn/VERSION'), `${version}\n`);
+  write(join(source, 'flynn/SHA256SUMS'), sums.join(''));
+  const file = at(`flynn-${version}-${platform}.tar.gz`);
+  execFileSync('tar', [
+    '-czf',
+    file,
+    '-C',
+    source,
+    'flynn/VERSION',
+    'flynn/SHA256SUMS',
+    ...Object.keys(contents).map((path) => `flynn/${path}`),
+  ]);
+  return file;
+}
+
+function install(...args: string[]): { code: number | null; said: string } {
+  const env = {
+    ...process.env,
+    PATH: `${at('programs')}:${process.env['PATH'] ?? ''}`,
+    FLYNN_STATE_DIR: at('state'),
+  };
+  const { status, stdout, stderr } = spawnSync('sh', [script, '--prefix', at('opt'), ...args], {
+    env,
+    encoding: 'utf8',
+  });
+  return { code: status, said: `${stdout}${stderr}` };
+}
+
+function installed(...args: string[]): string {
+  const { code, said } = install('--commands', at('bin'), ...args);
+  assert.equal(code, 0, said);
+  return said;
+}
+
+function refused(pattern: RegExp, ...args: string[]): void {
+  const { code, said } = install('--commands', at('bin'), ...args);
+  assert.equal(code, 1, said);
+  assert.match(said, pattern);
+}
+
+const flynnHost = (): string => execFileSync(at('bin/flynn-host'), ['x'], { encoding: 'utf8' });
+
+test('a bundle is put in a folder of its version, with its commands; again it stays as it is', () => {
+  const bundle = makeBundle('1.0.0');
+  assert.match(installed('--bundle', bundle), /unpacking version 1\.0\.0[\s\S]*flynn-host bootstrap/);
+  assert.equal(flynnHost(), 'flynn-host 1.0.0 x\n');
+  const { ino } = lstatSync(at('opt/1.0.0/bundle.json'));
+  assert.match(installed('--bundle', bundle), /is in .* already/);
+  assert.equal(lstatSync(at('opt/1.0.0/bundle.json')).ino, ino);
+});
+
+test('another version goes beside it and is used from then on', () => {
+  installed('--bundle', makeBundle('1.0.0'));
+  installed('--bundle', makeBundle('1.1.0-rc.1'));
+  assert.equal(flynnHost(), 'flynn-host 1.1.0-rc.1 x\n');
+  assert.equal(readlinkSync(at('opt/current')), '1.1.0-rc.1');
+  assert.ok(existsSync(at('opt/1.0.0/bin/flynn')));
+});
+
+test('a version that is only made ready is not used yet', () => {
+  installed('--bundle', makeBundle('1.0.0'));
+  assert.match(installed('--bundle', makeBundle('1.1.0'), '--keep-current'), /version 1\.1\.0 is ready/);
+  assert.equal(flynnHost(), 'flynn-host 1.0.0 x\n');
+  assert.ok(existsSync(at('opt/1.1.0/bin/flynn')));
+});
+
+test('an installation that was broken off is done anew', () => {
+  write(at('opt/.incoming/flynn/half'), '');
+  installed('--bundle', makeBundle('1.0.0'));
+  assert.deepEqual(readdirSync(at('opt')).sort(), ['1.0.0', 'commands', 'current', 'packages']);
+});
+
+test('with a token the machine joins a cluster right after', () => {
+  assert.match(installed('--bundle', makeBundle('1.0.0'), '--join', 'TOKEN'), /flynn-host 1\.0\.0 join TOKEN/);
+});
+
+test('a file that is not what the digests say, a damaged bundle and none at all are refused, and nothing is there', () => {
+  refused(/is damaged/, '--bundle', makeBundle('1.0.0', { 'bin/flynn': '#!/bin/sh\nrm -rf /\n' }));
+  const bundle = makeBundle('1.0.0');
+  refused(/SHA-256 is [0-9a-f]{64}, not 0000/, '--bundle', bundle, '--sha256', '0000');
+  write(`${bundle}.sha256`, `${digestOf('another')}  x\n`);
+  refused(/is not what it should be/, '--bundle', bundle);
+  rmSync(`${bundle}.sha256`);
+  writeFileSync(bundle, readFileSync(bundle).subarray(0, 100));
+  refused(/is no bundle of flynn, or a damaged one/, '--bundle', bundle);
+  refused(/cannot be read/, '--bundle', at('nothing'));
+  refused(/no bundle for/);
+  assert.equal(existsSync(at('opt')), false);
+  assert.equal(existsSync(at('bin')), false);
+});
+
+test('a bundle for other machines is refused', () => {
+  refused(/is not for this machine/, '--bundle', makeBundle('1.0.0', {}, 'linux-other'));
+  assert.equal(existsSync(at('opt')), false);
+});
+
+test('a command of the same name that is somebody else’s is not replaced, and nothing is changed', () => {
+  write(at('bin/flynn'), 'another');
+  refused(/is there already, and is not this installation's/, '--bundle', makeBundle('1.0.0'));
+  assert.equal(readFileSync(at('bin/flynn'), 'utf8'), 'another');
+  assert.equal(existsSync(at('opt')), false);
+});
+
+test('uninstalling takes the machine out of its cluster, then every version and link, and nothing else', () => {
+  installed('--bundle', makeBundle('1.0.0'));
+  installed('--bundle', makeBundle('1.1.0'));
+  write(at('opt/notes'), 'mine');
+  write(at('bin/other'), 'mine');
+  const said = installed('--uninstall');
+  assert.match(said, /flynn-host 1\.1\.0 uninstall[\s\S]*stay: nftables[\s\S]*not flynn's/);
+  assert.deepEqual(readdirSync(at('opt')), ['notes']);
+  assert.deepEqual(readdirSync(at('bin')), ['other']);
+  assert.match(installed('--uninstall'), /is not flynn's/);
+});
+
+test('without its programs a host of a cluster is not uninstalled by halves', () => {
+  write(at('state/cluster.json'), '{}');
+  refused(/is a host of a cluster/, '--uninstall');
+});
+
+test('what it does not know is refused with what there is', () => {
+  refused(/unknown option --what/, '--what');
+  refused(/--bundle takes a value/, '--bundle');
+  refused(/absolute path/, '--prefix', 'here');
+  assert.match(installed('--help'), /install \[--bundle FILE\|URL\]/);
+});

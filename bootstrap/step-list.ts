@@ -1,0 +1,39 @@
+/** Steps shown as they are taken. */
+import { Listr, PRESET_TIMER } from 'listr2';
+import type { Step } from './steps.ts';
+
+/** The first that fails ends them; what it threw is thrown. */
+export async function runSteps(steps: readonly Step[]): Promise<void> {
+  let failure: unknown;
+  const list = new Listr(
+    steps.map((step) => ({
+      title: step.title,
+      task: async (_context: unknown, task: { title: string; output: string }) => {
+        let word: string | void;
+        try {
+          word = await step.run((line) => {
+            task.output = line;
+          });
+        } catch (error) {
+          // Told in full once the list is done, not squeezed into a line of it.
+          failure = error;
+          throw new Error('see below', { cause: error });
+        }
+        if (typeof word === 'string') task.title = `${step.title}: ${word}`;
+      },
+    })),
+    {
+      concurrent: false,
+      exitOnError: true,
+      renderer: 'default',
+      fallbackRenderer: 'simple',
+      rendererOptions: { timer: PRESET_TIMER, collapseErrors: false, showErrorMessage: false },
+      fallbackRendererOptions: { timer: PRESET_TIMER },
+    },
+  );
+  try {
+    await list.run();
+  } catch (error) {
+    throw failure ?? error;
+  }
+}

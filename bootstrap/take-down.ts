@@ -1,0 +1,122 @@
+/** Takes away all that makes this machine a host of a cluster, and only that. */
+import { existsSync } from 'node:fs';
+import { rm } from 'node:fs/promises';
+import { styleText } from 'node:util';
+import { removeNetwork } from '@flynn/host-agent/network/removal';
+import { FlynnError } from '@flynn/kit/errors';
+import { removeAgent, setupOf } from './agent.ts';
+import { forgetHost, leaveCluster } from './leaving.ts';
+import { findPerson, removeCluster } from './cli-config.ts';
+import { engineAt, isEngineUp, stopStartedEngine } from './engine.ts';
+import { commands } from './origin.ts';
+import { removeContainers, removeImages, removeNetworks, removeVolumes } from './removal.ts';
+import { type Options, readOptions } from './settings.ts';
+import { readCluster } from './state.ts';
+import { downHosts, isInsideHost } from './test-hosts/cluster.ts';
+import { type Report, timed } from './timed.ts';
+
+const say = (line: string): void => void process.stdout.write(`${line}\n`);
+const progress = (line: string): void => say(styleText('dim', `  ${line}`));
+const part = <T>(
+  what: string,
+  deadlineMs: number,
+  task: (signal: AbortSignal, report: Report) => Promise<T>,
+): Promise<T> => timed({ what, deadlineMs, report: progress }, task);
+const removedLine = (what: string): void => say(`${styleText('green', '✔')} removed ${what}`);
+
+export type TakeDown = Readonly<{
+  env: Record<string, string | undefined>;
+  keepImages: boolean;
+  /** Also where it leaves other hosts behind that need this one. */
+  isForced: boolean;
+}>;
+
+export async function takeDown({ env, keepImages, isForced }: TakeDown): Promise<void> {
+  if (process.getuid?.() !== 0) throw new FlynnError('denied', 'this needs root: run it again with sudo');
+
+  const options = readOptions(env);
+  const stateDir = options.FLYNN_STATE_DIR;
+  const cluster = await readCluster(stateDir);
+  const name = cluster?.name ?? options.FLYNN_CLUSTER ?? 'flynn';
+  let isAnythingRemoved = false;
+  const tell = (what: string): void => {
+    isAnythingRemoved = true;
+    removedLine(what);
+  };
+
+  // A host of its own knows nothing of the others on the same machine.
+  if (!(await isInsideHost())) {
+    const person = await findPerson(options.FLYNN_CONFIG_DIR, env);
+    for (const what of await part('taking away the hosts on this machine', 180_000, () => downHosts(person)))
+      tell(what);
+  }
+  const goesOn =
+    cluster !== undefined &&
+    (await part('leaving the cluster', 240_000, (_signal, report) =>
+      leaveCluster({ stateDir, cluster, isForced, report }),
+    ));
+  if (cluster !== undefined) {
+    for (const what of await part('stopping the host agent', 90_000, () => removeAgent(setupOf(options, cluster)))) {
+      tell(what);
+    }
+  }
+  const range = cluster === undefined ? {} : { range: cluster.range };
+  const network = await part("removing the cluster's network", 60_000, (signal) =>
+    removeNetwork({ cluster: name, ...range, signal }),
+  );
+  for (const what of network) tell(what);
+  await emptyEngine(options, name, keepImages, tell);
+  if (cluster !== undefined) {
+    // Only now that nothing of it runs here, which the others may run instead.
+    if (goesOn) {
+      await part('telling the cluster', 60_000, (_signal, report) => forgetHost({ stateDir, cluster }, report));
+    }
+    const person = await findPerson(options.FLYNN_CONFIG_DIR, env);
+    if (await removeCluster(person, { name, key: cluster.controllerKey })) tell(`the cluster from ${person.configDir}`);
+  }
+  const engine = await part('stopping the container engine', 120_000, () => stopStartedEngine(stateDir));
+  if (engine === 'stopped')
+    say(`${styleText('green', '✔')} stopped the container engine, which was started for the cluster`);
+  if (engine === 'in use')
+    say('The container engine was started for the cluster and stays: others have containers in it.');
+  if (existsSync(stateDir)) {
+    await rm(stateDir, { recursive: true });
+    tell(`${stateDir} with the cluster's keys`);
+  }
+  say(
+    isAnythingRemoved
+      ? `\n${cluster?.hasPlatform === false ? `This machine is no host of the cluster ${name} any more.` : `The cluster ${name} is gone.`}`
+      : `There is no cluster ${name} on this machine: nothing to remove.`,
+  );
+}
+
+async function emptyEngine(
+  options: Options,
+  name: string,
+  keepImages: boolean,
+  tell: (what: string) => void,
+): Promise<void> {
+  if (!(await isEngineUp(options.FLYNN_DOCKER_SOCKET))) {
+    if (existsSync(options.FLYNN_STATE_DIR)) {
+      throw new FlynnError(
+        'unavailable',
+        `the container engine at ${options.FLYNN_DOCKER_SOCKET} does not answer, and the cluster's containers are in it: start it and run ${commands.down} again`,
+      );
+    }
+    return;
+  }
+  const docker = engineAt(options.FLYNN_DOCKER_SOCKET);
+  const tellCount = (count: number, kind: string): void => {
+    if (count > 0) tell(`${count} ${count === 1 ? kind : `${kind}s`}`);
+  };
+  const remove = <T>(kind: string, deadlineMs: number, task: (signal: AbortSignal) => Promise<T>): Promise<T> =>
+    part(`removing ${kind}s`, deadlineMs, task);
+  tellCount(await remove('container', 120_000, (signal) => removeContainers(docker, name, { signal })), 'container');
+  tellCount(await remove('volume', 120_000, (signal) => removeVolumes(docker, name, { signal })), 'volume');
+  tellCount(await remove('network', 60_000, (signal) => removeNetworks(docker, name, { signal })), 'network');
+  const images = await remove('image', 240_000, (signal) =>
+    removeImages(docker, name, { signal, keepOwn: keepImages }),
+  );
+  tellCount(images.count, 'image');
+  if (images.kept.length > 0) say(`Images that other containers use stay: ${images.kept.join(' ')}`);
+}

@@ -1,0 +1,111 @@
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { existsSync, readFileSync } from 'node:fs';
+import { mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { Readable } from 'node:stream';
+import { test } from 'node:test';
+import { type ErrorCode, hasCode } from '@flynn/kit/errors';
+import { HttpClient } from '@flynn/kit/http-client';
+import { startServer } from '@flynn/kit/http-server';
+import { silentLogger } from '@flynn/kit/log';
+import { waitFor } from '@flynn/kit/retry';
+import { installationHandlers, installationRoutes } from './installation.ts';
+
+const isCode = (code: ErrorCode, pattern: RegExp) => (error: unknown) =>
+  hasCode(error, code) && pattern.test(error.message);
+
+/** A host installed in a folder, whose installer and next version are scripts that tell what they were asked. */
+async function startHost({
+  isInstalled = true,
+  installer = 'echo "$*" >"$FOLDER/asked"; cat "$2" >"$FOLDER/got"',
+} = {}) {
+  const folder = await mkdtemp(join(tmpdir(), 'flynn-installation-'));
+  const write = async (path: string, text: string): Promise<void> => {
+    await mkdir(dirname(join(folder, path)), { recursive: true });
+    await writeFile(join(folder, path), text.replaceAll('$FOLDER', folder), { mode: 0o755 });
+  };
+  await write('opt/1.0.0/bootstrap/install', `#!/bin/sh\n${installer}\n`);
+  await write(
+    'opt/1.1.0/bin/flynn-host',
+    '#!/bin/sh\necho "$* $FLYNN_STATE_DIR"\nwhile [ ! -e "$FOLDER/go" ]; do sleep 0.02; done\n',
+  );
+  const stateDir = join(folder, 'state');
+  await mkdir(stateDir);
+  const server = await startServer({
+    name: 'test',
+    handlers: installationHandlers({
+      installation: isInstalled ? join(folder, 'opt/1.0.0') : undefined,
+      stateDir,
+      dockerSocket: '/none',
+      log: silentLogger(),
+    }),
+    host: '127.0.0.1',
+    port: 0,
+    log: silentLogger(),
+    signal: new AbortController().signal,
+  });
+  const client = new HttpClient({ baseUrl: `http://127.0.0.1:${server.port}`, name: 'the agent' });
+  return {
+    folder,
+    stateDir,
+    read: (path: string) => readFileSync(join(folder, path), 'utf8'),
+    put: (content: string, sha256 = createHash('sha256').update(content).digest('hex')) =>
+      client.call(installationRoutes.put, { query: { sha256 }, body: Readable.from([Buffer.from(content)]) }),
+    use: (version: string) => client.call(installationRoutes.use, { params: { version } }),
+    async [Symbol.asyncDispose]() {
+      await client.close();
+      await server.close();
+      await rm(folder, { recursive: true });
+    },
+  };
+}
+
+test('a bundle that is what it was announced as is handed to the installer, beside what is in use', async () => {
+  await using host = await startHost();
+  await host.put('a bundle');
+  assert.equal(host.read('got'), 'a bundle');
+  assert.match(host.read('asked'), new RegExp(`--prefix ${host.folder}/opt --keep-current`));
+  assert.deepEqual(await readdir(join(host.stateDir, 'tmp')), [], 'nothing of it is left');
+});
+
+test('another file than announced, and what the installer refuses, are refused with why', async () => {
+  await using host = await startHost({ installer: 'echo no room >&2; exit 1' });
+  await assert.rejects(host.put('a bundle', '0'.repeat(64)), isCode('invalid', /not 0{64}/));
+  await assert.rejects(host.put('a bundle'), isCode('invalid', /could not be installed:\nno room/));
+  assert.deepEqual(await readdir(join(host.stateDir, 'tmp')), []);
+});
+
+test('the program of a version takes over, one at a time, and outlives the answer', async () => {
+  await using host = await startHost();
+  await assert.rejects(host.use('1.2.0'), isCode('not_found', /1\.2\.0 is not installed/));
+  await assert.rejects(host.use('..x'), isCode('not_found', /is not installed/));
+  await host.use('1.1.0');
+  await assert.rejects(host.use('1.1.0'), isCode('conflict', /is becoming one of version 1\.1\.0/));
+  const log = join(host.stateDir, 'update.log');
+  await waitFor(() => existsSync(log) && readFileSync(log, 'utf8') === `refresh ${host.stateDir}\n`, {
+    what: 'the program to run',
+    deadlineMs: 30_000,
+  });
+  await writeFile(join(host.folder, 'go'), '');
+  // One that ended without replacing anybody may be tried again.
+  await waitFor(
+    async () =>
+      host.use('1.1.0').then(
+        () => true,
+        () => false,
+      ),
+    { what: 'another try', deadlineMs: 30_000 },
+  );
+  await waitFor(() => readFileSync(log, 'utf8').split('\n').length === 3, {
+    what: 'the second run',
+    deadlineMs: 30_000,
+  });
+});
+
+test('a host that runs from its sources is not updated from a bundle', async () => {
+  await using host = await startHost({ isInstalled: false });
+  await assert.rejects(host.put('a bundle'), isCode('conflict', /npm run up/));
+  await assert.rejects(host.use('1.1.0'), isCode('conflict', /npm run up/));
+});

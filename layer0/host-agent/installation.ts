@@ -1,0 +1,150 @@
+/**
+ * What this host runs of flynn, and how it comes to run another version: whoever moves the cluster hands the agent a bundle,
+ * then has it give way to what is in it. The agent puts nothing in place itself; the bundle's own programs do.
+ */
+import { spawn } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { createWriteStream, existsSync } from 'node:fs';
+import { mkdir, mkdtemp, open, rm } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { type Readable, Transform } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { FlynnError, messageOf } from '@flynn/kit/errors';
+import { handle } from '@flynn/kit/http-server';
+import type { Handler } from '@flynn/kit/http-server';
+import type { Logger } from '@flynn/kit/log';
+import { withDeadline } from '@flynn/kit/retry';
+import { defineRoute } from '@flynn/kit/routes';
+import { z } from 'zod';
+
+const versionPattern = /^\d+\.\d+\.\d+(-[0-9a-z]+(\.[0-9a-z]+)*)?$/;
+const installMs = 10 * 60_000;
+/** As much of a failed installer's words as fits into a message. */
+const saidBytes = 2_000;
+
+export const installationRoutes = {
+  put: defineRoute({
+    method: 'PUT',
+    path: '/installations',
+    query: z.object({ sha256: z.string().regex(/^[0-9a-f]{64}$/) }),
+    body: 'stream',
+    response: 'empty',
+    summary: 'Unpack a bundle beside what is in use; one that is there already is fine',
+  }),
+  use: defineRoute({
+    method: 'POST',
+    path: '/installations/:version/use',
+    response: 'empty',
+    summary: 'Have the host become one of this version: the agent is replaced after the answer, jobs run on',
+  }),
+} as const;
+
+export type InstallationDeps = {
+  /** Where the version in use is; nothing on a host that was not installed from a bundle. */
+  installation: string | undefined;
+  stateDir: string;
+  dockerSocket: string;
+  log: Logger;
+};
+
+export function installationHandlers({ installation, stateDir, dockerSocket, log }: InstallationDeps): Handler[] {
+  let refreshing: string | undefined;
+  const installed = (): string => {
+    if (installation !== undefined) return installation;
+    throw new FlynnError(
+      'conflict',
+      'this host was not installed from a bundle: it is brought up to date where its repository is, by npm run up',
+    );
+  };
+  return [
+    handle(installationRoutes.put, async ({ query, body, signal }) => {
+      const current = installed();
+      await mkdir(join(stateDir, 'tmp'), { recursive: true });
+      const folder = await mkdtemp(join(stateDir, 'tmp', 'bundle-'));
+      try {
+        const file = join(folder, 'bundle.tar.gz');
+        await save(body, file, query.sha256, signal);
+        const script = join(current, 'bootstrap/install');
+        await run(script, ['--bundle', file, '--prefix', dirname(current), '--keep-current'], signal);
+      } finally {
+        await rm(folder, { recursive: true, force: true });
+      }
+    }),
+    handle(installationRoutes.use, async ({ params: { version } }) => {
+      const folder = join(dirname(installed()), version);
+      if (!versionPattern.test(version) || !existsSync(join(folder, 'bin/flynn-host'))) {
+        throw new FlynnError('not_found', `version ${version} is not installed on this host: hand it the bundle first`);
+      }
+      if (refreshing !== undefined) {
+        throw new FlynnError('conflict', `this host is becoming one of version ${refreshing}: wait for that to end`);
+      }
+      refreshing = version;
+      log.info({ version }, `this host becomes one of version ${version}`);
+      const env = { ...withoutSettings(process.env), FLYNN_STATE_DIR: stateDir, FLYNN_DOCKER_SOCKET: dockerSocket };
+      const logFile = join(stateDir, 'update.log');
+      // An agent that is replaced does not see this; one that sees it was not.
+      const onEnd = (code: number | null): void => {
+        refreshing = undefined;
+        log.warn({ version, code }, `${logFile} tells why this host is not of version ${version}`);
+      };
+      try {
+        await startRefresh(join(folder, 'bin/flynn-host'), { logFile, env, onEnd });
+      } catch (error) {
+        refreshing = undefined;
+        throw error;
+      }
+    }),
+  ];
+}
+
+/** `invalid` for what is not what was announced. */
+async function save(body: Readable, file: string, sha256: string, signal: AbortSignal): Promise<void> {
+  const hash = createHash('sha256');
+  const counting = new Transform({
+    transform(chunk: Buffer, _encoding, done) {
+      hash.update(chunk);
+      done(undefined, chunk);
+    },
+  });
+  await pipeline(body, counting, createWriteStream(file, { mode: 0o600 }), { signal });
+  const is = hash.digest('hex');
+  if (is !== sha256)
+    throw new FlynnError('invalid', `a bundle arrived with the SHA-256 ${is}, not ${sha256}: send it again`);
+}
+
+async function run(script: string, args: readonly string[], outer: AbortSignal): Promise<void> {
+  const signal = withDeadline(installMs, outer);
+  const child = spawn('sh', [script, ...args], { stdio: ['ignore', 'pipe', 'pipe'], cwd: '/', signal });
+  let said = '';
+  const hear = (text: string): void => {
+    said = `${said}${text}`.slice(-saidBytes);
+  };
+  child.stdout.setEncoding('utf8').on('data', hear);
+  child.stderr.setEncoding('utf8').on('data', hear);
+  const code = await new Promise<number | null>((resolve, reject) => {
+    child.once('error', reject);
+    child.once('close', resolve);
+  }).catch((error: unknown) => {
+    throw new FlynnError('internal', `the installer could not be run: ${messageOf(error)}`, { cause: error });
+  });
+  if (code !== 0) throw new FlynnError('invalid', `the bundle could not be installed:\n${said.trim()}`);
+}
+
+/** The agent's own are not those of the program, which has its own way to them. */
+function withoutSettings(env: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
+  return Object.fromEntries(Object.entries(env).filter(([name]) => !name.startsWith('FLYNN_')));
+}
+
+type Refresh = { logFile: string; env: NodeJS.ProcessEnv; onEnd: (code: number | null) => void };
+
+/** In a session of its own: it ends this agent, and outlives it. Answers once it runs. */
+async function startRefresh(program: string, { logFile, env, onEnd }: Refresh): Promise<void> {
+  await using log = await open(logFile, 'a', 0o600);
+  const child = spawn(program, ['refresh'], { detached: true, stdio: ['ignore', log.fd, log.fd], cwd: '/', env });
+  await new Promise<void>((resolve, reject) => {
+    child.once('spawn', resolve);
+    child.once('error', reject);
+  });
+  child.once('close', onEnd);
+  child.unref();
+}

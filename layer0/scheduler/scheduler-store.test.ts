@@ -1,0 +1,103 @@
+import { FlynnError } from '@flynn/kit/errors';
+import { newId } from '@flynn/kit/ids';
+import { silentLogger } from '@flynn/kit/log';
+import { waitFor } from '@flynn/kit/retry';
+import type { Change, ChangeBatch, Store } from '@flynn/store/store';
+import { openTestStore } from '@flynn/store/testing';
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { cellKeys, evaluationSchema } from './cell.ts';
+import { workloadChange } from './evaluations.ts';
+import { startScheduler } from './scheduler.ts';
+import { hostOf, hostPut, readCell, workloadInputOf } from './testing.ts';
+
+const log = silentLogger();
+const context = () => ({ now: Date.now(), newId });
+
+test('a change that the watch lost is found by the comparison with the store, and healed', async () => {
+  const store = openTestStore();
+  const stop = new AbortController();
+  await store.transact({ then: [hostPut(hostOf('h1'))] });
+  const lossy: Store = {
+    ...forwarded(store),
+    watch: (prefix, options) => withoutHosts(store.watch(prefix, options)),
+  };
+  const scheduler = await startScheduler({
+    store: lossy,
+    log,
+    signal: stop.signal,
+    id: 'h1',
+    resyncMs: 30,
+    repairMs: 30,
+  });
+  await store.transact({ then: [hostPut(hostOf('h2'))] });
+  await store.transact({ then: workloadChange(workloadInputOf({ count: 20 }), context()) });
+  await waitFor(async () => (await readCell(store)).jobsOf('web').length === 20, {
+    what: 'both hosts full',
+    deadlineMs: 30_000,
+  });
+  assert.equal(scheduler.counts.drift, 1);
+  await scheduler[Symbol.asyncDispose]();
+  await store.close();
+});
+
+function forwarded(store: Store): Store {
+  return {
+    get: (...args) => store.get(...args),
+    list: (...args) => store.list(...args),
+    transact: (...args) => store.transact(...args),
+    watch: (...args) => store.watch(...args),
+    grantLease: (...args) => store.grantLease(...args),
+    compact: (...args) => store.compact(...args),
+    close: () => store.close(),
+    [Symbol.asyncDispose]: () => store.close(),
+  };
+}
+
+async function* withoutHosts(batches: AsyncIterable<ChangeBatch>): AsyncGenerator<ChangeBatch, void, undefined> {
+  for await (const { revision, changes } of batches) {
+    const isHost = (change: Change) =>
+      (change.type === 'put' ? change.entry.key : change.key).startsWith(cellKeys.hosts);
+    yield { revision, changes: changes.filter((one) => !isHost(one)) };
+  }
+}
+
+test('a scheduler that lost its store goes on when it is back', async () => {
+  const store = openTestStore();
+  const connection = store.connect();
+  const stop = new AbortController();
+  await store.transact({ then: [hostPut(hostOf('h1'))] });
+  const scheduler = await startScheduler({ store: connection, log, signal: stop.signal, id: 'h1' });
+  connection.disconnect();
+  await store.transact({ then: workloadChange(workloadInputOf({ count: 2 }), context()) });
+  connection.reconnect();
+  await waitFor(async () => (await readCell(store)).jobsOf('web').length === 2, {
+    what: 'the jobs',
+    deadlineMs: 30_000,
+  });
+  await scheduler[Symbol.asyncDispose]();
+  await connection.close();
+  await store.close();
+});
+
+test('a store that fails for no known reason fails no plan', async () => {
+  await using store = openTestStore();
+  await store.transact({ then: [hostPut(hostOf('h1')), ...workloadChange(workloadInputOf(), context())] });
+  const stop = new AbortController();
+  let failures = 0;
+  const shaky: Store = {
+    ...forwarded(store),
+    transact(...args) {
+      failures += 1;
+      if (failures <= 2) throw new FlynnError('internal', 'a socket nobody has heard of');
+      return store.transact(...args);
+    },
+  };
+  await using scheduler = await startScheduler({ store: shaky, log, signal: stop.signal, id: 'h1' });
+  await waitFor(() => scheduler.counts.placements === 1, { what: 'the jobs', deadlineMs: 30_000, intervalMs: 2 });
+  const { entries } = await store.list(cellKeys.evaluations);
+  assert.deepEqual(
+    entries.map(({ value }) => evaluationSchema.parse(JSON.parse(value)).state),
+    ['complete'],
+  );
+});

@@ -1,0 +1,109 @@
+/** Takes over what the other stores have and know and this one does not. */
+import { messageOf } from '@flynn/kit/errors';
+import type { Copying, CopyingDeps } from './copying.ts';
+import { Lacks } from './lacks.ts';
+import { allOf } from './replica.ts';
+import type { Held, Replica } from './replica.ts';
+import { Upkeep } from './upkeep.ts';
+
+const everyMs = 60_000;
+
+/**
+ * INVARIANTS. It decides nothing: it only adds copies, uses, removals and pointers that another store has. A store or blob
+ * that fails holds up no other.
+ */
+export class Comparison {
+  readonly #deps: CopyingDeps;
+  readonly #copying: Copying;
+  readonly #upkeep: Upkeep;
+  readonly missing = new Lacks();
+  #completeMs: number | undefined;
+
+  constructor(deps: CopyingDeps, copying: Copying) {
+    this.#deps = deps;
+    this.#copying = copying;
+    this.#upkeep = new Upkeep({
+      ...deps,
+      name: 'comparing with the other blob stores',
+      firstMs: 0,
+      everyMs,
+      all: (signal) => this.compare(signal),
+      one: async (digest, signal) => {
+        if ((await deps.own.find(digest)) === undefined) await copying.takeFromAny(digest, signal);
+      },
+    });
+  }
+
+  /** When all others had last been compared with. */
+  get completeMs(): number | undefined {
+    return this.#completeMs;
+  }
+
+  /** Somebody asked for a blob that is elsewhere only: it is taken over first. */
+  want(digest: string): void {
+    this.#upkeep.ask(digest);
+  }
+
+  /** Other stores came or went. */
+  hurry(): void {
+    this.#upkeep.hurry();
+  }
+
+  run(signal: AbortSignal): Promise<void> {
+    return this.#upkeep.run(signal);
+  }
+
+  async compare(signal: AbortSignal): Promise<void> {
+    const { own, clock, log } = this.#deps;
+    const peers = this.#deps.peers();
+    if (peers === undefined) return;
+    const lacked = new Map<string, { held: Held; replica: Replica }>();
+    let isComplete = true;
+    for (const { host, replica } of peers) {
+      try {
+        for (const held of await this.#lackedFrom(replica, signal)) lacked.set(held.digest, { held, replica });
+      } catch (error) {
+        if (signal.aborted) return;
+        isComplete = false;
+        log.warn(`cannot compare with the blob store on ${host}: ${messageOf(error)}; trying again later`);
+      }
+    }
+    for (const { held } of lacked.values()) this.missing.add(held, clock.now());
+    if (isComplete) this.missing.keepOnly(lacked);
+    const away = new Set<Replica>();
+    for (const { held, replica } of lacked.values()) {
+      await this.#upkeep.serveAsked(signal);
+      // It may have come otherwise meanwhile.
+      const isThere = (await own.find(held.digest)) !== undefined;
+      if (!isThere && away.has(replica)) continue;
+      const outcome = isThere ? 'taken' : await this.#copying.take(held, replica, signal);
+      if (outcome === 'away') away.add(replica);
+      if (outcome === 'taken' || outcome === 'obsolete') this.missing.delete(held.digest);
+    }
+    if (isComplete) this.#completeMs = clock.now();
+  }
+
+  /** What a peer has and this store has not, once it knows what that peer knows. */
+  async #lackedFrom(peer: Replica, signal: AbortSignal): Promise<Held[]> {
+    const { own } = this.#deps;
+    const until = { signal };
+    for await (const removal of allOf((page) => peer.removals(page, until), digestOf)) await own.remove(removal);
+    for await (const pointer of allOf(
+      (page) => peer.pointers(page, until),
+      ({ name }) => name,
+    ))
+      await own.point(pointer);
+    const lacked: Held[] = [];
+    for await (const held of allOf((page) => peer.list(page, until), digestOf)) {
+      const mine = await own.find(held.digest);
+      if (mine !== undefined && mine.usedAt < held.usedAt) await own.use(held.digest, held.usedAt);
+      // What is removed here and not yet there is not lacked.
+      if (mine === undefined && ((await own.removedBefore(held.digest)) ?? 0) <= held.usedAt) lacked.push(held);
+    }
+    return lacked;
+  }
+}
+
+function digestOf({ digest }: { digest: string }): string {
+  return digest;
+}

@@ -1,0 +1,77 @@
+/** Work that is done now and then, and for single blobs at once when somebody asks. */
+import { type Clock, pause } from '@flynn/kit/clock';
+import { messageOf } from '@flynn/kit/errors';
+import type { Logger } from '@flynn/kit/log';
+
+/** What takes long is done less often: at most this share of the time. */
+const greatestShare = 0.05;
+
+export type UpkeepOptions = {
+  name: string;
+  firstMs: number;
+  everyMs: number;
+  clock: Clock;
+  log: Logger;
+  all: (signal: AbortSignal) => Promise<void>;
+  one: (digest: string, signal: AbortSignal) => Promise<void>;
+};
+
+/** A round that fails is told in the log and made up for by the next. */
+export class Upkeep {
+  readonly #options: UpkeepOptions;
+  readonly #asked = new Set<string>();
+  #wake = Promise.withResolvers<void>();
+  #nextMs: number;
+
+  constructor(options: UpkeepOptions) {
+    this.#options = options;
+    this.#nextMs = options.clock.now() + options.firstMs;
+  }
+
+  ask(digest: string): void {
+    this.#asked.add(digest);
+    this.#wake.resolve();
+  }
+
+  /** The next round is made at once. */
+  hurry(): void {
+    this.#nextMs = 0;
+    this.#wake.resolve();
+  }
+
+  /** A long round calls this between its parts: nobody who asks waits for its end. */
+  async serveAsked(signal: AbortSignal): Promise<void> {
+    for (const digest of this.#asked) {
+      this.#asked.delete(digest);
+      await this.#options.one(digest, signal);
+    }
+  }
+
+  /** Resolves when the signal aborts. */
+  async run(signal: AbortSignal): Promise<void> {
+    const { name, everyMs, clock, log, all } = this.#options;
+    while (!signal.aborted) {
+      this.#wake = Promise.withResolvers();
+      try {
+        await this.serveAsked(signal);
+        if (clock.now() >= this.#nextMs) {
+          const beganMs = clock.now();
+          this.#nextMs = Infinity;
+          await all(signal);
+          this.#nextMs = Math.min(
+            this.#nextMs,
+            clock.now() + Math.max(everyMs, (clock.now() - beganMs) / greatestShare),
+          );
+        }
+      } catch (error) {
+        if (!signal.aborted) log.warn({ err: error }, `${name} failed, trying again: ${messageOf(error)}`);
+        this.#nextMs = Math.min(this.#nextMs, clock.now() + everyMs);
+      }
+      if (this.#asked.size > 0) continue;
+      const waiting = new AbortController();
+      const waitMs = Math.min(everyMs, Math.max(0, this.#nextMs - clock.now()));
+      await Promise.race([pause(waitMs, AbortSignal.any([signal, waiting.signal]), clock), this.#wake.promise]);
+      waiting.abort();
+    }
+  }
+}

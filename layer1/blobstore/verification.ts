@@ -1,0 +1,110 @@
+/** Reads a store's copies now and then, and replaces from another store what the disk damaged. */
+import { createHash } from 'node:crypto';
+import { hasCode, messageOf } from '@flynn/kit/errors';
+import type { Copying, CopyingDeps } from './copying.ts';
+import { Lacks } from './lacks.ts';
+import { paced } from './pace.ts';
+import { allOf } from './replica.ts';
+import { Upkeep } from './upkeep.ts';
+
+const everyMs = 24 * 3_600_000;
+/** A start has more to do. */
+const firstMs = 600_000;
+const bytesPerSecond = 8 * 1024 ** 2;
+
+export class Verification {
+  readonly #deps: CopyingDeps;
+  readonly #copying: Copying;
+  readonly #upkeep: Upkeep;
+  readonly #verifiedMs = new Map<string, number>();
+  readonly damaged = new Lacks();
+  readonly counts = { read: 0, replaced: 0 };
+  #completeMs: number | undefined;
+
+  constructor(deps: CopyingDeps, copying: Copying) {
+    this.#deps = deps;
+    this.#copying = copying;
+    this.#upkeep = new Upkeep({
+      ...deps,
+      name: 'reading all blobs',
+      firstMs,
+      everyMs,
+      all: (signal) => this.verify(signal),
+      one: (digest, signal) => this.#look(digest, signal),
+    });
+  }
+
+  /** When all had last been read. */
+  get completeMs(): number | undefined {
+    return this.#completeMs;
+  }
+
+  /** Somebody reads it: it is looked at too, unless it was within a day. */
+  onRead(digest: string): void {
+    if (this.#deps.clock.now() - (this.#verifiedMs.get(digest) ?? -Infinity) >= everyMs) this.#upkeep.ask(digest);
+  }
+
+  /** Another store came: it may have what could not be replaced. */
+  retryDamaged(): void {
+    for (const digest of this.damaged.digests) this.#upkeep.ask(digest);
+  }
+
+  run(signal: AbortSignal): Promise<void> {
+    return this.#upkeep.run(signal);
+  }
+
+  async verify(signal: AbortSignal): Promise<void> {
+    const { own, clock } = this.#deps;
+    const there = new Map<string, unknown>();
+    for await (const held of allOf(
+      (page) => own.list(page),
+      ({ digest }) => digest,
+    )) {
+      there.set(held.digest, held);
+      await this.#look(held.digest, signal);
+      await this.#upkeep.serveAsked(signal);
+      if (signal.aborted) return;
+    }
+    this.damaged.keepOnly(there);
+    for (const digest of this.#verifiedMs.keys()) if (!there.has(digest)) this.#verifiedMs.delete(digest);
+    this.#completeMs = clock.now();
+  }
+
+  async #look(digest: string, signal: AbortSignal): Promise<void> {
+    const { own, clock, log } = this.#deps;
+    const held = await own.find(digest);
+    const isGood = held === undefined || (await this.#isIntact(digest, signal));
+    if (signal.aborted) return;
+    if (isGood) {
+      this.damaged.delete(digest);
+      if (held !== undefined) this.#verifiedMs.set(digest, clock.now());
+      return;
+    }
+    const isNew = !this.damaged.digests.includes(digest);
+    this.damaged.add(held, clock.now());
+    if (await this.#copying.takeFromAny(digest, signal)) {
+      this.damaged.delete(digest);
+      this.#verifiedMs.set(digest, clock.now());
+      this.counts.replaced += 1;
+      log.warn({ digest }, `the disk had damaged the blob ${digest}: it was replaced from another store`);
+    } else if (isNew && !signal.aborted) {
+      log.error({ digest }, `the disk damaged the blob ${digest} and no other store has it: store it again`);
+    }
+  }
+
+  async #isIntact(digest: string, signal: AbortSignal): Promise<boolean> {
+    const { own, clock, log } = this.#deps;
+    const hash = createHash('sha256');
+    try {
+      const { body } = await own.open(digest);
+      for await (const chunk of paced(body, { bytesPerSecond, clock, signal })) hash.update(chunk);
+    } catch (error) {
+      // Removed meanwhile, nothing is damaged; what cannot be read is.
+      if (hasCode(error, 'not_found')) return true;
+      if (!signal.aborted) log.warn(`cannot read the blob ${digest}: ${messageOf(error)}`);
+      return false;
+    }
+    this.counts.read += 1;
+    return `sha256:${hash.digest('hex')}` === digest;
+  }
+}

@@ -1,0 +1,144 @@
+/** Each service of the platform is killed for a minute while an app is pushed, scaled, run and read: it ends as it would have. */
+import assert from 'node:assert/strict';
+import { after, before, suite, test, type TestContext } from 'node:test';
+import { messageOf } from '@flynn/kit/errors';
+import { waitFor } from '@flynn/kit/retry';
+import type { Checkout } from '../checkout.ts';
+import { TestCluster } from '../test-cluster.ts';
+import { Disturbance } from './disturbance.ts';
+import { Stage, scenario } from './stage.ts';
+
+const services = [
+  ['controller', 'web'],
+  ['controller', 'worker'],
+  ['runner', 'runner'],
+  ['git-receiver', 'web'],
+  ['blobstore', 'web'],
+  ['log-aggregator', 'web'],
+  ['router', 'web'],
+] as const;
+const disturbedMs = 60_000;
+const stepMs = 150_000;
+
+suite('services of the platform are killed while they are used', () => {
+  let cluster: TestCluster;
+  let stage: Stage;
+  let undisturbed: State;
+  before(async () => {
+    cluster = await TestCluster.create(60);
+    await cluster.up();
+    stage = await Stage.open(cluster, process.env['FLYNN_TEST_BASE_IMAGE'] ?? '');
+    const app = await cluster.checkout('static', 'undisturbed');
+    await use(app, 'last');
+    undisturbed = await untilAtRest(app);
+  });
+  after(async () => {
+    await stage?.[Symbol.asyncDispose]();
+    await cluster?.[Symbol.asyncDispose]();
+  });
+
+  test('what an app is like that nothing disturbed', () => {
+    assert.deepEqual(undisturbed, expected);
+  });
+
+  for (const [service, type] of services) {
+    scenario(
+      () => stage,
+      `${service} ${type}`,
+      async (_stage, t) => {
+        const app = await cluster.checkout('static', `with-${service}-${type}`);
+        await disturbed(cluster, app, { service, type }, t);
+        stage.since('nothing was killed any more');
+        assert.deepEqual(await untilAtRest(app), undisturbed);
+        await app.flynn(['delete', '-y']);
+      },
+    );
+  }
+});
+
+/** At least once all through, and for as long as the disturbance is to last. */
+async function disturbed(
+  cluster: TestCluster,
+  app: Checkout,
+  { service, type }: { service: string; type: string },
+  t: TestContext,
+): Promise<void> {
+  const startedMs = performance.now();
+  const refusals: string[] = [];
+  await using disturbance = new Disturbance(cluster, service, type);
+  let rounds = 0;
+  for (; rounds === 0 || performance.now() - startedMs < disturbedMs; rounds += 1) {
+    refusals.push(...(await use(app, `round ${rounds}`)));
+  }
+  refusals.push(...(await use(app, 'last')));
+  t.diagnostic(
+    `${disturbance.kills} kills, ${rounds + 1} rounds, ${refusals.length} commands failed and were given again`,
+  );
+  for (const refusal of refusals) t.diagnostic(refusal);
+}
+
+/** What somebody does who does not give up. What failed meanwhile. */
+async function use(app: Checkout, text: string): Promise<string[]> {
+  const refusals: string[] = [];
+  const step = (what: string, act: () => Promise<unknown>): Promise<unknown> =>
+    waitFor(
+      async () => {
+        try {
+          await act();
+          return true;
+        } catch (error) {
+          refusals.push(`${what}: ${messageOf(error).slice(-400)}`);
+          throw error;
+        }
+      },
+      { what, deadlineMs: stepMs, intervalMs: 1_000 },
+    );
+  await app.write('public/index.html', `${text}\n`);
+  await app.commit(text);
+  await step('push', () => app.push());
+  await step('scale up', () => app.flynn(['scale', 'web=3']));
+  await step('env', () => app.flynn(['env', 'set', `TEXT=${text}`]));
+  await step('run', async () => assert.equal((await app.flynn(['run', 'echo', text])).stdout, `${text}\n`));
+  await step('log', () => app.flynn(['log', '-n', '10']));
+  await step('scale down', () => app.flynn(['scale', 'web=2']));
+  return refusals;
+}
+
+type State = Readonly<{ body: string; env: string; counts: unknown; jobs: string[]; unfinished: string[] }>;
+
+const expected: State = {
+  body: 'last\n',
+  env: 'last',
+  counts: { web: 2 },
+  jobs: ['web running', 'web running'],
+  unfinished: [],
+};
+
+/** Once nothing of it is under way any more. */
+function untilAtRest(app: Checkout): Promise<State> {
+  return waitFor(
+    async () => {
+      const unfinished = await unfinishedOf(app);
+      if (unfinished.length > 0) throw new Error(unfinished.join(', '));
+      const jobs = (await app.cluster.jobs(app.name)).filter(({ state }) => state !== 'done' && state !== 'crashed');
+      if (jobs.some(({ state }) => state !== 'running')) throw new Error(JSON.stringify(jobs));
+      return {
+        body: (await app.get()).body,
+        env: (await app.flynn(['env', 'get', 'TEXT'])).stdout.trim(),
+        counts: JSON.parse((await app.flynn(['scale', '--json'])).stdout) as unknown,
+        jobs: jobs.map(({ type, state }) => `${type} ${state}`).sort(),
+        unfinished,
+      };
+    },
+    { what: `${app.name} to be at rest`, deadlineMs: stepMs, intervalMs: 1_000 },
+  );
+}
+
+async function unfinishedOf(app: Checkout): Promise<string[]> {
+  const list = async (...command: string[]): Promise<{ id: string; state: string }[]> =>
+    JSON.parse((await app.flynn([...command, '--json'])).stdout) as { id: string; state: string }[];
+  const ended = new Set(['complete', 'failed', 'cancelled']);
+  return [...(await list('op', 'list')), ...(await list('deployment'))]
+    .filter(({ state }) => !ended.has(state))
+    .map(({ id, state }) => `${id} ${state}`);
+}

@@ -1,0 +1,86 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { apps } from '@flynn/controller/api';
+import { startTestController } from '@flynn/controller/testing';
+import { waitFor } from '@flynn/kit/retry';
+import { FlynnError } from '@flynn/kit/errors';
+import { createMemoryStore } from '@flynn/store/memory';
+import type { Store, Transaction } from '@flynn/store/store';
+import { Clients } from './clients.ts';
+
+function withTransact(store: Store, transact: Store['transact']): Store {
+  return {
+    get: (...args) => store.get(...args),
+    list: (...args) => store.list(...args),
+    watch: (...args) => store.watch(...args),
+    grantLease: (...args) => store.grantLease(...args),
+    compact: (...args) => store.compact(...args),
+    transact,
+    close: async () => {},
+    [Symbol.asyncDispose]: async () => {},
+  };
+}
+
+/** As an etcd whose leader goes: now and then there is no answer, to what it has done or to what it has not. */
+function losingAnswers(store: Store, random: () => number): Store {
+  const lost = (): FlynnError => new FlynnError('unavailable', 'the answer was lost');
+  return withTransact(store, async (...args) => {
+    const choice = random();
+    if (choice < 0.05) throw lost();
+    const result = await store.transact(...args);
+    if (choice < 0.1) throw lost();
+    return result;
+  });
+}
+
+/** As no store may be: what it did, some of it, it does again before what comes five later. */
+function repeating(store: Store): Store {
+  const done: Transaction[] = [];
+  return withTransact(store, async (transaction, options) => {
+    const { then } = transaction;
+    if (then.some((operation) => 'put' in operation)) done.push({ then });
+    const again = done.length % 5 === 0 ? done.at(-5) : undefined;
+    if (again !== undefined) await store.transact(again);
+    return store.transact(transaction, options);
+  });
+}
+
+/** Numerical Recipes' quick generator: the same faults each time. */
+function seeded(seed: number): () => number {
+  let state = seed;
+  return () => {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
+    return state / 2 ** 32;
+  };
+}
+
+/** Five clients of two controllers, the second of them on this store. */
+async function violationsOn(unsound: (store: Store) => Store): Promise<{ violations: string[]; unknown: number }> {
+  await using store = createMemoryStore();
+  const options = { hosts: 0, hasWorker: false };
+  await using first = await startTestController({ ...options, store: losingAnswers(store, () => 1) });
+  await first.client.call(apps.create, { body: { name: 'shop' } });
+  await using second = await startTestController({ ...options, store: unsound(store) });
+  await using clients = new Clients({
+    doors: [first.url, second.url],
+    token: first.userKey,
+    app: 'shop',
+    count: 5,
+    pauseMs: 2,
+    random: seeded(2),
+  });
+  await waitFor(() => clients.counts.answered > 400, { what: 'some calls', deadlineMs: 60_000 });
+  await clients.stop();
+  return { violations: clients.violations(), unknown: clients.counts.unknown };
+}
+
+test('two controllers, one of which loses answers of the store: what clients see could have happened one after the other', async () => {
+  const { violations, unknown } = await violationsOn((store) => losingAnswers(store, seeded(1)));
+  assert.deepEqual(violations, []);
+  assert.ok(unknown > 0, 'no answer was lost');
+});
+
+test('a store that repeats what it did is found out', async () => {
+  const { violations } = await violationsOn((store) => repeating(store));
+  assert.match(violations.join('\n'), /none of these can be next/);
+});
