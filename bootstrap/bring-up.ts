@@ -1,6 +1,7 @@
 /** This machine as a cluster, or as a host of one. Done again: brings it up to date. */
 import { hostname } from 'node:os';
 import { styleText } from 'node:util';
+import { fingerprintOf } from '@flynn/kit/certificate';
 import { FlynnError } from '@flynn/kit/errors';
 import { silentLogger } from '@flynn/kit/log';
 import { newSecret } from '@flynn/kit/secrets';
@@ -21,7 +22,7 @@ import {
   type Options,
   appUrlOf,
   keptText,
-  controllerUrlOf,
+  secureControllerUrlOf,
   readOptions,
   refuseContradictions,
   settle,
@@ -162,7 +163,7 @@ function farewell(cluster: Cluster, { isNew }: { isNew: boolean }): string {
     ...(isNew
       ? [
           '\nFrom another computer you reach the cluster with its root key, which is shown this once: keep it as you keep a password.\n\n',
-          command(`flynn cluster add ${cluster.name} ${controllerUrlOf(cluster)} ${cluster.controllerKey}`),
+          command(addText(cluster)),
         ]
       : []),
     '\nFor everybody else there is a user, with a role on the cluster or on single apps, and a line of their own:\n\n',
@@ -172,6 +173,12 @@ function farewell(cluster: Cluster, { isNew }: { isNew: boolean }): string {
     command(commands.join),
     `\n${isInstalled ? '' : `flynn is ${styleText('bold', 'bin/flynn')} in this repository: link it into your PATH. `}${commands.down} takes everything away again.\n`,
   ].join('');
+}
+
+/** Shown when the cluster is made: nobody has brought another certificate for the controller yet. */
+function addText({ name, controllerKey, authority, ...cluster }: Cluster): string {
+  const pin = fingerprintOf(authority.certificate);
+  return `flynn cluster add ${name} ${secureControllerUrlOf(cluster)} ${controllerKey} --pin ${pin}`;
 }
 
 function joinedFarewell(cluster: Cluster): string {

@@ -6,7 +6,7 @@ import { ensureCertificate, hostCertificateOf } from '@flynn/host-agent/trust/ce
 import { readTextFile, writeFileAtomic } from '@flynn/kit/files';
 import { appRole } from '@flynn/kit/identity';
 import type { Credentials } from '@flynn/kit/tls';
-import { type Cluster, gatewayOf } from './settings.ts';
+import { type Cluster, controllerUrlOf, gatewayOf } from './settings.ts';
 
 const folder = (stateDir: string): string => join(stateDir, 'tls');
 
@@ -30,5 +30,19 @@ export async function ensureControllerCertificate(stateDir: string, cluster: Clu
     key: join(folder(stateDir), 'controller-key.pem'),
   };
   const wanted = { name: 'controller', role: appRole('controller'), addresses: [] };
+  return await ensureCertificate(files, { wanted, authority: cluster.authority, now: Date.now() });
+}
+
+/**
+ * What the controller shows to people, at the router: for servers only, for its key is where routers are, and who has it is
+ * nobody to etcd and to agents.
+ */
+export async function ensureRouteCertificate(stateDir: string, cluster: Cluster): Promise<Credentials> {
+  const files = {
+    certificate: join(folder(stateDir), 'controller-route.pem'),
+    key: join(folder(stateDir), 'controller-route-key.pem'),
+  };
+  const { hostname } = new URL(controllerUrlOf(cluster));
+  const wanted = { name: hostname, addresses: [hostname], isServerOnly: true };
   return await ensureCertificate(files, { wanted, authority: cluster.authority, now: Date.now() });
 }

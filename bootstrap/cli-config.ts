@@ -4,6 +4,7 @@ import { chown, mkdir, readdir, rm, rmdir } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { join, relative } from 'node:path';
 import { type Cluster, loadClusters, saveClusters, withCluster, withoutCluster } from '@flynn/cli/clusters';
+import { withHostKey } from '@flynn/cli/known-hosts';
 import { readTextFile, writeFileAtomic } from '@flynn/kit/files';
 import { runProgram, tryProgram } from './program.ts';
 
@@ -92,17 +93,10 @@ async function isUsable(privateFile: string): Promise<boolean> {
 export async function writeKnownHosts(person: Person, host: string, port: number, publicKey: string): Promise<string> {
   await makeFolder(person);
   const file = join(person.configDir, 'known_hosts');
-  const [type = '', key = ''] = publicKey.trim().split(/\s+/);
-  const name = port === 22 ? host : `[${host}]:${port}`;
-  const lines = (await readLines(file)).filter((line) => !line.startsWith(`${name} `));
-  await write(person, file, [...lines, `${name} ${type} ${key}`, ''].join('\n'), 0o644);
-  return file;
-}
-
-async function readLines(file: string): Promise<string[]> {
   // What is there and cannot be read is not to be written over.
-  const text = (await readTextFile(file)) ?? '';
-  return text.split('\n').filter((line) => line !== '');
+  const before = (await readTextFile(file)) ?? '';
+  await write(person, file, withHostKey(before, { host, port }, publicKey), 0o644);
+  return file;
 }
 
 async function makeFolder(person: Person): Promise<void> {

@@ -10,6 +10,7 @@ import { cellKeys } from '@flynn/scheduler/cell';
 import type { WorkloadInput } from '@flynn/scheduler/cell';
 import { workloadChange, workloadRemoval } from '@flynn/scheduler/evaluations';
 import { connectEtcd } from '@flynn/store/etcd';
+import { SealedEtcd } from '@flynn/store/sealing/sealed-store';
 import type { Store } from '@flynn/store/store';
 import { ensureHostCertificate } from './certificates.ts';
 import { type SystemApp, controllerService } from './manifest.ts';
@@ -48,7 +49,9 @@ export async function withStore<T>(
   const { certificate, privateKey } = await ensureHostCertificate(host.stateDir, host.cluster);
   const endpoints = await knownEndpoints(host.stateDir, host.cluster.etcdEndpoints);
   const tls = { ca: host.cluster.authority.certificate, certificate, privateKey };
-  await using store = connectEtcd({ endpoints, tls, log: host.log });
+  const { sealingKey } = host.cluster;
+  const etcd = connectEtcd({ endpoints, tls, log: host.log });
+  await using store = new SealedEtcd(etcd, { sealingKey: async () => sealingKey, log: host.log });
   return await task(store);
 }
 

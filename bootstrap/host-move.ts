@@ -1,8 +1,8 @@
 /** One host of the cluster from one version to another, by its agent, while its jobs run on. */
 import { createReadStream } from 'node:fs';
-import { type AgentPlace, agentClient } from '@flynn/host-agent/agent-client';
 import { clientUrlOf } from '@flynn/host-agent/cluster/etcd-resident';
 import { memberKey } from '@flynn/host-agent/cluster/member-keys';
+import { type AgentPlace, agentClient } from '@flynn/host-agent/agent-client';
 import { routes } from '@flynn/host-agent/api';
 import { installationRoutes } from '@flynn/host-agent/installation';
 import { readHostIdentity } from '@flynn/host-agent/trust/host-trust';

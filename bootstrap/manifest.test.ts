@@ -22,6 +22,7 @@ const input = {
   cluster,
   images,
   sshHostKey: 'KEY',
+  sshHostPublicKey: 'ssh-ed25519 AAAA flynn\n',
   builderEnv: { NPM_CONFIG_REGISTRY: 'https://npm.example/' },
   hostMemoryBytes: 8e9,
   controllerCertificate: { certificate: 'CERTIFICATE', privateKey: 'PRIVATE KEY' },

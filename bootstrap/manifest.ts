@@ -27,6 +27,8 @@ export type ManifestInput = Readonly<{
   images: ReadonlyMap<ImageName, string>;
   /** The git receiver's, in OpenSSH's format. */
   sshHostKey: string;
+  /** Its public half, which the controller tells to whoever adds the cluster. */
+  sshHostPublicKey: string;
   /** How builds reach the registries that this machine reaches. */
   builderEnv: Readonly<Record<string, string>>;
   hostMemoryBytes: number;
@@ -89,8 +91,9 @@ export function manifestOf(input: ManifestInput): SystemApp[] {
         web: {
           ...size(128),
           ...served('blobstore', 8080),
-          volumes: [{ name: 'blobs', path: '/data' }],
-          // One copy more than is waited for: two hosts may be lost.
+          // What a host's store has the others have too.
+          volumes: [{ name: 'blobs', path: '/data', isReplaceable: true }],
+          // One copy more than a put waits for.
           omni: true,
           maxHosts: 3,
         },
@@ -166,12 +169,14 @@ function controllerOf(input: ManifestInput): SystemApp {
     env: {
       ...commonEnv(cluster),
       FLYNN_CONTROLLER_KEY: cluster.controllerKey,
+      FLYNN_SEALING_KEY: cluster.sealingKey,
       FLYNN_ETCD_CA: cluster.authority.certificate,
       FLYNN_ETCD_CERT: input.controllerCertificate.certificate,
       FLYNN_ETCD_KEY: input.controllerCertificate.privateKey,
       FLYNN_DOMAIN: cluster.domain,
       FLYNN_CLUSTER: cluster.name,
       FLYNN_GIT_URL: gitUrlOf(cluster),
+      FLYNN_GIT_HOST_KEY: input.sshHostPublicKey.trim().split(/\s+/, 2).join(' '),
       ...routerPorts(cluster),
       FLYNN_SLUG_RUNNER_IMAGE: imageOf(input, 'slug-runner'),
     },

@@ -3,6 +3,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { apps, deployments, formations, releases } from '@flynn/controller/api';
 import { routing } from '@flynn/controller/routes/api';
 import { keys } from '@flynn/controller/api-keys';
+import { certificates } from '@flynn/controller/certificates/api';
 import {
   type App,
   type Artifact,
@@ -12,9 +13,11 @@ import {
   processSchema,
 } from '@flynn/controller/model';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
+import { parseCertificate } from '@flynn/kit/certificate';
 import type { HttpClient } from '@flynn/kit/http-client';
 import { retry, waitFor } from '@flynn/kit/retry';
 import { TaskGroup } from '@flynn/kit/tasks';
+import type { Credentials } from '@flynn/kit/tls';
 import type { SystemApp, SystemRoute } from './manifest.ts';
 
 const deployMs = 240_000;
@@ -66,6 +69,18 @@ export class Platform {
 
   async addKey(publicKey: string): Promise<void> {
     await this.#retry('adding the SSH key', () => this.#client.call(keys.create, { body: { publicKey } }));
+  }
+
+  /** Serves it for the name, with its authority's. False if people have brought another one, or asked for one: it stays. */
+  async ensureCertificate(domain: string, own: Credentials, authority: string): Promise<boolean> {
+    const all = await this.#retry('reading the certificates', () => this.#client.call(certificates.list, {}));
+    const there = all.find(({ domains }) => domains.includes(domain));
+    const { issuer, validTo } = parseCertificate(own.certificate);
+    if (there !== undefined && (there.source !== 'own' || `CN=${there.issuer}` !== issuer)) return false;
+    if (there?.notAfter === new Date(validTo).toISOString()) return true;
+    const body = { domains: [domain], certificate: own.certificate + authority, privateKey: own.privateKey };
+    await this.#retry('putting the certificate in its place', () => this.#client.call(certificates.add, { body }));
+    return true;
   }
 
   async #ensureApp(wanted: SystemApp): Promise<{ app: App; isNew: boolean }> {

@@ -111,6 +111,8 @@ export const clusterSchema = z.object({
   authority: z.object({ certificate: z.string(), privateKey: z.string() }),
   /** Who has it may join. */
   joinSecret: z.string(),
+  /** What the cluster's secrets are sealed under in the store, which never has it. */
+  sealingKey: z.string(),
   /** Between the cluster's own services. */
   key: z.string(),
   /** For people. */
@@ -211,6 +213,7 @@ export function settle(options: Options, stored: Cluster | undefined, machine: M
     hasPlatform: true,
     authority: machine.authority,
     joinSecret: machine.newSecret(),
+    sealingKey: machine.newSecret(),
     key: machine.newSecret(),
     controllerKey: machine.newSecret(),
     createdAt: machine.now.toISOString(),
@@ -268,6 +271,12 @@ export function numberOf(address: string): number {
 
 export function controllerUrlOf(cluster: Pick<Cluster, 'domain' | 'httpPort'>): string {
   return `http://controller.${cluster.domain}${portSuffix(cluster.httpPort)}`;
+}
+
+/** Where the router shows the certificate that `up` made for the controller. */
+export function secureControllerUrlOf(cluster: Pick<Cluster, 'domain' | 'httpPort' | 'httpsPort'>): string {
+  const port = httpsPortOf(cluster);
+  return `https://controller.${cluster.domain}${port === 443 ? '' : `:${port}`}`;
 }
 
 export function appUrlOf(app: string, cluster: Pick<Cluster, 'domain' | 'httpPort'>): string {

@@ -1,15 +1,27 @@
 /** What a cluster keeps on this machine's disk: its settings and keys, written once, readable by root only. */
+import { createHmac } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { readJsonFile, readTextFile, writeFileAtomic } from '@flynn/kit/files';
+import { z } from 'zod';
 import { runProgram } from './program.ts';
 import { type Cluster, clusterSchema } from './settings.ts';
 
 const clusterFile = (stateDir: string): string => join(stateDir, 'cluster.json');
 
-export function readCluster(stateDir: string): Promise<Cluster | undefined> {
-  return readJsonFile(clusterFile(stateDir), clusterSchema);
+/** As hosts of old have it: from before anything was sealed. */
+const storedSchema = clusterSchema.extend({ sealingKey: z.string().optional() });
+
+export async function readCluster(stateDir: string): Promise<Cluster | undefined> {
+  const stored = await readJsonFile(clusterFile(stateDir), storedSchema);
+  if (stored === undefined) return undefined;
+  return { ...stored, sealingKey: stored.sealingKey ?? formerSealingKey(stored.authority) };
+}
+
+/** Of a cluster that was made without one: all its hosts have the authority's key, and so make the same. */
+function formerSealingKey({ privateKey }: Cluster['authority']): string {
+  return createHmac('sha256', privateKey).update('flynn sealing key').digest('base64url');
 }
 
 export async function writeCluster(stateDir: string, cluster: Cluster): Promise<void> {

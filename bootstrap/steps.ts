@@ -16,7 +16,7 @@ import { ensureEngine } from './engine.ts';
 import { readSettings } from '@flynn/host-agent/host-settings';
 import { platformImagesPut } from '@flynn/host-agent/cluster/platform-images';
 import { ensureLease, writeAdmission } from './admission.ts';
-import { ensureControllerCertificate, ensureHostCertificate } from './certificates.ts';
+import { ensureControllerCertificate, ensureHostCertificate, ensureRouteCertificate } from './certificates.ts';
 import { ensureEtcd, readEtcdImage, tellEtcdImage, updateEtcd } from './etcd.ts';
 import { loadImages } from './bundle/images.ts';
 import { ensureImages } from './images/build.ts';
@@ -24,14 +24,20 @@ import type { ImageName } from './images/recipes.ts';
 import { type Backup, withSettings } from './from-backup.ts';
 import { type SystemApp, controllerApp, controllerService, manifestOf } from './manifest.ts';
 import { imagesOf, isInstalled, readBundle } from './origin.ts';
+import { openCluster, pinnedCluster, untilPinned } from './pinned-cluster.ts';
 import { type Outcome, Platform } from './platform.ts';
 import { type RestoreContext, restoreRecordsStep, restoreSteps } from './restore-steps.ts';
 import { pushSample, sampleName, untilAnswers } from './sample-app.ts';
 import { type Cluster, type Options, appUrlOf, controllerUrlOf, gatewayOf, gitHostOf, gitUrlOf } from './settings.ts';
+import { ensureSealing, tellControllersSeal, writeSealingKey } from './sealing.ts';
 import { ensureHostKey, writeCluster } from './state.ts';
 import { type Report, timed } from './timed.ts';
 
 const agentMs = 120_000;
+/** A router that runs already answers at once. */
+const shortMs = 2_000;
+/** A host that joined is given its router first of all. */
+const routerMs = 20_000;
 
 export type Context = Readonly<{
   options: Options;
@@ -58,6 +64,7 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
   const host = { stateDir, cluster, log: silentLogger() };
   let images: ReadonlyMap<ImageName, string> = new Map();
   let hostPublicKey = '';
+  let isOwnCertificate = false;
 
   const withPlatform = async <T>(task: (platform: Platform) => Promise<T>): Promise<T> => {
     await using discovery = createDiscoveryClient({ url: `http://${gateway}:1111` });
@@ -69,15 +76,17 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
       await client.close();
     }
   };
+  const knownCluster = async (deadlineMs: number): Promise<Parameters<typeof addCluster>[1]> =>
+    isOwnCertificate && (await untilPinned(cluster, deadlineMs)) ? pinnedCluster(cluster) : openCluster(cluster);
   const manifest = async (): Promise<SystemApp[]> => {
     const hostKey = await ensureHostKey(stateDir);
     const builderEnv = await readBuilderEnv(context.env);
     const controllerCertificate = await ensureControllerCertificate(stateDir, cluster);
-    const sshHostKey = hostKey.privateKey;
     const apps = manifestOf({
       cluster,
       images,
-      sshHostKey,
+      sshHostKey: hostKey.privateKey,
+      sshHostPublicKey: hostKey.publicKey,
       builderEnv,
       controllerCertificate,
       hostMemoryBytes: totalmem(),
@@ -114,6 +123,7 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
         hostPublicKey = (await ensureHostKey(stateDir)).publicKey;
         const own = await ensureHostCertificate(stateDir, cluster);
         await writeAdmission(stateDir, cluster, own);
+        await writeSealingKey(stateDir, cluster);
         const { name, hostId, address } = cluster;
         await ensureEtcd({ cluster: name, hostId, address, stateDir, image: images.get('etcd') ?? '' });
         const outcome = await ensureAgent(
@@ -123,6 +133,7 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
         );
         await untilDiscovery(setup, gateway, report);
         await withStore(host, async (store) => {
+          await ensureSealing(store, cluster);
           await ensureLease(store, cluster);
           await tellEtcdImage(store, images.get('etcd') ?? '');
         });
@@ -150,7 +161,12 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
       // Before the services: whichever of them fails is looked at with it.
       title: 'The flynn command',
       run: async () => {
-        await addCluster(person, cliClusterOf(cluster));
+        const route = await ensureRouteCertificate(stateDir, cluster);
+        const { hostname } = new URL(controllerUrlOf(cluster));
+        isOwnCertificate = await withPlatform((platform) =>
+          platform.ensureCertificate(hostname, route, cluster.authority.certificate),
+        );
+        await addCluster(person, await knownCluster(shortMs));
         await writeKnownHosts(person, gitHostOf(cluster), cluster.gitPort, hostPublicKey);
         const key = await ensureSshKey(person);
         const publicKeys = await Promise.all(key.publicFiles.map((file) => readFile(file, 'utf8')));
@@ -168,9 +184,14 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
           context.isUpdate === true ? oneByOne(platform, services, report) : platform.ensureApps(services, report),
         );
         await untilAnswers(controllerUrlOf(cluster), 60_000);
-        await withStore(host, (store) => store.transact({ then: [platformImagesPut(platformImages(images))] }));
+        await addCluster(person, await knownCluster(60_000));
+        const unsealed = await withStore(host, async (store) => {
+          await store.transact({ then: [platformImagesPut(platformImages(images))] });
+          await tellControllersSeal(store, cluster);
+          return await ensureSealing(store, cluster);
+        });
         const changed = outcomes.filter((outcome) => outcome !== 'unchanged').length;
-        return changed === 0 ? 'unchanged' : `${changed} deployed`;
+        return `${changed === 0 ? 'unchanged' : `${changed} deployed`}${unsealedText(unsealed)}`;
       },
     },
     ...(backup === undefined ? (context.isUpdate === true ? [] : [sampleStep()]) : restoreSteps(backup, restore)),
@@ -219,17 +240,6 @@ function engineStep(options: Options): Step {
   };
 }
 
-function cliClusterOf(cluster: Cluster): Parameters<typeof addCluster>[1] {
-  return {
-    name: cluster.name,
-    controllerUrl: controllerUrlOf(cluster),
-    key: cluster.controllerKey,
-    gitUrl: gitUrlOf(cluster),
-    domain: cluster.domain,
-    httpPort: cluster.httpPort,
-  };
-}
-
 /** For a host that joined: it runs what the others give it, or its bundle has, and builds nothing. */
 export function joinStepsOf(context: Context): Step[] {
   const { cluster, person } = context;
@@ -238,7 +248,8 @@ export function joinStepsOf(context: Context): Step[] {
     {
       title: 'The flynn command',
       run: async () => {
-        await addCluster(person, cliClusterOf(cluster));
+        const isPinned = await untilPinned(cluster, routerMs);
+        await addCluster(person, isPinned ? pinnedCluster(cluster) : openCluster(cluster));
         return `configured in ${person.configDir}`;
       },
     },
@@ -258,6 +269,7 @@ export function hostStepsOf({ options, cluster }: Pick<Context, 'options' | 'clu
         await writeCluster(stateDir, cluster);
         const own = await ensureHostCertificate(stateDir, cluster);
         await writeAdmission(stateDir, cluster, own);
+        await writeSealingKey(stateDir, cluster);
         const outcome = await ensureAgent(
           setup,
           agentEnvironment(options, cluster),
@@ -270,6 +282,7 @@ export function hostStepsOf({ options, cluster }: Pick<Context, 'options' | 'clu
     {
       title: `Host ${cluster.hostId} in the cluster`,
       run: async () => {
+        let unsealed: readonly string[] = [];
         const { cordoned } = await withStore({ stateDir, cluster, log: silentLogger() }, async (store) => {
           await ensureLease(store, cluster);
           const image = await readEtcdImage(store);
@@ -280,14 +293,21 @@ export function hostStepsOf({ options, cluster }: Pick<Context, 'options' | 'clu
             deadlineMs: 60_000,
             intervalMs: 200,
           });
+          unsealed = await ensureSealing(store, cluster);
           return await readSettings(store, hostId, { signal: AbortSignal.timeout(30_000) });
         });
         // By somebody, or by a `down` that was broken off.
         const closed = cordoned ? `; it is closed to jobs: flynn host uncordon ${cluster.hostId} opens it` : '';
-        return `${cluster.address}, containers in ${cluster.subnet}${closed}`;
+        return `${cluster.address}, containers in ${cluster.subnet}${closed}${unsealedText(unsealed)}`;
       },
     },
   ];
+}
+
+/** What has to be of this version, too, before anything is sealed: a cluster of old. */
+function unsealedText(missing: readonly string[]): string {
+  if (missing.length === 0) return '';
+  return `; secrets stay in clear in the store until npm run up has run there too: ${missing.join(', ')}`;
 }
 
 /** Those that jobs run; their parents come with them. */

@@ -11,6 +11,8 @@ const clusterSchema = z.looseObject({
   name: z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._-]*$/, 'a name is letters, digits, ".", "_" and "-"'),
   controllerUrl: z.url(),
   key: z.string().min(1),
+  /** The authority that the controller's certificate has to be of, as PEM: pinned. */
+  ca: z.string().optional(),
   /** `ssh://git@host:port`, without an app. */
   gitUrl: z.string(),
   domain: z.string(),
@@ -74,7 +76,7 @@ export function findCluster(known: Clusters, name?: string): Cluster {
   if (known.clusters.length === 0) {
     throw new FlynnError(
       'not_found',
-      `no cluster${name === undefined ? '' : ` "${name}"`} is known here\n  "npm run up" makes one and adds it; for one elsewhere: flynn cluster add NAME URL KEY`,
+      `no cluster${name === undefined ? '' : ` "${name}"`} is known here\n  "npm run up", or "flynn-host bootstrap" where it is installed, makes one and adds it; for one elsewhere: flynn cluster add NAME URL KEY`,
     );
   }
   const names = known.clusters.map((cluster) => cluster.name).join(', ');

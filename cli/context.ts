@@ -6,6 +6,7 @@ import { type Cluster, configDirectory, findCluster, loadClusters } from './clus
 import { appOfRemotes, listRemotes } from './git.ts';
 import type { Io } from './io.ts';
 import { ProgressLine } from './output.ts';
+import { type Trust, explainTrust } from './trust.ts';
 
 /** How messages begin to name it; its address follows. */
 export const controllerName = 'the controller at';
@@ -33,7 +34,7 @@ export class Context implements AsyncDisposable {
 
   async client(): Promise<HttpClient> {
     const cluster = await this.cluster();
-    this.#client ??= connect(cluster.controllerUrl, cluster.key);
+    this.#client ??= connect(cluster.controllerUrl, cluster.key, pinOf(cluster));
     return this.#client;
   }
 
@@ -76,11 +77,22 @@ export class Context implements AsyncDisposable {
     }
   }
 
+  /** A failure of the client in words for people, where it is about whom to trust. */
+  async explained(error: unknown): Promise<unknown> {
+    if (this.#client === undefined) return error;
+    const cluster = await this.cluster();
+    return await explainTrust(error, cluster.controllerUrl, pinOf(cluster));
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#client?.close();
   }
 }
 
-export function connect(controllerUrl: string, key: string): HttpClient {
-  return createControllerClient({ baseUrl: controllerUrl, key, name: `${controllerName} ${controllerUrl}` });
+export function connect(controllerUrl: string, key: string, trust: Trust = {}): HttpClient {
+  return createControllerClient({ baseUrl: controllerUrl, key, name: `${controllerName} ${controllerUrl}`, ...trust });
+}
+
+function pinOf({ ca }: Cluster): Trust {
+  return ca === undefined ? {} : { ca };
 }

@@ -126,7 +126,7 @@ function explain(error: FlynnError): string {
   if (message.includes('\n')) return message;
   // What the cluster lacks inside is not for its address to answer.
   if ((error.code === 'unavailable' || error.code === 'timeout') && message.includes(controllerName)) {
-    return `${message}\n  is the cluster up, and its address right? "flynn cluster" shows it; on the host: npm run up`;
+    return `${message}\n  is the cluster up, and its address right? "flynn cluster" shows it; on the host: flynn-host bootstrap`;
   }
   if (error.code === 'unauthenticated') {
     return `${message}\n  the cluster does not know this key, or knows it no more: "flynn cluster add NAME URL KEY" sets another, "flynn login" asks for one`;

@@ -11,7 +11,9 @@ import { waitFor } from '@flynn/kit/retry';
 import { cellKeys } from '@flynn/scheduler/cell';
 import { connectEtcd } from '@flynn/store/etcd';
 import type { EtcdTls } from '@flynn/store/etcd-members';
+import { SealedEtcd } from '@flynn/store/sealing/sealed-store';
 import type { Store } from '@flynn/store/store';
+import type { Cluster } from '../settings.ts';
 import type { ClusterHost } from './cluster-host.ts';
 
 const maxMembers = 3;
@@ -22,8 +24,18 @@ const togetherMs = 120_000;
  * closes it.
  */
 export async function connectStore(hosts: readonly ClusterHost[], endpoints?: readonly string[]): Promise<Store> {
+  const log = silentLogger();
   const tls = await tlsOf(hosts);
-  return connectEtcd({ endpoints: endpoints ?? (await memberUrls(hosts)), tls, log: silentLogger() });
+  const etcd = connectEtcd({ endpoints: endpoints ?? (await memberUrls(hosts)), tls, log });
+  return new SealedEtcd(etcd, { sealingKey: async () => (await clusterOf(hosts)).sealingKey, log });
+}
+
+async function clusterOf(hosts: readonly ClusterHost[]): Promise<Cluster> {
+  for (const host of hosts) {
+    const cluster = await host.readCluster();
+    if (cluster !== undefined) return cluster;
+  }
+  throw new FlynnError('not_found', 'none of the hosts is of a cluster');
 }
 
 async function tlsOf(hosts: readonly ClusterHost[]): Promise<EtcdTls> {

@@ -1,4 +1,5 @@
 import { platform } from '@flynn/controller/api-platform';
+import { fingerprintOf } from '@flynn/kit/certificate';
 import { usageError } from '../arguments.ts';
 import {
   type Cluster,
@@ -10,8 +11,11 @@ import {
   withoutCluster,
 } from '../clusters.ts';
 import { connect } from '../context.ts';
+import { rememberHostKey } from '../known-hosts.ts';
 import { formatTable } from '../output.ts';
+import { explainTrust, trustOf, trustOptions } from '../trust.ts';
 import { addBackupCommands } from './backup.ts';
+import { addKeysCommands } from './cluster-keys.ts';
 import { addCommand, type Parent } from './command.ts';
 
 export function addClusterCommands(parent: Parent): void {
@@ -26,6 +30,7 @@ export function addClusterCommands(parent: Parent): void {
         controllerUrl: one.controllerUrl,
         gitUrl: one.gitUrl,
         domain: one.domain,
+        authority: one.ca === undefined ? undefined : fingerprintOf(one.ca),
       }));
       context.show(shown, () =>
         formatTable(
@@ -36,26 +41,31 @@ export function addClusterCommands(parent: Parent): void {
     },
   });
 
-  addCommand<{ default?: boolean }>(parent, {
+  addCommand<{ default?: boolean; pin?: string; ca?: string }>(parent, {
     under: cluster,
     name: 'add',
-    summary: 'get to know a cluster; on its host "npm run up" has done so',
+    summary: 'get to know a cluster; on its host "flynn-host bootstrap" has done so',
     arguments: [
       ['<name>', 'what to call it'],
-      ['<url>', 'its controller, as http://controller.example.com'],
+      ['<url>', 'its controller, as https://controller.example.com'],
       ['<key>', 'a token: "flynn user add" and "flynn token create" print one'],
     ],
-    options: { default: ['-d, --default', 'use it without -c from now on'] },
+    options: { default: ['-d, --default', 'use it without -c from now on'], ...trustOptions },
     async run(context, options, [name = '', url = '', key = '']) {
       if (!/^https?:/.test(url) || !URL.canParse(url)) {
-        throw usageError(`"${url}" is no URL: write http://controller.example.com`);
+        throw usageError(`"${url}" is no URL: write https://controller.example.com`);
       }
-      await using client = connect(url, key);
-      const facts = await context.progress('asking the controller', () => client.call(platform.cluster, {}));
-      const { gitUrl, domain, httpPort } = facts;
-      const added: Cluster = { name, controllerUrl: url, key, gitUrl, domain, httpPort };
+      const trust = await trustOf(context.io, url, options);
+      await using client = connect(url, key, trust);
+      const ask = () => client.call(platform.cluster, {});
+      const facts = await context.progress('asking the controller', ask).catch(async (error: unknown) => {
+        throw await explainTrust(error, url, trust);
+      });
+      const { gitUrl, gitHostKey, domain, httpPort } = facts;
+      const added: Cluster = { name, controllerUrl: url, key, ...trust, gitUrl, domain, httpPort };
       const known = await loadClusters(context.configDirectory);
       await saveClusters(context.configDirectory, withCluster(known, added, { isDefault: options.default ?? false }));
+      await rememberHostKey(context.configDirectory, { controllerUrl: url, gitUrl, gitHostKey });
       context.show({ name, domain }, () => `cluster ${name} (${domain}) added`);
     },
   });
@@ -86,4 +96,5 @@ export function addClusterCommands(parent: Parent): void {
   });
 
   addBackupCommands(parent, cluster);
+  addKeysCommands(parent, cluster);
 }

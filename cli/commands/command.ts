@@ -71,7 +71,12 @@ export function addCommand<Options extends object = object>(
     const app = [own.app, all.app].find((name) => typeof name === 'string');
     const options = { ...all, ...own, app, isBareA: own.app === true };
     await using context = new Context(parent.io, options);
-    const code = await declaration.run(context, options, command.args);
+    let code: number | void;
+    try {
+      code = await declaration.run(context, options, command.args);
+    } catch (error) {
+      throw await context.explained(error);
+    }
     if (typeof code === 'number') parent.exitWith(code);
   });
   return command;

@@ -34,7 +34,7 @@ test('`host replace` gives the new host the tags of the old one and empties that
   await desk.run(['host', 'tag', 'host1', 'zone=a']);
   const moved = await desk.run(['host', 'replace', 'host1', 'host2', '--yes']);
   assert.equal(moved.code, 0, moved.stderr);
-  assert.match(moved.stdout, /host2 has 1 tag of host1[^]*host1 is empty[^]*now on host1: npm run down/);
+  assert.match(moved.stdout, /host2 has 1 tag of host1[^]*host1 is empty[^]*now on host1: flynn-host uninstall/);
   const second = await controller.client.call(hosts.get, { params: { host: 'host2' } });
   assert.deepEqual(second.tags, { zone: 'a' });
 

@@ -78,7 +78,7 @@ async function replace(context: Context, options: RemoveOptions, oldId: string, 
   const draining = await client.call(hosts.drain, { params: { host: oldId }, body: {} });
   const code = await awaitEmpty(context, client, draining);
   if (code === 0 && !context.options.json) {
-    context.print(`now on ${oldId}: npm run down, and it is no longer of the cluster\n`);
+    context.print(`now on ${oldId}: flynn-host uninstall, and it is no longer of the cluster\n`);
   }
   return code;
 }
@@ -87,7 +87,7 @@ function checkReplacement(old: HostDetail, next: HostDetail, { giveUpVolumes: gi
   if (next.state !== 'up') {
     const remedy =
       next.state === 'away'
-        ? 'bring it back, or let another host join: npm run up -- --token'
+        ? 'bring it back, or let another host join: flynn-host token'
         : `open it first: flynn host uncordon ${next.id}`;
     throw new FlynnError('conflict', `${next.id} is ${next.state} and takes no jobs: ${remedy}`);
   }

@@ -5,22 +5,27 @@ import { FlynnError } from '@flynn/kit/errors';
 import { HttpClient } from '@flynn/kit/http-client';
 import { usageError } from '../arguments.ts';
 import { loadClusters, saveClusters, withCluster } from '../clusters.ts';
+import { rememberHostKey } from '../known-hosts.ts';
 import { type Context, connect, controllerName } from '../context.ts';
 import { type Answer, askProvider } from '../oidc-login.ts';
+import { explainTrust, trustOf, trustOptions } from '../trust.ts';
 import { addCommand, type Parent } from './command.ts';
 
 export function addLoginCommand(parent: Parent): void {
-  addCommand<{ paste?: boolean }>(parent, {
+  addCommand<{ paste?: boolean; pin?: string; ca?: string }>(parent, {
     name: 'login',
     summary: 'log in with the provider of identities that the cluster trusts; good for a day',
     arguments: [
       ['[name]', 'what to call the cluster; the default one unless given'],
       ['[url]', 'its controller, where it is not known here yet'],
     ],
-    options: { paste: ['--paste', 'where the browser is on another machine: paste the address it ends up at'] },
+    options: {
+      paste: ['--paste', 'where the browser is on another machine: paste the address it ends up at'],
+      ...trustOptions,
+    },
     async run(context, options, [name, url]) {
       if (url !== undefined && (!/^https?:/.test(url) || !URL.canParse(url))) {
-        throw usageError(`"${url}" is no URL: write http://controller.example.com`);
+        throw usageError(`"${url}" is no URL: write https://controller.example.com`);
       }
       const known = await loadClusters(context.configDirectory);
       const former = known.clusters.find((one) => one.name === (name ?? context.options.cluster ?? known.default));
@@ -31,14 +36,25 @@ export function addLoginCommand(parent: Parent): void {
           `which cluster? ${name === undefined ? 'None' : `"${name}"`} is known here: flynn login NAME URL`,
         );
       }
-      await using anybody = new HttpClient({ baseUrl: controllerUrl, name: `${controllerName} ${controllerUrl}` });
-      const provider = await anybody.call(login.get, {});
+      const isFormer = url === undefined || url === former?.controllerUrl;
+      const given = await trustOf(context.io, controllerUrl, options);
+      const trust = given.ca === undefined && isFormer && former?.ca !== undefined ? { ca: former.ca } : given;
+      await using anybody = new HttpClient({
+        baseUrl: controllerUrl,
+        name: `${controllerName} ${controllerUrl}`,
+        ...trust,
+      });
+      const provider = await anybody.call(login.get, {}).catch(async (error: unknown) => {
+        throw await explainTrust(error, controllerUrl, trust);
+      });
       const asked = await askProvider(provider, { ask: (page) => show(context, page, options.paste === true) });
       const made = await anybody.call(login.create, { body: asked });
-      await using client = connect(controllerUrl, made.token);
-      const { gitUrl, domain, httpPort } = await client.call(platform.cluster, {});
-      const added = { ...former, name: called, controllerUrl, key: made.token, gitUrl, domain, httpPort };
+      await using client = connect(controllerUrl, made.token, trust);
+      const { gitUrl, gitHostKey, domain, httpPort } = await client.call(platform.cluster, {});
+      const { ca: _, ...kept } = former ?? {};
+      const added = { ...kept, name: called, controllerUrl, key: made.token, ...trust, gitUrl, domain, httpPort };
       await saveClusters(context.configDirectory, withCluster(known, added, { isDefault: false }));
+      await rememberHostKey(context.configDirectory, { controllerUrl, gitUrl, gitHostKey });
       const { user, expiresAt } = made;
       context.show({ user, cluster: called, expiresAt }, () => `logged in to ${called} as ${user}, until ${expiresAt}`);
     },

@@ -1,6 +1,7 @@
 import { tokens, users } from '@flynn/controller/access/api';
 import { roleSchema } from '@flynn/controller/access/model';
 import type { Role } from '@flynn/controller/access/roles';
+import { fingerprintOf } from '@flynn/kit/certificate';
 import { usageError } from '../arguments.ts';
 import type { Context } from '../context.ts';
 import { formatAge, formatCount, formatTable } from '../output.ts';
@@ -102,6 +103,7 @@ export function parseRoleOrNone(text: string): Role | null {
 
 /** What somebody runs to reach this cluster with the token. */
 export async function clusterLine(context: Context, token: string): Promise<string> {
-  const { name, controllerUrl } = await context.cluster();
-  return `flynn cluster add ${name} ${controllerUrl} ${token}`;
+  const { name, controllerUrl, ca } = await context.cluster();
+  const pin = ca === undefined ? '' : ` --pin ${fingerprintOf(ca)}`;
+  return `flynn cluster add ${name} ${controllerUrl} ${token}${pin}`;
 }

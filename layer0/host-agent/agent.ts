@@ -20,7 +20,7 @@ import { blobFetcher, blobService } from './blobs.ts';
 import { buildHandlers } from './build-server.ts';
 import { certificateFault } from './cluster/certificate-age.ts';
 import { startPlatformImages } from './cluster/platform-images.ts';
-import { startCluster } from './cluster/start.ts';
+import { sealingKeyIdOf, startCluster } from './cluster/start.ts';
 import type { Peers } from './cluster/start.ts';
 import { gatewayOf, parseAttributes, parseUpstream } from './config.ts';
 import type { Config } from './config.ts';
@@ -186,6 +186,7 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
   });
   containers.onOutOfMemory((container) => pump.note(container, outOfMemoryMessage(undefined), signal));
 
+  const sealingKeyId = await sealingKeyIdOf(config.FLYNN_STATE_DIR);
   const record: HostRecord = {
     id: host.hostId,
     address: host.externalAddress,
@@ -194,6 +195,7 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
     attributes: { ...parseAttributes(config.FLYNN_ATTRIBUTES), host: host.hostId },
     cordoned: false,
     startedAt: systemClock.now(),
+    ...(sealingKeyId === undefined ? {} : { sealingKeyId }),
   };
   const statuses = () => [...jobs.records.values()].map((job) => job.status);
   const describe = () => {

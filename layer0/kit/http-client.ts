@@ -34,6 +34,7 @@ export class HttpClient implements AsyncDisposable {
   readonly #name: string;
   readonly #timeoutMs: number | undefined;
   readonly #agent: Agent;
+  readonly #trust: { ca?: string };
   readonly #mutual: MutualClient | undefined;
 
   constructor(options: {
@@ -49,10 +50,10 @@ export class HttpClient implements AsyncDisposable {
     /** For https within the cluster: who we are there, and which role the server has to show. */
     mutual?: MutualClient;
   }) {
-    const trust = options.ca === undefined ? {} : { ca: options.ca };
+    this.#trust = options.ca === undefined ? {} : { ca: options.ca };
     this.#mutual = options.mutual;
     const connect =
-      this.#mutual === undefined ? { lookup, timeout: connectMs, ...trust } : mutualConnector(this.#mutual);
+      this.#mutual === undefined ? { lookup, timeout: connectMs, ...this.#trust } : mutualConnector(this.#mutual);
     this.#agent = new Agent({ connect, headersTimeout: 0, bodyTimeout: 0 });
     this.#baseUrl = options.baseUrl;
     this.#headers = options.key === undefined ? {} : { authorization: `Bearer ${options.key}` };
@@ -124,7 +125,7 @@ export class HttpClient implements AsyncDisposable {
         method: route.method,
         headers: { ...this.#headers, ...options.headers },
         signal,
-        ...(this.#mutual === undefined ? {} : { tls: tlsOf(this.#mutual) }),
+        tls: this.#mutual === undefined ? this.#trust : tlsOf(this.#mutual),
       }),
     );
   }

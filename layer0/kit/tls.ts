@@ -79,12 +79,19 @@ async function selfSigned(
 }
 
 /**
- * A certificate for servers and clients alike, with a key of its own. `addresses`: host names and IP addresses; `role`: who it
- * is to others of the cluster, a URI.
+ * A certificate for servers and, unless `isServerOnly`, clients, with a key of its own. `addresses`: host names and IP
+ * addresses; `role`: who it is to others of the cluster, a URI.
  */
 export async function issueCertificate(
   authority: Credentials,
-  options: { name: string; addresses?: readonly string[]; role?: string; now?: number; days?: number },
+  options: {
+    name: string;
+    addresses?: readonly string[];
+    role?: string;
+    isServerOnly?: boolean;
+    now?: number;
+    days?: number;
+  },
 ): Promise<Credentials> {
   const now = options.now ?? Date.now();
   const issuer = new x509.X509Certificate(authority.certificate);
@@ -101,7 +108,10 @@ export async function issueCertificate(
     extensions: [
       new x509.BasicConstraintsExtension(false, undefined, true),
       new x509.KeyUsagesExtension(x509.KeyUsageFlags.digitalSignature, true),
-      new x509.ExtendedKeyUsageExtension([x509.ExtendedKeyUsage.serverAuth, x509.ExtendedKeyUsage.clientAuth]),
+      new x509.ExtendedKeyUsageExtension([
+        x509.ExtendedKeyUsage.serverAuth,
+        ...(options.isServerOnly === true ? [] : [x509.ExtendedKeyUsage.clientAuth]),
+      ]),
       new x509.SubjectAlternativeNameExtension([
         ...(options.role === undefined ? [] : [{ type: 'url' as const, value: options.role }]),
         ...(options.addresses ?? []).map((value) => ({ type: isIP(value) === 0 ? 'dns' : 'ip', value }) as const),

@@ -107,8 +107,14 @@ test('at most so many ids run at a time', async () => {
 
 test('a failed id is tried again after 0.1 s, and then ever later up to a minute', async () => {
   assert.deepEqual(
-    [1, 2, 3, 4, 7, 8, 9, 1000].map(failurePauseMs),
+    [1, 2, 3, 4, 7, 8, 9, 1000].map((failures) => failurePauseMs(failures)),
     [100, 1000, 2000, 4000, 32_000, 60_000, 60_000, 60_000],
+  );
+  const outage = new FlynnError('unavailable', 'the store is away');
+  assert.deepEqual(
+    [1, 2, 3, 4, 5, 1000].map((failures) => failurePauseMs(failures, outage)),
+    [100, 1000, 2000, 4000, 5000, 5000],
+    'after an outage nobody waits long',
   );
   const stop = new AbortController();
   const source = sourceOf(['a']);

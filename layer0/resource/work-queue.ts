@@ -1,10 +1,17 @@
 /** Ids waiting to be worked on: each at most once, never the same one twice at a time, failures ever later. */
 
+import { hasCode } from '@flynn/kit/errors';
+
 export type Again = { againInMs: number };
 
-/** Pauses after the first, second, third ... failure in a row: 0.1 s, then 1 s doubling up to 60 s. */
-export function failurePauseMs(failures: number): number {
-  return failures <= 1 ? 100 : Math.min(60_000, 1_000 * 2 ** Math.min(failures - 2, 20));
+const longestPauseMs = 60_000;
+/** Of what cannot be reached nothing is the id's fault: when it is back, nobody waits much longer. */
+const longestOutagePauseMs = 5_000;
+
+/** Pauses after the first, second, third ... failure in a row: 0.1 s, then 1 s doubling up to 60 s, in an outage to 5 s. */
+export function failurePauseMs(failures: number, error?: unknown): number {
+  const longestMs = hasCode(error, 'unavailable', 'timeout') ? longestOutagePauseMs : longestPauseMs;
+  return failures <= 1 ? 100 : Math.min(longestMs, 1_000 * 2 ** Math.min(failures - 2, 20));
 }
 
 /** A change while an id waits after a failure brings it forward, but not to less than this after the failure. */
@@ -98,7 +105,7 @@ export class WorkQueue {
       isFailed = true;
       const count = (this.#failed.get(id)?.count ?? 0) + 1;
       this.#failed.set(id, { count, atMs: performance.now() });
-      againInMs = failurePauseMs(count);
+      againInMs = failurePauseMs(count, error);
       if (!this.#isStopped) this.#onFailure(id, error, againInMs);
     }
     this.#running.delete(id);

@@ -266,6 +266,8 @@ export const hostRecordSchema = z.object({
   /** No new jobs are placed here. */
   cordoned: z.boolean().default(false),
   startedAt: z.number(),
+  /** The id of the sealing key it reads the cluster's secrets with; hosts of old have none, and read them in clear only. */
+  sealingKeyId: z.string().optional(),
   /**
    * Its agent shows a certificate with its role, and knows those of others. `withoutIdentity`: how many of its jobs could
    * reach agents and have none: until they are replaced agents take their key alone.

@@ -1,8 +1,11 @@
 /** Which transactions does no driver accept? Checked before anything is sent, so that both refuse the same ones. */
 import { FlynnError } from '@flynn/kit/errors';
+import { isSealed, sealedLength } from './sealing/envelope.ts';
 import type { Transaction } from './store.ts';
 
 const maxValueBytes = 1024 * 1024;
+/** As long as the longest value is once it is sealed. */
+const maxSealedLength = sealedLength(maxValueBytes);
 
 /** Throws `invalid`: a value over 1 MiB, an empty key, one key written twice, a write in `else`. */
 export function checkTransaction(transaction: Transaction): void {
@@ -39,6 +42,7 @@ function checkKey(key: string): void {
 }
 
 function checkValue(key: string, value: string): void {
+  if (isSealed(value) && value.length <= maxSealedLength) return;
   // A UTF-16 unit is at most 3 bytes of UTF-8: most values need no counting.
   if (value.length * 3 <= maxValueBytes) return;
   const bytes = Buffer.byteLength(value);

@@ -30,6 +30,8 @@ export const platform = {
       name: z.string(),
       domain: z.string(),
       gitUrl: z.string(),
+      /** What the host at gitUrl shows to ssh. */
+      gitHostKey: z.string().optional(),
       httpPort: z.int(),
       version: z.string(),
       /** The image new slugs are stacked on; an artifact may also say `slug-runner` as its base. */

@@ -7,6 +7,8 @@ export function createControllerClient(options: {
   key: string;
   /** For messages, default 'the controller'. */
   name?: string;
+  /** For https: the authority it has to be of, as PEM; default: whom everybody trusts. */
+  ca?: string;
 }): HttpClient {
-  return new HttpClient({ baseUrl: options.baseUrl, key: options.key, name: options.name ?? 'the controller' });
+  return new HttpClient({ ...options, name: options.name ?? 'the controller' });
 }

@@ -21,11 +21,15 @@ export const configSchema = z.object({
   FLYNN_ETCD_CA: z.string().optional(),
   FLYNN_ETCD_CERT: z.string().optional(),
   FLYNN_ETCD_KEY: secret().optional(),
+  /** What the cluster's secrets are sealed under; without it the controller of a cluster that seals does not start. */
+  FLYNN_SEALING_KEY: secret().optional(),
   FLYNN_DISCOVERY_URL: z.url().default('http://127.0.0.1:1111'),
   FLYNN_DOMAIN: z.string().default('flynn.localhost'),
   FLYNN_CLUSTER: z.string().default('default'),
   /** Where `git push` goes, up to the app's name: ssh://git@flynn.localhost:2222 */
   FLYNN_GIT_URL: z.string().default('ssh://git@flynn.localhost:2222'),
+  /** The git receiver's public key, as known_hosts has it after the host's name. */
+  FLYNN_GIT_HOST_KEY: z.string().optional(),
   /** The router's public HTTP port. */
   FLYNN_HTTP_PORT: integer.default(80),
   /** Ports for tcp routes that name none. */
@@ -67,7 +71,7 @@ export function certificatesOf({ FLYNN_ETCD_CERT: certificate }: ControllerConfi
       name: "the controller's certificate for etcd",
       certificate,
       why: 'without a valid one the controller reads and writes nothing any more',
-      remedy: 'npm run up on any host makes another, and has the controller started anew with it',
+      remedy: 'flynn-host bootstrap on any host makes another, and has the controller started anew with it',
       warnDays: 30,
       criticalDays: 7,
     },
@@ -102,6 +106,7 @@ export function readSettings(config: ControllerConfig): ControllerSettings {
     httpsPort: config.FLYNN_HTTPS_PORT,
     slugRunnerImage: config.FLYNN_SLUG_RUNNER_IMAGE,
     version,
+    ...(config.FLYNN_GIT_HOST_KEY === undefined ? {} : { gitHostKey: config.FLYNN_GIT_HOST_KEY }),
     ...oidcOf(config),
   };
 }

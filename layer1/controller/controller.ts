@@ -7,6 +7,7 @@ import type { Handler } from '@flynn/kit/http-server';
 import { newId } from '@flynn/kit/ids';
 import type { Logger } from '@flynn/kit/log';
 import { ResourceService } from '@flynn/resource/service';
+import { SealedStore } from '@flynn/store/sealing/sealed-store';
 import type { Store } from '@flynn/store/store';
 import { grantHandlers } from './access/grants.ts';
 import { loginHandlers } from './access/login.ts';
@@ -46,6 +47,7 @@ import { deploymentType } from './resources.ts';
 import { routingHandlers } from './routing.ts';
 import { runnerRegistryHandlers } from './operations/runner-registry.ts';
 import { runnerHandlers } from './operations/runners.ts';
+import { sealingHandlers } from './sealing/handlers.ts';
 import { sourceHandlers } from './source/sources.ts';
 
 export type ControllerParts = AsyncDisposable & { readonly deps: Deps };
@@ -82,6 +84,7 @@ export async function openController(options: {
   return {
     deps: {
       store,
+      sealed: options.store instanceof SealedStore ? options.store : undefined,
       resources,
       kinds,
       cell,
@@ -140,6 +143,7 @@ export function controllerHandlers(
     ...layerHandlers(deps, blobs, own),
     ...collectionHandlers(deps, blobs),
     ...backupHandlers(deps, blobs),
+    ...sealingHandlers(deps),
     ...userHandlers(deps),
     ...grantHandlers(deps),
     ...tokenHandlers(deps),

@@ -5,6 +5,7 @@ import type { Logger } from '@flynn/kit/log';
 import { compareOf } from '@flynn/resource/record';
 import type { ResourceService } from '@flynn/resource/service';
 import type { Mirror } from '@flynn/store/mirror';
+import type { SealedStore } from '@flynn/store/sealing/sealed-store';
 import type { Store } from '@flynn/store/store';
 import type { OidcSettings } from './access/oidc.ts';
 import type { CellView } from './cell-view.ts';
@@ -22,6 +23,8 @@ export type ControllerSettings = {
   name: string;
   domain: string;
   gitUrl: string;
+  /** The git receiver's public key. */
+  gitHostKey?: string;
   httpPort: number;
   /** Where tcp routes that name no port are; default 3000 to 3500. */
   tcpPorts?: PortRange;
@@ -37,6 +40,8 @@ export type RoutersOfCluster = Pick<Routers, 'missing' | 'ask'>;
 
 export type Deps = {
   store: Store;
+  /** The same store past the trail, where it seals. */
+  sealed: SealedStore | undefined;
   resources: ResourceService;
   kinds: Kinds;
   cell: CellView;

@@ -99,7 +99,7 @@ function jobsHolding(cell: Pick<CellView, 'assignments'>, hostId: string, held: 
 
 function obstacle(hostId: string, { isThere, held }: { isThere: boolean; held: readonly HeldVolumes[] }): string {
   if (isThere) {
-    return `host ${hostId} is up: empty it with "flynn host drain ${hostId} --wait", run "npm run down" there, then remove it`;
+    return `host ${hostId} is up: empty it with "flynn host drain ${hostId} --wait", run "flynn-host uninstall" there, then remove it`;
   }
   if (held.length === 0) {
     return `host ${hostId} still has work that waits to be placed elsewhere: "flynn eval list --state blocked" says why`;

@@ -11,6 +11,7 @@ import { keepHeapSmall } from '@flynn/kit/idle-memory';
 import { openMetrics, serveMetrics } from '@flynn/kit/metrics-server';
 import { connectEtcd } from '@flynn/store/etcd';
 import { etcdMetrics } from '@flynn/store/etcd-metrics';
+import { SealedEtcd } from '@flynn/store/sealing/sealed-store';
 import { certificatesOf, configSchema, etcdOptionsOf, readSettings } from './config.ts';
 import { logAggregatorClient, openController } from './controller.ts';
 import { openWeb } from './web.ts';
@@ -27,7 +28,8 @@ await runDaemon({
   config: configSchema,
   async start({ config, log, tasks }) {
     const metrics = openMetrics();
-    const store = connectEtcd({ ...etcdOptionsOf(config), onCall: etcdMetrics(metrics), log });
+    const etcd = connectEtcd({ ...etcdOptionsOf(config), onCall: etcdMetrics(metrics), log });
+    const store = new SealedEtcd(etcd, { sealingKey: async () => config.FLYNN_SEALING_KEY, log });
     tasks.run('heap', keepHeapSmall);
     tasks.run('etcd members', async (signal) => {
       await followMembers(store, await openMembers({ store, log, signal }), { log, signal });

@@ -28,8 +28,9 @@ export function platformHandlers(deps: Deps, logAggregator: HttpClient): Handler
       return controllerEvents(deps, { appId: app?.id, types, view }, { after: resumePoint(headers), signal });
     }),
     handle(platform.cluster, async () => {
-      const { name, domain, gitUrl, httpPort, version, slugRunnerImage } = deps.settings;
-      return { name, domain, gitUrl, httpPort, version, slugRunnerImage };
+      const { name, domain, gitUrl, gitHostKey, httpPort, version, slugRunnerImage } = deps.settings;
+      const known = gitHostKey === undefined ? {} : { gitHostKey };
+      return { name, domain, gitUrl, ...known, httpPort, version, slugRunnerImage };
     }),
   ];
 }

@@ -151,7 +151,8 @@ export class SimulatedHost implements AsyncDisposable {
   #templateOf(key: string): Promise<JobTemplate> {
     const known = this.#templates.get(key);
     if (known !== undefined) return known;
-    const fetched = this.#options.store.get(key).then((entry) => {
+    const get = (signal: AbortSignal) => this.#options.store.get(key, { signal });
+    const fetched = retry(get, { what: 'reading a template', deadlineMs: 60_000 }).then((entry) => {
       if (entry === undefined) throw new FlynnError('not_found', `there is no ${key} to run`);
       return jobTemplateSchema.parse(JSON.parse(entry.value));
     });
@@ -213,12 +214,13 @@ export class SimulatedHost implements AsyncDisposable {
       if (known === undefined || known.status.isFinal) return;
       known.status = { ...known.status, ...change };
       const { status } = known;
-      const evaluation = status.isFinal
-        ? [evaluationPut(status.workloadId, 'job_ended', { now: Date.now(), newId })]
-        : [];
-      const then = [{ put: cellKeys.jobStatus(this.id, jobId), value: JSON.stringify(status) }, ...evaluation];
-      // Like a host agent, which goes on trying while the store is away.
-      const tell = (signal: AbortSignal) => this.#options.store.transact({ then }, { signal });
+      const put = { put: cellKeys.jobStatus(this.id, jobId), value: JSON.stringify(status) };
+      // Like a host agent, which goes on trying while the store is away; an evaluation it wrote may have ended by then.
+      const tell = (signal: AbortSignal) => {
+        const context = { now: Date.now(), newId };
+        const evaluation = status.isFinal ? [evaluationPut(status.workloadId, 'job_ended', context)] : [];
+        return this.#options.store.transact({ then: [put, ...evaluation] }, { signal });
+      };
       await retry(tell, { what: 'telling of a job', deadlineMs: 60_000 });
     });
   }

@@ -43,6 +43,7 @@ export type TestControllerOptions = {
   hostAddress?: string;
   domain?: string;
   gitUrl?: string;
+  gitHostKey?: string;
   /** Without one, reading logs is `unavailable`. */
   logAggregatorUrl?: string;
   /** Without one, moving layers is `unavailable`. Its key is `k`. */
@@ -117,6 +118,7 @@ export async function startTestController(options: TestControllerOptions = {}): 
     name: 'test',
     domain: options.domain ?? 'flynn.localhost',
     gitUrl: options.gitUrl ?? 'ssh://git@flynn.localhost:2222',
+    ...(options.gitHostKey === undefined ? {} : { gitHostKey: options.gitHostKey }),
     httpPort: 80,
     httpsPort: 443,
     slugRunnerImage: 'flynn/slug-runner',

@@ -16,10 +16,12 @@ import { AuditTrail } from './audit/trail.ts';
 import { backupCheck } from './backup/findings.ts';
 import { controllerHandlers } from './controller.ts';
 import type { Deps } from './deps.ts';
+import { blobCheck } from './health/blobs.ts';
 import { healthHandlers } from './health/handlers.ts';
 import { HealthWatch } from './health/health.ts';
 import { clusterMetrics } from './health/metrics.ts';
 import { openApiHandler } from './openapi/handler.ts';
+import { sealingCheck } from './sealing/findings.ts';
 
 export type ControllerWeb = AsyncDisposable &
   Readonly<{
@@ -52,7 +54,7 @@ export async function openWeb(options: {
   const metrics = options.metrics ?? new Metrics();
   const health = new HealthWatch(deps, {
     certificates: options.certificates ?? [],
-    checks: [backupCheck(deps)],
+    checks: [backupCheck(deps), sealingCheck(deps), blobCheck(options.blobs, now)],
   });
   const own = [
     ...controllerHandlers(deps, { logAggregator: options.logAggregator, blobs: options.blobs, directory }),

@@ -32,6 +32,7 @@ import { keepHistory, pruneApp } from './operations/pruning.ts';
 import { OperationWatch, buildOperationOf, stopEndedBuild } from './operations/watch.ts';
 import { appType, cronType, deploymentType } from './resources.ts';
 import { stepReview } from './review-apps.ts';
+import { keepSealed } from './sealing/steps.ts';
 import { sourceType } from './source/resource.ts';
 import { stepSource } from './source/steps.ts';
 import type { DeploymentResource } from './resources.ts';
@@ -148,6 +149,7 @@ async function lead(deps: Deps, signal: AbortSignal, blobs?: WorkerBlobs): Promi
         ),
         keepHistory(deps, { ...common, epoch: epochCompare }),
         keepRunners(deps, { ...common, epoch: epochCompare }),
+        keepSealed(deps.sealed, { ...common, epoch: epochCompare }),
         runReconciler({
           ...common,
           name: 'review apps',

@@ -22,21 +22,19 @@ export class KeptFile {
     this.path = path;
   }
 
-  /** Removes what others began to write and never ended. */
-  async clean(nowMs: number): Promise<void> {
+  /** Removes what others began to write and never ended. What cannot be removed is told, and does no harm. */
+  async clean(nowMs: number, log: Logger): Promise<void> {
     const folder = dirname(this.path);
-    const isHalf = (name: string) => name.startsWith(`${basename(this.path)}.`) && name.endsWith('.tmp');
-    const half = await readdir(folder).then(
-      (names) => names.filter(isHalf),
-      () => [],
-    );
-    for (const name of half) {
-      const path = join(folder, name);
-      const mtimeMs = await stat(path).then(
-        (found) => found.mtimeMs,
-        () => nowMs,
+    try {
+      const half = ((await unlessMissing(readdir(folder))) ?? []).filter(
+        (name) => name.startsWith(`${basename(this.path)}.`) && name.endsWith('.tmp'),
       );
-      if (nowMs - mtimeMs > halfMaxAgeMs) await rm(path, { force: true });
+      for (const path of half.map((name) => join(folder, name))) {
+        const found = await unlessMissing(stat(path));
+        if (found !== undefined && nowMs - found.mtimeMs > halfMaxAgeMs) await rm(path, { force: true });
+      }
+    } catch (error) {
+      log.warn({ err: error, folder }, 'what was left half written cannot be removed');
     }
   }
 
@@ -75,28 +73,52 @@ export class KeptFile {
   }
 }
 
-/** Writes whenever it is due, until the signal aborts. What does not work is told once, and tried again. */
-export async function keepWritten(options: {
-  what: string;
-  /** Between two writes. */
-  restMs: number;
-  isDue: () => boolean;
-  write: (signal: AbortSignal) => Promise<void>;
-  log: Logger;
-  signal: AbortSignal;
-}): Promise<void> {
-  const { what, restMs, isDue, write, log, signal } = options;
-  let isTold = false;
-  while (!signal.aborted) {
-    await pause(restMs, signal);
-    if (signal.aborted || !isDue()) continue;
-    try {
-      await write(signal);
-      isTold = false;
-    } catch (error) {
-      if (!isTold && !signal.aborted) log.warn({ err: error }, `${what} cannot be kept for a restart`);
-      isTold = true;
+/** Writes a file soon after what is in it changed. Of several processes that know the same, one is enough. */
+export class Keeping {
+  #isChanged = false;
+
+  /** At the next opportunity it is written. */
+  changed(): void {
+    this.#isChanged = true;
+  }
+
+  /** Until the signal aborts. What does not work is told once, and tried again. */
+  async run(options: {
+    file: KeptFile;
+    what: string;
+    /** Between two writes. */
+    restMs: number;
+    /** Whether what is known now is worth to be kept. */
+    isDue: () => boolean;
+    lines: () => Iterable<string>;
+    log: Logger;
+    signal: AbortSignal;
+  }): Promise<void> {
+    const { file, what, restMs, isDue, lines, log, signal } = options;
+    let isTold = false;
+    while (!signal.aborted) {
+      await pause(restMs, signal);
+      if (signal.aborted || !this.#isChanged || !isDue()) continue;
+      this.#isChanged = false;
+      try {
+        await file.write(lines(), signal);
+        isTold = false;
+      } catch (error) {
+        this.#isChanged = true;
+        if (!isTold && !signal.aborted) log.warn({ err: error }, `${what} cannot be kept for a restart`);
+        isTold = true;
+      }
     }
+  }
+}
+
+/** Undefined if it is not there, or not any more. */
+async function unlessMissing<T>(found: Promise<T>): Promise<T | undefined> {
+  try {
+    return await found;
+  } catch (error) {
+    if (hasErrno(error, 'ENOENT')) return undefined;
+    throw error;
   }
 }
 

@@ -15,7 +15,7 @@ import { FlynnError, messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import { z } from 'zod';
 import type { RouteSink } from './feed.ts';
-import { KeptFile, keepWritten } from './kept-file.ts';
+import { Keeping, KeptFile } from './kept-file.ts';
 
 const headSchema = z.object({
   format: z.literal(1),
@@ -66,7 +66,7 @@ export class RememberedTable implements RouteSink {
   readonly #standIns = new Set<string>();
   #revision: () => string | undefined = () => undefined;
   #isLive = false;
-  #isChanged = false;
+  readonly #keeping = new Keeping();
 
   private constructor(options: Required<RememberedOptions>, head: { cluster: string; boot: string }, saved?: Content) {
     this.#options = options;
@@ -81,7 +81,7 @@ export class RememberedTable implements RouteSink {
     const cluster = createHash('sha256').update(`flynn router table: ${options.key}`).digest('hex');
     const head = { cluster, boot: await options.boot() };
     const file = new KeptFile(options.file);
-    await file.clean(options.now());
+    await file.clean(options.now(), options.log);
     try {
       return new RememberedTable(options, head, await load(file, head, options.now()));
     } catch (error) {
@@ -115,16 +115,16 @@ export class RememberedTable implements RouteSink {
   replace(routes: readonly Route[]): void {
     this.#routes.clear();
     for (const route of routes) this.#routes.set(route.id, route);
-    this.#isChanged = true;
+    this.#keeping.changed();
   }
 
   set(route: Route): void {
     this.#routes.set(route.id, route);
-    this.#isChanged = true;
+    this.#keeping.changed();
   }
 
   remove(id: string): void {
-    this.#isChanged = this.#routes.delete(id) || this.#isChanged;
+    if (this.#routes.delete(id)) this.#keeping.changed();
   }
 
   /** The same, but a service that discovery has not told is as it was last. */
@@ -139,18 +139,18 @@ export class RememberedTable implements RouteSink {
           isLive || last === undefined ? { instances: set.instances, leader: set.leader?.id } : last;
         if (!isLive && last !== undefined) this.#standIns.add(service);
         this.#services.set(service, { signal, known });
-        this.#isChanged = true;
+        this.#keeping.changed();
         const note = (): void => {
           isLive = true;
           this.#standIns.delete(service);
-          this.#isChanged = true;
+          this.#keeping.changed();
         };
         set.onChange(note);
         const forget = (): void => {
           if (this.#services.get(service)?.signal !== signal) return;
           this.#services.delete(service);
           this.#standIns.delete(service);
-          this.#isChanged = true;
+          this.#keeping.changed();
         };
         signal.addEventListener('abort', forget, { once: true });
         return {
@@ -172,25 +172,16 @@ export class RememberedTable implements RouteSink {
   async run(signal: AbortSignal): Promise<void> {
     const { writes, restMs, log } = this.#options;
     if (!writes) return;
-    await keepWritten({
+    await this.#keeping.run({
+      file: this.#file,
       what: 'the routes',
       restMs,
       // What is only of the file needs no writing: its age would be lost.
-      isDue: () => this.#isChanged && this.#isLive && this.#standIns.size === 0,
-      write: () => this.#write(signal),
+      isDue: () => this.#isLive && this.#standIns.size === 0,
+      lines: () => this.#lines(),
       log,
       signal,
     });
-  }
-
-  async #write(signal: AbortSignal): Promise<void> {
-    this.#isChanged = false;
-    try {
-      await this.#file.write(this.#lines(), signal);
-    } catch (error) {
-      this.#isChanged = true;
-      throw error;
-    }
   }
 
   *#lines(): Generator<string> {

@@ -90,7 +90,7 @@ async function othersOf(layers: readonly Descriptor[], execution: Execution): Pr
   const digests = [...new Set(layers.map(({ digest }) => digest))];
   if (digests.length === 0) return new Set();
   const { controller, operation } = execution;
-  const asked = { params: { operation: operation.id }, body: { digests } };
+  const asked = { params: { operation: operation.id }, query: { digests: digests.join(',') } };
   const { missing } = await patiently('asking which layers are there', execution, (signal) =>
     controller.call(layerRoutes.missing, asked, { signal }),
   );

@@ -74,9 +74,9 @@ async function openPlace(answer: (path: string, request: IncomingMessage) => Ans
     port: 0,
     log: silentLogger(),
     handlers: [
-      handle(layers.missing, async ({ params, body }) => {
+      handle(layers.missing, async ({ params, query }) => {
         assert.equal(params.operation, 'o1');
-        return { missing: body.digests.filter((digest) => others.has(digest)) };
+        return { missing: query.digests.split(',').filter((digest) => others.has(digest)) };
       }),
     ],
   });

@@ -1,7 +1,8 @@
 /** A folder with bin/detect, bin/compile and bin/release as a Buildpack: Heroku's buildpack API. */
-import { chmod, readFile, readdir, rm } from 'node:fs/promises';
+import { chmod, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
+import { readTextFile } from '@flynn/kit/files';
 import { parse as parseYaml } from 'yaml';
 import { z } from 'zod';
 import type { BuildContext, Buildpack, Compiled } from './buildpack.ts';
@@ -115,7 +116,7 @@ function optionsOf({ layout, baseEnv, signal }: BuildContext): {
 
 /** The buildpacks that a `.buildpacks` file names, one a line. */
 export async function readBuildpacksFile(appDir: string): Promise<string[]> {
-  const text = await readFile(join(appDir, '.buildpacks'), 'utf8').catch(() => '');
+  const text = (await readTextFile(join(appDir, '.buildpacks'))) ?? '';
   return text
     .split(/\r?\n/)
     .map((line) => line.trim())

@@ -75,9 +75,9 @@ export async function openPlace(says: Says, files: Record<string, string | Buffe
         asked.ensured.push(body.image);
         return { name: `here:${asked.ensured.length}` };
       }),
-      handle(layerRoutes.missing, async ({ params, body }) => {
+      handle(layerRoutes.missing, async ({ params, query }) => {
         assert.equal(params.operation, 'o1');
-        return { missing: body.digests.filter((digest) => asked.others.has(digest)) };
+        return { missing: query.digests.split(',').filter((digest) => asked.others.has(digest)) };
       }),
       handle(routes.image, async () => ({ body: Readable.from([await tarOf(files)], { objectMode: false }) })),
     ],

@@ -132,7 +132,7 @@ async function imageNamed(
   const hex = /^flynn\/image:([0-9a-f]{64})$/.exec(name)?.[1];
   if (hex === undefined) return undefined;
   const mayHave = async (digests: string[]): Promise<boolean> => {
-    const asked = { params: { operation: job.operationId }, body: { digests } };
+    const asked = { params: { operation: job.operationId }, query: { digests: digests.join(',') } };
     const ask = (limited: AbortSignal) => controller.call(layerRoutes.missing, asked, { signal: limited });
     const { missing } = await retry(ask, { what: `asking for ${name}`, deadlineMs: controllerAwayMs, signal });
     return missing.length === 0;

@@ -16,7 +16,7 @@ export function describeAccess(theCluster: () => TestCluster): void {
     const ann = { env: { FLYNN_CONFIG_DIR: join(home, 'config'), HOME: home, GIT_SSH_COMMAND: ssh } };
 
     const added = await cluster.flynn(['user', 'add', 'ann']);
-    const [, line = ''] = /flynn (cluster add \S+ \S+ \S+)/.exec(added.stdout) ?? [];
+    const [, line = ''] = /flynn (cluster add \S+ \S+ \S+ --pin \S+)/.exec(added.stdout) ?? [];
     await cluster.flynn(line.split(' '), ann);
     await cluster.flynn(['key', 'add', `${key}.pub`], ann);
     assert.deepEqual(JSON.parse((await cluster.flynn(['apps', '--all', '--json'], ann)).stdout), []);

@@ -26,7 +26,7 @@ export function describeJoining(theCluster: () => TestCluster): void {
     const token = (await cluster.host.up(['--token'])).trim();
     const keys = await cluster.storeKeys();
     const cases: readonly [string, RegExp][] = [
-      ['no-token', /--token/],
+      ['no-token', /flynn-host token/],
       [tamper(token, 's', reversed), /token/],
       [tamper(token, 'f', reversed), /not of the cluster/],
       [tamper(token, 'a', () => '192.0.2.254'), /192\.0\.2\.254/],
@@ -48,6 +48,8 @@ export function describeJoining(theCluster: () => TestCluster): void {
     assert.equal(new Set(settled.map((one) => one?.subnet)).size, 3);
     await cluster.untilHealthy();
     for (const host of cluster.hosts) assert.equal((await cluster.containers('router', 'web', host)).length, 1);
+    const stores = await cluster.untilRunning('blobstore', 'web', 3, { deadlineMs: 120_000 });
+    assert.equal(new Set(stores.map(({ id }) => id.split('-')[0])).size, 3, 'each has a blob store of its own');
   });
 
   test('they have built no image, and fetched only those they run', async () => {

@@ -12,6 +12,27 @@ async function containersOn(cluster: TestCluster, hosts: readonly ClusterHost[])
   return (await Promise.all(hosts.map((host) => cluster.containers('express', 'web', host)))).flat();
 }
 
+/** Digests that the disk of a host's blob store has. */
+async function storedBlobs(cluster: TestCluster, host: ClusterHost): Promise<string[]> {
+  const [container] = await cluster.containers('blobstore', 'web', host);
+  assert.ok(container, `no blob store on ${host.name}`);
+  const { stdout } = await cluster.dockerOf(
+    host,
+    'exec',
+    container,
+    'find',
+    '/data/blobs',
+    '-type',
+    'f',
+    '-printf',
+    '%f\n',
+  );
+  return stdout
+    .split('\n')
+    .filter((line) => line !== '')
+    .toSorted();
+}
+
 /** Until six jobs run as the cluster says, in six containers that are there. */
 async function untilSixRun(cluster: TestCluster, hosts: readonly ClusterHost[]): Promise<Job[]> {
   const [host] = hosts;
@@ -25,6 +46,11 @@ async function untilSixRun(cluster: TestCluster, hosts: readonly ClusterHost[]):
     },
     { what: 'six jobs in six containers', deadlineMs: 90_000, intervalMs: 300 },
   );
+}
+
+/** The controller may be on its way to another host. */
+function untilAnswered<T>(call: () => Promise<T>): Promise<T> {
+  return waitFor(call, { what: 'the controller', deadlineMs: 90_000, intervalMs: 500 });
 }
 
 export function describeLostHost(theCluster: () => TestCluster): void {
@@ -51,6 +77,23 @@ export function describeLostHost(theCluster: () => TestCluster): void {
     assert.ok(report.requests > 100, `only ${report.requests} requests`);
   });
 
+  test('with its blob store lost too, what is pushed is stored on the two that are left, and goes live', async () => {
+    const cluster = theCluster();
+    const [first, second] = cluster.hosts;
+    assert.ok(first && second);
+    const app = await cluster.checkout('static', 'stored-twice');
+    await app.push();
+    assert.equal((await app.get()).status, 200);
+    // What the lost one had a copy of is on one disk only until the other has taken it over.
+    await waitFor(
+      async () => {
+        const [one, other] = await Promise.all([first, second].map((host) => storedBlobs(cluster, host)));
+        return one !== undefined && one.length > 0 && one.join() === other?.join();
+      },
+      { what: 'two blob stores to have the same blobs', deadlineMs: 180_000, intervalMs: 500 },
+    );
+  });
+
   test('back again it takes part, and nothing runs twice', async () => {
     const cluster = theCluster();
     const third = cluster.hosts.at(-1);
@@ -58,6 +101,58 @@ export function describeLostHost(theCluster: () => TestCluster): void {
     await third.boot();
     await cluster.untilHealthy('express');
     await untilSixRun(cluster, cluster.hosts);
+  });
+
+  test('the host that made the cluster loses power: the others answer, and are scaled, listed and read as before', async () => {
+    const cluster = theCluster();
+    const [first, second, third] = cluster.hosts;
+    assert.ok(first && second && third);
+    const load = startSteadyLoad((signal) => cluster.get('express', '/', { signal, host: second }), {
+      lanes: 2,
+      pauseMs: 20,
+      maxMs: 180_000,
+    });
+    await first.cutPower();
+    // The controller itself was there, or is at least one of etcd's three members less.
+    await untilAnswered(() => cluster.jobs('express', { host: second }));
+    await waitFor(
+      async () => {
+        const now = await untilSixRun(cluster, [second, third]);
+        return now.some((job) => hostOf(job) === first.name) ? undefined : now;
+      },
+      { what: `six jobs without ${first.name}`, deadlineMs: 120_000, intervalMs: 300 },
+    );
+    await untilAnswered(() => cluster.flynn(['-a', 'express', 'scale', 'web=4'], { host: third }));
+    await cluster.untilRunning('express', 'web', 4, { host: second });
+    await untilAnswered(() => cluster.flynn(['-a', 'express', 'scale', 'web=6'], { host: second }));
+    await untilSixRun(cluster, [third, second]);
+    await cluster.get('express', '/', { host: second });
+    await waitFor(
+      async () => (await cluster.flynn(['-a', 'express', 'log', '-n', '50'], { host: third })).stdout.trim() !== '',
+      { what: 'lines of the app', deadlineMs: 60_000, intervalMs: 500 },
+    );
+    const { stdout } = await cluster.flynn(['host', 'list', '--json'], { host: second });
+    const states = (JSON.parse(stdout) as { id: string; state: string }[]).map(({ id, state }) => [id, state]);
+    assert.deepEqual(states, [
+      [first.name, 'away'],
+      [second.name, 'up'],
+      [third.name, 'up'],
+    ]);
+    const report = await load.stop();
+    assert.deepEqual(report.failures, []);
+    assert.ok(report.requests > 100, `only ${report.requests} requests`);
+  });
+
+  test('back again it has its place and its data, and pushes work', async () => {
+    const cluster = theCluster();
+    const { host } = cluster;
+    await host.boot();
+    await cluster.untilHealthy('express');
+    await untilSixRun(cluster, cluster.hosts);
+    const app = await cluster.checkout('static', 'after-loss');
+    await app.push();
+    for (const one of cluster.hosts) await cluster.untilAnswers('after-loss', { host: one });
+    await cluster.flynn(['-a', 'after-loss', 'delete', '-y']);
   });
 
   test('after a power cut of all hosts everything comes back by itself', async () => {

@@ -77,7 +77,7 @@ export class Clients implements AsyncDisposable {
   /** What of it cannot have happened one after the other, in words; nothing if all of it can. */
   violations(): string[] {
     const value = linearize(register(0), withoutUnseen(this.#values));
-    const names = linearize(setOfNames, this.#names);
+    const names = linearize(setOfNames, withoutUnlisted(this.#names));
     return [
       ...(value.isLinearizable ? [] : [`the value: ${textOf(value.order, value.stuck)}`]),
       ...(names.isLinearizable ? [] : [`the names: ${textOf(names.order, names.stuck)}`]),
@@ -208,6 +208,12 @@ function withoutUnseen(calls: readonly Call<RegisterInput, RegisterOutput>[]): C
     if (input.kind === 'swap') seen.add(input.expected);
   }
   return calls.filter(({ input, output }) => output !== undefined || (input.kind !== 'read' && seen.has(input.value)));
+}
+
+/** The same of names: nobody takes away what he does not know to be there. */
+function withoutUnlisted(calls: readonly Call<SetInput, SetOutput>[]): Call<SetInput, SetOutput>[] {
+  const listed = new Set(calls.flatMap(({ output = 'done' }) => (output === 'done' ? [] : output)));
+  return calls.filter(({ input, output }) => output !== undefined || (input.kind !== 'list' && listed.has(input.name)));
 }
 
 function textOf(order: readonly Call<unknown, unknown>[], stuck: readonly Call<unknown, unknown>[]): string {

@@ -39,7 +39,7 @@ export function startJoinServer(options: {
     const verdict = judgePass(body.secret, admission.secret, options.now());
     if (verdict !== 'good') {
       const why = verdict === 'expired' ? 'the token has expired' : 'the token is not of this cluster, or was changed';
-      throw new FlynnError('denied', `${why}: "npm run up -- --token" on a host of the cluster prints a new one`);
+      throw new FlynnError('denied', `${why}: "flynn-host token" on a host of the cluster prints a new one`);
     }
     if (body.version !== joinVersion) {
       throw new FlynnError(

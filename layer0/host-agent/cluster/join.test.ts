@@ -76,11 +76,11 @@ test('a wrong secret, another cluster, a taken id and a host that is not there a
   await using host = await startHost();
   await assert.rejects(
     host.ask('h2', { ...host.token, secret: passUntil('another secret of some length', now + 1) }),
-    isCode('denied', /not of this cluster.*--token/),
+    isCode('denied', /not of this cluster.*flynn-host token/),
   );
   await assert.rejects(
     host.ask('h2', { ...host.token, secret: passUntil(secret, now) }),
-    isCode('denied', /has expired.*--token/),
+    isCode('denied', /has expired.*flynn-host token/),
   );
   await assert.rejects(
     host.ask('h2', { ...host.token, fingerprint: '0'.repeat(64) }),

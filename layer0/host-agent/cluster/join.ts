@@ -1,20 +1,19 @@
 /** How a host asks to be let into a cluster: the token a person carries, and the one question any host answers. */
 import { createHmac, timingSafeEqual } from 'node:crypto';
-import { connect } from 'node:tls';
 import { abortError } from '@flynn/kit/clock';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import { HttpClient } from '@flynn/kit/http-client';
-import { withDeadline } from '@flynn/kit/retry';
 import { defineRoute } from '@flynn/kit/routes';
 import { fingerprintOf } from '@flynn/kit/certificate';
+import { shownChain } from '@flynn/kit/shown-chain';
 import { z } from 'zod';
 import { leaseSchema } from '../network/lease.ts';
 
 /** Over TLS, on the host's address. */
 export const joinPort = 1112;
 
-/** What a joining host has to be to be of use to those that are there. */
-export const joinVersion = 1;
+/** What a joining host has to be to be of use to those that are there. From 2 on it reads what is sealed. */
+export const joinVersion = 2;
 
 export const hostIdSchema = z.string().regex(/^[a-z0-9]{1,32}$/, 'expected up to 32 lower-case letters and digits');
 
@@ -83,13 +82,12 @@ export function parseToken(text: string): JoinToken {
   } catch (error) {
     throw new FlynnError(
       'invalid',
-      'this is no token to join with, or a part of it is missing: "npm run up -- --token" on a host of the cluster prints it',
+      'this is no token to join with, or a part of it is missing: "flynn-host token" on a host of the cluster prints it',
       { cause: error },
     );
   }
 }
 
-const reachMs = 5_000;
 const askMs = 30_000;
 /** Certificates count from an hour before they are made: a host further ahead would make what the others refuse. */
 const maxClockDifferenceMs = 30 * 60_000;
@@ -151,33 +149,16 @@ function clockError(whose: string, theirs: number, own: number): FlynnError {
  */
 async function lookUp(
   host: { address: string; port: number; fingerprint: string; now: () => number },
-  outer: AbortSignal,
+  signal: AbortSignal,
 ): Promise<{ authority: string; ownAddress: string }> {
   const { address, port, fingerprint, now } = host;
-  const signal = withDeadline(reachMs, outer);
-  const socket = connect({ host: address, port, rejectUnauthorized: false });
-  const stop = (): void => void socket.destroy(new FlynnError('timeout', `no answer within ${reachMs} ms`));
-  signal.addEventListener('abort', stop, { once: true });
-  try {
-    const connected = Promise.withResolvers<void>();
-    socket.once('secureConnect', () => connected.resolve());
-    socket.once('error', (error) => connected.reject(error));
-    socket.once('close', () => connected.reject(new FlynnError('unavailable', 'it hung up')));
-    await connected.promise;
-    const own = socket.getPeerX509Certificate();
-    let certificate = own;
-    while (certificate?.issuerCertificate !== undefined && certificate.issuerCertificate !== certificate) {
-      certificate = certificate.issuerCertificate;
-    }
-    const authority = certificate?.toString();
-    if (own === undefined || authority === undefined || fingerprintOf(authority) !== fingerprint) {
-      throw new FlynnError('unauthenticated', 'a host answers, but it is not of the cluster the token is for');
-    }
-    if (Date.parse(own.validFrom) > now())
-      throw clockError(`a certificate of ${address} is of`, Date.parse(own.validFrom), now());
-    return { authority, ownAddress: socket.localAddress ?? '' };
-  } finally {
-    signal.removeEventListener('abort', stop);
-    socket.destroy();
+  const { chain, ownAddress } = await shownChain({ host: address, port }, signal);
+  const [own] = chain;
+  const authority = chain.at(-1)?.toString();
+  if (own === undefined || authority === undefined || fingerprintOf(authority) !== fingerprint) {
+    throw new FlynnError('unauthenticated', 'a host answers, but it is not of the cluster the token is for');
   }
+  if (Date.parse(own.validFrom) > now())
+    throw clockError(`a certificate of ${address} is of`, Date.parse(own.validFrom), now());
+  return { authority, ownAddress };
 }

@@ -195,6 +195,9 @@ class Leadership {
   async #image(): Promise<string> {
     const entry = await this.#deps.store.get(etcdImageKey, { signal: this.#signal });
     if (entry !== undefined) return z.string().min(1).parse(JSON.parse(entry.value));
-    throw new FlynnError('unavailable', 'which image etcd runs from is not known yet: npm run up on the first host');
+    throw new FlynnError(
+      'unavailable',
+      'which image etcd runs from is not known yet: flynn-host bootstrap on the first host',
+    );
   }
 }

@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { systemClock } from '@flynn/kit/clock';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
-import { readJsonFile } from '@flynn/kit/files';
+import { readJsonFile, readTextFile } from '@flynn/kit/files';
 import type { ServerOptions } from '@flynn/kit/http-server';
 import type { LiveIdentity } from '@flynn/kit/identity';
 import type { Logger } from '@flynn/kit/log';
@@ -16,6 +16,8 @@ import type { EtcdTls } from '@flynn/store/etcd-members';
 import { etcdMembership } from '@flynn/store/etcd-membership';
 import { openMirror } from '@flynn/store/mirror';
 import type { Mirror } from '@flynn/store/mirror';
+import { sealKeyOf } from '@flynn/store/sealing/envelope';
+import { SealedEtcd } from '@flynn/store/sealing/sealed-store';
 import type { AgentPlace } from '../agent-client.ts';
 import type { Config } from '../config.ts';
 import type { Engine } from '../engine.ts';
@@ -25,6 +27,9 @@ import { certificateFault } from './certificate-age.ts';
 import { etcdVolume } from './etcd-resident.ts';
 import { admissionSchema, startJoinServer } from './join-server.ts';
 import { knownEndpoints, startMembership } from './membership.ts';
+
+/** Written by bootstrap: what the cluster's secrets are sealed under. */
+export const sealingKeyFile = 'sealing.key';
 
 const agentPort = 1113;
 
@@ -41,6 +46,17 @@ export async function readTls(config: TlsConfig): Promise<EtcdTls | undefined> {
   return { ca: authority ?? '', certificate: own ?? '', privateKey: privateKey ?? '' };
 }
 
+/** undefined where bootstrap has not written it yet. */
+export function readSealingKey(stateDir: string): Promise<string | undefined> {
+  return readTextFile(join(stateDir, sealingKeyFile));
+}
+
+/** What this host says of the key it has. */
+export async function sealingKeyIdOf(stateDir: string): Promise<string | undefined> {
+  const text = await readSealingKey(stateDir);
+  return text === undefined ? undefined : sealKeyOf(text).id;
+}
+
 /** The store at the members this host knew last. */
 export async function connectStore(
   config: Config,
@@ -51,8 +67,9 @@ export async function connectStore(
   const tls = read === undefined || identity === undefined ? read : renewedTls(read.ca, identity);
   const endpoints = await knownEndpoints(config.FLYNN_STATE_DIR, config.FLYNN_ETCD_ENDPOINTS);
   const told = onCall === undefined ? {} : { onCall };
-  const store = connectEtcd({ endpoints, log, ...told, ...(tls === undefined ? {} : { tls }) });
-  identity?.onChange(() => store.renewTls());
+  const raw = connectEtcd({ endpoints, log, ...told, ...(tls === undefined ? {} : { tls }) });
+  const store = new SealedEtcd(raw, { sealingKey: () => readSealingKey(config.FLYNN_STATE_DIR), log });
+  identity?.onChange(() => raw.renewTls());
   return tls === undefined ? { store } : { store, tls };
 }
 

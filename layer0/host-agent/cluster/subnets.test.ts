@@ -64,7 +64,7 @@ test('no host moves to the address of another, or takes back a subnet that was g
   await leaseSubnet(store, ask('h3', '192.0.2.3'));
   await assert.rejects(
     leaseSubnet(store, { ...ask('h2', '192.0.2.2'), subnet }),
-    (error) => hasCode(error, 'conflict') && /is that of h3 by now: npm run down/.test(error.message),
+    (error) => hasCode(error, 'conflict') && /is that of h3 by now: flynn-host uninstall/.test(error.message),
   );
 });
 

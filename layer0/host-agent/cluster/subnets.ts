@@ -83,7 +83,7 @@ export async function leaseSubnet(
       const whose = leases.find((lease) => lease.subnet === request.subnet)?.hostId;
       throw new FlynnError(
         'conflict',
-        `this host was removed from the cluster, and its subnet ${request.subnet} is that of ${whose} by now: npm run down here, then join again`,
+        `this host was removed from the cluster, and its subnet ${request.subnet} is that of ${whose} by now: flynn-host uninstall here, then join again`,
       );
     }
     const subnet = request.subnet ?? subnetsOf(range).find((one) => !taken.some((other) => overlap(one, other)));

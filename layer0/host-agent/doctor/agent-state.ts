@@ -46,7 +46,7 @@ export function agentFindings(subject: string, facts: AgentFacts): Found[] {
       subject,
       what: `it schedules without your own schedulers: ${facts.schedulerFault}`,
       why: 'workloads of their kinds wait',
-      remedy: 'put the file right, or take it away: FLYNN_SCHEDULERS= npm run up',
+      remedy: 'put the file right, or take it away: FLYNN_SCHEDULERS= flynn-host bootstrap',
     });
   }
   return findings;

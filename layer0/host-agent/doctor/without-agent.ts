@@ -41,7 +41,7 @@ export async function examineWithoutAgent(options: {
         what: `its agent does not answer: ${messageOf(options.error)}${last}`,
         why: 'what runs goes on, but nothing is started, healed or announced there; soon the cell takes the host for lost',
         remedy:
-          "npm run up starts it; why it does not run: journalctl -u 'flynn-host-*' -n 50, or the end of agent.log in its state folder",
+          "flynn-host bootstrap starts it; why it does not run: journalctl -u 'flynn-host-*' -n 50, or the end of agent.log in its state folder",
       },
     ],
     unknown: [],

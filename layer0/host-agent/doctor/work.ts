@@ -57,8 +57,7 @@ function blocked({ evaluations, nameOf }: WorkFacts, now: number): Found[] {
       what: `jobs of it wait for a place: ${reason ?? 'nobody said why'}`,
       since: new Date(createdAt).toISOString(),
       why: 'less of it runs than is wanted',
-      remedy:
-        'make room: add a host (npm run up -- --join TOKEN), scale something down, or ask for less: flynn limit set',
+      remedy: 'make room: add a host (flynn-host join TOKEN), scale something down, or ask for less: flynn limit set',
     })),
     'jobs of it wait for a place',
   );
@@ -116,7 +115,7 @@ function untold({ assignments, statuses, present }: WorkFacts, now: number): Fou
     what: `${since.length} job${since.length === 1 ? '' : 's'} placed there have not been begun with`,
     since: new Date(Math.min(...since)).toISOString(),
     why: 'its agent is heard of, and does not follow what it is told',
-    remedy: 'its agent’s log tells why (flynn-host collect-debug there); npm run up there starts it anew',
+    remedy: 'its agent’s log tells why (flynn-host collect-debug there); flynn-host bootstrap there starts it anew',
   }));
 }
 

@@ -4,7 +4,12 @@ import { hostRole } from '@flynn/kit/identity';
 import { type Credentials, isDue, issueCertificate } from '@flynn/kit/tls';
 
 export type CertificateFiles = Readonly<{ certificate: string; key: string }>;
-export type WantedCertificate = Readonly<{ name: string; role: string; addresses: readonly string[] }>;
+export type WantedCertificate = Readonly<{
+  name: string;
+  role?: string;
+  addresses: readonly string[];
+  isServerOnly?: boolean;
+}>;
 
 /** For its etcd member, its agent and hosts that join. */
 export function hostCertificateOf(host: { hostId: string; address: string; gateway: string }): WantedCertificate {
@@ -20,8 +25,8 @@ export async function ensureCertificate(
   const { wanted, authority, now, isForced = false } = options;
   const [certificate, privateKey] = await Promise.all([readTextFile(files.certificate), readTextFile(files.key)]);
   if (certificate !== undefined && privateKey !== undefined && !isForced) {
-    const { role, addresses } = wanted;
-    if (!isDue(certificate, { authority: authority.certificate, role, addresses, now })) {
+    const { isServerOnly: _, ...needed } = wanted;
+    if (!isDue(certificate, { authority: authority.certificate, ...needed, now })) {
       return { certificate, privateKey };
     }
   }

@@ -92,6 +92,7 @@ test('every route × every part of the platform: each gets in where it has to an
       'GET /deployments/:deployment',
       'GET /deployments/:deployment/events',
       'GET /operations/:operation',
+      'GET /operations/:operation/missing-layers',
       'DELETE /apps/:app/jobs/:job',
       'POST /apps/:app/builds',
       'POST /apps/:app/deployments',

@@ -4,7 +4,6 @@ import type { Logger } from '@flynn/kit/log';
 import type { Route } from '@flynn/kit/routes';
 import type { Store } from '@flynn/store/store';
 import { tokens } from '../access/api.ts';
-import { layers } from '../collection/api-layers.ts';
 import { operations } from '../operations/api.ts';
 import { runners } from '../operations/api-runners.ts';
 import { claimAnswer } from './answers.ts';
@@ -19,8 +18,6 @@ const unrecorded: ReadonlySet<Route> = new Set([
   operations.heartbeat,
   operations.append,
   runners.register,
-  // Only asks.
-  layers.missing,
 ]);
 const secretAnswers: ReadonlySet<Route> = new Set([tokens.create]);
 

@@ -47,7 +47,7 @@ export async function claimStore(
   if (before !== undefined && before.state.stage !== 'complete') {
     throw new FlynnError(
       'conflict',
-      'another backup is being restored here: go on with that one, or take the cluster down with npm run down',
+      'another backup is being restored here: go on with that one, or take the cluster down with flynn-host uninstall',
     );
   }
   const { entries } = await store.list(controllerPrefix, { newest: 1, signal });

@@ -3,6 +3,8 @@ import { digestSchema, blobSchema } from '@flynn/blobstore/api';
 import { defineRoute } from '@flynn/kit/routes';
 import { z } from 'zod';
 
+const digestList = /^sha256:[0-9a-f]{64}(?:,sha256:[0-9a-f]{64}){0,127}$/;
+
 export const layers = {
   get: defineRoute({
     method: 'GET',
@@ -31,9 +33,10 @@ export const layers = {
   }),
   /** For runners and builders: `access` says nothing. */
   missing: defineRoute({
-    method: 'POST',
+    method: 'GET',
     path: '/operations/:operation/missing-layers',
-    body: z.object({ digests: z.array(digestSchema).min(1).max(256) }),
+    /** Up to 128, with commas in between. */
+    query: z.object({ digests: z.string().regex(digestList) }),
     response: z.object({ missing: z.array(z.string()) }),
     summary:
       'Which of these layers an operation may not be made of: who asked for it and its app have no right to them',

@@ -36,8 +36,8 @@ export function layerHandlers(
       await own.check(principalOf(call), [params.digest], signal);
       return blobs.stat(params.digest, { signal });
     }),
-    handle(layers.missing, async ({ params, body, signal }) => ({
-      missing: await own.missingFor(params.operation, body.digests, signal),
+    handle(layers.missing, async ({ params, query, signal }) => ({
+      missing: await own.missingFor(params.operation, query.digests.split(','), signal),
     })),
     handle(layers.put, async (call) => {
       const { query, body, signal } = call;

@@ -129,7 +129,7 @@ test('an operation is made of what whoever asked for it has, with a token or an 
   const runner = createControllerClient({ baseUrl: world.url, key: serviceToken(world.userKey, 'runner') });
   clients.push(runner);
   const missing = async (operation: string) =>
-    (await runner.call(layers.missing, { params: { operation }, body: { digests: [digest, brought] } })).missing;
+    (await runner.call(layers.missing, { params: { operation }, query: { digests: `${digest},${brought}` } })).missing;
   const byMallory = await queued(mallory, 'theirs');
   assert.deepEqual(await missing(byMallory), [digest], 'a record of hers may not name my layer');
   assert.deepEqual(await missing(await queued(dave, 'theirs')), [brought]);
@@ -165,7 +165,7 @@ test('an operation is made of what whoever asked for it has, with a token or an 
   await client.call(users.remove, { params: { user: 'mallory' } });
   assert.deepEqual(await missing(byMallory), [digest, brought], 'who is gone has nothing');
   await assert.rejects(
-    dave.call(layers.missing, { params: { operation: byMallory }, body: { digests: [digest] } }),
+    dave.call(layers.missing, { params: { operation: byMallory }, query: { digests: digest } }),
     (error) => hasCode(error, 'denied'),
   );
 });

@@ -5,7 +5,6 @@ import type { Upstream } from '../http2/attempt.ts';
 import type { Deadlines, Watched } from './deadlines.ts';
 import { HeadProblem } from './fields.ts';
 import { giveBack } from './give-back.ts';
-import { H2cTransfer } from './h2c-transfer.ts';
 import { HeadReader } from './head-reader.ts';
 import type { Pools } from './pool.ts';
 import { problemOfPartialRequest, readRequestHead } from './request-head.ts';
@@ -229,9 +228,7 @@ export class ClientConnection implements Watched {
       this.answer(verdict.answer, head, keepsAlive);
       this.finished(keepsAlive);
     } else {
-      const { exchange } = verdict;
-      const isTranslated = exchange.backendProtocol === 'h2c';
-      this.#transfer = isTranslated ? new H2cTransfer(this, head, exchange) : new Transfer(this, head, exchange);
+      this.#transfer = new Transfer(this, head, verdict.exchange);
       this.#transfer.start();
       if (this.hasEnded) this.#transfer?.clientEnded();
     }

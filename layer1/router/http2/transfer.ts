@@ -5,7 +5,8 @@ import type { Backend } from '../backend.ts';
 import type { Exchange, Fields, Problem } from '../exchange.ts';
 import type { Deadlines, Watched } from '../http1/deadlines.ts';
 import { closeWhenSent, sendAnswer, sendHead } from './answer.ts';
-import type { Attempt, Extent, Failure, Receiver, Upstream } from './attempt.ts';
+import type { Extent, Failure, Receiver, Upstream } from './attempt.ts';
+import { Attempts } from './attempts.ts';
 import { objectOf } from './fields.ts';
 import type { Http2Head } from './request.ts';
 import { RequestBody } from './request-body.ts';
@@ -30,19 +31,13 @@ export class Transfer implements Receiver, BodyReceiver, Watched {
   readonly #stream: ServerHttp2Stream;
   readonly #head: Http2Head;
   readonly #exchange: Exchange;
-  readonly #upstream: Upstream;
   readonly #deadlines: Deadlines;
   readonly #onOver: () => void;
   /** The whole is to be over by then. */
   readonly #lastMs: number;
   #phase: Phase = 'picking';
-  #attempt: Attempt | undefined;
-  #backend: Backend | undefined;
+  readonly #attempts: Attempts;
   #deadlineMs = Infinity;
-  #hasTried = false;
-  #hasRepeated = false;
-  /** Where a host has vanished others may have too: a dial tells that sooner than a connection that was kept. */
-  #wantsNew = false;
   #isUpgraded = false;
   #isOpenEnded = false;
   readonly #body: RequestBody;
@@ -62,10 +57,11 @@ export class Transfer implements Receiver, BodyReceiver, Watched {
     this.#stream = options.stream;
     this.#head = options.head;
     this.#exchange = options.exchange;
-    this.#upstream = options.upstream;
     this.#deadlines = options.deadlines;
     this.#onOver = options.onOver;
     this.#body = new RequestBody(options.stream, options.head, this);
+    const { upstream, exchange, head } = options;
+    this.#attempts = new Attempts({ upstream, exchange, head, receiver: this });
     const { totalMs } = options.exchange.limits;
     this.#lastMs = totalMs > 0 ? options.deadlines.after(totalMs) : Infinity;
   }
@@ -105,7 +101,7 @@ export class Transfer implements Receiver, BodyReceiver, Watched {
       case 'asking': {
         const isClientSlow =
           !this.#body.isRead && !this.#body.isHeldUp && !this.#isUpgraded && this.#head.upgrade === undefined;
-        if (!isClientSlow && this.#backend !== undefined) this.#exchange.failed(this.#backend, 'late');
+        if (!isClientSlow) this.#attempts.late();
         this.#answer(isClientSlow ? 'client-slow' : 'backend-late');
         break;
       }
@@ -123,8 +119,8 @@ export class Transfer implements Receiver, BodyReceiver, Watched {
     this.#arm(this.#body.isRead || this.#head.upgrade !== undefined ? limits.firstByteMs : limits.idleMs);
     if (this.#head.upgrade !== undefined) return;
     this.#sayContinue();
-    for (const bytes of this.#body.takeCollected()) this.#body.give(bytes, this.#attempt);
-    if (this.#body.isRead) this.#attempt?.end(this.#body.trailers);
+    for (const bytes of this.#body.takeCollected()) this.#body.give(bytes, this.#attempts.attempt);
+    if (this.#body.isRead) this.#attempts.attempt?.end(this.#body.trailers);
     else this.#body.read();
   }
 
@@ -138,10 +134,11 @@ export class Transfer implements Receiver, BodyReceiver, Watched {
   }
 
   onHead(status: number, fields: string[], extent: Extent): void {
-    if (this.#backend === undefined) return;
-    const added = this.#exchange.answered(this.#backend, status, extent !== 'none');
+    const { backend } = this.#attempts;
+    if (backend === undefined) return;
+    const added = this.#exchange.answered(backend, status, extent !== 'none');
     if ('status' in added) {
-      this.#leaveBackend();
+      this.#attempts.letGo();
       this.#send(added);
       return;
     }
@@ -160,7 +157,7 @@ export class Transfer implements Receiver, BodyReceiver, Watched {
   }
 
   onUpgraded(fields: string[]): void {
-    if (this.#backend === undefined) return;
+    if (this.#attempts.backend === undefined) return;
     this.#isUpgraded = true;
     this.onHead(
       200,
@@ -175,15 +172,15 @@ export class Transfer implements Receiver, BodyReceiver, Watched {
     this.#arm(this.#exchange.limits.idleMs);
     if (!this.#stream.writable) return;
     if (this.#stream.write(bytes)) return;
-    this.#attempt?.pause();
+    this.#attempts.attempt?.pause();
     if (this.#isClientFull) return;
     this.#isClientFull = true;
     this.#stream.once('drain', () => this.#onClientDrain());
   }
 
   onEnd(trailers: Fields): void {
-    this.#attempt = undefined;
-    this.#releaseBackend();
+    this.#attempts.ended();
+    this.#attempts.letGo();
     this.#phase = 'over';
     if (this.#stream.destroyed) return;
     this.#stream.end();
@@ -204,20 +201,11 @@ export class Transfer implements Receiver, BodyReceiver, Watched {
   }
 
   onFailure(failure: Failure): void {
-    const backend = this.#backend;
     if (this.#phase === 'answering') return this.#breakOff();
-    if (backend === undefined) return;
-    const isDial = this.#phase === 'dialling';
-    this.#exchange.failed(backend, failure === 'refused' ? 'broke' : failure);
-    this.#leaveBackend();
-    if (isDial || failure === 'refused') {
-      if (this.#body.isSent) this.#answer('backend-broke');
-      else this.#pick();
-    } else if (this.#canRepeat && (failure === 'vanished' || !this.#hasRepeated)) {
-      if (failure === 'vanished') this.#wantsNew = true;
-      else this.#hasRepeated = true;
-      this.#pick();
-    } else this.#answer('backend-broke');
+    if (this.#attempts.backend === undefined) return;
+    const has = { connected: this.#phase !== 'dialling', sentBody: this.#body.isSent };
+    if (this.#attempts.failed(failure, has)) this.#pick();
+    else this.#answer('backend-broke');
   }
 
   onBody(bytes: Buffer): void {
@@ -230,7 +218,7 @@ export class Transfer implements Receiver, BodyReceiver, Watched {
     if (this.#phase === 'over') return;
     this.#arm(limits.idleMs);
     if (this.#phase === 'asking' || this.#phase === 'answering') {
-      this.#body.give(bytes, this.#attempt);
+      this.#body.give(bytes, this.#attempts.attempt);
       return;
     }
     const collected = this.#body.collect(bytes);
@@ -243,16 +231,8 @@ export class Transfer implements Receiver, BodyReceiver, Watched {
     if (this.#phase === 'collecting') this.#pick();
     else if (this.#phase === 'asking') {
       this.#arm(this.#exchange.limits.firstByteMs);
-      this.#attempt?.end(this.#body.trailers);
-    } else if (this.#phase === 'answering') this.#attempt?.end(this.#body.trailers);
-  }
-
-  get #canRepeat(): boolean {
-    return (
-      this.#head.body === 'none' &&
-      (this.#head.method === 'GET' || this.#head.method === 'HEAD') &&
-      this.#head.upgrade === undefined
-    );
+      this.#attempts.attempt?.end(this.#body.trailers);
+    } else if (this.#phase === 'answering') this.#attempts.attempt?.end(this.#body.trailers);
   }
 
   #pick(): void {
@@ -273,21 +253,12 @@ export class Transfer implements Receiver, BodyReceiver, Watched {
       return;
     }
     if (backend === undefined) {
-      this.#answer(this.#hasTried ? 'unreachable' : 'no-backends');
+      this.#answer(this.#attempts.problem);
       return;
     }
-    this.#hasTried = true;
-    this.#backend = backend;
     this.#phase = 'dialling';
     this.#arm(this.#exchange.limits.dialMs);
-    const request = {
-      head: this.#head,
-      exchange: this.#exchange,
-      canRepeat: this.#canRepeat,
-      wantsNew: this.#wantsNew,
-    };
-    this.#attempt = this.#upstream.open(backend, request, this);
-    this.#attempt.begin();
+    this.#attempts.begin(backend);
   }
 
   #sayContinue(): void {
@@ -299,7 +270,7 @@ export class Transfer implements Receiver, BodyReceiver, Watched {
   #onClientDrain(): void {
     this.#isClientFull = false;
     this.#arm(this.#exchange.limits.idleMs);
-    this.#attempt?.resume();
+    this.#attempts.attempt?.resume();
   }
 
   #arm(ms: number): void {
@@ -307,7 +278,7 @@ export class Transfer implements Receiver, BodyReceiver, Watched {
   }
 
   #answer(problem: Problem): void {
-    this.#leaveBackend();
+    this.#attempts.letGo();
     this.#send(this.#exchange.answerFor(problem));
   }
 
@@ -322,27 +293,14 @@ export class Transfer implements Receiver, BodyReceiver, Watched {
 
   #breakOff(): void {
     this.#isBrokenOff = true;
-    this.#leaveBackend();
+    this.#attempts.letGo();
     this.#phase = 'over';
     this.#stream.close(constants.NGHTTP2_INTERNAL_ERROR);
   }
 
-  #leaveBackend(): void {
-    const attempt = this.#attempt;
-    this.#attempt = undefined;
-    attempt?.abort();
-    this.#releaseBackend();
-  }
-
-  #releaseBackend(): void {
-    const backend = this.#backend;
-    this.#backend = undefined;
-    if (backend !== undefined) this.#exchange.release(backend);
-  }
-
   #onClose(): void {
     const isAnswered = this.#phase === 'over' && this.#stream.rstCode === constants.NGHTTP2_NO_ERROR;
-    this.#leaveBackend();
+    this.#attempts.letGo();
     this.#phase = 'over';
     this.#deadlineMs = Infinity;
     this.#exchange.end({

@@ -10,7 +10,7 @@ import type { ServedCertificate } from '@flynn/controller/certificates/model';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import { z } from 'zod';
-import { KeptFile, keepWritten } from '../kept-file.ts';
+import { Keeping, KeptFile } from '../kept-file.ts';
 import { SealedLines } from './sealed-lines.ts';
 
 const headSchema = z.object({ format: z.literal(1), salt: z.base64() });
@@ -41,7 +41,7 @@ export class RememberedCertificates {
   readonly #known = new Map<string, ServedCertificate>();
   readonly #saved: Content | undefined;
   #isLive = false;
-  #isChanged = false;
+  readonly #keeping = new Keeping();
 
   private constructor(options: Required<RememberedCertificatesOptions>, file: KeptFile, saved?: Content) {
     this.#options = options;
@@ -53,7 +53,7 @@ export class RememberedCertificates {
   static async open(given: RememberedCertificatesOptions): Promise<RememberedCertificates> {
     const options = { writes: true, now: Date.now, restMs, ...given };
     const file = new KeptFile(options.file);
-    await file.clean(options.now());
+    await file.clean(options.now(), options.log);
     try {
       return new RememberedCertificates(options, file, await load(file, options.key));
     } catch (error) {
@@ -75,42 +75,33 @@ export class RememberedCertificates {
   /** The controller has spoken. */
   replace(all: readonly ServedCertificate[]): void {
     this.#isLive = true;
-    this.#isChanged = true;
+    this.#keeping.changed();
     this.#known.clear();
     for (const one of all) this.#known.set(one.id, one);
   }
 
   set(one: ServedCertificate): void {
-    this.#isChanged = true;
+    this.#keeping.changed();
     this.#known.set(one.id, one);
   }
 
   remove(id: string): void {
-    this.#isChanged = this.#known.delete(id) || this.#isChanged;
+    if (this.#known.delete(id)) this.#keeping.changed();
   }
 
   /** Writes what is known, soon after it changed. */
   async run(signal: AbortSignal): Promise<void> {
     const { writes, log } = this.#options;
     if (!writes) return;
-    await keepWritten({
+    await this.#keeping.run({
+      file: this.#file,
       what: 'the certificates',
       restMs: this.#options.restMs,
-      isDue: () => this.#isChanged && this.#isLive,
-      write: () => this.#write(signal),
+      isDue: () => this.#isLive,
+      lines: () => this.#lines(),
       log,
       signal,
     });
-  }
-
-  async #write(signal: AbortSignal): Promise<void> {
-    this.#isChanged = false;
-    try {
-      await this.#file.write(this.#lines(), signal);
-    } catch (error) {
-      this.#isChanged = true;
-      throw error;
-    }
   }
 
   *#lines(): Generator<string> {

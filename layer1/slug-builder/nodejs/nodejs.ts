@@ -1,6 +1,7 @@
 /** The Node.js buildpack. */
 import { mkdir, readFile, readdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { readTextFile } from '@flynn/kit/files';
 import type { BuildContext, Buildpack, Compiled, Runtime } from '../buildpack.ts';
 import { buildEnv } from '../environment.ts';
 import { type Project, installDependencies, pruneDependencies, runScript } from './dependencies.ts';
@@ -123,7 +124,7 @@ async function managerOf(
     );
     return { manager: pnpmManager(hasLockfile), version };
   }
-  const settings = await readFile(join(layout.appDir, '.yarnrc.yml'), 'utf8').catch(() => '');
+  const settings = (await readTextFile(join(layout.appDir, '.yarnrc.yml'))) ?? '';
   const isBerry = isBerryLockfile(text) || (declared !== undefined && !declared.startsWith('1.'));
   const yarnPath = /^yarnPath:\s*["']?([^"'\s]+)/m.exec(settings)?.[1];
   if (isBerry && yarnPath !== undefined) {

@@ -1,0 +1,69 @@
+/** The ring as one process knows it. */
+import { FlynnError } from '@flynn/kit/errors';
+import { raceAbort } from '@flynn/kit/retry';
+import type { CallOptions, Store } from '../store.ts';
+import { sealKeyOf } from './envelope.ts';
+import type { SealKey } from './envelope.ts';
+import { keysOf, readRing } from './ring.ts';
+
+/** Nobody writes with a key that was replaced longer ago than this. */
+export const freshMs = 30_000;
+
+/** undefined where this process has none. */
+export type ReadSealingKey = () => Promise<string | undefined>;
+
+/**
+ * INVARIANTS. What `current` answers was the ring's at most `freshMs` ago. A key that was known stays known: what is under
+ * way with a key that is retired, a listing at an older revision say, still opens.
+ */
+export class KnownKeys {
+  readonly #store: Pick<Store, 'get'>;
+  readonly #readSealingKey: ReadSealingKey;
+  readonly #now: () => number;
+  readonly #keys = new Map<string, SealKey>();
+  #current: SealKey | undefined;
+  #readAt = -Infinity;
+  #reading: Promise<void> | undefined;
+
+  /** `now` in milliseconds, of a clock that never goes back. */
+  constructor(options: { store: Pick<Store, 'get'>; sealingKey: ReadSealingKey; now: () => number }) {
+    this.#store = options.store;
+    this.#readSealingKey = options.sealingKey;
+    this.#now = options.now;
+  }
+
+  get(id: string): SealKey | undefined {
+    return this.#keys.get(id);
+  }
+
+  /** What to seal with; undefined as long as nothing is sealed. */
+  async current(options: CallOptions): Promise<SealKey | undefined> {
+    if (this.#now() - this.#readAt > freshMs) await this.read(options);
+    return this.#current;
+  }
+
+  async read(options: CallOptions): Promise<void> {
+    // Under nobody's signal: whoever goes away leaves the others' answer alone. The store bounds it.
+    this.#reading ??= this.#read().finally(() => {
+      this.#reading = undefined;
+    });
+    await (options.signal === undefined ? this.#reading : raceAbort(this.#reading, options.signal));
+  }
+
+  async #read(): Promise<void> {
+    const askedAt = this.#now();
+    const stored = await readRing(this.#store);
+    if (stored === undefined) {
+      this.#current = undefined;
+    } else {
+      const text = await this.#readSealingKey();
+      if (text === undefined) {
+        throw new FlynnError('denied', "the cluster's secrets are sealed, and here is no key: npm run up brings it");
+      }
+      const keys = keysOf(stored.ring, sealKeyOf(text));
+      for (const [id, key] of keys) if (!this.#keys.has(id)) this.#keys.set(id, key);
+      this.#current = this.#keys.get(stored.ring.current);
+    }
+    this.#readAt = askedAt;
+  }
+}

@@ -1,0 +1,91 @@
+/** Which blobs have fewer copies than they should, or none that is whole? */
+import type { Lack, Replication } from '@flynn/blobstore/api';
+import type { BlobClient } from '@flynn/blobstore/client';
+import type { Check, Found } from '@flynn/host-agent/doctor/finding';
+import { hasCode } from '@flynn/kit/errors';
+
+const mebibyte = 1024 ** 2;
+const marks = {
+  /** A store that is new takes its time; one that gets on is no finding before. */
+  missingMs: 10 * 60_000,
+  /** They compare themselves every minute, rarer when it takes long. */
+  comparedMs: 2 * 3_600_000,
+} as const;
+
+export function blobCheck(blobs: Pick<BlobClient, 'replication'>, now: () => number): Check {
+  return {
+    name: 'blobs',
+    async find(signal) {
+      try {
+        return blobFindings(await blobs.replication({ signal }), now());
+      } catch (error) {
+        // That none answers is told as a part of the platform that is not healthy; an earlier version has no others beside it.
+        if (hasCode(error, 'unavailable', 'not_found')) return [];
+        throw error;
+      }
+    },
+  };
+}
+
+/** Pure. */
+export function blobFindings({ stores }: Replication, now: number): Found[] {
+  return stores.flatMap(({ host, status, problem }): Found[] => {
+    const subject = `blob store on ${host}`;
+    if (status === undefined) {
+      return [
+        {
+          severity: 'warning',
+          subject,
+          what: `it does not answer the others: ${problem ?? 'no reason is known'}`,
+          why: 'pushes wait until it does or is found to be gone, and what is stored meanwhile has one copy less',
+          remedy: 'flynn -a blobstore ps and flynn -a blobstore log tell why',
+        },
+      ];
+    }
+    const { missing, damaged, comparedAt } = status;
+    const found: Found[] = [];
+    if (damaged.count > 0) {
+      found.push({
+        severity: 'critical',
+        subject,
+        what: `its disk damaged ${amountOf(damaged)}, and no other store has them: ${namesOf(damaged)}`,
+        ...sinceOf(damaged.since),
+        why: 'what is made of them can no longer be started on other hosts, nor backed up',
+        remedy: `push the apps concerned again; should the disk fail, flynn host drain ${host} and replace it`,
+      });
+    }
+    if (missing.since !== undefined && now - missing.since >= marks.missingMs) {
+      found.push({
+        severity: 'warning',
+        subject,
+        what: `it has yet to get ${amountOf(missing)} that another store has: ${namesOf(missing)}`,
+        ...sinceOf(missing.since),
+        why: 'they have a copy less than they should: with the disks of the others they are lost',
+        remedy: `it goes on by itself; flynn -a blobstore log tells what is in its way, flynn host list how full ${host} is`,
+      });
+    }
+    if (comparedAt !== undefined && stores.length > 1 && now - comparedAt >= marks.comparedMs) {
+      found.push({
+        severity: 'warning',
+        subject,
+        what: 'it could not compare itself with all others',
+        ...sinceOf(comparedAt),
+        why: 'copies it lacks are not known',
+        remedy: 'flynn -a blobstore log tells which of them it does not reach',
+      });
+    }
+    return found;
+  });
+}
+
+function amountOf({ count, bytes }: Lack): string {
+  return `${count} ${count === 1 ? 'blob' : 'blobs'} (${Math.ceil(bytes / mebibyte)} MiB)`;
+}
+
+function namesOf({ count, digests }: Lack): string {
+  return `${digests.join(', ')}${count > digests.length ? ', …' : ''}`;
+}
+
+function sinceOf(ms: number | undefined): { since?: string } {
+  return ms === undefined ? {} : { since: new Date(ms).toISOString() };
+}

@@ -1,0 +1,149 @@
+import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
+import { test } from 'node:test';
+import { silentLogger } from '@flynn/kit/log';
+import { waitFor } from '@flynn/kit/retry';
+import { createMemoryStore } from '@flynn/store/memory';
+import type { MemoryStore } from '@flynn/store/memory';
+import { isSealed, sealKeyOf } from '@flynn/store/sealing/envelope';
+import { isOpenKey } from '@flynn/store/sealing/rules';
+import { makeRing, readRing } from '@flynn/store/sealing/ring';
+import { SealedStore } from '@flynn/store/sealing/sealed-store';
+import { tokens, users } from '../access/api.ts';
+import { drains } from '../api-drains.ts';
+import { apps, deployments, jobs, releases } from '../api.ts';
+import { certificates } from '../certificates/api.ts';
+import { startTestController } from '../testing.ts';
+import type { TestController } from '../testing.ts';
+import { sealingKeys } from './api.ts';
+import { sealingFindings } from './findings.ts';
+import { stepSealing } from './steps.ts';
+
+const log = silentLogger();
+const text = 'the sealing key of a test';
+const maker = { sealingKey: sealKeyOf(text), newId: randomUUID, now: new Date(0) };
+
+/** Each in its own place of the store. */
+const secrets = {
+  ofRelease: 'postgres://ann:hunter2@db/shop',
+  ofApp: 'a-key-that-the-app-has',
+  ofRun: 'told-to-one-run-only',
+  ofDrain: 'sesame-open-the-drain',
+  ofAuthority: 'c2VjcmV0LW9mLXRoZS1iaW5kaW5n',
+  ofHook: 'the-hook-is-signed-with-this',
+};
+
+async function openSealed({ hasRing }: { hasRing: boolean }): Promise<{ raw: MemoryStore; store: SealedStore }> {
+  const raw = createMemoryStore();
+  if (hasRing) await makeRing(raw, maker);
+  return { raw, store: new SealedStore(raw.connect(), { sealingKey: async () => text, log }) };
+}
+
+async function live(world: TestController): Promise<void> {
+  const { client } = world;
+  await client.call(apps.create, { body: { name: 'shop' } });
+  const params = { app: 'shop' };
+  const { id: artifactId } = await client.call(releases.createArtifact, {
+    body: { type: 'image', image: { name: 'test/image' } },
+  });
+  const processes = { web: { ports: [{ port: 8080 }], env: { APP_KEY: secrets.ofApp } } };
+  const body = { artifactId, env: { DATABASE_URL: secrets.ofRelease }, processes };
+  const release = await client.call(releases.create, { params, body });
+  assert.equal((await world.deploy('shop', release.id)).state, 'complete');
+  await client.call(jobs.run, { params, body: { command: ['env'], env: { ONCE: secrets.ofRun } } });
+  await client.call(drains.create, { body: { app: 'shop', url: `https://${secrets.ofDrain}@logs.example.com/in` } });
+  await client.call(certificates.setAuthority, {
+    body: {
+      directoryUrl: 'https://acme.example.com/directory',
+      binding: { keyId: 'k', secret: secrets.ofAuthority },
+      challenge: 'dns-01',
+      hook: { url: 'https://hook.example.com/', secret: secrets.ofHook },
+    },
+  });
+  await client.call(users.create, { body: { name: 'ann' } });
+  await client.call(tokens.create, { body: { name: 'laptop', user: 'ann' } }, { headers: { 'idempotency-key': 'k' } });
+  const [deployed] = await client.call(deployments.list, { params });
+  assert.equal(deployed?.state, 'complete');
+}
+
+async function inClear(raw: MemoryStore): Promise<{ found: string[]; clear: string[] }> {
+  const { entries } = await raw.list('');
+  const whole = entries.map(({ key, value }) => `${key} ${value}`).join('\n');
+  return {
+    found: Object.values(secrets).filter((secret) => whole.includes(secret)),
+    clear: entries.filter(({ key, value }) => !isOpenKey(key) && !isSealed(value)).map(({ key }) => key),
+  };
+}
+
+test('nobody finds a secret in the store after apps were made, run and deployed', async () => {
+  const { raw, store } = await openSealed({ hasRing: true });
+  await using world = await startTestController({ store });
+  await live(world);
+  assert.deepEqual(await inClear(raw), { found: [], clear: [] });
+  const kinds = new Set((await raw.list('/flynn')).entries.map(({ key }) => key.split('/').slice(1, 4).join('/')));
+  for (const kind of ['flynn/resource/release', 'flynn/cell/templates', 'flynn/resource/drain']) {
+    assert.ok(kinds.has(kind), kind);
+  }
+});
+
+test('a cluster of old goes on: what is in clear is read, then sealed, under load, and keys change', async () => {
+  const { raw, store } = await openSealed({ hasRing: false });
+  await using world = await startTestController({ store, hasWorker: true });
+  await live(world);
+  assert.deepEqual((await inClear(raw)).found, Object.values(secrets));
+  const list = () => world.client.call(sealingKeys.list, {});
+  assert.deepEqual(await list(), { state: 'clear', keys: [] });
+  await assert.rejects(world.client.call(sealingKeys.rotate, {}), /nothing is sealed yet: npm run up/);
+
+  await makeRing(raw, maker);
+  const epoch = { key: '/flynn/nothing', modRevision: 0 };
+  const options = { signal: AbortSignal.timeout(60_000), epoch, log, settleMs: 0 };
+  const through = () =>
+    waitFor(() => stepSealing(store, options), { what: 'all to be sealed', deadlineMs: 60_000, intervalMs: 5 });
+  await through();
+  assert.deepEqual(await inClear(raw), { found: [], clear: [] });
+  const first = await list();
+  assert.deepEqual([first.state, first.keys.length], ['sealed', 1]);
+
+  const begun = await world.client.call(sealingKeys.rotate, {});
+  assert.deepEqual([begun.state, begun.keys.map(({ isCurrent }) => isCurrent)], ['changing', [false, true]]);
+  await assert.rejects(world.client.call(sealingKeys.rotate, {}), /is not through/);
+  await world.client.call(apps.create, { body: { name: 'meanwhile' } });
+  await through();
+  const current = (await readRing(raw))?.ring.current;
+  assert.deepEqual(
+    (await list()).keys.map(({ id }) => id),
+    [current],
+  );
+  assert.notEqual(current, first.keys[0]?.id);
+  const release = await world.makeRelease('shop', { web: {} });
+  assert.equal((await world.deploy('shop', release.id)).state, 'complete');
+  assert.deepEqual((await inClear(raw)).found, []);
+});
+
+test('a walk that has lost its term writes nothing', async () => {
+  const { raw, store } = await openSealed({ hasRing: true });
+  await raw.transact({ then: [{ put: '/flynn/resource/app/a', value: '{}' }] });
+  const epoch = { key: '/flynn/leader/controller-worker', createRevision: 7 };
+  const isDone = await stepSealing(store, { signal: AbortSignal.timeout(60_000), epoch, log, settleMs: 0 });
+  assert.equal(isDone, false);
+  assert.equal((await raw.get('/flynn/resource/app/a'))?.value, '{}');
+});
+
+test('what is wrong is told: secrets in clear, a host without the key, a change that does not end', async () => {
+  const { raw } = await openSealed({ hasRing: true });
+  const ring = (await readRing(raw))?.ring;
+  const [mine, other] = [{ id: 'h1', sealingKeyId: 'k' }, { id: 'h2' }];
+  const now = 60_000;
+  const say = (facts: Partial<Parameters<typeof sealingFindings>[0]>) =>
+    sealingFindings({ ring, keyId: 'k', hosts: [mine], now, ...facts }).map(
+      ({ severity, subject, what }) => `${severity} ${subject} ${what}`,
+    );
+  assert.deepEqual(say({}), []);
+  assert.deepEqual(say({ ring: undefined }), ['warning secrets they are in clear in etcd']);
+  assert.match(sealingFindings({ ring: undefined, keyId: 'k', hosts: [other], now })[0]?.remedy ?? '', /up on h2/);
+  assert.deepEqual(say({ hosts: [mine, other] }), [
+    "critical host h2 it has not the key that the cluster's secrets are sealed under",
+  ]);
+  assert.deepEqual(say({ now: 3 * 3_600_000 }), ['warning secrets a change of keys is not through']);
+});
