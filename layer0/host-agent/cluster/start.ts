@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { systemClock } from '@flynn/kit/clock';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { readJsonFile, readTextFile } from '@flynn/kit/files';
+import type { ServerOptions } from '@flynn/kit/http-server';
 import type { LiveIdentity } from '@flynn/kit/identity';
 import type { Logger } from '@flynn/kit/log';
 import { forever } from '@flynn/kit/tasks';
@@ -89,6 +90,17 @@ function renewedTls(ca: string, identity: LiveIdentity): EtcdTls {
   };
 }
 
+/** For those that do not know the authority yet: they look at it, and compare it with their token. */
+function chainOf(identity: LiveIdentity, authority: string): NonNullable<ServerOptions['tls']> {
+  return {
+    get current() {
+      const { certificate, privateKey } = identity.current;
+      return { certificate: certificate + authority, privateKey };
+    },
+    onChange: (listener) => identity.onChange(listener),
+  };
+}
+
 /** Other hosts' agents: those configured, until the store tells of them. */
 export class Peers {
   readonly #config: Config;
@@ -130,12 +142,14 @@ export type ClusterDeps = {
   store: EtcdClient;
   tls: EtcdTls | undefined;
   peers: Peers;
+  /** The host's own, which it renews. */
+  identity: LiveIdentity | undefined;
   log: Logger;
 };
 
 /** Where etcd has no certificates there is but one host: nobody can join and its member is run by whoever set it up. */
 export async function startCluster(
-  { config, engine, store, tls, peers, log }: ClusterDeps,
+  { config, engine, store, tls, peers, identity, log }: ClusterDeps,
   tasks: TaskGroup,
 ): Promise<void> {
   const { signal } = tasks;
@@ -164,6 +178,7 @@ export async function startCluster(
   if (admission === undefined) return;
   await startJoinServer({
     admission,
+    ...(identity === undefined ? {} : { shown: chainOf(identity, tls.ca) }),
     address,
     store,
     endpoints: () => store.endpoints,
