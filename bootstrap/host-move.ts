@@ -42,9 +42,12 @@ export async function awayOf(store: Store): Promise<string[]> {
   return (await leasesOf(store)).map(({ hostId }) => hostId).filter((id) => !there.has(id));
 }
 
+/** As the host says of itself at the moment: agents of one version know certificates, those of another perhaps not. */
 async function withAgent<T>(place: Place, host: Host, task: (client: HttpClient) => Promise<T>): Promise<T> {
+  const entry = await withStore(place, (store) => store.get(cellKeys.host(host.id)));
+  const now = entry === undefined ? host : hostRecordSchema.parse(JSON.parse(entry.value));
   const identity = await readHostIdentity(place.stateDir);
-  await using client = agentClient(host, { key: place.cluster.key, identity });
+  await using client = agentClient(now, { key: place.cluster.key, identity });
   return await task(client);
 }
 

@@ -7,11 +7,13 @@
 import { pause } from '@flynn/kit/clock';
 import { hasCode, messageOf } from '@flynn/kit/errors';
 import { HttpClient } from '@flynn/kit/http-client';
+import type { LiveIdentity } from '@flynn/kit/identity';
 import type { Logger } from '@flynn/kit/log';
 import { serviceName } from '@flynn/kit/names';
 import { type CallInput, type ResponseOf, type Route, defineRoute } from '@flynn/kit/routes';
 import { z } from 'zod';
 import type { Instance } from './api.ts';
+import { asPart, partUrl } from './parts.ts';
 
 export const routerService = 'router';
 
@@ -48,17 +50,22 @@ const againMs = 50;
 export class Routers implements AsyncDisposable {
   readonly #instances: (signal: AbortSignal) => Promise<readonly Instance[]>;
   readonly #key: string;
+  readonly #identity: LiveIdentity | undefined;
   readonly #log: Logger;
+  /** By their address. */
+  readonly #urls = new Map<string, string>();
   readonly #clients = new Map<string, HttpClient>();
 
   constructor(options: {
     /** Of `routerService`. */
     instances: (signal: AbortSignal) => Promise<readonly Instance[]>;
     key: string;
+    identity?: LiveIdentity | undefined;
     log: Logger;
   }) {
     this.#instances = options.instances;
     this.#key = options.key;
+    this.#identity = options.identity;
     this.#log = options.log;
   }
 
@@ -124,10 +131,16 @@ export class Routers implements AsyncDisposable {
   /** Clients of those that left are closed. */
   async #known(signal: AbortSignal): Promise<readonly Instance[]> {
     const instances = await this.#instances(signal);
-    const addresses = new Set(instances.map(({ address }) => address));
-    for (const [address, client] of this.#clients) {
-      if (addresses.has(address)) continue;
-      this.#clients.delete(address);
+    this.#urls.clear();
+    for (const instance of instances) {
+      // While one is replaced two share an address, and either may get a connection: what both understand counts.
+      if (this.#urls.get(instance.address)?.startsWith('http:') === true) continue;
+      this.#urls.set(instance.address, partUrl(instance, this.#identity));
+    }
+    const urls = new Set(this.#urls.values());
+    for (const [url, client] of this.#clients) {
+      if (urls.has(url)) continue;
+      this.#clients.delete(url);
       await client.close();
     }
     return instances;
@@ -146,10 +159,12 @@ export class Routers implements AsyncDisposable {
   }
 
   #clientOf(address: string): HttpClient {
-    const known = this.#clients.get(address);
+    const baseUrl = this.#urls.get(address) ?? partUrl({ address }, this.#identity);
+    const known = this.#clients.get(baseUrl);
     if (known !== undefined) return known;
-    const client = new HttpClient({ baseUrl: `http://${address}`, key: this.#key, name: `the router at ${address}` });
-    this.#clients.set(address, client);
+    const name = `the router at ${address}`;
+    const client = new HttpClient({ baseUrl, key: this.#key, name, ...asPart(routerService, this.#identity) });
+    this.#clients.set(baseUrl, client);
     return client;
   }
 }

@@ -51,6 +51,7 @@ import { Sessions } from './session.ts';
 import type { HostSettings } from './spec.ts';
 import { agentRules, withoutIdentity } from './trust/agent-rules.ts';
 import { type HostTrust, runTrust } from './trust/host-trust.ts';
+import { certificateHandlers } from './trust/server.ts';
 import { startUpkeep } from './upkeep.ts';
 import { Watchdog } from './watchdog.ts';
 import { workloadHandlers } from './workload-server.ts';
@@ -88,10 +89,11 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
     storeEndpoints: () => config.FLYNN_ETCD_ENDPOINTS,
     identities: trust?.jobs,
   };
+  const access = { key: config.FLYNN_KEY, identity: trust?.identity };
   let registry: Registry | undefined;
   const uses = new ImageUses({ path: join(config.FLYNN_STATE_DIR, 'image-uses.json'), log });
   await uses.load();
-  const fetchBlob = blobFetcher(() => registry?.instances(blobService) ?? [], config.FLYNN_KEY);
+  const fetchBlob = blobFetcher(() => registry?.instances(blobService) ?? [], access);
   const engine = connectEngine(fetchBlob, (name) => void uses.pulled.add(listedName(name)));
   const containers = new ContainerTable({ engine, log });
   const mtu = await readContainerMtu(config, log, signal);
@@ -121,14 +123,14 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
   await untilThere('the store', () => store.get('/flynn/', { signal }), waiting);
   const known = await untilThere('the store', () => createRegistry({ store, log, signal }), waiting);
   registry = known;
-  await startCluster({ config, engine, store, tls, peers, log }, tasks);
+  await startCluster({ config, engine, store, tls, peers, identity: trust?.identity, log }, tasks);
   const platformImages = await startPlatformImages({ store, engine, log }, tasks);
   await followCluster(hostNetwork, { store, registry: known, log, signal });
   await serveDiscovery(known);
 
   const sessions = new Sessions(engine);
   const source = { engine, hostId: host.hostId };
-  const sink = new AggregatorSink({ source: known, key: config.FLYNN_KEY, replay, log });
+  const sink = new AggregatorSink({ source: known, access, replay, log });
   const cursors = new LogCursors({ path: join(config.FLYNN_STATE_DIR, 'log-cursors.json'), log });
   await cursors.load();
   const pump = new LogPump({ engine, containers, cursors, sink, hostId: host.hostId, log });
@@ -155,7 +157,7 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
   const { fence } = upkeep;
   const routers = new Routers({
     instances: async () => known.instances(routerService),
-    key: config.FLYNN_KEY,
+    ...access,
     log,
   });
   running = await startHost(
@@ -263,6 +265,7 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
         ...workloadHandlers(store),
         ...buildHandlers(engine, fetchBlob),
         ...backupFileHandlers(),
+        ...certificateHandlers(trust, (jobId) => containers.ofJob(jobId) !== undefined),
         ...installationHandlers({ ...installed, log }),
       ],
       log,

@@ -8,6 +8,9 @@ import { FlynnError, messageOf } from '@flynn/kit/errors';
 import { HttpClient } from '@flynn/kit/http-client';
 import { defineRoute } from '@flynn/kit/routes';
 import { z } from 'zod';
+import type { Instance } from '@flynn/discovery/api';
+import { asPart, partUrl } from '@flynn/discovery/parts';
+import type { AgentAccess } from './agent-client.ts';
 import type { FetchBlob } from './engine.ts';
 
 export const blobService = 'blobstore';
@@ -24,11 +27,16 @@ const blobRoute = defineRoute({
  * Asks the instances one after the other, and again for what is missing when a connection breaks. None there:
  * `unavailable`, which is worth waiting for.
  */
-export function blobFetcher(instances: () => readonly { address: string }[], key: string): FetchBlob {
+export function blobFetcher(
+  instances: () => readonly Pick<Instance, 'address' | 'attributes'>[],
+  { key, identity }: AgentAccess,
+): FetchBlob {
   const openFrom = async (digest: string, from: number, limits: { signal: AbortSignal }): Promise<Readable> => {
     let problem = new FlynnError('unavailable', `cannot fetch ${digest}: no ${blobService} is in discovery yet`);
-    for (const { address } of instances()) {
-      const client = new HttpClient({ baseUrl: `http://${address}`, key, name: 'the blob store' });
+    for (const instance of instances()) {
+      const { address } = instance;
+      const baseUrl = partUrl(instance, identity);
+      const client = new HttpClient({ baseUrl, key, name: 'the blob store', ...asPart(blobService, identity) });
       try {
         const blob = await client.stream(blobRoute, { params: { digest }, query: from === 0 ? {} : { from } }, limits);
         blob.once('close', () => void client.close());

@@ -3,6 +3,7 @@ import { Command, CommanderError } from 'commander';
 import { asFlynnError } from '@flynn/kit/errors';
 import { HttpClient } from '@flynn/kit/http-client';
 import { metricsToken } from '@flynn/kit/metrics-token';
+import { addCertificateCommands } from './cli-certificates.ts';
 import { collectDebug } from './cli-debug.ts';
 import { addDoctorCommands } from './cli-doctor.ts';
 import { addHostCommands } from './cli-hosts.ts';
@@ -40,6 +41,7 @@ export async function runHostCommand(
   addWorkloadCommands(context);
   addSnapshotCommands(context);
   addDoctorCommands(context);
+  addCertificateCommands(context);
   addAgentCommands(context);
   addMore(context);
   try {

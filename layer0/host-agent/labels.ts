@@ -71,7 +71,6 @@ export function jobLabels(job: Pick<HostJob, 'id' | 'workloadId' | 'version' | '
     [label.group]: groupOf(job),
     [label.links]: job.template.links.join(','),
     [label.access]: job.template.access.join(','),
-    ...(job.template.identity === undefined ? {} : { [label.identity]: job.template.identity }),
     ...(job.template.tempDiskBytes === undefined ? {} : { [label.tempDisk]: String(job.template.tempDiskBytes) }),
     ...(isSingleton(job) ? { [label.singleton]: '1' } : {}),
   };

@@ -62,7 +62,7 @@ function startSink(
 ) {
   const events = new AsyncQueue<Event>();
   const tasks = new TaskGroup();
-  const sink = new AggregatorSink({ source: { subscribe: () => events }, key: 'k', replay, log });
+  const sink = new AggregatorSink({ source: { subscribe: () => events }, access: { key: 'k' }, replay, log });
   tasks.run('sink', (signal) => sink.run(signal));
   const stop = async () => {
     events.end();
@@ -235,7 +235,7 @@ test('an agent that stops tells what still waits', async (t) => {
   const stopping = new AbortController();
   const sink = new AggregatorSink({
     source: { subscribe: () => events },
-    key: 'k',
+    access: { key: 'k' },
     async *replay() {},
     log: silentLogger(),
   });

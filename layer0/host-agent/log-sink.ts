@@ -5,13 +5,12 @@ import { raceAbort } from '@flynn/kit/retry';
 import type { LogLine } from './api.ts';
 import type { LogSink } from './log-pump.ts';
 import { SinkConnection } from './sink-connection.ts';
-import { sinkService } from './sink-protocol.ts';
+import type { AgentAccess } from './agent-client.ts';
+import { type SinkInstance, sinkService } from './sink-protocol.ts';
 import type { Replay } from './sink-protocol.ts';
 
 /** An agent that stops tells the last lines, if that is quick. */
 const finishMs = 2_000;
-
-type SinkInstance = { id: string; address: string };
 
 /** What the sink needs of discovery's registry. */
 export interface InstanceSource {
@@ -23,7 +22,7 @@ export interface InstanceSource {
 
 export class AggregatorSink implements LogSink {
   readonly #source: InstanceSource;
-  readonly #key: string;
+  readonly #access: AgentAccess;
   readonly #replay: Replay;
   readonly #log: Logger;
   readonly #connections = new Map<string, SinkConnection>();
@@ -35,9 +34,9 @@ export class AggregatorSink implements LogSink {
   #dropped = 0;
   #changed = Promise.withResolvers<void>();
 
-  constructor(options: { source: InstanceSource; key: string; replay: Replay; log: Logger }) {
+  constructor(options: { source: InstanceSource; access: AgentAccess; replay: Replay; log: Logger }) {
     this.#source = options.source;
-    this.#key = options.key;
+    this.#access = options.access;
     this.#replay = options.replay;
     this.#log = options.log;
   }
@@ -86,8 +85,8 @@ export class AggregatorSink implements LogSink {
     if (this.#connections.get(instance.id)?.address === instance.address) return;
     await this.#disconnect(instance.id);
     const connection = new SinkConnection({
-      address: instance.address,
-      key: this.#key,
+      instance,
+      access: this.#access,
       replay: this.#replay,
       onRoom: () => this.#tell(),
       onSettled: (lines, how) => this.#settle(lines, how),

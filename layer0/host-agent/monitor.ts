@@ -6,6 +6,7 @@ import type { Announcer } from './announcer.ts';
 import { announce, withdraw } from './announcer.ts';
 import type { CheckedPort } from './health.ts';
 import { checkedPortsOf, isSteady, judge, probe, unknownVerdict, untilRefused, waitMs } from './health.ts';
+import { identityAttribute } from '@flynn/discovery/parts';
 import { groupOf, label } from './labels.ts';
 
 export type MonitorEvents = {
@@ -23,6 +24,7 @@ export class JobMonitor {
   readonly #job: HostJob;
   readonly #address: string;
   readonly #hostId: string;
+  readonly #identity: string | undefined;
   readonly #announcer: Announcer;
   readonly #events: MonitorEvents;
   readonly #log: Logger;
@@ -37,6 +39,8 @@ export class JobMonitor {
     job: HostJob;
     address: string;
     hostId: string;
+    /** As which its container can prove who it is, if it can. */
+    identity?: string | undefined;
     announcer: Announcer;
     events: MonitorEvents;
     log: Logger;
@@ -44,6 +48,7 @@ export class JobMonitor {
     this.#job = options.job;
     this.#address = options.address;
     this.#hostId = options.hostId;
+    this.#identity = options.identity;
     this.#announcer = options.announcer;
     this.#events = options.events;
     this.#log = options.log;
@@ -91,7 +96,12 @@ export class JobMonitor {
       service: port.service,
       id: this.#job.id,
       address: `${this.#address}:${port.port}`,
-      attributes: { ...this.#job.template.meta, host: this.#hostId, [label.group]: groupOf(this.#job) },
+      attributes: {
+        ...this.#job.template.meta,
+        host: this.#hostId,
+        [label.group]: groupOf(this.#job),
+        ...(this.#identity === undefined ? {} : { [identityAttribute]: this.#identity }),
+      },
     };
     await announce(this.#announcer, instance, { signal: this.#ending.signal, log: this.#log });
     this.#up.add(port);

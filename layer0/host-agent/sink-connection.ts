@@ -5,7 +5,9 @@ import { HttpClient } from '@flynn/kit/http-client';
 import type { Logger } from '@flynn/kit/log';
 import type { LogLine } from './api.ts';
 import { FairQueue } from './fair-queue.ts';
-import { sinkRoute } from './sink-protocol.ts';
+import { asPart, partUrl } from '@flynn/discovery/parts';
+import type { AgentAccess } from './agent-client.ts';
+import { type SinkInstance, sinkRoute, sinkService } from './sink-protocol.ts';
 import type { Replay, Sending } from './sink-protocol.ts';
 import { formatTimestamp } from './timestamp.ts';
 
@@ -55,8 +57,8 @@ export class SinkConnection implements AsyncDisposable {
   #wake = Promise.withResolvers<void>();
 
   constructor(options: {
-    address: string;
-    key: string;
+    instance: SinkInstance;
+    access: AgentAccess;
     replay: Replay;
     onRoom: () => void;
     onSettled: OnSettled;
@@ -64,11 +66,13 @@ export class SinkConnection implements AsyncDisposable {
     /** What another instance took and did not confirm. */
     unconfirmed?: readonly LogLine[];
   }) {
-    this.address = options.address;
+    const { instance, access } = options;
+    this.address = instance.address;
     this.#client = new HttpClient({
-      baseUrl: `http://${options.address}`,
-      key: options.key,
+      baseUrl: partUrl(instance, access.identity),
+      key: access.key,
       name: 'the log aggregator',
+      ...asPart(sinkService, access.identity),
     });
     this.#replay = options.replay;
     this.#onRoom = options.onRoom;

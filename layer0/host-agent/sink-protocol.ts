@@ -13,6 +13,8 @@ import type { LogLine } from './api.ts';
 
 export const sinkService = 'log-aggregator';
 
+export type SinkInstance = { id: string; address: string; attributes?: Record<string, string> };
+
 const sendingSchema = z.enum(['fresh', 'again', 'replay']);
 export type Sending = z.output<typeof sendingSchema>;
 

@@ -3,16 +3,17 @@ import type { HostJob, JobTemplate, Resources } from '@flynn/scheduler/cell';
 import type { ContainerSpec } from './engine.ts';
 import { environmentOf } from './env.ts';
 import type { HostEnvironment } from './env.ts';
-import { containerName, jobLabels, volumeName } from './labels.ts';
+import { containerName, jobLabels, label, volumeName } from './labels.ts';
 import { identityPath } from './trust/job-identities.ts';
 
 export type HostSettings = HostEnvironment & { cluster: string; networkName: string };
 
 export function containerSpecOf(job: HostJob, imageRef: string, host: HostSettings): ContainerSpec {
   const { template } = job;
+  const identity = host.identities === undefined ? undefined : template.identity;
   return {
     name: containerName(host.cluster, job.id),
-    labels: jobLabels(job),
+    labels: { ...jobLabels(job), ...(identity === undefined ? {} : { [label.identity]: identity }) },
     imageRef,
     hostname: job.id.slice(0, 63),
     ...(template.entrypoint === undefined ? {} : { entrypoint: template.entrypoint }),
@@ -26,7 +27,7 @@ export function containerSpecOf(job: HostJob, imageRef: string, host: HostSettin
       path,
       ...(isReadOnly === undefined ? {} : { isReadOnly }),
     })),
-    ...(host.identities === undefined || template.identity === undefined
+    ...(host.identities === undefined || identity === undefined
       ? {}
       : { binds: [{ source: host.identities.folderOf(job.id), path: identityPath, isReadOnly: true }] }),
     tty: template.tty,

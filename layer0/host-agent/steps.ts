@@ -9,7 +9,7 @@ import type { ContainerTable } from './container-table.ts';
 import type { Container, Engine } from './engine.ts';
 import { checkedPortsOf } from './health.ts';
 import type { JobTable } from './job-table.ts';
-import { containerName } from './labels.ts';
+import { containerName, label } from './labels.ts';
 import { JobMonitor } from './monitor.ts';
 import { outcomeOfFailedStart } from './outcome.ts';
 import type { Step } from './plan.ts';
@@ -154,6 +154,7 @@ function watch(job: HostJob, container: Container, context: StepContext, record:
     job,
     address,
     hostId: host.hostId,
+    identity: container.labels[label.identity],
     announcer: context.announcer,
     log: context.log,
     events: {

@@ -1,6 +1,7 @@
 /** Who is asking, and may they? Asked once per request, before its body is read. */
 import type { IncomingHttpHeaders } from 'node:http';
 import { FlynnError } from './errors.ts';
+import { isOfRole } from './identity.ts';
 import { isForMonitoring, metricsToken } from './metrics-token.ts';
 import type { Route } from './routes.ts';
 import { isSameSecret } from './secrets.ts';
@@ -53,6 +54,14 @@ export type RoleRules = Readonly<{
   /** Whether all who need this server can show it: then nobody else is let in, but for figures and from this machine. */
   isClosed: () => boolean;
 }>;
+
+/**
+ * For these roles alone. A key without a certificate goes on being enough: of who else uses this server nobody keeps a list.
+ * The network's rules keep all but the platform away from it.
+ */
+export function partRules(roles: readonly string[]): RoleRules {
+  return { admits: (peer) => roles.some((role) => isOfRole(peer, role)), isClosed: () => false };
+}
 
 /** A key as ever, and beside it a certificate with the right role. */
 export function roleGate(key: string, { admits, isClosed }: RoleRules): Gate {

@@ -12,6 +12,8 @@ export { type Handler, handle } from './http-handler.ts';
 
 const drainMs = 5000;
 
+type Shown = Readonly<{ certificate: string; privateKey: string }>;
+
 /**
  * `name` is for logs and GET /ping ('controller'). Without a key every route is open; several keys are valid side by side,
  * for changing them.
@@ -23,8 +25,8 @@ export type ServerOptions = AppOptions & {
   port: number;
   /** Closes the server when it aborts. */
   signal?: AbortSignal;
-  /** Serves HTTPS: PEM, the certificate with those above it. */
-  tls?: Readonly<{ certificate: string; privateKey: string }>;
+  /** Serves HTTPS: PEM, the certificate with those above it. What is renewed is shown from the next connection on. */
+  tls?: Shown | Readonly<{ current: Shown; onChange: LiveIdentity['onChange'] }>;
   /** Instead: HTTPS for those who show a certificate of the cluster, beside plain HTTP. Its gate tells them apart by `peer`. */
   mutual?: LiveIdentity | undefined;
   /** Who takes longer to send a request's head, default 20 s, is cut off. */
@@ -55,11 +57,9 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   const { tls } = options;
   const { acceptor, servers, leave } =
     options.mutual === undefined
-      ? oneDoor(
-          tls === undefined
-            ? createServer(limits)
-            : createTlsServer({ ...limits, cert: tls.certificate, key: tls.privateKey, minVersion: 'TLSv1.3' }),
-        )
+      ? tls === undefined
+        ? oneDoor(createServer(limits))
+        : openTlsDoor(tls, limits)
       : openMutualDoor(options.mutual, limits, log);
   const sockets = new Set<Socket>();
   acceptor.on('connection', (socket: Socket) => {
@@ -103,8 +103,17 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
 /** Who accepts connections, and who speaks HTTP on them. */
 export type Doors = Readonly<{ acceptor: NetServer; servers: readonly Server[]; leave: () => void }>;
 
-function oneDoor(server: Server): Doors {
-  return { acceptor: server, servers: [server], leave: () => undefined };
+function oneDoor(server: Server, leave: () => void = () => undefined): Doors {
+  return { acceptor: server, servers: [server], leave };
+}
+
+function openTlsDoor(tls: NonNullable<ServerOptions['tls']>, limits: Parameters<typeof createServer>[0]): Doors {
+  const options = () => {
+    const { certificate, privateKey } = 'current' in tls ? tls.current : tls;
+    return { cert: certificate, key: privateKey, minVersion: 'TLSv1.3' as const };
+  };
+  const server = createTlsServer({ ...limits, ...options() });
+  return oneDoor(server, 'current' in tls ? tls.onChange(() => server.setSecureContext(options())) : undefined);
 }
 
 function urlHostOf(host: string): string {

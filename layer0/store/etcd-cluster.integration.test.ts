@@ -87,6 +87,28 @@ test('a client that the authority does not know is refused, and says why', async
   await assert.rejects(plain.get('/a'), (error) => hasCode(error, 'unavailable'));
 });
 
+test('a renewed certificate is shown from then on: what is under way ends well, watches miss nothing', async () => {
+  let shown = 0;
+  const renewed = {
+    ...tls(),
+    get certificate() {
+      shown += 1;
+      return tls().certificate;
+    },
+  };
+  await using store = connectEtcd({ endpoints: cluster.endpoints, tls: renewed, log });
+  await using mirror = await openMirror({ store, prefix: '/renewed/', decode: (json) => json, log });
+  for (const round of [1, 2, 3]) {
+    const before = shown;
+    const pending = Promise.all([put(store, `/renewed/${round}`, '0'), store.get('/renewed/1')]);
+    store.renewTls();
+    assert.ok(shown > before);
+    await pending;
+    await mirror.reached(await put(store, '/renewed/last', String(round)), { signal: AbortSignal.timeout(30_000) });
+  }
+  assert.equal(mirror.snapshot.entries.size, 4);
+});
+
 /** Runs writers through every member while `strike` hits the leader, and checks that what was acknowledged is there. */
 async function writeThrough(strike: (leader: EtcdMember) => Promise<void>): Promise<void> {
   const leader = await cluster.leader();

@@ -5,7 +5,7 @@ import type { Readable } from 'node:stream';
 import { openDownload } from '@flynn/kit/download';
 import type { OpenFrom } from '@flynn/kit/download';
 import { FlynnError, ifFound } from '@flynn/kit/errors';
-import { HttpClient } from '@flynn/kit/http-client';
+import { HttpClient, type MutualClient } from '@flynn/kit/http-client';
 import { routes } from './api.ts';
 import type { Blob, ListedBlob, ListedName, Replication } from './api.ts';
 import { allOf } from './replica.ts';
@@ -34,7 +34,11 @@ export type BlobClient = {
   close(): Promise<void>;
 };
 
-export function createBlobClient(options: { baseUrl: string | (() => Promise<string>); key: string }): BlobClient {
+export function createBlobClient(options: {
+  baseUrl: string | (() => Promise<string>);
+  key: string;
+  mutual?: MutualClient;
+}): BlobClient {
   const http = new HttpClient({ ...options, name: 'the blob store' });
   return {
     put: (body, { digest, signal } = {}) => http.call(routes.put, { query: { digest }, body }, { signal }),

@@ -1,6 +1,8 @@
 import { createDiscoveryClient } from '@flynn/discovery/client';
 import { runDaemon } from '@flynn/kit/daemon';
+import { partRules, roleGate } from '@flynn/kit/http-gate';
 import { startServer } from '@flynn/kit/http-server';
+import { anyHost, appRole, ownIdentity } from '@flynn/kit/identity';
 import { keepHeapSmall } from '@flynn/kit/idle-memory';
 import { metricsHandler, openMetrics } from '@flynn/kit/metrics-server';
 import { configSchema } from './config.ts';
@@ -10,13 +12,17 @@ import { Peers } from './peers.ts';
 import { blobHandlers } from './server.ts';
 import { BlobStore } from './store.ts';
 
+/** Who of the platform keeps something here, beside hosts, which fetch layers; the stores of other hosts too. */
+const users = ['blobstore', 'controller', 'runner', 'git-receiver', 'slug-builder'] as const;
+
 await runDaemon({
   name: 'blobstore',
   config: configSchema,
   start: async ({ config, log, tasks }) => {
+    const identity = await ownIdentity(config, { log, tasks });
     const dir = config.FLYNN_STORAGE_DIR;
     const own = await openDirectory(dir, { nowMs: Date.now() });
-    const peers = new Peers({ host: config.FLYNN_HOST_ID, key: config.FLYNN_KEY });
+    const peers = new Peers({ host: config.FLYNN_HOST_ID, key: config.FLYNN_KEY, identity });
     const copyBytesPerSecond = config.FLYNN_COPY_MB_PER_SECOND * 1024 ** 2;
     const store = new BlobStore({ own, peers, log, copyBytesPerSecond });
     const metrics = openMetrics();
@@ -29,7 +35,8 @@ await runDaemon({
         metricsHandler(metrics),
       ],
       metrics,
-      key: config.FLYNN_KEY,
+      gate: roleGate(config.FLYNN_KEY, partRules([anyHost, ...users.map(appRole)])),
+      mutual: identity,
       port: config.PORT,
       log,
     });

@@ -1,7 +1,9 @@
 /** The other stores, as discovery knows them: one for each host, whose volume it has. */
 import type { DiscoveryClient } from '@flynn/discovery/client';
 import type { Instance } from '@flynn/discovery/api';
+import { asPart, partUrl } from '@flynn/discovery/parts';
 import { HttpClient } from '@flynn/kit/http-client';
+import type { LiveIdentity } from '@flynn/kit/identity';
 import type { Logger } from '@flynn/kit/log';
 import { messageOf } from '@flynn/kit/errors';
 import type { Replication, StoreStatus } from './api.ts';
@@ -12,17 +14,19 @@ import type { Peer } from './replicated.ts';
 export const blobService = 'blobstore';
 const statusMs = 2_000;
 
-type Known = Peer & { address: string; http: HttpClient };
+type Known = Peer & { url: string; http: HttpClient };
 
 export class Peers {
   readonly #host: string;
   readonly #key: string;
+  readonly #identity: LiveIdentity | undefined;
   #known: readonly Known[] | undefined;
 
   /** `host` is one's own: what is announced there is this store, or the one that it takes the place of. */
-  constructor(options: { host: string; key: string }) {
+  constructor(options: { host: string; key: string; identity?: LiveIdentity | undefined }) {
     this.#host = options.host;
     this.#key = options.key;
+    this.#identity = options.identity;
   }
 
   /** Undefined until discovery has answered for the first time. */
@@ -45,13 +49,15 @@ export class Peers {
   set(instances: readonly Pick<Instance, 'address' | 'attributes'>[]): boolean {
     const before = this.#known ?? [];
     // While one takes another's place on a host, the newer one has the volume.
-    const byHost = new Map(instances.map(({ address, attributes: { host } }) => [host ?? address, address]));
+    const byHost = new Map(
+      instances.map((one) => [one.attributes['host'] ?? one.address, partUrl(one, this.#identity)]),
+    );
     byHost.delete(this.#host);
-    const isKept = ({ host, address }: Known) => byHost.get(host) === address;
+    const isKept = ({ host, url }: Known) => byHost.get(host) === url;
     const isSame = this.#known !== undefined && before.length === byHost.size && before.every(isKept);
     if (isSame) return false;
     const kept = new Map(before.filter(isKept).map((peer) => [peer.host, peer]));
-    this.#known = [...byHost].map(([host, address]) => kept.get(host) ?? this.#connect(host, address));
+    this.#known = [...byHost].map(([host, url]) => kept.get(host) ?? this.#connect(host, url));
     for (const peer of before) if (!isKept(peer)) void peer.http.close();
     return true;
   }
@@ -73,12 +79,13 @@ export class Peers {
     await Promise.all((this.#known ?? []).map(({ http }) => http.close()));
   }
 
-  #connect(host: string, address: string): Known {
+  #connect(host: string, url: string): Known {
     const http = new HttpClient({
-      baseUrl: `http://${address}`,
+      baseUrl: url,
       key: this.#key,
       name: `the blob store on ${host}`,
+      ...asPart(blobService, this.#identity),
     });
-    return { host, address, http, replica: remoteReplica(http) };
+    return { host, url, http, replica: remoteReplica(http) };
   }
 }

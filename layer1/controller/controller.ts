@@ -1,7 +1,7 @@
 /** Puts the controller together: mirrors of what it reads, and what its parts are given. */
 import type { BlobClient } from '@flynn/blobstore/client';
 import { Routers } from '@flynn/discovery/routers';
-import { HttpClient } from '@flynn/kit/http-client';
+import { HttpClient, type MutualClient } from '@flynn/kit/http-client';
 import type { LiveIdentity } from '@flynn/kit/identity';
 import type { Handler } from '@flynn/kit/http-server';
 import { newId } from '@flynn/kit/ids';
@@ -105,7 +105,11 @@ export async function openController(options: {
 }
 
 /** `logAggregatorUrl` is asked before each read, so that it follows discovery. */
-export function logAggregatorClient(options: { baseUrl: () => Promise<string>; key: string }): HttpClient {
+export function logAggregatorClient(options: {
+  baseUrl: () => Promise<string>;
+  key: string;
+  mutual?: MutualClient;
+}): HttpClient {
   return new HttpClient({ ...options, name: 'the log aggregator' });
 }
 

@@ -1,6 +1,7 @@
 /** The controller, as `web` (the API) or as `worker` (reconcilers): `main.ts web|worker`. */
 import { createBlobClient } from '@flynn/blobstore/client';
 import { createDiscoveryClient } from '@flynn/discovery/client';
+import { partOf } from '@flynn/discovery/parts';
 import { Routers, routerService } from '@flynn/discovery/routers';
 import { followMembers, openMembers } from '@flynn/host-agent/cluster/member-keys';
 import { runDaemon } from '@flynn/kit/daemon';
@@ -38,6 +39,7 @@ await runDaemon({
     const routers = new Routers({
       instances: (signal) => discovery.instances(routerService, { signal }),
       key: config.FLYNN_KEY,
+      identity,
       log,
     });
     // Not with the group's signal: what still answers while it stops needs the store and the mirrors.
@@ -56,7 +58,7 @@ await runDaemon({
     };
     const blobs = createBlobClient({
       key: config.FLYNN_KEY,
-      baseUrl: async () => `http://${(await discovery.resolve('blobstore')).address}`,
+      ...partOf(discovery, 'blobstore', identity),
     });
     if (role === 'worker') {
       const { FLYNN_KEY: key, FLYNN_METRICS_PORT: port } = config;
@@ -70,7 +72,7 @@ await runDaemon({
     }
     const logAggregator = logAggregatorClient({
       key: config.FLYNN_KEY,
-      baseUrl: async () => `http://${(await discovery.resolve('log-aggregator')).address}`,
+      ...partOf(discovery, 'log-aggregator', identity),
     });
     const web = await openWeb({
       deps: controller.deps,
@@ -79,6 +81,7 @@ await runDaemon({
       blobs,
       rootKey: config.FLYNN_CONTROLLER_KEY,
       clusterKey: config.FLYNN_KEY,
+      tokenRounds: config.FLYNN_TOKEN_ROUNDS,
       certificates: certificatesOf(config),
       metrics,
       rate: { perSecond: config.FLYNN_REQUESTS_PER_SECOND, burst: 4 * config.FLYNN_REQUESTS_PER_SECOND },
@@ -87,6 +90,7 @@ await runDaemon({
       name: 'controller',
       handlers: web.handlers,
       gate: web.gate,
+      mutual: identity,
       isStrict: true,
       metrics,
       port: config.PORT,

@@ -4,8 +4,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createBlobClient } from '@flynn/blobstore/client';
 import { createDiscoveryClient } from '@flynn/discovery/client';
+import { partOf } from '@flynn/discovery/parts';
 import { runDaemon } from '@flynn/kit/daemon';
 import { HttpClient } from '@flynn/kit/http-client';
+import { ownIdentity } from '@flynn/kit/identity';
 import { keepHeapSmall } from '@flynn/kit/idle-memory';
 import { openMetrics, serveMetrics } from '@flynn/kit/metrics-server';
 import { configSchema } from './config.ts';
@@ -23,13 +25,13 @@ export async function runReceiver(options: { hookCommand: readonly string[] }): 
     config: configSchema,
     start: async ({ config, log, tasks }) => {
       const discovery = createDiscoveryClient({ url: config.FLYNN_DISCOVERY_URL });
-      const locate = (service: string) => async () => `http://${(await discovery.resolve(service)).address}`;
+      const identity = await ownIdentity(config, { log, tasks });
       const controller = new HttpClient({
         name: 'the controller',
         key: config.FLYNN_CONTROLLER_TOKEN ?? config.FLYNN_KEY,
-        baseUrl: locate('controller'),
+        ...partOf(discovery, 'controller', identity),
       });
-      const blobs = createBlobClient({ key: config.FLYNN_KEY, baseUrl: locate('blobstore') });
+      const blobs = createBlobClient({ key: config.FLYNN_KEY, ...partOf(discovery, 'blobstore', identity) });
       const platform = createPlatform(controller);
       const metrics = openMetrics();
       const { FLYNN_METRICS_PORT: port } = config;

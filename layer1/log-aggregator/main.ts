@@ -1,7 +1,10 @@
 import { createDiscoveryClient } from '@flynn/discovery/client';
+import { partOf } from '@flynn/discovery/parts';
 import { runDaemon } from '@flynn/kit/daemon';
 import { HttpClient } from '@flynn/kit/http-client';
+import { partRules, roleGate } from '@flynn/kit/http-gate';
 import { startServer } from '@flynn/kit/http-server';
+import { anyHost, appRole, ownIdentity } from '@flynn/kit/identity';
 import { keepHeapSmall } from '@flynn/kit/idle-memory';
 import { metricsHandler, openMetrics } from '@flynn/kit/metrics-server';
 import { configSchema } from './config.ts';
@@ -15,6 +18,7 @@ await runDaemon({
   name: 'log-aggregator',
   config: configSchema,
   start: async ({ config, log, tasks }) => {
+    const identity = await ownIdentity(config, { log, tasks });
     const dir = config.FLYNN_STORAGE_DIR;
     const limits = limitsOf({ appMebibytes: config.FLYNN_LOG_APP_MB, totalMebibytes: config.FLYNN_LOG_TOTAL_MB });
     const history = await History.open({ dir, limits, log });
@@ -26,7 +30,8 @@ await runDaemon({
       name: 'log aggregator',
       handlers: [...logHandlers(history, { log, signal: tasks.signal, drains, onTaken }), metricsHandler(metrics)],
       metrics,
-      key: config.FLYNN_KEY,
+      gate: roleGate(config.FLYNN_KEY, partRules([anyHost, appRole('controller')])),
+      mutual: identity,
       port: config.PORT,
       log,
     });
@@ -36,7 +41,7 @@ await runDaemon({
       const controller = new HttpClient({
         name: 'the controller',
         key: config.FLYNN_CONTROLLER_TOKEN ?? config.FLYNN_KEY,
-        baseUrl: async () => `http://${(await discovery.resolve('controller')).address}`,
+        ...partOf(discovery, 'controller', identity),
       });
       tasks.run('controller', async (signal) => {
         await followController({ controller, history, drains, appNames, signal, log });

@@ -2,11 +2,14 @@ import { fork } from 'node:child_process';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { createDiscoveryClient } from '@flynn/discovery/client';
+import { partOf } from '@flynn/discovery/parts';
 import { runDaemon } from '@flynn/kit/daemon';
 import type { DaemonContext } from '@flynn/kit/daemon';
 import { FlynnError } from '@flynn/kit/errors';
 import { HttpClient } from '@flynn/kit/http-client';
+import { partRules, roleGate } from '@flynn/kit/http-gate';
 import { startServer } from '@flynn/kit/http-server';
+import { anyHost, appRole, ownIdentity } from '@flynn/kit/identity';
 import type { Logger } from '@flynn/kit/log';
 import { openMetrics } from '@flynn/kit/metrics-server';
 import { configSchema, hasProxyProtocol } from './config.ts';
@@ -43,7 +46,8 @@ await runDaemon({
     const status = await startServer({
       name: 'router',
       handlers: statusHandlers(carrier, openMetrics()),
-      key: config.FLYNN_KEY,
+      gate: roleGate(config.FLYNN_KEY, partRules([anyHost, appRole('controller')])),
+      mutual: await ownIdentity(config, { log, tasks }),
       port: config.PORT,
       reusePort: true,
       log,
@@ -87,12 +91,13 @@ async function startWorker(context: Context): Promise<void> {
   });
 }
 
-async function startRouting({ config, log }: Context): Promise<{ router: Router; stop: () => Promise<void> }> {
+async function startRouting({ config, log, tasks }: Context): Promise<{ router: Router; stop: () => Promise<void> }> {
   const discovery = createDiscoveryClient({ url: config.FLYNN_DISCOVERY_URL });
+  const identity = await ownIdentity(config, { log, tasks });
   const controller = new HttpClient({
     name: 'the controller',
     key: config.FLYNN_CONTROLLER_TOKEN ?? config.FLYNN_KEY,
-    baseUrl: async () => `http://${(await discovery.resolve('controller')).address}`,
+    ...partOf(discovery, 'controller', identity),
   });
   const kept = await openKept(config, log);
   const router = await startRouter({

@@ -1,7 +1,9 @@
 import { createBlobClient } from '@flynn/blobstore/client';
 import { createDiscoveryClient } from '@flynn/discovery/client';
+import { partOf } from '@flynn/discovery/parts';
 import { runDaemon } from '@flynn/kit/daemon';
 import { HttpClient } from '@flynn/kit/http-client';
+import { ownIdentity } from '@flynn/kit/identity';
 import { keepHeapSmall } from '@flynn/kit/idle-memory';
 import { openMetrics, serveMetrics } from '@flynn/kit/metrics-server';
 import { configSchema, identityOf } from './config.ts';
@@ -13,15 +15,14 @@ await runDaemon({
   config: configSchema,
   start: async ({ config, log, tasks }) => {
     const discovery = createDiscoveryClient({ url: config.FLYNN_DISCOVERY_URL });
-    const urlOf = (service: string) => async (): Promise<string> =>
-      `http://${(await discovery.resolve(service)).address}`;
+    const identity = await ownIdentity(config, { log, tasks });
     const key = config.FLYNN_KEY;
     const controller = new HttpClient({
-      baseUrl: urlOf('controller'),
+      ...partOf(discovery, 'controller', identity),
       key: config.FLYNN_CONTROLLER_TOKEN ?? key,
       name: 'the controller',
     });
-    const blobs = createBlobClient({ baseUrl: urlOf('blobstore'), key });
+    const blobs = createBlobClient({ ...partOf(discovery, 'blobstore', identity), key });
     tasks.run('heap', keepHeapSmall);
     const metrics = openMetrics();
     await serveMetrics(metrics, { name: 'runner', key, log, signal: tasks.signal, port: config.FLYNN_METRICS_PORT });

@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { createWriteStream } from 'node:fs';
 import { createBlobClient } from '@flynn/blobstore/client';
 import { createDiscoveryClient } from '@flynn/discovery/client';
+import { partOf } from '@flynn/discovery/parts';
 import { pause } from '@flynn/kit/clock';
 import { loadConfig } from '@flynn/kit/config';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
@@ -73,8 +74,9 @@ async function runBuild(): Promise<void> {
       ? undefined
       : new RenewedIdentity(await readIdentity(config.FLYNN_IDENTITY_DIR));
   const discovery = createDiscoveryClient({ url: config.FLYNN_DISCOVERY_URL });
+  const limited = { resolve: (service: string) => discovery.resolve(service, { signal }) };
   const blobs = createBlobClient({
-    baseUrl: async () => `http://${(await discovery.resolve('blobstore', { signal })).address}`,
+    ...partOf(limited, 'blobstore', identity),
     key: config.FLYNN_KEY,
   });
   const job = {
@@ -105,7 +107,7 @@ async function runBuild(): Promise<void> {
       { key: config.FLYNN_KEY, identity },
     );
     const controller = new HttpClient({
-      baseUrl: async () => `http://${(await discovery.resolve('controller', { signal })).address}`,
+      ...partOf(limited, 'controller', identity),
       key: config.FLYNN_KEY,
       name: 'the controller',
     });

@@ -8,10 +8,12 @@ import type { ClusterHost } from '@flynn/bootstrap/test-hosts/cluster-host';
 import { suiteHosts } from '@flynn/bootstrap/test-hosts/network';
 import { TestHost } from '@flynn/bootstrap/test-hosts/test-host';
 import { createAuthority, issueCertificate } from '@flynn/kit/tls';
+import { waitFor } from '@flynn/kit/retry';
 import type { TestCluster } from '../test-cluster.ts';
 import type { Finding, ProbeInput, Target } from './port-probe.ts';
 
 const program = join(import.meta.dirname, 'port-probe.ts');
+const bin = join(import.meta.dirname, '../../bin');
 const timeoutMs = 240_000;
 
 /** Something of each part: whatever listens there, one of these would tell something. `/ping` is for everybody. */
@@ -67,6 +69,48 @@ export function describePorts(theCluster: () => TestCluster): void {
       }
     }
   });
+
+  test('with every certificate made anew the cluster goes on, and a key without one opens no agent', async () => {
+    const cluster = theCluster();
+    const before = await certificatesOf(cluster);
+    const members = cluster.host.pids('etcd --').join();
+    const after = await certificatesOf(cluster, 'renew');
+    for (const host of cluster.hosts) assert.ok(after.has(`flynn:host/${host.name} `), [...after.keys()].join());
+    assert.ok([...after.keys()].some((name) => name.startsWith('flynn:app/controller ')));
+    for (const [name, fingerprint] of after) assert.notEqual(fingerprint, before.get(name), name);
+    await cluster.untilHealthy('express');
+    // Through the controller to an agent, and with layers of the blob store.
+    assert.match((await cluster.flynn(['-a', 'express', 'run', 'echo', 'as', 'before'])).stdout, /as before/);
+    assert.equal(cluster.host.pids('etcd --').join(), members);
+    const { key = '' } = (await cluster.host.readCluster()) ?? {};
+    const url = `http://${cluster.host.address}:1113/jobs`;
+    await waitFor(async () => (await statusOf(url, key)) === 401, {
+      what: 'the agent to take no key without a certificate',
+      deadlineMs: 60_000,
+      intervalMs: 500,
+    });
+  });
+}
+
+/** What the hosts of the cluster and their jobs show each other, by whose it is. */
+async function certificatesOf(cluster: TestCluster, ...command: string[]): Promise<Map<string, string>> {
+  const options = ['--state-dir', cluster.host.stateDir, 'certificates', '--all', '--json'];
+  const { stdout } = await cluster.exec([join(bin, 'flynn-host'), ...options, ...command]);
+  const told = JSON.parse(stdout) as {
+    host: string;
+    certificates: { role: string; jobId?: string; fingerprint: string }[];
+  }[];
+  return new Map(
+    told.flatMap(({ certificates }) =>
+      certificates.map(({ role, jobId = '', fingerprint }) => [`${role} ${jobId}`, fingerprint]),
+    ),
+  );
+}
+
+async function statusOf(url: string, key: string): Promise<number> {
+  const answer = await fetch(url, { headers: { authorization: `Bearer ${key}` }, signal: AbortSignal.timeout(10_000) });
+  await answer.body?.cancel();
+  return answer.status;
 }
 
 /** Every socket that listens on more than loopback, of the host and of each container of it. */

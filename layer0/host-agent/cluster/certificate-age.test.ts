@@ -10,6 +10,6 @@ test('a certificate is told about from thirty days before its end on, and after 
   const { certificate } = await issueCertificate(authority, { name: 'h1', now, days: 100 });
   assert.equal(certificateFault(certificate, now), undefined);
   assert.equal(certificateFault(certificate, now + 70 * dayMs), undefined);
-  assert.match(certificateFault(certificate, now + 80 * dayMs) ?? '', /ends in 20 days.*flynn-host bootstrap/);
+  assert.match(certificateFault(certificate, now + 80 * dayMs) ?? '', /ends in 20 days.*flynn-host certificates renew/);
   assert.match(certificateFault(certificate, now + 101 * dayMs) ?? '', /ended on Apr 11/);
 });

@@ -1,4 +1,4 @@
-/** Does the host's certificate end soon? `up` makes it again from three quarters of its life on. */
+/** Does the host's certificate end soon? Its agent makes it again from two thirds of its life on. */
 import { parseCertificate } from '@flynn/kit/certificate';
 
 const dayMs = 24 * 3_600_000;
@@ -10,5 +10,5 @@ export function certificateFault(certificate: string, now: number): string | und
   const leftDays = Math.floor((Date.parse(validTo) - now) / dayMs);
   if (leftDays >= warnedDays) return undefined;
   const when = leftDays < 0 ? `ended on ${validTo}` : `ends in ${leftDays} days`;
-  return `its certificate ${when}, and without one neither etcd nor other hosts talk to it: flynn-host bootstrap on it makes another`;
+  return `its certificate ${when}, and without one neither etcd nor other hosts talk to it: flynn-host certificates renew on it makes another`;
 }

@@ -1,7 +1,7 @@
 /** Lets hosts in: who has a token gets the cluster's settings and a subnet. */
 import { FlynnError } from '@flynn/kit/errors';
 import { handle, startServer } from '@flynn/kit/http-server';
-import type { RunningServer } from '@flynn/kit/http-server';
+import type { RunningServer, ServerOptions } from '@flynn/kit/http-server';
 import type { Logger } from '@flynn/kit/log';
 import type { Store } from '@flynn/store/store';
 import { z } from 'zod';
@@ -23,6 +23,8 @@ export type Admission = z.output<typeof admissionSchema>;
 
 export function startJoinServer(options: {
   admission: Admission;
+  /** Instead of the certificate in it, which nobody renews. */
+  shown?: ServerOptions['tls'];
   address: string;
   port?: number;
   store: Store;
@@ -58,7 +60,7 @@ export function startJoinServer(options: {
     const [endpoints, peers] = [[...options.endpoints()], [...options.peers()]];
     return { settings: admission.settings, lease, endpoints, peers, now: options.now() };
   });
-  const tls = { certificate: admission.certificate, privateKey: admission.privateKey };
+  const tls = options.shown ?? { certificate: admission.certificate, privateKey: admission.privateKey };
   const port = options.port ?? joinPort;
   return startServer({ name: 'join server', handlers: [handler], host: address, port, tls, log, signal });
 }

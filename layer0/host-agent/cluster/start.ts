@@ -4,8 +4,10 @@ import { join } from 'node:path';
 import { systemClock } from '@flynn/kit/clock';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { readJsonFile, readTextFile } from '@flynn/kit/files';
+import type { ServerOptions } from '@flynn/kit/http-server';
 import type { LiveIdentity } from '@flynn/kit/identity';
 import type { Logger } from '@flynn/kit/log';
+import { forever } from '@flynn/kit/tasks';
 import type { TaskGroup } from '@flynn/kit/tasks';
 import { cellKeys, hostRecordSchema } from '@flynn/scheduler/cell';
 import type { HostRecord } from '@flynn/scheduler/cell';
@@ -13,6 +15,7 @@ import { connectEtcd } from '@flynn/store/etcd';
 import type { EtcdClient, EtcdOptions } from '@flynn/store/etcd';
 import type { EtcdTls } from '@flynn/store/etcd-members';
 import { etcdMembership } from '@flynn/store/etcd-membership';
+import { defragmentEtcd, etcdStatus } from '@flynn/store/etcd-status';
 import { openMirror } from '@flynn/store/mirror';
 import type { Mirror } from '@flynn/store/mirror';
 import { sealKeyOf } from '@flynn/store/sealing/envelope';
@@ -23,7 +26,9 @@ import type { Engine } from '../engine.ts';
 import { volumeName } from '../labels.ts';
 import { admissionFile } from '../trust/host-trust.ts';
 import { certificateFault } from './certificate-age.ts';
-import { etcdVolume } from './etcd-resident.ts';
+import { clientUrlOf, etcdVolume } from './etcd-resident.ts';
+import { keepRoom } from './etcd-room.ts';
+import type { EtcdRoom } from './etcd-room.ts';
 import { admissionSchema, startJoinServer } from './join-server.ts';
 import { knownEndpoints, startMembership } from './membership.ts';
 
@@ -85,6 +90,17 @@ function renewedTls(ca: string, identity: LiveIdentity): EtcdTls {
   };
 }
 
+/** For those that do not know the authority yet: they look at it, and compare it with their token. */
+function chainOf(identity: LiveIdentity, authority: string): NonNullable<ServerOptions['tls']> {
+  return {
+    get current() {
+      const { certificate, privateKey } = identity.current;
+      return { certificate: certificate + authority, privateKey };
+    },
+    onChange: (listener) => identity.onChange(listener),
+  };
+}
+
 /** Other hosts' agents: those configured, until the store tells of them. */
 export class Peers {
   readonly #config: Config;
@@ -126,12 +142,14 @@ export type ClusterDeps = {
   store: EtcdClient;
   tls: EtcdTls | undefined;
   peers: Peers;
+  /** The host's own, which it renews. */
+  identity: LiveIdentity | undefined;
   log: Logger;
 };
 
 /** Where etcd has no certificates there is but one host: nobody can join and its member is run by whoever set it up. */
 export async function startCluster(
-  { config, engine, store, tls, peers, log }: ClusterDeps,
+  { config, engine, store, tls, peers, identity, log }: ClusterDeps,
   tasks: TaskGroup,
 ): Promise<void> {
   const { signal } = tasks;
@@ -152,10 +170,15 @@ export async function startCluster(
     },
     tasks,
   );
+  const room = roomOf({ store, tls, own: clientUrlOf(address) });
+  tasks.run('room in etcd', (s) =>
+    forever('room in etcd', (limit) => keepRoom(room, { log, signal: limit, clock: systemClock }), { signal: s, log }),
+  );
   const admission = await readJsonFile(join(stateDir, admissionFile), admissionSchema);
   if (admission === undefined) return;
   await startJoinServer({
     admission,
+    ...(identity === undefined ? {} : { shown: chainOf(identity, tls.ca) }),
     address,
     store,
     endpoints: () => store.endpoints,
@@ -184,4 +207,22 @@ async function removeMemberData(
       if (!hasCode(error, 'conflict')) throw error;
     }
   }
+}
+
+/** `own`: where this host's member is, if it has one. */
+export function roomOf({ store, tls, own }: { store: EtcdClient; tls: EtcdTls | undefined; own: string }): EtcdRoom {
+  const access = tls === undefined ? {} : { tls };
+  return {
+    async status(signal) {
+      if (!store.endpoints.includes(own)) return { members: [], alarms: [] };
+      return etcdStatus({ ...access, endpoints: [own], signal });
+    },
+    async compact(signal) {
+      const { revision } = await store.list(cellKeys.hosts, { signal });
+      await store.compact(revision, { signal });
+    },
+    async defragment(signal) {
+      await defragmentEtcd({ ...access, endpoints: store.endpoints, signal, onMember: () => undefined });
+    },
+  };
 }

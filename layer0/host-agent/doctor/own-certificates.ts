@@ -12,7 +12,8 @@ export async function ownCertificates(config: TlsConfig): Promise<KnownCertifica
       name: "the host's certificate",
       certificate: await readFile(own, 'utf8'),
       why: 'without a valid one neither etcd nor other hosts talk to it',
-      remedy: 'flynn-host bootstrap on it makes another',
+      remedy:
+        'its agent makes another by itself from two thirds of its life on: flynn-host certificates renew tells why it did not',
       warnDays: 30,
       criticalDays: 7,
     });

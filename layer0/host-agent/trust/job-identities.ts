@@ -59,6 +59,16 @@ export class JobIdentities {
     await writeFileAtomic(file, issued.certificate + issued.privateKey);
   }
 
+  /** Those that jobs have, as they were issued last. */
+  async list(): Promise<{ jobId: string; certificate: string }[]> {
+    await mkdir(this.#dir, { recursive: true, mode: 0o700 });
+    const read = (await readdir(this.#dir)).map(async (jobId) => ({
+      jobId,
+      certificate: (await readTextFile(join(this.folderOf(jobId), identityFiles.own))) ?? '',
+    }));
+    return (await Promise.all(read)).filter(({ certificate }) => certificate !== '');
+  }
+
   /** All that are due, or with `isForced` all; of jobs that are gone they go. What fails is told and tried the next time. */
   async renew(options: { hasJob: (jobId: string) => boolean; isForced?: boolean }): Promise<void> {
     await mkdir(this.#dir, { recursive: true, mode: 0o700 });
