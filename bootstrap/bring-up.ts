@@ -31,6 +31,7 @@ import {
 import { readCluster } from './state.ts';
 import { runSteps } from './step-list.ts';
 import { type Context, joinStepsOf, stepsOf } from './steps.ts';
+import { withNextRound } from './token-rounds.ts';
 import { isInsideHost, readHostsCluster, stepsOfHosts } from './test-hosts/cluster.ts';
 
 type Env = Record<string, string | undefined>;
@@ -41,6 +42,8 @@ export type BringUp = Readonly<{
   token?: string | undefined;
   fromBackup?: string | undefined;
   passphraseFile?: string | undefined;
+  /** Whether the platform's parts get new tokens. */
+  rotatesTokens?: boolean;
   /** The hosts that the cluster is to have before anything runs on it. */
   formation?: Formation;
 }>;
@@ -74,6 +77,7 @@ export async function bringUp({ env, token, formation, ...request }: BringUp): P
     if (!(await isReady(options, cluster, { scope: 'host' }))) return false;
   }
   if (backup !== undefined) cluster = await takeKeys(options.FLYNN_STATE_DIR, cluster, backup);
+  if (request.rotatesTokens === true) cluster = beginRound(cluster, stored);
   const person = await findPerson(options.FLYNN_CONFIG_DIR, env);
   const context = { options, cluster, person, env, ...(backup === undefined ? {} : { backup }) };
   for (const line of keptText(cluster, options)) process.stdout.write(`${line}\n`);
@@ -86,6 +90,13 @@ export async function bringUp({ env, token, formation, ...request }: BringUp): P
   const isNew = stored === undefined;
   process.stdout.write(cluster.hasPlatform ? farewell(cluster, { isNew }) : joinedFarewell(cluster));
   return true;
+}
+
+/** Where the platform is: it alone gives its parts their tokens. */
+function beginRound(cluster: Cluster, stored: Cluster | undefined): Cluster {
+  if (stored?.hasPlatform === true) return withNextRound(cluster);
+  const where = stored === undefined ? 'there is no cluster here yet' : 'another host made this cluster';
+  throw new FlynnError('conflict', `${where}: tokens are made anew on the host that made the cluster`);
 }
 
 /** With other hosts, those come in as soon as there is something to join, so that the platform is spread over all from its beginning. */

@@ -10,7 +10,13 @@ import { isInstalled, root, versionOfThis } from './origin.ts';
 import { takeDown } from './take-down.ts';
 import { refreshHost, updateCluster } from './update.ts';
 
-type BootstrapOptions = { minHosts?: string; peerIps?: string; fromBackup?: string; passphraseFile?: string };
+type BootstrapOptions = {
+  minHosts?: string;
+  peerIps?: string;
+  fromBackup?: string;
+  passphraseFile?: string;
+  rotateTokens?: boolean;
+};
 type UpdateOptions = { bundle?: string; to?: string; stay: boolean };
 type UninstallOptions = { keepImages: boolean; force: boolean };
 
@@ -29,13 +35,20 @@ export function addClusterCommands({ program }: CliContext): void {
     .option('--peer-ips <a,b,c>', 'the addresses of all of them, this one too')
     .option('--from-backup <file>', 'the cluster that `flynn cluster backup` wrote to the file')
     .option('--passphrase-file <file>', 'of the backup; or FLYNN_BACKUP_PASSPHRASE')
+    .option('--rotate-tokens', 'give the platform’s parts new tokens; both are good meanwhile')
     .action(async (options: BootstrapOptions) => {
-      const { minHosts, peerIps, fromBackup, passphraseFile } = options;
+      const { minHosts, peerIps, fromBackup, passphraseFile, rotateTokens: rotatesTokens = false } = options;
       const formation = readFormation({
         ...(minHosts === undefined ? {} : { minHosts }),
         ...(peerIps === undefined ? {} : { peerIps }),
       });
-      await goOn({ env: env(), fromBackup, passphraseFile, ...(formation === undefined ? {} : { formation }) });
+      await goOn({
+        env: env(),
+        fromBackup,
+        passphraseFile,
+        rotatesTokens,
+        ...(formation === undefined ? {} : { formation }),
+      });
     });
   program
     .command('join')

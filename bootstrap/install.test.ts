@@ -7,13 +7,13 @@ import {
   mkdirSync,
   mkdtempSync,
   readFileSync,
+  readdirSync,
   readlinkSync,
   rmSync,
   writeFileSync,
 } from 'node:fs';
-import { readdirSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { afterEach, beforeEach, test } from 'node:test';
 import { digestOf } from './images/tag.ts';
 
@@ -111,6 +111,50 @@ test('another version goes beside it and is used from then on', () => {
   assert.equal(flynnHost(), 'flynn-host 1.1.0-rc.1 x\n');
   assert.equal(readlinkSync(at('opt/current')), '1.1.0-rc.1');
   assert.ok(existsSync(at('opt/1.0.0/bin/flynn')));
+});
+
+/** In place of curl: what is in a folder of the test, going on where a file ends as servers do. */
+const curl = `#!/bin/sh
+resume=''
+while [ $# -gt 1 ]; do
+  case $1 in
+    -o) file=$2; shift ;;
+    -C) resume=yes; shift ;;
+  esac
+  shift
+done
+source="$FOLDER/web/\${1##*/}"
+[ -e "$source" ] || exit 22
+if [ -n "$resume" ] && [ -e "$file" ]; then
+  there=$(wc -c <"$file")
+  [ "$there" -lt "$(wc -c <"$source")" ] || exit 33
+  tail -c +$((there + 1)) "$source" >>"$file"
+else
+  cp "$source" "$file"
+fi
+`;
+
+test('a bundle is downloaded with its digest, from where an earlier download broke off, and what is damaged from the beginning', () => {
+  write(at('programs/curl'), curl.replaceAll('$FOLDER', folder), 0o755);
+  const bundle = makeBundle('1.0.0');
+  const name = basename(bundle);
+  const content = readFileSync(bundle);
+  mkdirSync(at('web'));
+  writeFileSync(at('web', name), content);
+  write(at('web', `${name}.sha256`), `${digestOf(content)}  ${name}\n`);
+  const url = `https://example.com/${name}`;
+  refused(/could not be downloaded/, '--bundle', 'https://example.com/none.tar.gz');
+  mkdirSync(at('opt/.download'), { recursive: true });
+  writeFileSync(at('opt/.download', name), content.subarray(0, 50));
+  installed('--bundle', url);
+  assert.equal(flynnHost(), 'flynn-host 1.0.0 x\n');
+  assert.equal(existsSync(at('opt/.download')), false);
+  mkdirSync(at('opt/.download'));
+  writeFileSync(at('opt/.download', name), Buffer.alloc(50));
+  refused(/is not what it should be/, '--bundle', url);
+  assert.deepEqual(readdirSync(at('opt/.download')), []);
+  writeFileSync(at('opt/.download', name), content);
+  assert.match(installed('--bundle', url), /already/);
 });
 
 test('a version that is only made ready is not used yet', () => {

@@ -4,6 +4,7 @@ import { type Service, serviceToken } from '@flynn/controller/access/service-tok
 import type { processSchema } from '@flynn/controller/model';
 import type { Credentials } from '@flynn/kit/tls';
 import type { ImageName } from './images/recipes.ts';
+import { roundsOf } from './token-rounds.ts';
 import { type Cluster, controllerUrlOf, gitUrlOf, httpsPortOf } from './settings.ts';
 
 type ProcessInput = z.input<typeof processSchema>;
@@ -56,7 +57,7 @@ function commonEnv(cluster: Cluster): Record<string, string> {
 
 /** What a part of the platform shows the controller: it opens what that part needs, and nothing else. */
 function controllerToken(cluster: Cluster, service: Service): Record<string, string> {
-  return { FLYNN_CONTROLLER_TOKEN: serviceToken(cluster.controllerKey, service) };
+  return { FLYNN_CONTROLLER_TOKEN: serviceToken(cluster.controllerKey, service, roundsOf(cluster).round) };
 }
 
 type Sizes = (memoryMiB: number, cpuMillis?: number) => Pick<ProcessInput, 'memoryBytes' | 'cpuMillis'>;
@@ -162,6 +163,7 @@ export function manifestOf(input: ManifestInput): SystemApp[] {
 
 function controllerOf(input: ManifestInput): SystemApp {
   const { cluster } = input;
+  const rounds = roundsOf(cluster);
   const size = sizesOf(input.hostMemoryBytes);
   return {
     name: controllerApp,
@@ -169,6 +171,7 @@ function controllerOf(input: ManifestInput): SystemApp {
     env: {
       ...commonEnv(cluster),
       FLYNN_CONTROLLER_KEY: cluster.controllerKey,
+      FLYNN_TOKEN_ROUNDS: [rounds.round, rounds.former].filter((round) => round !== undefined).join(','),
       FLYNN_SEALING_KEY: cluster.sealingKey,
       FLYNN_ETCD_CA: cluster.authority.certificate,
       FLYNN_ETCD_CERT: input.controllerCertificate.certificate,

@@ -22,11 +22,11 @@ export function pinnedCluster(cluster: Cluster): KnownCluster {
   return { ...openCluster(cluster), controllerUrl: secureControllerUrlOf(cluster), ca: cluster.authority.certificate };
 }
 
-/** At the router of this host, as untilAnswers. False if it shows none of the cluster's authority in that time. */
-export async function untilPinned(cluster: Cluster, deadlineMs: number): Promise<boolean> {
+/** At the router of the host, default this one, as untilAnswers. False if it shows none of the cluster's authority in that time. */
+export async function untilPinned(cluster: Cluster, deadlineMs: number, host = '127.0.0.1'): Promise<boolean> {
   const { hostname } = new URL(controllerUrlOf(cluster));
   const wanted = fingerprintOf(cluster.authority.certificate);
-  const server = { host: '127.0.0.1', port: httpsPortOf(cluster), name: hostname };
+  const server = { host, port: httpsPortOf(cluster), name: hostname };
   const limited = AbortSignal.timeout(deadlineMs);
   const isShown = async (): Promise<boolean> => {
     const { chain } = await shownChain(server, limited);

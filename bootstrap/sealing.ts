@@ -53,3 +53,9 @@ async function whoCannotRead(store: Store, keyId: string): Promise<string[]> {
   const old = hosts.filter((host) => host.sealingKeyId !== keyId).map(({ id }) => `host ${id}`);
   return controllers?.value === keyId ? old : ['the platform', ...old];
 }
+
+/** What has to be of this version, too, before anything is sealed. */
+export function unsealedText(missing: readonly string[]): string {
+  if (missing.length === 0) return '';
+  return `; secrets stay in clear in the store until npm run up has run there too: ${missing.join(', ')}`;
+}

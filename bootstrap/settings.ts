@@ -117,6 +117,8 @@ export const clusterSchema = z.object({
   key: z.string(),
   /** For people. */
   controllerKey: z.string(),
+  /** Which tokens the platform's parts have; `former`: those the controller takes as well, until all have new ones. */
+  tokens: z.object({ round: z.int(), former: z.int().optional() }).optional(),
   createdAt: z.string(),
   /** What an `up` was given for this host, as it was given. */
   dnsUpstreams: z.string().optional(),
@@ -141,6 +143,7 @@ export const sharedSchema = clusterSchema.omit({
   etcdEndpoints: true,
   peers: true,
   hasPlatform: true,
+  tokens: true,
   dnsUpstreams: true,
   schedulers: true,
 });

@@ -29,15 +29,14 @@ import { type Outcome, Platform } from './platform.ts';
 import { type RestoreContext, restoreRecordsStep, restoreSteps } from './restore-steps.ts';
 import { pushSample, sampleName, untilAnswers } from './sample-app.ts';
 import { type Cluster, type Options, appUrlOf, controllerUrlOf, gatewayOf, gitHostOf, gitUrlOf } from './settings.ts';
-import { ensureSealing, tellControllersSeal, writeSealingKey } from './sealing.ts';
+import { ensureSealing, tellControllersSeal, unsealedText, writeSealingKey } from './sealing.ts';
 import { ensureHostKey, writeCluster } from './state.ts';
 import { type Report, timed } from './timed.ts';
+import { roundsOf, withoutFormerRound } from './token-rounds.ts';
 
 const agentMs = 120_000;
 /** A router that runs already answers at once. */
 const shortMs = 2_000;
-/** A host that joined is given its router first of all. */
-const routerMs = 20_000;
 
 export type Context = Readonly<{
   options: Options;
@@ -78,12 +77,12 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
   };
   const knownCluster = async (deadlineMs: number): Promise<Parameters<typeof addCluster>[1]> =>
     isOwnCertificate && (await untilPinned(cluster, deadlineMs)) ? pinnedCluster(cluster) : openCluster(cluster);
-  const manifest = async (): Promise<SystemApp[]> => {
+  const manifest = async (settled = cluster): Promise<SystemApp[]> => {
     const hostKey = await ensureHostKey(stateDir);
     const builderEnv = await readBuilderEnv(context.env);
     const controllerCertificate = await ensureControllerCertificate(stateDir, cluster);
     const apps = manifestOf({
-      cluster,
+      cluster: settled,
       images,
       sshHostKey: hostKey.privateKey,
       sshHostPublicKey: hostKey.publicKey,
@@ -185,6 +184,12 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
         );
         await untilAnswers(controllerUrlOf(cluster), 60_000);
         await addCluster(person, await knownCluster(60_000));
+        if (roundsOf(cluster).former !== undefined) {
+          const settled = withoutFormerRound(cluster);
+          const controller = (await manifest(settled)).filter((app) => app.name === controllerApp);
+          await withPlatform((platform) => platform.ensureApps(controller, report));
+          await writeCluster(stateDir, settled);
+        }
         const unsealed = await withStore(host, async (store) => {
           await store.transact({ then: [platformImagesPut(platformImages(images))] });
           await tellControllersSeal(store, cluster);
@@ -248,7 +253,8 @@ export function joinStepsOf(context: Context): Step[] {
     {
       title: 'The flynn command',
       run: async () => {
-        const isPinned = await untilPinned(cluster, routerMs);
+        // At a host that was there before: here the router is only about to start.
+        const isPinned = await untilPinned(cluster, shortMs, cluster.peers[0]);
         await addCluster(person, isPinned ? pinnedCluster(cluster) : openCluster(cluster));
         return `configured in ${person.configDir}`;
       },
@@ -302,12 +308,6 @@ export function hostStepsOf({ options, cluster }: Pick<Context, 'options' | 'clu
       },
     },
   ];
-}
-
-/** What has to be of this version, too, before anything is sealed: a cluster of old. */
-function unsealedText(missing: readonly string[]): string {
-  if (missing.length === 0) return '';
-  return `; secrets stay in clear in the store until npm run up has run there too: ${missing.join(', ')}`;
 }
 
 /** Those that jobs run; their parents come with them. */

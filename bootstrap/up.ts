@@ -11,11 +11,19 @@ async function main(): Promise<boolean> {
       hosts: { type: 'string' },
       'from-backup': { type: 'string' },
       'passphrase-file': { type: 'string' },
+      'rotate-tokens': { type: 'boolean', default: false },
     },
   });
-  const ways = [values.join, values.hosts, values['from-backup'], values.token || undefined];
+  const rotatesTokens = values['rotate-tokens'];
+  const ways = [
+    values.join,
+    values.hosts,
+    values['from-backup'],
+    values.token || undefined,
+    rotatesTokens || undefined,
+  ];
   if (ways.filter((value) => value !== undefined).length > 1) {
-    const names = '--join, --token, --hosts and --from-backup';
+    const names = '--join, --token, --hosts, --rotate-tokens and --from-backup';
     throw new FlynnError('invalid', `${names} are different things: give one of them`);
   }
   const { env } = process;
@@ -25,7 +33,7 @@ async function main(): Promise<boolean> {
     return true;
   }
   const { join: token, 'from-backup': fromBackup, 'passphrase-file': passphraseFile } = values;
-  return await bringUp({ env, token, fromBackup, passphraseFile });
+  return await bringUp({ env, token, fromBackup, passphraseFile, rotatesTokens });
 }
 
 try {

@@ -19,7 +19,7 @@ export async function deployUnderLoad(cluster: TestCluster, deploys: number): Pr
   await checkout.push();
   await checkout.flynn(['scale', 'web=2']);
   await using load = new MixedLoad({
-    address: cluster.host.address,
+    router: cluster.host.address,
     host: `${app}.${cluster.domain}`,
     perSecond,
     slow: { lanes: 4, ms: slowMs },

@@ -16,8 +16,8 @@ const sayEveryMs = 200;
 const goingAway = 1001;
 
 export type MixedLoadOptions = Readonly<{
-  /** Of a router, and the app's host name. */
-  address: string;
+  /** Where a router listens, `address` or `address:port`, and the app's host name. */
+  router: string;
   host: string;
   perSecond: number;
   slow: Readonly<{ lanes: number; ms: number }>;
@@ -73,10 +73,10 @@ export class MixedLoad implements AsyncDisposable {
 
   /** Whether it was answered as it should be. */
   async #ask(path: string, timeoutMs: number): Promise<boolean> {
-    const { address, host } = this.#options;
+    const { router, host } = this.#options;
     const startedMs = performance.now();
     const answer = Promise.withResolvers<string | undefined>();
-    const asking = request({ host: address, path, agent: this.#agent, headers: { host }, timeout: timeoutMs });
+    const asking = request(`http://${router}${path}`, { agent: this.#agent, headers: { host }, timeout: timeoutMs });
     asking.on('response', (incoming) => {
       incoming.resume();
       incoming.on('error', answer.reject);
@@ -97,7 +97,7 @@ export class MixedLoad implements AsyncDisposable {
   /** Where the app goes away somebody else takes the next connection. */
   async #talk(signal: AbortSignal): Promise<void> {
     while (!this.#isEnding) {
-      const socket = new WebSocket(`ws://${this.#options.address}/ws`, { headers: { host: this.#options.host } });
+      const socket = new WebSocket(`ws://${this.#options.router}/ws`, { headers: { host: this.#options.host } });
       try {
         const end = await this.#converse(socket, signal);
         if (end === goingAway) this.#report.reconnects += 1;
@@ -131,7 +131,8 @@ export class MixedLoad implements AsyncDisposable {
       if (end === undefined) this.#report.messages += 1;
       await systemClock.sleep(sayEveryMs, { signal });
     }
-    return end;
+    // It may have closed while nothing was said.
+    return end ?? (socket.readyState === WebSocket.OPEN ? undefined : await closed.promise);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -3,6 +3,7 @@ import { backups } from '@flynn/controller/backup/api';
 import type { Backup, BackupScheduleView } from '@flynn/controller/backup/model';
 import { waitFor } from '@flynn/kit/retry';
 import { usageError } from '../arguments.ts';
+import { type PlaceOptions, placeOf } from '../backup-place.ts';
 import { formatCount, formatMebibytes, formatTable } from '../output.ts';
 import { passphraseOf, passphraseOption } from '../passphrase.ts';
 import { addCommand, type Parent } from './command.ts';
@@ -10,7 +11,7 @@ import { addCommand, type Parent } from './command.ts';
 /** A first look, and an end, of one that is large. */
 const runMs = 12 * 60 * 60_000;
 
-type ScheduleOptions = { to?: string; host?: string; keep?: string; timezone?: string; passphraseFile?: string };
+type ScheduleOptions = PlaceOptions & { keep?: string; timezone?: string; passphraseFile?: string };
 
 /** Under `flynn cluster backup`. */
 export function addScheduleCommands(parent: Parent, backup: Command): void {
@@ -20,16 +21,20 @@ export function addScheduleCommands(parent: Parent, backup: Command): void {
     summary: 'have the cluster back itself up; what was said before is replaced',
     arguments: [['<schedule>', 'as a crontab has it: "0 3 * * *"']],
     options: {
-      to: ['--to <place>', 'dir:/PATH, a directory that is there on a host'],
-      host: ['--host <host>', 'the host; may be left out where there is one'],
+      to: ['--to <place>', 'dir:/PATH, a directory that is there on a host, or s3://BUCKET/PREFIX'],
+      host: ['--host <host>', 'the host of the directory; may be left out where there is one'],
+      endpoint: ['--endpoint <url>', 'the S3 service, if it is not that of AWS (else: $AWS_ENDPOINT_URL)'],
+      region: ['--region <region>', 'of the bucket (else: $AWS_REGION, or us-east-1)'],
       keep: ['--keep <count>', 'so many of the newest, older ones are removed (default: 14)'],
       timezone: ['--timezone <zone>', 'as Europe/Berlin (default: UTC)'],
       passphraseFile: passphraseOption,
     },
-    examples: ['flynn cluster backup schedule "0 3 * * *" --to dir:/mnt/backups --host h1 --passphrase-file secret'],
-    async run(context, { to = '', host, keep, timezone, passphraseFile }, [schedule = '']) {
-      const directory = /^dir:(\/.*)$/.exec(to)?.[1];
-      if (directory === undefined) throw usageError(`"${to}" is no place for backups: write --to dir:/PATH`);
+    examples: [
+      'flynn cluster backup schedule "0 3 * * *" --to dir:/mnt/backups --host h1 --passphrase-file secret',
+      'flynn cluster backup schedule "0 3 * * *" --to s3://backups/flynn --region eu-central-1 --passphrase-file secret',
+    ],
+    async run(context, { keep, timezone, passphraseFile, ...place }, [schedule = '']) {
+      const to = placeOf(place, context.io.env);
       if (keep !== undefined && !/^[1-9]\d{0,3}$/.test(keep))
         throw usageError(`--keep ${keep}: write a count from 1 to 1000`);
       const passphrase = await passphraseOf(context, passphraseFile);
@@ -37,7 +42,7 @@ export function addScheduleCommands(parent: Parent, backup: Command): void {
       const set = await client.call(backups.schedule, {
         body: {
           schedule,
-          to: { directory, ...(host === undefined ? {} : { host }) },
+          to,
           ...(keep === undefined ? {} : { keep: Number(keep) }),
           ...(timezone === undefined ? {} : { timezone }),
           ...(passphrase === undefined ? {} : { passphrase }),

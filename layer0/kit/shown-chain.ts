@@ -2,6 +2,7 @@
 import { X509Certificate } from 'node:crypto';
 import { isIP } from 'node:net';
 import { connect } from 'node:tls';
+import { abortError } from './clock.ts';
 import { FlynnError } from './errors.ts';
 import { lookup } from './lookup.ts';
 import { withDeadline } from './retry.ts';
@@ -25,6 +26,7 @@ export async function shownChain(
 ): Promise<Shown> {
   const { host, port, name: asked = host } = server;
   const signal = withDeadline(reachMs, outer);
+  if (signal.aborted) throw abortError(signal);
   const name = isIP(asked) === 0 ? { servername: asked } : {};
   const socket = connect({ host, port, ...name, lookup, rejectUnauthorized: false });
   const stop = (): void => void socket.destroy(new FlynnError('timeout', `no answer within ${reachMs} ms`));

@@ -1,16 +1,15 @@
 /** Ids waiting to be worked on: each at most once, never the same one twice at a time, failures ever later. */
-
 import { hasCode } from '@flynn/kit/errors';
 
 export type Again = { againInMs: number };
 
 const longestPauseMs = 60_000;
-/** Of what cannot be reached nothing is the id's fault: when it is back, nobody waits much longer. */
+/** That something is away or full is no fault of the id's: when it is back, nobody waits much longer. */
 const longestOutagePauseMs = 5_000;
 
 /** Pauses after the first, second, third ... failure in a row: 0.1 s, then 1 s doubling up to 60 s, in an outage to 5 s. */
 export function failurePauseMs(failures: number, error?: unknown): number {
-  const longestMs = hasCode(error, 'unavailable', 'timeout') ? longestOutagePauseMs : longestPauseMs;
+  const longestMs = hasCode(error, 'unavailable', 'timeout', 'exhausted') ? longestOutagePauseMs : longestPauseMs;
   return failures <= 1 ? 100 : Math.min(longestMs, 1_000 * 2 ** Math.min(failures - 2, 20));
 }
 

@@ -1,5 +1,6 @@
 /** Reads a store's copies now and then, and replaces from another store what the disk damaged. */
 import { createHash } from 'node:crypto';
+import { pause } from '@flynn/kit/clock';
 import { hasCode, messageOf } from '@flynn/kit/errors';
 import type { Copying, CopyingDeps } from './copying.ts';
 import { Lacks } from './lacks.ts';
@@ -11,6 +12,8 @@ const everyMs = 24 * 3_600_000;
 /** A start has more to do. */
 const firstMs = 600_000;
 const bytesPerSecond = 8 * 1024 ** 2;
+/** What could not be replaced is tried again: the store that has it may only have been busy. */
+const retryMs = 30_000;
 
 export class Verification {
   readonly #deps: CopyingDeps;
@@ -49,8 +52,16 @@ export class Verification {
     for (const digest of this.damaged.digests) this.#upkeep.ask(digest);
   }
 
-  run(signal: AbortSignal): Promise<void> {
-    return this.#upkeep.run(signal);
+  /** Resolves when the signal aborts. */
+  async run(signal: AbortSignal): Promise<void> {
+    await Promise.all([this.#upkeep.run(signal), this.#retry(signal)]);
+  }
+
+  async #retry(signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      await pause(retryMs, signal, this.#deps.clock);
+      this.retryDamaged();
+    }
   }
 
   async verify(signal: AbortSignal): Promise<void> {

@@ -15,6 +15,12 @@ export const configSchema = z.object({
   ...identityConfig,
   /** The key people use. */
   FLYNN_CONTROLLER_KEY: secret(),
+  /** Of the tokens of the platform's parts that are good, with commas. */
+  FLYNN_TOKEN_ROUNDS: z
+    .string()
+    .regex(/^\d{1,9}(,\d{1,9})?$/, 'one round, or two with a comma between')
+    .default('0')
+    .transform((text) => text.split(',').map(Number)),
   /** Comma-separated. */
   FLYNN_ETCD_ENDPOINTS: z.string().default('http://127.0.0.1:2379'),
   /** For https endpoints: the cluster's authority, and a certificate and key of it, as PEM. */

@@ -81,6 +81,7 @@ await runDaemon({
       blobs,
       rootKey: config.FLYNN_CONTROLLER_KEY,
       clusterKey: config.FLYNN_KEY,
+      tokenRounds: config.FLYNN_TOKEN_ROUNDS,
       certificates: certificatesOf(config),
       metrics,
       rate: { perSecond: config.FLYNN_REQUESTS_PER_SECOND, burst: 4 * config.FLYNN_REQUESTS_PER_SECOND },

@@ -22,6 +22,7 @@ import type { AppResource } from './resources.ts';
 import { normalizeDomain } from './route-address.ts';
 import { changeRoute, findRoute, setMaintenance } from './routes/changes.ts';
 import { createRoute } from './routes/creation.ts';
+import { missingRouters, reached } from './routes/reach.ts';
 import { httpSettingsSchema, tcpSettingsSchema } from './routes/settings.ts';
 import { routerStats, sumRouteStats } from './routes/stats.ts';
 import { viewRoute } from './views.ts';
@@ -41,7 +42,7 @@ export function routingHandlers(deps: Deps): Handler[] {
     });
   return [
     handle(routing.create, async (call) => {
-      const { params, body, signal } = call;
+      const { params, body, query, signal } = call;
       const principal = principalOf(call);
       const route = await createRoute(deps, params.app, body, signal, async (app) => {
         await checkTarget(call, app, body.service);
@@ -50,6 +51,7 @@ export function routingHandlers(deps: Deps): Handler[] {
           if (typeof name === 'string') await checkRoutePlace(deps, principal, app, normalizeDomain(name), signal);
         }
       });
+      await reached(deps, [route], { query, signal });
       return viewRoute(route);
     }),
     handle(routing.list, async ({ params, query, signal }) => {
@@ -63,22 +65,24 @@ export function routingHandlers(deps: Deps): Handler[] {
       return viewRoute(await findRoute(deps, app, params.route, signal));
     }),
     handle(routing.update, async (call) => {
-      const { params, body, headers, signal } = call;
+      const { params, body, query, headers, signal } = call;
       const app = await findLiveApp(deps, params.app, signal);
       const route = await findRoute(deps, app, params.route, signal);
       await checkTarget(call, app, body.service);
       const revision = body.revision ?? expectedRevision(headers);
-      return viewRoute(await changeRoute(deps, { app, route }, { ...body, revision }, signal));
+      const changed = await changeRoute(deps, { app, route }, { ...body, revision }, signal);
+      await reached(deps, [changed], { query, signal });
+      return viewRoute(changed);
     }),
-    handle(routing.remove, async ({ params, signal }) => {
+    handle(routing.remove, async ({ params, query, signal }) => {
       const app = await findApp(deps, params.app, signal);
       const route = await findRoute(deps, app, params.route, signal);
       await resources.delete(routeType, route.id, { signal });
+      await reached(deps, [{ id: route.id }], { query, signal });
     }),
     handle(routing.reach, async ({ params, body, signal }) => {
       await findApp(deps, params.app, signal);
-      const routes = body.routes.map(({ id, revision }) => (revision === undefined ? { id } : { id, revision }));
-      return { missing: await deps.routers.missing({ routes }, { deadlineMs: body.waitMs, signal }) };
+      return { missing: await missingRouters(deps, body.routes, { deadlineMs: body.waitMs, signal }) };
     }),
     handle(routing.stats, async ({ params, query, signal }) => {
       const app = await findApp(deps, params.app, signal);
@@ -92,12 +96,16 @@ export function routingHandlers(deps: Deps): Handler[] {
       );
       return { routes, routers: answers.length, silent };
     }),
-    handle(routing.beginMaintenance, async ({ params, body, signal }) =>
-      (await setMaintenance(deps, params.app, body, signal)).map(viewRoute),
-    ),
-    handle(routing.endMaintenance, async ({ params, signal }) =>
-      (await setMaintenance(deps, params.app, undefined, signal)).map(viewRoute),
-    ),
+    handle(routing.beginMaintenance, async ({ params, body, query, signal }) => {
+      const changed = await setMaintenance(deps, params.app, body, signal);
+      await reached(deps, changed, { query, signal });
+      return changed.map(viewRoute);
+    }),
+    handle(routing.endMaintenance, async ({ params, query, signal }) => {
+      const changed = await setMaintenance(deps, params.app, undefined, signal);
+      await reached(deps, changed, { query, signal });
+      return changed.map(viewRoute);
+    }),
     handle(routing.events, async ({ headers, signal }) => routeEvents(deps, resumePoint(headers), signal)),
   ];
 }

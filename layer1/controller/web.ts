@@ -11,6 +11,7 @@ import { Directory } from './access/directory.ts';
 import { accessGate } from './access/gate.ts';
 import { RateLimit, defaultRate } from './access/rate-limit.ts';
 import type { RateSettings } from './access/rate-limit.ts';
+import { tokenCheck } from './access/token-findings.ts';
 import { audited } from './audit/audited.ts';
 import { AuditTrail } from './audit/trail.ts';
 import { backupCheck } from './backup/findings.ts';
@@ -41,20 +42,22 @@ export async function openWeb(options: {
   /** What the cluster was made with: opens everything. */
   rootKey: string;
   clusterKey: string;
+  /** Default: the first. */
+  tokenRounds?: readonly number[];
   rate?: RateSettings;
   /** Whose end is to be told of in time, beside those of routes and hosts. */
   certificates?: readonly KnownCertificate[];
   /** What this process counts: served at `/metrics`. */
   metrics?: Metrics;
 }): Promise<ControllerWeb> {
-  const { deps, store, rootKey, clusterKey, rate = defaultRate } = options;
+  const { deps, store, rootKey, clusterKey, tokenRounds = [0], rate = defaultRate } = options;
   const { resources, now, newId, log } = deps;
   const trail = new AuditTrail({ store, log, now, newId });
   const directory = await Directory.open({ store, resources, now });
   const metrics = options.metrics ?? new Metrics();
   const health = new HealthWatch(deps, {
     certificates: options.certificates ?? [],
-    checks: [backupCheck(deps), sealingCheck(deps), blobCheck(options.blobs, now)],
+    checks: [backupCheck(deps), sealingCheck(deps), tokenCheck(deps), blobCheck(options.blobs, now)],
   });
   const own = [
     ...controllerHandlers(deps, { logAggregator: options.logAggregator, blobs: options.blobs, directory }),
@@ -65,7 +68,7 @@ export async function openWeb(options: {
   const handlers = audited(own, { store, trail, now, log });
   return {
     handlers: [...handlers, openApiHandler(handlers, { version: deps.settings.version })],
-    gate: accessGate({ deps, directory, rootKey, clusterKey, rateLimit: new RateLimit(rate, now), trail }),
+    gate: accessGate({ deps, directory, rootKey, clusterKey, tokenRounds, rateLimit: new RateLimit(rate, now), trail }),
     trail,
     health,
     async [Symbol.asyncDispose]() {

@@ -149,7 +149,8 @@ export async function setUp(
     httpPort: 0,
     driver,
     clusterKey: 'key',
-    timeouts: { dialMs: 20_000, firstByteMs: 20_000, idleMs: 20_000, ...timeouts },
+    // Longer than any machine takes: what is tested of them says so itself.
+    timeouts: { dialMs: 120_000, firstByteMs: 120_000, idleMs: 120_000, ...timeouts },
     ...more,
     log,
   });

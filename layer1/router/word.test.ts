@@ -8,6 +8,7 @@ import { apps } from '@flynn/controller/api';
 import { routing } from '@flynn/controller/routes/api';
 import { startTestController } from '@flynn/controller/testing';
 import { createDiscoveryClient } from '@flynn/discovery/client';
+import { hasCode } from '@flynn/kit/errors';
 import { HttpClient } from '@flynn/kit/http-client';
 import { startServer } from '@flynn/kit/http-server';
 import { silentLogger } from '@flynn/kit/log';
@@ -77,8 +78,41 @@ async function openCluster(t: TestContext, routerCount: number) {
         return answer.statusCode;
       }),
     );
-  return { world, params, reach, statuses };
+  return { world, params, reach, statuses, addresses };
 }
+
+test('a call that waits for the routers is answered when all have the change, or says which do not', async (t) => {
+  const { world, params, statuses, addresses } = await openCluster(t, 2);
+  const query = { wait: 20_000 };
+  const domain = 'wait.example.com';
+  const added = await world.client.call(routing.create, { params, body: { domain }, query });
+  assert.deepEqual(await statuses(domain), [200, 200]);
+  const where = { ...params, route: added.id };
+  await world.client.call(routing.update, { params: where, body: { service: 'shop-nobody' }, query });
+  assert.deepEqual(await statuses(domain), [503, 503]);
+  await world.client.call(routing.update, { params: where, body: { service: 'shop-web' }, query });
+  await world.client.call(routing.beginMaintenance, { params, body: { allow: [] }, query });
+  assert.deepEqual(await statuses(domain), [503, 503]);
+  await world.client.call(routing.endMaintenance, { params, query });
+  assert.deepEqual(await statuses(domain), [200, 200]);
+  // Nobody listens there.
+  addresses.push('127.0.0.1:1');
+  const late = world.client.call(routing.update, {
+    params: where,
+    body: { http: { sticky: true } },
+    query: { wait: 300 },
+  });
+  await assert.rejects(late, (error: unknown) => {
+    assert.ok(hasCode(error, 'timeout'), String(error));
+    assert.match(error.message, /the change is made, but not all routers said within 300 ms .*127\.0\.0\.1:1/);
+    assert.ok(Array.isArray(error.detail['missing']) && error.detail['missing'].includes('127.0.0.1:1'));
+    return true;
+  });
+  assert.equal((await world.client.call(routing.get, { params: where })).http.sticky, true);
+  addresses.pop();
+  await world.client.call(routing.remove, { params: where, query });
+  assert.deepEqual(await statuses(domain), [404, 404]);
+});
 
 test('a route that every router said it has is answered by every router, and by none once they said it is gone', async (t) => {
   const { world, params, reach, statuses } = await openCluster(t, 3);

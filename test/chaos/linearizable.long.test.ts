@@ -61,10 +61,13 @@ const faults: readonly (readonly [string, Fault])[] = [
       const [first, ...others] = stage.hosts;
       assert.ok(first);
       await stage.cluster.partition([first], others, { lossPercent: 10 });
-      await first.throttle(2_000);
-      await pause(signal);
-      await pause(signal);
-      await first.throttle();
+      try {
+        await first.throttle(2_000);
+        await pause(signal);
+        await pause(signal);
+      } finally {
+        await first.throttle();
+      }
       await stage.cluster.heal();
     },
   ],
@@ -109,6 +112,7 @@ suite('what clients of the control plane see could have happened one after the o
         });
         await clients.stop();
         t.diagnostic(`${clients.counts.answered} calls were answered, of ${clients.counts.unknown} nobody knows`);
+        t.diagnostic(`no change was answered for ${(clients.writeOutageMs / 1_000).toFixed(1)} s at most`);
         assert.deepEqual(clients.violations(), []);
       },
     );

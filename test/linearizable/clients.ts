@@ -74,6 +74,18 @@ export class Clients implements AsyncDisposable {
     return { answered, unknown: all.length - answered };
   }
 
+  /** The longest time in which no change was answered. */
+  get writeOutageMs(): number {
+    const changes = [
+      ...this.#values.filter(({ input }) => input.kind !== 'read'),
+      ...this.#names.filter(({ input }) => input.kind !== 'list'),
+    ];
+    const ends = changes
+      .flatMap(({ output, endedMs }) => (output === undefined ? [] : [endedMs]))
+      .sort((a, b) => a - b);
+    return Math.max(0, ...ends.slice(1).map((endMs, at) => endMs - (ends[at] ?? endMs)));
+  }
+
   /** What of it cannot have happened one after the other, in words; nothing if all of it can. */
   violations(): string[] {
     const value = linearize(register(0), withoutUnseen(this.#values));

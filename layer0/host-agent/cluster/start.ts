@@ -7,6 +7,7 @@ import { readJsonFile, readTextFile } from '@flynn/kit/files';
 import type { ServerOptions } from '@flynn/kit/http-server';
 import type { LiveIdentity } from '@flynn/kit/identity';
 import type { Logger } from '@flynn/kit/log';
+import { forever } from '@flynn/kit/tasks';
 import type { TaskGroup } from '@flynn/kit/tasks';
 import { cellKeys, hostRecordSchema } from '@flynn/scheduler/cell';
 import type { HostRecord } from '@flynn/scheduler/cell';
@@ -14,6 +15,7 @@ import { connectEtcd } from '@flynn/store/etcd';
 import type { EtcdClient, EtcdOptions } from '@flynn/store/etcd';
 import type { EtcdTls } from '@flynn/store/etcd-members';
 import { etcdMembership } from '@flynn/store/etcd-membership';
+import { defragmentEtcd, etcdStatus } from '@flynn/store/etcd-status';
 import { openMirror } from '@flynn/store/mirror';
 import type { Mirror } from '@flynn/store/mirror';
 import { sealKeyOf } from '@flynn/store/sealing/envelope';
@@ -24,7 +26,9 @@ import type { Engine } from '../engine.ts';
 import { volumeName } from '../labels.ts';
 import { admissionFile } from '../trust/host-trust.ts';
 import { certificateFault } from './certificate-age.ts';
-import { etcdVolume } from './etcd-resident.ts';
+import { clientUrlOf, etcdVolume } from './etcd-resident.ts';
+import { keepRoom } from './etcd-room.ts';
+import type { EtcdRoom } from './etcd-room.ts';
 import { admissionSchema, startJoinServer } from './join-server.ts';
 import { knownEndpoints, startMembership } from './membership.ts';
 
@@ -166,6 +170,10 @@ export async function startCluster(
     },
     tasks,
   );
+  const room = roomOf({ store, tls, own: clientUrlOf(address) });
+  tasks.run('room in etcd', (s) =>
+    forever('room in etcd', (limit) => keepRoom(room, { log, signal: limit, clock: systemClock }), { signal: s, log }),
+  );
   const admission = await readJsonFile(join(stateDir, admissionFile), admissionSchema);
   if (admission === undefined) return;
   await startJoinServer({
@@ -199,4 +207,22 @@ async function removeMemberData(
       if (!hasCode(error, 'conflict')) throw error;
     }
   }
+}
+
+/** `own`: where this host's member is, if it has one. */
+export function roomOf({ store, tls, own }: { store: EtcdClient; tls: EtcdTls | undefined; own: string }): EtcdRoom {
+  const access = tls === undefined ? {} : { tls };
+  return {
+    async status(signal) {
+      if (!store.endpoints.includes(own)) return { members: [], alarms: [] };
+      return etcdStatus({ ...access, endpoints: [own], signal });
+    },
+    async compact(signal) {
+      const { revision } = await store.list(cellKeys.hosts, { signal });
+      await store.compact(revision, { signal });
+    },
+    async defragment(signal) {
+      await defragmentEtcd({ ...access, endpoints: store.endpoints, signal, onMember: () => undefined });
+    },
+  };
 }

@@ -4,6 +4,7 @@ import type { HostRecord } from '@flynn/scheduler/cell';
 import { buildRoutes } from '../api-builds.ts';
 import { routes } from '../api.ts';
 import type { Container } from '../engine.ts';
+import { installationRoutes } from '../installation.ts';
 import { agentRules, withoutIdentity } from './agent-rules.ts';
 
 const record = (id: string, mutual?: HostRecord['mutual']): HostRecord => ({
@@ -17,7 +18,7 @@ const record = (id: string, mutual?: HostRecord['mutual']): HostRecord => ({
   ...(mutual === undefined ? {} : { mutual }),
 });
 
-test('hosts and the controller may do all, the slug builder build, and no other part of the platform anything', () => {
+test('hosts and the controller may do what is asked of a host, the slug builder build, and no other part of the platform anything', () => {
   const { admits } = agentRules(() => []);
   const may = (peer: string) => [routes.exec, buildRoutes.build].map((route) => admits(peer, route));
   assert.deepEqual(may('flynn:host/h2'), [true, true]);
@@ -25,6 +26,14 @@ test('hosts and the controller may do all, the slug builder build, and no other 
   assert.deepEqual(may('flynn:app/slug-builder'), [false, true]);
   for (const peer of ['flynn:app/blobstore', 'flynn:app/router', 'flynn:app/controllers', 'flynn:hosts/h1', '']) {
     assert.deepEqual(may(peer), [false, false], peer);
+  }
+});
+
+test('what a host runs is changed by hosts only', () => {
+  const { admits } = agentRules(() => []);
+  for (const route of Object.values(installationRoutes)) {
+    assert.equal(admits('flynn:host/h2', route), true);
+    for (const peer of ['flynn:app/controller', 'flynn:app/slug-builder']) assert.equal(admits(peer, route), false);
   }
 });
 

@@ -5,15 +5,25 @@ import type { Route } from '@flynn/kit/routes';
 import type { HostRecord } from '@flynn/scheduler/cell';
 import { buildRoutes } from '../api-builds.ts';
 import type { Container } from '../engine.ts';
+import { installationRoutes } from '../installation.ts';
 import { label } from '../labels.ts';
 
 const builder = appRole('slug-builder');
 const ofBuilds: readonly Route[] = Object.values(buildRoutes);
+const ofInstallations: readonly Route[] = Object.values(installationRoutes);
 
-/** Hosts and the controller everything, the slug builder what builds take, nobody else anything. */
+function isOneOf(routes: readonly Route[], route: Route): boolean {
+  return routes.some(({ method, path }) => method === route.method && path === route.path);
+}
+
+/**
+ * Hosts everything; the controller, too, but what hosts run is theirs alone to change; the slug builder what builds take;
+ * nobody else anything.
+ */
 function admits(peer: string, route: Route): boolean {
-  if (isOfRole(peer, anyHost) || peer === appRole('controller')) return true;
-  return peer === builder && ofBuilds.some(({ method, path }) => method === route.method && path === route.path);
+  if (isOfRole(peer, anyHost)) return true;
+  if (peer === appRole('controller')) return !isOneOf(ofInstallations, route);
+  return peer === builder && isOneOf(ofBuilds, route);
 }
 
 /** `records`: all hosts there are, as they were last heard of. */

@@ -28,6 +28,8 @@ export type GateOptions = Readonly<{
   rootKey: string;
   /** What the platform's parts had before they had tokens: opens what any of them needs. */
   clusterKey: string;
+  /** Of the tokens of the platform's parts: two while they are made anew. */
+  tokenRounds: readonly number[];
   rateLimit: RateLimit;
   /** Hears whom the gate turned away. */
   trail: Pick<AuditTrail, 'refused'>;
@@ -84,7 +86,7 @@ export function accessGate(options: GateOptions): Gate {
 
 async function whoHas(options: GateOptions, text: string, { signal }: GateRequest): Promise<Principal> {
   if (isSameSecret(text, options.clusterKey)) return servicePrincipal('platform');
-  const service = serviceOf(text, options.rootKey);
+  const service = serviceOf(text, options.rootKey, options.tokenRounds);
   if (service !== undefined) return servicePrincipal(service);
   const known = await options.directory.authenticate(text, signal);
   if (known === undefined) throw unknownKey();

@@ -53,12 +53,16 @@ export function mayCall(service: Service | 'platform', route: Route): boolean {
   return known.includes(route);
 }
 
-/** Made of the root key, which none of them knows: no part can make itself another's. Anew with every root key. */
-export function serviceToken(rootKey: string, service: Service): string {
-  const proof = createHmac('sha256', rootKey).update(`flynn service token: ${service}`).digest('base64url');
-  return `flynn_service_${service}_${proof}`;
+/**
+ * Made of the root key, which none of them knows: no part can make itself another's. Anew with every root key, and with every
+ * round; the first is 0.
+ */
+export function serviceToken(rootKey: string, service: Service, round = 0): string {
+  const text = `flynn service token: ${service}${round === 0 ? '' : ` ${round}`}`;
+  return `flynn_service_${service}_${createHmac('sha256', rootKey).update(text).digest('base64url')}`;
 }
 
-export function serviceOf(token: string, rootKey: string): Service | undefined {
-  return services.find((service) => isSameSecret(serviceToken(rootKey, service), token));
+/** `rounds`: those whose tokens are good. */
+export function serviceOf(token: string, rootKey: string, rounds: readonly number[]): Service | undefined {
+  return services.find((service) => rounds.some((round) => isSameSecret(serviceToken(rootKey, service, round), token)));
 }

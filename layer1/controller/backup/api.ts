@@ -1,7 +1,7 @@
 /** The API of backups. */
 import { defineRoute } from '@flynn/kit/routes';
 import { z } from 'zod';
-import { backupScheduleSchema, backupSchema } from './model.ts';
+import { backupScheduleSchema, backupSchema, s3PlaceSchema } from './model.ts';
 
 export const backups = {
   /** A POST, for it is in the audit trail: who has the answer has all keys of the cluster. */
@@ -35,15 +35,18 @@ export const backups = {
       schedule: z.string().max(200),
       /** Default: UTC. */
       timezone: z.string().max(100).optional(),
-      to: z.object({
-        /** May be left out where there is one host. */
-        host: z.string().optional(),
-        /** It has to be there. */
-        directory: z
-          .string()
-          .max(500)
-          .regex(/^\/\S*$/, 'expected an absolute path'),
-      }),
+      to: z.union([
+        z.object({
+          /** May be left out where there is one host. */
+          host: z.string().optional(),
+          /** It has to be there. */
+          directory: z
+            .string()
+            .max(500)
+            .regex(/^\/\S*$/, 'expected an absolute path'),
+        }),
+        z.object({ s3: s3PlaceSchema }),
+      ]),
       /** So many of the newest; older ones are removed. */
       keep: z.int().min(1).max(1_000).default(14),
       /** What they are encrypted with. */

@@ -56,6 +56,7 @@ const ownVariables = new Set([
   'FLYNN_ETCD_CA',
   'FLYNN_ETCD_CERT',
   'FLYNN_ETCD_KEY',
+  'FLYNN_SEALING_KEY',
 ]);
 
 export function withoutOwnVariables(env: Readonly<Record<string, string>>): Record<string, string> {

@@ -11,6 +11,10 @@ import type { Backup, BackupScheduleView } from './model.ts';
 import { backupScheduleType, backupType, scheduleId } from './resources.ts';
 import type { BackupResource, BackupSchedule } from './resources.ts';
 import type { BackupBlobs } from './steps.ts';
+import { targetAt } from './place.ts';
+
+/** Somebody waits for the answer. */
+const firstLookMs = 20_000;
 
 export function backupHandlers(deps: Deps, blobs: BackupBlobs): Handler[] {
   const { resources, now } = deps;
@@ -44,9 +48,9 @@ export function backupHandlers(deps: Deps, blobs: BackupBlobs): Handler[] {
     handle(backups.schedule, async ({ body, signal }) => {
       const { schedule, timezone, keep, passphrase } = body;
       parseSchedule(schedule, timezone);
-      const to = { host: body.to.host ?? onlyHost(deps), directory: body.to.directory };
+      const to = 's3' in body.to ? body.to : { ...body.to, host: body.to.host ?? onlyHost(deps) };
       // Whoever says it is told now that it cannot be, and not by the first backup that is missing.
-      await deps.hosts.backups(to.host, to.directory).list(signal);
+      await targetAt(deps.hosts, to, { patienceMs: firstLookMs }).list(signal);
       const spec = {
         schedule,
         ...(timezone === undefined ? {} : { timezone }),

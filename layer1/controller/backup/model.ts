@@ -4,8 +4,25 @@ import { z } from 'zod';
 /** `retrying`: it failed, and is tried again soon. */
 export const backupStates = ['running', 'retrying', 'complete', 'failed'] as const;
 
-/** A directory of a host. */
-export const targetSchema = z.object({ host: z.string(), directory: z.string() });
+/** A bucket of a service that speaks S3. Names of files begin with the prefix. */
+export const s3PlaceSchema = z.object({
+  endpoint: z.url({ protocol: /^https?$/, error: 'expected the URL of the S3 service, like https://s3.example.com' }),
+  region: z.string().min(1).max(100),
+  bucket: z
+    .string()
+    .regex(/^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/, 'a bucket has 3 to 63 lower-case letters, digits, dots and dashes'),
+  prefix: z.string().max(500),
+  accessKeyId: z.string().min(1).max(500),
+  /** The name is one that the audit trail hides. */
+  secret: z.string().min(1).max(1_000),
+});
+export type S3Place = z.output<typeof s3PlaceSchema>;
+
+/** A directory of a host, or a bucket. */
+export const targetSchema = z.union([
+  z.object({ host: z.string(), directory: z.string() }),
+  z.object({ s3: s3PlaceSchema }),
+]);
 export type TargetAddress = z.output<typeof targetSchema>;
 
 export const madeSchema = z.object({ at: z.string(), file: z.string(), sizeBytes: z.int() });
@@ -39,6 +56,9 @@ export const backupScheduleSchema = z.object({
 });
 export type BackupScheduleView = z.output<typeof backupScheduleSchema>;
 
-export function targetText({ host, directory }: TargetAddress): string {
-  return `${host}:${directory}`;
+/** Without what opens it. */
+export function targetText(to: TargetAddress): string {
+  if (!('s3' in to)) return `${to.host}:${to.directory}`;
+  const { bucket, prefix } = to.s3;
+  return `s3://${[bucket, prefix].filter((part) => part !== '').join('/')}`;
 }

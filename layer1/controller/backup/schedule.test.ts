@@ -4,9 +4,11 @@ import { createReadStream } from 'node:fs';
 import { mkdir, mkdtemp, readFile, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { Readable } from 'node:stream';
 import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
 import type { BlobClient } from '@flynn/blobstore/client';
+import { startTestS3 } from '@flynn/blobstore/s3/testing-s3';
 import { apps } from '../api.ts';
 import { auditRoot } from '../audit/trail.ts';
 import { startTestBlobs } from '../testing-blobs.ts';
@@ -149,6 +151,38 @@ test('what nobody could read is not shown: the passphrase is in no answer and no
   assert.equal((await readFile(file)).includes('manifest'), false);
   const { manifest } = await inspectArchive(decrypted(createReadStream(file), 'correct horse'));
   assert.equal(manifest.cluster.name, 'test');
+});
+
+test('in a bucket: whole, the newest are kept; what opens it is shown to nobody', async () => {
+  await using desk = await openDesk();
+  await using s3 = await startTestS3();
+  const { accessKeyId, secretAccessKey } = s3.credentials;
+  const place = { ...s3.bucket, prefix: 'flynn/test', accessKeyId, secret: secretAccessKey };
+  const put = (more: Partial<typeof place>) =>
+    desk.world.client.call(backups.schedule, {
+      body: { schedule: '0 3 * * *', to: { s3: { ...place, ...more } }, keep: 2 },
+    });
+  await assert.rejects(put({ secret: 'wrong' }), /SignatureDoesNotMatch/);
+  await assert.rejects(put({ bucket: 'other' }), /NoSuchBucket/);
+  assert.equal((await put({})).to, 's3://backups/flynn/test');
+  s3.objects.set('flynn/test/other-20200101T000000Z.backup', Buffer.from('of another cluster'));
+  s3.objects.set('flynn/test/deeper/test-20200101T000000Z.backup', Buffer.from('of nobody'));
+  await desk.world.deps.resources.updateStatus(backupScheduleType, scheduleId, () => ({ handledMs: start }));
+  for (let day = 0; day < 3; day += 1) assert.equal(await desk.at(start + hourMs + day * 24 * hourMs), 0);
+  assert.deepEqual([...s3.objects.keys()].toSorted(), [
+    'flynn/test/deeper/test-20200101T000000Z.backup',
+    'flynn/test/other-20200101T000000Z.backup',
+    'flynn/test/test-20270102T033000Z.backup',
+    'flynn/test/test-20270103T033000Z.backup',
+  ]);
+  const kept = s3.objects.get('flynn/test/test-20270103T033000Z.backup');
+  assert.ok(kept);
+  const { manifest } = await inspectArchive(Readable.from([kept]));
+  assert.equal(manifest.cluster.name, 'test');
+  const shown = JSON.stringify(await listed(desk));
+  await desk.world.web.trail.flushed();
+  const trail = (await desk.world.store.list(auditRoot)).entries.map(({ value }) => value).join('\n');
+  for (const text of [shown, trail]) assert.ok(!text.includes(secretAccessKey), text);
 });
 
 test('a schedule that cannot work is refused when it is said', async () => {

@@ -15,6 +15,7 @@ import { encrypted } from './encryption.ts';
 import { clusterIdOf, prepareBackup } from './export.ts';
 import { targetText } from './model.ts';
 import { fileOf, maxAttempts, nextBackup, stampOf, superfluous } from './plan.ts';
+import { targetAt } from './place.ts';
 import { backupScheduleType, backupType, scheduleId } from './resources.ts';
 import type { BackupResource, BackupSchedule } from './resources.ts';
 
@@ -100,14 +101,14 @@ async function put(
   const { manifest, open } = await prepareBackup(source, { signal });
   const plain: Bytes = packArchive(manifest, open);
   const body = spec.secret === undefined ? plain : encrypted(plain, spec.secret);
-  return hosts.backups(spec.to.host, spec.to.directory).put(file, body, signal);
+  return targetAt(hosts, spec.to).put(file, body, signal);
 }
 
 /** What is beyond the newest so many. That it cannot be removed now fails no backup: the next one tries again. */
 async function forgetOld(deps: BackupDeps, { spec }: BackupSchedule, options: Options): Promise<void> {
   const { signal } = options;
   try {
-    const target = deps.hosts.backups(spec.to.host, spec.to.directory);
+    const target = targetAt(deps.hosts, spec.to);
     for (const name of superfluous(await target.list(signal), deps.settings.name, spec.keep)) {
       await target.remove(name, signal);
       deps.log.info({ file: name, to: targetText(spec.to) }, 'an old backup was removed');

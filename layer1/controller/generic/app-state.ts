@@ -8,6 +8,9 @@ import { fieldOf, isEqual } from './difference.ts';
 import { envSchema, metaSchema, processSchema } from '../model.ts';
 import type { Process } from '../model.ts';
 import { normalizeDomain, normalizePath, routePlace } from '../route-address.ts';
+import { httpChangeSchema, tcpChangeSchema } from '../routes/settings.ts';
+import { changedSettings, defaultSettings, shownSettings } from './route-settings.ts';
+import type { RouteSettings } from './route-settings.ts';
 
 const memoryUnits = { MB: 1024 ** 2, GB: 1024 ** 3 } as const;
 
@@ -27,6 +30,9 @@ const routeSpec = z.strictObject({
   serverName: z.string().optional(),
   /** Default: APP-web. */
   service: serviceName.optional(),
+  /** How it answers. What is left out stays, null takes a setting back. */
+  http: httpChangeSchema.optional(),
+  tcp: tcpChangeSchema.omit({ serverName: true }).optional(),
 });
 
 export const wantedAppSchema = z.strictObject({
@@ -56,7 +62,10 @@ export const wantedAppSchema = z.strictObject({
 });
 export type WantedApp = z.output<typeof wantedAppSchema>;
 
-export type RouteState = { domain?: string; path?: string; port?: number; serverName?: string; service: string };
+/** Where it is, and who answers. */
+export type RouteEntry = { domain?: string; path?: string; port?: number; serverName?: string; service: string };
+/** The server name is the entry's alone. */
+export type RouteState = RouteEntry & { settings: RouteSettings };
 
 export type AppState = {
   meta: Readonly<Record<string, string>>;
@@ -69,7 +78,7 @@ export type AppState = {
 };
 
 /** Where it answers: two routes of one place cannot exist. */
-export function placeOf({ domain, path = '/', port, serverName }: RouteState): string {
+export function placeOf({ domain, path = '/', port, serverName }: RouteEntry): string {
   return routePlace({ type: port === undefined ? 'http' : 'tcp', domain, path, port, tcp: { serverName } });
 }
 
@@ -85,8 +94,12 @@ export function specOfApp(state: AppState): Record<string, unknown> {
         { count: fieldOf(counts, type) ?? 0, ...withoutDefaults(process) },
       ]),
     ),
-    routes: routes.toSorted((a, b) => (placeOf(a) < placeOf(b) ? -1 : 1)),
+    routes: routes.toSorted((a, b) => (placeOf(a) < placeOf(b) ? -1 : 1)).map(shownRoute),
   };
+}
+
+function shownRoute({ settings, ...entry }: RouteState): object {
+  return { ...entry, ...shownSettings(settings) };
 }
 
 const defaults: Readonly<Record<string, unknown>> = processSchema.parse({});
@@ -111,7 +124,15 @@ export function nextState(name: string, before: AppState, wanted: WantedApp): Ap
     processes[type] = processSchema.parse({ ...fieldOf(before.processes, type), ...given, ...limits });
     counts[type] = count ?? fieldOf(before.counts, type) ?? (type === 'web' ? 1 : 0);
   }
-  const routes = wanted.routes?.map((route, index) => routeState(name, route, `routes.${index}`, issues));
+  const known = new Map(before.routes.map((route) => [placeOf(route), route.settings]));
+  const routes = wanted.routes?.map((route, index): RouteState => {
+    const entry = routeEntry(name, route, `routes.${index}`, issues);
+    const { path = '/', ...place } = entry;
+    const where = { type: entry.port === undefined ? 'http' : 'tcp', path, ...place } as const;
+    const next = changedSettings(where, known.get(placeOf(entry)) ?? defaultSettings, route);
+    issues.push(...next.issues.map(({ path: inner, message }) => ({ path: `routes.${index}.${inner}`, message })));
+    return { ...entry, settings: next.settings };
+  });
   for (const [index, route] of (routes ?? []).entries()) {
     const first = routes?.findIndex((other) => placeOf(other) === placeOf(route));
     if (first !== index) issues.push({ path: `routes.${index}`, message: `${placeOf(route)} is there twice` });
@@ -134,7 +155,7 @@ function bytesOf(memory: string): number {
   return Number.parseInt(memory, 10) * unit;
 }
 
-function routeState(app: string, route: z.output<typeof routeSpec>, path: string, issues: FieldIssue[]): RouteState {
+function routeEntry(app: string, route: z.output<typeof routeSpec>, path: string, issues: FieldIssue[]): RouteEntry {
   const service = route.service ?? serviceNameOf(app, 'web');
   if (route.port !== undefined) {
     if (route.domain !== undefined || route.path !== undefined) {

@@ -116,6 +116,57 @@ test('routes are those of the file: a place that is not in it goes, a service is
   await assert.rejects(taken, invalid(/spec\.routes\.0: another app answers at shop\.example\.com\/buy already/));
 });
 
+test('a file sets all that a route can be set to; what it leaves out stays, null takes back, what is wrong is told', async () => {
+  const place = { domain: 'shop.example.com', path: '/buy', service: 'shop-worker' };
+  const tcp = { port: 3334, service: 'shop-worker' };
+  const settings = {
+    sticky: true,
+    limits: { bodyBytes: 1_000, requestsPerSecond: 5 },
+    timeouts: { idleMs: 9_000 },
+    pages: { '503': '<p>down</p>' },
+    https: { redirect: true, hstsSeconds: 60 },
+    canonicalHost: 'www.example.com',
+  };
+  const weights = [{ release: 'v1', weight: 1 }];
+  const routes = [
+    { ...place, http: { ...settings, weights } },
+    { ...tcp, tcp: { leader: true, idleMs: 5_000 } },
+  ];
+  const would = await apply('App', { name: 'shop', spec: { routes } }, { dryRun: true });
+  assert.match(JSON.stringify(would.changes), /"requestsPerSecond":5.*"leader":true/);
+  assert.equal((await apply('App', { name: 'shop', spec: { routes } })).outcome, 'configured');
+  assert.equal((await apply('App', { name: 'shop', spec: { routes } })).outcome, 'unchanged');
+  const read = async (route: string) => world.client.call(routing.get, { params: { app: 'shop', route } });
+  const { http } = await read('shop.example.com/buy');
+  assert.deepEqual([http.limits, http.pages, http.weights.length], [settings.limits, settings.pages, 1]);
+  assert.deepEqual((await read('tcp:3334')).tcp, { leader: true, idleMs: 5_000 });
+  // Of another cluster nobody knows these releases: what is shown can be applied there.
+  const shown = await get('App', 'shop');
+  assert.deepEqual(shown.spec['routes'], [{ ...place, http: settings }, routes[1]]);
+
+  const less = [{ ...place, http: { sticky: null, limits: { requestsPerSecond: null } } }, tcp];
+  const changed = await apply('App', { name: 'shop', spec: { routes: less } });
+  assert.deepEqual(paths(changed), ['spec.routes']);
+  const after = (await read('shop.example.com/buy')).http;
+  assert.deepEqual([after.sticky, after.limits, after.timeouts], [false, { bodyBytes: 1_000 }, { idleMs: 9_000 }]);
+  assert.equal((await read('tcp:3334')).tcp.leader, true);
+
+  for (const [wrong, expected] of [
+    [{ http: { https: { hstsSeconds: 5, redirect: false } } }, /spec\.routes\.0\.http\.https\.hstsSeconds/],
+    [
+      { http: { weights: [{ release: 'v99', weight: 1 }] } },
+      /spec\.routes\.0\.http\.weights\.0\.release.*no release "v99"/,
+    ],
+    [{ tcp: { leader: true } }, /spec\.routes\.0\.tcp: these settings are for tcp routes/],
+    [{ http: { canonicalHost: '*.example.com' } }, /spec\.routes\.0\.http\.canonicalHost/],
+  ] as const) {
+    await assert.rejects(apply('App', { name: 'shop', spec: { routes: [{ ...place, ...wrong }] } }), invalid(expected));
+  }
+  const early = apply('App', { name: 'early', spec: { routes: [{ domain: 'early.example.com', http: { weights } }] } });
+  await assert.rejects(early, invalid(/spec\.routes\.0\.http\.weights: an app that is to be made has no releases/));
+  await apply('App', { name: 'shop', spec: { routes: [place] } });
+});
+
 test('while a deployment is under way nothing of what runs is changed, and asking what would be says so', async () => {
   world.setBehaviour(({ template: { image } }) => ({
     is: 'name' in image && image.name === 'slow:1' ? 'hang' : 'run',

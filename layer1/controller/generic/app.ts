@@ -21,7 +21,10 @@ import type { ResourceReader } from './reader.ts';
 import { createRelease } from '../releases.ts';
 import { appType, artifactType, formationType, ownedBy, releaseType, routeType } from '../resources.ts';
 import type { AppResource, ReleaseResource, RouteResource } from '../resources.ts';
+import { changeRoute } from '../routes/changes.ts';
 import { createRoute } from '../routes/creation.ts';
+import { withReleaseIds } from '../routes/releases.ts';
+import { defaultSettings, issuesOf } from './route-settings.ts';
 
 export const appKind = defineKind({
   type: appType,
@@ -31,7 +34,7 @@ export const appKind = defineKind({
   showsOwned: [formationType, routeType],
   async view(_deps, app, read) {
     const { state } = await stateOf(app, read);
-    return { spec: specOfApp(state), status: { ...app.status, isSystem: app.spec.isSystem } };
+    return { spec: specOfApp(portable(state)), status: { ...app.status, isSystem: app.spec.isSystem } };
   },
   apply: applyApp,
   withoutSecrets: withoutEnv,
@@ -78,10 +81,21 @@ async function basisOf(app: AppResource, read: ResourceReader): Promise<ReleaseR
 }
 
 function routeOf({ spec }: RouteResource): RouteState {
-  const { domain, path, port, service, tcp } = spec;
-  const { serverName } = tcp;
-  if (port === undefined) return { ...(domain === undefined ? {} : { domain }), path, service };
-  return { port, ...(serverName === undefined ? {} : { serverName }), service };
+  const { domain, path, port, service, http } = spec;
+  const { serverName, ...tcp } = spec.tcp;
+  const settings = { http, tcp };
+  if (port === undefined) return { ...(domain === undefined ? {} : { domain }), path, service, settings };
+  return { port, ...(serverName === undefined ? {} : { serverName }), service, settings };
+}
+
+/** Weights are of releases, which a file that makes the app elsewhere cannot have: the routes themselves show them. */
+function portable(state: AppState): AppState {
+  const { weights, releaseAffinity } = defaultSettings.http;
+  const routes = state.routes.map(({ settings: { http, tcp }, ...entry }) => ({
+    ...entry,
+    settings: { http: { ...http, weights, releaseAffinity }, tcp },
+  }));
+  return { ...state, routes };
 }
 
 /** What an app is like that has just been made. */
@@ -92,7 +106,14 @@ function newState({ settings }: Deps, name: string): AppState {
     env: {},
     processes: {},
     counts: {},
-    routes: [{ domain: `${name}.${settings.domain}`, path: '/', service: serviceNameOf(name, 'web') }],
+    routes: [
+      {
+        domain: `${name}.${settings.domain}`,
+        path: '/',
+        service: serviceNameOf(name, 'web'),
+        settings: defaultSettings,
+      },
+    ],
   };
 }
 
@@ -108,7 +129,8 @@ async function applyApp(deps: Deps, wanted: Wanted<WantedApp>, context: ApplyCon
   if (current?.deletingSince !== undefined) throw beingDeleted(appKind, name, current);
   const known = current === undefined ? undefined : await stateOf(current, readOne(deps.resources, signal));
   const before = known?.state ?? newState(deps, name);
-  const after = nextState(current?.spec.name ?? name, before, wanted.spec);
+  const spec = await withKnownReleases(deps, { name, app: current, wanted: wanted.spec }, signal);
+  const after = nextState(current?.spec.name ?? name, before, spec);
   const labels = wanted.labels ?? current?.labels ?? {};
   const was = known === undefined ? {} : { labels: current?.labels ?? {}, spec: specOfApp(before) };
   const changes = differences(was, { labels, spec: specOfApp(after) });
@@ -126,7 +148,7 @@ async function applyApp(deps: Deps, wanted: Wanted<WantedApp>, context: ApplyCon
   const app =
     current ?? (await createApp(deps, { name, meta: { ...after.meta }, isSystem: false, ...ownerId }, signal));
   await setApp(deps, app, { state: after, labels, revision: wanted.revision }, signal);
-  await setRoutes(deps, app, after, signal);
+  await setRoutes(deps, app, { routes: after.routes, changes: spec.routes ?? [] }, signal);
   const rolledOut = await setRelease(deps, app, { before, after, basis: known?.basis }, signal);
   return { ...result, ...rolledOut };
 }
@@ -155,7 +177,8 @@ async function checkRoutes(
   { id, name, before, after }: { id: string; name: string; before: AppState; after: AppState },
 ): Promise<void> {
   for (const route of after.routes) {
-    if (before.routes.some((known) => isEqual(known, route))) continue;
+    const place = placeOf(route);
+    if (before.routes.some((known) => placeOf(known) === place && known.service === route.service)) continue;
     await checkRouteTarget(deps, { principal, signal }, { spec: { name } }, route.service, async () => after.processes);
     if (route.domain !== undefined) await checkRoutePlace(deps, principal, { id }, route.domain, signal);
   }
@@ -177,27 +200,63 @@ async function setApp(
   );
 }
 
-async function setRoutes(deps: Deps, app: AppResource, after: AppState, signal: AbortSignal): Promise<void> {
+/** `changes`: of their settings, in the same order, as far as the file says something of routes. */
+async function setRoutes(
+  deps: Deps,
+  app: AppResource,
+  { routes, changes }: { routes: readonly RouteState[]; changes: NonNullable<WantedApp['routes']> },
+  signal: AbortSignal,
+): Promise<void> {
   const { resources } = deps;
   const present = await resources.list(routeType, { owner: ownedBy(app.id), signal });
-  const wanted = new Map(after.routes.map((route) => [placeOf(route), route]));
   const known = new Map(present.map((route) => [placeOf(routeOf(route)), route]));
   // New ones first: while a site moves, both answer.
-  for (const [place, route] of wanted) {
-    const old = known.get(place);
-    const { service } = route;
+  for (const [index, route] of routes.entries()) {
+    const old = known.get(placeOf(route));
+    const { settings, serverName, ...entry } = route;
+    const { http, tcp } = changes[index] ?? {};
     if (old === undefined) {
-      const { serverName, ...where } = route;
       const type = route.port === undefined ? 'http' : 'tcp';
-      const tcp = serverName === undefined ? {} : { tcp: { serverName } };
-      await createRoute(deps, app.id, { type, ...where, ...tcp }, signal);
-    } else if (old.spec.service !== service) {
-      await resources.update(routeType, old.id, ({ spec }) => ({ ...spec, service }), { signal });
+      const ofTcp = type === 'http' ? {} : { tcp: { ...tcp, ...(serverName === undefined ? {} : { serverName }) } };
+      await createRoute(deps, app.id, { type, ...entry, http, ...ofTcp }, signal);
+    } else if (old.spec.service !== entry.service || !isEqual(routeOf(old).settings, settings)) {
+      await changeRoute(deps, { app, route: old }, { service: entry.service, http, tcp }, signal);
     }
   }
+  const wanted = new Set(routes.map(placeOf));
   for (const [place, route] of known) {
     if (!wanted.has(place)) await resources.delete(routeType, route.id, { signal });
   }
+}
+
+/** Weights as people write them name releases: with their ids, as they are stored. */
+async function withKnownReleases(
+  deps: Deps,
+  { name, app, wanted }: { name: string; app: AppResource | undefined; wanted: WantedApp },
+  signal: AbortSignal,
+): Promise<WantedApp> {
+  if (wanted.routes === undefined) return wanted;
+  const routes: NonNullable<WantedApp['routes']> = [];
+  for (const [index, route] of wanted.routes.entries()) {
+    const path = `routes.${index}`;
+    if ((route.http?.weights ?? []).length > 0 && app === undefined) {
+      const message = 'an app that is to be made has no releases yet: give their weights once it has';
+      throw refusal(`app ${name}`, [{ path: `${path}.http.weights`, message }]);
+    }
+    try {
+      const known =
+        app === undefined || route.http === undefined
+          ? route.http
+          : await withReleaseIds(deps, app, route.http, signal);
+      routes.push({ ...route, http: known });
+    } catch (error) {
+      throw refusal(
+        `app ${name}`,
+        issuesOf(error).map((issue) => ({ path: `${path}.${issue.path}`, message: issue.message })),
+      );
+    }
+  }
+  return { ...wanted, routes };
 }
 
 type Step = { before: AppState; after: AppState; basis: ReleaseResource | undefined };

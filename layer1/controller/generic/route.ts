@@ -6,10 +6,11 @@ import { checkRoutePlace, checkRouteTarget } from '../access/neighbours.ts';
 import { serviceNameOf } from '../compile.ts';
 import { findApp } from '../deps.ts';
 import type { Deps } from '../deps.ts';
-import { differences, isRecord, unlike } from './difference.ts';
+import { differences } from './difference.ts';
 import { atField } from './fields.ts';
 import { defineKind } from './kind.ts';
 import type { Applied, ApplyContext, Wanted } from './kind.ts';
+import { defaultSettings, shownSettings } from './route-settings.ts';
 import { findBasis } from '../releases.ts';
 import { appType, routeType } from '../resources.ts';
 import type { AppResource, RouteResource } from '../resources.ts';
@@ -18,7 +19,7 @@ import { changeRoute } from '../routes/changes.ts';
 import { createRoute, wrongSettings } from '../routes/creation.ts';
 import { withReleaseIds } from '../routes/releases.ts';
 import { changedHttp, changedTcp, routeIssues } from '../routes/rules.ts';
-import { httpChangeSchema, httpSettingsSchema, tcpChangeSchema, tcpSettingsSchema } from '../routes/settings.ts';
+import { httpChangeSchema, tcpChangeSchema } from '../routes/settings.ts';
 import type { HttpChange, TcpChange } from '../routes/settings.ts';
 
 const wantedRouteSchema = z.strictObject({
@@ -46,15 +47,10 @@ export const routeKind = defineKind({
   apply: applyRoute,
 });
 
-const defaultHttp = httpSettingsSchema.parse({});
-const defaultTcp = tcpSettingsSchema.parse({});
-
 /** As a file would have it: settings that are as they are without saying are left out. */
 function shownSpec({ domain, path, port, service, http, tcp }: RouteResource['spec']): object {
-  const settings = port === undefined ? { http: unlike(http, defaultHttp) } : { tcp: unlike(tcp, defaultTcp) };
-  const shown = Object.entries(settings).filter(([, value]) => isRecord(value) && Object.keys(value).length > 0);
   const where = port === undefined ? { ...(domain === undefined ? {} : { domain }), path } : { port };
-  return { ...where, service, ...Object.fromEntries(shown) };
+  return { ...where, service, ...shownSettings({ http, tcp }) };
 }
 
 /** Its name is its place, so it can be left out. */
@@ -135,8 +131,8 @@ async function nextSpec(
   const known = app === undefined ? http : await withReleaseIds(deps, app, http, signal);
   const next = {
     ...wanted,
-    http: changedHttp(current?.spec.http ?? defaultHttp, known),
-    tcp: changedTcp(current?.spec.tcp ?? defaultTcp, tcp),
+    http: changedHttp(current?.spec.http ?? defaultSettings.http, known),
+    tcp: changedTcp(current?.spec.tcp ?? defaultSettings.tcp, tcp),
   };
   const issues = routeIssues(next);
   if (issues.length > 0) throw refusal('route', issues);

@@ -4,6 +4,7 @@ import { defineRoute } from '@flynn/kit/routes';
 import { z } from 'zod';
 import { routeSchema } from '../model.ts';
 import { pageQuery } from '../paging.ts';
+import { waitQuery } from './reach.ts';
 import { httpChangeSchema, maintenanceSchema, tcpChangeSchema } from './settings.ts';
 import { routeStatsSchema } from './stats.ts';
 
@@ -12,6 +13,7 @@ export const routing = {
     method: 'POST',
     path: '/apps/:app/routes',
     access: 'app developer',
+    query: waitQuery,
     body: z.strictObject({
       type: z.enum(['http', 'tcp']).default('http'),
       domain: z.string().optional(),
@@ -36,6 +38,7 @@ export const routing = {
     method: 'PATCH',
     path: '/apps/:app/routes/:route',
     access: 'app developer',
+    query: waitQuery,
     body: z.strictObject({
       service: serviceName.optional(),
       http: httpChangeSchema.optional(),
@@ -82,6 +85,7 @@ export const routing = {
     method: 'PUT',
     path: '/apps/:app/maintenance',
     access: 'app developer',
+    query: waitQuery,
     body: maintenanceSchema,
     response: z.array(routeSchema),
     summary: "Answer all requests to an app's http routes with 503 and the maintenance page",
@@ -90,6 +94,7 @@ export const routing = {
     method: 'DELETE',
     path: '/apps/:app/maintenance',
     access: 'app developer',
+    query: waitQuery,
     response: z.array(routeSchema),
     summary: 'Let requests through to the app again',
   }),
@@ -105,6 +110,7 @@ export const routing = {
     method: 'DELETE',
     path: '/apps/:app/routes/:route',
     access: 'app developer',
+    query: waitQuery,
     response: 'empty',
     summary: 'Remove a route',
   }),

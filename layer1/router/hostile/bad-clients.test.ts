@@ -12,7 +12,7 @@ import { Recorder } from './recorder.ts';
 import { talk } from './talk.ts';
 
 const host = 'Host: app.test\r\n';
-const quietMs = 15_000;
+const quietMs = 60_000;
 
 for (const { name: driver, pipelined } of drivers) {
   test(`${driver}: a request that trickles in byte by byte is answered as any other`, async (t) => {

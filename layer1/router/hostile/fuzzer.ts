@@ -1,4 +1,5 @@
 /** Messages without end against a router and other readers of HTTP/1, and what they did not agree on. */
+import { METHODS } from 'node:http';
 import { systemClock } from '@flynn/kit/clock';
 import { hostLine } from './corpus-parts.ts';
 import { difference } from './differ.ts';
@@ -90,8 +91,7 @@ async function examine(
   if (!isPassedOn) return { kinds, isPassedOn, laxerThan };
   for (const [index, { name }] of judges.entries()) {
     const theirs = opinions[index];
-    // A host that only we do not know is answered by us, and passed on by them.
-    const kind = theirs === undefined || !ours.isRouted ? undefined : difference(ours.opinion, theirs);
+    const kind = theirs === undefined || !isComparable(ours) ? undefined : difference(ours.opinion, theirs);
     if (kind === 'split') kinds.push(`${name} would have split it differently`);
     else if (kind === 'laxer') laxerThan.push(name);
   }
@@ -102,11 +102,17 @@ async function examine(
   return { kinds, isPassedOn, laxerThan };
 }
 
-async function ask(
-  { port, recorder }: Subject,
-  said: string,
-  quietMs: number,
-): Promise<{ opinion: Opinion; recorded: Recorded; isRouted: boolean }> {
+type Ours = { opinion: Opinion; recorded: Recorded; isRouted: boolean };
+
+/**
+ * A host that only we do not know is answered by us, and passed on by them. A method that llhttp does not know is refused by
+ * it, behind the others too: whether they took it cannot be told from what came of it.
+ */
+function isComparable({ isRouted, opinion }: Ours): boolean {
+  return isRouted && opinion.requests.every(({ method }) => METHODS.includes(method));
+}
+
+async function ask({ port, recorder }: Subject, said: string, quietMs: number): Promise<Ours> {
   const { answer, isClosed } = await talk(port, [said], { quietMs });
   const recorded = recorder.take();
   const end = isRefusal(answer) ? 'refused' : isClosed ? 'closed' : 'waiting';

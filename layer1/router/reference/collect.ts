@@ -1,13 +1,20 @@
 /** Takes a body in before a backend is taken, so that a slow client holds none. */
 import type { IncomingMessage } from 'node:http';
 import type { Limits, Problem } from '../exchange.ts';
+import type { Deadlines } from '../http1/deadlines.ts';
 
-export async function collect(request: IncomingMessage, limits: Limits): Promise<readonly Buffer[] | Problem> {
+export async function collect(
+  request: IncomingMessage,
+  limits: Limits,
+  deadlines: Deadlines,
+): Promise<readonly Buffer[] | Problem> {
   const { promise, resolve } = Promise.withResolvers<readonly Buffer[] | Problem>();
   const parts: Buffer[] = [];
-  const timer = setTimeout(() => resolve('client-slow'), limits.idleMs);
+  const wait = () => deadlines.start(limits.idleMs, () => resolve('client-slow'));
+  let stopWaiting = wait();
   request.on('data', (part: Buffer) => {
-    timer.refresh();
+    stopWaiting();
+    stopWaiting = wait();
     parts.push(part);
   });
   request.once('end', () => resolve(parts));
@@ -16,7 +23,7 @@ export async function collect(request: IncomingMessage, limits: Limits): Promise
   try {
     return await promise;
   } finally {
-    clearTimeout(timer);
+    stopWaiting();
     request.removeAllListeners('data');
   }
 }

@@ -11,6 +11,7 @@ import type { Agent } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Backend } from '../backend.ts';
 import type { Answer, Fields, Limits } from '../exchange.ts';
+import type { Deadlines, Watched } from '../http1/deadlines.ts';
 import { responseHeadersFor } from './heads.ts';
 import type { RawHeaders } from './heads.ts';
 
@@ -44,6 +45,7 @@ export type ForwardOptions = {
   /** The client waits for 100 before it sends the body. */
   expectsContinue: boolean;
   limits: Limits;
+  deadlines: Deadlines;
   /** Of the whole; undefined without a limit. */
   leftMs: number | undefined;
   /** Collected of the body already, if the route wants that. */
@@ -54,12 +56,17 @@ export type ForwardOptions = {
 };
 
 export function forward(request: IncomingMessage, response: ServerResponse, options: ForwardOptions): Promise<Outcome> {
-  const { backend, limits } = options;
+  const { backend, limits, deadlines, leftMs } = options;
   const { promise, resolve } = Promise.withResolvers<Outcome>();
   let isConnected = false;
   let hasHead = false;
   let isSettled = false;
-  let timer: NodeJS.Timeout | undefined;
+  /** What is waited for now. */
+  let step: { ms: number; endMs: number; outcome: Outcome } = {
+    ms: Infinity,
+    endMs: Infinity,
+    outcome: { kind: 'late' },
+  };
   let answering: Socket | undefined;
 
   const upstream = httpRequest({
@@ -74,8 +81,7 @@ export function forward(request: IncomingMessage, response: ServerResponse, opti
   const settle = (outcome: Outcome) => {
     if (isSettled) return;
     isSettled = true;
-    clearTimeout(timer);
-    clearTimeout(whole);
+    deadlines.delete(watched);
     answering?.removeListener('error', breakOff);
     request.unpipe(upstream);
     response.removeListener('close', onClientClose);
@@ -88,11 +94,10 @@ export function forward(request: IncomingMessage, response: ServerResponse, opti
   };
   const onClientClose = () => settle(response.writableFinished ? { kind: 'answered' } : { kind: 'client-gone' });
   const touch = () => {
-    if (!isSettled) timer?.refresh();
+    step.endMs = deadlines.after(step.ms);
   };
   const arm = (ms: number, outcome: Outcome) => {
-    clearTimeout(timer);
-    timer = setTimeout(() => settle(outcome), ms);
+    step = { ms, endMs: deadlines.after(ms), outcome };
   };
 
   const breakOff = () => {
@@ -101,10 +106,14 @@ export function forward(request: IncomingMessage, response: ServerResponse, opti
     response.destroy();
     settle({ kind: 'broken-off' });
   };
-  const whole =
-    options.leftMs === undefined
-      ? undefined
-      : setTimeout(() => settle({ kind: hasHead ? 'broken-off' : 'too-late' }), options.leftMs);
+  const wholeEndMs = leftMs === undefined ? Infinity : deadlines.after(leftMs);
+  const watched: Watched = {
+    tick(nowMs) {
+      if (nowMs > wholeEndMs) settle({ kind: hasHead ? 'broken-off' : 'too-late' });
+      else if (nowMs > step.endMs) settle(step.outcome);
+    },
+  };
+  deadlines.add(watched);
 
   const begin = () => {
     if (isSettled) return;

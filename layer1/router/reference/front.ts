@@ -11,6 +11,7 @@ import type { Logger } from '@flynn/kit/log';
 import { dial, hasVanished } from '../backend.ts';
 import type { Backend } from '../backend.ts';
 import type { Answer, Client, Ending, Exchange, Front, Policy, Problem } from '../exchange.ts';
+import { Deadlines } from '../http1/deadlines.ts';
 import { HeadProblem } from '../http1/fields.ts';
 import type { Http1RequestHead } from '../http1/request-head.ts';
 import { answerText } from '../http1/rewrite.ts';
@@ -26,6 +27,7 @@ export class ReferenceFront implements Front {
   readonly #policy: Policy;
   readonly #server: Server;
   readonly #upgrades = new UpgradeProxy();
+  readonly #deadlines = new Deadlines();
   readonly #sockets = new Map<Socket, Client>();
   readonly #agents = new WeakMap<Backend, Agent>();
   #isDraining = false;
@@ -131,7 +133,7 @@ export class ReferenceFront implements Front {
     // Only what is known to fit: the rest is passed on as it comes.
     const isCollecting = typeof head.body === 'number' && head.body <= limits.bufferBytes;
     if (isCollecting && what.expectsContinue) response.writeContinue();
-    const body = isCollecting ? await collect(request, limits) : undefined;
+    const body = isCollecting ? await collect(request, limits, this.#deadlines) : undefined;
     if (typeof body === 'string') return body;
     let problem: Problem = 'no-backends';
     let hasRepeated = false;
@@ -152,6 +154,7 @@ export class ReferenceFront implements Front {
         hasBody: head.body !== 'none',
         expectsContinue: what.expectsContinue,
         limits,
+        deadlines: this.#deadlines,
         leftMs: limits.totalMs === 0 ? undefined : Math.max(0, limits.totalMs - (performance.now() - startedMs)),
         body,
         answered: (status, hasBody) => exchange.answered(backend, status, hasBody),

@@ -1,0 +1,29 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { hasCode } from '@flynn/kit/errors';
+import { silentLogger } from '@flynn/kit/log';
+import { connectEtcd } from '@flynn/store/etcd';
+import { startEtcdMember } from '@flynn/store/etcd-member';
+import { makeRoom } from './etcd-room.ts';
+import { roomOf } from './start.ts';
+
+const log = silentLogger();
+const image = process.env['FLYNN_TEST_ETCD_IMAGE'];
+const quotaBytes = 8 * 1024 ** 2;
+
+test('a store that is full of history takes writes again, and nobody did anything', async (t) => {
+  await using member = await startEtcdMember({ ...(image === undefined ? {} : { image }), quotaBytes });
+  await using store = connectEtcd({ endpoints: [member.endpoint], log });
+  const put = (value: string) => store.transact({ then: [{ put: '/large', value }] });
+  await assert.rejects(
+    async () => {
+      for (let at = 0; at < 64; at += 1) await put('x'.repeat(1024 ** 2));
+    },
+    (error) => hasCode(error, 'exhausted'),
+  );
+  const room = roomOf({ store, tls: undefined, own: member.endpoint });
+  const make = () => makeRoom(room, { log, signal: t.signal });
+  assert.equal(await make(), true);
+  await put('small');
+  assert.equal(await make(), false);
+});

@@ -1,0 +1,86 @@
+import assert from 'node:assert/strict';
+import { randomBytes } from 'node:crypto';
+import { test } from 'node:test';
+import { hasCode } from '@flynn/kit/errors';
+import { S3Client } from './client.ts';
+import { sha256 } from './signature.ts';
+import { startTestS3 } from './testing-s3.ts';
+import { valueIn, valuesIn } from './xml.ts';
+
+const { signal } = new AbortController();
+const partBytes = 1_000;
+
+async function* chunksOf(data: Uint8Array, size: number): AsyncGenerator<Uint8Array> {
+  for (let at = 0; at < data.length; at += size) yield data.subarray(at, at + size);
+}
+
+test('what is uploaded comes out the same, in one request or in parts, whatever the chunks', async () => {
+  await using s3 = await startTestS3();
+  const client = new S3Client(s3.bucket, s3.credentials, { partBytes });
+  for (const length of [0, 1, partBytes, partBytes + 1, 3 * partBytes, 3 * partBytes + 7]) {
+    for (const size of [1, 333, partBytes, 10_000]) {
+      const data = randomBytes(length);
+      const kept = await client.upload('a b/$é(1)+.backup', chunksOf(data, size), signal);
+      assert.deepEqual(kept, { sizeBytes: length, sha256: sha256(data) });
+      assert.deepEqual(s3.objects.get('a b/$é(1)+.backup'), data, `${length} by ${size}`);
+    }
+  }
+  assert.equal(s3.uploads.size, 0);
+});
+
+test('a service that refuses for a while is asked again', async () => {
+  await using s3 = await startTestS3();
+  const client = new S3Client(s3.bucket, s3.credentials, { partBytes });
+  s3.failing.left = 2;
+  const data = randomBytes(2_500);
+  await client.upload('a', chunksOf(data, 700), signal);
+  assert.deepEqual(s3.objects.get('a'), data);
+});
+
+test('an upload whose source fails leaves nothing', async () => {
+  await using s3 = await startTestS3();
+  const client = new S3Client(s3.bucket, s3.credentials, { partBytes });
+  async function* failing(): AsyncGenerator<Uint8Array> {
+    yield randomBytes(2_500);
+    throw new Error('the source is gone');
+  }
+  await assert.rejects(client.upload('a', failing(), signal), /the source is gone/);
+  assert.deepEqual([s3.objects.size, s3.uploads.size], [0, 0]);
+});
+
+test('a list has all pages, of what begins so', async () => {
+  await using s3 = await startTestS3();
+  const client = new S3Client(s3.bucket, s3.credentials);
+  const keys = ['x/a b', 'x/b+c', 'x/c%20', 'x/d&e', 'x/é'];
+  for (const key of [...keys, 'other']) s3.objects.set(key, Buffer.from(key));
+  const found = await client.list('x/', signal);
+  assert.deepEqual(
+    found,
+    keys.map((key) => ({ key, sizeBytes: Buffer.byteLength(key) })),
+  );
+  await client.remove('x/a b', signal);
+  await client.remove('x/a b', signal);
+  assert.equal((await client.list('x/', signal)).length, 4);
+});
+
+test('who may not, and what is not there, is told in the service’s words', async () => {
+  await using s3 = await startTestS3();
+  const wrong = new S3Client(s3.bucket, { ...s3.credentials, secretAccessKey: 'other' });
+  await assert.rejects(
+    wrong.list('', signal),
+    (error) => hasCode(error, 'denied') && /SignatureDoesNotMatch: it says so/.test(error.message),
+  );
+  const elsewhere = new S3Client({ ...s3.bucket, bucket: 'none' }, s3.credentials);
+  await assert.rejects(elsewhere.list('', signal), (error) => hasCode(error, 'not_found'));
+  const nowhere = new S3Client({ ...s3.bucket, endpoint: 'http://127.0.0.1:1' }, s3.credentials, { patienceMs: 1 });
+  await assert.rejects(nowhere.list('', signal), /127\.0\.0\.1:1/);
+});
+
+test('values are read out of XML, entities included', () => {
+  const xml = '<A x="1"><K>a&amp;b&#38;&#x26;&lt;</K></A><A><K>c</K></A>';
+  assert.deepEqual(
+    valuesIn(xml, 'A').map((one) => valueIn(one, 'K')),
+    ['a&b&&<', 'c'],
+  );
+  assert.equal(valueIn(xml, 'Z'), undefined);
+});

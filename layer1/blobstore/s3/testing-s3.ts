@@ -1,0 +1,136 @@
+/** An S3 service in memory that checks signatures. For tests. */
+import { createHash } from 'node:crypto';
+import { once } from 'node:events';
+import { type IncomingMessage, createServer } from 'node:http';
+import { buffer } from 'node:stream/consumers';
+import type { S3Bucket } from './client.ts';
+import { type S3Credentials, encoded, sha256, signedHeaders } from './signature.ts';
+
+type Answer = { status: number; headers?: Record<string, string>; body?: string | Buffer };
+
+export type TestS3 = AsyncDisposable & {
+  bucket: S3Bucket;
+  credentials: S3Credentials;
+  objects: Map<string, Buffer>;
+  /** Uploads that were begun and neither finished nor given up. */
+  uploads: Map<string, Map<number, Buffer>>;
+  /** So many requests fail that could be asked again. */
+  failing: { left: number };
+};
+
+const listed = 2;
+
+export async function startTestS3(): Promise<TestS3> {
+  const credentials = { accessKeyId: 'KEYID', secretAccessKey: 'secret/key' };
+  const region = 'eu-test-1';
+  const name = 'backups';
+  const objects = new Map<string, Buffer>();
+  const uploads = new Map<string, Map<number, Buffer>>();
+  const failing = { left: 0 };
+
+  function isSigned(request: IncomingMessage, url: URL, body: Buffer): boolean {
+    const { authorization = '', 'x-amz-date': time = '', 'x-amz-content-sha256': payloadSha256 } = request.headers;
+    const nowMs = Date.parse(String(time).replace(/^(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)/, '$1-$2-$3T$4:$5:'));
+    if (payloadSha256 !== sha256(body) || Number.isNaN(nowMs)) return false;
+    const signed = { method: request.method ?? '', url, headers: {}, payloadSha256 };
+    return signedHeaders(signed, { credentials, region, nowMs })['authorization'] === authorization;
+  }
+
+  function answer(method: string, key: string, query: URLSearchParams, body: Buffer): Answer {
+    const uploadId = query.get('uploadId') ?? '';
+    const parts = uploads.get(uploadId);
+    if (key === '') return list(query);
+    if (method === 'POST' && query.has('uploads')) {
+      const id = `upload-${uploads.size}&1`;
+      uploads.set(id, new Map());
+      return { status: 200, body: `<R><UploadId>${id.replace('&', '&amp;')}</UploadId></R>` };
+    }
+    if (query.has('uploadId') && parts === undefined) return refusal(404, 'NoSuchUpload');
+    if (parts !== undefined && method === 'PUT') {
+      parts.set(Number(query.get('partNumber')), body);
+      return { status: 200, headers: { etag: tagOf(body) } };
+    }
+    if (parts !== undefined && method === 'DELETE') return { status: uploads.delete(uploadId) ? 204 : 404 };
+    if (parts !== undefined && method === 'POST') {
+      const tags = [...body.toString().matchAll(/<ETag>(.*?)<\/ETag>/g)].map(([, tag]) => tag);
+      const inOrder = [...parts].toSorted(([a], [b]) => a - b).map(([, part]) => part);
+      if (inOrder.map(tagOf).join() !== tags.join())
+        return { status: 200, body: '<Error><Code>InvalidPart</Code></Error>' };
+      objects.set(key, Buffer.concat(inOrder));
+      uploads.delete(uploadId);
+      return { status: 200, body: '<R><ETag>x</ETag></R>' };
+    }
+    if (method === 'PUT') {
+      objects.set(key, body);
+      return { status: 200 };
+    }
+    if (method === 'DELETE') {
+      objects.delete(key);
+      return { status: 204 };
+    }
+    const object = objects.get(key);
+    if (object === undefined) return refusal(404, 'NoSuchKey');
+    return { status: 200, headers: { 'content-length': String(object.length) }, body: object };
+  }
+
+  function list(query: URLSearchParams): Answer {
+    const after = query.get('continuation-token') ?? '';
+    const all = [...objects.keys()]
+      .filter((key) => key.startsWith(query.get('prefix') ?? '') && key > after)
+      .toSorted();
+    const page = all.slice(0, listed);
+    const contents = page.map(
+      (key) => `<Contents><Key>${encoded(key)}</Key><Size>${objects.get(key)?.length ?? 0}</Size></Contents>`,
+    );
+    const more =
+      all.length > listed
+        ? `<IsTruncated>true</IsTruncated><NextContinuationToken>${page.at(-1) ?? ''}</NextContinuationToken>`
+        : '<IsTruncated>false</IsTruncated>';
+    return { status: 200, body: `<ListBucketResult xmlns="x">${contents.join('')}${more}</ListBucketResult>` };
+  }
+
+  async function serve(request: IncomingMessage): Promise<Answer> {
+    const url = new URL(request.url ?? '', `http://${request.headers.host ?? ''}`);
+    const body = await buffer(request);
+    if (!isSigned(request, url, body)) return refusal(403, 'SignatureDoesNotMatch');
+    if (failing.left > 0) {
+      failing.left -= 1;
+      return refusal(503, 'SlowDown');
+    }
+    const [, bucket, ...key] = url.pathname.split('/').map(decodeURIComponent);
+    if (bucket !== name) return refusal(404, 'NoSuchBucket');
+    return answer(request.method ?? '', key.join('/'), url.searchParams, body);
+  }
+
+  const server = createServer((request, response) => {
+    serve(request).then(
+      ({ status, headers, body }) => {
+        response.writeHead(status, headers);
+        response.end(request.method === 'HEAD' ? undefined : body);
+      },
+      (error: unknown) => response.destroy(error instanceof Error ? error : undefined),
+    );
+  });
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  const address = server.address();
+  const port = typeof address === 'object' && address !== null ? address.port : 0;
+  return {
+    bucket: { endpoint: `http://127.0.0.1:${port}`, region, bucket: name },
+    credentials,
+    objects,
+    uploads,
+    failing,
+    async [Symbol.asyncDispose]() {
+      server.closeAllConnections();
+      await new Promise((resolve) => server.close(resolve));
+    },
+  };
+}
+
+function refusal(status: number, code: string): Answer {
+  return { status, body: `<?xml version="1.0"?><Error><Code>${code}</Code><Message>it says so</Message></Error>` };
+}
+
+function tagOf(body: Buffer): string {
+  return `"${createHash('md5').update(body).digest('hex')}"`;
+}
