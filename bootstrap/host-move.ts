@@ -9,7 +9,7 @@ import { readHostIdentity } from '@flynn/host-agent/trust/host-trust';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';
 import type { Logger } from '@flynn/kit/log';
-import { waitFor } from '@flynn/kit/retry';
+import { retry, waitFor } from '@flynn/kit/retry';
 import { cellKeys, hostRecordSchema } from '@flynn/scheduler/cell';
 import { connectEtcd } from '@flynn/store/etcd';
 import type { Store } from '@flynn/store/store';
@@ -64,8 +64,10 @@ export async function moveHost(
   host: Host,
   { version, bundle, report }: { version: string; bundle?: BundleCopy | undefined; report: Report },
 ): Promise<'moved' | 'there already'> {
-  const before = await runningOn(place, host);
-  const isThere = (await versionOfHost(place, host)) === version;
+  // Right after another host was moved, an answer may be late.
+  const asking = { what: `asking ${host.id}`, deadlineMs: settleMs, maxMs: 1_000 };
+  const before = await retry(() => runningOn(place, host), asking);
+  const isThere = (await retry(() => versionOfHost(place, host), asking)) === version;
   if (!isThere) {
     await withAgent(place, host, async (client) => {
       if (bundle !== undefined) {

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
+import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { test } from 'node:test';
+import { after, before, describe, test } from 'node:test';
 import { bundle as bundleProgram } from '../images/bundle.ts';
 import { imageNames } from '../images/recipes.ts';
 import { bundleFile, bundleSchema, root } from '../origin.ts';
@@ -33,24 +33,46 @@ test('a version is three numbers, perhaps with what it leads up to', () => {
     assert.equal(versionIn(text), undefined);
 });
 
-test(
-  'its programs run where there is no repository, and say the version that they were made as',
-  { timeout: 120_000 },
-  async () => {
-    const folder = await mkdtemp(join(tmpdir(), 'flynn-bundle-'));
-    try {
-      await mkdir(join(folder, 'programs'));
-      await writeFile(join(folder, bundleFile), JSON.stringify(bundle));
-      await symlink(join(root, 'node_modules'), join(folder, 'node_modules'));
-      const run = async (name: string, entry: string, ...args: string[]): Promise<string> => {
-        const file = join(folder, 'programs', name);
-        await writeFile(file, await bundleProgram(entry, bundle.version));
-        return execFileSync(process.execPath, [file, ...args], { encoding: 'utf8', cwd: folder });
-      };
-      assert.match(await run('flynn-host.mjs', 'bootstrap/flynn-host.ts', 'help', 'bootstrap'), /--min-hosts/);
-      assert.equal(await run('flynn.mjs', 'cli/main.ts', '--version'), '9.8.7\n');
-    } finally {
-      await rm(folder, { recursive: true });
+describe('its programs, where there is no repository', () => {
+  let prefix = '';
+  const program = (name: string): string => join(prefix, bundle.version, 'programs', name);
+  before(async () => {
+    prefix = await mkdtemp(join(tmpdir(), 'flynn-bundle-'));
+    const folder = join(prefix, bundle.version);
+    await mkdir(join(folder, 'programs'), { recursive: true });
+    await writeFile(join(folder, bundleFile), JSON.stringify(bundle));
+    await symlink(join(root, 'node_modules'), join(folder, 'node_modules'));
+    for (const [name, entry] of [
+      ['flynn-host.mjs', 'bootstrap/flynn-host.ts'],
+      ['flynn.mjs', 'cli/main.ts'],
+    ] as const) {
+      await writeFile(program(name), await bundleProgram(entry, bundle.version));
     }
-  },
-);
+  });
+  after(() => rm(prefix, { recursive: true }));
+
+  const run = (name: string, ...args: string[]) => {
+    const env = { PATH: process.env['PATH'], FLYNN_STATE_DIR: join(prefix, 'state') };
+    return spawnSync(process.execPath, [program(name), ...args], { encoding: 'utf8', cwd: prefix, env });
+  };
+
+  test('run, and say the version that they were made as', () => {
+    assert.match(run('flynn-host.mjs', 'help', 'bootstrap').stdout, /--min-hosts/);
+    for (const name of ['flynn.mjs', 'flynn-host.mjs']) assert.equal(run(name, '--version').stdout, '9.8.7\n');
+  });
+
+  test('move a cluster by the programs of the version that is to be, and say what came of it', async () => {
+    const bin = join(prefix, '9.9.0', 'bin');
+    await mkdir(bin, { recursive: true });
+    const asked = join(prefix, 'asked');
+    await writeFile(join(bin, 'flynn-host'), `#!/bin/sh\necho "$*" >"${asked}"\nexit 1\n`, { mode: 0o755 });
+    assert.equal(run('flynn-host.mjs', 'update', '--to', '9.9.0', '--stay').status, 1);
+    assert.equal(await readFile(asked, 'utf8'), `--state-dir ${prefix}/state update --to 9.9.0 --stay\n`);
+    const missing = run('flynn-host.mjs', 'update', '--to', '9.9.9');
+    assert.equal(missing.status, 1);
+    assert.match(missing.stderr, /9\.9\.9 is not installed here: give its bundle/);
+    const nowhere = run('flynn-host.mjs', 'update');
+    assert.equal(nowhere.status, 1);
+    assert.match(nowhere.stderr, /no host of a cluster: flynn-host bootstrap makes it one/);
+  });
+});

@@ -4,14 +4,27 @@ import type { Context } from '../context.ts';
 import { readNamed } from '../input-file.ts';
 import { formatCount } from '../output.ts';
 import { awaitRouters } from '../route-reach.ts';
-import { addCommand, type Parent, withCommonOptions } from './command.ts';
+import { addCommand, type Parent } from './command.ts';
 
 const routeOption = ['--route <id>', 'only this one, else all http routes of the app'] as const;
 
 export function addMaintenanceCommands(parent: Parent): void {
-  const maintenance = withCommonOptions(
-    parent.program.command('maintenance').description('answer with a page instead of the app, for a while'),
-  );
+  const maintenance = addCommand(parent, {
+    name: 'maintenance',
+    summary: 'answer with a page instead of the app, for a while; without more: whether it does',
+    async run(context) {
+      const client = await context.client();
+      const app = await context.appName();
+      const all = await client.call(routing.list, { params: { app } });
+      const held = all.filter(({ http }) => http.maintenance !== undefined);
+      tell(
+        context,
+        app,
+        held,
+        held.length === 0 ? 'in maintenance' : 'in maintenance; "flynn maintenance off" ends it',
+      );
+    },
+  });
 
   addCommand<{ allow: string[]; page?: string; route?: string }>(parent, {
     under: maintenance,

@@ -131,13 +131,16 @@ test('maintenance is turned on and off, for an app or for one of its routes', as
   const { http } = await read('route', 'info', made.id);
   assert.deepEqual([http.maintenance, http.pages['maintenance']], [{ allow: ['10.0.0.0/8'] }, '<p>soon</p>']);
   assert.match(await run('route'), /maintenance=but for 10\.0\.0\.0\/8/);
+  assert.equal(await run('maintenance'), 'shop: 2 routes in maintenance; "flynn maintenance off" ends it\n');
   assert.match(await run('maintenance', 'off', '--route', made.id), /1 route answering again/);
+  assert.match(await run('maintenance'), /^shop: 1 route in maintenance;/);
   const isClosed = async () => {
     const all = z.array(routeSchema).parse(JSON.parse(await run('route', '--json')));
     return all.map((route) => route.http.maintenance !== undefined);
   };
   assert.deepEqual(new Set(await isClosed()), new Set([false, true]));
   await run('maintenance', 'off');
+  assert.equal(await run('maintenance'), 'shop: 0 routes in maintenance\n');
   assert.deepEqual(await isClosed(), [false, false]);
 });
 

@@ -42,6 +42,7 @@ async function startDoor(identity: RenewedIdentity, isClosed = true): Promise<Ru
     },
     host: '127.0.0.1',
     port: 0,
+    headTimeoutMs: 60_000,
     mutual: identity,
     log: silentLogger(),
   });
@@ -127,6 +128,15 @@ test('a renewed certificate is shown to later connections, of the server and of 
   assert.equal(await text(socket), 'still here');
   await using later = clientOf(server, own, hostRole('h2'));
   assert.equal(await later.call(whoRoute, {}), 'flynn:app/runner');
+});
+
+test('who leaves without a word is let go at once', async () => {
+  await using server = await startDoor(await identityOf(await createAuthority('test'), hostRole('h1')));
+  const socket = connect({ host: '127.0.0.1', port: server.port });
+  await once(socket, 'connect');
+  // It closes once the server has let go of it too, which gives a head a minute.
+  socket.end().resume();
+  await once(socket, 'close', { signal: AbortSignal.timeout(50_000) });
 });
 
 test('who says nothing is cut off, and a server that stops waits for nobody who is idle', async () => {

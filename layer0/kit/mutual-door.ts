@@ -38,10 +38,14 @@ export function openMutualDoor(
   });
   const acceptor = createNetServer({ allowHalfOpen: true }, (socket) => {
     socket.on('error', (error) => log.debug({ err: error }, 'a connection broke'));
-    const deadline = setTimeout(() => socket.destroy(), limits.headersTimeout);
+    const giveUp = () => socket.destroy();
+    const deadline = setTimeout(giveUp, limits.headersTimeout);
     socket.once('close', () => clearTimeout(deadline));
+    // Health checks only look whether the port accepts.
+    socket.once('end', giveUp);
     socket.once('data', (first: Buffer) => {
       clearTimeout(deadline);
+      socket.off('end', giveUp);
       socket.pause();
       socket.unshift(first);
       if (first[0] === tlsRecord) {

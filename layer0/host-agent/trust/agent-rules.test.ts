@@ -20,12 +20,12 @@ const record = (id: string, mutual?: HostRecord['mutual']): HostRecord => ({
 
 test('hosts and the controller may do what is asked of a host, the slug builder build, and no other part of the platform anything', () => {
   const { admits } = agentRules(() => []);
-  const may = (peer: string) => [routes.exec, buildRoutes.build].map((route) => admits(peer, route));
-  assert.deepEqual(may('flynn:host/h2'), [true, true]);
-  assert.deepEqual(may('flynn:app/controller'), [true, true]);
-  assert.deepEqual(may('flynn:app/slug-builder'), [false, true]);
+  const may = (peer: string) => [routes.exec, buildRoutes.build, routes.image].map((route) => admits(peer, route));
+  assert.deepEqual(may('flynn:host/h2'), [true, true, true]);
+  assert.deepEqual(may('flynn:app/controller'), [true, true, true]);
+  assert.deepEqual(may('flynn:app/slug-builder'), [false, true, true], 'what was built is read to be stored');
   for (const peer of ['flynn:app/blobstore', 'flynn:app/router', 'flynn:app/controllers', 'flynn:hosts/h1', '']) {
-    assert.deepEqual(may(peer), [false, false], peer);
+    assert.deepEqual(may(peer), [false, false, false], peer);
   }
 });
 

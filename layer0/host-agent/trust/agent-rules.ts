@@ -3,13 +3,15 @@ import { type RoleRules } from '@flynn/kit/http-gate';
 import { anyHost, appRole, isOfRole } from '@flynn/kit/identity';
 import type { Route } from '@flynn/kit/routes';
 import type { HostRecord } from '@flynn/scheduler/cell';
+import { routes } from '../api.ts';
 import { buildRoutes } from '../api-builds.ts';
 import type { Container } from '../engine.ts';
 import { installationRoutes } from '../installation.ts';
 import { label } from '../labels.ts';
 
 const builder = appRole('slug-builder');
-const ofBuilds: readonly Route[] = Object.values(buildRoutes);
+/** An image that was built is read to be stored. */
+const ofBuilds: readonly Route[] = [...Object.values(buildRoutes), routes.image];
 const ofInstallations: readonly Route[] = Object.values(installationRoutes);
 
 function isOneOf(routes: readonly Route[], route: Route): boolean {

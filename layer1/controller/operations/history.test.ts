@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { pause } from '@flynn/kit/clock';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import { createMemoryStore } from '@flynn/store/memory';
@@ -59,6 +60,17 @@ test('it finds the newest, of all or of an app, those that ended before it was o
   assert.deepEqual(idsOf(await history.rowsOfApp('a', signal)), ['o5', 'o2', 'o1']);
 });
 
+test('while nobody asks nothing is read of it for a while; who asks does not wait for that', async () => {
+  await using store = createMemoryStore();
+  await write(store, ended('o1', 1), ended('o2', 2));
+  await using history = new OperationHistory({ store, log, quietMs: 3_600_000 });
+  await pause(200, signal);
+  assert.equal(history.size, 0);
+  assert.deepEqual(idsOf(await history.newest({ limit: 10, signal })), ['o2', 'o1']);
+  await using later = new OperationHistory({ store, log, quietMs: 1 });
+  await waitFor(() => later.size === 2, { what: 'both, unasked', deadlineMs: 30_000 });
+});
+
 test('of very many only the newest are indexed, whatever their order', async () => {
   await using store = createMemoryStore();
   await write(store, ...Array.from({ length: 50 }, (_, index) => ended(`o${index}`, (index * 7) % 50)));
@@ -99,7 +111,7 @@ test('when what happened meanwhile was compacted away it reads everything anew',
       })();
     },
   };
-  await using history = new OperationHistory({ store: forgetful, log });
+  await using history = new OperationHistory({ store: forgetful, log, quietMs: 0 });
   await waitFor(() => watches === 2, { what: 'a second watch', deadlineMs: 30_000 });
   assert.deepEqual(idsOf(await history.newest({ limit: 10, signal })), ['o2']);
 });

@@ -1,5 +1,5 @@
 /** The newest ended operations: an index of a bounded size over what may be very many records. */
-import { systemClock } from '@flynn/kit/clock';
+import { pause, systemClock } from '@flynn/kit/clock';
 import { FlynnError } from '@flynn/kit/errors';
 import { raceAbort, withDeadline } from '@flynn/kit/retry';
 import { TaskGroup, forever } from '@flynn/kit/tasks';
@@ -33,10 +33,13 @@ export const maxIndexed = 10_000;
 const readAtOnce = 100;
 const loadMs = 60_000;
 const betweenShardsMs = 20;
+/** A controller that starts has other things to do. */
+const usualQuietMs = 10_000;
 
 /**
- * INVARIANTS. At most `max` rows, the newest by their end. A record never changes: a row is there or not. It loads in the
- * background, a shard at a time: who asks before that waits, nobody else does.
+ * INVARIANTS. At most `max` rows, the newest by their end. A record never changes: a row is there or not. It loads when
+ * somebody asks, else a while after it was opened, in the background and a shard at a time: who asks before that waits,
+ * nobody else does.
  */
 export class OperationHistory implements AsyncDisposable {
   readonly #store: Readable;
@@ -49,15 +52,20 @@ export class OperationHistory implements AsyncDisposable {
   readonly #byEnd: EndedOperation[] = [];
   readonly #byApp = new Map<string, Set<EndedOperation>>();
   #revision: Revision | undefined;
+  readonly #asked = Promise.withResolvers<void>();
+  readonly #quietMs: number;
   #isAsked = false;
 
-  constructor(options: { store: Readable; log: Logger; max?: number }) {
+  /** `quietMs`: so long nothing is read unless somebody asks. */
+  constructor(options: { store: Readable; log: Logger; max?: number; quietMs?: number }) {
     this.#store = options.store;
     this.#log = options.log;
     this.#max = options.max ?? maxIndexed;
-    this.#tasks.run('history', (signal) =>
-      forever('the history of operations', (s) => this.#follow(s), { signal, log: this.#log, maxMs: 5_000 }),
-    );
+    this.#quietMs = options.quietMs ?? usualQuietMs;
+    this.#tasks.run('history', async (signal) => {
+      await this.#untilAsked(signal);
+      await forever('the history of operations', (s) => this.#follow(s), { signal, log: this.#log, maxMs: 5_000 });
+    });
   }
 
   get size(): number {
@@ -103,6 +111,7 @@ export class OperationHistory implements AsyncDisposable {
 
   async ready(signal: AbortSignal): Promise<void> {
     this.#isAsked = true;
+    this.#asked.resolve();
     await raceAbort(this.#loaded.promise, withDeadline(loadMs, AbortSignal.any([signal, this.#tasks.signal])));
   }
 
@@ -143,6 +152,12 @@ export class OperationHistory implements AsyncDisposable {
     }
     if (first === undefined) throw new FlynnError('internal', 'the history of operations has no shards');
     return first;
+  }
+
+  async #untilAsked(signal: AbortSignal): Promise<void> {
+    const ending = new AbortController();
+    await Promise.race([this.#asked.promise, pause(this.#quietMs, AbortSignal.any([signal, ending.signal]))]);
+    ending.abort();
   }
 
   /** One that cannot be read is told and left out. */

@@ -1,14 +1,7 @@
 import assert from 'node:assert/strict';
-import { randomUUID } from 'node:crypto';
 import { test } from 'node:test';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
-import { createMemoryStore } from '@flynn/store/memory';
-import type { MemoryStore } from '@flynn/store/memory';
-import { isSealed, sealKeyOf } from '@flynn/store/sealing/envelope';
-import { isOpenKey } from '@flynn/store/sealing/rules';
-import { makeRing, readRing } from '@flynn/store/sealing/ring';
-import { SealedStore } from '@flynn/store/sealing/sealed-store';
 import { tokens, users } from '../access/api.ts';
 import { drains } from '../api-drains.ts';
 import { apps, deployments, jobs, releases } from '../api.ts';
@@ -18,10 +11,10 @@ import type { TestController } from '../testing.ts';
 import { sealingKeys } from './api.ts';
 import { sealingFindings } from './findings.ts';
 import { stepSealing } from './steps.ts';
+import { testSealing } from './testing.ts';
+import type { TestSealing } from './testing.ts';
 
 const log = silentLogger();
-const text = 'the sealing key of a test';
-const maker = { sealingKey: sealKeyOf(text), newId: randomUUID, now: new Date(0) };
 
 /** Each in its own place of the store. */
 const secrets = {
@@ -32,12 +25,6 @@ const secrets = {
   ofAuthority: 'c2VjcmV0LW9mLXRoZS1iaW5kaW5n',
   ofHook: 'the-hook-is-signed-with-this',
 };
-
-async function openSealed({ hasRing }: { hasRing: boolean }): Promise<{ raw: MemoryStore; store: SealedStore }> {
-  const raw = createMemoryStore();
-  if (hasRing) await makeRing(raw, maker);
-  return { raw, store: new SealedStore(raw.connect(), { sealingKey: async () => text, log }) };
-}
 
 async function live(world: TestController): Promise<void> {
   const { client } = world;
@@ -66,20 +53,18 @@ async function live(world: TestController): Promise<void> {
   assert.equal(deployed?.state, 'complete');
 }
 
-async function inClear(raw: MemoryStore): Promise<{ found: string[]; clear: string[] }> {
-  const { entries } = await raw.list('');
-  const whole = entries.map(({ key, value }) => `${key} ${value}`).join('\n');
-  return {
-    found: Object.values(secrets).filter((secret) => whole.includes(secret)),
-    clear: entries.filter(({ key, value }) => !isOpenKey(key) && !isSealed(value)).map(({ key }) => key),
-  };
+async function found({ raw }: TestSealing): Promise<string[]> {
+  const whole = (await raw.list('')).entries.map(({ key, value }) => `${key} ${value}`).join('\n');
+  return Object.values(secrets).filter((secret) => whole.includes(secret));
 }
 
 test('nobody finds a secret in the store after apps were made, run and deployed', async () => {
-  const { raw, store } = await openSealed({ hasRing: true });
+  const sealing = testSealing();
+  const { raw, store } = sealing;
+  await sealing.begin();
   await using world = await startTestController({ store });
   await live(world);
-  assert.deepEqual(await inClear(raw), { found: [], clear: [] });
+  assert.deepEqual([await found(sealing), await sealing.inClear()], [[], []]);
   const kinds = new Set((await raw.list('/flynn')).entries.map(({ key }) => key.split('/').slice(1, 4).join('/')));
   for (const kind of ['flynn/resource/release', 'flynn/cell/templates', 'flynn/resource/drain']) {
     assert.ok(kinds.has(kind), kind);
@@ -87,21 +72,22 @@ test('nobody finds a secret in the store after apps were made, run and deployed'
 });
 
 test('a cluster of old goes on: what is in clear is read, then sealed, under load, and keys change', async () => {
-  const { raw, store } = await openSealed({ hasRing: false });
+  const sealing = testSealing();
+  const { store } = sealing;
   await using world = await startTestController({ store, hasWorker: true });
   await live(world);
-  assert.deepEqual((await inClear(raw)).found, Object.values(secrets));
+  assert.deepEqual(await found(sealing), Object.values(secrets));
   const list = () => world.client.call(sealingKeys.list, {});
   assert.deepEqual(await list(), { state: 'clear', keys: [] });
   await assert.rejects(world.client.call(sealingKeys.rotate, {}), /nothing is sealed yet: npm run up/);
 
-  await makeRing(raw, maker);
+  await sealing.begin();
   const epoch = { key: '/flynn/nothing', modRevision: 0 };
   const options = { signal: AbortSignal.timeout(60_000), epoch, log, settleMs: 0 };
   const through = () =>
     waitFor(() => stepSealing(store, options), { what: 'all to be sealed', deadlineMs: 60_000, intervalMs: 5 });
   await through();
-  assert.deepEqual(await inClear(raw), { found: [], clear: [] });
+  assert.deepEqual([await found(sealing), await sealing.inClear()], [[], []]);
   const first = await list();
   assert.deepEqual([first.state, first.keys.length], ['sealed', 1]);
 
@@ -110,7 +96,7 @@ test('a cluster of old goes on: what is in clear is read, then sealed, under loa
   await assert.rejects(world.client.call(sealingKeys.rotate, {}), /is not through/);
   await world.client.call(apps.create, { body: { name: 'meanwhile' } });
   await through();
-  const current = (await readRing(raw))?.ring.current;
+  const current = (await sealing.ring())?.current;
   assert.deepEqual(
     (await list()).keys.map(({ id }) => id),
     [current],
@@ -118,11 +104,13 @@ test('a cluster of old goes on: what is in clear is read, then sealed, under loa
   assert.notEqual(current, first.keys[0]?.id);
   const release = await world.makeRelease('shop', { web: {} });
   assert.equal((await world.deploy('shop', release.id)).state, 'complete');
-  assert.deepEqual((await inClear(raw)).found, []);
+  assert.deepEqual(await found(sealing), []);
 });
 
 test('a walk that has lost its term writes nothing', async () => {
-  const { raw, store } = await openSealed({ hasRing: true });
+  const sealing = testSealing();
+  const { raw, store } = sealing;
+  await sealing.begin();
   await raw.transact({ then: [{ put: '/flynn/resource/app/a', value: '{}' }] });
   const epoch = { key: '/flynn/leader/controller-worker', createRevision: 7 };
   const isDone = await stepSealing(store, { signal: AbortSignal.timeout(60_000), epoch, log, settleMs: 0 });
@@ -131,8 +119,9 @@ test('a walk that has lost its term writes nothing', async () => {
 });
 
 test('what is wrong is told: secrets in clear, a host without the key, a change that does not end', async () => {
-  const { raw } = await openSealed({ hasRing: true });
-  const ring = (await readRing(raw))?.ring;
+  const sealing = testSealing();
+  await sealing.begin();
+  const ring = await sealing.ring();
   const [mine, other] = [{ id: 'h1', sealingKeyId: 'k' }, { id: 'h2' }];
   const now = 60_000;
   const say = (facts: Partial<Parameters<typeof sealingFindings>[0]>) =>

@@ -69,3 +69,13 @@ test('it can be on only where somebody is believed', () => {
   assert.equal(of('on', ['10.0.0.0/8']), true);
   assert.throws(() => of('on', []), /say whose word is taken with FLYNN_TRUSTED_PROXIES/);
 });
+
+test('who has yet to say whom a connection is from when the router is told to stop is answered all the same', async (t) => {
+  const { router } = await worldWith(t, '127.0.0.0/8');
+  const socket = connect(router.httpPort, '127.0.0.1');
+  await once(socket, 'connect');
+  const stopped = router.stop({ drainMs: 60_000 });
+  socket.write(header + request);
+  assert.match(await text(socket), /\r\n\r\n203\.0\.113\.7 http$/);
+  await stopped;
+});
