@@ -49,8 +49,8 @@ test('a blob outlives the process and the disk that it was sent to', async (t) =
 
   t.after(async () => {
     for (const child of processes) child.kill('SIGKILL');
-    const left = processes.filter((child) => (child.exitCode ?? child.signalCode) === null);
-    await Promise.all(left.map((child) => once(child, 'exit')));
+    const isRunning = ({ exitCode, signalCode }: ChildProcess) => (exitCode ?? signalCode) === null;
+    await Promise.all(processes.filter(isRunning).map((child) => once(child, 'exit')));
     stop.abort();
     await discovery.close();
     await registry[Symbol.asyncDispose]();
