@@ -4,7 +4,7 @@ import { Blocked } from './blocked.ts';
 import { Broker } from './broker.ts';
 import type { CellChange } from './cell-change.ts';
 import { cellKeys } from './cell.ts';
-import type { Evaluation } from './cell.ts';
+import type { Evaluation } from './evaluation.ts';
 import type { CellColumns } from './columns/cell-columns.ts';
 import { advance, evaluationWrite, isEnded, makeEvaluation, supersede } from './evaluations.ts';
 import type { Ledger } from './ledger.ts';

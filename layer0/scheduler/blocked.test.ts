@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { Blocked } from './blocked.ts';
 import type { Relief } from './blocked.ts';
-import type { Evaluation, Workload } from './cell.ts';
+import type { Workload } from './cell.ts';
+import type { Evaluation } from './evaluation.ts';
 import { makeEvaluation } from './evaluations.ts';
 import { mebibyte, workloadOf } from './testing.ts';
 

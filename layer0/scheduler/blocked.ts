@@ -1,5 +1,6 @@
 /** Which evaluations wait for room, and which change may help them? */
-import type { Constraint, Evaluation, Resources, Workload } from './cell.ts';
+import type { Constraint, Resources, Workload } from './cell.ts';
+import type { Evaluation } from './evaluation.ts';
 import type { Revision } from '@flynn/store/store';
 import { advance, supersede } from './evaluations.ts';
 import { mayPreempt } from './preemption.ts';

@@ -1,5 +1,5 @@
 /** What waits of one workload, and which of two goes first. */
-import type { Evaluation } from './cell.ts';
+import type { Evaluation } from './evaluation.ts';
 
 export type Queued = Readonly<{ evaluation: Evaluation; readyAt: number; order: number }>;
 export type Outstanding = Readonly<{ evaluation: Evaluation; token: string; attempt: number; until: number }>;

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it, test } from 'node:test';
 import { Broker } from './broker.ts';
 import type { BrokerOptions } from './broker.ts';
-import type { Evaluation } from './cell.ts';
+import type { Evaluation } from './evaluation.ts';
 import { makeEvaluation } from './evaluations.ts';
 import { isOwnWorkload } from './ownership.ts';
 

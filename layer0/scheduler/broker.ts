@@ -1,5 +1,5 @@
 /** Which evaluation is looked at next, and by whom? */
-import type { Evaluation } from './cell.ts';
+import type { Evaluation } from './evaluation.ts';
 import { goesFirst, isSooner } from './broker-line.ts';
 import type { Line, Outstanding, Queued } from './broker-line.ts';
 import { Heap } from './heap.ts';

@@ -1,5 +1,6 @@
 /** One change of the cell as whoever keeps it tells of it, after it was folded in: what triggers are made of. */
-import type { Claim, Evaluation, HostRecord, OperatorSettings, Workload } from './cell.ts';
+import type { Claim, HostRecord, OperatorSettings, Workload } from './cell.ts';
+import type { Evaluation } from './evaluation.ts';
 import type { JobFacts } from './cell-view.ts';
 
 type Changed<T> = Readonly<{ before: T | undefined; after: T | undefined }>;

@@ -1,6 +1,7 @@
 /** What planning reads of the cell: everything at one revision, whoever keeps it and in whatever form. */
 import type { Revision } from '@flynn/store/store';
-import type { Demand, Evaluation, HostRecord, JobState, OperatorSettings, Workload } from './cell.ts';
+import type { Demand, HostRecord, JobState, OperatorSettings, Workload } from './cell.ts';
+import type { Evaluation } from './evaluation.ts';
 
 export type Versioned<T> = Readonly<{ value: T; modRevision: Revision; createRevision: Revision }>;
 

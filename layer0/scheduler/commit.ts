@@ -1,7 +1,8 @@
 /** Plans as one transaction that commits only if nothing they were made on has changed. */
 import type { Compare, Operation, Revision, Transaction, TransactionResult } from '@flynn/store/store';
 import { cellKeys, claimSchema, lastPlanSchema } from './cell.ts';
-import type { AssignedGroup, AssignedJob, Assignment, Claim, Evaluation } from './cell.ts';
+import type { AssignedGroup, AssignedJob, Assignment, Claim } from './cell.ts';
+import type { Evaluation } from './evaluation.ts';
 import type { CellColumns } from './columns/cell-columns.ts';
 import { evaluationWrite } from './evaluations.ts';
 import { claimWith } from './ledger.ts';

@@ -10,7 +10,7 @@ import type { Delivery } from './broker.ts';
 import { dueAt, pauseAfter, waitOf } from './course.ts';
 import type { Course } from './course.ts';
 import type { CellChange } from './cell-change.ts';
-import type { Evaluation } from './cell.ts';
+import type { Evaluation } from './evaluation.ts';
 import { CellColumns } from './columns/cell-columns.ts';
 import { Committer } from './committer.ts';
 import type { Settled } from './committer.ts';

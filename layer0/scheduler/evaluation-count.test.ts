@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { Broker } from './broker.ts';
-import type { Evaluation } from './cell.ts';
+import type { Evaluation } from './evaluation.ts';
 import { giveUp } from './evaluations.ts';
 import { hostOf, workloadOf } from './testing.ts';
 import { ToyCell } from './toy-cell.ts';

@@ -1,14 +1,9 @@
 import assert from 'node:assert/strict';
 import { describe, it, mock, test } from 'node:test';
-import {
-  cellKeys,
-  demandSchema,
-  evaluationSchema,
-  evaluationStates,
-  jobTemplateSchema,
-  workloadSchema,
-} from './cell.ts';
-import type { Evaluation, HostRecord, OperatorSettings } from './cell.ts';
+import { cellKeys, demandSchema, jobTemplateSchema, workloadSchema } from './cell.ts';
+import { evaluationSchema, evaluationStates } from './evaluation.ts';
+import type { HostRecord, OperatorSettings } from './cell.ts';
+import type { Evaluation } from './evaluation.ts';
 import {
   advance,
   demandOf,

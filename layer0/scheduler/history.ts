@@ -1,7 +1,8 @@
 /** Was a state of the cell ever wrong? Replays the store's history, every revision of it. */
 import { FlynnError, messageOf } from '@flynn/kit/errors';
 import type { Change, Entry, Revision, Store } from '@flynn/store/store';
-import { assignmentSchema, cellKeys, cellPrefix, evaluationSchema, jobStatusSchema } from './cell.ts';
+import { assignmentSchema, cellKeys, cellPrefix, jobStatusSchema } from './cell.ts';
+import { evaluationSchema } from './evaluation.ts';
 import { CellColumns } from './columns/cell-columns.ts';
 import { parseCellKey } from './columns/entries.ts';
 import { findViolations, hostViolations, workloadViolations } from './invariants.ts';

@@ -1,5 +1,6 @@
 /** What becomes of an evaluation when its plan has been made? */
-import type { Evaluation, Workload } from './cell.ts';
+import type { Workload } from './cell.ts';
+import type { Evaluation } from './evaluation.ts';
 import type { Cell } from './cell-view.ts';
 import { advance, makeEvaluation, supersede } from './evaluations.ts';
 import type { Outcome, PlanContext } from './plan.ts';

@@ -1,5 +1,6 @@
 /** On which hosts does a decision go? */
-import type { Evaluation, Workload } from './cell.ts';
+import type { Workload } from './cell.ts';
+import type { Evaluation } from './evaluation.ts';
 import type { Cell, PlacedJob } from './cell-view.ts';
 import { outcomeOf } from './outcome.ts';
 import { chooseMany } from './placement/choose.ts';

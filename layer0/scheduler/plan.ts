@@ -1,5 +1,6 @@
 /** Which changes on which hosts carry out what evaluations ask for: what a scheduler proposes, and a commit writes. */
-import type { AssignedGroup, AssignedJob, Demand, Evaluation, Workload } from './cell.ts';
+import type { AssignedGroup, AssignedJob, Demand, Workload } from './cell.ts';
+import type { Evaluation } from './evaluation.ts';
 import type { PlacedJob } from './cell-view.ts';
 import type { HostTable } from './placement/host-table.ts';
 import type { Schedulers } from './schedulers/scheduler.ts';

@@ -1,5 +1,6 @@
 /** Which jobs of lower workloads have to make room for one that must run? */
-import type { Evaluation, Workload } from './cell.ts';
+import type { Workload } from './cell.ts';
+import type { Evaluation } from './evaluation.ts';
 import type { Cell, PlacedJob } from './cell-view.ts';
 import { makeEvaluation } from './evaluations.ts';
 import { attributesOf, failedConstraint, isOpen } from './feasible.ts';

@@ -1,5 +1,6 @@
 /** For tests: a cell of plain maps that carries a plan out at once, and hosts in it that do as they are told. */
-import type { Evaluation, HostRecord, JobState, OperatorSettings, Workload } from './cell.ts';
+import type { HostRecord, JobState, OperatorSettings, Workload } from './cell.ts';
+import type { Evaluation } from './evaluation.ts';
 import type { Cell, JobFacts, PlacedJob, Versioned } from './cell-view.ts';
 import { isEnded, makeEvaluation } from './evaluations.ts';
 import type { Cause } from './evaluations.ts';

@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { silentLogger } from '@flynn/kit/log';
-import { assignmentSchema, cellKeys, evaluationSchema, hostRecordSchema, jobStatusSchema } from '@flynn/scheduler/cell';
-import type { Evaluation, HostRecord, JobStatus } from '@flynn/scheduler/cell';
+import { assignmentSchema, cellKeys, hostRecordSchema, jobStatusSchema } from '@flynn/scheduler/cell';
+import { evaluationSchema } from '@flynn/scheduler/evaluation';
+import type { HostRecord, JobStatus } from '@flynn/scheduler/cell';
+import type { Evaluation } from '@flynn/scheduler/evaluation';
 import { createMemoryStore } from '@flynn/store/memory';
 import { openCellView, placedJobs, reasonsOf, seenStatuses, takesJobs } from './cell-view.ts';
 import type { CellView } from './cell-view.ts';

@@ -4,17 +4,16 @@ import {
   assignmentSchema,
   cellKeys,
   claimSchema,
-  evaluationSchema,
   hostRecordSchema,
   hostSettingsSchema,
   jobStatusSchema,
   jobTemplateSchema,
   workloadSchema,
 } from '@flynn/scheduler/cell';
+import { evaluationSchema } from '@flynn/scheduler/evaluation';
 import type {
   Assignment,
   Claim,
-  Evaluation,
   HostJob,
   HostRecord,
   JobStatus,
@@ -22,6 +21,7 @@ import type {
   OperatorSettings,
   Workload,
 } from '@flynn/scheduler/cell';
+import type { Evaluation } from '@flynn/scheduler/evaluation';
 import { openMirror } from '@flynn/store/mirror';
 import type { Mirror } from '@flynn/store/mirror';
 import type { Store } from '@flynn/store/store';

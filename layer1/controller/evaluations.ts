@@ -2,7 +2,7 @@
 import { FlynnError } from '@flynn/kit/errors';
 import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
-import type { Evaluation } from '@flynn/scheduler/cell';
+import type { Evaluation } from '@flynn/scheduler/evaluation';
 import { principalOf } from './access/principal.ts';
 import type { Principal } from './access/principal.ts';
 import { evaluations } from './api-hosts.ts';

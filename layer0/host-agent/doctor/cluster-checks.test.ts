@@ -1,8 +1,10 @@
 /** The checks of all of the cluster: clocks, etcd, hosts, and whether the cell's work gets done. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { evaluationSchema, hostSettingsSchema, workloadSchema } from '@flynn/scheduler/cell';
-import type { Assignment, Evaluation, HostRecord, JobStatus, Workload } from '@flynn/scheduler/cell';
+import { hostSettingsSchema, workloadSchema } from '@flynn/scheduler/cell';
+import { evaluationSchema } from '@flynn/scheduler/evaluation';
+import type { Assignment, HostRecord, JobStatus, Workload } from '@flynn/scheduler/cell';
+import type { Evaluation } from '@flynn/scheduler/evaluation';
 import type { EtcdStatus } from '@flynn/store/etcd-status';
 import { clockFindings } from './clocks.ts';
 import { etcdFindings } from './etcd.ts';

@@ -1,14 +1,8 @@
 /** Examines the cluster from one host: asks every other agent and every member of etcd, and compares what they say. */
 import { FlynnError, messageOf } from '@flynn/kit/errors';
 import { withDeadline } from '@flynn/kit/retry';
-import {
-  assignmentSchema,
-  cellKeys,
-  claimSchema,
-  evaluationSchema,
-  jobStatusSchema,
-  workloadSchema,
-} from '@flynn/scheduler/cell';
+import { assignmentSchema, cellKeys, claimSchema, jobStatusSchema, workloadSchema } from '@flynn/scheduler/cell';
+import { evaluationSchema } from '@flynn/scheduler/evaluation';
 import type { HostRecord } from '@flynn/scheduler/cell';
 import type { EtcdStatus } from '@flynn/store/etcd-status';
 import { decodeJson } from '@flynn/store/codec';

@@ -1,5 +1,6 @@
 /** Does the cell's work get done: is every evaluation looked at, has every job a place, is every host heard of? */
-import type { Assignment, Evaluation, JobStatus, Workload } from '@flynn/scheduler/cell';
+import type { Assignment, JobStatus, Workload } from '@flynn/scheduler/cell';
+import type { Evaluation } from '@flynn/scheduler/evaluation';
 import type { KnownHost } from '../api.ts';
 import type { Found } from './finding.ts';
 

@@ -2,7 +2,8 @@
 import type { Change, Entry, Revision } from '@flynn/store/store';
 import type { CellChange } from '../cell-change.ts';
 import type { Cell, JobFacts, PlacedJob, Versioned } from '../cell-view.ts';
-import type { AssignedGroup, Claim, Evaluation, HostRecord, OperatorSettings, Workload } from '../cell.ts';
+import type { AssignedGroup, Claim, HostRecord, OperatorSettings, Workload } from '../cell.ts';
+import type { Evaluation } from '../evaluation.ts';
 import { cellKeys } from '../cell.ts';
 import { decode, parseCellKey } from './entries.ts';
 import type { CellKey } from './entries.ts';

@@ -4,13 +4,13 @@ import {
   assignmentSchema,
   cellPrefix,
   claimSchema,
-  evaluationSchema,
   hostRecordSchema,
   hostSettingsSchema,
   jobStatusSchema,
   lastPlanSchema,
   workloadSchema,
 } from '../cell.ts';
+import { evaluationSchema } from '../evaluation.ts';
 
 export const cellKinds = [
   'hosts',

@@ -1,5 +1,6 @@
 /** A number for each workload anything is known of. */
-import type { Evaluation, Workload } from '../cell.ts';
+import type { Workload } from '../cell.ts';
+import type { Evaluation } from '../evaluation.ts';
 import type { Versioned } from '../cell-view.ts';
 import { noRow } from './job-rows.ts';
 import type { Revision } from '@flynn/store/store';

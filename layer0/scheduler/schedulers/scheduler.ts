@@ -1,5 +1,6 @@
 /** The one interface of all schedulers, and the table of them. */
-import type { Evaluation, Workload } from '../cell.ts';
+import type { Workload } from '../cell.ts';
+import type { Evaluation } from '../evaluation.ts';
 import type { Cell } from '../cell-view.ts';
 import { advance } from '../evaluations.ts';
 import { makePlan } from '../place.ts';

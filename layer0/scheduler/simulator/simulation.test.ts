@@ -2,7 +2,8 @@
 import * as fc from 'fast-check';
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { cellKeys, evaluationSchema } from '../cell.ts';
+import { cellKeys } from '../cell.ts';
+import { evaluationSchema } from '../evaluation.ts';
 import type { CellColumns } from '../columns/cell-columns.ts';
 import { evaluationPut } from '../evaluations.ts';
 import { findViolations } from '../invariants.ts';
