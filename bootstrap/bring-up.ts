@@ -30,7 +30,9 @@ import {
 } from './settings.ts';
 import { readCluster } from './state.ts';
 import { runSteps } from './step-list.ts';
-import { type Context, joinStepsOf, stepsOf } from './steps.ts';
+import { joinStepsOf } from './host-steps.ts';
+import type { Context } from './step.ts';
+import { stepsOf } from './steps.ts';
 import { withNextRound } from './token-rounds.ts';
 import { isInsideHost, readHostsCluster, stepsOfHosts } from './test-hosts/cluster.ts';
 

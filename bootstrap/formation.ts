@@ -11,7 +11,7 @@ import { withStore } from './controller.ts';
 import { commands } from './origin.ts';
 import type { Problem } from './preflight.ts';
 import type { Cluster } from './settings.ts';
-import type { Step } from './steps.ts';
+import type { Step } from './step.ts';
 
 export type Formation = Readonly<{
   /** The cluster's platform is started once it has so many. */

@@ -8,7 +8,7 @@ import { withStore } from './controller.ts';
 import { type Backup, writeRestore } from './from-backup.ts';
 import type { ImageName } from './images/recipes.ts';
 import type { Cluster } from './settings.ts';
-import type { Step } from './steps.ts';
+import type { Step } from './step.ts';
 
 /** Known once the steps before have run. */
 export type RestoreContext = Readonly<{

@@ -1,6 +1,6 @@
 /** Steps shown as they are taken. */
 import { Listr, PRESET_TIMER } from 'listr2';
-import type { Step } from './steps.ts';
+import type { Step } from './step.ts';
 
 /** The first that fails ends them; what it threw is thrown. */
 export async function runSteps(steps: readonly Step[]): Promise<void> {

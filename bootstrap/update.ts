@@ -22,7 +22,9 @@ import { runProgram } from './program.ts';
 import { type Cluster, type Options, readOptions, settle } from './settings.ts';
 import { readCluster } from './state.ts';
 import { runSteps } from './step-list.ts';
-import { type Step, hostStepsOf, imagesStep, platformImages, stepsOf } from './steps.ts';
+import { hostStepsOf, imagesStep, platformImages } from './host-steps.ts';
+import type { Step } from './step.ts';
+import { stepsOf } from './steps.ts';
 
 type Env = Record<string, string | undefined>;
 

@@ -6,7 +6,7 @@ import { type Person, removeCluster } from '../cli-config.ts';
 import { ensureEngine } from '../engine.ts';
 import { ensureImages } from '../images/build.ts';
 import { type Cluster, type Options, httpsPortOf } from '../settings.ts';
-import type { Step } from '../steps.ts';
+import type { Step } from '../step.ts';
 import type { Report } from '../timed.ts';
 import { ClusterHost } from './cluster-host.ts';
 import { untilTogether } from './cluster-view.ts';

@@ -1,0 +1,177 @@
+/** The steps of a host, whichever of the cluster: its engine, images, agent, and its place in the cluster. */
+import { readFile } from 'node:fs/promises';
+import { createDiscoveryClient } from '@flynn/discovery/client';
+import { fingerprintOf } from '@flynn/kit/certificate';
+import { FlynnError, messageOf } from '@flynn/kit/errors';
+import { silentLogger } from '@flynn/kit/log';
+import { waitFor } from '@flynn/kit/retry';
+import { cellKeys } from '@flynn/scheduler/cell';
+import { type AgentSetup, agentEnvironment, agentLog, ensureAgent, isAgentRunning, setupOf } from './agent.ts';
+import { addCluster } from './cli-config.ts';
+import { withStore } from './controller.ts';
+import { ensureEngine } from './engine.ts';
+import { readSettings } from '@flynn/host-agent/host-settings';
+import { ensureLease, writeAdmission } from './admission.ts';
+import { ensureHostCertificate } from './certificates.ts';
+import { readEtcdImage, updateEtcd } from './etcd.ts';
+import { loadImages } from './bundle/images.ts';
+import { ensureImages } from './images/build.ts';
+import type { ImageName } from './images/recipes.ts';
+import { controllerService } from './manifest.ts';
+import { imagesOf, isInstalled, readBundle } from './origin.ts';
+import { openCluster, pinnedCluster, untilPinned } from './pinned-cluster.ts';
+import { type Cluster, type Options, gatewayOf } from './settings.ts';
+import { ensureSealing, unsealedText, writeSealingKey } from './sealing.ts';
+import { writeCluster } from './state.ts';
+import { type Report, timed } from './timed.ts';
+import type { Context, Step } from './step.ts';
+
+const agentMs = 120_000;
+/** A router that runs already answers at once. */
+export const shortMs = 2_000;
+
+/** From the bundle this was installed from, or built from the repository. */
+export function imagesStep(options: Options, keep: (images: ReadonlyMap<ImageName, string>) => void): Step {
+  return {
+    title: 'Images',
+    run: async (report) => {
+      const { FLYNN_DOCKER_SOCKET: socket, FLYNN_STATE_DIR: stateDir } = options;
+      const { docker } = await ensureEngine({ socket, stateDir });
+      const bundle = readBundle();
+      if (bundle !== undefined) {
+        const loaded = await loadImages(docker, bundle, report);
+        keep(imagesOf(bundle));
+        return loaded === 0 ? 'unchanged' : `${loaded} loaded`;
+      }
+      let built = 0;
+      const countBuilt = (line: string): void => {
+        if (line.startsWith('built ')) built += 1;
+        report(line);
+      };
+      keep(await ensureImages({ docker, report: countBuilt }));
+      return built === 0 ? 'unchanged' : `${built} built`;
+    },
+  };
+}
+
+export function engineStep(options: Options): Step {
+  return {
+    title: 'Container engine',
+    run: async () => {
+      const engine = { socket: options.FLYNN_DOCKER_SOCKET, stateDir: options.FLYNN_STATE_DIR };
+      return (await ensureEngine(engine)).wasStarted ? 'started' : 'running';
+    },
+  };
+}
+
+/** For a host that joined: it runs what the others give it, or its bundle has, and builds nothing. */
+export function joinStepsOf(context: Context): Step[] {
+  const { cluster, person } = context;
+  return [
+    ...hostStepsOf(context),
+    {
+      title: 'The flynn command',
+      run: async () => {
+        // At a host that was there before: here the router is only about to start.
+        const isPinned = await untilPinned(cluster, shortMs, cluster.peers[0]);
+        await addCluster(person, isPinned ? pinnedCluster(cluster) : openCluster(cluster));
+        return `configured in ${person.configDir}`;
+      },
+    },
+  ];
+}
+
+/** What of a host that joined is its own, whoever asks for it. */
+export function hostStepsOf({ options, cluster }: Pick<Context, 'options' | 'cluster'>): Step[] {
+  const stateDir = options.FLYNN_STATE_DIR;
+  return [
+    engineStep(options),
+    ...(isInstalled ? [imagesStep(options, () => {})] : []),
+    {
+      title: 'Host agent',
+      run: async (report) => {
+        await writeHostFiles(stateDir, cluster);
+        return await runAgent({ options, cluster }, report);
+      },
+    },
+    {
+      title: `Host ${cluster.hostId} in the cluster`,
+      run: async () => {
+        let unsealed: readonly string[] = [];
+        const { cordoned } = await withStore({ stateDir, cluster, log: silentLogger() }, async (store) => {
+          await ensureLease(store, cluster);
+          const image = await readEtcdImage(store);
+          const { name, hostId, address } = cluster;
+          if (image !== undefined) await updateEtcd({ cluster: name, hostId, address, stateDir, image });
+          await waitFor(async () => (await store.get(cellKeys.host(cluster.hostId))) !== undefined, {
+            what: `host ${cluster.hostId} to take jobs`,
+            deadlineMs: 60_000,
+            intervalMs: 200,
+          });
+          unsealed = await ensureSealing(store, cluster);
+          return await readSettings(store, hostId, { signal: AbortSignal.timeout(30_000) });
+        });
+        // By somebody, or by a `down` that was broken off.
+        const closed = cordoned ? `; it is closed to jobs: flynn host uncordon ${cluster.hostId} opens it` : '';
+        return `${cluster.address}, containers in ${cluster.subnet}${closed}${unsealedText(unsealed)}`;
+      },
+    },
+  ];
+}
+
+/** Those that jobs run; their parents come with them. */
+export function platformImages(images: ReadonlyMap<ImageName, string>): string[] {
+  return [...images].filter(([name]) => name !== 'base' && name !== 'node').map(([, tag]) => tag);
+}
+
+/** What an agent starts from, and lets others join with. */
+export async function writeHostFiles(stateDir: string, cluster: Cluster): Promise<void> {
+  await writeCluster(stateDir, cluster);
+  const own = await ensureHostCertificate(stateDir, cluster);
+  await writeAdmission(stateDir, cluster, own);
+  await writeSealingKey(stateDir, cluster);
+}
+
+/** Resolves when it serves, with a word on what was found. */
+export async function runAgent(
+  { options, cluster }: Pick<Context, 'options' | 'cluster'>,
+  report: Report,
+): Promise<string> {
+  const setup = setupOf(options, cluster);
+  const authority = fingerprintOf(cluster.authority.certificate);
+  const outcome = await ensureAgent(setup, agentEnvironment(options, cluster), authority);
+  await untilDiscovery(setup, gatewayOf(cluster.subnet), report);
+  return outcome === 'unchanged' ? 'running' : outcome;
+}
+
+/** Of the kernel's own table: a bridge that nothing is attached to yet is missing from lists of running interfaces. */
+async function isOwnAddress(address: string): Promise<boolean> {
+  const lines = (await readFile('/proc/net/fib_trie', 'utf8')).split('\n').map((line) => line.trim());
+  return lines.some((line, index) => line === `|-- ${address}` && lines[index + 1] === '/32 host LOCAL');
+}
+
+/** The agent serves discovery once it reaches the store, which may be some way into a slow machine's boot. */
+async function untilDiscovery(setup: AgentSetup, gateway: string, report: Report): Promise<void> {
+  await using discovery = createDiscoveryClient({ url: `http://${gateway}:1111` });
+  const waiting = { what: 'waiting for the host agent and the store', deadlineMs: agentMs + 5_000, report };
+  try {
+    await timed(waiting, (signal) =>
+      waitFor(
+        async () => {
+          // Before the bridge is there, the address may be somebody else's, somewhere out there.
+          if (!(await isOwnAddress(gateway))) return false;
+          await discovery.instances(controllerService);
+          return true;
+        },
+        { what: 'the host agent', deadlineMs: agentMs, intervalMs: 100, signal },
+      ),
+    );
+  } catch (error) {
+    const running = (await isAgentRunning(setup)) ? 'runs but does not serve' : 'does not run';
+    throw new FlynnError(
+      'unavailable',
+      `the host agent ${running}: ${messageOf(error)}\nIts last lines:\n${await agentLog(setup, 5)}`,
+      { cause: error },
+    );
+  }
+}

@@ -1,0 +1,18 @@
+/** What bringing a host up is made of. */
+import { type Person } from './cli-config.ts';
+import { type Backup } from './from-backup.ts';
+import { type Cluster, type Options } from './settings.ts';
+import { type Report } from './timed.ts';
+
+export type Context = Readonly<{
+  options: Options;
+  cluster: Cluster;
+  person: Person;
+  env: Record<string, string | undefined>;
+  /** What the cluster is to have from its beginning. */
+  backup?: Backup;
+  /** Only what is there already is brought up to date, one app after the other. */
+  isUpdate?: boolean;
+}>;
+
+export type Step = Readonly<{ title: string; run: (report: Report) => Promise<string | void> }>;
