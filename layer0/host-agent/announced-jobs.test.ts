@@ -7,6 +7,8 @@ import { waitFor } from '@flynn/kit/retry';
 import type { Engine, EngineEvent } from './engine.ts';
 import { hostId, jobOf, openHost, scenario } from './host-fixture.ts';
 
+const quick = { type: 'tcp', path: '/', intervalMs: 20, timeoutMs: 500, threshold: 2, startTimeoutMs: 5_000 } as const;
+
 /** Somebody listens where the memory engine says its containers are. */
 async function listen(port = 0): Promise<{ port: number; close(): Promise<void> }> {
   const server = createServer((socket) => socket.destroy());
@@ -45,15 +47,7 @@ test('a job is in discovery only while it is healthy', () =>
   scenario(async ({ engine, store }) => {
     let door = await listen();
     const { port } = door;
-    const check = {
-      type: 'tcp',
-      path: '/',
-      intervalMs: 20,
-      timeoutMs: 500,
-      threshold: 2,
-      startTimeoutMs: 5_000,
-    } as const;
-    const job = jobOf('a', { meta: { app: 'x' }, ports: [{ port, protocol: 'tcp', service: { name: 'web', check } }] });
+    const job = jobOf('a', { meta: { app: 'x' }, ports: [{ port, protocol: 'tcp', service: { name: 'web', check: quick } }] });
     const agent = await openHost({ engine, store });
     await agent.assign([job]);
     await agent.reach(job, 'running', (s) => s.state === 'running');
@@ -77,14 +71,7 @@ test('a job that never becomes healthy is stopped and counts as crashed', () =>
   scenario(async ({ engine, store }) => {
     const door = await listen();
     await door.close();
-    const check = {
-      type: 'tcp',
-      path: '/',
-      intervalMs: 20,
-      timeoutMs: 500,
-      threshold: 2,
-      startTimeoutMs: 250,
-    } as const;
+    const check = { ...quick, startTimeoutMs: 250 };
     const ports = [{ port: door.port, protocol: 'tcp' as const, service: { name: 'web', check } }];
     const agent = await openHost({ engine, store });
     const job = jobOf('a', { restart: 'never', ports });
@@ -150,15 +137,7 @@ test('a stopping job gets TERM once every router said that it dropped it', () =>
 test('a container removed behind its back is a crash, and nothing of its watch is left over', () =>
   scenario(async ({ engine, store }) => {
     const door = await listen();
-    const check = {
-      type: 'tcp',
-      path: '/',
-      intervalMs: 20,
-      timeoutMs: 500,
-      threshold: 2,
-      startTimeoutMs: 5_000,
-    } as const;
-    const service = jobOf('a', { ports: [{ port: door.port, protocol: 'tcp', service: { name: 'web', check } }] });
+    const service = jobOf('a', { ports: [{ port: door.port, protocol: 'tcp', service: { name: 'web', check: quick } }] });
     const single = jobOf('b', { restart: 'never' });
     // Nothing is heard of the end: the next list shows that it is gone.
     const deaf: Engine = {

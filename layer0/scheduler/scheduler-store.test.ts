@@ -2,8 +2,7 @@ import { FlynnError } from '@flynn/kit/errors';
 import { newId } from '@flynn/kit/ids';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
-import type { Change, ChangeBatch, Store } from '@flynn/store/store';
-import { openTestStore } from '@flynn/store/testing';
+import { lossyStore, openTestStore, storeWith } from '@flynn/store/testing';
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { cellKeys } from './cell.ts';
@@ -19,10 +18,7 @@ test('a change that the watch lost is found by the comparison with the store, an
   const store = openTestStore();
   const stop = new AbortController();
   await store.transact({ then: [hostPut(hostOf('h1'))] });
-  const lossy: Store = {
-    ...forwarded(store),
-    watch: (prefix, options) => withoutHosts(store.watch(prefix, options)),
-  };
+  const lossy = lossyStore(store, (key) => key.startsWith(cellKeys.hosts));
   const scheduler = await startScheduler({
     store: lossy,
     log,
@@ -41,27 +37,6 @@ test('a change that the watch lost is found by the comparison with the store, an
   await scheduler[Symbol.asyncDispose]();
   await store.close();
 });
-
-function forwarded(store: Store): Store {
-  return {
-    get: (...args) => store.get(...args),
-    list: (...args) => store.list(...args),
-    transact: (...args) => store.transact(...args),
-    watch: (...args) => store.watch(...args),
-    grantLease: (...args) => store.grantLease(...args),
-    compact: (...args) => store.compact(...args),
-    close: () => store.close(),
-    [Symbol.asyncDispose]: () => store.close(),
-  };
-}
-
-async function* withoutHosts(batches: AsyncIterable<ChangeBatch>): AsyncGenerator<ChangeBatch, void, undefined> {
-  for await (const { revision, changes } of batches) {
-    const isHost = (change: Change) =>
-      (change.type === 'put' ? change.entry.key : change.key).startsWith(cellKeys.hosts);
-    yield { revision, changes: changes.filter((one) => !isHost(one)) };
-  }
-}
 
 test('a scheduler that lost its store goes on when it is back', async () => {
   const store = openTestStore();
@@ -86,14 +61,13 @@ test('a store that fails for no known reason fails no plan', async () => {
   await store.transact({ then: [hostPut(hostOf('h1')), ...workloadChange(workloadInputOf(), context())] });
   const stop = new AbortController();
   let failures = 0;
-  const shaky: Store = {
-    ...forwarded(store),
+  const shaky = storeWith(store, {
     transact(...args) {
       failures += 1;
       if (failures <= 2) throw new FlynnError('internal', 'a socket nobody has heard of');
       return store.transact(...args);
     },
-  };
+  });
   await using scheduler = await startScheduler({ store: shaky, log, signal: stop.signal, id: 'h1' });
   await waitFor(() => scheduler.counts.placements === 1, { what: 'the jobs', deadlineMs: 30_000, intervalMs: 2 });
   const { entries } = await store.list(cellKeys.evaluations);

@@ -8,6 +8,21 @@ export function openTestStore(options: { now?: () => number } = {}): MemoryStore
   return createMemoryStore(options);
 }
 
+/** The store, but for what is given. */
+export function storeWith(store: Store, own: Partial<Store>): Store {
+  return {
+    get: (...args) => store.get(...args),
+    list: (...args) => store.list(...args),
+    transact: (...args) => store.transact(...args),
+    watch: (...args) => store.watch(...args),
+    grantLease: (...args) => store.grantLease(...args),
+    compact: (...args) => store.compact(...args),
+    close: () => store.close(),
+    [Symbol.asyncDispose]: () => store[Symbol.asyncDispose](),
+    ...own,
+  };
+}
+
 /** The store, but its watches leave out every change of some keys: what a mirror has to notice. */
 export function lossyStore(store: Store, isLost: (key: string) => boolean): Store {
   async function* watch(...args: Parameters<Store['watch']>): AsyncGenerator<ChangeBatch> {
@@ -15,14 +30,5 @@ export function lossyStore(store: Store, isLost: (key: string) => boolean): Stor
       yield { ...batch, changes: batch.changes.filter((c) => !isLost(c.type === 'put' ? c.entry.key : c.key)) };
     }
   }
-  return {
-    watch,
-    get: (...args) => store.get(...args),
-    list: (...args) => store.list(...args),
-    transact: (...args) => store.transact(...args),
-    grantLease: (...args) => store.grantLease(...args),
-    compact: (...args) => store.compact(...args),
-    close: () => store.close(),
-    [Symbol.asyncDispose]: () => store[Symbol.asyncDispose](),
-  };
+  return storeWith(store, { watch });
 }

@@ -6,19 +6,12 @@ import { waitFor } from '@flynn/kit/retry';
 import { FlynnError } from '@flynn/kit/errors';
 import { createMemoryStore } from '@flynn/store/memory';
 import type { Store, Transaction } from '@flynn/store/store';
+import { storeWith } from '@flynn/store/testing';
 import { Clients } from './clients.ts';
 
+/** Closed by whoever opened it. */
 function withTransact(store: Store, transact: Store['transact']): Store {
-  return {
-    get: (...args) => store.get(...args),
-    list: (...args) => store.list(...args),
-    watch: (...args) => store.watch(...args),
-    grantLease: (...args) => store.grantLease(...args),
-    compact: (...args) => store.compact(...args),
-    transact,
-    close: async () => {},
-    [Symbol.asyncDispose]: async () => {},
-  };
+  return storeWith(store, { transact, close: async () => {}, [Symbol.asyncDispose]: async () => {} });
 }
 
 /** As an etcd whose leader goes: now and then there is no answer, to what it has done or to what it has not. */

@@ -1,3 +1,4 @@
+import { storeWith } from '../testing.ts';
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { test } from 'node:test';
@@ -49,16 +50,7 @@ async function textOf(raw: MemoryStore): Promise<string> {
 
 /** The suite begins with an empty store, at its first revision: the ring is kept apart from it. */
 function withRing(store: Store, ring: Store): Store {
-  return {
-    get: (key, options) => (key === ringKey ? ring.get(key) : store.get(key, options)),
-    list: (...args) => store.list(...args),
-    transact: (...args) => store.transact(...args),
-    watch: (...args) => store.watch(...args),
-    grantLease: (...args) => store.grantLease(...args),
-    compact: (...args) => store.compact(...args),
-    close: () => store.close(),
-    [Symbol.asyncDispose]: () => store.close(),
-  };
+  return storeWith(store, { get: (key, options) => (key === ringKey ? ring.get(key) : store.get(key, options)) });
 }
 
 async function openSealed(): Promise<RestorableStore> {
