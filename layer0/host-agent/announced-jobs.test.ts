@@ -47,7 +47,10 @@ test('a job is in discovery only while it is healthy', () =>
   scenario(async ({ engine, store }) => {
     let door = await listen();
     const { port } = door;
-    const job = jobOf('a', { meta: { app: 'x' }, ports: [{ port, protocol: 'tcp', service: { name: 'web', check: quick } }] });
+    const job = jobOf('a', {
+      meta: { app: 'x' },
+      ports: [{ port, protocol: 'tcp', service: { name: 'web', check: quick } }],
+    });
     const agent = await openHost({ engine, store });
     await agent.assign([job]);
     await agent.reach(job, 'running', (s) => s.state === 'running');
@@ -137,7 +140,9 @@ test('a stopping job gets TERM once every router said that it dropped it', () =>
 test('a container removed behind its back is a crash, and nothing of its watch is left over', () =>
   scenario(async ({ engine, store }) => {
     const door = await listen();
-    const service = jobOf('a', { ports: [{ port: door.port, protocol: 'tcp', service: { name: 'web', check: quick } }] });
+    const service = jobOf('a', {
+      ports: [{ port: door.port, protocol: 'tcp', service: { name: 'web', check: quick } }],
+    });
     const single = jobOf('b', { restart: 'never' });
     // Nothing is heard of the end: the next list shows that it is gone.
     const deaf: Engine = {

@@ -11,6 +11,7 @@ import { label } from './labels.ts';
 
 /** Its output is through: the engine is about to know. */
 const exitDeadlineMs = 30_000;
+const startDeadlineMs = 30_000;
 
 const typeOfAction: Readonly<Record<string, EngineEvent['type']>> = {
   start: 'started',
@@ -133,8 +134,15 @@ export async function openExec(
       );
     },
     async signal(name) {
-      const { Running, Pid } = await inspect();
-      if (Running && Pid > 0) signalProcess(Pid, name);
+      // Its output may be here a moment before the engine knows its pid; without one it would miss the signal.
+      const { pid } = await waitFor(
+        async () => {
+          const { Running, Pid } = await inspect();
+          return Running && Pid === 0 ? undefined : { pid: Running ? Pid : undefined };
+        },
+        { what: `the start of ${command[0] ?? 'the process'}`, deadlineMs: startDeadlineMs, intervalMs: 20 },
+      );
+      if (pid !== undefined) signalProcess(pid, name);
     },
   };
 }
