@@ -1,8 +1,8 @@
 /** Calls routes over HTTP. undici is known to this file only. */
 import { type Duplex, PassThrough, Readable } from 'node:stream';
 import { Agent, type Dispatcher, buildConnector, request } from 'undici';
-import { abortError } from './clock.ts';
-import { FlynnError, asFlynnError, codeOfHttpStatus, messageOf } from './errors.ts';
+import { abortError, pause } from './clock.ts';
+import { FlynnError, asFlynnError, codeOfHttpStatus, hasErrno, messageOf } from './errors.ts';
 import { openUpgrade } from './http-upgrade.ts';
 import { type LiveIdentity, checkRole } from './identity.ts';
 import { lookup } from './lookup.ts';
@@ -11,9 +11,16 @@ import { type CallInput, type ResponseOf, type Route, type ServerEvent, urlOf } 
 import { heartbeatMs, readEvents, remoteError, untilSilent } from './sse.ts';
 
 const connectMs = 10_000;
+/** Of one place among others: the host of one that discovery still names may be gone, and say nothing. */
+const connectToOneMs = 3_000;
 const callTimeoutMs = 30_000;
 const uploadTimeoutMs = 15 * 60_000;
 const silenceMs = 3 * heartbeatMs;
+/** Longer than discovery goes on naming an instance whose host is gone. */
+const elsewhereMs = 12_000;
+const elsewherePauseMs = 100;
+/** No connection came about: the call was not carried out, and its body not read. */
+const neverSent = ['ECONNREFUSED', 'EHOSTUNREACH', 'ENETUNREACH', 'ETIMEDOUT', 'UND_ERR_CONNECT_TIMEOUT'];
 
 export type CallOptions = { signal?: AbortSignal; timeoutMs?: number; headers?: Readonly<Record<string, string>> };
 
@@ -38,7 +45,7 @@ export class HttpClient implements AsyncDisposable {
   readonly #mutual: MutualClient | undefined;
 
   constructor(options: {
-    /** A function is asked before every call, so that it can follow discovery. */
+    /** A function is asked before every call, so that it can follow discovery, and again when nobody is where it said. */
     baseUrl: string | (() => Promise<string>);
     key?: string;
     /** For messages: 'the controller'. */
@@ -52,8 +59,9 @@ export class HttpClient implements AsyncDisposable {
   }) {
     this.#trust = options.ca === undefined ? {} : { ca: options.ca };
     this.#mutual = options.mutual;
+    const timeout = typeof options.baseUrl === 'string' ? connectMs : connectToOneMs;
     const connect =
-      this.#mutual === undefined ? { lookup, timeout: connectMs, ...this.#trust } : mutualConnector(this.#mutual);
+      this.#mutual === undefined ? { lookup, timeout, ...this.#trust } : mutualConnector(this.#mutual, timeout);
     this.#agent = new Agent({ connect, headersTimeout: 0, bodyTimeout: 0 });
     this.#baseUrl = options.baseUrl;
     this.#headers = options.key === undefined ? {} : { authorization: `Bearer ${options.key}` };
@@ -159,18 +167,44 @@ export class HttpClient implements AsyncDisposable {
       headers['content-type'] = 'application/json';
       body = JSON.stringify(input.body);
     }
-    const response = await request(await this.#urlOf(route, input, signal), {
-      dispatcher: this.#agent,
-      method: route.method,
-      headers,
-      body: body ?? null,
+    const response = await this.#requestSomewhere(
+      (url) =>
+        request(url, {
+          dispatcher: this.#agent,
+          method: route.method,
+          headers,
+          body: body instanceof Readable ? readBy(body) : (body ?? null),
+          signal,
+        }),
+      () => this.#urlOf(route, input, signal),
       signal,
+    ).catch((error: unknown) => {
+      if (body instanceof Readable) body.destroy();
+      throw error;
     });
     if (response.statusCode < 400) return response.body;
     const refusal = remoteError(parseJson(await response.body.text()));
     if (refusal !== undefined) throw refusal;
     const message = `${this.#name} answered ${nameOf(route)} with status ${response.statusCode}`;
     throw new FlynnError(codeOfHttpStatus(response.statusCode), message);
+  }
+
+  /** Who follows discovery may be named an instance that has just gone: then another is asked, until it is forgotten. */
+  async #requestSomewhere<T>(
+    ask: (url: URL) => Promise<T>,
+    place: () => Promise<URL>,
+    signal: AbortSignal,
+  ): Promise<T> {
+    const untilMs = performance.now() + elsewhereMs;
+    for (;;) {
+      try {
+        return await ask(await place());
+      } catch (error) {
+        const mayAskAgain = typeof this.#baseUrl !== 'string' && hasErrno(error, ...neverSent);
+        if (!mayAskAgain || signal.aborted || performance.now() >= untilMs) throw error;
+        await pause(elsewherePauseMs, signal);
+      }
+    }
   }
 
   /** One exchange under the caller's signal and a deadline; what it throws comes out as a FlynnError. */
@@ -210,16 +244,24 @@ function tlsOf({ identity, server }: MutualClient) {
 }
 
 /** Connections show the certificate that is ours when they are opened. */
-function mutualConnector(mutual: MutualClient): buildConnector.connector {
+function mutualConnector(mutual: MutualClient, timeout: number): buildConnector.connector {
   let shown = mutual.identity.current;
-  let connect = buildConnector({ lookup, timeout: connectMs, ...tlsOf(mutual) });
+  let connect = buildConnector({ lookup, timeout, ...tlsOf(mutual) });
   return (options, callback) => {
     if (shown !== mutual.identity.current) {
       shown = mutual.identity.current;
-      connect = buildConnector({ lookup, timeout: connectMs, ...tlsOf(mutual) });
+      connect = buildConnector({ lookup, timeout, ...tlsOf(mutual) });
     }
     connect(options, callback);
   };
+}
+
+/** Reads nothing of the body until it is read itself: a connection that does not come about costs none of it. */
+function readBy(body: Readable): Readable {
+  async function* chunks(): AsyncGenerator<Uint8Array> {
+    yield* body;
+  }
+  return Readable.from(chunks(), { objectMode: false });
 }
 
 function streamBody(body: unknown): Readable | Uint8Array | string {
