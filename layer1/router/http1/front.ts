@@ -58,8 +58,12 @@ export class Http1Front implements Front {
     const startedMs = performance.now();
     const elapsedMs = () => performance.now() - startedMs;
     const restMs = Math.min(this.#goodbyeMs, options.deadlineMs / 2);
+    let resting = new Set<ClientConnection>();
     while (this.#connections.size > 0 && elapsedMs() < options.deadlineMs) {
-      for (const connection of this.#connections) if (connection.idleMs > restMs) connection.socket.destroy();
+      // In the second look only: what had arrived by the first has been read by then.
+      const rested = [...this.#connections].filter(({ idleMs }) => idleMs > restMs);
+      for (const connection of rested) if (resting.has(connection)) connection.socket.destroy();
+      resting = new Set(rested);
       // A connection that was let go of is counted until it is closed, in the next turn.
       await systemClock.sleep(20);
     }
