@@ -7,7 +7,9 @@ import { FlynnError } from '@flynn/kit/errors';
 import { createMemoryStore } from '@flynn/store/memory';
 import type { Store, Transaction } from '@flynn/store/store';
 import { storeWith } from '@flynn/store/testing';
-import { Clients } from './clients.ts';
+import { type Call, linearize } from './checker.ts';
+import { Clients, withoutUnlisted } from './clients.ts';
+import { type SetInput, type SetOutput, setOfNames } from './models.ts';
 
 /** Closed by whoever opened it. */
 function withTransact(store: Store, transact: Store['transact']): Store {
@@ -76,4 +78,23 @@ test('two controllers, one of which loses answers of the store: what clients see
 test('a store that repeats what it did is found out', async () => {
   const { violations } = await violationsOn((store) => repeating(store));
   assert.match(violations.join('\n'), /none of these can be next/);
+});
+
+test('a name that was taken away before anybody listed it is missed by nobody, though its removal had no answer', () => {
+  const call = (at: number, input: SetInput, output: SetOutput | undefined): Call<SetInput, SetOutput> => ({
+    client: 'a',
+    input,
+    output,
+    startedMs: at,
+    endedMs: at + 1,
+  });
+  const calls = [
+    call(0, { kind: 'add', name: 'x' }, 'done'),
+    call(2, { kind: 'remove', name: 'x' }, undefined),
+    call(4, { kind: 'list' }, []),
+    call(6, { kind: 'add', name: 'never seen' }, undefined),
+  ];
+  const pruned = withoutUnlisted(calls);
+  assert.deepEqual(pruned, calls.slice(0, 3));
+  assert.equal(linearize(setOfNames, pruned).isLinearizable, true);
 });

@@ -222,10 +222,15 @@ function withoutUnseen(calls: readonly Call<RegisterInput, RegisterOutput>[]): C
   return calls.filter(({ input, output }) => output !== undefined || (input.kind !== 'read' && seen.has(input.value)));
 }
 
-/** The same of names: nobody takes away what he does not know to be there. */
-function withoutUnlisted(calls: readonly Call<SetInput, SetOutput>[]): Call<SetInput, SetOutput>[] {
-  const listed = new Set(calls.flatMap(({ output = 'done' }) => (output === 'done' ? [] : output)));
-  return calls.filter(({ input, output }) => output !== undefined || (input.kind !== 'list' && listed.has(input.name)));
+/** The same of names nobody saw: not in a list, and not by being told that they are there. */
+export function withoutUnlisted(calls: readonly Call<SetInput, SetOutput>[]): Call<SetInput, SetOutput>[] {
+  const known = new Set(
+    calls.flatMap(({ input, output }) => {
+      if (output === undefined || input.kind === 'list') return output === undefined || output === 'done' ? [] : output;
+      return [input.name];
+    }),
+  );
+  return calls.filter(({ input, output }) => output !== undefined || (input.kind !== 'list' && known.has(input.name)));
 }
 
 function textOf(order: readonly Call<unknown, unknown>[], stuck: readonly Call<unknown, unknown>[]): string {
