@@ -56,7 +56,7 @@ export function restoreSteps(backup: Backup, context: () => RestoreContext): Ste
         const options = { ...stepOptions(recordsMs), slugRunnerImage: slugRunnerOf(images), report };
         const count = await withStore(host, (store) => restoreApps(store, backup.source, options));
         await writeRestore(host.stateDir, backup, { isComplete: true });
-        return count === undefined ? thereAlready : `${count} live`;
+        return count === undefined ? thereAlready : `${count} starting`;
       },
     },
   ];

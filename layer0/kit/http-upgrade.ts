@@ -45,6 +45,7 @@ export async function openUpgrade(
 
 async function refusalOf(response: http.IncomingMessage): Promise<FlynnError> {
   const status = response.statusCode ?? 500;
+  // One of a stranger in between has no error of ours in it, or is cut off: its status says what there is to say.
   const body: unknown = await json(response).catch(() => undefined);
   return remoteError(body) ?? new FlynnError(codeOfHttpStatus(status), `the upgrade was answered with ${status}`);
 }

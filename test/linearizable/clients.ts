@@ -154,6 +154,7 @@ export class Clients implements AsyncDisposable {
   async #swap(client: string, door: Door): Promise<boolean> {
     const params = { ...kind, name: this.#options.app };
     const options = { headers: door.headers, timeoutMs: callMs };
+    // This look is no call of the history, and changes nothing: where it fails the next door is taken.
     const found = await door.client.call(generic.get, { params }, options).catch(() => undefined);
     if (found === undefined) return false;
     const { meta } = found.spec;
