@@ -1,5 +1,4 @@
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
 import { connect } from 'node:net';
 import { test } from 'node:test';
 import { z } from 'zod';
@@ -7,6 +6,7 @@ import { FlynnError } from './errors.ts';
 import { type ServerOptions, handle, startServer } from './http-server.ts';
 import { silentLogger } from './log.ts';
 import { defineRoute } from './routes.ts';
+import { closed } from './testing-sockets.ts';
 
 const createRoute = defineRoute({
   method: 'POST',
@@ -99,7 +99,7 @@ test('who sends a body too slowly is told so, and who never ends their head is c
   const dripping = setInterval(() => silent.write('b'), 20);
   silent.resume();
   silent.on('error', () => {});
-  await once(silent, 'close');
+  await closed(silent);
   clearInterval(dripping);
   assert.equal((await fetch(`${server.url}/ping`)).status, 200);
 });

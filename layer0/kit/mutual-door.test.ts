@@ -14,6 +14,7 @@ import { metricsHandler, openMetrics } from './metrics-server.ts';
 import { metricsToken } from './metrics-token.ts';
 import { defineRoute } from './routes.ts';
 import { type Credentials, createAuthority, issueCertificate } from './tls.ts';
+import { closed } from './testing-sockets.ts';
 
 const whoRoute = defineRoute({ method: 'GET', path: '/who', response: z.string(), summary: 'who asks' });
 const talkRoute = defineRoute({ method: 'GET', path: '/talk', response: 'upgrade', summary: 'an echo' });
@@ -154,13 +155,13 @@ test('who says nothing is cut off, and a server that stops waits for nobody who 
     const socket = connect({ host: '127.0.0.1', port: server.port });
     socket.write(begun);
     socket.resume();
-    await once(socket, 'close');
+    await closed(socket);
   }
   const idle = connect({ host: '127.0.0.1', port: server.port });
   idle.write('GET /ping HTTP/1.1\r\nhost: x\r\n\r\n');
   const [answer] = (await once(idle, 'data')) as [Buffer];
   assert.match(answer.toString(), /^HTTP\/1.1 200/);
-  const ended = once(idle, 'close');
+  const ended = closed(idle);
   await server.close();
   await ended;
 });

@@ -15,6 +15,7 @@ import { silentLogger } from '@flynn/kit/log';
 import { AsyncQueue } from '@flynn/kit/queue';
 import { waitFor } from '@flynn/kit/retry';
 import type { ServerEvent } from '@flynn/kit/routes';
+import { closed } from '@flynn/kit/testing-sockets';
 import type { z } from 'zod';
 import type { Driver } from './config.ts';
 import type { Timeouts } from './exchange.ts';
@@ -225,7 +226,7 @@ export async function sayRaw(port: number, ...parts: string[]): Promise<string> 
   socket.on('data', (chunk: Buffer) => chunks.push(chunk));
   socket.on('error', () => socket.destroy());
   for (const part of parts) socket.write(part);
-  await once(socket, 'close');
+  await closed(socket);
   return Buffer.concat(chunks).toString('latin1');
 }
 

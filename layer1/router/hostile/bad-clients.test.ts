@@ -5,6 +5,7 @@ import { connect } from 'node:net';
 import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import { waitFor } from '@flynn/kit/retry';
+import { closed } from '@flynn/kit/testing-sockets';
 import { drivers } from './drivers.ts';
 import { leavesNothing, setUpWith } from './raw-backend.ts';
 import { settled, setUp, startBackend, track } from '../testing.ts';
@@ -81,7 +82,7 @@ for (const { name: driver, pipelined } of drivers) {
         const [upstream] = world.backend.sockets;
         assert.ok(upstream !== undefined);
         client[leave]();
-        if (!upstream.destroyed) await once(upstream, 'close');
+        await closed(upstream);
         await leavesNothing(world);
       });
     }

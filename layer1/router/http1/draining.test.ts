@@ -6,6 +6,7 @@ import type { AddressInfo, Socket } from 'node:net';
 import { test } from 'node:test';
 import type { TestContext } from 'node:test';
 import { waitFor } from '@flynn/kit/retry';
+import { closed } from '@flynn/kit/testing-sockets';
 import { Deadlines, tickMs } from './deadlines.ts';
 import { Http1Front, shared } from './front.ts';
 
@@ -62,7 +63,7 @@ test('a client that has not asked for long holds up nothing: its connection ends
   const drained = front.drain({ deadlineMs: drainMs });
   await waitFor(() => front.connections === 0, { what: 'its connection to be let go of', ...soon });
   await drained;
-  if (!socket.destroyed) await once(socket, 'close');
+  await closed(socket);
 });
 
 test('one that asked lately hears of the end with its next answer', async (t) => {

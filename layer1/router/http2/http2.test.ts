@@ -7,6 +7,7 @@ import { connect } from 'node:net';
 import { buffer, text } from 'node:stream/consumers';
 import { describe, test } from 'node:test';
 import { waitFor } from '@flynn/kit/retry';
+import { closed } from '@flynn/kit/testing-sockets';
 import { WebSocketServer } from 'ws';
 import { startBackend, track } from '../testing.ts';
 import { backendAt, openDoor, replyOf, request } from './testing.ts';
@@ -340,6 +341,6 @@ test('a client that says nothing of HTTP/2 is let go of', async (t) => {
   socket.on('error', () => undefined);
   socket.resume();
   socket.write('GET / HTTP/1.1\r\nhost: app.test\r\n\r\n');
-  await once(socket, 'close');
+  await closed(socket);
   assert.equal(door.policy.heads.length, 0);
 });

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
 import { connect } from 'node:net';
 import { test } from 'node:test';
 import { createAuthority } from '@flynn/kit/tls';
 import { waitFor } from '@flynn/kit/retry';
+import { closed } from '@flynn/kit/testing-sockets';
 import type { ServedCertificate } from '@flynn/controller/certificates/model';
 import type { Answer, Client, Policy, RequestHead } from '../exchange.ts';
 import { sayRaw } from '../testing.ts';
@@ -83,7 +83,7 @@ test('over acme-tls/1 the challenge’s certificate is shown, to all others mean
   const slow = connect(world.port, '127.0.0.1');
   slow.end('\u0016');
   slow.on('error', () => {}).resume();
-  await once(slow, 'close');
+  await closed(slow);
   world.certificates.remove('new');
   await waitFor(
     async () =>

@@ -10,6 +10,7 @@ import type { TestContext } from 'node:test';
 import { connect as connectTls } from 'node:tls';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
+import { closed } from '@flynn/kit/testing-sockets';
 import { Deadlines, tickMs } from '../http1/deadlines.ts';
 import { acceptPlain } from '../proxy-protocol/acceptance.ts';
 import { settled, startBackend } from '../testing.ts';
@@ -61,7 +62,7 @@ test('a client has ten seconds for its handshake, however little it says', async
   const { listener, port, look } = await open(t);
   const socket = await half(port);
   t.after(() => socket.destroy());
-  const closed = once(socket, 'close');
+  const ended = closed(socket);
   // The clock of a port that has no connection yet stands.
   await waitFor(
     () => {
@@ -70,7 +71,7 @@ test('a client has ten seconds for its handshake, however little it says', async
     },
     { what: 'the connection to be cut', ...soon },
   );
-  await closed;
+  await ended;
   assert.equal(listener.counts.failures, 1);
 });
 

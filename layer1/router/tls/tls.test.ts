@@ -9,6 +9,7 @@ import { connect } from 'node:tls';
 import { waitFor } from '@flynn/kit/retry';
 import { createAuthority } from '@flynn/kit/tls';
 import type { Credentials } from '@flynn/kit/tls';
+import { closed } from '@flynn/kit/testing-sockets';
 import { settled, startBackend } from '../testing.ts';
 import { servedBy, setUpTls, shake } from './testing.ts';
 import type { TlsWorld } from './testing.ts';
@@ -238,7 +239,7 @@ test('what is not TLS is turned away and harms nobody', async (t) => {
   socket.on('error', () => {});
   socket.write('GET / HTTP/1.1\r\nHost: app.test\r\n\r\n');
   socket.resume();
-  await once(socket, 'close');
+  await closed(socket);
   await waitFor(() => world.router.status().tls?.failures === 1, { what: 'the failure', deadlineMs: 30_000 });
   await world.shown('x.test', 'flynn: no certificate for this name');
 });
