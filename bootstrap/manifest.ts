@@ -52,7 +52,7 @@ const routerDrainMs = 5_000;
 
 /** What all of them are told. Where discovery and etcd are depends on their host, which tells them. */
 function commonEnv(cluster: Cluster): Record<string, string> {
-  return { FLYNN_KEY: cluster.key, FLYNN_MUTUAL_TLS: 'true' };
+  return { FLYNN_KEY: cluster.key, FLYNN_MUTUAL_TLS: 'true', FLYNN_MUTUAL_ALWAYS: 'true' };
 }
 
 /** What a part of the platform shows the controller: it opens what that part needs, and nothing else. */

@@ -1,5 +1,7 @@
 /** The steps of `up` that bring back what a backup has: its records before there is a controller, the rest once all services run. */
 import { createDiscoveryClient } from '@flynn/discovery/client';
+import { partOf } from '@flynn/discovery/parts';
+import { readHostIdentity } from '@flynn/host-agent/trust/host-trust';
 import { restoreApps, restoreBlobs, restoreRecords } from '@flynn/controller/backup/restore';
 import { FlynnError } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
@@ -40,10 +42,8 @@ export function restoreSteps(backup: Backup, context: () => RestoreContext): Ste
       run: async (report) => {
         const { host, gateway } = context();
         await using discovery = createDiscoveryClient({ url: `http://${gateway}:1111` });
-        const target = {
-          baseUrl: async () => `http://${(await discovery.resolve('blobstore')).address}`,
-          key: host.cluster.key,
-        };
+        const place = partOf(discovery, 'blobstore', await readHostIdentity(host.stateDir));
+        const target = { ...place, key: host.cluster.key };
         const options = { ...stepOptions(blobsMs), report };
         const count = await withStore(host, (store) => restoreBlobs(store, target, backup.source, options));
         return count === undefined ? thereAlready : `${count} of ${backup.inspection.blobs} sent`;

@@ -2,6 +2,8 @@
 import { readFile } from 'node:fs/promises';
 import { totalmem } from 'node:os';
 import { createDiscoveryClient } from '@flynn/discovery/client';
+import { partOf } from '@flynn/discovery/parts';
+import { readHostIdentity } from '@flynn/host-agent/trust/host-trust';
 import { FlynnError } from '@flynn/kit/errors';
 import { HttpClient } from '@flynn/kit/http-client';
 import { silentLogger } from '@flynn/kit/log';
@@ -42,8 +44,8 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
 
   const withPlatform = async <T>(task: (platform: Platform) => Promise<T>): Promise<T> => {
     await using discovery = createDiscoveryClient({ url: `http://${gateway}:1111` });
-    const baseUrl = async (): Promise<string> => `http://${(await discovery.resolve(controllerService)).address}`;
-    const client = new HttpClient({ baseUrl, key: cluster.controllerKey, name: 'the controller', timeoutMs: 30_000 });
+    const place = partOf(discovery, controllerService, await readHostIdentity(stateDir));
+    const client = new HttpClient({ ...place, key: cluster.controllerKey, name: 'the controller', timeoutMs: 30_000 });
     try {
       return await task(new Platform(client));
     } finally {

@@ -2,11 +2,12 @@
  * Who speaks on a connection: each host and each job of the platform has a certificate of the cluster with its role in it,
  * `flynn:host/h1` or `flynn:app/controller`. Both sides of a mutual connection show theirs.
  */
+import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { PeerCertificate } from 'node:tls';
 import { pause } from './clock.ts';
 import { booleanFlag } from './config.ts';
-import { FlynnError, messageOf } from './errors.ts';
+import { FlynnError, hasErrno, messageOf } from './errors.ts';
 import { readTextFile } from './files.ts';
 import type { Logger } from './log.ts';
 import type { TaskGroup } from './tasks.ts';
@@ -72,10 +73,16 @@ export class RenewedIdentity implements LiveIdentity {
   }
 }
 
-/** In the folder of a job: certificate and key in one file, so that nobody reads one of before with one of after. */
-export const identityFiles = { own: 'identity.pem', trusted: 'trusted.pem' } as const;
+/**
+ * In the folder of a job: certificate and key in one file, so that nobody reads one of before with one of after. `closed`
+ * says nothing, and is touched again and again while everybody of the platform shows a certificate.
+ */
+export const identityFiles = { own: 'identity.pem', trusted: 'trusted.pem', closed: 'closed' } as const;
 
-const lookMs = 30_000;
+/** So long after it was touched `closed` counts: an agent that is away, or of a version before, keeps nobody out. */
+export const closedForMs = 30_000;
+
+const lookMs = 2_000;
 
 /** `invalid` when there is none: the agent writes it before the job starts. */
 export async function readIdentity(folder: string): Promise<Identity> {
@@ -89,17 +96,34 @@ export async function readIdentity(folder: string): Promise<Identity> {
   return { trusted, certificate: own, privateKey: own };
 }
 
+/** When `closed` was touched last, in milliseconds since the epoch; 0 where it is not there. */
+async function readClosedAt(folder: string): Promise<number> {
+  try {
+    return (await stat(join(folder, identityFiles.closed))).mtimeMs;
+  } catch (error) {
+    if (hasErrno(error, 'ENOENT')) return 0;
+    throw error;
+  }
+}
+
 /** A job's own, as its agent renews it. */
 export class FileIdentity extends RenewedIdentity {
   readonly #folder: string;
+  #closedAtMs: number;
 
-  private constructor(folder: string, current: Identity) {
+  private constructor(folder: string, current: Identity, closedAtMs: number) {
     super(current);
     this.#folder = folder;
+    this.#closedAtMs = closedAtMs;
   }
 
   static async open(folder: string): Promise<FileIdentity> {
-    return new FileIdentity(folder, await readIdentity(folder));
+    return new FileIdentity(folder, await readIdentity(folder), await readClosedAt(folder));
+  }
+
+  /** Whether everybody of the platform shows a certificate, by the word of this host's agent: a key alone is nobody's then. */
+  get isEverybodyKnown(): boolean {
+    return Math.abs(Date.now() - this.#closedAtMs) < closedForMs;
   }
 
   /** Reads it again and again until the signal aborts. */
@@ -116,6 +140,7 @@ export class FileIdentity extends RenewedIdentity {
       await pause(everyMs, signal);
       if (signal.aborted) return;
       try {
+        this.#closedAtMs = await readClosedAt(this.#folder);
         this.current = await readIdentity(this.#folder);
       } catch (error) {
         log.warn(`the certificate could not be read again: ${messageOf(error)}`);
@@ -128,6 +153,8 @@ export class FileIdentity extends RenewedIdentity {
 export const identityConfig = {
   /** Says to the controller that this release of a part can use a certificate: its jobs are given one. */
   FLYNN_MUTUAL_TLS: booleanFlag.optional(),
+  /** Says besides that this release shows it to whoever can see it, and passes nobody's requests on without it. */
+  FLYNN_MUTUAL_ALWAYS: booleanFlag.optional(),
   /** Where the agent of its host keeps the job's certificate. */
   FLYNN_IDENTITY_DIR: z.string().startsWith('/').optional(),
 };
@@ -136,7 +163,7 @@ export const identityConfig = {
 export async function ownIdentity(
   config: { FLYNN_IDENTITY_DIR?: string | undefined },
   { log, tasks }: { log: Logger; tasks: TaskGroup },
-): Promise<LiveIdentity | undefined> {
+): Promise<FileIdentity | undefined> {
   const { FLYNN_IDENTITY_DIR: folder } = config;
   if (folder === undefined) return undefined;
   const identity = await FileIdentity.open(folder);

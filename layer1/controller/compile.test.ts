@@ -26,6 +26,22 @@ test('an omni type may be for so many hosts at most', () => {
   assert.deepEqual([kind, maxHosts], ['omni', 3]);
 });
 
+test('a part of the platform is known by its name when its release can show that, and always if it says so; an app never', () => {
+  const web = process({});
+  const identified = (isSystem: boolean, env: Record<string, string>) => {
+    const part = { ...runnable({ web }, image, env), app: { id: 's1', name: 'router', isSystem } };
+    const { identity, isAlwaysIdentified } = compileWorkload(part, 'web', web, 1).template;
+    return [identity, isAlwaysIdentified];
+  };
+  const can = { FLYNN_MUTUAL_TLS: 'true' };
+  const always = { ...can, FLYNN_MUTUAL_ALWAYS: 'true' };
+  assert.deepEqual(identified(true, {}), [undefined, undefined]);
+  assert.deepEqual(identified(true, { FLYNN_MUTUAL_ALWAYS: 'true' }), [undefined, undefined]);
+  assert.deepEqual(identified(true, can), ['router', undefined]);
+  assert.deepEqual(identified(true, always), ['router', true]);
+  assert.deepEqual(identified(false, always), [undefined, undefined]);
+});
+
 test('a web process of a slug listens on 8080 as APP-web, runs its line as user 5000 in /app, and drains', () => {
   const web = process(slugProcess('node server.js', 'web'));
   const workload = compileWorkload(runnable({ web }), 'web', web, 2);

@@ -129,13 +129,16 @@ function roomOf(limits: Resources): { resources: Resources; limits: Resources } 
 }
 
 /** Jobs of one app reach each other. */
-function reachOf({ app, release }: Runnable): Pick<JobTemplate, 'group' | 'access' | 'identity'> {
+function reachOf({ app, release }: Runnable): Pick<JobTemplate, 'group' | 'access' | keyof Identified> {
   return { group: app.id, access: app.isSystem ? systemAccess : [], ...identityOf(app, release) };
 }
 
-/** As who a part of the platform is known to others, if this release of it can say so. */
-function identityOf(app: RunnableApp, release: RunnableRelease): Pick<JobTemplate, 'identity'> {
-  return app.isSystem && release.env['FLYNN_MUTUAL_TLS'] === 'true' ? { identity: app.name } : {};
+type Identified = Pick<JobTemplate, 'identity' | 'isAlwaysIdentified'>;
+
+/** As who a part of the platform is known to others, if this release of it can say so, and whether it always does. */
+function identityOf(app: RunnableApp, { env }: RunnableRelease): Identified {
+  if (!app.isSystem || env['FLYNN_MUTUAL_TLS'] !== 'true') return {};
+  return { identity: app.name, ...(env['FLYNN_MUTUAL_ALWAYS'] === 'true' ? { isAlwaysIdentified: true } : {}) };
 }
 
 export type OneOff = {

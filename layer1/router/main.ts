@@ -43,11 +43,12 @@ await runDaemon({
       memoryBytes: process.constrainedMemory(),
     });
     const carrier = count === 1 ? await startAlone(context) : await startWorkers(context, count);
+    const identity = await ownIdentity(config, { log, tasks });
     const status = await startServer({
       name: 'router',
       handlers: statusHandlers(carrier, openMetrics()),
-      gate: roleGate(config.FLYNN_KEY, partRules([anyHost, appRole('controller')])),
-      mutual: await ownIdentity(config, { log, tasks }),
+      gate: roleGate(config.FLYNN_KEY, partRules([anyHost, appRole('controller')], identity)),
+      mutual: identity,
       port: config.PORT,
       reusePort: true,
       log,
