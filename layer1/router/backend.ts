@@ -1,7 +1,10 @@
 /** One address behind a service. */
 import { connect } from 'node:net';
 import type { Socket } from 'node:net';
+import { TLSSocket } from 'node:tls';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
+import type { MutualClient } from '@flynn/kit/http-client';
+import { connectMutually, handshakeMs } from './mutual.ts';
 import { BackendFigures } from './policy/figures.ts';
 import { Health } from './policy/health.ts';
 
@@ -19,6 +22,8 @@ export class Backend {
   readonly address: string;
   readonly host: string;
   readonly port: number;
+  /** Of the platform's own: who we are to it, and which role it has to show. */
+  readonly mutual: MutualClient | undefined;
   readonly health = new Health();
   readonly figures = new BackendFigures();
   /** Which release of its app it is of, if it says so. */
@@ -29,8 +34,9 @@ export class Backend {
   #inFlight = 0;
   #isLeaving = false;
 
-  constructor(service: string, address: string) {
+  constructor(service: string, address: string, mutual?: MutualClient) {
     this.service = service;
+    this.mutual = mutual;
     this.address = address;
     const colon = address.lastIndexOf(':');
     this.host = address.slice(0, colon).replace(/^\[|\]$/g, '');
@@ -43,6 +49,11 @@ export class Backend {
 
   get isLeaving(): boolean {
     return this.#isLeaving;
+  }
+
+  /** How long until it may be written to, where a dial may take `dialMs`. */
+  openMs(dialMs: number): number {
+    return this.mutual === undefined ? dialMs : dialMs + handshakeMs;
   }
 
   isUsable(nowMs: number): boolean {
@@ -133,14 +144,18 @@ export function hasVanished(error: unknown): boolean {
 
 /** A new connection of its own. Throws `unavailable`. */
 export async function dial(backend: Backend, options: { timeoutMs: number }): Promise<Socket> {
+  const { host, port, mutual } = backend;
   // Half-close is the business of whoever talks over it: a git client ends its side first.
-  const socket = connect({ host: backend.host, port: backend.port, allowHalfOpen: true, noDelay: true });
+  const socket =
+    mutual === undefined
+      ? connect({ host, port, allowHalfOpen: true, noDelay: true })
+      : connectMutually({ host, port }, mutual);
   backend.own(socket);
-  await untilConnected(socket, backend, options);
+  await untilConnected(socket, backend, { timeoutMs: backend.openMs(options.timeoutMs) });
   return socket;
 }
 
-/** Throws `unavailable` when it cannot be, or not in time: the socket is destroyed then. */
+/** Until it may be written to. Throws `unavailable` when it cannot be, or not in time: the socket is destroyed then. */
 export function untilConnected(
   socket: Socket,
   { address }: Pick<Backend, 'address'>,
@@ -154,7 +169,7 @@ export function untilConnected(
   };
   const timer = setTimeout(() => fail(new Error(`no answer within ${timeoutMs} ms`)), timeoutMs);
   socket.once('error', fail);
-  socket.once('connect', () => {
+  socket.once(socket instanceof TLSSocket ? 'secureConnect' : 'connect', () => {
     clearTimeout(timer);
     socket.removeListener('error', fail);
     resolve();

@@ -104,6 +104,7 @@ async function startRouting({ config, log, tasks }: Context): Promise<{ router: 
   const router = await startRouter({
     controller,
     discovery,
+    identity,
     httpPort: config.FLYNN_HTTP_PORT,
     driver: config.FLYNN_ROUTER_DRIVER,
     tls: { port: config.FLYNN_HTTPS_PORT, profile: config.FLYNN_TLS_PROFILE, ...kept.tls },

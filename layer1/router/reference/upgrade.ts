@@ -1,5 +1,4 @@
 /** Upgrades, WebSockets and any other: http-proxy is known to this file only, and does nothing else here (see forward.ts). */
-import { Agent } from 'node:http';
 import type { ClientRequest, IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
@@ -7,6 +6,7 @@ import { createProxyServer } from 'http-proxy';
 import type { Backend } from '../backend.ts';
 import type { Limits, Problem } from '../exchange.ts';
 import type { RawHeaders } from './heads.ts';
+import { OneConnection } from './one-connection.ts';
 
 export type Upgrade = {
   request: IncomingMessage;
@@ -116,19 +116,5 @@ export class UpgradeProxy {
       },
     );
     return closed.promise;
-  }
-}
-
-/** Hands out the connection that was made before. */
-class OneConnection extends Agent {
-  readonly #socket: Socket;
-
-  constructor(socket: Socket) {
-    super({ keepAlive: false });
-    this.#socket = socket;
-  }
-
-  override createConnection(): Socket {
-    return this.#socket;
   }
 }
