@@ -91,6 +91,7 @@ await runDaemon({
       name: 'controller',
       handlers: web.handlers,
       gate: partGate(web.gate, identity),
+      elsewhere: config.FLYNN_PLAIN_HTTP === 'allowed' ? undefined : web.elsewhere,
       mutual: identity,
       isStrict: true,
       metrics,
