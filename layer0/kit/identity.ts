@@ -153,7 +153,7 @@ export class FileIdentity extends RenewedIdentity {
 export const identityConfig = {
   /** Says to the controller that this release of a part can use a certificate: its jobs are given one. */
   FLYNN_MUTUAL_TLS: booleanFlag.optional(),
-  /** Says besides that this release shows it to whoever can see it, and passes nobody's requests on without it. */
+  /** Says besides, of a process, that it shows it to whoever can see it and passes nobody's requests on without it. */
   FLYNN_MUTUAL_ALWAYS: booleanFlag.optional(),
   /** Where the agent of its host keeps the job's certificate. */
   FLYNN_IDENTITY_DIR: z.string().startsWith('/').optional(),
