@@ -246,11 +246,13 @@ function tlsOf({ identity, server }: MutualClient) {
 /** Connections show the certificate that is ours when they are opened. */
 function mutualConnector(mutual: MutualClient, timeout: number): buildConnector.connector {
   let shown = mutual.identity.current;
-  let connect = buildConnector({ lookup, timeout, ...tlsOf(mutual) });
+  // A session that is resumed would not have the other side's role checked.
+  const build = () => buildConnector({ lookup, timeout, maxCachedSessions: 0, ...tlsOf(mutual) });
+  let connect = build();
   return (options, callback) => {
     if (shown !== mutual.identity.current) {
       shown = mutual.identity.current;
-      connect = buildConnector({ lookup, timeout, ...tlsOf(mutual) });
+      connect = build();
     }
     connect(options, callback);
   };

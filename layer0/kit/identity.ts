@@ -2,9 +2,11 @@
  * Who speaks on a connection: each host and each job of the platform has a certificate of the cluster with its role in it,
  * `flynn:host/h1` or `flynn:app/controller`. Both sides of a mutual connection show theirs.
  */
+import { type KeyObject, createPrivateKey } from 'node:crypto';
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { PeerCertificate } from 'node:tls';
+import { parseCertificate } from './certificate.ts';
 import { pause } from './clock.ts';
 import { booleanFlag } from './config.ts';
 import { FlynnError, hasErrno, messageOf } from './errors.ts';
@@ -83,6 +85,8 @@ export const identityFiles = { own: 'identity.pem', trusted: 'trusted.pem', clos
 export const closedForMs = 30_000;
 
 const lookMs = 2_000;
+/** Certificates are made again long before they end. */
+const turnsPerRenewal = 15;
 
 /** `invalid` when there is none: the agent writes it before the job starts. */
 export async function readIdentity(folder: string): Promise<Identity> {
@@ -93,7 +97,21 @@ export async function readIdentity(folder: string): Promise<Identity> {
   if (own === undefined || trusted === undefined) {
     throw new FlynnError('invalid', `there is no certificate of the cluster in ${folder}`);
   }
+  // A pair that does not belong together would be found out by those who are about to show it.
+  if (!parseCertificate(own).checkPrivateKey(keyIn(own, folder))) throw damaged(folder);
   return { trusted, certificate: own, privateKey: own };
+}
+
+function keyIn(own: string, folder: string): KeyObject {
+  try {
+    return createPrivateKey(own);
+  } catch (error) {
+    throw damaged(folder, error);
+  }
+}
+
+function damaged(folder: string, cause?: unknown): FlynnError {
+  return new FlynnError('invalid', `the certificate in ${folder} has no key that fits it`, { cause });
 }
 
 /** When `closed` was touched last, in milliseconds since the epoch; 0 where it is not there. */
@@ -136,16 +154,23 @@ export class FileIdentity extends RenewedIdentity {
     signal: AbortSignal;
     everyMs?: number;
   }): Promise<void> {
-    while (!signal.aborted) {
+    for (let turn = 1; !signal.aborted; turn += 1) {
       await pause(everyMs, signal);
       if (signal.aborted) return;
-      try {
-        this.#closedAtMs = await readClosedAt(this.#folder);
-        this.current = await readIdentity(this.#folder);
-      } catch (error) {
-        log.warn(`the certificate could not be read again: ${messageOf(error)}`);
+      const again = turn % turnsPerRenewal === 0 ? [this.#lookForWord(), this.#renew()] : [this.#lookForWord()];
+      for (const outcome of await Promise.allSettled(again)) {
+        if (outcome.status === 'fulfilled') continue;
+        log.warn(`what the host's agent says in ${this.#folder} could not be read: ${messageOf(outcome.reason)}`);
       }
     }
+  }
+
+  async #lookForWord(): Promise<void> {
+    this.#closedAtMs = await readClosedAt(this.#folder);
+  }
+
+  async #renew(): Promise<void> {
+    this.current = await readIdentity(this.#folder);
   }
 }
 
