@@ -182,7 +182,12 @@ export class HttpClient implements AsyncDisposable {
       if (body instanceof Readable) body.destroy();
       throw error;
     });
-    if (response.statusCode < 400) return response.body;
+    if (response.statusCode < 300) return response.body;
+    if (response.statusCode < 400) {
+      await response.body.dump();
+      const place = String(response.headers['location'] ?? 'it does not say where');
+      throw new FlynnError('denied', `${this.#name} is to be asked elsewhere (${nameOf(route)}): ${place}`);
+    }
     const refusal = remoteError(parseJson(await response.body.text()));
     if (refusal !== undefined) throw refusal;
     const message = `${this.#name} answered ${nameOf(route)} with status ${response.statusCode}`;

@@ -4,18 +4,6 @@ import { test } from 'node:test';
 import type { TestCluster } from '../test-cluster.ts';
 
 export function describeAccess(theCluster: () => TestCluster): void {
-  test('the controller takes no key over http://, and shows people without one the way', async () => {
-    const cluster = theCluster();
-    const { controllerKey = '' } = (await cluster.host.readCluster()) ?? {};
-    assert.match((await cluster.flynn(['cluster'])).stdout, /https:\/\/controller\./);
-    const headers = { authorization: `Bearer ${controllerKey}` };
-    const refused = await cluster.get('controller', '/apps', { headers });
-    assert.equal(refused.status, 403, refused.body);
-    assert.match(refused.body, new RegExp(`https://controller\\.${cluster.domain}.*flynn cluster add`));
-    const shown = await cluster.get('controller', '/apps');
-    assert.deepEqual([shown.status, shown.headers['location']], [308, `https://controller.${cluster.domain}/apps`]);
-  });
-
   test('another person gets in with one line, pushes once they may, and all of it is in the audit trail', async () => {
     const cluster = theCluster();
     const app = await cluster.checkout('static', 'shared');

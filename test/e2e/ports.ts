@@ -108,6 +108,18 @@ export function describePorts(theCluster: () => TestCluster): void {
     );
   });
 
+  test('the controller takes no key over http://, and shows people without one the way', async () => {
+    const cluster = theCluster();
+    const { controllerKey = '' } = (await cluster.host.readCluster()) ?? {};
+    assert.match((await cluster.flynn(['cluster'])).stdout, /https:\/\/controller\./);
+    const headers = { authorization: `Bearer ${controllerKey}` };
+    const refused = await cluster.get('controller', '/apps', { headers });
+    assert.equal(refused.status, 403, refused.body);
+    assert.match(refused.body, new RegExp(`https://controller\\.${cluster.domain}.*flynn cluster add`));
+    const shown = await cluster.get('controller', '/apps');
+    assert.deepEqual([shown.status, shown.headers['location']], [308, `https://controller.${cluster.domain}/apps`]);
+  });
+
   test('with every certificate made anew the cluster goes on, and a key without one opens no agent', async () => {
     const cluster = theCluster();
     const before = await certificatesOf(cluster);
