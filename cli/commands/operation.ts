@@ -17,7 +17,7 @@ const lineSchema = z.object({ text: z.string() });
 export function addOperationCommands(parent: Parent): void {
   const operation = addCommand(parent, {
     name: 'op',
-    summary: 'operations: what builds, releases and deploys, and what waits to',
+    summary: 'operations: builds, releases and deploys, those under way and those that wait',
     async run(context) {
       context.print(operation.helpInformation());
     },
