@@ -18,9 +18,7 @@ export function addOperationCommands(parent: Parent): void {
   const operation = addCommand(parent, {
     name: 'op',
     summary: 'operations: builds, releases and deploys, those under way and those that wait',
-    async run(context) {
-      context.print(operation.helpInformation());
-    },
+    run: (context) => listOperations(context, {}),
   });
 
   addCommand<{ all?: boolean; live?: boolean; lines?: string }>(parent, {
