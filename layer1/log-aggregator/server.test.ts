@@ -214,13 +214,14 @@ test('stopping ends followers at once, and tells agents to send again what they 
   const ingested = client.ingest(agent, { mode: 'fresh' });
   agent.write(sent(1));
   const following = messages(client.lines('app', { follow: true }));
-  await waitFor(() => history.followers === 1 && history.bytes > 0, { what: 'both', deadlineMs: 5000 });
+  await waitFor(() => history.followers === 1 && history.bytes > 0, { what: 'both', deadlineMs: 60_000 });
   stopping.abort();
   await assert.rejects(ingested, (e) => hasCode(e, 'unavailable'));
   assert.deepEqual(await following, ['m1']);
   const startedMs = performance.now();
   await server.close();
-  assert.ok(performance.now() - startedMs < 3_000);
+  // What is left is cut after five seconds.
+  assert.ok(performance.now() - startedMs < 4_900);
 });
 
 test('what nobody can mean is refused', async (t) => {
