@@ -149,7 +149,7 @@ test('a follower sees what was there and then, of instances that start later too
   assert.deepEqual([value?.message, value?.jobId], ['m3', 'started-later']);
   leaving.abort();
   await assert.rejects(following.next());
-  await waitFor(() => history.followers === 0, { what: 'the reader to be forgotten', deadlineMs: 5000 });
+  await waitFor(() => history.followers === 0, { what: 'the reader to be forgotten', deadlineMs: 60_000 });
 });
 
 test('nothing is lost or told twice between what is kept and what is followed', async (t) => {
