@@ -46,7 +46,7 @@ describe('its programs, where there is no repository', () => {
       ['flynn-host.mjs', 'bootstrap/flynn-host.ts'],
       ['flynn.mjs', 'cli/main.ts'],
     ] as const) {
-      await writeFile(program(name), await bundleProgram(entry, bundle.version));
+      await writeFile(program(name), await bundleProgram(entry, { version: bundle.version }));
     }
   });
   after(() => rm(prefix, { recursive: true }));

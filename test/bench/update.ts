@@ -24,7 +24,7 @@ export const bench: Bench = {
     try {
       const [before, after] = [versionOfThis(), `${versionOfThis()}-next`];
       const bundle = await makeBundle({ folder, now: new Date(), report });
-      const next = await makeBundle({ folder, version: after, now: new Date(), report });
+      const next = await makeBundle({ folder, version: after, isApart: true, now: new Date(), report });
       await using installed = await InstalledHosts.create(2, hosts);
       await Promise.all(installed.cluster.hosts.map((host) => installed.install(host, bundle)));
       await installed.form(async (host, token) => {
