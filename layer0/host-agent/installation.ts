@@ -93,7 +93,10 @@ export function installationHandlers({ installation, stateDir, dockerSocket, log
       refreshing = version;
       ended = undefined;
       log.info({ version }, `this host becomes one of version ${version}`);
-      const env = { ...withoutSettings(process.env), FLYNN_STATE_DIR: stateDir, FLYNN_DOCKER_SOCKET: dockerSocket };
+      // A supervisor of flynn's own is kept where there is systemd, too.
+      const supervisor = existsSync(join(stateDir, 'agent.pid')) ? { FLYNN_SUPERVISOR: 'own' } : {};
+      const places = { FLYNN_STATE_DIR: stateDir, FLYNN_DOCKER_SOCKET: dockerSocket };
+      const env = { ...withoutSettings(process.env), ...places, ...supervisor };
       // An agent that is replaced does not see this; one that sees it was not.
       const onEnd = (code: number | null): void => {
         refreshing = undefined;
