@@ -25,7 +25,16 @@ function setUp() {
   const deps = { own, peers, clock, log: silentLogger() };
   const copying = new Copying(deps, { bytesPerSecond: 1e9 });
   const comparison = new Comparison(deps, copying);
-  return { clock, own, first, second, away, copying, comparison, verification: new Verification(deps, copying) };
+  return {
+    clock,
+    own,
+    first,
+    second,
+    away,
+    copying,
+    comparison,
+    verification: new Verification(deps, copying, { readsAll: true }),
+  };
 }
 
 test('a new store takes over every blob and name of the others, with when they were used and what was removed', async () => {

@@ -1,5 +1,6 @@
 /** What is asked of a service that speaks S3: AWS's own, or one's own. Objects are addressed by path, which all of them take. */
 import { createHash } from 'node:crypto';
+import { Readable } from 'node:stream';
 import { FlynnError, asFlynnError, codeOfHttpStatus, messageOf } from '@flynn/kit/errors';
 import { retry, withDeadline } from '@flynn/kit/retry';
 import { type S3Credentials, encoded, sha256, signedHeaders } from './signature.ts';
@@ -18,6 +19,7 @@ type Call = {
   method: 'GET' | 'HEAD' | 'PUT' | 'POST' | 'DELETE';
   key?: string;
   query?: Readonly<Record<string, string>>;
+  headers?: Readonly<Record<string, string>>;
   body?: Uint8Array;
 };
 
@@ -35,12 +37,19 @@ const patienceMs = 10 * 60_000;
 export class S3Client {
   readonly #bucket: S3Bucket;
   readonly #credentials: S3Credentials;
+  readonly #folder: string;
   readonly #partBytes: number;
   readonly #patienceMs: number;
 
-  constructor(bucket: S3Bucket, credentials: S3Credentials, options: { partBytes?: number; patienceMs?: number } = {}) {
+  /** `folder`: all keys are below it; it ends with "/". */
+  constructor(
+    bucket: S3Bucket,
+    credentials: S3Credentials,
+    options: { folder?: string; partBytes?: number; patienceMs?: number } = {},
+  ) {
     this.#bucket = bucket;
     this.#credentials = credentials;
+    this.#folder = options.folder ?? '';
     this.#partBytes = options.partBytes ?? defaultPartBytes;
     this.#patienceMs = options.patienceMs ?? patienceMs;
   }
@@ -76,18 +85,41 @@ export class S3Client {
     throw new FlynnError('internal', `the service has another ${key} than was sent: somebody else writes it too`);
   }
 
+  /** A small one, in one request. */
+  async put(key: string, body: Uint8Array, signal: AbortSignal): Promise<void> {
+    await this.#send({ method: 'PUT', key, body }, signal);
+  }
+
+  /** The bytes after the first `from`, of which there has to be one. What breaks while they come is not asked for again. */
+  async get(key: string, { from, signal }: { from: number; signal: AbortSignal }): Promise<Readable> {
+    const headers: Record<string, string> = from === 0 ? {} : { range: `bytes=${from}-` };
+    const response = await this.#send({ method: 'GET', key, headers }, signal, { isStream: true });
+    if (from > 0 && response.status !== 206) {
+      await response.body?.cancel();
+      throw new FlynnError('internal', `the service sent all of ${key} when asked for what is after ${from} bytes`);
+    }
+    return response.body === null ? Readable.from([]) : Readable.fromWeb(response.body);
+  }
+
   /** In the order of their keys. */
-  async list(prefix: string, signal: AbortSignal): Promise<S3Object[]> {
-    const found: S3Object[] = [];
+  list(prefix: string, signal: AbortSignal): Promise<S3Object[]> {
+    return Array.fromAsync(this.scan(prefix, { after: '', signal }));
+  }
+
+  /** As `list`, page by page, those after the given key. */
+  async *scan(prefix: string, { after, signal }: { after: string; signal: AbortSignal }): AsyncGenerator<S3Object> {
+    const folder = this.#folder;
+    const from: Record<string, string> = after === '' ? {} : { 'start-after': `${folder}${after}` };
     for (let token: string | undefined; ;) {
-      const query = { 'list-type': '2', 'encoding-type': 'url', prefix, ...(token && { 'continuation-token': token }) };
+      const page = token === undefined ? from : { 'continuation-token': token };
+      const query = { 'list-type': '2', 'encoding-type': 'url', prefix: `${folder}${prefix}`, ...page };
       const text = await (await this.#send({ method: 'GET', query }, signal)).text();
       for (const one of valuesIn(text, 'Contents')) {
         const key = decodeURIComponent((valueIn(one, 'Key') ?? '').replaceAll('+', ' '));
-        found.push({ key, sizeBytes: Number(valueIn(one, 'Size')) });
+        yield { key: key.slice(folder.length), sizeBytes: Number(valueIn(one, 'Size')) };
       }
       token = valueIn(text, 'IsTruncated') === 'true' ? valueIn(text, 'NextContinuationToken') : undefined;
-      if (token === undefined) return found;
+      if (token === undefined) return;
     }
   }
 
@@ -132,30 +164,43 @@ export class S3Client {
     }
   }
 
-  #send(call: Call, signal: AbortSignal): Promise<Response> {
+  /** Of a stream the deadline ends with the head; the signal goes on. */
+  #send(call: Call, signal: AbortSignal, { isStream = false } = {}): Promise<Response> {
     const what = `${this.#bucket.bucket} at ${this.#bucket.endpoint}`;
     const options = { what, signal, deadlineMs: this.#patienceMs, minMs: 200, maxMs: 30_000 };
-    return retry((limited) => this.#once(call, limited), options);
+    return retry(async (limited) => {
+      if (!isStream) return this.#once(call, withDeadline(requestMs, limited));
+      const head = new AbortController();
+      const late = withDeadline(requestMs, limited);
+      const end = (): void => head.abort(late.reason);
+      late.addEventListener('abort', end, { once: true });
+      try {
+        return await this.#once(call, AbortSignal.any([signal, head.signal]));
+      } finally {
+        late.removeEventListener('abort', end);
+      }
+    }, options);
   }
 
-  async #once({ method, key = '', query = {}, body }: Call, signal: AbortSignal): Promise<Response> {
+  async #once({ method, key, query = {}, headers: more = {}, body }: Call, signal: AbortSignal): Promise<Response> {
     const { endpoint, region, bucket } = this.#bucket;
-    const path = [bucket, ...key.split('/')].map(encoded).join('/');
+    const below = key === undefined ? [] : `${this.#folder}${key}`.split('/');
+    const path = [bucket, ...below].map(encoded).join('/');
     const url = new URL(`${endpoint.replace(/\/$/, '')}/${path}`);
     url.search = Object.entries(query)
       .map(([name, value]) => `${encoded(name)}=${encoded(value)}`)
       .join('&');
-    const request = { method, url, headers: {}, payloadSha256: sha256(body ?? '') };
+    const request = { method, url, headers: more, payloadSha256: sha256(body ?? '') };
     const signing = { credentials: this.#credentials, region, nowMs: Date.now() };
     const { host: _host, ...headers } = signedHeaders(request, signing);
     const response = await this.#fetch(url, { method, headers, ...(body === undefined ? {} : { body }) }, signal);
     if (response.ok) return response;
-    throw refusal(response.status, await response.text(), `${method} ${bucket}/${key}`);
+    throw refusal(response.status, await response.text(), `${method} ${[bucket, ...below].join('/')}`);
   }
 
   async #fetch(url: URL, init: RequestInit, signal: AbortSignal): Promise<Response> {
     try {
-      return await fetch(url, { ...init, redirect: 'error', signal: withDeadline(requestMs, signal) });
+      return await fetch(url, { ...init, redirect: 'manual', signal });
     } catch (error) {
       signal.throwIfAborted();
       const cause = error instanceof Error && error.cause !== undefined ? error.cause : error;
@@ -188,10 +233,24 @@ async function* partsOf(
 }
 
 function refusal(status: number, text: string, what: string): FlynnError {
-  const said = [valueIn(text, 'Code'), valueIn(text, 'Message')].filter((part) => part !== undefined).join(': ');
-  const code = status >= 500 ? 'unavailable' : codeOfHttpStatus(status);
-  return new FlynnError(code, `the S3 service refused ${what}: ${said === '' ? `status ${status}` : said}`);
+  const name = valueIn(text, 'Code') ?? '';
+  const said = [name, valueIn(text, 'Message') ?? ''].filter((part) => part !== '').join(': ');
+  const code = status >= 500 ? 'unavailable' : status < 400 ? 'invalid' : codeOfHttpStatus(status);
+  const remedy = remedies[name] === undefined ? '' : `; ${remedies[name]}`;
+  return new FlynnError(code, `the S3 service refused ${what}: ${said === '' ? `status ${status}` : said}${remedy}`);
 }
+
+/** What to do, by the service's own name for what is wrong. */
+const remedies: Readonly<Record<string, string>> = {
+  RequestTimeTooSkewed:
+    'the clock of this host and that of the service differ: flynn doctor says whether it is this one',
+  InvalidAccessKeyId: 'is AWS_ACCESS_KEY_ID of this service?',
+  SignatureDoesNotMatch: 'is AWS_SECRET_ACCESS_KEY the one of that key?',
+  AccessDenied: 'the key has to be allowed to list the bucket and to put, read and delete its objects',
+  NoSuchBucket: 'make the bucket first, or correct its name',
+  PermanentRedirect: 'the bucket is in another region, or at another endpoint',
+  AuthorizationHeaderMalformed: 'the bucket is in another region',
+};
 
 function tooLarge(key: string, sizeBytes: number): FlynnError {
   return new FlynnError(

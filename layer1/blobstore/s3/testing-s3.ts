@@ -16,6 +16,12 @@ export type TestS3 = AsyncDisposable & {
   uploads: Map<string, Map<number, Buffer>>;
   /** So many requests fail that could be asked again. */
   failing: { left: number };
+  /** So many downloads break in their middle. */
+  breaking: { left: number };
+  /** Its clock is another one. */
+  skewed: boolean;
+  /** Runs before a request is carried out; `key` is the whole one. */
+  before: ((method: string, key: string) => Promise<void>) | undefined;
 };
 
 const listed = 2;
@@ -27,16 +33,25 @@ export async function startTestS3(): Promise<TestS3> {
   const objects = new Map<string, Buffer>();
   const uploads = new Map<string, Map<number, Buffer>>();
   const failing = { left: 0 };
+  const breaking = { left: 0 };
+  const hooks: Pick<TestS3, 'before' | 'skewed'> = { before: undefined, skewed: false };
 
   function isSigned(request: IncomingMessage, url: URL, body: Buffer): boolean {
+    const { range } = request.headers;
     const { authorization = '', 'x-amz-date': time = '', 'x-amz-content-sha256': payloadSha256 } = request.headers;
     const nowMs = Date.parse(String(time).replace(/^(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)/, '$1-$2-$3T$4:$5:'));
     if (payloadSha256 !== sha256(body) || Number.isNaN(nowMs)) return false;
-    const signed = { method: request.method ?? '', url, headers: {}, payloadSha256 };
+    const headers: Record<string, string> = range === undefined ? {} : { range };
+    const signed = { method: request.method ?? '', url, headers, payloadSha256 };
     return signedHeaders(signed, { credentials, region, nowMs })['authorization'] === authorization;
   }
 
-  function answer(method: string, key: string, query: URLSearchParams, body: Buffer): Answer {
+  function answer(
+    { method = '', headers: { range } }: IncomingMessage,
+    key: string,
+    query: URLSearchParams,
+    body: Buffer,
+  ): Answer {
     const uploadId = query.get('uploadId') ?? '';
     const parts = uploads.get(uploadId);
     if (key === '') return list(query);
@@ -70,11 +85,14 @@ export async function startTestS3(): Promise<TestS3> {
     }
     const object = objects.get(key);
     if (object === undefined) return refusal(404, 'NoSuchKey');
-    return { status: 200, headers: { 'content-length': String(object.length) }, body: object };
+    const from = Number(/^bytes=(\d+)-$/.exec(range ?? '')?.[1] ?? 0);
+    if (from > 0 && from >= object.length) return refusal(416, 'InvalidRange');
+    const sent = object.subarray(from);
+    return { status: from > 0 ? 206 : 200, headers: { 'content-length': String(sent.length) }, body: sent };
   }
 
   function list(query: URLSearchParams): Answer {
-    const after = query.get('continuation-token') ?? '';
+    const after = query.get('continuation-token') ?? query.get('start-after') ?? '';
     const all = [...objects.keys()]
       .filter((key) => key.startsWith(query.get('prefix') ?? '') && key > after)
       .toSorted();
@@ -97,16 +115,23 @@ export async function startTestS3(): Promise<TestS3> {
       failing.left -= 1;
       return refusal(503, 'SlowDown');
     }
+    if (hooks.skewed) return refusal(403, 'RequestTimeTooSkewed');
     const [, bucket, ...key] = url.pathname.split('/').map(decodeURIComponent);
+    await hooks.before?.(request.method ?? '', key.join('/'));
     if (bucket !== name) return refusal(404, 'NoSuchBucket');
-    return answer(request.method ?? '', key.join('/'), url.searchParams, body);
+    return answer(request, key.join('/'), url.searchParams, body);
   }
 
   const server = createServer((request, response) => {
     serve(request).then(
       ({ status, headers, body }) => {
         response.writeHead(status, headers);
-        response.end(request.method === 'HEAD' ? undefined : body);
+        if (request.method !== 'GET' || !(body instanceof Buffer) || breaking.left === 0) {
+          response.end(request.method === 'HEAD' ? undefined : body);
+          return;
+        }
+        breaking.left -= 1;
+        response.write(body.subarray(0, body.length / 2), () => response.destroy());
       },
       (error: unknown) => response.destroy(error instanceof Error ? error : undefined),
     );
@@ -114,17 +139,18 @@ export async function startTestS3(): Promise<TestS3> {
   await once(server.listen(0, '127.0.0.1'), 'listening');
   const address = server.address();
   const port = typeof address === 'object' && address !== null ? address.port : 0;
-  return {
+  return Object.assign(hooks, {
     bucket: { endpoint: `http://127.0.0.1:${port}`, region, bucket: name },
     credentials,
     objects,
     uploads,
     failing,
+    breaking,
     async [Symbol.asyncDispose]() {
       server.closeAllConnections();
       await new Promise((resolve) => server.close(resolve));
     },
-  };
+  });
 }
 
 function refusal(status: number, code: string): Answer {
