@@ -60,11 +60,13 @@ export class Comparison {
     const { own, clock, log } = this.#deps;
     const peers = this.#deps.peers();
     if (peers === undefined) return false;
-    const lacked = new Map<string, { held: Held; replica: Replica }>();
+    const lacked = new Map<string, { held: Held; replicas: Replica[] }>();
     let isComplete = true;
     for (const { host, replica } of peers) {
       try {
-        for (const held of await this.#lackedFrom(replica, signal)) lacked.set(held.digest, { held, replica });
+        for (const held of await this.#lackedFrom(replica, signal)) {
+          lacked.set(held.digest, { held, replicas: [...(lacked.get(held.digest)?.replicas ?? []), replica] });
+        }
       } catch (error) {
         if (signal.aborted) return false;
         isComplete = false;
@@ -74,14 +76,18 @@ export class Comparison {
     for (const { held } of lacked.values()) this.missing.add(held, clock.now());
     if (isComplete) this.missing.keepOnly(lacked);
     const away = new Set<Replica>();
-    for (const { held, replica } of lacked.values()) {
+    for (const { held, replicas } of lacked.values()) {
       await this.#upkeep.serveAsked(signal);
-      // It may have come otherwise meanwhile.
-      const isThere = (await own.find(held.digest)) !== undefined;
-      if (!isThere && away.has(replica)) continue;
-      const outcome = isThere ? 'taken' : await this.#copying.take(held, replica, signal);
-      if (outcome === 'away') away.add(replica);
-      if (outcome === 'taken' || outcome === 'obsolete') this.missing.delete(held.digest);
+      for (const replica of replicas) {
+        // It may have come otherwise meanwhile.
+        const isThere = (await own.find(held.digest)) !== undefined;
+        if (!isThere && away.has(replica)) continue;
+        const outcome = isThere ? 'taken' : await this.#copying.take(held, replica, signal);
+        if (outcome === 'away') away.add(replica);
+        if (outcome !== 'taken' && outcome !== 'obsolete') continue;
+        this.missing.delete(held.digest);
+        break;
+      }
     }
     if (isComplete) this.#completeMs = clock.now();
     return isComplete && this.missing.digests.length === 0;

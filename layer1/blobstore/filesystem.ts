@@ -1,6 +1,6 @@
 /** A store's copies in a directory: `blobs/sha256/ab/<hex>`, `names/`, `removed/`, and `tmp/` for what is being written. */
 import type { Stats } from 'node:fs';
-import { mkdir, open, readFile, readdir, rename, rm, stat, utimes } from 'node:fs/promises';
+import { mkdir, open, readdir, rename, rm, stat, utimes } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { systemClock } from '@flynn/kit/clock';
 import { hasErrno } from '@flynn/kit/errors';
@@ -62,10 +62,12 @@ export async function openDirectory(dir: string, options: { nowMs: number }): Pr
 
   async function pointer(name: string): Promise<Pointer | undefined> {
     const path = namePath(name);
-    const file = await stat(path).catch(undefinedIfGone);
-    const digest = await readFile(path, 'utf8').catch(undefinedIfGone);
-    if (file === undefined || digest === undefined) return undefined;
-    return { name, digest: digest === '' ? null : digest, changedAt: timeOf(file) };
+    // One look: by its path the time could be that of another that has just taken its place.
+    await using file = await open(path).catch(undefinedIfGone);
+    if (file === undefined) return undefined;
+    const changedAt = timeOf(await file.stat());
+    const digest = await file.readFile('utf8');
+    return { name, digest: digest === '' ? null : digest, changedAt };
   }
 
   /** Writes beside, with the given time, and puts it in its place in one step. */

@@ -81,6 +81,18 @@ test('a store that is away holds up no other, and the comparison is not taken fo
   assert.equal(comparison.completeMs, undefined);
 });
 
+test('a blob whose copy at one store is damaged comes from another in the same round', async () => {
+  const { own, first, second, comparison } = setUp();
+  for (const damaged of [first, second]) {
+    const text = damaged === first ? 'one' : 'two';
+    const { digest } = await first.put(chunks(text), {});
+    await second.put(chunks(text), {});
+    damaged.damage(digest);
+    assert.equal(await comparison.compare(never), true);
+    assert.equal(own.blobs.get(digest)?.bytes.toString(), text);
+  }
+});
+
 test('a blob that is wanted comes before the next comparison is due', async () => {
   const { clock, own, first, comparison } = setUp();
   const stop = new AbortController();

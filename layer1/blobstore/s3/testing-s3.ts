@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { type IncomingMessage, createServer } from 'node:http';
 import { buffer } from 'node:stream/consumers';
-import type { S3Bucket } from './client.ts';
+import type { S3Bucket } from './requests.ts';
 import { type S3Credentials, encoded, sha256, signedHeaders } from './signature.ts';
 
 type Answer = { status: number; headers?: Record<string, string>; body?: string | Buffer };
@@ -16,12 +16,14 @@ export type TestS3 = AsyncDisposable & {
   uploads: Map<string, Map<number, Buffer>>;
   /** So many requests fail that could be asked again. */
   failing: { left: number };
-  /** So many downloads break in their middle. */
+  /** So many requests are carried out, and their answers lost. */
+  losing: { left: number; method: string };
+  /** So many answers with a body break in its middle. */
   breaking: { left: number };
   /** Its clock is another one. */
   skewed: boolean;
   /** Runs before a request is carried out; `key` is the whole one. */
-  before: ((method: string, key: string) => Promise<void>) | undefined;
+  before: ((method: string, key: string, query: URLSearchParams) => Promise<void>) | undefined;
 };
 
 const listed = 2;
@@ -34,6 +36,7 @@ export async function startTestS3(): Promise<TestS3> {
   const uploads = new Map<string, Map<number, Buffer>>();
   const failing = { left: 0 };
   const breaking = { left: 0 };
+  const losing = { left: 0, method: 'POST' };
   const hooks: Pick<TestS3, 'before' | 'skewed'> = { before: undefined, skewed: false };
 
   function isSigned(request: IncomingMessage, url: URL, body: Buffer): boolean {
@@ -117,7 +120,7 @@ export async function startTestS3(): Promise<TestS3> {
     }
     if (hooks.skewed) return refusal(403, 'RequestTimeTooSkewed');
     const [, bucket, ...key] = url.pathname.split('/').map(decodeURIComponent);
-    await hooks.before?.(request.method ?? '', key.join('/'));
+    await hooks.before?.(request.method ?? '', key.join('/'), url.searchParams);
     if (bucket !== name) return refusal(404, 'NoSuchBucket');
     return answer(request, key.join('/'), url.searchParams, body);
   }
@@ -125,13 +128,18 @@ export async function startTestS3(): Promise<TestS3> {
   const server = createServer((request, response) => {
     serve(request).then(
       ({ status, headers, body }) => {
-        response.writeHead(status, headers);
-        if (request.method !== 'GET' || !(body instanceof Buffer) || breaking.left === 0) {
+        if (losing.left > 0 && request.method === losing.method) {
+          losing.left -= 1;
+          response.destroy();
+          return;
+        }
+        response.writeHead(status, { ...(body === undefined ? {} : { 'content-length': body.length }), ...headers });
+        if (request.method !== 'GET' || body === undefined || breaking.left === 0) {
           response.end(request.method === 'HEAD' ? undefined : body);
           return;
         }
         breaking.left -= 1;
-        response.write(body.subarray(0, body.length / 2), () => response.destroy());
+        response.write(body.slice(0, body.length / 2), () => response.destroy());
       },
       (error: unknown) => response.destroy(error instanceof Error ? error : undefined),
     );
@@ -146,6 +154,7 @@ export async function startTestS3(): Promise<TestS3> {
     uploads,
     failing,
     breaking,
+    losing,
     async [Symbol.asyncDispose]() {
       server.closeAllConnections();
       await new Promise((resolve) => server.close(resolve));
