@@ -17,7 +17,7 @@ export const listedNameSchema = z.object({ name: z.string(), digest: digestSchem
 export type ListedName = z.output<typeof listedNameSchema>;
 
 /** Blobs of which this store has no copy, or no good one: the first few by name. `since`: milliseconds since the epoch. */
-const lackSchema = z.object({
+export const lackSchema = z.object({
   count: z.int(),
   bytes: z.number(),
   since: z.number().optional(),

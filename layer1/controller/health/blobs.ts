@@ -92,11 +92,11 @@ export function blobFindings({ stores }: Replication, now: number): Found[] {
   });
 }
 
-function amountOf({ count, bytes }: Lack): string {
+export function amountOf({ count, bytes }: Lack): string {
   return `${count} ${count === 1 ? 'blob' : 'blobs'} (${Math.ceil(bytes / mebibyte)} MiB)`;
 }
 
-function namesOf({ count, digests }: Lack): string {
+export function namesOf({ count, digests }: Lack): string {
   return `${digests.join(', ')}${count > digests.length ? ', …' : ''}`;
 }
 
