@@ -7,7 +7,7 @@ import { test } from 'node:test';
 import { readIdentity, roleOf } from '@flynn/kit/identity';
 import { issueCertificate } from '@flynn/kit/tls';
 import { jobOf, openHost, scenario } from '../host-fixture.ts';
-import { admissionFile } from './host-trust.ts';
+import { admissionFile, readHostIdentity } from './host-trust.ts';
 import { trustFixture } from './trust-fixture.ts';
 
 const roleIn = (certificate: string): string | undefined => roleOf(new X509Certificate(certificate).subjectAltName);
@@ -34,6 +34,8 @@ test('the host makes its certificate again when two thirds of its life are over,
   await trust.renew({ isForced: true });
   assert.equal(told, 2);
   assert.equal((await fixture.open()).identity.current.certificate, trust.identity.current.certificate);
+  // Programs that speak in its place know the same ones, parts of the platform too.
+  assert.deepEqual((await readHostIdentity(fixture.stateDir))?.current, trust.identity.current);
 });
 
 test('a certificate of before there were roles is replaced, and what somebody else put there is taken up', async () => {
