@@ -123,7 +123,7 @@ function eventsText(events: readonly HealthEvent[], nowMs: number): string[] {
   const recent = events.filter(({ at }) => nowMs - Date.parse(at) < dayMs).slice(0, maxEvents);
   if (recent.length === 0) return [];
   const rows = recent.map(({ at, what, subject, text }) => [formatAge(at, nowMs), what, `${subject}: ${text}`]);
-  return [`${formatTable(['AGE', 'LATELY', ''], rows)}`];
+  return [formatTable(['AGE', 'LATELY', ''], rows)];
 }
 
 function doctorText(context: Context, seen: ClusterHealth): string {
