@@ -19,6 +19,7 @@ import { controllerHandlers } from './controller.ts';
 import type { Deps } from './deps.ts';
 import { blobCheck } from './health/blobs.ts';
 import { healthHandlers } from './health/handlers.ts';
+import { HealthEvents } from './health/events.ts';
 import { HealthWatch } from './health/health.ts';
 import { clusterMetrics } from './health/metrics.ts';
 import { openApiHandler } from './openapi/handler.ts';
@@ -58,6 +59,7 @@ export async function openWeb(options: {
   const health = new HealthWatch(deps, {
     certificates: options.certificates ?? [],
     checks: [backupCheck(deps), sealingCheck(deps), tokenCheck(deps), blobCheck(options.blobs, now)],
+    events: new HealthEvents({ store, now, newId }),
   });
   const own = [
     ...controllerHandlers(deps, { logAggregator: options.logAggregator, blobs: options.blobs, directory }),
