@@ -95,6 +95,13 @@ test('what the cluster lacks inside is told without doubting its address', async
   assert.equal(stderr, 'flynn: no log aggregator is running\n');
 });
 
+test('what the controller does not take is told by its name, not as a request', async () => {
+  await using env = await openDeskWithController();
+  const { code, stderr } = await env.desk.run(['user', 'add', 'x y']);
+  assert.equal(code, 1);
+  assert.match(stderr, /^flynn: name: expected lower-case letters[^\n]*\n$/);
+});
+
 test('a key the cluster does not know is told as that', async () => {
   await using env = await openDeskWithController();
   await saveClusters(env.desk.configDirectory, {

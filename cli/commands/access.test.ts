@@ -45,6 +45,7 @@ test('a user is added, gets to know the cluster with one line, and may do what t
 
   await env.desk.run(['user', 'role', 'ann', 'developer']);
   assert.match((await env.desk.run(['user', 'list'])).stdout, /ann +developer +ops/);
+  assert.match((await env.desk.run(['token', 'list'])).stdout, /first token +ann +as ann/);
   for (const words of [['user'], ['team'], ['token'], ['eval'], ['op', '-a', 'shop'], ['access', '-a', 'shop']]) {
     const [name = '', ...rest] = words;
     const [bare, listed] = [
