@@ -1,11 +1,9 @@
 /** The steps from a machine to a cluster, on the host that makes it. Each looks first and does only what is missing, so that all may be repeated. */
 import { readFile } from 'node:fs/promises';
 import { totalmem } from 'node:os';
+import { withController } from './controller-client.ts';
 import { createDiscoveryClient } from '@flynn/discovery/client';
-import { partOf } from '@flynn/discovery/parts';
-import { readHostIdentity } from '@flynn/host-agent/trust/host-trust';
 import { FlynnError } from '@flynn/kit/errors';
-import { HttpClient } from '@flynn/kit/http-client';
 import { silentLogger } from '@flynn/kit/log';
 import { readBuilderEnv } from './builder-env.ts';
 import { addCluster, ensureSshKey, writeKnownHosts } from './cli-config.ts';
@@ -16,7 +14,7 @@ import { ensureControllerCertificate, ensureRouteCertificate } from './certifica
 import { ensureEtcd, tellEtcdImage } from './etcd.ts';
 import type { ImageName } from './images/recipes.ts';
 import { withSettings } from './from-backup.ts';
-import { type SystemApp, controllerApp, controllerService, manifestOf } from './manifest.ts';
+import { type SystemApp, controllerApp, manifestOf } from './manifest.ts';
 import { knownCluster } from './pinned-cluster.ts';
 import { type Outcome, Platform } from './platform.ts';
 import { type RestoreContext, restoreRecordsStep, restoreSteps } from './restore-steps.ts';
@@ -42,16 +40,8 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
   let hostPublicKey = '';
   let isOwnCertificate = false;
 
-  const withPlatform = async <T>(task: (platform: Platform) => Promise<T>): Promise<T> => {
-    await using discovery = createDiscoveryClient({ url: `http://${gateway}:1111` });
-    const place = partOf(discovery, controllerService, await readHostIdentity(stateDir));
-    const client = new HttpClient({ ...place, key: cluster.controllerKey, name: 'the controller', timeoutMs: 30_000 });
-    try {
-      return await task(new Platform(client));
-    } finally {
-      await client.close();
-    }
-  };
+  const withPlatform = <T>(task: (platform: Platform) => Promise<T>): Promise<T> =>
+    withController(host, (client) => task(new Platform(client)));
   const manifest = async (settled = cluster): Promise<SystemApp[]> => {
     const hostKey = await ensureHostKey(stateDir);
     const builderEnv = await readBuilderEnv(context.env);
