@@ -1,5 +1,6 @@
 /** The `flynn` command: its commands put together, and errors told to people. */
 import { Command, CommanderError } from 'commander';
+import { z } from 'zod';
 import { type FlynnError, asFlynnError } from '@flynn/kit/errors';
 import { isUsageError } from './arguments.ts';
 import { addAccessCommands } from './commands/access.ts';
@@ -48,6 +49,9 @@ import { addVersionCommand } from './commands/version.ts';
 import { controllerName } from './context.ts';
 import type { Io } from './io.ts';
 import packageFile from './package.json' with { type: 'json' };
+
+/** What the controller says of a request that is not as it should be. */
+const faultsSchema = z.object({ issues: z.array(z.object({ path: z.string(), message: z.string() })) });
 
 /** Runs one command line; answers the exit code: 0, 1 for what went wrong, 2 for wrong usage, or the job's own. */
 export async function runCli(argv: readonly string[], io: Io): Promise<number> {
@@ -127,6 +131,11 @@ export async function runCli(argv: readonly string[], io: Io): Promise<number> {
 /** What happened, and what to do about it where the message does not say so itself. */
 function explain(error: FlynnError): string {
   const { message } = error;
+  const faults = faultsSchema.safeParse(error.detail).data?.issues ?? [];
+  // Who typed it knows of no request's body.
+  if (error.code === 'invalid' && faults.length > 0) {
+    return faults.map(({ path, message: what }) => (path === '' ? what : `${path}: ${what}`)).join('\n  ');
+  }
   if (message.includes('\n')) return message;
   // What the cluster lacks inside is not for its address to answer.
   if ((error.code === 'unavailable' || error.code === 'timeout') && message.includes(controllerName)) {
