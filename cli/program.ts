@@ -7,6 +7,7 @@ import { addAccessCommands } from './commands/access.ts';
 import { addAppCommands } from './commands/app.ts';
 import { addApplyCommands } from './commands/apply.ts';
 import { addAuditCommand } from './commands/audit.ts';
+import { addEventsCommand } from './commands/events.ts';
 import { addClusterCommands } from './commands/cluster.ts';
 import { type Parent, withCommonOptions } from './commands/command.ts';
 import { addCompletionCommand } from './commands/completion.ts';
@@ -109,6 +110,7 @@ export async function runCli(argv: readonly string[], io: Io): Promise<number> {
   addAccessCommands(parent);
   addTokenCommands(parent);
   addAuditCommand(parent);
+  addEventsCommand(parent);
   addOperationCommands(parent);
   addRunnerCommands(parent);
   addVersionCommand(parent);

@@ -20,6 +20,7 @@ import type { Deps } from './deps.ts';
 import { blobCheck } from './health/blobs.ts';
 import { drainCheck } from './health/drains.ts';
 import { healthHandlers } from './health/handlers.ts';
+import { HealthEvents } from './health/events.ts';
 import { HealthWatch } from './health/health.ts';
 import { clusterMetrics } from './health/metrics.ts';
 import { openApiHandler } from './openapi/handler.ts';
@@ -67,6 +68,7 @@ export async function openWeb(options: {
       drainCheck(deps, options.logAggregator),
       sourceCheck(deps),
     ],
+    events: new HealthEvents({ store, now, newId }),
   });
   const own = [
     ...controllerHandlers(deps, { logAggregator: options.logAggregator, blobs: options.blobs, directory }),
