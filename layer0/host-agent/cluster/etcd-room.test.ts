@@ -82,6 +82,15 @@ test('room is made as soon as it is missing, and again no sooner than ten minute
 test('before all of it is taken history goes, and its room if that is worth it', async () => {
   const history = (done: readonly string[]): EtcdStatus =>
     statusOf({ ...nearly, usedBytes: done.includes('compact') ? 6_400 : 8_000 });
-  assert.deepEqual(await kept(history, 2), ['compact', '20 s', 'defragment', '600 s']);
-  assert.deepEqual(await kept(() => statusOf({ ...nearly, usedBytes: 6_401 }), 2), ['compact', '20 s', '600 s']);
+  assert.deepEqual(await kept(history, 2), ['compact', '20 s', 'defragment', '30 s']);
+  assert.deepEqual(await kept(() => statusOf({ ...nearly, usedBytes: 6_401 }), 2), ['compact', '20 s', '30 s']);
+});
+
+test('what stays nearly full is tried again after ten minutes, and at once when it is full', async () => {
+  const done = await kept(() => statusOf({ ...nearly, usedBytes: 8_000 }), 24);
+  assert.equal(done.indexOf('compact', 1), 22, done.join());
+  assert.deepEqual(done.slice(1, 22), ['20 s', ...Array.from({ length: 20 }, () => '30 s')]);
+  const then = (before: readonly string[]): EtcdStatus =>
+    before.includes('30 s') ? statusOf() : statusOf({ ...nearly, usedBytes: 8_000 });
+  assert.deepEqual(await kept(then, 3), ['compact', '20 s', '30 s', 'compact', 'defragment', '600 s']);
 });

@@ -32,8 +32,10 @@ export type EtcdRoom = Readonly<{
 
 type Options = { log: Logger; signal: AbortSignal; clock: Pick<Clock, 'sleep'> };
 
+type Need = 'full' | 'near';
+
 /** What is to be done here: only where the leader is, for of several at once none would gain anything. */
-export function needOf({ members, alarms }: EtcdStatus, quotaBytes: number): 'full' | 'near' | undefined {
+export function needOf({ members, alarms }: EtcdStatus, quotaBytes: number): Need | undefined {
   const answer = members[0]?.answer;
   if (answer === undefined || answer.leaderId !== answer.id) return undefined;
   if (alarms.some(({ kind }) => kind === 'nospace')) return 'full';
@@ -45,17 +47,20 @@ function isLoose({ members }: EtcdStatus): boolean {
   return sizeBytes - usedBytes >= sizeBytes * looseShare;
 }
 
-/** Whether there was a need. */
-export async function makeRoom(room: EtcdRoom, { log, signal, clock }: Options): Promise<boolean> {
+/** What there was need of, if it is one of those that something is done about now. */
+export async function makeRoom(
+  room: EtcdRoom,
+  { log, signal, clock, needs = ['full', 'near'] }: Options & { needs?: readonly Need[] },
+): Promise<Need | undefined> {
   const limited = withDeadline(deadlineMs, signal);
   const need = needOf(await room.status(limited), await room.quotaBytes());
-  if (need === undefined) return false;
+  if (need === undefined || !needs.includes(need)) return undefined;
   if (need === 'full') {
     log.warn('etcd is full and takes no writes: its history and what it no longer needs are given back');
     await room.compact(limited);
     await room.defragment(limited);
     log.info('etcd takes writes again');
-    return true;
+    return need;
   }
   log.warn('etcd is nearly full: its history goes before it takes no more writes');
   await room.compact(limited);
@@ -66,14 +71,18 @@ export async function makeRoom(room: EtcdRoom, { log, signal, clock }: Options):
   } else {
     log.warn('etcd is nearly full of what is in use: flynn-host doctor tells what to do');
   }
-  return true;
+  return need;
 }
 
 /** Until the signal. Throws what the room does. */
 export async function keepRoom(room: EtcdRoom, options: Options): Promise<void> {
   const { signal, clock } = options;
+  // A store that fills up after all is not left alone for what was done before it was full.
+  let nearAgainMs = 0;
   while (!signal.aborted) {
-    const wasNeeded = await makeRoom(room, options);
-    await pause(wasNeeded ? afterMs : lookEveryMs, signal, clock);
+    const need = await makeRoom(room, { ...options, needs: nearAgainMs > 0 ? ['full'] : ['full', 'near'] });
+    const restMs = need === 'full' ? afterMs : lookEveryMs;
+    nearAgainMs = (need === 'near' ? afterMs : nearAgainMs) - restMs;
+    await pause(restMs, signal, clock);
   }
 }
