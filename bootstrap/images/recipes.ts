@@ -82,16 +82,19 @@ const buildTools = [
   'zstd',
 ];
 
+/** For those that make little garbage, or seldom: a small nursery, one thread beside the main one. 5 MB less. */
+const quiet = ['--max-semi-space-size=2', '--v8-pool-size=1'];
+
 function service(
   entry: string,
-  more: { packages?: readonly string[]; files?: readonly FileSource[] } = {},
+  more: { packages?: readonly string[]; files?: readonly FileSource[]; flags?: readonly string[] } = {},
 ): ImageRecipe {
   const path = `${programs}/main.mjs`;
   return {
     parent: 'node',
     ...(more.packages === undefined ? {} : { packages: more.packages }),
     files: [{ type: 'bundle', entry, path }, ...(more.files ?? [])],
-    entrypoint: ['/usr/bin/node', '--disable-warning=ExperimentalWarning', path],
+    entrypoint: ['/usr/bin/node', ...(more.flags ?? []), '--disable-warning=ExperimentalWarning', path],
     command: [],
     // One heap for all threads, and what is free at its end goes back at once: most of the time most services are idle.
     env: { NODE_ENV: 'production', MALLOC_ARENA_MAX: '1', MALLOC_TRIM_THRESHOLD_: '131072' },
@@ -130,11 +133,11 @@ export const recipes: Readonly<Record<ImageName, ImageRecipe>> = {
     files: [{ type: 'modules', packages: ['etcd3'], path: `${programs}/node_modules` }],
   }),
   // It looks at the repositories that apps follow.
-  runner: service('layer1/runner/main.ts', { packages: ['git', 'openssh-client'] }),
-  blobstore: service('layer1/blobstore/main.ts'),
+  runner: service('layer1/runner/main.ts', { packages: ['git', 'openssh-client'], flags: quiet }),
+  blobstore: service('layer1/blobstore/main.ts', { flags: quiet }),
   'log-aggregator': service('layer1/log-aggregator/main.ts'),
   router: service('layer1/router/main.ts'),
-  'git-receiver': service('layer1/git-receiver/main.ts', { packages: ['git'] }),
+  'git-receiver': service('layer1/git-receiver/main.ts', { packages: ['git'], flags: quiet }),
   'slug-builder': {
     parent: 'node',
     packages: [...runnerPackages, ...buildTools, ...runnerHeaders],
