@@ -15,7 +15,6 @@ import { silentLogger } from '@flynn/kit/log';
 import { AsyncQueue } from '@flynn/kit/queue';
 import { waitFor } from '@flynn/kit/retry';
 import type { ServerEvent } from '@flynn/kit/routes';
-import { closed } from '@flynn/kit/testing-sockets';
 import type { z } from 'zod';
 import type { Driver } from './config.ts';
 import type { Timeouts } from './exchange.ts';
@@ -219,14 +218,14 @@ export async function settled(router: Router, addresses: string[]): Promise<void
   await waitFor(() => known() === wanted, { what: `backends ${wanted}`, deadlineMs: 30_000, intervalMs: 5 });
 }
 
-/** Says exactly these bytes and gives back everything that is answered until the router closes. */
+/** Says exactly these bytes and gives back everything that is answered until the router closes. Rejects when it is reset. */
 export async function sayRaw(port: number, ...parts: string[]): Promise<string> {
   const socket = connect(port, '127.0.0.1');
   const chunks: Buffer[] = [];
   socket.on('data', (chunk: Buffer) => chunks.push(chunk));
   socket.on('error', () => socket.destroy());
   for (const part of parts) socket.write(part);
-  await closed(socket);
+  await once(socket, 'close');
   return Buffer.concat(chunks).toString('latin1');
 }
 
