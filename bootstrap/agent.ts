@@ -89,28 +89,43 @@ WantedBy=multi-user.target
 `;
 }
 
+export type AgentOutcome = Readonly<{
+  what: 'started' | 'restarted' | 'unchanged';
+  /** Of the program that was put in place; as `isGivenUp` takes it. */
+  program: string;
+}>;
+
 /**
  * Answers once the process is started; whether it serves shows in discovery. `identity` is the fingerprint of the cluster's
  * authority, whose key a running agent has read; its own certificate it makes again itself.
  */
-export async function ensureAgent(
-  setup: AgentSetup,
-  environment: string,
-  identity: string,
-): Promise<'started' | 'restarted' | 'unchanged'> {
+export async function ensureAgent(setup: AgentSetup, environment: string, identity: string): Promise<AgentOutcome> {
   const fingerprintFile = join(setup.stateDir, 'agent.fingerprint');
-  const code = isInstalled ? await readFile(join(root, programsFolder, programFile)) : await bundle(program);
+  const { code, name } = await agentProgram();
   const fingerprint = digestOf(`${digestOf(code)}\n${environment}\n${identity}\n${unitText(setup)}`);
   const before = await readTextFile(fingerprintFile);
   const isRunning = await isAgentRunning(setup);
-  if (isRunning && before === fingerprint) return 'unchanged';
+  if (isRunning && before === fingerprint && !(await isGivenUp(setup.stateDir, name))) {
+    return { what: 'unchanged', program: name };
+  }
   await mkdir(setup.stateDir, { recursive: true, mode: 0o700 });
-  await installAgent(setup.stateDir, code);
+  await installAgent(setup.stateDir, code, name);
   await writeFileAtomic(join(setup.stateDir, 'agent.env'), environment, { mode: 0o600 });
   if (setup.supervisor === 'systemd') await startUnit(setup);
   else await startSupervisor(setup);
   await writeFileAtomic(fingerprintFile, fingerprint);
-  return isRunning ? 'restarted' : 'started';
+  return { what: isRunning ? 'restarted' : 'started', program: name };
+}
+
+/** Of these sources, or of this bundle; its name is the folder it is put in. */
+export async function agentProgram(): Promise<{ code: Uint8Array; name: string }> {
+  const code = isInstalled ? await readFile(join(root, programsFolder, programFile)) : await bundle(program);
+  return { code, name: digestOf(code).slice(0, 16) };
+}
+
+/** Whether the supervisor starts another program: `choose-version` takes the one before where this one never comes up. */
+export async function isGivenUp(stateDir: string, name: string): Promise<boolean> {
+  return (await versionAt(join(stateDir, 'agent', 'current'), '')) !== name;
 }
 
 /** What the supervisor starts: always the version installed last. */
@@ -122,9 +137,8 @@ function installedProgram(stateDir: string): string {
  * The agent in one file, away from the sources: changing those, or installing packages, does nothing to a running host.
  * A version of its own folder each, so that the one running keeps its files until the next is in its place.
  */
-async function installAgent(stateDir: string, code: Uint8Array): Promise<void> {
+async function installAgent(stateDir: string, code: Uint8Array, name: string): Promise<void> {
   const versions = join(stateDir, 'agent');
-  const name = digestOf(code).slice(0, 16);
   const folder = join(versions, name);
   await rm(folder, { recursive: true, force: true });
   await mkdir(folder, { recursive: true, mode: 0o700 });

@@ -8,7 +8,8 @@ import { type BringUp, bringUp, goOnText, printToken } from './bring-up.ts';
 import { readFormation } from './formation.ts';
 import { isInstalled, root, versionOfThis } from './origin.ts';
 import { takeDown } from './take-down.ts';
-import { refreshHost, updateCluster } from './update.ts';
+import { refreshHost } from './refresh.ts';
+import { updateCluster } from './update.ts';
 
 type BootstrapOptions = {
   minHosts?: string;
@@ -17,7 +18,7 @@ type BootstrapOptions = {
   passphraseFile?: string;
   rotateTokens?: boolean;
 };
-type UpdateOptions = { bundle?: string; to?: string; stay: boolean };
+type UpdateOptions = { bundle?: string; to?: string; stay: boolean; leaveAway: boolean };
 type UninstallOptions = { keepImages: boolean; force: boolean };
 
 export function addClusterCommands({ program }: CliContext): void {
@@ -67,8 +68,10 @@ export function addClusterCommands({ program }: CliContext): void {
     .option('--bundle <file>', 'of the version, for hosts that do not have it')
     .option('--to <version>', 'one that is installed already, such as the one before')
     .option('--stay', 'where it fails, leave it there', false)
-    .action(async ({ bundle, to, stay }: UpdateOptions) => {
-      if (!(await updateCluster({ env: env(), bundle, to, mayReturn: !stay }))) process.exitCode = 1;
+    .option('--leave-away', 'also when hosts are away: they stay of the version they have', false)
+    .action(async ({ bundle, to, stay, leaveAway }: UpdateOptions) => {
+      const request = { env: env(), bundle, to, mayReturn: !stay, leavesAway: leaveAway };
+      if (!(await updateCluster(request))) process.exitCode = 1;
     });
   // What the agent of the version before runs.
   program.command('refresh', { hidden: true }).action(async () => refreshHost(env()));

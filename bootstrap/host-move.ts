@@ -10,6 +10,7 @@ import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';
 import type { Logger } from '@flynn/kit/log';
 import { retry, waitFor } from '@flynn/kit/retry';
+import type { ResponseOf } from '@flynn/kit/routes';
 import { cellKeys, hostRecordSchema } from '@flynn/scheduler/cell';
 import { connectEtcd } from '@flynn/store/etcd';
 import type { Store } from '@flynn/store/store';
@@ -27,6 +28,8 @@ export type BundleCopy = Readonly<{ file: string; sha256: string }>;
 const moveMs = 10 * 60_000;
 const callMs = 10_000;
 const settleMs = 120_000;
+/** An agent that does not come up is replaced by the one before within less. */
+const silentMs = 5 * 60_000;
 
 /** Those that are there, in the order of their names. */
 export async function hostsOf(store: Store): Promise<Host[]> {
@@ -42,6 +45,33 @@ export async function awayOf(store: Store): Promise<string[]> {
   return (await leasesOf(store)).map(({ hostId }) => hostId).filter((id) => !there.has(id));
 }
 
+/** `unavailable` when it is not in the cell. */
+export async function ownHost(place: Place): Promise<Host> {
+  const { hostId } = place.cluster;
+  const own = (await withStore(place, hostsOf)).find(({ id }) => id === hostId);
+  if (own === undefined) throw new FlynnError('unavailable', `this host, ${hostId}, is not in the cluster`);
+  return own;
+}
+
+/** Of the hosts those whose member of the store does not answer with what was written last, each with why. */
+export async function sickMembers(place: Place, hosts: readonly Host[]): Promise<string[]> {
+  const sick = await Promise.all(
+    hosts.map(async (host) => {
+      try {
+        if (await hasMember(place, host)) await askMember(place, host);
+        return [];
+      } catch (error) {
+        return [`${host.id} (${messageOf(error)})`];
+      }
+    }),
+  );
+  return sick.flat();
+}
+
+async function hasMember(place: Place, host: Host): Promise<boolean> {
+  return (await withStore(place, (store) => store.get(memberKey(host.id)))) !== undefined;
+}
+
 /** As the host says of itself at the moment: agents of one version know certificates, those of another perhaps not. */
 async function withAgent<T>(place: Place, host: Host, task: (client: HttpClient) => Promise<T>): Promise<T> {
   const entry = await withStore(place, (store) => store.get(cellKeys.host(host.id)));
@@ -55,52 +85,86 @@ export function versionOfHost(place: Place, host: Host): Promise<string> {
   return withAgent(place, host, async (client) => (await client.call(routes.host, {}, { timeoutMs: callMs })).version);
 }
 
+export type HostMove = Readonly<{
+  version: string;
+  /** For a host that does not have it yet. */
+  bundle?: BundleCopy | undefined;
+  report: Report;
+}>;
+
 /**
  * Answers once the host serves as one of the version, runs what it ran before, and its member of the store has caught up.
- * Where it is of that version already this is only looked at.
+ * Where it is of that version already this is only looked at; where it is on the way to it, that is waited for.
  */
-export async function moveHost(
-  place: Place,
-  host: Host,
-  { version, bundle, report }: { version: string; bundle?: BundleCopy | undefined; report: Report },
-): Promise<'moved' | 'there already'> {
+export async function moveHost(place: Place, host: Host, move: HostMove): Promise<'moved' | 'there already'> {
   // Right after another host was moved, an answer may be late.
   const asking = { what: `asking ${host.id}`, deadlineMs: settleMs, maxMs: 1_000 };
   const before = await retry(() => runningOn(place, host), asking);
-  const isThere = (await retry(() => versionOfHost(place, host), asking)) === version;
-  if (!isThere) {
-    await withAgent(place, host, async (client) => {
-      if (bundle !== undefined) {
-        report('sending the bundle');
-        const body = createReadStream(bundle.file, { highWaterMark: 1024 ** 2 });
-        await client.call(installationRoutes.put, { query: { sha256: bundle.sha256 }, body });
-      }
-      report('its agent is being replaced');
-      await client.call(installationRoutes.use, { params: { version } }, { timeoutMs: callMs });
-    });
-    await untilOf(place, host, version);
-  }
-  report('waiting for its jobs and its part of the store');
+  const isThere = await retry(() => hasBecome(place, host, move.version), asking);
+  if (!isThere) await become(place, host, move);
+  move.report('waiting for its jobs and its part of the store');
   await untilWhole(place, host, before);
   return isThere ? 'there already' : 'moved';
 }
 
-/** An agent that is being replaced does not answer for a moment. */
-async function untilOf(place: Place, host: Host, version: string): Promise<void> {
-  try {
-    await waitFor(async () => (await versionOfHost(place, host)) === version, {
-      what: `${host.id} to be of version ${version}`,
-      deadlineMs: moveMs,
-      intervalMs: 500,
-    });
-  } catch (error) {
-    if (!hasCode(error, 'timeout')) throw error;
-    throw new FlynnError(
-      'timeout',
-      `${messageOf(error)}; update.log in its state directory tells what was done there, agent.log (or journalctl) what the agent says`,
-      { cause: error },
+async function become(place: Place, host: Host, { version, bundle, report }: HostMove): Promise<void> {
+  const use = async (): Promise<void> => {
+    if ((await stateOn(place, host, version)).state === 'under way') return;
+    await withAgent(place, host, (client) =>
+      client.call(installationRoutes.use, { params: { version } }, { timeoutMs: callMs }),
     );
+  };
+  if (bundle !== undefined) {
+    report('sending the bundle');
+    await withAgent(place, host, async (client) => {
+      const body = createReadStream(bundle.file, { highWaterMark: 1024 ** 2 });
+      await client.call(installationRoutes.put, { query: { sha256: bundle.sha256 }, body });
+    });
   }
+  report('its agent is being replaced');
+  // It may be on the way to another version still, back from one that failed.
+  const isRetryable = (error: unknown): boolean => hasCode(error, 'conflict', 'unavailable', 'timeout', 'exhausted');
+  await retry(use, {
+    what: `having ${host.id} become one of ${version}`,
+    deadlineMs: moveMs,
+    maxMs: 2_000,
+    isRetryable,
+  });
+  await untilOf(place, host, version);
+}
+
+type RefreshState = ResponseOf<typeof installationRoutes.state>;
+
+function stateOn(place: Place, host: Host, version: string): Promise<RefreshState> {
+  return withAgent(place, host, (client) =>
+    client.call(installationRoutes.state, { params: { version } }, { timeoutMs: callMs }),
+  );
+}
+
+/** The agent, and whatever else was to be done there. */
+async function hasBecome(place: Place, host: Host, version: string): Promise<boolean> {
+  if ((await versionOfHost(place, host)) !== version) return false;
+  return (await stateOn(place, host, version)).state !== 'under way';
+}
+
+/** An agent that is being replaced does not answer for a moment. One that is back tells why the next one is not. */
+async function untilOf(place: Place, host: Host, version: string): Promise<void> {
+  let answeredAt = performance.now();
+  const { why: failure } = await waitFor(
+    async (): Promise<{ why?: string } | false> => {
+      if (performance.now() - answeredAt > silentMs) return { why: 'its agent has not answered for minutes' };
+      const isThere = await hasBecome(place, host, version);
+      answeredAt = performance.now();
+      if (isThere) return {};
+      const { state, why } = await stateOn(place, host, version);
+      return state === 'failed' && { why: why ?? 'it did not say why' };
+    },
+    { what: `${host.id} to be of version ${version}`, deadlineMs: moveMs, intervalMs: 500 },
+  );
+  if (failure === undefined) return;
+  const where =
+    'update.log in its state directory tells what was done there, agent.log (or journalctl) what the agent says';
+  throw new FlynnError('unavailable', `${host.id} did not become a host of version ${version}: ${failure}\n${where}`);
 }
 
 async function runningOn(place: Place, host: Host): Promise<ReadonlySet<string>> {
@@ -127,8 +191,8 @@ async function untilWhole(place: Place, host: Host, before: ReadonlySet<string>)
         if ((await store.get(cellKeys.host(host.id))) === undefined) {
           throw new FlynnError('unavailable', 'it is not in the cluster');
         }
-        if ((await store.get(memberKey(host.id))) !== undefined) await askMember(place, host);
       });
+      if (await hasMember(place, host)) await askMember(place, host);
       return true;
     },
     { what: `${host.id} to be whole`, deadlineMs: settleMs, intervalMs: 500 },

@@ -6,7 +6,15 @@ import { FlynnError, messageOf } from '@flynn/kit/errors';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import { cellKeys } from '@flynn/scheduler/cell';
-import { type AgentSetup, agentEnvironment, agentLog, ensureAgent, isAgentRunning, setupOf } from './agent.ts';
+import {
+  type AgentSetup,
+  agentEnvironment,
+  agentLog,
+  ensureAgent,
+  isAgentRunning,
+  isGivenUp,
+  setupOf,
+} from './agent.ts';
 import { addCluster } from './cli-config.ts';
 import { withStore } from './controller.ts';
 import { ensureEngine } from './engine.ts';
@@ -16,7 +24,7 @@ import { ensureHostCertificate } from './certificates.ts';
 import { readEtcdImage, updateEtcd } from './etcd.ts';
 import { loadImages } from './bundle/images.ts';
 import { ensureImages } from './images/build.ts';
-import type { ImageName } from './images/recipes.ts';
+import { type ImageName, recipes } from './images/recipes.ts';
 import { controllerService } from './manifest.ts';
 import { imagesOf, isInstalled, readBundle } from './origin.ts';
 import { openCluster, pinnedCluster, untilPinned } from './pinned-cluster.ts';
@@ -119,9 +127,11 @@ export function hostStepsOf({ options, cluster }: Pick<Context, 'options' | 'clu
   ];
 }
 
-/** Those that jobs run; their parents come with them. */
-export function platformImages(images: ReadonlyMap<ImageName, string>): string[] {
-  return [...images].filter(([name]) => name !== 'base' && name !== 'node').map(([, tag]) => tag);
+const parents: ReadonlySet<string> = new Set(Object.values(recipes).map(({ parent }) => parent ?? ''));
+
+/** Those that jobs run, of this version or another; their parents come with them. */
+export function platformImages(images: Iterable<readonly [name: string, tag: string]>): string[] {
+  return [...images].filter(([name]) => !parents.has(name)).map(([, tag]) => tag);
 }
 
 /** What an agent starts from, and lets others join with. */
@@ -139,9 +149,9 @@ export async function runAgent(
 ): Promise<string> {
   const setup = setupOf(options, cluster);
   const authority = fingerprintOf(cluster.authority.certificate);
-  const outcome = await ensureAgent(setup, agentEnvironment(options, cluster), authority);
-  await untilDiscovery(setup, gatewayOf(cluster.subnet), report);
-  return outcome === 'unchanged' ? 'running' : outcome;
+  const { what, program } = await ensureAgent(setup, agentEnvironment(options, cluster), authority);
+  await untilDiscovery(setup, { gateway: gatewayOf(cluster.subnet), program, report });
+  return what === 'unchanged' ? 'running' : what;
 }
 
 /** Of the kernel's own table: a bridge that nothing is attached to yet is missing from lists of running interfaces. */
@@ -151,13 +161,19 @@ async function isOwnAddress(address: string): Promise<boolean> {
 }
 
 /** The agent serves discovery once it reaches the store, which may be some way into a slow machine's boot. */
-async function untilDiscovery(setup: AgentSetup, gateway: string, report: Report): Promise<void> {
+async function untilDiscovery(
+  setup: AgentSetup,
+  { gateway, program, report }: { gateway: string; program: string; report: Report },
+): Promise<void> {
+  let isOther = false;
   await using discovery = createDiscoveryClient({ url: `http://${gateway}:1111` });
   const waiting = { what: 'waiting for the host agent and the store', deadlineMs: agentMs + 5_000, report };
   try {
     await timed(waiting, (signal) =>
       waitFor(
         async () => {
+          isOther = await isGivenUp(setup.stateDir, program);
+          if (isOther) return true;
           // Before the bridge is there, the address may be somebody else's, somewhere out there.
           if (!(await isOwnAddress(gateway))) return false;
           await discovery.instances(controllerService);
@@ -174,4 +190,14 @@ async function untilDiscovery(setup: AgentSetup, gateway: string, report: Report
       { cause: error },
     );
   }
+  if (isOther) throw await givenUp(setup);
+}
+
+/** With what it said before it was given up. */
+export async function givenUp(setup: AgentSetup): Promise<FlynnError> {
+  const lines = (await agentLog(setup, 200)).split('\n');
+  const end = lines.findLastIndex((line) => line.includes('did not come up')) + 1 || lines.length;
+  const said = lines.slice(Math.max(0, end - 12), end).join('\n');
+  const what = 'the host agent of this version does not come up, and the one before runs again';
+  return new FlynnError('unavailable', `${what}. Its last lines:\n${said}`);
 }

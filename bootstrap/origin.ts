@@ -19,8 +19,8 @@ export const bundleSchema = z.object({
   platform: z.string(),
   /** When it was made: no clock that is right says less. */
   madeAt: z.string(),
-  /** The platform's images by what they are for, as engines name them. */
-  images: z.record(z.enum(imageNames), z.string()),
+  /** The platform's images by what they are for, as engines name them. Another version's are perhaps for other things. */
+  images: z.record(z.string(), z.string()),
 });
 export type Bundle = Readonly<z.output<typeof bundleSchema>>;
 
@@ -72,8 +72,15 @@ export function readBundle(folder: string = root): Bundle | undefined {
   return existsSync(file) ? bundleSchema.parse(JSON.parse(readFileSync(file, 'utf8'))) : undefined;
 }
 
-export function imagesOf(bundle: Bundle): Map<ImageName, string> {
-  return new Map(imageNames.map((name) => [name, bundle.images[name]]));
+/** Of the version of these programs. */
+export function imagesOf({ version, images }: Bundle): Map<ImageName, string> {
+  return new Map(
+    imageNames.map((name) => {
+      const tag = images[name];
+      if (tag === undefined) throw new FlynnError('invalid', `the bundle of version ${version} has no image ${name}`);
+      return [name, tag];
+    }),
+  );
 }
 
 function findRoot(from: string): string {

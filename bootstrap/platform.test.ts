@@ -7,7 +7,7 @@ import { FlynnError } from '@flynn/kit/errors';
 import { handle } from '@flynn/kit/http-server';
 import { startLoopback } from '@flynn/kit/loopback';
 import type { SystemApp } from './manifest.ts';
-import { Platform } from './platform.ts';
+import { Platform, nextEnv } from './platform.ts';
 
 const createdAt = new Date(0).toISOString();
 const updatedAt = createdAt;
@@ -91,4 +91,10 @@ test('the first service that fails to deploy ends the wait for all, and is told 
       return true;
     },
   );
+});
+
+test('a variable that another version’s manifest gave goes with it; what people set stays', () => {
+  const before = { env: { FLYNN_KEY: 'k', FLYNN_NEW: '1', FLYNN_LOG_APP_MB: '9' }, given: ['FLYNN_KEY', 'FLYNN_NEW'] };
+  const env = nextEnv({ ...appNamed('log-aggregator'), env: { FLYNN_KEY: 'k2' } }, before);
+  assert.deepEqual(env, { FLYNN_KEY: 'k2', FLYNN_LOG_APP_MB: '9' });
 });

@@ -24,6 +24,9 @@ const deployMs = 240_000;
 /** A controller that is being replaced refuses connections for a moment. */
 const callMs = 60_000;
 
+/** Of a release that a manifest made: which variables it gave. */
+const variablesMeta = 'flynn.manifest.variables';
+
 export type Outcome = 'created' | 'updated' | 'unchanged';
 
 export class Platform {
@@ -125,8 +128,10 @@ export class Platform {
     const artifact = await this.#retry('registering an image', () =>
       this.#client.call(releases.createArtifact, { body: { type: 'image', image: { name: wanted.image } } }),
     );
-    const env = { ...live?.release.env, ...wanted.env };
-    const body = { artifactId: artifact.id, env, processes: { ...wanted.processes } };
+    const given = live === undefined ? [] : await this.#variables(wanted.name);
+    const env = nextEnv(wanted, { env: live?.release.env ?? {}, given });
+    const meta = { [variablesMeta]: Object.keys(wanted.env).sort().join(',') };
+    const body = { artifactId: artifact.id, env, processes: { ...wanted.processes }, meta };
     const release = await this.#retry('making a release', () => this.#client.call(releases.create, { params, body }));
     if (live === undefined) {
       const counts = { params: { app: wanted.name, release: release.id }, body: { processes: { ...wanted.counts } } };
@@ -135,6 +140,12 @@ export class Platform {
     const deployment = await this.#startDeployment(wanted.name, release.id);
     const ended = await this.#untilEnded(wanted.name, deployment);
     if (ended.state !== 'complete') throw new FlynnError('internal', failureText(wanted.name, ended));
+  }
+
+  /** Those that a manifest gave it last; a release that people made since says nothing of them. */
+  async #variables(app: string): Promise<readonly string[]> {
+    const all = await this.#retry('reading the releases', () => this.#client.call(releases.list, { params: { app } }));
+    return all.find(({ meta }) => meta[variablesMeta] !== undefined)?.meta[variablesMeta]?.split(',') ?? [];
   }
 
   async #untilEnded(app: string, deployment: string): Promise<Deployment> {
@@ -209,6 +220,18 @@ function whereToLook(app: string): string {
 }
 
 export type Live = { release: Release; artifact?: Artifact };
+
+/**
+ * What people added stays. What an earlier manifest gave and this one does not goes: programs refuse variables they do not
+ * know, so that one of another version would be in the way of this one's start, forward and back.
+ */
+export function nextEnv(
+  wanted: SystemApp,
+  before: Readonly<{ env: Readonly<Record<string, string>>; given: readonly string[] }>,
+): Record<string, string> {
+  const kept = Object.entries(before.env).filter(([name]) => !before.given.includes(name));
+  return { ...Object.fromEntries(kept), ...wanted.env };
+}
 
 /** What people added to the environment stays theirs; the manifest's own variables, image and processes count. */
 export function isCurrent(wanted: SystemApp, live: Live): boolean {

@@ -64,7 +64,7 @@ test('what the engine keeps is told at the end, with its reason', async () => {
       : { status: 409, body: { message: 'volume is in use - [c9]' } },
   );
   await assert.rejects(
-    removeVolumes(engine.docker, 'test', { signal: AbortSignal.timeout(500) }),
+    removeVolumes(engine.docker, 'test', { signal: AbortSignal.timeout(2_000) }),
     (error) => hasCode(error, 'conflict') && /keeps volumes.*in use - \[c9\]/.test(error.message),
   );
 });

@@ -5,26 +5,38 @@
  */
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { basename, dirname, join, resolve } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import { styleText } from 'node:util';
 import { platformImagesPut } from '@flynn/host-agent/cluster/platform-images';
-import { FlynnError, messageOf } from '@flynn/kit/errors';
+import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import { silentLogger } from '@flynn/kit/log';
-import { replaceLink } from './agent.ts';
+import { waitFor } from '@flynn/kit/retry';
 import { thisMachine } from './bring-up.ts';
 import { digestOfFile } from './bundle/digest.ts';
 import { findPerson } from './cli-config.ts';
 import { withStore } from './controller.ts';
 import { tellEtcdImage } from './etcd.ts';
-import { type BundleCopy, type Host, type Place, awayOf, hostsOf, moveHost, versionOfHost } from './host-move.ts';
-import { commands, imagesOf, isInstalled, readBundle, root, versionOfThis } from './origin.ts';
+import {
+  type BundleCopy,
+  type Host,
+  type Place,
+  awayOf,
+  hostsOf,
+  moveHost,
+  ownHost,
+  sickMembers,
+  versionOfHost,
+} from './host-move.ts';
+import { commands, isInstalled, readBundle, root, versionOfThis } from './origin.ts';
 import { runProgram } from './program.ts';
+import { useThis, versionInUse } from './refresh.ts';
 import { type Cluster, type Options, readOptions, settle } from './settings.ts';
 import { readCluster } from './state.ts';
 import { runSteps } from './step-list.ts';
-import { hostStepsOf, imagesStep, platformImages } from './host-steps.ts';
+import { imagesStep, platformImages } from './host-steps.ts';
 import type { Step } from './step.ts';
 import { stepsOf } from './steps.ts';
+import type { Report } from './timed.ts';
 
 type Env = Record<string, string | undefined>;
 
@@ -36,9 +48,14 @@ export type UpdateRequest = Readonly<{
   bundle?: string | undefined;
   /** Whether what fails has the cluster go back. */
   mayReturn: boolean;
+  /** Whether the others move though hosts are away. */
+  leavesAway: boolean;
 }>;
 
 const installMs = 10 * 60_000;
+const awayMs = 15_000;
+/** A member that was away for a moment catches up. */
+const storeMs = 120_000;
 
 /** Whether the cluster is of the version now; what is wrong beforehand is thrown, and then nothing was changed. */
 export async function updateCluster(request: UpdateRequest): Promise<boolean> {
@@ -67,7 +84,7 @@ async function install(file: string): Promise<string> {
 }
 
 /** The version's own programs do it. */
-async function delegate(version: string, { env, bundle, mayReturn }: UpdateRequest): Promise<boolean> {
+async function delegate(version: string, { env, bundle, mayReturn, leavesAway }: UpdateRequest): Promise<boolean> {
   const program = join(dirname(root), version, 'bin/flynn-host');
   if (!existsSync(program)) {
     throw new FlynnError('not_found', `version ${version} is not installed here: give its bundle, with --bundle FILE`);
@@ -79,6 +96,7 @@ async function delegate(version: string, { env, bundle, mayReturn }: UpdateReque
     version,
     ...(bundle === undefined ? [] : ['--bundle', bundle]),
     ...(mayReturn ? [] : ['--stay']),
+    ...(leavesAway ? ['--leave-away'] : []),
   ];
   return await new Promise<boolean>((fulfil, reject) => {
     const child = spawn(program, args, { stdio: 'inherit', env });
@@ -87,27 +105,20 @@ async function delegate(version: string, { env, bundle, mayReturn }: UpdateReque
   });
 }
 
-async function moveCluster(version: string, { env, bundle: file, mayReturn }: UpdateRequest): Promise<boolean> {
+async function moveCluster(
+  version: string,
+  { env, bundle: file, mayReturn, leavesAway }: UpdateRequest,
+): Promise<boolean> {
   const options = readOptions(env);
   const stored = await readCluster(options.FLYNN_STATE_DIR);
   const cluster = checkPlace(stored);
   const place: Place = { stateDir: options.FLYNN_STATE_DIR, cluster, log: silentLogger() };
+  const inUse = await versionInUse();
+  const previous = inUse === version ? undefined : inUse;
   const hosts = await withStore(place, hostsOf);
-  const away = await withStore(place, awayOf);
-  if (away.length > 0) {
-    throw new FlynnError(
-      'conflict',
-      `${away.join(', ')} ${away.length === 1 ? 'is' : 'are'} away: bring them back, or remove them for good (flynn host remove), so that none is left behind`,
-    );
-  }
-  const versions = await Promise.all(hosts.map((host) => versionOfHost(place, host)));
-  const previous = versions[hosts.findIndex(({ id }) => id === cluster.hostId)];
-  if (previous === undefined) {
-    throw new FlynnError(
-      'unavailable',
-      `this host, ${cluster.hostId}, is not in the cluster now: flynn-host doctor tells why`,
-    );
-  }
+  await checkAway(place, { hosts, leavesAway });
+  if (mayReturn) await checkMembers(place, hosts);
+  const versions = await Promise.all(hosts.map((host) => versionText(place, host)));
   process.stdout.write(
     `${hosts.map(({ id }, index) => `${id} ${versions[index]}`).join(', ')}; all of them are to be ${version}\n`,
   );
@@ -116,18 +127,58 @@ async function moveCluster(version: string, { env, bundle: file, mayReturn }: Up
     await runSteps(await stepsOfUpdate({ options, place, env, version, previous, bundle }));
   } catch (error) {
     process.stderr.write(`\n${styleText('red', '✖')} ${messageOf(error)}\n`);
-    if (!mayReturn || previous === version) return false;
+    if (!mayReturn || previous === undefined) {
+      process.stderr.write(`\n${partlyText(version, previous)}\n`);
+      return false;
+    }
     process.stderr.write(`\nThe cluster goes back to version ${previous}.\n\n`);
-    const isBack = await delegate(previous, { env, to: previous, mayReturn: false });
-    process.stderr.write(
-      isBack
-        ? `\nThe cluster is of version ${previous}, as before.\n`
-        : `\nThe cluster is partly of version ${version}: flynn-host update --to ${previous} goes on with the way back.\n`,
-    );
+    const isBack = await delegate(previous, { env, to: previous, mayReturn: false, leavesAway: true });
+    if (isBack) process.stderr.write(`\nThe cluster is of version ${previous}, as before.\n`);
     return false;
   }
-  process.stdout.write(`\nThe cluster is of version ${version}. Back: flynn-host update --to ${previous}\n`);
+  const back = previous === undefined ? '' : ` Back: flynn-host update --to ${previous}`;
+  process.stdout.write(`\nThe cluster is of version ${version}.${back}\n`);
   return true;
+}
+
+/** Where it was left, which the same command takes up. */
+function partlyText(version: string, previous: string | undefined): string {
+  const back = previous === undefined ? '' : `; flynn-host update --to ${previous} goes back`;
+  return `The cluster is partly of version ${version}: flynn-host update --to ${version} goes on${back}.`;
+}
+
+/** Hosts of the cluster that are not there; this one is brought back by its own steps. */
+async function checkAway(
+  place: Place,
+  { hosts, leavesAway }: { hosts: readonly Host[]; leavesAway: boolean },
+): Promise<void> {
+  // One whose agent has just been replaced takes a moment.
+  const others = async (): Promise<string[]> =>
+    (await withStore(place, awayOf)).filter((id) => id !== place.cluster.hostId);
+  const away = await untilNone(others);
+  if (away.length === 0) return;
+  const are = `${away.join(', ')} ${away.length === 1 ? 'is' : 'are'} away`;
+  if (leavesAway) {
+    const there = hosts.map(({ id }) => id).join(', ');
+    process.stdout.write(
+      `${are}, and left as they are: only ${there} move. The same command again takes in who is back.\n`,
+    );
+    return;
+  }
+  throw new FlynnError(
+    'conflict',
+    `${are}: bring them back, or remove them for good (flynn host remove), so that none is left behind. Nothing was changed`,
+  );
+}
+
+/** Each host's turn may take its member of the store from it for a moment: that has to be the only one. */
+async function checkMembers(place: Place, hosts: readonly Host[]): Promise<void> {
+  const sick = await sickMembers(place, hosts);
+  if (sick.length === 0) return;
+  throw new FlynnError(
+    'unavailable',
+    `the store does not answer on ${sick.join(', ')}: flynn-host doctor tells more. Nothing was changed`,
+  );
 }
 
 function checkPlace(cluster: Cluster | undefined): Cluster {
@@ -146,7 +197,7 @@ type UpdateContext = {
   place: Place;
   env: Env;
   version: string;
-  previous: string;
+  previous: string | undefined;
   bundle: BundleCopy | undefined;
 };
 
@@ -155,45 +206,80 @@ async function stepsOfUpdate(context: UpdateContext): Promise<Step[]> {
   const cluster = settle(options, place.cluster, await thisMachine(place.cluster));
   const person = await findPerson(options.FLYNN_CONFIG_DIR, env);
   const { base, platform } = stepsOf({ options, cluster, person, env, isUpdate: true });
-  const hosts = await withStore(place, hostsOf);
-  const isOwn = ({ id }: Host): boolean => id === cluster.hostId;
-  const wholeStep = (host: Host): Step => ({
-    title: `Host ${host.id}`,
-    run: (report) => moveHost(place, host, { version, bundle, report }),
-  });
+  const others = (await withStore(place, hostsOf)).filter(({ id }) => id !== cluster.hostId);
   return [
     imagesStep(options, () => {}),
-    { title: 'Images told to the hosts', run: () => tellImages(place, previous) },
-    ...hosts.filter((host) => !isOwn(host)).map(wholeStep),
+    { title: 'Image of the store told to the hosts', run: () => tellStoreImage(place) },
+    ...others.map((host) => ({
+      title: `Host ${host.id}`,
+      run: async (report: Report) => {
+        await untilStoreServes(place, host.id, report);
+        return await moveHost(place, host, { version, bundle, report });
+      },
+    })),
+    { title: 'The store on the other hosts', run: (report) => untilStoreServes(place, cluster.hostId, report) },
     // This one by the steps that made it; what its agent is asked then is whether all is well.
     ...base,
-    ...hosts.filter(isOwn).map(wholeStep),
+    {
+      title: `Host ${cluster.hostId}`,
+      run: async (report) => moveHost(place, await ownHost(place), { version, bundle, report }),
+    },
+    { title: 'Images told to the hosts', run: () => tellImages(place, previous) },
     ...platform,
     { title: `Version ${version} in use`, run: useThis },
   ];
 }
 
-/** What hosts look up for themselves: the store's image, and which images they keep. Those of both versions until the end. */
-async function tellImages(place: Place, previous: string): Promise<void> {
-  const bundles = [readBundle(), readBundle(join(dirname(root), previous))];
-  const names = bundles.flatMap((bundle) => (bundle === undefined ? [] : platformImages(imagesOf(bundle))));
-  const etcd = bundles[0]?.images.etcd;
-  await withStore(place, async (store) => {
-    await store.transact({ then: [platformImagesPut([...new Set(names)])] });
-    if (etcd !== undefined) await tellEtcdImage(store, etcd);
-  });
+/** All members but that of the host whose turn it is: without it they are still a majority. */
+async function untilStoreServes(place: Place, without: string, report: Report): Promise<void> {
+  report('looking at the store');
+  await waitFor(
+    async () => {
+      const others = (await withStore(place, hostsOf)).filter(({ id }) => id !== without);
+      const sick = await sickMembers(place, others);
+      if (sick.length > 0) throw new FlynnError('unavailable', `it does not on ${sick.join(', ')}`);
+      return true;
+    },
+    { what: 'the store to answer on all other hosts', deadlineMs: storeMs, intervalMs: 1_000 },
+  );
 }
 
-/** The commands that people type are this version's from now on. */
-function useThis(): Promise<void> {
-  return replaceLink(join(dirname(root), 'current'), basename(root));
+/** What hosts become members with, or are brought up to date to. */
+async function tellStoreImage(place: Place): Promise<void> {
+  const image = readBundle()?.images['etcd'];
+  if (image !== undefined) await withStore(place, (store) => tellEtcdImage(store, image));
 }
 
-/** This host as one of this version: what the agent of the version before has done when the cluster is moved. */
-export async function refreshHost(env: Env): Promise<void> {
-  const options = readOptions(env);
-  const stored = await readCluster(options.FLYNN_STATE_DIR);
-  if (stored === undefined) throw new FlynnError('not_found', 'this machine is no host of a cluster');
-  const cluster = settle(options, stored, await thisMachine(stored));
-  await runSteps([...hostStepsOf({ options, cluster }), { title: 'Version in use', run: useThis }]);
+/** Which images hosts keep: those of both versions until the end. Told once they have them, so that none fetches them from another. */
+async function tellImages(place: Place, previous: string | undefined): Promise<void> {
+  const bundles = [readBundle(), previous === undefined ? undefined : readBundle(join(dirname(root), previous))];
+  const names = bundles.flatMap((bundle) =>
+    bundle === undefined ? [] : platformImages(Object.entries(bundle.images)),
+  );
+  await withStore(place, (store) => store.transact({ then: [platformImagesPut([...new Set(names)])] }));
+}
+
+async function versionText(place: Place, host: Host): Promise<string> {
+  try {
+    return await versionOfHost(place, host);
+  } catch (error) {
+    return `of a version that it does not tell (${messageOf(error)})`;
+  }
+}
+
+/** What is on the list once it is empty, or has not become so for a while. */
+async function untilNone(list: () => Promise<string[]>): Promise<string[]> {
+  let last: string[] | undefined;
+  try {
+    await waitFor(
+      async () => {
+        last = await list();
+        return last.length === 0;
+      },
+      { what: 'all hosts to be there', deadlineMs: awayMs, intervalMs: 500 },
+    );
+  } catch (error) {
+    if (!hasCode(error, 'timeout') || last === undefined) throw error;
+  }
+  return last ?? [];
 }

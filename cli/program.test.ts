@@ -18,6 +18,10 @@ test('wrong usage ends with 2 and says what is right', async () => {
       /unknown command 'sett' of env: it has set, unset, get, import, export\n {2}did you mean set\?/,
     ],
     [['env', 'A=1'], /it has set, unset, get/],
+    [['cluster', 'nosuch'], /it has add, default, remove, backup, keys\n {2}"flynn help/],
+    [['help', 'nosuch'], /unknown command 'nosuch'/],
+    [['help', 'scael'], /did you mean scale\?/],
+    [['help', 'route', 'sert'], /unknown command 'sert' of route: .*\n {2}did you mean cert\?/],
     [['route', 'add', 'htpp', 'x'], /did you mean http\?/],
     [['apps', 'extra'], /too many arguments/],
     [['apps', '--nosuch'], /unknown option '--nosuch'/],
@@ -46,7 +50,14 @@ test('wrong usage ends with 2 and says what is right', async () => {
 
 test('help is told on stdout and is no failure; no command at all is', async () => {
   await using desk = await Desk.open();
-  for (const argv of [['--help'], ['help'], ['help', 'scale'], ['scale', '--help'], ['env', 'set', '-h']]) {
+  for (const argv of [
+    ['--help'],
+    ['help'],
+    ['help', 'scale'],
+    ['help', 'route', 'cert', 'add'],
+    ['scale', '--help'],
+    ['env', 'set', '-h'],
+  ]) {
     const { code, stdout, stderr } = await desk.run(argv);
     assert.equal(code, 0);
     assert.match(stdout, /^Usage: flynn/);

@@ -16,6 +16,7 @@ import { addEnvCommands } from './commands/env.ts';
 import { addJobCommands } from './commands/job.ts';
 import { addEvaluationCommands } from './commands/eval.ts';
 import { addGetCommand } from './commands/get.ts';
+import { addHelpCommand } from './commands/help.ts';
 import { addExecCommand } from './commands/exec.ts';
 import { addExportCommands } from './commands/export.ts';
 import { addCollectCommand } from './commands/gc.ts';
@@ -108,6 +109,7 @@ export async function runCli(argv: readonly string[], io: Io): Promise<number> {
   addRunnerCommands(parent);
   addVersionCommand(parent);
   addCompletionCommand(parent);
+  addHelpCommand(parent);
 
   try {
     await program.parseAsync(argv, { from: 'user' });

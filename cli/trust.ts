@@ -42,7 +42,13 @@ export async function trustOf(
 export async function explainTrust(error: unknown, url: string, { ca }: Trust): Promise<unknown> {
   const reason = trustFault(error);
   if (reason === undefined || !url.startsWith('https:')) return error;
-  const found = authorityOf((await shown(url)).chain);
+  let found: string | undefined;
+  try {
+    found = authorityOf((await shown(url)).chain);
+  } catch {
+    // It shows nothing more by now: what there is to say is why it was not trusted.
+    return error;
+  }
   if (ca !== undefined && found !== fingerprintOf(ca)) return otherAuthority(url, found, fingerprintOf(ca), error);
   const what = `the certificate that ${url} shows is not to be trusted: ${reason}`;
   const remedy =

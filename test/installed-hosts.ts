@@ -1,5 +1,6 @@
 /** Test hosts with nothing of flynn on them, which get it from a bundle and become one cluster. */
-import { dirname, join } from 'node:path';
+import { symlink } from 'node:fs/promises';
+import { dirname, join, resolve } from 'node:path';
 import type { ClusterHost } from '@flynn/bootstrap/test-hosts/cluster-host';
 import { FlynnError } from '@flynn/kit/errors';
 import { execBare } from './bare-host.ts';
@@ -54,6 +55,8 @@ export class InstalledHosts implements AsyncDisposable {
     // One that fails before it has said the token leaves nothing to join.
     bootstrap.catch((error: unknown) => told.reject(error));
     await Promise.all([bootstrap, joining]);
+    // Whoever uses the cluster from this machine does so as the person who made it.
+    await symlink(resolve(first.directory, 'config'), resolve(this.cluster.directory, 'config'));
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

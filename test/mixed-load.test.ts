@@ -10,7 +10,14 @@ import { MixedLoad } from './mixed-load.ts';
 
 const soon = { deadlineMs: 30_000, intervalMs: 10 };
 
-type App = { router: string; answers: number; connections: number; talkers: Set<WebSocket>; status: number };
+type App = {
+  router: string;
+  answers: number;
+  connections: number;
+  echoes: number;
+  talkers: Set<WebSocket>;
+  status: number;
+};
 
 /** What the sample app does, as far as the load asks for it. */
 async function startApp(t: TestContext): Promise<App> {
@@ -20,11 +27,14 @@ async function startApp(t: TestContext): Promise<App> {
     void systemClock.sleep(ms).then(() => response.writeHead(app.status).end('answer'));
   });
   const sockets = new WebSocketServer({ server, path: '/ws' });
-  const app: App = { router: '', answers: 0, connections: 0, talkers: sockets.clients, status: 200 };
+  const app: App = { router: '', answers: 0, connections: 0, echoes: 0, talkers: sockets.clients, status: 200 };
   sockets.on('connection', (socket) => {
     app.connections += 1;
     socket.send('hello');
-    socket.on('message', () => socket.send('echo'));
+    socket.on('message', () => {
+      app.echoes += 1;
+      socket.send('echo');
+    });
   });
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
@@ -47,7 +57,10 @@ test('what is answered as it should be is counted, and an app that goes away is 
   await waitFor(() => app.answers > 50 && app.connections === 2, { what: 'some load', ...soon });
   for (const socket of app.talkers) socket.close(1001);
   const { answers } = app;
-  await waitFor(() => app.answers > answers + 50 && app.connections === 4, { what: 'more of it', ...soon });
+  await waitFor(() => app.answers > answers + 50 && app.connections === 4 && app.echoes > 0, {
+    what: 'more of it',
+    ...soon,
+  });
   const report = await load.stop();
   assert.deepEqual(report.failures, []);
   assert.equal(report.reconnects, 2);

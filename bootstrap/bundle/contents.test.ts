@@ -5,9 +5,12 @@ import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promis
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
+import { readRefresh } from '@flynn/host-agent/refresh-record';
 import { bundle as bundleProgram } from '../images/bundle.ts';
 import { imageNames } from '../images/recipes.ts';
 import { bundleFile, bundleSchema, root } from '../origin.ts';
+import { readOptions, settle } from '../settings.ts';
+import { writeCluster } from '../state.ts';
 import { sourcesOf, versionIn } from './contents.ts';
 
 const bundle = bundleSchema.parse({
@@ -46,19 +49,45 @@ describe('its programs, where there is no repository', () => {
       ['flynn-host.mjs', 'bootstrap/flynn-host.ts'],
       ['flynn.mjs', 'cli/main.ts'],
     ] as const) {
-      await writeFile(program(name), await bundleProgram(entry, bundle.version));
+      await writeFile(program(name), await bundleProgram(entry, { version: bundle.version }));
     }
   });
   after(() => rm(prefix, { recursive: true }));
 
-  const run = (name: string, ...args: string[]) => {
-    const env = { PATH: process.env['PATH'], FLYNN_STATE_DIR: join(prefix, 'state') };
+  const runWith = (more: Record<string, string>, name: string, ...args: string[]) => {
+    const env = { PATH: process.env['PATH'], FLYNN_STATE_DIR: join(prefix, 'state'), ...more };
     return spawnSync(process.execPath, [program(name), ...args], { encoding: 'utf8', cwd: prefix, env });
   };
+  const run = (name: string, ...args: string[]) => runWith({}, name, ...args);
 
   test('run, and say the version that they were made as', () => {
     assert.match(run('flynn-host.mjs', 'help', 'bootstrap').stdout, /--min-hosts/);
     for (const name of ['flynn.mjs', 'flynn-host.mjs']) assert.equal(run(name, '--version').stdout, '9.8.7\n');
+  });
+
+  test('go back by the programs of the version before where a host does not become one of theirs, and note why', async () => {
+    const bin = join(prefix, '9.7.0', 'bin');
+    await mkdir(bin, { recursive: true });
+    const asked = join(prefix, 'asked back');
+    await writeFile(join(bin, 'flynn-host'), `#!/bin/sh\necho "$*" >"${asked}"\n`, { mode: 0o755 });
+    await symlink('9.7.0', join(prefix, 'current'));
+    const stateDir = join(prefix, 'state');
+    const machine = {
+      hostname: 'host1',
+      address: '192.0.2.7',
+      now: new Date(0),
+      newSecret: () => 'secret',
+      authority: { certificate: 'c', privateKey: 'k' },
+    };
+    await writeCluster(stateDir, settle(readOptions({}), undefined, machine));
+    const { status, stderr } = runWith({ FLYNN_CLUSTER: 'another' }, 'flynn-host.mjs', 'refresh');
+    assert.equal(status, 1);
+    assert.match(stderr, /was made with flynn/);
+    assert.equal(await readFile(asked, 'utf8'), 'refresh\n');
+    const record = await readRefresh(stateDir);
+    assert.equal(record?.version, bundle.version);
+    assert.match(record.error ?? '', /was made with flynn[^]*The host is of version 9\.7\.0 again\./);
+    await rm(stateDir, { recursive: true });
   });
 
   test('move a cluster by the programs of the version that is to be, and say what came of it', async () => {
@@ -68,6 +97,8 @@ describe('its programs, where there is no repository', () => {
     await writeFile(join(bin, 'flynn-host'), `#!/bin/sh\necho "$*" >"${asked}"\nexit 1\n`, { mode: 0o755 });
     assert.equal(run('flynn-host.mjs', 'update', '--to', '9.9.0', '--stay').status, 1);
     assert.equal(await readFile(asked, 'utf8'), `--state-dir ${prefix}/state update --to 9.9.0 --stay\n`);
+    assert.equal(run('flynn-host.mjs', 'update', '--to', '9.9.0', '--leave-away').status, 1);
+    assert.match(await readFile(asked, 'utf8'), /update --to 9\.9\.0 --leave-away\n$/);
     const missing = run('flynn-host.mjs', 'update', '--to', '9.9.9');
     assert.equal(missing.status, 1);
     assert.match(missing.stderr, /9\.9\.9 is not installed here: give its bundle/);

@@ -22,23 +22,31 @@ export type MakeOptions = {
   folder: string;
   /** What it says it is, if not the version of the repository. */
   version?: string;
+  /** Every program differs from those of other versions: to try an update in which all parts are replaced. */
+  isApart?: boolean;
   now: Date;
   report: (line: string) => void;
 };
 
 /** The file, complete or not there; one of the same version is replaced. */
-export async function makeBundle({ folder, version: given, now, report }: MakeOptions): Promise<string> {
+export async function makeBundle({
+  folder,
+  version: given,
+  isApart = false,
+  now,
+  report,
+}: MakeOptions): Promise<string> {
   if (isInstalled) throw new FlynnError('invalid', 'a bundle is made in the repository, and this is one already');
   const version = versionIn(given ?? versionOfThis());
   if (version === undefined) {
     throw new FlynnError('invalid', `"${given}" is no version: expected one like 1.2.3 or 1.2.3-rc.1`);
   }
-  const stamp = given === undefined ? {} : { version };
+  const stamp = given === undefined ? {} : { version, isApart };
   await mkdir(folder, { recursive: true });
   const scratch = await mkdtemp(join(folder, '.making-'));
   try {
     const { docker } = await ensureEngine();
-    const images = await ensureImages({ docker, report, ...stamp });
+    const images = await ensureImages({ docker, report, stamp });
     const bundle: Bundle = bundleSchema.parse({
       version,
       platform: platformOf(process.arch),
@@ -54,7 +62,7 @@ export async function makeBundle({ folder, version: given, now, report }: MakeOp
       createWriteStream(saved),
     );
     const machine = await readMachine(debianSuite, process.env);
-    const prepared = await Promise.all(sourcesOf(bundle).map((source) => prepareFile(source, machine, stamp.version)));
+    const prepared = await Promise.all(sourcesOf(bundle).map((source) => prepareFile(source, machine, stamp)));
     const entries = (await Promise.all(prepared.map((one) => one.entries()))).flat();
     const { size: sizeBytes } = await stat(saved);
     entries.push({ type: 'large', path: `${topFolder}/${imagesFile}`, mode: 0o644, file: saved, sizeBytes });

@@ -8,6 +8,7 @@ import { withDeadline } from '@flynn/kit/retry';
 import type Docker from 'dockerode';
 import { engineAt } from '../engine.ts';
 import { archiveOf } from './archive.ts';
+import type { Stamp } from './bundle.ts';
 import { debianImage, hasImage } from './debian.ts';
 import { type Prepared, prepareFile } from './ingredients.ts';
 import { type Machine, readMachine } from './machine.ts';
@@ -26,8 +27,7 @@ export type ImagesOptions = {
   names?: readonly ImageName[];
   /** What is being done, for people. */
   report?: (line: string) => void;
-  /** What the programs in them say they are, if not what the repository says. */
-  version?: string;
+  stamp?: Stamp;
 };
 
 /** Name → tag of the named images and their parents. Fast when nothing changed. */
@@ -45,7 +45,7 @@ export async function ensureImages(options: ImagesOptions = {}): Promise<Map<Ima
       const recipe = recipes[name];
       const [parent, ...files] = await Promise.all([
         recipe.parent === undefined ? undefined : ensure(recipe.parent),
-        ...(recipe.files ?? []).map((file) => prepareFile(file, machine, options.version)),
+        ...(recipe.files ?? []).map((file) => prepareFile(file, machine, options.stamp)),
       ]);
       const tag = tagOf(
         name,

@@ -83,11 +83,15 @@ function withVersion(version: string): Plugin {
   };
 }
 
-/**
- * The same bytes for the same sources, whatever folder the repository is in. With `version` the program is that version's:
- * it says so, and differs from every other's.
- */
-export async function bundle(entry: string, version?: string): Promise<Uint8Array> {
+/** What a program says it is, if not what the repository says. */
+export type Stamp = Readonly<{
+  version?: string;
+  /** It differs from every other version's, though it does the same and may never say which it is. */
+  isApart?: boolean;
+}>;
+
+/** The same bytes for the same sources, whatever folder the repository is in, and whatever version they are of unless they say it. */
+export async function bundle(entry: string, { version, isApart = false }: Stamp = {}): Promise<Uint8Array> {
   try {
     const { build } = await import('esbuild');
     const result = await build({
@@ -101,7 +105,7 @@ export async function bundle(entry: string, version?: string): Promise<Uint8Arra
       format: 'esm',
       external,
       plugins: version === undefined ? [withoutUnused] : [withoutUnused, withVersion(version)],
-      banner: { js: version === undefined ? banner : `/* flynn ${version} */\n${banner}` },
+      banner: { js: isApart ? `/* flynn ${version} */\n${banner}` : banner },
       // The source stays in memory as long as the program runs. Names stay too, and lines for stack traces to point at.
       minifyWhitespace: true,
       minifySyntax: true,

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join, posix } from 'node:path';
 import { FlynnError } from '@flynn/kit/errors';
 import { runProgram } from '../program.ts';
-import { bundle, repository } from './bundle.ts';
+import { type Stamp, bundle, repository } from './bundle.ts';
 import type { Machine } from './machine.ts';
 import { moduleFolders } from './modules.ts';
 import type { FileSource } from './recipes.ts';
@@ -18,12 +18,12 @@ export type TarEntry =
 /** `entries` may reach out to the network: called only when the image is really built. */
 export type Prepared = Readonly<{ ingredients: readonly Ingredient[]; entries: () => Promise<TarEntry[]> }>;
 
-export async function prepareFile(source: FileSource, machine: Machine, version?: string): Promise<Prepared> {
+export async function prepareFile(source: FileSource, machine: Machine, stamp: Stamp = {}): Promise<Prepared> {
   switch (source.type) {
     case 'text':
       return ofFiles([{ type: 'file', path: source.path, mode: source.mode, content: Buffer.from(source.text) }]);
     case 'bundle':
-      return ofFiles([{ type: 'file', path: source.path, mode: 0o644, content: await bundle(source.entry, version) }]);
+      return ofFiles([{ type: 'file', path: source.path, mode: 0o644, content: await bundle(source.entry, stamp) }]);
     case 'repository':
       return ofFiles(await readTree(join(repository, source.source), source.path, source.mode));
     case 'modules': {

@@ -45,6 +45,14 @@ test('a user is added, gets to know the cluster with one line, and may do what t
 
   await env.desk.run(['user', 'role', 'ann', 'developer']);
   assert.match((await env.desk.run(['user', 'list'])).stdout, /ann +developer +ops/);
+  for (const words of [['user'], ['team'], ['token'], ['eval'], ['op', '-a', 'shop'], ['access', '-a', 'shop']]) {
+    const [name = '', ...rest] = words;
+    const [bare, listed] = [
+      await env.desk.run([...words, '--json']),
+      await env.desk.run([name, 'list', ...rest, '--json']),
+    ];
+    assert.deepEqual(JSON.parse(bare.stdout), JSON.parse(listed.stdout), `"flynn ${name}" lists`);
+  }
   assert.match((await ann.run(['apps'])).stdout, /blog/);
   await env.desk.run(['user', 'role', 'ann', 'none']);
   await env.desk.run(['access', 'revoke', 'team:ops', '-a', 'shop']);

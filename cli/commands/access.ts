@@ -1,5 +1,6 @@
 import { grants } from '@flynn/controller/access/api';
 import { usageError } from '../arguments.ts';
+import type { Context } from '../context.ts';
 import { formatAge, formatTable } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';
 import { parseRole } from './user.ts';
@@ -8,25 +9,14 @@ export function addAccessCommands(parent: Parent): void {
   const access = addCommand(parent, {
     name: 'access',
     summary: 'who was given a role on an app',
-    async run(context) {
-      context.print(access.helpInformation());
-    },
+    run: listGrants,
   });
 
   addCommand(parent, {
     under: access,
     name: 'list',
     summary: 'those who were given a role on the app; who has one on the cluster needs none',
-    async run(context) {
-      const params = { app: await context.appName() };
-      const found = await (await context.client()).call(grants.list, { params });
-      context.show(found, () =>
-        formatTable(
-          ['KIND', 'NAME', 'ROLE', 'GIVEN'],
-          found.map((one) => [one.kind, one.name, one.role, formatAge(one.createdAt, Date.now())]),
-        ),
-      );
-    },
+    run: listGrants,
   });
 
   addCommand(parent, {
@@ -56,6 +46,17 @@ export function addAccessCommands(parent: Parent): void {
       context.show({ revoked: who, app: params.app }, () => `${who} has lost what they were given on ${params.app}`);
     },
   });
+}
+
+async function listGrants(context: Context): Promise<void> {
+  const params = { app: await context.appName() };
+  const found = await (await context.client()).call(grants.list, { params });
+  context.show(found, () =>
+    formatTable(
+      ['KIND', 'NAME', 'ROLE', 'GIVEN'],
+      found.map((one) => [one.kind, one.name, one.role, formatAge(one.createdAt, Date.now())]),
+    ),
+  );
 }
 
 function parseWho(text: string): { kind: 'user' | 'team'; name: string } {

@@ -95,11 +95,14 @@ function addOptions(command: Command, rows: readonly OptionRow<unknown>[]): void
 
 function assertNoArguments(command: Command): void {
   const [unknown] = command.args;
-  if (unknown === undefined) return;
+  if (unknown !== undefined) refuseUnknown(command, unknown);
+}
+
+/** Of what is no subcommand. */
+export function refuseUnknown(command: Command, unknown: string): never {
   const names = command.commands.map((one) => one.name());
   const nearest = nearestOf(unknown, names);
-  command.error(
-    `error: unknown command '${unknown}' of ${command.name()}: it has ${names.join(', ')}\n(Did you mean ${nearest}?)`,
-    { code: 'commander.unknownCommand' },
-  );
+  const where = command.parent === null ? '' : ` of ${command.name()}: it has ${names.join(', ') || 'none'}`;
+  const hint = nearest === undefined ? '' : `\n(Did you mean ${nearest}?)`;
+  command.error(`error: unknown command '${unknown}'${where}${hint}`, { code: 'commander.unknownCommand' });
 }

@@ -177,9 +177,9 @@ function addSettings(parent: Parent, under: ReturnType<typeof addCommand>): void
 function parseStrategy(text: string): Rollout['strategy'] {
   const found = strategies.find((one) => one === text);
   if (found !== undefined) return found;
-  throw usageError(
-    `"${text}" is no strategy: choose from ${strategies.join(', ')}; did you mean ${nearestOf(text, strategies)}?`,
-  );
+  const nearest = nearestOf(text, strategies);
+  const hint = nearest === undefined ? '' : `; did you mean ${nearest}?`;
+  throw usageError(`"${text}" is no strategy: choose from ${strategies.join(', ')}${hint}`);
 }
 
 async function showOrSet(

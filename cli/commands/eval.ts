@@ -1,5 +1,6 @@
 import { evaluationStates, evaluations } from '@flynn/controller/api-hosts';
 import { usageError } from '../arguments.ts';
+import type { Context } from '../context.ts';
 import { formatAge, formatTable } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';
 
@@ -7,9 +8,7 @@ export function addEvaluationCommands(parent: Parent): void {
   const evaluation = addCommand(parent, {
     name: 'eval',
     summary: 'what schedulers were asked to do, and what waits for room',
-    async run(context) {
-      context.print(evaluation.helpInformation());
-    },
+    run: (context) => listEvaluations(context, {}),
   });
 
   addCommand<{ state?: string }>(parent, {
@@ -17,29 +16,7 @@ export function addEvaluationCommands(parent: Parent): void {
     name: 'list',
     summary: 'evaluations, newest first: of one app with -a, else of all',
     options: { state: ['--state <state>', evaluationStates.join(', ')] },
-    async run(context, options) {
-      const state = evaluationStates.find((one) => one === options.state);
-      if (options.state !== undefined && state === undefined) {
-        throw usageError(`"${options.state}" is no state: one of ${evaluationStates.join(', ')}`);
-      }
-      const { app } = context.options;
-      const query = { ...(app === undefined ? {} : { app }), ...(state === undefined ? {} : { state }) };
-      const found = await (await context.client()).call(evaluations.list, { query });
-      context.show(found, () =>
-        formatTable(
-          ['ID', 'STATE', 'CAUSE', 'APP', 'WORKLOAD', 'AGE', 'NOTE'],
-          found.map((one) => [
-            one.id,
-            one.state,
-            one.cause,
-            one.appName,
-            one.workloadId,
-            formatAge(new Date(one.createdAt).toISOString(), Date.now()),
-            one.reason,
-          ]),
-        ),
-      );
-    },
+    run: listEvaluations,
   });
 
   addCommand(parent, {
@@ -75,4 +52,28 @@ export function addEvaluationCommands(parent: Parent): void {
       });
     },
   });
+}
+
+async function listEvaluations(context: Context, options: { state?: string }): Promise<void> {
+  const state = evaluationStates.find((one) => one === options.state);
+  if (options.state !== undefined && state === undefined) {
+    throw usageError(`"${options.state}" is no state: one of ${evaluationStates.join(', ')}`);
+  }
+  const { app } = context.options;
+  const query = { ...(app === undefined ? {} : { app }), ...(state === undefined ? {} : { state }) };
+  const found = await (await context.client()).call(evaluations.list, { query });
+  context.show(found, () =>
+    formatTable(
+      ['ID', 'STATE', 'CAUSE', 'APP', 'WORKLOAD', 'AGE', 'NOTE'],
+      found.map((one) => [
+        one.id,
+        one.state,
+        one.cause,
+        one.appName,
+        one.workloadId,
+        formatAge(new Date(one.createdAt).toISOString(), Date.now()),
+        one.reason,
+      ]),
+    ),
+  );
 }

@@ -17,10 +17,8 @@ const lineSchema = z.object({ text: z.string() });
 export function addOperationCommands(parent: Parent): void {
   const operation = addCommand(parent, {
     name: 'op',
-    summary: 'operations: what builds, releases and deploys, and what waits to',
-    async run(context) {
-      context.print(operation.helpInformation());
-    },
+    summary: 'operations: builds, releases and deploys, those under way and those that wait',
+    run: (context) => listOperations(context, {}),
   });
 
   addCommand<{ all?: boolean; live?: boolean; lines?: string }>(parent, {

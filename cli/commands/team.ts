@@ -9,9 +9,7 @@ export function addTeamCommands(parent: Parent): void {
   const team = addCommand(parent, {
     name: 'team',
     summary: 'users who are given roles together',
-    async run(context) {
-      context.print(team.helpInformation());
-    },
+    run: listTeams,
   });
   const name = ['<team>', 'the team'] as const;
   const user = ['<user>', 'the user'] as const;
@@ -34,15 +32,7 @@ export function addTeamCommands(parent: Parent): void {
     under: team,
     name: 'list',
     summary: 'all teams',
-    async run(context) {
-      const found = await (await context.client()).call(teams.list, {});
-      context.show(found, () =>
-        formatTable(
-          ['NAME', 'ROLE', 'MEMBERS', 'MADE'],
-          found.map((one) => [one.name, one.role, one.members.join(','), formatAge(one.createdAt, Date.now())]),
-        ),
-      );
-    },
+    run: listTeams,
   });
 
   addCommand(parent, {
@@ -86,6 +76,16 @@ export function addTeamCommands(parent: Parent): void {
       context.show({ removed: team }, () => `team ${team} removed`);
     },
   });
+}
+
+async function listTeams(context: Context): Promise<void> {
+  const found = await (await context.client()).call(teams.list, {});
+  context.show(found, () =>
+    formatTable(
+      ['NAME', 'ROLE', 'MEMBERS', 'MADE'],
+      found.map((one) => [one.name, one.role, one.members.join(','), formatAge(one.createdAt, Date.now())]),
+    ),
+  );
 }
 
 function tell(context: Context, team: Team): void {

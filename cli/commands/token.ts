@@ -1,5 +1,6 @@
 import { self, tokens } from '@flynn/controller/access/api';
 import { parseDurationMs, usageError } from '../arguments.ts';
+import type { Context } from '../context.ts';
 import { formatAge, formatTable } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';
 import { clusterLine, parseRole } from './user.ts';
@@ -8,9 +9,7 @@ export function addTokenCommands(parent: Parent): void {
   const token = addCommand(parent, {
     name: 'token',
     summary: 'what opens the cluster: yours, or as an admin all of them',
-    async run(context) {
-      context.print(token.helpInformation());
-    },
+    run: listTokens,
   });
 
   addCommand<{ scope?: string; only: string[]; user?: string; expires?: string }>(parent, {
@@ -43,23 +42,7 @@ export function addTokenCommands(parent: Parent): void {
     under: token,
     name: 'list',
     summary: 'the tokens there are; not what opens, which nobody keeps',
-    async run(context) {
-      const found = await (await context.client()).call(tokens.list, {});
-      context.show(found, () =>
-        formatTable(
-          ['ID', 'NAME', 'USER', 'SCOPE', 'APPS', 'EXPIRES', 'MADE'],
-          found.map((one) => [
-            one.id,
-            one.name,
-            one.user,
-            one.role,
-            one.apps?.join(','),
-            one.expiresAt,
-            formatAge(one.createdAt, Date.now()),
-          ]),
-        ),
-      );
-    },
+    run: listTokens,
   });
 
   addCommand(parent, {
@@ -93,6 +76,24 @@ export function addTokenCommands(parent: Parent): void {
       );
     },
   });
+}
+
+async function listTokens(context: Context): Promise<void> {
+  const found = await (await context.client()).call(tokens.list, {});
+  context.show(found, () =>
+    formatTable(
+      ['ID', 'NAME', 'USER', 'SCOPE', 'APPS', 'EXPIRES', 'MADE'],
+      found.map((one) => [
+        one.id,
+        one.name,
+        one.user,
+        one.role,
+        one.apps?.join(','),
+        one.expiresAt,
+        formatAge(one.createdAt, Date.now()),
+      ]),
+    ),
+  );
 }
 
 function parseLife(text: string): number | null {

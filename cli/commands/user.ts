@@ -11,9 +11,7 @@ export function addUserCommands(parent: Parent): void {
   const user = addCommand(parent, {
     name: 'user',
     summary: 'who may use the cluster',
-    async run(context) {
-      context.print(user.helpInformation());
-    },
+    run: listUsers,
   });
 
   addCommand<{ role?: string }>(parent, {
@@ -44,21 +42,7 @@ export function addUserCommands(parent: Parent): void {
     under: user,
     name: 'list',
     summary: 'all users',
-    async run(context) {
-      const found = await (await context.client()).call(users.list, {});
-      context.show(found, () =>
-        formatTable(
-          ['NAME', 'ROLE', 'TEAMS', 'LOGIN', 'ADDED'],
-          found.map((one) => [
-            one.name,
-            one.role,
-            one.teams.join(','),
-            one.issuer,
-            formatAge(one.createdAt, Date.now()),
-          ]),
-        ),
-      );
-    },
+    run: listUsers,
   });
 
   addCommand(parent, {
@@ -89,6 +73,16 @@ export function addUserCommands(parent: Parent): void {
       );
     },
   });
+}
+
+async function listUsers(context: Context): Promise<void> {
+  const found = await (await context.client()).call(users.list, {});
+  context.show(found, () =>
+    formatTable(
+      ['NAME', 'ROLE', 'TEAMS', 'LOGIN', 'ADDED'],
+      found.map((one) => [one.name, one.role, one.teams.join(','), one.issuer, formatAge(one.createdAt, Date.now())]),
+    ),
+  );
 }
 
 export function parseRole(text: string): Role {

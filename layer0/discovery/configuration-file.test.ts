@@ -63,7 +63,7 @@ test('a command has a deadline, and takes its children along', async () => {
   const startedMs = performance.now();
   const file = place.open({ exec: 'sleep 60 & wait', commandTimeoutMs: 200 });
   await assert.rejects(file.bring('new', { signal }), { code: 'timeout', message: /longer than 0\.2 s/ });
-  assert.ok(performance.now() - startedMs < 10_000);
+  assert.ok(performance.now() - startedMs < 50_000);
 });
 
 test('a reload that leaves a program behind it is over when it ends itself', async () => {

@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
+import { once } from 'node:events';
 import { existsSync, readFileSync } from 'node:fs';
 import { mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -12,6 +14,7 @@ import { startServer } from '@flynn/kit/http-server';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import { installationHandlers, installationRoutes } from './installation.ts';
+import { writeRefresh } from './refresh-record.ts';
 
 const isCode = (code: ErrorCode, pattern: RegExp) => (error: unknown) =>
   hasCode(error, code) && pattern.test(error.message);
@@ -53,6 +56,7 @@ async function startHost({
     read: (path: string) => readFileSync(join(folder, path), 'utf8'),
     put: (content: string, sha256 = createHash('sha256').update(content).digest('hex')) =>
       client.call(installationRoutes.put, { query: { sha256 }, body: Readable.from([Buffer.from(content)]) }),
+    state: (version: string) => client.call(installationRoutes.state, { params: { version } }),
     use: (version: string) => client.call(installationRoutes.use, { params: { version } }),
     async [Symbol.asyncDispose]() {
       await client.close();
@@ -81,7 +85,9 @@ test('the program of a version takes over, one at a time, and outlives the answe
   await using host = await startHost();
   await assert.rejects(host.use('1.2.0'), isCode('not_found', /1\.2\.0 is not installed/));
   await assert.rejects(host.use('..x'), isCode('not_found', /is not installed/));
+  assert.deepEqual(await host.state('1.1.0'), { state: 'none' });
   await host.use('1.1.0');
+  assert.deepEqual(await host.state('1.1.0'), { state: 'under way' });
   await assert.rejects(host.use('1.1.0'), isCode('conflict', /is becoming one of version 1\.1\.0/));
   const log = join(host.stateDir, 'update.log');
   await waitFor(() => existsSync(log) && readFileSync(log, 'utf8') === `refresh ${host.stateDir}\n`, {
@@ -89,6 +95,11 @@ test('the program of a version takes over, one at a time, and outlives the answe
     deadlineMs: 30_000,
   });
   await writeFile(join(host.folder, 'go'), '');
+  await waitFor(async () => (await host.state('1.1.0')).state === 'failed', {
+    what: 'its end without a word to be known',
+    deadlineMs: 30_000,
+  });
+  assert.match((await host.state('1.1.0')).why ?? '', /ended with 0 before it began; .*update\.log/);
   // One that ended without replacing anybody may be tried again.
   await waitFor(
     async () =>
@@ -102,6 +113,26 @@ test('the program of a version takes over, one at a time, and outlives the answe
     what: 'the second run',
     deadlineMs: 30_000,
   });
+});
+
+test('what came of it is told by whichever agent is there then, and one that another agent started is waited for', async () => {
+  await using host = await startHost();
+  const record = { version: '1.1.0', pid: process.pid, hasEnded: true };
+  await writeRefresh(host.stateDir, { ...record, error: 'the agent does not come up' });
+  assert.deepEqual(await host.state('1.1.0'), { state: 'failed', why: 'the agent does not come up' });
+  assert.deepEqual(await host.state('1.0.0'), { state: 'none' });
+  await writeRefresh(host.stateDir, record);
+  assert.deepEqual(await host.state('1.1.0'), { state: 'done' });
+
+  const program = spawn('sh', ['-c', 'echo ready; read _', 'sh', 'refresh'], { stdio: ['pipe', 'pipe', 'ignore'] });
+  try {
+    await once(program.stdout, 'data');
+    await writeRefresh(host.stateDir, { version: '1.0.0', pid: program.pid ?? 0, hasEnded: false });
+    await assert.rejects(host.use('1.1.0'), isCode('conflict', /is becoming one of version 1\.0\.0/));
+    assert.deepEqual(await host.state('1.1.0'), { state: 'none' }, 'nothing was begun');
+  } finally {
+    program.kill('SIGKILL');
+  }
 });
 
 test('a host that runs from its sources is not updated from a bundle', async () => {

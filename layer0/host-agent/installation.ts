@@ -16,6 +16,7 @@ import type { Logger } from '@flynn/kit/log';
 import { withDeadline } from '@flynn/kit/retry';
 import { defineRoute } from '@flynn/kit/routes';
 import { z } from 'zod';
+import { forgetRefresh, readRefresh } from './refresh-record.ts';
 
 const versionPattern = /^\d+\.\d+\.\d+(-[0-9a-z]+(\.[0-9a-z]+)*)?$/;
 const installMs = 10 * 60_000;
@@ -37,6 +38,17 @@ export const installationRoutes = {
     response: 'empty',
     summary: 'Have the host become one of this version: the agent is replaced after the answer, jobs run on',
   }),
+  state: defineRoute({
+    method: 'GET',
+    path: '/installations/:version',
+    response: z.object({
+      /** What came of having the host become one of this version: `none` if it was last asked for another, or never. */
+      state: z.enum(['none', 'under way', 'done', 'failed']),
+      /** Of one that failed, for people. */
+      why: z.string().optional(),
+    }),
+    summary: 'Whether the host is becoming one of this version, has become it, or why not',
+  }),
 } as const;
 
 export type InstallationDeps = {
@@ -49,6 +61,8 @@ export type InstallationDeps = {
 
 export function installationHandlers({ installation, stateDir, dockerSocket, log }: InstallationDeps): Handler[] {
   let refreshing: string | undefined;
+  let ended: { version: string; code: number | null } | undefined;
+  const logFile = join(stateDir, 'update.log');
   const installed = (): string => {
     if (installation !== undefined) return installation;
     throw new FlynnError(
@@ -75,26 +89,49 @@ export function installationHandlers({ installation, stateDir, dockerSocket, log
       if (!versionPattern.test(version) || !existsSync(join(folder, 'bin/flynn-host'))) {
         throw new FlynnError('not_found', `version ${version} is not installed on this host: hand it the bundle first`);
       }
-      if (refreshing !== undefined) {
-        throw new FlynnError('conflict', `this host is becoming one of version ${refreshing}: wait for that to end`);
-      }
+      if (refreshing !== undefined) throw isBecoming(refreshing);
       refreshing = version;
+      ended = undefined;
       log.info({ version }, `this host becomes one of version ${version}`);
-      const env = { ...withoutSettings(process.env), FLYNN_STATE_DIR: stateDir, FLYNN_DOCKER_SOCKET: dockerSocket };
-      const logFile = join(stateDir, 'update.log');
+      // A supervisor of flynn's own is kept where there is systemd, too.
+      const supervisor = existsSync(join(stateDir, 'agent.pid')) ? { FLYNN_SUPERVISOR: 'own' } : {};
+      const places = { FLYNN_STATE_DIR: stateDir, FLYNN_DOCKER_SOCKET: dockerSocket };
+      const env = { ...withoutSettings(process.env), ...places, ...supervisor };
       // An agent that is replaced does not see this; one that sees it was not.
       const onEnd = (code: number | null): void => {
         refreshing = undefined;
+        ended = { version, code };
         log.warn({ version, code }, `${logFile} tells why this host is not of version ${version}`);
       };
       try {
+        // One that an agent before this one started outlived it.
+        const other = await readRefresh(stateDir);
+        if (other?.hasEnded === false) throw isBecoming(other.version);
+        await forgetRefresh(stateDir);
         await startRefresh(join(folder, 'bin/flynn-host'), { logFile, env, onEnd });
       } catch (error) {
         refreshing = undefined;
         throw error;
       }
     }),
+    handle(installationRoutes.state, async ({ params: { version } }) => {
+      const record = await readRefresh(stateDir);
+      if (record?.version === version) {
+        if (!record.hasEnded) return { state: 'under way' as const };
+        return record.error === undefined
+          ? { state: 'done' as const }
+          : { state: 'failed' as const, why: record.error };
+      }
+      if (refreshing === version) return { state: 'under way' as const };
+      if (ended?.version !== version) return { state: 'none' as const };
+      const why = `its program ended with ${ended.code ?? 'a signal'} before it began; ${logFile} has what it said`;
+      return { state: 'failed' as const, why };
+    }),
   ];
+}
+
+function isBecoming(version: string): FlynnError {
+  return new FlynnError('conflict', `this host is becoming one of version ${version}: wait for that to end`);
 }
 
 /** `invalid` for what is not what was announced. */

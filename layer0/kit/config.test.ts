@@ -75,4 +75,6 @@ test('durations and numbers are read with their units', () => {
 test('the nearest name is the one with the fewest edits', () => {
   assert.equal(nearestOf('kitten', ['sitting', 'mitten', 'knitting']), 'mitten');
   assert.equal(nearestOf('x', []), undefined);
+  assert.equal(nearestOf('nosuch', ['add', 'default', 'remove']), undefined);
+  assert.equal(nearestOf('gte', ['get', 'set']), 'get');
 });

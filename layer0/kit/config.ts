@@ -81,10 +81,13 @@ function unknownVariable(name: string, known: readonly string[]): string {
     : `${name} is not a variable of this program: did you mean ${nearest}?`;
 }
 
-/** The candidate with the fewest edits, if there is any. */
+/** The candidate with the fewest edits, unless half of the word would have to be another: that is not what was meant. */
 export function nearestOf(name: string, candidates: readonly string[]): string | undefined {
   const ranked = candidates.map((candidate) => ({ candidate, distance: editDistance(name, candidate) }));
-  return ranked.sort((a, b) => a.distance - b.distance)[0]?.candidate;
+  const nearest = ranked.sort((a, b) => a.distance - b.distance)[0];
+  if (nearest === undefined) return undefined;
+  const most = Math.ceil(Math.max(name.length, nearest.candidate.length) / 2);
+  return nearest.distance <= most ? nearest.candidate : undefined;
 }
 
 /** Levenshtein's distance, one row at a time (Wagner and Fischer 1974). */

@@ -2,10 +2,11 @@
 import { type Duplex, PassThrough, Readable } from 'node:stream';
 import { Agent, type Dispatcher, buildConnector, request } from 'undici';
 import { abortError, pause } from './clock.ts';
-import { FlynnError, asFlynnError, codeOfHttpStatus, hasErrno, messageOf } from './errors.ts';
+import { FlynnError, asFlynnError, codeOfHttpStatus, messageOf } from './errors.ts';
 import { openUpgrade } from './http-upgrade.ts';
 import { type LiveIdentity, checkRole } from './identity.ts';
 import { lookup } from './lookup.ts';
+import { neverSent } from './never-sent.ts';
 import { raceAbort } from './retry.ts';
 import { type CallInput, type ResponseOf, type Route, type ServerEvent, urlOf } from './routes.ts';
 import { heartbeatMs, readEvents, remoteError, untilSilent } from './sse.ts';
@@ -19,8 +20,6 @@ const silenceMs = 3 * heartbeatMs;
 /** Longer than discovery goes on naming an instance whose host is gone. */
 const elsewhereMs = 12_000;
 const elsewherePauseMs = 100;
-/** No connection came about: the call was not carried out, and its body not read. */
-const neverSent = ['ECONNREFUSED', 'EHOSTUNREACH', 'ENETUNREACH', 'ETIMEDOUT', 'UND_ERR_CONNECT_TIMEOUT'];
 
 export type CallOptions = { signal?: AbortSignal; timeoutMs?: number; headers?: Readonly<Record<string, string>> };
 
@@ -200,7 +199,7 @@ export class HttpClient implements AsyncDisposable {
       try {
         return await ask(await place());
       } catch (error) {
-        const mayAskAgain = typeof this.#baseUrl !== 'string' && hasErrno(error, ...neverSent);
+        const mayAskAgain = typeof this.#baseUrl !== 'string' && neverSent(error);
         if (!mayAskAgain || signal.aborted || performance.now() >= untilMs) throw error;
         await pause(elsewherePauseMs, signal);
       }

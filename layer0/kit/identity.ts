@@ -32,9 +32,13 @@ export function isOfRole(role: string, wanted: string): boolean {
   return wanted === anyHost ? role.startsWith(anyHost) : role === wanted;
 }
 
-/** Of a certificate's alternative names, as Node writes them. */
+/**
+ * Of a certificate's alternative names, as Node writes them. It quotes names with a comma in them, which nobody here is given:
+ * such a one could be made to look like a role.
+ */
 export function roleOf(alternativeNames: string | undefined): string | undefined {
-  const names = (alternativeNames ?? '').split(', ');
+  if (alternativeNames === undefined || alternativeNames.includes('"')) return undefined;
+  const names = alternativeNames.split(', ');
   return names.find((name) => name.startsWith('URI:flynn:'))?.slice('URI:'.length);
 }
 

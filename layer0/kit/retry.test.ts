@@ -13,7 +13,7 @@ test('a transient failure is tried again until it succeeds', async () => {
       if (calls < 3) throw new FlynnError('unavailable', 'not yet');
       return 'here';
     },
-    { what: 'the service', deadlineMs: 5000, minMs: 1 },
+    { what: 'the service', deadlineMs: 60_000, minMs: 1 },
   );
   assert.deepEqual({ answer, calls }, { answer: 'here', calls: 3 });
 });
@@ -25,7 +25,7 @@ test('a failure that will not go away by itself is thrown at once', async () => 
       calls += 1;
       throw new FlynnError('invalid', 'wrong');
     },
-    { what: 'x', deadlineMs: 5000 },
+    { what: 'x', deadlineMs: 60_000 },
   );
   await assert.rejects(trying, (error) => hasCode(error, 'invalid'));
   assert.equal(calls, 1);
@@ -38,7 +38,7 @@ test('what is retryable can be said by the caller', async () => {
       calls += 1;
       if (calls === 1) throw new Error('flaky');
     },
-    { what: 'x', deadlineMs: 5000, minMs: 1, isRetryable: () => true },
+    { what: 'x', deadlineMs: 60_000, minMs: 1, isRetryable: () => true },
   );
   assert.equal(calls, 2);
 });
@@ -88,9 +88,9 @@ test('waitFor polls until there is an answer, and zero and the empty text are an
     if (calls === 2) throw new Error('not yet');
     return calls === 4 ? 'ready' : calls === 1 ? false : undefined;
   };
-  assert.equal(await waitFor(probe, { what: 'x', deadlineMs: 5000, intervalMs: 1 }), 'ready');
-  assert.equal(await waitFor(() => 0, { what: 'x', deadlineMs: 5000 }), 0);
-  assert.equal(await waitFor(async () => '', { what: 'x', deadlineMs: 5000 }), '');
+  assert.equal(await waitFor(probe, { what: 'x', deadlineMs: 60_000, intervalMs: 1 }), 'ready');
+  assert.equal(await waitFor(() => 0, { what: 'x', deadlineMs: 60_000 }), 0);
+  assert.equal(await waitFor(async () => '', { what: 'x', deadlineMs: 60_000 }), '');
 });
 
 test('waitFor that times out says for what it waited and why the last probe failed', async () => {

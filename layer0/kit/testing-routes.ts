@@ -33,4 +33,4 @@ export const echoJob = handle(jobRoute, async ({ params, query }) => ({
   ...(query.follow === undefined ? {} : { follow: query.follow }),
 }));
 
-export const deadline = { deadlineMs: 5000, intervalMs: 5 };
+export const deadline = { deadlineMs: 60_000, intervalMs: 5 };

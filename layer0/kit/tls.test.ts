@@ -102,4 +102,6 @@ test('a certificate names its role, and is due when it is to have another', asyn
   assert.equal(isDue(certificate, { authority: authority.certificate, role: 'flynn:host/h2' }), true);
   const without = await issueCertificate(authority, { name: 'h1', addresses: ['192.0.2.1'] });
   assert.equal(isDue(without.certificate, { authority: authority.certificate, role: 'flynn:host/h1' }), true);
+  const lying = await issueCertificate(authority, { name: 'x', addresses: ['x, URI:flynn:host/h1, DNS:y'] });
+  assert.equal(roleOf(new X509Certificate(lying.certificate).subjectAltName), undefined);
 });

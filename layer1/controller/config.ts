@@ -7,6 +7,7 @@ import { identityConfig } from '@flynn/kit/identity';
 import type { EtcdOptions } from '@flynn/store/etcd';
 import { z } from 'zod';
 import type { ControllerSettings } from './deps.ts';
+import packageFile from './package.json' with { type: 'json' };
 import type { PortRange } from './route-address.ts';
 
 export const configSchema = z.object({
@@ -100,8 +101,6 @@ function tcpPortsOf({ FLYNN_TCP_PORTS: text }: ControllerConfig): PortRange {
   throw new FlynnError('invalid', `FLYNN_TCP_PORTS=${text}: ports are from 1 to 65535, the first before the last`);
 }
 
-const version = '0.1.0';
-
 export function readSettings(config: ControllerConfig): ControllerSettings {
   return {
     name: config.FLYNN_CLUSTER,
@@ -111,7 +110,7 @@ export function readSettings(config: ControllerConfig): ControllerSettings {
     tcpPorts: tcpPortsOf(config),
     httpsPort: config.FLYNN_HTTPS_PORT,
     slugRunnerImage: config.FLYNN_SLUG_RUNNER_IMAGE,
-    version,
+    version: packageFile.version,
     ...(config.FLYNN_GIT_HOST_KEY === undefined ? {} : { gitHostKey: config.FLYNN_GIT_HOST_KEY }),
     ...oidcOf(config),
   };

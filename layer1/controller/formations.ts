@@ -8,10 +8,10 @@ import { mergePieces, writePiece } from '@flynn/resource/piece';
 import type { Piece } from '@flynn/resource/piece';
 import { workloadChange } from '@flynn/scheduler/evaluations';
 import { formations } from './api.ts';
-import { compileWorkload } from './compile.ts';
+import { compileWorkload, isStanding } from './compile.ts';
 import { evaluationContext, findApp, findLiveApp } from './deps.ts';
 import type { Deps } from './deps.ts';
-import type { Formation } from './model.ts';
+import type { Formation, Process } from './model.ts';
 import { findRelease, runnableOf } from './releases.ts';
 import { deploymentType, formationType, ownedBy } from './resources.ts';
 import type { AppResource, FormationResource, ReleaseResource } from './resources.ts';
@@ -108,7 +108,22 @@ export function checkCounts(
     }
     if (count < 0) throw new FlynnError('invalid', `${type}=${count}: a count cannot be below zero`);
     if (count > maxCount) throw new FlynnError('invalid', `${type}=${count}: a count cannot be above ${maxCount}`);
+    const process = release.spec.processes[type];
+    const reason = process === undefined || count < 2 ? undefined : singleReason(app, type, process);
+    if (reason !== undefined) throw new FlynnError('invalid', `${type}=${count}: ${reason}`);
   }
+}
+
+/** Why there may be no two of it, and what to do instead. */
+function singleReason(app: AppResource, type: string, process: Process): string | undefined {
+  if (process.omni) {
+    const { maxHosts } = process;
+    const where = maxHosts === undefined ? 'every host runs one' : `each of up to ${maxHosts} hosts runs one`;
+    return `${where} of ${type} of ${app.spec.name}, and there are more of it with more hosts: ${type}=1 has them run, ${type}=0 none`;
+  }
+  if (!app.spec.isSystem || !isStanding(process)) return undefined;
+  const what = `${type} of ${app.spec.name} keeps its data on one host, and a second one would have none of it`;
+  return `${what}. With more to do it takes more room: flynn -a ${app.spec.name} limit set ${type} memory=1GB`;
 }
 
 /** The formation with these counts, and what writes it over the one there was. */

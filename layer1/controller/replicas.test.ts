@@ -12,6 +12,7 @@ import { routing } from './routes/api.ts';
 import { keys } from './api-keys.ts';
 import { platform } from './api-platform.ts';
 import { operations } from './operations/api.ts';
+import { runners } from './operations/api-runners.ts';
 import { TestRunner } from './operations/test-runner.ts';
 import { hosts } from './api-hosts.ts';
 import { createControllerClient } from './client.ts';
@@ -121,6 +122,39 @@ test('what one controller was told of an operation another acts on at once', { t
   }
 });
 
+test('who was adopted, and what has ended, is known at every controller at once', { timeout: 60_000 }, async () => {
+  await using pair = await twoControllers();
+  const { one, two, second } = pair;
+  await one.call(apps.create, { body: { name: 'shop' } });
+  const params = { app: 'shop' };
+  const queue = (id: string) =>
+    one.call(operations.create, { params, body: { operations: [{ id, kind: 'build', input: {} }] } });
+  const token = 'a token of its own';
+  const here = new TestRunner({ client: one, id: 'own', token, slots: 1 });
+  const there = new TestRunner({ client: two, id: 'own', token, slots: 1 });
+  const isHeardOf = (what: string, isSo: () => boolean) =>
+    waitFor(isSo, { what: `the second to hear of ${what}`, deadlineMs: 30_000, intervalMs: 1 });
+  await here.register();
+  await isHeardOf('the runner', () => second.deps.runners.snapshot.entries.has('own'));
+  await one.call(runners.adopt, { params: { runner: 'own' } });
+  await queue('a');
+  const [given] = await there.assignments();
+  assert.equal(given?.id, 'a');
+  await here.acknowledge(given);
+  await isHeardOf('its operation', () => second.deps.queue.heldBy('own').size === 1);
+  await here.finish('a', 'complete');
+  assert.deepEqual(await two.call(operations.list, { params, query: { ended: false } }), []);
+  await queue('b');
+  assert.deepEqual(
+    (await there.assignments()).map(({ id }) => id),
+    ['b'],
+    'its slot is free',
+  );
+  await one.call(runners.forget, { params: { runner: 'own' } });
+  await new TestRunner({ client: one, id: 'own', token: 'the token of the next one' }).register();
+  await new TestRunner({ client: two, id: 'own', token: 'the token of the next one' }).report({});
+});
+
 test('users, tokens and what they were given count on every controller at once', { timeout: 60_000 }, async () => {
   const store = createMemoryStore();
   await using second = await startTestController({ store: late(store), hosts: 0, hasWorker: false });
@@ -137,6 +171,15 @@ test('users, tokens and what they were given count on every controller at once',
   await client.call(teams.create, { body: { name: 'ops', role: 'developer' } });
   await client.call(teams.addMember, { params: { team: 'ops', user: 'ann' } });
   await ann.call(apps.update, { params: { app: 'shop' }, body: { meta: { a: '1' } } });
+  await client.call(users.create, { body: { name: 'bob' } });
+  await client.call(teams.addMember, { params: { team: 'ops', user: 'bob' } });
+  const his = await client.call(tokens.create, { body: { name: 'x', user: 'bob' } });
+  await using bob = createControllerClient({ baseUrl: second.url, key: his.token });
+  assert.deepEqual(
+    (await bob.call(apps.list, {})).map(({ name }) => name),
+    ['shop'],
+    'who logs in sees what the teams they were just put into see',
+  );
   await client.call(tokens.revoke, { params: { token: id } });
   const isOut = async () =>
     get().then(

@@ -2,6 +2,7 @@
 import { connect } from 'node:net';
 import type { Socket } from 'node:net';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
+import type { Deadlines } from './http1/deadlines.ts';
 import { BackendFigures } from './policy/figures.ts';
 import { Health } from './policy/health.ts';
 
@@ -131,8 +132,11 @@ export function hasVanished(error: unknown): boolean {
   return hasCode(error, 'unavailable');
 }
 
+/** How long a connection may take to come about, in time in which this process listened. */
+export type Dialling = Readonly<{ timeoutMs: number; deadlines: Deadlines }>;
+
 /** A new connection of its own. Throws `unavailable`. */
-export async function dial(backend: Backend, options: { timeoutMs: number }): Promise<Socket> {
+export async function dial(backend: Backend, options: Dialling): Promise<Socket> {
   // Half-close is the business of whoever talks over it: a git client ends its side first.
   const socket = connect({ host: backend.host, port: backend.port, allowHalfOpen: true, noDelay: true });
   backend.own(socket);
@@ -144,18 +148,18 @@ export async function dial(backend: Backend, options: { timeoutMs: number }): Pr
 export function untilConnected(
   socket: Socket,
   { address }: Pick<Backend, 'address'>,
-  { timeoutMs }: { timeoutMs: number },
+  { timeoutMs, deadlines }: Dialling,
 ): Promise<void> {
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   const fail = (error: Error) => {
-    clearTimeout(timer);
+    stopWaiting();
     socket.destroy();
     reject(new FlynnError('unavailable', `cannot reach ${address}: ${error.message}`, { cause: error }));
   };
-  const timer = setTimeout(() => fail(new Error(`no answer within ${timeoutMs} ms`)), timeoutMs);
+  const stopWaiting = deadlines.start(timeoutMs, () => fail(new Error(`no answer within ${timeoutMs} ms`)));
   socket.once('error', fail);
   socket.once('connect', () => {
-    clearTimeout(timer);
+    stopWaiting();
     socket.removeListener('error', fail);
     resolve();
   });

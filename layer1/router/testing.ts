@@ -129,6 +129,9 @@ export type World = { plane: ControlPlane; router: Router; url: string; port: nu
 /** Whoever ends what was started for it: a test, or a program. */
 export type Owner = { after(end: () => Promise<void>): void };
 
+/** A limit that is reached soon, but not by one standstill of the process, of which half a second counts (http1/deadlines.ts). */
+export const standstillMs = 600;
+
 /** One HTTP route for app.test to the service `web`; more is up to the test. */
 export async function setUp(
   t: Owner,

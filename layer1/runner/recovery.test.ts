@@ -304,10 +304,12 @@ test('a runner told to stop ends in time though the controller is away', async (
   const running = run(controller, build, stopping.signal);
   await waitFor(() => controller.attaches === 1, { what: 'the attach', deadlineMs: 30_000 });
   void controller.stop();
-  const beganMs = Date.now();
+  const beganMs = performance.now();
   stopping.abort(new FlynnError('unavailable', 'the runner was stopped: push again'));
   await running;
-  assert.ok(Date.now() - beganMs < 4_900, `took ${Date.now() - beganMs} ms`);
+  // It takes four seconds; one that is not told to stop has patience for a minute.
+  const tookMs = performance.now() - beganMs;
+  assert.ok(tookMs < 30_000, `took ${tookMs} ms`);
 });
 
 test('an operation that has its deployment already follows it', async () => {

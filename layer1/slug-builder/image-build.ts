@@ -75,11 +75,11 @@ async function buildWithin(job: BuildJob, deps: ImageBuildDeps, signal: AbortSig
   const plain = withPlainBases(source.dockerfile, args);
   const dockerfile = withImages(plain, await namesHere(job, plain, deps, signal));
   const { told, modules, dockerignore } = source;
-  const archives = [await blobs.get(job.sourceDigest, { signal })];
-  if (told !== undefined) {
-    const limits = { fileBytes: deps.limits.diskBytes, signal };
-    archives.push(await archiveSubmodules({ told, modules }, job.appEnv, deps.steps, limits));
-  }
+  const limits = { fileBytes: deps.limits.diskBytes, signal };
+  const ofModules =
+    told === undefined ? [] : [await archiveSubmodules({ told, modules }, job.appEnv, deps.steps, limits)];
+  // After them: what they fail with leaves no source open, and none waits for as long as they take.
+  const archives = [await blobs.get(job.sourceDigest, { signal }), ...ofModules];
   const { digest: contextDigest } = await blobs.put(packContext(archives, { dockerfile, dockerignore }), { signal });
   out.topic('Building image');
   const name = await buildOnHost(job, { contextDigest, args }, deps, signal);

@@ -5,7 +5,8 @@ import type { Logger } from '@flynn/kit/log';
 import { type AgentAccess, type AgentPlace, agentClient } from '../agent-client.ts';
 import { routes } from '../api.ts';
 
-const askMs = 10_000;
+/** An engine writes an image out whole before its first byte: on a slow disk that is more than a minute for a large one. */
+const askMs = 180_000;
 
 /** The images as one archive, from one host after the other; nothing when no peer has them all or can be asked. */
 export type FetchImages = (names: readonly string[], options: { signal?: AbortSignal }) => AsyncIterable<Readable>;
@@ -27,7 +28,9 @@ export function fetchFromPeers(options: {
       } catch (error) {
         if (signal?.aborted === true) throw error;
         if (hasCode(error, 'not_found')) continue;
-        options.log.debug({ err: error, images: names, from }, `could not ask a host: ${messageOf(error)}`);
+        const next = `another is asked, then a registry; if this goes on, type "flynn-host doctor" there`;
+        const what = `could not have ${names.join(', ')} from ${peer.id}: ${messageOf(error)}`;
+        options.log.warn({ err: error, images: names, from }, `${what}; ${next}`);
         continue;
       }
       options.log.info({ images: names, from }, `fetching ${names.join(', ')} from another host`);

@@ -75,7 +75,7 @@ test('an agent that says nothing is told as silent, and holds nobody up', async 
     });
   };
   const seen = await doctor({ ask }).examine({ patienceMs: 300, work: false, signal });
-  assert.ok(performance.now() - startedMs < 10_000);
+  assert.ok(performance.now() - startedMs < 60_000);
   assert.deepEqual(
     seen.hosts.map(({ id, state }) => [id, state]),
     [

@@ -1,4 +1,7 @@
 /** A certificate and its key on this host's disk, made when there is need. */
+import { createPrivateKey } from 'node:crypto';
+import { parseCertificate } from '@flynn/kit/certificate';
+import { hasCode } from '@flynn/kit/errors';
 import { readTextFile, writeFileAtomic } from '@flynn/kit/files';
 import { hostRole } from '@flynn/kit/identity';
 import { type Credentials, isDue, issueCertificate } from '@flynn/kit/tls';
@@ -17,7 +20,10 @@ export function hostCertificateOf(host: { hostId: string; address: string; gatew
   return { name: hostId, role: hostRole(hostId), addresses: [address, gateway, '127.0.0.1', 'localhost'] };
 }
 
-/** What is there, or a new one where that is missing, due, of another authority or for others. `isForced`: a new one anyway. */
+/**
+ * What is there, or a new one where that is missing, due, of another authority or for others, or where certificate and key do
+ * not belong together: two files are not written as one. `isForced`: a new one anyway.
+ */
 export async function ensureCertificate(
   files: CertificateFiles,
   options: { wanted: WantedCertificate; authority: Credentials; now: number; isForced?: boolean },
@@ -26,13 +32,32 @@ export async function ensureCertificate(
   const [certificate, privateKey] = await Promise.all([readTextFile(files.certificate), readTextFile(files.key)]);
   if (certificate !== undefined && privateKey !== undefined && !isForced) {
     const { isServerOnly: _, ...needed } = wanted;
-    if (!isDue(certificate, { authority: authority.certificate, ...needed, now })) {
+    const isGood = isStillGood(certificate, { authority: authority.certificate, ...needed, now });
+    if (isGood && belongTogether({ certificate, privateKey })) {
       return { certificate, privateKey };
     }
   }
   const issued = await issueCertificate(authority, { ...wanted, now });
-  // The key first: a certificate without its key would be taken for whole the next time.
   await writeFileAtomic(files.key, issued.privateKey);
   await writeFileAtomic(files.certificate, issued.certificate);
   return issued;
+}
+
+/** What a disk has damaged is not: it is made again. */
+export function isStillGood(certificate: string, wanted: Parameters<typeof isDue>[1]): boolean {
+  try {
+    return !isDue(certificate, wanted);
+  } catch (error) {
+    if (hasCode(error, 'invalid')) return false;
+    throw error;
+  }
+}
+
+function belongTogether({ certificate, privateKey }: Credentials): boolean {
+  try {
+    return parseCertificate(certificate).checkPrivateKey(createPrivateKey(privateKey));
+  } catch {
+    // No key can be read there: it is made again like one that is missing.
+    return false;
+  }
 }

@@ -9,6 +9,7 @@ import { messageOf } from '@flynn/kit/errors';
 import { readJsonFile, readTextFile } from '@flynn/kit/files';
 import { type Identity, type LiveIdentity, RenewedIdentity } from '@flynn/kit/identity';
 import type { Logger } from '@flynn/kit/log';
+import { Mutex } from '@flynn/kit/queue';
 import { type Credentials, deriveAuthority } from '@flynn/kit/tls';
 import { z } from 'zod';
 import type { TaskGroup } from '@flynn/kit/tasks';
@@ -45,6 +46,8 @@ export class HostTrust {
   readonly #trusted: string;
   readonly #now: () => number;
   readonly #log: Logger;
+  /** Two at a time could leave the certificate of one with the key of the other. */
+  readonly #renewing = new Mutex();
 
   private constructor(
     options: HostTrustOptions,
@@ -76,7 +79,11 @@ export class HostTrust {
   }
 
   /** Of this host; with `isForced` before it is due. */
-  async renew(options: { isForced?: boolean } = {}): Promise<void> {
+  renew(options: { isForced?: boolean } = {}): Promise<void> {
+    return this.#renewing.run(() => this.#renew(options));
+  }
+
+  async #renew(options: { isForced?: boolean }): Promise<void> {
     const { wanted, authority, now } = { wanted: this.#wanted, authority: this.#authority, now: this.#now() };
     const own = await ensureCertificate(this.#files, { wanted, authority, now, ...options });
     if (own.certificate === this.identity.current.certificate) return;

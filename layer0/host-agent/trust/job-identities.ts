@@ -11,7 +11,8 @@ import { readTextFile, writeFileAtomic } from '@flynn/kit/files';
 import { appRole, identityFiles, roleOf } from '@flynn/kit/identity';
 import type { Logger } from '@flynn/kit/log';
 import { parseCertificate } from '@flynn/kit/certificate';
-import { type Credentials, isDue, issueCertificate } from '@flynn/kit/tls';
+import { type Credentials, issueCertificate } from '@flynn/kit/tls';
+import { isStillGood } from './certificate-files.ts';
 
 /** Where a container finds its own. */
 export const identityPath = '/run/flynn/identity';
@@ -52,9 +53,8 @@ export class JobIdentities {
     const trustedFile = join(folder, identityFiles.trusted);
     if ((await readTextFile(trustedFile)) !== trusted) await writeFileAtomic(trustedFile, trusted);
     const now = this.#now();
-    const before = await readTextFile(file);
-    if (before !== undefined && options.isForced !== true && !isDue(before, { authority: certificate, role, now }))
-      return;
+    const before = options.isForced === true ? undefined : await readTextFile(file);
+    if (before !== undefined && isStillGood(before, { authority: certificate, role, now })) return;
     const issued = await issueCertificate(this.#authority, { name: app, role, days, now });
     await writeFileAtomic(file, issued.certificate + issued.privateKey);
   }
@@ -75,12 +75,17 @@ export class JobIdentities {
     for (const jobId of await readdir(this.#dir)) {
       try {
         const own = await readTextFile(join(this.folderOf(jobId), identityFiles.own));
-        const role = own === undefined ? undefined : roleOf(parseCertificate(own).subjectAltName);
-        const isDueAt = own === undefined || isDue(own, { authority: this.#authority.certificate, now: this.#now() });
-        if (!isDueAt && options.isForced !== true) continue;
-        // Not before it is due: one whose container is only being made has it already.
-        if (!options.hasJob(jobId)) await rm(this.folderOf(jobId), { recursive: true, force: true });
-        else if (role !== undefined) {
+        // One that is only being written.
+        if (own === undefined) continue;
+        const isOver = !isStillGood(own, { authority: this.#authority.certificate, now: this.#now() });
+        if (!options.hasJob(jobId)) {
+          // Not before it is due, whoever asks: one whose container is only being made has it already.
+          if (isOver) await rm(this.folderOf(jobId), { recursive: true, force: true });
+          continue;
+        }
+        if (!isOver && options.isForced !== true) continue;
+        const role = roleOf(parseCertificate(own).subjectAltName);
+        if (role !== undefined) {
           await this.issue(jobId, role.slice(appRole('').length), options);
           this.#log.info({ jobId }, `the certificate of ${role} is renewed`);
         }

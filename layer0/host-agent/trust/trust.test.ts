@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { X509Certificate } from 'node:crypto';
+import { X509Certificate, createPrivateKey } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -54,6 +54,34 @@ test('a certificate of before there were roles is replaced, and what somebody el
   assert.equal(trust.identity.current.certificate, other.identity.current.certificate);
 });
 
+test('a certificate without its key, as a power cut may leave it, or a damaged one is made again', async () => {
+  await using fixture = await trustFixture();
+  const trust = await fixture.open();
+  const first = trust.identity.current;
+  const other = await issueCertificate(fixture.authority, { name: 'h1', now: fixture.now() });
+  await writeFile(join(fixture.stateDir, 'tls/host-key.pem'), other.privateKey);
+  await trust.renew();
+  const second = trust.identity.current;
+  assert.notEqual(second.certificate, first.certificate);
+  assert.ok(new X509Certificate(second.certificate).checkPrivateKey(createPrivateKey(second.privateKey)));
+  for (const name of ['tls/host.pem', 'tls/host-key.pem']) {
+    await writeFile(join(fixture.stateDir, name), '');
+    const { certificate, privateKey } = (await fixture.open()).identity.current;
+    assert.ok(new X509Certificate(certificate).checkPrivateKey(createPrivateKey(privateKey)), name);
+  }
+});
+
+test('renewed by several at once, certificate and key still belong together', async () => {
+  await using fixture = await trustFixture();
+  const trust = await fixture.open();
+  await Promise.all(Array.from({ length: 8 }, () => trust.renew({ isForced: true })));
+  const [certificate = '', privateKey = ''] = await Promise.all(
+    ['tls/host.pem', 'tls/host-key.pem'].map((name) => readFile(join(fixture.stateDir, name), 'utf8')),
+  );
+  assert.ok(new X509Certificate(certificate).checkPrivateKey(createPrivateKey(privateKey)));
+  assert.equal(trust.identity.current.certificate, certificate);
+});
+
 test('a host without the key of the authority has no role to show', async () => {
   await using fixture = await trustFixture();
   await rm(join(fixture.stateDir, admissionFile));
@@ -94,10 +122,15 @@ test('the certificate of a job that is gone goes when it would be made again; on
   const before = await readIdentity(jobs.folderOf('h1-z'));
   await jobs.renew({ hasJob: (jobId) => jobId !== 'h1-gone' });
   assert.ok(existsSync(jobs.folderOf('h1-gone')));
+  await jobs.renew({ hasJob: (jobId) => jobId === 'h1-a', isForced: true });
+  assert.deepEqual(await readIdentity(jobs.folderOf('h1-z')), before, 'its container is perhaps only being made');
   fixture.day = 5;
   await writeFile(join(jobs.folderOf('h1-a'), 'identity.pem'), 'damaged');
   await jobs.renew({ hasJob: (jobId) => jobId !== 'h1-gone' });
   assert.equal(existsSync(jobs.folderOf('h1-gone')), false);
+  // Once it is started again.
+  await jobs.issue('h1-a', 'runner');
+  assert.equal(roleIn((await readIdentity(jobs.folderOf('h1-a'))).certificate), 'flynn:app/runner');
   assert.notEqual((await readIdentity(jobs.folderOf('h1-z'))).certificate, before.certificate);
 });
 

@@ -24,6 +24,8 @@ export class KnownKeys {
   #current: SealKey | undefined;
   #readAt = -Infinity;
   #reading: Promise<void> | undefined;
+  /** Begins when the one under way is done. */
+  #next: Promise<void> | undefined;
 
   /** `now` in milliseconds, of a clock that never goes back. */
   constructor(options: { store: Pick<Store, 'get'>; sealingKey: ReadSealingKey; now: () => number }) {
@@ -42,12 +44,28 @@ export class KnownKeys {
     return this.#current;
   }
 
+  /** What was asked for before this call does not count: it may not have seen what the caller has. */
   async read(options: CallOptions): Promise<void> {
     // Under nobody's signal: whoever goes away leaves the others' answer alone. The store bounds it.
-    this.#reading ??= this.#read().finally(() => {
+    const reading = this.#next ?? (this.#reading === undefined ? this.#begin() : this.#after(this.#reading));
+    await (options.signal === undefined ? reading : raceAbort(reading, options.signal));
+  }
+
+  #begin(): Promise<void> {
+    this.#reading = this.#read().finally(() => {
       this.#reading = undefined;
     });
-    await (options.signal === undefined ? this.#reading : raceAbort(this.#reading, options.signal));
+    return this.#reading;
+  }
+
+  #after(reading: Promise<void>): Promise<void> {
+    const begin = () => {
+      this.#next = undefined;
+      return this.#begin();
+    };
+    // Whether that one fails is told to those who wait for it.
+    this.#next = reading.then(begin, begin);
+    return this.#next;
   }
 
   async #read(): Promise<void> {

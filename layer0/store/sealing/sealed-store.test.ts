@@ -187,6 +187,38 @@ test('keys change: old values are read with the old one until all are rewritten,
   for (const name of ['a', 'b', 'c']) assert.equal((await connect().get(`/flynn/resource/app/${name}`))?.value, secret);
 });
 
+test('an answer on its way from before a change of keys does not stand for the keys as they are now', async () => {
+  const { raw, connect } = openWorld();
+  await makeRing(raw, maker());
+  const made = await readRing(raw);
+  assert.ok(made !== undefined && (await retireOldKeys(raw, made)));
+  const held = Promise.withResolvers<void>();
+  const asked = Promise.withResolvers<void>();
+  let isFirst = true;
+  const slow = storeWith(raw, {
+    async get(key, options) {
+      const entry = await raw.get(key, options);
+      if (key === ringKey && isFirst) {
+        isFirst = false;
+        asked.resolve();
+        await held.promise;
+      }
+      return entry;
+    },
+  });
+  const store = new SealedStore(slow, { sealingKey: async () => text, log });
+  const before = store.currentKeyId({});
+  await asked.promise;
+  const { current } = await addKey(raw, maker());
+  const other = connect();
+  await put(other, '/flynn/resource/app/a', secret);
+  const read = store.get('/flynn/resource/app/a');
+  held.resolve();
+  assert.equal((await read)?.value, secret);
+  assert.notEqual(await before, undefined);
+  assert.equal(await store.currentKeyId({}), current);
+});
+
 test('a walk neither undoes what is written meanwhile nor stops at what does not open', async () => {
   const { raw, store } = openWorld();
   await makeRing(raw, maker());

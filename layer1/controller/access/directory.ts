@@ -24,7 +24,8 @@ type Records = Readonly<{ teams: TeamResource[]; grants: GrantResource[] }>;
 
 /**
  * INVARIANTS. Whoever is let in was, at most `trustMs` ago, asked for at the store. What is refused on what is in memory
- * was looked up once more: a grant given through another process counts at once.
+ * was looked up once more: a grant given through another process counts at once. Who comes with a token for the first time
+ * sees all that was given them until then.
  */
 export class Directory implements AsyncDisposable {
   readonly users: Mirror<UserResource>;
@@ -162,9 +163,19 @@ export class Directory implements AsyncDisposable {
       const user = await this.#store.get(resourceKey(userType.name, userId), { signal });
       if (user === undefined) return undefined;
       await this.users.reached(user.modRevision, { signal });
+      if (!this.#checkedAt.has(id)) await this.#catchUp(signal);
     }
     this.#checkedAt.set(id, nowMs);
     return token;
+  }
+
+  /** Teams and grants as they are in the store, where they have not gone: who logs in was put into teams a moment ago. */
+  async #catchUp(signal: AbortSignal): Promise<void> {
+    const { teams, grants } = await this.#readAll(signal);
+    await Promise.all([
+      this.teams.reached(newestOf(teams), { signal }),
+      this.grants.reached(newestOf(grants), { signal }),
+    ]);
   }
 
   #standingOf(user: UserResource): Standing {
@@ -218,6 +229,10 @@ export class Directory implements AsyncDisposable {
 
 function valuesOf<T>(mirror: Mirror<T>): T[] {
   return [...mirror.snapshot.entries.values()].map(({ value }) => value);
+}
+
+function newestOf(all: readonly { revision: number }[]): number {
+  return all.reduce((newest, { revision }) => Math.max(newest, revision), 0);
 }
 
 /** Of the user, of the teams they are in, and of what each of these was given on single apps. */

@@ -103,9 +103,11 @@ async function list(
   // What was just queued through another controller is in the store, if not yet in memory here.
   const stored = await resources.list(operationType, { signal });
   await mirror.reached(Math.max(0, ...stored.map(({ revision }) => revision)), { signal });
-  const live =
+  const known =
     appId === undefined ? [...mirror.snapshot.entries.values()].map(({ value }) => value) : queue.ofApp(appId);
-  const sorted = live.toSorted((a, b) => queue.compare(b.id, a.id));
+  // Word of an end may be on its way still.
+  const there = new Set(stored.map(({ id }) => id));
+  const sorted = known.filter(({ id }) => there.has(id)).toSorted((a, b) => queue.compare(b.id, a.id));
   const isLive = after === undefined || !ended || sorted.some(({ id }) => id === after);
   const page = isLive ? pageOf(sorted, { limit, after }, ({ id }) => id) : [];
   if (!ended || page.length >= limit) return page;
@@ -115,8 +117,8 @@ async function list(
     ...(isLive ? {} : { after }),
     ...(appId === undefined ? {} : { appId }),
   });
-  const known = new Set(sorted.map(({ id }) => id));
-  return [...page, ...rest.filter(({ id }) => !known.has(id))];
+  const shown = new Set(sorted.map(({ id }) => id));
+  return [...page, ...rest.filter(({ id }) => !shown.has(id))];
 }
 
 async function* readLog(

@@ -32,10 +32,11 @@ export function adoptedRunners({ runners: all }: Pick<Deps, 'runners'>): Taker[]
     .map(({ value }) => takerOf(value));
 }
 
-/** Throws `unauthenticated` unless the token is this very runner's. */
+/** Throws `unauthenticated` unless the token is this very runner's. Nobody is turned away for what is known here alone. */
 export async function checkRunner(deps: Deps, id: string, token: string, signal: AbortSignal): Promise<RunnerResource> {
   const known = deps.runners.snapshot.entries.get(id)?.value;
-  const runner = known ?? (await deps.resources.find(runnerType, id, { signal }));
+  if (known !== undefined && isTokenOf(deps, known, token)) return known;
+  const runner = await deps.resources.find(runnerType, id, { signal });
   if (runner === undefined) throw new FlynnError('unauthenticated', `runner ${id} is not registered: register first`);
   if (!isTokenOf(deps, runner, token)) {
     throw new FlynnError('unauthenticated', `the token is not that of runner ${id}`);
@@ -43,9 +44,18 @@ export async function checkRunner(deps: Deps, id: string, token: string, signal:
   return runner;
 }
 
-/** Throws `denied` with what to do about it. */
-export function checkAdopted(runner: RunnerResource): void {
-  if (runner.status.state !== 'adopted') throw notAdopted(runner);
+/** Throws `denied` with what to do about it, by what the store says. */
+export async function checkAdopted(
+  { runners: mirror, resources }: Pick<Deps, 'runners' | 'resources'>,
+  runner: RunnerResource,
+  signal: AbortSignal,
+): Promise<RunnerResource> {
+  if (runner.status.state === 'adopted') return runner;
+  const stored = (await resources.find(runnerType, runner.id, { signal })) ?? runner;
+  if (stored.status.state !== 'adopted') throw notAdopted(stored);
+  // Word of the time before is on its way here, and would turn away who waits.
+  await mirror.reached(stored.revision, { signal });
+  return stored;
 }
 
 function isTokenOf(deps: Deps, { id, spec }: RunnerResource, token: string): boolean {

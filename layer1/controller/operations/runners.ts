@@ -1,12 +1,12 @@
 /** The queue as runners see it: claim, report, heartbeat, lines. */
 import { FlynnError, hasCode } from '@flynn/kit/errors';
-import { raceAbort, waitFor, withDeadline } from '@flynn/kit/retry';
+import { raceAbort, withDeadline } from '@flynn/kit/retry';
 import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
 import { operations } from './api.ts';
 import type { Deps } from '../deps.ts';
 import { OperationLog } from './log.ts';
-import { getOperation } from './records.ts';
+import { decodeOperation, getOperation, liveKey } from './records.ts';
 import { checkHeld } from './state.ts';
 import type { OperationEvent } from './state.ts';
 import { ignoreOvertaken } from './writer.ts';
@@ -20,7 +20,6 @@ type Refusal = { id: string; code: 'conflict' | 'not_found'; message: string };
 const claimWaitMs = 25_000;
 /** Often enough that silence shows, seldom enough that it costs the store nothing. */
 const beatWriteMs = 9_000;
-const settleMs = 1_000;
 
 export function runnerHandlers(deps: Deps): Handler[] {
   const { writer, dispatch } = deps;
@@ -40,8 +39,8 @@ export function runnerHandlers(deps: Deps): Handler[] {
 
   return [
     handle(operations.claim, async ({ params, body, signal }) => {
-      const runner = await checkRunner(deps, params.runner, body.token, signal);
-      checkAdopted(runner);
+      const known = await checkRunner(deps, params.runner, body.token, signal);
+      const runner = await checkAdopted(deps, known, signal);
       await noteSeen(deps, runner, signal);
       const slots = Math.min(body.slots, await freeSlots(deps, runner, signal));
       const given = await dispatch.ask(takerOf(runner), slots, withDeadline(claimWaitMs, signal));
@@ -93,19 +92,19 @@ export function runnerHandlers(deps: Deps): Handler[] {
   ];
 }
 
-/** Throws `exhausted` if it holds all it registered for; what it has just reported may take a moment to be known here. */
-async function freeSlots({ queue }: Deps, { id, spec }: RunnerResource, signal: AbortSignal): Promise<number> {
-  const free = (): number => spec.slots - queue.heldBy(id).size;
-  if (free() > 0) return free();
-  const ended = waitFor(() => free() > 0, { what: 'a free slot', deadlineMs: settleMs, intervalMs: 5, signal });
-  await ended.catch((error: unknown) => {
-    if (!hasCode(error, 'timeout')) throw error;
-  });
-  if (free() > 0) return free();
-  const ids = [...queue.heldBy(id)].join(', ');
+/** Throws `exhausted` if it holds all it registered for, by what the store says: it may have reported elsewhere that one ended. */
+async function freeSlots({ queue, store }: Deps, { id, spec }: RunnerResource, signal: AbortSignal): Promise<number> {
+  const known = [...queue.heldBy(id)];
+  if (known.length < spec.slots) return spec.slots - known.length;
+  const entries = await Promise.all(known.map((operation) => store.get(liveKey(operation), { signal })));
+  const held = entries
+    .flatMap((entry) => (entry === undefined ? [] : [decodeOperation(entry)]))
+    .filter(({ status }) => status.runnerId === id)
+    .map((operation) => operation.id);
+  if (held.length < spec.slots) return spec.slots - held.length;
   throw new FlynnError(
     'exhausted',
-    `runner ${id} has ${spec.slots} slots and holds ${ids}: report how one ended first`,
+    `runner ${id} has ${spec.slots} slots and holds ${held.join(', ')}: report how one ended first`,
   );
 }
 

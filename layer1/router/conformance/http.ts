@@ -6,7 +6,7 @@ import { connect, createServer } from 'node:net';
 import { buffer, text } from 'node:stream/consumers';
 import { describe, test } from 'node:test';
 import { waitFor } from '@flynn/kit/retry';
-import { ask, setUp as setUpRouter, settled, startBackend, track } from '../testing.ts';
+import { ask, setUp as setUpRouter, settled, startBackend, track, standstillMs } from '../testing.ts';
 import type { Driver } from '../config.ts';
 import type { Timeouts } from '../exchange.ts';
 import type { TestContext } from 'node:test';
@@ -240,7 +240,7 @@ export function httpConformance(driver: Driver): void {
     });
 
     test('an app that does not answer, or stops in the middle, is given up', async (t) => {
-      const { plane, router, port } = await setUp(t, { firstByteMs: 200, idleMs: 200 });
+      const { plane, router, port } = await setUp(t, { firstByteMs: standstillMs, idleMs: standstillMs });
       const backend = await startBackend(t, (request, response) => {
         if (request.url === '/') return;
         const isBroken = request.url === '/broken';

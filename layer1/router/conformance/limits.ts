@@ -1,14 +1,14 @@
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
 import { connect } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
 import type { TestContext } from 'node:test';
 import { waitFor } from '@flynn/kit/retry';
+import { closed } from '@flynn/kit/testing-sockets';
 import type { Driver } from '../config.ts';
 import { startFront } from '../front-testing.ts';
 import type { Script } from '../front-testing.ts';
-import { ask, sayRaw, startBackend } from '../testing.ts';
+import { ask, sayRaw, startBackend, standstillMs } from '../testing.ts';
 
 const head = 'POST / HTTP/1.1\r\nHost: app.test\r\nConnection: close\r\n';
 
@@ -34,9 +34,10 @@ export function limitsConformance(driver: Driver): void {
     socket.write(`${head}Expect: 100-continue\r\nContent-Length: 10\r\n\r\n`);
     await waitFor(() => said.includes('100 Continue'), { what: 'to be told to go on', deadlineMs: 30_000 });
     assert.deepEqual(told, []);
+    const ended = closed(socket);
     socket.write('01234');
     socket.write('56789');
-    await once(socket, 'close');
+    await ended;
     assert.match(said, /0123456789/);
     assert.deepEqual(told, ['pick', 'release', 'end']);
   });
@@ -80,7 +81,7 @@ export function limitsConformance(driver: Driver): void {
       const drip = setInterval(() => response.write('x'), 20);
       response.on('close', () => clearInterval(drip));
     });
-    const { port, endings } = await start(t, [backend.address], { limits: { totalMs: 300 } });
+    const { port, endings } = await start(t, [backend.address], { limits: { totalMs: standstillMs } });
     assert.equal((await ask(port)).headers['x-flynn-error'], 'too-late');
     const dripping = await ask(port, { path: '/drip' });
     await assert.rejects(text(dripping), /aborted/);

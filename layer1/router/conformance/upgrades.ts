@@ -6,8 +6,9 @@ import { Readable } from 'node:stream';
 import { test } from 'node:test';
 import type { TestContext } from 'node:test';
 import { waitFor } from '@flynn/kit/retry';
+import { closed } from '@flynn/kit/testing-sockets';
 import { WebSocket, WebSocketServer } from 'ws';
-import { sayRaw, setUp as setUpRouter, settled, startBackend, track } from '../testing.ts';
+import { sayRaw, setUp as setUpRouter, settled, startBackend, track, standstillMs } from '../testing.ts';
 import type { Driver } from '../config.ts';
 import type { Timeouts } from '../exchange.ts';
 
@@ -76,7 +77,7 @@ export function upgradeConformance(driver: Driver): void {
   });
 
   test('an app that refuses the upgrade is passed on, one that breaks off becomes a 502, a silent one a 504', async (t) => {
-    const { plane, router, port } = await setUp(t, { firstByteMs: 300 });
+    const { plane, router, port } = await setUp(t, { firstByteMs: standstillMs });
     const server = createServer();
     server.on('upgrade', (request, socket) => {
       // Reads, and so notices when the other side goes.
@@ -117,7 +118,7 @@ export function upgradeConformance(driver: Driver): void {
   });
 
   test('a silent WebSocket is closed, one that says something stays', async (t) => {
-    const { plane, router, port } = await setUp(t, { idleMs: 300 });
+    const { plane, router, port } = await setUp(t, { idleMs: 1_000 });
     const backend = await startEcho(t);
     plane.up('web', backend.address);
     await settled(router, [backend.address]);
@@ -167,8 +168,9 @@ export function upgradeConformance(driver: Driver): void {
     assert.match(said(), /^HTTP\/1.1 101 .*upgrade: flynn\r\n.*\r\n\/socket flynn Upgrade 127.0.0.1\nearly$/is);
     socket.write(Buffer.alloc(1_000_000, 'z'));
     await waitFor(() => said().endsWith('early'.padEnd(1_000_005, 'z')), { what: 'all of it', deadlineMs: 30_000 });
+    const ended = closed(socket);
     socket.end();
-    await once(socket, 'close');
+    await ended;
     await waitFor(() => backend.sockets.size === 0, { what: 'no socket to be left', deadlineMs: 30_000 });
   });
 
@@ -201,7 +203,7 @@ export function upgradeConformance(driver: Driver): void {
   });
 
   test('an app that goes silent in an ordinary answer to an upgrade is given up', async (t) => {
-    const { plane, router, port } = await setUp(t, { idleMs: 300 });
+    const { plane, router, port } = await setUp(t, { idleMs: 1_000 });
     const backend = await startBackend(t, (_request, response) => void response.write('begun'));
     plane.up('web', backend.address);
     await settled(router, [backend.address]);
@@ -218,7 +220,7 @@ export function upgradeConformance(driver: Driver): void {
     lingering.resume().write(upgradeHead());
     await once(lingering, 'end');
     const startedMs = performance.now();
-    await router.stop({ drainMs: 20_000 });
-    assert.ok(performance.now() - startedMs < 10_000);
+    await router.stop({ drainMs: 60_000 });
+    assert.ok(performance.now() - startedMs < 50_000);
   });
 }

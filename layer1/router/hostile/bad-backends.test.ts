@@ -8,11 +8,11 @@ import { Pusher } from './pusher.ts';
 import { leavesNothing, setUpWith } from './raw-backend.ts';
 import type { Behaviour } from './raw-backend.ts';
 import { talk } from './talk.ts';
-import { settled, setUp } from '../testing.ts';
+import { settled, setUp, standstillMs } from '../testing.ts';
 
 const request = (method: string, lines = '') =>
   `${method} / HTTP/1.1\r\nHost: app.test\r\nConnection: close\r\n${lines}\r\n`;
-const timeouts = { firstByteMs: 200, idleMs: 300 };
+const timeouts = { firstByteMs: standstillMs, idleMs: standstillMs };
 const quietMs = 15_000;
 
 function outcomeOf(answer: string): string {

@@ -1,5 +1,4 @@
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
 import { Agent } from 'node:http';
 import { createServer } from 'node:http2';
 import type { Http2Server, IncomingHttpHeaders, ServerHttp2Session, ServerHttp2Stream } from 'node:http2';
@@ -9,6 +8,7 @@ import { describe, test } from 'node:test';
 import type { TestContext } from 'node:test';
 import * as fc from 'fast-check';
 import { waitFor } from '@flynn/kit/retry';
+import { closed } from '@flynn/kit/testing-sockets';
 import { ask, sayRaw, setUp as setUpRouter, settled, track } from '../testing.ts';
 import type { Backend, World } from '../testing.ts';
 
@@ -104,13 +104,13 @@ describe('an HTTP/1 client of a backend that speaks h2c', () => {
           const socket = connect(port, '127.0.0.1');
           const said: Buffer[] = [];
           socket.on('data', (chunk: Buffer) => said.push(chunk));
-          const closed = once(socket, 'close');
+          const ended = closed(socket);
           socket.write(post(`Connection: close\r\n${frame}\r\n`));
           for (const piece of pieces) {
             socket.write(piece);
             await new Promise((resolve) => setImmediate(resolve));
           }
-          await closed;
+          await ended;
           const all = Buffer.concat(said);
           const from = all.indexOf('\r\n\r\n') + 4;
           const head = all.subarray(0, from).toString('latin1');
@@ -152,13 +152,13 @@ describe('an HTTP/1 client of a backend that speaks h2c', () => {
     });
     const expecting = post('Connection: close\r\nExpect: 100-continue\r\nContent-Length: 2\r\n');
     const socket = connect(port, '127.0.0.1');
-    const closed = once(socket, 'close');
+    const ended = closed(socket);
     socket.write(expecting);
     let answer = '';
     socket.on('data', (chunk: Buffer) => (answer += chunk.toString('latin1')));
     await waitFor(() => answer.startsWith('HTTP/1.1 100 Continue\r\n\r\n'), { what: '100', ...soon });
     socket.write('hi');
-    await closed;
+    await ended;
     assert.match(answer, /HTTP\/1.1 103 Early Hints\r\nlink: <\/a.css>\r\n\r\nHTTP\/1.1 200 OK\r\n/);
   });
 
@@ -275,7 +275,7 @@ describe('an HTTP/1 client of a backend that speaks h2c', () => {
       more();
     });
     const slow = connect(port, '127.0.0.1');
-    const closed = once(slow, 'close');
+    const ended = closed(slow);
     slow.pause();
     slow.write('GET /much HTTP/1.1\r\nHost: app.test\r\nConnection: close\r\n\r\n');
     await waitFor(() => written > 0, { what: 'the answer to begin', ...soon });
@@ -283,7 +283,7 @@ describe('an HTTP/1 client of a backend that speaks h2c', () => {
     assert.ok(written < size, `${written} bytes were taken from the backend for a client that reads none`);
     let read = 0;
     slow.on('data', (chunk: Buffer) => (read += chunk.length)).resume();
-    await closed;
+    await ended;
     assert.ok(read > size);
   });
 });

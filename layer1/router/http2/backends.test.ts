@@ -3,10 +3,10 @@ import { createServer } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { describe, test } from 'node:test';
 import { waitFor } from '@flynn/kit/retry';
-import { startBackend, track } from '../testing.ts';
+import { startBackend, track, standstillMs } from '../testing.ts';
 import { backendAt, openDoor, replyOf, request } from './testing.ts';
 
-const soon = { deadlineMs: 10_000, intervalMs: 5 };
+const soon = { deadlineMs: 60_000, intervalMs: 5 };
 
 describe('a backend', () => {
   test('that cannot be dialled is passed over; without another there is an honest answer', async (t) => {
@@ -50,7 +50,7 @@ describe('a backend', () => {
       if (incoming.url === '/begun') response.write('some');
     });
     door.policy.backends = [backendAt(backend.port)];
-    door.policy.limits = { ...door.policy.limits, firstByteMs: 200, idleMs: 200 };
+    door.policy.limits = { ...door.policy.limits, firstByteMs: standstillMs, idleMs: standstillMs };
     assert.equal((await replyOf(request(door.connect()))).body, 'backend-late');
     await assert.rejects(replyOf(request(door.connect(), { ':path': '/begun' })), /reset/);
     const slow = request(door.connect(), { ':method': 'POST' }, false);

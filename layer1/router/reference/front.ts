@@ -12,6 +12,7 @@ import { dial, hasVanished } from '../backend.ts';
 import type { Backend } from '../backend.ts';
 import type { Answer, Client, Ending, Exchange, Front, Policy, Problem } from '../exchange.ts';
 import { Deadlines } from '../http1/deadlines.ts';
+import type { Watched } from '../http1/deadlines.ts';
 import { HeadProblem } from '../http1/fields.ts';
 import type { Http1RequestHead } from '../http1/request-head.ts';
 import { answerText } from '../http1/rewrite.ts';
@@ -26,8 +27,8 @@ const goodbyeMs = 3_000;
 export class ReferenceFront implements Front {
   readonly #policy: Policy;
   readonly #server: Server;
-  readonly #upgrades = new UpgradeProxy();
   readonly #deadlines = new Deadlines();
+  readonly #upgrades = new UpgradeProxy(this.#deadlines);
   readonly #sockets = new Map<Socket, Client>();
   readonly #agents = new WeakMap<Backend, Agent>();
   #isDraining = false;
@@ -78,11 +79,15 @@ export class ReferenceFront implements Front {
   async drain(options: { deadlineMs: number }): Promise<void> {
     this.#isDraining = true;
     const startedMs = performance.now();
-    const elapsedMs = () => performance.now() - startedMs;
-    while (this.#sockets.size > 0 && elapsedMs() < options.deadlineMs) {
-      if (elapsedMs() > Math.min(goodbyeMs, options.deadlineMs / 2)) this.#server.closeIdleConnections();
-      await systemClock.sleep(50);
-    }
+    const goodbyeEndMs = this.#deadlines.after(Math.min(goodbyeMs, options.deadlineMs / 2));
+    const goodbye: Watched = {
+      tick: (nowMs) => {
+        if (nowMs > goodbyeEndMs) this.#server.closeIdleConnections();
+      },
+    };
+    this.#deadlines.add(goodbye);
+    while (this.#sockets.size > 0 && performance.now() - startedMs < options.deadlineMs) await systemClock.sleep(50);
+    this.#deadlines.delete(goodbye);
     for (const socket of this.#sockets.keys()) socket.destroy();
     this.#server.close();
   }
@@ -195,7 +200,10 @@ export class ReferenceFront implements Front {
       const backend = await exchange.pick();
       if (backend === undefined) break;
       try {
-        const upstream = await dial(backend, { timeoutMs: exchange.limits.dialMs });
+        const upstream = await dial(backend, {
+          timeoutMs: exchange.limits.dialMs,
+          deadlines: this.#deadlines,
+        });
         problem = undefined;
         await this.#upgrades.run({
           request,

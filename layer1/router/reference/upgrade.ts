@@ -6,7 +6,11 @@ import type { Duplex } from 'node:stream';
 import { createProxyServer } from 'http-proxy';
 import type { Backend } from '../backend.ts';
 import type { Limits, Problem } from '../exchange.ts';
+import type { Deadlines, Watched } from '../http1/deadlines.ts';
 import type { RawHeaders } from './heads.ts';
+
+/** For the backend's last bytes to leave for the client. */
+const lastBytesMs = 1_000;
 
 export type Upgrade = {
   request: IncomingMessage;
@@ -29,8 +33,10 @@ export type Upgrade = {
 export class UpgradeProxy {
   readonly #proxy = createProxyServer({});
   readonly #begun = new WeakMap<IncomingMessage, (upstreamRequest: ClientRequest) => void>();
+  readonly #deadlines: Deadlines;
 
-  constructor() {
+  constructor(deadlines: Deadlines) {
+    this.#deadlines = deadlines;
     this.#proxy.on('proxyReqWs', (upstreamRequest, request) => this.#begun.get(request)?.(upstreamRequest));
   }
 
@@ -39,15 +45,20 @@ export class UpgradeProxy {
     let isUpgraded = false;
     let isAnswered = false;
     const close = () => {
-      clearTimeout(late);
+      stopWaiting();
       upstream.destroy();
       socket.destroy();
       closed.resolve();
     };
-    const late = setTimeout(() => {
+    /** What is waited for: the answer, then the next byte, then that the last bytes have left. */
+    let stopWaiting = this.#deadlines.start(limits.firstByteMs, () => {
       refuse('backend-late');
       close();
-    }, limits.firstByteMs);
+    });
+    const waitForBytes = () => {
+      stopWaiting();
+      stopWaiting = this.#whenSilent(request.socket, limits.idleMs, close);
+    };
     if (socket.destroyed) {
       close();
       return closed.promise;
@@ -64,19 +75,18 @@ export class UpgradeProxy {
     socket.on('readable', notice);
     socket.once('end', leave);
     upstream.once('close', () => {
-      clearTimeout(late);
       // The client may not have taken all of an ordinary answer yet: its end ends the connection, or its silence.
       if (isAnswered) return;
+      stopWaiting();
       // What the backend said last is on its way through the client's socket still.
       socket.end();
-      setTimeout(close, 1_000).unref();
+      stopWaiting = this.#deadlines.start(lastBytesMs, close);
     });
     this.#begun.set(request, (upstreamRequest) => {
       upstreamRequest.prependOnceListener('response', (answer) => {
         isAnswered = true;
         what.answered(answer.statusCode ?? 502);
-        clearTimeout(late);
-        request.socket.setTimeout(limits.idleMs, close);
+        waitForBytes();
         // http-proxy writes whatever comes, whether the client takes it or not.
         answer.on('data', () => {
           if (!socket.writableNeedDrain) return;
@@ -91,8 +101,7 @@ export class UpgradeProxy {
         isUpgraded = true;
         what.answered(101);
         socket.removeListener('readable', notice);
-        clearTimeout(late);
-        request.socket.setTimeout(limits.idleMs, close);
+        waitForBytes();
       });
     });
     const protocol = request.headers.upgrade ?? 'websocket';
@@ -116,6 +125,24 @@ export class UpgradeProxy {
       },
     );
     return closed.promise;
+  }
+
+  /** Calls `silent` once nothing came from the socket and nothing went to it for so long, unless what it answers is called before. */
+  #whenSilent(socket: Socket, idleMs: number, silent: () => void): () => void {
+    let bytes = -1;
+    let endMs = Infinity;
+    const watched: Watched = {
+      tick: (nowMs) => {
+        const moved = socket.bytesRead + socket.bytesWritten;
+        if (moved !== bytes) endMs = this.#deadlines.after(idleMs);
+        bytes = moved;
+        if (nowMs <= endMs) return;
+        this.#deadlines.delete(watched);
+        silent();
+      },
+    };
+    this.#deadlines.add(watched);
+    return () => this.#deadlines.delete(watched);
   }
 }
 

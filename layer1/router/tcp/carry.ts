@@ -2,7 +2,7 @@
 import { connect } from 'node:net';
 import type { Socket } from 'node:net';
 import { untilConnected } from '../backend.ts';
-import type { Backend } from '../backend.ts';
+import type { Backend, Dialling } from '../backend.ts';
 
 /** As much as one read takes from the kernel. */
 const readBytes = 64 * 1024;
@@ -21,7 +21,7 @@ export type BackendConnection = {
  * Throws `unavailable`. What is read is written from one buffer that is used again at once: only what the client did not
  * take at once keeps its buffer, and the next read gets another.
  */
-export async function dialBackend(backend: Backend, options: { timeoutMs: number }): Promise<BackendConnection> {
+export async function dialBackend(backend: Backend, options: Dialling): Promise<BackendConnection> {
   let client: Socket | undefined;
   let buffer = Buffer.allocUnsafeSlow(readBytes);
   let isTaken = false;

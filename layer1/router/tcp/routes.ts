@@ -136,7 +136,7 @@ export class TcpRoutes implements AsyncDisposable {
   }
 
   async #connect(socket: Socket, to: { client: Client; route: Route; early: Buffer | undefined }): Promise<void> {
-    const { counters, dialMs, log } = this.#options;
+    const { counters, deadlines, dialMs, log } = this.#options;
     const { client, route, early } = to;
     const { proxyProtocol, idleMs } = route.tcp;
     counters.tcpConnections += 1;
@@ -149,7 +149,7 @@ export class TcpRoutes implements AsyncDisposable {
       tried.add(backend);
       const release = backend.use();
       try {
-        const connection = await dialBackend(backend, { timeoutMs: dialMs });
+        const connection = await dialBackend(backend, { timeoutMs: dialMs, deadlines });
         const header = proxyProtocol === undefined ? undefined : proxyHeader(proxyProtocol, endsOf(socket, client));
         carry(socket, connection, { first: [header, early], idleMs, release });
         return;

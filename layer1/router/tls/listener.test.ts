@@ -50,8 +50,8 @@ async function open(t: TestContext) {
   return { listener, port, taken, look };
 }
 
-/** It has said half of what begins a handshake, and the port has it. */
-async function half(port: number): Promise<Socket> {
+/** It is connected, and says nothing of its handshake. */
+async function silent(port: number): Promise<Socket> {
   const socket = connect(port, '127.0.0.1');
   socket.on('error', () => socket.destroy());
   await once(socket, 'connect');
@@ -60,7 +60,7 @@ async function half(port: number): Promise<Socket> {
 
 test('a client has ten seconds for its handshake, however little it says', async (t) => {
   const { listener, port, look } = await open(t);
-  const socket = await half(port);
+  const socket = await silent(port);
   t.after(() => socket.destroy());
   const ended = closed(socket);
   // The clock of a port that has no connection yet stands.
@@ -77,7 +77,7 @@ test('a client has ten seconds for its handshake, however little it says', async
 
 test('a standstill of the router is not the client’s: its handshake goes on', async (t) => {
   const { listener, port, taken, look } = await open(t);
-  const socket = await half(port);
+  const socket = await silent(port);
   for (let i = 0; i < 5; i += 1) look(3_600_000);
   const client = connectTls({ socket, rejectUnauthorized: false });
   t.after(() => client.destroy());
@@ -94,7 +94,7 @@ test('a handshake that is under way when the router is told to stop is done, and
   const backend = await startBackend(t, (_request, response) => void response.end('ok'));
   world.plane.up('web', backend.address);
   await settled(world.router, [backend.address]);
-  const socket = await half(world.port);
+  const socket = await silent(world.port);
   const stopped = world.router.stop({ drainMs: 60_000 });
   const asked = request({
     createConnection: () => connectTls({ socket, servername: 'app.test', ca: world.authority.certificate }),

@@ -6,6 +6,7 @@ import type { BuildContext, Buildpack, Compiled, Runtime } from '../buildpack.ts
 import { buildEnv } from '../environment.ts';
 import { type Project, installDependencies, pruneDependencies, runScript } from './dependencies.ts';
 import { isInRange, npmRangeFor, rangeOf } from './engines.ts';
+import { headerSettings } from './headers.ts';
 import { chooseManager, isBerryLockfile, pnpmRangeOf } from './lockfiles.ts';
 import { type Manager, npmManager, pnpmManager, yarnBerryManager, yarnClassicManager } from './managers.ts';
 import { type PackageJson, buildScript, parsePackageJson, startCommand } from './package-json.ts';
@@ -33,7 +34,7 @@ async function compile(context: BuildContext): Promise<Compiled> {
     manager: tools.manager,
     lockfile: chosen.lockfile,
     tools: tools.runtimes.map(({ name }) => name).join(' '),
-    env: projectEnv(context, tools),
+    env: { ...projectEnv(context, tools), ...(await headerSettings({ ...tools, program: tools.manager.program })) },
   };
   out.topic(`Installing dependencies with ${tools.manager.program}`);
   const hadYarnCache = await exists(join(layout.appDir, '.yarn/cache'));
@@ -60,7 +61,14 @@ async function compile(context: BuildContext): Promise<Compiled> {
   };
 }
 
-type Tools = { manager: Manager; runtimes: Runtime[]; includeDir: string | undefined; isCacheChanged: boolean };
+type Tools = {
+  manager: Manager;
+  runtimes: Runtime[];
+  /** Where the headers are that came with this Node, where they did. */
+  includeDir: string | undefined;
+  npmLib: string;
+  isCacheChanged: boolean;
+};
 type Chosen = ReturnType<typeof chooseManager>;
 
 /** Node itself, for buildpacks that need nothing else of it. */
@@ -94,7 +102,8 @@ async function installTools(context: BuildContext, manifest: PackageJson, chosen
     ? imageNpm.version
     : await toolchain.resolve('npm', 'npm', wantsNpm === undefined ? npmRangeFor(version) : npmRange);
   out.line(`npm ${npmVersion}`);
-  const runtimes: Runtime[] = [node, await toolchain.installTool('npm', 'npm', npmVersion)];
+  const npm = await toolchain.installTool('npm', 'npm', npmVersion);
+  const runtimes: Runtime[] = [node, npm];
 
   const { manager, version: managerVersion } = await managerOf(context, manifest, chosen, toolchain);
   if (managerVersion !== undefined && manager.packageName !== undefined) {
@@ -102,7 +111,7 @@ async function installTools(context: BuildContext, manifest: PackageJson, chosen
     runtimes.push(await toolchain.installTool(manager.program, manager.packageName, managerVersion));
   }
   await toolchain.tidy();
-  return { manager, runtimes, includeDir, isCacheChanged: toolchain.isChanged };
+  return { manager, runtimes, includeDir, npmLib: join(npm.dir, 'lib'), isCacheChanged: toolchain.isChanged };
 }
 
 async function managerOf(
@@ -139,7 +148,7 @@ async function managerOf(
   return { manager: isBerry ? yarnBerryManager(version, hasLockfile) : yarnClassicManager(hasLockfile), version };
 }
 
-function projectEnv(context: BuildContext, { manager, runtimes, includeDir }: Tools): Record<string, string> {
+function projectEnv(context: BuildContext, { manager, runtimes }: Tools): Record<string, string> {
   const { layout } = context;
   const scratch = (name: string): string => join(layout.scratchDir, name);
   return {
@@ -149,8 +158,6 @@ function projectEnv(context: BuildContext, { manager, runtimes, includeDir }: To
     PATH: pathOf(runtimes, layout.appDir, context.baseEnv),
     CI: 'true',
     npm_config_cache: scratch('npm'),
-    // Native packages are compiled against the headers that came with this Node, where they did.
-    ...(includeDir === undefined ? {} : { npm_config_nodedir: includeDir }),
     // To Yarn 2 and later it would mean the archives that Plug'n'Play reads at run time: those have to be part of the slug.
     ...(manager.isBerry ? {} : { YARN_CACHE_FOLDER: scratch('yarn') }),
     YARN_GLOBAL_FOLDER: scratch('yarn-global'),
