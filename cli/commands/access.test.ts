@@ -45,7 +45,9 @@ test('a user is added, gets to know the cluster with one line, and may do what t
 
   await env.desk.run(['user', 'role', 'ann', 'developer']);
   assert.match((await env.desk.run(['user', 'list'])).stdout, /ann +developer +ops/);
-  for (const words of [['user'], ['team'], ['token'], ['eval'], ['op', '-a', 'shop'], ['access', '-a', 'shop']]) {
+  assert.match((await env.desk.run(['token', 'list'])).stdout, /first token +ann +as ann/);
+  const onApp = ['op', 'access', 'route', 'release', 'review'].map((name) => [name, '-a', 'shop']);
+  for (const words of [['user'], ['team'], ['token'], ['eval'], ['key'], ['cluster'], ...onApp]) {
     const [name = '', ...rest] = words;
     const [bare, listed] = [
       await env.desk.run([...words, '--json']),

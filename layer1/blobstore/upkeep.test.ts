@@ -121,11 +121,13 @@ test('a blob the disk damaged is replaced from another store, within a day or on
   verification.onRead(read.digest);
   await until(() => verification.counts.replaced === 1);
   assert.equal(own.blobs.get(read.digest)?.bytes.toString(), 'read');
+  assert.deepEqual(verification.replaced.digests, [read.digest]);
   await clock.advance(700_000);
   await until(() => verification.completeMs !== undefined);
   own.damage(digest);
   await clock.advance(dayMs);
   await until(() => verification.counts.replaced === 2);
+  assert.deepEqual(verification.replaced.digests, [digest]);
   assert.equal(own.blobs.get(digest)?.bytes.toString(), 'precious');
   stop.abort();
   await running;
