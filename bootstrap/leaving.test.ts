@@ -4,10 +4,11 @@ import { formations } from '@flynn/controller/api';
 import { hosts } from '@flynn/controller/api-hosts';
 import { type TestController, startTestController } from '@flynn/controller/testing';
 import { leaseSubnet } from '@flynn/host-agent/cluster/subnets';
-import { hasCode } from '@flynn/kit/errors';
+import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { cellKeys } from '@flynn/scheduler/cell';
 import { forget, leave } from './leaving.ts';
 
+const checkBlobs = async () => {};
 const joined = (hostId: string) => ({ hostId, hasPlatform: false });
 const isNotFound = (error: unknown): boolean => hasCode(error, 'not_found');
 
@@ -28,7 +29,10 @@ async function startHosts(count: number, volumes: readonly string[] = []): Promi
 
 async function leaveTelling(world: TestController, hostId: string): Promise<string[]> {
   const lines: string[] = [];
-  assert.equal(await leave(world.store, joined(hostId), { isForced: false, report: (line) => lines.push(line) }), true);
+  assert.equal(
+    await leave(world.store, joined(hostId), { isForced: false, report: (line) => lines.push(line), checkBlobs }),
+    true,
+  );
   return lines;
 }
 
@@ -65,16 +69,35 @@ test('the jobs of a host that leaves run elsewhere before it goes, and nothing o
   assert.deepEqual(await keysOf(world, 'host3'), []);
 });
 
+test('a host that alone has blobs waits with its jobs until others have them; forced, it says what is lost', async () => {
+  await using world = await startHosts(3);
+  const lines: string[] = [];
+  const report = (line: string) => lines.push(line);
+  let left = 2;
+  const checkAlone = async () => {
+    left -= 1;
+    const soleCopies = { count: left, bytes: 3e6, digests: [] };
+    if (left > 0) throw new FlynnError('conflict', `it alone has ${left} blob`, { detail: { soleCopies } });
+  };
+  const options = { isForced: false, report, checkBlobs: checkAlone };
+  assert.equal(await leave(world.store, joined('host3'), options), true);
+  assert.equal(lines[0], 'it alone has 1 blob: waiting until another has them');
+  assert.match(lines[1] ?? '', /moving .* to other hosts/);
+  left = 100;
+  assert.equal(await leave(world.store, joined('host2'), { ...options, isForced: true }), true);
+  assert.ok(lines.includes('it alone has 99 blob: lost with its disk, as you force it'), lines.join('; '));
+});
+
 test('the last host just goes; the one that made the cluster stays while others are there', async () => {
   await using world = await startHosts(3);
   const first = { hostId: 'host1', hasPlatform: true };
   await assert.rejects(
-    leave(world.store, first, { isForced: false, report: () => {} }),
+    leave(world.store, first, { isForced: false, report: () => {}, checkBlobs }),
     (error) => hasCode(error, 'conflict') && /host2, host3.*--force/.test(error.message),
   );
   await using alone = await startTestController({ hosts: 1 });
   await leaseSubnet(alone.store, { hostId: 'host1', address: '192.0.2.1', range: '100.100.0.0/16', now: 0 });
-  assert.equal(await leave(alone.store, first, { isForced: false, report: () => {} }), false);
+  assert.equal(await leave(alone.store, first, { isForced: false, report: () => {}, checkBlobs }), false);
 });
 
 test('who waits for data that was on a host that left is told by name', async () => {

@@ -1,17 +1,20 @@
 /** Taking this host out of a cluster that goes on without it: its work first, then its place in etcd and the network, then its name. */
+import { checkSoleCopiesAt } from '@flynn/controller/host-blobs';
+import { whileCopied } from '@flynn/controller/sole-copies';
+import { createDiscoveryClient } from '@flynn/discovery/client';
 import { memberKey } from '@flynn/host-agent/cluster/member-keys';
 import { knownEndpoints } from '@flynn/host-agent/cluster/membership';
 import { releaseSubnet } from '@flynn/host-agent/cluster/subnets';
 import { changeSettings } from '@flynn/host-agent/host-settings';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import { silentLogger } from '@flynn/kit/log';
-import { waitFor } from '@flynn/kit/retry';
+import { waitFor, withDeadline } from '@flynn/kit/retry';
 import { assignmentSchema, cellKeys, claimSchema } from '@flynn/scheduler/cell';
 import type { Store } from '@flynn/store/store';
 import { leasesOf } from './admission.ts';
 import { withStore } from './controller.ts';
 import { commands } from './origin.ts';
-import type { Cluster } from './settings.ts';
+import { type Cluster, gatewayOf } from './settings.ts';
 import type { Report } from './timed.ts';
 
 const reachMs = 10_000;
@@ -20,10 +23,17 @@ const drainMs = 60_000;
 const emptyMs = 75_000;
 /** Jobs of a workload that move at a time: nobody waits for a host that leaves longer than he must. */
 const drainParallel = 16;
+/** As long as copies are made it waits; without any it gives up earlier. */
+const blobsMs = 6 * 3_600_000;
 /** etcd's members change one at a time, each once it has caught up. */
 const memberMs = 60_000;
 /** For the schedulers to place elsewhere what was still here. */
 const missMs = 20_000;
+
+/** `conflict` while this host alone has blobs. */
+type CheckBlobs = (limits: { signal: AbortSignal }) => Promise<void>;
+/** Of `leaveCluster`, whatever has to be waited for. */
+export const leaveMs = blobsMs + 240_000;
 
 type Host = { stateDir: string; cluster: Cluster };
 type Leaving = Host & { isForced: boolean; report: Report };
@@ -35,7 +45,10 @@ type Leaving = Host & { isForced: boolean; report: Report };
 export async function leaveCluster({ stateDir, cluster, isForced, report }: Leaving): Promise<boolean> {
   const host = { stateDir, cluster, log: silentLogger() };
   try {
-    return await withStore(host, (store) => leave(store, cluster, { isForced, report }));
+    await using discovery = createDiscoveryClient({ url: `http://${gatewayOf(cluster.subnet)}:1111` });
+    const baseUrl = async () => `http://${(await discovery.resolve('blobstore')).address}`;
+    const checkBlobs: CheckBlobs = (limits) => checkSoleCopiesAt({ baseUrl, key: cluster.key }, cluster.hostId, limits);
+    return await withStore(host, (store) => leave(store, cluster, { isForced, report, checkBlobs }));
   } catch (error) {
     if (!hasCode(error, 'unavailable', 'timeout')) throw error;
     if (cluster.hasPlatform) {
@@ -60,7 +73,7 @@ type LeavingHost = Pick<Cluster, 'hostId' | 'hasPlatform'>;
 export async function leave(
   store: Store,
   { hostId, hasPlatform }: LeavingHost,
-  { isForced, report }: Pick<Leaving, 'isForced' | 'report'>,
+  { isForced, report, checkBlobs }: Pick<Leaving, 'isForced' | 'report'> & { checkBlobs: CheckBlobs },
 ): Promise<boolean> {
   const limits = { signal: AbortSignal.timeout(reachMs) };
   await store.get(memberKey(hostId), limits);
@@ -72,6 +85,7 @@ export async function leave(
       `other hosts are in this cluster: ${others.join(', ')}. The platform's data (sources, slugs) is on this one: take the others down first, or this one all the same with ${commands.force}`,
     );
   }
+  await untilCopied(checkBlobs, { isForced, report });
   await moveJobs(store, hostId, others, report);
   await releaseSubnet(store, hostId);
   report(`waiting for etcd to go on without ${hostId}`);
@@ -87,6 +101,20 @@ export async function leave(
   }
   report(`${hostId} left the cluster; ${others.length} ${others.length === 1 ? 'host goes' : 'hosts go'} on`);
   return true;
+}
+
+/** Its disk goes with it: other hosts take over what it alone has of blobs first. Forced, it says what is lost. */
+async function untilCopied(checkBlobs: CheckBlobs, { isForced, report }: Pick<Leaving, 'isForced' | 'report'>) {
+  const signal = withDeadline(blobsMs);
+  const check = () => checkBlobs({ signal });
+  const remedy = `or leave all the same, and lose them: ${commands.force}`;
+  if (!isForced) return whileCopied(check, { report, remedy, signal });
+  try {
+    await check();
+  } catch (error) {
+    if (!hasCode(error, 'conflict')) throw error;
+    report(`${messageOf(error)}: lost with its disk, as you force it`);
+  }
 }
 
 /** Replacements first, as when an operator drains it. */

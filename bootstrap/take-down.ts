@@ -5,7 +5,7 @@ import { styleText } from 'node:util';
 import { removeNetwork } from '@flynn/host-agent/network/removal';
 import { FlynnError } from '@flynn/kit/errors';
 import { removeAgent, setupOf } from './agent.ts';
-import { forgetHost, leaveCluster } from './leaving.ts';
+import { forgetHost, leaveCluster, leaveMs } from './leaving.ts';
 import { findPerson, removeCluster } from './cli-config.ts';
 import { engineAt, isEngineUp, stopStartedEngine } from './engine.ts';
 import { commands } from './origin.ts';
@@ -52,7 +52,7 @@ export async function takeDown({ env, keepImages, isForced }: TakeDown): Promise
   }
   const goesOn =
     cluster !== undefined &&
-    (await part('leaving the cluster', 240_000, (_signal, report) =>
+    (await part('leaving the cluster', leaveMs, (_signal, report) =>
       leaveCluster({ stateDir, cluster, isForced, report }),
     ));
   if (cluster !== undefined) {

@@ -1,12 +1,33 @@
-/** Waiting for a host to be empty. */
+/** Emptying a host, and waiting until it is. */
 import { hosts } from '@flynn/controller/api-hosts';
 import type { HostView } from '@flynn/controller/api-hosts';
+import { whileCopied } from '@flynn/controller/sole-copies';
 import { systemClock } from '@flynn/kit/clock';
 import type { HttpClient } from '@flynn/kit/http-client';
+import type { CallInput } from '@flynn/kit/routes';
 import type { Context } from '../context.ts';
 import { formatCount } from '../output.ts';
 
 const pollMs = 500;
+
+export const giveUpBlobs = [
+  '--give-up-blobs',
+  'do not wait for slugs and layers that no other host has: without its disk they are lost',
+] as const;
+
+/** Begins once other hosts have what this one alone has of blobs; until then it tells what is left. */
+export function beginDrain(
+  context: Context,
+  client: HttpClient,
+  host: string,
+  body: CallInput<typeof hosts.drain>['body'],
+): Promise<HostView> {
+  return whileCopied(() => client.call(hosts.drain, { params: { host }, body }), {
+    report: (line) => context.options.json || context.print(`${line}\n`),
+    remedy: `or empty it all the same, and keep its disk: --give-up-blobs`,
+    signal: new AbortController().signal,
+  });
+}
 
 /** Until the host is empty, the drain is called off, or Ctrl-C, which leaves the drain as it is. */
 export async function awaitEmpty(context: Context, client: HttpClient, first: HostView): Promise<number> {

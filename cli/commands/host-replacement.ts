@@ -7,11 +7,11 @@ import { usageError } from '../arguments.ts';
 import type { Context } from '../context.ts';
 import { formatCount } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';
-import { awaitEmpty } from './host-drain.ts';
+import { awaitEmpty, beginDrain, giveUpBlobs } from './host-drain.ts';
 
 const gibibyte = 1024 ** 3;
 
-type RemoveOptions = { yes?: boolean; giveUpVolumes?: boolean };
+type RemoveOptions = { yes?: boolean; giveUpVolumes?: boolean; giveUpBlobs?: boolean };
 
 const giveUpVolumes = [
   '--give-up-volumes',
@@ -24,7 +24,7 @@ export function addReplacementCommands(parent: Parent, host: ReturnType<typeof a
     name: 'remove',
     summary: 'forget a host that is away for good',
     arguments: [['<host>', 'as "flynn host list" shows it']],
-    options: { yes: ['-y, --yes', 'without it nothing is done'], giveUpVolumes },
+    options: { yes: ['-y, --yes', 'without it nothing is done'], giveUpVolumes, giveUpBlobs },
     async run(context, options, [id = '']) {
       if (options.yes !== true) throw usageError(`this forgets ${id} and what its volumes held: repeat it with --yes`);
       await remove(await context.client(), id, options);
@@ -40,14 +40,17 @@ export function addReplacementCommands(parent: Parent, host: ReturnType<typeof a
       ['<old>', 'the host that goes, up or away'],
       ['<new>', 'the host that comes; it has joined already'],
     ],
-    options: { yes: ['-y, --yes', 'without it nothing is done'], giveUpVolumes },
+    options: { yes: ['-y, --yes', 'without it nothing is done'], giveUpVolumes, giveUpBlobs },
     examples: ['flynn host replace h2 h4 --yes'],
     run: (context, options, [old = '', next = '']) => replace(context, options, old, next),
   });
 }
 
 async function remove(client: HttpClient, host: string, options: RemoveOptions): Promise<void> {
-  const query = options.giveUpVolumes === true ? { giveUpVolumes: true } : {};
+  const query = {
+    ...(options.giveUpVolumes === true ? { giveUpVolumes: true } : {}),
+    ...(options.giveUpBlobs === true ? { giveUpBlobs: true } : {}),
+  };
   await client.call(hosts.remove, { params: { host }, query });
 }
 
@@ -75,7 +78,7 @@ async function replace(context: Context, options: RemoveOptions, oldId: string, 
     );
     return 0;
   }
-  const draining = await client.call(hosts.drain, { params: { host: oldId }, body: {} });
+  const draining = await beginDrain(context, client, oldId, { giveUpBlobs: options.giveUpBlobs === true });
   const code = await awaitEmpty(context, client, draining);
   if (code === 0 && !context.options.json) {
     context.print(`now on ${oldId}: flynn-host uninstall, and it is no longer of the cluster\n`);

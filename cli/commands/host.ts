@@ -4,7 +4,7 @@ import { parseDurationMs, parseWhole, usageError } from '../arguments.ts';
 import type { Context } from '../context.ts';
 import { formatAge, formatCount, formatTable } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';
-import { awaitEmpty } from './host-drain.ts';
+import { awaitEmpty, beginDrain, giveUpBlobs } from './host-drain.ts';
 import { addReplacementCommands } from './host-replacement.ts';
 
 const hostArgument = ['<host>', 'as "flynn host list" shows it'] as const;
@@ -108,7 +108,7 @@ function showTags(context: Context, view: HostView): void {
 }
 
 function addDrainCommand(parent: Parent, host: ReturnType<typeof addCommand>): void {
-  addCommand<{ deadline?: string; maxParallel?: string; wait?: boolean }>(parent, {
+  addCommand<{ deadline?: string; maxParallel?: string; wait?: boolean; giveUpBlobs?: boolean }>(parent, {
     under: host,
     name: 'drain',
     summary: 'move its jobs elsewhere, replacements first',
@@ -117,16 +117,18 @@ function addDrainCommand(parent: Parent, host: ReturnType<typeof addCommand>): v
       deadline: ['--deadline <time>', 'what is left by then is stopped, as in 10m'],
       maxParallel: ['--max-parallel <n>', 'jobs of a workload that move at a time, else 1'],
       wait: ['--wait', 'until the host is empty'],
+      giveUpBlobs,
     },
-    async run(context, { deadline, maxParallel, wait }, [id = '']) {
+    async run(context, { deadline, maxParallel, wait, giveUpBlobs: givesUp = false }, [id = '']) {
       const client = await context.client();
       const body = {
+        giveUpBlobs: givesUp,
         ...(deadline === undefined ? {} : { deadlineMs: parseDurationMs(deadline) }),
         ...(maxParallel === undefined
           ? {}
           : { maxParallel: parseWhole(maxParallel, { what: 'how many move at a time', min: 1, max: 1_000 }) }),
       };
-      const view = await client.call(hosts.drain, { params: { host: id }, body });
+      const view = await beginDrain(context, client, id, body);
       if (wait !== true) {
         const many = formatCount(view.jobs, 'job');
         context.show(view, () => `${view.id} is draining: ${many} to move; "flynn host show ${view.id}" follows it`);

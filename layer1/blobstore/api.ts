@@ -17,7 +17,7 @@ export const listedNameSchema = z.object({ name: z.string(), digest: digestSchem
 export type ListedName = z.output<typeof listedNameSchema>;
 
 /** Blobs of which this store has no copy, or no good one: the first few by name. `since`: milliseconds since the epoch. */
-const lackSchema = z.object({
+export const lackSchema = z.object({
   count: z.int(),
   bytes: z.number(),
   since: z.number().optional(),
@@ -33,6 +33,10 @@ export const storeStatusSchema = z.object({
   /** When it had last compared itself with all others, and read all of its blobs. */
   comparedAt: z.number().optional(),
   verifiedAt: z.number().optional(),
+  /** A bucket that all of its blobs are in; a store that says the same has them too. */
+  place: z.string().optional(),
+  /** It is on its way to another place, and serves from both meanwhile. */
+  moving: z.object({ to: z.string(), left: lackSchema }).optional(),
 });
 export type StoreStatus = z.output<typeof storeStatusSchema>;
 

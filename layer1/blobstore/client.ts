@@ -72,8 +72,8 @@ export function createBlobClient(options: {
   };
 }
 
-/** Passes bytes on and fails at their end if their digest is another one. */
-export function checkDigest(digest: string): Transform {
+/** Passes bytes on and fails at their end if their digest is another one, which `onOther` is told of. */
+export function checkDigest(digest: string, onOther: () => void = () => undefined): Transform {
   const hash = createHash('sha256');
   return new Transform({
     transform(chunk: Buffer, _encoding, done) {
@@ -82,9 +82,9 @@ export function checkDigest(digest: string): Transform {
     },
     flush(done) {
       const actual = `sha256:${hash.digest('hex')}`;
-      if (actual === digest) done();
-      else
-        done(new FlynnError('internal', `the blob store sent ${actual} when asked for ${digest}: the blob is damaged`));
+      if (actual === digest) return done();
+      onOther();
+      done(new FlynnError('internal', `the blob store sent ${actual} when asked for ${digest}: the blob is damaged`));
     },
   });
 }

@@ -27,7 +27,9 @@ export class Comparison {
       name: 'comparing with the other blob stores',
       firstMs: 0,
       everyMs,
-      all: (signal) => this.compare(signal),
+      all: async (signal) => {
+        await this.compare(signal);
+      },
       one: async (digest, signal) => {
         if ((await deps.own.find(digest)) === undefined) await copying.takeFromAny(digest, signal);
       },
@@ -53,17 +55,20 @@ export class Comparison {
     return this.#upkeep.run(signal);
   }
 
-  async compare(signal: AbortSignal): Promise<void> {
+  /** Whether all others were asked, and have nothing any more that this one has not. */
+  async compare(signal: AbortSignal): Promise<boolean> {
     const { own, clock, log } = this.#deps;
     const peers = this.#deps.peers();
-    if (peers === undefined) return;
-    const lacked = new Map<string, { held: Held; replica: Replica }>();
+    if (peers === undefined) return false;
+    const lacked = new Map<string, { held: Held; replicas: Replica[] }>();
     let isComplete = true;
     for (const { host, replica } of peers) {
       try {
-        for (const held of await this.#lackedFrom(replica, signal)) lacked.set(held.digest, { held, replica });
+        for (const held of await this.#lackedFrom(replica, signal)) {
+          lacked.set(held.digest, { held, replicas: [...(lacked.get(held.digest)?.replicas ?? []), replica] });
+        }
       } catch (error) {
-        if (signal.aborted) return;
+        if (signal.aborted) return false;
         isComplete = false;
         log.warn(`cannot compare with the blob store on ${host}: ${messageOf(error)}; trying again later`);
       }
@@ -71,16 +76,21 @@ export class Comparison {
     for (const { held } of lacked.values()) this.missing.add(held, clock.now());
     if (isComplete) this.missing.keepOnly(lacked);
     const away = new Set<Replica>();
-    for (const { held, replica } of lacked.values()) {
+    for (const { held, replicas } of lacked.values()) {
       await this.#upkeep.serveAsked(signal);
-      // It may have come otherwise meanwhile.
-      const isThere = (await own.find(held.digest)) !== undefined;
-      if (!isThere && away.has(replica)) continue;
-      const outcome = isThere ? 'taken' : await this.#copying.take(held, replica, signal);
-      if (outcome === 'away') away.add(replica);
-      if (outcome === 'taken' || outcome === 'obsolete') this.missing.delete(held.digest);
+      for (const replica of replicas) {
+        // It may have come otherwise meanwhile.
+        const isThere = (await own.find(held.digest)) !== undefined;
+        if (!isThere && away.has(replica)) continue;
+        const outcome = isThere ? 'taken' : await this.#copying.take(held, replica, signal);
+        if (outcome === 'away') away.add(replica);
+        if (outcome !== 'taken' && outcome !== 'obsolete') continue;
+        this.missing.delete(held.digest);
+        break;
+      }
     }
     if (isComplete) this.#completeMs = clock.now();
+    return isComplete && this.missing.digests.length === 0;
   }
 
   /** What a peer has and this store has not, once it knows what that peer knows. */

@@ -1,16 +1,15 @@
 /** A store's copies in a directory: `blobs/sha256/ab/<hex>`, `names/`, `removed/`, and `tmp/` for what is being written. */
-import { createHash } from 'node:crypto';
 import type { Stats } from 'node:fs';
-import { mkdir, open, readFile, readdir, rename, rm, stat, utimes } from 'node:fs/promises';
+import { mkdir, open, readdir, rename, rm, stat, utimes } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { systemClock } from '@flynn/kit/clock';
-import { FlynnError, asFlynnError, hasErrno } from '@flynn/kit/errors';
+import { hasErrno } from '@flynn/kit/errors';
 import { newId } from '@flynn/kit/ids';
 import { KeyedMutex } from '@flynn/kit/queue';
-import type { Blob } from './api.ts';
 import { isLater, removalMemoryMs } from './replica.ts';
 import type { Held, OwnReplica, Pointer } from './replica.ts';
 import { ReplicatedStorage } from './replicated.ts';
+import { beyondEnd, checkSame, removedSince, translated, writeDurably } from './spool.ts';
 import { checkName, hexOf } from './storage.ts';
 import type { Page, Storage } from './storage.ts';
 
@@ -63,10 +62,12 @@ export async function openDirectory(dir: string, options: { nowMs: number }): Pr
 
   async function pointer(name: string): Promise<Pointer | undefined> {
     const path = namePath(name);
-    const file = await stat(path).catch(undefinedIfGone);
-    const digest = await readFile(path, 'utf8').catch(undefinedIfGone);
-    if (file === undefined || digest === undefined) return undefined;
-    return { name, digest: digest === '' ? null : digest, changedAt: timeOf(file) };
+    // One look: by its path the time could be that of another that has just taken its place.
+    await using file = await open(path).catch(undefinedIfGone);
+    if (file === undefined) return undefined;
+    const changedAt = timeOf(await file.stat());
+    const digest = await file.readFile('utf8');
+    return { name, digest: digest === '' ? null : digest, changedAt };
   }
 
   /** Writes beside, with the given time, and puts it in its place in one step. */
@@ -84,9 +85,7 @@ export async function openDirectory(dir: string, options: { nowMs: number }): Pr
   /** The time it is to have: a copy's own, or now for new bytes; never before one that is there already. */
   async function timeOfNew(digest: string, usedAt: number | undefined): Promise<number> {
     const removed = (await removedBefore(digest)) ?? 0;
-    if (usedAt !== undefined && usedAt < removed) {
-      throw new FlynnError('conflict', `the blob ${digest} was removed since it was last used: its copy is not taken`);
-    }
+    if (usedAt !== undefined && usedAt < removed) throw removedSince(digest);
     const held = await find(digest);
     return Math.max(usedAt ?? Math.max(Date.now(), removed), held?.usedAt ?? 0);
   }
@@ -102,9 +101,7 @@ export async function openDirectory(dir: string, options: { nowMs: number }): Pr
     try {
       return await translated('the blob', async () => {
         const blob = await writeDurably(temporary, body, signal);
-        if (digest !== undefined && blob.digest !== digest) {
-          throw new FlynnError('invalid', `the bytes are ${blob.digest}, not ${digest}: send them again`);
-        }
+        checkSame(digest, blob);
         return await turns.run(blob.digest, async () => {
           const at = await timeOfNew(blob.digest, usedAt);
           await setTime(temporary, at);
@@ -127,8 +124,7 @@ export async function openDirectory(dir: string, options: { nowMs: number }): Pr
         const file = await open(blobPath(digest));
         try {
           const { size } = await file.stat();
-          if (from > size)
-            throw new FlynnError('invalid', `the blob ${digest} has ${size} bytes: none is after ${from}`);
+          if (from > size) throw beyondEnd(digest, size, from);
           return { sizeBytes: size, body: file.createReadStream({ highWaterMark: 256 * 1024, start: from }) };
         } catch (error) {
           await file.close();
@@ -228,24 +224,6 @@ function undefinedIfGone(error: unknown): undefined {
   if (!hasErrno(error, 'ENOENT')) throw error;
 }
 
-async function writeDurably(
-  path: string,
-  body: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
-  signal: AbortSignal | undefined,
-): Promise<Blob> {
-  const hash = createHash('sha256');
-  let sizeBytes = 0;
-  await using file = await open(path, 'wx', 0o644);
-  for await (const chunk of body) {
-    signal?.throwIfAborted();
-    hash.update(chunk);
-    sizeBytes += chunk.length;
-    await file.appendFile(chunk);
-  }
-  await file.sync();
-  return { digest: `sha256:${hash.digest('hex')}`, sizeBytes };
-}
-
 /** A rename lasts only once the directory is on disk too, and a new directory once its parent is. */
 async function moveDurably(from: string, to: string, root: string): Promise<void> {
   const made = await mkdir(dirname(to), { recursive: true });
@@ -254,21 +232,5 @@ async function moveDurably(from: string, to: string, root: string): Promise<void
     await using directory = await open(path);
     await directory.sync();
     if (made === undefined) break;
-  }
-}
-
-async function translated<T>(what: string, fn: () => Promise<T>): Promise<T> {
-  try {
-    return await fn();
-  } catch (error) {
-    const code = error instanceof Error && 'code' in error ? error.code : undefined;
-    if (error instanceof FlynnError) throw error;
-    if (code === 'ENOENT') throw new FlynnError('not_found', `${what} is not in the blob store`, { cause: error });
-    if (code === 'ENOSPC' || code === 'EDQUOT') {
-      throw new FlynnError('exhausted', `there is no room for ${what}: free disk space on the blob store's volume`, {
-        cause: error,
-      });
-    }
-    throw asFlynnError(error);
   }
 }

@@ -6,9 +6,9 @@ import { anyHost, appRole, ownIdentity } from '@flynn/kit/identity';
 import { keepHeapSmall } from '@flynn/kit/idle-memory';
 import { metricsHandler, openMetrics } from '@flynn/kit/metrics-server';
 import { configSchema } from './config.ts';
-import { openDirectory } from './filesystem.ts';
 import { countedStorage, replicationMetrics } from './metrics.ts';
 import { Peers } from './peers.ts';
+import { openPlace } from './place.ts';
 import { blobHandlers } from './server.ts';
 import { BlobStore } from './store.ts';
 
@@ -21,10 +21,11 @@ await runDaemon({
   start: async ({ config, log, tasks }) => {
     const identity = await ownIdentity(config, { log, tasks });
     const dir = config.FLYNN_STORAGE_DIR;
-    const own = await openDirectory(dir, { nowMs: Date.now() });
+    const onDamaged = (digest: string) => store.verification.suspect(digest);
+    const place = await openPlace(config, { log, onDamaged });
     const peers = new Peers({ host: config.FLYNN_HOST_ID, key: config.FLYNN_KEY, identity });
     const copyBytesPerSecond = config.FLYNN_COPY_MB_PER_SECOND * 1024 ** 2;
-    const store = new BlobStore({ own, peers, log, copyBytesPerSecond });
+    const store: BlobStore = new BlobStore({ place, peers, log, copyBytesPerSecond });
     const metrics = openMetrics();
     replicationMetrics(metrics, store);
     const server = await startServer({
@@ -51,11 +52,12 @@ await runDaemon({
       });
     }
     tasks.run('heap', keepHeapSmall);
+    tasks.run('places of other stores', (signal) => peers.followPlaces(() => store.status.place, signal));
     tasks.run('upkeep', (signal) => store.run(signal));
     tasks.run('http server', async (signal) => {
       await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }));
       await server.close();
     });
-    log.info({ port: server.port, dir }, 'serving blobs');
+    log.info({ port: server.port, dir, bucket: place.shared }, 'serving blobs');
   },
 });

@@ -65,6 +65,11 @@ export function replicationMetrics(
     ['lacking', 'Blobs that another store has and this one has not yet.', () => store.status.missing.count],
     ['lacking_bytes', 'Their bytes.', () => store.status.missing.bytes],
     ['damaged', 'Blobs that the disk damaged and no other store could replace.', () => store.status.damaged.count],
+    [
+      'moving',
+      'Blobs that have yet to be moved to where the settings want them.',
+      () => store.status.moving?.left.count ?? 0,
+    ],
   ] as const;
   const counters = [
     ['copied_total', 'Blobs taken over from other stores.', () => copying.counts.copies],

@@ -2,6 +2,7 @@
 import type { DiscoveryClient } from '@flynn/discovery/client';
 import type { Instance } from '@flynn/discovery/api';
 import { asPart, partUrl } from '@flynn/discovery/parts';
+import { pause } from '@flynn/kit/clock';
 import { HttpClient } from '@flynn/kit/http-client';
 import type { LiveIdentity } from '@flynn/kit/identity';
 import type { Logger } from '@flynn/kit/log';
@@ -14,13 +15,18 @@ import type { Peer } from './replicated.ts';
 export const blobService = 'blobstore';
 const statusMs = 2_000;
 
-type Known = Peer & { url: string; http: HttpClient };
+/** How often those are asked that have not said where they keep their blobs. */
+const placeMs = 10_000;
+
+type Known = Peer & { id: string; url: string; http: HttpClient; place: string | undefined };
 
 export class Peers {
   readonly #host: string;
   readonly #key: string;
   readonly #identity: LiveIdentity | undefined;
   #known: readonly Known[] | undefined;
+  /** One's own, as long as it is shared. */
+  #place: string | undefined;
 
   /** `host` is one's own: what is announced there is this store, or the one that it takes the place of. */
   constructor(options: { host: string; key: string; identity?: LiveIdentity | undefined }) {
@@ -29,9 +35,28 @@ export class Peers {
     this.#identity = options.identity;
   }
 
-  /** Undefined until discovery has answered for the first time. */
+  /** Undefined until discovery has answered for the first time. Not those that keep their blobs in the same bucket. */
   get all(): readonly Peer[] | undefined {
-    return this.#known;
+    return this.#known?.filter(({ place }) => place === undefined || place !== this.#place);
+  }
+
+  /** Asks the others where they keep their blobs, as long as `ownPlace` says that one's own may be shared. */
+  async followPlaces(ownPlace: () => string | undefined, signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      this.#place = ownPlace();
+      if (this.#place !== undefined)
+        await Promise.all((this.#known ?? []).map((peer) => this.#learnPlace(peer, signal)));
+      await pause(placeMs, signal);
+    }
+  }
+
+  async #learnPlace(peer: Known, signal: AbortSignal): Promise<void> {
+    if (peer.place !== undefined) return;
+    try {
+      peer.place = (await peer.http.call(replicaRoutes.status, {}, { signal, timeoutMs: statusMs })).place;
+    } catch {
+      // Until it says, it is asked for each blob as those elsewhere are: nothing is lost, and it is asked again.
+    }
   }
 
   /** Follows discovery until the signal aborts; `onChange` is told of every store that came or went. */
@@ -46,18 +71,22 @@ export class Peers {
   }
 
   /** Whether that changed anything. What is under way to one that is gone ends as `unavailable`. */
-  set(instances: readonly Pick<Instance, 'address' | 'attributes'>[]): boolean {
+  set(instances: readonly Pick<Instance, 'id' | 'address' | 'attributes'>[]): boolean {
     const before = this.#known ?? [];
     // While one takes another's place on a host, the newer one has the volume.
     const byHost = new Map(
-      instances.map((one) => [one.attributes['host'] ?? one.address, partUrl(one, this.#identity)]),
+      instances.map((one) => {
+        const host = one.attributes['host'] ?? one.address;
+        return [host, { host, id: one.id, url: partUrl(one, this.#identity) }];
+      }),
     );
     byHost.delete(this.#host);
-    const isKept = ({ host, url }: Known) => byHost.get(host) === url;
+    // One that has the address of another may keep its blobs elsewhere.
+    const isKept = ({ host, id, url }: Known) => byHost.get(host)?.url === url && byHost.get(host)?.id === id;
     const isSame = this.#known !== undefined && before.length === byHost.size && before.every(isKept);
     if (isSame) return false;
     const kept = new Map(before.filter(isKept).map((peer) => [peer.host, peer]));
-    this.#known = [...byHost].map(([host, url]) => kept.get(host) ?? this.#connect(host, url));
+    this.#known = [...byHost.values()].map((one) => kept.get(one.host) ?? this.#connect(one));
     for (const peer of before) if (!isKept(peer)) void peer.http.close();
     return true;
   }
@@ -79,13 +108,13 @@ export class Peers {
     await Promise.all((this.#known ?? []).map(({ http }) => http.close()));
   }
 
-  #connect(host: string, url: string): Known {
+  #connect({ host, id, url }: Pick<Known, 'host' | 'id' | 'url'>): Known {
     const http = new HttpClient({
       baseUrl: url,
       key: this.#key,
       name: `the blob store on ${host}`,
       ...asPart(blobService, this.#identity),
     });
-    return { host, url, http, replica: remoteReplica(http) };
+    return { host, id, url, http, place: undefined, replica: remoteReplica(http) };
   }
 }

@@ -198,18 +198,18 @@ export class ReplicatedStorage implements Storage {
   }
 
   /** What all say; `unavailable` if one does not answer. */
-  async #everywhere<T>(ask: (replica: Replica, signal: AbortSignal) => Promise<T>): Promise<T[]> {
+  async #everywhere<T>(ask: (replica: Replica, signal: AbortSignal | undefined) => Promise<T>): Promise<T[]> {
     const { values, failure } = await this.#all(ask);
     if (failure !== undefined) throw notKnown('what all blob stores have', failure);
     return values;
   }
 
   /**
-   * Asks all at once, and waits no longer than until there is enough. One's own failure is thrown: without its disk this
-   * store is none.
+   * Asks all at once, and waits no longer than until there is enough. One's own is given the time
+   * it takes, and its failure is thrown: without its disk this store is none.
    */
   async #all<T>(
-    ask: (replica: Replica, signal: AbortSignal) => Promise<T>,
+    ask: (replica: Replica, signal: AbortSignal | undefined) => Promise<T>,
     isEnough: (values: readonly T[]) => boolean = () => false,
   ): Promise<Answers<T>> {
     const peers = this.#peers();
@@ -224,7 +224,7 @@ export class ReplicatedStorage implements Storage {
         answers.failure = error;
       }
     });
-    answers.values.push(await ask(this.#own, limited));
+    answers.values.push(await ask(this.#own, undefined));
     if (!isEnough(answers.values)) await Promise.race([Promise.all(asked), enough.promise]);
     return { ...answers, values: [...answers.values] };
   }

@@ -15,22 +15,26 @@ import { waitFor } from '@flynn/kit/retry';
 import { createBlobClient } from './client.ts';
 import { openDirectory } from './filesystem.ts';
 import { Peers } from './peers.ts';
+import type { Place } from './place.ts';
 import { remoteReplica } from './replica-client.ts';
 import { describeReplica } from './replica-conformance.ts';
 import { blobHandlers } from './server.ts';
 import { BlobStore } from './store.ts';
+import { MemoryReplica } from './testing.ts';
 
-async function startStore(t: TestContext, host: string) {
+/** Without a place its disk is its own. */
+async function startStore(t: TestContext, host: string, given?: Place) {
   const dir = await mkdtemp(join(tmpdir(), 'flynn-blobs-'));
-  const own = await openDirectory(dir, { nowMs: Date.now() });
+  const place = given ?? { own: await openDirectory(dir, { nowMs: Date.now() }) };
+  const { own } = place;
   const peers = new Peers({ host, key: 'k' });
   peers.set([]);
   const log = silentLogger();
-  const store = new BlobStore({ own, peers, log, copyBytesPerSecond: 1e9 });
+  const store = new BlobStore({ place, peers, log, copyBytesPerSecond: 1e9 });
   const handlers = [...blobHandlers(store.storage), ...store.handlers];
   const server = await startServer({ name: 'blobstore', handlers, key: 'k', host: '127.0.0.1', port: 0, log });
   const stop = new AbortController();
-  const running = store.run(stop.signal);
+  const running = Promise.all([store.run(stop.signal), peers.followPlaces(() => store.status.place, stop.signal)]);
   const client = createBlobClient({ baseUrl: server.url, key: 'k' });
   const address = `127.0.0.1:${server.port}`;
   const off = async () => {
@@ -43,14 +47,24 @@ async function startStore(t: TestContext, host: string) {
     await rm(dir, { recursive: true });
   });
   const pathOf = (digest: string) => join(dir, 'blobs', 'sha256', digest.slice(7, 9), digest.slice(7));
-  return { host, address, own, client, pathOf, off, meet: (all: readonly Met[]) => meet(peers, store, all), server };
+  return {
+    host,
+    address,
+    own,
+    client,
+    peers,
+    pathOf,
+    off,
+    meet: (all: readonly Met[]) => meet(peers, store, all),
+    server,
+  };
 }
 
 type Met = { host: string; address: string };
 
 /** As discovery tells it, this store included. */
 function meet(peers: Peers, store: BlobStore, all: readonly Met[]): void {
-  const instances = all.map(({ host, address }) => ({ address, attributes: { host } }));
+  const instances = all.map(({ host, address }) => ({ id: host, address, attributes: { host } }));
   if (peers.set(instances)) store.onPeersChanged();
 }
 
@@ -119,9 +133,32 @@ test('a blob damaged on one disk is healed from the other by being read', async 
   await waitFor(isHealed, { what: 'the damaged blob to be replaced', deadlineMs: 60_000 });
 });
 
+test('stores that keep their blobs in the same bucket do not wait for each other', async (t) => {
+  const shared = { own: new MemoryReplica({ now: () => Date.now() }), shared: 's3://b/' };
+  const [one, other, elsewhere] = [
+    await startStore(t, 'h1', shared),
+    await startStore(t, 'h2', shared),
+    await startStore(t, 'h3', { ...shared, shared: 's3://c/' }),
+  ];
+  one.meet([one, other, elsewhere]);
+  const stop = new AbortController();
+  const following = one.peers.followPlaces(() => 's3://b/', stop.signal);
+  const isKnown = () => one.peers.all?.map(({ host }) => host).join() === 'h3';
+  await waitFor(isKnown, { what: 'the store to know who shares its bucket', deadlineMs: 60_000 });
+  stop.abort();
+  await following;
+  assert.equal((await one.client.replication()).stores.length, 3);
+  await other.off();
+  await elsewhere.off();
+  one.meet([one, other]);
+  assert.deepEqual(one.peers.all, []);
+  const { digest } = await one.client.put('precious');
+  assert.equal((await one.client.stat(digest)).sizeBytes, 8);
+});
+
 test('a store is known by its host: a new address takes the place of the old one, and one’s own is none of the others', async () => {
   const peers = new Peers({ host: 'h1', key: 'k' });
-  const at = (host: string, address: string) => ({ address, attributes: { host } });
+  const at = (host: string, address: string, id = host) => ({ id, address, attributes: { host } });
   const unknown = peers.all;
   assert.equal(unknown, undefined);
   assert.equal(peers.set([at('h1', '127.0.0.1:1')]), true);
@@ -136,5 +173,7 @@ test('a store is known by its host: a new address takes the place of the old one
   );
   assert.notEqual(peers.all?.[0], before);
   assert.equal(peers.all?.[1], kept);
+  // Another store with the address of the one before.
+  assert.equal(peers.set([at('h2', '127.0.0.1:4'), at('h3', '127.0.0.1:3', 'new')]), true);
   await peers.close();
 });

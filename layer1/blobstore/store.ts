@@ -7,6 +7,7 @@ import type { StoreStatus } from './api.ts';
 import { Comparison } from './comparison.ts';
 import { Copying } from './copying.ts';
 import type { Peers } from './peers.ts';
+import type { Place } from './place.ts';
 import { replicaRoutes } from './replica-api.ts';
 import { replicaHandlers } from './replica-server.ts';
 import type { OwnReplica } from './replica.ts';
@@ -15,20 +16,23 @@ import { Verification } from './verification.ts';
 
 export class BlobStore {
   readonly #own: OwnReplica;
+  readonly #place: Place;
   readonly #peers: Peers;
   readonly storage: ReplicatedStorage;
   readonly comparison: Comparison;
   readonly verification: Verification;
   readonly copying: Copying;
 
-  constructor(options: { own: OwnReplica; peers: Peers; log: Logger; copyBytesPerSecond: number; clock?: Clock }) {
-    const { own, peers, log, copyBytesPerSecond, clock = systemClock } = options;
+  constructor(options: { place: Place; peers: Peers; log: Logger; copyBytesPerSecond: number; clock?: Clock }) {
+    const { place, peers, log, copyBytesPerSecond, clock = systemClock } = options;
+    const { own } = place;
     const deps = { own, peers: () => peers.all, clock, log };
     this.#own = own;
+    this.#place = place;
     this.#peers = peers;
     this.copying = new Copying(deps, { bytesPerSecond: copyBytesPerSecond });
     this.comparison = new Comparison(deps, this.copying);
-    this.verification = new Verification(deps, this.copying);
+    this.verification = new Verification(deps, this.copying, { readsAll: place.shared === undefined });
     this.storage = new ReplicatedStorage({
       ...deps,
       onMissing: (digest) => this.comparison.want(digest),
@@ -39,7 +43,17 @@ export class BlobStore {
   get status(): StoreStatus {
     const { completeMs: comparedAt } = this.comparison;
     const { completeMs: verifiedAt } = this.verification;
-    return { missing: this.comparison.missing.told, damaged: this.verification.damaged.told, comparedAt, verifiedAt };
+    const { moving } = this.#place;
+    const left = moving?.left;
+    return {
+      missing: this.comparison.missing.told,
+      damaged: this.verification.damaged.told,
+      comparedAt,
+      verifiedAt,
+      ...(moving === undefined || left === undefined
+        ? { place: this.#place.shared }
+        : { moving: { to: moving.name, left } }),
+    };
   }
 
   /** Beside those of its storage. */
@@ -58,6 +72,7 @@ export class BlobStore {
 
   /** Resolves when the signal aborts. */
   async run(signal: AbortSignal): Promise<void> {
-    await Promise.all([this.comparison.run(signal), this.verification.run(signal)]);
+    const moving = this.#place.moving?.run(signal);
+    await Promise.all([this.comparison.run(signal), this.verification.run(signal), moving]);
   }
 }

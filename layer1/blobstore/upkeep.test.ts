@@ -25,7 +25,16 @@ function setUp() {
   const deps = { own, peers, clock, log: silentLogger() };
   const copying = new Copying(deps, { bytesPerSecond: 1e9 });
   const comparison = new Comparison(deps, copying);
-  return { clock, own, first, second, away, copying, comparison, verification: new Verification(deps, copying) };
+  return {
+    clock,
+    own,
+    first,
+    second,
+    away,
+    copying,
+    comparison,
+    verification: new Verification(deps, copying, { readsAll: true }),
+  };
 }
 
 test('a new store takes over every blob and name of the others, with when they were used and what was removed', async () => {
@@ -70,6 +79,18 @@ test('a store that is away holds up no other, and the comparison is not taken fo
   await comparison.compare(never);
   assert.ok(own.blobs.has(digest));
   assert.equal(comparison.completeMs, undefined);
+});
+
+test('a blob whose copy at one store is damaged comes from another in the same round', async () => {
+  const { own, first, second, comparison } = setUp();
+  for (const damaged of [first, second]) {
+    const text = damaged === first ? 'one' : 'two';
+    const { digest } = await first.put(chunks(text), {});
+    await second.put(chunks(text), {});
+    damaged.damage(digest);
+    assert.equal(await comparison.compare(never), true);
+    assert.equal(own.blobs.get(digest)?.bytes.toString(), text);
+  }
 });
 
 test('a blob that is wanted comes before the next comparison is due', async () => {

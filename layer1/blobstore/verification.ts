@@ -19,20 +19,25 @@ export class Verification {
   readonly #deps: CopyingDeps;
   readonly #copying: Copying;
   readonly #upkeep: Upkeep;
+  readonly #readsAll: boolean;
   readonly #verifiedMs = new Map<string, number>();
   readonly damaged = new Lacks();
   readonly counts = { read: 0, replaced: 0 };
   #completeMs: number | undefined;
 
-  constructor(deps: CopyingDeps, copying: Copying) {
+  /** Without `readsAll` only what is suspect is looked at: reading all of it is not for nothing, and somebody else does it. */
+  constructor(deps: CopyingDeps, copying: Copying, { readsAll }: { readsAll: boolean }) {
     this.#deps = deps;
     this.#copying = copying;
+    this.#readsAll = readsAll;
     this.#upkeep = new Upkeep({
       ...deps,
       name: 'reading all blobs',
       firstMs,
       everyMs,
-      all: (signal) => this.verify(signal),
+      all: async (signal) => {
+        if (readsAll) await this.verify(signal);
+      },
       one: (digest, signal) => this.#look(digest, signal),
     });
   }
@@ -44,7 +49,13 @@ export class Verification {
 
   /** Somebody reads it: it is looked at too, unless it was within a day. */
   onRead(digest: string): void {
+    if (!this.#readsAll) return;
     if (this.#deps.clock.now() - (this.#verifiedMs.get(digest) ?? -Infinity) >= everyMs) this.#upkeep.ask(digest);
+  }
+
+  /** Somebody was given other bytes than those of that digest. */
+  suspect(digest: string): void {
+    if (!this.damaged.digests.includes(digest)) this.#upkeep.ask(digest);
   }
 
   /** Another store came: it may have what could not be replaced. */
@@ -97,9 +108,12 @@ export class Verification {
       this.damaged.delete(digest);
       this.#verifiedMs.set(digest, clock.now());
       this.counts.replaced += 1;
-      log.warn({ digest }, `the disk had damaged the blob ${digest}: it was replaced from another store`);
+      log.warn({ digest }, `the blob ${digest} was damaged where it is kept: it was replaced from another store`);
     } else if (isNew && !signal.aborted) {
-      log.error({ digest }, `the disk damaged the blob ${digest} and no other store has it: store it again`);
+      log.error(
+        { digest },
+        `the blob ${digest} is damaged where it is kept, and no other store has it: store it again`,
+      );
     }
   }
 

@@ -97,6 +97,8 @@ export const hosts = {
         .optional(),
       /** Jobs of a workload that move at a time. */
       maxParallel: z.int().min(1).max(1_000).default(1),
+      /** Without it blobs that no other host has yet are a `conflict`, whose detail has them as `soleCopies`. */
+      giveUpBlobs: z.boolean().default(false),
     }),
     response: hostViewSchema,
     summary: 'Move its jobs elsewhere, replacements first; again changes the deadline',
@@ -110,8 +112,8 @@ export const hosts = {
   remove: defineRoute({
     method: 'DELETE',
     path: '/hosts/:host',
-    /** Without it, volumes that are nowhere else hold the host: `conflict` names them. */
-    query: z.object({ giveUpVolumes: booleanFlag.optional() }),
+    /** Without them, volumes and blobs that are nowhere else hold the host: `conflict` names them. */
+    query: z.object({ giveUpVolumes: booleanFlag.optional(), giveUpBlobs: booleanFlag.optional() }),
     response: 'empty',
     summary: 'Forget a host that is away for good',
   }),

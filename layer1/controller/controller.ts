@@ -135,7 +135,7 @@ export function controllerHandlers(
     ...operationHandlers(deps, own),
     ...runnerHandlers(deps),
     ...runnerRegistryHandlers(deps),
-    ...hostHandlers(deps),
+    ...hostHandlers(deps, blobs),
     ...evaluationHandlers(deps),
     ...genericHandlers(deps),
     ...drainHandlers(deps, logAggregator),

@@ -1,4 +1,5 @@
 /** Hosts as operators see and steer them. What is wanted of a host is its settings; schedulers act on them. */
+import type { BlobClient } from '@flynn/blobstore/client';
 import { FlynnError } from '@flynn/kit/errors';
 import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
@@ -11,6 +12,7 @@ import type { HostDetail, HostView } from './api-hosts.ts';
 import { seenStatuses, valuesOf } from './cell-view.ts';
 import { evaluationContext } from './deps.ts';
 import type { Deps } from './deps.ts';
+import { checkLostBlobs, checkSoleCopies } from './host-blobs.ts';
 import { removeHost, volumesHeld } from './host-removal.ts';
 import { hasEnded, iso, jobOfStatus } from './job-views.ts';
 import { appType } from './resources.ts';
@@ -20,7 +22,7 @@ const maxAttempts = 8;
 const evaluationsAtOnce = 100;
 const noSettings = hostSettingsSchema.parse({});
 
-export function hostHandlers(deps: Deps): Handler[] {
+export function hostHandlers(deps: Deps, blobs: Pick<BlobClient, 'replication' | 'list'>): Handler[] {
   const change = async (
     hostId: string,
     signal: AbortSignal,
@@ -46,19 +48,26 @@ export function hostHandlers(deps: Deps): Handler[] {
       change(params.host, signal, (settings) => ({ ...settings, cordoned: true })),
     ),
     handle(hosts.uncordon, async ({ params, signal }) => change(params.host, signal, opened)),
-    handle(hosts.drain, async ({ params, body, signal }) =>
-      change(params.host, signal, (settings) => {
+    handle(hosts.drain, async ({ params, body, signal }) => {
+      const { host } = params;
+      // Alone it has everything alone; emptied already it has no store that could be asked.
+      const { entries } = deps.cell.hosts.snapshot;
+      const isAmongOthers = entries.size > 1 && entries.has(host);
+      if (isAmongOthers && !body.giveUpBlobs) await checkSoleCopies(blobs, host, { signal });
+      return change(host, signal, (settings) => {
         const now = deps.now();
         const deadline = body.deadlineMs === undefined ? {} : { deadlineAt: now + body.deadlineMs };
         const startedAt = settings.drain?.startedAt ?? now;
         return { ...settings, cordoned: true, drain: { startedAt, maxParallel: body.maxParallel, ...deadline } };
-      }),
-    ),
+      });
+    }),
     handle(hosts.undrain, async ({ params, signal }) => change(params.host, signal, opened)),
     handle(hosts.remove, async ({ params, query, signal }) => {
       const held = volumesHeld(deps.cell, params.host, await appNames(deps, signal));
       const isKnown = hostIds(deps).includes(params.host);
       const givesUpVolumes = query.giveUpVolumes === true;
+      const isAway = !deps.cell.hosts.snapshot.entries.has(params.host);
+      if (isKnown && isAway && query.giveUpBlobs !== true) await checkLostBlobs(deps, blobs, params.host, { signal });
       await removeHost(deps, params.host, { isKnown, held, givesUpVolumes, signal });
     }),
     handle(hosts.rebalance, async ({ signal }) => ({ workloads: await rebalance(deps, signal) })),

@@ -37,6 +37,32 @@ test('a service that refuses for a while is asked again', async () => {
   assert.deepEqual(s3.objects.get('a'), data);
 });
 
+test('a list whose answer breaks off is asked for again', async () => {
+  await using s3 = await startTestS3();
+  const client = new S3Client(s3.bucket, s3.credentials);
+  s3.objects.set('a', Buffer.from('a'));
+  s3.breaking.left = 1;
+  assert.deepEqual(await client.list('', signal), [{ key: 'a', sizeBytes: 1 }]);
+  assert.equal(s3.breaking.left, 0);
+});
+
+test('an upload in parts whose last answer is lost is there, and one the service gave up is not', async () => {
+  await using s3 = await startTestS3();
+  const client = new S3Client(s3.bucket, s3.credentials, { partBytes });
+  const data = randomBytes(2_500);
+  s3.before = async (method, _key, query) => {
+    if (method !== 'POST' || !query.has('uploadId')) return;
+    s3.losing.left = 1;
+    s3.before = undefined;
+  };
+  await client.upload('a', chunksOf(data, 700), signal);
+  assert.deepEqual([s3.objects.get('a'), s3.losing.left], [data, 0]);
+  s3.before = async (method, _key, query) => {
+    if (method === 'POST' && query.has('uploadId')) s3.uploads.clear();
+  };
+  await assert.rejects(client.upload('b', chunksOf(data, 700), signal), (error) => hasCode(error, 'not_found'));
+});
+
 test('an upload whose source fails leaves nothing', async () => {
   await using s3 = await startTestS3();
   const client = new S3Client(s3.bucket, s3.credentials, { partBytes });

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { type IncomingMessage, createServer } from 'node:http';
 import { buffer } from 'node:stream/consumers';
-import type { S3Bucket } from './client.ts';
+import type { S3Bucket } from './requests.ts';
 import { type S3Credentials, encoded, sha256, signedHeaders } from './signature.ts';
 
 type Answer = { status: number; headers?: Record<string, string>; body?: string | Buffer };
@@ -16,6 +16,14 @@ export type TestS3 = AsyncDisposable & {
   uploads: Map<string, Map<number, Buffer>>;
   /** So many requests fail that could be asked again. */
   failing: { left: number };
+  /** So many requests are carried out, and their answers lost. */
+  losing: { left: number; method: string };
+  /** So many answers with a body break in its middle. */
+  breaking: { left: number };
+  /** Its clock is another one. */
+  skewed: boolean;
+  /** Runs before a request is carried out; `key` is the whole one. */
+  before: ((method: string, key: string, query: URLSearchParams) => Promise<void>) | undefined;
 };
 
 const listed = 2;
@@ -27,16 +35,26 @@ export async function startTestS3(): Promise<TestS3> {
   const objects = new Map<string, Buffer>();
   const uploads = new Map<string, Map<number, Buffer>>();
   const failing = { left: 0 };
+  const breaking = { left: 0 };
+  const losing = { left: 0, method: 'POST' };
+  const hooks: Pick<TestS3, 'before' | 'skewed'> = { before: undefined, skewed: false };
 
   function isSigned(request: IncomingMessage, url: URL, body: Buffer): boolean {
+    const { range } = request.headers;
     const { authorization = '', 'x-amz-date': time = '', 'x-amz-content-sha256': payloadSha256 } = request.headers;
     const nowMs = Date.parse(String(time).replace(/^(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)/, '$1-$2-$3T$4:$5:'));
     if (payloadSha256 !== sha256(body) || Number.isNaN(nowMs)) return false;
-    const signed = { method: request.method ?? '', url, headers: {}, payloadSha256 };
+    const headers: Record<string, string> = range === undefined ? {} : { range };
+    const signed = { method: request.method ?? '', url, headers, payloadSha256 };
     return signedHeaders(signed, { credentials, region, nowMs })['authorization'] === authorization;
   }
 
-  function answer(method: string, key: string, query: URLSearchParams, body: Buffer): Answer {
+  function answer(
+    { method = '', headers: { range } }: IncomingMessage,
+    key: string,
+    query: URLSearchParams,
+    body: Buffer,
+  ): Answer {
     const uploadId = query.get('uploadId') ?? '';
     const parts = uploads.get(uploadId);
     if (key === '') return list(query);
@@ -70,11 +88,14 @@ export async function startTestS3(): Promise<TestS3> {
     }
     const object = objects.get(key);
     if (object === undefined) return refusal(404, 'NoSuchKey');
-    return { status: 200, headers: { 'content-length': String(object.length) }, body: object };
+    const from = Number(/^bytes=(\d+)-$/.exec(range ?? '')?.[1] ?? 0);
+    if (from > 0 && from >= object.length) return refusal(416, 'InvalidRange');
+    const sent = object.subarray(from);
+    return { status: from > 0 ? 206 : 200, headers: { 'content-length': String(sent.length) }, body: sent };
   }
 
   function list(query: URLSearchParams): Answer {
-    const after = query.get('continuation-token') ?? '';
+    const after = query.get('continuation-token') ?? query.get('start-after') ?? '';
     const all = [...objects.keys()]
       .filter((key) => key.startsWith(query.get('prefix') ?? '') && key > after)
       .toSorted();
@@ -97,16 +118,28 @@ export async function startTestS3(): Promise<TestS3> {
       failing.left -= 1;
       return refusal(503, 'SlowDown');
     }
+    if (hooks.skewed) return refusal(403, 'RequestTimeTooSkewed');
     const [, bucket, ...key] = url.pathname.split('/').map(decodeURIComponent);
+    await hooks.before?.(request.method ?? '', key.join('/'), url.searchParams);
     if (bucket !== name) return refusal(404, 'NoSuchBucket');
-    return answer(request.method ?? '', key.join('/'), url.searchParams, body);
+    return answer(request, key.join('/'), url.searchParams, body);
   }
 
   const server = createServer((request, response) => {
     serve(request).then(
       ({ status, headers, body }) => {
-        response.writeHead(status, headers);
-        response.end(request.method === 'HEAD' ? undefined : body);
+        if (losing.left > 0 && request.method === losing.method) {
+          losing.left -= 1;
+          response.destroy();
+          return;
+        }
+        response.writeHead(status, { ...(body === undefined ? {} : { 'content-length': body.length }), ...headers });
+        if (request.method !== 'GET' || body === undefined || breaking.left === 0) {
+          response.end(request.method === 'HEAD' ? undefined : body);
+          return;
+        }
+        breaking.left -= 1;
+        response.write(body.slice(0, body.length / 2), () => response.destroy());
       },
       (error: unknown) => response.destroy(error instanceof Error ? error : undefined),
     );
@@ -114,17 +147,19 @@ export async function startTestS3(): Promise<TestS3> {
   await once(server.listen(0, '127.0.0.1'), 'listening');
   const address = server.address();
   const port = typeof address === 'object' && address !== null ? address.port : 0;
-  return {
+  return Object.assign(hooks, {
     bucket: { endpoint: `http://127.0.0.1:${port}`, region, bucket: name },
     credentials,
     objects,
     uploads,
     failing,
+    breaking,
+    losing,
     async [Symbol.asyncDispose]() {
       server.closeAllConnections();
       await new Promise((resolve) => server.close(resolve));
     },
-  };
+  });
 }
 
 function refusal(status: number, code: string): Answer {

@@ -18,14 +18,14 @@ function bucketTarget(
   { prefix, accessKeyId, secret, ...bucket }: S3Place,
   options: { patienceMs?: number },
 ): BackupTarget {
-  const client = new S3Client(bucket, { accessKeyId, secretAccessKey: secret }, options);
   const folder = prefix === '' ? '' : `${prefix.replace(/\/+$/, '')}/`;
+  const client = new S3Client(bucket, { accessKeyId, secretAccessKey: secret }, { ...options, folder });
   return {
-    put: (name, body, signal) => client.upload(`${folder}${name}`, body, signal),
+    put: (name, body, signal) => client.upload(name, body, signal),
     async list(signal) {
-      const objects = await client.list(folder, signal);
-      return objects.map(({ key }) => key.slice(folder.length)).filter((name) => !name.includes('/'));
+      const objects = await client.list('', signal);
+      return objects.map(({ key }) => key).filter((name) => !name.includes('/'));
     },
-    remove: (name, signal) => client.remove(`${folder}${name}`, signal),
+    remove: (name, signal) => client.remove(name, signal),
   };
 }

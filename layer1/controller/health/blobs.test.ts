@@ -58,6 +58,22 @@ test('one that no store has whole is critical; one that does not answer, or was 
   );
 });
 
+test('a move to a bucket that does not get on is told, one that has just begun is not', () => {
+  const moving = (minutes: number) => ({ to: 's3://b/', left: lack(minutes, 2) });
+  const storesWith = (minutes: number) => [{ host: 'h1', status: { ...whole, moving: moving(minutes) } }];
+  assert.deepEqual(blobFindings({ stores: storesWith(9) }, now), []);
+  const [found] = blobFindings({ stores: storesWith(10) }, now);
+  assert.equal(found?.what, `it has yet to move 2 blobs (3 MiB) to s3://b/: ${digest}, …`);
+});
+
+test('what a bucket damaged is told with its name', () => {
+  const [found] = blobFindings(
+    { stores: [{ host: 'h1', status: { ...whole, damaged: lack(1), place: 's3://b/' } }] },
+    now,
+  );
+  assert.match(found?.what ?? '', /^s3:\/\/b\/ damaged 1 blob/);
+});
+
 test('that no store answers is told elsewhere; another failure is not passed over', async () => {
   const failing = (code: 'unavailable' | 'internal') =>
     blobCheck({ replication: () => Promise.reject(new FlynnError(code, 'no')) }, () => now);

@@ -42,16 +42,19 @@ export function blobFindings({ stores }: Replication, now: number): Found[] {
         },
       ];
     }
-    const { missing, damaged, comparedAt } = status;
+    const { missing, damaged, comparedAt, moving, place } = status;
     const found: Found[] = [];
     if (damaged.count > 0) {
       found.push({
         severity: 'critical',
         subject,
-        what: `its disk damaged ${amountOf(damaged)}, and no other store has them: ${namesOf(damaged)}`,
+        what: `${place === undefined ? 'its disk' : place} damaged ${amountOf(damaged)}, and no other store has them: ${namesOf(damaged)}`,
         ...sinceOf(damaged.since),
         why: 'what is made of them can no longer be started on other hosts, nor backed up',
-        remedy: `push the apps concerned again; should the disk fail, flynn host drain ${host} and replace it`,
+        remedy:
+          place === undefined
+            ? `push the apps concerned again; should the disk fail, flynn host drain ${host} and replace it`
+            : 'push the apps concerned again, or bring them back from a version the bucket has of them',
       });
     }
     if (missing.since !== undefined && now - missing.since >= marks.missingMs) {
@@ -62,6 +65,17 @@ export function blobFindings({ stores }: Replication, now: number): Found[] {
         ...sinceOf(missing.since),
         why: 'they have a copy less than they should: with the disks of the others they are lost',
         remedy: `it goes on by itself; flynn -a blobstore log tells what is in its way, flynn host list how full ${host} is`,
+      });
+    }
+    if (moving?.left.since !== undefined && now - moving.left.since >= marks.missingMs) {
+      found.push({
+        severity: 'warning',
+        subject,
+        what: `it has yet to move ${amountOf(moving.left)} to ${moving.to}: ${namesOf(moving.left)}`,
+        ...sinceOf(moving.left.since),
+        why: 'it serves them from where they were; that place is needed until all are moved',
+        remedy:
+          'it goes on by itself; flynn -a blobstore log tells what is in its way; one that is damaged has to be pushed again',
       });
     }
     if (comparedAt !== undefined && stores.length > 1 && now - comparedAt >= marks.comparedMs) {
@@ -78,11 +92,11 @@ export function blobFindings({ stores }: Replication, now: number): Found[] {
   });
 }
 
-function amountOf({ count, bytes }: Lack): string {
+export function amountOf({ count, bytes }: Lack): string {
   return `${count} ${count === 1 ? 'blob' : 'blobs'} (${Math.ceil(bytes / mebibyte)} MiB)`;
 }
 
-function namesOf({ count, digests }: Lack): string {
+export function namesOf({ count, digests }: Lack): string {
   return `${digests.join(', ')}${count > digests.length ? ', …' : ''}`;
 }
 
