@@ -12,17 +12,20 @@ export function certificateHandlers(trust: HostTrust | undefined, hasJob: (jobId
     throw new FlynnError('not_found', 'this host has no certificates: it was set up without an authority');
   };
   return [
-    handle(certificateRoutes.list, async () => listed(known())),
+    handle(certificateRoutes.list, async () => listed(known(), hasJob)),
     handle(certificateRoutes.renew, async () => {
       await known().renew({ isForced: true });
       await known().jobs.renew({ hasJob, isForced: true });
-      return listed(known());
+      return listed(known(), hasJob);
     }),
   ];
 }
 
-async function listed({ identity, jobs }: HostTrust): Promise<KnownCertificates> {
-  const ofJobs = (await jobs.list()).map(({ jobId, certificate }) => described(certificate, jobId));
+/** Of jobs that are gone a certificate lies there until it ends: nobody shows it. */
+async function listed({ identity, jobs }: HostTrust, hasJob: (jobId: string) => boolean): Promise<KnownCertificates> {
+  const ofJobs = (await jobs.list())
+    .filter(({ jobId }) => hasJob(jobId))
+    .map(({ jobId, certificate }) => described(certificate, jobId));
   return [described(identity.current.certificate), ...ofJobs];
 }
 
