@@ -142,7 +142,8 @@ function explain(error: FlynnError): string {
     return `${message}\n  is the cluster up, and its address right? "flynn cluster" shows it; on the host: flynn-host bootstrap`;
   }
   if (error.code === 'unauthenticated') {
-    return `${message}\n  the cluster does not know this key, or knows it no more: "flynn cluster add NAME URL KEY" sets another, "flynn login" asks for one`;
+    const why = / expired at /.test(message) ? '' : 'the cluster does not know this key, or knows it no more: ';
+    return `${message}\n  ${why}"flynn cluster add NAME URL KEY" sets another, "flynn login" asks for one`;
   }
   return message;
 }
