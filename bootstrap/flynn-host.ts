@@ -8,4 +8,5 @@ process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   throw error;
 });
 const code = await runHostCommand(process.argv.slice(2), addClusterCommands);
-process.exitCode = code === 0 ? (process.exitCode ?? 0) : code;
+// A connection that a member of the store which hangs neither takes nor refuses would keep the command from ending.
+process.exit(code === 0 ? process.exitCode : code);

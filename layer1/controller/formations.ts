@@ -9,6 +9,7 @@ import type { Piece } from '@flynn/resource/piece';
 import { workloadChange } from '@flynn/scheduler/evaluations';
 import { formations } from './api.ts';
 import { compileWorkload, isStanding } from './compile.ts';
+import { holdsCounts } from './deployments/phases.ts';
 import { evaluationContext, findApp, findLiveApp } from './deps.ts';
 import type { Deps } from './deps.ts';
 import type { Formation } from './model.ts';
@@ -68,7 +69,7 @@ async function scale(deps: Deps, scaling: Scaling, signal: AbortSignal): Promise
   // Once the new release is live nothing else changes its counts, though jobs of the old one are still ending.
   const { deploymentId } = app.status;
   const deployment = deploymentId && (await deps.resources.find(deploymentType, deploymentId, { signal }));
-  if (deployment && deployment.status.state !== 'finishing') {
+  if (deployment && holdsCounts(deployment.status)) {
     throw new FlynnError('conflict', `a deployment of ${app.spec.name} is under way: scale once it is through`);
   }
   const before = await deps.resources.find(formationType, release.id, { signal });

@@ -3,10 +3,10 @@
  * another. The other version is the same sources under another name, and told apart, so every program, image and release of
  * the platform is replaced.
  */
-import assert from 'node:assert/strict';
 import { makeBundle } from '@flynn/bootstrap/bundle/make';
 import { versionOfThis } from '@flynn/bootstrap/origin';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
+import { waitFor } from '@flynn/kit/retry';
 import type { Checkout } from '../checkout.ts';
 import { InstalledHosts } from '../installed-hosts.ts';
 import { startSteadyLoad } from '../steady-load.ts';
@@ -88,7 +88,8 @@ function startUse(app: Checkout, text: string): { stop(): Promise<Use> } {
         await app.write('public/index.html', page);
         await app.commit(page.trim());
         await app.push();
-        assert.equal((await app.get()).body, page);
+        // A router whose host's agent is being replaced hears of the new jobs a moment later.
+        await waitFor(async () => (await app.get()).body === page, { what: page, deadlineMs: 30_000, intervalMs: 50 });
         for (const count of [3, 1]) await app.flynn(['scale', `web=${count}`]);
       } catch (error) {
         use.failures.push(messageOf(error).slice(-600));

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { isLive, isSettled, isWaiting } from './phases.ts';
+import { holdsCounts, isLive, isSettled, isWaiting } from './phases.ts';
 
 test('a deployment is live once nobody has to wait for anything of it', () => {
   assert.equal(isLive({ state: 'finishing' }), true);
@@ -23,6 +23,11 @@ test('it is followed until the new release alone answers, or it has failed or wa
   assert.deepEqual(
     states.filter((state) => isSettled({ state, progress: { web: { wanted: 2, up: 2, old: 0 } } })),
     ['canary', 'paused', 'finishing', 'complete', 'failed'],
+  );
+  assert.deepEqual(
+    states.filter((state) => !holdsCounts({ state })),
+    ['finishing', 'complete', 'failed'],
+    'once it is live, or over, people may scale',
   );
   assert.equal(isSettled({ state: 'finishing', progress: { web: { wanted: 2, up: 2, old: 1 } } }), false);
   assert.deepEqual(

@@ -6,6 +6,14 @@ export function isLive({ state, postdeployJobId }: Pick<Deployment, 'state' | 'p
   return state === 'complete' || (state === 'finishing' && postdeployJobId === undefined);
 }
 
+/**
+ * Its counts are the deployment's to change. One that ended after the app was read is no obstacle: whoever compares the app
+ * learns that it has changed.
+ */
+export function holdsCounts({ state }: Pick<Deployment, 'state'>): boolean {
+  return state !== 'finishing' && state !== 'complete' && state !== 'failed';
+}
+
 /** It waits for people, who may take days. */
 export function isWaiting({ state }: Pick<Deployment, 'state'>): boolean {
   return state === 'canary' || state === 'paused';
