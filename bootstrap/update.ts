@@ -157,17 +157,15 @@ async function checkAway(
     (await withStore(place, awayOf)).filter((id) => id !== place.cluster.hostId);
   const away = await untilNone(others);
   if (away.length === 0) return;
-  const are = `${away.join(', ')} ${away.length === 1 ? 'is' : 'are'} away`;
+  const [are, them] = away.length === 1 ? [`${away[0]} is away`, 'it'] : [`${away.join(', ')} are away`, 'them'];
   if (leavesAway) {
     const there = hosts.map(({ id }) => id).join(', ');
-    process.stdout.write(
-      `${are}, and left as they are: only ${there} move. The same command again takes in who is back.\n`,
-    );
+    process.stdout.write(`${are}, and left there: only ${there} move. The same command again takes in who is back.\n`);
     return;
   }
   throw new FlynnError(
     'conflict',
-    `${are}: bring them back, or remove them for good (flynn host remove), so that none is left behind. Nothing was changed`,
+    `${are}: bring ${them} back, or remove ${them} for good (flynn host remove), so that none is left behind. Nothing was changed`,
   );
 }
 
