@@ -11,6 +11,8 @@ import { findPerson } from './cli-config.ts';
 import { withStore } from './controller.ts';
 import { primaryAddress, readFacts } from './facts.ts';
 import { type Formation, joinText, judgeFormation, membersStep, missingOf } from './formation.ts';
+import { restoredAppsStep } from './restore-steps.ts';
+import { type Unwell, unwellText } from './restored-apps.ts';
 import { checkRestore, openBackup, restoredText, takeKeys, withBackup } from './from-backup.ts';
 import { commands, isInstalled, versionOfThis } from './origin.ts';
 import { type Problem, type Scope, judge } from './preflight.ts';
@@ -86,7 +88,10 @@ export async function bringUp({ env, token, formation, ...request }: BringUp): P
   if (cluster.hasPlatform) await formCluster(context, formation);
   else await runSteps(joinStepsOf(context));
   if (backup !== undefined) {
+    let unwell: readonly Unwell[] = [];
+    await runSteps([restoredAppsStep(cluster, (found) => (unwell = found))]);
     process.stdout.write(restoredText(cluster, backup));
+    process.stdout.write(unwellText(unwell));
     return true;
   }
   const isNew = stored === undefined;

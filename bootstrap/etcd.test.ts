@@ -3,8 +3,8 @@ import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { etcdResident } from '@flynn/host-agent/cluster/etcd-resident';
-import { endpointsFile, residentFile } from '@flynn/host-agent/cluster/membership';
+import { etcdResident, residentFile } from '@flynn/host-agent/cluster/etcd-resident';
+import { endpointsFile } from '@flynn/host-agent/cluster/membership';
 import { ensureEtcd, updateEtcd } from './etcd.ts';
 
 async function machine() {

@@ -2,9 +2,9 @@
 import { existsSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { type EtcdMemberOptions, etcdResident } from '@flynn/host-agent/cluster/etcd-resident';
+import { type EtcdMemberOptions, etcdResident, residentFile } from '@flynn/host-agent/cluster/etcd-resident';
 import { etcdImageKey } from '@flynn/host-agent/cluster/member-keys';
-import { endpointsFile, residentFile } from '@flynn/host-agent/cluster/membership';
+import { endpointsFile } from '@flynn/host-agent/cluster/membership';
 import type { ResidentInput } from '@flynn/host-agent/resident';
 import { readJsonFile, writeFileAtomic } from '@flynn/kit/files';
 import type { Store } from '@flynn/store/store';

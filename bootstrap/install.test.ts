@@ -170,6 +170,17 @@ test('an installation that was broken off is done anew', () => {
   assert.deepEqual(readdirSync(at('opt')).sort(), ['1.0.0', 'commands', 'current', 'packages']);
 });
 
+test('one of the same version with other files takes its place, also where an earlier one was broken off in it', () => {
+  installed('--bundle', makeBundle('1.0.0'));
+  write(at('opt/1.0.0/SHA256SUMS'), 'of other files');
+  write(at('opt/1.0.0/other'), '');
+  write(at('opt/.outgoing/half'), '');
+  assert.match(installed('--bundle', makeBundle('1.0.0')), /unpacking version 1\.0\.0/);
+  assert.equal(flynnHost(), 'flynn-host 1.0.0 x\n');
+  assert.equal(existsSync(at('opt/1.0.0/other')), false);
+  assert.deepEqual(readdirSync(at('opt')).sort(), ['1.0.0', 'commands', 'current', 'packages']);
+});
+
 test('with a token the machine joins a cluster right after', () => {
   assert.match(installed('--bundle', makeBundle('1.0.0'), '--join', 'TOKEN'), /flynn-host 1\.0\.0 join TOKEN/);
 });

@@ -2,10 +2,12 @@
 import { checkSoleCopiesAt } from '@flynn/controller/host-blobs';
 import { whileCopied } from '@flynn/controller/sole-copies';
 import { createDiscoveryClient } from '@flynn/discovery/client';
+import { partOf } from '@flynn/discovery/parts';
 import { memberKey } from '@flynn/host-agent/cluster/member-keys';
 import { knownEndpoints } from '@flynn/host-agent/cluster/membership';
 import { releaseSubnet } from '@flynn/host-agent/cluster/subnets';
 import { changeSettings } from '@flynn/host-agent/host-settings';
+import { readHostIdentity } from '@flynn/host-agent/trust/host-trust';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor, withDeadline } from '@flynn/kit/retry';
@@ -46,8 +48,8 @@ export async function leaveCluster({ stateDir, cluster, isForced, report }: Leav
   const host = { stateDir, cluster, log: silentLogger() };
   try {
     await using discovery = createDiscoveryClient({ url: `http://${gatewayOf(cluster.subnet)}:1111` });
-    const baseUrl = async () => `http://${(await discovery.resolve('blobstore')).address}`;
-    const checkBlobs: CheckBlobs = (limits) => checkSoleCopiesAt({ baseUrl, key: cluster.key }, cluster.hostId, limits);
+    const blobs = { ...partOf(discovery, 'blobstore', await readHostIdentity(stateDir)), key: cluster.key };
+    const checkBlobs: CheckBlobs = (limits) => checkSoleCopiesAt(blobs, cluster.hostId, limits);
     return await withStore(host, (store) => leave(store, cluster, { isForced, report, checkBlobs }));
   } catch (error) {
     if (!hasCode(error, 'unavailable', 'timeout')) throw error;

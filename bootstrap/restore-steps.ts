@@ -6,7 +6,9 @@ import type { Logger } from '@flynn/kit/log';
 import { withDeadline } from '@flynn/kit/retry';
 import { withStore } from './controller.ts';
 import { type Backup, writeRestore } from './from-backup.ts';
+import { withController } from './controller-client.ts';
 import type { ImageName } from './images/recipes.ts';
+import { type Unwell, untilHealthy } from './restored-apps.ts';
 import type { Cluster } from './settings.ts';
 import type { Step } from './step.ts';
 
@@ -19,6 +21,8 @@ export type RestoreContext = Readonly<{
 
 const recordsMs = 30 * 60_000;
 const blobsMs = 6 * 60 * 60_000;
+/** For the whole of it, with what is asked of those that are not healthy. */
+const healthMs = 30 * 60_000;
 const thereAlready = 'there already';
 
 export function restoreRecordsStep(backup: Backup, context: () => RestoreContext): Step {
@@ -60,6 +64,19 @@ export function restoreSteps(backup: Backup, context: () => RestoreContext): Ste
       },
     },
   ];
+}
+
+/** Once they are started nothing is to be restored any more: what does not come up is told, and fails nothing. */
+export function restoredAppsStep(cluster: Cluster, onUnwell: (unwell: readonly Unwell[]) => void): Step {
+  return {
+    title: 'Health of the apps',
+    run: async (report) => {
+      const options = { report, signal: withDeadline(healthMs) };
+      const { count, unwell } = await withController(cluster, (client) => untilHealthy(client, options));
+      onUnwell(unwell);
+      return `${count - unwell.length} of ${count} healthy`;
+    },
+  };
 }
 
 function stepOptions(deadlineMs: number): { nowMs: number; signal: AbortSignal } {

@@ -1,9 +1,9 @@
 /** The steps from a machine to a cluster, on the host that makes it. Each looks first and does only what is missing, so that all may be repeated. */
 import { readFile } from 'node:fs/promises';
 import { totalmem } from 'node:os';
+import { withController } from './controller-client.ts';
 import { createDiscoveryClient } from '@flynn/discovery/client';
 import { FlynnError } from '@flynn/kit/errors';
-import { HttpClient } from '@flynn/kit/http-client';
 import { silentLogger } from '@flynn/kit/log';
 import { readBuilderEnv } from './builder-env.ts';
 import { addCluster, ensureSshKey, writeKnownHosts } from './cli-config.ts';
@@ -14,7 +14,7 @@ import { ensureControllerCertificate, ensureRouteCertificate } from './certifica
 import { ensureEtcd, tellEtcdImage } from './etcd.ts';
 import type { ImageName } from './images/recipes.ts';
 import { withSettings } from './from-backup.ts';
-import { type SystemApp, controllerApp, controllerService, manifestOf } from './manifest.ts';
+import { type SystemApp, controllerApp, manifestOf } from './manifest.ts';
 import { openCluster, pinnedCluster, untilPinned } from './pinned-cluster.ts';
 import { type Outcome, Platform } from './platform.ts';
 import { type RestoreContext, restoreRecordsStep, restoreSteps } from './restore-steps.ts';
@@ -40,16 +40,8 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
   let hostPublicKey = '';
   let isOwnCertificate = false;
 
-  const withPlatform = async <T>(task: (platform: Platform) => Promise<T>): Promise<T> => {
-    await using discovery = createDiscoveryClient({ url: `http://${gateway}:1111` });
-    const baseUrl = async (): Promise<string> => `http://${(await discovery.resolve(controllerService)).address}`;
-    const client = new HttpClient({ baseUrl, key: cluster.controllerKey, name: 'the controller', timeoutMs: 30_000 });
-    try {
-      return await task(new Platform(client));
-    } finally {
-      await client.close();
-    }
-  };
+  const withPlatform = <T>(task: (platform: Platform) => Promise<T>): Promise<T> =>
+    withController(cluster, (client) => task(new Platform(client)));
   const knownCluster = async (deadlineMs: number): Promise<Parameters<typeof addCluster>[1]> =>
     isOwnCertificate && (await untilPinned(cluster, deadlineMs)) ? pinnedCluster(cluster) : openCluster(cluster);
   const manifest = async (settled = cluster): Promise<SystemApp[]> => {

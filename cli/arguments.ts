@@ -39,7 +39,7 @@ export function parseWhole(text: string, limits: { what: string; min: number; ma
 /** `90s`, `10m`, `2h`, `1d`, in milliseconds. */
 export function parseDurationMs(text: string): number {
   const { data } = durationMs.safeParse(text);
-  if (data === undefined) throw usageError(`"${text}" is no length of time: write it as 90s, 10m or 2h`);
+  if (data === undefined) throw usageError(`"${text}" is no length of time: write it as 90s, 10m, 2h or 30d`);
   return data;
 }
 

@@ -18,7 +18,7 @@ test('wrong usage ends with 2 and says what is right', async () => {
       /unknown command 'sett' of env: it has set, unset, get, import, export\n {2}did you mean set\?/,
     ],
     [['env', 'A=1'], /it has set, unset, get/],
-    [['cluster', 'nosuch'], /it has add, default, remove, backup, keys\n {2}"flynn help/],
+    [['cluster', 'nosuch'], /it has list, add, default, remove, backup, keys\n {2}"flynn help/],
     [['help', 'nosuch'], /unknown command 'nosuch'/],
     [['help', 'scael'], /did you mean scale\?/],
     [['help', 'route', 'sert'], /unknown command 'sert' of route: .*\n {2}did you mean cert\?/],
@@ -93,6 +93,13 @@ test('what the cluster lacks inside is told without doubting its address', async
   const { code, stderr } = await env.desk.run(['-a', 'hello', 'log']);
   assert.equal(code, 1);
   assert.equal(stderr, 'flynn: no log aggregator is running\n');
+});
+
+test('what the controller does not take is told by its name, not as a request', async () => {
+  await using env = await openDeskWithController();
+  const { code, stderr } = await env.desk.run(['user', 'add', 'x y']);
+  assert.equal(code, 1);
+  assert.match(stderr, /^flynn: name: expected lower-case letters[^\n]*\n$/);
 });
 
 test('a key the cluster does not know is told as that', async () => {

@@ -84,16 +84,23 @@ const buildTools = [
   'zstd',
 ];
 
+/** For those that make little garbage, or seldom: a small nursery, one thread beside the main one. 5 MB less. */
+const quiet = ['--max-semi-space-size=2', '--v8-pool-size=1'];
+
 /** Debian's packages are its parent's: a program that changed has its image made in a second, and loaded as one thin layer. */
 function service(
   entry: string,
-  { parent = 'node', files = [] }: { parent?: ImageName; files?: readonly FileSource[] } = {},
+  {
+    parent = 'node',
+    files = [],
+    flags = [],
+  }: { parent?: ImageName; files?: readonly FileSource[]; flags?: readonly string[] } = {},
 ): ImageRecipe {
   const path = `${programs}/main.mjs`;
   return {
     parent,
     files: [{ type: 'bundle', entry, path }, ...files],
-    entrypoint: ['/usr/bin/node', '--disable-warning=ExperimentalWarning', path],
+    entrypoint: ['/usr/bin/node', ...flags, '--disable-warning=ExperimentalWarning', path],
     command: [],
     // One heap for all threads, and what is free at its end goes back at once: most of the time most services are idle.
     env: { NODE_ENV: 'production', MALLOC_ARENA_MAX: '1', MALLOC_TRIM_THRESHOLD_: '131072' },
@@ -152,11 +159,11 @@ export const recipes: Readonly<Record<ImageName, ImageRecipe>> = {
     files: [{ type: 'modules', packages: ['etcd3'], path: `${programs}/node_modules` }],
   }),
   // It looks at the repositories that apps follow.
-  runner: service('layer1/runner/main.ts', { parent: 'git' }),
-  blobstore: service('layer1/blobstore/main.ts'),
+  runner: service('layer1/runner/main.ts', { parent: 'git', flags: quiet }),
+  blobstore: service('layer1/blobstore/main.ts', { flags: quiet }),
   'log-aggregator': service('layer1/log-aggregator/main.ts'),
   router: service('layer1/router/main.ts'),
-  'git-receiver': service('layer1/git-receiver/main.ts', { parent: 'git' }),
+  'git-receiver': service('layer1/git-receiver/main.ts', { parent: 'git', flags: quiet }),
   'slug-builder': {
     parent: 'build-tools',
     files: [

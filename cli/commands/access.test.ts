@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { waitFor } from '@flynn/kit/retry';
 import { Desk, openDeskWithController } from '../testing.ts';
 
 /** What the line on the screen is there for: another person's machine runs it. */
@@ -45,7 +46,9 @@ test('a user is added, gets to know the cluster with one line, and may do what t
 
   await env.desk.run(['user', 'role', 'ann', 'developer']);
   assert.match((await env.desk.run(['user', 'list'])).stdout, /ann +developer +ops/);
-  for (const words of [['user'], ['team'], ['token'], ['eval'], ['op', '-a', 'shop'], ['access', '-a', 'shop']]) {
+  assert.match((await env.desk.run(['token', 'list'])).stdout, /first token +ann +as ann/);
+  const onApp = ['op', 'access', 'route', 'release', 'review'].map((name) => [name, '-a', 'shop']);
+  for (const words of [['user'], ['team'], ['token'], ['eval'], ['key'], ['cluster'], ...onApp]) {
     const [name = '', ...rest] = words;
     const [bare, listed] = [
       await env.desk.run([...words, '--json']),
@@ -78,6 +81,16 @@ test('a token is made, listed without what opens, used within its scope, and tak
   assert.ok(!listed.stdout.includes(token.slice(20)));
   assert.equal((await env.desk.run(['token', 'revoke', token])).stdout, 'taken back\n');
   assert.match((await ci.run(['apps'])).stderr, /does not know this key/);
+  const short = await env.desk.run(['token', 'create', 'short', '--expires', '1s']);
+  const words = /flynn cluster add \S+ (\S+ \S+)/.exec(short.stdout)?.[1]?.split(' ') ?? [];
+  let names = 0;
+  const refusal = async () => {
+    names += 1;
+    const { code, stderr } = await ci.run(['cluster', 'add', `short${names}`, ...words]);
+    return code === 0 ? undefined : stderr;
+  };
+  const told = await waitFor(refusal, { what: 'the token to expire', deadlineMs: 60_000, intervalMs: 100 });
+  assert.match(told, /expired at .*flynn token create.*\n {2}"flynn cluster add NAME URL KEY" sets another/);
   for (const argv of [
     ['--scope', 'king'],
     ['--expires', 'soon'],

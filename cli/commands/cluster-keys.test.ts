@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { waitFor } from '@flynn/kit/retry';
 import { testSealing } from '@flynn/controller/sealing/testing';
 import { openDeskWithController } from '../testing.ts';
 
@@ -31,3 +32,23 @@ test('`cluster keys` tells what secrets are sealed with, and `rotate` begins a c
   );
   for (const { secret } of ring.keys) assert.equal(rotated.stdout.includes(secret), false);
 });
+
+test(
+  '`cluster keys rotate --wait` waits for a change that is under way, then for its own',
+  { timeout: 60_000 },
+  async () => {
+    const sealing = testSealing();
+    await using env = await openDeskWithController({ store: sealing.store, hasWorker: false });
+    await sealing.begin();
+    const first = (await sealing.ring())?.current;
+    const refused = await env.desk.run(['cluster', 'keys', 'rotate']);
+    assert.match(refused.stderr, /is not through, .*"flynn cluster keys rotate --wait" waits for it/);
+    const rotating = env.desk.run(['cluster', 'keys', 'rotate', '--wait']);
+    await sealing.settle();
+    await waitFor(async () => (await sealing.ring())?.current !== first, { what: 'a new key', deadlineMs: 30_000 });
+    await sealing.settle();
+    const { code, stdout, stderr } = await rotating;
+    assert.equal(code, 0, stderr);
+    assert.match(stdout, /^all secrets in the store are sealed\n/);
+  },
+);

@@ -25,21 +25,24 @@ export function addKeysCommands(parent: Parent, cluster: Command): void {
     under: keys,
     name: 'rotate',
     summary: 'seal with a new key from now on; what is there is rewritten, then the old key goes',
-    options: { wait: ['--wait', 'until the old key is gone: a minute or two'] },
+    options: { wait: ['--wait', 'until the old key is gone, and before that for a change under way: a minute or two'] },
     async run(context, { wait = false }) {
       const client = await context.client();
+      const look = () => client.call(sealingKeys.list, {});
+      const untilThrough = () =>
+        context.progress('rewriting all secrets', () =>
+          waitFor(
+            async () => {
+              const now = await look();
+              return now.state === 'changing' ? undefined : now;
+            },
+            { what: 'the end of the change of keys', deadlineMs: throughMs, intervalMs: 1_000 },
+          ),
+        );
+      // One at a time: a new cluster is in its first for a minute or two.
+      if (wait) await untilThrough();
       const begun = await client.call(sealingKeys.rotate, {});
-      const shown = wait
-        ? await context.progress('rewriting all secrets', () =>
-            waitFor(
-              async () => {
-                const now = await client.call(sealingKeys.list, {});
-                return now.state === 'sealed' ? now : undefined;
-              },
-              { what: 'the end of the change of keys', deadlineMs: throughMs, intervalMs: 1_000 },
-            ),
-          )
-        : begun;
+      const shown = wait ? await untilThrough() : begun;
       context.show(shown, () => sealingText(shown));
     },
   });

@@ -22,6 +22,7 @@ export function addClusterCommands(parent: Parent): void {
   const cluster = addCommand(parent, {
     name: 'cluster',
     summary: 'the clusters known here',
+    lists: true,
     async run(context) {
       const known = await loadClusters(context.configDirectory);
       const shown = known.clusters.map((one) => ({

@@ -26,6 +26,8 @@ type Declaration<Options extends object> = {
   examples?: readonly string[];
   /** From its first argument on everything is an argument. */
   passesThrough?: boolean;
+  /** `NAME list` does the same: who looks for it finds it. */
+  lists?: boolean;
   /** `-a` alone is no app but an option of the command's own. */
   hasBareA?: boolean;
   run: (
@@ -79,6 +81,9 @@ export function addCommand<Options extends object = object>(
     }
     if (typeof code === 'number') parent.exitWith(code);
   });
+  if (declaration.lists === true) {
+    addCommand(parent, { under: command, name: 'list', summary: 'the same', run: declaration.run });
+  }
   return command;
 }
 

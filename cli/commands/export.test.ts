@@ -86,6 +86,7 @@ test('what is cut off or something else is refused before anything is made', asy
   const cut = await from.desk.run(['import', '-n', 'other', file]);
   assert.equal(cut.code, 1);
   assert.match(cut.stderr, /no file that "flynn export" wrote/);
+  assert.match((await from.desk.run(['import', 'nosuch.tar'])).stderr, /^flynn: cannot read nosuch\.tar: /);
   await writeFile(file, 'something else, at length '.repeat(100));
   assert.match((await from.desk.run(['import', '-n', 'other', file])).stderr, /no file that "flynn export" wrote/);
   assert.equal((await from.controller.client.call(apps.list, {})).length, 1);

@@ -1,7 +1,7 @@
-import { createReadStream, createWriteStream } from 'node:fs';
+import { createWriteStream } from 'node:fs';
 import { rename, rm } from 'node:fs/promises';
 import { resolve } from 'node:path';
-import { Readable } from 'node:stream';
+import type { Readable } from 'node:stream';
 import { apps, formations, releases } from '@flynn/controller/api';
 import { routing } from '@flynn/controller/routes/api';
 import { layers } from '@flynn/controller/collection/api-layers';
@@ -11,6 +11,7 @@ import type { App } from '@flynn/controller/model';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { type AppFile, layersOf, readAppFile, writeAppFile } from '../app-file.ts';
 import type { Context } from '../context.ts';
+import { openNamed } from '../input-file.ts';
 import { deployRelease, deployedText } from '../deploy.ts';
 import { formatCount } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';
@@ -52,7 +53,7 @@ export function addExportCommands(parent: Parent): void {
       deploy: ['--no-deploy', 'leave its release to be deployed by hand'],
     },
     async run(context, { name, deploy }, [path = '']) {
-      const input = path === '-' ? Readable.from(context.io.stdin) : createReadStream(resolve(context.io.cwd, path));
+      const input = await openNamed(context.io, path);
       const file = await context.progress('reading', () =>
         readAppFile(input, (_app, digest, body) => storeLayer(context, digest, body)),
       );

@@ -13,7 +13,8 @@ export function addCollectCommand(parent: Parent): void {
       const mebibytes = (gone.bytes / 1024 ** 2).toFixed(1);
       context.show(
         gone,
-        () => `${formatCount(gone.releases, 'release')}, ${formatCount(gone.blobs, 'blob')} (${mebibytes} MiB)`,
+        () =>
+          `collected ${formatCount(gone.releases, 'release')}, ${formatCount(gone.blobs, 'blob')} (${mebibytes} MiB)`,
       );
     },
   });

@@ -29,6 +29,15 @@ export function beginDrain(
   });
 }
 
+/** Where no host is left that jobs could go to, as with the only one there is, who asked for that should know. */
+export async function noteNowhere(context: Context, client: HttpClient, { id, jobs }: HostView): Promise<void> {
+  const others = (await client.call(hosts.list, {})).filter((host) => host.id !== id && host.state === 'up');
+  if (others.length > 0 || jobs === 0) return;
+  context.io.stderr.write(
+    `note: no other host takes jobs now. What keeps data on ${id} stops, and all else runs on there, until one does; "flynn host undrain ${id}" calls it off\n`,
+  );
+}
+
 /** Until the host is empty, the drain is called off, or Ctrl-C, which leaves the drain as it is. */
 export async function awaitEmpty(context: Context, client: HttpClient, first: HostView): Promise<number> {
   const interrupted = new AbortController();

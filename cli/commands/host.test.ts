@@ -46,9 +46,19 @@ test('`host drain --wait` ends when the host is empty; `undrain` opens it again'
   const view = await env.controller.client.call(hosts.get, { params: { host: 'host1' } });
   assert.equal(view.state, 'draining');
   assert.match((await env.desk.run(['host', 'undrain', 'host1'])).stdout, /^host1 takes jobs\n$/);
+  assert.doesNotMatch(drained.stderr, /no other host/);
   const wrong = await env.desk.run(['host', 'drain', 'host1', '--deadline', 'soon']);
   assert.equal(wrong.code, 2);
   assert.match(wrong.stderr, /"soon" is no length of time/);
+});
+
+test('`host drain` of the only host says that nothing moves', async () => {
+  await using env = await openDeskWithController({ hosts: 1 });
+  await env.controller.deployApp('shop', web);
+  const { code, stdout, stderr } = await env.desk.run(['host', 'drain', 'host1']);
+  assert.equal(code, 0, stderr);
+  assert.match(stdout, /^host1 is draining/);
+  assert.match(stderr, /^note: no other host takes jobs now\. .*"flynn host undrain host1" calls it off\n$/);
 });
 
 test('`host remove` wants --yes, and refuses a host that is up', async () => {

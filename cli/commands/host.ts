@@ -4,7 +4,7 @@ import { parseDurationMs, parseWhole, usageError } from '../arguments.ts';
 import type { Context } from '../context.ts';
 import { formatAge, formatCount, formatTable } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';
-import { awaitEmpty, beginDrain, giveUpBlobs } from './host-drain.ts';
+import { awaitEmpty, beginDrain, giveUpBlobs, noteNowhere } from './host-drain.ts';
 import { addReplacementCommands } from './host-replacement.ts';
 
 const hostArgument = ['<host>', 'as "flynn host list" shows it'] as const;
@@ -129,6 +129,7 @@ function addDrainCommand(parent: Parent, host: ReturnType<typeof addCommand>): v
           : { maxParallel: parseWhole(maxParallel, { what: 'how many move at a time', min: 1, max: 1_000 }) }),
       };
       const view = await beginDrain(context, client, id, body);
+      await noteNowhere(context, client, view);
       if (wait !== true) {
         const many = formatCount(view.jobs, 'job');
         context.show(view, () => `${view.id} is draining: ${many} to move; "flynn host show ${view.id}" follows it`);

@@ -63,9 +63,8 @@ export function addJobCommands(parent: Parent): void {
   });
 }
 
-function noteOf({ error, exitCode, state }: Job): string | undefined {
-  if (error !== undefined || exitCode === undefined) return error;
-  // One that was started again still has the code of its last end.
-  const isUp = state === 'starting' || state === 'running';
-  return `${isUp ? 'last ' : ''}exit code ${exitCode}`;
+function noteOf({ error, exitCode, lastError }: Job): string | undefined {
+  if (error !== undefined) return error;
+  if (exitCode !== undefined) return `exit code ${exitCode}`;
+  return lastError === undefined ? undefined : `before: ${lastError}`;
 }

@@ -13,6 +13,7 @@ export function addKeyCommands(parent: Parent): void {
   const key = addCommand(parent, {
     name: 'key',
     summary: 'the SSH keys you push with; as an admin, those of all',
+    lists: true,
     async run(context) {
       const client = await context.client();
       const found = await client.call(keys.list, {});

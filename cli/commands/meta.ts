@@ -11,12 +11,7 @@ export function addMetaCommands(parent: Parent): void {
     summary: "an app's metadata: settings of the platform, and whatever you note there",
     async run(context) {
       const found = await metaOf(context);
-      context.show(found, () =>
-        formatTable(
-          ['NAME', 'VALUE'],
-          Object.entries(found).toSorted(([a], [b]) => (a < b ? -1 : 1)),
-        ),
-      );
+      context.show(found, () => tableOf(found));
     },
   });
   addCommand(parent, {
@@ -56,5 +51,12 @@ async function metaOf(context: Context): Promise<Record<string, string>> {
 async function change(context: Context, meta: Record<string, string>): Promise<void> {
   const client = await context.client();
   const changed = await client.call(apps.update, { params: { app: await context.appName() }, body: { meta } });
-  context.show(changed.meta, () => 'done');
+  context.show(changed.meta, () => tableOf(changed.meta));
+}
+
+function tableOf(meta: Readonly<Record<string, string>>): string {
+  return formatTable(
+    ['NAME', 'VALUE'],
+    Object.entries(meta).toSorted(([a], [b]) => (a < b ? -1 : 1)),
+  );
 }

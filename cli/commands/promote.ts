@@ -46,6 +46,7 @@ export function addPromoteCommands(parent: Parent): void {
   const review = addCommand(parent, {
     name: 'review',
     summary: 'the review apps of an app: copies that go by themselves',
+    lists: true,
     async run(context) {
       const client = await context.client();
       const app = await client.call(apps.get, { params: { app: await context.appName() } });

@@ -18,6 +18,7 @@ export function addRegistryCommands(parent: Parent): void {
   const registry = addCommand(parent, {
     name: 'registry',
     summary: 'registries that "flynn deploy --image" fetches from, and as whom',
+    lists: true,
     async run(context) {
       await withRunner(context, async (runner) => {
         const rows = Object.entries(loginsOf((await newestRelease(runner))?.env ?? {}));

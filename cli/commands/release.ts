@@ -10,6 +10,7 @@ export function addReleaseCommands(parent: Parent): void {
   const release = addCommand(parent, {
     name: 'release',
     summary: "an app's releases, newest first",
+    lists: true,
     async run(context) {
       const client = await context.client();
       const params = { app: await context.appName() };

@@ -19,6 +19,7 @@ export function addRouteCommands(parent: Parent): void {
   const route = addCommand(parent, {
     name: 'route',
     summary: "an app's routes",
+    lists: true,
     async run(context) {
       const client = await context.client();
       const cluster = await context.cluster();

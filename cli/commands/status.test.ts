@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { HealthEvents } from '@flynn/controller/health/events';
+import { newId } from '@flynn/kit/ids';
 import { freePorts } from '@flynn/kit/testing-ports';
 import { loadClusters, saveClusters } from '../clusters.ts';
 import { openDeskWithController } from '../testing.ts';
@@ -14,6 +16,20 @@ const disk = {
 } as const;
 /** A machine that is busy must not have anything unknown. */
 const patiently = ['--patience', '20'];
+
+test('what began and ended is in `events`, `audit` and `status`', async () => {
+  await using env = await openDeskWithController();
+  const { store } = env.controller;
+  const events = new HealthEvents({ store, now: Date.now, newId });
+  const { signal } = new AbortController();
+  await events.record({ findings: [{ ...disk, check: 'hosts', what: 'it is away' }], unknown: [] }, signal);
+  await events.record({ findings: [], unknown: [] }, signal);
+  const told = await env.desk.run(['events']);
+  assert.match(told.stdout, /\n\S+ +ended +- +host host1 +it is away\n\S+ +began +critical +host host1 +it is away\n$/);
+  assert.equal((await env.desk.run(['events', '-n', '1', '--json'])).stdout.match(/"what"/g)?.length, 1);
+  assert.match((await env.desk.run(['audit'])).stdout, /cluster +- +began host host1: it is away +critical/);
+  assert.match((await env.desk.run(['status', ...patiently])).stdout, /\n\S+ +began +host host1: it is away\n$/);
+});
 
 test('`status` and `doctor` tell parts, hosts and findings; the exit code is the worst of them', async () => {
   await using env = await openDeskWithController();

@@ -1,6 +1,6 @@
 /** `flynn status` and `flynn doctor`: how the platform is, and what to do about it. Exit codes: 0 well, 1 see to it, 2 broken. */
 import { health } from '@flynn/controller/health/api';
-import type { ClusterHealth, Component } from '@flynn/controller/health/api';
+import type { ClusterHealth, Component, HealthEvent } from '@flynn/controller/health/api';
 import { asFlynnError, hasCode } from '@flynn/kit/errors';
 import { parseWhole, usageError } from '../arguments.ts';
 import type { Context } from '../context.ts';
@@ -13,6 +13,9 @@ const statusPatienceMs = 900;
 const doctorPatienceMs = 5_000;
 /** For the way there, and for a machine that is busy. */
 const graceMs = 5_000;
+const dayMs = 86_400_000;
+/** Of the latest events; `flynn events` has more. */
+const maxEvents = 5;
 
 type Options = { output?: string; patience?: string };
 
@@ -111,7 +114,16 @@ function statusText(context: Context, seen: ClusterHealth): string {
   const brief = findings.map(
     ({ severity, subject, what, remedy }) => `${markOf(context, severity)} ${subject}: ${what}\n    ${remedy}\n`,
   );
-  return [...parts, ...(brief.length + unknown.length === 0 ? [] : [brief.join('') + unknownText(seen)])].join('\n');
+  const wrong = brief.length + unknown.length === 0 ? [] : [brief.join('') + unknownText(seen)];
+  return [...parts, ...wrong, ...eventsText(seen.events, Date.parse(seen.checkedAt))].join('\n');
+}
+
+/** What happened within a day, as far as it is not told above. */
+function eventsText(events: readonly HealthEvent[], nowMs: number): string[] {
+  const recent = events.filter(({ at }) => nowMs - Date.parse(at) < dayMs).slice(0, maxEvents);
+  if (recent.length === 0) return [];
+  const rows = recent.map(({ at, what, subject, text }) => [formatAge(at, nowMs), what, `${subject}: ${text}`]);
+  return [formatTable(['AGE', 'LATELY', ''], rows)];
 }
 
 function doctorText(context: Context, seen: ClusterHealth): string {

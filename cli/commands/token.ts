@@ -1,5 +1,6 @@
 import { self, tokens } from '@flynn/controller/access/api';
 import { parseDurationMs, usageError } from '../arguments.ts';
+import type { Token } from '@flynn/controller/access/model';
 import type { Context } from '../context.ts';
 import { formatAge, formatTable } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';
@@ -78,6 +79,11 @@ export function addTokenCommands(parent: Parent): void {
   });
 }
 
+/** A token is its owner's at most: one without a limit of its own is no admin for that. */
+function scopeOf({ role, user }: Token): string {
+  return role === 'admin' && user !== undefined ? `as ${user}` : role;
+}
+
 async function listTokens(context: Context): Promise<void> {
   const found = await (await context.client()).call(tokens.list, {});
   context.show(found, () =>
@@ -87,7 +93,7 @@ async function listTokens(context: Context): Promise<void> {
         one.id,
         one.name,
         one.user,
-        one.role,
+        scopeOf(one),
         one.apps?.join(','),
         one.expiresAt,
         formatAge(one.createdAt, Date.now()),

@@ -35,6 +35,12 @@ export function hostResolvers(path: string, own: readonly string[]): () => Promi
 
 /** How long an upstream that did not answer is asked last. */
 const badForMs = 10_000;
+/** And how much shorter it is waited for: who asks is kept waiting by each question. */
+const badShare = 0.5;
+/** A datagram may be lost: the question is sent again after these shares of the time that there is for it. */
+const againShares = [0.2, 0.5];
+/** Of all who ask. With upstreams that answer nobody comes near it; with none, every question is a socket as long as it waits. */
+const maxUnderWay = 1_000;
 
 /**
  * Asks the upstreams in their order, each for `timeoutMs` at most; those that did not answer lately come after the others,
@@ -45,6 +51,7 @@ export class Forwarder {
   readonly #timeoutMs: number;
   readonly #signal: AbortSignal;
   readonly #badUntil = new Map<string, number>();
+  #underWay = 0;
 
   constructor(options: { resolvers: () => Promise<readonly Upstream[]>; timeoutMs: number; signal: AbortSignal }) {
     this.#resolvers = options.resolvers;
@@ -54,14 +61,26 @@ export class Forwarder {
 
   /**
    * The first good answer, as bytes with the question's id; one that only says that this upstream could or would not help
-   * if no other says more. Throws `unavailable` when none answers.
+   * if no other says more. Throws `unavailable` when none answers, and at once when too many wait for answers already.
    */
   async ask(query: Buffer, via: 'udp' | 'tcp'): Promise<Buffer> {
+    if (this.#underWay >= maxUnderWay) {
+      throw new FlynnError('unavailable', `${this.#underWay} questions wait for upstream resolvers already`);
+    }
+    this.#underWay += 1;
+    try {
+      return await this.#askAll(query, via);
+    } finally {
+      this.#underWay -= 1;
+    }
+  }
+
+  async #askAll(query: Buffer, via: 'udp' | 'tcp'): Promise<Buffer> {
     const failures: string[] = [];
     let refusal: Buffer | undefined;
-    const attempt = async (upstream: Upstream) => {
+    const attempt = async (upstream: Upstream, timeoutMs: number) => {
       try {
-        const answer = await this.#askOne(query, upstream, via);
+        const answer = await this.#askOne(query, upstream, { via, timeoutMs });
         if (!isRefusal(answer)) return answer;
         refusal ??= answer;
       } catch (error) {
@@ -74,19 +93,26 @@ export class Forwarder {
     const isBad = (upstream: Upstream) => (this.#badUntil.get(keyOf(upstream)) ?? 0) > performance.now();
     const bad = upstreams.filter(isBad);
     for (const upstream of upstreams) {
-      const answer = bad.includes(upstream) ? undefined : await attempt(upstream);
+      const answer = bad.includes(upstream) ? undefined : await attempt(upstream, this.#timeoutMs);
       if (answer !== undefined) return answer;
     }
-    const answer = refusal ?? (await firstDefined(bad.map(attempt))) ?? refusal;
+    const lastTries = () => bad.map((upstream) => attempt(upstream, this.#timeoutMs * badShare));
+    const answer = refusal ?? (await firstDefined(lastTries())) ?? refusal;
     if (answer !== undefined) return answer;
     const why = failures.length === 0 ? 'the host has no other resolver' : failures.join('; ');
     throw new FlynnError('unavailable', `no upstream resolver answered (${why})`);
   }
 
-  async #askOne(query: Buffer, upstream: Upstream, via: 'udp' | 'tcp'): Promise<Buffer> {
-    const signal = withDeadline(this.#timeoutMs, this.#signal);
+  async #askOne(
+    query: Buffer,
+    upstream: Upstream,
+    { via, timeoutMs }: { via: 'udp' | 'tcp'; timeoutMs: number },
+  ): Promise<Buffer> {
+    const signal = withDeadline(timeoutMs, this.#signal);
+    const againAfterMs = againShares.map((share) => share * timeoutMs);
     try {
-      const answer = via === 'udp' ? await askUdp(query, upstream, signal) : await askTcp(query, upstream, signal);
+      const answer =
+        via === 'udp' ? await askUdp(query, upstream, { againAfterMs, signal }) : await askTcp(query, upstream, signal);
       this.#badUntil.delete(keyOf(upstream));
       return answer;
     } catch (error) {
@@ -118,7 +144,11 @@ async function firstDefined<T>(attempts: readonly Promise<T | undefined>[]): Pro
   return found.promise;
 }
 
-function askUdp(query: Buffer, upstream: Upstream, signal: AbortSignal): Promise<Buffer> {
+function askUdp(
+  query: Buffer,
+  upstream: Upstream,
+  { againAfterMs, signal }: { againAfterMs: readonly number[]; signal: AbortSignal },
+): Promise<Buffer> {
   const { promise, resolve, reject } = Promise.withResolvers<Buffer>();
   const socket = createSocket(isIPv6(upstream.address) ? 'udp6' : 'udp4');
   const abort = () => reject(abortError(signal));
@@ -129,10 +159,15 @@ function askUdp(query: Buffer, upstream: Upstream, signal: AbortSignal): Promise
     if (answer.length >= 12 && answer.readUInt16BE(0) === query.readUInt16BE(0)) resolve(answer);
   });
   // Its callback would be told of a failure too, and not being connected is then an exception when sending.
-  socket.once('connect', () => socket.send(query));
+  const again: NodeJS.Timeout[] = [];
+  socket.once('connect', () => {
+    socket.send(query);
+    again.push(...againAfterMs.map((ms) => setTimeout(() => socket.send(query), ms)));
+  });
   socket.connect(upstream.port, upstream.address);
   if (signal.aborted) abort();
   return promise.finally(() => {
+    for (const timer of again) clearTimeout(timer);
     signal.removeEventListener('abort', abort);
     socket.close();
   });

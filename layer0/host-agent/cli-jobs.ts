@@ -109,9 +109,10 @@ export function addJobCommands(context: CliContext): void {
 }
 
 function rowOf(status: JobStatus): (string | undefined)[] {
-  const { id, state, restarts, meta, address, error } = status;
+  const { id, state, restarts, meta, address, error, lastError } = status;
+  const note = error ?? (lastError === undefined ? undefined : `before: ${lastError}`);
   const age = formatAge(status.startedAt ?? status.createdAt, Date.now());
-  return [id, state, age, String(restarts), meta['flynn.app_name'], meta['flynn.type'], address, error];
+  return [id, state, age, String(restarts), meta['flynn.app_name'], meta['flynn.type'], address, note];
 }
 
 /** The one job whose id is this or begins so, with or without the host's name before it. */

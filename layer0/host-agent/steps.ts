@@ -116,8 +116,11 @@ async function startJob(step: StepOf<'start'>, context: StepContext, signal: Abo
 
 function starting(record: JobRecord, isAgain: boolean): JobRecord {
   const { stopCause: _, ...rest } = record;
-  const restarts = record.status.restarts + (isAgain ? 1 : 0);
-  return { ...rest, status: { ...withoutRun(record.status), state: 'starting', restarts }, isWatched: false };
+  const { lastError: before, ...status } = withoutRun(record.status);
+  const restarts = status.restarts + (isAgain ? 1 : 0);
+  const lastError = isAgain ? record.status.error : before;
+  const why = lastError === undefined ? {} : { lastError };
+  return { ...rest, status: { ...status, ...why, state: 'starting', restarts }, isWatched: false };
 }
 
 async function createContainer(job: HostJob, context: StepContext, signal: AbortSignal): Promise<string> {

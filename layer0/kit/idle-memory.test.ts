@@ -12,6 +12,7 @@ test('an idle heap that has grown is collected; not a busy, a large or an unchan
   assert.equal(isWorthCollecting({ ...grown, busyShare: 0.3 }), false);
   assert.equal(isWorthCollecting({ ...grown, bytes: 400 * mebibyte }), false);
   assert.equal(isWorthCollecting({ ...grown, bytes: 38 * mebibyte }), false);
+  assert.equal(isWorthCollecting({ ...grown, idleShare: 0.005 }), false, 'a hundredth is much for those who wait');
 });
 
 test('a collection gives the pages of what is gone back', () => {

@@ -8,19 +8,27 @@ import { pause } from './clock.ts';
 
 const mebibyte = 2 ** 20;
 const lookEveryMs = 30_000;
-/** With less to do than this share of its time, nobody waits for the process. */
-const idleShare = 0.05;
+/** With less to do than this share of its time, nobody waits for most processes. */
+const usualIdleShare = 0.05;
 /** The whole of a larger heap takes longer to collect than anybody may be kept waiting. */
 const largestBytes = 96 * mebibyte;
 
 /** Whether there is something to be had: the heap's size now, and after the last time (0 before the first). */
-export function isWorthCollecting(heap: { bytes: number; bytesAfterLast: number; busyShare: number }): boolean {
-  const { bytes, bytesAfterLast, busyShare } = heap;
+export function isWorthCollecting(heap: {
+  bytes: number;
+  bytesAfterLast: number;
+  busyShare: number;
+  idleShare?: number;
+}): boolean {
+  const { bytes, bytesAfterLast, busyShare, idleShare = usualIdleShare } = heap;
   return busyShare < idleShare && bytes <= largestBytes && bytes > bytesAfterLast * 1.25 + 2 * mebibyte;
 }
 
-/** Resolves when the signal aborts. Each time costs a tenth of a second, in which nothing else is done. */
-export async function keepHeapSmall(signal: AbortSignal): Promise<void> {
+/**
+ * Resolves when the signal aborts. Each time costs a tenth of a second, in which nothing else is done: `idleShare` is of
+ * the process's time what it may have to do at most for that to be nobody's loss.
+ */
+export async function keepHeapSmall(signal: AbortSignal, options: { idleShare?: number } = {}): Promise<void> {
   const collect = fullCollection();
   let bytesAfterLast = 0;
   let seen = performance.eventLoopUtilization();
@@ -29,7 +37,7 @@ export async function keepHeapSmall(signal: AbortSignal): Promise<void> {
     const now = performance.eventLoopUtilization();
     const busyShare = performance.eventLoopUtilization(now, seen).utilization;
     seen = now;
-    if (signal.aborted || !isWorthCollecting({ bytes: heapBytes(), bytesAfterLast, busyShare })) continue;
+    if (signal.aborted || !isWorthCollecting({ bytes: heapBytes(), bytesAfterLast, busyShare, ...options })) continue;
     collect();
     bytesAfterLast = heapBytes();
   }

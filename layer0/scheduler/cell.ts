@@ -314,6 +314,8 @@ export const jobStatusSchema = z.object({
   /** What a person should know: "could not pull …", "killed: out of memory (limit 512 MiB)". */
   error: z.string().optional(),
   restarts: z.int().nonnegative().default(0),
+  /** Of a job that was started again: how its run before ended, unless somebody asked for that. */
+  lastError: z.string().optional(),
   /** When a crashed job is started again. */
   nextStartAt: z.number().optional(),
   createdAt: z.number(),

@@ -30,6 +30,8 @@ export const storeStatusSchema = z.object({
   missing: lackSchema,
   /** What its disk damaged and no other store could replace yet. */
   damaged: lackSchema,
+  /** What its disk damaged within a day and was replaced. */
+  replaced: lackSchema.optional(),
   /** When it had last compared itself with all others, and read all of its blobs. */
   comparedAt: z.number().optional(),
   verifiedAt: z.number().optional(),

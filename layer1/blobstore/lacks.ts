@@ -18,6 +18,10 @@ export class Lacks {
     for (const digest of this.#byDigest.keys()) if (!digests.has(digest)) this.#byDigest.delete(digest);
   }
 
+  forgetBefore(ms: number): void {
+    for (const [digest, { sinceMs }] of this.#byDigest) if (sinceMs < ms) this.#byDigest.delete(digest);
+  }
+
   get digests(): readonly string[] {
     return [...this.#byDigest.keys()];
   }

@@ -17,6 +17,7 @@ type Limits = { signal?: AbortSignal | undefined };
 const againMs = 10_000;
 /** What takes long, because there is much to compare, is done again after so many times as long. */
 const restShare = 3;
+const longestMs = 600_000;
 
 /**
  * INVARIANTS. What is new is kept in the new place only, what is used or removed is so in both: so the old one has nothing
@@ -72,7 +73,9 @@ export class Moving implements OwnReplica {
       } catch (error) {
         if (!signal.aborted) this.#log.warn(`moving blobs to ${this.name}: ${messageOf(error)}; trying again`);
       }
-      await pause(Math.max(againMs, (this.#clock.now() - beganMs) * restShare), signal, this.#clock);
+      // However the clock was set meanwhile.
+      const restMs = Math.min(longestMs, Math.max(againMs, (this.#clock.now() - beganMs) * restShare));
+      await pause(restMs, signal, this.#clock);
     }
   }
 

@@ -241,13 +241,16 @@ export class ReplicatedStorage implements Storage {
   /** Until it is no longer `unavailable`: discovery forgets a store that is gone. */
   async #patiently<T>(what: string, { signal }: Limits, attempt: () => Promise<T>): Promise<T> {
     const { clock } = this.#options;
-    const untilMs = clock.now() + patienceMs;
-    for (;;) {
+    let waitedMs = 0;
+    for (let lastMs = clock.now(); ;) {
       try {
         return await attempt();
       } catch (error) {
         if (!hasCode(error, 'unavailable', 'timeout')) throw error;
-        if (clock.now() >= untilMs) throw late(what, error);
+        // A clock that is set back costs no more than what had passed.
+        waitedMs += Math.max(0, clock.now() - lastMs);
+        lastMs = clock.now();
+        if (waitedMs >= patienceMs) throw late(what, error);
         await clock.sleep(againMs, signal === undefined ? {} : { signal });
       }
     }

@@ -48,6 +48,7 @@ export class BlobStore {
     return {
       missing: this.comparison.missing.told,
       damaged: this.verification.damaged.told,
+      replaced: this.verification.replaced,
       comparedAt,
       verifiedAt,
       ...(moving === undefined || left === undefined

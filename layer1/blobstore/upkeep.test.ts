@@ -13,7 +13,8 @@ import { Verification } from './verification.ts';
 const never = new AbortController().signal;
 const dayMs = 24 * 3_600_000;
 
-const until = (isSo: () => boolean) => waitFor(isSo, { what: 'upkeep', deadlineMs: 30_000, intervalMs: 1 });
+const until = (isSo: () => boolean | Promise<boolean>) =>
+  waitFor(isSo, { what: 'upkeep', deadlineMs: 30_000, intervalMs: 1 });
 
 function setUp() {
   const clock = fakeClock(1_000_000);
@@ -121,11 +122,13 @@ test('a blob the disk damaged is replaced from another store, within a day or on
   verification.onRead(read.digest);
   await until(() => verification.counts.replaced === 1);
   assert.equal(own.blobs.get(read.digest)?.bytes.toString(), 'read');
+  assert.deepEqual(verification.replaced.digests, [read.digest]);
   await clock.advance(700_000);
   await until(() => verification.completeMs !== undefined);
   own.damage(digest);
   await clock.advance(dayMs);
   await until(() => verification.counts.replaced === 2);
+  assert.deepEqual(verification.replaced.digests, [digest]);
   assert.equal(own.blobs.get(digest)?.bytes.toString(), 'precious');
   stop.abort();
   await running;
@@ -143,6 +146,23 @@ test('one that no other store has is told, and replaced when one comes that has 
   verification.retryDamaged();
   await until(() => verification.damaged.told.count === 0);
   assert.equal(own.blobs.get(digest)?.bytes.toString(), 'precious');
+  stop.abort();
+  await running;
+});
+
+test('a clock that is set back an hour stops no comparison', async () => {
+  const { clock, own, first, comparison } = setUp();
+  const stop = new AbortController();
+  const running = comparison.run(stop.signal);
+  await until(() => comparison.completeMs !== undefined);
+  const now = clock.now.bind(clock);
+  clock.now = () => now() - 3_600_000;
+  const { digest } = await first.put(chunks('x'), {});
+  await until(async () => {
+    await clock.advance(1_000);
+    return own.blobs.has(digest);
+  });
+  assert.ok(now() < 1_000_000 + 600_000, `only after ${now() - 1_000_000} ms`);
   stop.abort();
   await running;
 });

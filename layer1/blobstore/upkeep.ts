@@ -5,6 +5,7 @@ import type { Logger } from '@flynn/kit/log';
 
 /** What takes long is done less often: at most this share of the time. */
 const greatestShare = 0.05;
+const longestMs = 24 * 3_600_000;
 
 export type UpkeepOptions = {
   name: string;
@@ -22,9 +23,12 @@ export class Upkeep {
   readonly #asked = new Set<string>();
   #wake = Promise.withResolvers<void>();
   #nextMs: number;
+  /** From when it was settled until `#nextMs`. */
+  #delayMs: number;
 
   constructor(options: UpkeepOptions) {
     this.#options = options;
+    this.#delayMs = options.firstMs;
     this.#nextMs = options.clock.now() + options.firstMs;
   }
 
@@ -54,17 +58,18 @@ export class Upkeep {
       this.#wake = Promise.withResolvers();
       try {
         await this.serveAsked(signal);
+        // A clock that was set back must not hold it up.
+        this.#nextMs = Math.min(this.#nextMs, clock.now() + this.#delayMs);
         if (clock.now() >= this.#nextMs) {
           const beganMs = clock.now();
           this.#nextMs = Infinity;
           await all(signal);
-          this.#nextMs = Math.min(
-            this.#nextMs,
-            clock.now() + Math.max(everyMs, (clock.now() - beganMs) / greatestShare),
-          );
+          this.#delayMs = Math.min(Math.max(everyMs, (clock.now() - beganMs) / greatestShare), longestMs);
+          this.#nextMs = Math.min(this.#nextMs, clock.now() + this.#delayMs);
         }
       } catch (error) {
         if (!signal.aborted) log.warn({ err: error }, `${name} failed, trying again: ${messageOf(error)}`);
+        this.#delayMs = everyMs;
         this.#nextMs = Math.min(this.#nextMs, clock.now() + everyMs);
       }
       if (this.#asked.size > 0) continue;

@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto';
 import { pause } from '@flynn/kit/clock';
 import { hasCode, messageOf } from '@flynn/kit/errors';
+import type { Lack } from './api.ts';
 import type { Copying, CopyingDeps } from './copying.ts';
 import { Lacks } from './lacks.ts';
 import { paced } from './pace.ts';
@@ -22,6 +23,7 @@ export class Verification {
   readonly #readsAll: boolean;
   readonly #verifiedMs = new Map<string, number>();
   readonly damaged = new Lacks();
+  readonly #replaced = new Lacks();
   readonly counts = { read: 0, replaced: 0 };
   #completeMs: number | undefined;
 
@@ -40,6 +42,12 @@ export class Verification {
       },
       one: (digest, signal) => this.#look(digest, signal),
     });
+  }
+
+  /** Those of the last day. */
+  get replaced(): Lack {
+    this.#replaced.forgetBefore(this.#deps.clock.now() - everyMs);
+    return this.#replaced.told;
   }
 
   /** When all had last been read. */
@@ -108,6 +116,7 @@ export class Verification {
       this.damaged.delete(digest);
       this.#verifiedMs.set(digest, clock.now());
       this.counts.replaced += 1;
+      this.#replaced.add(held, clock.now());
       log.warn({ digest }, `the blob ${digest} was damaged where it is kept: it was replaced from another store`);
     } else if (isNew && !signal.aborted) {
       log.error(

@@ -9,7 +9,7 @@ const isCode = (code: ErrorCode, pattern: RegExp) => (error: unknown) =>
 
 const volumes = [{ name: 'data', path: '/data' }];
 
-test('of what each host runs one of, and of a part with its data on one host, nobody gets a second by scaling', async () => {
+test('of what each host runs one of, and of a part with its data on one host, nobody gets a second by scaling; what scaling needs keeps its last', async () => {
   await using world = await startTestController();
   const scale = (of: { app: { id: string }; release: { id: string } }, count: number) =>
     world.client.call(formations.put, {
@@ -25,6 +25,14 @@ test('of what each host runs one of, and of a part with its data on one host, no
   await assert.rejects(scale(logs, 2), isCode('invalid', /keeps its data on one host.*flynn -a logs limit/));
   for (const part of [store, router, logs]) assert.equal((await scale(part, 1)).processes['web'], 1);
   assert.equal((await scale(store, 0)).processes['web'], 0);
+  const controller = await world.deployApp('controller', { web: {} }, { isSystem: true });
+  for (const part of [router, controller]) {
+    await assert.rejects(
+      scale(part, 0),
+      isCode('invalid', /web=0: without web of (router|controller) nothing could be/),
+    );
+  }
+  assert.equal((await scale(controller, 2)).processes['web'], 2);
 
   const shared = await world.deployApp(
     'cache',

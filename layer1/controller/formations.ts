@@ -12,7 +12,7 @@ import { compileWorkload, isStanding } from './compile.ts';
 import { holdsCounts } from './deployments/phases.ts';
 import { evaluationContext, findApp, findLiveApp } from './deps.ts';
 import type { Deps } from './deps.ts';
-import type { Formation, Process } from './model.ts';
+import type { Formation } from './model.ts';
 import { findRelease, runnableOf } from './releases.ts';
 import { deploymentType, formationType, ownedBy } from './resources.ts';
 import type { AppResource, FormationResource, ReleaseResource } from './resources.ts';
@@ -109,18 +109,33 @@ export function checkCounts(
     }
     if (count < 0) throw new FlynnError('invalid', `${type}=${count}: a count cannot be below zero`);
     if (count > maxCount) throw new FlynnError('invalid', `${type}=${count}: a count cannot be above ${maxCount}`);
-    const process = release.spec.processes[type];
-    const reason = process === undefined || count < 2 ? undefined : singleReason(app, type, process);
+    const reason = count > 1 ? manyReason(app, release, type) : count === 0 ? noneReason(app, type) : undefined;
     if (reason !== undefined) throw new FlynnError('invalid', `${type}=${count}: ${reason}`);
   }
 }
 
+/** What this API is reached by and runs on: by it alone they come back. */
+const indispensable: ReadonlySet<string> = new Set(['controller web', 'controller worker', 'router web']);
+
+function isIndispensable({ spec }: AppResource, type: string): boolean {
+  return spec.isSystem && indispensable.has(`${spec.name} ${type}`);
+}
+
+/** Why there may not be none of it. */
+function noneReason(app: AppResource, type: string): string | undefined {
+  if (!isIndispensable(app, type)) return undefined;
+  return `without ${type} of ${app.spec.name} nothing could be changed any more, nor this taken back: keep at least one`;
+}
+
 /** Why there may be no two of it, and what to do instead. */
-function singleReason(app: AppResource, type: string, process: Process): string | undefined {
+function manyReason(app: AppResource, release: ReleaseResource, type: string): string | undefined {
+  const process = release.spec.processes[type];
+  if (process === undefined) return undefined;
   if (process.omni) {
     const { maxHosts } = process;
     const where = maxHosts === undefined ? 'every host runs one' : `each of up to ${maxHosts} hosts runs one`;
-    return `${where} of ${type} of ${app.spec.name}, and there are more of it with more hosts: ${type}=1 has them run, ${type}=0 none`;
+    const none = isIndispensable(app, type) ? '' : `, ${type}=0 none`;
+    return `${where} of ${type} of ${app.spec.name}, and there are more of it with more hosts: ${type}=1 has them run${none}`;
   }
   if (!app.spec.isSystem || !isStanding(process)) return undefined;
   const what = `${type} of ${app.spec.name} keeps its data on one host, and a second one would have none of it`;

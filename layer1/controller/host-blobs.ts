@@ -41,7 +41,7 @@ export async function checkSoleCopies(
 
 /** As `checkSoleCopies`, for who is no part of the platform. */
 export async function checkSoleCopiesAt(
-  target: { baseUrl: () => Promise<string>; key: string },
+  target: Parameters<typeof createBlobClient>[0],
   hostId: string,
   limits: Limits,
 ): Promise<void> {

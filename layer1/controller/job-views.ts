@@ -33,6 +33,7 @@ export function jobOfStatus(status: JobStatus): Job {
     ...(status.exitCode === undefined ? {} : { exitCode: status.exitCode }),
     ...(status.error === undefined ? {} : { error: status.error }),
     restarts: status.restarts,
+    ...(status.lastError === undefined ? {} : { lastError: status.lastError }),
     createdAt: iso(status.createdAt),
     ...(status.startedAt === undefined ? {} : { startedAt: iso(status.startedAt) }),
     ...(status.endedAt === undefined ? {} : { endedAt: iso(status.endedAt) }),

@@ -14,8 +14,6 @@ import { etcdMetrics } from '@flynn/store/etcd-metrics';
 import { SealedEtcd } from '@flynn/store/sealing/sealed-store';
 import { certificatesOf, configSchema, etcdOptionsOf, readSettings } from './config.ts';
 import { logAggregatorClient, openController } from './controller.ts';
-import { openWeb } from './web.ts';
-import { runWorker } from './worker.ts';
 
 const role = process.argv[2];
 if (role !== 'web' && role !== 'worker') {
@@ -62,6 +60,8 @@ await runDaemon({
     });
     if (role === 'worker') {
       const { FLYNN_KEY: key, FLYNN_METRICS_PORT: port } = config;
+      // Of what the two roles do not share each loads its own.
+      const { runWorker } = await import('./worker.ts');
       await serveMetrics(metrics, { name: 'controller worker', key, log, signal: tasks.signal, port });
       tasks.run('worker', async (signal) => {
         await runWorker(controller.deps, signal, blobs);
@@ -74,6 +74,7 @@ await runDaemon({
       key: config.FLYNN_KEY,
       ...partOf(discovery, 'log-aggregator', identity),
     });
+    const { openWeb } = await import('./web.ts');
     const web = await openWeb({
       deps: controller.deps,
       store,

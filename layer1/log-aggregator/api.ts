@@ -70,6 +70,8 @@ export const drainStatusSchema = z.object({
   waiting: z.int(),
   /** Why nothing goes out, while nothing does. */
   error: z.string().optional(),
+  /** Since when, ISO 8601. */
+  since: z.string().optional(),
 });
 export type DrainStatus = z.output<typeof drainStatusSchema>;
 

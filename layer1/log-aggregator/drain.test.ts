@@ -142,6 +142,8 @@ test('what an outage held up is sent from disk afterwards, in order, and over a 
   await history.append('a', encoded(10, 10));
   await waitFor(() => statusOf('d1').error !== undefined, { what: 'the outage to be seen', deadlineMs });
   assert.equal(statusOf('d1').waiting, 10);
+  const { since } = statusOf('d1');
+  assert.ok(since !== undefined && Date.parse(since) <= Date.now());
   await drains.close();
   await history.close();
   const reopened = await env.reopen();
@@ -151,6 +153,7 @@ test('what an outage held up is sent from disk afterwards, in order, and over a 
   await again.drains.add(wanted);
   await waitFor(() => again.statusOf('d1').sent === 30, { what: 'all of it', deadlineMs });
   assert.deepEqual(back.messages(), range(10, 30));
+  assert.equal(again.statusOf('d1').since, undefined);
   await again.drains.close();
 });
 

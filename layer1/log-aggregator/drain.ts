@@ -44,7 +44,7 @@ export class DrainRunner {
   /** Where reading goes on: behind what was sent and is not certain yet. */
   readonly #reading = new Map<string, Position>();
   #doubtful: Sent[] = [];
-  #error: string | undefined;
+  #failing: { error: string; sinceMs: number } | undefined;
   #isDirty = false;
   #savedMs = 0;
 
@@ -64,8 +64,10 @@ export class DrainRunner {
       (sum, [app, { end }]) => sum + Math.max(0, end.line - this.#settled(app).line),
       0,
     );
-    const error = this.#error === undefined ? {} : { error: this.#error };
-    return { id: this.drain.id, sent, failed, skipped, waiting, ...error };
+    const progress = { id: this.drain.id, sent, failed, skipped, waiting };
+    if (this.#failing === undefined) return progress;
+    const { error, sinceMs } = this.#failing;
+    return { ...progress, error, since: new Date(sinceMs).toISOString() };
   }
 
   #settled(app: string): Position {
@@ -95,9 +97,9 @@ export class DrainRunner {
         this.#goBack();
         const pauseMs = backoffMs(failures, retry);
         failures += 1;
-        if (this.#error === undefined)
+        if (this.#failing === undefined)
           log.warn({ drain: this.drain.id }, `a drain does not take lines: ${messageOf(error)}`);
-        this.#error = messageOf(error);
+        this.#fails(messageOf(error));
         await pause(pauseMs, signal, this.#clock);
       }
     }
@@ -164,9 +166,9 @@ export class DrainRunner {
     } catch (error) {
       if (!hasCode(error, 'invalid')) throw error;
       isRefused = true;
-      this.#error = `${messageOf(error)}: ${lines.length} lines were given up`;
+      this.#fails(`${messageOf(error)}: ${lines.length} lines were given up`);
     }
-    if (!isRefused) this.#error = undefined;
+    if (!isRefused) this.#failing = undefined;
     const [sent, failed] = isRefused ? [0, lines.length] : [lines.length, 0];
     this.#reading.set(app, next);
     this.#doubtful.push({ app, next, sent, failed, skipped: lost, atMs: this.#clock.now() });
@@ -191,6 +193,10 @@ export class DrainRunner {
       this.#state.skipped += skipped;
       this.#isDirty = true;
     }
+  }
+
+  #fails(error: string): void {
+    this.#failing = { error, sinceMs: this.#failing?.sinceMs ?? this.#clock.now() };
   }
 
   #goBack(): void {

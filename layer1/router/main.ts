@@ -9,22 +9,22 @@ import { FlynnError } from '@flynn/kit/errors';
 import { HttpClient } from '@flynn/kit/http-client';
 import { partRules, roleGate } from '@flynn/kit/http-gate';
 import { startServer } from '@flynn/kit/http-server';
+import { keepHeapSmall } from '@flynn/kit/idle-memory';
 import { anyHost, appRole, ownIdentity } from '@flynn/kit/identity';
 import type { Logger } from '@flynn/kit/log';
 import { openMetrics } from '@flynn/kit/metrics-server';
 import { configSchema, hasProxyProtocol } from './config.ts';
-import { RememberedTable } from './remembered.ts';
-import { startRouter } from './router.ts';
 import type { Router } from './router.ts';
 import { statusHandlers, voiceOf } from './server.ts';
 import type { Voice } from './server.ts';
-import { RememberedCertificates } from './tls/remembered.ts';
 import { workerCount } from './workers/count.ts';
 import { answersOf, startParent } from './workers/voice.ts';
 import { serveParent } from './workers/worker.ts';
 
 /** Leaves the daemon's 25 s a margin to close the rest. */
 const drainMs = 22_000;
+/** Some hundred requests a second: who carries more gives no memory back, for they would wait for it. */
+const idleShare = 0.005;
 
 type Context = DaemonContext<typeof configSchema>;
 
@@ -36,6 +36,7 @@ await runDaemon({
   config: configSchema,
   start: async (context) => {
     const { config, log, tasks } = context;
+    tasks.run('heap', (signal) => keepHeapSmall(signal, { idleShare }));
     if (config.FLYNN_ROUTER_WORKER !== undefined) return startWorker(context);
     const count = workerCount({
       wanted: config.FLYNN_ROUTER_WORKERS,
@@ -100,6 +101,8 @@ async function startRouting({ config, log, tasks }: Context): Promise<{ router: 
     ...partOf(discovery, 'controller', identity),
   });
   const kept = await openKept(config, log);
+  // Only where it is used: a parent routes nothing.
+  const { startRouter } = await import('./router.ts');
   const router = await startRouter({
     controller,
     discovery,
@@ -130,6 +133,10 @@ async function openKept(config: Context['config'], log: Logger) {
   const folder = config.FLYNN_STATE_DIR;
   if (folder === undefined) return {};
   const options = { key: config.FLYNN_KEY, writes: (config.FLYNN_ROUTER_WORKER ?? 0) === 0, log };
+  const [{ RememberedTable }, { RememberedCertificates }] = await Promise.all([
+    import('./remembered.ts'),
+    import('./tls/remembered.ts'),
+  ]);
   const [table, certificates] = await Promise.all([
     RememberedTable.open({ ...options, file: join(folder, 'table.jsonl') }),
     RememberedCertificates.open({ ...options, file: join(folder, 'certificates.sealed') }),

@@ -6,7 +6,7 @@ import { blobSchema, digestSchema } from '@flynn/blobstore/api';
 import { layers as layerRoutes } from '@flynn/controller/collection/api-layers';
 import { parseImageConfig, parseJsonAs } from '@flynn/controller/images/image-config';
 import { resultOf } from '@flynn/controller/images/image-result';
-import { FlynnError, ifFound } from '@flynn/kit/errors';
+import { FlynnError, hasCode, ifFound, messageOf } from '@flynn/kit/errors';
 import { z } from 'zod';
 import type { Execution } from './execution.ts';
 import { patiently } from './execution.ts';
@@ -42,9 +42,19 @@ export async function executeImport(
   const reference = parseReference(imageRef);
   const registry = new Registry(reference, access, signal);
   await write(`-----> Fetching ${imageRef}...`);
-  const { manifest, digest } = await patiently('reading the image', execution, () =>
-    findManifest(registry, reference.version),
-  );
+  let hasTold = false;
+  const { manifest, digest } = await patiently('reading the image', execution, async () => {
+    try {
+      return await findManifest(registry, reference.version);
+    } catch (error) {
+      // Who waits should know for what.
+      if (!hasTold && hasCode(error, 'unavailable', 'timeout')) {
+        hasTold = true;
+        await write(`       ${messageOf(error)}; trying again for a minute`);
+      }
+      throw error;
+    }
+  });
   const foreign = manifest.layers.find(({ mediaType }) => mediaType !== '' && !layerType.test(mediaType));
   if (foreign !== undefined)
     throw new FlynnError('invalid', `${imageRef} is no image to run: it has a ${foreign.mediaType}`);

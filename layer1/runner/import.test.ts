@@ -186,6 +186,20 @@ test('a registry that wants a token gives one for the login, which goes nowhere 
   );
 });
 
+test('who waits for a registry that is away for a moment is told once what is waited for', async () => {
+  const files = registryFiles();
+  let refusals = 3;
+  await using place = await openPlace((path) => {
+    const body = files[path];
+    if (refusals > 0) refusals -= 1;
+    else if (body !== undefined) return { body };
+    return { status: 503 };
+  });
+  assert.equal((await place.fetchImage()).image?.port, 81);
+  const told = place.lines.filter((line) => /answered 503 .*; trying again for a minute/.test(line));
+  assert.equal(told.length, 1, place.lines.join('\n'));
+});
+
 test('what is not there, damaged or not to be run is told', async () => {
   await using empty = await openPlace(() => undefined);
   await assert.rejects(empty.fetchImage(), isError('invalid', /has no team\/app\/1\.4/));

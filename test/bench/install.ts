@@ -1,20 +1,16 @@
 /** Three hosts with nothing of flynn on them, from a bundle: what has to be typed, and how long it takes, to the first push live. */
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { makeBundle } from '@flynn/bootstrap/bundle/make';
 import { InstalledHosts } from '../installed-hosts.ts';
 import type { Bench } from './bench.ts';
+import { report, withFolder } from './bundles.ts';
 import { type Figure, figure, timeSeconds } from './figure.ts';
 
 const hosts = 3;
-const report = (line: string): void => void process.stderr.write(`${line}\n`);
 
 export const bench: Bench = {
   needs: 'nothing',
-  run: async (): Promise<Figure[]> => {
-    const folder = await mkdtemp(join(tmpdir(), 'flynn-bench-'));
-    try {
+  run: (): Promise<Figure[]> =>
+    withFolder(async (folder) => {
       const bundle = await makeBundle({ folder, now: new Date(), report });
       await using installed = await InstalledHosts.create(2, hosts);
       const { cluster } = installed;
@@ -39,8 +35,5 @@ export const bench: Bench = {
         }),
         figure({ name: 'commands from bare hosts to the first push live', value: typed, unit: '', must: '<= 5' }),
       ];
-    } finally {
-      await rm(folder, { recursive: true, force: true });
-    }
-  },
+    }),
 };

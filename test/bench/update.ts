@@ -3,9 +3,6 @@
  * another. The other version is the same sources under another name, and told apart, so every program, image and release of
  * the platform is replaced.
  */
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { makeBundle } from '@flynn/bootstrap/bundle/make';
 import { versionOfThis } from '@flynn/bootstrap/origin';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
@@ -14,17 +11,16 @@ import type { Checkout } from '../checkout.ts';
 import { InstalledHosts } from '../installed-hosts.ts';
 import { startSteadyLoad } from '../steady-load.ts';
 import type { Bench } from './bench.ts';
+import { report, withFolder } from './bundles.ts';
 import { type Figure, figure, timeSeconds } from './figure.ts';
 
 const hosts = 3;
 const lanes = 4;
-const report = (line: string): void => void process.stderr.write(`${line}\n`);
 
 export const bench: Bench = {
   needs: 'nothing',
-  run: async (): Promise<Figure[]> => {
-    const folder = await mkdtemp(join(tmpdir(), 'flynn-bench-'));
-    try {
+  run: (): Promise<Figure[]> =>
+    withFolder(async (folder) => {
       const [before, after] = [versionOfThis(), `${versionOfThis()}-next`];
       const bundle = await makeBundle({ folder, now: new Date(), report });
       const next = await makeBundle({ folder, version: after, isApart: true, now: new Date(), report });
@@ -39,10 +35,7 @@ export const bench: Bench = {
         ...(await moved(installed, app, { name: `to ${after}`, version: after, args: ['--bundle', next] })),
         ...(await moved(installed, app, { name: `back to ${before}`, version: before, args: ['--to', before] })),
       ];
-    } finally {
-      await rm(folder, { recursive: true, force: true });
-    }
-  },
+    }),
 };
 
 type Move = { name: string; version: string; args: readonly string[] };

@@ -1,5 +1,7 @@
 /** The etcd member of a host, as a job the agent runs without being told by the store. */
 import { join } from 'node:path';
+import { readJsonFile } from '@flynn/kit/files';
+import { z } from 'zod';
 import type { ResidentInput } from '../resident.ts';
 
 export const etcdPorts = { client: 2379, peer: 2380 } as const;
@@ -11,13 +13,27 @@ export const tlsFiles = {
   key: 'tls/host-key.pem',
 } as const;
 
+/** How the host's member is run; there is none where it has none. */
+export const residentFile = (stateDir: string): string => join(stateDir, 'resident', 'etcd.json');
+
 export const clientUrlOf = (address: string): string => `https://${address}:${etcdPorts.client}`;
 export const peerUrlOf = (address: string): string => `https://${address}:${etcdPorts.peer}`;
 
 const mebibyte = 1024 ** 2;
 
 /** As large as a member's database may get; beyond it takes no more writes. */
-export const etcdQuotaBytes = 2048 * mebibyte;
+const quotaBytes = 2048 * mebibyte;
+const quotaFlag = 'quota-backend-bytes';
+
+const commandSchema = z.object({ template: z.object({ command: z.array(z.string()) }) });
+
+/** Of the member that runs on the host, whichever version wrote down how; what all have where there is none. */
+export async function etcdQuotaBytes(stateDir: string): Promise<number> {
+  const resident = await readJsonFile(residentFile(stateDir), commandSchema);
+  const start = `--${quotaFlag}=`;
+  const word = resident?.template.command.find((one) => one.startsWith(start));
+  return word === undefined ? quotaBytes : Number(word.slice(start.length));
+}
 
 export type EtcdMemberOptions = {
   cluster: string;
@@ -62,7 +78,7 @@ export function etcdResident(options: EtcdMemberOptions): ResidentInput {
     // Watchers that were away longer than this list anew.
     'auto-compaction-mode': 'periodic',
     'auto-compaction-retention': '30m',
-    'quota-backend-bytes': String(etcdQuotaBytes),
+    [quotaFlag]: String(quotaBytes),
     // Fewer entries kept in memory; the default of 100,000 is most of what an idle etcd takes.
     'snapshot-count': '10000',
     'max-txn-ops': '1024',

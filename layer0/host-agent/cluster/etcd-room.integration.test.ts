@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { systemClock } from '@flynn/kit/clock';
 import { hasCode } from '@flynn/kit/errors';
 import { silentLogger } from '@flynn/kit/log';
 import { connectEtcd } from '@flynn/store/etcd';
@@ -21,9 +22,9 @@ test('a store that is full of history takes writes again, and nobody did anythin
     },
     (error) => hasCode(error, 'exhausted'),
   );
-  const room = roomOf({ store, tls: undefined, own: member.endpoint });
-  const make = () => makeRoom(room, { log, signal: t.signal });
-  assert.equal(await make(), true);
+  const room = roomOf({ store, tls: undefined, own: member.endpoint, quotaBytes: async () => quotaBytes });
+  const make = () => makeRoom(room, { log, signal: t.signal, clock: systemClock });
+  assert.equal(await make(), 'full');
   await put('small');
-  assert.equal(await make(), false);
+  assert.equal(await make(), undefined);
 });

@@ -2,16 +2,20 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { silentLogger } from '@flynn/kit/log';
 import type { EtcdStatus } from '@flynn/store/etcd-status';
-import { isFullHere, keepRoom } from './etcd-room.ts';
+import { keepRoom, needOf } from './etcd-room.ts';
 import type { EtcdRoom } from './etcd-room.ts';
 
-function statusOf(options: { isFull?: boolean; leaderId?: string; isAway?: boolean } = {}): EtcdStatus {
-  const { isFull = true, leaderId = 'own', isAway = false } = options;
+const quotaBytes = 10_000;
+
+type StatusOptions = { isFull?: boolean; leaderId?: string; isAway?: boolean; sizeBytes?: number; usedBytes?: number };
+
+function statusOf(options: StatusOptions = {}): EtcdStatus {
+  const { isFull = true, leaderId = 'own', isAway = false, sizeBytes = 1_000, usedBytes = 900 } = options;
   const answer = {
     id: 'own',
     version: '3.5.16',
-    sizeBytes: 1_000,
-    usedBytes: 900,
+    sizeBytes,
+    usedBytes,
     leaderId,
     raftIndex: 1,
     isLearner: false,
@@ -23,35 +27,70 @@ function statusOf(options: { isFull?: boolean; leaderId?: string; isAway?: boole
   };
 }
 
-const cases: [string, EtcdStatus, boolean][] = [
-  ['a member is full', statusOf(), true],
-  ['there is room', statusOf({ isFull: false }), false],
-  ['one is full, but another host has the leader', statusOf({ leaderId: 'another' }), false],
-  ['the own member does not answer', statusOf({ isAway: true }), false],
-  ['there is no own member', { members: [], alarms: [] }, false],
-  ['data differs, which only a person mends', { ...statusOf(), alarms: [{ memberId: 'own', kind: 'corrupt' }] }, false],
+const nearly = { isFull: false, sizeBytes: 8_000 };
+
+const cases: [string, EtcdStatus, 'full' | 'near' | undefined][] = [
+  ['a member is full', statusOf(), 'full'],
+  ['there is room', statusOf({ isFull: false, sizeBytes: 7_999 }), undefined],
+  ['four fifths of the quota are taken', statusOf(nearly), 'near'],
+  ['so much is taken, and another host has the leader', statusOf({ ...nearly, leaderId: 'another' }), undefined],
+  ['one is full, but another host has the leader', statusOf({ leaderId: 'another' }), undefined],
+  ['the own member does not answer', statusOf({ isAway: true }), undefined],
+  ['there is no own member', { members: [], alarms: [] }, undefined],
+  [
+    'data differs, which only a person mends',
+    { ...statusOf(), alarms: [{ memberId: 'own', kind: 'corrupt' }] },
+    undefined,
+  ],
 ];
 
-for (const [name, status, isDue] of cases) {
-  test(`${name}: ${isDue ? 'room is made' : 'nothing is done'}`, () => assert.equal(isFullHere(status), isDue));
+for (const [name, status, need] of cases) {
+  test(`${name}: ${need === undefined ? 'nothing is done' : 'room is made'}`, () =>
+    assert.equal(needOf(status, quotaBytes), need));
 }
 
-test('room is made as soon as it is missing, and again no sooner than ten minutes later', async () => {
+/** What is done, and how long is waited after it, until it was waited so often. */
+async function kept(status: (done: readonly string[]) => EtcdStatus, sleeps: number): Promise<string[]> {
   const done: string[] = [];
-  let isFull = false;
   const room: EtcdRoom = {
-    status: async () => statusOf({ isFull }),
+    status: async () => status(done),
+    quotaBytes: async () => quotaBytes,
     compact: async () => void done.push('compact'),
     defragment: async () => void done.push('defragment'),
   };
   const stop = new AbortController();
-  let sleeps = 0;
   const sleep = async (ms: number): Promise<void> => {
     done.push(`${ms / 1_000} s`);
-    sleeps += 1;
-    isFull = true;
-    if (sleeps === 3) stop.abort();
+    if (done.filter((one) => one.endsWith(' s')).length === sleeps) stop.abort();
   };
   await keepRoom(room, { log: silentLogger(), signal: stop.signal, clock: { sleep } });
-  assert.deepEqual(done, ['30 s', 'compact', 'defragment', '600 s', 'compact', 'defragment', '600 s']);
+  return done;
+}
+
+test('room is made as soon as it is missing, and again no sooner than ten minutes later', async () => {
+  assert.deepEqual(await kept((done) => statusOf({ isFull: done.length > 0 }), 3), [
+    '30 s',
+    'compact',
+    'defragment',
+    '600 s',
+    'compact',
+    'defragment',
+    '600 s',
+  ]);
+});
+
+test('before all of it is taken history goes, and its room if that is worth it', async () => {
+  const history = (done: readonly string[]): EtcdStatus =>
+    statusOf({ ...nearly, usedBytes: done.includes('compact') ? 6_400 : 8_000 });
+  assert.deepEqual(await kept(history, 2), ['compact', '20 s', 'defragment', '30 s']);
+  assert.deepEqual(await kept(() => statusOf({ ...nearly, usedBytes: 6_401 }), 2), ['compact', '20 s', '30 s']);
+});
+
+test('what stays nearly full is tried again after ten minutes, and at once when it is full', async () => {
+  const done = await kept(() => statusOf({ ...nearly, usedBytes: 8_000 }), 24);
+  assert.equal(done.indexOf('compact', 1), 22, done.join());
+  assert.deepEqual(done.slice(1, 22), ['20 s', ...Array.from({ length: 20 }, () => '30 s')]);
+  const then = (before: readonly string[]): EtcdStatus =>
+    before.includes('30 s') ? statusOf() : statusOf({ ...nearly, usedBytes: 8_000 });
+  assert.deepEqual(await kept(then, 3), ['compact', '20 s', '30 s', 'compact', 'defragment', '600 s']);
 });

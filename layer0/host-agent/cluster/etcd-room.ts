@@ -12,41 +12,77 @@ const lookEveryMs = 30_000;
 /** Where it fills again at once it is no history: members that answer nothing for a moment would not help. */
 const afterMs = 600_000;
 const deadlineMs = 180_000;
+/** Of its quota: beyond it one does not wait until nothing can be written any more. */
+const nearShare = 0.8;
+/** Of the file: with less to be had, members need not stand still for it. */
+const looseShare = 0.2;
+/** Compacting is done a while after it was answered. */
+const compactionMs = 20_000;
 
 export type EtcdRoom = Readonly<{
   /** Of this host's member; of no member when it has none. */
   status: (signal: AbortSignal) => Promise<EtcdStatus>;
+  /** How large its file may get. */
+  quotaBytes: () => Promise<number>;
   /** History up to now goes. Who watches from before lists anew. */
   compact: (signal: AbortSignal) => Promise<void>;
   /** Of all members, one after the other; alarms for want of room end with it. */
   defragment: (signal: AbortSignal) => Promise<void>;
 }>;
 
-type Options = { log: Logger; signal: AbortSignal };
+type Options = { log: Logger; signal: AbortSignal; clock: Pick<Clock, 'sleep'> };
 
-/** Whether it is to be done here: only where the leader is, for of several at once none would gain anything. */
-export function isFullHere({ members, alarms }: EtcdStatus): boolean {
+type Need = 'full' | 'near';
+
+/** What is to be done here: only where the leader is, for of several at once none would gain anything. */
+export function needOf({ members, alarms }: EtcdStatus, quotaBytes: number): Need | undefined {
   const answer = members[0]?.answer;
-  const isLeader = answer !== undefined && answer.leaderId === answer.id;
-  return isLeader && alarms.some(({ kind }) => kind === 'nospace');
+  if (answer === undefined || answer.leaderId !== answer.id) return undefined;
+  if (alarms.some(({ kind }) => kind === 'nospace')) return 'full';
+  return answer.sizeBytes >= quotaBytes * nearShare ? 'near' : undefined;
 }
 
-/** Whether there was a need. */
-export async function makeRoom(room: EtcdRoom, { log, signal }: Options): Promise<boolean> {
+function isLoose({ members }: EtcdStatus): boolean {
+  const { sizeBytes = 0, usedBytes = 0 } = members[0]?.answer ?? {};
+  return sizeBytes - usedBytes >= sizeBytes * looseShare;
+}
+
+/** What there was need of, if it is one of those that something is done about now. */
+export async function makeRoom(
+  room: EtcdRoom,
+  { log, signal, clock, needs = ['full', 'near'] }: Options & { needs?: readonly Need[] },
+): Promise<Need | undefined> {
   const limited = withDeadline(deadlineMs, signal);
-  if (!isFullHere(await room.status(limited))) return false;
-  log.warn('etcd is full and takes no writes: its history and what it no longer needs are given back');
+  const need = needOf(await room.status(limited), await room.quotaBytes());
+  if (need === undefined || !needs.includes(need)) return undefined;
+  if (need === 'full') {
+    log.warn('etcd is full and takes no writes: its history and what it no longer needs are given back');
+    await room.compact(limited);
+    await room.defragment(limited);
+    log.info('etcd takes writes again');
+    return need;
+  }
+  log.warn('etcd is nearly full: its history goes before it takes no more writes');
   await room.compact(limited);
-  await room.defragment(limited);
-  log.info('etcd takes writes again');
-  return true;
+  await pause(compactionMs, limited, clock);
+  if (isLoose(await room.status(limited))) {
+    await room.defragment(limited);
+    log.info('etcd gave the room of its history back');
+  } else {
+    log.warn('etcd is nearly full of what is in use: flynn-host doctor tells what to do');
+  }
+  return need;
 }
 
 /** Until the signal. Throws what the room does. */
-export async function keepRoom(room: EtcdRoom, options: Options & { clock: Pick<Clock, 'sleep'> }): Promise<void> {
+export async function keepRoom(room: EtcdRoom, options: Options): Promise<void> {
   const { signal, clock } = options;
+  // A store that fills up after all is not left alone for what was done before it was full.
+  let nearAgainMs = 0;
   while (!signal.aborted) {
-    const wasFull = await makeRoom(room, options);
-    await pause(wasFull ? afterMs : lookEveryMs, signal, clock);
+    const need = await makeRoom(room, { ...options, needs: nearAgainMs > 0 ? ['full'] : ['full', 'near'] });
+    const restMs = need === 'full' ? afterMs : lookEveryMs;
+    nearAgainMs = (need === 'near' ? afterMs : nearAgainMs) - restMs;
+    await pause(restMs, signal, clock);
   }
 }

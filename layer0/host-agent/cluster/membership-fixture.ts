@@ -15,9 +15,9 @@ import { etcdMembership } from '@flynn/store/etcd-membership';
 import { createRunner } from '@flynn/store/etcd-runner';
 import type { EtcdRunner, RunnerOptions } from '@flynn/store/etcd-runner';
 import { z } from 'zod';
-import { etcdResident, etcdVolume } from './etcd-resident.ts';
+import { etcdResident, etcdVolume, residentFile } from './etcd-resident.ts';
 import type { Pace } from './membership-leader.ts';
-import { residentFile, startMembership } from './membership.ts';
+import { startMembership } from './membership.ts';
 import { leaseSubnet, releaseSubnet } from './subnets.ts';
 
 const residentSchema = z.object({

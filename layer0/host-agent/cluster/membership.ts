@@ -18,14 +18,13 @@ import { openMirror } from '@flynn/store/mirror';
 import type { Mirror } from '@flynn/store/mirror';
 import { z } from 'zod';
 import { leasePrefix, leaseSchema } from '../network/lease.ts';
-import { etcdResident, etcdVolume } from './etcd-resident.ts';
+import { etcdResident, etcdVolume, residentFile } from './etcd-resident.ts';
 import { followMembers, memberKey, openMembers } from './member-keys.ts';
 import type { Member } from './member-keys.ts';
 import { lead, usualPace } from './membership-leader.ts';
 import type { Pace } from './membership-leader.ts';
 
 export const endpointsFile = (stateDir: string): string => join(stateDir, 'etcd-endpoints.json');
-export const residentFile = (stateDir: string): string => join(stateDir, 'resident', 'etcd.json');
 
 /** Where etcd was when this host last knew, or is said to be: what an agent begins with after a boot. */
 export async function knownEndpoints(stateDir: string, configured: readonly string[]): Promise<string[]> {

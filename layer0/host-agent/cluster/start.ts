@@ -26,7 +26,7 @@ import type { Engine } from '../engine.ts';
 import { volumeName } from '../labels.ts';
 import { admissionFile } from '../trust/host-trust.ts';
 import { certificateFault } from './certificate-age.ts';
-import { clientUrlOf, etcdVolume } from './etcd-resident.ts';
+import { clientUrlOf, etcdQuotaBytes, etcdVolume } from './etcd-resident.ts';
 import { keepRoom } from './etcd-room.ts';
 import type { EtcdRoom } from './etcd-room.ts';
 import { admissionSchema, startJoinServer } from './join-server.ts';
@@ -170,7 +170,8 @@ export async function startCluster(
     },
     tasks,
   );
-  const room = roomOf({ store, tls, own: clientUrlOf(address) });
+  const quotaBytes = (): Promise<number> => etcdQuotaBytes(stateDir);
+  const room = roomOf({ store, tls, own: clientUrlOf(address), quotaBytes });
   tasks.run('room in etcd', (s) =>
     forever('room in etcd', (limit) => keepRoom(room, { log, signal: limit, clock: systemClock }), { signal: s, log }),
   );
@@ -210,9 +211,20 @@ async function removeMemberData(
 }
 
 /** `own`: where this host's member is, if it has one. */
-export function roomOf({ store, tls, own }: { store: EtcdClient; tls: EtcdTls | undefined; own: string }): EtcdRoom {
+export function roomOf({
+  store,
+  tls,
+  own,
+  quotaBytes,
+}: {
+  store: EtcdClient;
+  tls: EtcdTls | undefined;
+  own: string;
+  quotaBytes: EtcdRoom['quotaBytes'];
+}): EtcdRoom {
   const access = tls === undefined ? {} : { tls };
   return {
+    quotaBytes,
     async status(signal) {
       if (!store.endpoints.includes(own)) return { members: [], alarms: [] };
       return etcdStatus({ ...access, endpoints: [own], signal });

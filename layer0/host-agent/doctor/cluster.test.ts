@@ -47,7 +47,7 @@ function doctor(change: Partial<ClusterDoctorDeps>): ClusterDoctor {
     rememberedHosts: () => hosts,
     ask: async ({ id }) => examination(id),
     etcd: async () => ({ members: [], alarms: [] }),
-    quotaBytes: 1,
+    quotaBytes: async () => 1,
     now: () => 0,
     ...change,
   });

@@ -26,7 +26,7 @@ export type ClusterDoctorDeps = Readonly<{
   /** Asks a host's agent, this one's too. */
   ask: (host: HostRecord, patienceMs: number, signal: AbortSignal) => Promise<HostExamination>;
   etcd: (signal: AbortSignal) => Promise<EtcdStatus>;
-  quotaBytes: number;
+  quotaBytes: () => Promise<number>;
   now: () => number;
 }>;
 
@@ -79,7 +79,7 @@ export class ClusterDoctor {
           // With a deadline of its own: what members say by then is worth more than that one did not.
           etcd = await this.#deps.etcd(withDeadline(askMs, options.signal));
           await asking.promise;
-          return etcdFindings(etcd, { quotaBytes: this.#deps.quotaBytes, nameOf });
+          return etcdFindings(etcd, { quotaBytes: await this.#deps.quotaBytes(), nameOf });
         },
       },
       ...(options.work ? [{ name: 'work', find: (limited: AbortSignal) => this.#work(limited) }] : []),

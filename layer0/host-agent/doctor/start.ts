@@ -67,7 +67,7 @@ export function startDoctor(deps: DoctorDeps, tasks: TaskGroup): Doctor {
       return await client.call(doctorRoutes.host, { query: { patienceMs } }, { signal, timeoutMs: patienceMs });
     },
     etcd: (signal) => etcdStatus({ endpoints: store.endpoints, signal, ...(tls === undefined ? {} : { tls }) }),
-    quotaBytes: etcdQuotaBytes,
+    quotaBytes: () => etcdQuotaBytes(config.FLYNN_STATE_DIR),
     now: () => systemClock.now(),
   });
   tasks.run('doctor', (signal) => host.run(signal, log));

@@ -33,6 +33,8 @@ const authoritySchema = z.object({
   settings: z.object({ authority: z.object({ certificate: z.string(), privateKey: z.string() }) }),
 });
 
+const partsAuthority = 'flynn parts';
+
 /** Somebody else may make it again as well: `up`, when the host has another address. */
 const lookMs = 60_000;
 
@@ -71,7 +73,7 @@ export class HostTrust {
     const admission = await readJsonFile(join(stateDir, admissionFile), authoritySchema);
     if (admission === undefined) return undefined;
     const { authority } = admission.settings;
-    const parts = await deriveAuthority(authority, 'flynn parts');
+    const parts = await deriveAuthority(authority, partsAuthority);
     const files = { certificate: join(stateDir, tlsFiles.certificate), key: join(stateDir, tlsFiles.key) };
     const own = await ensureCertificate(files, { wanted, authority, now: now() });
     const identity = { trusted: authority.certificate + parts.certificate, ...own };
@@ -133,7 +135,9 @@ export async function readHostIdentity(stateDir: string): Promise<LiveIdentity |
     [tlsFiles.certificate, tlsFiles.key].map((file) => readTextFile(join(stateDir, file))),
   );
   if (admission === undefined || certificate === undefined || privateKey === undefined) return undefined;
-  return new RenewedIdentity({ trusted: admission.settings.authority.certificate, certificate, privateKey });
+  const { authority } = admission.settings;
+  const parts = await deriveAuthority(authority, partsAuthority);
+  return new RenewedIdentity({ trusted: authority.certificate + parts.certificate, certificate, privateKey });
 }
 
 type HostTrustOptions = {

@@ -7,7 +7,7 @@ import { test } from 'node:test';
 import { readIdentity, roleOf } from '@flynn/kit/identity';
 import { issueCertificate } from '@flynn/kit/tls';
 import { jobOf, openHost, scenario } from '../host-fixture.ts';
-import { admissionFile } from './host-trust.ts';
+import { admissionFile, readHostIdentity } from './host-trust.ts';
 import { trustFixture } from './trust-fixture.ts';
 
 const roleIn = (certificate: string): string | undefined => roleOf(new X509Certificate(certificate).subjectAltName);
@@ -34,6 +34,20 @@ test('the host makes its certificate again when two thirds of its life are over,
   await trust.renew({ isForced: true });
   assert.equal(told, 2);
   assert.equal((await fixture.open()).identity.current.certificate, trust.identity.current.certificate);
+});
+
+test('a program that speaks in the place of the agent is the same host, and knows hosts and parts', async () => {
+  await using fixture = await trustFixture();
+  const { identity, jobs } = await fixture.open();
+  await jobs.issue('h1-j1', 'blobstore');
+  const part = new X509Certificate((await readIdentity(jobs.folderOf('h1-j1'))).certificate);
+  const own = (await readHostIdentity(fixture.stateDir))?.current;
+  assert.deepEqual([own?.certificate, own?.privateKey], [identity.current.certificate, identity.current.privateKey]);
+  const trusted = own?.trusted
+    .match(/-----BEGIN[^]*?-----END CERTIFICATE-----/g)
+    ?.map((pem) => new X509Certificate(pem));
+  const knows = (one: X509Certificate) => trusted?.some(({ publicKey }) => one.verify(publicKey));
+  assert.deepEqual([knows(new X509Certificate(identity.current.certificate)), knows(part)], [true, true]);
 });
 
 test('a certificate of before there were roles is replaced, and what somebody else put there is taken up', async () => {

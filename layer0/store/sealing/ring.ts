@@ -81,8 +81,8 @@ export async function addKey(
   }
   const { ring, revision } = stored;
   if (ring.rewriting !== undefined) {
-    const since = `the last change of keys, of ${ring.rewriting.since}, is not through`;
-    throw new FlynnError('conflict', `${since}: "flynn cluster keys" tells how far it is`);
+    const since = `the last change of keys, of ${ring.rewriting.since}, is not through, which takes a minute or two`;
+    throw new FlynnError('conflict', `${since}: "flynn cluster keys rotate --wait" waits for it first`);
   }
   keysOf(ring, sealingKey);
   const id = newId();

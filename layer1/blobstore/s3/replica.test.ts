@@ -137,6 +137,31 @@ test('a put that comes just before the bytes are taken keeps its own', async (t)
   assert.deepEqual(await other.removals(page), []);
 });
 
+test('a put that a removal of later comes into is kept with other bytes than those that go', async (t) => {
+  const { s3, open } = await setUp(t);
+  const [one, other] = [open(), open()];
+  const digest = digestOf('x');
+  const hasPut = Promise.withResolvers<void>();
+  const isTaking = Promise.withResolvers<void>();
+  let removing: Promise<boolean> | undefined;
+  s3.before = async (method, key, query) => {
+    if (method === 'GET' && query.get('prefix')?.includes(digest.slice(7)) && removing === undefined) {
+      const isPut = [...s3.objects.keys()].some((each) => each.includes('bytes-'));
+      if (!isPut) return;
+      // The bytes are there, and the put has not looked yet.
+      removing = one.remove({ digest, before: Date.now() + 60_000 });
+      await isTaking.promise;
+    } else if (method === 'DELETE' && key.includes('bytes-')) {
+      s3.before = undefined;
+      isTaking.resolve();
+      await hasPut.promise;
+    }
+  };
+  await other.put(chunks('x'), {}).finally(() => hasPut.resolve());
+  assert.equal(await removing, true);
+  assert.equal(await textOf((await one.open(digest)).body), 'x');
+});
+
 test('bytes that are not their digest fail whoever reads them and are told; putting them again heals them', async (t) => {
   const { s3, damaged, open, keysOf } = await setUp(t);
   const replica = open();

@@ -204,23 +204,26 @@ export class S3Replica implements OwnReplica {
     const removed = before.removedBefore ?? 0;
     if (usedAt !== undefined && usedAt < removed) throw removedSince(digest);
     let at = Math.max(usedAt ?? Math.max(this.#clock.now(), removed), before.usedAt);
-    const own = records.bytesKey(hex, newId());
-    // In this order: a removal that does not see the use does not see the bytes either, and leaves them.
-    await this.#client.put(records.useKey(hex, at), nothing, signal);
-    await this.#client.upload(own, createReadStream(file), signal);
-    const after = await this.#record(digest, signal);
-    if (after.removedBefore !== undefined && after.removedBefore > at) {
+    const superseded = before.bytes.map(({ key }) => key);
+    for (;;) {
+      const own = records.bytesKey(hex, newId());
+      // In this order: a removal that does not see the use does not see the bytes either, and leaves them.
+      await this.#client.put(records.useKey(hex, at), nothing, signal);
+      await this.#client.upload(own, createReadStream(file), signal);
+      const after = await this.#record(digest, signal);
+      if (after.removedBefore === undefined || after.removedBefore <= at) {
+        const dominated = after.removals.filter((key) => records.momentOf(key) <= at);
+        await this.#removeAll([...superseded, ...earlier(after.uses, at), ...dominated], signal);
+        return { digest, sizeBytes, usedAt: at };
+      }
       if (usedAt !== undefined) {
         await this.#client.remove(own, signal);
         throw removedSince(digest);
       }
+      // That removal is of later, and may be about to take these bytes: others are put, with a use that it has to see.
+      superseded.push(own);
       at = after.removedBefore;
-      await this.#client.put(records.useKey(hex, at), nothing, signal);
     }
-    const superseded = before.bytes.map(({ key }) => key);
-    const dominated = after.removals.filter((key) => records.momentOf(key) <= at);
-    await this.#removeAll([...superseded, ...earlier(after.uses, at), ...dominated], signal);
-    return { digest, sizeBytes, usedAt: at };
   }
 
   async #renew(digest: string, at: number, signal: AbortSignal): Promise<Blob | undefined> {

@@ -88,7 +88,7 @@ export class Directory implements AsyncDisposable {
     if (this.#isOver(token)) {
       throw new FlynnError(
         'unauthenticated',
-        `the token ${id} expired at ${token.spec.expiresAt}: make a new one with "flynn token create", or log in again`,
+        `the token ${id} expired at ${token.spec.expiresAt}: who has another key makes a new one with "flynn token create"`,
       );
     }
     return this.#principalOf(token, signal);

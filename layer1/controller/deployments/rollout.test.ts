@@ -65,6 +65,8 @@ test('one crashed job fails the deployment, with the reason, even if enough othe
   assert.match(errorOf(step), /web job .* exit code 3/);
   const killed = at([web({ failed: { id: 'h1-a', type: 'web', error: 'killed: out of memory (limit 512 MiB)' } })]);
   assert.match(errorOf(killed), /out of memory/);
+  const again = at([web({ newUp: 1, failed: { id: 'h1-a', type: 'web', lastError: 'ended with exit code 1' } })]);
+  assert.match(errorOf(again), /web job .* did not stay up: ended with exit code 1/);
 });
 
 test('what fails after the old release gave something up brings that back before the new one goes', () => {

@@ -31,7 +31,14 @@ export type TypeState = {
   settledAtMs?: number | undefined;
 };
 
-export type FailedJob = { id: string; type: string; exitCode?: number | undefined; error?: string | undefined };
+export type FailedJob = {
+  id: string;
+  type: string;
+  exitCode?: number | undefined;
+  error?: string | undefined;
+  /** It runs again, or is about to: how it ended before. */
+  lastError?: string | undefined;
+};
 
 export type Counts = Readonly<Record<string, number>>;
 
@@ -154,8 +161,8 @@ function failing(types: readonly TypeState[], error: string, job?: FailedJob): R
   return { do: isReduced ? 'roll_back' : 'fail', error, ...(job === undefined ? {} : { job }) };
 }
 
-function failureText({ type, exitCode, error }: FailedJob): string {
-  const why = error ?? (exitCode === undefined ? 'it ended' : `it ended with exit code ${exitCode}`);
+function failureText({ type, exitCode, error, lastError }: FailedJob): string {
+  const why = error ?? lastError ?? (exitCode === undefined ? 'it ended' : `it ended with exit code ${exitCode}`);
   return `a ${type} job of the new release did not stay up: ${why}`;
 }
 

@@ -1,6 +1,6 @@
 /** The API of how the cluster is: every part of it, every host, what is wrong and what to do. */
 import { examinedHostSchema, examinedMemberSchema } from '@flynn/host-agent/doctor/api';
-import { healths, verdictSchema } from '@flynn/host-agent/doctor/finding';
+import { findingSchema, healths, verdictSchema } from '@flynn/host-agent/doctor/finding';
 import { metricsTargetsPath } from '@flynn/kit/metrics-token';
 import { defineRoute } from '@flynn/kit/routes';
 import { z } from 'zod';
@@ -18,6 +18,18 @@ export const componentSchema = z.object({
 });
 export type Component = z.output<typeof componentSchema>;
 
+/** Who tells it in the audit trail. */
+export const clusterActor = 'cluster';
+
+/** Something began to be wrong, or ended. */
+export const healthEventSchema = findingSchema.pick({ check: true, severity: true, subject: true }).extend({
+  at: z.string(),
+  what: z.enum(['began', 'ended']),
+  /** What was so when it began. */
+  text: z.string(),
+});
+export type HealthEvent = z.output<typeof healthEventSchema>;
+
 export const clusterHealthSchema = verdictSchema.extend({
   cluster: z.string(),
   version: z.string(),
@@ -27,6 +39,8 @@ export const clusterHealthSchema = verdictSchema.extend({
   components: z.array(componentSchema),
   hosts: z.array(examinedHostSchema),
   etcd: z.array(examinedMemberSchema),
+  /** The newest first; the audit trail has them all. */
+  events: z.array(healthEventSchema).default([]),
 });
 export type ClusterHealth = z.output<typeof clusterHealthSchema>;
 

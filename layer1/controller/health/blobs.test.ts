@@ -66,6 +66,13 @@ test('a move to a bucket that does not get on is told, one that has just begun i
   assert.equal(found?.what, `it has yet to move 2 blobs (3 MiB) to s3://b/: ${digest}, …`);
 });
 
+test('what a disk damaged and was replaced is told for the disk’s sake', () => {
+  const [found] = blobFindings({ stores: [{ host: 'h1', status: { ...whole, replaced: lack(60) } }] }, now);
+  assert.equal(found?.severity, 'warning');
+  assert.match(found.what, /^its disk damaged 1 blob .*replaced from another store/);
+  assert.deepEqual(blobFindings({ stores: [{ host: 'h1', status: { ...whole, replaced: none } }] }, now), []);
+});
+
 test('what a bucket damaged is told with its name', () => {
   const [found] = blobFindings(
     { stores: [{ host: 'h1', status: { ...whole, damaged: lack(1), place: 's3://b/' } }] },

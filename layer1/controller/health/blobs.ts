@@ -42,7 +42,7 @@ export function blobFindings({ stores }: Replication, now: number): Found[] {
         },
       ];
     }
-    const { missing, damaged, comparedAt, moving, place } = status;
+    const { missing, damaged, replaced, comparedAt, moving, place } = status;
     const found: Found[] = [];
     if (damaged.count > 0) {
       found.push({
@@ -55,6 +55,16 @@ export function blobFindings({ stores }: Replication, now: number): Found[] {
           place === undefined
             ? `push the apps concerned again; should the disk fail, flynn host drain ${host} and replace it`
             : 'push the apps concerned again, or bring them back from a version the bucket has of them',
+      });
+    }
+    if (replaced !== undefined && replaced.count > 0) {
+      found.push({
+        severity: 'warning',
+        subject,
+        what: `its disk damaged ${amountOf(replaced)} within a day; they were replaced from another store: ${namesOf(replaced)}`,
+        ...sinceOf(replaced.since),
+        why: 'nothing is lost; a disk that damages files goes on doing so',
+        remedy: `look what the kernel of ${host} says of its disk; should it fail, flynn host drain ${host} and replace it`,
       });
     }
     if (missing.since !== undefined && now - missing.since >= marks.missingMs) {

@@ -15,9 +15,10 @@ import { appIdOf } from '../compile.ts';
 import type { Deps } from '../deps.ts';
 import { appType, formationType, releaseType } from '../resources.ts';
 import type { AppResource } from '../resources.ts';
-import type { ClusterHealth, Component, Target } from './api.ts';
+import type { ClusterHealth, Component, HealthEvent, Target } from './api.ts';
 import { routeCertificateFindings } from './certificates.ts';
 import { componentFindings, componentsOf } from './components.ts';
+import type { HealthEvents } from './events.ts';
 import { stuckFindings } from './stuck.ts';
 import { targetsOf } from './targets.ts';
 
@@ -36,17 +37,19 @@ export class HealthWatch {
   readonly #deps: HealthDeps;
   readonly #certificates: readonly KnownCertificate[];
   readonly #more: readonly Check[];
+  readonly #events: HealthEvents | undefined;
   readonly #sightings = new Sightings();
   #last: ClusterHealth | undefined;
 
-  /** `checks`: beside its own. */
+  /** `checks`: beside its own. `events`: where is told what began and ended. */
   constructor(
     deps: HealthDeps,
-    options: { certificates?: readonly KnownCertificate[]; checks?: readonly Check[] } = {},
+    options: { certificates?: readonly KnownCertificate[]; checks?: readonly Check[]; events?: HealthEvents } = {},
   ) {
     this.#deps = deps;
     this.#certificates = options.certificates ?? [];
     this.#more = options.checks ?? [];
+    this.#events = options.events;
   }
 
   /** Of the last look. */
@@ -59,10 +62,11 @@ export class HealthWatch {
     const { log } = this.#deps;
     let known = new Set<string>();
     const look = async (limited: AbortSignal): Promise<void> => {
-      const { findings } = await this.look(ownPatienceMs, limited);
+      const { findings, unknown } = await this.look(ownPatienceMs, limited);
       const grave = findings.filter(({ severity }) => severity === 'critical');
       for (const finding of grave) if (!known.has(keyOf(finding))) log.error({ finding }, textOf(finding));
       known = new Set(grave.map(keyOf));
+      await this.#events?.record({ findings, unknown }, limited);
       await pause(everyMs, limited);
     };
     await forever('looking how the cluster is', look, { signal, log });
@@ -76,6 +80,7 @@ export class HealthWatch {
     const apps = this.#apps(limited);
     let cluster: ClusterExamination | undefined;
     let components: Component[] = [];
+    const events = this.#recentEvents(limited);
     const asking = this.#askAgents(lessThan(deadlineMs), limited).then((answer) => (cluster = answer));
     // That it failed is for the check `hosts` to tell; the others look at what there is.
     const answered = asking.catch(() => undefined);
@@ -118,6 +123,7 @@ export class HealthWatch {
       components,
       hosts: cluster?.hosts ?? this.#knownHosts(),
       etcd: cluster?.etcd ?? [],
+      events: await events,
       ...verdict,
     };
     return this.#last;
@@ -132,6 +138,16 @@ export class HealthWatch {
       valuesOf(cell.hosts),
       statuses.filter(({ isUncertain }) => !isUncertain),
     );
+  }
+
+  /** How it is now counts more than what was: a store that does not answer is told by its own check. */
+  async #recentEvents(signal: AbortSignal): Promise<HealthEvent[]> {
+    try {
+      return (await this.#events?.recent(signal)) ?? [];
+    } catch (error) {
+      this.#deps.log.debug({ err: error }, 'what happened lately cannot be read');
+      return [];
+    }
   }
 
   async #apps(signal: AbortSignal): Promise<readonly AppResource[]> {

@@ -88,8 +88,7 @@ export function carry(
     return;
   }
   for (const bytes of first) if (bytes !== undefined && bytes.length > 0) backend.write(bytes);
-  // The client is part of both directions, so its silence is that of both.
-  if (idleMs !== undefined) client.setTimeout(idleMs, () => client.resetAndDestroy());
+  if (idleMs !== undefined) cutWhenSilent(client, idleMs);
   client.on('data', (chunk: Buffer) => {
     backend.write(chunk);
     if (backend.writableLength > maxWaitingBytes) client.pause();
@@ -101,4 +100,18 @@ export function carry(
   backend.once('end', () => client.end());
   client.resume();
   connection.into(client);
+}
+
+/**
+ * The client is part of both directions, so its silence is that of both. After a standstill of this process there may be
+ * bytes that nobody has read yet: they come before the verdict.
+ */
+function cutWhenSilent(client: Socket, idleMs: number): void {
+  const moved = () => client.bytesRead + client.bytesWritten;
+  client.setTimeout(idleMs).on('timeout', () => {
+    const before = moved();
+    setImmediate(() => {
+      if (moved() === before) client.resetAndDestroy();
+    });
+  });
 }

@@ -116,6 +116,9 @@ test('a connection without a byte in either direction is ended after the routeâ€
   const socket = await connected(port);
   let heard = 0;
   socket.on('data', (chunk: Buffer) => (heard += chunk.length));
+  await waitFor(() => heard > 5, { what: 'some bytes', deadlineMs: 60_000 });
+  // A standstill of all that is in this process is nobody's silence.
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1_500);
   await waitFor(() => heard > 15, { what: 'more than the time', deadlineMs: 60_000 });
   socket.write('stop');
   await assert.rejects(once(socket, 'end'), /ECONNRESET/);

@@ -1,7 +1,7 @@
 /** Certificates from an authority that speaks ACME (RFC 8555). acme-client is known to this file only. */
 import { generateKeyPairSync } from 'node:crypto';
 import { Agent } from 'node:https';
-import acme from 'acme-client';
+import type acme from 'acme-client';
 import { systemClock } from '@flynn/kit/clock';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
 import { backoffMs, raceAbort } from '@flynn/kit/retry';
@@ -40,29 +40,45 @@ const proofMs = 120_000;
 /** Of an order that is being made. */
 const polling = { backoffAttempts: 30, backoffMin: 250, backoffMax: 3_000 } as const;
 
+type Library = typeof acme;
+type Opened = Readonly<{ library: Library; client: acme.Client }>;
+
 export function openAuthority(spec: AcmeSpec, accountUrl?: string): Authority {
-  prepareRequests(spec.ca);
-  const { binding, directoryUrl, contact } = spec;
-  const client = new acme.Client({
-    directoryUrl,
-    accountKey: spec.privateKey,
-    ...(accountUrl === undefined ? {} : { accountUrl }),
-    ...(binding === undefined ? {} : { externalAccountBinding: { kid: binding.keyId, hmacKey: binding.secret } }),
-    ...polling,
-  });
+  let opened: Promise<Opened> | undefined;
+  const open = (): Promise<Opened> => (opened ??= openClient(spec, accountUrl));
   const register = async (): Promise<string> => {
     if (accountUrl !== undefined) return accountUrl;
-    await client.createAccount({ termsOfServiceAgreed: true, contact: contact.map((address) => `mailto:${address}`) });
+    const { client } = await open();
+    const contact = spec.contact.map((address) => `mailto:${address}`);
+    await client.createAccount({ termsOfServiceAgreed: true, contact });
     return client.getAccountUrl();
   };
   return {
     register: (signal) => told(register(), signal),
-    order: (order) => told(placeOrder(client, order), order.signal),
+    order: (order) =>
+      told(
+        open().then((one) => placeOrder(one, order)),
+        order.signal,
+      ),
   };
 }
 
+/** The library is loaded by who needs it: 15 MB, in controllers that mostly never do. */
+async function openClient({ ca, binding, directoryUrl, privateKey }: AcmeSpec, accountUrl?: string): Promise<Opened> {
+  const { default: library } = await import('acme-client');
+  prepareRequests(library, ca);
+  const client = new library.Client({
+    directoryUrl,
+    accountKey: privateKey,
+    ...(accountUrl === undefined ? {} : { accountUrl }),
+    ...(binding === undefined ? {} : { externalAccountBinding: { kid: binding.keyId, hmacKey: binding.secret } }),
+    ...polling,
+  });
+  return { library, client };
+}
+
 async function placeOrder(
-  client: acme.Client,
+  { library, client }: Opened,
   { domains, challenge: type, present, signal }: Order,
 ): Promise<{ certificate: string; privateKey: string }> {
   const identifiers = domains.map((value) => ({ type: 'dns', value }));
@@ -74,14 +90,14 @@ async function placeOrder(
     wanted.map(async ({ authorization, challenge }): Promise<Proof> => {
       const value = await client.getChallengeKeyAuthorization(challenge);
       const proof = { domain: authorization.identifier.value, token: challenge.token, value };
-      return type === 'tls-alpn-01' ? { ...proof, alpn: await alpnOf(authorization, value) } : proof;
+      return type === 'tls-alpn-01' ? { ...proof, alpn: await alpnOf(library, authorization, value) } : proof;
     }),
   );
   await present(proofs);
   await Promise.all(wanted.map(({ challenge }) => client.completeChallenge(challenge)));
   await untilProven(client, order, { type, signal });
   const privateKey = newKey();
-  const [, csr] = await acme.crypto.createCsr({ altNames: [...domains] }, privateKey);
+  const [, csr] = await library.crypto.createCsr({ altNames: [...domains] }, privateKey);
   const finalized = await client.finalizeOrder(order, csr);
   return { certificate: await client.getCertificate(finalized), privateKey };
 }
@@ -126,8 +142,12 @@ function challengeOf(authorization: acme.Authorization, type: ChallengeType): ac
   );
 }
 
-async function alpnOf(authorization: acme.Authorization, value: string): Promise<NonNullable<Proof['alpn']>> {
-  const [privateKey, certificate] = await acme.crypto.createAlpnCertificate(authorization, value, newKey());
+async function alpnOf(
+  library: Library,
+  authorization: acme.Authorization,
+  value: string,
+): Promise<NonNullable<Proof['alpn']>> {
+  const [privateKey, certificate] = await library.crypto.createAlpnCertificate(authorization, value, newKey());
   return { certificate: certificate.toString(), privateKey: privateKey.toString() };
 }
 
@@ -138,8 +158,7 @@ export function newKey(): string {
 }
 
 /** The library has one HTTP client for all it does, which tries again by itself for minutes and loses why: that is our part. */
-function prepareRequests(ca: string | undefined): void {
-  const { axios } = acme;
+function prepareRequests({ axios }: Library, ca: string | undefined): void {
   Object.assign(axios.defaults, {
     timeout: requestMs,
     httpsAgent: new Agent(ca === undefined ? {} : { ca }),

@@ -1,0 +1,50 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { formations, jobs } from '@flynn/controller/api';
+import { startTestController } from '@flynn/controller/testing';
+import { fakeClock } from '@flynn/kit/clock';
+import { waitFor } from '@flynn/kit/retry';
+import { unwellText, untilHealthy } from './restored-apps.ts';
+
+const { signal } = new AbortController();
+
+test('it waits for the apps, tells how many are healthy, and names those that are not with what is in their way', async () => {
+  await using world = await startTestController({ hosts: 2, memoryBytes: 1024 ** 3 });
+  const scale = async (app: string, web: number) =>
+    world.client.call(formations.put, { params: { app, release: 'v1' }, body: { processes: { web } } });
+  for (const app of ['shop', 'blog', 'big']) {
+    await world.deployApp(app, { web: { memoryBytes: (app === 'big' ? 512 : 1) * 1024 ** 2 } });
+  }
+  await scale('shop', 2);
+  await world.jobsOf('shop', 2);
+  const lines: string[] = [];
+  const report = (line: string) => lines.push(line);
+  assert.equal((await untilHealthy(world.client, { report, signal })).unwell.length, 0);
+  assert.match(lines.at(-1) ?? '', /^3 of 3 healthy$/);
+
+  world.setBehaviour(() => ({ is: 'fail', error: 'its image is not there' }));
+  await scale('blog', 2);
+  await scale('big', 9);
+  const hasFailed = async () => {
+    const all = await world.client.call(jobs.list, { params: { app: 'blog' }, query: { all: true } });
+    return all.some(({ error }) => error !== undefined);
+  };
+  await waitFor(hasFailed, { what: 'a job of blog to fail', deadlineMs: 60_000 });
+  const clock = fakeClock();
+  let found: Awaited<ReturnType<typeof untilHealthy>> | undefined;
+  const waiting = untilHealthy(world.client, { report, signal, clock }).then((all) => (found = all));
+  const isOver = async () => {
+    await clock.advance(2_000);
+    return found !== undefined;
+  };
+  await waitFor(isOver, { what: 'the wait to end', deadlineMs: 120_000, intervalMs: 1 });
+  await waiting;
+  assert.deepEqual(
+    found?.unwell.map(({ app, types }) => `${app} ${types.join()}`),
+    ['big web 1/9', 'blog web 1/2'],
+  );
+  const text = unwellText(found?.unwell ?? []);
+  assert.match(text, /✗ blog: web 1\/2 \(.*its image is not there\)\n/);
+  assert.match(text, /its log cannot be read: no log aggregator is running[^]*flynn -a blog ps, flynn -a blog log/);
+  assert.equal(unwellText([]), '');
+});

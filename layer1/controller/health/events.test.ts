@@ -1,0 +1,73 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { Finding } from '@flynn/host-agent/doctor/finding';
+import { newId } from '@flynn/kit/ids';
+import { createMemoryStore } from '@flynn/store/memory';
+import { auditRoot } from '../audit/trail.ts';
+import { HealthEvents } from './events.ts';
+
+const { signal } = new AbortController();
+const minuteMs = 60_000;
+const finding = (check: string, severity: Finding['severity'], what = 'it is so'): Finding => {
+  return { check, severity, subject: 'host h1', what, why: 'w', remedy: 'r' };
+};
+const away = finding('hosts', 'warning');
+const full = finding('disks', 'critical');
+const passing = finding('components', 'warning');
+
+function setUp() {
+  const store = createMemoryStore();
+  const clock = { now: Date.now() };
+  const open = () => new HealthEvents({ store, now: () => clock.now, newId });
+  const look = async (events: HealthEvents, findings: Finding[], unknown: string[] = []) => {
+    clock.now += minuteMs;
+    const known = unknown.map((check) => ({ check, subject: 'the cluster', why: 'no answer' }));
+    await events.record({ findings, unknown: known }, signal);
+  };
+  const told = async (events: HealthEvents) =>
+    (await events.recent(signal)).map(({ what, check }) => `${what} ${check}`);
+  return { store, open, look, told };
+}
+
+test('what is broken and a host that is away are told at once, what passes is not, and each is told once', async () => {
+  const { store, open, look, told } = setUp();
+  const events = open();
+  await look(events, [away, full, passing]);
+  assert.deepEqual(await told(events), ['began hosts', 'began disks']);
+  await look(events, [away, { ...full, what: 'it is 98 % so' }]);
+  await look(events, [full, passing]);
+  assert.deepEqual(await told(events), ['ended hosts', 'began hosts', 'began disks']);
+  await look(events, [full, passing]);
+  assert.deepEqual((await told(events)).slice(0, 1), ['began components']);
+  const { entries } = await store.list(auditRoot);
+  assert.equal(entries.length, 4);
+  const first = JSON.parse(entries[0]?.value ?? '{}');
+  assert.deepEqual(
+    [first.actor, first.params.subject, first.outcome],
+    [{ kind: 'service', name: 'cluster' }, 'host h1', 'warning'],
+  );
+});
+
+test('what cannot be looked at has not ended, nor has anything of hosts while no agent answers', async () => {
+  const { open, look, told } = setUp();
+  const events = open();
+  await look(events, [full]);
+  await look(events, [], ['disks']);
+  await look(events, [], ['hosts']);
+  assert.deepEqual(await told(events), ['began disks']);
+  await look(events, []);
+  assert.deepEqual(await told(events), ['ended disks', 'began disks']);
+});
+
+test('of several processes one tells, and another once that one is silent', async () => {
+  const { store, open, look, told } = setUp();
+  const [one, other] = [open(), open()];
+  await look(one, [full]);
+  await look(other, []);
+  await look(other, [full, away]);
+  assert.deepEqual(await told(other), ['began disks']);
+  await look(other, [full, away]);
+  assert.deepEqual(await told(one), ['began hosts', 'began disks']);
+  await look(one, []);
+  assert.equal((await store.list(auditRoot)).entries.length, 2);
+});

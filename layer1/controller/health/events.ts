@@ -1,0 +1,140 @@
+/**
+ * When something began to be wrong, and when it ended: hosts that vanish and come back, backups that fail, blobs that a disk
+ * damaged. In the audit trail, beside what people did; the latest are told with the status.
+ */
+import type { Finding, Verdict } from '@flynn/host-agent/doctor/finding';
+import type { Store } from '@flynn/store/store';
+import { decodeJson } from '@flynn/store/codec';
+import { z } from 'zod';
+import type { AuditEntry } from '../audit/model.ts';
+import { keyOfId } from '../audit/trail.ts';
+import type { Deps } from '../deps.ts';
+import { clusterActor, healthEventSchema } from './api.ts';
+import type { HealthEvent } from './api.ts';
+
+/** Beside the trail: what is wrong now, as far as it was told, and what was told last. */
+export const eventsKey = '/flynn-events/state';
+const maxRecent = 20;
+/** A transaction holds a hundred operations on any store. */
+const maxAtOnce = 90;
+const maxTextLength = 500;
+/** What only passes, as a part that has one instance less while it is deployed, is not told. */
+const settledMs = 45_000;
+/** A process that did not look for so long tells no more. */
+const tellerMs = 180_000;
+
+const openSchema = healthEventSchema.omit({ what: true });
+const stateSchema = z.object({
+  /** Which process tells, and when it last looked. Milliseconds since the epoch. */
+  teller: z.object({ id: z.string(), at: z.number() }),
+  open: z.record(z.string(), openSchema),
+  /** The newest first. */
+  recent: z.array(healthEventSchema),
+});
+type State = z.output<typeof stateSchema>;
+type Open = State['open'];
+
+type EventDeps = { store: Pick<Store, 'get' | 'transact'> } & Pick<Deps, 'now' | 'newId'>;
+
+/** What it is about, and how grave: its text changes while it lasts. */
+const keyOf = ({ check, subject, severity }: Finding): string => `${severity} ${check} ${subject}`;
+
+/** A host that is away, and what is broken, is told at once. */
+const isUrgent = ({ check, severity }: Pick<Finding, 'check' | 'severity'>): boolean =>
+  severity === 'critical' || check === 'hosts';
+
+/**
+ * INVARIANTS. One process tells at a time, for each sees what it can reach; another does once that one has gone silent. The
+ * state and the entries are written in one transaction: each is told once.
+ */
+export class HealthEvents {
+  readonly #deps: EventDeps;
+  readonly #id: string;
+  readonly #seenMs = new Map<string, number>();
+  readonly #missedMs = new Map<string, number>();
+
+  /** `store`: the plain one, as the trail's own. */
+  constructor(deps: EventDeps) {
+    this.#deps = deps;
+    this.#id = deps.newId();
+  }
+
+  /** The newest first. */
+  async recent(signal: AbortSignal): Promise<HealthEvent[]> {
+    const entry = await this.#deps.store.get(eventsKey, { signal });
+    return entry === undefined ? [] : decodeJson(stateSchema, entry.value, eventsKey).recent;
+  }
+
+  /** To be called every minute or so. */
+  async record(verdict: Verdict, signal: AbortSignal): Promise<void> {
+    const { store, now, newId } = this.#deps;
+    const entry = await store.get(eventsKey, { signal });
+    const state = entry === undefined ? undefined : decodeJson(stateSchema, entry.value, eventsKey);
+    const events = this.#changes(state?.open ?? {}, verdict);
+    const isOthers = state !== undefined && state.teller.id !== this.#id && now() - state.teller.at < tellerMs;
+    if (isOthers) return;
+    const at = new Date(now()).toISOString();
+    const told = events.map(({ event }): HealthEvent => ({ ...event, at }));
+    const next: State = {
+      teller: { id: this.#id, at: now() },
+      open: Object.fromEntries([
+        ...Object.entries(state?.open ?? {}).filter(([key]) => !events.some((one) => one.key === key)),
+        ...events.flatMap(({ key, event: { what, ...open } }) => (what === 'began' ? [[key, { ...open, at }]] : [])),
+      ]),
+      recent: [...told, ...(state?.recent ?? [])].slice(0, maxRecent),
+    };
+    const entries = told.map((event) => auditEntryOf(newId(), event));
+    // Refused where another process tells now: it sees what is left to tell.
+    await store.transact(
+      {
+        compare: [{ key: eventsKey, modRevision: entry?.modRevision ?? 0 }],
+        then: [
+          { put: eventsKey, value: JSON.stringify(next) },
+          ...entries.map((one) => ({ put: keyOfId(one.id), value: JSON.stringify(one) })),
+        ],
+      },
+      { signal },
+    );
+  }
+
+  #changes(open: Open, { findings, unknown }: Verdict): { key: string; event: Omit<HealthEvent, 'at'> }[] {
+    const found = new Map(findings.map((finding) => [keyOf(finding), finding]));
+    // While agents are not heard of, nothing they found is known to have ended.
+    const isUnknown = ({ check }: { check: string }) =>
+      unknown.some((one) => one.check === check || one.check === 'hosts');
+    for (const key of this.#seenMs.keys()) if (!found.has(key)) this.#seenMs.delete(key);
+    for (const key of this.#missedMs.keys()) if (found.has(key) || !(key in open)) this.#missedMs.delete(key);
+    const began = [...found].flatMap(([key, finding]) => {
+      if (key in open || !this.#isSettled(this.#seenMs, key, isUrgent(finding))) return [];
+      const { check, severity, subject, what: text } = finding;
+      return [{ key, event: { what: 'began' as const, check, severity, subject, text: text.slice(0, maxTextLength) } }];
+    });
+    const ended = Object.entries(open).flatMap(([key, one]) => {
+      if (found.has(key) || isUnknown(one) || !this.#isSettled(this.#missedMs, key, isUrgent(one))) return [];
+      const { at: _began, ...rest } = one;
+      return [{ key, event: { ...rest, what: 'ended' as const } }];
+    });
+    return [...began, ...ended].slice(0, maxAtOnce);
+  }
+
+  #isSettled(since: Map<string, number>, key: string, isAtOnce: boolean): boolean {
+    const nowMs = this.#deps.now();
+    const firstMs = since.get(key) ?? nowMs;
+    since.set(key, firstMs);
+    return isAtOnce || nowMs - firstMs >= settledMs;
+  }
+}
+
+function auditEntryOf(id: string, { at, what, check, severity, subject, text }: HealthEvent): AuditEntry {
+  return {
+    id,
+    at,
+    requestId: id,
+    actor: { kind: 'service', name: clusterActor },
+    action: `${what} :subject: :text`,
+    params: { check, subject, text },
+    from: { address: '' },
+    outcome: what === 'ended' ? 'ended' : severity,
+    changes: [],
+  };
+}
