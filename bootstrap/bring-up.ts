@@ -89,7 +89,8 @@ export async function bringUp({ env, token, formation, ...request }: BringUp): P
   else await runSteps(joinStepsOf(context));
   if (backup !== undefined) {
     let unwell: readonly Unwell[] = [];
-    await runSteps([restoredAppsStep(cluster, (found) => (unwell = found))]);
+    const host = { stateDir: options.FLYNN_STATE_DIR, cluster };
+    await runSteps([restoredAppsStep(host, (found) => (unwell = found))]);
     process.stdout.write(restoredText(cluster, backup));
     process.stdout.write(unwellText(unwell));
     return true;

@@ -53,6 +53,22 @@ test('a cluster that is there is brought up to date, keeping what others wrote a
     assert.equal(after.clusters.length, 2);
   }));
 
+test('an address with https:// is kept when none can be seen for the moment, but not that of another cluster of the name', () =>
+  withPerson(async (person) => {
+    const secure = { ...entry('one'), controllerUrl: 'https://controller.one.localhost', ca: 'pinned' };
+    const way = async () => {
+      const { clusters } = await loadClusters(person.configDir);
+      return clusters.map(({ controllerUrl, ca, httpPort }) => [controllerUrl, ca, httpPort]);
+    };
+    await addCluster(person, secure);
+    await addCluster(person, { ...entry('one'), httpPort: 8080 });
+    assert.deepEqual(await way(), [[secure.controllerUrl, 'pinned', 8080]]);
+    await addCluster(person, { ...secure, ca: undefined });
+    assert.deepEqual(await way(), [[secure.controllerUrl, undefined, 80]], 'another certificate took its place');
+    await addCluster(person, entry('one', 'another key'));
+    assert.deepEqual(await way(), [['http://controller.one.localhost', undefined, 80]]);
+  }));
+
 test('files of the person’s in the configuration’s folder outlive the cluster', () =>
   withPerson(async (person) => {
     await addCluster(person, entry('one'));

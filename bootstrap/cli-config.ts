@@ -28,13 +28,19 @@ export async function findPerson(
 
 const clustersFile = (person: Person): string => join(person.configDir, 'clusters.json');
 
-/** What others wrote about the cluster is kept; the first one is the default. */
+/** What others wrote about the cluster is kept, and https:// is never given up for http://. The first one is the default. */
 export async function addCluster(person: Person, cluster: Cluster): Promise<void> {
   await makeFolder(person);
   const before = await loadClusters(person.configDir);
   const known = before.clusters.find((one) => one.name === cluster.name);
-  await saveClusters(person.configDir, withCluster(before, { ...known, ...cluster }, { isDefault: false }));
+  const isWorse = known?.key === cluster.key && isSecure(known) && !isSecure(cluster);
+  const way = isWorse ? { controllerUrl: known.controllerUrl, ca: known.ca } : {};
+  await saveClusters(person.configDir, withCluster(before, { ...known, ...cluster, ...way }, { isDefault: false }));
   await giveTo(person, clustersFile(person));
+}
+
+function isSecure({ controllerUrl }: Pick<Cluster, 'controllerUrl'>): boolean {
+  return controllerUrl.startsWith('https:');
 }
 
 /**

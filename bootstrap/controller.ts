@@ -34,6 +34,7 @@ export function firstWorkloads(app: SystemApp): WorkloadInput[] {
       resources: { memoryBytes: process.memoryBytes, cpuMillis: process.cpuMillis },
       access: ['discovery', 'agents', 'store', 'services'],
       identity: app.name,
+      isAlwaysIdentified: true,
       meta: { 'flynn.system': 'true', 'flynn.bootstrap': type },
     };
     const version = digestOf(JSON.stringify(template)).slice(0, 16);

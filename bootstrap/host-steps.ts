@@ -27,7 +27,7 @@ import { ensureImages } from './images/build.ts';
 import { type ImageName, recipes } from './images/recipes.ts';
 import { controllerService } from './manifest.ts';
 import { imagesOf, isInstalled, readBundle } from './origin.ts';
-import { openCluster, pinnedCluster, untilPinned } from './pinned-cluster.ts';
+import { knownCluster } from './pinned-cluster.ts';
 import { type Cluster, type Options, gatewayOf } from './settings.ts';
 import { ensureSealing, unsealedText, writeSealingKey } from './sealing.ts';
 import { writeCluster } from './state.ts';
@@ -81,8 +81,7 @@ export function joinStepsOf(context: Context): Step[] {
       title: 'The flynn command',
       run: async () => {
         // At a host that was there before: here the router is only about to start.
-        const isPinned = await untilPinned(cluster, shortMs, cluster.peers[0]);
-        await addCluster(person, isPinned ? pinnedCluster(cluster) : openCluster(cluster));
+        await addCluster(person, await knownCluster(cluster, shortMs, cluster.peers[0]));
         return `configured in ${person.configDir}`;
       },
     },

@@ -43,6 +43,14 @@ test('every process of the manifest is one the controller takes, and has a count
   }
 });
 
+test('all processes show their certificates, and say so where a version before does not keep it', () => {
+  for (const app of manifest) {
+    assert.equal(app.env['FLYNN_MUTUAL_TLS'], 'true', app.name);
+    assert.equal(app.env['FLYNN_MUTUAL_ALWAYS'], undefined, app.name);
+    for (const { env } of Object.values(app.processes)) assert.equal(env?.['FLYNN_MUTUAL_ALWAYS'], 'true', app.name);
+  }
+});
+
 test('only the slug builder’s processes do not run all the time', () => {
   const idle = manifest.filter((app) => Object.values(app.counts).includes(0)).map((app) => app.name);
   assert.deepEqual(idle, ['slug-builder']);

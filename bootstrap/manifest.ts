@@ -55,6 +55,17 @@ function commonEnv(cluster: Cluster): Record<string, string> {
   return { FLYNN_KEY: cluster.key, FLYNN_MUTUAL_TLS: 'true' };
 }
 
+/**
+ * In the environment of its processes, which go with the version, and not in the app's, which outlives it: programs of a
+ * version before do not do so, nor know the variable.
+ */
+function alwaysIdentified(app: SystemApp): SystemApp {
+  const processes = Object.entries(app.processes).map(([type, process]) => {
+    return [type, { ...process, env: { ...process.env, FLYNN_MUTUAL_ALWAYS: 'true' } }];
+  });
+  return { ...app, processes: Object.fromEntries(processes) };
+}
+
 /** What a part of the platform shows the controller: it opens what that part needs, and nothing else. */
 function controllerToken(cluster: Cluster, service: Service): Record<string, string> {
   return { FLYNN_CONTROLLER_TOKEN: serviceToken(cluster.controllerKey, service, roundsOf(cluster).round) };
@@ -85,7 +96,7 @@ export function manifestOf(input: ManifestInput): SystemApp[] {
     routes: [],
     ...more,
   });
-  return [
+  const apps = [
     controllerOf(input),
     app('blobstore', {
       processes: {
@@ -159,6 +170,7 @@ export function manifestOf(input: ManifestInput): SystemApp[] {
       counts: { web: 1 },
     }),
   ];
+  return apps.map(alwaysIdentified);
 }
 
 function controllerOf(input: ManifestInput): SystemApp {

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { test } from 'node:test';
-import { createServer } from 'node:tls';
+import { createServer, getCACertificates, setDefaultCACertificates } from 'node:tls';
 import { certificates } from '@flynn/controller/certificates/api';
 import { startTestController } from '@flynn/controller/testing';
 import { type Credentials, createAuthority, issueCertificate } from '@flynn/kit/tls';
-import { pinnedCluster, untilPinned } from './pinned-cluster.ts';
+import { knownCluster } from './pinned-cluster.ts';
 import { Platform } from './platform.ts';
 import { type Cluster, readOptions, settle } from './settings.ts';
 
@@ -43,7 +43,7 @@ test('the controller has a certificate of the cluster’s authority, unless peop
   assert.equal(await put(first, authority), false);
 });
 
-test('a router that shows another authority is not pinned', async () => {
+test('a router that shows another authority is not pinned, and spoken to over TLS only if this machine trusts it', async () => {
   const [authority, stranger] = await Promise.all([createAuthority('flynn'), createAuthority('flynn')]);
   const own = await issue(authority);
   const asked: string[] = [];
@@ -69,11 +69,22 @@ test('a router that shows another authority is not pinned', async () => {
     }),
     httpsPort: address.port,
   });
-  assert.equal(await untilPinned(clusterOf(authority), 60_000), true);
+  const known = async (by: Credentials, deadlineMs: number) => {
+    const { controllerUrl, ca } = await knownCluster(clusterOf(by), deadlineMs);
+    return [controllerUrl, ca];
+  };
+  const secureUrl = `https://${domain}:${address.port}`;
+  assert.deepEqual(await known(authority, 60_000), [secureUrl, authority.certificate]);
   assert.equal(asked[0], domain);
-  assert.equal(await untilPinned(clusterOf(stranger), 200), false);
-  const { controllerUrl, ca } = pinnedCluster(clusterOf(authority));
-  assert.deepEqual([controllerUrl, ca], [`https://${domain}:${address.port}`, authority.certificate]);
+  assert.deepEqual(await known(stranger, 200), [`http://${domain}`, undefined]);
+  // One that this machine trusts anyway needs no pin.
+  const before = getCACertificates('default');
+  try {
+    setDefaultCACertificates([...before, authority.certificate]);
+    assert.deepEqual(await known(stranger, 60_000), [secureUrl, undefined]);
+  } finally {
+    setDefaultCACertificates(before);
+  }
   server.close();
   await once(server, 'close');
 });

@@ -1,4 +1,4 @@
-/** The cluster as the flynn command is to know it: over TLS, pinned to the cluster's authority, once the router shows that. */
+/** The cluster as the flynn command is to know it: over TLS, once the router shows a certificate for the controller. */
 import type { Cluster as KnownCluster } from '@flynn/cli/clusters';
 import { fingerprintOf } from '@flynn/kit/certificate';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
@@ -6,8 +6,8 @@ import { waitFor } from '@flynn/kit/retry';
 import { shownChain } from '@flynn/kit/shown-chain';
 import { type Cluster, controllerUrlOf, gitUrlOf, httpsPortOf, secureControllerUrlOf } from './settings.ts';
 
-/** As it is reached while nobody shows a certificate for it, or somebody else's. */
-export function openCluster(cluster: Cluster): KnownCluster {
+/** As it is reached while nobody shows a certificate for it that this machine could check. */
+function openCluster(cluster: Cluster): KnownCluster {
   return {
     name: cluster.name,
     controllerUrl: controllerUrlOf(cluster),
@@ -18,26 +18,32 @@ export function openCluster(cluster: Cluster): KnownCluster {
   };
 }
 
-export function pinnedCluster(cluster: Cluster): KnownCluster {
+function pinnedCluster(cluster: Cluster): KnownCluster {
   return { ...openCluster(cluster), controllerUrl: secureControllerUrlOf(cluster), ca: cluster.authority.certificate };
 }
 
-/** At the router of the host, default this one, as untilAnswers. False if it shows none of the cluster's authority in that time. */
-export async function untilPinned(cluster: Cluster, deadlineMs: number, host = '127.0.0.1'): Promise<boolean> {
+/** With a certificate that people brought, of an authority that this machine trusts anyway. */
+function trustedCluster(cluster: Cluster): KnownCluster {
+  return { ...openCluster(cluster), controllerUrl: secureControllerUrlOf(cluster), ca: undefined };
+}
+
+/** By what the router of the host shows, default this one's, as untilAnswers: in clear if it shows neither in that time. */
+export async function knownCluster(cluster: Cluster, deadlineMs: number, host = '127.0.0.1'): Promise<KnownCluster> {
   const { hostname } = new URL(controllerUrlOf(cluster));
   const wanted = fingerprintOf(cluster.authority.certificate);
   const server = { host, port: httpsPortOf(cluster), name: hostname };
   const limited = AbortSignal.timeout(deadlineMs);
-  const isShown = async (): Promise<boolean> => {
-    const { chain } = await shownChain(server, limited);
+  const shown = async (): Promise<KnownCluster> => {
+    const { chain, isTrusted } = await shownChain(server, limited);
     const authority = chain.at(-1);
-    if (authority !== undefined && fingerprintOf(authority.toString()) === wanted) return true;
+    if (authority !== undefined && fingerprintOf(authority.toString()) === wanted) return pinnedCluster(cluster);
+    if (isTrusted) return trustedCluster(cluster);
     throw new FlynnError('unavailable', 'it shows another certificate');
   };
   try {
-    return await waitFor(isShown, { what: 'the certificate of the controller', deadlineMs, intervalMs: 250 });
+    return await waitFor(shown, { what: 'the certificate of the controller', deadlineMs, intervalMs: 250 });
   } catch (error) {
-    if (hasCode(error, 'timeout')) return false;
+    if (hasCode(error, 'timeout')) return openCluster(cluster);
     throw error;
   }
 }

@@ -1,5 +1,7 @@
 /** The steps of `up` that bring back what a backup has: its records before there is a controller, the rest once all services run. */
 import { createDiscoveryClient } from '@flynn/discovery/client';
+import { partOf } from '@flynn/discovery/parts';
+import { readHostIdentity } from '@flynn/host-agent/trust/host-trust';
 import { restoreApps, restoreBlobs, restoreRecords } from '@flynn/controller/backup/restore';
 import { FlynnError } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
@@ -44,10 +46,8 @@ export function restoreSteps(backup: Backup, context: () => RestoreContext): Ste
       run: async (report) => {
         const { host, gateway } = context();
         await using discovery = createDiscoveryClient({ url: `http://${gateway}:1111` });
-        const target = {
-          baseUrl: async () => `http://${(await discovery.resolve('blobstore')).address}`,
-          key: host.cluster.key,
-        };
+        const place = partOf(discovery, 'blobstore', await readHostIdentity(host.stateDir));
+        const target = { ...place, key: host.cluster.key };
         const options = { ...stepOptions(blobsMs), report };
         const count = await withStore(host, (store) => restoreBlobs(store, target, backup.source, options));
         return count === undefined ? thereAlready : `${count} of ${backup.inspection.blobs} sent`;
@@ -67,12 +67,15 @@ export function restoreSteps(backup: Backup, context: () => RestoreContext): Ste
 }
 
 /** Once they are started nothing is to be restored any more: what does not come up is told, and fails nothing. */
-export function restoredAppsStep(cluster: Cluster, onUnwell: (unwell: readonly Unwell[]) => void): Step {
+export function restoredAppsStep(
+  host: { stateDir: string; cluster: Cluster },
+  onUnwell: (unwell: readonly Unwell[]) => void,
+): Step {
   return {
     title: 'Health of the apps',
     run: async (report) => {
       const options = { report, signal: withDeadline(healthMs) };
-      const { count, unwell } = await withController(cluster, (client) => untilHealthy(client, options));
+      const { count, unwell } = await withController(host, (client) => untilHealthy(client, options));
       onUnwell(unwell);
       return `${count - unwell.length} of ${count} healthy`;
     },

@@ -15,7 +15,7 @@ import { ensureEtcd, tellEtcdImage } from './etcd.ts';
 import type { ImageName } from './images/recipes.ts';
 import { withSettings } from './from-backup.ts';
 import { type SystemApp, controllerApp, manifestOf } from './manifest.ts';
-import { openCluster, pinnedCluster, untilPinned } from './pinned-cluster.ts';
+import { knownCluster } from './pinned-cluster.ts';
 import { type Outcome, Platform } from './platform.ts';
 import { type RestoreContext, restoreRecordsStep, restoreSteps } from './restore-steps.ts';
 import { pushSample, sampleName, untilAnswers } from './sample-app.ts';
@@ -41,9 +41,7 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
   let isOwnCertificate = false;
 
   const withPlatform = <T>(task: (platform: Platform) => Promise<T>): Promise<T> =>
-    withController(cluster, (client) => task(new Platform(client)));
-  const knownCluster = async (deadlineMs: number): Promise<Parameters<typeof addCluster>[1]> =>
-    isOwnCertificate && (await untilPinned(cluster, deadlineMs)) ? pinnedCluster(cluster) : openCluster(cluster);
+    withController(host, (client) => task(new Platform(client)));
   const manifest = async (settled = cluster): Promise<SystemApp[]> => {
     const hostKey = await ensureHostKey(stateDir);
     const builderEnv = await readBuilderEnv(context.env);
@@ -124,7 +122,7 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
         isOwnCertificate = await withPlatform((platform) =>
           platform.ensureCertificate(hostname, route, cluster.authority.certificate),
         );
-        await addCluster(person, await knownCluster(shortMs));
+        await addCluster(person, await knownCluster(cluster, shortMs));
         await writeKnownHosts(person, gitHostOf(cluster), cluster.gitPort, hostPublicKey);
         const key = await ensureSshKey(person);
         const publicKeys = await Promise.all(key.publicFiles.map((file) => readFile(file, 'utf8')));
@@ -142,7 +140,7 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
           context.isUpdate === true ? oneByOne(platform, services, report) : platform.ensureApps(services, report),
         );
         await untilAnswers(controllerUrlOf(cluster), 60_000);
-        await addCluster(person, await knownCluster(60_000));
+        await addCluster(person, await knownCluster(cluster, isOwnCertificate ? 60_000 : shortMs));
         if (roundsOf(cluster).former !== undefined) {
           const settled = withoutFormerRound(cluster);
           const controller = (await manifest(settled)).filter((app) => app.name === controllerApp);

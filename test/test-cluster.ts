@@ -162,7 +162,11 @@ export class TestCluster implements AsyncDisposable {
   }
 
   /** One request to `NAME.DOMAIN` through the router of a host, by default the first, from outside the hosts. */
-  get(name: string, path = '/', options: { signal?: AbortSignal; host?: ClusterHost } = {}): Promise<Answer> {
+  get(
+    name: string,
+    path = '/',
+    options: { signal?: AbortSignal; host?: ClusterHost; headers?: Record<string, string> } = {},
+  ): Promise<Answer> {
     return new Promise((done, fail) => {
       const outgoing = request(
         {
@@ -170,7 +174,7 @@ export class TestCluster implements AsyncDisposable {
           port: 80,
           path,
           agent: false,
-          headers: { host: name.includes('.') ? name : `${name}.${this.domain}` },
+          headers: { ...options.headers, host: name.includes('.') ? name : `${name}.${this.domain}` },
           timeout: 10_000,
           ...(options.signal ? { signal: options.signal } : {}),
         },

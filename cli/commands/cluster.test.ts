@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { readFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import packageFile from '../package.json' with { type: 'json' };
@@ -28,6 +30,25 @@ test('a cluster that does not answer, or does not know the key, is not added', a
   const dead = await desk.run(['cluster', 'add', 'home', 'http://127.0.0.1:1', 'key']);
   assert.equal(dead.code, 1);
   assert.match(dead.stderr, /cannot reach the controller at http:\/\/127\.0\.0\.1:1/);
+  assert.equal((await desk.run(['cluster', '--json'])).stdout, '[]\n');
+});
+
+test('a controller that is reached over https says so before it hears the key', async () => {
+  const heard: unknown[] = [];
+  const server = createServer(({ headers }, response) => {
+    heard.push(headers.authorization);
+    response.writeHead(308, { location: 'https://controller.example.com/cluster' }).end();
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const address = server.address();
+  assert.ok(typeof address === 'object' && address !== null);
+  await using desk = await Desk.open();
+  const refused = await desk.run(['cluster', 'add', 'home', `http://127.0.0.1:${address.port}`, 'secret']);
+  server.close();
+  assert.equal(refused.code, 1);
+  assert.match(refused.stderr, /is to be asked elsewhere .*https:\/\/controller\.example\.com/);
+  assert.deepEqual(heard, [undefined]);
   assert.equal((await desk.run(['cluster', '--json'])).stdout, '[]\n');
 });
 

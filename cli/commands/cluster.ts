@@ -1,5 +1,7 @@
 import { platform } from '@flynn/controller/api-platform';
 import { fingerprintOf } from '@flynn/kit/certificate';
+import { hasCode } from '@flynn/kit/errors';
+import { HttpClient } from '@flynn/kit/http-client';
 import { usageError } from '../arguments.ts';
 import {
   type Cluster,
@@ -10,7 +12,7 @@ import {
   withDefault,
   withoutCluster,
 } from '../clusters.ts';
-import { connect } from '../context.ts';
+import { connect, controllerName } from '../context.ts';
 import { rememberHostKey } from '../known-hosts.ts';
 import { formatTable } from '../output.ts';
 import { explainTrust, trustOf, trustOptions } from '../trust.ts';
@@ -57,6 +59,7 @@ export function addClusterCommands(parent: Parent): void {
         throw usageError(`"${url}" is no URL: write https://controller.example.com`);
       }
       const trust = await trustOf(context.io, url, options);
+      await tryWithoutKey(url);
       await using client = connect(url, key, trust);
       const ask = () => client.call(platform.cluster, {});
       const facts = await context.progress('asking the controller', ask).catch(async (error: unknown) => {
@@ -98,4 +101,15 @@ export function addClusterCommands(parent: Parent): void {
 
   addBackupCommands(parent, cluster);
   addKeysCommands(parent, cluster);
+}
+
+/** A controller that is reached over https says so to whoever asks in clear: before the key is on its way. */
+async function tryWithoutKey(url: string): Promise<void> {
+  if (!url.startsWith('http:')) return;
+  await using anybody = new HttpClient({ baseUrl: url, name: `${controllerName} ${url}` });
+  try {
+    await anybody.call(platform.cluster, {});
+  } catch (error) {
+    if (!hasCode(error, 'unauthenticated')) throw error;
+  }
 }

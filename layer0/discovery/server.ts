@@ -6,6 +6,7 @@ import type { ServerEvent } from '@flynn/kit/routes';
 import { routes } from './api.ts';
 import type { DiscoveryEvent, Instance } from './api.ts';
 import { hasAttributes } from './instances.ts';
+import { identityAttribute } from './parts.ts';
 import type { Registry } from './registry.ts';
 import { encodeDiscoveryEvent } from './wire.ts';
 
@@ -15,6 +16,7 @@ export function discoveryHandlers(registry: Registry, options: { signal: AbortSi
   return [
     handle(routes.register, async ({ params, body: { address, attributes, ttlSeconds } }) => {
       refuseReserved(attributes);
+      refusePlatforms(registry.instances(params.service));
       return registry.register({ service: params.service, id: params.instance, address, attributes }, { ttlSeconds });
     }),
     handle(routes.deregister, async ({ params }) => registry.deregister(params.service, params.instance)),
@@ -38,10 +40,20 @@ export function discoveryHandlers(registry: Registry, options: { signal: AbortSi
   ];
 }
 
-/** Who may reach an instance follows from its group, and only host agents say of what group it is. */
+/** Builds have discovery's API too: what is sent to a part of the platform is not theirs to ask for. */
+function refusePlatforms(instances: readonly Instance[]): void {
+  const known = instances.find(({ attributes }) => identityAttribute in attributes);
+  if (known === undefined) return;
+  throw new FlynnError('denied', `${known.service} is a service of the platform: its host agents alone announce it`);
+}
+
+/** Who may reach an instance, and as whom it is known, follows from these: only host agents say them, of what they run. */
+const reserved = ['flynn.group', identityAttribute];
+
 function refuseReserved(attributes: Record<string, string>): void {
-  if ('flynn.group' in attributes) {
-    throw new FlynnError('denied', 'the attribute flynn.group is given by host agents: announce without it');
+  const given = reserved.find((name) => name in attributes);
+  if (given !== undefined) {
+    throw new FlynnError('denied', `the attribute ${given} is given by host agents: announce without it`);
   }
 }
 

@@ -49,7 +49,8 @@ import packageFile from './package.json' with { type: 'json' };
 import { agentHandlers } from './server.ts';
 import { Sessions } from './session.ts';
 import type { HostSettings } from './spec.ts';
-import { agentRules, withoutIdentity } from './trust/agent-rules.ts';
+import { agentRules, isEverybodyKnown, keyAlone, withoutIdentity } from './trust/agent-rules.ts';
+import { tellJobs } from './trust/closing.ts';
 import { type HostTrust, runTrust } from './trust/host-trust.ts';
 import { certificateHandlers } from './trust/server.ts';
 import { startUpkeep } from './upkeep.ts';
@@ -199,9 +200,14 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
   };
   const statuses = () => [...jobs.records.values()].map((job) => job.status);
   const describe = () => {
-    const mutual = { withoutIdentity: withoutIdentity(containers.all()) };
+    const all = containers.all();
+    const mutual = { withoutIdentity: withoutIdentity(all), keyAlone: keyAlone(all, assigned()) };
     return upkeep.recordOf(trust === undefined ? record : { ...record, mutual });
   };
+  if (trust !== undefined) {
+    const isKnown = () => isEverybodyKnown(peers.records(), describe());
+    tasks.run('who is let in', (s) => tellJobs({ jobs: trust.jobs, isEverybodyKnown: isKnown, log, signal: s }));
+  }
   let schedulerFault: string | undefined;
   const operators = operatorHandlers({
     ...upkeep,

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { fakeClock } from '@flynn/kit/clock';
 import { FlynnError } from '@flynn/kit/errors';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
@@ -71,6 +72,33 @@ test('a host whose disk is full cordons itself, and opens again by itself', asyn
     stop.abort();
     await running;
   }
+  await store.close();
+});
+
+test('what a host says of itself is told when it has changed, not only when it is time to', async () => {
+  const store = createMemoryStore();
+  const clock = fakeClock();
+  const stop = new AbortController();
+  let said: HostRecord = { ...record, mutual: { withoutIdentity: 0, keyAlone: 0 } };
+  const announced: number[] = [];
+  const running = keepAnnounced(store, () => said, {
+    signal: stop.signal,
+    log: silentLogger(),
+    clock,
+    onAnnounced: async (_lease, revision) => void announced.push(revision),
+  });
+  const times = (count: number) =>
+    waitFor(() => announced.length === count, { what: `${count} announcements`, deadlineMs: 30_000, intervalMs: 5 });
+  await times(1);
+  await clock.advance(1_000);
+  assert.equal(announced.length, 1);
+  said = { ...record, mutual: { withoutIdentity: 0, keyAlone: 1 } };
+  await clock.advance(1_000);
+  await times(2);
+  const entry = await store.get(cellKeys.host(record.id));
+  assert.equal(hostRecordSchema.parse(JSON.parse(entry?.value ?? '')).mutual?.keyAlone, 1);
+  stop.abort();
+  await running;
   await store.close();
 });
 

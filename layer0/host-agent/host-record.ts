@@ -1,5 +1,5 @@
 /** Announces this host in the cell, on a lease: while the record is there, the host lives. */
-import { pause, systemClock } from '@flynn/kit/clock';
+import { type Clock, pause, systemClock } from '@flynn/kit/clock';
 import { hasCode, messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import { forever } from '@flynn/kit/tasks';
@@ -25,7 +25,8 @@ export function capacityOf(machine: { memoryBytes: number; cores: number }): Res
 
 type HostStore = Pick<Store, 'get' | 'transact' | 'grantLease'>;
 
-/** How soon a change of what the host says about itself is told. */
+/** How soon a change of what the host says about itself is told, and how often `onAnnounced` hears. */
+const lookMs = 1_000;
 const refreshMs = 10_000;
 
 /** Resolves when the signal aborts. The lease is left to run out: an agent that is back in time was never away. */
@@ -37,9 +38,10 @@ export async function keepAnnounced(
     log: Logger;
     /** Now and then while the record stands on this lease, since this revision. What it throws has all of it tried again. */
     onAnnounced?: (lease: Lease, revision: Revision) => Promise<void>;
+    clock?: Pick<Clock, 'sleep'>;
   },
 ): Promise<void> {
-  const { signal, log } = options;
+  const { signal, log, clock = systemClock } = options;
   let lease: Lease | undefined;
   let written: { lease: Lease; json: string; revision: Revision } | undefined;
   await forever(
@@ -60,11 +62,18 @@ export async function keepAnnounced(
         }
       }
       await options.onAnnounced?.(lease, written.revision);
-      await pause(refreshMs, AbortSignal.any([signal, lease.lost]));
+      await untilDue(() => JSON.stringify(describe()) !== json, AbortSignal.any([signal, lease.lost]), clock);
       if (!signal.aborted && lease.lost.aborted) log.warn('the lease of the host was lost: announcing it anew');
     },
     { signal, log, maxMs: 1_000 },
   );
+}
+
+/** Others act on what it says: whom they let in is in there. */
+async function untilDue(hasChanged: () => boolean, signal: AbortSignal, clock: Pick<Clock, 'sleep'>): Promise<void> {
+  for (let waitedMs = 0; waitedMs < refreshMs && !signal.aborted && !hasChanged(); waitedMs += lookMs) {
+    await pause(lookMs, signal, clock);
+  }
 }
 
 /** What people set on the record (cordoned, attributes) outlives the agent as long as the record does. */

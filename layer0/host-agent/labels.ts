@@ -19,6 +19,8 @@ export const label = {
   access: 'flynn.access',
   /** The app as which it has a certificate. */
   identity: 'flynn.identity',
+  /** It shows that wherever it can. */
+  alwaysIdentified: 'flynn.always-identified',
   /** On containers the agent runs from its own disk, without the store. */
   resident: 'flynn.resident',
   /** On stacks: the base image's id and the layers they were made of. */

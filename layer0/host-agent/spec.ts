@@ -13,7 +13,11 @@ export function containerSpecOf(job: HostJob, imageRef: string, host: HostSettin
   const identity = host.identities === undefined ? undefined : template.identity;
   return {
     name: containerName(host.cluster, job.id),
-    labels: { ...jobLabels(job), ...(identity === undefined ? {} : { [label.identity]: identity }) },
+    labels: {
+      ...jobLabels(job),
+      ...(identity === undefined ? {} : { [label.identity]: identity }),
+      ...(identity !== undefined && template.isAlwaysIdentified === true ? { [label.alwaysIdentified]: '1' } : {}),
+    },
     imageRef,
     hostname: job.id.slice(0, 63),
     ...(template.entrypoint === undefined ? {} : { entrypoint: template.entrypoint }),

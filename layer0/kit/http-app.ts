@@ -24,6 +24,8 @@ export type AppOptions = {
   /** Instead of keys: who may do what. */
   gate?: Gate;
   name: string;
+  /** Asked about every request but /ping before all else: where it has to be asked for instead, or throws why it is refused. */
+  elsewhere?: ((request: IncomingMessage) => string | undefined) | undefined;
   /** Counts requests and how long they take. */
   metrics?: Metrics;
 } & ReadOptions;
@@ -76,11 +78,23 @@ export function createApp(options: AppOptions, closing: AbortSignal): Answer {
   }
   if (options.metrics !== undefined) app.use(countRequests(options.metrics));
   app.use((context, next) => observe(context, next, { name, log }));
+  if (options.elsewhere !== undefined) app.use(sendElsewhere(options.elsewhere));
   app.use(router.routes());
   app.use((context) => {
     throw new FlynnError('not_found', `the ${name} has nothing at ${context.method} ${context.path}`);
   });
   return app.callback();
+}
+
+function sendElsewhere(elsewhere: NonNullable<AppOptions['elsewhere']>): Koa.Middleware {
+  return (context, next) => {
+    const url = context.path === '/ping' ? undefined : elsewhere(context.req);
+    if (url === undefined) return next();
+    context.status = 308;
+    context.set('location', url);
+    context.body = '';
+    return undefined;
+  };
 }
 
 function gateOf(options: AppOptions): Gate | undefined {

@@ -181,7 +181,12 @@ export class HttpClient implements AsyncDisposable {
       if (body instanceof Readable) body.destroy();
       throw error;
     });
-    if (response.statusCode < 400) return response.body;
+    if (response.statusCode < 300) return response.body;
+    if (response.statusCode < 400) {
+      await response.body.dump();
+      const place = String(response.headers['location'] ?? 'it does not say where');
+      throw new FlynnError('denied', `${this.#name} is to be asked elsewhere (${nameOf(route)}): ${place}`);
+    }
     const refusal = remoteError(parseJson(await response.body.text()));
     if (refusal !== undefined) throw refusal;
     const message = `${this.#name} answered ${nameOf(route)} with status ${response.statusCode}`;
@@ -245,11 +250,13 @@ function tlsOf({ identity, server }: MutualClient) {
 /** Connections show the certificate that is ours when they are opened. */
 function mutualConnector(mutual: MutualClient, timeout: number): buildConnector.connector {
   let shown = mutual.identity.current;
-  let connect = buildConnector({ lookup, timeout, ...tlsOf(mutual) });
+  // A session that is resumed would not have the other side's role checked.
+  const build = () => buildConnector({ lookup, timeout, maxCachedSessions: 0, ...tlsOf(mutual) });
+  let connect = build();
   return (options, callback) => {
     if (shown !== mutual.identity.current) {
       shown = mutual.identity.current;
-      connect = buildConnector({ lookup, timeout, ...tlsOf(mutual) });
+      connect = build();
     }
     connect(options, callback);
   };

@@ -55,30 +55,45 @@ export type RoleRules = Readonly<{
   isClosed: () => boolean;
 }>;
 
-/**
- * For these roles alone. A key without a certificate goes on being enough: of who else uses this server nobody keeps a list.
- * The network's rules keep all but the platform away from it.
- */
-export function partRules(roles: readonly string[]): RoleRules {
-  return { admits: (peer) => roles.some((role) => isOfRole(peer, role)), isClosed: () => false };
+/** Of a part of the platform, which knows from its host's agent whether others still come with their key alone. */
+export type Surroundings = Readonly<{ isEverybodyKnown: boolean }>;
+
+/** For these roles alone. A key without a certificate is enough as long as anybody of the platform has no more, or none is told. */
+export function partRules(roles: readonly string[], surroundings: Surroundings | undefined): RoleRules {
+  return {
+    admits: (peer) => roles.some((role) => isOfRole(peer, role)),
+    isClosed: () => surroundings?.isEverybodyKnown === true,
+  };
 }
 
 /** A key as ever, and beside it a certificate with the right role. */
 export function roleGate(key: string, { admits, isClosed }: RoleRules): Gate {
   const byKey = keyGate([key]);
   return async (request) => {
-    const { peer, route, remoteAddress } = request;
+    const { peer, route } = request;
     if (peer !== undefined && !admits(peer, route)) {
       throw new FlynnError('denied', `${route.method} ${route.path} is not for ${peer}`);
     }
-    if (peer === undefined && isClosed() && !isForMonitoring(route.path) && !isLoopback(remoteAddress)) {
-      throw new FlynnError(
-        'unauthenticated',
-        'this is for parts of the cluster only: over TLS, with a certificate of its authority',
-      );
-    }
+    if (isClosed()) checkIsPart(request);
     return byKey(request);
   };
+}
+
+/** In front of a server's own gate: as roleGate, for a part that lets in whoever has a certificate and what its gate wants. */
+export function partGate(gate: Gate, surroundings: Surroundings | undefined): Gate {
+  return async (request) => {
+    if (surroundings?.isEverybodyKnown === true) checkIsPart(request);
+    return gate(request);
+  };
+}
+
+/** Throws `unauthenticated` at whoever shows no certificate, but for figures and on this machine. */
+function checkIsPart({ peer, route, remoteAddress }: GateRequest): void {
+  if (peer !== undefined || isForMonitoring(route.path) || isLoopback(remoteAddress)) return;
+  throw new FlynnError(
+    'unauthenticated',
+    'this is for parts of the cluster only: over TLS, with a certificate of its authority',
+  );
 }
 
 function isLoopback(address: string): boolean {

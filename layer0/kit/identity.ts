@@ -2,11 +2,14 @@
  * Who speaks on a connection: each host and each job of the platform has a certificate of the cluster with its role in it,
  * `flynn:host/h1` or `flynn:app/controller`. Both sides of a mutual connection show theirs.
  */
+import { type KeyObject, createPrivateKey } from 'node:crypto';
+import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { PeerCertificate } from 'node:tls';
+import { parseCertificate } from './certificate.ts';
 import { pause } from './clock.ts';
 import { booleanFlag } from './config.ts';
-import { FlynnError, messageOf } from './errors.ts';
+import { FlynnError, hasErrno, messageOf } from './errors.ts';
 import { readTextFile } from './files.ts';
 import type { Logger } from './log.ts';
 import type { TaskGroup } from './tasks.ts';
@@ -76,10 +79,18 @@ export class RenewedIdentity implements LiveIdentity {
   }
 }
 
-/** In the folder of a job: certificate and key in one file, so that nobody reads one of before with one of after. */
-export const identityFiles = { own: 'identity.pem', trusted: 'trusted.pem' } as const;
+/**
+ * In the folder of a job: certificate and key in one file, so that nobody reads one of before with one of after. `closed`
+ * says nothing, and is touched again and again while everybody of the platform shows a certificate.
+ */
+export const identityFiles = { own: 'identity.pem', trusted: 'trusted.pem', closed: 'closed' } as const;
 
-const lookMs = 30_000;
+/** So long after it was touched `closed` counts: an agent that is away, or of a version before, keeps nobody out. */
+export const closedForMs = 30_000;
+
+const lookMs = 2_000;
+/** Certificates are made again long before they end. */
+const turnsPerRenewal = 15;
 
 /** `invalid` when there is none: the agent writes it before the job starts. */
 export async function readIdentity(folder: string): Promise<Identity> {
@@ -90,20 +101,51 @@ export async function readIdentity(folder: string): Promise<Identity> {
   if (own === undefined || trusted === undefined) {
     throw new FlynnError('invalid', `there is no certificate of the cluster in ${folder}`);
   }
+  // A pair that does not belong together would be found out by those who are about to show it.
+  if (!parseCertificate(own).checkPrivateKey(keyIn(own, folder))) throw damaged(folder);
   return { trusted, certificate: own, privateKey: own };
+}
+
+function keyIn(own: string, folder: string): KeyObject {
+  try {
+    return createPrivateKey(own);
+  } catch (error) {
+    throw damaged(folder, error);
+  }
+}
+
+function damaged(folder: string, cause?: unknown): FlynnError {
+  return new FlynnError('invalid', `the certificate in ${folder} has no key that fits it`, { cause });
+}
+
+/** When `closed` was touched last, in milliseconds since the epoch; 0 where it is not there. */
+async function readClosedAt(folder: string): Promise<number> {
+  try {
+    return (await stat(join(folder, identityFiles.closed))).mtimeMs;
+  } catch (error) {
+    if (hasErrno(error, 'ENOENT')) return 0;
+    throw error;
+  }
 }
 
 /** A job's own, as its agent renews it. */
 export class FileIdentity extends RenewedIdentity {
   readonly #folder: string;
+  #closedAtMs: number;
 
-  private constructor(folder: string, current: Identity) {
+  private constructor(folder: string, current: Identity, closedAtMs: number) {
     super(current);
     this.#folder = folder;
+    this.#closedAtMs = closedAtMs;
   }
 
   static async open(folder: string): Promise<FileIdentity> {
-    return new FileIdentity(folder, await readIdentity(folder));
+    return new FileIdentity(folder, await readIdentity(folder), await readClosedAt(folder));
+  }
+
+  /** Whether everybody of the platform shows a certificate, by the word of this host's agent: a key alone is nobody's then. */
+  get isEverybodyKnown(): boolean {
+    return Math.abs(Date.now() - this.#closedAtMs) < closedForMs;
   }
 
   /** Reads it again and again until the signal aborts. */
@@ -116,15 +158,23 @@ export class FileIdentity extends RenewedIdentity {
     signal: AbortSignal;
     everyMs?: number;
   }): Promise<void> {
-    while (!signal.aborted) {
+    for (let turn = 1; !signal.aborted; turn += 1) {
       await pause(everyMs, signal);
       if (signal.aborted) return;
-      try {
-        this.current = await readIdentity(this.#folder);
-      } catch (error) {
-        log.warn(`the certificate could not be read again: ${messageOf(error)}`);
+      const again = turn % turnsPerRenewal === 0 ? [this.#lookForWord(), this.#renew()] : [this.#lookForWord()];
+      for (const outcome of await Promise.allSettled(again)) {
+        if (outcome.status === 'fulfilled') continue;
+        log.warn(`what the host's agent says in ${this.#folder} could not be read: ${messageOf(outcome.reason)}`);
       }
     }
+  }
+
+  async #lookForWord(): Promise<void> {
+    this.#closedAtMs = await readClosedAt(this.#folder);
+  }
+
+  async #renew(): Promise<void> {
+    this.current = await readIdentity(this.#folder);
   }
 }
 
@@ -132,6 +182,8 @@ export class FileIdentity extends RenewedIdentity {
 export const identityConfig = {
   /** Says to the controller that this release of a part can use a certificate: its jobs are given one. */
   FLYNN_MUTUAL_TLS: booleanFlag.optional(),
+  /** Says besides, of a process, that it shows it to whoever can see it and passes nobody's requests on without it. */
+  FLYNN_MUTUAL_ALWAYS: booleanFlag.optional(),
   /** Where the agent of its host keeps the job's certificate. */
   FLYNN_IDENTITY_DIR: z.string().startsWith('/').optional(),
 };
@@ -140,7 +192,7 @@ export const identityConfig = {
 export async function ownIdentity(
   config: { FLYNN_IDENTITY_DIR?: string | undefined },
   { log, tasks }: { log: Logger; tasks: TaskGroup },
-): Promise<LiveIdentity | undefined> {
+): Promise<FileIdentity | undefined> {
   const { FLYNN_IDENTITY_DIR: folder } = config;
   if (folder === undefined) return undefined;
   const identity = await FileIdentity.open(folder);

@@ -10,6 +10,8 @@ import { withDeadline } from './retry.ts';
 export type Shown = Readonly<{
   /** The server's own, then what signed it, each by the next. */
   chain: readonly X509Certificate[];
+  /** It is good for the name that was asked for, of an authority that this machine trusts. */
+  isTrusted: boolean;
   /** This machine's address on the way there. */
   ownAddress: string;
 }>;
@@ -43,7 +45,7 @@ export async function shownChain(
       chain.push(next);
       next = next.issuerCertificate;
     }
-    return { chain, ownAddress: socket.localAddress ?? '' };
+    return { chain, isTrusted: socket.authorized, ownAddress: socket.localAddress ?? '' };
   } finally {
     signal.removeEventListener('abort', stop);
     socket.destroy();

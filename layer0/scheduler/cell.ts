@@ -133,6 +133,8 @@ export const jobTemplateSchema = z.object({
     .string()
     .regex(/^[a-z0-9][a-z0-9-]*$/)
     .optional(),
+  /** It shows that wherever it can, for those too whose requests it passes on: nobody has to take its key alone. */
+  isAlwaysIdentified: z.boolean().optional(),
   tty: z.boolean().default(false),
   /** Keeps stdin open for an attached client; the job ends when that client is gone if `tty`. */
   stdin: z.boolean().default(false),
@@ -227,9 +229,10 @@ export const hostRecordSchema = z.object({
   sealingKeyId: z.string().optional(),
   /**
    * Its agent shows a certificate with its role, and knows those of others. `withoutIdentity`: how many of its jobs could
-   * reach agents and have none: until they are replaced agents take their key alone.
+   * reach agents and have none: until they are replaced agents take their key alone. `keyAlone`: how many may ask parts of
+   * the platform with no more than their key, which these take until there are none; a host that does not say counts as one.
    */
-  mutual: z.object({ withoutIdentity: z.int().nonnegative() }).optional(),
+  mutual: z.object({ withoutIdentity: z.int().nonnegative(), keyAlone: z.int().nonnegative().optional() }).optional(),
 });
 export type HostRecord = z.output<typeof hostRecordSchema>;
 

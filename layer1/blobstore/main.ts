@@ -36,7 +36,7 @@ await runDaemon({
         metricsHandler(metrics),
       ],
       metrics,
-      gate: roleGate(config.FLYNN_KEY, partRules([anyHost, ...users.map(appRole)])),
+      gate: roleGate(config.FLYNN_KEY, partRules([anyHost, ...users.map(appRole)], identity)),
       mutual: identity,
       port: config.PORT,
       log,

@@ -26,6 +26,29 @@ test('an omni type may be for so many hosts at most', () => {
   assert.deepEqual([kind, maxHosts], ['omni', 3]);
 });
 
+test('a part of the platform is known by its name when its release can show that, and always if its processes say so; an app never', () => {
+  const always = process({ env: { FLYNN_MUTUAL_ALWAYS: 'true' } });
+  const can = { FLYNN_MUTUAL_TLS: 'true' };
+  const partOf = (web: Process, isSystem: boolean, env: Record<string, string>): Runnable => {
+    return { ...runnable({ web }, image, env), app: { id: 's1', name: 'router', isSystem } };
+  };
+  const identified = (web: Process, isSystem: boolean, env: Record<string, string>) => {
+    const { identity, isAlwaysIdentified } = compileWorkload(partOf(web, isSystem, env), 'web', web, 1).template;
+    return [identity, isAlwaysIdentified];
+  };
+  assert.deepEqual(identified(process({}), true, {}), [undefined, undefined]);
+  assert.deepEqual(identified(always, true, {}), [undefined, undefined]);
+  assert.deepEqual(identified(process({}), true, can), ['router', undefined]);
+  assert.deepEqual(identified(always, true, can), ['router', true]);
+  assert.deepEqual(identified(always, false, can), [undefined, undefined]);
+  // What an app's environment says outlives the version that put it there.
+  const before = { ...can, FLYNN_MUTUAL_ALWAYS: 'true' };
+  assert.deepEqual(identified(process({}), true, before), ['router', undefined]);
+  const run = { workloadId: 's1-run-1', command: ['sh'], env: {}, tty: false, stdin: false };
+  assert.equal(compileOneOff(partOf(always, true, can), run).template.isAlwaysIdentified, true);
+  assert.equal(compileOneOff(partOf(process({}), true, can), run).template.isAlwaysIdentified, undefined);
+});
+
 test('a web process of a slug listens on 8080 as APP-web, runs its line as user 5000 in /app, and drains', () => {
   const web = process(slugProcess('node server.js', 'web'));
   const workload = compileWorkload(runnable({ web }), 'web', web, 2);

@@ -15,6 +15,8 @@ const blobService = 'blobstore';
 const controllerService = 'controller';
 /** The router drops a backend within milliseconds of its leaving discovery; requests in flight get this long. */
 const serviceDrainMs = 1_000;
+/** Says of a process that it shows its certificate wherever it can. */
+const alwaysVariable = 'FLYNN_MUTUAL_ALWAYS';
 const gibibyte = 1024 ** 3;
 /** The builder ends a build that takes too long and says so; this much later its host does. */
 const buildGraceMs = 60_000;
@@ -98,7 +100,7 @@ export function compileWorkload(runnable: Runnable, type: string, process: Proce
     volumes: process.volumes,
     hostNetwork: process.hostNetwork,
     links: process.links,
-    ...reachOf(runnable),
+    ...reachOf(runnable, [process]),
     ...(process.user === undefined ? {} : { user: process.user }),
     ...(process.workingDirectory === undefined ? {} : { workingDirectory: process.workingDirectory }),
     stopTimeoutMs: process.stopTimeoutMs,
@@ -129,13 +131,23 @@ function roomOf(limits: Resources): { resources: Resources; limits: Resources } 
 }
 
 /** Jobs of one app reach each other. */
-function reachOf({ app, release }: Runnable): Pick<JobTemplate, 'group' | 'access' | 'identity'> {
-  return { group: app.id, access: app.isSystem ? systemAccess : [], ...identityOf(app, release) };
+function reachOf(
+  { app, release }: Runnable,
+  processes: readonly Process[],
+): Pick<JobTemplate, 'group' | 'access' | keyof Identified> {
+  return { group: app.id, access: app.isSystem ? systemAccess : [], ...identityOf(app, release, processes) };
 }
 
-/** As who a part of the platform is known to others, if this release of it can say so. */
-function identityOf(app: RunnableApp, release: RunnableRelease): Pick<JobTemplate, 'identity'> {
-  return app.isSystem && release.env['FLYNN_MUTUAL_TLS'] === 'true' ? { identity: app.name } : {};
+type Identified = Pick<JobTemplate, 'identity' | 'isAlwaysIdentified'>;
+
+/**
+ * As who a part of the platform is known to others, if this release of it can say so, and whether it always does, by the
+ * environment that its processes have of their own: the app's may be of a later version than these.
+ */
+function identityOf(app: RunnableApp, { env }: RunnableRelease, processes: readonly Process[]): Identified {
+  if (!app.isSystem || env['FLYNN_MUTUAL_TLS'] !== 'true') return {};
+  const isAlways = processes.length > 0 && processes.every((process) => process.env[alwaysVariable] === 'true');
+  return { identity: app.name, ...(isAlways ? { isAlwaysIdentified: true } : {}) };
 }
 
 export type OneOff = {
@@ -162,7 +174,7 @@ export function compileOneOff(runnable: Runnable, oneOff: OneOff): CompiledWorkl
     image: artifact.image,
     env: envOf(runnable, type, { ...run.env, ...oneOff.env }),
     meta: metaOf(runnable, type),
-    ...reachOf(runnable),
+    ...reachOf(runnable, Object.values(runnable.release.processes)),
     // What any type of the app may reach: a console is there to look at what they see.
     links: [...new Set(Object.values(runnable.release.processes).flatMap(({ links }) => links))].sort(),
     ...roomOf({ memoryBytes: oneOff.memoryBytes ?? gibibyte, cpuMillis: 1_000 }),
@@ -220,7 +232,7 @@ export function compileBuild(builder: Runnable, process: Process, build: Build):
     // Dockerfile none of it runs in this job, which asks its host to build, and the controller of what.
     group: build.app.id,
     access: build.dockerfile === undefined ? ['discovery'] : ['discovery', 'agents'],
-    ...identityOf(builder.app, builder.release),
+    ...identityOf(builder.app, builder.release, [process]),
     links: build.dockerfile === undefined ? [blobService] : [blobService, controllerService],
     ...roomOf({ memoryBytes, cpuMillis: process.cpuMillis }),
     pidsLimit: limits.FLYNN_BUILD_PIDS,

@@ -46,6 +46,12 @@ export const configSchema = z.object({
     .default('3000-3500'),
   /** And the one for TLS. */
   FLYNN_HTTPS_PORT: integer.default(443),
+  /**
+   * What becomes of requests that reach the API over http:// though a certificate is shown for its name: they are sent to
+   * https://, or refused if they have a key in them. `allowed` is for those who end TLS in front of the router themselves and
+   * cannot say so with FLYNN_TRUSTED_PROXIES.
+   */
+  FLYNN_PLAIN_HTTP: z.enum(['refused', 'allowed']).default('refused'),
   /** The image slugs run on. */
   FLYNN_SLUG_RUNNER_IMAGE: z.string().default('flynn/slug-runner'),
   /** A provider of identities to log in with: its issuer, as it writes itself, and the id this cluster has there. */

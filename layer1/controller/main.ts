@@ -5,6 +5,7 @@ import { partOf } from '@flynn/discovery/parts';
 import { Routers, routerService } from '@flynn/discovery/routers';
 import { followMembers, openMembers } from '@flynn/host-agent/cluster/member-keys';
 import { runDaemon } from '@flynn/kit/daemon';
+import { partGate } from '@flynn/kit/http-gate';
 import { startServer } from '@flynn/kit/http-server';
 import { ownIdentity } from '@flynn/kit/identity';
 import { keepHeapSmall } from '@flynn/kit/idle-memory';
@@ -90,7 +91,8 @@ await runDaemon({
     const server = await startServer({
       name: 'controller',
       handlers: web.handlers,
-      gate: web.gate,
+      gate: partGate(web.gate, identity),
+      elsewhere: config.FLYNN_PLAIN_HTTP === 'allowed' ? undefined : web.elsewhere,
       mutual: identity,
       isStrict: true,
       metrics,

@@ -162,6 +162,7 @@ export async function startTestController(options: TestControllerOptions = {}): 
     name: 'controller',
     handlers: web.handlers,
     gate: web.gate,
+    elsewhere: web.elsewhere,
     isStrict: true,
     host: '127.0.0.1',
     port: 0,

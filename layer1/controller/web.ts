@@ -1,4 +1,5 @@
 /** The API as it is served: its handlers, audited, behind the gate. */
+import type { IncomingMessage } from 'node:http';
 import type { BlobClient } from '@flynn/blobstore/client';
 import type { KnownCertificate } from '@flynn/host-agent/doctor/certificates';
 import type { Gate } from '@flynn/kit/http-gate';
@@ -9,6 +10,7 @@ import { metricsHandler } from '@flynn/kit/metrics-server';
 import type { Store } from '@flynn/store/store';
 import { Directory } from './access/directory.ts';
 import { accessGate } from './access/gate.ts';
+import { inClear } from './access/in-clear.ts';
 import { RateLimit, defaultRate } from './access/rate-limit.ts';
 import type { RateSettings } from './access/rate-limit.ts';
 import { tokenCheck } from './access/token-findings.ts';
@@ -17,6 +19,7 @@ import { AuditTrail } from './audit/trail.ts';
 import { backupCheck } from './backup/findings.ts';
 import { controllerHandlers } from './controller.ts';
 import type { Deps } from './deps.ts';
+import { certificateType } from './certificates/resources.ts';
 import { blobCheck } from './health/blobs.ts';
 import { drainCheck } from './health/drains.ts';
 import { healthHandlers } from './health/handlers.ts';
@@ -31,6 +34,8 @@ export type ControllerWeb = AsyncDisposable &
   Readonly<{
     handlers: readonly Handler[];
     gate: Gate;
+    /** Of requests that came in clear: see access/in-clear.ts. */
+    elsewhere: (request: IncomingMessage) => string | undefined;
     trail: AuditTrail;
     health: HealthWatch;
   }>;
@@ -57,6 +62,7 @@ export async function openWeb(options: {
   const { resources, now, newId, log } = deps;
   const trail = new AuditTrail({ store, log, now, newId });
   const directory = await Directory.open({ store, resources, now });
+  const certificates = await resources.mirror(certificateType);
   const metrics = options.metrics ?? new Metrics();
   const health = new HealthWatch(deps, {
     certificates: options.certificates ?? [],
@@ -80,11 +86,17 @@ export async function openWeb(options: {
   return {
     handlers: [...handlers, openApiHandler(handlers, { version: deps.settings.version })],
     gate: accessGate({ deps, directory, rootKey, clusterKey, tokenRounds, rateLimit: new RateLimit(rate, now), trail }),
+    elsewhere: inClear({
+      certificates: () => certificates.snapshot.entries.values().map(({ value }) => value),
+      httpsPort: deps.settings.httpsPort,
+      now,
+    }),
     trail,
     health,
     async [Symbol.asyncDispose]() {
       await trail[Symbol.asyncDispose]();
       await directory[Symbol.asyncDispose]();
+      await certificates[Symbol.asyncDispose]();
     },
   };
 }

@@ -30,7 +30,7 @@ await runDaemon({
       name: 'log aggregator',
       handlers: [...logHandlers(history, { log, signal: tasks.signal, drains, onTaken }), metricsHandler(metrics)],
       metrics,
-      gate: roleGate(config.FLYNN_KEY, partRules([anyHost, appRole('controller')])),
+      gate: roleGate(config.FLYNN_KEY, partRules([anyHost, appRole('controller')], identity)),
       mutual: identity,
       port: config.PORT,
       log,

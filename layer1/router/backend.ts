@@ -1,8 +1,11 @@
 /** One address behind a service. */
 import { connect } from 'node:net';
 import type { Socket } from 'node:net';
+import { TLSSocket } from 'node:tls';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
+import type { MutualClient } from '@flynn/kit/http-client';
 import type { Deadlines } from './http1/deadlines.ts';
+import { connectMutually, handshakeMs } from './mutual.ts';
 import { BackendFigures } from './policy/figures.ts';
 import { Health } from './policy/health.ts';
 
@@ -20,6 +23,8 @@ export class Backend {
   readonly address: string;
   readonly host: string;
   readonly port: number;
+  /** Of the platform's own: who we are to it, and which role it has to show. */
+  readonly mutual: MutualClient | undefined;
   readonly health = new Health();
   readonly figures = new BackendFigures();
   /** Which release of its app it is of, if it says so. */
@@ -30,8 +35,9 @@ export class Backend {
   #inFlight = 0;
   #isLeaving = false;
 
-  constructor(service: string, address: string) {
+  constructor(service: string, address: string, mutual?: MutualClient) {
     this.service = service;
+    this.mutual = mutual;
     this.address = address;
     const colon = address.lastIndexOf(':');
     this.host = address.slice(0, colon).replace(/^\[|\]$/g, '');
@@ -44,6 +50,11 @@ export class Backend {
 
   get isLeaving(): boolean {
     return this.#isLeaving;
+  }
+
+  /** How long until it may be written to, where a dial may take `dialMs`. */
+  openMs(dialMs: number): number {
+    return this.mutual === undefined ? dialMs : dialMs + handshakeMs;
   }
 
   isUsable(nowMs: number): boolean {
@@ -137,14 +148,18 @@ export type Dialling = Readonly<{ timeoutMs: number; deadlines: Deadlines }>;
 
 /** A new connection of its own. Throws `unavailable`. */
 export async function dial(backend: Backend, options: Dialling): Promise<Socket> {
+  const { host, port, mutual } = backend;
   // Half-close is the business of whoever talks over it: a git client ends its side first.
-  const socket = connect({ host: backend.host, port: backend.port, allowHalfOpen: true, noDelay: true });
+  const socket =
+    mutual === undefined
+      ? connect({ host, port, allowHalfOpen: true, noDelay: true })
+      : connectMutually({ host, port }, mutual);
   backend.own(socket);
-  await untilConnected(socket, backend, options);
+  await untilConnected(socket, backend, { ...options, timeoutMs: backend.openMs(options.timeoutMs) });
   return socket;
 }
 
-/** Throws `unavailable` when it cannot be, or not in time: the socket is destroyed then. */
+/** Until it may be written to. Throws `unavailable` when it cannot be, or not in time: the socket is destroyed then. */
 export function untilConnected(
   socket: Socket,
   { address }: Pick<Backend, 'address'>,
@@ -158,7 +173,7 @@ export function untilConnected(
   };
   const stopWaiting = deadlines.start(timeoutMs, () => fail(new Error(`no answer within ${timeoutMs} ms`)));
   socket.once('error', fail);
-  socket.once('connect', () => {
+  socket.once(socket instanceof TLSSocket ? 'secureConnect' : 'connect', () => {
     stopWaiting();
     socket.removeListener('error', fail);
     resolve();

@@ -1,7 +1,9 @@
 /** The backends of every service that a route names, as discovery tells them. */
 import type { DiscoveryClient } from '@flynn/discovery/client';
 import type { Instance } from '@flynn/discovery/api';
+import { asPart, identityAttribute } from '@flynn/discovery/parts';
 import { messageOf } from '@flynn/kit/errors';
+import type { LiveIdentity } from '@flynn/kit/identity';
 import type { Logger } from '@flynn/kit/log';
 import { Backend } from './backend.ts';
 import { readmitBeyondHalf } from './policy/health.ts';
@@ -35,12 +37,19 @@ type Watched = { service: Service; holders: number; stop: AbortController };
  */
 export class Backends implements Disposable {
   readonly #discovery: Pick<DiscoveryClient, 'openServiceSet'>;
+  readonly #identity: LiveIdentity | undefined;
   readonly #log: Logger;
   readonly #services = new Map<string, Watched>();
   readonly #leaving = new Set<Backend>();
 
-  constructor(options: { discovery: Pick<DiscoveryClient, 'openServiceSet'>; log: Logger }) {
+  /** Without an identity everybody is spoken to in clear, the platform's own parts too. */
+  constructor(options: {
+    discovery: Pick<DiscoveryClient, 'openServiceSet'>;
+    identity?: LiveIdentity | undefined;
+    log: Logger;
+  }) {
     this.#discovery = options.discovery;
+    this.#identity = options.identity;
     this.#log = options.log;
   }
 
@@ -121,8 +130,13 @@ export class Backends implements Disposable {
   #update(service: Service, instances: readonly Instance[], leader: Instance | undefined): void {
     const known = new Map(service.backends.map((backend) => [backend.address, backend]));
     const backends = new Map<string, Backend>();
+    const roles = rolesOf(instances);
     for (const { address, attributes } of instances) {
-      const backend = backends.get(address) ?? known.get(address) ?? new Backend(service.name, address);
+      const { mutual } = this.#identity === undefined ? {} : asRole(roles.get(address), this.#identity);
+      const before = known.get(address);
+      // Under its address is somebody else than before: what is open goes on, and nothing new goes over it.
+      const same = before?.mutual?.server === mutual?.server ? before : undefined;
+      const backend = backends.get(address) ?? same ?? new Backend(service.name, address, mutual);
       backend.release = attributes[releaseAttribute];
       backends.set(address, backend);
     }
@@ -141,4 +155,18 @@ export class Backends implements Disposable {
     service.leader = undefined;
     readmitBeyondHalf(backends, Date.now());
   }
+}
+
+/** The app that each address is known as, by its agent's word. While one is replaced two may share an address: then both have to be. */
+function rolesOf(instances: readonly Instance[]): ReadonlyMap<string, string | undefined> {
+  const roles = new Map<string, string | undefined>();
+  for (const { address, attributes } of instances) {
+    const role = attributes[identityAttribute];
+    roles.set(address, roles.has(address) && roles.get(address) !== role ? undefined : role);
+  }
+  return roles;
+}
+
+function asRole(app: string | undefined, identity: LiveIdentity): ReturnType<typeof asPart> {
+  return app === undefined ? {} : asPart(app, identity);
 }

@@ -44,11 +44,12 @@ await runDaemon({
       memoryBytes: process.constrainedMemory(),
     });
     const carrier = count === 1 ? await startAlone(context) : await startWorkers(context, count);
+    const identity = await ownIdentity(config, { log, tasks });
     const status = await startServer({
       name: 'router',
       handlers: statusHandlers(carrier, openMetrics()),
-      gate: roleGate(config.FLYNN_KEY, partRules([anyHost, appRole('controller')])),
-      mutual: await ownIdentity(config, { log, tasks }),
+      gate: roleGate(config.FLYNN_KEY, partRules([anyHost, appRole('controller')], identity)),
+      mutual: identity,
       port: config.PORT,
       reusePort: true,
       log,
@@ -106,6 +107,7 @@ async function startRouting({ config, log, tasks }: Context): Promise<{ router: 
   const router = await startRouter({
     controller,
     discovery,
+    identity,
     httpPort: config.FLYNN_HTTP_PORT,
     driver: config.FLYNN_ROUTER_DRIVER,
     tls: { port: config.FLYNN_HTTPS_PORT, profile: config.FLYNN_TLS_PROFILE, ...kept.tls },

@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto';
 import type { DiscoveryClient } from '@flynn/discovery/client';
 import type { HttpClient } from '@flynn/kit/http-client';
 import { systemClock } from '@flynn/kit/clock';
+import type { LiveIdentity } from '@flynn/kit/identity';
 import type { Logger } from '@flynn/kit/log';
 import { raceAbort, waitFor } from '@flynn/kit/retry';
 import { TaskGroup } from '@flynn/kit/tasks';
@@ -40,6 +41,8 @@ export const defaultTimeouts: Timeouts = { dialMs: 1_000, firstByteMs: 30_000, i
 export type RouterOptions = {
   controller: Pick<HttpClient, 'events'>;
   discovery: Pick<DiscoveryClient, 'openServiceSet'>;
+  /** Who the router is to the platform's own parts, which it passes requests on to over TLS. Without, all goes in clear. */
+  identity?: LiveIdentity | undefined;
   host?: string;
   httpPort: number;
   /** Who speaks HTTP/1: the router's own front, or the one on node:http. */
@@ -88,6 +91,7 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
   const knowledge = new Knowledge();
   const backends = new Backends({
     discovery: knowledge.noting(remembered?.filling(options.discovery) ?? options.discovery),
+    identity: options.identity,
     log,
   });
   const trusted = new Networks(options.trustedProxies ?? []);

@@ -9,6 +9,7 @@ import { type Route, routeSchema } from '@flynn/controller/model';
 import { routes as discoveryRoutes } from '@flynn/discovery/api';
 import type { Instance } from '@flynn/discovery/api';
 import { createDiscoveryClient } from '@flynn/discovery/client';
+import { identityAttribute } from '@flynn/discovery/parts';
 import { HttpClient } from '@flynn/kit/http-client';
 import { handle, startServer } from '@flynn/kit/http-server';
 import { silentLogger } from '@flynn/kit/log';
@@ -51,6 +52,8 @@ export class ControlPlane {
   readonly #services = new Map<string, Set<string>>();
   readonly #releases = new Map<string, string>();
   readonly #leaders = new Map<string, string>();
+  /** By their address: the app as which those of the platform have a certificate. */
+  readonly identities = new Map<string, string>();
   readonly #routeFeed = new Feed();
   readonly #serviceFeeds = new Map<string, Feed>();
 
@@ -119,7 +122,11 @@ export class ControlPlane {
 
   #instanceOf(service: string, address: string): Instance {
     const release = this.#releases.get(address);
-    const attributes: Record<string, string> = release === undefined ? {} : { 'flynn.release': release };
+    const identity = this.identities.get(address);
+    const attributes = {
+      ...(release === undefined ? {} : { 'flynn.release': release }),
+      ...(identity === undefined ? {} : { [identityAttribute]: identity }),
+    };
     return { id: address.replaceAll(':', '-'), service, address, attributes, createdRevision: 1 };
   }
 }
@@ -137,7 +144,7 @@ export async function setUp(
   t: Owner,
   timeouts: Partial<Timeouts> = {},
   driver?: Driver,
-  more: Pick<RouterOptions, 'trustedProxies' | 'proxyProtocol' | 'unanswered'> = {},
+  more: Pick<RouterOptions, 'trustedProxies' | 'proxyProtocol' | 'unanswered' | 'identity'> = {},
 ): Promise<World> {
   const plane = new ControlPlane();
   plane.setRoute({ id: 'r1', domain: 'app.test' });

@@ -62,14 +62,14 @@ async function untilLevel(shareOfWindow: () => Promise<number>): Promise<void> {
 /** A release that asks for less of the host, which no command does yet. */
 async function makeSmall(cluster: TestCluster, app: Checkout): Promise<void> {
   const file = join(cluster.env['FLYNN_CONFIG_DIR'] ?? '', 'clusters.json');
-  const { clusters } = JSON.parse(await readFile(file, 'utf8')) as { clusters: { key: string }[] };
+  const { clusters } = JSON.parse(await readFile(file, 'utf8')) as { clusters: { key: string; ca: string }[] };
   const { stdout } = await app.flynn(['release', 'show']);
   const { processes } = JSON.parse(stdout) as { processes: { web: object } };
   const script = `
-    const [host, app, key, body] = process.argv.slice(1);
+    const [host, app, key, ca, body] = process.argv.slice(1);
     const headers = { host, authorization: 'Bearer ' + key, 'content-type': 'application/json' };
-    const options = { host: '127.0.0.1', path: '/apps/' + app + '/releases', method: 'POST', headers };
-    require('node:http').request(options, (answer) => {
+    const options = { host: '127.0.0.1', servername: host, ca, path: '/apps/' + app + '/releases', method: 'POST', headers };
+    require('node:https').request(options, (answer) => {
       process.exitCode = answer.statusCode < 300 ? 0 : 1;
       answer.pipe(process.stderr);
     }).end(body);`;
@@ -81,6 +81,7 @@ async function makeSmall(cluster: TestCluster, app: Checkout): Promise<void> {
     `controller.${cluster.domain}`,
     app.name,
     clusters[0]?.key ?? '',
+    clusters[0]?.ca ?? '',
     body,
   ]);
   await app.flynn(['rollback', 'v2']);

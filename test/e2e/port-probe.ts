@@ -14,6 +14,8 @@ export type ProbeInput = Readonly<{
   targets: readonly Target[];
   /** What is asked for over HTTP. */
   paths: readonly string[];
+  /** Keys that are shown besides those of nobody. */
+  keys?: readonly string[];
   /** A certificate of an authority nobody here knows; PEM. */
   certificate: string;
   privateKey: string;
@@ -53,7 +55,7 @@ async function probe(target: Target, input: ProbeInput): Promise<Finding> {
     },
   };
   for (const [how, client] of Object.entries(clients)) {
-    const said = await answersOver(client, target, input.paths);
+    const said = await answersOver(client, target, input);
     client.agent.destroy();
     if (said !== undefined) return { ...target, verdict: 'answers', said: `${how}, ${said}` };
   }
@@ -77,9 +79,9 @@ type Client = Readonly<{ request: typeof plainRequest; agent: PlainAgent }>;
 async function answersOver(
   { request, agent }: Client,
   { address: host, port }: Target,
-  paths: readonly string[],
+  { paths, keys = [] }: Pick<ProbeInput, 'paths' | 'keys'>,
 ): Promise<string | undefined> {
-  for (const headers of credentials) {
+  for (const headers of [...credentials, ...keys.map((key) => ({ authorization: `Bearer ${key}` }))]) {
     for (const path of paths) {
       try {
         const options = { host, port, path, headers, agent, signal: AbortSignal.timeout(answerMs) };

@@ -45,6 +45,9 @@ type Stranger = {
 /** The router's doors, for HTTP, TLS and pushes. */
 const publicPorts = new Set([80, 443, 2222]);
 
+/** Besides those: names, and discovery. */
+const openToHosts = new Set([...publicPorts, 53, 1111]);
+
 export function describePorts(theCluster: () => TestCluster): void {
   test('of all ports that anything listens on, strangers get an answer of the public ones alone', async () => {
     const cluster = theCluster();
@@ -68,6 +71,53 @@ export function describePorts(theCluster: () => TestCluster): void {
         );
       }
     }
+  });
+
+  test('the right keys without a certificate open nothing of the platform, not even to one of its hosts', async () => {
+    const cluster = theCluster();
+    const { key = '', controllerKey = '' } = (await cluster.host.readCluster()) ?? {};
+    assert.ok(key !== '' && controllerKey !== '');
+    const apps = new Set((await Promise.all(cluster.hosts.map((host) => appAddressesOf(cluster, host)))).flat());
+    const all = (await Promise.all(cluster.hosts.map((host) => listenersOf(cluster, host)))).flat();
+    const targets = all.filter(
+      ({ protocol, address, port }) => protocol === 'tcp' && !openToHosts.has(port) && !apps.has(address),
+    );
+    for (const port of [1113, 1114, 3000, 8080])
+      assert.ok(
+        targets.some((target) => target.port === port),
+        `${port}`,
+      );
+    const stranger = await issueCertificate(await createAuthority('a stranger'), { name: 'controller' });
+    // Figures are for whoever has the key.
+    const input = { targets, paths: paths.filter((path) => !path.startsWith('/metrics')), ...stranger };
+    let told: Finding[] = [];
+    const isClosed = async (): Promise<boolean> => {
+      const findings = await run(cluster.host.command([process.execPath, program]), {
+        ...input,
+        keys: [key, controllerKey],
+      });
+      told = findings.filter(({ verdict }) => verdict === 'answers');
+      return told.length === 0;
+    };
+    // Each host says that it has nobody left who comes so, and the others hear it.
+    await waitFor(isClosed, { what: 'all parts to be closed', deadlineMs: 120_000, intervalMs: 1_000 }).catch(
+      (error: unknown) => {
+        assert.deepEqual(told, [], 'a key alone gets answers');
+        throw error;
+      },
+    );
+  });
+
+  test('the controller takes no key over http://, and shows people without one the way', async () => {
+    const cluster = theCluster();
+    const { controllerKey = '' } = (await cluster.host.readCluster()) ?? {};
+    assert.match((await cluster.flynn(['cluster'])).stdout, /https:\/\/controller\./);
+    const headers = { authorization: `Bearer ${controllerKey}` };
+    const refused = await cluster.get('controller', '/apps', { headers });
+    assert.equal(refused.status, 403, refused.body);
+    assert.match(refused.body, new RegExp(`https://controller\\.${cluster.domain}.*flynn cluster add`));
+    const shown = await cluster.get('controller', '/apps');
+    assert.deepEqual([shown.status, shown.headers['location']], [308, `https://controller.${cluster.domain}/apps`]);
   });
 
   test('with every certificate made anew the cluster goes on, and a key without one opens no agent', async () => {
@@ -126,6 +176,17 @@ async function listenersOf(cluster: TestCluster, host: ClusterHost): Promise<Tar
   );
   assert.ok(inside.flat().length > 0, `no container on ${host.name} listens`);
   return [...targetsAt([host.address, gatewayOf(settled.subnet)], own), ...inside.flat()];
+}
+
+/** Where jobs of apps listen: hosts reach them all, for checking their health. */
+async function appAddressesOf(cluster: TestCluster, host: ClusterHost): Promise<string[]> {
+  const format = '{{.ID}} {{.Label "flynn.access"}}';
+  const { stdout } = await cluster.dockerOf(host, 'ps', '--filter', 'label=flynn.job', '--format', format);
+  const ids = stdout.split('\n').flatMap((line) => {
+    const [id = '', access = ''] = line.trim().split(' ');
+    return id !== '' && access === '' ? [id] : [];
+  });
+  return (await placesOf(cluster, host, ids)).map(({ address }) => address);
 }
 
 /** Of containers with an address of their own: others are in the host's network. */

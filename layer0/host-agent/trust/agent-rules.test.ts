@@ -3,9 +3,10 @@ import { test } from 'node:test';
 import type { HostRecord } from '@flynn/scheduler/cell';
 import { buildRoutes } from '../api-builds.ts';
 import { routes } from '../api.ts';
+import { jobOf } from '../host-fixture.ts';
 import type { Container } from '../engine.ts';
 import { installationRoutes } from '../installation.ts';
-import { agentRules, withoutIdentity } from './agent-rules.ts';
+import { agentRules, isEverybodyKnown, keyAlone, withoutIdentity } from './agent-rules.ts';
 
 const record = (id: string, mutual?: HostRecord['mutual']): HostRecord => ({
   id,
@@ -46,17 +47,18 @@ test('a key alone is enough until every host and every job that may reach agents
   assert.equal(isClosed(record('h1', good), record('h2', good)), true);
 });
 
+const container = (labels: Record<string, string>, state: Container['state'] = 'running'): Container => ({
+  id: 'c',
+  name: 'c',
+  labels,
+  state,
+  imageId: 'i',
+  tty: false,
+  createdAtMs: 0,
+  isOutOfMemory: false,
+});
+
 test('counted are jobs that run, may reach agents, and have no certificate', () => {
-  const container = (labels: Record<string, string>, state: Container['state'] = 'running'): Container => ({
-    id: 'c',
-    name: 'c',
-    labels,
-    state,
-    imageId: 'i',
-    tty: false,
-    createdAtMs: 0,
-    isOutOfMemory: false,
-  });
   const all = [
     container({ 'flynn.access': 'discovery,agents' }),
     container({ 'flynn.access': 'discovery,agents' }, 'exited'),
@@ -65,4 +67,32 @@ test('counted are jobs that run, may reach agents, and have no certificate', () 
     container({ 'flynn.resident': 'etcd' }),
   ];
   assert.equal(withoutIdentity(all), 1);
+});
+
+test('parts of the platform are closed once every host says that nobody on it comes with a key alone', () => {
+  const said = (id: string, keyAlone?: number) =>
+    record(id, { withoutIdentity: 0, ...(keyAlone === undefined ? {} : { keyAlone }) });
+  const own = said('h1', 0);
+  assert.equal(isEverybodyKnown([], own), false, 'nothing is known yet');
+  assert.equal(isEverybodyKnown([own, said('h2', 0)], own), true);
+  assert.equal(isEverybodyKnown([own, said('h2', 1)], own), false);
+  assert.equal(isEverybodyKnown([own, said('h2')], own), false, 'an agent of a version that does not say');
+  assert.equal(isEverybodyKnown([own, record('h2')], own), false, 'an agent without certificates');
+  assert.equal(isEverybodyKnown([own], said('h1', 1)), false, 'of itself a host knows more than it has told');
+});
+
+test('who comes with a key alone is a job of the platform that has no certificate, or does not always show it', () => {
+  const labels = { 'flynn.job': 'h1-old', 'flynn.access': 'discovery,services' };
+  const known = { ...labels, 'flynn.identity': 'router' };
+  const always = { ...known, 'flynn.always-identified': '1' };
+  const count = (...all: Container[]) =>
+    keyAlone(all, [jobOf('new', { identity: 'router', isAlwaysIdentified: true })]);
+  assert.equal(count(container(labels)), 1);
+  assert.equal(count(container(known)), 1, 'a router of before passes requests on in clear');
+  assert.equal(count(container({ ...labels, 'flynn.job': 'h1-new' })), 1, 'its agent gave it none');
+  assert.equal(count(container(labels, 'created')), 1, 'what it needs has to be there when it begins');
+  assert.equal(count(container({ 'flynn.job': 'h1-ancient' })), 1, 'of before containers were told what they may');
+  assert.equal(count(container(always), container({ ...known, 'flynn.job': 'h1-new' })), 0);
+  assert.equal(count(container({ ...labels, 'flynn.access': '' }), container({ 'flynn.resident': 'etcd' })), 0);
+  assert.equal(count(container(labels, 'exited')), 0);
 });

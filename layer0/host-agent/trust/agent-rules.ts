@@ -2,7 +2,7 @@
 import { type RoleRules } from '@flynn/kit/http-gate';
 import { anyHost, appRole, isOfRole } from '@flynn/kit/identity';
 import type { Route } from '@flynn/kit/routes';
-import type { HostRecord } from '@flynn/scheduler/cell';
+import type { HostJob, HostRecord } from '@flynn/scheduler/cell';
 import { routes } from '../api.ts';
 import { buildRoutes } from '../api-builds.ts';
 import type { Container } from '../engine.ts';
@@ -37,6 +37,33 @@ export function agentRules(records: () => readonly HostRecord[]): RoleRules {
       return known.length > 0 && known.every(({ mutual }) => mutual !== undefined && mutual.withoutIdentity === 0);
     },
   };
+}
+
+/**
+ * Whether parts of the platform may keep out who shows no certificate: on no host there is a job that could ask them and may
+ * have none to show. False for as long as a host is of a version that does not say.
+ */
+export function isEverybodyKnown(records: readonly HostRecord[], own: HostRecord): boolean {
+  // Of this host what is so now: what it told the others may be a moment old.
+  const known = records.map((record) => (record.id === own.id ? own : record));
+  return known.length > 0 && known.every(({ mutual }) => mutual?.keyAlone === 0);
+}
+
+/**
+ * Jobs of this host that may ask parts of the platform, and do it with their key alone or pass on what others ask so. Those
+ * that are about to begin count too: what they need is there when they do. `assigned` tells it of containers that an agent
+ * of before has made.
+ */
+export function keyAlone(containers: readonly Container[], assigned: readonly HostJob[]): number {
+  const always = new Set(assigned.flatMap(({ id, template }) => (template.isAlwaysIdentified === true ? [id] : [])));
+  return containers.filter(
+    ({ state, labels }) =>
+      state !== 'exited' &&
+      labels[label.job] !== undefined &&
+      labels[label.access] !== '' &&
+      (labels[label.identity] === undefined ||
+        (labels[label.alwaysIdentified] === undefined && !always.has(labels[label.job] ?? ''))),
+  ).length;
 }
 
 /** Jobs of this host that may reach agents and cannot prove who they are: of a version from before. */

@@ -3,10 +3,10 @@
  * and made again before they end. Of an authority beside the cluster's, which etcd does not know: a part's certificate
  * opens no store.
  */
-import { mkdir, readdir, rm } from 'node:fs/promises';
+import { mkdir, readdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pause, systemClock } from '@flynn/kit/clock';
-import { messageOf } from '@flynn/kit/errors';
+import { hasErrno, messageOf } from '@flynn/kit/errors';
 import { readTextFile, writeFileAtomic } from '@flynn/kit/files';
 import { appRole, identityFiles, roleOf } from '@flynn/kit/identity';
 import type { Logger } from '@flynn/kit/log';
@@ -59,10 +59,23 @@ export class JobIdentities {
     await writeFileAtomic(file, issued.certificate + issued.privateKey);
   }
 
+  /** Tells all jobs whether everybody of the platform shows a certificate; it has to be told again before `closedForMs` is over. */
+  async tell(isEverybodyKnown: boolean): Promise<void> {
+    for (const jobId of await this.#jobIds()) {
+      const file = join(this.folderOf(jobId), identityFiles.closed);
+      try {
+        if (isEverybodyKnown) await writeFile(file, '\n');
+        else await rm(file, { force: true });
+      } catch (error) {
+        // Its folder has just gone, with the job.
+        if (!hasErrno(error, 'ENOENT')) throw error;
+      }
+    }
+  }
+
   /** Those that jobs have, as they were issued last. */
   async list(): Promise<{ jobId: string; certificate: string }[]> {
-    await mkdir(this.#dir, { recursive: true, mode: 0o700 });
-    const read = (await readdir(this.#dir)).map(async (jobId) => ({
+    const read = (await this.#jobIds()).map(async (jobId) => ({
       jobId,
       certificate: (await readTextFile(join(this.folderOf(jobId), identityFiles.own))) ?? '',
     }));
@@ -71,8 +84,7 @@ export class JobIdentities {
 
   /** All that are due, or with `isForced` all; of jobs that are gone they go. What fails is told and tried the next time. */
   async renew(options: { hasJob: (jobId: string) => boolean; isForced?: boolean }): Promise<void> {
-    await mkdir(this.#dir, { recursive: true, mode: 0o700 });
-    for (const jobId of await readdir(this.#dir)) {
+    for (const jobId of await this.#jobIds()) {
       try {
         const own = await readTextFile(join(this.folderOf(jobId), identityFiles.own));
         // One that is only being written.
@@ -93,6 +105,11 @@ export class JobIdentities {
         this.#log.error(`the certificate of the job ${jobId} could not be renewed: ${messageOf(error)}`);
       }
     }
+  }
+
+  async #jobIds(): Promise<string[]> {
+    await mkdir(this.#dir, { recursive: true, mode: 0o700 });
+    return readdir(this.#dir);
   }
 
   /** Until the signal aborts. */

@@ -160,11 +160,18 @@ test('a job that is to be known by its app finds its certificate when it starts;
         assert.equal(existsSync(trust.jobs.folderOf(job.id)), job.template.identity !== undefined);
       },
     });
-    const [part, app] = [jobOf('part', { identity: 'blobstore' }), jobOf('app')];
+    const identified = { identity: 'blobstore', isAlwaysIdentified: true };
+    const [part, app] = [jobOf('part', identified), jobOf('app', { isAlwaysIdentified: true })];
     await host.assign([part, app]);
     for (const job of [part, app]) await host.reach(job, 'running', ({ state }) => state === 'running');
     await host.stop();
-    const specs = new Map((await engine.list()).map(({ labels }) => [labels['flynn.job'], labels['flynn.identity']]));
-    assert.deepEqual([specs.get(part.id), specs.get(app.id)], ['blobstore', undefined]);
+    const specs = new Map(
+      (await engine.list()).map(({ labels }) => [
+        labels['flynn.job'],
+        [labels['flynn.identity'], labels['flynn.always-identified']],
+      ]),
+    );
+    assert.deepEqual(specs.get(part.id), ['blobstore', '1']);
+    assert.deepEqual(specs.get(app.id), [undefined, undefined]);
   });
 });

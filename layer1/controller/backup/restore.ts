@@ -63,7 +63,7 @@ export async function restoreRecords(
 /** Those that are not there yet; again while the blob store cannot be reached. Answers how many came. */
 export async function restoreBlobs(
   store: Store,
-  target: { baseUrl: () => Promise<string>; key: string },
+  target: Parameters<typeof createBlobClient>[0],
   source: RestoreSource,
   options: Options,
 ): Promise<number | undefined> {

@@ -2,6 +2,8 @@
 import { connect } from 'node:net';
 import type { Socket } from 'node:net';
 import type { Backend } from '../backend.ts';
+import { connectMutually } from '../mutual.ts';
+import type { MutualClient } from '@flynn/kit/http-client';
 import { ChunkedBody } from './chunked.ts';
 import type { Deadlines, Watched } from './deadlines.ts';
 import { HeadProblem } from './fields.ts';
@@ -15,6 +17,8 @@ const idleMs = 4_000;
 const headroomBytes = 2_048;
 const readBytes = 65_536;
 const maxInformation = 20;
+/** A handshake takes its time with one that is there; this long the kernel of one may take to say that it is. */
+const reachMs = 1_000;
 
 /** Whoever asked. What is told lies in a buffer that is used again: it is gone when the call returns, unless reading is paused. */
 export interface AnswerReceiver {
@@ -47,7 +51,6 @@ export class BackendConnection implements Watched {
   readonly socket: Socket;
   readonly #deadlines: Deadlines;
   readonly #reader = new HeadReader(readResponseHead, problemOfPartialResponse);
-  readonly #whole = Buffer.allocUnsafeSlow(headroomBytes + readBytes);
   readonly #onClosed: (connection: BackendConnection) => void;
   #state: State = 'connecting';
   #receiver: AnswerReceiver | undefined;
@@ -58,6 +61,7 @@ export class BackendConnection implements Watched {
   #informed = 0;
   #isUsable = true;
   #idleUntilMs = 0;
+  #reachUntilMs = Infinity;
   #error: Error | undefined;
   idleSinceMs = 0;
   /** Of this answer. */
@@ -73,19 +77,9 @@ export class BackendConnection implements Watched {
     this.#receiver = receiver;
     this.#deadlines = options.deadlines;
     this.#onClosed = options.onClosed;
-    const socket = connect({
-      host: backend.host,
-      port: backend.port,
-      noDelay: true,
-      keepAlive: true,
-      keepAliveInitialDelay: 15_000,
-      // Half-close is the business of whoever talks over it: a git client ends its side first.
-      allowHalfOpen: true,
-      onread: { buffer: this.#whole.subarray(headroomBytes), callback: (bytes) => this.#onRead(bytes) },
-    });
+    const socket = backend.mutual === undefined ? this.#connect() : this.#connectMutually(backend.mutual);
     this.socket = socket;
     backend.own(socket);
-    socket.once('connect', () => this.#onConnect());
     socket.on('drain', () => this.#receiver?.onDrain());
     socket.on('end', () => this.#onFin());
     socket.on('error', (error) => (this.#error = error));
@@ -93,6 +87,33 @@ export class BackendConnection implements Watched {
     // Who does not read does not hear of the end.
     socket.resume();
     this.#deadlines.add(this);
+  }
+
+  #connect(): Socket {
+    const { host, port } = this.backend;
+    const whole = Buffer.allocUnsafeSlow(headroomBytes + readBytes);
+    return connect({
+      host,
+      port,
+      noDelay: true,
+      keepAlive: true,
+      keepAliveInitialDelay: 15_000,
+      // Half-close is the business of whoever talks over it: a git client ends its side first.
+      allowHalfOpen: true,
+      onread: {
+        buffer: whole.subarray(headroomBytes),
+        callback: (bytes) => this.#onRead(whole, headroomBytes, headroomBytes + bytes),
+      },
+    }).once('connect', () => this.#onConnect());
+  }
+
+  /** What it reads comes in memory of its own: over TLS more may come of what had arrived when reading was paused. */
+  #connectMutually(mutual: MutualClient): Socket {
+    const socket = connectMutually(this.backend, mutual);
+    this.#reachUntilMs = this.#deadlines.after(reachMs);
+    socket.once('connect', () => (this.#reachUntilMs = Infinity));
+    socket.once('secureConnect', () => this.#onConnect());
+    return socket.on('data', (bytes: Buffer) => void this.#onRead(bytes, 0, bytes.length));
   }
 
   get isClosed(): boolean {
@@ -131,6 +152,7 @@ export class BackendConnection implements Watched {
 
   tick(nowMs: number): void {
     if (this.#state === 'idle' && nowMs > this.#idleUntilMs) this.destroy();
+    if (nowMs > this.#reachUntilMs) this.#close(new Error(`no answer within ${reachMs} ms`));
   }
 
   #onConnect(): void {
@@ -139,23 +161,23 @@ export class BackendConnection implements Watched {
     this.#receiver?.onConnected();
   }
 
-  #onRead(bytes: number): boolean {
+  #onRead(buffer: Buffer, from: number, to: number): boolean {
     const receiver = this.#receiver;
     // Something said without being asked: whose answer it would be nobody can tell.
     if (receiver === undefined || this.#state === 'idle') {
       this.destroy();
       return false;
     }
-    this.#feed(receiver, headroomBytes, headroomBytes + bytes);
+    this.#feed(receiver, buffer, from, to);
     if (this.#receiver === receiver) receiver.onPause();
     return true;
   }
 
-  #feed(receiver: AnswerReceiver, from: number, to: number): void {
+  #feed(receiver: AnswerReceiver, buffer: Buffer, from: number, to: number): void {
     let at = from;
     this.hasAnswered = true;
     while (this.#state === 'head') {
-      const head = this.#reader.read(this.#whole, at, to);
+      const head = this.#reader.read(buffer, at, to);
       if (head === undefined) return;
       if (head instanceof HeadProblem) return this.#close(new Error(head.message));
       at = this.#reader.end;
@@ -168,9 +190,9 @@ export class BackendConnection implements Watched {
       if (this.#receiver !== receiver) return;
     }
     if (at === to) return;
-    if (this.#state === 'tunnel') receiver.onBytes(this.#whole, at, to, at);
-    else if (this.#chunks !== undefined) this.#feedChunks(receiver, this.#chunks, at, to);
-    else this.#feedPlain(receiver, at, to);
+    if (this.#state === 'tunnel') receiver.onBytes(buffer, at, to, at);
+    else if (this.#chunks !== undefined) this.#feedChunks(receiver, this.#chunks, buffer, at, to);
+    else this.#feedPlain(receiver, buffer, at, to);
   }
 
   #begin(receiver: AnswerReceiver, head: Http1ResponseHead, hasMore: boolean): void {
@@ -191,26 +213,26 @@ export class BackendConnection implements Watched {
     if (this.#isForHead || head.framing === 'none') this.#end(receiver, hasMore);
   }
 
-  #feedPlain(receiver: AnswerReceiver, from: number, to: number): void {
+  #feedPlain(receiver: AnswerReceiver, buffer: Buffer, from: number, to: number): void {
     const isUntilClose = this.#head?.framing === 'until-close';
     const until = isUntilClose ? to : Math.min(to, from + this.#left);
     this.#left -= until - from;
     this.payloadBytes += until - from;
-    receiver.onBytes(this.#whole, from, until, from);
+    receiver.onBytes(buffer, from, until, from);
     if (!isUntilClose && this.#left === 0 && this.#receiver === receiver) this.#end(receiver, until < to);
   }
 
-  #feedChunks(receiver: AnswerReceiver, chunks: ChunkedBody, from: number, to: number): void {
+  #feedChunks(receiver: AnswerReceiver, chunks: ChunkedBody, buffer: Buffer, from: number, to: number): void {
     let at = from;
     if (receiver.takesChunks) {
-      const until = chunks.pass(this.#whole, from, to);
+      const until = chunks.pass(buffer, from, to);
       at = chunks.taken;
-      if (until > from) receiver.onBytes(this.#whole, from, until, from);
+      if (until > from) receiver.onBytes(buffer, from, until, from);
     } else {
       while (at < to && !chunks.isDone && !chunks.isBad) {
-        at = chunks.step(this.#whole, at, to);
+        at = chunks.step(buffer, at, to);
         const { dataFrom, dataTo } = chunks;
-        if (dataTo > dataFrom) receiver.onBytes(this.#whole, dataFrom, dataTo, dataFrom === from ? from : 0);
+        if (dataTo > dataFrom) receiver.onBytes(buffer, dataFrom, dataTo, dataFrom === from ? from : 0);
         if (this.#receiver !== receiver) return;
       }
     }

@@ -1,4 +1,5 @@
 /** For how long does a request wait, and for what? */
+import type { Backend } from '../backend.ts';
 import type { Limits } from '../exchange.ts';
 import type { Deadlines } from './deadlines.ts';
 
@@ -25,8 +26,8 @@ export class Patience {
     if (this.#goneAtMs !== Infinity) this.#goneAtMs = this.#deadlines.after(graceMs);
   }
 
-  dial(): void {
-    this.#stepEndMs = this.#deadlines.after(this.#limits.dialMs);
+  dial(backend: Pick<Backend, 'openMs'>): void {
+    this.#stepEndMs = this.#deadlines.after(backend.openMs(this.#limits.dialMs));
   }
 
   /** Nobody else is waited for. */

@@ -273,7 +273,7 @@ export class Transfer implements ClientTransfer {
     }
     if (backend === undefined) return this.fail(this.#passage.problem);
     this.phase = 'dialling';
-    this.#patience.dial();
+    this.#patience.dial(backend);
     this.#passage.dial(backend);
   }
 

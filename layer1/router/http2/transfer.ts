@@ -257,7 +257,7 @@ export class Transfer implements Receiver, BodyReceiver, Watched {
       return;
     }
     this.#phase = 'dialling';
-    this.#arm(this.#exchange.limits.dialMs);
+    this.#arm(backend.openMs(this.#exchange.limits.dialMs));
     this.#attempts.begin(backend);
   }
 

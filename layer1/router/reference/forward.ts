@@ -142,6 +142,8 @@ export function forward(request: IncomingMessage, response: ServerResponse, opti
   };
 
   response.on('close', onClientClose);
+  // While a connection was made it may have left.
+  if (response.destroyed) process.nextTick(onClientClose);
   upstream.on('socket', (socket) => {
     if (!socket.connecting) {
       begin();

@@ -7,6 +7,7 @@ import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { systemClock } from '@flynn/kit/clock';
+import { asFlynnError } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import { dial, hasVanished } from '../backend.ts';
 import type { Backend } from '../backend.ts';
@@ -20,6 +21,7 @@ import { collect } from './collect.ts';
 import { forward } from './forward.ts';
 import type { Outcome } from './forward.ts';
 import { requestHeadersFor, requestHeadOf } from './heads.ts';
+import { OneConnection } from './one-connection.ts';
 import { UpgradeProxy } from './upgrade.ts';
 
 const goodbyeMs = 3_000;
@@ -150,21 +152,24 @@ export class ReferenceFront implements Front {
         exchange.release(backend);
         return { kind: 'client-gone' };
       }
-      const outcome = await forward(request, response, {
-        backend,
-        // What cannot be sent again goes over a connection of its own: no other may be closing at this moment.
-        agent: isRepeatable ? this.#agentOf(backend) : new Agent(),
-        target: exchange.target,
-        headers: requestHeadersFor(head, exchange),
-        hasBody: head.body !== 'none',
-        expectsContinue: what.expectsContinue,
-        limits,
-        deadlines: this.#deadlines,
-        leftMs: limits.totalMs === 0 ? undefined : Math.max(0, limits.totalMs - (performance.now() - startedMs)),
-        body,
-        answered: (status, hasBody) => exchange.answered(backend, status, hasBody),
-        passed: (bytes) => (counts.bytesOut += bytes),
-      });
+      const agent = await this.#agentFor(backend, { isRepeatable, dialMs: limits.dialMs });
+      const outcome: Outcome =
+        agent instanceof Error
+          ? { kind: 'dial-failed', error: agent }
+          : await forward(request, response, {
+              backend,
+              agent,
+              target: exchange.target,
+              headers: requestHeadersFor(head, exchange),
+              hasBody: head.body !== 'none',
+              expectsContinue: what.expectsContinue,
+              limits,
+              deadlines: this.#deadlines,
+              leftMs: limits.totalMs === 0 ? undefined : Math.max(0, limits.totalMs - (performance.now() - startedMs)),
+              body,
+              answered: (status, hasBody) => exchange.answered(backend, status, hasBody),
+              passed: (bytes) => (counts.bytesOut += bytes),
+            });
       if (outcome.kind === 'dial-failed') {
         exchange.failed(backend, 'dial');
         problem = 'unreachable';
@@ -236,6 +241,17 @@ export class ReferenceFront implements Front {
 
   #clientOf(request: IncomingMessage): Client {
     return this.#sockets.get(request.socket) ?? { address: '', port: 0, localPort: 0, isTls: false };
+  }
+
+  /** Or why there is none: to the platform's own parts a connection is made before, for nothing may be said before it is known to whom. */
+  async #agentFor(backend: Backend, how: { isRepeatable: boolean; dialMs: number }): Promise<Agent | Error> {
+    // What cannot be sent again goes over a connection of its own: no other may be closing at this moment.
+    if (backend.mutual === undefined) return how.isRepeatable ? this.#agentOf(backend) : new Agent();
+    try {
+      return new OneConnection(await dial(backend, { timeoutMs: how.dialMs, deadlines: this.#deadlines }));
+    } catch (error) {
+      return asFlynnError(error);
+    }
   }
 
   #agentOf(backend: Backend): Agent {

@@ -1,5 +1,4 @@
 /** Upgrades, WebSockets and any other: http-proxy is known to this file only, and does nothing else here (see forward.ts). */
-import { Agent } from 'node:http';
 import type { ClientRequest, IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
@@ -8,6 +7,7 @@ import type { Backend } from '../backend.ts';
 import type { Limits, Problem } from '../exchange.ts';
 import type { Deadlines, Watched } from '../http1/deadlines.ts';
 import type { RawHeaders } from './heads.ts';
+import { OneConnection } from './one-connection.ts';
 
 /** For the backend's last bytes to leave for the client. */
 const lastBytesMs = 1_000;
@@ -143,19 +143,5 @@ export class UpgradeProxy {
     };
     this.#deadlines.add(watched);
     return () => this.#deadlines.delete(watched);
-  }
-}
-
-/** Hands out the connection that was made before. */
-class OneConnection extends Agent {
-  readonly #socket: Socket;
-
-  constructor(socket: Socket) {
-    super({ keepAlive: false });
-    this.#socket = socket;
-  }
-
-  override createConnection(): Socket {
-    return this.#socket;
   }
 }
