@@ -118,10 +118,11 @@ async function moveCluster(
   const hosts = await withStore(place, hostsOf);
   await checkAway(place, { hosts, leavesAway });
   if (mayReturn) await checkMembers(place, hosts);
-  const versions = await Promise.all(hosts.map((host) => versionText(place, host)));
-  process.stdout.write(
-    `${hosts.map(({ id }, index) => `${id} ${versions[index]}`).join(', ')}; all of them are to be ${version}\n`,
-  );
+  const { known, silent } = await versionsOf(place, hosts);
+  if (mayReturn && silent.length > 0) {
+    throw new FlynnError('unavailable', `${silent.join(', ')}: flynn-host doctor tells more. Nothing was changed`);
+  }
+  process.stdout.write(`${[...known, ...silent].join(', ')}; all of them are to be ${version}\n`);
   const bundle = file === undefined ? undefined : { file, sha256: await digestOfFile(file) };
   try {
     await runSteps(await stepsOfUpdate({ options, place, env, version, previous, bundle }));
@@ -157,17 +158,15 @@ async function checkAway(
     (await withStore(place, awayOf)).filter((id) => id !== place.cluster.hostId);
   const away = await untilNone(others);
   if (away.length === 0) return;
-  const are = `${away.join(', ')} ${away.length === 1 ? 'is' : 'are'} away`;
+  const [are, them] = away.length === 1 ? [`${away[0]} is away`, 'it'] : [`${away.join(', ')} are away`, 'them'];
   if (leavesAway) {
     const there = hosts.map(({ id }) => id).join(', ');
-    process.stdout.write(
-      `${are}, and left as they are: only ${there} move. The same command again takes in who is back.\n`,
-    );
+    process.stdout.write(`${are}, and left there: only ${there} move. The same command again takes in who is back.\n`);
     return;
   }
   throw new FlynnError(
     'conflict',
-    `${are}: bring them back, or remove them for good (flynn host remove), so that none is left behind. Nothing was changed`,
+    `${are}: bring ${them} back, or remove ${them} for good (flynn host remove), so that none is left behind. Nothing was changed`,
   );
 }
 
@@ -259,12 +258,18 @@ async function tellImages(place: Place, previous: string | undefined): Promise<v
   await withStore(place, (store) => store.transact({ then: [platformImagesPut([...new Set(names)])] }));
 }
 
-async function versionText(place: Place, host: Host): Promise<string> {
-  try {
-    return await versionOfHost(place, host);
-  } catch (error) {
-    return `of a version that it does not tell (${messageOf(error)})`;
+/** As people read it: of which version each is, and who does not say so. */
+async function versionsOf(place: Place, hosts: readonly Host[]): Promise<{ known: string[]; silent: string[] }> {
+  const [known, silent]: [string[], string[]] = [[], []];
+  for (const host of hosts) {
+    try {
+      known.push(`${host.id} ${await versionOfHost(place, host)}`);
+    } catch (error) {
+      // Of this one it is told by the step that starts its agent.
+      if (host.id !== place.cluster.hostId) silent.push(`${host.id} does not answer (${messageOf(error)})`);
+    }
   }
+  return { known, silent };
 }
 
 /** What is on the list once it is empty, or has not become so for a while. */

@@ -1,7 +1,9 @@
 /** A test host as a host of a cluster: with its own settings, host agent and, on some, member of etcd. */
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { residentFile } from '@flynn/host-agent/cluster/etcd-resident';
 import { FlynnError } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
 import { engineAt } from '../engine.ts';
@@ -115,7 +117,7 @@ export class ClusterHost extends TestHost {
 
   /** Whether it runs a member of etcd, or would if it were on. */
   hasStore(): boolean {
-    return existsSync(join(this.stateDir, 'resident', 'etcd.json'));
+    return existsSync(residentFile(this.stateDir));
   }
 
   /** The process of its member of etcd, if it has one. */
@@ -124,6 +126,18 @@ export class ClusterHost extends TestHost {
     const pid = this.processes('').find((one) => one.isContainer && /^(\S*\/)?etcd /.test(one.command))?.pid;
     if (pid === undefined) throw new FlynnError('not_found', `${this.name} runs no member of etcd`);
     return pid;
+  }
+
+  /** Its member of etcd is started again, with so little room. */
+  async limitStore(quotaBytes: number): Promise<void> {
+    const pid = this.storePid();
+    const file = residentFile(this.stateDir);
+    const text = await readFile(file, 'utf8');
+    await writeFile(file, text.replace(/quota-backend-bytes=\d+/, `quota-backend-bytes=${quotaBytes}`));
+    await waitFor(() => this.storePid() !== pid, {
+      what: `the member of ${this.name} to be another`,
+      deadlineMs: 60_000,
+    });
   }
 
   freezeStore(): void {

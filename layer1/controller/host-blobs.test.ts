@@ -71,6 +71,22 @@ test('who waits sees what is left, and is told what would be lost once nothing m
   assert.match(ended.message, new RegExp(`h1 alone has 1 blob .*${digest}[^]*or force it`));
 });
 
+test('others that say nothing are waited for as long as a start takes', async () => {
+  const clock = fakeClock();
+  const ask = () =>
+    checkSoleCopies({ replication: async () => ({ stores: storesWhere(none).stores.slice(0, 1) }) }, 'h1', { signal });
+  let ended: unknown;
+  void whileCopied(ask, { report: () => {}, remedy: 'or force it', signal, clock }).catch(
+    (error: unknown) => (ended = error),
+  );
+  const hasEnded = async () => {
+    await clock.advance(1_000);
+    return ended !== undefined;
+  };
+  await waitFor(hasEnded, { what: 'the wait to end', deadlineMs: 30_000, intervalMs: 1 });
+  assert.ok(clock.now() < 100_000 && clock.now() >= 90_000, String(clock.now()));
+});
+
 test('a host that is away is not forgotten while releases need what no store has', async () => {
   await using stored = await startTestBlobs();
   await using world = await startTestController({ hosts: 2, blobStoreUrl: stored.url });

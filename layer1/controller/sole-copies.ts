@@ -10,11 +10,14 @@ const againMs = 2_000;
 /** Nothing was taken over for so long: it will not come by itself. */
 const patienceMs = 10 * 60_000;
 
+/** The others have not even said what they have: they do so within seconds of their start. */
+const silenceMs = 90_000;
+
 const detailSchema = z.object({ soleCopies: lackSchema });
 
 /**
  * Asks again while the answer is that of `checkSoleCopies`, and tells what is left. That stays the answer once nothing was
- * taken over for ten minutes, with `remedy`.
+ * taken over for ten minutes, or the others said nothing for a minute and a half, with `remedy`.
  */
 export async function whileCopied<T>(
   ask: () => Promise<T>,
@@ -35,12 +38,13 @@ export async function whileCopied<T>(
         changedMs = clock.now();
       }
       told = message;
-      if (clock.now() - changedMs >= patienceMs) {
-        const sole = detail.data.soleCopies;
+      const sole = detail.data.soleCopies;
+      const mostMs = sole.count === 0 ? silenceMs : patienceMs;
+      if (clock.now() - changedMs >= mostMs) {
         const names = sole.count === 0 ? '' : `: ${namesOf(sole)}`;
         throw new FlynnError(
           'conflict',
-          `${message}${names}\n  no other host took any of it over for ${patienceMs / 60_000} minutes: flynn -a blobstore ps and flynn -a blobstore log tell why\n  ${remedy}`,
+          `${message}${names}\n  no other host took any of it over for ${mostMs / 1_000} s: flynn -a blobstore ps and flynn -a blobstore log tell why\n  ${remedy}`,
           { cause: error },
         );
       }

@@ -3,11 +3,8 @@ import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
-import { readFile, writeFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { after, before, suite, test } from 'node:test';
-import type { ClusterHost } from '@flynn/bootstrap/test-hosts/cluster-host';
-import { etcdQuotaBytes, residentFile } from '@flynn/host-agent/cluster/etcd-resident';
 import { hasCode } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
 import type { Store } from '@flynn/store/store';
@@ -62,7 +59,10 @@ suite('what a cluster stands on gives way', () => {
   });
 
   test('etcd fills with history: it is told, and history goes before nothing can be written', async (t) => {
-    for (const host of cluster.hosts) await limitStore(cluster, host);
+    for (const host of cluster.hosts) {
+      await host.limitStore(quotaBytes);
+      await cluster.untilHealthy();
+    }
     await using store = await cluster.store();
     const percents: number[] = [];
     await waitFor(
@@ -147,20 +147,6 @@ async function addressOf(cluster: TestCluster, name: string): Promise<Asked> {
   ];
   const { stdout } = await cluster.exec(['nice', ...command], { code: 'any' });
   return { address: stdout.split(/\s/)[0] || undefined, ms: Math.round(performance.now() - startedMs) };
-}
-
-/** Its member of etcd has a quota that can be filled while one waits. */
-async function limitStore(cluster: TestCluster, host: ClusterHost): Promise<void> {
-  const pid = host.storePid();
-  const file = residentFile(host.stateDir);
-  const usual = await etcdQuotaBytes(host.stateDir);
-  const text = await readFile(file, 'utf8');
-  await writeFile(file, text.replace(`quota-backend-bytes=${usual}"`, `quota-backend-bytes=${quotaBytes}"`));
-  await waitFor(() => host.storePid() !== pid, {
-    what: `the member of ${host.name} to be another`,
-    deadlineMs: 60_000,
-  });
-  await cluster.untilHealthy();
 }
 
 async function fill(store: Store): Promise<void> {

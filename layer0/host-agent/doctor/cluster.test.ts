@@ -5,7 +5,7 @@ import { cellKeys, hostSettingsSchema } from '@flynn/scheduler/cell';
 import type { HostRecord } from '@flynn/scheduler/cell';
 import { createMemoryStore } from '@flynn/store/memory';
 import { leaseKey } from '../network/lease.ts';
-import type { HostExamination } from './api.ts';
+import { type HostExamination, doctorRoutes } from './api.ts';
 import { ClusterDoctor } from './cluster.ts';
 import type { ClusterDoctorDeps } from './cluster.ts';
 import { knownHosts } from './known-hosts.ts';
@@ -64,6 +64,18 @@ test('a cluster that is well is told with all its hosts', async () => {
     ],
   );
   assert.match(clusterText(seen, 1_000), /^HOST +STATE[^]*\nh2 +up +0\.1\.0 +26\.1 +runs +0 +40% +50% +\+0\.0s +1s\n/);
+});
+
+test('the patience that other hosts are asked with is one that their agents take', async () => {
+  const asked: number[] = [];
+  const ask: ClusterDoctorDeps['ask'] = async ({ id }, patienceMs) => {
+    asked.push(patienceMs);
+    return examination(id);
+  };
+  for (const patienceMs of [50, 83, 900]) await doctor({ ask }).examine({ patienceMs, work: false, signal });
+  const { query } = doctorRoutes.host;
+  assert.ok(query !== undefined && asked.length === 6);
+  for (const patienceMs of asked) assert.deepEqual(query.parse({ patienceMs }), { patienceMs });
 });
 
 test('an agent that says nothing is told as silent, and holds nobody up', async () => {

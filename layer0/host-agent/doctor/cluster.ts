@@ -62,7 +62,7 @@ export class ClusterDoctor {
         find: async (limited) => {
           try {
             const known = await this.#known(limited, askMs / 2);
-            const leftMs = Math.max(askMs / 2, askMs - (performance.now() - startedMs));
+            const leftMs = Math.ceil(Math.max(askMs / 2, askMs - (performance.now() - startedMs)));
             const answers = await this.#askAll(known.hosts, leftMs, limited);
             hosts = known.hosts.map((host) => examinedHost(host, known.jobsOn(host.id), answers, hostId));
             fromHosts = answers.map(verdictOf);

@@ -41,7 +41,7 @@ export type Check = Readonly<{
 
 /** What is left of somebody's patience for the next in line, so that what is known by then still gets back in time. */
 export function lessThan(patienceMs: number): number {
-  return Math.max(patienceMs * 0.6, patienceMs - 100);
+  return Math.floor(Math.max(patienceMs * 0.6, patienceMs - 100));
 }
 
 /** All at once. One that fails, or takes longer than the deadline, is told as unknown; the others are not held up. */
