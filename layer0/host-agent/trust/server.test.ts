@@ -18,7 +18,7 @@ test('the host’s and those of its jobs are listed and made anew, not what a jo
     log: silentLogger(),
     handlers: certificateHandlers(trust, (jobId) => jobId === 'h1-here'),
   });
-  await using client = new HttpClient(server.url);
+  await using client = new HttpClient({ baseUrl: server.url, name: 'agent' });
   const before = await client.call(certificateRoutes.list, {});
   const after = await client.call(certificateRoutes.renew, {});
   const named = (all: typeof before) => all.map(({ role, jobId = '' }) => `${role} ${jobId}`);
