@@ -70,8 +70,6 @@ export class ClientConnection implements Watched {
   #held: Buffer | undefined;
   #isConsuming = false;
   #isFull = false;
-  /** It has said that it sends nothing after this request. */
-  #isLast = false;
   isPaused = false;
   hasEnded = false;
 
@@ -142,9 +140,7 @@ export class ClientConnection implements Watched {
   finished(keepsAlive: boolean): void {
     this.#transfer = undefined;
     if (!keepsAlive) {
-      const isOut = this.socket.writableLength === 0;
-      if (this.#isLast && isOut && this.#held === undefined) this.socket.destroy();
-      else this.#linger();
+      this.#linger();
       return;
     }
     this.#state = 'idle';
@@ -225,8 +221,6 @@ export class ClientConnection implements Watched {
     }
     const { end } = this.#reader;
     this.#state = 'busy';
-    // Over TLS the end is said, so that nobody takes half for all.
-    this.#isLast = !head.keepsAlive && head.body === 'none' && head.upgrade === undefined && !this.client.isTls;
     const verdict = this.context.policy.admit(head, this.client);
     if ('answer' in verdict) {
       // A body that was announced must not be taken for the next request.

@@ -1,17 +1,62 @@
 /** How long do connections hold up a router that is told to stop? */
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { connect, createServer } from 'node:net';
+import type { AddressInfo, Socket } from 'node:net';
 import { test } from 'node:test';
+import type { TestContext } from 'node:test';
 import { waitFor } from '@flynn/kit/retry';
 import { closed } from '@flynn/kit/testing-sockets';
-import { openFront } from './testing.ts';
+import { Deadlines, tickMs } from './deadlines.ts';
+import { Http1Front, shared } from './front.ts';
 
 /** Under the 75 s after which an idle connection is closed in any case, and longer than is waited for anything here. */
 const goodbyeMs = 70_000;
 const drainMs = 10 * goodbyeMs;
 const soon = { deadlineMs: 60_000, intervalMs: 5 };
+const request = 'GET / HTTP/1.1\r\nHost: app.test\r\n\r\n';
+
+/** A front whose clock stands until the test moves it, and that answers all requests itself. */
+async function open(t: TestContext) {
+  t.mock.timers.enable({ apis: ['setInterval'] });
+  let elapsedMs = 0;
+  const deadlines = new Deadlines(() => elapsedMs);
+  const answer = () => ({ status: 200, code: '', fields: [], body: 'ok' });
+  const policy = { admit: () => ({ answer: answer() }), refuse: answer };
+  const front = new Http1Front({ policy, shared: { ...shared(), deadlines }, goodbyeMs });
+  const server = createServer({ allowHalfOpen: true }, (socket) => {
+    front.take(socket, { address: '127.0.0.1', port: socket.remotePort ?? 0, localPort: 0, isTls: false });
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  t.after(async () => {
+    server.close();
+    await front.drain({ deadlineMs: 0 });
+  });
+  const pass = (ms: number) => {
+    for (let left = ms; left > 0; left -= tickMs) {
+      elapsedMs += tickMs;
+      t.mock.timers.tick(tickMs);
+    }
+  };
+  /** A client that has had an answer, and keeps its connection. */
+  const ask = async (socket: Socket) => {
+    socket.write(request);
+    const [bytes] = (await once(socket, 'data')) as [Buffer];
+    return bytes.toString('latin1');
+  };
+  const client = async () => {
+    const socket = connect(port, '127.0.0.1');
+    t.after(() => socket.destroy());
+    await ask(socket);
+    return socket;
+  };
+  return { front, pass, ask, client };
+}
 
 test('a client that has not asked for long holds up nothing: its connection ends at once', async (t) => {
-  const { front, pass, client } = await openFront(t, { goodbyeMs });
+  const { front, pass, client } = await open(t);
   const socket = await client();
   pass(goodbyeMs + 1_000);
   assert.equal(front.connections, 1);
@@ -22,7 +67,7 @@ test('a client that has not asked for long holds up nothing: its connection ends
 });
 
 test('one that asked lately hears of the end with its next answer', async (t) => {
-  const { front, ask, client } = await openFront(t, { goodbyeMs });
+  const { front, ask, client } = await open(t);
   const socket = await client();
   const drained = front.drain({ deadlineMs: drainMs });
   assert.match(await ask(socket), /\r\nconnection: close\r\n/);
@@ -32,7 +77,7 @@ test('one that asked lately hears of the end with its next answer', async (t) =>
 });
 
 test('a request that had arrived when its connection was about to end is answered', async (t) => {
-  const { front, pass, ask, client } = await openFront(t, { goodbyeMs });
+  const { front, pass, ask, client } = await open(t);
   const socket = await client();
   pass(goodbyeMs + 1_000);
   const asked = ask(socket);
@@ -43,6 +88,6 @@ test('a request that had arrived when its connection was about to end is answere
 });
 
 test('nothing is waited for where there is nobody', async (t) => {
-  const { front } = await openFront(t, { goodbyeMs });
+  const { front } = await open(t);
   await front.drain({ deadlineMs: drainMs });
 });
