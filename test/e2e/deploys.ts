@@ -130,7 +130,7 @@ export function describeDeploys(theCluster: () => TestCluster): void {
     await app.flynn(['import', 'saved.tar']);
     await theCluster().untilRunning('rollouts', 'web', 2);
     assert.deepEqual(await bodies(), new Set(['fourth']));
-    assert.match((await app.flynn(['gc'])).stdout, /^0 releases, 0 blobs/);
+    assert.match((await app.flynn(['gc'])).stdout, /^collected 0 releases, 0 blobs/);
     // Its cron would start containers while others are counted.
     await app.flynn(['-a', 'rollouts', 'delete', '-y']);
   });
