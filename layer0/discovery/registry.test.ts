@@ -1,6 +1,7 @@
 import { silentLogger } from '@flynn/kit/log';
 import { startServer } from '@flynn/kit/http-server';
 import { waitFor } from '@flynn/kit/retry';
+import { freePort } from '@flynn/kit/testing-ports';
 import { createMemoryStore } from '@flynn/store/memory';
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -149,7 +150,7 @@ test('a subscription survives a restart of the server, and tells only what chang
       name: 'discovery',
     });
   const firstStop = new AbortController();
-  const first = await serve(0, firstStop.signal);
+  const first = await serve(await freePort(), firstStop.signal);
   await using client = createDiscoveryClient({ url: first.url });
   for (const id of ['a', 'b']) await registry.register({ service: 'web', id, address: `${id}:80` });
 

@@ -1,6 +1,7 @@
 import { silentLogger } from '@flynn/kit/log';
 import { startServer } from '@flynn/kit/http-server';
 import { waitFor } from '@flynn/kit/retry';
+import { freePort } from '@flynn/kit/testing-ports';
 import assert from 'node:assert/strict';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -67,7 +68,7 @@ test('while discovery is away the file stays, and nothing of it is lost when it 
       port,
       name: 'discovery',
     });
-  const first = await serve(0);
+  const first = await serve(await freePort());
   await using client = createDiscoveryClient({ url: first.url });
   const events = (signal: AbortSignal) => client.subscribeAll({ signal });
   let reloads = 0;

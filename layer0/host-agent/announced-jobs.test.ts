@@ -4,6 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { test } from 'node:test';
 import { AsyncQueue } from '@flynn/kit/queue';
 import { waitFor } from '@flynn/kit/retry';
+import { freePort } from '@flynn/kit/testing-ports';
 import type { Engine, EngineEvent } from './engine.ts';
 import { hostId, jobOf, openHost, scenario } from './host-fixture.ts';
 
@@ -45,7 +46,7 @@ test('a restarted agent adopts what runs, restarts nothing and announces it agai
 
 test('a job is in discovery only while it is healthy', () =>
   scenario(async ({ engine, store }) => {
-    let door = await listen();
+    let door = await listen(await freePort());
     const { port } = door;
     const job = jobOf('a', {
       meta: { app: 'x' },

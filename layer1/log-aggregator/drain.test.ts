@@ -8,6 +8,7 @@ import type { TestContext } from 'node:test';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import { createAuthority, issueCertificate } from '@flynn/kit/tls';
+import { freePort } from '@flynn/kit/testing-ports';
 import type { Drain, DrainStatus } from './api.ts';
 import { Drains } from './drains.ts';
 import { syslogMessage } from './syslog.ts';
@@ -43,7 +44,8 @@ async function startSyslog(t: TestContext, options: { port?: number; tls?: { key
     });
   };
   const server = options.tls === undefined ? createTcpServer(serve) : createTlsServer(options.tls, serve);
-  const port = await listen(server, options.port);
+  // Some come back where they were: nobody is to have taken that port meanwhile.
+  const port = await listen(server, options.port ?? (await freePort()));
   const close = async () => {
     for (const socket of sockets) socket.destroy();
     await new Promise((resolve) => server.close(resolve));

@@ -11,6 +11,7 @@ import { HttpClient } from '@flynn/kit/http-client';
 import { startServer } from '@flynn/kit/http-server';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
+import { freePort } from '@flynn/kit/testing-ports';
 import { RememberedTable } from './remembered.ts';
 import type { RememberedOptions } from './remembered.ts';
 import { startRouter } from './router.ts';
@@ -78,8 +79,9 @@ async function write(folder: string, routes: readonly Route[], more: Partial<Rem
 test('a router that starts while controller and discovery are away serves from its last known table, until they speak', async (t) => {
   const folder = await folderOf(t);
   const plane = new ControlPlane();
-  const serve = (port = 0) => startServer({ name: 'plane', handlers: plane.handlers, host: '127.0.0.1', port, log });
-  let server = await serve();
+  const serve = (port: number) =>
+    startServer({ name: 'plane', handlers: plane.handlers, host: '127.0.0.1', port, log });
+  let server = await serve(await freePort());
   const { url, port } = server;
   const backend = await startBackend(t, (_request, response) => response.end('first'));
   const other = await startBackend(t, (_request, response) => response.end('second'));

@@ -11,6 +11,7 @@ import { startServer } from '@flynn/kit/http-server';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import { createAuthority } from '@flynn/kit/tls';
+import { freePort } from '@flynn/kit/testing-ports';
 import { startRouter } from '../router.ts';
 import { ControlPlane } from '../testing.ts';
 import { RememberedCertificates } from './remembered.ts';
@@ -84,8 +85,8 @@ test('a router that starts while the controller is away shows the certificates i
   const [plane, certificates] = [new ControlPlane(), new CertificatePlane()];
   plane.setRoute({ id: 'r1', domain: 'app.test' });
   const handlers = [...plane.handlers, ...certificates.handlers];
-  const serve = (port = 0) => startServer({ name: 'plane', handlers, host: '127.0.0.1', port, log });
-  let server = await serve();
+  const serve = (port: number) => startServer({ name: 'plane', handlers, host: '127.0.0.1', port, log });
+  let server = await serve(await freePort());
   const { url, port } = server;
   const authority = await createAuthority('test authority');
   certificates.set(await servedBy(authority, { id: 'c1', domains: ['app.test'], name: 'first' }));
