@@ -3,6 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { Agent, request as httpRequest } from 'node:http';
 import { connect, createServer } from 'node:net';
+import type { Socket } from 'node:net';
 import { buffer, text } from 'node:stream/consumers';
 import { describe, test } from 'node:test';
 import { waitFor } from '@flynn/kit/retry';
@@ -220,6 +221,30 @@ export function httpConformance(driver: Driver): void {
       plane.up('web', good.address);
       await settled(router, [bad.address, good.address]);
       for (let i = 0; i < 20; i += 1) assert.equal(await text(await ask(port)), 'good');
+    });
+
+    test('several kept connections that the app closes at once cost no request', async (t) => {
+      const { plane, router, port } = await setUp(t);
+      const waiting: Socket[] = [];
+      let met = 0;
+      // Each connection is good for one answer, and the first two are answered together: both are kept.
+      const server = createServer((socket) => {
+        let asked = 0;
+        socket.on('data', () => {
+          asked += 1;
+          if (asked > 1) return void socket.destroy();
+          met += 1;
+          waiting.push(socket);
+          if (met < 2) return;
+          for (const one of waiting.splice(0)) one.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok');
+        });
+      });
+      const backend = await track(t, server);
+      plane.up('web', backend.address);
+      await settled(router, [backend.address]);
+      const both = await Promise.all([ask(port), ask(port)]);
+      for (const one of both) assert.equal(await text(one), 'ok');
+      assert.equal(await text(await ask(port)), 'ok');
     });
 
     test('an idle connection that the app closes meanwhile costs no request', async (t) => {

@@ -14,7 +14,7 @@ export class Tries {
   #backend: Backend | undefined;
   #connection: BackendConnection | undefined;
   #hasRepeated = false;
-  /** Where a host has vanished others may have too: a dial tells that sooner than a connection that was kept. */
+  /** Where one has gone others may have too: a dial tells that of them, where a connection that was kept breaks as well. */
   #wantsNew = false;
   /** What the client is told when there is no other to try. */
   problem: Problem = 'no-backends';
@@ -61,7 +61,7 @@ export class Tries {
     this.letGo();
     if (hasAnswered || !this.#isRepeatable || (how === 'broke' && this.#hasRepeated)) return false;
     if (how === 'broke') this.#hasRepeated = true;
-    else this.#wantsNew = true;
+    this.#wantsNew = true;
     return true;
   }
 

@@ -55,8 +55,8 @@ export class Attempts {
     this.letGo();
     if (isUntouched) return !has.sentBody;
     if (!this.#isRepeatable || (failure !== 'vanished' && this.#hasRepeated)) return false;
-    if (failure === 'vanished') this.#wantsNew = true;
-    else this.#hasRepeated = true;
+    if (failure !== 'vanished') this.#hasRepeated = true;
+    this.#wantsNew = true;
     return true;
   }
 

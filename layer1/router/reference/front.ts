@@ -152,7 +152,10 @@ export class ReferenceFront implements Front {
         exchange.release(backend);
         return { kind: 'client-gone' };
       }
-      const agent = await this.#agentFor(backend, { isRepeatable, dialMs: limits.dialMs });
+      const agent = await this.#agentFor(backend, {
+        isRepeatable: isRepeatable && !hasRepeated,
+        dialMs: limits.dialMs,
+      });
       const outcome: Outcome =
         agent instanceof Error
           ? { kind: 'dial-failed', error: agent }
