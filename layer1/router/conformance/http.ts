@@ -232,7 +232,10 @@ export function httpConformance(driver: Driver): void {
         let asked = 0;
         socket.on('data', () => {
           asked += 1;
-          if (asked > 1) return void socket.destroy();
+          if (asked > 1) {
+            socket.destroy();
+            return;
+          }
           met += 1;
           waiting.push(socket);
           if (met < 2) return;
