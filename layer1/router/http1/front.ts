@@ -60,14 +60,12 @@ export class Http1Front implements Front {
     const restMs = Math.min(this.#goodbyeMs, options.deadlineMs / 2);
     let resting = new Set<ClientConnection>();
     while (this.#connections.size > 0 && elapsedMs() < options.deadlineMs) {
-      // In the second look only: what had arrived by the first has been read by then, whatever held this process up.
+      // In the second look only: what had arrived by the first has been read by then.
       const rested = [...this.#connections].filter(({ idleMs }) => idleMs > restMs);
       for (const connection of rested) if (resting.has(connection)) connection.socket.destroy();
       resting = new Set(rested);
       // A connection that was let go of is counted until it is closed, in the next turn.
       await systemClock.sleep(20);
-      // A timer that is late comes before what is there to be read, and this after it.
-      await new Promise((resolve) => setImmediate(resolve));
     }
     for (const connection of this.#connections) connection.socket.destroy();
   }
