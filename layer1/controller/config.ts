@@ -14,8 +14,8 @@ export const configSchema = z.object({
   /** The cluster key: between services, towards host agents and the log aggregator. */
   FLYNN_KEY: secret(),
   ...identityConfig,
-  /** The key people use. */
-  FLYNN_CONTROLLER_KEY: secret(),
+  /** The root key; while it is made anew the former one too, after a comma. */
+  FLYNN_CONTROLLER_KEY: secret().transform((text) => text.split(',').filter((key) => key !== '')),
   /** Of the tokens of the platform's parts that are good, with commas. */
   FLYNN_TOKEN_ROUNDS: z
     .string()

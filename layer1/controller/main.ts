@@ -81,7 +81,7 @@ await runDaemon({
       store,
       logAggregator,
       blobs,
-      rootKey: config.FLYNN_CONTROLLER_KEY,
+      rootKeys: config.FLYNN_CONTROLLER_KEY,
       clusterKey: config.FLYNN_KEY,
       tokenRounds: config.FLYNN_TOKEN_ROUNDS,
       certificates: certificatesOf(config),

@@ -50,6 +50,8 @@ export type TestControllerOptions = {
   blobStoreUrl?: string;
   log?: Logger;
   rate?: RateSettings;
+  /** A root key that opens as well: while it is made anew. */
+  formerKey?: string;
   oidc?: OidcSettings;
   /** Whether a worker runs, default true. */
   hasWorker?: boolean;
@@ -154,7 +156,7 @@ export async function startTestController(options: TestControllerOptions = {}): 
     store,
     logAggregator,
     blobs,
-    rootKey: userKey,
+    rootKeys: options.formerKey === undefined ? [userKey] : [userKey, options.formerKey],
     clusterKey,
     rate: options.rate ?? defaultRate,
   });

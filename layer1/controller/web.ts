@@ -13,6 +13,7 @@ import { accessGate } from './access/gate.ts';
 import { inClear } from './access/in-clear.ts';
 import { RateLimit, defaultRate } from './access/rate-limit.ts';
 import type { RateSettings } from './access/rate-limit.ts';
+import { rotationCheck } from './access/rotation-findings.ts';
 import { tokenCheck } from './access/token-findings.ts';
 import { audited } from './audit/audited.ts';
 import { AuditTrail } from './audit/trail.ts';
@@ -47,8 +48,8 @@ export async function openWeb(options: {
   store: Store;
   logAggregator: HttpClient;
   blobs: BlobClient;
-  /** What the cluster was made with: opens everything. */
-  rootKey: string;
+  /** Each opens everything; two while the root key is made anew. */
+  rootKeys: readonly string[];
   clusterKey: string;
   /** Default: the first. */
   tokenRounds?: readonly number[];
@@ -58,7 +59,7 @@ export async function openWeb(options: {
   /** What this process counts: served at `/metrics`. */
   metrics?: Metrics;
 }): Promise<ControllerWeb> {
-  const { deps, store, rootKey, clusterKey, tokenRounds = [0], rate = defaultRate } = options;
+  const { deps, store, rootKeys, clusterKey, tokenRounds = [0], rate = defaultRate } = options;
   const { resources, now, newId, log } = deps;
   const trail = new AuditTrail({ store, log, now, newId });
   const directory = await Directory.open({ store, resources, now });
@@ -70,6 +71,7 @@ export async function openWeb(options: {
       backupCheck(deps),
       sealingCheck(deps),
       tokenCheck(deps),
+      rotationCheck({ rootKeys, tokenRounds }),
       blobCheck(options.blobs, now),
       drainCheck(deps, options.logAggregator),
       sourceCheck(deps),
@@ -85,7 +87,7 @@ export async function openWeb(options: {
   const handlers = audited(own, { store, trail, now, log });
   return {
     handlers: [...handlers, openApiHandler(handlers, { version: deps.settings.version })],
-    gate: accessGate({ deps, directory, rootKey, clusterKey, tokenRounds, rateLimit: new RateLimit(rate, now), trail }),
+    gate: accessGate({ deps, directory, rootKeys, clusterKey, tokenRounds, rateLimit: new RateLimit(rate, now), trail }),
     elsewhere: inClear({
       certificates: () => certificates.snapshot.entries.values().map(({ value }) => value),
       httpsPort: deps.settings.httpsPort,

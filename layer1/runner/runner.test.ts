@@ -219,8 +219,8 @@ test('a build goes on over a restart of the controller: its runner reports to th
     const parts = await openController({ store: controller.store, settings, clusterKey: controller.key, log });
     const logs = logAggregatorClient({ baseUrl: async () => '', key: controller.key });
     const blobs = createBlobClient({ baseUrl: async () => '', key: controller.key });
-    const { store, userKey: rootKey, key: clusterKey } = controller;
-    const web = await openWeb({ deps: parts.deps, store, logAggregator: logs, blobs, rootKey, clusterKey });
+    const { store, userKey, key: clusterKey } = controller;
+    const web = await openWeb({ deps: parts.deps, store, logAggregator: logs, blobs, rootKeys: [userKey], clusterKey });
     const { handlers, gate } = web;
     const server = await startServer({ name: 'controller', handlers, gate, port: 0, log });
     url = server.url;

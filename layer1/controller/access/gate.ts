@@ -24,8 +24,8 @@ type GateDeps = Pick<Deps, 'resources' | 'store'>;
 export type GateOptions = Readonly<{
   deps: GateDeps;
   directory: Directory;
-  /** What the cluster was made with: opens everything. */
-  rootKey: string;
+  /** Each opens everything: two while the root key is made anew. */
+  rootKeys: readonly string[];
   /** What the platform's parts had before they had tokens: opens what any of them needs. */
   clusterKey: string;
   /** Of the tokens of the platform's parts: two while they are made anew. */
@@ -43,7 +43,7 @@ export function accessGate(options: GateOptions): Gate {
     if (isForMonitoring(request.route.path) && isSameSecret(text, metricsToken(options.clusterKey))) {
       return { caller: servicePrincipal('platform') };
     }
-    const principal = isSameSecret(text, options.rootKey) ? root : await whoHas(options, text, request);
+    const principal = isRootKey(text, options.rootKeys) ? root : await whoHas(options, text, request);
     rateLimit.take(principal);
     if (principal.kind === 'service') {
       if (principal.service === undefined || !mayCall(principal.service, request.route))
@@ -86,11 +86,28 @@ export function accessGate(options: GateOptions): Gate {
 
 async function whoHas(options: GateOptions, text: string, { signal }: GateRequest): Promise<Principal> {
   if (isSameSecret(text, options.clusterKey)) return servicePrincipal('platform');
-  const service = serviceOf(text, options.rootKey, options.tokenRounds);
+  const service = serviceOf(text, options.rootKeys, options.tokenRounds);
   if (service !== undefined) return servicePrincipal(service);
   const known = await options.directory.authenticate(text, signal);
-  if (known === undefined) throw unknownKey();
+  if (known === undefined) throw isToken(text) ? unknownKey() : noRootKey();
   return known;
+}
+
+function isRootKey(text: string, rootKeys: readonly string[]): boolean {
+  return rootKeys.filter((key) => isSameSecret(text, key)).length > 0;
+}
+
+/** As they are all written, people's and those of the platform's parts. */
+function isToken(text: string): boolean {
+  return text.startsWith('flynn_');
+}
+
+/** What else is sent as a key was one, if not this cluster's: who kept it has to know where the new one is. */
+function noRootKey(): FlynnError {
+  return new FlynnError(
+    'unauthenticated',
+    'the key that was sent is not the root key of this cluster, or not any more: whoever made it anew has the new one, and npm run up (or flynn-host bootstrap) on a host gives it to the flynn command there',
+  );
 }
 
 /** Keys of before there were users are the cluster's own. */

@@ -62,7 +62,13 @@ export function serviceToken(rootKey: string, service: Service, round = 0): stri
   return `flynn_service_${service}_${createHmac('sha256', rootKey).update(text).digest('base64url')}`;
 }
 
-/** `rounds`: those whose tokens are good. */
-export function serviceOf(token: string, rootKey: string, rounds: readonly number[]): Service | undefined {
-  return services.find((service) => rounds.some((round) => isSameSecret(serviceToken(rootKey, service, round), token)));
+/** What was made of any of the root keys, in any of the rounds, is good. */
+export function serviceOf(
+  token: string,
+  rootKeys: readonly string[],
+  rounds: readonly number[],
+): Service | undefined {
+  const isOf = (service: Service) => (rootKey: string) =>
+    rounds.some((round) => isSameSecret(serviceToken(rootKey, service, round), token));
+  return services.find((service) => rootKeys.some(isOf(service)));
 }
