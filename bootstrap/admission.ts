@@ -11,6 +11,7 @@ import { fingerprintOf } from '@flynn/kit/certificate';
 import type { Credentials } from '@flynn/kit/tls';
 import type { Store } from '@flynn/store/store';
 import { commands, versionOfThis } from './origin.ts';
+import { commonRootKey } from './rotation.ts';
 import { type Cluster, sharedSchema } from './settings.ts';
 
 /** Long enough for whoever sets machines up today. */
@@ -25,7 +26,8 @@ export async function writeAdmission(stateDir: string, cluster: Cluster, own: Cr
     certificate: own.certificate + cluster.authority.certificate,
     privateKey: own.privateKey,
     release: versionOfThis(),
-    settings: sharedSchema.parse(cluster),
+    // While it is made anew, the one that all controllers take: who joins looks at the store for the one there is by then.
+    settings: sharedSchema.parse({ ...cluster, controllerKey: commonRootKey(cluster) }),
   };
   const file = join(stateDir, admissionFile);
   const text = `${JSON.stringify(admission, undefined, 2)}\n`;

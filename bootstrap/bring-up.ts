@@ -1,11 +1,12 @@
 /** This machine as a cluster, or as a host of one. Done again: brings it up to date. */
 import { hostname } from 'node:os';
 import { styleText } from 'node:util';
-import { fingerprintOf } from '@flynn/kit/certificate';
+import { type Cluster as KnownCluster, loadClusters } from '@flynn/cli/clusters';
 import { FlynnError } from '@flynn/kit/errors';
 import { silentLogger } from '@flynn/kit/log';
 import { newSecret } from '@flynn/kit/secrets';
 import { createAuthority } from '@flynn/kit/tls';
+import { addLine } from './add-line.ts';
 import { checkToken, joinCluster, makeToken } from './admission.ts';
 import { findPerson } from './cli-config.ts';
 import { withStore } from './controller.ts';
@@ -17,6 +18,7 @@ import { checkRestore, openBackup, restoredText, takeKeys, withBackup } from './
 import { commands, isInstalled, versionOfThis } from './origin.ts';
 import { type Problem, type Scope, judge } from './preflight.ts';
 import { untilBooted } from './readiness.ts';
+import { type Rotation, beginning, closed, withNextRootKey, withNextRound } from './rotation.ts';
 import { sampleName } from './sample-app.ts';
 import {
   type Cluster,
@@ -24,7 +26,6 @@ import {
   type Options,
   appUrlOf,
   keptText,
-  secureControllerUrlOf,
   readOptions,
   refuseContradictions,
   settle,
@@ -32,10 +33,9 @@ import {
 } from './settings.ts';
 import { readCluster } from './state.ts';
 import { runSteps } from './step-list.ts';
-import { joinStepsOf } from './host-steps.ts';
+import { joinStepsOf, writeHostFiles } from './host-steps.ts';
 import type { Context } from './step.ts';
 import { stepsOf } from './steps.ts';
-import { withNextRound } from './token-rounds.ts';
 import { isInsideHost, readHostsCluster, stepsOfHosts } from './test-hosts/cluster.ts';
 
 type Env = Record<string, string | undefined>;
@@ -46,8 +46,8 @@ export type BringUp = Readonly<{
   token?: string | undefined;
   fromBackup?: string | undefined;
   passphraseFile?: string | undefined;
-  /** Whether the platform's parts get new tokens. */
-  rotatesTokens?: boolean;
+  /** What is made anew. */
+  rotation?: Rotation | undefined;
   /** The hosts that the cluster is to have before anything runs on it. */
   formation?: Formation;
 }>;
@@ -66,6 +66,7 @@ export async function bringUp({ env, token, formation, ...request }: BringUp): P
   await untilBooted(options, (line) => process.stderr.write(`${line}\n`));
   const stored = await readCluster(options.FLYNN_STATE_DIR);
   if (token !== undefined) checkToken(token, stored);
+  if (request.rotation !== undefined) checkRotation(request.rotation, stored);
   await checkRestore(options.FLYNN_STATE_DIR, stored, backup);
   let cluster = settle(options, stored, await thisMachine(stored));
   const isJoining = token !== undefined && stored === undefined;
@@ -81,7 +82,8 @@ export async function bringUp({ env, token, formation, ...request }: BringUp): P
     if (!(await isReady(options, cluster, { scope: 'host' }))) return false;
   }
   if (backup !== undefined) cluster = await takeKeys(options.FLYNN_STATE_DIR, cluster, backup);
-  if (request.rotatesTokens === true) cluster = beginRound(cluster, stored);
+  if (request.rotation === 'tokens') cluster = withNextRound(cluster);
+  if (request.rotation === 'root key') cluster = withNextRootKey(cluster, newSecret(), beginning());
   const person = await findPerson(options.FLYNN_CONFIG_DIR, env);
   const context = { options, cluster, person, env, ...(backup === undefined ? {} : { backup }) };
   for (const line of keptText(cluster, options)) process.stdout.write(`${line}\n`);
@@ -95,16 +97,32 @@ export async function bringUp({ env, token, formation, ...request }: BringUp): P
     process.stdout.write(unwellText(unwell));
     return true;
   }
-  const isNew = stored === undefined;
-  process.stdout.write(cluster.hasPlatform ? farewell(cluster, { isNew }) : joinedFarewell(cluster));
+  if (cluster.hasPlatform) await sayFarewell(context, { isNew: stored === undefined });
+  else process.stdout.write(joinedFarewell(cluster));
   return true;
 }
 
-/** Where the platform is: it alone gives its parts their tokens. */
-function beginRound(cluster: Cluster, stored: Cluster | undefined): Cluster {
-  if (stored?.hasPlatform === true) return withNextRound(cluster);
-  const where = stored === undefined ? 'there is no cluster here yet' : 'another host made this cluster';
-  throw new FlynnError('conflict', `${where}: tokens are made anew on the host that made the cluster`);
+/** A change of the root key ends with it: whoever is cut off before is told the new one by the next `up`. */
+async function sayFarewell({ options, cluster: begun, person }: Context, { isNew }: { isNew: boolean }): Promise<void> {
+  const stateDir = options.FLYNN_STATE_DIR;
+  // As the steps left it.
+  const cluster = (await readCluster(stateDir)) ?? begun;
+  const isRotated = cluster.rootKeyChange !== undefined;
+  const { clusters } = await loadClusters(person.configDir);
+  process.stdout.write(farewell(cluster, isNew ? 'first' : isRotated ? 'new' : 'known', clusters));
+  if (isRotated) await writeHostFiles(stateDir, closed(cluster));
+}
+
+/** `conflict` but where the platform is: that host alone gives its parts their tokens. */
+export function checkRotation(rotation: Rotation, stored: Cluster | undefined): void {
+  if (stored?.hasPlatform === true) return;
+  const where = stored === undefined ? 'there is no cluster here yet' : `another host made the cluster ${stored.name}`;
+  const [what, command] =
+    rotation === 'tokens' ? ['tokens are', commands.rotateTokens] : ['the root key is', commands.rotateRootKey];
+  throw new FlynnError(
+    'conflict',
+    `${where}: ${what} made anew on the host that made it, by ${command} there. Nothing was changed`,
+  );
 }
 
 /** With other hosts, those come in as soon as there is something to join, so that the platform is spread over all from its beginning. */
@@ -142,7 +160,7 @@ export async function bringUpHosts(env: Env, count: string): Promise<boolean> {
   if (!(await isReady(options, cluster, { scope: 'machine' }))) return false;
   await runSteps(steps);
   const made = await readHostsCluster();
-  if (made !== undefined) process.stdout.write(farewell(made, { isNew: true }));
+  if (made !== undefined) process.stdout.write(farewell(made, 'first'));
   return true;
 }
 
@@ -167,8 +185,12 @@ export async function printToken(env: Env): Promise<void> {
   process.stdout.write(`${await withStore(host, (store) => makeToken(store, cluster))}\n`);
 }
 
-/** The root key is shown when the cluster is made, and not again. */
-function farewell(cluster: Cluster, { isNew }: { isNew: boolean }): string {
+/** The root key is shown when it is made, and not again. */
+export function farewell(
+  cluster: Cluster,
+  rootKey: 'first' | 'new' | 'known',
+  known: readonly KnownCluster[] = [],
+): string {
   const url = appUrlOf(sampleName, cluster);
   const command = (text: string): string => `  ${styleText('bold', text)}\n`;
   return [
@@ -179,12 +201,18 @@ function farewell(cluster: Cluster, { isNew }: { isNew: boolean }): string {
     command('git push flynn main'),
     command('flynn scale web=3'),
     command('flynn log -f'),
-    ...(isNew
+    ...(rootKey === 'new'
       ? [
-          '\nFrom another computer you reach the cluster with its root key, which is shown this once: keep it as you keep a password.\n\n',
-          command(addText(cluster)),
+          '\nThe root key is made anew, and the former one opens nothing any more. This machine’s flynn command has the new one; on other hosts of the cluster this gives it to theirs:\n\n',
+          command(commands.up),
         ]
       : []),
+    ...(rootKey === 'known'
+      ? []
+      : [
+          `\nFrom another computer you reach the cluster with its ${rootKey === 'new' ? 'new ' : ''}root key, which is shown this once: keep it as you keep a password.\n\n`,
+          command(addLine(cluster, known)),
+        ]),
     '\nFor everybody else there is a user, with a role on the cluster or on single apps, and a line of their own:\n\n',
     command('flynn user add NAME --role developer'),
     '\nAnother machine becomes a host of this cluster with the token that the first of these prints, here:\n\n',
@@ -192,12 +220,6 @@ function farewell(cluster: Cluster, { isNew }: { isNew: boolean }): string {
     command(commands.join),
     `\n${isInstalled ? '' : `flynn is ${styleText('bold', 'bin/flynn')} in this repository: link it into your PATH. `}${commands.down} takes everything away again.\n`,
   ].join('');
-}
-
-/** Shown when the cluster is made: nobody has brought another certificate for the controller yet. */
-function addText({ name, controllerKey, authority, ...cluster }: Cluster): string {
-  const pin = fingerprintOf(authority.certificate);
-  return `flynn cluster add ${name} ${secureControllerUrlOf(cluster)} ${controllerKey} --pin ${pin}`;
 }
 
 function joinedFarewell(cluster: Cluster): string {

@@ -30,9 +30,9 @@ test('the list of clusters is its owner’s only, and removing the last cluster 
     const file = join(person.configDir, 'clusters.json');
     assert.equal((await stat(file)).mode & 0o777, 0o600);
     await writeKnownHosts(person, 'localhost', 2222, 'ssh-ed25519 AAAA comment\n');
-    assert.equal(await removeCluster(person, entry('one', 'another key')), false);
-    assert.equal(await removeCluster(person, entry('one')), true);
-    assert.equal(await removeCluster(person, entry('one')), false);
+    assert.equal(await removeCluster(person, { name: 'one', keys: ['another key'] }), false);
+    assert.equal(await removeCluster(person, { name: 'one', keys: ['key of one'] }), true);
+    assert.equal(await removeCluster(person, { name: 'one', keys: ['key of one'] }), false);
     await assert.rejects(stat(person.configDir), { code: 'ENOENT' });
   }));
 
@@ -63,6 +63,8 @@ test('an address with https:// is kept when none can be seen for the moment, but
     await addCluster(person, secure);
     await addCluster(person, { ...entry('one'), httpPort: 8080 });
     assert.deepEqual(await way(), [[secure.controllerUrl, 'pinned', 8080]]);
+    await addCluster(person, entry('one', 'made anew'), ['made anew', secure.key]);
+    assert.deepEqual(await way(), [[secure.controllerUrl, 'pinned', 80]], 'the same one with another root key');
     await addCluster(person, { ...secure, ca: undefined });
     assert.deepEqual(await way(), [[secure.controllerUrl, undefined, 80]], 'another certificate took its place');
     await addCluster(person, entry('one', 'another key'));
@@ -73,7 +75,7 @@ test('files of the person’s in the configuration’s folder outlive the cluste
   withPerson(async (person) => {
     await addCluster(person, entry('one'));
     await writeFile(join(person.configDir, 'notes'), 'mine');
-    await removeCluster(person, entry('one'));
+    await removeCluster(person, { name: 'one', keys: ['key of one'] });
     assert.equal(await readFile(join(person.configDir, 'notes'), 'utf8'), 'mine');
   }));
 

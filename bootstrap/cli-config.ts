@@ -28,12 +28,16 @@ export async function findPerson(
 
 const clustersFile = (person: Person): string => join(person.configDir, 'clusters.json');
 
-/** What others wrote about the cluster is kept, and https:// is never given up for http://. The first one is the default. */
-export async function addCluster(person: Person, cluster: Cluster): Promise<void> {
+/**
+ * What others wrote about the cluster is kept, and https:// is never given up for http://. The first one is the default.
+ * `formerKeys`: those under which it may be known so far, beside its own.
+ */
+export async function addCluster(person: Person, cluster: Cluster, formerKeys: readonly string[] = []): Promise<void> {
   await makeFolder(person);
   const before = await loadClusters(person.configDir);
   const known = before.clusters.find((one) => one.name === cluster.name);
-  const isWorse = known?.key === cluster.key && isSecure(known) && !isSecure(cluster);
+  const isSame = known !== undefined && [cluster.key, ...formerKeys].includes(known.key);
+  const isWorse = isSame && isSecure(known) && !isSecure(cluster);
   const way = isWorse ? { controllerUrl: known.controllerUrl, ca: known.ca } : {};
   await saveClusters(person.configDir, withCluster(before, { ...known, ...cluster, ...way }, { isDefault: false }));
   await giveTo(person, clustersFile(person));
@@ -44,12 +48,15 @@ function isSecure({ controllerUrl }: Pick<Cluster, 'controllerUrl'>): boolean {
 }
 
 /**
- * Whether there was one with this name and key: another cluster may have taken the name. What was put beside the list
- * goes with its last cluster.
+ * Whether there was one with this name and one of the keys: another cluster may have taken the name. What was put beside
+ * the list goes with its last cluster.
  */
-export async function removeCluster(person: Person, { name, key }: Pick<Cluster, 'name' | 'key'>): Promise<boolean> {
+export async function removeCluster(
+  person: Person,
+  { name, keys }: { name: string; keys: readonly string[] },
+): Promise<boolean> {
   const before = await loadClusters(person.configDir);
-  if (!before.clusters.some((one) => one.name === name && one.key === key)) return false;
+  if (!before.clusters.some((one) => one.name === name && keys.includes(one.key))) return false;
   const after = withoutCluster(before, name);
   if (after.clusters.length > 0) {
     await saveClusters(person.configDir, after);

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
+import { createAuthority } from '@flynn/kit/tls';
 import {
   type Backup,
   checkRestore,
@@ -14,6 +15,7 @@ import {
   withSettings,
   writeRestore,
 } from './from-backup.ts';
+import { rootKeysOf } from './rotation.ts';
 import { readOptions, settle } from './settings.ts';
 import { ensureHostKey } from './state.ts';
 import { runProgram } from './program.ts';
@@ -35,8 +37,8 @@ async function withFolder(task: (folder: string) => Promise<void>): Promise<void
   }
 }
 
-function backupOf(more: { digest?: string; sshHostKey?: string } = {}): Backup {
-  const { digest = 'd1', sshHostKey = 'none' } = more;
+function backupOf(more: { digest?: string; sshHostKey?: string; rootKey?: string } = {}): Backup {
+  const { digest = 'd1', sshHostKey = 'none', rootKey = 'root' } = more;
   const platform = {
     name: 'old',
     domain: 'apps.example.com',
@@ -45,7 +47,7 @@ function backupOf(more: { digest?: string; sshHostKey?: string } = {}): Backup {
     gitUrl: 'ssh://git@apps.example.com:2200',
     apps: {
       controller: {
-        env: { FLYNN_CONTROLLER_KEY: 'root', FLYNN_OIDC_ISSUER: 'https://id' },
+        env: { FLYNN_CONTROLLER_KEY: rootKey, FLYNN_OIDC_ISSUER: 'https://id' },
         counts: { web: 2, gone: 1 },
       },
       'git-receiver': { env: { FLYNN_SSH_HOST_KEY: sshHostKey }, counts: { web: 1 } },
@@ -86,12 +88,16 @@ test('the cluster is what it was where nothing else is said, and of its own doma
   );
 });
 
+/** In the file `key`. */
+async function makeSshKey(folder: string): Promise<string> {
+  const file = join(folder, 'key');
+  await runProgram('ssh-keygen', ['-q', '-t', 'ed25519', '-N', '', '-C', 'old', '-f', file], { timeoutMs: 20_000 });
+  return readFile(file, 'utf8');
+}
+
 test('people keep their root key and the host their ssh knows; what is between services is made anew', () =>
   withFolder(async (folder) => {
-    await runProgram('ssh-keygen', ['-q', '-t', 'ed25519', '-N', '', '-C', 'old', '-f', join(folder, 'key')], {
-      timeoutMs: 20_000,
-    });
-    const backup = backupOf({ sshHostKey: await readFile(join(folder, 'key'), 'utf8') });
+    const backup = backupOf({ sshHostKey: await makeSshKey(folder) });
     const stateDir = join(folder, 'state');
     const made = settle(withBackup(readOptions({}), backup.inspection), undefined, machine);
     const cluster = await takeKeys(stateDir, made, backup);
@@ -103,6 +109,23 @@ test('people keep their root key and the host their ssh knows; what is between s
     await writeRestore(stateDir, backup, { isComplete: true });
     assert.deepEqual(await takeKeys(stateDir, cluster, backup), cluster, 'again changes nothing');
     await checkRestore(stateDir, cluster, undefined);
+  }));
+
+test('of a root key that was being made anew the new one is restored, and one made anew since the restore stays', () =>
+  withFolder(async (stateDir) => {
+    const backup = backupOf({ rootKey: 'new,former', sshHostKey: await makeSshKey(stateDir) });
+    const authority = await createAuthority('flynn');
+    const made = settle(withBackup(readOptions({}), backup.inspection), undefined, { ...machine, authority });
+    const cluster = await takeKeys(stateDir, made, backup);
+    assert.equal(cluster.controllerKey, 'new');
+    const env = { FLYNN_CONTROLLER_KEY: rootKeysOf(cluster).join(',') };
+    const app = { name: 'controller', image: 'i', env, processes: {}, counts: {}, routes: [] };
+    assert.equal(withSettings(app, backup.inspection.platform).env['FLYNN_CONTROLLER_KEY'], 'new');
+    assert.match(restoredText(cluster, backup), /being made anew[^]* new --pin/);
+    assert.doesNotMatch(restoredText(cluster, backupOf()), /cluster add/);
+    await writeRestore(stateDir, backup, { isComplete: true });
+    const rotated = { ...cluster, controllerKey: 'newer' };
+    assert.equal((await takeKeys(stateDir, rotated, backup)).controllerKey, 'newer');
   }));
 
 test('a restore goes on with its own backup, and nothing else is done before it is through', () =>

@@ -10,6 +10,7 @@ import type { RestoreSource } from '@flynn/controller/backup/restore';
 import { FlynnError, hasErrno, messageOf } from '@flynn/kit/errors';
 import { readJsonFile, writeFileAtomic } from '@flynn/kit/files';
 import { z } from 'zod';
+import { addLine } from './add-line.ts';
 import type { SystemApp } from './manifest.ts';
 import { commands } from './origin.ts';
 import { type Cluster, type Options, httpsPortOf } from './settings.ts';
@@ -114,11 +115,20 @@ export function withBackup(options: Options, { platform }: Inspection): Options 
  * made anew. From here on this machine remembers what it is being restored from.
  */
 export async function takeKeys(stateDir: string, cluster: Cluster, backup: Backup): Promise<Cluster> {
-  const { apps } = backup.inspection.platform;
-  await writeRestore(stateDir, backup, { isComplete: await isRestored(stateDir, backup) });
-  const sshHostKey = apps['git-receiver']?.env['FLYNN_SSH_HOST_KEY'];
+  const isComplete = await isRestored(stateDir, backup);
+  await writeRestore(stateDir, backup, { isComplete });
+  // From then on its keys are its own, and may have been made anew.
+  if (isComplete) return cluster;
+  const sshHostKey = backup.inspection.platform.apps['git-receiver']?.env['FLYNN_SSH_HOST_KEY'];
   if (sshHostKey !== undefined) await adoptHostKey(stateDir, sshHostKey);
-  return { ...cluster, controllerKey: apps['controller']?.env['FLYNN_CONTROLLER_KEY'] ?? cluster.controllerKey };
+  // Of one that was being made anew at that moment the new one: the former was to be good no longer.
+  const [rootKey] = rootKeyOf(backup.inspection)?.split(',') ?? [];
+  return { ...cluster, controllerKey: rootKey ?? cluster.controllerKey };
+}
+
+/** As its controller was told it: two with a comma between while it was made anew. */
+function rootKeyOf({ platform }: Inspection): string | undefined {
+  return platform.apps['controller']?.env['FLYNN_CONTROLLER_KEY'];
 }
 
 async function isRestored(stateDir: string, { source }: Backup): Promise<boolean> {
@@ -143,6 +153,13 @@ export function restoredText(cluster: Cluster, { file, inspection }: Backup): st
     ...(manifest.missing.length === 0
       ? []
       : [`${manifest.missing.length} blobs were missing when it was made: releases that need them do not start.\n`]),
+    ...(rootKeyOf(inspection)?.includes(',') === true
+      ? [
+          'The root key was being made anew when the backup was made, and is the new one:\n\n',
+          command(addLine(cluster, [])),
+          '\n',
+        ]
+      : []),
     'What was on volumes is not in a backup. The first push to an app sends its whole history.\n\n',
     command('flynn apps'),
     command('flynn -a APP ps'),

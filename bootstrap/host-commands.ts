@@ -3,12 +3,13 @@ import { spawn } from 'node:child_process';
 import { dirname, join } from 'node:path';
 import { styleText } from 'node:util';
 import type { CliContext } from '@flynn/host-agent/cli-context';
-import { messageOf } from '@flynn/kit/errors';
+import { FlynnError, messageOf } from '@flynn/kit/errors';
 import { type BringUp, bringUp, goOnText, printToken } from './bring-up.ts';
 import { readFormation } from './formation.ts';
 import { isInstalled, root, versionOfThis } from './origin.ts';
 import { takeDown } from './take-down.ts';
 import { refreshHost } from './refresh.ts';
+import type { Rotation } from './rotation.ts';
 import { updateCluster } from './update.ts';
 
 type BootstrapOptions = {
@@ -17,6 +18,7 @@ type BootstrapOptions = {
   fromBackup?: string;
   passphraseFile?: string;
   rotateTokens?: boolean;
+  rotateRootKey?: boolean;
 };
 type UpdateOptions = { bundle?: string; to?: string; stay: boolean; leaveAway: boolean };
 type UninstallOptions = { keepImages: boolean; force: boolean };
@@ -37,8 +39,12 @@ export function addClusterCommands({ program }: CliContext): void {
     .option('--from-backup <file>', 'the cluster that `flynn cluster backup` wrote to the file')
     .option('--passphrase-file <file>', 'of the backup; or FLYNN_BACKUP_PASSPHRASE')
     .option('--rotate-tokens', 'give the platform’s parts new tokens; both are good meanwhile')
+    .option(
+      '--rotate-root-key',
+      'make the root key anew, and the tokens; both are good meanwhile, the former not after',
+    )
     .action(async (options: BootstrapOptions) => {
-      const { minHosts, peerIps, fromBackup, passphraseFile, rotateTokens: rotatesTokens = false } = options;
+      const { minHosts, peerIps, fromBackup, passphraseFile } = options;
       const formation = readFormation({
         ...(minHosts === undefined ? {} : { minHosts }),
         ...(peerIps === undefined ? {} : { peerIps }),
@@ -47,7 +53,7 @@ export function addClusterCommands({ program }: CliContext): void {
         env: env(),
         fromBackup,
         passphraseFile,
-        rotatesTokens,
+        rotation: rotationOf(options),
         ...(formation === undefined ? {} : { formation }),
       });
     });
@@ -84,6 +90,20 @@ export function addClusterCommands({ program }: CliContext): void {
       await takeDown({ env: env(), keepImages, isForced: force });
       if (isInstalled) await removeFiles();
     });
+}
+
+/** `invalid` for what excludes each other. */
+function rotationOf({
+  rotateTokens = false,
+  rotateRootKey = false,
+  fromBackup,
+}: BootstrapOptions): Rotation | undefined {
+  if ([rotateTokens, rotateRootKey, fromBackup !== undefined].filter(Boolean).length > 1) {
+    const names = '--rotate-tokens, --rotate-root-key and --from-backup';
+    throw new FlynnError('invalid', `${names} are different things: give one of them`);
+  }
+  if (rotateRootKey) return 'root key';
+  return rotateTokens ? 'tokens' : undefined;
 }
 
 async function goOn(request: BringUp): Promise<void> {

@@ -1,5 +1,6 @@
 /** The steps of a host, whichever of the cluster: its engine, images, agent, and its place in the cluster. */
 import { readFile } from 'node:fs/promises';
+import { type LiveKeys, readLiveKeys } from '@flynn/controller/access/live-keys';
 import { createDiscoveryClient } from '@flynn/discovery/client';
 import { fingerprintOf } from '@flynn/kit/certificate';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
@@ -25,7 +26,7 @@ import { readEtcdImage, updateEtcd } from './etcd.ts';
 import { loadImages } from './bundle/images.ts';
 import { ensureImages } from './images/build.ts';
 import { type ImageName, recipes } from './images/recipes.ts';
-import { controllerService } from './manifest.ts';
+import { controllerApp, controllerService } from './manifest.ts';
 import { imagesOf, isInstalled, readBundle } from './origin.ts';
 import { knownCluster } from './pinned-cluster.ts';
 import { type Cluster, type Options, gatewayOf } from './settings.ts';
@@ -74,22 +75,29 @@ export function engineStep(options: Options): Step {
 
 /** For a host that joined: it runs what the others give it, or its bundle has, and builds nothing. */
 export function joinStepsOf(context: Context): Step[] {
-  const { cluster, person } = context;
+  const { person } = context;
+  let cluster = context.cluster;
   return [
-    ...hostStepsOf(context),
+    ...hostStepsOf(context, (known) => {
+      cluster = known;
+    }),
     {
       title: 'The flynn command',
       run: async () => {
         // At a host that was there before: here the router is only about to start.
-        await addCluster(person, await knownCluster(cluster, shortMs, cluster.peers[0]));
+        const known = await knownCluster(cluster, shortMs, cluster.peers[0]);
+        await addCluster(person, known, [context.cluster.controllerKey]);
         return `configured in ${person.configDir}`;
       },
     },
   ];
 }
 
-/** What of a host that joined is its own, whoever asks for it. */
-export function hostStepsOf({ options, cluster }: Pick<Context, 'options' | 'cluster'>): Step[] {
+/** What of a host that joined is its own, whoever asks for it. `keep` is told the cluster as it is by now. */
+export function hostStepsOf(
+  { options, cluster }: Pick<Context, 'options' | 'cluster'>,
+  keep: (cluster: Cluster) => void = () => {},
+): Step[] {
   const stateDir = options.FLYNN_STATE_DIR;
   return [
     engineStep(options),
@@ -116,6 +124,9 @@ export function hostStepsOf({ options, cluster }: Pick<Context, 'options' | 'clu
             intervalMs: 200,
           });
           unsealed = await ensureSealing(store, cluster);
+          const known = withRootKey(cluster, await readLiveKeys(store, controllerApp));
+          await writeHostFiles(stateDir, known);
+          keep(known);
           return await readSettings(store, hostId, { signal: AbortSignal.timeout(30_000) });
         });
         // By somebody, or by a `down` that was broken off.
@@ -124,6 +135,11 @@ export function hostStepsOf({ options, cluster }: Pick<Context, 'options' | 'clu
       },
     },
   ];
+}
+
+/** As it is now: it may have been made anew since this host was told, while it was away or as it joined. */
+function withRootKey(cluster: Cluster, live: LiveKeys | undefined): Cluster {
+  return live === undefined ? cluster : { ...cluster, controllerKey: live.rootKeys[0] };
 }
 
 const parents: ReadonlySet<string> = new Set(Object.values(recipes).map(({ parent }) => parent ?? ''));

@@ -4,7 +4,7 @@ import { type Service, serviceToken } from '@flynn/controller/access/service-tok
 import type { processSchema } from '@flynn/controller/model';
 import type { Credentials } from '@flynn/kit/tls';
 import type { ImageName } from './images/recipes.ts';
-import { roundsOf } from './token-rounds.ts';
+import { rootKeysOf, roundsOf } from './rotation.ts';
 import { type Cluster, controllerUrlOf, gitUrlOf, httpsPortOf } from './settings.ts';
 
 type ProcessInput = z.input<typeof processSchema>;
@@ -182,7 +182,7 @@ function controllerOf(input: ManifestInput): SystemApp {
     image: imageOf(input, 'controller'),
     env: {
       ...commonEnv(cluster),
-      FLYNN_CONTROLLER_KEY: cluster.controllerKey,
+      FLYNN_CONTROLLER_KEY: rootKeysOf(cluster).join(','),
       FLYNN_TOKEN_ROUNDS: [rounds.round, rounds.former].filter((round) => round !== undefined).join(','),
       FLYNN_SEALING_KEY: cluster.sealingKey,
       FLYNN_ETCD_CA: cluster.authority.certificate,

@@ -47,6 +47,8 @@ export const commands = isInstalled
       token: 'flynn-host token',
       join: 'flynn-host join TOKEN',
       restore: 'flynn-host bootstrap --from-backup',
+      rotateTokens: 'flynn-host bootstrap --rotate-tokens',
+      rotateRootKey: 'flynn-host bootstrap --rotate-root-key',
       down: 'flynn-host uninstall',
       force: 'flynn-host uninstall --force',
     }
@@ -55,6 +57,8 @@ export const commands = isInstalled
       token: 'npm run up -- --token',
       join: 'npm run up -- --join TOKEN',
       restore: 'npm run up -- --from-backup',
+      rotateTokens: 'npm run up -- --rotate-tokens',
+      rotateRootKey: 'npm run up -- --rotate-root-key',
       down: 'npm run down',
       force: 'npm run down -- --force',
     };

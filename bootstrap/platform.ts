@@ -60,10 +60,34 @@ export class Platform {
     const { app, isNew } = await this.#ensureApp(wanted);
     await this.#ensureRoutes(wanted, isNew);
     const live = await this.#live(app);
-    if (live !== undefined && isCurrent(wanted, live)) return 'unchanged';
+    if (live !== undefined && isCurrent(wanted, live)) {
+      await this.#untilAlone(wanted.name, live.release.id);
+      return 'unchanged';
+    }
     report(live === undefined ? `deploying ${wanted.name}` : `updating ${wanted.name}`);
     await this.#deploy(wanted, live);
     return live === undefined ? 'created' : 'updated';
+  }
+
+  /** Of the app those with such an environment, so that nobody goes back to one; the live one is refused. */
+  async removeReleases(app: string, isUnwanted: (env: Readonly<Record<string, string>>) => boolean): Promise<void> {
+    const params = { app };
+    const all = await this.#retry('reading the releases', () => this.#client.call(releases.list, { params }));
+    for (const { id } of all.filter(({ env }) => isUnwanted(env))) {
+      try {
+        // The app may be written at the same moment, which is a conflict.
+        const isRetryable = (error: unknown) => hasCode(error, 'conflict', 'unavailable', 'timeout', 'exhausted');
+        await retry(() => this.#client.call(releases.remove, { params: { ...params, release: id } }), {
+          what: 'removing a release',
+          deadlineMs: callMs,
+          isRetryable,
+          ...this.#waiting,
+        });
+      } catch (error) {
+        // The answer to an earlier attempt was lost.
+        if (!hasCode(error, 'not_found')) throw error;
+      }
+    }
   }
 
   createApp(name: string): Promise<App> {
@@ -148,13 +172,23 @@ export class Platform {
     return all.find(({ meta }) => meta[variablesMeta] !== undefined)?.meta[variablesMeta]?.split(',') ?? [];
   }
 
+  /** A release is live before the one it took the place of has ended; an `up` that was broken off did not wait for that. */
+  async #untilAlone(app: string, releaseId: string): Promise<void> {
+    const [newest] = await this.#retry(`reading the deployments of ${app}`, () =>
+      this.#client.call(deployments.list, { params: { app }, query: { limit: 1 } }),
+    );
+    if (newest === undefined || newest.newReleaseId !== releaseId || hasEnded(newest)) return;
+    const ended = await this.#untilEnded(app, newest.id);
+    if (ended.state !== 'complete') throw new FlynnError('internal', failureText(app, ended));
+  }
+
   async #untilEnded(app: string, deployment: string): Promise<Deployment> {
     let last: Deployment | undefined;
     try {
       return await waitFor(
         async () => {
           last = await this.#client.call(deployments.get, { params: { deployment } });
-          return last.state === 'complete' || last.state === 'failed' ? last : undefined;
+          return hasEnded(last) ? last : undefined;
         },
         { what: `the deployment of ${app}`, deadlineMs: deployMs, intervalMs: 150, ...this.#waiting },
       );
@@ -200,6 +234,10 @@ export class Platform {
   #retry<T>(what: string, call: () => Promise<T>): Promise<T> {
     return retry(() => call(), { what, deadlineMs: callMs, maxMs: 1_000, ...this.#waiting });
   }
+}
+
+function hasEnded({ state }: Deployment): boolean {
+  return state === 'complete' || state === 'failed';
 }
 
 /** Which service, why, its last lines, and what to do next. */

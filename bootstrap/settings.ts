@@ -115,10 +115,12 @@ export const clusterSchema = z.object({
   sealingKey: z.string(),
   /** Between the cluster's own services. */
   key: z.string(),
-  /** For people. */
+  /** The root key, for people. Where another host made the cluster: as it was when this one last asked. */
   controllerKey: z.string(),
   /** Which tokens the platform's parts have; `former`: those the controller takes as well, until all have new ones. */
   tokens: z.object({ round: z.int(), former: z.int().optional() }).optional(),
+  /** While the root key is made anew: see rotation.ts. `id`: of its entry in the audit trail. */
+  rootKeyChange: z.object({ id: z.string(), since: z.string(), former: z.string(), isClosing: z.boolean() }).optional(),
   createdAt: z.string(),
   /** What an `up` was given for this host, as it was given. */
   dnsUpstreams: z.string().optional(),
@@ -144,6 +146,7 @@ export const sharedSchema = clusterSchema.omit({
   peers: true,
   hasPlatform: true,
   tokens: true,
+  rootKeyChange: true,
   dnsUpstreams: true,
   schedulers: true,
 });

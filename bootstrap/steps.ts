@@ -1,6 +1,7 @@
 /** The steps from a machine to a cluster, on the host that makes it. Each looks first and does only what is missing, so that all may be repeated. */
 import { readFile } from 'node:fs/promises';
 import { totalmem } from 'node:os';
+import { readLiveKeys } from '@flynn/controller/access/live-keys';
 import { withController } from './controller-client.ts';
 import { createDiscoveryClient } from '@flynn/discovery/client';
 import { FlynnError } from '@flynn/kit/errors';
@@ -18,12 +19,13 @@ import { type SystemApp, controllerApp, manifestOf } from './manifest.ts';
 import { knownCluster } from './pinned-cluster.ts';
 import { type Outcome, Platform } from './platform.ts';
 import { type RestoreContext, restoreRecordsStep, restoreSteps } from './restore-steps.ts';
+import { beginning, closing, isOpen, knownRootKeys, rootKeysOf, withLiveKeys } from './rotation.ts';
+import { tellRotation } from './rotation-entry.ts';
 import { pushSample, sampleName, untilAnswers } from './sample-app.ts';
-import { appUrlOf, controllerUrlOf, gatewayOf, gitHostOf, gitUrlOf } from './settings.ts';
+import { type Cluster, appUrlOf, controllerUrlOf, gatewayOf, gitHostOf, gitUrlOf } from './settings.ts';
 import { ensureSealing, tellControllersSeal, unsealedText } from './sealing.ts';
-import { ensureHostKey, writeCluster } from './state.ts';
+import { ensureHostKey } from './state.ts';
 import { type Report } from './timed.ts';
-import { roundsOf, withoutFormerRound } from './token-rounds.ts';
 import { engineStep, imagesStep, platformImages, runAgent, shortMs, writeHostFiles } from './host-steps.ts';
 import type { Context, Step } from './step.ts';
 
@@ -32,22 +34,28 @@ import type { Context, Step } from './step.ts';
  * other hosts can join; those of `platform` are theirs to carry, too.
  */
 export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
-  const { options, cluster, person, backup } = context;
+  const { options, person, backup } = context;
+  let { cluster } = context;
   const stateDir = options.FLYNN_STATE_DIR;
   const gateway = gatewayOf(cluster.subnet);
-  const host = { stateDir, cluster, log: silentLogger() };
+  const host = () => ({ stateDir, cluster, log: silentLogger() });
   let images: ReadonlyMap<ImageName, string> = new Map();
   let hostPublicKey = '';
   let isOwnCertificate = false;
 
   const withPlatform = <T>(task: (platform: Platform) => Promise<T>): Promise<T> =>
-    withController(host, (client) => task(new Platform(client)));
-  const manifest = async (settled = cluster): Promise<SystemApp[]> => {
+    withController(host(), (client) => task(new Platform(client)));
+  /** From here on the next `up` goes on with it, too. */
+  const become = async (next: Cluster): Promise<void> => {
+    cluster = next;
+    await writeHostFiles(stateDir, cluster);
+  };
+  const manifest = async (): Promise<SystemApp[]> => {
     const hostKey = await ensureHostKey(stateDir);
     const builderEnv = await readBuilderEnv(context.env);
     const controllerCertificate = await ensureControllerCertificate(stateDir, cluster);
     const apps = manifestOf({
-      cluster: settled,
+      cluster,
       images,
       sshHostKey: hostKey.privateKey,
       sshHostPublicKey: hostKey.publicKey,
@@ -73,7 +81,7 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
       });
     },
   });
-  const restore = (): RestoreContext => ({ host, gateway, images });
+  const restore = (): RestoreContext => ({ host: host(), gateway, images });
 
   const base: Step[] = [
     engineStep(options),
@@ -88,7 +96,7 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
         const { name, hostId, address } = cluster;
         await ensureEtcd({ cluster: name, hostId, address, stateDir, image: images.get('etcd') ?? '' });
         const outcome = await runAgent({ options, cluster }, report);
-        await withStore(host, async (store) => {
+        await withStore(host(), async (store) => {
           await ensureSealing(store, cluster);
           await ensureLease(store, cluster);
           await tellEtcdImage(store, images.get('etcd') ?? '');
@@ -102,14 +110,17 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
     {
       title: 'Controller',
       run: async (report) => {
-        const controller = (await manifest()).find((app) => app.name === controllerApp);
-        if (controller === undefined) throw new FlynnError('internal', 'the manifest has no controller');
-        const started = await withStore(host, async (store) => {
+        await withStore(host(), async (store) => {
+          await become(withLiveKeys(cluster, await readLiveKeys(store, controllerApp), beginning()));
+          await tellRotation(store, cluster, 'begun');
+        });
+        const controller = await controllerOf(manifest);
+        const started = await withStore(host(), async (store) => {
           await using discovery = createDiscoveryClient({ url: `http://${gateway}:1111` });
           return await ensureController(store, discovery, controller, report);
         });
         const outcome = await withPlatform((platform) => platform.ensureApp(controller, report));
-        const removed = await withStore(host, removeFirstController);
+        const removed = await withStore(host(), removeFirstController);
         return started === 'started' || removed > 0 ? 'started, and made an app of itself' : outcome;
       },
     },
@@ -122,7 +133,7 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
         isOwnCertificate = await withPlatform((platform) =>
           platform.ensureCertificate(hostname, route, cluster.authority.certificate),
         );
-        await addCluster(person, await knownCluster(cluster, shortMs));
+        await addCluster(person, await knownCluster(cluster, shortMs), knownRootKeys(cluster));
         await writeKnownHosts(person, gitHostOf(cluster), cluster.gitPort, hostPublicKey);
         const key = await ensureSshKey(person);
         const publicKeys = await Promise.all(key.publicFiles.map((file) => readFile(file, 'utf8')));
@@ -140,16 +151,20 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
           context.isUpdate === true ? oneByOne(platform, services, report) : platform.ensureApps(services, report),
         );
         await untilAnswers(controllerUrlOf(cluster), 60_000);
-        await addCluster(person, await knownCluster(cluster, isOwnCertificate ? 60_000 : shortMs));
-        if (roundsOf(cluster).former !== undefined) {
-          const settled = withoutFormerRound(cluster);
-          const controller = (await manifest(settled)).filter((app) => app.name === controllerApp);
-          await withPlatform((platform) => platform.ensureApps(controller, report));
-          await writeCluster(stateDir, settled);
+        const known = await knownCluster(cluster, isOwnCertificate ? 60_000 : shortMs);
+        await addCluster(person, known, knownRootKeys(cluster));
+        if (isOpen(cluster)) {
+          await become(closing(cluster));
+          const controller = await controllerOf(manifest);
+          await withPlatform((platform) => platform.ensureApp(controller, report));
         }
-        const unsealed = await withStore(host, async (store) => {
+        if (cluster.rootKeyChange !== undefined) {
+          await withPlatform((platform) => platform.removeReleases(controllerApp, takesOtherKeysThan(cluster)));
+        }
+        const unsealed = await withStore(host(), async (store) => {
           await store.transact({ then: [platformImagesPut(platformImages(images))] });
           await tellControllersSeal(store, cluster);
+          await tellRotation(store, cluster, 'done');
           return await ensureSealing(store, cluster);
         });
         const changed = outcomes.filter((outcome) => outcome !== 'unchanged').length;
@@ -159,6 +174,18 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
     ...(backup === undefined ? (context.isUpdate === true ? [] : [sampleStep()]) : restoreSteps(backup, restore)),
   ];
   return { base, platform };
+}
+
+async function controllerOf(manifest: () => Promise<SystemApp[]>): Promise<SystemApp> {
+  const controller = (await manifest()).find((app) => app.name === controllerApp);
+  if (controller === undefined) throw new FlynnError('internal', 'the manifest has no controller');
+  return controller;
+}
+
+/** Whether a rollback to it would bring the former root key back. */
+function takesOtherKeysThan(cluster: Cluster): (env: Readonly<Record<string, string>>) => boolean {
+  const keys = rootKeysOf(cluster).join(',');
+  return (env) => env['FLYNN_CONTROLLER_KEY'] !== keys;
 }
 
 /** In the manifest's order, in which whoever is asked comes before who asks. */

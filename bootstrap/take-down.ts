@@ -10,6 +10,7 @@ import { findPerson, removeCluster } from './cli-config.ts';
 import { engineAt, isEngineUp, stopStartedEngine } from './engine.ts';
 import { commands } from './origin.ts';
 import { removeContainers, removeImages, removeNetworks, removeVolumes } from './removal.ts';
+import { knownRootKeys } from './rotation.ts';
 import { type Options, readOptions } from './settings.ts';
 import { readCluster } from './state.ts';
 import { downHosts, isInsideHost } from './test-hosts/cluster.ts';
@@ -72,7 +73,8 @@ export async function takeDown({ env, keepImages, isForced }: TakeDown): Promise
       await part('telling the cluster', 60_000, (_signal, report) => forgetHost({ stateDir, cluster }, report));
     }
     const person = await findPerson(options.FLYNN_CONFIG_DIR, env);
-    if (await removeCluster(person, { name, key: cluster.controllerKey })) tell(`the cluster from ${person.configDir}`);
+    if (await removeCluster(person, { name, keys: knownRootKeys(cluster) }))
+      tell(`the cluster from ${person.configDir}`);
   }
   const engine = await part('stopping the container engine', 120_000, () => stopStartedEngine(stateDir));
   if (engine === 'stopped')

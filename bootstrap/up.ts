@@ -12,18 +12,19 @@ async function main(): Promise<boolean> {
       'from-backup': { type: 'string' },
       'passphrase-file': { type: 'string' },
       'rotate-tokens': { type: 'boolean', default: false },
+      'rotate-root-key': { type: 'boolean', default: false },
     },
   });
-  const rotatesTokens = values['rotate-tokens'];
   const ways = [
     values.join,
     values.hosts,
     values['from-backup'],
     values.token || undefined,
-    rotatesTokens || undefined,
+    values['rotate-tokens'] || undefined,
+    values['rotate-root-key'] || undefined,
   ];
   if (ways.filter((value) => value !== undefined).length > 1) {
-    const names = '--join, --token, --hosts, --rotate-tokens and --from-backup';
+    const names = '--join, --token, --hosts, --rotate-tokens, --rotate-root-key and --from-backup';
     throw new FlynnError('invalid', `${names} are different things: give one of them`);
   }
   const { env } = process;
@@ -32,8 +33,9 @@ async function main(): Promise<boolean> {
     await printToken(env);
     return true;
   }
+  const rotation = values['rotate-root-key'] ? 'root key' : values['rotate-tokens'] ? 'tokens' : undefined;
   const { join: token, 'from-backup': fromBackup, 'passphrase-file': passphraseFile } = values;
-  return await bringUp({ env, token, fromBackup, passphraseFile, rotatesTokens });
+  return await bringUp({ env, token, fromBackup, passphraseFile, rotation });
 }
 
 try {

@@ -65,6 +65,7 @@ export async function updateCluster(request: UpdateRequest): Promise<boolean> {
       `this flynn is not installed from a bundle: ${commands.up} brings its host up to date`,
     );
   }
+  checkRotated(await readCluster(readOptions(request.env).FLYNN_STATE_DIR));
   const file = request.bundle === undefined ? undefined : resolve(request.bundle);
   const version = file === undefined ? (request.to ?? versionOfThis()) : await install(file);
   if (request.to !== undefined && request.to !== version) {
@@ -72,6 +73,15 @@ export async function updateCluster(request: UpdateRequest): Promise<boolean> {
   }
   if (version !== versionOfThis()) return await delegate(version, { ...request, bundle: file });
   return await moveCluster(version, { ...request, bundle: file });
+}
+
+/** `conflict` while the root key is being made anew: programs of another version may know nothing of it, and let nobody in. */
+export function checkRotated(cluster: Cluster | undefined): void {
+  if (cluster?.rootKeyChange === undefined) return;
+  throw new FlynnError(
+    'conflict',
+    `the root key is being made anew, and that is not through: ${commands.up} goes on with it, then update. Nothing was changed`,
+  );
 }
 
 /** Beside what is in use. Its version. */

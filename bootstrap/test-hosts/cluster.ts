@@ -5,6 +5,7 @@ import { FlynnError } from '@flynn/kit/errors';
 import { type Person, removeCluster } from '../cli-config.ts';
 import { ensureEngine } from '../engine.ts';
 import { ensureImages } from '../images/build.ts';
+import { knownRootKeys } from '../rotation.ts';
 import { type Cluster, type Options, httpsPortOf } from '../settings.ts';
 import type { Step } from '../step.ts';
 import type { Report } from '../timed.ts';
@@ -163,7 +164,7 @@ export async function downHosts(person: Person): Promise<string[]> {
       `${hosts.length} ${hosts.length === 1 ? 'host' : 'hosts'} with all that was in ${hosts.length === 1 ? 'it' : 'them'}`,
     );
   }
-  if (cluster !== undefined && (await removeCluster(person, { name: cluster.name, key: cluster.controllerKey }))) {
+  if (cluster !== undefined && (await removeCluster(person, { name: cluster.name, keys: knownRootKeys(cluster) }))) {
     removed.push(`the cluster from ${person.configDir}`);
   }
   await rm(root, { recursive: true, force: true });

@@ -87,7 +87,15 @@ export async function openWeb(options: {
   const handlers = audited(own, { store, trail, now, log });
   return {
     handlers: [...handlers, openApiHandler(handlers, { version: deps.settings.version })],
-    gate: accessGate({ deps, directory, rootKeys, clusterKey, tokenRounds, rateLimit: new RateLimit(rate, now), trail }),
+    gate: accessGate({
+      deps,
+      directory,
+      rootKeys,
+      clusterKey,
+      tokenRounds,
+      rateLimit: new RateLimit(rate, now),
+      trail,
+    }),
     elsewhere: inClear({
       certificates: () => certificates.snapshot.entries.values().map(({ value }) => value),
       httpsPort: deps.settings.httpsPort,

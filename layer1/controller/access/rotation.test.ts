@@ -53,10 +53,7 @@ test('a rotation that is not through is told with the state of the cluster', asy
       rootKeys: Array.from({ length: keys }, String),
       tokenRounds: Array.from({ length: rounds }, (_, index) => index),
     }).map(({ subject }) => subject);
-  assert.deepEqual(
-    [subjects(1, 1), subjects(1, 2), subjects(2, 2)],
-    [[], ['tokens of the platform'], ['root key']],
-  );
+  assert.deepEqual([subjects(1, 1), subjects(1, 2), subjects(2, 2)], [[], ['tokens of the platform'], ['root key']]);
 });
 
 test('an empty key between commas is none, and keys are never printed', () => {

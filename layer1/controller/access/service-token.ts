@@ -63,11 +63,7 @@ export function serviceToken(rootKey: string, service: Service, round = 0): stri
 }
 
 /** What was made of any of the root keys, in any of the rounds, is good. */
-export function serviceOf(
-  token: string,
-  rootKeys: readonly string[],
-  rounds: readonly number[],
-): Service | undefined {
+export function serviceOf(token: string, rootKeys: readonly string[], rounds: readonly number[]): Service | undefined {
   const isOf = (service: Service) => (rootKey: string) =>
     rounds.some((round) => isSameSecret(serviceToken(rootKey, service, round), token));
   return services.find((service) => rootKeys.some(isOf(service)));

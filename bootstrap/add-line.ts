@@ -1,0 +1,16 @@
+/** The line by which another computer knows the cluster, with its root key: shown when that is made. */
+import type { Cluster as KnownCluster } from '@flynn/cli/clusters';
+import { fingerprintOf } from '@flynn/kit/certificate';
+import { type Cluster, secureControllerUrlOf } from './settings.ts';
+
+/**
+ * Pinned, unless people have brought another certificate for the controller: this machine's flynn command, which knows these,
+ * says so.
+ */
+export function addLine(cluster: Cluster, known: readonly KnownCluster[]): string {
+  const { name, controllerKey: key, authority } = cluster;
+  const url = secureControllerUrlOf(cluster);
+  const isTrusted = known.some((one) => one.key === key && one.controllerUrl === url && one.ca === undefined);
+  const pin = isTrusted ? '' : ` --pin ${fingerprintOf(authority.certificate)}`;
+  return `flynn cluster add ${name} ${url} ${key}${pin}`;
+}

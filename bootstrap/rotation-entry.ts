@@ -1,0 +1,33 @@
+/** A change of the root key in the audit trail: one entry, however often the steps of it are done. */
+import type { AuditEntry } from '@flynn/controller/audit/model';
+import { keyOfId } from '@flynn/controller/audit/trail';
+import { withDeadline } from '@flynn/kit/retry';
+import type { Store } from '@flynn/store/store';
+import { versionOfThis } from './origin.ts';
+import type { Cluster } from './settings.ts';
+
+const writeMs = 10_000;
+
+type Told = Pick<Cluster, 'rootKeyChange' | 'address' | 'hostId'>;
+
+/** Nothing where none is under way. `done`: no controller takes the former key any more. */
+export async function tellRotation(store: Store, cluster: Told, outcome: 'begun' | 'done'): Promise<void> {
+  const { rootKeyChange: change, address, hostId } = cluster;
+  if (change === undefined) return;
+  const entry: AuditEntry = {
+    id: change.id,
+    at: change.since,
+    requestId: change.id,
+    // Who may do it on the host that made the cluster has its root key.
+    actor: { kind: 'root', name: 'root' },
+    action: 'rotate :what on :host',
+    params: { what: 'the root key', host: hostId },
+    from: { address, userAgent: `flynn-host/${versionOfThis()}` },
+    outcome,
+    changes: [],
+  };
+  await store.transact(
+    { then: [{ put: keyOfId(entry.id), value: JSON.stringify(entry) }] },
+    { signal: withDeadline(writeMs) },
+  );
+}

@@ -1,0 +1,33 @@
+/** Which root keys and tokens the controllers of the cluster take, as the store says: hosts that joined have it from nowhere else. */
+import { hasCode } from '@flynn/kit/errors';
+import { newId } from '@flynn/kit/ids';
+import { silentLogger } from '@flynn/kit/log';
+import { withDeadline } from '@flynn/kit/retry';
+import { ResourceService } from '@flynn/resource/service';
+import type { Store } from '@flynn/store/store';
+import { configSchema } from '../config.ts';
+import { appType, releaseType } from '../resources.ts';
+
+const readMs = 30_000;
+
+const keysSchema = configSchema.pick({ FLYNN_CONTROLLER_KEY: true, FLYNN_TOKEN_ROUNDS: true });
+
+export type LiveKeys = Readonly<{ rootKeys: readonly [string, ...string[]]; rounds: readonly number[] }>;
+
+/** Of the live release of the app that the controller is, the newest key first; undefined before there is one. */
+export async function readLiveKeys(store: Store, app: string): Promise<LiveKeys | undefined> {
+  const limits = { signal: withDeadline(readMs) };
+  const resources = new ResourceService({ store, now: Date.now, newId, log: silentLogger() });
+  try {
+    const { status } = await resources.lookup(appType, app, limits);
+    if (status.releaseId === undefined) return undefined;
+    const { spec } = await resources.get(releaseType, status.releaseId, limits);
+    const { FLYNN_CONTROLLER_KEY: keys, FLYNN_TOKEN_ROUNDS: rounds } = keysSchema.parse(spec.env);
+    const [newest, ...others] = keys;
+    return newest === undefined ? undefined : { rootKeys: [newest, ...others], rounds };
+  } catch (error) {
+    // Another release took its place at this moment, and the one before is gone: there is none to be sure of.
+    if (hasCode(error, 'not_found')) return undefined;
+    throw error;
+  }
+}
