@@ -98,3 +98,69 @@ test('a variable that another version’s manifest gave goes with it; what peopl
   const env = nextEnv({ ...appNamed('log-aggregator'), env: { FLYNN_KEY: 'k2' } }, before);
   assert.deepEqual(env, { FLYNN_KEY: 'k2', FLYNN_LOG_APP_MB: '9' });
 });
+
+/** A controller whose router is what the manifest says; its newest deployment is as `look` says, asked again and again. */
+function liveController(look: () => Deployment['state'], releaseList: Record<string, Record<string, string>> = {}) {
+  const removed: string[] = [];
+  let conflicts = 1;
+  const release = (id: string, env: Record<string, string>) => {
+    const processes = { web: processSchema.parse(appNamed('router').processes['web']) };
+    return { id, appId: 'router', version: 1, artifactId: 'artifact', env, processes, meta: {}, createdAt };
+  };
+  const deployment = (): Deployment => ({
+    id: 'd1',
+    appId: 'router',
+    newReleaseId: 'live',
+    state: look(),
+    createdAt,
+    error: 'it was told to',
+    progress: { web: { wanted: 1, up: 1, old: 1 } },
+  });
+  const handlers = [
+    handle(apps.get, async ({ params: { app: id } }) => {
+      return { id, name: id, meta: {}, isSystem: true, releaseId: 'live', deployTimeoutMs: 1, createdAt, updatedAt };
+    }),
+    handle(routing.list, async () => []),
+    handle(releases.get, async () => release('live', {})),
+    handle(releases.getArtifact, async () => {
+      return { id: 'artifact', type: 'image' as const, image: { name: 'flynn/router:1' }, meta: {}, createdAt };
+    }),
+    handle(deployments.list, async ({ query }) => (query.limit === 1 ? [deployment()] : [])),
+    handle(deployments.get, async () => deployment()),
+    handle(releases.list, async () => Object.entries(releaseList).map(([id, env]) => release(id, env))),
+    handle(releases.remove, async ({ params }) => {
+      if (params.release === 'gone') throw new FlynnError('not_found', 'it was removed');
+      if ((conflicts -= 1) >= 0) throw new FlynnError('conflict', 'the app was changed');
+      removed.push(params.release);
+    }),
+  ];
+  return { handlers, removed };
+}
+
+test('what is live already is done once the release of before has ended, whoever began that', async () => {
+  const states: Deployment['state'][] = ['finishing', 'finishing', 'complete'];
+  const asked: string[] = [];
+  const { handlers } = liveController(() => {
+    const state = states.shift() ?? 'complete';
+    asked.push(state);
+    return state;
+  });
+  await using controller = await startLoopback(handlers);
+  assert.equal(await new Platform(controller.client).ensureApp(appNamed('router'), () => {}), 'unchanged');
+  assert.deepEqual(asked, ['finishing', 'finishing', 'complete']);
+
+  const failing: Deployment['state'][] = ['finishing'];
+  await using other = await startLoopback(liveController(() => failing.shift() ?? 'failed').handlers);
+  await assert.rejects(
+    new Platform(other.client).ensureApp(appNamed('router'), () => {}),
+    /deploying router failed: it was told to/,
+  );
+});
+
+test('releases that nobody is to go back to are removed, though the app is written at the same moment', async () => {
+  const env = { KEY: 'former' };
+  const { handlers, removed } = liveController(() => 'complete', { live: { KEY: 'new' }, gone: env, a: env, b: {} });
+  await using controller = await startLoopback(handlers);
+  await new Platform(controller.client).removeReleases('router', ({ KEY: key }) => key !== 'new');
+  assert.deepEqual(removed, ['a', 'b']);
+});

@@ -56,7 +56,7 @@ export async function startGateWorld() {
   async function knock(
     route: Route,
     token: string | undefined,
-    more: { app?: string; headers?: Record<string, string> } = {},
+    more: { app?: string; headers?: Record<string, string>; peer?: string } = {},
   ): Promise<'in' | FlynnError> {
     const own: Record<string, string> = {
       app: more.app ?? 'shop',
@@ -65,7 +65,9 @@ export async function startGateWorld() {
     };
     const params = Object.fromEntries(route.params.map((name) => [name, own[name] ?? 'x']));
     const headers = { ...(token === undefined ? {} : { authorization: `Bearer ${token}` }), ...more.headers };
-    const request = { route, params, headers, remoteAddress: '', requestId: 'r', signal: AbortSignal.timeout(60_000) };
+    const peer = more.peer === undefined ? {} : { peer: more.peer };
+    const signal = AbortSignal.timeout(60_000);
+    const request = { route, params, headers, remoteAddress: '', ...peer, requestId: 'r', signal };
     try {
       await world.web.gate(request);
       return 'in';

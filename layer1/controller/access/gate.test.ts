@@ -126,6 +126,19 @@ test('every route × every part of the platform: each gets in where it has to an
   }
 });
 
+test('the cluster key opens nothing to whom a router passes on, and the router its own token all it needs', async () => {
+  const peer = 'flynn:app/router';
+  for (const route of routes) {
+    const outcome = await knock(route, world.key, { peer });
+    assert.ok(hasCode(outcome, 'unauthenticated'), nameOf(route));
+  }
+  const [events] = routes.filter((route) => nameOf(route) === 'GET /routes/events');
+  assert.ok(events);
+  assert.equal(await knock(events, serviceToken(world.userKey, 'router'), { peer }), 'in');
+  assert.equal(await knock(events, world.key, { peer: 'flynn:app/runner' }), 'in');
+  assert.equal(await knock(events, world.userKey, { peer }), 'in', 'people');
+});
+
 test('a push is the act of whom the SSH key belongs to, and needs developer on the app', async () => {
   const receiver = serviceToken(world.userKey, 'git-receiver');
   const push = operations.push;

@@ -1,6 +1,7 @@
 /** The one gate of the API: who is it, is it not too often, and may they? Whatever no rule allows is refused. */
 import { FlynnError } from '@flynn/kit/errors';
 import { type Gate, type GateRequest, credentialOf, unknownKey } from '@flynn/kit/http-gate';
+import { appRole } from '@flynn/kit/identity';
 import { isForMonitoring, metricsToken } from '@flynn/kit/metrics-token';
 import { isSameSecret } from '@flynn/kit/secrets';
 import { findApp, noApp } from '../deps.ts';
@@ -18,6 +19,8 @@ import { isAtLeast, noLimits } from './roles.ts';
 import type { Role } from './roles.ts';
 import { ruleOf } from './rules.ts';
 import { mayCall, serviceOf } from './service-token.ts';
+
+const routerApp = 'router';
 
 type GateDeps = Pick<Deps, 'resources' | 'store'>;
 
@@ -84,8 +87,12 @@ export function accessGate(options: GateOptions): Gate {
   }
 }
 
-async function whoHas(options: GateOptions, text: string, { signal }: GateRequest): Promise<Principal> {
-  if (isSameSecret(text, options.clusterKey)) return servicePrincipal('platform');
+async function whoHas(options: GateOptions, text: string, { peer, signal }: GateRequest): Promise<Principal> {
+  if (isSameSecret(text, options.clusterKey)) {
+    // Parts come themselves. What a router passes on is from people, whom this key alone is to open nothing.
+    if (peer === appRole(routerApp)) throw unknownKey();
+    return servicePrincipal('platform');
+  }
   const service = serviceOf(text, options.rootKeys, options.tokenRounds);
   if (service !== undefined) return servicePrincipal(service);
   const known = await options.directory.authenticate(text, signal);
