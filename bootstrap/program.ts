@@ -1,11 +1,12 @@
 /** Other programs of the machine, run to their end. */
-import { type ChildProcess, type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
 import { accessSync, constants } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { abortError } from '@flynn/kit/clock';
 import { FlynnError } from '@flynn/kit/errors';
 import { endGroup } from '@flynn/kit/process-group';
+import type { HostLock } from './host-lock.ts';
 
 export type ProgramResult = Readonly<{ code: number; stdout: string; stderr: string }>;
 
@@ -16,6 +17,8 @@ export type ProgramOptions = {
   input?: string;
   /** Ends it with all that it started; so does the deadline then. Without one a terminal's Ctrl-C reaches it by itself. */
   signal?: AbortSignal;
+  /** Goes on to the program, which does a part of the work under it. */
+  lock?: HostLock;
   /** Each line of either stream, as it comes. */
   onLine?: (line: string) => void;
 };
@@ -55,7 +58,7 @@ export async function tryProgram(
   const child = spawn(program, args, {
     cwd: options.cwd,
     env: options.env === undefined ? process.env : { ...process.env, ...options.env },
-    stdio: ['pipe', 'pipe', 'pipe'],
+    stdio: ['pipe', 'pipe', 'pipe', ...(options.lock === undefined ? [] : [options.lock.fd])],
     detached: signal !== undefined,
   });
   const said = listen(child, options.onLine);
@@ -69,8 +72,8 @@ export async function tryProgram(
   const onAbort = (): void => endGroup(child);
   signal?.addEventListener('abort', onAbort, { once: true });
   // A program that does not read its input closes the pipe early; its exit code tells the rest.
-  child.stdin.on('error', () => {});
-  child.stdin.end(options.input ?? '');
+  child.stdin?.on('error', () => {});
+  child.stdin?.end(options.input ?? '');
   try {
     const code = await Promise.race([endOf(child, program), late.promise]);
     refuseAborted();
@@ -91,14 +94,11 @@ function endOf(child: ChildProcess, program: string): Promise<number> {
 }
 
 /** What it says, as far as it has. */
-function listen(
-  child: ChildProcessWithoutNullStreams,
-  onLine: (line: string) => void = () => {},
-): { stdout: string; stderr: string } {
+function listen(child: ChildProcess, onLine: (line: string) => void = () => {}): { stdout: string; stderr: string } {
   const said = { stdout: '', stderr: '' };
   let rest = '';
   for (const stream of ['stdout', 'stderr'] as const) {
-    child[stream].setEncoding('utf8').on('data', (text: string) => {
+    child[stream]?.setEncoding('utf8').on('data', (text: string) => {
       said[stream] += text;
       const lines = `${rest}${text}`.split(/\r?\n|\r/);
       rest = lines.pop() ?? '';
