@@ -5,8 +5,10 @@ import { test } from 'node:test';
 import { operations } from '@flynn/controller/operations/api';
 import { savedFiles, tarOf } from '@flynn/controller/images/testing';
 import { buildResultSchema } from '@flynn/controller/model';
+import { watchAt } from '@flynn/controller/operations/lifecycle-fixture';
 import { TestRunner } from '@flynn/controller/operations/test-runner';
 import { startTestBlobs } from '@flynn/controller/testing-blobs';
+import { waitFor } from '@flynn/kit/retry';
 import { openDeskWithController } from '../testing.ts';
 
 async function openCluster() {
@@ -93,6 +95,37 @@ test('an image of a registry is fetched by an operation of its own', async () =>
   assert.deepEqual([release.kind, release.dependsOn], ['release', [build.id]]);
   await runner.finish(release.id, 'failed', { error: 'enough' });
   assert.match((await running).stderr, /failed: enough/);
+});
+
+test('with --expires what no runner begins in time fails, and what follows it is cancelled', async () => {
+  await using cluster = await openCluster();
+  const { desk, controller } = cluster;
+  const wrong = await desk.run(['-a', 'shop', 'deploy', '--image', 'registry.example.com/a:1', '--expires', 'soon']);
+  assert.equal(wrong.code, 2);
+  assert.match(wrong.stderr, /"soon" is no length of time/);
+  const unused = await desk.run(['image', 'push', '--file', cluster.file, '--no-deploy', '--expires', '60s']);
+  assert.equal(unused.code, 2);
+  assert.match(unused.stderr, /--expires is for rolling it out/);
+  const running = desk.run(['-a', 'shop', 'deploy', '--image', 'registry.example.com/a:1', '--expires', '60s']);
+  const queued = await waitFor(
+    async () => {
+      const all = await controller.client.call(operations.list, { params: { app: 'shop' } });
+      return all.length === 3 ? all : undefined;
+    },
+    { what: 'the operations to be queued', deadlineMs: 60_000, intervalMs: 20 },
+  );
+  const build = queued.find(({ kind }) => kind === 'build');
+  assert.deepEqual(
+    queued.filter(({ expiresAt }) => expiresAt !== undefined),
+    [build],
+  );
+  await watchAt(controller)(Date.parse(build?.expiresAt ?? ''));
+  const ended = await running;
+  assert.equal(ended.code, 1);
+  assert.match(ended.stderr, /failed: it expired at 2.*: no runner had taken it/);
+  const all = await controller.client.call(operations.list, { params: { app: 'shop' } });
+  const ends = new Set(all.map(({ kind, state }) => `${kind} ${state}`));
+  assert.deepEqual(ends, new Set(['build failed', 'release cancelled', 'deploy cancelled']));
 });
 
 test('logins for registries are the runner’s, without their passwords being told', async () => {
