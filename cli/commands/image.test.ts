@@ -2,6 +2,8 @@ import assert from 'node:assert/strict';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { apps } from '@flynn/controller/api';
+import { generic } from '@flynn/controller/generic/api';
 import { operations } from '@flynn/controller/operations/api';
 import { savedFiles, tarOf } from '@flynn/controller/images/testing';
 import { buildResultSchema } from '@flynn/controller/model';
@@ -131,13 +133,21 @@ test('with --expires what no runner begins in time fails, and what follows it is
 test('logins for registries are the runner’s, without their passwords being told', async () => {
   await using cluster = await openCluster();
   const { desk, controller } = cluster;
-  await controller.deployApp('runner', { runner: {} }, { isSystem: true });
+  const { app: runner } = await controller.deployApp('runner', { runner: {} }, { isSystem: true });
   const login = ['registry', 'login', 'registry.example.com', '-u', 'me'];
   assert.match((await desk.run(login)).stderr, /no password on standard input/);
   const kept = await desk.run(login, { input: 'secret word\n' });
   assert.equal(kept.code, 0, kept.stderr);
-  const value = (await desk.run(['-a', 'runner', 'env', 'get', 'FLYNN_REGISTRY_LOGINS'])).stdout;
-  assert.deepEqual(JSON.parse(value), { 'registry.example.com': { username: 'me', password: 'secret word' } });
+  assert.match(kept.stdout, /^runners have logins for registry\.example\.com$/m);
+  const params = { group: 'flynn', version: 'v1', kind: 'RunnerEnv', name: 'all' };
+  const loginsNow = async (): Promise<unknown> => {
+    const { env } = (await controller.client.call(generic.get, { params })).spec as { env: Record<string, string> };
+    return JSON.parse(env['FLYNN_REGISTRY_LOGINS'] ?? '');
+  };
+  assert.deepEqual(await loginsNow(), { 'registry.example.com': { username: 'me', password: 'secret word' } });
+  assert.doesNotMatch((await desk.run(['runner', 'env'])).stdout, /secret/);
+  const now = await controller.client.call(apps.get, { params: { app: 'runner' } });
+  assert.equal(now.releaseId, runner.releaseId, 'no runner is started anew');
   const listed = (await desk.run(['registry'])).stdout;
   assert.match(listed, /^registry\.example\.com +me$/m);
   assert.doesNotMatch(listed, /secret/);
@@ -145,6 +155,21 @@ test('logins for registries are the runner’s, without their passwords being to
   await desk.run(['registry', 'logout', 'registry.example.com']);
   assert.doesNotMatch((await desk.run(['registry'])).stdout, /example/);
   assert.match((await desk.run(['registry', 'login', 'https://a/b', '-u', 'me'])).stderr, /is no registry/);
+});
+
+test('logins that the app “runner” held before stay, until there are others', async () => {
+  await using cluster = await openCluster();
+  const { desk, controller } = cluster;
+  await controller.deployApp('runner', { runner: {} }, { isSystem: true });
+  const before = JSON.stringify({ 'old.example.com': { username: 'old', password: 'x' } });
+  await desk.run(['-a', 'runner', 'env', 'set', `FLYNN_REGISTRY_LOGINS=${before}`]);
+  assert.match((await desk.run(['registry'])).stdout, /^old\.example\.com +old$/m);
+  const login = ['registry', 'login', 'new.example.com', '-u', 'new'];
+  const added = await desk.run(login, { input: 'y\n' });
+  assert.match(added.stdout, /^runners have logins for old\.example\.com, new\.example\.com$/m);
+  assert.equal((await desk.run(['registry', 'logout', 'old.example.com'])).code, 0);
+  assert.equal((await desk.run(['registry', 'logout', 'new.example.com'])).code, 0);
+  assert.doesNotMatch((await desk.run(['registry'])).stdout, /example/);
 });
 
 test('wrong words are told before anything is sent', async () => {
