@@ -15,6 +15,7 @@ import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import { installationHandlers, installationRoutes } from './installation.ts';
 import { writeRefresh } from './refresh-record.ts';
+import { emptyScratch, scratchFolder } from './scratch.ts';
 
 const isCode = (code: ErrorCode, pattern: RegExp) => (error: unknown) =>
   hasCode(error, code) && pattern.test(error.message);
@@ -56,6 +57,16 @@ async function startHost({
     read: (path: string) => readFileSync(join(folder, path), 'utf8'),
     put: (content: string, sha256 = createHash('sha256').update(content).digest('hex')) =>
       client.call(installationRoutes.put, { query: { sha256 }, body: Readable.from([Buffer.from(content)]) }),
+    /** As `put`, by somebody who gives up when the signal aborts. */
+    putUntil: (signal: AbortSignal) =>
+      client.call(
+        installationRoutes.put,
+        {
+          query: { sha256: createHash('sha256').update('a bundle').digest('hex') },
+          body: Readable.from([Buffer.from('a bundle')]),
+        },
+        { signal },
+      ),
     state: (version: string) => client.call(installationRoutes.state, { params: { version } }),
     use: (version: string) => client.call(installationRoutes.use, { params: { version } }),
     async [Symbol.asyncDispose]() {
@@ -79,6 +90,33 @@ test('another file than announced, and what the installer refuses, are refused w
   await assert.rejects(host.put('a bundle', '0'.repeat(64)), isCode('invalid', /not 0{64}/));
   await assert.rejects(host.put('a bundle'), isCode('invalid', /could not be installed:\nno room/));
   assert.deepEqual(await readdir(join(host.stateDir, 'tmp')), []);
+});
+
+test('an installer ends with all it started when whoever sent the bundle gives up', async () => {
+  await using host = await startHost({ installer: `sh -c 'echo $$ >"$FOLDER/unpacking"; exec sleep 600'` });
+  const ending = new AbortController();
+  const put = assert.rejects(host.putUntil(ending.signal), (error) => hasCode(error, 'cancelled'));
+  const pid = await waitFor(() => existsSync(join(host.folder, 'unpacking')) && Number(host.read('unpacking')), {
+    what: 'the installer',
+    deadlineMs: 30_000,
+  });
+  ending.abort();
+  await put;
+  await waitFor(() => !existsSync(`/proc/${pid}`), { what: 'the end of what it started', deadlineMs: 30_000 });
+  await waitFor(async () => (await readdir(join(host.stateDir, 'tmp'))).length === 0, {
+    what: 'its folder to be gone',
+    deadlineMs: 30_000,
+  });
+});
+
+test('a bundle that an agent left behind when its power went is gone once the next one starts', async () => {
+  await using host = await startHost();
+  await host.put('a bundle');
+  const left = await scratchFolder(host.stateDir, 'bundle');
+  await emptyScratch(host.stateDir);
+  assert.equal(existsSync(left), false);
+  await emptyScratch(host.stateDir);
+  await host.put('a bundle');
 });
 
 test('the program of a version takes over, one at a time, and outlives the answer', async () => {
