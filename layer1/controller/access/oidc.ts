@@ -84,12 +84,7 @@ export class OidcVerifier {
    * Throws `unauthenticated` saying what is wrong with it, `unavailable` when the provider does not answer. With an access
    * token, what the identity token leaves out is asked for: by the standard (section 5.4) address and name are there.
    */
-  async identify(
-    token: string,
-    nonce: string,
-    signal: AbortSignal,
-    accessToken?: string,
-  ): Promise<OidcIdentity> {
+  async identify(token: string, nonce: string, signal: AbortSignal, accessToken?: string): Promise<OidcIdentity> {
     const [head = '', body = '', signature = '', ...more] = token.split('.');
     if (signature === '' || more.length > 0) throw refusal('it is no signed token');
     const header = parsePart(headerSchema, head);
