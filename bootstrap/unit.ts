@@ -76,10 +76,15 @@ export async function startUnit(cluster: Named, text: string, stopMs: number): P
   await runProgram('systemctl', ['restart', unitOf(cluster)], { timeoutMs: stopMs + 20_000 });
 }
 
-/** Whether there was one of this state directory: a test host may have a cluster of the same name. */
+/** Whether the text is that of the agent with this state directory: a test host may have a cluster of the same name. */
+export function isUnitOf(text: string, stateDir: string): boolean {
+  return text.split('\n').includes(environmentLine(stateDir));
+}
+
+/** Whether there was one that is this state directory's. */
 export async function removeUnit(cluster: Named, stateDir: string, stopMs: number): Promise<boolean> {
-  const lines = (await readTextFile(unitFile(cluster)))?.split('\n') ?? [];
-  if (!lines.includes(environmentLine(stateDir))) return false;
+  const text = await readTextFile(unitFile(cluster));
+  if (text === undefined || !isUnitOf(text, stateDir)) return false;
   const unit = unitOf(cluster);
   await runProgram('systemctl', ['disable', '--now', '--quiet', unit], { timeoutMs: stopMs + 20_000 });
   await rm(unitFile(cluster));
