@@ -2,6 +2,7 @@
 import { createWriteStream } from 'node:fs';
 import { copyFile, mkdir, mkdtemp, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { basename, join } from 'node:path';
+import { Transform } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { constants, createGzip, createZstdCompress } from 'node:zlib';
 import { FlynnError } from '@flynn/kit/errors';
@@ -47,7 +48,7 @@ export async function makeBundle({
   try {
     const { docker } = await ensureEngine();
     const images = await ensureImages({ docker, report, stamp });
-    const bundle: Bundle = bundleSchema.parse({
+    const made: Bundle = bundleSchema.parse({
       version,
       platform: platformOf(process.arch),
       madeAt: now.toISOString(),
@@ -55,12 +56,21 @@ export async function makeBundle({
     });
     report('saving images');
     const saved = join(scratch, imagesFile);
+    let imagesBytes = 0;
+    const counting = new Transform({
+      transform(chunk: Buffer, _encoding, done) {
+        imagesBytes += chunk.length;
+        done(undefined, chunk);
+      },
+    });
     const level = { params: { [constants.ZSTD_c_compressionLevel]: 3 } };
     await pipeline(
-      await savedImages(defaultSocket, Object.values(bundle.images)),
+      await savedImages(defaultSocket, Object.values(made.images)),
+      counting,
       createZstdCompress(level),
       createWriteStream(saved),
     );
+    const bundle = { ...made, imagesBytes };
     const machine = await readMachine(debianSuite, process.env);
     const prepared = await Promise.all(sourcesOf(bundle).map((source) => prepareFile(source, machine, stamp)));
     const entries = (await Promise.all(prepared.map((one) => one.entries()))).flat();
