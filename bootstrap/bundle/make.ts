@@ -8,6 +8,7 @@ import { constants, createGzip, createZstdCompress } from 'node:zlib';
 import { FlynnError } from '@flynn/kit/errors';
 import { defaultSocket, ensureEngine } from '../engine.ts';
 import { archiveOf } from '../images/archive.ts';
+import type { Stamp } from '../images/bundle.ts';
 import { ensureImages } from '../images/build.ts';
 import { type TarEntry, prepareFile } from '../images/ingredients.ts';
 import { readMachine } from '../images/machine.ts';
@@ -23,26 +24,19 @@ export type MakeOptions = {
   folder: string;
   /** What it says it is, if not the version of the repository. */
   version?: string;
-  /** Every program differs from those of other versions: to try an update in which all parts are replaced. */
-  isApart?: boolean;
+  prologue?: Stamp['prologue'];
   now: Date;
   report: (line: string) => void;
 };
 
 /** The file, complete or not there; one of the same version is replaced. */
-export async function makeBundle({
-  folder,
-  version: given,
-  isApart = false,
-  now,
-  report,
-}: MakeOptions): Promise<string> {
+export async function makeBundle({ folder, version: given, prologue, now, report }: MakeOptions): Promise<string> {
   if (isInstalled) throw new FlynnError('invalid', 'a bundle is made in the repository, and this is one already');
   const version = versionIn(given ?? versionOfThis());
   if (version === undefined) {
     throw new FlynnError('invalid', `"${given}" is no version: expected one like 1.2.3 or 1.2.3-rc.1`);
   }
-  const stamp = given === undefined ? {} : { version, isApart };
+  const stamp = { ...(given === undefined ? {} : { version }), ...(prologue === undefined ? {} : { prologue }) };
   await mkdir(folder, { recursive: true });
   const scratch = await mkdtemp(join(folder, '.making-'));
   try {
