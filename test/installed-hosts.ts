@@ -5,7 +5,7 @@ import type { ClusterHost } from '@flynn/bootstrap/test-hosts/cluster-host';
 import type { ExecResult } from '@flynn/bootstrap/test-hosts/test-host';
 import { FlynnError } from '@flynn/kit/errors';
 import { execBare } from './bare-host.ts';
-import { TestCluster } from './test-cluster.ts';
+import { type ClusterOptions, TestCluster } from './test-cluster.ts';
 
 type Command = readonly [string, ...string[]];
 
@@ -18,8 +18,12 @@ export class InstalledHosts implements AsyncDisposable {
     this.cluster = cluster;
   }
 
-  static async create(index: number, hosts: number): Promise<InstalledHosts> {
-    return new InstalledHosts(await TestCluster.create(index, { hosts, hasImages: false }));
+  static async create(
+    index: number,
+    hosts: number,
+    options: Pick<ClusterOptions, 'diskBytes'> = {},
+  ): Promise<InstalledHosts> {
+    return new InstalledHosts(await TestCluster.create(index, { ...options, hosts, hasImages: false }));
   }
 
   /** Its output, as it comes and as a whole; `internal` with its end when it fails. */
