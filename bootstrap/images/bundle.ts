@@ -109,12 +109,12 @@ function withVersion(version: string): Plugin {
 /** What a program says it is, if not what the repository says. */
 export type Stamp = Readonly<{
   version?: string;
-  /** It differs from every other version's, though it does the same and may never say which it is. */
-  isApart?: boolean;
+  /** What a program begins with, by its entry: to try updates to programs that differ, or that do not work. */
+  prologue?: (entry: string) => string;
 }>;
 
 /** The same bytes for the same sources, whatever folder the repository is in, and whatever version they are of unless they say it. */
-export async function bundle(entry: string, { version, isApart = false }: Stamp = {}): Promise<Uint8Array> {
+export async function bundle(entry: string, { version, prologue = () => '' }: Stamp = {}): Promise<Uint8Array> {
   try {
     const { build } = await import('esbuild');
     const result = await build({
@@ -128,7 +128,7 @@ export async function bundle(entry: string, { version, isApart = false }: Stamp 
       format: 'esm',
       external,
       plugins: [httpByRequire, withoutUnused, ...(version === undefined ? [] : [withVersion(version)])],
-      banner: { js: isApart ? `/* flynn ${version} */\n${banner}` : banner },
+      banner: { js: `${prologue(entry)}${banner}` },
       // The source stays in memory as long as the program runs. Names stay too, and lines for stack traces to point at. They are
       // not kept in properties (keepNames): each function would have a shape of its own, up to 2.5 MB of them.
       minifyWhitespace: true,
