@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { unitText } from './unit.ts';
+import { isUnitOf, unitText } from './unit.ts';
 
 const places = {
   stateDir: '/var/lib/flynn',
@@ -27,4 +27,10 @@ test('after a boot the network, the engine and the disks with its files are ther
   assert.ok(lines.includes('Wants=network-online.target docker.service'));
   assert.ok(lines.includes(`RequiresMountsFor=/var/lib/flynn ${places.node}`));
   assert.ok(lines.includes('EnvironmentFile=/var/lib/flynn/agent.env'));
+});
+
+test('the unit of another state directory is told apart, though its cluster has the same name', () => {
+  assert.equal(isUnitOf(lines.join('\n'), '/var/lib/flynn'), true);
+  assert.equal(isUnitOf(lines.join('\n'), '/var/lib/flynn-test/host-1/state'), false);
+  assert.equal(isUnitOf(lines.join('\n'), '/var/lib'), false);
 });

@@ -42,8 +42,9 @@ StartLimitIntervalSec=0
 Type=exec
 ${environmentLine(stateDir)}
 WorkingDirectory=/
-# The agent makes little garbage: a small nursery saves 16 MB on every host, one heap for all its threads 30 MB more.
-Environment=MALLOC_ARENA_MAX=1 MALLOC_TRIM_THRESHOLD_=131072
+# The agent makes little garbage: a small nursery saves 16 MB on every host, one heap for all its threads 30 MB more, and
+# another 38 MB, once it has loaded images, that pieces of streams leave no holes in it.
+Environment=MALLOC_ARENA_MAX=1 MALLOC_TRIM_THRESHOLD_=131072 MALLOC_MMAP_THRESHOLD_=32768
 ExecStartPre=-/bin/sh ${join(stateDir, 'agent', 'choose-version')} ${stateDir}
 ExecStart=${node} --max-semi-space-size=2 --v8-pool-size=1 ${program}
 Restart=always
@@ -75,10 +76,15 @@ export async function startUnit(cluster: Named, text: string, stopMs: number): P
   await runProgram('systemctl', ['restart', unitOf(cluster)], { timeoutMs: stopMs + 20_000 });
 }
 
-/** Whether there was one of this state directory: a test host may have a cluster of the same name. */
+/** Whether the text is that of the agent with this state directory: a test host may have a cluster of the same name. */
+export function isUnitOf(text: string, stateDir: string): boolean {
+  return text.split('\n').includes(environmentLine(stateDir));
+}
+
+/** Whether there was one that is this state directory's. */
 export async function removeUnit(cluster: Named, stateDir: string, stopMs: number): Promise<boolean> {
-  const lines = (await readTextFile(unitFile(cluster)))?.split('\n') ?? [];
-  if (!lines.includes(environmentLine(stateDir))) return false;
+  const text = await readTextFile(unitFile(cluster));
+  if (text === undefined || !isUnitOf(text, stateDir)) return false;
   const unit = unitOf(cluster);
   await runProgram('systemctl', ['disable', '--now', '--quiet', unit], { timeoutMs: stopMs + 20_000 });
   await rm(unitFile(cluster));

@@ -13,6 +13,7 @@ import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import { thisMachine } from './bring-up.ts';
 import { digestOfFile } from './bundle/digest.ts';
+import { sizeOfBundle } from './bundle/size.ts';
 import { findPerson } from './cli-config.ts';
 import { withStore } from './controller.ts';
 import { tellEtcdImage } from './etcd.ts';
@@ -24,10 +25,12 @@ import {
   hostsOf,
   moveHost,
   ownHost,
+  roomOnHost,
   sickMembers,
   versionOfHost,
 } from './host-move.ts';
 import { type HostLock, withHostLock } from './host-lock.ts';
+import { shortOf } from './room.ts';
 import { commands, isInstalled, readBundle, root, versionOfThis } from './origin.ts';
 import { runProgram } from './program.ts';
 import { useThis, versionInUse } from './refresh.ts';
@@ -70,20 +73,23 @@ export async function updateCluster(request: UpdateRequest): Promise<boolean> {
     );
   }
   const { FLYNN_STATE_DIR: stateDir } = readOptions(request.env);
-  checkPlace(await readCluster(stateDir));
+  const place = { stateDir, cluster: checkPlace(await readCluster(stateDir)), log: silentLogger() };
   const what = request.to ?? (request.bundle === undefined ? versionOfThis() : basename(request.bundle));
-  return await withHostLock(stateDir, `flynn-host update to ${what}`, (lock) => updateLocked({ ...request, lock }));
+  return await withHostLock(stateDir, `flynn-host update to ${what}`, (lock) =>
+    updateLocked(place, { ...request, lock }),
+  );
 }
 
-async function updateLocked(request: Locked): Promise<boolean> {
-  checkRotated(await readCluster(readOptions(request.env).FLYNN_STATE_DIR));
+async function updateLocked(place: Place, request: Locked): Promise<boolean> {
+  checkRotated(await readCluster(place.stateDir));
   const file = request.bundle === undefined ? undefined : resolve(request.bundle);
+  if (file !== undefined) await checkRoom(place, file);
   const version = file === undefined ? (request.to ?? versionOfThis()) : await install(file, request.signal);
   if (request.to !== undefined && request.to !== version) {
     throw new FlynnError('invalid', `the bundle is of version ${version}, and --to asks for ${request.to}`);
   }
   if (version !== versionOfThis()) return await delegate(version, { ...request, bundle: file });
-  return await moveCluster(version, { ...request, bundle: file });
+  return await moveCluster(place, version, { ...request, bundle: file });
 }
 
 /** `conflict` while the root key is being made anew: programs of another version may know nothing of it, and let nobody in. */
@@ -134,13 +140,11 @@ async function delegate(
 }
 
 async function moveCluster(
+  place: Place,
   version: string,
   { env, bundle: file, mayReturn, leavesAway, signal, lock }: Locked,
 ): Promise<boolean> {
   const options = readOptions(env);
-  const stored = await readCluster(options.FLYNN_STATE_DIR);
-  const cluster = checkPlace(stored);
-  const place: Place = { stateDir: options.FLYNN_STATE_DIR, cluster, log: silentLogger() };
   const inUse = await versionInUse();
   const previous = inUse === version ? undefined : inUse;
   const hosts = await withStore(place, hostsOf);
@@ -175,6 +179,27 @@ async function moveCluster(
 function partlyText(version: string, previous: string | undefined): string {
   const back = previous === undefined ? '' : `; flynn-host update --to ${previous} goes back`;
   return `The cluster is partly of version ${version}: flynn-host update --to ${version} goes on${back}.`;
+}
+
+/** On all hosts, before anything is installed on any. */
+async function checkRoom(place: Place, file: string): Promise<void> {
+  const bundle = await sizeOfBundle(file);
+  const short: string[] = [];
+  for (const host of await withStore(place, hostsOf)) {
+    const hasFile = host.id === place.cluster.hostId;
+    try {
+      const room = await roomOnHost(place, host);
+      if (room !== undefined) short.push(...shortOf(room, bundle, { hasFile }).map((line) => `${host.id}: ${line}`));
+    } catch (error) {
+      // One that does not answer is looked at with the hosts that are away.
+      if (!hasCode(error, 'unavailable', 'timeout')) throw error;
+    }
+  }
+  if (short.length === 0) return;
+  throw new FlynnError(
+    'exhausted',
+    `there is too little room for version ${bundle.version}:\n  ${short.join('\n  ')}\nNothing was changed. Make room, such as a version in ${dirname(root)} that is neither in use nor the one before, and run the same command again`,
+  );
 }
 
 /** Hosts of the cluster that are not there; this one is brought back by its own steps. */

@@ -35,6 +35,7 @@ import { addPromoteCommands } from './commands/promote.ts';
 import { addLoginCommand } from './commands/login.ts';
 import { addRegistryCommands } from './commands/registry.ts';
 import { addReleaseCommands } from './commands/release.ts';
+import { addRemoteCommands } from './commands/remote.ts';
 import { addResourceCommands } from './commands/resources.ts';
 import { addRouteCommands } from './commands/route.ts';
 import { addRunCommand } from './commands/run.ts';
@@ -76,6 +77,7 @@ export async function runCli(argv: readonly string[], io: Io): Promise<number> {
   const parent: Parent = { program, io, exitWith: (code) => (exitCode = code) };
   addClusterCommands(parent);
   addAppCommands(parent);
+  addRemoteCommands(parent);
   addJobCommands(parent);
   addScaleCommand(parent);
   addRunCommand(parent);

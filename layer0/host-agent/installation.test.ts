@@ -20,6 +20,8 @@ import { emptyScratch, scratchFolder } from './scratch.ts';
 const isCode = (code: ErrorCode, pattern: RegExp) => (error: unknown) =>
   hasCode(error, code) && pattern.test(error.message);
 
+const image = (...refs: string[]) => ({ id: refs.join(), refs, labels: {}, createdAtMs: 0, sizeBytes: 1 });
+
 /** A host installed in a folder, whose installer and next version are scripts that tell what they were asked. */
 async function startHost({
   isInstalled = true,
@@ -43,6 +45,8 @@ async function startHost({
       installation: isInstalled ? join(folder, 'opt/1.0.0') : undefined,
       stateDir,
       dockerSocket: '/none',
+      engine: { listImages: async () => [image('flynn/router:1'), image('app:1', 'app:2')] },
+      engineDir: '/dev/shm',
       log: silentLogger(),
     }),
     host: '127.0.0.1',
@@ -67,6 +71,7 @@ async function startHost({
         },
         { signal },
       ),
+    room: () => client.call(installationRoutes.room, {}),
     state: (version: string) => client.call(installationRoutes.state, { params: { version } }),
     use: (version: string) => client.call(installationRoutes.use, { params: { version } }),
     async [Symbol.asyncDispose]() {
@@ -90,6 +95,17 @@ test('another file than announced, and what the installer refuses, are refused w
   await assert.rejects(host.put('a bundle', '0'.repeat(64)), isCode('invalid', /not 0{64}/));
   await assert.rejects(host.put('a bundle'), isCode('invalid', /could not be installed:\nno room/));
   assert.deepEqual(await readdir(join(host.stateDir, 'tmp')), []);
+});
+
+test('a host tells what room it has, on which disks, and what of flynn is there', async () => {
+  await using host = await startHost();
+  const { programs, bundles, engine, versions, images } = await host.room();
+  assert.deepEqual(versions, ['1.1.0'], 'a folder without programs is no version');
+  assert.deepEqual(images, ['flynn/router:1', 'app:1', 'app:2']);
+  assert.deepEqual([programs.path, bundles.path, engine.path], [join(host.folder, 'opt'), host.stateDir, '/dev/shm']);
+  assert.equal(programs.device, bundles.device);
+  assert.notEqual(programs.device, engine.device, 'another disk');
+  assert.ok(programs.freeBytes > 0 && engine.freeBytes > 0);
 });
 
 test('an installer ends with all it started when whoever sent the bundle gives up', async () => {
@@ -176,5 +192,6 @@ test('what came of it is told by whichever agent is there then, and one that ano
 test('a host that runs from its sources is not updated from a bundle', async () => {
   await using host = await startHost({ isInstalled: false });
   await assert.rejects(host.put('a bundle'), isCode('conflict', /npm run up/));
+  await assert.rejects(host.room(), isCode('conflict', /npm run up/));
   await assert.rejects(host.use('1.1.0'), isCode('conflict', /npm run up/));
 });

@@ -18,6 +18,8 @@ import { endGroup } from '@flynn/kit/process-group';
 import { withDeadline } from '@flynn/kit/retry';
 import { defineRoute } from '@flynn/kit/routes';
 import { z } from 'zod';
+import type { Engine } from './engine.ts';
+import { hostRoomSchema, roomOf } from './room.ts';
 import { forgetRefresh, readRefresh } from './refresh-record.ts';
 import { scratchFolder } from './scratch.ts';
 
@@ -27,6 +29,12 @@ const installMs = 10 * 60_000;
 const saidBytes = 2_000;
 
 export const installationRoutes = {
+  room: defineRoute({
+    method: 'GET',
+    path: '/installations',
+    response: hostRoomSchema,
+    summary: 'The room for another version, and which versions and images are here',
+  }),
   put: defineRoute({
     method: 'PUT',
     path: '/installations',
@@ -59,10 +67,14 @@ export type InstallationDeps = {
   installation: string | undefined;
   stateDir: string;
   dockerSocket: string;
+  engine: Pick<Engine, 'listImages'>;
+  /** Where the engine has what it keeps. */
+  engineDir: string;
   log: Logger;
 };
 
-export function installationHandlers({ installation, stateDir, dockerSocket, log }: InstallationDeps): Handler[] {
+export function installationHandlers(deps: InstallationDeps): Handler[] {
+  const { installation, stateDir, dockerSocket, log } = deps;
   let refreshing: string | undefined;
   let ended: { version: string; code: number | null } | undefined;
   const logFile = join(stateDir, 'update.log');
@@ -74,6 +86,7 @@ export function installationHandlers({ installation, stateDir, dockerSocket, log
     );
   };
   return [
+    handle(installationRoutes.room, ({ signal }) => roomOf({ ...deps, installation: installed() }, signal)),
     handle(installationRoutes.put, async ({ query, body, signal }) => {
       const current = installed();
       const folder = await scratchFolder(stateDir, 'bundle');

@@ -34,9 +34,9 @@ export const bench: Bench = {
   needs: 'three hosts',
   run: async (cluster, names): Promise<Figure[]> => {
     await cluster.flynn(['create', app]);
-    await cluster.flynn(['-a', 'controller', 'scale', 'web=3']);
     // The doors are known by their addresses, for which there is no certificate.
     await cluster.flynn(['-a', 'controller', 'env', 'set', 'FLYNN_PLAIN_HTTP=allowed']);
+    await cluster.flynn(['-a', 'controller', 'scale', 'web=3']);
     const figures: Figure[] = [];
     for (const [key, { name, strike }] of Object.entries(faults)) {
       if (names.length > 0 && !names.includes(key)) continue;
