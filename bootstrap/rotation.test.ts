@@ -8,10 +8,9 @@ import { hasCode } from '@flynn/kit/errors';
 import { loadConfig } from '@flynn/kit/config';
 import { checkRotation } from './bring-up.ts';
 import { type SystemApp, manifestOf } from './manifest.ts';
-import { closed, closing, commonRootKey, isOpen, knownRootKeys } from './rotation.ts';
+import { checkRotated, closed, closing, commonRootKey, isOpen, knownRootKeys } from './rotation.ts';
 import { roundsOf, withLiveKeys, withNextRootKey, withNextRound } from './rotation.ts';
 import { type Cluster, clusterSchema, readOptions, settle, sharedSchema } from './settings.ts';
-import { checkRotated } from './update.ts';
 
 const begun = { id: '0199c0de-0000-7000-8000-000000000000', since: new Date(0).toISOString() };
 

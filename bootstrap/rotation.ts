@@ -11,7 +11,9 @@
  * gives up the former key. With new tokens alone there is one root key in all of it.
  */
 import type { LiveKeys } from '@flynn/controller/access/live-keys';
+import { FlynnError } from '@flynn/kit/errors';
 import { newId } from '@flynn/kit/ids';
+import { commands } from './origin.ts';
 import type { Cluster } from './settings.ts';
 
 /** What is made anew: the tokens, or the root key and with it the tokens. */
@@ -103,4 +105,13 @@ export function closing(cluster: Cluster): Cluster {
 export function closed(cluster: Cluster): Cluster {
   const { rootKeyChange: _done, ...rest } = cluster;
   return rest;
+}
+
+/** `conflict` while the root key is being made anew: programs of another version may know nothing of it, and let nobody in. */
+export function checkRotated(cluster: Cluster | undefined): void {
+  if (cluster?.rootKeyChange === undefined) return;
+  throw new FlynnError(
+    'conflict',
+    `the root key is being made anew, and that is not through: ${commands.up} goes on with it, then update. Nothing was changed`,
+  );
 }

@@ -32,6 +32,7 @@ import {
 import { type HostLock, withHostLock } from './host-lock.ts';
 import { shortOf } from './room.ts';
 import { commands, isInstalled, readBundle, root, versionOfThis } from './origin.ts';
+import { checkRotated } from './rotation.ts';
 import { runProgram } from './program.ts';
 import { useThis, versionInUse } from './refresh.ts';
 import { type Cluster, type Options, readOptions, settle } from './settings.ts';
@@ -90,15 +91,6 @@ async function updateLocked(place: Place, request: Locked): Promise<boolean> {
   }
   if (version !== versionOfThis()) return await delegate(version, { ...request, bundle: file });
   return await moveCluster(place, version, { ...request, bundle: file });
-}
-
-/** `conflict` while the root key is being made anew: programs of another version may know nothing of it, and let nobody in. */
-export function checkRotated(cluster: Cluster | undefined): void {
-  if (cluster?.rootKeyChange === undefined) return;
-  throw new FlynnError(
-    'conflict',
-    `the root key is being made anew, and that is not through: ${commands.up} goes on with it, then update. Nothing was changed`,
-  );
 }
 
 /** Beside what is in use. Its version. */
