@@ -13,6 +13,7 @@ import { describeLogs } from './logs.ts';
 import { describePush } from './push.ts';
 import { describeRecovery } from './recovery.ts';
 import { describeRefusals } from './refusals.ts';
+import { describeRotation } from './rotation.ts';
 import { describeRoutes } from './routes.ts';
 import { describeRun } from './run.ts';
 import { describeScale } from './scale.ts';
@@ -41,5 +42,6 @@ suite('one host', () => {
   describeDeploys(theCluster);
   describeLogs(theCluster);
   describeRecovery(theCluster);
+  describeRotation(theCluster);
   describeDown(theCluster);
 });

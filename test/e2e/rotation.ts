@@ -27,7 +27,13 @@ export function describeRotation(theCluster: () => TestCluster): void {
     await begun;
     const between = await fileOf(cluster);
     assert.ok(between.rootKeyChange !== undefined && between.controllerKey !== former);
-    assert.match((await cluster.flynn(['doctor'], { code: 'any' })).stdout, /root key[^]*former one is still good/);
+    // A controller of before, which knows of nothing, may be asked for a moment more.
+    const told = async () => (await cluster.flynn(['doctor'], { code: 'any' })).stdout;
+    await waitFor(async () => /root key[^]*former one is still good/.test(await told()), {
+      what: 'doctor to tell of it',
+      deadlineMs: 120_000,
+      intervalMs: 500,
+    });
 
     const { code, stdout, stderr } = await up(cluster);
     assert.equal(code, 0, `${stdout}${stderr}`);

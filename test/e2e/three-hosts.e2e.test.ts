@@ -5,6 +5,7 @@ import { describeJoining } from './joining.ts';
 import { describeLeaving } from './leaving.ts';
 import { describeLostHost } from './lost-host.ts';
 import { describePorts } from './ports.ts';
+import { describeRotationElsewhere } from './rotation.ts';
 import { describeSharing } from './sharing.ts';
 
 suite('three hosts', () => {
@@ -18,6 +19,7 @@ suite('three hosts', () => {
   describeJoining(theCluster);
   describeSharing(theCluster);
   describePorts(theCluster);
+  describeRotationElsewhere(theCluster);
   describeLostHost(theCluster);
   describeLeaving(theCluster);
 });
