@@ -133,7 +133,7 @@ test('the cluster key opens nothing to whom a router passes on, and the router i
     const outcome = await knock(route, world.key, { peer });
     assert.ok(hasCode(outcome, 'unauthenticated'), nameOf(route));
   }
-  const [events] = routes.filter((route) => nameOf(route) === 'GET /routes/events');
+  const events = routes.find((route) => nameOf(route) === 'GET /routes/events');
   assert.ok(events);
   assert.equal(await knock(events, serviceToken(world.userKey, 'router'), { peer }), 'in');
   assert.equal(await knock(events, world.key, { peer: 'flynn:app/runner' }), 'in');
