@@ -37,8 +37,10 @@ async function withFolder(task: (folder: string) => Promise<void>): Promise<void
   }
 }
 
-function backupOf(more: { digest?: string; sshHostKey?: string; rootKey?: string } = {}): Backup {
-  const { digest = 'd1', sshHostKey = 'none', rootKey = 'root' } = more;
+type Made = { digest?: string; sshHostKey?: string; rootKey?: string; rounds?: string };
+
+function backupOf({ digest = 'd1', sshHostKey = 'none', rootKey = 'root', ...more }: Made = {}): Backup {
+  const rounds: Record<string, string> = more.rounds === undefined ? {} : { FLYNN_TOKEN_ROUNDS: more.rounds };
   const platform = {
     name: 'old',
     domain: 'apps.example.com',
@@ -47,7 +49,7 @@ function backupOf(more: { digest?: string; sshHostKey?: string; rootKey?: string
     gitUrl: 'ssh://git@apps.example.com:2200',
     apps: {
       controller: {
-        env: { FLYNN_CONTROLLER_KEY: rootKey, FLYNN_OIDC_ISSUER: 'https://id' },
+        env: { FLYNN_CONTROLLER_KEY: rootKey, ...rounds, FLYNN_OIDC_ISSUER: 'https://id' },
         counts: { web: 2, gone: 1 },
       },
       'git-receiver': { env: { FLYNN_SSH_HOST_KEY: sshHostKey }, counts: { web: 1 } },
@@ -113,11 +115,11 @@ test('people keep their root key and the host their ssh knows; what is between s
 
 test('of a root key that was being made anew the new one is restored, and one made anew since the restore stays', () =>
   withFolder(async (stateDir) => {
-    const backup = backupOf({ rootKey: 'new,former', sshHostKey: await makeSshKey(stateDir) });
+    const backup = backupOf({ rootKey: 'new,former', rounds: '3,2', sshHostKey: await makeSshKey(stateDir) });
     const authority = await createAuthority('flynn');
     const made = settle(withBackup(readOptions({}), backup.inspection), undefined, { ...machine, authority });
     const cluster = await takeKeys(stateDir, made, backup);
-    assert.equal(cluster.controllerKey, 'new');
+    assert.deepEqual([cluster.controllerKey, cluster.tokens], ['new', { round: 3 }]);
     const env = { FLYNN_CONTROLLER_KEY: rootKeysOf(cluster).join(',') };
     const app = { name: 'controller', image: 'i', env, processes: {}, counts: {}, routes: [] };
     assert.equal(withSettings(app, backup.inspection.platform).env['FLYNN_CONTROLLER_KEY'], 'new');

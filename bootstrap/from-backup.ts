@@ -123,12 +123,19 @@ export async function takeKeys(stateDir: string, cluster: Cluster, backup: Backu
   if (sshHostKey !== undefined) await adoptHostKey(stateDir, sshHostKey);
   // Of one that was being made anew at that moment the new one: the former was to be good no longer.
   const [rootKey] = rootKeyOf(backup.inspection)?.split(',') ?? [];
-  return { ...cluster, controllerKey: rootKey ?? cluster.controllerKey };
+  // Tokens of an earlier round were to be good no longer, either.
+  const [round] = controllerEnv(backup.inspection)['FLYNN_TOKEN_ROUNDS']?.split(',') ?? [];
+  const tokens = round === undefined ? {} : { tokens: { round: Number(round) } };
+  return { ...cluster, controllerKey: rootKey ?? cluster.controllerKey, ...tokens };
 }
 
 /** As its controller was told it: two with a comma between while it was made anew. */
-function rootKeyOf({ platform }: Inspection): string | undefined {
-  return platform.apps['controller']?.env['FLYNN_CONTROLLER_KEY'];
+function rootKeyOf(inspection: Inspection): string | undefined {
+  return controllerEnv(inspection)['FLYNN_CONTROLLER_KEY'];
+}
+
+function controllerEnv({ platform }: Inspection): Readonly<Record<string, string>> {
+  return platform.apps['controller']?.env ?? {};
 }
 
 async function isRestored(stateDir: string, { source }: Backup): Promise<boolean> {
