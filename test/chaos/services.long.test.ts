@@ -5,6 +5,7 @@ import { messageOf } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
 import type { Checkout } from '../checkout.ts';
 import { TestCluster } from '../test-cluster.ts';
+import { type AtRest, untilAtRest } from './at-rest.ts';
 import { Disturbance } from './disturbance.ts';
 import { Stage, scenario } from './stage.ts';
 
@@ -27,7 +28,7 @@ const stepMs = 180_000;
 suite('services of the platform are killed while they are used', () => {
   let cluster: TestCluster;
   let stage: Stage;
-  let undisturbed: State;
+  let undisturbed: AtRest;
   before(async () => {
     cluster = await TestCluster.create(60);
     await cluster.up();
@@ -109,41 +110,10 @@ async function use(app: Checkout, text: string): Promise<string[]> {
   return refusals;
 }
 
-type State = Readonly<{ body: string; env: string; counts: unknown; jobs: string[]; unfinished: string[] }>;
-
-const expected: State = {
+const expected: AtRest = {
   body: 'last\n',
   env: 'last',
   counts: { web: 2 },
   jobs: ['web running', 'web running'],
   unfinished: [],
 };
-
-/** Once nothing of it is under way any more. */
-function untilAtRest(app: Checkout): Promise<State> {
-  return waitFor(
-    async () => {
-      const unfinished = await unfinishedOf(app);
-      if (unfinished.length > 0) throw new Error(unfinished.join(', '));
-      const jobs = (await app.cluster.jobs(app.name)).filter(({ state }) => state !== 'done' && state !== 'crashed');
-      if (jobs.some(({ state }) => state !== 'running')) throw new Error(JSON.stringify(jobs));
-      return {
-        body: (await app.get()).body,
-        env: (await app.flynn(['env', 'get', 'TEXT'])).stdout.trim(),
-        counts: JSON.parse((await app.flynn(['scale', '--json'])).stdout) as unknown,
-        jobs: jobs.map(({ type, state }) => `${type} ${state}`).sort(),
-        unfinished,
-      };
-    },
-    { what: `${app.name} to be at rest`, deadlineMs: stepMs, intervalMs: 1_000 },
-  );
-}
-
-async function unfinishedOf(app: Checkout): Promise<string[]> {
-  const list = async (...command: string[]): Promise<{ id: string; state: string }[]> =>
-    JSON.parse((await app.flynn([...command, '--json'])).stdout) as { id: string; state: string }[];
-  const ended = new Set(['complete', 'failed', 'cancelled']);
-  return [...(await list('op', 'list')), ...(await list('deployment'))]
-    .filter(({ state }) => !ended.has(state))
-    .map(({ id, state }) => `${id} ${state}`);
-}
