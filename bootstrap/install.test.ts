@@ -314,5 +314,8 @@ test('what it does not know is refused with what there is', () => {
   refused(/unknown option --what/, '--what');
   refused(/--bundle takes a value/, '--bundle');
   refused(/absolute path/, '--prefix', 'here');
+  for (const odd of ['a b', "a'b", 'a"b', 'a\\b', 'a$b', 'a%b', 'a#b', 'a`b']) {
+    refused(/a path without spaces/, '--prefix', at(odd));
+  }
   assert.match(installed('--help'), /install \[--bundle FILE\|URL\]/);
 });
