@@ -92,7 +92,7 @@ test('what the cluster lacks inside is told without doubting its address', async
   await env.desk.run(['create', 'hello']);
   const { code, stderr } = await env.desk.run(['-a', 'hello', 'log']);
   assert.equal(code, 1);
-  assert.equal(stderr, 'flynn: no log aggregator is running\n');
+  assert.equal(stderr, 'flynn: no log aggregator is running\n  "flynn status" tells how the cluster is\n');
 });
 
 test('what the controller does not take is told by its name, not as a request', async () => {

@@ -260,6 +260,8 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
     installation: config.FLYNN_INSTALLATION,
     stateDir: config.FLYNN_STATE_DIR,
     dockerSocket: config.FLYNN_DOCKER_SOCKET,
+    engine,
+    engineDir: machine.rootDir ?? config.FLYNN_STATE_DIR,
   };
   for (const address of new Set([host.gateway, host.externalAddress, '127.0.0.1'])) {
     await startServer({

@@ -10,6 +10,7 @@ import { Peers, connectStore } from './cluster/start.ts';
 import { configSchema } from './config.ts';
 import { connectDocker } from './docker.ts';
 import { keepLogSmall } from './own-log.ts';
+import { emptyScratch, scratchIn } from './scratch.ts';
 import { openTrust } from './trust/host-trust.ts';
 
 /** The store may be away for long; a program that runs this long is not broken. */
@@ -26,6 +27,7 @@ await runDaemon({
     const trust = await openTrust(config, log);
     const access = { key: config.FLYNN_KEY, identity: trust?.identity };
     const metrics = openMetrics();
+    await emptyScratch(config.FLYNN_STATE_DIR);
     await startAgent({
       config,
       log,
@@ -40,7 +42,7 @@ await runDaemon({
           fetchBlob,
           onPulled,
           fetchImages: fetchFromPeers({ peers: () => peers.others(), access, log }),
-          scratchDir: join(config.FLYNN_STATE_DIR, 'tmp'),
+          scratchDir: scratchIn(config.FLYNN_STATE_DIR),
         }),
       connectStore: () => connectStore(config, { log, onCall: etcdMetrics(metrics), identity: trust?.identity }),
     });
