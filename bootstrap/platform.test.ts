@@ -93,6 +93,70 @@ test('the first service that fails to deploy ends the wait for all, and is told 
   );
 });
 
+test('what an interrupted command left under way is waited for: what it makes live is not taken for what was live before', async () => {
+  const wanted = appNamed('router');
+  let releaseId = 'before';
+  const deployed: string[] = [];
+  const ended = new Set<string>();
+  const deployment = (id: string): Deployment => ({
+    id,
+    appId: 'router',
+    newReleaseId: id,
+    state: ended.has(id) ? 'complete' : 'running',
+    createdAt,
+    progress: {},
+  });
+  const processes = { web: processSchema.parse(wanted.processes['web']) };
+  const release = (id: string) => ({
+    id,
+    appId: 'router',
+    artifactId: id,
+    version: 1,
+    env: {},
+    meta: {},
+    createdAt,
+    processes,
+  });
+  await using controller = await startLoopback([
+    handle(apps.get, async () => {
+      const app = {
+        id: 'router',
+        name: 'router',
+        meta: {},
+        isSystem: true,
+        deployTimeoutMs: 60_000,
+        createdAt,
+        updatedAt,
+      };
+      return { ...app, releaseId };
+    }),
+    handle(routing.list, async () => []),
+    handle(deployments.list, async () => [deployment('interrupted')]),
+    handle(deployments.get, async ({ params }) => {
+      releaseId = params.deployment;
+      ended.add(releaseId);
+      return deployment(params.deployment);
+    }),
+    handle(deployments.create, async ({ body }) => {
+      deployed.push(body.releaseId);
+      return deployment(body.releaseId);
+    }),
+    handle(releases.get, async ({ params }) => release(params.release)),
+    handle(releases.list, async () => []),
+    handle(releases.create, async () => release('again')),
+    handle(releases.createArtifact, async ({ body }) => ({ ...body, id: 'again', createdAt })),
+    handle(releases.getArtifact, async ({ params }) => {
+      const name = params.artifact === 'interrupted' ? 'flynn/router:sick' : wanted.image;
+      return { id: params.artifact, type: 'image' as const, image: { name }, meta: {}, createdAt };
+    }),
+  ]);
+  const lines: string[] = [];
+  assert.equal(await new Platform(controller.client).ensureApp(wanted, (line) => lines.push(line)), 'updated');
+  assert.deepEqual(lines, ['waiting for an earlier deployment of router', 'updating router']);
+  assert.deepEqual(deployed, ['again']);
+  assert.equal(await new Platform(controller.client).ensureApp(wanted, () => {}), 'unchanged');
+});
+
 test('a variable that another version’s manifest gave goes with it; what people set stays', () => {
   const before = { env: { FLYNN_KEY: 'k', FLYNN_NEW: '1', FLYNN_LOG_APP_MB: '9' }, given: ['FLYNN_KEY', 'FLYNN_NEW'] };
   const env = nextEnv({ ...appNamed('log-aggregator'), env: { FLYNN_KEY: 'k2' } }, before);
