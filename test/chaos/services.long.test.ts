@@ -78,7 +78,7 @@ async function disturbed(
   } while (!disturbance.isOver);
   const { kills } = disturbance;
   t.diagnostic(`${kills} kills, ${rounds} rounds, ${refusals.length} commands failed and were given again`);
-  for (const refusal of refusals) t.diagnostic(refusal);
+  for (const [refusal, same] of Map.groupBy(refusals, (text) => text)) t.diagnostic(`${same.length} times: ${refusal}`);
   assert.ok(kills >= leastKills, `only ${kills} kills`);
   return `round ${rounds}`;
 }
