@@ -197,10 +197,19 @@ test('a version that was on its way out when the power went is back, and what wa
   assert.deepEqual(readdirSync(at('opt')).sort(), ['1.0.0', '1.1.0', 'commands', 'current', 'packages']);
 });
 
+test('a disk that fills while a version is unpacked leaves what was there, and says why', () => {
+  installed('--bundle', makeBundle('1.0.0'));
+  const tar = `[ "$1" = -xmzf ] || exec env PATH=/usr/bin:/bin tar "$@"\necho 'tar: No space left on device' >&2\nexit 2\n`;
+  write(at('programs/tar'), `#!/bin/sh\n${tar}`, 0o755);
+  refused(/No space left on device[\s\S]*could not be unpacked/, '--bundle', makeBundle('1.1.0'), '--keep-current');
+  assert.equal(flynnHost(), 'flynn-host 1.0.0 x\n');
+  assert.deepEqual(readdirSync(at('opt')).sort(), ['1.0.0', 'commands', 'current', 'packages']);
+});
+
 test('one that is ended leaves no program of its own and nothing half done', async () => {
   const bundle = makeBundle('1.0.0');
   // Unpacking takes until it is ended; what is read before it does not.
-  const tar = `#!/bin/sh\n[ "$1" = -xmzf ] || exec /usr/bin/env -S PATH=/usr/bin:/bin tar "$@"\nexec sh -c 'echo $$ >"${at('unpacking')}"; exec sleep 600'\n`;
+  const tar = `#!/bin/sh\n[ "$1" = -xmzf ] || exec env PATH=/usr/bin:/bin tar "$@"\nexec sh -c 'echo $$ >"${at('unpacking')}"; exec sleep 600'\n`;
   write(at('programs/tar'), tar, 0o755);
   const ending = new AbortController();
   const env = { PATH: `${at('programs')}:${process.env['PATH'] ?? ''}` };

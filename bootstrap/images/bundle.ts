@@ -40,8 +40,8 @@ const contentTypes = {
 /**
  * What packages bring along, keep in memory, and nobody here asks them for: of the engine's client SSH and gRPC, other ways to
  * an engine (16 MB for one of their ciphers alone); of the schemas every language but English; of the HTTP client browsers'
- * ways to call, caches and mocks (half of it); of the server nearly all types of content (3 MB), and who calls what is deprecated,
- * for which stacks of all that starts are taken apart (1 MB).
+ * ways to call, caches and mocks (half of it); of the server nearly all types of content (3 MB), and who calls what is
+ * deprecated or makes a logger, for which stacks are taken apart and the places of all code with them (up to 2 MB).
  */
 const unusedParts: readonly Unused[] = [
   { path: /^(ssh2|\.\/session|@grpc\/grpc-js|@grpc\/proto-loader)$/, importer: /\/(dockerode|docker-modem)\/lib\// },
@@ -61,6 +61,7 @@ const unusedParts: readonly Unused[] = [
     importer: /\/node_modules\//,
     contents: 'const none = () => {}; none.function = (one) => one; none.property = none; module.exports = () => none;',
   },
+  { path: /^\.\/(lib\/)?(caller|transport)$/, importer: /\/pino\//, contents: 'module.exports = () => [];' },
 ];
 
 const withoutUnused: Plugin = {
@@ -76,14 +77,14 @@ const withoutUnused: Plugin = {
 };
 
 /**
- * An import of node:http evaluates all it exports, which loads the whole of the browsers' HTTP that Node has built in: 1.5 MB
- * that stay in each program. A require does not.
+ * An import of these evaluates all they export: of node:http this loads the whole of the browsers' HTTP that Node has built in,
+ * of node:tls every authority's certificate, of node:crypto the browsers' cryptography. 2 MB stay in each program. A require does not.
  */
-const httpByRequire: Plugin = {
-  name: 'http by require',
+const byRequire: Plugin = {
+  name: 'by require',
   setup(building) {
-    building.onResolve({ filter: /^(node:)?http$/ }, ({ kind }) =>
-      kind === 'require-call' ? undefined : { path: 'node:http', namespace: 'required' },
+    building.onResolve({ filter: /^(node:)?(http|tls|crypto)$/ }, ({ path, kind }) =>
+      kind === 'require-call' ? undefined : { path: `node:${path.replace('node:', '')}`, namespace: 'required' },
     );
     building.onResolve({ filter: /./, namespace: 'required' }, ({ path }) => ({ path, external: true }));
     building.onLoad({ filter: /./, namespace: 'required' }, ({ path }) => ({
@@ -127,7 +128,7 @@ export async function bundle(entry: string, { version, prologue = () => '' }: St
       target: 'node24',
       format: 'esm',
       external,
-      plugins: [httpByRequire, withoutUnused, ...(version === undefined ? [] : [withVersion(version)])],
+      plugins: [byRequire, withoutUnused, ...(version === undefined ? [] : [withVersion(version)])],
       banner: { js: `${prologue(entry)}${banner}` },
       // The source stays in memory as long as the program runs. Names stay too, and lines for stack traces to point at. They are
       // not kept in properties (keepNames): each function would have a shape of its own, up to 2.5 MB of them.

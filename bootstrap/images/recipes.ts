@@ -49,6 +49,8 @@ export type ImageRecipe = Readonly<{
   command: readonly string[];
   env?: Readonly<Record<string, string>>;
   workingDirectory?: string;
+  /** Its /usr/bin/node may be the host agent's own, where that is the same: one copy in memory serves them all. */
+  isNodeShared?: boolean;
 }>;
 
 export const debianSuite = 'trixie';
@@ -114,6 +116,7 @@ function service(
     files: [{ type: 'bundle', entry, path }, ...files],
     entrypoint: ['/usr/bin/node', ...flags, '--disable-warning=ExperimentalWarning', path],
     command: [],
+    isNodeShared: true,
     // One heap for all threads, and what is free at its end goes back at once: most of the time most services are idle.
     env: { NODE_ENV: 'production', MALLOC_ARENA_MAX: '1', MALLOC_TRIM_THRESHOLD_: '131072', ...env },
   };

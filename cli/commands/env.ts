@@ -43,16 +43,6 @@ export function addEnvCommands(parent: Parent): void {
 
   addCommand(parent, {
     under: env,
-    name: 'references',
-    summary: 'the variables that refer to others, as they were set',
-    async run(context) {
-      const references = (await newestRelease(context))?.references ?? {};
-      context.show(references, () => assignmentsText(references));
-    },
-  });
-
-  addCommand(parent, {
-    under: env,
     name: 'unset',
     summary: 'remove variables, as a new release that is rolled out',
     arguments: [['<names...>', 'the variables']],
@@ -108,6 +98,16 @@ export function addEnvCommands(parent: Parent): void {
       // It holds secrets: its owner's alone.
       await writeFile(resolve(context.io.cwd, path), formatEnvFile(values), { mode: 0o600 });
       context.show(values, () => `${path}: ${formatCount(Object.keys(values).length, 'variable')}`);
+    },
+  });
+
+  addCommand(parent, {
+    under: env,
+    name: 'references',
+    summary: 'the variables that refer to others, as they were set',
+    async run(context) {
+      const references = (await newestRelease(context))?.references ?? {};
+      context.show(references, () => assignmentsText(references));
     },
   });
 }

@@ -10,7 +10,7 @@ import { dirname, join } from 'node:path';
 import { type Readable, Transform } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { abortError } from '@flynn/kit/clock';
-import { FlynnError, messageOf } from '@flynn/kit/errors';
+import { FlynnError, hasErrno, messageOf } from '@flynn/kit/errors';
 import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
 import type { Logger } from '@flynn/kit/log';
@@ -158,7 +158,14 @@ async function save(body: Readable, file: string, sha256: string, signal: AbortS
       done(undefined, chunk);
     },
   });
-  await pipeline(body, counting, createWriteStream(file, { mode: 0o600 }), { signal });
+  try {
+    await pipeline(body, counting, createWriteStream(file, { mode: 0o600 }), { signal });
+  } catch (error) {
+    if (!hasErrno(error, 'ENOSPC', 'EDQUOT')) throw error;
+    throw new FlynnError('exhausted', `there is no room for the bundle at ${dirname(file)}: free some disk space`, {
+      cause: error,
+    });
+  }
   const is = hash.digest('hex');
   if (is !== sha256)
     throw new FlynnError('invalid', `a bundle arrived with the SHA-256 ${is}, not ${sha256}: send it again`);

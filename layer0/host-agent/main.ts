@@ -11,6 +11,7 @@ import { configSchema } from './config.ts';
 import { connectDocker } from './docker.ts';
 import { keepLogSmall } from './own-log.ts';
 import { emptyScratch, scratchIn } from './scratch.ts';
+import { shareNode } from './shared-node.ts';
 import { openTrust } from './trust/host-trust.ts';
 
 /** The store may be away for long; a program that runs this long is not broken. */
@@ -25,6 +26,13 @@ await runDaemon({
     const soon = setTimeout(prove, provenMs);
     const peers = new Peers(config);
     const trust = await openTrust(config, log);
+    const node = await shareNode({
+      stateDir: config.FLYNN_STATE_DIR,
+      program: process.execPath,
+      arch: process.arch,
+      version: process.versions.node,
+      log,
+    });
     const access = { key: config.FLYNN_KEY, identity: trust?.identity };
     const metrics = openMetrics();
     await emptyScratch(config.FLYNN_STATE_DIR);
@@ -35,6 +43,7 @@ await runDaemon({
       peers,
       trust,
       metrics,
+      node,
       connectEngine: (fetchBlob, onPulled) =>
         connectDocker({
           socketPath: config.FLYNN_DOCKER_SOCKET,

@@ -44,7 +44,7 @@ test('a file gives values; one that leaves them as they are leaves references', 
   const references = { URL: 'pg://${USER}@db' };
   const made = await client.call(releases.create, { params, body: { env: { USER: 'ada' }, references } });
   await world.deploy('shop', made.id);
-  const apply = async (spec: object) => {
+  const apply = async (spec: Record<string, unknown>) => {
     const applied = await client.call(generic.apply, {
       params: { group: 'flynn', version: 'v1', kind: 'App' },
       body: { name: 'shop', spec },

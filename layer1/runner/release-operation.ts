@@ -116,7 +116,8 @@ async function makeRelease(
 
 async function envOfFirst(appJson: AppJson, { operation, controller, signal }: Execution) {
   const made = await controller.call(releases.list, { params: { app: operation.appId } }, { signal });
-  const [{ env = {}, references = {} } = {}] = made;
+  const env = made[0]?.env ?? {};
+  const references = made[0]?.references ?? {};
   return { env: firstEnv(appJson, env, () => randomBytes(32).toString('hex')), references };
 }
 
