@@ -143,6 +143,9 @@ function explain(error: FlynnError): string {
   if ((error.code === 'unavailable' || error.code === 'timeout') && message.includes(controllerName)) {
     return `${message}\n  is the cluster up, and its address right? "flynn cluster" shows it; on the host: flynn-host bootstrap`;
   }
+  if (error.code === 'unavailable' || error.code === 'timeout') {
+    return `${message}\n  "flynn status" tells how the cluster is`;
+  }
   if (error.code === 'unauthenticated') {
     const why = / expired at /.test(message) ? '' : 'the cluster does not know this key, or knows it no more: ';
     return `${message}\n  ${why}"flynn cluster add NAME URL KEY" sets another, "flynn login" asks for one`;
