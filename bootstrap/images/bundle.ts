@@ -100,7 +100,7 @@ const byRequire: Plugin = {
 function namesOf(path: string): string[] {
   const all: unknown = createRequire(import.meta.url)(path);
   const properties = Object.entries(Object.getOwnPropertyDescriptors(Object(all)));
-  return properties.filter(([, { get }]) => get === undefined).map(([name]) => name);
+  return properties.filter(([, property]) => 'value' in property).map(([name]) => name);
 }
 
 /** The packages of the repository say `version`, whatever their files do. */
