@@ -88,6 +88,20 @@ test('a host that alone has blobs waits with its jobs until others have them; fo
   assert.ok(lines.includes('it alone has 99 blob: lost with its disk, as you force it'), lines.join('; '));
 });
 
+test('forced to leave, a host moves its jobs also when nobody says which blobs it alone has', async () => {
+  await using world = await startHosts(3);
+  const lines: string[] = [];
+  const checkBlobs = async () => {
+    throw new FlynnError('unavailable', 'no blob store is announced');
+  };
+  const options = { isForced: true, report: (line: string) => lines.push(line), checkBlobs };
+  assert.equal(await leave(world.store, { hostId: 'host3', hasPlatform: true }, options), true);
+  assert.match(lines[0] ?? '', /^what it alone has of blobs is not known \(no blob store is announced\) and lost/);
+  assert.ok(lines.includes('its jobs run elsewhere'), lines.join('; '));
+  const unforced = { ...options, isForced: false };
+  await assert.rejects(leave(world.store, joined('host2'), unforced), { code: 'unavailable' });
+});
+
 test('the last host just goes; the one that made the cluster stays while others are there', async () => {
   await using world = await startHosts(3);
   const first = { hostId: 'host1', hasPlatform: true };

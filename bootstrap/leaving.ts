@@ -48,8 +48,10 @@ export async function leaveCluster({ stateDir, cluster, isForced, report }: Leav
   const host = { stateDir, cluster, log: silentLogger() };
   try {
     await using discovery = createDiscoveryClient({ url: `http://${gatewayOf(cluster.subnet)}:1111` });
-    const blobs = { ...partOf(discovery, 'blobstore', await readHostIdentity(stateDir)), key: cluster.key };
-    const checkBlobs: CheckBlobs = (limits) => checkSoleCopiesAt(blobs, cluster.hostId, limits);
+    const checkBlobs: CheckBlobs = async (limits) => {
+      const blobs = { ...partOf(discovery, 'blobstore', await readHostIdentity(stateDir)), key: cluster.key };
+      await checkSoleCopiesAt(blobs, cluster.hostId, limits);
+    };
     return await withStore(host, (store) => leave(store, cluster, { isForced, report, checkBlobs }));
   } catch (error) {
     if (!hasCode(error, 'unavailable', 'timeout')) throw error;
@@ -114,8 +116,10 @@ async function untilCopied(checkBlobs: CheckBlobs, { isForced, report }: Pick<Le
   try {
     await check();
   } catch (error) {
-    if (!hasCode(error, 'conflict')) throw error;
-    report(`${messageOf(error)}: lost with its disk, as you force it`);
+    if (hasCode(error, 'conflict')) report(`${messageOf(error)}: lost with its disk, as you force it`);
+    // Whatever it was that could not be asked: its jobs are moved all the same.
+    else
+      report(`what it alone has of blobs is not known (${messageOf(error)}) and lost with its disk, as you force it`);
   }
 }
 

@@ -93,41 +93,93 @@ test('the first service that fails to deploy ends the wait for all, and is told 
   );
 });
 
+test('what an interrupted command left under way is waited for: what it makes live is not taken for what was live before', async () => {
+  const wanted = appNamed('router');
+  let releaseId = 'before';
+  const deployed: string[] = [];
+  const ended = new Set<string>();
+  const deployment = (id: string): Deployment => ({
+    id,
+    appId: 'router',
+    newReleaseId: id,
+    state: ended.has(id) ? 'complete' : 'running',
+    createdAt,
+    progress: {},
+  });
+  const processes = { web: processSchema.parse(wanted.processes['web']) };
+  const release = (id: string) => ({
+    id,
+    appId: 'router',
+    artifactId: id,
+    version: 1,
+    env: {},
+    meta: {},
+    createdAt,
+    processes,
+  });
+  await using controller = await startLoopback([
+    handle(apps.get, async () => {
+      const app = {
+        id: 'router',
+        name: 'router',
+        meta: {},
+        isSystem: true,
+        deployTimeoutMs: 60_000,
+        createdAt,
+        updatedAt,
+      };
+      return { ...app, releaseId };
+    }),
+    handle(routing.list, async () => []),
+    handle(deployments.list, async () => [deployment('interrupted')]),
+    handle(deployments.get, async ({ params }) => {
+      releaseId = params.deployment;
+      ended.add(releaseId);
+      return deployment(params.deployment);
+    }),
+    handle(deployments.create, async ({ body }) => {
+      deployed.push(body.releaseId);
+      return deployment(body.releaseId);
+    }),
+    handle(releases.get, async ({ params }) => release(params.release)),
+    handle(releases.list, async () => []),
+    handle(releases.create, async () => release('again')),
+    handle(releases.createArtifact, async ({ body }) => ({ ...body, id: 'again', createdAt })),
+    handle(releases.getArtifact, async ({ params }) => {
+      const name = params.artifact === 'interrupted' ? 'flynn/router:sick' : wanted.image;
+      return { id: params.artifact, type: 'image' as const, image: { name }, meta: {}, createdAt };
+    }),
+  ]);
+  const lines: string[] = [];
+  assert.equal(await new Platform(controller.client).ensureApp(wanted, (line) => lines.push(line)), 'updated');
+  assert.deepEqual(lines, ['waiting for an earlier deployment of router', 'updating router']);
+  assert.deepEqual(deployed, ['again']);
+  assert.equal(await new Platform(controller.client).ensureApp(wanted, () => {}), 'unchanged');
+});
+
 test('a variable that another version’s manifest gave goes with it; what people set stays', () => {
   const before = { env: { FLYNN_KEY: 'k', FLYNN_NEW: '1', FLYNN_LOG_APP_MB: '9' }, given: ['FLYNN_KEY', 'FLYNN_NEW'] };
   const env = nextEnv({ ...appNamed('log-aggregator'), env: { FLYNN_KEY: 'k2' } }, before);
   assert.deepEqual(env, { FLYNN_KEY: 'k2', FLYNN_LOG_APP_MB: '9' });
 });
 
-/** A controller whose router is what the manifest says; its newest deployment is as `look` says, asked again and again. */
-function liveController(look: () => Deployment['state'], releaseList: Record<string, Record<string, string>> = {}) {
+/** A controller that has these releases of its app, by their id; the first removal finds the app changed. */
+function controllerOf(all: Readonly<Record<string, Record<string, string>>>) {
   const removed: string[] = [];
   let conflicts = 1;
-  const release = (id: string, env: Record<string, string>) => {
-    const processes = { web: processSchema.parse(appNamed('router').processes['web']) };
-    return { id, appId: 'router', version: 1, artifactId: 'artifact', env, processes, meta: {}, createdAt };
-  };
-  const deployment = (): Deployment => ({
-    id: 'd1',
-    appId: 'router',
-    newReleaseId: 'live',
-    state: look(),
-    createdAt,
-    error: 'it was told to',
-    progress: { web: { wanted: 1, up: 1, old: 1 } },
-  });
   const handlers = [
-    handle(apps.get, async ({ params: { app: id } }) => {
-      return { id, name: id, meta: {}, isSystem: true, releaseId: 'live', deployTimeoutMs: 1, createdAt, updatedAt };
-    }),
-    handle(routing.list, async () => []),
-    handle(releases.get, async () => release('live', {})),
-    handle(releases.getArtifact, async () => {
-      return { id: 'artifact', type: 'image' as const, image: { name: 'flynn/router:1' }, meta: {}, createdAt };
-    }),
-    handle(deployments.list, async ({ query }) => (query.limit === 1 ? [deployment()] : [])),
-    handle(deployments.get, async () => deployment()),
-    handle(releases.list, async () => Object.entries(releaseList).map(([id, env]) => release(id, env))),
+    handle(releases.list, async () =>
+      Object.entries(all).map(([id, env]) => ({
+        id,
+        appId: 'router',
+        version: 1,
+        env,
+        references: {},
+        processes: {},
+        meta: {},
+        createdAt,
+      })),
+    ),
     handle(releases.remove, async ({ params }) => {
       if (params.release === 'gone') throw new FlynnError('not_found', 'it was removed');
       if ((conflicts -= 1) >= 0) throw new FlynnError('conflict', 'the app was changed');
@@ -137,29 +189,9 @@ function liveController(look: () => Deployment['state'], releaseList: Record<str
   return { handlers, removed };
 }
 
-test('what is live already is done once the release of before has ended, whoever began that', async () => {
-  const states: Deployment['state'][] = ['finishing', 'finishing', 'complete'];
-  const asked: string[] = [];
-  const { handlers } = liveController(() => {
-    const state = states.shift() ?? 'complete';
-    asked.push(state);
-    return state;
-  });
-  await using controller = await startLoopback(handlers);
-  assert.equal(await new Platform(controller.client).ensureApp(appNamed('router'), () => {}), 'unchanged');
-  assert.deepEqual(asked, ['finishing', 'finishing', 'complete']);
-
-  const failing: Deployment['state'][] = ['finishing'];
-  await using other = await startLoopback(liveController(() => failing.shift() ?? 'failed').handlers);
-  await assert.rejects(
-    new Platform(other.client).ensureApp(appNamed('router'), () => {}),
-    /deploying router failed: it was told to/,
-  );
-});
-
 test('releases that nobody is to go back to are removed, though the app is written at the same moment', async () => {
   const env = { KEY: 'former' };
-  const { handlers, removed } = liveController(() => 'complete', { live: { KEY: 'new' }, gone: env, a: env, b: {} });
+  const { handlers, removed } = controllerOf({ live: { KEY: 'new' }, gone: env, a: env, b: {} });
   await using controller = await startLoopback(handlers);
   await new Platform(controller.client).removeReleases('router', ({ KEY: key }) => key !== 'new');
   assert.deepEqual(removed, ['a', 'b']);

@@ -20,9 +20,13 @@ import { TaskGroup } from '@flynn/kit/tasks';
 import type { Credentials } from '@flynn/kit/tls';
 import type { SystemApp, SystemRoute } from './manifest.ts';
 
-const deployMs = 240_000;
+/** Of one that fails: two minutes without anything coming up, and as long for what it took away to be back. */
+const deployMs = 300_000;
 /** A controller that is being replaced refuses connections for a moment. */
 const callMs = 60_000;
+
+/** Those that have ended, and those that people hold. */
+const stillStates: ReadonlySet<Deployment['state']> = new Set(['complete', 'failed', 'canary', 'paused']);
 
 /** Of a release that a manifest made: which variables it gave. */
 const variablesMeta = 'flynn.manifest.variables';
@@ -57,13 +61,12 @@ export class Platform {
 
   /** Deploys the app if what is live is not what the manifest says. */
   async ensureApp(wanted: SystemApp, report: (line: string) => void): Promise<Outcome> {
-    const { app, isNew } = await this.#ensureApp(wanted);
+    const { app: found, isNew } = await this.#ensureApp(wanted);
     await this.#ensureRoutes(wanted, isNew);
+    const app = !isNew && (await this.#untilNoneUnderWay(wanted.name, report)) ? await this.find(wanted.name) : found;
+    if (app === undefined) throw new FlynnError('conflict', `somebody deletes ${wanted.name} at the same time`);
     const live = await this.#live(app);
-    if (live !== undefined && isCurrent(wanted, live)) {
-      await this.#untilAlone(wanted.name, live.release.id);
-      return 'unchanged';
-    }
+    if (live !== undefined && isCurrent(wanted, live)) return 'unchanged';
     report(live === undefined ? `deploying ${wanted.name}` : `updating ${wanted.name}`);
     await this.#deploy(wanted, live);
     return live === undefined ? 'created' : 'updated';
@@ -88,6 +91,18 @@ export class Platform {
         if (!hasCode(error, 'not_found')) throw error;
       }
     }
+  }
+
+  /** One that an interrupted command left may have something else live in a moment. Whether there was one. */
+  async #untilNoneUnderWay(app: string, report: (line: string) => void): Promise<boolean> {
+    const all = await this.#retry('reading the deployments', () =>
+      this.#client.call(deployments.list, { params: { app } }),
+    );
+    const underWay = all.find(({ state }) => !stillStates.has(state));
+    if (underWay === undefined) return false;
+    report(`waiting for an earlier deployment of ${app}`);
+    await this.#untilEnded(app, underWay.id);
+    return true;
   }
 
   createApp(name: string): Promise<App> {
@@ -172,23 +187,13 @@ export class Platform {
     return all.find(({ meta }) => meta[variablesMeta] !== undefined)?.meta[variablesMeta]?.split(',') ?? [];
   }
 
-  /** A release is live before the one it took the place of has ended; an `up` that was broken off did not wait for that. */
-  async #untilAlone(app: string, releaseId: string): Promise<void> {
-    const [newest] = await this.#retry(`reading the deployments of ${app}`, () =>
-      this.#client.call(deployments.list, { params: { app }, query: { limit: 1 } }),
-    );
-    if (newest === undefined || newest.newReleaseId !== releaseId || hasEnded(newest)) return;
-    const ended = await this.#untilEnded(app, newest.id);
-    if (ended.state !== 'complete') throw new FlynnError('internal', failureText(app, ended));
-  }
-
   async #untilEnded(app: string, deployment: string): Promise<Deployment> {
     let last: Deployment | undefined;
     try {
       return await waitFor(
         async () => {
           last = await this.#client.call(deployments.get, { params: { deployment } });
-          return hasEnded(last) ? last : undefined;
+          return last.state === 'complete' || last.state === 'failed' ? last : undefined;
         },
         { what: `the deployment of ${app}`, deadlineMs: deployMs, intervalMs: 150, ...this.#waiting },
       );
@@ -234,10 +239,6 @@ export class Platform {
   #retry<T>(what: string, call: () => Promise<T>): Promise<T> {
     return retry(() => call(), { what, deadlineMs: callMs, maxMs: 1_000, ...this.#waiting });
   }
-}
-
-function hasEnded({ state }: Deployment): boolean {
-  return state === 'complete' || state === 'failed';
 }
 
 /** Which service, why, its last lines, and what to do next. */

@@ -9,13 +9,7 @@ export function addAccessCommands(parent: Parent): void {
   const access = addCommand(parent, {
     name: 'access',
     summary: 'who was given a role on an app',
-    run: listGrants,
-  });
-
-  addCommand(parent, {
-    under: access,
-    name: 'list',
-    summary: 'those who were given a role on the app; who has one on the cluster needs none',
+    lists: true,
     run: listGrants,
   });
 

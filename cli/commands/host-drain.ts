@@ -2,6 +2,7 @@
 import { hosts } from '@flynn/controller/api-hosts';
 import type { HostView } from '@flynn/controller/api-hosts';
 import { whileCopied } from '@flynn/controller/sole-copies';
+import { FlynnError } from '@flynn/kit/errors';
 import { systemClock } from '@flynn/kit/clock';
 import type { HttpClient } from '@flynn/kit/http-client';
 import type { CallInput } from '@flynn/kit/routes';
@@ -15,18 +16,27 @@ export const giveUpBlobs = [
   'do not wait for slugs and layers that no other host has: without its disk they are lost',
 ] as const;
 
-/** Begins once other hosts have what this one alone has of blobs; until then it tells what is left. */
-export function beginDrain(
+/** Begins once other hosts have what this one alone has of blobs; until then it tells what is left. Ctrl-C begins nothing. */
+export async function beginDrain(
   context: Context,
   client: HttpClient,
   host: string,
   body: CallInput<typeof hosts.drain>['body'],
 ): Promise<HostView> {
-  return whileCopied(() => client.call(hosts.drain, { params: { host }, body }), {
-    report: (line) => context.options.json || context.print(`${line}\n`),
-    remedy: `or empty it all the same, and keep its disk: --give-up-blobs`,
-    signal: new AbortController().signal,
-  });
+  const interrupted = new AbortController();
+  const { signal } = interrupted;
+  const stop = context.io.onSignal('SIGINT', () =>
+    interrupted.abort(new FlynnError('cancelled', `stopped: ${host} is not drained`)),
+  );
+  try {
+    return await whileCopied(() => client.call(hosts.drain, { params: { host }, body }, { signal }), {
+      report: (line) => context.options.json || context.print(`${line}\n`),
+      remedy: `or empty it all the same, and keep its disk: --give-up-blobs`,
+      signal,
+    });
+  } finally {
+    stop();
+  }
 }
 
 /** Where no host is left that jobs could go to, as with the only one there is, who asked for that should know. */

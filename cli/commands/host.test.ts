@@ -1,8 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { hosts } from '@flynn/controller/api-hosts';
+import { FlynnError } from '@flynn/kit/errors';
+import { handle } from '@flynn/kit/http-server';
+import { startLoopback } from '@flynn/kit/loopback';
 import { waitFor } from '@flynn/kit/retry';
-import { openDeskWithController } from '../testing.ts';
+import { saveClusters } from '../clusters.ts';
+import { runCli } from '../program.ts';
+import { Desk, openDeskWithController } from '../testing.ts';
 
 const web = { web: { ports: [{ port: 8080 }] } };
 
@@ -59,6 +64,26 @@ test('`host drain` of the only host says that nothing moves', async () => {
   assert.equal(code, 0, stderr);
   assert.match(stdout, /^host1 is draining/);
   assert.match(stderr, /^note: no other host takes jobs now\. .*"flynn host undrain host1" calls it off\n$/);
+});
+
+test('Ctrl-C while `host drain` waits for copies of blobs begins nothing', async () => {
+  const soleCopies = { count: 2, bytes: 3e6, digests: [] };
+  await using loopback = await startLoopback([
+    handle(hosts.drain, async () => {
+      throw new FlynnError('conflict', 'host1 alone has 2 blobs', { detail: { soleCopies } });
+    }),
+  ]);
+  await using desk = await Desk.open();
+  await saveClusters(desk.configDirectory, {
+    clusters: [{ name: 'x', controllerUrl: loopback.server.url, key: 'k', gitUrl: 'g', domain: 'd', httpPort: 80 }],
+  });
+  const io = desk.io();
+  const ran = runCli(['host', 'drain', 'host1'], io);
+  const isTold = () => io.stdout.text.includes('waiting until another has them');
+  await waitFor(isTold, { what: 'what it waits for', deadlineMs: 60_000, intervalMs: 20 });
+  assert.equal(io.signal('SIGINT'), 1);
+  assert.equal(await ran, 1);
+  assert.match(io.stderr.text, /stopped: host1 is not drained/);
 });
 
 test('`host remove` wants --yes, and refuses a host that is up', async () => {

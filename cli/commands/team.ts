@@ -9,6 +9,7 @@ export function addTeamCommands(parent: Parent): void {
   const team = addCommand(parent, {
     name: 'team',
     summary: 'users who are given roles together',
+    lists: true,
     run: listTeams,
   });
   const name = ['<team>', 'the team'] as const;
@@ -26,13 +27,6 @@ export function addTeamCommands(parent: Parent): void {
       const role = options.role === undefined ? {} : { role: parseRole(options.role) };
       tell(context, await (await context.client()).call(teams.create, { body: { name: team, ...role } }));
     },
-  });
-
-  addCommand(parent, {
-    under: team,
-    name: 'list',
-    summary: 'all teams',
-    run: listTeams,
   });
 
   addCommand(parent, {

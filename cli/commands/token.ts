@@ -10,6 +10,7 @@ export function addTokenCommands(parent: Parent): void {
   const token = addCommand(parent, {
     name: 'token',
     summary: 'what opens the cluster: yours, or as an admin all of them',
+    lists: true,
     run: listTokens,
   });
 
@@ -37,13 +38,6 @@ export function addTokenCommands(parent: Parent): void {
       const line = await clusterLine(context, made.token);
       context.show(made, () => [made.token, '', `It is shown only now. To use it elsewhere:`, `  ${line}`].join('\n'));
     },
-  });
-
-  addCommand(parent, {
-    under: token,
-    name: 'list',
-    summary: 'the tokens there are; not what opens, which nobody keeps',
-    run: listTokens,
   });
 
   addCommand(parent, {

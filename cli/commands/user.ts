@@ -11,6 +11,7 @@ export function addUserCommands(parent: Parent): void {
   const user = addCommand(parent, {
     name: 'user',
     summary: 'who may use the cluster',
+    lists: true,
     run: listUsers,
   });
 
@@ -36,13 +37,6 @@ export function addUserCommands(parent: Parent): void {
         ].join('\n'),
       );
     },
-  });
-
-  addCommand(parent, {
-    under: user,
-    name: 'list',
-    summary: 'all users',
-    run: listUsers,
   });
 
   addCommand(parent, {

@@ -289,7 +289,7 @@ test('answers come in another order each time', async () => {
   assert.ok(firsts.size > 1);
 });
 
-test('what is no query is not implemented', async () => {
+test('what is no query is answered with NOTIMP', async () => {
   await using server = await serve(registryOf(['web', 'a', '10.0.0.1:80']));
   const update = await askUdp(server.port, { ...ask('web.flynn'), flags: 5 << 11 });
   assert.equal(rcodeOf(update), 4);

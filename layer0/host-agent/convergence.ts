@@ -53,7 +53,7 @@ export class Convergence {
     while (!signal.aborted) {
       this.#wake = Promise.withResolvers<void>();
       const nextMs = containers.isCurrent ? this.#converge(signal) : resyncMs;
-      const timer = setTimeout(wake, Math.min(nextMs, resyncMs));
+      const timer = setTimeout(wake, Math.max(0, Math.min(nextMs, resyncMs)));
       await this.#wake.promise;
       clearTimeout(timer);
     }

@@ -1,11 +1,11 @@
 /** What jobs and the host use, measured when somebody asks: nothing is spent while nobody does. */
 import { readFileSync } from 'node:fs';
-import { statfs } from 'node:fs/promises';
 import { pause } from '@flynn/kit/clock';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import type { HostUse, JobUse } from './api.ts';
 import type { ContainerTable } from './container-table.ts';
 import type { DiskMeter } from './disk-meter.ts';
+import { diskOf } from './disk-use.ts';
 import type { Container, Engine, Usage } from './engine.ts';
 import { label } from './labels.ts';
 import { jobIdOf } from './plan.ts';
@@ -139,12 +139,4 @@ function readProcessors(): { busyNanoseconds: number; cores: number } {
 
 function kilobytes(text: string, name: string): number {
   return Number(new RegExp(`^${name}:\\s+(\\d+) kB`, 'm').exec(text)?.[1] ?? 0) * 1024;
-}
-
-/** As people see it in `df`: what is reserved for root counts as used. */
-export async function diskOf(path: string): Promise<HostUse['disk']> {
-  const { bsize, blocks, bavail } = await statfs(path);
-  const totalBytes = blocks * bsize;
-  const usedBytes = totalBytes - bavail * bsize;
-  return { path, totalBytes, usedBytes, usedPercent: Math.round((usedBytes / totalBytes) * 1_000) / 10 };
 }

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { fakeClock, systemClock } from './clock.ts';
 import { FlynnError, hasCode } from './errors.ts';
+import { withDeadline } from './retry.ts';
 
 test('a fake clock stands still until it is advanced, and wakes sleepers in the order they are due', async () => {
   const clock = fakeClock(1000);
@@ -45,6 +46,19 @@ test('both clocks end a sleep with the reason of the signal', async () => {
     await assert.rejects(asleep, /the lease was lost/);
     await assert.rejects(clock.sleep(60_000, { signal: AbortSignal.timeout(1) }), (error) => hasCode(error, 'timeout'));
   }
+});
+
+test('what is due already is waited for no longer, and no timer is told so', async () => {
+  const warnings: Error[] = [];
+  const note = (warning: Error): void => void warnings.push(warning);
+  process.on('warning', note);
+  await systemClock.sleep(-0.009);
+  const over = withDeadline(-5);
+  await assert.rejects(systemClock.sleep(60_000, { signal: over }), (error) => hasCode(error, 'timeout'));
+  // A warning comes with a later turn of the loop.
+  await new Promise((resolve) => setImmediate(resolve));
+  process.off('warning', note);
+  assert.deepEqual(warnings, []);
 });
 
 test('the system clock sleeps and tells the time', async () => {

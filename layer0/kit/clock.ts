@@ -13,7 +13,8 @@ export const systemClock: Clock = {
   now: () => Date.now(),
   async sleep(ms, { signal } = {}) {
     try {
-      await delay(ms, undefined, signal === undefined ? {} : { signal });
+      // A difference of two looks at a clock may be of a moment that has passed.
+      await delay(Math.max(0, ms), undefined, signal === undefined ? {} : { signal });
     } catch (error) {
       throw signal?.aborted === true ? abortError(signal) : error;
     }

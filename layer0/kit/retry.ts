@@ -4,7 +4,7 @@ import { FlynnError, asFlynnError, hasCode, messageOf } from './errors.ts';
 
 /** Aborts with `timeout` after `ms`, or as soon as the given signal does. */
 export function withDeadline(ms: number, signal?: AbortSignal): AbortSignal {
-  const deadline = AbortSignal.timeout(Math.ceil(ms));
+  const deadline = AbortSignal.timeout(Math.max(0, Math.ceil(ms)));
   return signal === undefined ? deadline : AbortSignal.any([signal, deadline]);
 }
 

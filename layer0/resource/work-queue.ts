@@ -74,7 +74,7 @@ export class WorkQueue {
     const waiting = this.#timers.get(id);
     if (waiting !== undefined && waiting.dueMs <= dueMs) return;
     clearTimeout(waiting?.timer);
-    this.#timers.set(id, { dueMs, timer: setTimeout(() => this.#makeReady(id), ms) });
+    this.#timers.set(id, { dueMs, timer: setTimeout(() => this.#makeReady(id), Math.max(0, ms)) });
   }
 
   #makeReady(id: string): void {

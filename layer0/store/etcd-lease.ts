@@ -84,7 +84,8 @@ async function keepAlive(
   const { everyMs, giveUpMs, ...pace } = renewalPace(ttlMs);
   const renewal = async (member: Member) => {
     const sentMs = performance.now();
-    const limitMs = Math.min(giveUpMs, term.expiresAtMs - sentMs);
+    // Its end may be reached between a look at the clock and the next.
+    const limitMs = Math.max(0, Math.min(giveUpMs, term.expiresAtMs - sentMs));
     return { sentMs, outcome: await renewals.renew(member.client, id, { limitMs }) };
   };
   for (;;) {

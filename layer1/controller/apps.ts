@@ -129,7 +129,14 @@ async function createNamed(deps: Deps, input: NewApp & { name: string }, signal:
   const id = shortId();
   const app = resources.draft(appType, {
     id,
-    spec: { name: input.name, meta: input.meta, isSystem: input.isSystem, deployTimeoutMs: defaultDeployTimeoutMs },
+    spec: {
+      name: input.name,
+      meta: input.meta,
+      isSystem: input.isSystem,
+      deployTimeoutMs: defaultDeployTimeoutMs,
+      // The platform's are the cluster's own, under the names they have always had.
+      hasOwnVolumes: !input.isSystem,
+    },
     finalizers: [appFinalizer],
   });
   const route = resources.draft(routeType, {

@@ -2,7 +2,15 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
 import { buildLimitsOf } from './build-limits.ts';
-import { appIdOf, compileBuild, compileOneOff, compileWorkload, slugProcess, workloadIdOf } from './compile.ts';
+import {
+  appIdOf,
+  compileBuild,
+  compileOneOff,
+  compileWorkload,
+  plainVolumeName,
+  slugProcess,
+  workloadIdOf,
+} from './compile.ts';
 import type { Runnable } from './compile.ts';
 import { processSchema } from './model.ts';
 import type { Process } from './model.ts';
@@ -15,7 +23,7 @@ const slug: Runnable['artifact'] = {
 const image: Runnable['artifact'] = { type: 'image', image: { name: 'redis:7' } };
 const process = (input: Parameters<typeof processSchema.parse>[0]): Process => processSchema.parse(input);
 const runnable = (processes: Record<string, Process>, artifact = slug, env: Record<string, string> = {}): Runnable => ({
-  app: { id: 'a1', name: 'shop', isSystem: false },
+  app: { id: 'a1', name: 'shop', isSystem: false, hasOwnVolumes: true },
   release: { id: 'r1', env, processes },
   artifact,
 });
@@ -30,7 +38,7 @@ test('a part of the platform is known by its name when its release can show that
   const always = process({ env: { FLYNN_MUTUAL_ALWAYS: 'true' } });
   const can = { FLYNN_MUTUAL_TLS: 'true' };
   const partOf = (web: Process, isSystem: boolean, env: Record<string, string>): Runnable => {
-    return { ...runnable({ web }, image, env), app: { id: 's1', name: 'router', isSystem } };
+    return { ...runnable({ web }, image, env), app: { id: 's1', name: 'router', isSystem, hasOwnVolumes: !isSystem } };
   };
   const identified = (web: Process, isSystem: boolean, env: Record<string, string>) => {
     const { identity, isAlwaysIdentified } = compileWorkload(partOf(web, isSystem, env), 'web', web, 1).template;
@@ -72,14 +80,17 @@ test('an app is a group of its own; only the platform reaches the platform, and 
   const web = process(slugProcess('node server.js', 'web'));
   const app = compileWorkload(runnable({ web }), 'web', web, 1).template;
   assert.deepEqual([app.group, app.links, app.access], ['a1', [], []]);
-  const system = { ...runnable({ web }), app: { id: 's1', name: 'router', isSystem: true } };
+  const system = { ...runnable({ web }), app: { id: 's1', name: 'router', isSystem: true, hasOwnVolumes: false } };
   const all = ['discovery', 'agents', 'store', 'services'];
   assert.deepEqual(compileWorkload(system, 'web', web, 1).template.access, all);
   const run = { workloadId: 'a1-run-1', command: ['sh'], env: {}, tty: false, stdin: false };
   assert.deepEqual(compileOneOff(runnable({ web }), run).template.access, []);
   assert.equal(compileOneOff(runnable({ web }), run).template.group, 'a1');
   const operation = { appEnv: {}, operationId: 'o1', sourceDigest: digest, commit: 'c' };
-  const build = compileBuild(system, web, { app: { id: 'a1', name: 'shop', isSystem: false }, ...operation }).template;
+  const build = compileBuild(system, web, {
+    app: { id: 'a1', name: 'shop', isSystem: false, hasOwnVolumes: true },
+    ...operation,
+  }).template;
   assert.deepEqual([build.group, build.links, build.access], ['a1', ['blobstore'], ['discovery']]);
 });
 
@@ -87,7 +98,7 @@ test('the build of a Dockerfile may ask host agents, and knows what each step ma
   const builder = runnable({ build: process({}) }, image, { FLYNN_BUILD_MEMORY: '300MB' });
   const given = { appEnv: {}, operationId: 'o1', sourceDigest: digest, commit: 'c' };
   const dockerfile = { slugRunnerImage: 'flynn/slug-runner:1' };
-  const app = { id: 'a1', name: 'shop', isSystem: false };
+  const app = { id: 'a1', name: 'shop', isSystem: false, hasOwnVolumes: true };
   const { template } = compileBuild(builder, process({}), { app, ...given, dockerfile });
   assert.deepEqual(template.access, ['discovery', 'agents']);
   assert.equal(template.env['FLYNN_BUILD_KIND'], 'dockerfile');
@@ -144,6 +155,20 @@ test('a type with a volume is one workload through all releases, stopping first;
   assert.deepEqual([compiled.id, compiled.kind, compiled.update], ['a1-r1-edge', 'omni', 'start_first']);
 });
 
+test('volumes of two apps, and of two types, are never one by their names; an app from before keeps those it has', () => {
+  const db = process({ volumes: [{ name: 'data', path: '/data' }] });
+  const { release, artifact, app } = runnable({ db }, image);
+  const namesOf = (one: typeof app, type = 'db') => {
+    const { id, template } = compileWorkload({ app: one, release, artifact }, type, db, 1);
+    return template.volumes.map(({ name, path }) => [name, path, plainVolumeName(id, name)]);
+  };
+  assert.deepEqual(namesOf(app), [['a1.db.data', '/data', 'data']]);
+  assert.deepEqual(namesOf({ ...app, id: 'a2' }), [['a2.db.data', '/data', 'data']]);
+  assert.deepEqual(namesOf(app, 'web'), [['a1.web.data', '/data', 'data']]);
+  assert.deepEqual(namesOf({ ...app, hasOwnVolumes: false }), [['data', '/data', 'data']]);
+  assert.equal(plainVolumeName('a1-db', 'a1.db.v1.2'), 'v1.2');
+});
+
 test('a named service stays as it was given', () => {
   const web = process({ ports: [{ port: 5000, service: { name: 'special' } }] });
   assert.equal(compileWorkload(runnable({ web }, image), 'web', web, 1).template.ports[0]?.service?.name, 'special');
@@ -184,12 +209,12 @@ test('a one-off job of a slug goes through the slug’s starter, of an image it 
 test('a build runs the builder’s release under the app’s name, with the app’s variables as JSON', () => {
   const build = process({ command: ['/build'], env: { FLYNN_BLOBSTORE_KEY: 'k' }, memoryBytes: 5 });
   const builder: Runnable = {
-    app: { id: 'b', name: 'slug-builder', isSystem: true },
+    app: { id: 'b', name: 'slug-builder', isSystem: true, hasOwnVolumes: false },
     release: { id: 'rb', env: { FLYNN_BUILD_PIDS: '99' }, processes: { build } },
     artifact: image,
   };
   const workload = compileBuild(builder, build, {
-    app: { id: 'a1', name: 'shop', isSystem: false },
+    app: { id: 'a1', name: 'shop', isSystem: false, hasOwnVolumes: true },
     appEnv: { SECRET: 's' },
     operationId: 'build-1',
     sourceDigest: digest,
@@ -220,7 +245,7 @@ test('a quarter of the memory and a tenth of the processor time are set aside; t
 test('the platform’s own apps reach all of it, and make room for themselves; their one-off jobs do not', () => {
   const web = process(slugProcess('x', 'web'));
   const ofUsers = runnable({ web });
-  const system: Runnable = { ...ofUsers, app: { ...ofUsers.app, isSystem: true } };
+  const system: Runnable = { ...ofUsers, app: { ...ofUsers.app, isSystem: true, hasOwnVolumes: false } };
   const service = compileWorkload(system, 'web', web, 1);
   const once = compileOneOff(system, { workloadId: 'a1-run-x', command: ['sh'], env: {}, tty: false, stdin: false });
   for (const { template, priority } of [service, once]) {

@@ -29,7 +29,7 @@ const priorities = { system: 80, app: 50, build: 40 } as const;
 /** A workload, every default filled in, with the template it is to run. */
 export type CompiledWorkload = z.output<typeof workloadInputSchema>;
 
-export type RunnableApp = Pick<App, 'id' | 'name' | 'isSystem'>;
+export type RunnableApp = Pick<App, 'id' | 'name' | 'isSystem'> & { hasOwnVolumes: boolean };
 export type RunnableRelease = Pick<Release, 'id' | 'env' | 'processes'>;
 export type RunnableArtifact = Pick<Artifact, 'type' | 'image'>;
 
@@ -84,6 +84,18 @@ export function appIdOf(workloadId: string): string {
   return appId;
 }
 
+/** A host knows volumes by name alone: without the app's id two apps that call theirs "data" would have one. */
+function volumesOf(app: RunnableApp, type: string, { volumes }: Process): Process['volumes'] {
+  if (!app.hasOwnVolumes) return volumes;
+  return volumes.map((volume) => ({ ...volume, name: `${app.id}.${type}.${volume.name}` }));
+}
+
+/** As the app calls it. */
+export function plainVolumeName(workloadId: string, name: string): string {
+  const own = `${appIdOf(workloadId)}.`;
+  return name.startsWith(own) ? name.slice(own.length).replace(/^[^.]*\./, '') : name;
+}
+
 /** The workload of a type the release has. Same input, same workload: its version changes exactly when its template does. */
 export function compileWorkload(runnable: Runnable, type: string, process: Process, count: number): CompiledWorkload {
   const { app, release, artifact } = runnable;
@@ -97,7 +109,7 @@ export function compileWorkload(runnable: Runnable, type: string, process: Proce
     meta: metaOf(runnable, type),
     ports: portsOf(app.name, type, process),
     ...roomOf({ memoryBytes: process.memoryBytes, cpuMillis: process.cpuMillis }),
-    volumes: process.volumes,
+    volumes: volumesOf(app, type, process),
     hostNetwork: process.hostNetwork,
     links: process.links,
     ...reachOf(runnable, [process]),

@@ -9,6 +9,7 @@ import type { SealedStore } from '@flynn/store/sealing/sealed-store';
 import type { Store } from '@flynn/store/store';
 import type { OidcSettings } from './access/oidc.ts';
 import type { CellView } from './cell-view.ts';
+import type { RunnableApp } from './compile.ts';
 import type { Kinds } from './generic/kind.ts';
 import type { HostClients } from './host-clients.ts';
 import type { OperationDispatch } from './operations/dispatch.ts';
@@ -124,8 +125,8 @@ export function isOvertaken(error: unknown, app: AppResource): boolean {
 }
 
 /** What a release runs as: the app's part of it. */
-export function runnableApp(app: AppResource): { id: string; name: string; isSystem: boolean } {
-  return { id: app.id, name: app.spec.name, isSystem: app.spec.isSystem };
+export function runnableApp({ id, spec }: AppResource): RunnableApp {
+  return { id, name: spec.name, isSystem: spec.isSystem, hasOwnVolumes: spec.hasOwnVolumes };
 }
 
 /** What an evaluation is made of, at this moment. */

@@ -30,6 +30,8 @@ const maxTypes = 20;
 /** A transaction holds a hundred operations on any store. */
 const readsAtOnce = 100;
 const slugRunnerAlias = 'slug-runner';
+/** What the platform, and apps whose volumes are their own, have on hosts: apps from before these were told apart name no such. */
+const ofOthers = /^(?:etcd(?:-.*)?|blobs|logs|repositories|router|[a-z0-9]{12}\..*)$/;
 const volumeName = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/;
 
 export function releaseHandlers(deps: Deps, own: OwnBlobs): Handler[] {
@@ -167,6 +169,13 @@ function checkPrivileges(
       throw new FlynnError(
         'invalid',
         `${type} asks for a volume "${unusable.name}", which is no name: letters, digits, ".", "_" and "-"; volumes are the platform's to place, and no path of the host`,
+      );
+    }
+    const platforms = volumes.find(({ name }) => ofOthers.test(name));
+    if (platforms !== undefined && !spec.isSystem && !spec.hasOwnVolumes) {
+      throw new FlynnError(
+        'denied',
+        `${type} of ${spec.name} asks for the volume "${platforms.name}", which is not its own: call it something else`,
       );
     }
     const shared = volumes.find(({ isShared = false }) => isShared);

@@ -44,9 +44,11 @@ function ofApp(read: Role) {
 export const appType = defineType({
   name: 'app',
   version: 1,
-  spec: appSchema
-    .pick({ name: true, meta: true, isSystem: true, deployTimeoutMs: true })
-    .extend({ rollout: rolloutSchema.prefault({}) }),
+  spec: appSchema.pick({ name: true, meta: true, isSystem: true, deployTimeoutMs: true }).extend({
+    rollout: rolloutSchema.prefault({}),
+    /** Its volumes are its own. Of an app from before that was so they keep the name that its data is under. */
+    hasOwnVolumes: z.boolean().default(false),
+  }),
   status: z.object({
     /** The live release. */
     releaseId: z.string().optional(),

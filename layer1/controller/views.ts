@@ -12,9 +12,10 @@ import type {
 } from './resources.ts';
 
 export function viewApp({ id, spec, status, createdAt, updatedAt }: AppResource): App {
+  const { hasOwnVolumes: _, ...shown } = spec;
   return {
     id,
-    ...spec,
+    ...shown,
     ...(status.releaseId === undefined ? {} : { releaseId: status.releaseId }),
     createdAt,
     updatedAt,

@@ -10,7 +10,7 @@ import { buffer, text } from 'node:stream/consumers';
 import { describe, test } from 'node:test';
 import type { TestContext } from 'node:test';
 import { HttpClient } from '@flynn/kit/http-client';
-import { type RunningServer, handle, startServer } from '@flynn/kit/http-server';
+import { type RunningServer, type ServerOptions, handle, startServer } from '@flynn/kit/http-server';
 import { RenewedIdentity, appRole } from '@flynn/kit/identity';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
@@ -40,7 +40,7 @@ async function identityOf(authority: Credentials, app: string): Promise<RenewedI
 
 /** As the controller serves: only to those who show a certificate. */
 async function startPart(t: TestContext, identity: RenewedIdentity): Promise<RunningServer & { address: string }> {
-  const server = await startServer({
+  return serve(t, identity, {
     name: 'part',
     handlers: [
       handle(routes.who, async ({ caller }) => caller?.name ?? ''),
@@ -59,12 +59,16 @@ async function startPart(t: TestContext, identity: RenewedIdentity): Promise<Run
       assert.ok(peer, 'nobody comes without a certificate');
       return { caller: { name: peer } };
     },
-    host: '127.0.0.1',
-    port: 0,
-    headTimeoutMs: 60_000,
-    mutual: identity,
-    log: silentLogger(),
   });
+}
+
+async function serve(
+  t: TestContext,
+  identity: RenewedIdentity,
+  options: Pick<ServerOptions, 'name' | 'handlers' | 'gate'>,
+): Promise<RunningServer & { address: string }> {
+  const listening = { host: '127.0.0.1', port: 0, headTimeoutMs: 60_000, mutual: identity, log: silentLogger() };
+  const server = await startServer({ ...options, ...listening });
   t.after(() => server.close());
   return Object.assign(server, { address: `127.0.0.1:${server.port}` });
 }
@@ -147,17 +151,10 @@ for (const driver of ['fast', 'http-proxy'] as const) {
       const others = [await identityOf(world.authority, 'blobstore'), await identityOf(strangers, 'controller')];
       for (const identity of others) {
         const heard: string[] = [];
-        const server = await startServer({
+        const { address } = await serve(t, identity, {
           name: 'impostor',
           handlers: [handle(routes.who, async ({ requestId }) => String(heard.push(requestId)))],
-          host: '127.0.0.1',
-          port: 0,
-          headTimeoutMs: 60_000,
-          mutual: identity,
-          log: silentLogger(),
         });
-        t.after(() => server.close());
-        const address = `127.0.0.1:${server.port}`;
         await upAs(world, 'controller', address);
         const answer = await ask(world.port, { path: '/who', headers: { authorization: 'Bearer secret' } });
         assert.equal(answer.headers['x-flynn-error'], 'unreachable');

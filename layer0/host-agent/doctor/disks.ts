@@ -1,5 +1,6 @@
 /** Is there room left on the disks the host lives on? */
 import { access, constants, stat, statfs } from 'node:fs/promises';
+import { diskUseOf } from '../disk-use.ts';
 import type { Found } from './finding.ts';
 
 export type DiskRoom = Readonly<{
@@ -83,14 +84,15 @@ async function deviceOf(path: string): Promise<number | undefined> {
 }
 
 async function roomAt(path: string, holds: string): Promise<DiskRoom> {
-  const { bsize, blocks, bavail, files, ffree } = await statfs(path);
-  const freeBytes = bavail * bsize;
+  const room = await statfs(path);
+  const { files, ffree } = room;
+  const { totalBytes, freeBytes, usedPercent } = diskUseOf(room);
   return {
     holds,
     path,
-    totalBytes: blocks * bsize,
+    totalBytes,
     freeBytes,
-    usedPercent: percent(blocks - bavail, blocks),
+    usedPercent,
     usedInodesPercent: files === 0 ? undefined : percent(files - ffree, files),
     isReadOnly: await isReadOnly(path),
   };

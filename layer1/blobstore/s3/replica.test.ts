@@ -88,10 +88,16 @@ test('lists begin after a name whatever its characters', async (t) => {
   assert.deepEqual(found, names);
 });
 
-test('a use that comes while a blob is removed is seen, and the blob stays', async (t) => {
+/** Two stores on a bucket that has one blob, used last at 1,000. */
+async function twoWithCopy(t: TestContext) {
   const { s3, open } = await setUp(t);
   const [one, other] = [open(), open()];
   const { digest } = await one.copy({ digest: digestOf('x'), usedAt: 1_000 }, chunks('x'));
+  return { s3, one, other, digest };
+}
+
+test('a use that comes while a blob is removed is seen, and the blob stays', async (t) => {
+  const { s3, one, other, digest } = await twoWithCopy(t);
   meanwhile(
     s3,
     (method, key) => method === 'PUT' && key.includes('removed-'),
@@ -103,9 +109,7 @@ test('a use that comes while a blob is removed is seen, and the blob stays', asy
 });
 
 test('a use that a removal did not see any more puts the bytes anew', async (t) => {
-  const { s3, open } = await setUp(t);
-  const [one, other] = [open(), open()];
-  const { digest } = await one.copy({ digest: digestOf('x'), usedAt: 1_000 }, chunks('x'));
+  const { s3, one, other, digest } = await twoWithCopy(t);
   const isTaking = Promise.withResolvers<void>();
   let removing: Promise<boolean> | undefined;
   let using: ReturnType<typeof other.use> | undefined;
@@ -127,9 +131,7 @@ test('a use that a removal did not see any more puts the bytes anew', async (t) 
 });
 
 test('a put that comes just before the bytes are taken keeps its own', async (t) => {
-  const { s3, open } = await setUp(t);
-  const [one, other] = [open(), open()];
-  const { digest } = await one.copy({ digest: digestOf('x'), usedAt: 1_000 }, chunks('x'));
+  const { s3, one, other, digest } = await twoWithCopy(t);
   const isTaking = (method: string, key: string) => method === 'DELETE' && key.includes('bytes-');
   meanwhile(s3, isTaking, () => other.put(chunks('x'), {}));
   assert.equal(await one.remove({ digest, before: 2_000 }), true);

@@ -145,6 +145,27 @@ test("apps get neither the host's network nor its paths nor privileges; the plat
   }
 });
 
+test('an app from before volumes were told apart names none that is the platform’s or another app’s', async () => {
+  const setOwn = async (from: boolean, to: boolean) => {
+    const key = `/flynn/resource/app/${ids.shop}`;
+    const value = (await world.store.get(key))?.value ?? '';
+    assert.ok(value.includes(`"hasOwnVolumes":${from}`), value);
+    const changed = value.replace(`"hasOwnVolumes":${from}`, `"hasOwnVolumes":${to}`);
+    await world.store.transact({ then: [{ put: key, value: changed }] });
+  };
+  const asking = (name: string) => ({
+    params: { app: 'shop' },
+    body: { processes: { web: { volumes: [{ name, path: '/data' }] } } },
+  });
+  await world.client.call(releases.create, asking('repositories'));
+  await setOwn(true, false);
+  for (const name of ['repositories', 'etcd', 'etcd-1a', 'blobs', `${ids.other}.web.data`]) {
+    await assert.rejects(world.client.call(releases.create, asking(name)), (error) => hasCode(error, 'denied'), name);
+  }
+  await world.client.call(releases.create, asking('data'));
+  await setOwn(false, true);
+});
+
 test('who makes an app is its admin', async () => {
   await using client = clientOf(people.get('cluster-developer')?.token ?? '');
   await client.call(apps.create, { body: { name: 'mine' } });

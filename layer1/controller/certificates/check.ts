@@ -1,7 +1,7 @@
 /** Is this a certificate that clients will take for these names? If not, exactly why not. */
 import { X509Certificate, createPrivateKey } from 'node:crypto';
 import type { KeyObject } from 'node:crypto';
-import { createSecureContext, rootCertificates } from 'node:tls';
+import tls, { createSecureContext } from 'node:tls';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
 import type { Bundle } from './resources.ts';
 
@@ -155,7 +155,8 @@ let roots: ReadonlyMap<string, readonly X509Certificate[]> | undefined;
 /** The public roots, by subject. Read once, when first asked for. */
 function rootsBySubject(): ReadonlyMap<string, readonly X509Certificate[]> {
   roots ??= Map.groupBy(
-    rootCertificates.map((pem) => new X509Certificate(pem)),
+    // Made when it is asked for, and so not among what a bundled program imports by name.
+    tls.rootCertificates.map((pem) => new X509Certificate(pem)),
     (root) => root.subject,
   );
   return roots;
