@@ -1,7 +1,6 @@
 /** The host agent on this machine: started, kept running, restarted when it or its settings changed, stopped. */
 import { hasErrno } from '@flynn/kit/errors';
 import { spawn } from 'node:child_process';
-import { existsSync } from 'node:fs';
 import { cp, mkdir, open, readFile, readdir, readlink, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { tlsFiles } from '@flynn/host-agent/cluster/etcd-resident';
@@ -12,8 +11,9 @@ import { bundle } from './images/bundle.ts';
 import { moduleFolders } from './images/modules.ts';
 import { digestOf } from './images/tag.ts';
 import { isInstalled, node, programsFolder, root } from './origin.ts';
-import { commandOf, runProgram, tryProgram } from './program.ts';
+import { commandOf } from './program.ts';
 import type { Cluster, Options } from './settings.ts';
+import { isUnitActive, removeUnit, startUnit, unitJournal, unitOf, unitText } from './unit.ts';
 
 const program = 'layer0/host-agent/main.ts';
 const programFile = 'host-agent.mjs';
@@ -30,12 +30,6 @@ export function setupOf(options: Options, cluster: Cluster): AgentSetup {
     supervisor: options.FLYNN_SUPERVISOR ?? (isSystemdRunning() ? 'systemd' : 'own'),
   };
 }
-
-export function unitOf(cluster: Pick<Cluster, 'name'>): string {
-  return `flynn-host-${cluster.name}`;
-}
-
-const unitFile = (cluster: Pick<Cluster, 'name'>): string => `/etc/systemd/system/${unitOf(cluster)}.service`;
 
 /** The agent's configuration, as NAME=value lines. */
 export function agentEnvironment(options: Options, cluster: Cluster): string {
@@ -63,32 +57,6 @@ export function agentEnvironment(options: Options, cluster: Cluster): string {
     .join('');
 }
 
-export function unitText(setup: AgentSetup): string {
-  return `[Unit]
-Description=Flynn host agent (${setup.cluster.name})
-After=network-online.target docker.service
-Wants=network-online.target docker.service
-
-[Service]
-EnvironmentFile=${join(setup.stateDir, 'agent.env')}
-WorkingDirectory=/
-# The agent makes little garbage: a small nursery saves 16 MB on every host, one heap for all its threads 30 MB more.
-Environment=MALLOC_ARENA_MAX=1 MALLOC_TRIM_THRESHOLD_=131072
-ExecStartPre=-/bin/sh ${join(setup.stateDir, 'agent', 'choose-version')} ${setup.stateDir}
-ExecStart=${node} --max-semi-space-size=2 --v8-pool-size=1 ${installedProgram(setup.stateDir)}
-Restart=always
-RestartSec=1
-# Jobs outlive their agent.
-KillMode=process
-TimeoutStopSec=40
-LimitNOFILE=65536
-OOMScoreAdjust=-500
-
-[Install]
-WantedBy=multi-user.target
-`;
-}
-
 export type AgentOutcome = Readonly<{
   what: 'started' | 'restarted' | 'unchanged';
   /** Of the program that was put in place; as `isGivenUp` takes it. */
@@ -102,7 +70,7 @@ export type AgentOutcome = Readonly<{
 export async function ensureAgent(setup: AgentSetup, environment: string, identity: string): Promise<AgentOutcome> {
   const fingerprintFile = join(setup.stateDir, 'agent.fingerprint');
   const { code, name } = await agentProgram();
-  const fingerprint = digestOf(`${digestOf(code)}\n${environment}\n${identity}\n${unitText(setup)}`);
+  const fingerprint = digestOf(`${digestOf(code)}\n${environment}\n${identity}\n${textOf(setup)}`);
   const before = await readTextFile(fingerprintFile);
   const isRunning = await isAgentRunning(setup);
   if (isRunning && before === fingerprint && !(await isGivenUp(setup.stateDir, name))) {
@@ -111,8 +79,14 @@ export async function ensureAgent(setup: AgentSetup, environment: string, identi
   await mkdir(setup.stateDir, { recursive: true, mode: 0o700 });
   await installAgent(setup.stateDir, code, name);
   await writeFileAtomic(join(setup.stateDir, 'agent.env'), environment, { mode: 0o600 });
-  if (setup.supervisor === 'systemd') await startUnit(setup);
-  else await startSupervisor(setup);
+  if (setup.supervisor === 'systemd') {
+    // An agent below the other one would have what this one needs: its ports, its jobs.
+    await stopSupervisor(setup.stateDir);
+    await startUnit(setup.cluster, textOf(setup), stopMs);
+  } else {
+    await removeUnit(setup.cluster, setup.stateDir, stopMs);
+    await startSupervisor(setup);
+  }
   await writeFileAtomic(fingerprintFile, fingerprint);
   return { what: isRunning ? 'restarted' : 'started', program: name };
 }
@@ -177,16 +151,11 @@ export async function replaceLink(path: string, target: string): Promise<void> {
 
 export async function isAgentRunning(setup: AgentSetup): Promise<boolean> {
   if (setup.supervisor === 'own') return (await supervisorPid(setup.stateDir)) !== undefined;
-  return (
-    (await tryProgram('systemctl', ['is-active', '--quiet', unitOf(setup.cluster)], { timeoutMs: 20_000 })).code === 0
-  );
+  return isUnitActive(setup.cluster);
 }
 
-async function startUnit(setup: AgentSetup): Promise<void> {
-  await writeFileAtomic(unitFile(setup.cluster), unitText(setup), { mode: 0o644 });
-  await runProgram('systemctl', ['daemon-reload'], { timeoutMs: 30_000 });
-  await runProgram('systemctl', ['enable', '--quiet', unitOf(setup.cluster)], { timeoutMs: 30_000 });
-  await runProgram('systemctl', ['restart', unitOf(setup.cluster)], { timeoutMs: stopMs + 20_000 });
+function textOf({ cluster, stateDir }: AgentSetup): string {
+  return unitText(cluster, { stateDir, node, program: installedProgram(stateDir) });
 }
 
 async function startSupervisor(setup: AgentSetup): Promise<void> {
@@ -212,14 +181,8 @@ async function startSupervisor(setup: AgentSetup): Promise<void> {
 /** What of the agent was there and is gone now. */
 export async function removeAgent(setup: AgentSetup): Promise<string[]> {
   const removed: string[] = [];
-  if (existsSync(unitFile(setup.cluster))) {
-    await runProgram('systemctl', ['disable', '--now', '--quiet', unitOf(setup.cluster)], {
-      timeoutMs: stopMs + 20_000,
-    });
-    await rm(unitFile(setup.cluster));
-    await runProgram('systemctl', ['daemon-reload'], { timeoutMs: 30_000 });
+  if (await removeUnit(setup.cluster, setup.stateDir, stopMs))
     removed.push(`the systemd unit ${unitOf(setup.cluster)}`);
-  }
   if (await stopSupervisor(setup.stateDir)) removed.push('the host agent');
   return removed;
 }
@@ -246,11 +209,7 @@ async function supervisorPid(stateDir: string): Promise<number | undefined> {
 export async function agentLog(setup: AgentSetup, lines: number): Promise<string> {
   const text =
     setup.supervisor === 'systemd'
-      ? (
-          await tryProgram('journalctl', ['-u', unitOf(setup.cluster), '-n', String(lines), '-o', 'cat'], {
-            timeoutMs: 10_000,
-          })
-        ).stdout
+      ? await unitJournal(setup.cluster, lines)
       : ((await readTextFile(join(setup.stateDir, 'agent.log'))) ?? '');
   return text.trim().split('\n').slice(-lines).join('\n');
 }

@@ -14,6 +14,7 @@ import { type Formation, joinText, judgeFormation, membersStep, missingOf } from
 import { restoredAppsStep } from './restore-steps.ts';
 import { type Unwell, unwellText } from './restored-apps.ts';
 import { checkRestore, openBackup, restoredText, takeKeys, withBackup } from './from-backup.ts';
+import { withHostLock } from './host-lock.ts';
 import { commands, isInstalled, versionOfThis } from './origin.ts';
 import { type Problem, type Scope, judge } from './preflight.ts';
 import { untilBooted } from './readiness.ts';
@@ -56,8 +57,18 @@ export type BringUp = Readonly<{
 export const goOnText = `What is done so far stays; run the same command again to go on, or ${commands.down} to take it away.`;
 
 /** What stands in the way of it is told, and false the answer; what fails on the way is thrown. */
-export async function bringUp({ env, token, formation, ...request }: BringUp): Promise<boolean> {
-  const given = readOptions(env);
+export async function bringUp(request: BringUp): Promise<boolean> {
+  const given = readOptions(request.env);
+  const doing = request.token === undefined ? commands.up : commands.join;
+  return await lockedIfRoot(given, doing, () => bringUpLocked(given, request));
+}
+
+/** Who may not lock anything may not change anything either, and is told so with all else that is in the way. */
+async function lockedIfRoot<T>(options: Options, doing: string, task: () => Promise<T>): Promise<T> {
+  return process.getuid?.() === 0 ? await withHostLock(options.FLYNN_STATE_DIR, doing, task) : await task();
+}
+
+async function bringUpLocked(given: Options, { env, token, formation, ...request }: BringUp): Promise<boolean> {
   const path = request.fromBackup;
   const backup =
     path === undefined ? undefined : await openBackup(path, { env, passphraseFile: request.passphraseFile });
@@ -134,6 +145,12 @@ export async function thisMachine(stored: Cluster | undefined): Promise<Machine>
 /** Several hosts on this machine, each in a network of its own. */
 export async function bringUpHosts(env: Env, count: string): Promise<boolean> {
   const options = readOptions(env);
+  return await lockedIfRoot(options, `${commands.up} -- --hosts ${count}`, () =>
+    bringUpHostsLocked(options, env, count),
+  );
+}
+
+async function bringUpHostsLocked(options: Options, env: Env, count: string): Promise<boolean> {
   await untilBooted(options, (line) => process.stderr.write(`${line}\n`));
   if (await isInsideHost())
     throw new FlynnError('conflict', '--hosts makes hosts on a machine, not in one of its hosts');

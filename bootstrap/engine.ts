@@ -2,10 +2,11 @@
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { mkdir, open, readFile, rm } from 'node:fs/promises';
+import { get } from 'node:http';
 import { dirname, join } from 'node:path';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
 import { readJsonFile, writeFileAtomic } from '@flynn/kit/files';
-import { raceAbort, waitFor, withDeadline } from '@flynn/kit/retry';
+import { waitFor, withDeadline } from '@flynn/kit/retry';
 import Docker from 'dockerode';
 import { z } from 'zod';
 import { hasProgram, runProgram } from './program.ts';
@@ -22,14 +23,17 @@ export function engineAt(socket: string = defaultSocket): Docker {
   return new Docker({ socketPath: socket });
 }
 
-export async function isEngineUp(socket: string): Promise<boolean> {
-  try {
-    // A frozen engine accepts connections and says nothing.
-    await raceAbort(engineAt(socket).ping(), withDeadline(5_000));
-    return true;
-  } catch {
-    return false;
-  }
+/** A frozen engine accepts connections and says nothing: it is hung up on, or it would hold this process as long as it is so. */
+export function isEngineUp(socket: string, patienceMs = 5_000): Promise<boolean> {
+  const { promise, resolve } = Promise.withResolvers<boolean>();
+  const options = { socketPath: socket, path: '/_ping', agent: false, signal: withDeadline(patienceMs) };
+  const asking = get(options, (response) => {
+    // What breaks off after the head changes nothing about the answer.
+    response.on('error', () => undefined).resume();
+    resolve(response.statusCode === 200);
+  });
+  asking.on('error', () => resolve(false));
+  return promise;
 }
 
 export function isSystemdRunning(): boolean {

@@ -6,6 +6,7 @@ import type { CliContext } from '@flynn/host-agent/cli-context';
 import { messageOf } from '@flynn/kit/errors';
 import { type BringUp, bringUp, goOnText, printToken } from './bring-up.ts';
 import { readFormation } from './formation.ts';
+import { interruptible } from './interrupts.ts';
 import { isInstalled, root, versionOfThis } from './origin.ts';
 import { takeDown } from './take-down.ts';
 import { refreshHost } from './refresh.ts';
@@ -71,7 +72,7 @@ export function addClusterCommands({ program }: CliContext): void {
     .option('--leave-away', 'also when hosts are away: they stay of the version they have', false)
     .action(async ({ bundle, to, stay, leaveAway }: UpdateOptions) => {
       const request = { env: env(), bundle, to, mayReturn: !stay, leavesAway: leaveAway };
-      if (!(await updateCluster(request))) process.exitCode = 1;
+      if (!(await interruptible((signal) => updateCluster({ ...request, signal })))) process.exitCode = 1;
     });
   // What the agent of the version before runs.
   program.command('refresh', { hidden: true }).action(async () => refreshHost(env()));

@@ -5,8 +5,9 @@ import { memberKey } from '@flynn/host-agent/cluster/member-keys';
 import { type AgentPlace, agentClient } from '@flynn/host-agent/agent-client';
 import { routes } from '@flynn/host-agent/api';
 import { installationRoutes } from '@flynn/host-agent/installation';
+import type { HostRoom } from '@flynn/host-agent/room';
 import { readHostIdentity } from '@flynn/host-agent/trust/host-trust';
-import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
+import { FlynnError, hasCode, ifFound, messageOf } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';
 import type { Logger } from '@flynn/kit/log';
 import { retry, waitFor } from '@flynn/kit/retry';
@@ -83,6 +84,11 @@ async function withAgent<T>(place: Place, host: Host, task: (client: HttpClient)
 
 export function versionOfHost(place: Place, host: Host): Promise<string> {
   return withAgent(place, host, async (client) => (await client.call(routes.host, {}, { timeoutMs: callMs })).version);
+}
+
+/** Nothing of a host whose agent is of a version that does not tell. */
+export function roomOnHost(place: Place, host: Host): Promise<HostRoom | undefined> {
+  return withAgent(place, host, (client) => ifFound(client.call(installationRoutes.room, {}, { timeoutMs: callMs })));
 }
 
 export type HostMove = Readonly<{

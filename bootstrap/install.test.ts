@@ -1,6 +1,7 @@
 /** The installer on bundles of a few small files, with a folder of its own in place of /opt and /usr/local. */
 import assert from 'node:assert/strict';
-import { execFileSync, spawnSync } from 'node:child_process';
+import { execFileSync, spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import {
   existsSync,
   lstatSync,
@@ -9,13 +10,17 @@ import {
   readFileSync,
   readdirSync,
   readlinkSync,
+  renameSync,
   rmSync,
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { afterEach, beforeEach, test } from 'node:test';
+import { hasCode } from '@flynn/kit/errors';
+import { waitFor } from '@flynn/kit/retry';
 import { digestOf } from './images/tag.ts';
+import { tryProgram } from './program.ts';
 
 const script = join(import.meta.dirname, 'install');
 const platform = process.arch === 'arm64' ? 'linux-arm64' : 'linux-x64';
@@ -38,7 +43,7 @@ function write(path: string, text: string, mode = 0o644): void {
 type Contents = Record<string, string>;
 
 /** `changed` is put in its place after the digests were taken. */
-function makeBundle(version: string, changed: Contents = {}, madeFor = platform): string {
+function makeBundle(version: string, changed: Contents = {}, madeFor = platform, own: Contents = {}): string {
   const contents: Contents = {
     'bundle.json': JSON.stringify({ version, platform: madeFor }, undefined, 2),
     'bootstrap/packages': `#!/bin/sh\n[ "$1" = --note ] && echo nftables >>"$2"\n`,
@@ -48,6 +53,7 @@ function makeBundle(version: string, changed: Contents = {}, madeFor = platform)
 echo "flynn-host ${version} $*"
 [ "$1" != uninstall ] || exec sh "${at('opt')}/${version}/bootstrap/install" --remove-files --prefix "${at('opt')}"
 `,
+    ...own,
   };
   const sums = Object.entries(contents).map(([path, text]) => `${digestOf(text)}  ${path}\n`);
   const source = at('source');
@@ -181,6 +187,81 @@ test('one of the same version with other files takes its place, also where an ea
   assert.deepEqual(readdirSync(at('opt')).sort(), ['1.0.0', 'commands', 'current', 'packages']);
 });
 
+test('a version that was on its way out when the power went is back, and what was half there is gone', () => {
+  installed('--bundle', makeBundle('1.0.0'));
+  write(at('opt/1.0.0/VERSION'), '1.0.0\n');
+  renameSync(at('opt/1.0.0'), at('opt/.outgoing'));
+  write(at('opt/.incoming/flynn/half'), '');
+  installed('--bundle', makeBundle('1.1.0'), '--keep-current');
+  assert.equal(flynnHost(), 'flynn-host 1.0.0 x\n');
+  assert.deepEqual(readdirSync(at('opt')).sort(), ['1.0.0', '1.1.0', 'commands', 'current', 'packages']);
+});
+
+test('a disk that fills while a version is unpacked leaves what was there, and says why', () => {
+  installed('--bundle', makeBundle('1.0.0'));
+  const tar = `[ "$1" = -xmzf ] || exec env PATH=/usr/bin:/bin tar "$@"\necho 'tar: No space left on device' >&2\nexit 2\n`;
+  write(at('programs/tar'), `#!/bin/sh\n${tar}`, 0o755);
+  refused(/No space left on device[\s\S]*could not be unpacked/, '--bundle', makeBundle('1.1.0'), '--keep-current');
+  assert.equal(flynnHost(), 'flynn-host 1.0.0 x\n');
+  assert.deepEqual(readdirSync(at('opt')).sort(), ['1.0.0', 'commands', 'current', 'packages']);
+});
+
+test('one that is ended leaves no program of its own and nothing half done', async () => {
+  const bundle = makeBundle('1.0.0');
+  // Unpacking takes until it is ended; what is read before it does not.
+  const tar = `#!/bin/sh\n[ "$1" = -xmzf ] || exec env PATH=/usr/bin:/bin tar "$@"\nexec sh -c 'echo $$ >"${at('unpacking')}"; exec sleep 600'\n`;
+  write(at('programs/tar'), tar, 0o755);
+  const ending = new AbortController();
+  const env = { PATH: `${at('programs')}:${process.env['PATH'] ?? ''}` };
+  const args = [script, '--prefix', at('opt'), '--commands', at('bin'), '--bundle', bundle];
+  const run = tryProgram('sh', args, { timeoutMs: 60_000, signal: ending.signal, env });
+  const ended = assert.rejects(run, (error) => hasCode(error, 'cancelled'));
+  const pid = await waitFor(() => existsSync(at('unpacking')) && Number(readFileSync(at('unpacking'), 'utf8')), {
+    what: 'the unpacking',
+    deadlineMs: 30_000,
+  });
+  ending.abort();
+  await ended;
+  await waitFor(() => !existsSync(`/proc/${pid}`), { what: 'the end of what unpacked', deadlineMs: 30_000 });
+  assert.equal(existsSync(at('opt')), false);
+});
+
+test('a second one waits for the first, and is refused when that does not end', async () => {
+  const bundle = makeBundle('1.0.0');
+  mkdirSync(at('opt'));
+  const first = spawn('flock', [at('opt'), 'sh', '-c', 'echo held; read _'], { stdio: ['pipe', 'pipe', 'ignore'] });
+  try {
+    await once(first.stdout, 'data');
+    let said = '';
+    const args = [script, '--prefix', at('opt'), '--commands', at('bin'), '--bundle', bundle];
+    const env = { PATH: `${at('programs')}:${process.env['PATH'] ?? ''}` };
+    const second = tryProgram('sh', args, {
+      timeoutMs: 60_000,
+      env,
+      onLine: (line) => {
+        said += `${line}\n`;
+        if (line.includes('waiting for its end')) first.stdin.end('\n');
+      },
+    });
+    assert.equal((await second).code, 0, said);
+    assert.match(said, /another installation is at work in .*: waiting for its end\n.*unpacking version 1\.0\.0/);
+  } finally {
+    first.kill('SIGKILL');
+  }
+  write(at('programs/flock'), '#!/bin/sh\nexit 1\n', 0o755);
+  refused(/has not ended within 5 minutes/, '--bundle', bundle);
+});
+
+test('what a version brings along and leaves running keeps nobody from installing another', () => {
+  const daemon = `#!/bin/sh\nsleep 600 >/dev/null 2>&1 </dev/null &\necho $! >"${at('daemon')}"\n`;
+  installed('--bundle', makeBundle('1.0.0', {}, platform, { 'bootstrap/packages': daemon }));
+  try {
+    assert.doesNotMatch(installed('--bundle', makeBundle('1.1.0')), /waiting/);
+  } finally {
+    process.kill(Number(readFileSync(at('daemon'), 'utf8')), 'SIGKILL');
+  }
+});
+
 test('with a token the machine joins a cluster right after', () => {
   assert.match(installed('--bundle', makeBundle('1.0.0'), '--join', 'TOKEN'), /flynn-host 1\.0\.0 join TOKEN/);
 });
@@ -233,5 +314,8 @@ test('what it does not know is refused with what there is', () => {
   refused(/unknown option --what/, '--what');
   refused(/--bundle takes a value/, '--bundle');
   refused(/absolute path/, '--prefix', 'here');
+  for (const odd of ['a b', "a'b", 'a"b', 'a\\b', 'a$b', 'a%b', 'a#b', 'a`b']) {
+    refused(/a path without spaces/, '--prefix', at(odd));
+  }
   assert.match(installed('--help'), /install \[--bundle FILE\|URL\]/);
 });

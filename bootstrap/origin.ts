@@ -21,6 +21,8 @@ export const bundleSchema = z.object({
   madeAt: z.string(),
   /** The platform's images by what they are for, as engines name them. Another version's are perhaps for other things. */
   images: z.record(z.string(), z.string()),
+  /** Of the archive with all of them, as engines read it. Bundles of old do not say. */
+  imagesBytes: z.number().optional(),
 });
 export type Bundle = Readonly<z.output<typeof bundleSchema>>;
 

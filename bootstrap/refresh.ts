@@ -11,10 +11,11 @@ import { waitFor } from '@flynn/kit/retry';
 import { type AgentSetup, agentProgram, isGivenUp, replaceLink, setupOf } from './agent.ts';
 import { thisMachine } from './bring-up.ts';
 import { type Place, ownHost, versionOfHost } from './host-move.ts';
+import { type HostLock, withHostLock } from './host-lock.ts';
 import { givenUp, hostStepsOf } from './host-steps.ts';
 import { root, versionOfThis } from './origin.ts';
 import { runProgram } from './program.ts';
-import { readOptions, settle } from './settings.ts';
+import { type Cluster, type Options, readOptions, settle } from './settings.ts';
 import { readCluster } from './state.ts';
 import { runSteps } from './step-list.ts';
 
@@ -47,6 +48,20 @@ export async function refreshHost(env: Env): Promise<void> {
   const stored = await readCluster(stateDir);
   if (stored === undefined) throw new FlynnError('not_found', 'this machine is no host of a cluster');
   const record = { version: versionOfThis(), pid: process.pid };
+  const doing = `an update of this host to version ${record.version}`;
+  await withHostLock(stateDir, doing, (lock) => refreshLocked({ env, options, stored, record, lock }));
+}
+
+type Refresh = {
+  env: Env;
+  options: Options;
+  stored: Cluster;
+  record: { version: string; pid: number };
+  lock: HostLock;
+};
+
+async function refreshLocked({ env, options, stored, record, lock }: Refresh): Promise<void> {
+  const { FLYNN_STATE_DIR: stateDir } = options;
   await writeRefresh(stateDir, { ...record, hasEnded: false });
   try {
     const cluster = settle(options, stored, await thisMachine(stored));
@@ -60,7 +75,7 @@ export async function refreshHost(env: Env): Promise<void> {
       { title: 'Version in use', run: useThis },
     ]);
   } catch (error) {
-    const undone = await goBack(env);
+    const undone = await goBack(env, lock);
     await writeRefresh(stateDir, { ...record, hasEnded: true, error: `${messageOf(error)}\n${undone}` });
     throw error;
   }
@@ -81,7 +96,7 @@ async function untilServes(place: Place, setup: AgentSetup): Promise<void> {
 }
 
 /** What came of it, as the end of the story. */
-async function goBack(env: Env): Promise<string> {
+async function goBack(env: Env, lock: HostLock): Promise<string> {
   const before = await versionInUse();
   if (before === undefined || before === versionOfThis()) return 'There is no version before it to go back to.';
   process.stdout.write(`\nThis host goes back to version ${before}.\n`);
@@ -89,6 +104,7 @@ async function goBack(env: Env): Promise<string> {
     await runProgram(join(dirname(root), before, 'bin/flynn-host'), ['refresh'], {
       timeoutMs: backMs,
       env,
+      lock,
       onLine: (line) => process.stdout.write(`${line}\n`),
     });
     return `The host is of version ${before} again.`;

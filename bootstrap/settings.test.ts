@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { agentEnvironment, unitText } from './agent.ts';
+import { agentEnvironment } from './agent.ts';
 import {
   type Cluster,
   appUrlOf,
@@ -132,8 +132,10 @@ test('what an `up` was given for this host is kept, shown by later ones, and tak
   assert.equal('dnsUpstreams' in sharedSchema.parse(cluster), false);
 });
 
-test('under systemd, stopping the agent leaves jobs running', () => {
-  const text = unitText({ stateDir: '/var/lib/flynn', cluster: made(), supervisor: 'systemd' });
-  assert.match(text, /^KillMode=process$/m);
-  assert.match(text, /^EnvironmentFile=\/var\/lib\/flynn\/agent\.env$/m);
+test('a path that systemd or a shell would take for something else is refused', () => {
+  for (const path of ['/srv/a b', '/srv/100%', '/srv/$x', '/srv/"x"', '/srv/a\\b', '/srv/#1']) {
+    assert.throws(() => readOptions({ FLYNN_STATE_DIR: path }), /FLYNN_STATE_DIR.*without spaces/s, path);
+    assert.throws(() => readOptions({ FLYNN_SCHEDULERS: `/srv/x.ts,${path}` }), /FLYNN_SCHEDULERS.*without spaces/s);
+  }
+  assert.equal(readOptions({ FLYNN_STATE_DIR: '/srv/flynn-1_2.3@x' }).FLYNN_STATE_DIR, '/srv/flynn-1_2.3@x');
 });

@@ -9,6 +9,11 @@ import { commands } from './origin.ts';
 
 const port = integer.pipe(z.int().min(1).max(65_535));
 const folder = z.string().startsWith('/', 'expected an absolute path');
+/** Of which systemd, a shell and whoever reads agent.env understand the same. */
+const plainFolder = folder.regex(
+  /^[^\s"'`\\$%#]*$/,
+  'expected a path without spaces, quotes, backslashes, $, % and #: systemd and shells take them for something else',
+);
 const ipv4Subnet = z
   .string()
   .regex(/^\d{1,3}(\.\d{1,3}){3}\/\d{1,2}$/, 'expected a subnet like 100.100.0.0/24')
@@ -37,8 +42,8 @@ export const optionsSchema = z.object({
   FLYNN_HTTPS_PORT: port.optional(),
   FLYNN_GIT_PORT: port.optional(),
   /** The cluster's keys, the host agent's memory and logs. */
-  FLYNN_STATE_DIR: folder.default('/var/lib/flynn'),
-  FLYNN_DOCKER_SOCKET: folder.default('/var/run/docker.sock'),
+  FLYNN_STATE_DIR: plainFolder.default('/var/lib/flynn'),
+  FLYNN_DOCKER_SOCKET: plainFolder.default('/var/run/docker.sock'),
   /** What this machine's containers have addresses from. */
   FLYNN_SUBNET: ipv4Subnet.optional(),
   /** What all hosts' subnets are of. */
@@ -63,8 +68,8 @@ export const optionsSchema = z.object({
   FLYNN_SCHEDULERS: z
     .string()
     .refine(
-      (text) => text.split(',').every((path) => path.trim().startsWith('/')),
-      'expected absolute paths, with commas between them',
+      (text) => text.split(',').every((path) => plainFolder.safeParse(path.trim()).success),
+      'expected absolute paths without spaces, quotes, backslashes, $, % and #, with commas between them',
     )
     .optional(),
   /** The flynn command's configuration; ~/.config/flynn unless given. */

@@ -1,9 +1,11 @@
 /** Steps shown as they are taken. */
+import { abortError } from '@flynn/kit/clock';
+import { raceAbort } from '@flynn/kit/retry';
 import { Listr, PRESET_TIMER } from 'listr2';
 import type { Step } from './step.ts';
 
-/** The first that fails ends them; what it threw is thrown. */
-export async function runSteps(steps: readonly Step[]): Promise<void> {
+/** The first that fails ends them; what it threw is thrown. So does the signal: a step under way is left behind, unless it `isWhole`. */
+export async function runSteps(steps: readonly Step[], signal?: AbortSignal): Promise<void> {
   let failure: unknown;
   const list = new Listr(
     steps.map((step) => ({
@@ -11,9 +13,11 @@ export async function runSteps(steps: readonly Step[]): Promise<void> {
       task: async (_context: unknown, task: { title: string; output: string }) => {
         let word: string | void;
         try {
-          word = await step.run((line) => {
+          if (signal?.aborted === true) throw abortError(signal);
+          const running = step.run((line) => {
             task.output = line;
           });
+          word = await (signal === undefined || step.isWhole === true ? running : raceAbort(running, signal));
         } catch (error) {
           // Told in full once the list is done, not squeezed into a line of it.
           failure = error;
@@ -25,6 +29,8 @@ export async function runSteps(steps: readonly Step[]): Promise<void> {
     {
       concurrent: false,
       exitOnError: true,
+      // It would end the program by itself, whatever that has to see to first.
+      registerSignalListeners: signal === undefined,
       renderer: 'default',
       fallbackRenderer: 'simple',
       rendererOptions: { timer: PRESET_TIMER, collapseErrors: false, showErrorMessage: false },

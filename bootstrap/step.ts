@@ -15,4 +15,9 @@ export type Context = Readonly<{
   isUpdate?: boolean;
 }>;
 
-export type Step = Readonly<{ title: string; run: (report: Report) => Promise<string | void> }>;
+export type Step = Readonly<{
+  title: string;
+  run: (report: Report) => Promise<string | void>;
+  /** Broken off, it might leave the host without an agent: it comes to its end first. */
+  isWhole?: boolean;
+}>;

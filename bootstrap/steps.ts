@@ -82,6 +82,7 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
     }),
     {
       title: 'Host agent and store',
+      isWhole: true,
       run: async (report) => {
         await writeHostFiles(stateDir, cluster);
         hostPublicKey = (await ensureHostKey(stateDir)).publicKey;

@@ -8,6 +8,7 @@ import { removeAgent, setupOf } from './agent.ts';
 import { forgetHost, leaveCluster, leaveMs } from './leaving.ts';
 import { findPerson, removeCluster } from './cli-config.ts';
 import { engineAt, isEngineUp, stopStartedEngine } from './engine.ts';
+import { withHostLock } from './host-lock.ts';
 import { commands } from './origin.ts';
 import { removeContainers, removeImages, removeNetworks, removeVolumes } from './removal.ts';
 import { type Options, readOptions } from './settings.ts';
@@ -31,10 +32,13 @@ export type TakeDown = Readonly<{
   isForced: boolean;
 }>;
 
-export async function takeDown({ env, keepImages, isForced }: TakeDown): Promise<void> {
+export async function takeDown(request: TakeDown): Promise<void> {
   if (process.getuid?.() !== 0) throw new FlynnError('denied', 'this needs root: run it again with sudo');
+  const options = readOptions(request.env);
+  await withHostLock(options.FLYNN_STATE_DIR, commands.down, () => takeDownLocked(options, request));
+}
 
-  const options = readOptions(env);
+async function takeDownLocked(options: Options, { env, keepImages, isForced }: TakeDown): Promise<void> {
   const stateDir = options.FLYNN_STATE_DIR;
   const cluster = await readCluster(stateDir);
   const name = cluster?.name ?? options.FLYNN_CLUSTER ?? 'flynn';

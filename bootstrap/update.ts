@@ -5,7 +5,7 @@
  */
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { dirname, join, resolve } from 'node:path';
+import { basename, dirname, join, resolve } from 'node:path';
 import { styleText } from 'node:util';
 import { platformImagesPut } from '@flynn/host-agent/cluster/platform-images';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
@@ -13,6 +13,7 @@ import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import { thisMachine } from './bring-up.ts';
 import { digestOfFile } from './bundle/digest.ts';
+import { sizeOfBundle } from './bundle/size.ts';
 import { findPerson } from './cli-config.ts';
 import { withStore } from './controller.ts';
 import { tellEtcdImage } from './etcd.ts';
@@ -24,9 +25,12 @@ import {
   hostsOf,
   moveHost,
   ownHost,
+  roomOnHost,
   sickMembers,
   versionOfHost,
 } from './host-move.ts';
+import { type HostLock, withHostLock } from './host-lock.ts';
+import { shortOf } from './room.ts';
 import { commands, isInstalled, readBundle, root, versionOfThis } from './origin.ts';
 import { runProgram } from './program.ts';
 import { useThis, versionInUse } from './refresh.ts';
@@ -50,7 +54,10 @@ export type UpdateRequest = Readonly<{
   mayReturn: boolean;
   /** Whether the others move though hosts are away. */
   leavesAway: boolean;
+  /** Leaves things as they are: the same command goes on from there. */
+  signal: AbortSignal;
 }>;
+type Locked = UpdateRequest & { lock: HostLock };
 
 const installMs = 10 * 60_000;
 const awayMs = 15_000;
@@ -65,26 +72,39 @@ export async function updateCluster(request: UpdateRequest): Promise<boolean> {
       `this flynn is not installed from a bundle: ${commands.up} brings its host up to date`,
     );
   }
+  const { FLYNN_STATE_DIR: stateDir } = readOptions(request.env);
+  const place = { stateDir, cluster: checkPlace(await readCluster(stateDir)), log: silentLogger() };
+  const what = request.to ?? (request.bundle === undefined ? versionOfThis() : basename(request.bundle));
+  return await withHostLock(stateDir, `flynn-host update to ${what}`, (lock) =>
+    updateLocked(place, { ...request, lock }),
+  );
+}
+
+async function updateLocked(place: Place, request: Locked): Promise<boolean> {
   const file = request.bundle === undefined ? undefined : resolve(request.bundle);
-  const version = file === undefined ? (request.to ?? versionOfThis()) : await install(file);
+  if (file !== undefined) await checkRoom(place, file);
+  const version = file === undefined ? (request.to ?? versionOfThis()) : await install(file, request.signal);
   if (request.to !== undefined && request.to !== version) {
     throw new FlynnError('invalid', `the bundle is of version ${version}, and --to asks for ${request.to}`);
   }
   if (version !== versionOfThis()) return await delegate(version, { ...request, bundle: file });
-  return await moveCluster(version, { ...request, bundle: file });
+  return await moveCluster(place, version, { ...request, bundle: file });
 }
 
 /** Beside what is in use. Its version. */
-async function install(file: string): Promise<string> {
+async function install(file: string, signal: AbortSignal): Promise<string> {
   const args = [join(root, 'bootstrap/install'), '--bundle', file, '--prefix', dirname(root), '--keep-current'];
-  const said = await runProgram('sh', args, { timeoutMs: installMs });
+  const said = await runProgram('sh', args, { timeoutMs: installMs, signal });
   const version = /version (\S+) is ready/.exec(said)?.[1];
   if (version === undefined) throw new FlynnError('internal', `the installer said what nobody expected:\n${said}`);
   return version;
 }
 
 /** The version's own programs do it. */
-async function delegate(version: string, { env, bundle, mayReturn, leavesAway }: UpdateRequest): Promise<boolean> {
+async function delegate(
+  version: string,
+  { env, bundle, mayReturn, leavesAway, signal, lock }: Locked,
+): Promise<boolean> {
   const program = join(dirname(root), version, 'bin/flynn-host');
   if (!existsSync(program)) {
     throw new FlynnError('not_found', `version ${version} is not installed here: give its bundle, with --bundle FILE`);
@@ -99,20 +119,22 @@ async function delegate(version: string, { env, bundle, mayReturn, leavesAway }:
     ...(leavesAway ? ['--leave-away'] : []),
   ];
   return await new Promise<boolean>((fulfil, reject) => {
-    const child = spawn(program, args, { stdio: 'inherit', env });
+    const child = spawn(program, args, { stdio: ['inherit', 'inherit', 'inherit', lock.fd], env });
+    // From a terminal it has heard of it by itself; twice is fine.
+    const end = (): void => void child.kill('SIGTERM');
+    if (signal.aborted) end();
+    signal.addEventListener('abort', end, { once: true });
     child.once('error', reject);
     child.once('close', (code) => fulfil(code === 0));
   });
 }
 
 async function moveCluster(
+  place: Place,
   version: string,
-  { env, bundle: file, mayReturn, leavesAway }: UpdateRequest,
+  { env, bundle: file, mayReturn, leavesAway, signal, lock }: Locked,
 ): Promise<boolean> {
   const options = readOptions(env);
-  const stored = await readCluster(options.FLYNN_STATE_DIR);
-  const cluster = checkPlace(stored);
-  const place: Place = { stateDir: options.FLYNN_STATE_DIR, cluster, log: silentLogger() };
   const inUse = await versionInUse();
   const previous = inUse === version ? undefined : inUse;
   const hosts = await withStore(place, hostsOf);
@@ -125,15 +147,16 @@ async function moveCluster(
   process.stdout.write(`${[...known, ...silent].join(', ')}; all of them are to be ${version}\n`);
   const bundle = file === undefined ? undefined : { file, sha256: await digestOfFile(file) };
   try {
-    await runSteps(await stepsOfUpdate({ options, place, env, version, previous, bundle }));
+    await runSteps(await stepsOfUpdate({ options, place, env, version, previous, bundle }), signal);
   } catch (error) {
     process.stderr.write(`\n${styleText('red', '✖')} ${messageOf(error)}\n`);
-    if (!mayReturn || previous === undefined) {
+    if (!mayReturn || previous === undefined || signal.aborted) {
       process.stderr.write(`\n${partlyText(version, previous)}\n`);
       return false;
     }
     process.stderr.write(`\nThe cluster goes back to version ${previous}.\n\n`);
-    const isBack = await delegate(previous, { env, to: previous, mayReturn: false, leavesAway: true });
+    const back = { env, to: previous, mayReturn: false, leavesAway: true, signal, lock };
+    const isBack = await delegate(previous, back);
     if (isBack) process.stderr.write(`\nThe cluster is of version ${previous}, as before.\n`);
     return false;
   }
@@ -146,6 +169,27 @@ async function moveCluster(
 function partlyText(version: string, previous: string | undefined): string {
   const back = previous === undefined ? '' : `; flynn-host update --to ${previous} goes back`;
   return `The cluster is partly of version ${version}: flynn-host update --to ${version} goes on${back}.`;
+}
+
+/** On all hosts, before anything is installed on any. */
+async function checkRoom(place: Place, file: string): Promise<void> {
+  const bundle = await sizeOfBundle(file);
+  const short: string[] = [];
+  for (const host of await withStore(place, hostsOf)) {
+    const hasFile = host.id === place.cluster.hostId;
+    try {
+      const room = await roomOnHost(place, host);
+      if (room !== undefined) short.push(...shortOf(room, bundle, { hasFile }).map((line) => `${host.id}: ${line}`));
+    } catch (error) {
+      // One that does not answer is looked at with the hosts that are away.
+      if (!hasCode(error, 'unavailable', 'timeout')) throw error;
+    }
+  }
+  if (short.length === 0) return;
+  throw new FlynnError(
+    'exhausted',
+    `there is too little room for version ${bundle.version}:\n  ${short.join('\n  ')}\nNothing was changed. Make room, such as a version in ${dirname(root)} that is neither in use nor the one before, and run the same command again`,
+  );
 }
 
 /** Hosts of the cluster that are not there; this one is brought back by its own steps. */

@@ -1,11 +1,11 @@
 /** Which cluster and which app a command means, and a client that reaches them. */
-import { createControllerClient } from '@flynn/controller/client';
 import { FlynnError } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';
 import { type Cluster, configDirectory, findCluster, loadClusters } from './clusters.ts';
 import { appOfRemotes, listRemotes } from './git.ts';
 import type { Io } from './io.ts';
 import { ProgressLine } from './output.ts';
+import { PatientClient } from './patient-client.ts';
 import { type Trust, explainTrust } from './trust.ts';
 
 /** How messages begin to name it; its address follows. */
@@ -18,6 +18,7 @@ export class Context implements AsyncDisposable {
   readonly options: CommonOptions;
   #client: HttpClient | undefined;
   #progress: ProgressLine | undefined;
+  #hasWaited = false;
 
   constructor(io: Io, options: CommonOptions) {
     this.io = io;
@@ -34,7 +35,7 @@ export class Context implements AsyncDisposable {
 
   async client(): Promise<HttpClient> {
     const cluster = await this.cluster();
-    this.#client ??= connect(cluster.controllerUrl, cluster.key, pinOf(cluster));
+    this.#client ??= connect(cluster.controllerUrl, cluster.key, pinOf(cluster), (error) => this.#waits(error));
     return this.#client;
   }
 
@@ -77,6 +78,14 @@ export class Context implements AsyncDisposable {
     }
   }
 
+  /** Once for a command: it goes on by itself, or ends with why. */
+  #waits({ message }: FlynnError): void {
+    if (this.#hasWaited) return;
+    this.#hasWaited = true;
+    this.#progress?.clear();
+    this.io.stderr.write(`the cluster cannot answer just now (${message}): asking again\n`);
+  }
+
   /** A failure of the client in words for people, where it is about whom to trust. */
   async explained(error: unknown): Promise<unknown> {
     if (this.#client === undefined) return error;
@@ -89,8 +98,20 @@ export class Context implements AsyncDisposable {
   }
 }
 
-export function connect(controllerUrl: string, key: string, trust: Trust = {}): HttpClient {
-  return createControllerClient({ baseUrl: controllerUrl, key, name: `${controllerName} ${controllerUrl}`, ...trust });
+/** `onWait`: told when something is asked again because it cannot be answered just now. */
+export function connect(
+  controllerUrl: string,
+  key: string,
+  trust: Trust = {},
+  onWait: (error: FlynnError) => void = () => undefined,
+): HttpClient {
+  return new PatientClient({
+    baseUrl: controllerUrl,
+    key,
+    name: `${controllerName} ${controllerUrl}`,
+    onWait,
+    ...trust,
+  });
 }
 
 function pinOf({ ca }: Cluster): Trust {

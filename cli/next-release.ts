@@ -17,7 +17,7 @@ export async function newestRelease(context: Context): Promise<Release | undefin
 export async function makeNextRelease(
   context: Context,
   before: Release | undefined,
-  change: Partial<Pick<Release, 'env' | 'processes'>>,
+  change: Partial<Pick<Release, 'env' | 'references' | 'processes'>>,
 ): Promise<void> {
   const client = await context.client();
   const app = await context.appName();
@@ -27,6 +27,7 @@ export async function makeNextRelease(
       meta: before?.meta ?? {},
       // Said, because the controller takes over only what the live release has, and there may be none.
       env: before?.env ?? {},
+      references: before?.references ?? {},
       processes: before?.processes ?? {},
       ...(before?.artifactId === undefined ? {} : { artifactId: before.artifactId }),
       ...change,

@@ -12,7 +12,7 @@ const fetchMs = 15_000;
 const patienceMs = 5 * 60_000;
 
 const configSchema = z.looseObject({ authorization_endpoint: z.url(), token_endpoint: z.url() });
-const tokensSchema = z.looseObject({ id_token: z.string() });
+const tokensSchema = z.looseObject({ id_token: z.string(), access_token: z.string().optional() });
 
 export type Provider = { issuer: string; clientId: string; scope: string };
 
@@ -24,8 +24,10 @@ export type Asking = {
   ask: (url: string) => Promise<Answer | undefined>;
 };
 
-/** Answers an identity token and the nonce it was asked for with. */
-export async function askProvider(provider: Provider, { ask }: Asking): Promise<{ idToken: string; nonce: string }> {
+/** An identity token, the nonce it was asked for with, and what opens what the provider tells of its owner besides. */
+export type Proof = { idToken: string; nonce: string; accessToken?: string };
+
+export async function askProvider(provider: Provider, { ask }: Asking): Promise<Proof> {
   const { issuer, clientId, scope } = provider;
   const config = await fetchJson(configSchema, `${issuer.replace(/\/$/, '')}/.well-known/openid-configuration`);
   const [state, nonce, verifier] = [newSecret(), newSecret(), newSecret(48)];
@@ -51,8 +53,9 @@ export async function askProvider(provider: Provider, { ask }: Asking): Promise<
     client_id: clientId,
     code_verifier: verifier,
   });
-  const { id_token: idToken } = await fetchJson(tokensSchema, config.token_endpoint, { method: 'POST', body: form });
-  return { idToken, nonce };
+  const tokens = await fetchJson(tokensSchema, config.token_endpoint, { method: 'POST', body: form });
+  const { id_token: idToken, access_token: accessToken } = tokens;
+  return { idToken, nonce, ...(accessToken === undefined ? {} : { accessToken }) };
 }
 
 /** What is not the answer to this login, whoever sends it here, is none. */

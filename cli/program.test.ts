@@ -15,7 +15,7 @@ test('wrong usage ends with 2 and says what is right', async () => {
     [['scael'], /did you mean scale\?/],
     [
       ['env', 'sett', 'A=1'],
-      /unknown command 'sett' of env: it has set, unset, get, import, export\n {2}did you mean set\?/,
+      /unknown command 'sett' of env: it has set, unset, get, import, export, references\n {2}did you mean set\?/,
     ],
     [['env', 'A=1'], /it has set, unset, get/],
     [['cluster', 'nosuch'], /it has list, add, default, remove, backup, keys\n {2}"flynn help/],
@@ -92,7 +92,7 @@ test('what the cluster lacks inside is told without doubting its address', async
   await env.desk.run(['create', 'hello']);
   const { code, stderr } = await env.desk.run(['-a', 'hello', 'log']);
   assert.equal(code, 1);
-  assert.equal(stderr, 'flynn: no log aggregator is running\n');
+  assert.equal(stderr, 'flynn: no log aggregator is running\n  "flynn status" tells how the cluster is\n');
 });
 
 test('what the controller does not take is told by its name, not as a request', async () => {

@@ -35,6 +35,7 @@ import { addPromoteCommands } from './commands/promote.ts';
 import { addLoginCommand } from './commands/login.ts';
 import { addRegistryCommands } from './commands/registry.ts';
 import { addReleaseCommands } from './commands/release.ts';
+import { addRemoteCommands } from './commands/remote.ts';
 import { addResourceCommands } from './commands/resources.ts';
 import { addRouteCommands } from './commands/route.ts';
 import { addRunCommand } from './commands/run.ts';
@@ -76,6 +77,7 @@ export async function runCli(argv: readonly string[], io: Io): Promise<number> {
   const parent: Parent = { program, io, exitWith: (code) => (exitCode = code) };
   addClusterCommands(parent);
   addAppCommands(parent);
+  addRemoteCommands(parent);
   addJobCommands(parent);
   addScaleCommand(parent);
   addRunCommand(parent);
@@ -140,6 +142,9 @@ function explain(error: FlynnError): string {
   // What the cluster lacks inside is not for its address to answer.
   if ((error.code === 'unavailable' || error.code === 'timeout') && message.includes(controllerName)) {
     return `${message}\n  is the cluster up, and its address right? "flynn cluster" shows it; on the host: flynn-host bootstrap`;
+  }
+  if (error.code === 'unavailable' || error.code === 'timeout') {
+    return `${message}\n  "flynn status" tells how the cluster is`;
   }
   if (error.code === 'unauthenticated') {
     const why = / expired at /.test(message) ? '' : 'the cluster does not know this key, or knows it no more: ';

@@ -2,9 +2,10 @@
 import { symlink } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
 import type { ClusterHost } from '@flynn/bootstrap/test-hosts/cluster-host';
+import type { ExecResult } from '@flynn/bootstrap/test-hosts/test-host';
 import { FlynnError } from '@flynn/kit/errors';
 import { execBare } from './bare-host.ts';
-import { TestCluster } from './test-cluster.ts';
+import { type ClusterOptions, TestCluster } from './test-cluster.ts';
 
 type Command = readonly [string, ...string[]];
 
@@ -17,19 +18,28 @@ export class InstalledHosts implements AsyncDisposable {
     this.cluster = cluster;
   }
 
-  static async create(index: number, hosts: number): Promise<InstalledHosts> {
-    return new InstalledHosts(await TestCluster.create(index, { hosts, hasImages: false }));
+  static async create(
+    index: number,
+    hosts: number,
+    options: Pick<ClusterOptions, 'diskBytes'> = {},
+  ): Promise<InstalledHosts> {
+    return new InstalledHosts(await TestCluster.create(index, { ...options, hosts, hasImages: false }));
   }
 
   /** Its output, as it comes and as a whole; `internal` with its end when it fails. */
   async type(host: ClusterHost, args: Command, onLine: (line: string) => void = () => {}): Promise<string> {
-    this.typed += 1;
-    const env: Record<string, string> =
-      host === this.cluster.host ? { FLYNN_RANGE: '100.100.128.0/17', FLYNN_SUBNET: '100.100.200.0/24' } : {};
-    const { code, stdout, stderr } = await execBare(host, args, { onLine, env });
+    const { code, stdout, stderr } = await this.try(host, args, onLine);
     if (code === 0) return stdout;
     const end = `${stdout}${stderr}`.trim().split('\n').slice(-20).join('\n');
     throw new FlynnError('internal', `${args.slice(0, 3).join(' ')} on ${host.name} ended with ${code}:\n${end}`);
+  }
+
+  /** As `type`, of what may fail. */
+  async try(host: ClusterHost, args: Command, onLine: (line: string) => void = () => {}): Promise<ExecResult> {
+    this.typed += 1;
+    const env: Record<string, string> =
+      host === this.cluster.host ? { FLYNN_RANGE: '100.100.128.0/17', FLYNN_SUBNET: '100.100.200.0/24' } : {};
+    return await execBare(host, args, { onLine, env });
   }
 
   async install(host: ClusterHost, bundle: string, ...more: readonly string[]): Promise<void> {

@@ -1,5 +1,6 @@
 /**
- * `npm test [-- SUITE [PATH…]]`: the checks, then every suite, under one reporter and one summary.
+ * `npm test [-- SUITE [PATH…] [--only TEXT]]`: the checks, then every suite, under one reporter and one summary. With
+ * `--only` the tests whose names have the text (a pattern, as of a regular expression).
  *
  * Suites: `unit` (pure, no Docker), `integration` (real etcd, Docker, git, ssh), `e2e` (a whole cluster in network
  * namespaces, driven through git and bin/flynn), `chaos` (three hosts of one, and what can go wrong with them), `long`
@@ -12,6 +13,7 @@ import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { run } from 'node:test';
 import { spec } from 'node:test/reporters';
+import { parseArgs } from 'node:util';
 import { ensureTestImages } from './images.ts';
 import { Leftovers } from './leftovers.ts';
 
@@ -61,7 +63,8 @@ const all = globSync('{layer0,layer1,bootstrap,cli,test}/**/*.test.ts', {
 // Each file is a process of its own, and most of what it compiles the one before it compiled too.
 process.env['NODE_COMPILE_CACHE'] ??= join(import.meta.dirname, '..', 'node_modules', '.cache', 'node-compile');
 
-const [wanted, ...paths] = process.argv.slice(2);
+const { values: flags, positionals } = parseArgs({ options: { only: { type: 'string' } }, allowPositionals: true });
+const [wanted, ...paths] = positionals;
 if (wanted !== undefined && !suites.some((suite) => suite.name === wanted)) {
   process.stderr.write(`npm test: no suite "${wanted}"; there are ${suites.map((suite) => suite.name).join(', ')}\n`);
   process.exit(2);
@@ -102,6 +105,7 @@ for (const suite of suites) {
     files,
     concurrency: suite.concurrency,
     timeout: suite.timeoutMs,
+    ...(flags.only === undefined ? {} : { testNamePatterns: [flags.only] }),
     execArgv: ['--disable-warning=ExperimentalWarning', '--import', join(import.meta.dirname, 'ends.ts')],
   });
   for await (const event of stream) {

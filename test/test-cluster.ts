@@ -1,6 +1,6 @@
 /** A cluster on hosts of its own, each in a network namespace, used as a person would: `npm run up`, `git`, `bin/flynn`, HTTP. */
 import assert from 'node:assert/strict';
-import { cp, mkdtemp, rm } from 'node:fs/promises';
+import { cp, mkdtemp, readFile, rm } from 'node:fs/promises';
 import { request } from 'node:http';
 import { join, resolve } from 'node:path';
 import { ensureEngine } from '@flynn/bootstrap/engine';
@@ -259,6 +259,15 @@ export class TestCluster implements AsyncDisposable {
   /** The cluster's store, with a host's certificate. The caller closes it. */
   store(): Promise<Store> {
     return connectStore(this.hosts);
+  }
+
+  /** The key of the admin that `up` made. */
+  async adminKey(): Promise<string> {
+    const file = join(this.env['FLYNN_CONFIG_DIR'] ?? '', 'clusters.json');
+    const { clusters } = JSON.parse(await readFile(file, 'utf8')) as { clusters: { key: string }[] };
+    const [cluster] = clusters;
+    assert.ok(cluster !== undefined, `${file} knows no cluster`);
+    return cluster.key;
   }
 
   /** Every key in it. */

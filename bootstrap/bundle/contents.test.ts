@@ -9,6 +9,7 @@ import { readRefresh } from '@flynn/host-agent/refresh-record';
 import { bundle as bundleProgram } from '../images/bundle.ts';
 import { imageNames } from '../images/recipes.ts';
 import { bundleFile, bundleSchema, root } from '../origin.ts';
+import { lockFileOf, withHostLock } from '../host-lock.ts';
 import { readOptions, settle } from '../settings.ts';
 import { writeCluster } from '../state.ts';
 import { sourcesOf, versionIn } from './contents.ts';
@@ -54,6 +55,19 @@ describe('its programs, where there is no repository', () => {
   });
   after(() => rm(prefix, { recursive: true }));
 
+  const makeState = async (): Promise<string> => {
+    const stateDir = join(prefix, 'state');
+    const machine = {
+      hostname: 'host1',
+      address: '192.0.2.7',
+      now: new Date(0),
+      newSecret: () => 'secret',
+      authority: { certificate: 'c', privateKey: 'k' },
+    };
+    await writeCluster(stateDir, settle(readOptions({}), undefined, machine));
+    return stateDir;
+  };
+
   const runWith = (more: Record<string, string>, name: string, ...args: string[]) => {
     const env = { PATH: process.env['PATH'], FLYNN_STATE_DIR: join(prefix, 'state'), ...more };
     return spawnSync(process.execPath, [program(name), ...args], { encoding: 'utf8', cwd: prefix, env });
@@ -71,15 +85,7 @@ describe('its programs, where there is no repository', () => {
     const asked = join(prefix, 'asked back');
     await writeFile(join(bin, 'flynn-host'), `#!/bin/sh\necho "$*" >"${asked}"\n`, { mode: 0o755 });
     await symlink('9.7.0', join(prefix, 'current'));
-    const stateDir = join(prefix, 'state');
-    const machine = {
-      hostname: 'host1',
-      address: '192.0.2.7',
-      now: new Date(0),
-      newSecret: () => 'secret',
-      authority: { certificate: 'c', privateKey: 'k' },
-    };
-    await writeCluster(stateDir, settle(readOptions({}), undefined, machine));
+    const stateDir = await makeState();
     const { status, stderr } = runWith({ FLYNN_CLUSTER: 'another' }, 'flynn-host.mjs', 'refresh');
     assert.equal(status, 1);
     assert.match(stderr, /was made with flynn/);
@@ -94,16 +100,34 @@ describe('its programs, where there is no repository', () => {
     const bin = join(prefix, '9.9.0', 'bin');
     await mkdir(bin, { recursive: true });
     const asked = join(prefix, 'asked');
-    await writeFile(join(bin, 'flynn-host'), `#!/bin/sh\necho "$*" >"${asked}"\nexit 1\n`, { mode: 0o755 });
+    const lock = join(prefix, 'lock');
+    const other = `#!/bin/sh\necho "$*" >"${asked}"\nreadlink /proc/self/fd/3 >"${lock}"\nexit 1\n`;
+    await writeFile(join(bin, 'flynn-host'), other, { mode: 0o755 });
+    const nowhere = run('flynn-host.mjs', 'update', '--to', '9.9.0');
+    assert.equal(nowhere.status, 1);
+    assert.match(nowhere.stderr, /no host of a cluster: flynn-host bootstrap makes it one/);
+    const stateDir = await makeState();
     assert.equal(run('flynn-host.mjs', 'update', '--to', '9.9.0', '--stay').status, 1);
+    assert.equal(await readFile(lock, 'utf8'), `${lockFileOf(stateDir)}\n`, 'they go on under the lock');
     assert.equal(await readFile(asked, 'utf8'), `--state-dir ${prefix}/state update --to 9.9.0 --stay\n`);
     assert.equal(run('flynn-host.mjs', 'update', '--to', '9.9.0', '--leave-away').status, 1);
     assert.match(await readFile(asked, 'utf8'), /update --to 9\.9\.0 --leave-away\n$/);
     const missing = run('flynn-host.mjs', 'update', '--to', '9.9.9');
     assert.equal(missing.status, 1);
     assert.match(missing.stderr, /9\.9\.9 is not installed here: give its bundle/);
-    const nowhere = run('flynn-host.mjs', 'update');
-    assert.equal(nowhere.status, 1);
-    assert.match(nowhere.stderr, /no host of a cluster: flynn-host bootstrap makes it one/);
+    await rm(stateDir, { recursive: true });
+  });
+
+  test('change a host one at a time: whoever comes second is refused at once, with what is at work', async () => {
+    const stateDir = await makeState();
+    await withHostLock(stateDir, 'a command of a test', async () => {
+      for (const args of [['update', '--to', '9.7.0'], ['refresh'], ['bootstrap'], ['join', 'TOKEN'], ['uninstall']]) {
+        const { status, stderr } = run('flynn-host.mjs', ...args);
+        assert.equal(status, 1);
+        assert.match(stderr, /a command of a test is at work here since .* \(process \d+\)/, args[0]);
+      }
+    });
+    assert.equal(await readRefresh(stateDir), undefined, 'nothing was changed');
+    await rm(stateDir, { recursive: true });
   });
 });

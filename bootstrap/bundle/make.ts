@@ -2,11 +2,13 @@
 import { createWriteStream } from 'node:fs';
 import { copyFile, mkdir, mkdtemp, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { basename, join } from 'node:path';
+import { Transform } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { constants, createGzip, createZstdCompress } from 'node:zlib';
 import { FlynnError } from '@flynn/kit/errors';
 import { defaultSocket, ensureEngine } from '../engine.ts';
 import { archiveOf } from '../images/archive.ts';
+import type { Stamp } from '../images/bundle.ts';
 import { ensureImages } from '../images/build.ts';
 import { type TarEntry, prepareFile } from '../images/ingredients.ts';
 import { readMachine } from '../images/machine.ts';
@@ -22,32 +24,25 @@ export type MakeOptions = {
   folder: string;
   /** What it says it is, if not the version of the repository. */
   version?: string;
-  /** Every program differs from those of other versions: to try an update in which all parts are replaced. */
-  isApart?: boolean;
+  prologue?: Stamp['prologue'];
   now: Date;
   report: (line: string) => void;
 };
 
 /** The file, complete or not there; one of the same version is replaced. */
-export async function makeBundle({
-  folder,
-  version: given,
-  isApart = false,
-  now,
-  report,
-}: MakeOptions): Promise<string> {
+export async function makeBundle({ folder, version: given, prologue, now, report }: MakeOptions): Promise<string> {
   if (isInstalled) throw new FlynnError('invalid', 'a bundle is made in the repository, and this is one already');
   const version = versionIn(given ?? versionOfThis());
   if (version === undefined) {
     throw new FlynnError('invalid', `"${given}" is no version: expected one like 1.2.3 or 1.2.3-rc.1`);
   }
-  const stamp = given === undefined ? {} : { version, isApart };
+  const stamp = { ...(given === undefined ? {} : { version }), ...(prologue === undefined ? {} : { prologue }) };
   await mkdir(folder, { recursive: true });
   const scratch = await mkdtemp(join(folder, '.making-'));
   try {
     const { docker } = await ensureEngine();
     const images = await ensureImages({ docker, report, stamp });
-    const bundle: Bundle = bundleSchema.parse({
+    const made: Bundle = bundleSchema.parse({
       version,
       platform: platformOf(process.arch),
       madeAt: now.toISOString(),
@@ -55,12 +50,21 @@ export async function makeBundle({
     });
     report('saving images');
     const saved = join(scratch, imagesFile);
+    let imagesBytes = 0;
+    const counting = new Transform({
+      transform(chunk: Buffer, _encoding, done) {
+        imagesBytes += chunk.length;
+        done(undefined, chunk);
+      },
+    });
     const level = { params: { [constants.ZSTD_c_compressionLevel]: 3 } };
     await pipeline(
-      await savedImages(defaultSocket, Object.values(bundle.images)),
+      await savedImages(defaultSocket, Object.values(made.images)),
+      counting,
       createZstdCompress(level),
       createWriteStream(saved),
     );
+    const bundle = { ...made, imagesBytes };
     const machine = await readMachine(debianSuite, process.env);
     const prepared = await Promise.all(sourcesOf(bundle).map((source) => prepareFile(source, machine, stamp)));
     const entries = (await Promise.all(prepared.map((one) => one.entries()))).flat();

@@ -2,6 +2,7 @@
 import { mkdtemp, rm, writeFile, copyFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { label } from '@flynn/host-agent/labels';
 import { FlynnError } from '@flynn/kit/errors';
 import { shortId } from '@flynn/kit/ids';
 import { withDeadline } from '@flynn/kit/retry';
@@ -10,7 +11,7 @@ import { engineAt } from '../engine.ts';
 import { archiveOf } from './archive.ts';
 import type { Stamp } from './bundle.ts';
 import { debianImage, hasImage } from './debian.ts';
-import { type Prepared, prepareFile } from './ingredients.ts';
+import { type Prepared, nodeId, prepareFile } from './ingredients.ts';
 import { type Machine, readMachine } from './machine.ts';
 import { type ImageName, type ImageRecipe, debianSuite, imageNames, recipes } from './recipes.ts';
 import { tagOf } from './tag.ts';
@@ -107,7 +108,12 @@ async function build(context: BuildContext, { recipe, files, parent, tag }: Buil
       if (entries.length > 0) await container.putArchive(archiveOf(entries), { path: '/' });
     }
     const [repo, version] = tag.split(':');
-    await container.commit({ repo, tag: version, changes: changesOf(recipe), abortSignal: withDeadline(buildMs) });
+    await container.commit({
+      repo,
+      tag: version,
+      changes: await labelledChanges(recipe),
+      abortSignal: withDeadline(buildMs),
+    });
   } finally {
     await container.remove({ force: true, v: true });
     await rm(folder, { recursive: true, force: true });
@@ -146,6 +152,11 @@ export function installCommand(
   const variables = { APT_CONFIG: '/run/flynn-build/apt.conf', DEBIAN_FRONTEND: 'noninteractive', ...machine.proxies };
   const assignments = Object.entries(variables).map(([name, value]) => `${name}=${value}`);
   return ['env', ...assignments, 'sh', '-c', `${installScript}\n${setup ?? ''}`, 'install', ...packages];
+}
+
+async function labelledChanges(recipe: ImageRecipe): Promise<string> {
+  const changes = changesOf(recipe);
+  return recipe.isNodeShared === true ? `${changes}\nLABEL ${label.node}=${await nodeId()}` : changes;
 }
 
 /** Dockerfile instructions that make the container's file system an image. */

@@ -1,4 +1,8 @@
 import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import { bundle } from './bundle.ts';
 import { recipes } from './recipes.ts';
@@ -8,13 +12,44 @@ test('a program that does not say its version is the same in all of them, unless
   const digest = async (...args: Parameters<typeof bundle>): Promise<string> => digestOf(await bundle(...args));
   const silent = 'layer1/blobstore/main.ts';
   assert.equal(await digest(silent, { version: '9.8.7' }), await digest(silent));
-  assert.notEqual(await digest(silent, { version: '9.8.7', isApart: true }), await digest(silent));
+  assert.notEqual(await digest(silent, { version: '9.8.7', prologue: () => '/* apart */\n' }), await digest(silent));
   const saying = 'layer1/controller/main.ts';
   assert.match(Buffer.from(await bundle(saying, { version: '9.8.7' })).toString(), /9\.8\.7/);
+});
+
+test('classes that a library tells apart by their names have them', async () => {
+  // esbuild renames what occurs twice, or needs a name for itself within.
+  const text = Buffer.from(await bundle('layer0/host-agent/main.ts')).toString();
+  assert.match(text, /\.constructor\.name==="Sequence"/);
+  assert.match(text, /[ ,;]Sequence=class extends /);
 });
 
 test('nothing takes long to make in an image with a program: what it needs of Debian is its parent’s', () => {
   for (const [name, { files = [], packages = [] }] of Object.entries(recipes)) {
     if (files.some(({ type }) => type === 'bundle')) assert.deepEqual(packages, [], name);
   }
+});
+
+test('a program that starts has neither loaded the HTTP of browsers nor given names to what has them', async (t) => {
+  const directory = await mkdtemp(join(tmpdir(), 'flynn-bundle-'));
+  t.after(() => rm(directory, { recursive: true }));
+  const program = join(directory, 'main.mjs');
+  const text = await bundle('layer1/blobstore/main.ts');
+  assert.doesNotMatch(Buffer.from(text).toString(), /__name\(/);
+  await writeFile(program, text);
+  const watch = join(directory, 'watch.mjs');
+  await writeFile(
+    watch,
+    `process.on('exit', () => {
+      const has = (name) => process.moduleLoadList.includes('NativeModule ' + name);
+      process.stderr.write(JSON.stringify({ http: has('_http_server'), browsers: has('internal/deps/undici/undici') || has('internal/crypto/webcrypto') }));
+    });`,
+  );
+  // Without its settings it ends as soon as all is loaded.
+  const said = await new Promise<string>((resolve) => {
+    execFile(process.execPath, ['--import', watch, program], { env: {} }, (_error, _stdout, stderr) => resolve(stderr));
+  });
+  const found = JSON.parse(said.slice(said.lastIndexOf('{'))) as { http: boolean; browsers: boolean };
+  assert.equal(found.http, true);
+  assert.equal(found.browsers, false);
 });

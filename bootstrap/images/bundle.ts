@@ -40,7 +40,8 @@ const contentTypes = {
 /**
  * What packages bring along, keep in memory, and nobody here asks them for: of the engine's client SSH and gRPC, other ways to
  * an engine (16 MB for one of their ciphers alone); of the schemas every language but English; of the HTTP client browsers'
- * ways to call, caches and mocks (half of it); of the server nearly all types of content (3 MB).
+ * ways to call, caches and mocks (half of it); of the server nearly all types of content (3 MB), and who calls what is
+ * deprecated or makes a logger, for which stacks are taken apart and the places of all code with them (up to 2 MB).
  */
 const unusedParts: readonly Unused[] = [
   { path: /^(ssh2|\.\/session|@grpc\/grpc-js|@grpc\/proto-loader)$/, importer: /\/(dockerode|docker-modem)\/lib\// },
@@ -55,6 +56,12 @@ const unusedParts: readonly Unused[] = [
     importer: /\/mime-types\/index\.js$/,
     contents: `module.exports = ${JSON.stringify(contentTypes)};`,
   },
+  {
+    path: /^depd$/,
+    importer: /\/node_modules\//,
+    contents: 'const none = () => {}; none.function = (one) => one; none.property = none; module.exports = () => none;',
+  },
+  { path: /^\.\/(lib\/)?(caller|transport)$/, importer: /\/pino\//, contents: 'module.exports = () => [];' },
 ];
 
 const withoutUnused: Plugin = {
@@ -66,6 +73,23 @@ const withoutUnused: Plugin = {
       );
     }
     building.onLoad({ filter: /./, namespace: 'unused' }, ({ pluginData }) => ({ contents: String(pluginData ?? '') }));
+  },
+};
+
+/**
+ * An import of these evaluates all they export: of node:http this loads the whole of the browsers' HTTP that Node has built in,
+ * of node:tls every authority's certificate, of node:crypto the browsers' cryptography. 2 MB stay in each program. A require does not.
+ */
+const byRequire: Plugin = {
+  name: 'by require',
+  setup(building) {
+    building.onResolve({ filter: /^(node:)?(http|tls|crypto)$/ }, ({ path, kind }) =>
+      kind === 'require-call' ? undefined : { path: `node:${path.replace('node:', '')}`, namespace: 'required' },
+    );
+    building.onResolve({ filter: /./, namespace: 'required' }, ({ path }) => ({ path, external: true }));
+    building.onLoad({ filter: /./, namespace: 'required' }, ({ path }) => ({
+      contents: `module.exports = require(${JSON.stringify(path)});`,
+    }));
   },
 };
 
@@ -86,12 +110,12 @@ function withVersion(version: string): Plugin {
 /** What a program says it is, if not what the repository says. */
 export type Stamp = Readonly<{
   version?: string;
-  /** It differs from every other version's, though it does the same and may never say which it is. */
-  isApart?: boolean;
+  /** What a program begins with, by its entry: to try updates to programs that differ, or that do not work. */
+  prologue?: (entry: string) => string;
 }>;
 
 /** The same bytes for the same sources, whatever folder the repository is in, and whatever version they are of unless they say it. */
-export async function bundle(entry: string, { version, isApart = false }: Stamp = {}): Promise<Uint8Array> {
+export async function bundle(entry: string, { version, prologue = () => '' }: Stamp = {}): Promise<Uint8Array> {
   try {
     const { build } = await import('esbuild');
     const result = await build({
@@ -104,14 +128,14 @@ export async function bundle(entry: string, { version, isApart = false }: Stamp 
       target: 'node24',
       format: 'esm',
       external,
-      plugins: version === undefined ? [withoutUnused] : [withoutUnused, withVersion(version)],
-      banner: { js: isApart ? `/* flynn ${version} */\n${banner}` : banner },
-      // The source stays in memory as long as the program runs. Names stay too, and lines for stack traces to point at.
+      plugins: [byRequire, withoutUnused, ...(version === undefined ? [] : [withVersion(version)])],
+      banner: { js: `${prologue(entry)}${banner}` },
+      // The source stays in memory as long as the program runs. Names stay too, and lines for stack traces to point at. They are
+      // not kept in properties (keepNames): each function would have a shape of its own, up to 2.5 MB of them.
       minifyWhitespace: true,
       minifySyntax: true,
       lineLimit: 160,
       legalComments: 'none',
-      keepNames: true,
       logLevel: 'silent',
     });
     return result.outputFiles[0]?.contents ?? new Uint8Array();

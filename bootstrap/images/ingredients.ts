@@ -81,6 +81,13 @@ async function readTree(
   return (await Promise.all(inner)).flat();
 }
 
+/** Which Node the platform's programs run on: agents compare it with their own. */
+export async function nodeId(): Promise<string> {
+  const { folder, id } = await nodePackage();
+  const { size } = await lstat(join(folder, 'bin/node'));
+  return `${id}:${size}`;
+}
+
 /** A hundred megabytes that one version number stands for. */
 async function nodePackage(): Promise<{ folder: string; id: string }> {
   const arch = process.arch === 'arm64' ? 'arm64' : 'x64';

@@ -137,6 +137,11 @@ export async function setLink(network: HostNetwork, state: 'up' | 'down'): Promi
   await ip('link', 'set', network.link, state);
 }
 
+/** Nobody hears of it any more, if anybody could. */
+export async function silenceHost(network: HostNetwork): Promise<void> {
+  await tryProgram('ip', ['link', 'set', network.link, 'down'], { timeoutMs });
+}
+
 /** What comes to the host comes at this rate, after waiting its turn for up to half a second; as fast as it can without one. */
 export async function setRate(network: HostNetwork, kilobitsPerSecond: number | undefined): Promise<void> {
   const device = ['qdisc', kilobitsPerSecond === undefined ? 'del' : 'replace', 'dev', network.link, 'root'];

@@ -22,6 +22,7 @@ import {
   removeHostNetwork,
   setLink,
   setRate,
+  silenceHost,
 } from './network.ts';
 import { type HostProcess, type HostTraits, hostProcesses, killHostProcesses, unmountBelow } from './processes.ts';
 
@@ -128,6 +129,8 @@ export class TestHost implements AsyncDisposable {
 
   /** Everything that runs, at once, and its network. Disks stay. `startEngine` is the first thing of its next boot. */
   async cutPower(): Promise<void> {
+    // First: a kernel that is there says goodbye for every process that is killed, and one without power to nobody.
+    await silenceHost(this.#network);
     await killHostProcesses(this.#traits, () => true);
     await this.#forgetRun();
     await cutHostNetwork(this.#network);

@@ -59,6 +59,26 @@ test('`create` without a repository tells where to push, and makes up a name whe
   assert.equal(text, 'Created hello; push it to ssh://git@flynn.localhost:2222/hello.git\n');
 });
 
+test('`remote add` leads another clone to an app that is there; `remote` lists what leads where', async () => {
+  await using env = await openDeskWithController();
+  await env.desk.run(['create', 'hello']);
+  const cwd = await makeRepository(env.desk, 'clone');
+  execFileSync('git', ['remote', 'add', 'origin', 'elsewhere'], { cwd });
+  const added = await env.desk.run(['remote', 'add', 'hello'], { cwd });
+  assert.equal(added.code, 0, added.stderr);
+  assert.equal(added.stdout, 'Added the git remote "flynn" for hello: git push flynn main\n');
+  assert.match((await env.desk.run(['info'], { cwd })).stdout, /^Name: +hello\n/);
+  assert.equal(
+    (await env.desk.run(['remote'], { cwd })).stdout,
+    'REMOTE  APP    URL\nflynn   hello  ssh://git@flynn.localhost:2222/hello.git\n',
+  );
+  const twice = await env.desk.run(['remote', 'add', 'hello'], { cwd });
+  assert.match(twice.stderr, /already has a git remote "flynn"/);
+  assert.match((await env.desk.run(['remote', 'add', 'nosuch', '-r', 'x'], { cwd })).stderr, /nosuch/);
+  assert.match((await env.desk.run(['remote', 'add', 'hello'])).stderr, /no git repository/);
+  assert.deepEqual(remotes(cwd), ['flynn ssh://git@flynn.localhost:2222/hello.git', 'origin elsewhere']);
+});
+
 test('a name that is taken, and one that is none, are refused with what is wrong', async () => {
   await using env = await openDeskWithController();
   await env.desk.run(['create', 'hello']);

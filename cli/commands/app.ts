@@ -5,10 +5,11 @@ import type { App, Route } from '@flynn/controller/model';
 import { FlynnError } from '@flynn/kit/errors';
 import type { Cluster } from '../clusters.ts';
 import type { Context } from '../context.ts';
-import { addRemote, isRepository, listRemotes, remoteUrl, removeRemote, trustCluster } from '../git.ts';
+import { listRemotes, remoteUrl, removeRemote } from '../git.ts';
 import { formatAge, formatCount, formatTable } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';
 import { deleteObject } from './get.ts';
+import { addAppRemote, plannedRemote, type RemoteOptions, remoteOptions } from './remote.ts';
 
 export function urlsOf(routes: readonly Route[], cluster: Cluster): string[] {
   const port = cluster.httpPort === 80 ? '' : `:${cluster.httpPort}`;
@@ -22,25 +23,18 @@ export function urlsOf(routes: readonly Route[], cluster: Cluster): string[] {
 }
 
 export function addAppCommands(parent: Parent): void {
-  addCommand<{ remote: string; yes?: boolean }>(parent, {
+  addCommand<RemoteOptions>(parent, {
     name: 'create',
     summary: 'create an app, and a git remote for it here',
     arguments: [['[name]', 'made up when left out']],
-    options: {
-      remote: ['-r, --remote <remote>', 'the git remote to add; "" for none', 'flynn'],
-      yes: ['-y, --yes', 'replace a remote of that name'],
-    },
+    options: remoteOptions,
     async run(context, options, [name]) {
       const cluster = await context.cluster();
       const remote = await plannedRemote(context, options);
       const client = await context.client();
       const app = await client.call(apps.create, { body: name === undefined ? {} : { name } });
       const url = remoteUrl(cluster.gitUrl, app.name);
-      if (remote !== undefined) {
-        if (options.yes) await removeRemote(context.io, remote);
-        await addRemote(context.io, { name: remote, url });
-        await trustCluster(context.io, context.configDirectory);
-      }
+      if (remote !== undefined) await addAppRemote(context, app.name, options);
       const where = remote === undefined ? `; push it to ${url}` : ` with the git remote "${remote}"`;
       context.show(app, () => `Created ${app.name}${where}`);
     },
@@ -131,20 +125,6 @@ export function addAppCommands(parent: Parent): void {
       );
     },
   });
-}
-
-/** The remote that `create` will add; refused before the app exists when it would be in the way. */
-async function plannedRemote(
-  context: Context,
-  options: { remote: string; yes?: boolean },
-): Promise<string | undefined> {
-  if (options.remote === '' || !(await isRepository(context.io))) return undefined;
-  const existing = (await listRemotes(context.io)).find((remote) => remote.name === options.remote);
-  if (existing === undefined || options.yes) return options.remote;
-  throw new FlynnError(
-    'conflict',
-    `this repository already has a git remote "${options.remote}" (${existing.url})\n  -y replaces it; -r NAME adds another`,
-  );
 }
 
 async function confirmByName(context: Context, app: App): Promise<void> {

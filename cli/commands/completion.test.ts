@@ -44,6 +44,6 @@ test('zsh and fish get scripts that know every command', async () => {
   // In zsh these are tied to the environment: setting one would lose the way to awk.
   assert.doesNotMatch(zsh, /\bpath=/);
   const fish = (await desk.run(['completion', 'fish'])).stdout;
-  assert.match(fish, /__fish_seen_subcommand_from env" -a "set unset get import export"/);
+  assert.match(fish, /__fish_seen_subcommand_from env" -a "set unset get import export references"/);
   assert.match(fish, /print \\\$1/);
 });

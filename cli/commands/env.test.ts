@@ -67,6 +67,34 @@ test('`env unset` removes, and says what is not set', async () => {
   }
 });
 
+test('with --references a value follows other variables; without, every $ stays', async () => {
+  await using env = await openDeskWithController();
+  await env.controller.deployApp('hello', { web: {} });
+  const flynn = (...words: string[]) => env.desk.run(['-a', 'hello', 'env', ...words]);
+  const url = 'pg://${USER}:${PASSWORD}@db';
+  await flynn('set', 'USER=ada', 'PASSWORD=a${USER}$$', `LITERAL=${url}`);
+  assert.equal((await flynn('get', 'LITERAL')).stdout, url);
+  const set = await flynn('set', '--references', `URL=${url}`);
+  assert.equal(set.code, 0, set.stderr);
+  assert.equal((await flynn('get', 'URL')).stdout, 'pg://ada:a${USER}$$@db');
+  assert.equal((await flynn('references')).stdout, `URL='${url}'\n`);
+  await flynn('set', 'PASSWORD=new');
+  assert.equal((await flynn('get', 'URL')).stdout, 'pg://ada:new@db');
+  assert.match((await flynn('set', '--references', `URL=${url}`)).stdout, /nothing changes/);
+  const gone = await flynn('unset', 'PASSWORD');
+  assert.equal(gone.code, 1);
+  assert.match(
+    gone.stderr,
+    /URL refers to \$\{PASSWORD\}, and the app has no variable PASSWORD: set it too, or set URL anew/,
+  );
+  assert.match((await flynn('set', '--references', 'URL=${URL}')).stderr, /in a circle: URL → URL/);
+  assert.equal((await flynn('get', 'URL')).stdout, 'pg://ada:new@db');
+  await flynn('set', 'URL=plain');
+  assert.equal((await flynn('references')).stdout, '');
+  assert.equal((await flynn('unset', 'PASSWORD', 'URL')).code, 0);
+  assert.equal((await flynn()).stdout, `LITERAL='${url}'\nUSER=ada\n`);
+});
+
 test('before the first push env is kept in a release that is not deployed', async () => {
   await using env = await openDeskWithController();
   await env.desk.run(['create', 'hello']);

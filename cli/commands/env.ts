@@ -14,27 +14,30 @@ export function addEnvCommands(parent: Parent): void {
     summary: "an app's configuration variables, quoted for a shell",
     async run(context) {
       const values = (await newestRelease(context))?.env ?? {};
-      context.show(values, () =>
-        Object.entries(values)
-          .toSorted(([a], [b]) => (a < b ? -1 : 1))
-          .map(([name, value]) => `${name}=${quoteForShell(value)}\n`)
-          .join(''),
-      );
+      context.show(values, () => assignmentsText(values));
     },
   });
 
-  addCommand<{ file?: string }>(parent, {
+  addCommand<{ file?: string; references?: boolean }>(parent, {
     under: env,
     name: 'set',
     summary: 'set variables, as a new release that is rolled out',
     arguments: [['[assignments...]', 'NAME=VALUE, the value as it is']],
-    options: { file: ['-f, --file <path>', 'a .env file to read too, - for standard input'] },
+    options: {
+      file: ['-f, --file <path>', 'a .env file to read too, - for standard input'],
+      references: ['--references', '${NAME} in these values is what that variable holds, now and when it changes'],
+    },
+    examples: [
+      "flynn env set PASSWORD='a$b' USER=ada",
+      "flynn env set --references URL='postgres://${USER}:${PASSWORD}@db/shop'",
+    ],
     async run(context, options, args) {
       const fromArgs = parseAssignments(args);
       const fromFile = options.file === undefined ? {} : parseEnvFile(await readNamed(context.io, options.file));
       const wanted = { ...fromFile, ...fromArgs };
       if (Object.keys(wanted).length === 0) throw usageError('nothing to set: write NAME=VALUE, or --file PATH');
-      await changeEnv(context, (before) => ({ ...before, ...wanted }));
+      const { references = false } = options;
+      await changeEnv(context, (before) => withValues(before, wanted, references));
     },
   });
 
@@ -46,9 +49,9 @@ export function addEnvCommands(parent: Parent): void {
     async run(context, _options, names) {
       for (const name of names) assertEnvName(name);
       await changeEnv(context, (before) => {
-        const missing = names.filter((name) => before[name] === undefined);
+        const missing = names.filter((name) => before.env[name] === undefined);
         if (missing.length > 0) throw notSet(missing);
-        return Object.fromEntries(Object.entries(before).filter(([name]) => !names.includes(name)));
+        return { env: without(before.env, names), references: without(before.references, names) };
       });
     },
   });
@@ -77,7 +80,7 @@ export function addEnvCommands(parent: Parent): void {
       const wanted = parseEnvFile(await readNamed(context.io, path));
       for (const name of Object.keys(wanted)) assertEnvName(name);
       if (Object.keys(wanted).length === 0) throw usageError(`${path} sets nothing`);
-      await changeEnv(context, (before) => (exact ? wanted : { ...before, ...wanted }));
+      await changeEnv(context, (before) => withValues(exact ? nothing : before, wanted, false));
     },
   });
 
@@ -97,26 +100,59 @@ export function addEnvCommands(parent: Parent): void {
       context.show(values, () => `${path}: ${formatCount(Object.keys(values).length, 'variable')}`);
     },
   });
+
+  addCommand(parent, {
+    under: env,
+    name: 'references',
+    summary: 'the variables that refer to others, as they were set',
+    async run(context) {
+      const references = (await newestRelease(context))?.references ?? {};
+      context.show(references, () => assignmentsText(references));
+    },
+  });
 }
 
 function notSet(names: readonly string[]): FlynnError {
   return new FlynnError('not_found', `not set: ${names.join(', ')}\n  "flynn env" lists what is`);
 }
 
-async function changeEnv(
-  context: Context,
-  change: (before: Record<string, string>) => Record<string, string>,
-): Promise<void> {
-  const before = await newestRelease(context);
-  const env = change(before?.env ?? {});
-  if (isSame(before?.env ?? {}, env)) {
+type Values = Readonly<Record<string, string>>;
+/** `references`: those of them that refer to others, as they were written. */
+type Variables = Readonly<{ env: Values; references: Values }>;
+
+const nothing: Variables = { env: {}, references: {} };
+
+/** What was a reference before and is set to a value is none any more. */
+function withValues(before: Variables, wanted: Values, areReferences: boolean): Variables {
+  const references = without(before.references, Object.keys(wanted));
+  // What they come to the controller works out.
+  if (areReferences) return { env: before.env, references: { ...references, ...wanted } };
+  return { env: { ...before.env, ...wanted }, references };
+}
+
+function without(values: Values, names: readonly string[]): Values {
+  return Object.fromEntries(Object.entries(values).filter(([name]) => !names.includes(name)));
+}
+
+async function changeEnv(context: Context, change: (before: Variables) => Variables): Promise<void> {
+  const release = await newestRelease(context);
+  const before = { env: release?.env ?? {}, references: release?.references ?? {} };
+  const { env, references } = change(before);
+  if (isSame(before.env, env) && isSame(before.references, references)) {
     context.show({ changed: false }, () => 'nothing changes: the values are already set');
     return;
   }
-  await makeNextRelease(context, before, { env });
+  await makeNextRelease(context, release, { env, references });
 }
 
-function isSame(a: Record<string, string>, b: Record<string, string>): boolean {
+function assignmentsText(values: Values): string {
+  return Object.entries(values)
+    .toSorted(([a], [b]) => (a < b ? -1 : 1))
+    .map(([name, value]) => `${name}=${quoteForShell(value)}\n`)
+    .join('');
+}
+
+function isSame(a: Values, b: Values): boolean {
   const names = new Set([...Object.keys(a), ...Object.keys(b)]);
   return [...names].every((name) => a[name] === b[name]);
 }

@@ -2,11 +2,15 @@ import assert from 'node:assert/strict';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { apps } from '@flynn/controller/api';
+import { generic } from '@flynn/controller/generic/api';
 import { operations } from '@flynn/controller/operations/api';
 import { savedFiles, tarOf } from '@flynn/controller/images/testing';
 import { buildResultSchema } from '@flynn/controller/model';
+import { watchAt } from '@flynn/controller/operations/lifecycle-fixture';
 import { TestRunner } from '@flynn/controller/operations/test-runner';
 import { startTestBlobs } from '@flynn/controller/testing-blobs';
+import { waitFor } from '@flynn/kit/retry';
 import { openDeskWithController } from '../testing.ts';
 
 async function openCluster() {
@@ -95,16 +99,55 @@ test('an image of a registry is fetched by an operation of its own', async () =>
   assert.match((await running).stderr, /failed: enough/);
 });
 
+test('with --expires what no runner begins in time fails, and what follows it is cancelled', async () => {
+  await using cluster = await openCluster();
+  const { desk, controller } = cluster;
+  const wrong = await desk.run(['-a', 'shop', 'deploy', '--image', 'registry.example.com/a:1', '--expires', 'soon']);
+  assert.equal(wrong.code, 2);
+  assert.match(wrong.stderr, /"soon" is no length of time/);
+  const unused = await desk.run(['image', 'push', '--file', cluster.file, '--no-deploy', '--expires', '60s']);
+  assert.equal(unused.code, 2);
+  assert.match(unused.stderr, /--expires is for rolling it out/);
+  const running = desk.run(['-a', 'shop', 'deploy', '--image', 'registry.example.com/a:1', '--expires', '60s']);
+  const queued = await waitFor(
+    async () => {
+      const all = await controller.client.call(operations.list, { params: { app: 'shop' } });
+      return all.length === 3 ? all : undefined;
+    },
+    { what: 'the operations to be queued', deadlineMs: 60_000, intervalMs: 20 },
+  );
+  const build = queued.find(({ kind }) => kind === 'build');
+  assert.deepEqual(
+    queued.filter(({ expiresAt }) => expiresAt !== undefined),
+    [build],
+  );
+  await watchAt(controller)(Date.parse(build?.expiresAt ?? ''));
+  const ended = await running;
+  assert.equal(ended.code, 1);
+  assert.match(ended.stderr, /failed: it expired at 2.*: no runner had taken it/);
+  const all = await controller.client.call(operations.list, { params: { app: 'shop' } });
+  const ends = new Set(all.map(({ kind, state }) => `${kind} ${state}`));
+  assert.deepEqual(ends, new Set(['build failed', 'release cancelled', 'deploy cancelled']));
+});
+
 test('logins for registries are the runner’s, without their passwords being told', async () => {
   await using cluster = await openCluster();
   const { desk, controller } = cluster;
-  await controller.deployApp('runner', { runner: {} }, { isSystem: true });
+  const { app: runner } = await controller.deployApp('runner', { runner: {} }, { isSystem: true });
   const login = ['registry', 'login', 'registry.example.com', '-u', 'me'];
   assert.match((await desk.run(login)).stderr, /no password on standard input/);
   const kept = await desk.run(login, { input: 'secret word\n' });
   assert.equal(kept.code, 0, kept.stderr);
-  const value = (await desk.run(['-a', 'runner', 'env', 'get', 'FLYNN_REGISTRY_LOGINS'])).stdout;
-  assert.deepEqual(JSON.parse(value), { 'registry.example.com': { username: 'me', password: 'secret word' } });
+  assert.match(kept.stdout, /^runners have logins for registry\.example\.com$/m);
+  const params = { group: 'flynn', version: 'v1', kind: 'RunnerEnv', name: 'all' };
+  const loginsNow = async (): Promise<unknown> => {
+    const { env } = (await controller.client.call(generic.get, { params })).spec as { env: Record<string, string> };
+    return JSON.parse(env['FLYNN_REGISTRY_LOGINS'] ?? '');
+  };
+  assert.deepEqual(await loginsNow(), { 'registry.example.com': { username: 'me', password: 'secret word' } });
+  assert.doesNotMatch((await desk.run(['runner', 'env'])).stdout, /secret/);
+  const now = await controller.client.call(apps.get, { params: { app: 'runner' } });
+  assert.equal(now.releaseId, runner.releaseId, 'no runner is started anew');
   const listed = (await desk.run(['registry'])).stdout;
   assert.match(listed, /^registry\.example\.com +me$/m);
   assert.doesNotMatch(listed, /secret/);
@@ -112,6 +155,21 @@ test('logins for registries are the runner’s, without their passwords being to
   await desk.run(['registry', 'logout', 'registry.example.com']);
   assert.doesNotMatch((await desk.run(['registry'])).stdout, /example/);
   assert.match((await desk.run(['registry', 'login', 'https://a/b', '-u', 'me'])).stderr, /is no registry/);
+});
+
+test('logins that the app “runner” held before stay, until there are others', async () => {
+  await using cluster = await openCluster();
+  const { desk, controller } = cluster;
+  await controller.deployApp('runner', { runner: {} }, { isSystem: true });
+  const before = JSON.stringify({ 'old.example.com': { username: 'old', password: 'x' } });
+  await desk.run(['-a', 'runner', 'env', 'set', `FLYNN_REGISTRY_LOGINS=${before}`]);
+  assert.match((await desk.run(['registry'])).stdout, /^old\.example\.com +old$/m);
+  const login = ['registry', 'login', 'new.example.com', '-u', 'new'];
+  const added = await desk.run(login, { input: 'y\n' });
+  assert.match(added.stdout, /^runners have logins for old\.example\.com, new\.example\.com$/m);
+  assert.equal((await desk.run(['registry', 'logout', 'old.example.com'])).code, 0);
+  assert.equal((await desk.run(['registry', 'logout', 'new.example.com'])).code, 0);
+  assert.doesNotMatch((await desk.run(['registry'])).stdout, /example/);
 });
 
 test('wrong words are told before anything is sent', async () => {

@@ -9,12 +9,15 @@ import { type BlobTarget, type Sent, storeImage, storeText } from '@flynn/contro
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { newId } from '@flynn/kit/ids';
 import { processType } from '@flynn/kit/names';
+import { usageError } from '../arguments.ts';
 import type { Context } from '../context.ts';
 import { readEngineImage, readFileImage } from '../image-source.ts';
 import { addCommand, type Parent } from './command.ts';
-import { tellLog } from './operation.ts';
+import { parseExpiry, tellLog } from './operation.ts';
 
-type PushOptions = { file?: string; engine: string; process: string[]; deploy: boolean };
+type PushOptions = { file?: string; engine: string; process: string[]; deploy: boolean; expires?: string };
+
+const expires = ['--expires <time>', 'fail if no runner has begun it by then, as 60s or 10m; else it waits'] as const;
 
 export function addImageCommands(parent: Parent): void {
   const image = addCommand(parent, {
@@ -35,22 +38,27 @@ export function addImageCommands(parent: Parent): void {
       engine: ['--engine <program>', 'what "PROGRAM image save" is asked of', 'docker'],
       process: ['-p, --process <type=line>', 'a process type and its command line; can be given again', []],
       deploy: ['--no-deploy', 'only store it; "flynn deploy --image" rolls it out'],
+      expires,
     },
     run: pushImage,
   });
 
-  addCommand<{ image?: string }>(parent, {
+  addCommand<{ image?: string; expires?: string }>(parent, {
     name: 'deploy',
     summary: 'make a release of an image and roll it out',
-    options: { image: ['-i, --image <image>', 'sha256:… as "flynn image push" told it, or REGISTRY/NAME:TAG'] },
-    async run(context, { image: wanted }) {
+    options: {
+      image: ['-i, --image <image>', 'sha256:… as "flynn image push" told it, or REGISTRY/NAME:TAG'],
+      expires,
+    },
+    async run(context, { image: wanted, expires: time }) {
+      const wait = waitOf(time);
       if (wanted === undefined) {
         throw new FlynnError(
           'invalid',
           'deploy what? --image sha256:… names an image that was pushed, --image REGISTRY/NAME:TAG one to be fetched; "git push flynn main" deploys code, "flynn rollback" an earlier release',
         );
       }
-      return deployImage(context, wanted);
+      return deployImage(context, wanted, wait);
     },
   });
 }
@@ -61,6 +69,10 @@ async function pushImage(context: Context, options: PushOptions, [name]: string[
     throw new FlynnError('invalid', 'push which image? Name one that the engine here has, or give --file PATH');
   }
   const lines = processLines(options.process);
+  const wait = waitOf(options.expires);
+  if (!options.deploy && options.expires !== undefined) {
+    throw usageError('--expires is for rolling it out: leave --no-deploy away, or give it to "flynn deploy --image"');
+  }
   // Before anything is sent.
   const app = options.deploy ? await context.appName() : undefined;
   const ending = new AbortController();
@@ -94,7 +106,7 @@ async function pushImage(context: Context, options: PushOptions, [name]: string[
     offSignal();
     await rm(folder, { recursive: true, force: true });
   }
-  if (app !== undefined) return rollOut(context, app, { resultDigest: digest });
+  if (app !== undefined) return rollOut(context, app, { resultDigest: digest }, wait);
 }
 
 function layerText({ sizeBytes, isSent }: Sent, place: number, count: number): string {
@@ -127,11 +139,11 @@ async function targetOf(context: Context): Promise<BlobTarget> {
   };
 }
 
-async function deployImage(context: Context, wanted: string): Promise<number> {
+async function deployImage(context: Context, wanted: string, wait: Wait): Promise<number> {
   const app = await context.appName();
   if (!/^sha256:[0-9a-f]{64}$/.test(wanted)) {
     // What it has to be, the runner says that fetches it.
-    if (wanted.includes('/')) return rollOut(context, app, { imageRef: wanted });
+    if (wanted.includes('/')) return rollOut(context, app, { imageRef: wanted }, wait);
     throw new FlynnError(
       'invalid',
       `"${wanted}" is no image: sha256:… as "flynn image push" told it, or REGISTRY/NAME:TAG, as in registry.example.com/team/app:1.4`,
@@ -144,7 +156,13 @@ async function deployImage(context: Context, wanted: string): Promise<number> {
     if (!hasCode(error, 'not_found')) throw error;
     throw new FlynnError('not_found', `the cluster has no image ${wanted}: push it with "flynn image push"`);
   }
-  return rollOut(context, app, { resultDigest: wanted });
+  return rollOut(context, app, { resultDigest: wanted }, wait);
+}
+
+type Wait = { expiresInMs?: number };
+
+function waitOf(time: string | undefined): Wait {
+  return time === undefined ? {} : { expiresInMs: parseExpiry(time) };
 }
 
 /** The same operations as a push of code ends with, and so the same lines. Answers the exit code. */
@@ -152,6 +170,7 @@ async function rollOut(
   context: Context,
   app: string,
   source: { resultDigest: string } | { imageRef: string },
+  wait: Wait,
 ): Promise<number> {
   const client = await context.client();
   const [build, release, deploy] = [newId(), newId(), newId()];
@@ -166,7 +185,9 @@ async function rollOut(
     },
     { id: deploy, kind: 'deploy' as const, dependsOn: [release], input: {} },
   ];
-  await client.call(operations.create, { params: { app }, body: { operations: chain } });
+  // Once the first has begun, the rest waits for it and for no runner; if it has not, they are cancelled with it.
+  const asked = chain.map((one, index) => (index === 0 ? { ...one, ...wait } : one));
+  await client.call(operations.create, { params: { app }, body: { operations: asked } });
   for (const { id } of chain) {
     const code = await tellLog(context, id, true);
     if (code !== 0) return code;

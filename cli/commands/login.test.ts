@@ -13,6 +13,7 @@ async function start() {
     clientId: provider.clientId,
     domains: ['example.com'],
     groupsClaim: 'groups',
+    scopes: 'openid email profile groups',
   };
   const controller = await startTestController({ hosts: 0, hasWorker: false, oidc });
   const desk = await Desk.open();
@@ -53,11 +54,14 @@ test('a person logs in with a browser on their machine, and is known from then o
   assert.equal(await second, 0, again.stderr.text);
 });
 
-test('where the browser is elsewhere, the address it ends up at is pasted', async () => {
+test('where the browser is elsewhere, the address it ends up at is pasted; a provider may tell who it is apart', async () => {
   await using it = await start();
+  it.provider.isTerse = true;
   const io = it.desk.io();
   const running = runCli(['login', '--paste', 'home', it.controller.url], io);
-  const redirected = await fetch(await pageOf(io), { redirect: 'manual' });
+  const page = await pageOf(io);
+  assert.equal(new URL(page).searchParams.get('scope'), 'openid email profile groups');
+  const redirected = await fetch(page, { redirect: 'manual' });
   io.stdin.write(`${redirected.headers.get('location') ?? ''}\n`);
   assert.equal(await running, 0, io.stderr.text);
   assert.match((await it.desk.run(['whoami'])).stdout, /^ann@example\.com\n/);

@@ -106,6 +106,37 @@ test('`op cancel` ends what waits, tells what runs, and ends that too with --for
   assert.match((await desk.run(['op', 'cancel', 'first'])).stdout, /^first had ended before: it is cancelled\n$/);
 });
 
+test('`op expire` moves the time by which it has to run, and says why it cannot', async () => {
+  await using env = await openDeskWithController();
+  const { desk, controller } = env;
+  await controller.client.call(apps.create, { body: { name: 'shop' } });
+  await queue(env, 'shop', 'first', 'second');
+  const moved = await desk.run(['op', 'expire', 'second', '1h']);
+  assert.match(moved.stdout, /^second fails unless it runs by 2.*Z\n$/);
+  assert.match((await desk.run(['op', 'info', 'second'])).stdout, /\nexpires +2/);
+  assert.equal((await desk.run(['op', 'expire', 'second', 'never'])).stdout, 'second waits as long as it takes\n');
+  assert.doesNotMatch((await desk.run(['op', 'info', 'second'])).stdout, /\nexpires/);
+  for (const [time, why] of [
+    ['soon', /"soon" is no length of time: write it as 90s/],
+    ['0s', /"0s" is over at once: write how long it may wait/],
+    ['900d', /"900d" is more than a year/],
+  ] as const) {
+    const wrong = await desk.run(['op', 'expire', 'second', time]);
+    assert.equal(wrong.code, 2);
+    assert.match(wrong.stderr, why);
+  }
+  const runner = await join(env, 'r1');
+  await runner.claim();
+  const runs = await desk.run(['op', 'expire', 'first', '1m']);
+  assert.equal(runs.code, 1);
+  assert.match(runs.stderr, /first runs, and what runs does not expire; "flynn op cancel first" stops it/);
+  await runner.finish('first', 'complete');
+  const ended = await desk.run(['op', 'expire', 'first', '1m']);
+  assert.equal(ended.code, 1);
+  assert.match(ended.stderr, /first has ended, it is complete: only what does not run yet expires/);
+  assert.match((await desk.run(['op', 'expire', 'nowhere', '1m'])).stderr, /there is no operation nowhere/);
+});
+
 test('runners are listed, adopted, rejected and forgotten', async () => {
   await using env = await openDeskWithController();
   const { desk } = env;

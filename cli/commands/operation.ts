@@ -2,10 +2,11 @@ import { apps } from '@flynn/controller/api';
 import { operations } from '@flynn/controller/operations/api';
 import { operationSchema } from '@flynn/controller/model';
 import type { Operation } from '@flynn/controller/model';
-import { hasCode } from '@flynn/kit/errors';
+import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { pause } from '@flynn/kit/clock';
+import { longestWaitMs } from '@flynn/controller/operations/expiry';
 import { z } from 'zod';
-import { parseWhole } from '../arguments.ts';
+import { parseDurationMs, parseWhole, usageError } from '../arguments.ts';
 import type { Context } from '../context.ts';
 import { formatAge, formatSeconds, formatTable } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';
@@ -71,6 +72,38 @@ export function addOperationCommands(parent: Parent): void {
       });
     },
   });
+
+  addCommand(parent, {
+    under: operation,
+    name: 'expire',
+    summary: 'move the time by which an operation has to run, or it fails, and what waits for it is cancelled',
+    arguments: [operationArgument, ['<time>', 'from now on, as 60s or 10m; never: it waits as long as it takes']],
+    run: (context, _options, [id = '', time = '']) => moveExpiry(context, id, time),
+  });
+}
+
+async function moveExpiry(context: Context, id: string, time: string): Promise<void> {
+  const body = time === 'never' ? { expiresAt: null } : { expiresInMs: parseExpiry(time) };
+  const moved = await (await context.client()).call(operations.update, { params: { operation: id }, body });
+  if (hasEnded(moved)) {
+    throw new FlynnError('conflict', `${id} has ended, it is ${moved.state}: only what does not run yet expires`);
+  }
+  if (moved.state === 'running') {
+    throw new FlynnError('conflict', `${id} runs, and what runs does not expire; "flynn op cancel ${id}" stops it`);
+  }
+  context.show(moved, () =>
+    moved.expiresAt === undefined
+      ? `${id} waits as long as it takes`
+      : `${id} fails unless it runs by ${moved.expiresAt}`,
+  );
+}
+
+/** As one says how long an operation may wait, in milliseconds. */
+export function parseExpiry(text: string): number {
+  const ms = parseDurationMs(text);
+  if (ms < 1_000) throw usageError(`"${text}" is over at once: write how long it may wait, as 60s or 10m`);
+  if (ms > longestWaitMs) throw usageError(`"${text}" is more than a year: write how long it may wait, as 60s or 10m`);
+  return ms;
 }
 
 async function listOperations(

@@ -1,15 +1,17 @@
-import { FlynnError } from '@flynn/kit/errors';
+import { loginsSchema } from '@flynn/controller/runner-env/settings';
+import { FlynnError, ifFound } from '@flynn/kit/errors';
 import { text } from 'node:stream/consumers';
-import { z } from 'zod';
+import type { z } from 'zod';
 import { Context } from '../context.ts';
-import { makeNextRelease, newestRelease } from '../next-release.ts';
+import { newestRelease } from '../next-release.ts';
 import { formatTable } from '../output.ts';
+import { changeRunnerEnv, everyRunner, findRunnerEnv } from '../runner-env.ts';
 import { addCommand, type Parent } from './command.ts';
 
-/** Only the runner fetches from registries: it has the logins, in its own environment, which only admins read. */
-const runnerApp = 'runner';
+/** Only runners fetch from registries: the logins are theirs, and no build gets to see them. */
 const loginsName = 'FLYNN_REGISTRY_LOGINS';
-const loginsSchema = z.record(z.string(), z.object({ username: z.string(), password: z.string() }));
+/** Whose variables held them before runners had variables of their own; they count as long as there are no others. */
+const runnerApp = 'runner';
 type Logins = z.output<typeof loginsSchema>;
 
 const registryArgument = ['<registry>', 'as images are named with it: registry.example.com, 10.0.0.5:5000'] as const;
@@ -20,16 +22,14 @@ export function addRegistryCommands(parent: Parent): void {
     summary: 'registries that "flynn deploy --image" fetches from, and as whom',
     lists: true,
     async run(context) {
-      await withRunner(context, async (runner) => {
-        const rows = Object.entries(loginsOf((await newestRelease(runner))?.env ?? {}));
-        const shown = rows.map(([name, { username }]) => ({ registry: name, username }));
-        context.show(shown, () =>
-          formatTable(
-            ['REGISTRY', 'USER'],
-            shown.map((one) => [one.registry, one.username]),
-          ),
-        );
-      });
+      const logins = loginsOf(await findRunnerEnv(context, everyRunner)) ?? (await originalLogins(context));
+      const shown = Object.entries(logins).map(([name, { username }]) => ({ registry: name, username }));
+      context.show(shown, () =>
+        formatTable(
+          ['REGISTRY', 'USER'],
+          shown.map((one) => [one.registry, one.username]),
+        ),
+      );
     },
   });
 
@@ -66,28 +66,33 @@ export function addRegistryCommands(parent: Parent): void {
   });
 }
 
-async function withRunner(context: Context, work: (runner: Context) => Promise<void>): Promise<void> {
-  await using runner = new Context(context.io, { ...context.options, app: runnerApp });
-  await work(runner);
-}
-
 async function changeLogins(context: Context, change: (before: Logins) => Logins): Promise<void> {
-  await withRunner(context, async (runner) => {
-    const before = await newestRelease(runner);
-    const logins = change(loginsOf(before?.env ?? {}));
-    await makeNextRelease(runner, before, { env: { ...before?.env, [loginsName]: JSON.stringify(logins) } });
+  const original = await originalLogins(context);
+  let logins: Logins = {};
+  await changeRunnerEnv(context, everyRunner, (before) => {
+    logins = change(loginsOf(before) ?? original);
+    return { [loginsName]: JSON.stringify(logins) };
   });
+  const names = Object.keys(logins);
+  context.show({ registries: names }, () =>
+    names.length === 0 ? 'runners have no login for any registry' : `runners have logins for ${names.join(', ')}`,
+  );
 }
 
-function loginsOf(env: Readonly<Record<string, string>>): Logins {
+async function originalLogins(context: Context): Promise<Logins> {
+  await using runner = new Context(context.io, { ...context.options, app: runnerApp });
+  return loginsOf((await ifFound(newestRelease(runner)))?.env ?? {}) ?? {};
+}
+
+function loginsOf(env: Readonly<Record<string, string>>): Logins | undefined {
   const told = env[loginsName];
-  if (told === undefined || told === '') return {};
+  if (told === undefined || told === '') return undefined;
   try {
     return loginsSchema.parse(JSON.parse(told));
   } catch {
     throw new FlynnError(
       'invalid',
-      `${loginsName} of the app ${runnerApp} is not as this command writes it: unset it first`,
+      `${loginsName} is not as this command writes it: flynn runner env unset ${loginsName}`,
     );
   }
 }

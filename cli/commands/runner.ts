@@ -1,8 +1,9 @@
 import { runners } from '@flynn/controller/operations/api-runners';
-import type { Runner } from '@flynn/controller/model';
 import type { Context } from '../context.ts';
 import { formatAge, formatTable } from '../output.ts';
+import { labelsText } from '../runner-env.ts';
 import { addCommand, type Parent } from './command.ts';
+import { addRunnerEnvCommands } from './runner-env.ts';
 
 const runnerArgument = ['<id>', 'as "flynn runner list" shows it'] as const;
 
@@ -10,9 +11,10 @@ export function addRunnerCommands(parent: Parent): void {
   const runner = addCommand(parent, {
     name: 'runner',
     summary: 'runners, which carry operations out: who they are and whether they get work',
+    lists: true,
     run: listRunners,
   });
-  addCommand(parent, { under: runner, name: 'list', summary: 'all runners', run: listRunners });
+  addRunnerEnvCommands(parent, runner);
 
   addCommand(parent, {
     under: runner,
@@ -27,7 +29,7 @@ export function addRunnerCommands(parent: Parent): void {
           ['state', found.state],
           ['of the platform', found.isPlatform ? 'yes' : 'no'],
           ['version', found.version],
-          ['labels', labelsText(found)],
+          ['labels', labelsText(found.labels) || '-'],
           ['takes', found.isByIdOnly ? 'only what names it' : 'what any may have, and what names it or its labels'],
           ['at a time', String(found.slots)],
           ['runs', found.operations.join(', ') || '-'],
@@ -86,15 +88,10 @@ async function listRunners(context: Context): Promise<void> {
         one.state,
         String(one.operations.length),
         String(one.slots),
-        labelsText(one),
+        labelsText(one.labels) || '-',
         one.version,
         formatAge(one.seenAt, now),
       ]),
     ),
   );
-}
-
-function labelsText({ labels }: Runner): string {
-  const pairs = Object.entries(labels).map(([name, value]) => `${name}=${value}`);
-  return pairs.join(',') || '-';
 }

@@ -1,5 +1,6 @@
 /** The DNS server of a host: the cluster's names from discovery, all others from the host's own resolvers. */
 import { asFlynnError, messageOf } from '@flynn/kit/errors';
+import { listenOn } from '@flynn/kit/listening';
 import type { Logger } from '@flynn/kit/log';
 import {
   AUTHORITATIVE_ANSWER,
@@ -83,7 +84,7 @@ export async function startDnsServer(options: {
     return encodeTruncated(packet, flags, answers, limit);
   }
 
-  const listening = await listen(address, options.port ?? 0);
+  const listening = await listen(address, options.port ?? 0, log);
   const { udp, tcp, port } = listening;
 
   udp.on('message', (query, from) => {
@@ -168,15 +169,12 @@ function encodeReply(query: DecodedPacket, reply: Reply): Buffer {
 
 type Listening = { udp: ReturnType<typeof createSocket>; tcp: Server; port: number };
 
-async function listen(address: string, port: number): Promise<Listening> {
+async function listen(address: string, port: number, log: Logger): Promise<Listening> {
   for (let attempt = 0; ; attempt += 1) {
     const tcp = createServer();
     const udp = createSocket({ type: isIPv6(address) ? 'udp6' : 'udp4' });
     try {
-      tcp.listen(port, address);
-      await once(tcp, 'listening');
-      const bound = tcp.address();
-      const chosen = bound !== null && typeof bound === 'object' ? bound.port : port;
+      const chosen = await listenOn(tcp, { name: 'DNS server', at: { host: address, port }, log });
       udp.bind(chosen, address);
       await once(udp, 'listening');
       return { udp, tcp, port: chosen };

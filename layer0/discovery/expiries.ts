@@ -15,9 +15,10 @@ export class Expiries {
     this.#timers.set(key, timer);
   }
 
-  forget(key: string): void {
+  /** Whether it was to expire. */
+  forget(key: string): boolean {
     clearTimeout(this.#timers.get(key));
-    this.#timers.delete(key);
+    return this.#timers.delete(key);
   }
 
   stop(): void {

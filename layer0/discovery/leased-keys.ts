@@ -25,6 +25,9 @@ export class LeasedKeys implements AsyncDisposable {
   /** One for each TTL in use, shared by its keys. */
   readonly #leases = new Map<number, Promise<Lease>>();
   readonly #ownLeaseIds = new Set<string>();
+  /** Of each TTL the one that is held, and when the store last answered a renewal of any. */
+  readonly #held = new Map<number, Lease>();
+  readonly #renewedMs = new Map<number, number>();
 
   constructor(options: { store: Store; log: Logger; signal?: AbortSignal }) {
     this.#store = options.store;
@@ -35,6 +38,16 @@ export class LeasedKeys implements AsyncDisposable {
   isWanted(key: string, value: string, ttlSeconds: number): boolean {
     const wanted = this.#wanted.get(key);
     return wanted?.value === value && wanted.ttlSeconds === ttlSeconds;
+  }
+
+  /** When a renewal of keys with that TTL was sent that the store answered, on performance.now()'s clock. */
+  renewedMs(ttlSeconds: number): number | undefined {
+    const held = this.#held.get(ttlSeconds);
+    const known = this.#renewedMs.get(ttlSeconds);
+    if (held === undefined) return known;
+    const renewedMs = Math.max(known ?? -Infinity, held.expiresAtMs - ttlSeconds * 1_000);
+    this.#renewedMs.set(ttlSeconds, renewedMs);
+    return renewedMs;
   }
 
   /**
@@ -140,6 +153,7 @@ export class LeasedKeys implements AsyncDisposable {
     granting.then(
       (lease) => {
         this.#ownLeaseIds.add(lease.id);
+        this.#held.set(ttlSeconds, lease);
         lease.lost.addEventListener('abort', () => this.#forget(lease), { once: true });
       },
       () => {
@@ -154,6 +168,8 @@ export class LeasedKeys implements AsyncDisposable {
       const replace = (lease: Lease) => {
         if (lease.id !== lost.id || this.#leases.get(ttlSeconds) !== current) return;
         this.#leases.delete(ttlSeconds);
+        this.renewedMs(ttlSeconds);
+        this.#held.delete(ttlSeconds);
         if (this.#tasks.signal.aborted) return;
         const keys = [...this.#wanted].filter(([, wanted]) => wanted.ttlSeconds === ttlSeconds).map(([key]) => key);
         this.#log.warn({ leaseId: lost.id, keys: keys.length }, 'the lease was lost: putting its keys again');

@@ -134,6 +134,30 @@ test('no instance is seen to go when the only etcd loses power and comes back', 
   assert.deepEqual(announcer.registry.instances('web'), [instance]);
 });
 
+test('no instance is seen to go when the only etcd stands still for longer than any lease lasts', async () => {
+  await using own = await startEtcdMember(from);
+  await using announcer = await open([own.endpoint], { ttlSeconds: 2 });
+  await using observer = await open([own.endpoint], { ttlSeconds: 2 });
+  await announcer.registry.register({ service: 'web', id: 'a', address: 'h:1' });
+  await observer.registry.register({ service: 'api', id: 'b', address: 'h:2' });
+  const seen = () => observer.registry.instances('web')[0];
+  const before = await waitFor(seen, { what: 'it', deadlineMs: 30_000 });
+  await using heard = await listen(observer.registry, 'web');
+  await own.freeze();
+  await new Promise((resolve) => setTimeout(resolve, 6_000));
+  await own.thaw();
+  // Its lease has ended: what is there then was announced anew.
+  await waitFor(() => (seen()?.createdRevision ?? 0) > before.createdRevision, {
+    what: 'it to be announced anew',
+    deadlineMs: 30_000,
+    intervalMs: 5,
+  });
+  assert.deepEqual(
+    heard.seen.filter((event) => event.startsWith('down')),
+    [],
+  );
+});
+
 test('a subscriber whose connection breaks while history is compacted away is told every true change', async () => {
   await empty();
   await using proxy = await startTcpProxy(member.port);

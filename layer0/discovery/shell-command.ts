@@ -2,6 +2,7 @@
 import { spawn } from 'node:child_process';
 import { abortError } from '@flynn/kit/clock';
 import { FlynnError } from '@flynn/kit/errors';
+import { signalGroup } from '@flynn/kit/process-group';
 
 const keptBytes = 4_000;
 const lastWordsMs = 500;
@@ -28,15 +29,7 @@ export async function runShell(
     });
   }
   let isLate = false;
-  const kill = () => {
-    if (child.pid === undefined) return;
-    try {
-      process.kill(-child.pid, 'SIGKILL');
-    } catch (error) {
-      // The group has just ended by itself.
-      if (!(error instanceof Error && 'code' in error && error.code === 'ESRCH')) throw error;
-    }
-  };
+  const kill = () => signalGroup(child, 'SIGKILL');
   const deadline = setTimeout(() => {
     isLate = true;
     kill();

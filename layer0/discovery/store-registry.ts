@@ -13,6 +13,7 @@ import { LeasedKeys } from './leased-keys.ts';
 import { checkChoice, checkRegistration, checkService, metaConflict } from './registration.ts';
 import type { MetaWrite, Registration, Registry } from './registry.ts';
 import { ServiceTable } from './service-table.ts';
+import { Standstill } from './standstill.ts';
 
 const prefix = '/flynn/discovery/';
 export const instanceKey = (service: string, id: string) => `${prefix}services/${service}/${id}`;
@@ -35,6 +36,8 @@ type RegistryOptions = {
   ttlSeconds?: number;
   /** How many events a slow reader may be behind, default 1,000. */
   queueLimit?: number;
+  /** Milliseconds of the clock that the store's leases are told by, default performance.now(). */
+  now?: () => number;
 };
 
 /** Waits up to 30 s for the store. Close the store after the registry: instances then stay for their TTL. */
@@ -52,12 +55,23 @@ export async function createRegistry(options: RegistryOptions): Promise<Registry
 /** A write is done when it is in the mirror, so that whoever wrote reads it next. */
 const reachMs = 5_000;
 
+/** Whose lease ended because the store stood still is announced anew within a second or two of its going on. */
+const reprieveSeconds = 5;
+const lookEveryMs = 1_000;
+
+/**
+ * INVARIANTS. What is known is what the mirror has; beside it, for a few seconds, what went while the store stood still and
+ * nobody here took back: its lease may have ended by that alone, and is made up for before anybody needs to hear of it.
+ */
 class StoreRegistry extends ServiceTable implements Registry {
   readonly #store: Store;
   readonly #mirror: Mirror<Record>;
   readonly #ttlSeconds: number;
   readonly #keys: LeasedKeys;
   readonly #expiries = new Expiries();
+  readonly #standstill: Standstill;
+  readonly #looking: NodeJS.Timeout;
+  readonly #reprieves = new Expiries();
   readonly #log: Logger;
   readonly #unfollow: () => void;
 
@@ -68,13 +82,21 @@ class StoreRegistry extends ServiceTable implements Registry {
     this.#log = options.log;
     this.#ttlSeconds = options.ttlSeconds ?? 10;
     this.#keys = new LeasedKeys(options);
+    const ttlMs = this.#ttlSeconds * 1_000;
+    this.#standstill = new Standstill({
+      renewedMs: () => this.#keys.renewedMs(this.#ttlSeconds),
+      silentMs: ttlMs / 2,
+      lastsMs: ttlMs / 2,
+      now: options.now ?? (() => performance.now()),
+    });
+    this.#looking = setInterval(() => this.#standstill.look(), lookEveryMs).unref();
     for (const [, { value }] of mirror.snapshot.entries) this.#apply({ after: value });
     this.#unfollow = mirror.onChange((change) => {
-      this.#apply(change);
+      this.#follow(change);
       // Keys go when their lease does, which may be noticed late; this one is still meant to be there.
       if (change.after === undefined) this.#keys.restore(prefix + change.key);
     });
-    options.signal?.addEventListener('abort', () => this.#expiries.stop(), { once: true });
+    options.signal?.addEventListener('abort', () => this.#stopTimers(), { once: true });
   }
 
   async register(
@@ -111,6 +133,7 @@ class StoreRegistry extends ServiceTable implements Registry {
     const key = instanceKey(service, id);
     this.#expiries.forget(key);
     const revision = await this.#keys.remove(key);
+    if (this.#reprieves.forget(key)) this.changeInstance(service, id, undefined);
     // Without such a key there is nothing to wait for.
     if (this.instance(service, id) !== undefined) await this.#mirror.reached(revision, { deadlineMs: reachMs });
   }
@@ -135,7 +158,7 @@ class StoreRegistry extends ServiceTable implements Registry {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    this.#expiries.stop();
+    this.#stopTimers();
     this.#unfollow();
     this.close();
     await this.#keys[Symbol.asyncDispose]();
@@ -152,6 +175,22 @@ class StoreRegistry extends ServiceTable implements Registry {
       this.#log.info({ service, id }, 'not announced again in time: taking the instance back');
       this.#keys.expire(key);
     });
+  }
+
+  #stopTimers(): void {
+    clearInterval(this.#looking);
+    this.#expiries.stop();
+    this.#reprieves.stop();
+  }
+
+  /** As `#apply`, but what goes because the store stood still has time to come back. */
+  #follow(change: MirrorChange<Record>): void {
+    const key = prefix + change.key;
+    this.#reprieves.forget(key);
+    const { before, after } = change;
+    const isSuspect = after === undefined && before?.type === 'instance' && this.#standstill.isRecent;
+    if (isSuspect) this.#reprieves.keepFor(reprieveSeconds, key, () => this.#apply(change));
+    else this.#apply(change);
   }
 
   #apply({ before, after }: Pick<MirrorChange<Record>, 'before' | 'after'>): void {

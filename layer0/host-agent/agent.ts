@@ -48,6 +48,7 @@ import { installationHandlers } from './installation.ts';
 import packageFile from './package.json' with { type: 'json' };
 import { agentHandlers } from './server.ts';
 import { Sessions } from './session.ts';
+import type { SharedNode } from './shared-node.ts';
 import type { HostSettings } from './spec.ts';
 import { agentRules, isEverybodyKnown, keyAlone, withoutIdentity } from './trust/agent-rules.ts';
 import { tellJobs } from './trust/closing.ts';
@@ -75,6 +76,7 @@ export type AgentDeps = {
   peers: Peers;
   /** Without, it speaks as agents did before there were roles. */
   trust: HostTrust | undefined;
+  node: SharedNode | undefined;
 };
 
 /**
@@ -82,13 +84,14 @@ export type AgentDeps = {
  * engine and the store may come minutes later: it waits for them.
  */
 export async function startAgent(deps: AgentDeps): Promise<void> {
-  const { config, log, tasks, connectEngine, connectStore, peers, trust, metrics } = deps;
+  const { config, log, tasks, connectEngine, connectStore, peers, trust, metrics, node } = deps;
   const { signal } = tasks;
   const waiting = { signal, log };
   const host: HostSettings = {
     ...settingsOf(config),
     storeEndpoints: () => config.FLYNN_ETCD_ENDPOINTS,
     identities: trust?.jobs,
+    node,
   };
   const access = { key: config.FLYNN_KEY, identity: trust?.identity };
   let registry: Registry | undefined;
@@ -260,6 +263,8 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
     installation: config.FLYNN_INSTALLATION,
     stateDir: config.FLYNN_STATE_DIR,
     dockerSocket: config.FLYNN_DOCKER_SOCKET,
+    engine,
+    engineDir: machine.rootDir ?? config.FLYNN_STATE_DIR,
   };
   for (const address of new Set([host.gateway, host.externalAddress, '127.0.0.1'])) {
     await startServer({

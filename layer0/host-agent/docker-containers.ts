@@ -13,7 +13,11 @@ const logConfig = { Type: 'json-file', Config: { 'max-size': '10m', 'max-file': 
 /** Of the engine's default set. Apps start as root and change to a user of theirs (databases do): that stays possible. */
 const droppedCapabilities = ['NET_RAW', 'MKNOD', 'AUDIT_WRITE', 'SETFCAP', 'SETPCAP'] as const;
 
-export function createBody(spec: ContainerSpec, cluster: string): Docker.ContainerCreateOptions {
+export function createBody(
+  spec: ContainerSpec,
+  cluster: string,
+  imageLabels: Labels = {},
+): Docker.ContainerCreateOptions {
   return {
     Image: spec.imageRef,
     Hostname: spec.hostname,
@@ -29,11 +33,11 @@ export function createBody(spec: ContainerSpec, cluster: string): Docker.Contain
     AttachStdin: spec.stdin,
     StopSignal: 'SIGTERM',
     ExposedPorts: Object.fromEntries((spec.published ?? []).map((p) => [`${p.port}/${p.protocol}`, {}])),
-    HostConfig: hostConfig(spec),
+    HostConfig: hostConfig(spec, imageLabels),
   };
 }
 
-function hostConfig(spec: ContainerSpec): Docker.HostConfig {
+function hostConfig(spec: ContainerSpec, imageLabels: Labels): Docker.HostConfig {
   const { memoryBytes, cpuMillis, pids, files, shmBytes } = spec.limits;
   return {
     // The init process reaps zombies and makes signals reach a process that runs as PID 1 unprepared.
@@ -54,6 +58,9 @@ function hostConfig(spec: ContainerSpec): Docker.HostConfig {
         Target: b.path,
         ReadOnly: b.isReadOnly,
       })),
+      ...(spec.standIns ?? [])
+        .filter((one) => imageLabels[one.label] === one.value)
+        .map((one) => ({ Type: 'bind' as const, Source: one.source, Target: one.path, ReadOnly: true })),
     ],
     // Memory and swap together: a limit that equals the memory leaves no swap.
     ...(memoryBytes === undefined ? {} : { Memory: memoryBytes, MemorySwap: memoryBytes }),
@@ -121,16 +128,34 @@ export async function createContainer(
   spec: ContainerSpec,
   options: CallOptions,
 ): Promise<string> {
+  const imageLabels = spec.standIns === undefined ? {} : await labelsOfImage(context, spec.imageRef, options);
   const created = await engineCall(
     `creating container ${spec.name}`,
     (abortSignal) => {
       // Without `_query` and `_body` dockerode sends the whole body a second time in the URL.
-      const request = { _query: { name: spec.name }, _body: createBody(spec, context.cluster), abortSignal };
+      const request = {
+        _query: { name: spec.name },
+        _body: createBody(spec, context.cluster, imageLabels),
+        abortSignal,
+      };
       return context.docker.createContainer(request);
     },
     options,
   );
   return created.id;
+}
+
+async function labelsOfImage({ docker }: DockerContext, imageRef: string, options: CallOptions): Promise<Labels> {
+  const info = await engineCall(
+    `looking at image ${imageRef}`,
+    (abortSignal) => {
+      const request = { manifests: false, abortSignal };
+      return docker.getImage(imageRef).inspect(request);
+    },
+    options,
+  );
+  // An image without any has null.
+  return info.Config.Labels ?? {};
 }
 
 export async function startContainer({ docker }: DockerContext, id: string, options: CallOptions): Promise<void> {

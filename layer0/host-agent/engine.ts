@@ -41,6 +41,11 @@ export type ContainerSpec = Readonly<{
   volumes: readonly { name: string; path: string; isReadOnly?: boolean }[];
   /** Directories and files of the host, for the cluster's own jobs. */
   binds?: readonly { source: string; path: string; isReadOnly: boolean }[];
+  /**
+   * Files of the host that may stand in for the image's own where its label has this value: they are the same to the byte, and
+   * of a file that is the same one there is one copy in memory. An engine may leave it.
+   */
+  standIns?: readonly { label: string; value: string; source: string; path: string }[];
   tty: boolean;
   /** The process has a stdin, which ends with the first attached client that ends it. */
   stdin: boolean;

@@ -15,9 +15,12 @@ import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import { installationHandlers, installationRoutes } from './installation.ts';
 import { writeRefresh } from './refresh-record.ts';
+import { emptyScratch, scratchFolder } from './scratch.ts';
 
 const isCode = (code: ErrorCode, pattern: RegExp) => (error: unknown) =>
   hasCode(error, code) && pattern.test(error.message);
+
+const image = (...refs: string[]) => ({ id: refs.join(), refs, labels: {}, createdAtMs: 0, sizeBytes: 1 });
 
 /** A host installed in a folder, whose installer and next version are scripts that tell what they were asked. */
 async function startHost({
@@ -42,6 +45,8 @@ async function startHost({
       installation: isInstalled ? join(folder, 'opt/1.0.0') : undefined,
       stateDir,
       dockerSocket: '/none',
+      engine: { listImages: async () => [image('flynn/router:1'), image('app:1', 'app:2')] },
+      engineDir: '/dev/shm',
       log: silentLogger(),
     }),
     host: '127.0.0.1',
@@ -56,6 +61,17 @@ async function startHost({
     read: (path: string) => readFileSync(join(folder, path), 'utf8'),
     put: (content: string, sha256 = createHash('sha256').update(content).digest('hex')) =>
       client.call(installationRoutes.put, { query: { sha256 }, body: Readable.from([Buffer.from(content)]) }),
+    /** As `put`, by somebody who gives up when the signal aborts. */
+    putUntil: (signal: AbortSignal) =>
+      client.call(
+        installationRoutes.put,
+        {
+          query: { sha256: createHash('sha256').update('a bundle').digest('hex') },
+          body: Readable.from([Buffer.from('a bundle')]),
+        },
+        { signal },
+      ),
+    room: () => client.call(installationRoutes.room, {}),
     state: (version: string) => client.call(installationRoutes.state, { params: { version } }),
     use: (version: string) => client.call(installationRoutes.use, { params: { version } }),
     async [Symbol.asyncDispose]() {
@@ -79,6 +95,44 @@ test('another file than announced, and what the installer refuses, are refused w
   await assert.rejects(host.put('a bundle', '0'.repeat(64)), isCode('invalid', /not 0{64}/));
   await assert.rejects(host.put('a bundle'), isCode('invalid', /could not be installed:\nno room/));
   assert.deepEqual(await readdir(join(host.stateDir, 'tmp')), []);
+});
+
+test('a host tells what room it has, on which disks, and what of flynn is there', async () => {
+  await using host = await startHost();
+  const { programs, bundles, engine, versions, images } = await host.room();
+  assert.deepEqual(versions, ['1.1.0'], 'a folder without programs is no version');
+  assert.deepEqual(images, ['flynn/router:1', 'app:1', 'app:2']);
+  assert.deepEqual([programs.path, bundles.path, engine.path], [join(host.folder, 'opt'), host.stateDir, '/dev/shm']);
+  assert.equal(programs.device, bundles.device);
+  assert.notEqual(programs.device, engine.device, 'another disk');
+  assert.ok(programs.freeBytes > 0 && engine.freeBytes > 0);
+});
+
+test('an installer ends with all it started when whoever sent the bundle gives up', async () => {
+  await using host = await startHost({ installer: `sh -c 'echo $$ >"$FOLDER/unpacking"; exec sleep 600'` });
+  const ending = new AbortController();
+  const put = assert.rejects(host.putUntil(ending.signal), (error) => hasCode(error, 'cancelled'));
+  const pid = await waitFor(() => existsSync(join(host.folder, 'unpacking')) && Number(host.read('unpacking')), {
+    what: 'the installer',
+    deadlineMs: 30_000,
+  });
+  ending.abort();
+  await put;
+  await waitFor(() => !existsSync(`/proc/${pid}`), { what: 'the end of what it started', deadlineMs: 30_000 });
+  await waitFor(async () => (await readdir(join(host.stateDir, 'tmp'))).length === 0, {
+    what: 'its folder to be gone',
+    deadlineMs: 30_000,
+  });
+});
+
+test('a bundle that an agent left behind when its power went is gone once the next one starts', async () => {
+  await using host = await startHost();
+  await host.put('a bundle');
+  const left = await scratchFolder(host.stateDir, 'bundle');
+  await emptyScratch(host.stateDir);
+  assert.equal(existsSync(left), false);
+  await emptyScratch(host.stateDir);
+  await host.put('a bundle');
 });
 
 test('the program of a version takes over, one at a time, and outlives the answer', async () => {
@@ -138,5 +192,6 @@ test('what came of it is told by whichever agent is there then, and one that ano
 test('a host that runs from its sources is not updated from a bundle', async () => {
   await using host = await startHost({ isInstalled: false });
   await assert.rejects(host.put('a bundle'), isCode('conflict', /npm run up/));
+  await assert.rejects(host.room(), isCode('conflict', /npm run up/));
   await assert.rejects(host.use('1.1.0'), isCode('conflict', /npm run up/));
 });

@@ -5,18 +5,23 @@
 import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { createWriteStream, existsSync } from 'node:fs';
-import { mkdir, mkdtemp, open, rm } from 'node:fs/promises';
+import { open, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { type Readable, Transform } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { FlynnError, messageOf } from '@flynn/kit/errors';
+import { abortError } from '@flynn/kit/clock';
+import { FlynnError, hasErrno, messageOf } from '@flynn/kit/errors';
 import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
 import type { Logger } from '@flynn/kit/log';
+import { endGroup } from '@flynn/kit/process-group';
 import { withDeadline } from '@flynn/kit/retry';
 import { defineRoute } from '@flynn/kit/routes';
 import { z } from 'zod';
+import type { Engine } from './engine.ts';
+import { hostRoomSchema, roomOf } from './room.ts';
 import { forgetRefresh, readRefresh } from './refresh-record.ts';
+import { scratchFolder } from './scratch.ts';
 
 const versionPattern = /^\d+\.\d+\.\d+(-[0-9a-z]+(\.[0-9a-z]+)*)?$/;
 const installMs = 10 * 60_000;
@@ -24,6 +29,12 @@ const installMs = 10 * 60_000;
 const saidBytes = 2_000;
 
 export const installationRoutes = {
+  room: defineRoute({
+    method: 'GET',
+    path: '/installations',
+    response: hostRoomSchema,
+    summary: 'The room for another version, and which versions and images are here',
+  }),
   put: defineRoute({
     method: 'PUT',
     path: '/installations',
@@ -56,10 +67,14 @@ export type InstallationDeps = {
   installation: string | undefined;
   stateDir: string;
   dockerSocket: string;
+  engine: Pick<Engine, 'listImages'>;
+  /** Where the engine has what it keeps. */
+  engineDir: string;
   log: Logger;
 };
 
-export function installationHandlers({ installation, stateDir, dockerSocket, log }: InstallationDeps): Handler[] {
+export function installationHandlers(deps: InstallationDeps): Handler[] {
+  const { installation, stateDir, dockerSocket, log } = deps;
   let refreshing: string | undefined;
   let ended: { version: string; code: number | null } | undefined;
   const logFile = join(stateDir, 'update.log');
@@ -71,10 +86,10 @@ export function installationHandlers({ installation, stateDir, dockerSocket, log
     );
   };
   return [
+    handle(installationRoutes.room, ({ signal }) => roomOf({ ...deps, installation: installed() }, signal)),
     handle(installationRoutes.put, async ({ query, body, signal }) => {
       const current = installed();
-      await mkdir(join(stateDir, 'tmp'), { recursive: true });
-      const folder = await mkdtemp(join(stateDir, 'tmp', 'bundle-'));
+      const folder = await scratchFolder(stateDir, 'bundle');
       try {
         const file = join(folder, 'bundle.tar.gz');
         await save(body, file, query.sha256, signal);
@@ -143,27 +158,44 @@ async function save(body: Readable, file: string, sha256: string, signal: AbortS
       done(undefined, chunk);
     },
   });
-  await pipeline(body, counting, createWriteStream(file, { mode: 0o600 }), { signal });
+  try {
+    await pipeline(body, counting, createWriteStream(file, { mode: 0o600 }), { signal });
+  } catch (error) {
+    if (!hasErrno(error, 'ENOSPC', 'EDQUOT')) throw error;
+    throw new FlynnError('exhausted', `there is no room for the bundle at ${dirname(file)}: free some disk space`, {
+      cause: error,
+    });
+  }
   const is = hash.digest('hex');
   if (is !== sha256)
     throw new FlynnError('invalid', `a bundle arrived with the SHA-256 ${is}, not ${sha256}: send it again`);
 }
 
+/** With whatever it started, it ends at the deadline and with who asked for it. */
 async function run(script: string, args: readonly string[], outer: AbortSignal): Promise<void> {
   const signal = withDeadline(installMs, outer);
-  const child = spawn('sh', [script, ...args], { stdio: ['ignore', 'pipe', 'pipe'], cwd: '/', signal });
+  if (signal.aborted) throw abortError(signal);
+  const child = spawn('sh', [script, ...args], { stdio: ['ignore', 'pipe', 'pipe'], cwd: '/', detached: true });
   let said = '';
   const hear = (text: string): void => {
     said = `${said}${text}`.slice(-saidBytes);
   };
   child.stdout.setEncoding('utf8').on('data', hear);
   child.stderr.setEncoding('utf8').on('data', hear);
-  const code = await new Promise<number | null>((resolve, reject) => {
-    child.once('error', reject);
-    child.once('close', resolve);
-  }).catch((error: unknown) => {
+  const onAbort = (): void => endGroup(child);
+  signal.addEventListener('abort', onAbort, { once: true });
+  let code: number | null;
+  try {
+    code = await new Promise<number | null>((resolve, reject) => {
+      child.once('error', reject);
+      child.once('close', resolve);
+    });
+  } catch (error) {
     throw new FlynnError('internal', `the installer could not be run: ${messageOf(error)}`, { cause: error });
-  });
+  } finally {
+    signal.removeEventListener('abort', onAbort);
+  }
+  if (signal.aborted) throw abortError(signal);
   if (code !== 0) throw new FlynnError('invalid', `the bundle could not be installed:\n${said.trim()}`);
 }
 

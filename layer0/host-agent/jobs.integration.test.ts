@@ -1,6 +1,8 @@
 /** Jobs on a real engine: what the pretended one cannot show. */
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { test } from 'node:test';
 import { gzipSync, zstdCompressSync } from 'node:zlib';
@@ -13,6 +15,7 @@ import { openDocker, testImage } from './docker-fixture.ts';
 import type { DockerFixture } from './docker-fixture.ts';
 import { AnnouncerProbe, jobOf, openHost } from './host-fixture.ts';
 import type { HostFixture } from './host-fixture.ts';
+import { label } from './labels.ts';
 import { containerSpecOf } from './spec.ts';
 import type { HostSettings } from './spec.ts';
 
@@ -210,5 +213,27 @@ scenario(
     await agent.assign([{ ...job, desired: 'stop' }]);
     await agent.reach(job, 'ended', (s) => s.isFinal);
     assert.deepEqual(await engine.usage(id), { memoryBytes: 0, cpuNanoseconds: 0, pids: 0 });
+  },
+);
+
+scenario(
+  'a file of the host stands in for one of an image that says it is the same, and for no other',
+  async ({ fixture }) => {
+    const { engine } = fixture;
+    const source = join(fixture.scratchDir, 'stand-in');
+    await writeFile(source, "the host's\n");
+    const job = jobOf('a', { command: script('cat /etc/debian_version; echo x >/etc/debian_version') });
+    const spec = containerSpecOf(job, await engine.ensureImage(image), settingsOf(fixture));
+    const saidWith = async (value: string): Promise<string> => {
+      const standIns = [{ label: label.image, value, source, path: '/etc/debian_version' }];
+      const id = await engine.create({ ...spec, name: `${spec.name}-${value}`, standIns });
+      await engine.start(id);
+      await endOf(engine, id);
+      const records = await collect(engine.logs(id, { follow: false }));
+      return records.map(({ message }) => message).join(' ');
+    };
+    // It cannot be written to from within.
+    assert.match(await saidWith('1'), /^the host's .*Read-only file system/);
+    assert.doesNotMatch(await saidWith('other'), /the host's|Read-only/);
   },
 );

@@ -13,6 +13,8 @@ export const label = {
   tempDisk: 'flynn.temp-disk',
   /** On the platform's own images, which `up` builds. */
   image: 'flynn.image',
+  /** On those whose /usr/bin/node is the agent's own, if it says the same of itself: see shared-node.ts. */
+  node: 'flynn.node',
   /** What the job may reach: see network/policy.ts. */
   group: 'flynn.group',
   links: 'flynn.links',

@@ -10,6 +10,8 @@ import { Peers, connectStore } from './cluster/start.ts';
 import { configSchema } from './config.ts';
 import { connectDocker } from './docker.ts';
 import { keepLogSmall } from './own-log.ts';
+import { emptyScratch, scratchIn } from './scratch.ts';
+import { shareNode } from './shared-node.ts';
 import { openTrust } from './trust/host-trust.ts';
 
 /** The store may be away for long; a program that runs this long is not broken. */
@@ -24,8 +26,16 @@ await runDaemon({
     const soon = setTimeout(prove, provenMs);
     const peers = new Peers(config);
     const trust = await openTrust(config, log);
+    const node = await shareNode({
+      stateDir: config.FLYNN_STATE_DIR,
+      program: process.execPath,
+      arch: process.arch,
+      version: process.versions.node,
+      log,
+    });
     const access = { key: config.FLYNN_KEY, identity: trust?.identity };
     const metrics = openMetrics();
+    await emptyScratch(config.FLYNN_STATE_DIR);
     await startAgent({
       config,
       log,
@@ -33,6 +43,7 @@ await runDaemon({
       peers,
       trust,
       metrics,
+      node,
       connectEngine: (fetchBlob, onPulled) =>
         connectDocker({
           socketPath: config.FLYNN_DOCKER_SOCKET,
@@ -40,7 +51,7 @@ await runDaemon({
           fetchBlob,
           onPulled,
           fetchImages: fetchFromPeers({ peers: () => peers.others(), access, log }),
-          scratchDir: join(config.FLYNN_STATE_DIR, 'tmp'),
+          scratchDir: scratchIn(config.FLYNN_STATE_DIR),
         }),
       connectStore: () => connectStore(config, { log, onCall: etcdMetrics(metrics), identity: trust?.identity }),
     });

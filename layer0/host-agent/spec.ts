@@ -4,9 +4,15 @@ import type { ContainerSpec } from './engine.ts';
 import { environmentOf } from './env.ts';
 import type { HostEnvironment } from './env.ts';
 import { containerName, jobLabels, label, volumeName } from './labels.ts';
+import { type SharedNode, nodePath } from './shared-node.ts';
 import { identityPath } from './trust/job-identities.ts';
 
-export type HostSettings = HostEnvironment & { cluster: string; networkName: string };
+export type HostSettings = HostEnvironment & {
+  cluster: string;
+  networkName: string;
+  /** What the platform's parts may run on as well; see `shareNode`. */
+  node?: SharedNode | undefined;
+};
 
 export function containerSpecOf(job: HostJob, imageRef: string, host: HostSettings): ContainerSpec {
   const { template } = job;
@@ -34,6 +40,10 @@ export function containerSpecOf(job: HostJob, imageRef: string, host: HostSettin
     ...(host.identities === undefined || identity === undefined
       ? {}
       : { binds: [{ source: host.identities.folderOf(job.id), path: identityPath, isReadOnly: true }] }),
+    // Of the platform's own images alone: whoever is somebody's app may say what it likes in its labels.
+    ...(host.node === undefined || identity === undefined
+      ? {}
+      : { standIns: [{ label: label.node, value: host.node.id, source: host.node.file, path: nodePath }] }),
     tty: template.tty,
     stdin: template.stdin,
     limits: {

@@ -8,6 +8,7 @@ const schema = z.object({
   FLYNN_PORT: integer.default(80),
   FLYNN_KEY: secret(),
   FLYNN_OLD_KEY: secret().optional(),
+  FLYNN_LONG_KEY: secret().min(4).max(99).optional(),
   FLYNN_TIMEOUT: durationMs.default(5000),
   FLYNN_DEBUG: booleanFlag.default(false),
 });
@@ -48,11 +49,12 @@ test('an empty variable counts as not set', () => {
   assert.equal(loadConfig(schema, { FLYNN_KEY: 'k', FLYNN_PORT: '' }).FLYNN_PORT, 80);
 });
 
-test('secrets are printed as stars, also behind optional', () => {
-  const config = loadConfig(schema, { FLYNN_KEY: 'hidden', FLYNN_OLD_KEY: 'older' });
+test('secrets are printed as stars, also behind optional and with rules of their own', () => {
+  const config = loadConfig(schema, { FLYNN_KEY: 'hidden', FLYNN_OLD_KEY: 'older', FLYNN_LONG_KEY: 'longest' });
   const printed = printableConfig(schema, config);
   assert.equal(printed['FLYNN_KEY'], '***');
   assert.equal(printed['FLYNN_OLD_KEY'], '***');
+  assert.equal(printed['FLYNN_LONG_KEY'], '***');
   assert.equal(printed['FLYNN_PORT'], 80);
 });
 

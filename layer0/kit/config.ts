@@ -116,7 +116,8 @@ export function printableConfig<S extends z.ZodObject>(schema: S, config: z.outp
 
 /** Sees through `.optional()`, `.default()` and the like. */
 function isSecret(schema: z.core.$ZodType): boolean {
-  if (secrets.has(schema)) return true;
+  // `get`, unlike `has`, knows of what a schema was before `.min()` and the like made another of it.
+  if (secrets.get(schema) !== undefined) return true;
   const { def } = schema._zod;
   if ('innerType' in def && def.innerType instanceof z.core.$ZodType) return isSecret(def.innerType);
   return 'in' in def && def.in instanceof z.core.$ZodType && isSecret(def.in);

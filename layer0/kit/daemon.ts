@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { loadConfig, printableConfig } from './config.ts';
 import { asFlynnError } from './errors.ts';
+import { journalAt } from './journal.ts';
 import { type Logger, createLogger } from './log.ts';
 import { raceAbort } from './retry.ts';
 import { TaskGroup } from './tasks.ts';
@@ -23,7 +24,8 @@ export async function runDaemon<S extends z.ZodObject>(options: {
   const { name } = options;
   const tasks = new TaskGroup();
   const stopping = new AbortController();
-  let log = createLogger(name);
+  const destination = journalAt(process.env);
+  let log = createLogger(name, { destination });
   for (const signal of ['SIGTERM', 'SIGINT'] as const) {
     process.once(signal, () => {
       log.info({ signal }, 'stopping');
@@ -38,7 +40,7 @@ export async function runDaemon<S extends z.ZodObject>(options: {
   const alive = setInterval(() => undefined, 2 ** 30);
   try {
     const { level, env } = takeLogLevel(options.config, process.env);
-    log = createLogger(name, { level });
+    log = createLogger(name, { level, destination });
     const config = loadConfig(options.config, env);
     log.info({ config: printableConfig(options.config, config) }, 'starting');
     await raceAbort(options.start({ config, log, tasks }), stopping.signal);

@@ -2,10 +2,11 @@
 import { type IncomingMessage, type Server, ServerResponse, createServer } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
 import type { Server as NetServer, Socket } from 'node:net';
-import { FlynnError, asFlynnError } from './errors.ts';
+import { FlynnError } from './errors.ts';
 import { rememberUpgrade } from './http-answer.ts';
 import { type AppOptions, createApp } from './http-app.ts';
 import type { LiveIdentity } from './identity.ts';
+import { listenOn } from './listening.ts';
 import { openMutualDoor } from './mutual-door.ts';
 
 export { type Handler, handle } from './http-handler.ts';
@@ -75,7 +76,8 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
       void answer(request, responseOn(request));
     });
   }
-  await listen(acceptor, options.name, { host, port: options.port, reusePort: options.reusePort ?? false });
+  const at = { host, port: options.port, reusePort: options.reusePort ?? false };
+  const port = await listenOn(acceptor, { name: options.name, at, log });
 
   let closed: Promise<void> | undefined;
   const close = () => {
@@ -90,8 +92,6 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   if (signal?.aborted === true) onAbort();
   else signal?.addEventListener('abort', onAbort, { once: true });
 
-  const address = acceptor.address();
-  const port = typeof address === 'object' && address !== null ? address.port : options.port;
   return {
     port,
     url: `${tls === undefined && options.mutual === undefined ? 'http' : 'https'}://${urlHostOf(host)}:${port}`,
@@ -128,25 +128,6 @@ function responseOn(request: IncomingMessage): ServerResponse {
   response.assignSocket(request.socket);
   response.once('finish', () => request.socket.destroySoon());
   return response;
-}
-
-async function listen(
-  server: NetServer,
-  name: string,
-  where: { host: string; port: number; reusePort: boolean },
-): Promise<void> {
-  const listening = Promise.withResolvers<void>();
-  server.once('error', (error: NodeJS.ErrnoException) => {
-    const at = `port ${where.port} of ${where.host}`;
-    if (error.code === 'EADDRINUSE') {
-      listening.reject(new FlynnError('conflict', `the ${name} cannot listen on ${at}: something else does already`));
-    } else if (error.code === 'EACCES') {
-      listening.reject(new FlynnError('denied', `the ${name} may not listen on ${at}`, { cause: error }));
-    } else listening.reject(asFlynnError(error));
-  });
-  server.listen(where, () => listening.resolve());
-  await listening.promise;
-  server.removeAllListeners('error');
 }
 
 async function drain(

@@ -10,6 +10,8 @@ const mebibyte = 2 ** 20;
 const lookEveryMs = 30_000;
 /** With less to do than this share of its time, nobody waits for most processes. */
 const usualIdleShare = 0.05;
+/** Less than a quarter is had less often. */
+const patientMs = 120_000;
 /** The whole of a larger heap takes longer to collect than anybody may be kept waiting. */
 const largestBytes = 96 * mebibyte;
 
@@ -19,9 +21,11 @@ export function isWorthCollecting(heap: {
   bytesAfterLast: number;
   busyShare: number;
   idleShare?: number;
+  sinceLastMs: number;
 }): boolean {
-  const { bytes, bytesAfterLast, busyShare, idleShare = usualIdleShare } = heap;
-  return busyShare < idleShare && bytes <= largestBytes && bytes > bytesAfterLast * 1.25 + 2 * mebibyte;
+  const { bytes, bytesAfterLast, busyShare, idleShare = usualIdleShare, sinceLastMs } = heap;
+  const allowed = sinceLastMs < patientMs ? bytesAfterLast * 1.25 + 2 * mebibyte : bytesAfterLast * 1.1 + mebibyte;
+  return busyShare < idleShare && bytes <= largestBytes && bytes > allowed;
 }
 
 /**
@@ -31,15 +35,19 @@ export function isWorthCollecting(heap: {
 export async function keepHeapSmall(signal: AbortSignal, options: { idleShare?: number } = {}): Promise<void> {
   const collect = fullCollection();
   let bytesAfterLast = 0;
+  let lastMs = performance.now();
   let seen = performance.eventLoopUtilization();
   while (!signal.aborted) {
     await pause(lookEveryMs, signal);
     const now = performance.eventLoopUtilization();
     const busyShare = performance.eventLoopUtilization(now, seen).utilization;
     seen = now;
-    if (signal.aborted || !isWorthCollecting({ bytes: heapBytes(), bytesAfterLast, busyShare, ...options })) continue;
+    const sinceLastMs = performance.now() - lastMs;
+    const isWorth = isWorthCollecting({ bytes: heapBytes(), bytesAfterLast, busyShare, sinceLastMs, ...options });
+    if (signal.aborted || !isWorth) continue;
     collect();
     bytesAfterLast = heapBytes();
+    lastMs = performance.now();
   }
 }
 

@@ -9,7 +9,7 @@ const redact = { paths: secretFields.flatMap((field) => [field, `*.${field}`]), 
 
 export function createLogger(
   name: string,
-  options: { level?: string; destination?: NodeJS.WritableStream } = {},
+  options: { level?: string; destination?: pino.DestinationStream | undefined } = {},
 ): Logger {
   const settings: pino.LoggerOptions = {
     name,

@@ -110,7 +110,8 @@ export function translateError(error: unknown, what: string): FlynnError {
   const typed = error instanceof Error ? castGrpcError(error) : error;
   const code = codes.find(([type]) => typed instanceof type)?.[1];
   if (code === undefined) return asFlynnError(error);
-  return new FlynnError(code, `${what} in etcd failed: ${messageOf(error)}`, { cause: error });
+  const why = code === 'timeout' ? 'it did not answer in time' : messageOf(error);
+  return new FlynnError(code, `${what} in etcd failed: ${why}`, { cause: error });
 }
 
 export function isCompacted(error: unknown): boolean {

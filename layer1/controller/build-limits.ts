@@ -1,5 +1,5 @@
 /**
- * How much may a build take? Variables of the app `slug-builder`, the same for all apps. Memory and processes are the host's
+ * How much may a build take? Variables of builds (`flynn runner env`), the same for all apps. Memory and processes are the host's
  * to hold; the rest the builder holds itself, which can say what was too much, and the host a little later.
  */
 import { durationMs, integer, loadConfig } from '@flynn/kit/config';
@@ -40,6 +40,14 @@ export const buildLimitsSchema = z.object({
   FLYNN_BUILD_MEMORY_MAX: byteSize.optional(),
   FLYNN_BUILD_DISK_MAX: byteSize.optional(),
   FLYNN_BUILD_TIMEOUT_MAX: durationMs.pipe(z.int().min(1_000)).optional(),
+});
+
+/** All that a build can be told beside its limits. */
+export const buildSettingsSchema = buildLimitsSchema.extend({
+  /** Debian's archive, for the languages that come from it. Default: the one the builder's image was made from. */
+  FLYNN_DEBIAN_MIRROR: z.url().optional(),
+  /** Debian's security updates, where FLYNN_DEBIAN_MIRROR is set. */
+  FLYNN_DEBIAN_SECURITY_MIRROR: z.url().optional(),
 });
 
 /** `invalid` names the variable that cannot be read. */
@@ -107,7 +115,7 @@ function limitOf(
     }[name];
     throw new FlynnError(
       'invalid',
-      `${name}=${text} is more than this cluster lets a build have (${amountText(name, most)}): ask for less, or have it raised: flynn -a slug-builder env set ${variable}=${text}`,
+      `${name}=${text} is more than this cluster lets a build have (${amountText(name, most)}): ask for less, or have it raised: flynn runner env set ${variable}=${text}`,
     );
   }
   return { value, most, isOwn: true };

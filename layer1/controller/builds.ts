@@ -1,4 +1,4 @@
-/** What an app's builds may take: kept in the app's metadata, within what the app `slug-builder` says. */
+/** What an app's builds may take: kept in the app's metadata, within what the cluster says (`flynn runner env`). */
 import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
 import { builds } from './api-builds.ts';
@@ -8,6 +8,7 @@ import { findApp, findLiveApp } from './deps.ts';
 import type { Deps } from './deps.ts';
 import { findBuilder } from './jobs.ts';
 import { appType } from './resources.ts';
+import { buildEnvOf } from './runner-env/handlers.ts';
 
 type Meta = Readonly<Record<string, string>>;
 
@@ -41,5 +42,7 @@ export function buildHandlers(deps: Deps): Handler[] {
 
 async function judge(deps: Deps, signal: AbortSignal): Promise<(meta: Meta) => AppBuildLimits> {
   const { builder, process } = await findBuilder(deps, signal);
-  return (meta) => appBuildLimits(builder.release.env, meta, process.memoryBytes);
+  // On runners with labels of their own it may be other than this.
+  const env = { ...builder.release.env, ...(await buildEnvOf(deps, {}, signal)) };
+  return (meta) => appBuildLimits(env, meta, process.memoryBytes);
 }

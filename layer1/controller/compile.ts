@@ -197,6 +197,8 @@ export type Build = {
   operationId: string;
   sourceDigest: string;
   commit: string;
+  /** What whoever runs the cluster gives to builds: over the builder's own variables. */
+  runnerEnv?: Readonly<Record<string, string>>;
   /** Of a source with a Dockerfile. */
   dockerfile?: { slugRunnerImage: string };
   /** What its app asks for its builds is among this. */
@@ -205,8 +207,10 @@ export type Build = {
 
 /** A run of the slug builder for another app: the builder's release runs, the app's name and log it carries. */
 export function compileBuild(builder: Runnable, process: Process, build: Build): CompiledWorkload {
-  const limits = buildLimitsOf(builder.release.env);
-  const own = appBuildLimits(builder.release.env, build.meta ?? {}, process.memoryBytes);
+  const { runnerEnv = {} } = build;
+  const settings = { ...builder.release.env, ...runnerEnv };
+  const limits = buildLimitsOf(settings);
+  const own = appBuildLimits(settings, build.meta ?? {}, process.memoryBytes);
   const memoryBytes = own.memory.value;
   const template = jobTemplateSchema.parse({
     image: builder.artifact.image,
@@ -215,6 +219,8 @@ export function compileBuild(builder: Runnable, process: Process, build: Build):
     env: {
       ...builder.release.env,
       ...process.env,
+      ...runnerEnv,
+      ...givenNames(runnerEnv),
       FLYNN_APP_ID: build.app.id,
       FLYNN_APP_NAME: build.app.name,
       FLYNN_RELEASE_ID: builder.release.id,
@@ -246,6 +252,12 @@ export function compileBuild(builder: Runnable, process: Process, build: Build):
     maxRuntimeMs: own.time.value + buildGraceMs,
   });
   return ephemeral(buildWorkloadId(build.app.id, build.operationId), template, priorities.build);
+}
+
+/** What is no setting of the build itself is for the programs it runs. */
+function givenNames(runnerEnv: Readonly<Record<string, string>>): { FLYNN_BUILD_ENV?: string } {
+  const names = Object.keys(runnerEnv).filter((name) => !name.startsWith('FLYNN_'));
+  return names.length === 0 ? {} : { FLYNN_BUILD_ENV: names.toSorted().join(',') };
 }
 
 /** What the builder tells the engine; `memory` is that of each step. */

@@ -61,6 +61,11 @@ export const configSchema = z.object({
   FLYNN_OIDC_DOMAINS: z.string().default(''),
   /** Teams named like what it lists are one's own. */
   FLYNN_OIDC_GROUPS_CLAIM: z.string().default('groups'),
+  /** What is asked for there: some providers tell groups only to who asks for `groups`. */
+  FLYNN_OIDC_SCOPES: z
+    .string()
+    .regex(/^(?:\S+ )*openid(?: \S+)*$/, 'scopes are separated by single spaces, and openid is one of them')
+    .default('openid email profile'),
   /** Of one token; bursts of four times as many are fine. */
   FLYNN_REQUESTS_PER_SECOND: integer.pipe(z.int().min(1)).default(500),
   PORT: integer.default(3000),
@@ -98,7 +103,8 @@ function oidcOf(config: ControllerConfig): Pick<ControllerSettings, 'oidc'> {
     throw new FlynnError('invalid', 'FLYNN_OIDC_ISSUER and FLYNN_OIDC_CLIENT_ID go together: set both, or neither');
   }
   const domains = config.FLYNN_OIDC_DOMAINS.split(',').map((domain) => domain.trim().toLowerCase());
-  return { oidc: { issuer, clientId, domains: domains.filter((domain) => domain !== ''), groupsClaim } };
+  const scopes = config.FLYNN_OIDC_SCOPES;
+  return { oidc: { issuer, clientId, domains: domains.filter((domain) => domain !== ''), groupsClaim, scopes } };
 }
 
 function tcpPortsOf({ FLYNN_TCP_PORTS: text }: ControllerConfig): PortRange {

@@ -47,6 +47,7 @@ import { deploymentType } from './resources.ts';
 import { routingHandlers } from './routing.ts';
 import { runnerRegistryHandlers } from './operations/runner-registry.ts';
 import { runnerHandlers } from './operations/runners.ts';
+import { runnerEnvHandlers } from './runner-env/handlers.ts';
 import { sealingHandlers } from './sealing/handlers.ts';
 import { sourceHandlers } from './source/sources.ts';
 
@@ -135,6 +136,7 @@ export function controllerHandlers(
     ...operationHandlers(deps, own),
     ...runnerHandlers(deps),
     ...runnerRegistryHandlers(deps),
+    ...runnerEnvHandlers(deps),
     ...hostHandlers(deps, blobs),
     ...evaluationHandlers(deps),
     ...genericHandlers(deps),

@@ -17,6 +17,7 @@ import type { OperationQueue } from './operations/queue.ts';
 import type { OperationWriter } from './operations/writer.ts';
 import { appType } from './resources.ts';
 import type { AppResource, DeploymentResource, OperationResource, RunnerResource } from './resources.ts';
+import type { RunnerEnvResource } from './runner-env/resource.ts';
 import type { PortRange } from './route-address.ts';
 
 export type ControllerSettings = {
@@ -53,6 +54,7 @@ export type Deps = {
   dispatch: OperationDispatch;
   history: OperationHistory;
   runners: Mirror<RunnerResource>;
+  runnerEnvs: Mirror<RunnerEnvResource>;
   /** Makes the tokens of the platform's own runners. */
   runnerKey: string;
   deployments: Mirror<DeploymentResource>;

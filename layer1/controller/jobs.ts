@@ -24,6 +24,7 @@ import { buildMarker } from './operations/log.ts';
 import { pageOf } from './paging.ts';
 import { findBasis, findRelease, runnableOf } from './releases.ts';
 import { releaseType } from './resources.ts';
+import { buildEnvOf, labelsOfRunner } from './runner-env/handlers.ts';
 import type { AppResource, ReleaseResource } from './resources.ts';
 
 /** The system app whose `build` process builds slugs. */
@@ -154,10 +155,12 @@ async function startBuild(deps: Deps, app: AppResource, input: BuildInput, signa
   const { builder, process } = await findBuilder(deps, signal);
   const basis = await findBasis(deps, app, signal);
   const appEnv = basis?.spec.env ?? {};
+  const runnerEnv = await buildEnvOf(deps, await labelsOfRunner(deps, input.operationId, signal), signal);
   const isDockerfile = input.kind === 'dockerfile' && (appEnv['BUILDPACK_URL'] ?? '') === '';
   const workload = compileBuild(builder, process, {
     app: runnableApp(app),
     appEnv,
+    runnerEnv,
     ...(isDockerfile ? { dockerfile: { slugRunnerImage: deps.settings.slugRunnerImage } } : {}),
     operationId: input.operationId,
     sourceDigest: input.sourceDigest,

@@ -112,7 +112,10 @@ export const releaseSchema = z.object({
   /** v1, v2 … of the app. */
   version: z.int().positive(),
   artifactId: id.optional(),
+  /** What programs are given: references have come to what they refer to. */
   env: envSchema,
+  /** Variables that refer to others, as they were written: `postgres://${USER}@db`. */
+  references: envSchema.optional(),
   processes: z.record(processType, processSchema),
   /** What is run once around its deployment. */
   scripts: scriptsSchema.optional(),

@@ -16,6 +16,7 @@ import { madeOf } from './collection/own-blobs.ts';
 import type { OwnBlobs } from './collection/own-blobs.ts';
 import type { Runnable } from './compile.ts';
 import { parseSchedule } from './cron/schedule.ts';
+import { resolveReferences } from './env-references.ts';
 import { findApp, findLiveApp, runnableApp } from './deps.ts';
 import type { Deps } from './deps.ts';
 import { pageOf } from './paging.ts';
@@ -112,6 +113,8 @@ export async function createRelease(
   for (const { schedule, timezone } of input.cron ?? []) parseSchedule(schedule, timezone);
   const scripts = input.scripts ?? before?.spec.scripts;
   const cron = input.cron ?? before?.spec.cron;
+  const references = input.references ?? (input.env === undefined ? before?.spec.references : undefined) ?? {};
+  const env = resolveReferences(input.env ?? before?.spec.env ?? {}, references);
   checkPrivileges(app, processes);
   await checkServices(deps, app, processes, signal);
   const id = shortId();
@@ -131,7 +134,8 @@ export async function createRelease(
             appId: app.id,
             version: next.status.lastVersion,
             ...(artifactId === undefined ? {} : { artifactId }),
-            env: input.env ?? before?.spec.env ?? {},
+            env,
+            ...(Object.keys(references).length === 0 ? {} : { references }),
             processes,
             ...(scripts === undefined ? {} : { scripts }),
             ...(cron === undefined ? {} : { cron }),

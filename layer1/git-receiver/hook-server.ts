@@ -3,8 +3,9 @@ import { chmod, mkdir, rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import type { Server, Socket } from 'node:net';
 import { join } from 'node:path';
-import { FlynnError, asFlynnError, messageOf } from '@flynn/kit/errors';
+import { FlynnError, messageOf } from '@flynn/kit/errors';
 import { LineSplitter } from '@flynn/kit/lines';
+import { listenOn } from '@flynn/kit/listening';
 import type { Logger } from '@flynn/kit/log';
 import { newSecret } from '@flynn/kit/secrets';
 import { hookRequestSchema, maxHookLineBytes } from './hook.ts';
@@ -48,10 +49,7 @@ export class HookServer implements AsyncDisposable {
     await writeFile(hook, `#!/bin/sh\nexec ${quoted}\n`);
     await chmod(hook, 0o755);
     const server = new HookServer(dir, options.log);
-    const listening = Promise.withResolvers<void>();
-    server.#server.once('error', (error) => listening.reject(asFlynnError(error)));
-    server.#server.listen(join(dir, 'socket'), listening.resolve);
-    await listening.promise;
+    await listenOn(server.#server, { name: 'hook', at: { path: join(dir, 'socket') }, log: options.log });
     return server;
   }
 

@@ -1,16 +1,19 @@
 /** The public port: accepts connections, and lets go of them without losing a request. */
 import { createServer } from 'node:net';
 import type { Server } from 'node:net';
+import { listenOn } from '@flynn/kit/listening';
+import type { Logger } from '@flynn/kit/log';
 import { Arrivals, stopAccepting } from './closing.ts';
 import type { Front } from './exchange.ts';
-import { listenOn } from './opening.ts';
 import type { Accept } from './proxy-protocol/acceptance.ts';
 
 export class HttpListener {
   readonly #server: Server;
   readonly #arrivals = new Arrivals();
+  readonly #log: Logger;
 
-  constructor(front: Pick<Front, 'take'>, accept: Accept) {
+  constructor(front: Pick<Front, 'take'>, accept: Accept, log: Logger) {
+    this.#log = log;
     this.#server = createServer({ allowHalfOpen: true, noDelay: true });
     this.#server.on('connection', (socket) => {
       let isTaken = false;
@@ -25,9 +28,9 @@ export class HttpListener {
     });
   }
 
-  /** With `reusePort`, a new router serves beside the one it replaces. Resolves with the port. */
+  /** A new router serves beside the one it replaces. Resolves with the port. */
   async listen(options: { host: string; port: number }): Promise<number> {
-    return listenOn(this.#server, options);
+    return listenOn(this.#server, { name: 'router', at: { ...options, reusePort: true }, log: this.#log });
   }
 
   /** Accepts no more. Connections that were accepted go on. */

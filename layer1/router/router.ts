@@ -124,7 +124,7 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
     options.driver === 'http-proxy'
       ? new ReferenceFront({ policy, log })
       : new Http1Front({ policy, shared: backendSide, http2 });
-  const http = new HttpListener(http1, accept);
+  const http = new HttpListener(http1, accept, log);
   const fronts = { h2: http2, 'http/1.1': http1 };
   const tls =
     options.tls === undefined

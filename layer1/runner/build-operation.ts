@@ -1,6 +1,7 @@
 /** Runs the slug builder as a job, its output as the operation's log. */
 import type { Duplex } from 'node:stream';
 import { apps, jobs } from '@flynn/controller/api';
+import { registrySettingsOf } from '@flynn/controller/runner-env/settings';
 import type { Job } from '@flynn/controller/model';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import { readFrames } from '@flynn/kit/frames';
@@ -21,7 +22,10 @@ type Exit = { code: number | undefined; error: string | undefined };
 export async function executeBuild(execution: Execution): Promise<Record<string, string>> {
   const { operation, controller, blobs } = execution;
   const { sourceDigest, commit = '', imageRef } = operation.input;
-  if (imageRef !== undefined) return executeImport(execution, imageRef, execution.registries);
+  if (imageRef !== undefined) {
+    const { FLYNN_REGISTRY_LOGINS: logins, FLYNN_PLAIN_REGISTRIES: plain } = registrySettingsOf(await execution.env());
+    return executeImport(execution, imageRef, { logins, plain });
+  }
   if (sourceDigest === undefined) throw new FlynnError('invalid', 'the push has no source: push again');
   const app = await patiently('reading the app', execution, (signal) =>
     controller.call(apps.get, { params: { app: operation.appId } }, { signal }),

@@ -1,4 +1,5 @@
 import { platformRunnerToken } from '@flynn/controller/operations/runner-token';
+import { registrySettings } from '@flynn/controller/runner-env/settings';
 import { booleanFlag, integer, secret } from '@flynn/kit/config';
 import { newId } from '@flynn/kit/ids';
 import { metricsPort } from '@flynn/kit/metrics-server';
@@ -15,20 +16,6 @@ const labels = z.string().transform((text, context) => {
   context.addIssue({ code: 'custom', message: 'expected NAME=VALUE,NAME=VALUE' });
   return z.NEVER;
 });
-
-const loginsSchema = z.record(z.string(), z.object({ username: z.string(), password: z.string() }));
-
-const logins = secret().transform((text, context) => {
-  try {
-    return loginsSchema.parse(JSON.parse(text));
-  } catch {
-    // What it holds is secret.
-    context.addIssue({ code: 'custom', message: 'expected JSON, as "flynn registry login" writes it' });
-    return z.NEVER;
-  }
-});
-
-const list = z.string().transform((text) => text.split(',').filter((word) => word !== ''));
 
 export const configSchema = z.object({
   /** The cluster key, for the blob store. */
@@ -47,10 +34,8 @@ export const configSchema = z.object({
   FLYNN_RUNNER_LABELS: labels.optional(),
   /** Takes only operations that name it. */
   FLYNN_RUNNER_BY_ID_ONLY: booleanFlag.optional(),
-  /** Logins by registry, as JSON: `flynn registry login` keeps them. */
-  FLYNN_REGISTRY_LOGINS: logins.prefault('{}'),
-  /** Registries that have no TLS, with their ports: `10.0.0.5:5000,…`. */
-  FLYNN_PLAIN_REGISTRIES: list.prefault(''),
+  /** What "flynn runner env" sets counts more. */
+  ...registrySettings,
   FLYNN_JOB_ID: z.string().min(1).optional(),
   HOSTNAME: z.string().min(1).optional(),
   /** Operations at a time. */

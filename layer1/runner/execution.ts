@@ -4,13 +4,14 @@ import type { Operation } from '@flynn/controller/model';
 import type { HttpClient } from '@flynn/kit/http-client';
 import type { RetryOptions } from '@flynn/kit/retry';
 import { retry } from '@flynn/kit/retry';
-import type { RegistryAccess } from './registry/client.ts';
+import type { Env } from './env-watch.ts';
 
 export type Execution = {
   operation: Operation;
   controller: HttpClient;
   blobs: Pick<BlobClient, 'get' | 'getName' | 'put' | 'stat'>;
-  registries: RegistryAccess;
+  /** The runner's variables, with all that was set before the call. */
+  env: () => Promise<Env>;
   slugRunnerImage: string;
   /** Adds lines to the operation's log. */
   write: (...lines: string[]) => Promise<void>;

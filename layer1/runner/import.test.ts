@@ -14,6 +14,7 @@ import { handle, startServer } from '@flynn/kit/http-server';
 import { silentLogger } from '@flynn/kit/log';
 import type { Operation } from '@flynn/controller/model';
 import type { Execution } from './execution.ts';
+import type { RegistryAccess } from './registry/client.ts';
 import { executeImport } from './import-operation.ts';
 import { parseReference } from './registry/reference.ts';
 
@@ -85,13 +86,13 @@ async function openPlace(answer: (path: string, request: IncomingMessage) => Ans
     operation: { id: 'o1' } as Operation,
     controller,
     blobs: store.blobs,
-    registries: { logins: {}, plain: [host] },
+    env: async () => ({}),
     slugRunnerImage: '',
     write: async (...texts) => void lines.push(...texts),
     lookMs: 1_000,
     signal: new AbortController().signal,
   };
-  const fetchImage = async (logins: Execution['registries']['logins'] = {}) => {
+  const fetchImage = async (logins: RegistryAccess['logins'] = {}) => {
     const { resultDigest = '' } = await executeImport(execution, `${host}/team/app:1.4`, { logins, plain: [host] });
     return buildResultSchema.parse(JSON.parse(await text(await store.blobs.get(resultDigest))));
   };

@@ -6,6 +6,8 @@ import { HttpClient } from '@flynn/kit/http-client';
 import { ownIdentity } from '@flynn/kit/identity';
 import { keepHeapSmall } from '@flynn/kit/idle-memory';
 import { openMetrics, serveMetrics } from '@flynn/kit/metrics-server';
+import { controllerEnv } from './controller-env.ts';
+import { EnvWatch } from './env-watch.ts';
 import { configSchema, identityOf } from './config.ts';
 import { Reports } from './reports.ts';
 import { runOperations } from './runner.ts';
@@ -33,7 +35,7 @@ await runDaemon({
         controller,
         reports: new Reports(controller, identity),
         blobs,
-        registries: { logins: config.FLYNN_REGISTRY_LOGINS, plain: config.FLYNN_PLAIN_REGISTRIES },
+        env: new EnvWatch({ original: process.env, source: controllerEnv(controller, identity), log }),
         slugRunnerImage: config.FLYNN_SLUG_RUNNER_IMAGE,
         log,
         metrics,

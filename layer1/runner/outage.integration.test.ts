@@ -19,6 +19,8 @@ import { loadConfig } from '@flynn/kit/config';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import { configSchema, identityOf } from './config.ts';
+import { controllerEnv } from './controller-env.ts';
+import { EnvWatch } from './env-watch.ts';
 import { Reports } from './reports.ts';
 import { runOperations } from './runner.ts';
 
@@ -73,6 +75,7 @@ function startRunner(
     controller: client,
     reports: new Reports(client, identity),
     blobs: gated,
+    env: new EnvWatch({ original: {}, source: controllerEnv(client, identity), log: silentLogger() }),
     log: silentLogger(),
   };
   const ended = runOperations({ ...deps, slugRunnerImage: 'flynn/slug-runner', lookMs: 200 }, stopping.signal);

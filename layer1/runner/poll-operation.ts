@@ -10,6 +10,7 @@ import { gitSshEnv } from '@flynn/kit/git-ssh';
 import { withDeadline } from '@flynn/kit/retry';
 import { archiveOf, findSubmodules } from '@flynn/git-receiver/archive';
 import { exitOf, startGit } from '@flynn/git-receiver/git';
+import type { Env } from './env-watch.ts';
 import type { Execution } from './execution.ts';
 import { patiently } from './execution.ts';
 
@@ -28,7 +29,7 @@ export async function executePoll(execution: Execution): Promise<Record<string, 
   const dir = await mkdtemp(join(tmpdir(), 'flynn-poll-'));
   try {
     const appEnv = await envOf(execution);
-    const network = { GIT_ALLOW_PROTOCOL: 'https:http:ssh', ...pick(process.env, passedOn) };
+    const network = { GIT_ALLOW_PROTOCOL: 'https:http:ssh', ...pick(await execution.env(), passedOn) };
     const remote = { url, branch, env: { ...network, ...(await gitSshEnv(join(dir, 'ssh'), appEnv)) } };
     const head = await headOf(remote, signal);
     if (head === known) {
@@ -134,7 +135,7 @@ function shortOf(commit: string): string {
   return commit.slice(0, 8);
 }
 
-function pick(env: NodeJS.ProcessEnv, names: readonly string[]): Record<string, string> {
+function pick(env: Env, names: readonly string[]): Record<string, string> {
   return Object.fromEntries(
     names.flatMap((name) => {
       const value = env[name];

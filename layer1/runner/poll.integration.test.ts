@@ -23,6 +23,8 @@ import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import { makeKey, startGitSshd } from '@flynn/kit/testing-sshd';
 import { configSchema, identityOf } from './config.ts';
+import { controllerEnv } from './controller-env.ts';
+import { EnvWatch } from './env-watch.ts';
 import { Reports } from './reports.ts';
 import { runOperations } from './runner.ts';
 
@@ -84,7 +86,8 @@ async function startWorld(t: TestContext) {
   const reports = new Reports(client, who);
   const { blobs } = store;
   const log = silentLogger();
-  const deps = { identity: who, controller: client, reports, blobs, slugRunnerImage: 'x', log, heartbeatMs: 50 };
+  const env = new EnvWatch({ original: {}, source: controllerEnv(client, who), log });
+  const deps = { identity: who, controller: client, reports, blobs, env, slugRunnerImage: 'x', log, heartbeatMs: 50 };
   const ended = runOperations(deps, stopping.signal);
   t.after(async () => {
     stopping.abort();

@@ -16,6 +16,7 @@ import { type Handler, type RunningServer, handle, startServer } from '@flynn/ki
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import { configSchema, runnerIdOf } from './config.ts';
+import { EnvWatch } from './env-watch.ts';
 import { Reports } from './reports.ts';
 import { runOperation } from './runner.ts';
 
@@ -179,6 +180,7 @@ async function run(
       put: async () => ({ digest: result, sizeBytes: 1 }),
       stat: async () => Promise.reject(new FlynnError('not_found', 'there is nothing')),
     },
+    env: new EnvWatch({ original: {}, source: async () => ({ version: 'one', env: {} }), log: silentLogger() }),
     slugRunnerImage: 'slug-runner',
     log: silentLogger(),
     heartbeatMs: 20,

@@ -96,8 +96,7 @@ async function makeRelease(
     app.name,
   );
   if (checked.notes.length > 0) await write(...checked.notes.map((note) => `       ${note}`));
-  const env =
-    live === undefined && result.appJson !== undefined ? await envOfFirst(result.appJson, execution) : undefined;
+  const env = live === undefined && result.appJson !== undefined ? await envOfFirst(result.appJson, execution) : {};
   return controller.call(
     releases.create,
     {
@@ -107,7 +106,7 @@ async function makeRelease(
         processes: checked.processes,
         scripts: scriptsOf(result),
         cron: result.appJson?.cron ?? [],
-        ...(env === undefined ? {} : { env }),
+        ...env,
         meta,
       },
     },
@@ -117,7 +116,9 @@ async function makeRelease(
 
 async function envOfFirst(appJson: AppJson, { operation, controller, signal }: Execution) {
   const made = await controller.call(releases.list, { params: { app: operation.appId } }, { signal });
-  return firstEnv(appJson, made[0]?.env ?? {}, () => randomBytes(32).toString('hex'));
+  const env = made[0]?.env ?? {};
+  const references = made[0]?.references ?? {};
+  return { env: firstEnv(appJson, env, () => randomBytes(32).toString('hex')), references };
 }
 
 /** Written down before the deployment, which begins with them. */

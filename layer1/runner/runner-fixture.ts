@@ -15,6 +15,8 @@ import { loadConfig } from '@flynn/kit/config';
 import { startServer } from '@flynn/kit/http-server';
 import { silentLogger } from '@flynn/kit/log';
 import { configSchema, identityOf } from './config.ts';
+import { controllerEnv } from './controller-env.ts';
+import { EnvWatch } from './env-watch.ts';
 import { Reports } from './reports.ts';
 import { runOperations } from './runner.ts';
 
@@ -95,6 +97,7 @@ export function startRunner(
       controller: client,
       reports: new Reports(client, identity),
       blobs,
+      env: new EnvWatch({ original: env, source: controllerEnv(client, identity), log: silentLogger() }),
       slugRunnerImage: 'flynn/slug-runner',
       log: silentLogger(),
       heartbeatMs: 50,

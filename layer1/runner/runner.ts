@@ -12,12 +12,12 @@ import { forever } from '@flynn/kit/tasks';
 import { executeBuild } from './build-operation.ts';
 import { executeDeploy } from './deploy-operation.ts';
 import type { Execution, Executor } from './execution.ts';
+import type { EnvWatch } from './env-watch.ts';
 import { operationMetrics } from './metrics.ts';
 import { OperationLines } from './operation-lines.ts';
 import { executePoll } from './poll-operation.ts';
 import { register } from './registration.ts';
 import type { Identity } from './registration.ts';
-import type { RegistryAccess } from './registry/client.ts';
 import type { Reports } from './reports.ts';
 import { executeRelease } from './release-operation.ts';
 
@@ -33,8 +33,8 @@ export type RunnerDeps = {
   controller: HttpClient;
   reports: Reports;
   blobs: Execution['blobs'];
-  /** Where images may be fetched from, and as whom. */
-  registries?: RegistryAccess;
+  /** Its variables: what is asked of them is asked when an operation begins. */
+  env: EnvWatch;
   slugRunnerImage: string;
   log: Logger;
   /** Counts what is carried out. */
@@ -66,11 +66,15 @@ export async function runOperations(deps: RunnerDeps, signal: AbortSignal): Prom
   const counts = operationMetrics(deps.metrics, identity.slots);
   const running = new Set<Promise<void>>();
   let isRegistered = false;
+  let following: Promise<void> | undefined;
+  const whole = signal;
   const step = async (signal: AbortSignal): Promise<void> => {
     if (!isRegistered) await register(deps, session, signal);
     isRegistered = true;
     while (running.size >= identity.slots) await raceAbort(Promise.race(running), signal);
     try {
+      await deps.env.first(signal);
+      following ??= deps.env.follow(whole);
       for (const operation of await claim(deps, identity.slots - running.size, signal)) {
         const ended = counts
           .timed(operation.kind, () => begin(operation, deps, signal, stopping.signal))
@@ -84,7 +88,7 @@ export async function runOperations(deps: RunnerDeps, signal: AbortSignal): Prom
     }
   };
   await forever('taking operations', step, { signal, log });
-  await Promise.all(running);
+  await Promise.all([...running, following]);
   clearTimeout(timer);
 }
 
@@ -123,7 +127,7 @@ export async function runOperation(
   deps: RunnerDeps,
   stopping: AbortSignal,
 ): Promise<Outcome['state']> {
-  const { controller, blobs, slugRunnerImage, lookMs = 5_000, registries = { logins: {}, plain: [] } } = deps;
+  const { controller, blobs, slugRunnerImage, lookMs = 5_000 } = deps;
   const log = deps.log.child({ operation: operation.id, kind: operation.kind, app: operation.appId });
   const { id, token } = deps.identity;
   const params = { runner: id, operation: operation.id };
@@ -143,7 +147,7 @@ export async function runOperation(
       operation,
       controller,
       blobs,
-      registries,
+      env: () => deps.env.fresh(signal),
       slugRunnerImage,
       lookMs,
       write,

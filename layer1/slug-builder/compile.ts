@@ -1,7 +1,7 @@
 /** From unpacked source to what a slug consists of. Runs as the app's user, in a process without secrets of the cluster. */
 import { chmod, mkdir, readdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { appJsonSchema, parseAppJson } from '@flynn/controller/app-json';
+import { type AppJson, appJsonSchema, parseAppJson } from '@flynn/controller/app-json';
 import { FlynnError } from '@flynn/kit/errors';
 import { readTextFile } from '@flynn/kit/files';
 import { envName } from '@flynn/kit/names';
@@ -33,16 +33,18 @@ export async function compileSlug(given: BuildContext): Promise<SlugPlan> {
   const ignored = await ignoredPaths(layout.appDir);
   // Read first, so that a mistake in it does not cost a whole build.
   await readProcfile(layout.appDir);
-  const appJsonText = await readTextFile(join(layout.appDir, 'app.json'));
-  const appJson = appJsonText === undefined ? undefined : parseAppJson(appJsonText);
+  const ofSource = await readAppJson(layout.appDir);
   await writeEnvDir(layout, appEnv);
 
   const compiled: Compiled[] = [];
   const env: Record<string, string> = { ...start.baseEnv };
-  const selection = await selectBuildpacks(start, appJson?.buildpacks);
-  for (const { buildpack, label } of selection) {
+  let label = '';
+  const selection = await selectBuildpacks(start, ofSource?.buildpacks);
+  for (const { buildpack, recognize } of selection) {
+    const turn = { ...start, baseEnv: { ...env } };
+    label = await recognize(turn);
     out.topic(`${label} app detected`);
-    const result = await buildpack.compile({ ...start, baseEnv: env });
+    const result = await buildpack.compile(turn);
     compiled.push(result);
     Object.assign(env, result.exports);
   }
@@ -55,7 +57,7 @@ export async function compileSlug(given: BuildContext): Promise<SlugPlan> {
   const processTypes = { ...defaults, ...declared };
   if (Object.keys(declared).length > 0) out.line(`Procfile declares types -> ${Object.keys(declared).join(', ')}`);
   const added = Object.keys(defaults).filter((type) => declared[type] === undefined);
-  if (added.length > 0) out.line(`Default types for ${selection.at(-1)?.label ?? ''} -> ${added.join(', ')}`);
+  if (added.length > 0) out.line(`Default types for ${label} -> ${added.join(', ')}`);
   if (Object.keys(processTypes).length === 0) {
     throw new FlynnError(
       'invalid',
@@ -63,6 +65,8 @@ export async function compileSlug(given: BuildContext): Promise<SlugPlan> {
     );
   }
 
+  // As with the Procfile: of a repository of several apps a buildpack brings that of the one to the top.
+  const appJson = await readAppJson(layout.appDir);
   await writeDefaults(layout.appDir, Object.assign({}, ...compiled.map(({ configVars }) => configVars)));
   for (const path of ignored) await rm(join(layout.appDir, path), { recursive: true, force: true });
   return {
@@ -77,6 +81,11 @@ export async function compileSlug(given: BuildContext): Promise<SlugPlan> {
 async function readProcfile(appDir: string): Promise<Record<string, string>> {
   const text = await readTextFile(join(appDir, 'Procfile'));
   return text === undefined ? {} : parseProcfile(text);
+}
+
+async function readAppJson(appDir: string): Promise<AppJson | undefined> {
+  const text = await readTextFile(join(appDir, 'app.json'));
+  return text === undefined ? undefined : parseAppJson(text);
 }
 
 async function ignoredPaths(appDir: string): Promise<string[]> {

@@ -1,11 +1,11 @@
 import { secret } from '@flynn/kit/config';
 import { identityConfig } from '@flynn/kit/identity';
-import { buildLimitsSchema } from '@flynn/controller/build-limits';
+import { buildSettingsSchema } from '@flynn/controller/build-limits';
 import { envSchema } from '@flynn/controller/model';
 import { z } from 'zod';
 
 /** What the controller tells a build job. */
-export const configSchema = buildLimitsSchema.extend({
+export const configSchema = buildSettingsSchema.extend({
   FLYNN_OPERATION_ID: z.string().min(1),
   /** The blob that holds the commit as a tar archive. */
   FLYNN_SOURCE_DIGEST: z.string().min(1),
@@ -25,10 +25,8 @@ export const configSchema = buildLimitsSchema.extend({
   /** What a Dockerfile means by `flynn/slug-runner` and `flynn/slug-builder`. */
   FLYNN_SLUG_RUNNER_IMAGE: z.string().optional(),
   FLYNN_SLUG_BUILDER_IMAGE: z.string().optional(),
-  /** Debian's archive, for the languages that come from it. Default: the one the builder's image was made from. */
-  FLYNN_DEBIAN_MIRROR: z.url().optional(),
-  /** Debian's security updates, where FLYNN_DEBIAN_MIRROR is set. */
-  FLYNN_DEBIAN_SECURITY_MIRROR: z.url().optional(),
+  /** Which of its variables every program of the build gets: NAME,NAME. */
+  FLYNN_BUILD_ENV: z.string().optional(),
 });
 
 function parseEnv(text: string, context: z.RefinementCtx): unknown {

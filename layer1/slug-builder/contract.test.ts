@@ -67,6 +67,20 @@ const after = {
   'bin/compile': '#!/bin/sh\n[ "$TOOL_HOME" = "$1/.heroku/tool" ] && tool | sed "s/^/again: /"\n',
 };
 
+/** As those that build one app of a repository of several: what is below `apps/one` becomes all there is. */
+const mover = {
+  'bin/detect': '#!/bin/sh\necho Mover\n',
+  'bin/compile': `#!/usr/bin/env bash
+set -e
+shopt -s dotglob
+kept=$(mktemp -d)
+cp -R "$1/apps/one/." "$kept/"
+rm -rf "\${1:?}"/*
+cp -R "$kept/." "$1/"
+rm -rf "$kept"
+`,
+};
+
 async function write(dir: string, files: Record<string, string>): Promise<void> {
   for (const [path, text] of Object.entries(files)) {
     await mkdir(dirname(join(dir, path)), { recursive: true });
@@ -78,6 +92,7 @@ async function setUp(t: TestContext) {
   const dir = await mkdtemp(join(tmpdir(), 'flynn-contract-'));
   await write(join(dir, 'pack/repository-1.2'), buildpack);
   await write(join(dir, 'after'), after);
+  await write(join(dir, 'mover'), mover);
   await write(join(dir, 'tool'), { 'bin/tool': '#!/bin/sh\necho "the tool speaks: ${1:-nothing}"\n' });
   const pack = execFileSync('tar', ['-C', join(dir, 'pack'), '-czf', '-', '.']);
   const tool = execFileSync('tar', ['-C', join(dir, 'tool'), '-czf', '-', '.']);
@@ -147,6 +162,21 @@ test('its export counts for the buildpack after it', async (t) => {
   const { output, plan } = await world.compile({ 'tool.json': '{}', '.buildpacks': listed }, {});
   assert.match(output, /^again: the tool speaks: nothing$/m);
   assert.equal(plan.buildpack, 'pack, after');
+});
+
+test('a buildpack is asked whether it knows the app once those before it have compiled', async (t) => {
+  const world = await setUp(t);
+  const app = {
+    '.buildpacks': `${join(world.dir, 'mover')}\n${world.base}/pack.tgz\n`,
+    'app.json': '{"name": "all"}',
+    'apps/one/tool.json': '{}',
+    'apps/one/Procfile': 'web: of one\n',
+    'apps/one/app.json': '{"formation": {"web": {"quantity": 2}}}',
+  };
+  const { output, plan } = await world.compile(app, {});
+  assert.match(output, /^-----> Mover app detected\n-----> Tool app detected$/m);
+  assert.deepEqual(plan.processTypes, { web: 'of one', console: 'tool console' });
+  assert.equal(plan.appJson?.formation['web'], 2);
 });
 
 test('its exit codes count: detect says whose the app is, compile whether it was built', async (t) => {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { baseEnv, buildEnv } from './environment.ts';
+import { baseEnv, buildEnv, givenEnv } from './environment.ts';
 
 const facts = { home: '/app', commit: 'abc' };
 
@@ -27,6 +27,14 @@ test('programs of a build get what reaches registries, and nothing of the cluste
     STACK: 'flynn-1',
     SOURCE_VERSION: 'abc',
   });
+});
+
+test('what is given to all builds reaches them whatever it is called, in each step, but does not change the tools', () => {
+  const once = baseEnv({ PATH: '/usr/bin', EXTRA: '1', OTHER: '2', FLYNN_BUILD_ENV: 'EXTRA,PATH,GONE' }, facts);
+  assert.deepEqual([once['EXTRA'], once['OTHER'], once['PATH'], once['GONE']], ['1', undefined, '/usr/bin', undefined]);
+  assert.equal(baseEnv(once, facts)['EXTRA'], '1');
+  assert.deepEqual(givenEnv(once), { EXTRA: '1' });
+  assert.deepEqual(givenEnv({ EXTRA: '1' }), {});
 });
 
 test('the app’s variables reach its build, but do not change the tools', () => {

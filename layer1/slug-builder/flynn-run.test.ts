@@ -13,6 +13,7 @@ before(async () => {
   dir = await mkdtemp(join(tmpdir(), 'flynn-run-'));
   await mkdir(join(dir, '.profile.d'));
   await writeFile(join(dir, '.profile.d/a.sh'), 'export FROM_PROFILE="of the profile"\n');
+  await writeFile(join(dir, '.profile'), 'export LAST="after $FROM_PROFILE"\n');
 });
 after(() => rm(dir, { recursive: true, force: true }));
 
@@ -42,6 +43,7 @@ const lines: [string, string][] = [
   ['A=1 printenv A', '1\n'],
   ['echo one && echo two; echo three', 'one\ntwo\nthree\n'],
   ['echo "$FROM_PROFILE"', 'of the profile\n'],
+  ['echo "$LAST"', 'after of the profile\n'],
   ['echo $(pwd)', 'DIR\n'],
   ['echo a > file.txt; cat file.txt', 'a\n'],
 ];

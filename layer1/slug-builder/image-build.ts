@@ -31,6 +31,7 @@ import type { BuildJob } from './build.ts';
 import { packContext, readTexts } from './build-context.ts';
 import { type SubmodulesDeps, archiveSubmodules } from './context-submodules.ts';
 import { argsOf, assertPlain, ownImagesOf, withImages, withPlainBases } from './dockerfile.ts';
+import { givenEnv } from './environment.ts';
 import { type BuildLimits, howToRaise, imageTooLarge, tooMuchOutput, withinLimits } from './limits.ts';
 import { type Output, sizeText } from './output.ts';
 import { parseProcfile } from './procfile.ts';
@@ -71,7 +72,7 @@ async function buildWithin(job: BuildJob, deps: ImageBuildDeps, signal: AbortSig
   const appJson = source.appJson === undefined ? undefined : parseAppJson(source.appJson);
   assertPlain(source.dockerfile);
   out.topic('Dockerfile app detected');
-  const args = argsOf(source.dockerfile, job.appEnv);
+  const args = argsOf(source.dockerfile, { ...givenEnv(deps.steps.env), ...job.appEnv });
   const plain = withPlainBases(source.dockerfile, args);
   const dockerfile = withImages(plain, await namesHere(job, plain, deps, signal));
   const { told, modules, dockerignore } = source;

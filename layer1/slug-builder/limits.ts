@@ -32,7 +32,7 @@ export function howToRaise(name: string): string {
   const own = ownNames[name];
   const first =
     own === undefined ? '' : `"flynn limit" tells how far the app may raise it: flynn limit build ${own}=…\n`;
-  return `${first}Who runs the cluster can raise it: flynn -a slug-builder env set ${name}=…`;
+  return `${first}Who runs the cluster can raise it: flynn runner env set ${name}=…`;
 }
 
 export function tooLong(timeoutMs: number): FlynnError {

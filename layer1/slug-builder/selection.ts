@@ -23,7 +23,13 @@ const procfileOnly: Buildpack = {
 /** In the order they are tried. */
 const builtIns: readonly Buildpack[] = [ruby, nodejs, python, java, php, go, staticSite, procfileOnly];
 
-export type Selection = { buildpack: Buildpack; label: string }[];
+type Detected = { buildpack: Buildpack; label: string };
+
+/**
+ * In the order of their turns. `recognize` tells what kind of app it is for this one, or throws `invalid`: it is asked when
+ * those before have compiled, since what they made may be what this one recognizes.
+ */
+export type Selection = { buildpack: Buildpack; recognize: (context: BuildContext) => Promise<string> }[];
 
 /**
  * BUILDPACK_URL, else `.buildpacks`, else those of app.json, else the first built-in one that recognizes the app. `invalid`
@@ -41,7 +47,7 @@ export async function selectBuildpacks(context: BuildContext, ofAppJson: readonl
     for (const text of listed) selection.push(await chosen(text, by, context));
     return selection;
   }
-  const found: Selection = [];
+  const found: Detected[] = [];
   for (const buildpack of builtIns) {
     const label = await buildpack.detect(context);
     if (label !== undefined) found.push({ buildpack, label });
@@ -50,7 +56,7 @@ export async function selectBuildpacks(context: BuildContext, ofAppJson: readonl
   if (first !== undefined) {
     const languages = others.filter(({ buildpack }) => buildpack !== procfileOnly && buildpack !== staticSite);
     if (languages.length > 0) tellOthers(first, languages, out);
-    return [first];
+    return [{ buildpack: first.buildpack, recognize: async () => first.label }];
   }
   throw new FlynnError(
     'invalid',
@@ -73,7 +79,7 @@ export async function selectBuildpacks(context: BuildContext, ofAppJson: readonl
 }
 
 /** An app of two languages builds with one of them, unless somebody says in which order both are wanted. */
-function tellOthers(first: Selection[number], others: Selection, out: BuildContext['out']): void {
+function tellOthers(first: Detected, others: readonly Detected[], out: BuildContext['out']): void {
   const names = others.map(({ label }) => label).join(', ');
   const listed = [...others, first].map(({ buildpack }) => buildpack.name).join('\\n');
   out.line(`This looks like ${names} too. It is built as ${first.label}; to build it as both, commit .buildpacks:`);
@@ -84,14 +90,15 @@ async function chosen(text: string, by: string, context: BuildContext): Promise<
   const builtIn = builtIns.find(({ name }) => text.replace(/^(?:heroku|flynn)\//, '') === name);
   if (builtIn === undefined) context.out.topic(`Fetching buildpack ${withoutPassword(text)}`);
   const buildpack = builtIn ?? (await customBuildpackOf(text, context));
-  const label = await buildpack.detect(context);
-  if (label === undefined) {
+  const recognize = async (then: BuildContext): Promise<string> => {
+    const label = await buildpack.detect(then);
+    if (label !== undefined) return label;
     throw new FlynnError(
       'invalid',
       `Unable to select a buildpack: ${by} names ${withoutPassword(text)}, whose detection does not recognize this app.`,
     );
-  }
-  return { buildpack, label };
+  };
+  return { buildpack, recognize };
 }
 
 async function customBuildpackOf(text: string, context: BuildContext): Promise<Buildpack> {

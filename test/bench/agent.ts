@@ -3,7 +3,8 @@ import { join } from 'node:path';
 import { waitFor } from '@flynn/kit/retry';
 import type { Checkout } from '../checkout.ts';
 import type { TestCluster } from '../test-cluster.ts';
-import { cpuSecondsWithChildren, memoryByPart, settle } from './probe.ts';
+import { memoryByPart } from './memory.ts';
+import { cpuSecondsWithChildren, settle } from './probe.ts';
 import type { Bench } from './bench.ts';
 import { figure, type Figure } from './figure.ts';
 

@@ -20,6 +20,7 @@ const benches: Readonly<Record<string, () => Promise<Bench>>> = {
   ops: () => import('./ops.ts').then(({ bench }) => bench),
   failover: () => import('./failover.ts').then(({ bench }) => bench),
   'host-loss': () => import('./host-loss.ts').then(({ bench }) => bench),
+  outage: () => import('./outage.ts').then(({ bench }) => bench),
   deploys: () => import('./deploys.ts').then(({ bench }) => bench),
   recovery: () => import('./recovery.ts').then(({ bench }) => bench),
   bootstrap: () => import('./bootstrap.ts').then(({ bench }) => bench),

@@ -40,48 +40,6 @@ export async function settle(cluster: TestCluster, hosts = [cluster.host]): Prom
   );
 }
 
-function pssKilobytes(pid: number): number {
-  try {
-    return Number(/^Pss:\s+(\d+) kB/m.exec(readFileSync(`/proc/${pid}/smaps_rollup`, 'utf8'))?.[1] ?? 0);
-  } catch {
-    return 0;
-  }
-}
-
-/** Proportional set size of each part of the platform; sample apps and the container engine are not the platform. */
-export async function memoryByPart(
-  cluster: TestCluster,
-  host = cluster.host,
-): Promise<{ name: string; megabytes: number }[]> {
-  const format = '{{.ID}}\t{{.Label "flynn.meta.flynn.app_name"}}\t{{.Label "flynn.meta.flynn.type"}}\t{{.Names}}';
-  const { stdout } = await cluster.dockerOf(host, 'ps', '--no-trunc', '--format', format);
-  const containers = stdout
-    .split('\n')
-    .filter((line) => line !== '')
-    .map((line) => {
-      const [id = '', app = '', type = '', name = ''] = line.split('\t');
-      return { id, name: app === '' ? name : `${app} ${type}`, isSample: app === 'hello' };
-    });
-  const parts = new Map<string, number>();
-  for (const pid of host.pids('')) {
-    const group = cgroupOf(pid);
-    const container = containers.find(({ id }) => group.includes(id));
-    const isAgent = host.pids('host-agent.mjs').includes(pid);
-    const name = container === undefined ? (isAgent ? 'host agent' : undefined) : container.name;
-    if (name === undefined || container?.isSample) continue;
-    parts.set(name, (parts.get(name) ?? 0) + pssKilobytes(pid) / 1_024);
-  }
-  return [...parts].map(([name, megabytes]) => ({ name, megabytes })).toSorted((a, b) => b.megabytes - a.megabytes);
-}
-
-function cgroupOf(pid: number): string {
-  try {
-    return readFileSync(`/proc/${pid}/cgroup`, 'utf8');
-  } catch {
-    return '';
-  }
-}
-
 /** Polls every few milliseconds; answers when, on this process's clock, the status was first seen. */
 export async function untilStatus(cluster: TestCluster, app: string, status: number): Promise<number> {
   return waitFor(

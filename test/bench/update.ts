@@ -1,29 +1,37 @@
 /**
- * Three hosts moved to another version and back while somebody uses an app of theirs, and somebody else pushes and scales
- * another. The other version is the same sources under another name, and told apart, so every program, image and release of
- * the platform is replaced.
+ * Three hosts moved to another version and back while somebody uses an app of theirs and asks the controller, and somebody
+ * else pushes and scales another app. Of `moves`, what is done unless asked otherwise, the other version is the same sources
+ * under another name, and told apart, so every program, image and release of the platform is replaced; of `controller` and
+ * `router` this part of it never becomes well, and the cluster goes back by itself.
  */
-import { makeBundle } from '@flynn/bootstrap/bundle/make';
+import { type MakeOptions, makeBundle } from '@flynn/bootstrap/bundle/make';
 import { versionOfThis } from '@flynn/bootstrap/origin';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
 import type { Checkout } from '../checkout.ts';
 import { InstalledHosts } from '../installed-hosts.ts';
-import { startSteadyLoad } from '../steady-load.ts';
+import { type LoadReport, startSteadyLoad } from '../steady-load.ts';
 import type { Bench } from './bench.ts';
 import { report, withFolder } from './bundles.ts';
 import { type Figure, figure, timeSeconds } from './figure.ts';
 
 const hosts = 3;
 const lanes = 4;
+const before = versionOfThis();
+const next = `${before}-next`;
 
 export const bench: Bench = {
   needs: 'nothing',
-  run: (): Promise<Figure[]> =>
+  run: (args): Promise<Figure[]> =>
     withFolder(async (folder) => {
-      const [before, after] = [versionOfThis(), `${versionOfThis()}-next`];
-      const bundle = await makeBundle({ folder, now: new Date(), report });
-      const next = await makeBundle({ folder, version: after, isApart: true, now: new Date(), report });
+      const wanted = (args.length === 0 ? ['moves'] : args).flatMap((name) => {
+        const section = sections[name];
+        if (section !== undefined) return section;
+        throw new FlynnError('invalid', `no section ${name}: there are ${Object.keys(sections).join(', ')}`);
+      });
+      const make = (options: Pick<MakeOptions, 'version' | 'prologue'>) =>
+        makeBundle({ folder, now: new Date(), report, ...options });
+      const bundle = await make({});
       await using installed = await InstalledHosts.create(2, hosts);
       await Promise.all(installed.cluster.hosts.map((host) => installed.install(host, bundle)));
       await installed.form(async (host, token) => {
@@ -31,48 +39,110 @@ export const bench: Bench = {
       }, report);
       await installed.cluster.untilHealthy();
       const app = await installed.cluster.checkout('static');
-      return [
-        ...(await moved(installed, app, { name: `to ${after}`, version: after, args: ['--bundle', next] })),
-        ...(await moved(installed, app, { name: `back to ${before}`, version: before, args: ['--to', before] })),
-      ];
+      const figures: Figure[] = [];
+      for (const move of wanted) {
+        const { version, prologue } = move;
+        const args = version === before ? ['--to', before] : ['--bundle', await make({ version, prologue })];
+        figures.push(...(await moved(installed, app, { ...move, args })));
+      }
+      return figures;
     }),
 };
 
-type Move = { name: string; version: string; args: readonly string[] };
+type Wanted = { name: string; version: string; prologue?: (entry: string) => string; isRefused?: boolean };
 
-async function moved(installed: InstalledHosts, app: Checkout, { name, version, args }: Move): Promise<Figure[]> {
-  const { cluster } = installed;
-  let place = 0;
-  const get = (signal: AbortSignal) => {
-    place += 1;
-    return cluster.get('hello', '/', { signal, host: cluster.hosts[place % hosts] ?? cluster.host });
+const moves: readonly Wanted[] = [
+  { name: `to ${next}`, version: next, prologue: () => `/* flynn ${next} */\n` },
+  { name: `back to ${before}`, version: before },
+];
+
+/** It starts, and says of itself that it is not well. */
+const sickCode = `import { Server as SickServer } from 'node:http';
+import { Server as SickTlsServer } from 'node:https';
+for (const { prototype } of [SickServer, SickTlsServer]) {
+  const { emit } = prototype;
+  prototype.emit = function (name, request, response) {
+    if (name !== 'request' || request.url !== '/ping') return emit.apply(this, arguments);
+    response.writeHead(500).end();
+    return true;
   };
-  const load = startSteadyLoad(get, { lanes, pauseMs: 20, maxMs: 15 * 60_000 });
+}
+`;
+
+const refusal = (part: 'controller' | 'router'): Wanted => ({
+  name: `to a sick ${part}, until as before`,
+  version: `${before}-sick.${part}`,
+  prologue: (entry) => (entry === `layer1/${part}/main.ts` ? sickCode : ''),
+  isRefused: true,
+});
+
+const sections: Readonly<Record<string, readonly Wanted[]>> = {
+  moves,
+  controller: [refusal('controller')],
+  router: [refusal('router')],
+};
+
+type Move = Wanted & { args: readonly string[] };
+
+async function moved(installed: InstalledHosts, app: Checkout, move: Move): Promise<Figure[]> {
+  const { cluster } = installed;
+  const { name, version, isRefused = false } = move;
+  const load = (of: string, path: string): { stop(): Promise<LoadReport> } => {
+    let place = 0;
+    const get = (signal: AbortSignal) => {
+      place += 1;
+      return cluster.get(of, path, { signal, host: cluster.hosts[place % hosts] ?? cluster.host });
+    };
+    return startSteadyLoad(get, { lanes, pauseMs: 20, maxMs: 15 * 60_000 });
+  };
+  const asked = { app: load('hello', '/'), controller: load('controller', '/ping') };
   const use = startUse(app, version);
   let seconds: number;
   try {
-    seconds = await timeSeconds(() => installed.type(cluster.host, ['flynn-host', 'update', ...args], report));
+    seconds = await timeSeconds(() => update(installed, move));
   } finally {
-    const { requests, failures } = await load.stop();
-    report(`${requests} requests, ${failures.length} failed ${[...new Set(failures)].slice(0, 5).join(' | ')}`);
-    const { rounds, failures: refusals } = await use.stop();
-    report(`${rounds} pushes and scales, ${refusals.length} failed ${refusals.slice(0, 5).join(' | ')}`);
+    for (const [of, one] of Object.entries(asked)) {
+      const { requests, failures } = await one.stop();
+      const kinds = [...new Set(failures)].slice(0, 5).join(' | ');
+      report(`${requests} requests to the ${of}, ${failures.length} failed ${kinds}`);
+    }
+    const { rounds, failures: refused } = await use.stop();
+    report(`${rounds} pushes and scales, ${refused.length} failed ${refused.slice(0, 5).join(' | ')}`);
   }
-  const { requests, failures } = await load.stop();
-  const { rounds, failures: refusals } = await use.stop();
+  await checkVersion(installed, isRefused ? before : version);
+  const { rounds, failures: refused } = await use.stop();
+  const figures = [figure({ name: `${hosts} hosts and the platform ${name}`, value: seconds, unit: 's' })];
+  for (const [of, one] of Object.entries(asked)) {
+    const { requests, failures } = await one.stop();
+    figures.push(
+      figure({ name: `requests to the ${of} meanwhile, ${name}`, value: requests, unit: '', must: '>= 1' }),
+      figure({ name: `failed ones, ${name}`, value: failures.length, unit: '', must: '0' }),
+    );
+  }
+  return [
+    ...figures,
+    figure({ name: `pushes with two scales each meanwhile, ${name}`, value: rounds, unit: '', must: '>= 1' }),
+    figure({ name: `failed of these, ${name}`, value: refused.length, unit: '', must: '0' }),
+  ];
+}
+
+async function update(installed: InstalledHosts, { args, isRefused = false }: Move): Promise<void> {
+  const { cluster } = installed;
+  const { code, stdout, stderr } = await installed.try(cluster.host, ['flynn-host', 'update', ...args], report);
+  const isBack = stderr.includes(`The cluster is of version ${before}, as before.`);
+  if (isRefused ? code !== 0 && isBack : code === 0) return;
+  const end = `${stdout}${stderr}`.trim().split('\n').slice(-30).join('\n');
+  throw new FlynnError('internal', `the update ended with ${code}, which nobody expected:\n${end}`);
+}
+
+async function checkVersion(installed: InstalledHosts, version: string): Promise<void> {
+  const { cluster } = installed;
   for (const host of cluster.hosts) {
     const said = await installed.type(host, ['flynn-host', '--version']);
     if (said.trim() !== version) throw new FlynnError('internal', `${host.name} says ${said.trim()}, not ${version}`);
   }
   const { stdout } = await cluster.flynn(['version']);
   if (!stdout.includes(`cluster ${version}\n`)) throw new FlynnError('internal', `the controller says ${stdout}`);
-  return [
-    figure({ name: `${hosts} hosts and the platform ${name}`, value: seconds, unit: 's' }),
-    figure({ name: `requests meanwhile, ${name}`, value: requests, unit: '' }),
-    figure({ name: `failed ones, ${name}`, value: failures.length, unit: '', must: '0' }),
-    figure({ name: `pushes with two scales each meanwhile, ${name}`, value: rounds, unit: '', must: '>= 1' }),
-    figure({ name: `failed of these, ${name}`, value: refusals.length, unit: '', must: '0' }),
-  ];
 }
 
 type Use = { rounds: number; failures: string[] };

@@ -1,7 +1,5 @@
 /** Five clients use the controllers behind every host while hosts, members of etcd and links fail: is what they see one history? */
 import assert from 'node:assert/strict';
-import { readFile } from 'node:fs/promises';
-import { join } from 'node:path';
 import { after, before, suite } from 'node:test';
 import { systemClock } from '@flynn/kit/clock';
 import { waitFor } from '@flynn/kit/retry';
@@ -122,11 +120,9 @@ suite('what clients of the control plane see could have happened one after the o
 });
 
 async function clientsOf(cluster: TestCluster, app: string): Promise<Clients> {
-  const file = join(cluster.env['FLYNN_CONFIG_DIR'] ?? '', 'clusters.json');
-  const { clusters } = JSON.parse(await readFile(file, 'utf8')) as { clusters: { key: string }[] };
   return new Clients({
     doors: cluster.hosts.map(({ address }) => `http://${address}`),
-    token: clusters[0]?.key ?? '',
+    token: await cluster.adminKey(),
     domain: `controller.${cluster.domain}`,
     app,
     count: clientCount,

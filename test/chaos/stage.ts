@@ -134,8 +134,9 @@ export function scenario(
   theStage: () => Stage,
   name: string,
   body: (stage: Stage, t: TestContext) => Promise<void>,
+  { timeoutMs = 300_000 }: { timeoutMs?: number } = {},
 ): void {
-  test(name, { timeout: 300_000 }, async (t) => {
+  test(name, { timeout: timeoutMs }, async (t) => {
     const stage = theStage();
     const { store, witness } = stage;
     await stage.untilHealthy();

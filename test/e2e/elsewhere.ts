@@ -139,7 +139,7 @@ export function describeElsewhere(theCluster: () => TestCluster): void {
     const { address } = registry;
     const flynn = (args: readonly string[], options = {}) => cluster.flynn(['-a', 'fetched', ...args], options);
     await cluster.flynn(['create', 'fetched', '-r', '']);
-    await cluster.flynn(['-a', 'runner', 'env', 'set', `FLYNN_PLAIN_REGISTRIES=${address}`]);
+    await cluster.flynn(['runner', 'env', 'set', `FLYNN_PLAIN_REGISTRIES=${address}`]);
     const image = `${address}/team/app:1.4`;
     const refused = await flynn(['deploy', '--image', image], { code: 1 });
     assert.match(refused.stdout + refused.stderr, /flynn registry login/);

@@ -49,13 +49,14 @@ for (const [name, status, need] of cases) {
     assert.equal(needOf(status, quotaBytes), need));
 }
 
-/** What is done, and how long is waited after it, until it was waited so often. */
+/** What is done, and how long is waited after it, until it was waited so often. The revision is how much was done by then. */
 async function kept(status: (done: readonly string[]) => EtcdStatus, sleeps: number): Promise<string[]> {
   const done: string[] = [];
   const room: EtcdRoom = {
     status: async () => status(done),
     quotaBytes: async () => quotaBytes,
-    compact: async () => void done.push('compact'),
+    revision: async () => done.length,
+    compact: async (revision) => void done.push(`compact ${revision}`),
     defragment: async () => void done.push('defragment'),
   };
   const stop = new AbortController();
@@ -68,29 +69,38 @@ async function kept(status: (done: readonly string[]) => EtcdStatus, sleeps: num
 }
 
 test('room is made as soon as it is missing, and again no sooner than ten minutes later', async () => {
-  assert.deepEqual(await kept((done) => statusOf({ isFull: done.length > 0 }), 3), [
+  assert.deepEqual(await kept((done) => statusOf({ isFull: done.length > 0 }), 5), [
     '30 s',
-    'compact',
+    '5 s',
+    'compact 1',
     'defragment',
     '600 s',
-    'compact',
+    '5 s',
+    'compact 5',
     'defragment',
     '600 s',
   ]);
 });
 
-test('before all of it is taken history goes, and its room if that is worth it', async () => {
+test('before all of it is taken history of before a moment ago goes, and its room if that is worth it', async () => {
   const history = (done: readonly string[]): EtcdStatus =>
-    statusOf({ ...nearly, usedBytes: done.includes('compact') ? 6_400 : 8_000 });
-  assert.deepEqual(await kept(history, 2), ['compact', '20 s', 'defragment', '30 s']);
-  assert.deepEqual(await kept(() => statusOf({ ...nearly, usedBytes: 6_401 }), 2), ['compact', '20 s', '30 s']);
+    statusOf({ ...nearly, usedBytes: done.includes('compact 0') ? 6_400 : 8_000 });
+  assert.deepEqual(await kept(history, 3), ['5 s', 'compact 0', '20 s', 'defragment', '30 s']);
+  assert.deepEqual(await kept(() => statusOf({ ...nearly, usedBytes: 6_401 }), 3), [
+    '5 s',
+    'compact 0',
+    '20 s',
+    '30 s',
+  ]);
 });
 
 test('what stays nearly full is tried again after ten minutes, and at once when it is full', async () => {
   const done = await kept(() => statusOf({ ...nearly, usedBytes: 8_000 }), 24);
-  assert.equal(done.indexOf('compact', 1), 22, done.join());
-  assert.deepEqual(done.slice(1, 22), ['20 s', ...Array.from({ length: 20 }, () => '30 s')]);
+  assert.deepEqual(done.slice(0, 2), ['5 s', 'compact 0']);
+  assert.deepEqual(done.slice(2, 23), ['20 s', ...Array.from({ length: 20 }, () => '30 s')]);
+  assert.deepEqual(done.slice(23), ['5 s', 'compact 23', '20 s']);
   const then = (before: readonly string[]): EtcdStatus =>
     before.includes('30 s') ? statusOf() : statusOf({ ...nearly, usedBytes: 8_000 });
-  assert.deepEqual(await kept(then, 3), ['compact', '20 s', '30 s', 'compact', 'defragment', '600 s']);
+  const again = ['5 s', 'compact 4', 'defragment', '600 s'];
+  assert.deepEqual(await kept(then, 5), ['5 s', 'compact 0', '20 s', '30 s', ...again]);
 });

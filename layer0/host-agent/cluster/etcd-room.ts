@@ -7,6 +7,7 @@ import type { Clock } from '@flynn/kit/clock';
 import type { Logger } from '@flynn/kit/log';
 import { withDeadline } from '@flynn/kit/retry';
 import type { EtcdStatus } from '@flynn/store/etcd-status';
+import type { Revision } from '@flynn/store/store';
 
 const lookEveryMs = 30_000;
 /** Where it fills again at once it is no history: members that answer nothing for a moment would not help. */
@@ -16,6 +17,8 @@ const deadlineMs = 180_000;
 const nearShare = 0.8;
 /** Of the file: with less to be had, members need not stand still for it. */
 const looseShare = 0.2;
+/** What is watched is a moment behind what is written: history of before this goes, and nobody who watches has to begin anew. */
+const behindMs = 5_000;
 /** Compacting is done a while after it was answered. */
 const compactionMs = 20_000;
 
@@ -24,8 +27,10 @@ export type EtcdRoom = Readonly<{
   status: (signal: AbortSignal) => Promise<EtcdStatus>;
   /** How large its file may get. */
   quotaBytes: () => Promise<number>;
-  /** History up to now goes. Who watches from before lists anew. */
-  compact: (signal: AbortSignal) => Promise<void>;
+  /** The present. */
+  revision: (signal: AbortSignal) => Promise<Revision>;
+  /** History up to there goes. Who watches from before lists anew. */
+  compact: (revision: Revision, signal: AbortSignal) => Promise<void>;
   /** Of all members, one after the other; alarms for want of room end with it. */
   defragment: (signal: AbortSignal) => Promise<void>;
 }>;
@@ -57,13 +62,13 @@ export async function makeRoom(
   if (need === undefined || !needs.includes(need)) return undefined;
   if (need === 'full') {
     log.warn('etcd is full and takes no writes: its history and what it no longer needs are given back');
-    await room.compact(limited);
+    await dropHistory(room, limited, clock);
     await room.defragment(limited);
     log.info('etcd takes writes again');
     return need;
   }
   log.warn('etcd is nearly full: its history goes before it takes no more writes');
-  await room.compact(limited);
+  await dropHistory(room, limited, clock);
   await pause(compactionMs, limited, clock);
   if (isLoose(await room.status(limited))) {
     await room.defragment(limited);
@@ -72,6 +77,12 @@ export async function makeRoom(
     log.warn('etcd is nearly full of what is in use: flynn-host doctor tells what to do');
   }
   return need;
+}
+
+async function dropHistory(room: EtcdRoom, signal: AbortSignal, clock: Pick<Clock, 'sleep'>): Promise<void> {
+  const revision = await room.revision(signal);
+  await pause(behindMs, signal, clock);
+  await room.compact(revision, signal);
 }
 
 /** Until the signal. Throws what the room does. */

@@ -229,8 +229,10 @@ export function roomOf({
       if (!store.endpoints.includes(own)) return { members: [], alarms: [] };
       return etcdStatus({ ...access, endpoints: [own], signal });
     },
-    async compact(signal) {
-      const { revision } = await store.list(cellKeys.hosts, { signal });
+    async revision(signal) {
+      return (await store.list(cellKeys.hosts, { signal })).revision;
+    },
+    async compact(revision, signal) {
       await store.compact(revision, { signal });
     },
     async defragment(signal) {

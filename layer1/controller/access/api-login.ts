@@ -15,7 +15,12 @@ export const login = {
     method: 'POST',
     path: '/login',
     access: 'open',
-    body: z.object({ idToken: z.string().max(16_384), nonce: z.string().min(16).max(200) }),
+    body: z.object({
+      idToken: z.string().max(16_384),
+      nonce: z.string().min(16).max(200),
+      /** What came with it: the provider tells the rest of who it is for this. */
+      accessToken: z.string().min(1).max(16_384).optional(),
+    }),
     response: z.object({ user: userName, token: z.string(), expiresAt: z.string() }),
     summary: "A token for an identity token; one's teams become those named like one's groups",
   }),

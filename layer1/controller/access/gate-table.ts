@@ -76,6 +76,7 @@ export const expected: Readonly<Record<string, string>> = {
   'POST /operations/:operation/cancel': 'app developer',
   'GET /operations/:operation/log': 'app viewer',
   'POST /runners/:runner/claim': 'admin',
+  'POST /runners/:runner/env': 'admin',
   'POST /runners/:runner/operations/:operation/heartbeat': 'admin',
   'POST /runners/:runner/operations/:operation/lines': 'admin',
   'PUT /runners/:runner': 'admin',

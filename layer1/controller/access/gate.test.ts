@@ -99,6 +99,7 @@ test('every route × every part of the platform: each gets in where it has to an
       'POST /apps/:app/releases',
       'POST /artifacts',
       'POST /runners/:runner/claim',
+      'POST /runners/:runner/env',
       'POST /runners/:runner/operations/:operation/heartbeat',
       'POST /runners/:runner/operations/:operation/lines',
       'POST /runners/:runner/report',

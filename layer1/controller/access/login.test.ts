@@ -12,15 +12,18 @@ import { OidcProvider } from './oidc-fixture.ts';
 
 const nonce = 'a-nonce-of-this-login';
 
+const scopes = 'openid email profile';
+
 async function start(domains: string[] = ['example.com']) {
   const provider = await OidcProvider.start();
-  const oidc = { issuer: provider.issuer, clientId: provider.clientId, domains, groupsClaim: 'groups' };
+  const oidc = { issuer: provider.issuer, clientId: provider.clientId, domains, groupsClaim: 'groups', scopes };
   const world = await startTestController({ hosts: 0, hasWorker: false, oidc });
   const anybody = new HttpClient({ baseUrl: world.url, name: 'the controller' });
   return {
     provider,
     world,
-    logIn: (idToken: string) => anybody.call(login.create, { body: { idToken, nonce } }),
+    logIn: (idToken: string, accessToken?: string) =>
+      anybody.call(login.create, { body: { idToken, nonce, ...(accessToken === undefined ? {} : { accessToken }) } }),
     async [Symbol.asyncDispose]() {
       await anybody.close();
       await world[Symbol.asyncDispose]();
@@ -101,6 +104,30 @@ test('a token that is not good, or not for this, logs nobody in', async () => {
   await logIn(good);
 });
 
+test('what the identity token leaves out the provider is asked for, and believed only about the same person', async () => {
+  await using it = await start();
+  const { provider, world, logIn } = it;
+  await world.client.call(teams.create, { body: { name: 'ops', role: 'developer' } });
+  provider.isTerse = true;
+  provider.claims = { ...provider.claims, groups: ['ops'] };
+  const idToken = provider.sign({ nonce });
+  await assert.rejects(logIn(idToken), (error) => hasCode(error, 'denied') && /told no address/.test(error.message));
+  const made = await logIn(idToken, provider.accessToken);
+  assert.equal(made.user, 'ann@example.com');
+  await using ann = createControllerClient({ baseUrl: world.url, key: made.token });
+  assert.deepEqual((await ann.call(self.get, {})).teams, ['ops']);
+
+  await assert.rejects(
+    logIn(idToken, 'another'),
+    (error) => hasCode(error, 'unavailable') && /401/.test(error.message),
+  );
+  provider.claims = { ...provider.claims, sub: 'subject-2', email: 'boss@example.com' };
+  await assert.rejects(
+    logIn(idToken, provider.accessToken),
+    (error) => hasCode(error, 'unauthenticated') && /somebody else/.test(error.message),
+  );
+});
+
 test('the provider changes its keys, and made-up ones do not make it being asked all the time', async () => {
   await using it = await start();
   const { provider, logIn, world } = it;
@@ -112,7 +139,7 @@ test('the provider changes its keys, and made-up ones do not make it being asked
   assert.equal(provider.keyRequests, 1);
   provider.rotate();
   const later = Date.now() + 11_000;
-  const oidc = { issuer: provider.issuer, clientId: provider.clientId, domains: [], groupsClaim: 'groups' };
+  const oidc = { issuer: provider.issuer, clientId: provider.clientId, domains: [], groupsClaim: 'groups', scopes };
   const { OidcVerifier } = await import('./oidc.ts');
   let nowMs = Date.now();
   const verifier = new OidcVerifier(oidc, () => nowMs);

@@ -23,11 +23,11 @@ export function loginHandlers(deps: Deps): Handler[] {
   return [
     handle(login.get, async () => {
       if (settings === undefined) throw noLogin();
-      return { issuer: settings.issuer, clientId: settings.clientId, scope: 'openid email profile' };
+      return { issuer: settings.issuer, clientId: settings.clientId, scope: settings.scopes };
     }),
     handle(login.create, async ({ body, signal }) => {
       if (settings === undefined || verifier === undefined) throw noLogin();
-      const identity = await verifier.identify(body.idToken, body.nonce, signal);
+      const identity = await verifier.identify(body.idToken, body.nonce, signal, body.accessToken);
       const user = await userOf(deps, settings, identity, signal);
       if (identity.groups !== undefined) await joinTeams(deps, user, identity.groups, signal);
       const expiresAt = new Date(deps.now() + lifeMs).toISOString();

@@ -12,8 +12,11 @@ type Pending = { challenge: string; nonce: string; redirect: string };
 
 export class OidcProvider implements AsyncDisposable {
   readonly clientId = 'flynn-cli';
+  readonly accessToken = newSecret(16);
   /** Who is logged in at the provider. */
   claims: Claims = { sub: 'subject-1', email: 'ann@example.com', email_verified: true, groups: [] };
+  /** Whether it tells address, name and groups only to who asks with the access token, as the standard has it. */
+  isTerse = false;
   /** How often its keys were asked for. */
   keyRequests = 0;
   readonly #server = createServer((request, response) => void this.#answer(request, response));
@@ -42,7 +45,8 @@ export class OidcProvider implements AsyncDisposable {
   /** A token, good unless `claims` or `header` say otherwise. */
   sign(claims: Claims, header: Claims = {}): string {
     const now = Math.floor(Date.now() / 1_000);
-    const whole = { iss: this.#issuer, aud: this.clientId, iat: now, exp: now + 300, ...this.claims, ...claims };
+    const person = this.isTerse ? { sub: this.claims['sub'] } : this.claims;
+    const whole = { iss: this.#issuer, aud: this.clientId, iat: now, exp: now + 300, ...person, ...claims };
     const encode = (value: unknown): string => Buffer.from(JSON.stringify(value)).toString('base64url');
     const signed = `${encode({ alg: 'RS256', kid: this.#key.kid, ...header })}.${encode(whole)}`;
     return `${signed}.${createSign('sha256').update(signed).sign(this.#key.privateKey).toString('base64url')}`;
@@ -65,7 +69,12 @@ export class OidcProvider implements AsyncDisposable {
         jwks_uri: `${this.#issuer}/keys`,
         authorization_endpoint: `${this.#issuer}/authorize`,
         token_endpoint: `${this.#issuer}/token`,
+        userinfo_endpoint: `${this.#issuer}/userinfo`,
       });
+    }
+    if (url.pathname === '/userinfo') {
+      const isGood = request.headers.authorization === `Bearer ${this.accessToken}`;
+      return isGood ? json(200, this.claims) : json(401, { error: 'invalid_token' });
     }
     if (url.pathname === '/keys') {
       this.keyRequests += 1;
@@ -87,7 +96,7 @@ export class OidcProvider implements AsyncDisposable {
       pending.redirect === form.get('redirect_uri') &&
       form.get('client_id') === this.clientId;
     if (!isGood) return json(400, { error: 'invalid_grant' });
-    json(200, { token_type: 'Bearer', access_token: 'x', id_token: this.sign({ nonce: pending.nonce }) });
+    json(200, { token_type: 'Bearer', access_token: this.accessToken, id_token: this.sign({ nonce: pending.nonce }) });
   }
 
   #authorize(query: URLSearchParams, response: ServerResponse): void {

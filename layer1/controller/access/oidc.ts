@@ -16,6 +16,8 @@ export type OidcSettings = Readonly<{
   domains: readonly string[];
   /** The claim that lists somebody's groups. */
   groupsClaim: string;
+  /** What is asked for at the provider, separated by spaces: `openid` among it. */
+  scopes: string;
 }>;
 
 export type OidcIdentity = Readonly<{
@@ -36,23 +38,27 @@ const skewMs = 60_000;
 /** A token is for logging in with now. */
 const maxAgeMs = 10 * 60_000;
 
-const configSchema = z.looseObject({ issuer: z.string(), jwks_uri: z.url() });
+const configSchema = z.looseObject({ issuer: z.string(), jwks_uri: z.url(), userinfo_endpoint: z.url().optional() });
 const keySchema = z.looseObject({ kty: z.string(), kid: z.string().optional(), use: z.string().optional() });
 const keysSchema = z.looseObject({ keys: z.array(keySchema) });
 const headerSchema = z.looseObject({ alg: z.string(), kid: z.string().optional() });
-const claimsSchema = z.looseObject({
-  iss: z.string(),
+/** What is told of a person. */
+const personSchema = z.looseObject({
   sub: z.string().min(1),
+  email: z.string().optional(),
+  email_verified: z.boolean().optional(),
+  preferred_username: z.string().optional(),
+});
+const claimsSchema = personSchema.extend({
+  iss: z.string(),
   aud: z.union([z.string(), z.array(z.string())]),
   azp: z.string().optional(),
   exp: z.number(),
   iat: z.number(),
   nbf: z.number().optional(),
   nonce: z.string().optional(),
-  email: z.string().optional(),
-  email_verified: z.boolean().optional(),
-  preferred_username: z.string().optional(),
 });
+type Person = z.output<typeof personSchema>;
 
 /** Signatures that are taken, with the kind of key each is made with. `none` is not one. */
 const algorithms: Readonly<Record<string, { kty: string; hash: string | null }>> = {
@@ -62,19 +68,23 @@ const algorithms: Readonly<Record<string, { kty: string; hash: string | null }>>
 };
 
 type Keys = ReadonlyMap<string, { kty: string; key: KeyObject }>;
+type Documents = { keys: Keys; userInfoUrl: string | undefined };
 
 export class OidcVerifier {
   readonly #settings: OidcSettings;
   readonly #now: () => number;
-  #keys: { at: number; keys: Keys } | undefined;
+  #documents: ({ at: number } & Documents) | undefined;
 
   constructor(settings: OidcSettings, now: () => number) {
     this.#settings = settings;
     this.#now = now;
   }
 
-  /** Throws `unauthenticated` saying what is wrong with it, `unavailable` when the provider does not answer. */
-  async identify(token: string, nonce: string, signal: AbortSignal): Promise<OidcIdentity> {
+  /**
+   * Throws `unauthenticated` saying what is wrong with it, `unavailable` when the provider does not answer. With an access
+   * token, what the identity token leaves out is asked for: by the standard (section 5.4) address and name are there.
+   */
+  async identify(token: string, nonce: string, signal: AbortSignal, accessToken?: string): Promise<OidcIdentity> {
     const [head = '', body = '', signature = '', ...more] = token.split('.');
     if (signature === '' || more.length > 0) throw refusal('it is no signed token');
     const header = parsePart(headerSchema, head);
@@ -90,11 +100,15 @@ export class OidcVerifier {
       Buffer.from(signature, 'base64url'),
     );
     if (!isGood) throw refusal('its signature is wrong');
-    return this.#identityOf(parsePart(claimsSchema, body), nonce);
+    const claims = parsePart(claimsSchema, body);
+    this.#check(claims, nonce);
+    const isWhole = claims.email !== undefined && claims[this.#settings.groupsClaim] !== undefined;
+    if (isWhole || accessToken === undefined) return this.#identityOf(claims);
+    return this.#identityOf({ ...(await this.#userInfo(claims.sub, accessToken, signal)), ...claims });
   }
 
-  #identityOf(claims: z.output<typeof claimsSchema>, nonce: string): OidcIdentity {
-    const { issuer, clientId, domains, groupsClaim } = this.#settings;
+  #check(claims: z.output<typeof claimsSchema>, nonce: string): void {
+    const { issuer, clientId } = this.#settings;
     const nowMs = this.#now();
     const audience = [claims.aud].flat();
     if (claims.iss !== issuer) throw refusal(`it is of another issuer, ${claims.iss}`);
@@ -108,13 +122,18 @@ export class OidcVerifier {
     }
     if (claims.iat * 1_000 + maxAgeMs + skewMs < nowMs) throw refusal('it is too old to log in with');
     if (claims.nonce !== nonce) throw refusal('it is not the answer to this login');
+  }
+
+  #identityOf(claims: Person): OidcIdentity {
+    const { domains, groupsClaim } = this.#settings;
     const email = claims.email?.toLowerCase();
     const isEmailVerified = claims.email_verified === true;
     const domain = email?.split('@').at(-1) ?? '';
     if (domains.length > 0 && !(isEmailVerified && domains.includes(domain))) {
+      const why = email === undefined ? '; the provider told no address' : '';
       throw new FlynnError(
         'denied',
-        `${email ?? claims.sub} may not log in here: only verified addresses of ${domains.join(', ')}`,
+        `${email ?? claims.sub} may not log in here: only verified addresses of ${domains.join(', ')}${why}`,
       );
     }
     const groups = z.array(z.string()).safeParse(claims[groupsClaim]);
@@ -128,17 +147,26 @@ export class OidcVerifier {
   }
 
   async #keyOf(kid: string, signal: AbortSignal): Promise<{ kty: string; key: KeyObject } | undefined> {
-    const known = this.#keys;
+    const known = this.#documents;
     const ageMs = known === undefined ? Infinity : this.#now() - known.at;
     const found = known?.keys.get(kid);
     if (found !== undefined && ageMs < configMs) return found;
     if (ageMs < refetchMs) return undefined;
-    const keys = await this.#fetchKeys(signal);
-    this.#keys = { at: this.#now(), keys };
-    return keys.get(kid);
+    const documents = await this.#fetchDocuments(signal);
+    this.#documents = { at: this.#now(), ...documents };
+    return documents.keys.get(kid);
   }
 
-  async #fetchKeys(signal: AbortSignal): Promise<Keys> {
+  /** Section 5.3: whatever it says counts only if it is of the one that the identity token is of. */
+  async #userInfo(subject: string, accessToken: string, signal: AbortSignal): Promise<Partial<Person>> {
+    const url = this.#documents?.userInfoUrl;
+    if (url === undefined) return {};
+    const person = await fetchJson(personSchema, url, signal, { authorization: `Bearer ${accessToken}` });
+    if (person.sub !== subject) throw refusal('the access token with it is of somebody else');
+    return person;
+  }
+
+  async #fetchDocuments(signal: AbortSignal): Promise<Documents> {
     const { issuer } = this.#settings;
     const config = await fetchJson(
       configSchema,
@@ -153,12 +181,11 @@ export class OidcVerifier {
     }
     const { keys } = await fetchJson(keysSchema, config.jwks_uri, signal);
     const usable = keys.filter(({ use }) => use === undefined || use === 'sig');
-    return new Map(
-      usable.flatMap((jwk) => {
-        const key = publicKeyOf(jwk);
-        return key === undefined ? [] : [[jwk.kid ?? '', { kty: jwk.kty, key }] as const];
-      }),
-    );
+    const known = usable.flatMap((jwk) => {
+      const key = publicKeyOf(jwk);
+      return key === undefined ? [] : [[jwk.kid ?? '', { kty: jwk.kty, key }] as const];
+    });
+    return { keys: new Map(known), userInfoUrl: config.userinfo_endpoint };
   }
 }
 
@@ -171,9 +198,14 @@ function publicKeyOf(jwk: JsonWebKey): KeyObject | undefined {
   }
 }
 
-async function fetchJson<S extends z.ZodType>(schema: S, url: string, signal: AbortSignal): Promise<z.output<S>> {
+async function fetchJson<S extends z.ZodType>(
+  schema: S,
+  url: string,
+  signal: AbortSignal,
+  headers: Readonly<Record<string, string>> = {},
+): Promise<z.output<S>> {
   try {
-    const answer = await fetch(url, { signal: withDeadline(fetchMs, signal), redirect: 'error' });
+    const answer = await fetch(url, { headers, signal: withDeadline(fetchMs, signal), redirect: 'error' });
     if (!answer.ok) throw new FlynnError('unavailable', `it answered with status ${answer.status}`);
     return schema.parse(await answer.json());
   } catch (error) {

@@ -9,7 +9,13 @@ export function withoutSecrets(release: Release): Release {
     type,
     { ...process, env: hideValues(process.env) },
   ]);
-  return { ...release, env: hideValues(release.env), processes: Object.fromEntries(processes) };
+  const { references } = release;
+  return {
+    ...release,
+    env: hideValues(release.env),
+    ...(references === undefined ? {} : { references: hideValues(references) }),
+    processes: Object.fromEntries(processes),
+  };
 }
 
 function hideValues(env: Readonly<Record<string, string>>): Record<string, string> {
@@ -21,7 +27,7 @@ export function withoutEnv(spec: Readonly<Record<string, unknown>>): Record<stri
   return Object.fromEntries(
     Object.entries(spec).map(([name, value]) => {
       if (!isRecord(value)) return [name, value];
-      if (name === 'env')
+      if (name === 'env' || name === 'references')
         return [name, Object.fromEntries(Object.keys(value).map((variable) => [variable, hiddenValue]))];
       return [name, withoutEnv(value)];
     }),

@@ -8,6 +8,7 @@ import { layers } from '../collection/api-layers.ts';
 import { runners } from '../operations/api-runners.ts';
 import { apps, deployments, formations, jobs, releases } from '../api.ts';
 import { routing } from '../routes/api.ts';
+import { runnerEnv } from '../runner-env/api.ts';
 import { keys } from '../api-keys.ts';
 import { platform } from '../api-platform.ts';
 import { operations } from '../operations/api.ts';
@@ -25,6 +26,7 @@ const routesOf: Readonly<Record<Service, readonly Route[]>> = {
     operations.append,
     operations.report,
     runners.register,
+    runnerEnv.watch,
     operations.get,
     jobs.build,
     jobs.get,

@@ -89,7 +89,7 @@ function hideIn(value: Spec, before: unknown): Spec {
       const former = isSpec(before) ? before[name] : undefined;
       if (secretNames.has(name)) return [name, hiddenValue];
       if (name === 'url' && typeof inner === 'string') return [name, URL.canParse(inner) ? hideInUrl(inner) : inner];
-      if (name === 'env' && isSpec(inner)) return [name, hideValues(inner, former)];
+      if ((name === 'env' || name === 'references') && isSpec(inner)) return [name, hideValues(inner, former)];
       return [name, isSpec(inner) ? hideIn(inner, former) : inner];
     }),
   );

@@ -22,6 +22,7 @@ import {
   routeType,
   runnerType,
 } from '../resources.ts';
+import { runnerEnvType } from '../runner-env/resource.ts';
 import { sourceType } from '../source/resource.ts';
 import { backupScheduleType, backupType } from './resources.ts';
 
@@ -32,6 +33,7 @@ export const keptTypes: readonly AnyType[] = [
   tokenType,
   keyType,
   runnerType,
+  runnerEnvType,
   acmeType,
   certificateType,
   appType,

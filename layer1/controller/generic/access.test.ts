@@ -69,7 +69,7 @@ test('a type without hooks is for operators alone, to list too', () => {
   const closed = registry.all().filter(({ authorise }) => authorise === undefined);
   assert.deepEqual(
     closed.map(({ name }) => name),
-    ['tombstone', 'certificate', 'acme', 'artifact'],
+    ['tombstone', 'runner-env', 'certificate', 'acme', 'artifact'],
   );
   for (const type of closed) assert.throws(() => checkList(type, holder('admin')), /may not list/);
 });

@@ -70,7 +70,7 @@ const wantedSchema = z.strictObject({
   status: anything.optional(),
   conditions: z.unknown().optional(),
   outlook: z.unknown().optional(),
-  /** With a revision, `conflict` if the object is at another. */
+  /** With a revision, `conflict` if the object is at another; with 0, if there is one. */
   metadata: z.looseObject({ revision: z.int().optional() }).optional(),
 });
 export type WantedBody = z.output<typeof wantedSchema>;

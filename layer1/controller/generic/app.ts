@@ -305,7 +305,8 @@ async function makeRelease(
     app,
     {
       ...(artifactId === undefined ? {} : { artifactId }),
-      env: { ...after.env },
+      // What a file says is what they hold: that they were to refer to others does not outlive it.
+      ...(isEqual(before.env, after.env) ? {} : { env: { ...after.env } }),
       processes: { ...after.processes },
       meta: isOther ? {} : { ...basis?.spec.meta },
     },

@@ -19,7 +19,7 @@ export type Wanted<Spec> = Readonly<{
   owner?: Owner;
   labels?: Readonly<Record<string, string>>;
   spec: Spec;
-  /** Only if it is at this revision. */
+  /** Only if it is at this revision; 0: only if there is none, of kinds without rules of their own. */
   revision?: number;
 }>;
 

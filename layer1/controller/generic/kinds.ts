@@ -12,6 +12,7 @@ import { runnerKind } from './runner.ts';
 import { cronKind } from './schedule.ts';
 import { withoutEnv } from '../access/redaction.ts';
 import { artifactType, deploymentType, operationType, releaseType } from '../resources.ts';
+import { runnerEnvKind } from '../runner-env/resource.ts';
 import { sourceType } from '../source/resource.ts';
 
 export const platformKinds: readonly Kind[] = [
@@ -25,6 +26,7 @@ export const platformKinds: readonly Kind[] = [
   teamKind,
   tokenKind,
   runnerKind,
+  runnerEnvKind,
   certificateKind,
   acmeKind,
   defineKind({

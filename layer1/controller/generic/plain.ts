@@ -46,7 +46,7 @@ async function applyOnce(deps: Deps, kind: Kind, wanted: Wanted<unknown>, contex
   const name = nameOf(type, draft);
   const current = await findObject(deps, kind, name, signal);
   if (current === undefined) {
-    if (wanted.revision !== undefined) {
+    if (wanted.revision !== undefined && wanted.revision !== 0) {
       throw new FlynnError(
         'conflict',
         `there is no ${type.name} ${name} at revision ${wanted.revision}: it was deleted`,

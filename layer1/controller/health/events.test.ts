@@ -4,7 +4,7 @@ import type { Finding } from '@flynn/host-agent/doctor/finding';
 import { newId } from '@flynn/kit/ids';
 import { createMemoryStore } from '@flynn/store/memory';
 import { auditRoot } from '../audit/trail.ts';
-import { HealthEvents } from './events.ts';
+import { HealthEvents, eventsKey } from './events.ts';
 
 const { signal } = new AbortController();
 const minuteMs = 60_000;
@@ -70,4 +70,28 @@ test('of several processes one tells, and another once that one is silent', asyn
   assert.deepEqual(await told(one), ['began hosts', 'began disks']);
   await look(one, []);
   assert.equal((await store.list(auditRoot)).entries.length, 2);
+});
+
+test('of very many only so many are told one by one, those that are broken among them, and how many more there are', async () => {
+  const { store, open, look, told } = setUp();
+  const events = open();
+  const many = (count: number) =>
+    Array.from({ length: count }, (_, at) => ({ ...away, subject: `host ${at}`, what: 'x'.repeat(2_000) }));
+  const state = async () => (await store.get(eventsKey))?.value ?? '';
+  for (let looks = 0; looks < 8; looks += 1) await look(events, many(5_000));
+  assert.equal(Object.keys(JSON.parse(await state()).open).length, 201);
+  await look(events, [full, ...many(5_000)]);
+  assert.deepEqual((await told(events)).slice(0, 1), ['began disks']);
+  assert.ok((await state()).length < 256 * 1_024, 'the value is large');
+  for (let looks = 0; looks < 5; looks += 1) await look(events, many(50));
+  assert.equal(Object.keys(JSON.parse(await state()).open).length, 50);
+  const recorded = (await store.list(auditRoot)).entries.map(({ value }) => JSON.parse(value));
+  const text = '4800 more findings than are told one by one: flynn doctor has them all';
+  assert.deepEqual(
+    recorded.flatMap(({ params, outcome }) => (params.check === 'events' ? [[params.text, outcome]] : [])),
+    [
+      [text, 'warning'],
+      [text, 'ended'],
+    ],
+  );
 });

@@ -15,6 +15,8 @@ import type { HealthEvent } from './api.ts';
 /** Beside the trail: what is wrong now, as far as it was told, and what was told last. */
 export const eventsKey = '/flynn-events/state';
 const maxRecent = 20;
+/** What is told to be wrong now is one value of the store, written anew at every look; what does not fit is told as one. */
+const maxOpen = { warning: 200, critical: 300 } as const;
 /** A transaction holds a hundred operations on any store. */
 const maxAtOnce = 90;
 const maxTextLength = 500;
@@ -38,6 +40,17 @@ type EventDeps = { store: Pick<Store, 'get' | 'transact'> } & Pick<Deps, 'now' |
 
 /** What it is about, and how grave: its text changes while it lasts. */
 const keyOf = ({ check, subject, severity }: Finding): string => `${severity} ${check} ${subject}`;
+
+/** What is told of those that are too many to be told one by one. */
+const crowd = (count: number): Finding => ({
+  check: 'events',
+  severity: 'warning',
+  subject: 'the cluster',
+  what: `${count} more findings than are told one by one: flynn doctor has them all`,
+  why: 'what begins and ends among them is not told',
+  remedy: 'flynn doctor',
+});
+const crowdKey = keyOf(crowd(0));
 
 /** A host that is away, and what is broken, is told at once. */
 const isUrgent = ({ check, severity }: Pick<Finding, 'check' | 'severity'>): boolean =>
@@ -98,7 +111,7 @@ export class HealthEvents {
   }
 
   #changes(open: Open, { findings, unknown }: Verdict): { key: string; event: Omit<HealthEvent, 'at'> }[] {
-    const found = new Map(findings.map((finding) => [keyOf(finding), finding]));
+    const found = withoutCrowd(new Map(findings.map((finding) => [keyOf(finding), finding])), open);
     // While agents are not heard of, nothing they found is known to have ended.
     const isUnknown = ({ check }: { check: string }) =>
       unknown.some((one) => one.check === check || one.check === 'hosts');
@@ -123,6 +136,20 @@ export class HealthEvents {
     since.set(key, firstMs);
     return isAtOnce || nowMs - firstMs >= settledMs;
   }
+}
+
+/** Those that were told, and as many more as fit, in their order; how many those are that do not, told as one. */
+function withoutCrowd(found: ReadonlyMap<string, Finding>, open: Open): Map<string, Finding> {
+  let told = Object.keys(open).filter((key) => key !== crowdKey).length;
+  const fitting = new Map<string, Finding>();
+  for (const [key, finding] of found) {
+    const isNew = !(key in open);
+    if (isNew && told >= maxOpen[finding.severity]) continue;
+    if (isNew) told += 1;
+    fitting.set(key, finding);
+  }
+  const left = found.size - fitting.size;
+  return left === 0 ? fitting : fitting.set(crowdKey, crowd(left));
 }
 
 function auditEntryOf(id: string, { at, what, check, severity, subject, text }: HealthEvent): AuditEntry {

@@ -4,6 +4,10 @@ import { defineRoute } from '@flynn/kit/routes';
 import { z } from 'zod';
 import { operationSchema } from '../model.ts';
 import { pageQuery } from '../paging.ts';
+import { longestWaitMs } from './expiry.ts';
+
+/** Instead of `expiresAt`: from now on, by the controller's clock. */
+const expiresInMs = z.int().min(1_000).max(longestWaitMs).optional();
 
 /** What is said of a push goes for each: what is left out does not matter. */
 const newOperationSchema = operationSchema
@@ -17,6 +21,7 @@ const newOperationSchema = operationSchema
       .regex(/^[\w.:@+-]{1,200}$/)
       .optional(),
     expiresAt: z.iso.datetime().optional(),
+    expiresInMs,
   });
 
 const operationListQuery = z.object({
@@ -81,7 +86,7 @@ export const operations = {
     method: 'PATCH',
     path: '/operations/:operation',
     access: 'app developer',
-    body: z.object({ expiresAt: z.iso.datetime().nullable() }),
+    body: z.object({ expiresAt: z.iso.datetime().nullable().optional(), expiresInMs }),
     response: operationSchema,
     summary: 'Move the time by which it has to run, or take it away; one that runs or has ended stays as it is',
   }),

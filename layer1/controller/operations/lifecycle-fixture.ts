@@ -10,7 +10,7 @@ import type { TestController } from '../testing.ts';
 
 export type Asked = Partial<
   Pick<Operation, 'id' | 'kind' | 'dependsOn' | 'mayFail' | 'target' | 'singletonId' | 'expiresAt'>
->;
+> & { expiresInMs?: number };
 
 export async function join(
   world: TestController,

@@ -175,6 +175,31 @@ test('queued and given away it expires, running it does not, and the time can be
   assert.equal((await get(client, moved?.id ?? '')).state, 'failed');
 });
 
+test('how long it may wait is by the controller’s clock, and is moved or taken away', async () => {
+  await using world = await startTestController({ hasWorker: false });
+  const { client } = world;
+  await newApp(client, 'shop');
+  const [one] = await create(client, 'shop', { expiresInMs: 60_000 });
+  assert.ok(one !== undefined);
+  const waitMs = ({ createdAt, expiresAt = '' }: Operation) => Date.parse(expiresAt) - Date.parse(createdAt);
+  assert.ok(Math.abs(waitMs(one) - 60_000) < 30_000, one.expiresAt);
+  const lookAt = watchAt(world);
+  const params = { operation: one.id };
+  const moved = await client.call(operations.update, { params, body: { expiresInMs: 3_600_000 } });
+  assert.ok(waitMs(moved) >= 3_600_000, moved.expiresAt);
+  await lookAt(Date.parse(one.expiresAt ?? ''));
+  assert.equal((await get(client, one.id)).state, 'queued');
+  const free = await client.call(operations.update, { params, body: { expiresAt: null } });
+  assert.equal(free.expiresAt, undefined);
+  await lookAt(Date.parse(moved.expiresAt ?? ''));
+  assert.equal((await get(client, one.id)).state, 'queued');
+  const both = { expiresAt: new Date(0).toISOString(), expiresInMs: 1_000 };
+  await assert.rejects(client.call(operations.update, { params, body: both }), /either expiresAt or expiresInMs/);
+  await assert.rejects(create(client, 'shop', both), /either expiresAt or expiresInMs/);
+  await assert.rejects(client.call(operations.update, { params, body: {} }), /until when\?/);
+  await assert.rejects(create(client, 'shop', { expiresInMs: 10 }), (error) => hasCode(error, 'invalid'));
+});
+
 test('all are created or none; what depends on a failed one is cancelled to the last, unless it may fail', async () => {
   await using world = await startTestController({ hasWorker: false });
   const { client } = world;

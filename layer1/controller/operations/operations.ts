@@ -1,4 +1,5 @@
 /** Operations as people ask for them: pushes, their state, their log, cancelling. */
+import { FlynnError } from '@flynn/kit/errors';
 import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
 import type { ServerEvent } from '@flynn/kit/routes';
@@ -15,6 +16,7 @@ import { operationType } from '../resources.ts';
 import type { Operation } from '../model.ts';
 import { askerOf } from './asker.ts';
 import type { Asker } from './asker.ts';
+import { expiryOf } from './expiry.ts';
 import { createOnce } from './intake.ts';
 import { OperationLog } from './log.ts';
 import { chainOf } from './queue.ts';
@@ -50,10 +52,10 @@ export function operationHandlers(deps: Deps, own: OwnBlobs): Handler[] {
       await own.checkOperations(principal, body.operations, signal);
       const asker = askerOf(principal);
       return forLiveApp(deps, params.app, signal, async (app) => {
-        const given = body.operations.map(({ id = shortId(), expiresAt, ...spec }) => ({
+        const given = body.operations.map(({ id = shortId(), expiresAt, expiresInMs, ...spec }) => ({
           id,
           spec: { ...spec, appId: app.id, pushId: id, asker },
-          expiresAt,
+          expiresAt: expiryOf({ expiresAt, expiresInMs }, deps.now()),
         }));
         return viewAll(await createOnce(deps, app, given, signal));
       });
@@ -65,7 +67,11 @@ export function operationHandlers(deps: Deps, own: OwnBlobs): Handler[] {
     }),
     handle(operations.listAll, async ({ query, signal }) => viewAll(await list(deps, query, signal))),
     handle(operations.update, async ({ params, body, signal }) => {
-      const event = { type: 'move expiry', expiresAt: body.expiresAt ?? undefined } as const;
+      if (body.expiresAt === undefined && body.expiresInMs === undefined) {
+        throw new FlynnError('invalid', 'until when? expiresAt is a time or null, expiresInMs counts from now on');
+      }
+      const expiresAt = expiryOf(body, deps.now());
+      const event = { type: 'move expiry', expiresAt } as const;
       return view(await writer.apply(params.operation, event, { signal }));
     }),
     handle(operations.cancel, async ({ params, body: { force }, signal }) => {

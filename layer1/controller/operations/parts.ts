@@ -8,9 +8,13 @@ import { OperationHistory } from './history.ts';
 import { OperationQueue } from './queue.ts';
 import { OperationWriter } from './writer.ts';
 import { operationType, runnerType } from '../resources.ts';
+import { runnerEnvType } from '../runner-env/resource.ts';
 import { forgotten, notAdopted } from './runner-refusals.ts';
 
-export type OperationParts = Pick<Deps, 'operations' | 'queue' | 'writer' | 'dispatch' | 'history' | 'runners'>;
+export type OperationParts = Pick<
+  Deps,
+  'operations' | 'queue' | 'writer' | 'dispatch' | 'history' | 'runners' | 'runnerEnvs'
+>;
 
 /** Resolves once live operations and runners are known; what ended is read in the background. */
 export async function openOperations(options: {
@@ -22,9 +26,10 @@ export async function openOperations(options: {
 }): Promise<AsyncDisposable & { parts: OperationParts }> {
   const { store, resources, log, now, signal } = options;
   const limits = signal === undefined ? {} : { signal };
-  const [operations, runners] = await Promise.all([
+  const [operations, runners, runnerEnvs] = await Promise.all([
     resources.mirror(operationType, limits),
     resources.mirror(runnerType, limits),
+    resources.mirror(runnerEnvType, limits),
   ]);
   const queue = new OperationQueue();
   const history = new OperationHistory({ store, log });
@@ -43,9 +48,9 @@ export async function openOperations(options: {
   });
   for (const [id, { value, createRevision }] of operations.snapshot.entries) queue.set(id, value, createRevision);
   return {
-    parts: { operations, queue, writer, dispatch, history, runners },
+    parts: { operations, queue, writer, dispatch, history, runners, runnerEnvs },
     async [Symbol.asyncDispose]() {
-      await Promise.all([operations, runners, history].map((part) => part[Symbol.asyncDispose]()));
+      await Promise.all([operations, runners, runnerEnvs, history].map((part) => part[Symbol.asyncDispose]()));
     },
   };
 }

@@ -5,12 +5,12 @@ import type { Server as NetServer, Socket } from 'node:net';
 import { createSecureContext, createServer as createTlsServer } from 'node:tls';
 import type { SecureContextOptions, Server as TlsServer, TLSSocket } from 'node:tls';
 import { messageOf } from '@flynn/kit/errors';
+import { listenOn } from '@flynn/kit/listening';
 import type { Logger } from '@flynn/kit/log';
 import type { Credentials } from '@flynn/kit/tls';
 import { Arrivals, stopAccepting } from '../closing.ts';
 import type { Client, Front } from '../exchange.ts';
 import type { Deadlines } from '../http1/deadlines.ts';
-import { listenOn } from '../opening.ts';
 import type { Accept } from '../proxy-protocol/acceptance.ts';
 import type { Certificates } from './certificates.ts';
 import { challengeProtocol } from './challenges.ts';
@@ -99,7 +99,8 @@ export class TlsListener implements AsyncDisposable {
 
   /** Resolves with the port. */
   async listen(options: { host: string; port: number }): Promise<number> {
-    return listenOn(this.#acceptor, options);
+    const { log } = this.#options;
+    return listenOn(this.#acceptor, { name: 'router', at: { ...options, reusePort: true }, log });
   }
 
   /** Sessions begun with another key are begun anew. */

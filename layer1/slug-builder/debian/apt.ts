@@ -107,7 +107,7 @@ export class Apt {
       await rm(this.#dir, { recursive: true, force: true });
       throw new FlynnError(
         'unavailable',
-        `could not read Debian's list of packages. ${messageOf(error)}\nCheck that this cluster's hosts reach a mirror of Debian; another is named with: flynn -a slug-builder env set FLYNN_DEBIAN_MIRROR=URL`,
+        `could not read Debian's list of packages. ${messageOf(error)}\nCheck that this cluster's hosts reach a mirror of Debian; another is named with: flynn runner env set FLYNN_DEBIAN_MIRROR=URL`,
         { cause: error },
       );
     }

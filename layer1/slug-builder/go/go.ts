@@ -56,7 +56,7 @@ async function compile(context: BuildContext): Promise<Compiled> {
     called: `go build -o bin/ ${programs.join(' ')}`,
     check: [
       'that "go build" works on a fresh clone, and that go.mod and go.sum are up to date: go mod tidy',
-      'that the module proxy can be reached from the cluster; another is named with: flynn -a slug-builder env set GOPROXY=URL. Modules of the repository itself need none: go mod vendor',
+      'that the module proxy can be reached from the cluster; another is named with: flynn runner env set GOPROXY=URL. Modules of the repository itself need none: go mod vendor',
     ],
   });
   await runForOutput(['go', 'clean', '-testcache'], { cwd: appDir, env, signal });

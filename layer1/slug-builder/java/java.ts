@@ -118,7 +118,7 @@ async function buildWithMaven(context: BuildContext, debian: DebianToolchain, ve
     called: `${program} ${[...options, ...goals].join(' ')}`,
     check: [
       'that it works on a fresh clone with this Java',
-      "that Maven's repository can be reached from the cluster; a mirror is named with: flynn -a slug-builder env set MAVEN_MIRROR_URL=URL",
+      "that Maven's repository can be reached from the cluster; a mirror is named with: flynn runner env set MAVEN_MIRROR_URL=URL",
     ],
   });
 }

@@ -114,7 +114,7 @@ async function installPackages({ context, env, own, program, runtime }: Installa
     called,
     check: [
       'that every package and version exists, and supports this Python',
-      'that the package index can be reached from the cluster; another is named with: flynn -a slug-builder env set PIP_INDEX_URL=URL',
+      'that the package index can be reached from the cluster; another is named with: flynn runner env set PIP_INDEX_URL=URL',
     ],
   });
   // Times in a slug are all the same, so compiled files are told apart by what they were made of.

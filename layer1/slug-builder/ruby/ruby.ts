@@ -133,7 +133,7 @@ async function installGems({ context, env, lock, runtime }: Installation): Promi
     called: 'bundle install',
     check: [
       'that Gemfile and Gemfile.lock agree, and that the lockfile has this platform: bundle lock --add-platform x86_64-linux',
-      'that the gem server can be reached from the cluster; a mirror is named with: flynn -a slug-builder env set BUNDLE_MIRROR__ALL=URL',
+      'that the gem server can be reached from the cluster; a mirror is named with: flynn runner env set BUNDLE_MIRROR__ALL=URL',
     ],
   });
   await rm(join(env['GEM_HOME'] ?? bundle, 'cache'), { recursive: true, force: true });

@@ -1,0 +1,50 @@
+/** The unit as systemd itself reads it. */
+import assert from 'node:assert/strict';
+import { execFileSync, spawnSync } from 'node:child_process';
+import { mkdirSync, mkdtempDisposableSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { before, test } from 'node:test';
+import { node } from './origin.ts';
+import { unitText } from './unit.ts';
+
+before(() => {
+  // Where systemd is not what runs the machine its programs may be missing.
+  if (spawnSync('systemd-analyze', ['--version']).error === undefined) return;
+  execFileSync('apt-get', ['-q', 'update'], { stdio: 'ignore', timeout: 240_000 });
+  const install = ['-qy', 'install', '--no-install-recommends', 'systemd'];
+  const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' };
+  execFileSync('apt-get', install, { stdio: 'ignore', timeout: 240_000, env });
+});
+
+/** What systemd has to say of a unit in a machine of its own, in which what the unit waits for is there. */
+function verify(text: (stateDir: string) => string): { status: number | null; said: string } {
+  using folder = mkdtempDisposableSync(join(tmpdir(), 'flynn-unit-'));
+  const units = join(folder.path, 'units');
+  mkdirSync(units);
+  for (const name of ['docker.service', 'dbus.service']) {
+    writeFileSync(join(units, name), '[Service]\nExecStart=/bin/true\n');
+  }
+  const file = join(units, 'flynn-host-test.service');
+  writeFileSync(file, text(join(folder.path, 'state')));
+  const { status, stderr } = spawnSync('systemd-analyze', ['verify', '--man=no', file], {
+    encoding: 'utf8',
+    timeout: 60_000,
+    env: { ...process.env, SYSTEMD_UNIT_PATH: `${units}:` },
+  });
+  // Units of the machine itself may be odd; this is about ours.
+  const said = stderr.split('\n').filter((line) => line.includes('flynn-host-test'));
+  return { status, said: said.join('\n') };
+}
+
+const unitIn = (stateDir: string): string =>
+  unitText({ name: 'test' }, { stateDir, node, program: join(stateDir, 'agent/current/host-agent.mjs') });
+
+test('systemd finds nothing wrong with the unit', { timeout: 600_000 }, () => {
+  assert.deepEqual(verify(unitIn), { status: 0, said: '' });
+});
+
+test('it would find a setting that it does not know, or in a section that is not its own', { timeout: 600_000 }, () => {
+  const misplaced = (stateDir: string): string => `${unitIn(stateDir)}StartLimitIntervalSec=0\n`;
+  assert.match(verify(misplaced).said, /StartLimitIntervalSec.* in section \[?'?Install/);
+});

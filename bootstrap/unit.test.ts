@@ -1,0 +1,36 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { isUnitOf, unitText } from './unit.ts';
+
+const places = {
+  stateDir: '/var/lib/flynn',
+  node: '/opt/flynn/1.0.0/node_modules/.bin/node',
+  program: '/var/lib/flynn/agent/current/host-agent.mjs',
+};
+const lines = unitText({ name: 'flynn' }, places).split('\n');
+const sectionOf = (line: string): string | undefined =>
+  lines.slice(0, lines.indexOf(line)).findLast((one) => one.startsWith('['));
+
+test('under systemd, stopping the agent leaves jobs running, its watchdog, and the update that stops it', () => {
+  assert.equal(sectionOf('KillMode=process'), '[Service]');
+  assert.equal(sectionOf('OOMPolicy=continue'), '[Service]');
+});
+
+test('an agent that ends is started again, and never given up', () => {
+  assert.equal(sectionOf('Restart=always'), '[Service]');
+  // In another section systemd passes over it, and gives up after five starts within ten seconds.
+  assert.equal(sectionOf('StartLimitIntervalSec=0'), '[Unit]');
+});
+
+test('after a boot the network, the engine and the disks with its files are there before it', () => {
+  assert.ok(lines.includes('After=network-online.target docker.service'));
+  assert.ok(lines.includes('Wants=network-online.target docker.service'));
+  assert.ok(lines.includes(`RequiresMountsFor=/var/lib/flynn ${places.node}`));
+  assert.ok(lines.includes('EnvironmentFile=/var/lib/flynn/agent.env'));
+});
+
+test('the unit of another state directory is told apart, though its cluster has the same name', () => {
+  assert.equal(isUnitOf(lines.join('\n'), '/var/lib/flynn'), true);
+  assert.equal(isUnitOf(lines.join('\n'), '/var/lib/flynn-test/host-1/state'), false);
+  assert.equal(isUnitOf(lines.join('\n'), '/var/lib'), false);
+});

@@ -1,0 +1,100 @@
+/** The systemd unit that keeps a host agent running: its text, and how it gets into systemd and out again. */
+import { rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { readTextFile, writeFileAtomic } from '@flynn/kit/files';
+import { runProgram, tryProgram } from './program.ts';
+import type { Cluster } from './settings.ts';
+
+type Named = Pick<Cluster, 'name'>;
+
+/** Of systemd itself, beside what it waits for. */
+const systemctlMs = 30_000;
+const folder = '/etc/systemd/system';
+
+export function unitOf(cluster: Named): string {
+  return `flynn-host-${cluster.name}`;
+}
+
+const unitFile = (cluster: Named): string => join(folder, `${unitOf(cluster)}.service`);
+
+const environmentLine = (stateDir: string): string => `EnvironmentFile=${join(stateDir, 'agent.env')}`;
+
+export type UnitPlaces = Readonly<{
+  stateDir: string;
+  node: string;
+  /** What node runs. */
+  program: string;
+}>;
+
+/** Paths have to be such as systemd takes for one word that means itself: `plainFolder` in settings.ts and `install` see to it. */
+export function unitText(cluster: Named, { stateDir, node, program }: UnitPlaces): string {
+  return `[Unit]
+Description=Flynn host agent (${cluster.name})
+# At a shutdown in the other order: the agent ends before the containers do, and the network last.
+After=network-online.target docker.service
+Wants=network-online.target docker.service
+RequiresMountsFor=${stateDir} ${node}
+# However often it ended: what it lacks may come back after hours.
+StartLimitIntervalSec=0
+
+[Service]
+# What cannot be started at all is known at once.
+Type=exec
+${environmentLine(stateDir)}
+WorkingDirectory=/
+# The agent makes little garbage: a small nursery saves 16 MB on every host, one heap for all its threads 30 MB more, and
+# another 38 MB, once it has loaded images, that pieces of streams leave no holes in it.
+Environment=MALLOC_ARENA_MAX=1 MALLOC_TRIM_THRESHOLD_=131072 MALLOC_MMAP_THRESHOLD_=32768
+ExecStartPre=-/bin/sh ${join(stateDir, 'agent', 'choose-version')} ${stateDir}
+ExecStart=${node} --max-semi-space-size=2 --v8-pool-size=1 ${program}
+Restart=always
+RestartSec=1
+# Jobs outlive their agent; so do the watchdog of those of which there may be only one, and an update that replaces it.
+KillMode=process
+# The agent takes 25 s at most.
+TimeoutStopSec=40
+LimitNOFILE=65536
+OOMScoreAdjust=-500
+# A program it ran that was killed for its memory is no reason to end the agent.
+OOMPolicy=continue
+SyslogIdentifier=flynn-host
+
+[Install]
+WantedBy=multi-user.target
+`;
+}
+
+export async function isUnitActive(cluster: Named): Promise<boolean> {
+  return (await tryProgram('systemctl', ['is-active', '--quiet', unitOf(cluster)], { timeoutMs: 20_000 })).code === 0;
+}
+
+/** From now on, and after each boot. One that runs is stopped first, for up to `stopMs`. */
+export async function startUnit(cluster: Named, text: string, stopMs: number): Promise<void> {
+  await writeFileAtomic(unitFile(cluster), text, { mode: 0o644 });
+  await runProgram('systemctl', ['daemon-reload'], { timeoutMs: systemctlMs });
+  await runProgram('systemctl', ['enable', '--quiet', unitOf(cluster)], { timeoutMs: systemctlMs });
+  await runProgram('systemctl', ['restart', unitOf(cluster)], { timeoutMs: stopMs + 20_000 });
+}
+
+/** Whether the text is that of the agent with this state directory: a test host may have a cluster of the same name. */
+export function isUnitOf(text: string, stateDir: string): boolean {
+  return text.split('\n').includes(environmentLine(stateDir));
+}
+
+/** Whether there was one that is this state directory's. */
+export async function removeUnit(cluster: Named, stateDir: string, stopMs: number): Promise<boolean> {
+  const text = await readTextFile(unitFile(cluster));
+  if (text === undefined || !isUnitOf(text, stateDir)) return false;
+  const unit = unitOf(cluster);
+  await runProgram('systemctl', ['disable', '--now', '--quiet', unit], { timeoutMs: stopMs + 20_000 });
+  await rm(unitFile(cluster));
+  await runProgram('systemctl', ['daemon-reload'], { timeoutMs: systemctlMs });
+  // One that failed is listed as long as nobody says otherwise; where it did not there is nothing to reset.
+  await tryProgram('systemctl', ['reset-failed', '--quiet', unit], { timeoutMs: systemctlMs });
+  return true;
+}
+
+export async function unitJournal(cluster: Named, lines: number): Promise<string> {
+  const args = ['-u', unitOf(cluster), '-n', String(lines), '-o', 'cat'];
+  return (await tryProgram('journalctl', args, { timeoutMs: 10_000 })).stdout;
+}

@@ -1,0 +1,62 @@
+/** A client that asks again while the cluster cannot answer just now: its store elects, a controller is being replaced. */
+import { randomUUID } from 'node:crypto';
+import { type Clock, systemClock } from '@flynn/kit/clock';
+import { type FlynnError, asFlynnError, hasCode } from '@flynn/kit/errors';
+import { type CallOptions, HttpClient } from '@flynn/kit/http-client';
+import { neverSent } from '@flynn/kit/never-sent';
+import { backoffMs } from '@flynn/kit/retry';
+import type { CallInput, ResponseOf, Route } from '@flynn/kit/routes';
+
+/** Longer than an election, a restart of the only member of the store, or the change from one controller to the next. */
+const patienceMs = 20_000;
+const pauses = { minMs: 500, maxMs: 2_000 };
+
+type Options = ConstructorParameters<typeof HttpClient>[0];
+
+/**
+ * What is asked again is carried out once: a POST names itself, a PUT says how it is to be, and what a DELETE finds gone is
+ * gone. Nobody waits where nobody listens: what cannot be reached at all is told at once.
+ */
+export class PatientClient extends HttpClient {
+  readonly #onWait: (error: FlynnError) => void;
+  readonly #clock: Clock;
+
+  /** `onWait`: told of each failure after which it is asked again. */
+  constructor(options: Options & { onWait: (error: FlynnError) => void; clock?: Clock }) {
+    super(options);
+    this.#onWait = options.onWait;
+    this.#clock = options.clock ?? systemClock;
+  }
+
+  override async call<R extends Route>(
+    route: R,
+    input: CallInput<R>,
+    options: CallOptions = {},
+  ): Promise<ResponseOf<R>> {
+    const { signal } = options;
+    const untilMs = this.#clock.now() + patienceMs;
+    const once: Record<string, string> = route.method === 'POST' ? { 'idempotency-key': randomUUID() } : {};
+    for (let attempt = 0; ; attempt += 1) {
+      try {
+        return await super.call(route, input, { ...options, headers: { ...once, ...options.headers } });
+      } catch (error) {
+        const known = asFlynnError(error);
+        if (attempt > 0 && wasDone(route, known)) {
+          // An empty answer is what it would have had: see `wasDone`.
+          return undefined as ResponseOf<R>;
+        }
+        if (!mayAskAgain(route, known) || signal?.aborted === true || this.#clock.now() >= untilMs) throw known;
+        this.#onWait(known);
+      }
+      await this.#clock.sleep(backoffMs(attempt, pauses), signal === undefined ? {} : { signal });
+    }
+  }
+}
+
+function mayAskAgain(route: Route, error: FlynnError): boolean {
+  return route.body !== 'stream' && hasCode(error, 'unavailable', 'timeout') && !neverSent(error.cause);
+}
+
+function wasDone(route: Route, error: FlynnError): boolean {
+  return route.method === 'DELETE' && route.response === 'empty' && hasCode(error, 'not_found');
+}

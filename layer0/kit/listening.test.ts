@@ -1,0 +1,60 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { type Server, connect, createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type TestContext, test } from 'node:test';
+import { hasCode } from './errors.ts';
+import { listenOn } from './listening.ts';
+import { silentLogger } from './log.ts';
+
+const log = silentLogger();
+const here = { host: '127.0.0.1', port: 0 };
+
+function server(t: TestContext): Server {
+  const made = createServer((socket) => socket.end('hello'));
+  t.after(() => made.close());
+  return made;
+}
+
+test('a server that cannot accept for a moment says so once, and goes on', async (t) => {
+  const told: string[] = [];
+  const one = server(t);
+  const port = await listenOn(one, {
+    name: 'door',
+    at: here,
+    log: { error: (_: unknown, text?: string) => void told.push(text ?? '') },
+  });
+  // As Node tells of a connection for which there is no file descriptor.
+  for (let times = 0; times < 3; times += 1)
+    one.emit('error', Object.assign(new Error('accept EMFILE'), { code: 'EMFILE' }));
+  assert.deepEqual(told, ['the door could not accept a connection on port 0 of 127.0.0.1: accept EMFILE']);
+  const socket = connect(port, '127.0.0.1');
+  const [first] = await once(socket, 'data');
+  assert.equal(String(first), 'hello');
+});
+
+test('a port that is taken is a conflict that names it, and the listeners of others stay', async (t) => {
+  const port = await listenOn(server(t), { name: 'first', at: here, log });
+  const second = server(t);
+  const seen: unknown[] = [];
+  second.on('error', (error) => seen.push(error));
+  await assert.rejects(
+    listenOn(second, { name: 'second', at: { ...here, port }, log }),
+    (error: Error) =>
+      hasCode(error, 'conflict') &&
+      error.message === `the second cannot listen on port ${port} of 127.0.0.1: something else does already`,
+  );
+  assert.equal(seen.length, 1);
+  assert.equal(second.listenerCount('error'), 1);
+});
+
+test('several may share a port, and a Unix socket has none', async (t) => {
+  const at = { ...here, reusePort: true };
+  const port = await listenOn(server(t), { name: 'first', at, log });
+  assert.equal(await listenOn(server(t), { name: 'second', at: { ...at, port }, log }), port);
+  const folder = await mkdtemp(join(tmpdir(), 'flynn-listening-'));
+  t.after(() => rm(folder, { recursive: true }));
+  assert.equal(await listenOn(server(t), { name: 'third', at: { path: join(folder, 'socket') }, log }), 0);
+});
