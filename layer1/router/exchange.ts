@@ -100,9 +100,11 @@ export interface Exchange {
   readonly target: string;
   readonly backendProtocol: 'http1' | 'h2c';
   readonly limits: Limits;
-  /** These stand in the request to the backend instead of any of the same name (lower case) that the client sent. */
+  /** What the request to the backend says besides. Lower case. */
   readonly requestFields: Fields;
-  /** Fields of the client's that are left out. Lower case. */
+  /** The same as lines of HTTP/1, each with its end. */
+  readonly requestLines: string;
+  /** Fields of the client's that are left out, those among them in whose place the router's own stand. Lower case. */
   readonly removedFields: ReadonlySet<string>;
 
   /**

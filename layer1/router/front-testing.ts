@@ -20,6 +20,7 @@ import type {
   Verdict,
 } from './exchange.ts';
 import { Http1Front } from './http1/front.ts';
+import { linesOf } from './policy/origin.ts';
 import { ReferenceFront } from './reference/front.ts';
 
 export type Script = {
@@ -83,6 +84,7 @@ class ScriptedExchange implements Exchange {
   readonly backendProtocol = 'http1';
   readonly limits: Limits;
   readonly requestFields: Fields;
+  readonly requestLines: string;
   readonly removedFields: ReadonlySet<string>;
   readonly #world: Told;
   #next = 0;
@@ -92,6 +94,7 @@ class ScriptedExchange implements Exchange {
     this.target = head.target;
     this.limits = { ...defaults, ...world.script.limits };
     this.requestFields = world.script.requestFields ?? [];
+    this.requestLines = linesOf(this.requestFields);
     this.removedFields = world.script.removedFields ?? new Set();
   }
 

@@ -40,10 +40,12 @@ for (let code = 0x20; code < 0x100; code += 1) if (code !== 0x7f) isValue[code] 
 isValue[0x09] = 1;
 
 /** What a field is to the router: `plain` goes on as it is, `hop` ends here. */
-export type Kind = 'plain' | 'hop' | 'length' | 'coding' | 'host' | 'connection' | 'upgrade' | 'expect';
+const kinds = ['plain', 'hop', 'length', 'coding', 'host', 'connection', 'upgrade', 'expect'] as const;
+export type Kind = (typeof kinds)[number];
+const plain = kinds.indexOf('plain');
 
 /** Of a name of this length; nearly all are none of them. */
-const special: readonly (readonly (readonly [string, Kind])[] | undefined)[] = Array.from(
+const special: readonly (readonly (readonly [string, number])[] | undefined)[] = Array.from(
   { length: 20 },
   (_, length) => {
     const all: [string, Kind][] = [
@@ -60,53 +62,67 @@ const special: readonly (readonly (readonly [string, Kind])[] | undefined)[] = A
       ['proxy-authorization', 'hop'],
     ];
     const those = all.filter(([name]) => name.length === length);
-    return those.length === 0 ? undefined : those;
+    return those.length === 0 ? undefined : those.map(([name, kind]) => [name, kinds.indexOf(kind)] as const);
   },
 );
 
-/** For each field five places in the text: where its name begins and ends, its value begins and ends, the next line begins. */
+/** Of each field: where its name begins and ends, its value begins and ends, the next line begins, and which kind it is. */
+const placesEach = 6;
+/** Of the head that was read last: nearly always the one that is asked next. Each having its own cost more than reading it. */
+const places = new Int32Array(placesEach * headLimits.fields);
+/** Heads that were read so far. */
+let readings = 0;
+
+/** INVARIANT. Who finds the places taken by another head reads its own once more, from the same text to the same end. */
 export class HeadFields {
   text = '';
-  readonly kinds: Kind[] = [];
-  readonly #marks: number[] = [];
-
-  get count(): number {
-    return this.kinds.length;
-  }
+  count = 0;
+  #at = 0;
+  #reading = 0;
+  /** A bit for each name that is there (`nameBit`). */
+  #names = 0;
 
   lineStart(index: number): number {
-    return this.#marks[index * 5] ?? 0;
+    return this.#place(index, 0);
   }
 
   lineEnd(index: number): number {
-    return this.#marks[index * 5 + 4] ?? 0;
+    return this.#place(index, 4);
   }
 
-  nameLength(index: number): number {
-    return (this.#marks[index * 5 + 1] ?? 0) - (this.#marks[index * 5] ?? 0);
+  kind(index: number): Kind {
+    return kinds[this.#place(index, 5)] ?? 'plain';
   }
 
   /** In lower case. */
   name(index: number): string {
-    return this.text.slice(this.#marks[index * 5], this.#marks[index * 5 + 1]).toLowerCase();
+    return this.text.slice(this.#place(index, 0), this.#place(index, 1)).toLowerCase();
+  }
+
+  /** Of the name, as `nameBit` says. */
+  bit(index: number): number {
+    const start = this.#place(index, 0);
+    return bitFor(this.#place(index, 1) - start, this.text.charCodeAt(start));
   }
 
   /** All of them, made anew: for who needs each as a string. */
   get names(): string[] {
-    return this.kinds.map((_, i) => this.name(i));
+    return Array.from({ length: this.count }, (_, i) => this.name(i));
   }
 
   /** Without making a string of it. `name` is in lower case. */
   isNamed(index: number, name: string): boolean {
-    return this.nameLength(index) === name.length && isSame(this.text, this.#marks[index * 5] ?? 0, name);
+    const start = this.#place(index, 0);
+    return this.#place(index, 1) - start === name.length && isSame(this.text, start, name);
   }
 
   value(index: number): string {
-    return this.text.slice(this.#marks[index * 5 + 2], this.#marks[index * 5 + 3]);
+    return this.text.slice(this.#place(index, 2), this.#place(index, 3));
   }
 
   /** All values of a field, joined. */
   get(name: string): string | undefined {
+    if ((this.#names & nameBit(name)) === 0) return undefined;
     let all: string | undefined;
     for (let i = 0; i < this.count; i += 1) {
       if (!this.isNamed(i, name)) continue;
@@ -116,6 +132,7 @@ export class HeadFields {
   }
 
   has(name: string): boolean {
+    if ((this.#names & nameBit(name)) === 0) return false;
     for (let i = 0; i < this.count; i += 1) if (this.isNamed(i, name)) return true;
     return false;
   }
@@ -125,39 +142,76 @@ export class HeadFields {
    * `text` ends with a line feed. The earliest fault counts, so that it does not matter in which pieces a head came.
    */
   read(text: string, at: number): number | HeadProblem | undefined {
+    readings += 1;
+    this.#reading = readings;
     this.text = text;
+    this.#at = at;
+    let count = 0;
+    let names = 0;
+    let end: number | HeadProblem | undefined;
     while (at < text.length) {
       let i = at;
       while (isToken[text.charCodeAt(i)] === 1) i += 1;
       if (i === at) {
-        if (text.charCodeAt(at) === CR && text.charCodeAt(at + 1) === LF) return at + 2;
-        return faultAt(text, at, 'a line of the head is not a field');
+        const isEmpty = text.charCodeAt(at) === CR && text.charCodeAt(at + 1) === LF;
+        end = isEmpty ? at + 2 : faultAt(text, at, 'a line of the head is not a field');
+        break;
       }
-      if (text.charCodeAt(i) !== 0x3a) return faultAt(text, at, 'a field has no proper name');
+      if (text.charCodeAt(i) !== 0x3a) {
+        end = faultAt(text, at, 'a field has no proper name');
+        break;
+      }
       const nameEnd = i;
       i += 1;
       while (isBlank(text.charCodeAt(i))) i += 1;
       const start = i;
       while (isValue[text.charCodeAt(i)] === 1) i += 1;
       if (text.charCodeAt(i) !== CR || text.charCodeAt(i + 1) !== LF) {
-        return faultAt(text, at, 'a field has a character in it that may not be there');
+        end = faultAt(text, at, 'a field has a character in it that may not be there');
+        break;
       }
       const lineEnd = i + 2;
-      if (lineEnd > headLimits.bytes || this.kinds.length >= headLimits.fields) return headTooLarge;
+      if (lineEnd > headLimits.bytes || count >= headLimits.fields) {
+        end = headTooLarge;
+        break;
+      }
       while (i > start && isBlank(text.charCodeAt(i - 1))) i -= 1;
-      this.kinds.push(kindOf(text, at, nameEnd - at));
-      this.#marks.push(at, nameEnd, start, i, lineEnd);
+      const place = count * placesEach;
+      places[place] = at;
+      places[place + 1] = nameEnd;
+      places[place + 2] = start;
+      places[place + 3] = i;
+      places[place + 4] = lineEnd;
+      places[place + 5] = kindOf(text, at, nameEnd - at);
+      names |= bitFor(nameEnd - at, text.charCodeAt(at));
+      count += 1;
       at = lineEnd;
     }
-    return undefined;
+    this.count = count;
+    this.#names = names;
+    return end;
+  }
+
+  #place(index: number, which: number): number {
+    if (this.#reading !== readings) this.read(this.text, this.#at);
+    return places[index * placesEach + which] ?? 0;
   }
 }
 
-function kindOf(text: string, at: number, length: number): Kind {
+/** Most names differ in it from all that are looked for: of them no string is made. `name` is in lower case. */
+export function nameBit(name: string): number {
+  return bitFor(name.length, name.charCodeAt(0));
+}
+
+function bitFor(length: number, first: number): number {
+  return 1 << ((length + (first | 0x20)) & 31);
+}
+
+function kindOf(text: string, at: number, length: number): number {
   const names = length < special.length ? special[length] : undefined;
-  if (names === undefined) return 'plain';
+  if (names === undefined) return plain;
   for (const [name, kind] of names) if (isSame(text, at, name)) return kind;
-  return 'plain';
+  return plain;
 }
 
 /** In any case. `name` is in lower case, and a token: of these only letters have a twin 32 places away. */

@@ -183,6 +183,8 @@ describe('the head of an answer', () => {
       'HTTP/1.1 20 OK\r\n\r\n',
       'HTTP/1.1 0200 OK\r\n\r\n',
       'HTTP/1.1 099 OK\r\n\r\n',
+      // Reads as 500 to who takes any notation of a number.
+      'HTTP/1.1 5e2 OK\r\n\r\n',
       'HTTP/1.1 200 OK\n\n',
       'HTTP/1.1 200 O\rK\r\n\r\n',
       'HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 3\r\n\r\n',
@@ -200,20 +202,43 @@ test('a request goes on without what is meant for this hop, with what the policy
   const head = request(
     `DELETE /a/b HTTP/1.1\r\n${host}Connection: keep-alive, X-Hop\r\nKeep-Alive: 5\r\nX-Hop: 1\r\nAccept: */*\r\nX-Request-Id: mine\r\nTE: trailers\r\nTransfer-Encoding: chunked\r\nX-Secret: 1\r\nCookie: a\r\n\r\n`,
   );
-  const exchange: Pick<Exchange, 'target' | 'requestFields' | 'removedFields'> = {
+  const exchange: Pick<Exchange, 'target' | 'requestLines' | 'removedFields'> = {
     target: '/b',
-    requestFields: ['x-request-id', 'ours'],
-    removedFields: new Set(['x-secret']),
+    requestLines: 'x-request-id: ours\r\n',
+    removedFields: new Set(['x-secret', 'x-request-id']),
   };
   assert.equal(
     requestHeadFor(head, exchange),
     `DELETE /b HTTP/1.1\r\n${host}Accept: */*\r\nCookie: a\r\nx-request-id: ours\r\ntransfer-encoding: chunked\r\n\r\n`,
   );
-  const plain = { target: '/', requestFields: [], removedFields: new Set<string>() };
+  const plain = { target: '/', requestLines: '', removedFields: new Set<string>() };
   assert.equal(
     requestHeadFor(request(`POST / HTTP/1.0\r\n\r\n`), plain),
     'POST / HTTP/1.1\r\nhost: \r\ncontent-length: 0\r\n\r\n',
   );
+});
+
+test('heads that are looked at in turn are each read as they are', () => {
+  const one = request(`GET /a HTTP/1.1\r\n${host}Cookie: a=1\r\nX-Only: one\r\n\r\n`);
+  const other = request(`\r\nPOST /b HTTP/1.1\r\nContent-Length: 2\r\n${host}Cookie: b=2\r\nCookie: c=3\r\n\r\n`);
+  const all = { target: '/', requestLines: '', removedFields: new Set(['cookie']) };
+  for (let round = 0; round < 2; round += 1) {
+    assert.deepEqual(one.fields.names, ['host', 'cookie', 'x-only']);
+    assert.equal(other.header('cookie'), 'b=2; c=3');
+    assert.equal(one.header('cookie'), 'a=1');
+    assert.equal(other.header('x-only'), undefined);
+    assert.equal(requestHeadFor(other, all), `POST / HTTP/1.1\r\nContent-Length: 2\r\n${host}\r\n`);
+    assert.equal(requestHeadFor(one, { ...all, target: '/a' }), `GET /a HTTP/1.1\r\n${host}X-Only: one\r\n\r\n`);
+  }
+});
+
+test('an answer of HTTP/1.0, or without a word for its status, goes on as one of HTTP/1.1', () => {
+  for (const line of ['HTTP/1.0 200 Fine', 'HTTP/1.1 200 Fine', 'HTTP/1.1 200']) {
+    const head = readResponseHead(`${line}\r\nContent-Length: 1\r\n\r\n`);
+    assert.ok(head instanceof Http1ResponseHead);
+    const said = line.endsWith('Fine') ? 'HTTP/1.1 200 Fine' : 'HTTP/1.1 200 ';
+    assert.equal(responseHeadFor(head, [], ''), `${said}\r\nContent-Length: 1\r\n\r\n`);
+  }
 });
 
 test('an answer goes on with what the policy adds, and what the backend says itself stands', () => {

@@ -35,6 +35,11 @@ export class Http1RequestHead implements RequestHead {
   upgrade: string | undefined = undefined;
   /** Of the head, with the empty line before it if there was one. */
   bytes = 0;
+  /** Where its first line begins, and the next. */
+  start = 0;
+  lineEnd = 0;
+  /** Its first line says what was understood, in the same way as it is said to a backend. */
+  isLinePlain = false;
   keepsAlive = true;
   expectsContinue = false;
   /** What Connection names besides. */
@@ -69,7 +74,9 @@ export function readRequestHead(text: string): Http1RequestHead | HeadProblem | 
     return isVersion && fault !== targetTooLong ? unknownVersion : fault;
   }
   if (i + 11 - start > headLimits.lineBytes) return targetTooLong;
-  const end = head.fields.read(text, i + 11);
+  head.start = start;
+  head.lineEnd = i + 11;
+  const end = head.fields.read(text, head.lineEnd);
   if (typeof end !== 'number') return end;
   if (end > headLimits.bytes) return headTooLarge;
   head.bytes = end;
@@ -98,7 +105,7 @@ function understand(head: Http1RequestHead, target: string): Http1RequestHead | 
   let connection: ConnectionList | undefined;
   let upgrade: string | undefined;
   for (let i = 0; i < fields.count; i += 1) {
-    switch (fields.kinds[i]) {
+    switch (fields.kind(i)) {
       case 'host':
         if (host !== undefined) return badRequest('it has more than one Host');
         host = fields.value(i);
@@ -125,7 +132,6 @@ function understand(head: Http1RequestHead, target: string): Http1RequestHead | 
         break;
       case 'hop':
       case 'plain':
-      case undefined:
         break;
     }
   }
@@ -143,6 +149,7 @@ function understand(head: Http1RequestHead, target: string): Http1RequestHead | 
   const origin = originForm(target, head.method, host ?? '');
   if (origin === undefined) return badRequest('its target is not one that can be routed');
   head.target = origin;
+  head.isLinePlain = origin === target && head.protocol === 'HTTP/1.1';
   if (connection === undefined) head.keepsAlive = head.protocol === 'HTTP/1.1';
   else {
     head.keepsAlive = !connection.isClose && (head.protocol === 'HTTP/1.1' || connection.isKeepAlive);

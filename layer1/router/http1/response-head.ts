@@ -11,6 +11,10 @@ export class Http1ResponseHead {
   framing: Framing = 'until-close';
   length = 0;
   bytes = 0;
+  /** Where the line after the status begins. */
+  lineEnd = 0;
+  /** The status stands there as a client may read it. */
+  isLinePlain = false;
   /** The backend means to go on with this connection. */
   keepsAlive = true;
   named: readonly string[] | undefined = undefined;
@@ -27,15 +31,17 @@ export function readResponseHead(text: string): Http1ResponseHead | HeadProblem 
   const head = new Http1ResponseHead();
   const isOld = text.startsWith('HTTP/1.0 ');
   if (!isOld && !text.startsWith('HTTP/1.1 ')) return broken('the answer does not begin with a status');
-  const status = Number(text.slice(9, 12));
-  if (!(status >= 100 && status <= 999) || !Number.isInteger(status)) return broken('the status is not a number');
+  const status = statusAt(text, 9);
+  if (status < 100) return broken('the status is not a number');
   let i = 12;
   if (text.charCodeAt(i) !== 0x20 && text.charCodeAt(i) !== 13) return broken('the status is not a number');
   while (isValue[text.charCodeAt(i)] === 1) i += 1;
   if (text.charCodeAt(i) !== 13 || text.charCodeAt(i + 1) !== 10) return broken('the status line is broken');
   head.status = status;
   head.reason = text.slice(12, i);
-  const end = head.fields.read(text, i + 2);
+  head.lineEnd = i + 2;
+  head.isLinePlain = !isOld && head.reason !== '';
+  const end = head.fields.read(text, head.lineEnd);
   if (typeof end !== 'number') return end;
   if (end > headLimits.bytes) return headTooLarge;
   head.bytes = end;
@@ -47,13 +53,24 @@ export function problemOfPartialResponse(text: string): HeadProblem | undefined 
   return text.length > headLimits.bytes ? headTooLarge : undefined;
 }
 
+/** Three digits; 0 for all else. */
+function statusAt(text: string, at: number): number {
+  let status = 0;
+  for (let i = at; i < at + 3; i += 1) {
+    const digit = text.charCodeAt(i) - 0x30;
+    if (!(digit >= 0 && digit <= 9)) return 0;
+    status = status * 10 + digit;
+  }
+  return status;
+}
+
 function understand(head: Http1ResponseHead, isOld: boolean): Http1ResponseHead | HeadProblem {
   const { fields, status } = head;
   let length: number | undefined;
   let coding: string | undefined;
   let connection: ConnectionList | undefined;
   for (let i = 0; i < fields.count; i += 1) {
-    const kind = fields.kinds[i];
+    const kind = fields.kind(i);
     if (kind === 'connection') {
       connection ??= new ConnectionList();
       connection.add(fields.value(i));

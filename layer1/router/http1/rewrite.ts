@@ -1,67 +1,60 @@
 /** How do heads go on? Runs of lines that stay as they are go on as one piece. */
 import { STATUS_CODES } from 'node:http';
 import type { Answer, Exchange, Fields } from '../exchange.ts';
-import type { HeadFields } from './fields.ts';
+import { nameBit } from './fields.ts';
 import type { Http1RequestHead } from './request-head.ts';
 import type { Http1ResponseHead } from './response-head.ts';
 
 /** What the backend is asked. Its connection is kept unless something else is said. */
 export function requestHeadFor(
   head: Http1RequestHead,
-  exchange: Pick<Exchange, 'target' | 'requestFields' | 'removedFields'>,
+  exchange: Pick<Exchange, 'target' | 'requestLines' | 'removedFields'>,
 ): string {
   const { fields } = head;
-  const { requestFields, removedFields } = exchange;
-  let lengths = 0;
-  for (let i = 0; i < requestFields.length; i += 2) lengths |= lengthBit((requestFields[i] ?? '').length);
-  const removedLengths = lengthsOf(removedFields);
-  let out = `${head.method} ${exchange.target} HTTP/1.1\r\n`;
-  let from = fields.count === 0 ? 0 : fields.lineStart(0);
-  let to = from;
+  const { removedFields } = exchange;
+  const removed = bitsOf(removedFields);
+  const isLineKept = head.isLinePlain && exchange.target === head.target;
+  let out = isLineKept ? '' : `${head.method} ${exchange.target} HTTP/1.1\r\n`;
+  let from = isLineKept ? head.start : fields.count === 0 ? 0 : fields.lineStart(0);
+  let to = isLineKept ? head.lineEnd : from;
   let hasLength = false;
   let hasHost = false;
   for (let i = 0; i < fields.count; i += 1) {
-    const kind = fields.kinds[i];
+    const kind = fields.kind(i);
     let isKept = kind === 'plain' || kind === 'host' || kind === 'length';
-    hasLength ||= kind === 'length';
-    hasHost ||= kind === 'host';
+    if (kind === 'length') hasLength = true;
+    else if (kind === 'host') hasHost = true;
     if (kind === 'plain' || kind === 'host') {
-      const bit = lengthBit(fields.nameLength(i));
-      if ((removedLengths & bit) !== 0 && removedFields.has(fields.name(i))) isKept = false;
-      else if ((lengths & bit) !== 0 && isAmong(requestFields, fields, i)) isKept = false;
+      if ((removed & fields.bit(i)) !== 0 && removedFields.has(fields.name(i))) isKept = false;
       else if (head.named !== undefined && head.named.includes(fields.name(i))) isKept = false;
     }
+    const lineEnd = fields.lineEnd(i);
     if (!isKept) {
       if (to > from) out += fields.text.slice(from, to);
-      from = fields.lineEnd(i);
+      from = lineEnd;
     }
-    to = fields.lineEnd(i);
+    to = lineEnd;
   }
   if (to > from) out += fields.text.slice(from, to);
-  for (let i = 0; i + 1 < requestFields.length; i += 2) out += `${requestFields[i]}: ${requestFields[i + 1]}\r\n`;
+  out += exchange.requestLines;
   if (!hasHost) out += 'host: \r\n';
   // The body's frame is stated for every method: a DELETE with a chunked body stays one message at the backend.
   if (head.body === 'until-end') out += 'transfer-encoding: chunked\r\n';
   else if (!hasLength && head.body === 'none' && !isUsuallyWithoutBody(head.method)) out += 'content-length: 0\r\n';
   if (head.upgrade !== undefined) out += `connection: Upgrade\r\nupgrade: ${head.upgrade}\r\n`;
-  return `${out}\r\n`;
-}
-
-/** Most names have a length that none of those looked for has: of them no string is made. */
-function lengthBit(length: number): number {
-  return 1 << (length & 31);
+  return out + '\r\n';
 }
 
 /** All requests share one set. */
 let lastSet: ReadonlySet<string> = new Set();
-let lastLengths = 0;
+let lastBits = 0;
 
-function lengthsOf(names: ReadonlySet<string>): number {
-  if (names === lastSet) return lastLengths;
+function bitsOf(names: ReadonlySet<string>): number {
+  if (names === lastSet) return lastBits;
   lastSet = names;
-  lastLengths = 0;
-  for (const name of names) lastLengths |= lengthBit(name.length);
-  return lastLengths;
+  lastBits = 0;
+  for (const name of names) lastBits |= nameBit(name);
+  return lastBits;
 }
 
 function isUsuallyWithoutBody(method: string): boolean {
@@ -71,29 +64,31 @@ function isUsuallyWithoutBody(method: string): boolean {
 /** `framing` is lines of its own: those for the body and the connection to the client. */
 export function responseHeadFor(head: Http1ResponseHead, added: Fields, framing: string): string {
   const { fields } = head;
-  let out = `HTTP/1.1 ${head.status}${head.reason === '' ? ' ' : head.reason}\r\n`;
-  let from = fields.count === 0 ? 0 : fields.lineStart(0);
-  let to = from;
+  let out = head.isLinePlain ? '' : `HTTP/1.1 ${head.status}${head.reason === '' ? ' ' : head.reason}\r\n`;
+  let from = head.isLinePlain ? 0 : head.lineEnd;
+  let to = head.lineEnd;
   for (let i = 0; i < fields.count; i += 1) {
-    const kind = fields.kinds[i];
+    const kind = fields.kind(i);
     const isKept =
       kind === 'plain' || kind === 'host'
         ? head.named === undefined || !head.named.includes(fields.name(i))
         : kind === 'length' && head.status !== 204 && head.status >= 200;
+    const lineEnd = fields.lineEnd(i);
     if (!isKept) {
       if (to > from) out += fields.text.slice(from, to);
-      from = fields.lineEnd(i);
+      from = lineEnd;
     }
-    to = fields.lineEnd(i);
+    to = lineEnd;
   }
   if (to > from) out += fields.text.slice(from, to);
   for (let i = 0; i + 1 < added.length; i += 2) {
     const name = added[i] ?? '';
+    const value = added[i + 1] ?? '';
     // What the backend says itself stands, but for cookies, of which there can be several.
     const lower = name.toLowerCase();
-    if (lower === 'set-cookie' || !fields.has(lower)) out += `${name}: ${added[i + 1]}\r\n`;
+    if (lower === 'set-cookie' || !fields.has(lower)) out += name + ': ' + value + '\r\n';
   }
-  return `${out}${framing}\r\n`;
+  return out + framing + '\r\n';
 }
 
 /** How the client finds the end of an answer; `new-chunks` are made here, of a body that ended with its connection. */
@@ -116,9 +111,4 @@ export function answerText(answer: Answer, options: { isForHead: boolean; connec
   out += `content-length: ${bytes}\r\ndate: ${new Date().toUTCString()}\r\n${options.connection}\r\n`;
   // Written as latin1, a byte a character.
   return options.isForHead ? out : out + Buffer.from(answer.body).toString('latin1');
-}
-
-function isAmong(requestFields: Fields, fields: HeadFields, index: number): boolean {
-  for (let i = 0; i < requestFields.length; i += 2) if (fields.isNamed(index, requestFields[i] ?? '')) return true;
-  return false;
 }

@@ -9,7 +9,7 @@ export function asHttp2(head: Http1RequestHead): Http2Head {
   const all: string[] = [];
   const { fields, named } = head;
   for (let i = 0; i < fields.count; i += 1) {
-    if (fields.kinds[i] !== 'plain') continue;
+    if (fields.kind(i) !== 'plain') continue;
     const name = fields.name(i);
     if (named?.includes(name) !== true) all.push(name, fields.value(i));
   }

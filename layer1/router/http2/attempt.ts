@@ -52,7 +52,7 @@ export interface Upstream {
 
 export type UpstreamRequest = {
   readonly head: Http2Head;
-  readonly exchange: Pick<Exchange, 'target' | 'requestFields' | 'removedFields'>;
+  readonly exchange: Pick<Exchange, 'target' | 'requestFields' | 'requestLines' | 'removedFields'>;
   /** Can be sent again if the connection turns out to be dead, so that one idle for long will do. */
   readonly canRepeat: boolean;
   /** Shall not go over a connection that was kept. */

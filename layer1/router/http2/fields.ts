@@ -30,45 +30,23 @@ const notInTrailers = new Set([
   'set-cookie',
   'trailer',
 ]);
-/** Says how the policy's own fields read in lower case: they are few, and the same for every request. */
-const lowerCase = new Map<string, string>();
-
-function lowerOf(name: string): string {
-  const known = lowerCase.get(name);
-  if (known !== undefined) return known;
-  const lower = name.toLowerCase();
-  if (lowerCase.size < 1_000) lowerCase.set(name, lower);
-  return lower;
-}
-
-function isNamedIn(fields: Fields, name: string): boolean {
-  for (let i = 0; i < fields.length; i += 2) {
-    const own = fields[i] ?? '';
-    // Nearly all differ in their length.
-    if (own.length === name.length && lowerOf(own) === name) return true;
-  }
-  return false;
-}
-
-/** The client's fields that the backend gets, then the policy's; without host, expect and what frames the body. */
-export function forEachRequestField(
+/** The client's fields that the backend gets; without host, expect and what frames the body. */
+export function forEachClientField(
   head: Http2Head,
-  exchange: Pick<Exchange, 'requestFields' | 'removedFields'>,
+  { removedFields }: Pick<Exchange, 'removedFields'>,
   add: (name: string, value: string) => void,
 ): void {
   const { fields } = head;
-  const { requestFields, removedFields } = exchange;
   let cookies = '';
   for (let i = 0; i < fields.length; i += 2) {
     const name = fields[i] ?? '';
     if (name.startsWith(':') || name === 'host' || name === 'content-length' || name === 'expect') continue;
-    if (perConnection.has(name) || removedFields.has(name) || isNamedIn(requestFields, name)) continue;
+    if (perConnection.has(name) || removedFields.has(name)) continue;
     // RFC 9113 8.2.3: crumbs become one field again.
     if (name === 'cookie') cookies = cookies === '' ? (fields[i + 1] ?? '') : `${cookies}; ${fields[i + 1] ?? ''}`;
     else add(name, fields[i + 1] ?? '');
   }
   if (cookies !== '') add('cookie', cookies);
-  for (let i = 0; i < requestFields.length; i += 2) add(lowerOf(requestFields[i] ?? ''), requestFields[i + 1] ?? '');
 }
 
 /** An answer's fields for an HTTP/2 client. */

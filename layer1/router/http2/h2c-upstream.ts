@@ -7,7 +7,7 @@ import type { Backend } from '../backend.ts';
 import type { Fields } from '../exchange.ts';
 import type { Deadlines, Watched } from '../http1/deadlines.ts';
 import type { Attempt, Failure, Receiver, Upstream, UpstreamRequest } from './attempt.ts';
-import { answerFields, forEachRequestField, objectOf, trailerFields } from './fields.ts';
+import { answerFields, forEachClientField, objectOf, trailerFields } from './fields.ts';
 
 const idleMs = 60_000;
 /** A backend that has requests and does not answer a ping until the next one is due is gone, host and all. */
@@ -219,7 +219,8 @@ class H2cAttempt implements Attempt {
     const fields = [':method', isUpgrade ? 'CONNECT' : head.method, ':scheme', 'http', ':authority', head.authority];
     fields.push(':path', exchange.target);
     if (head.upgrade !== undefined) fields.push(':protocol', head.upgrade);
-    forEachRequestField(head, exchange, (name, value) => fields.push(name, value));
+    forEachClientField(head, exchange, (name, value) => fields.push(name, value));
+    fields.push(...exchange.requestFields);
     // What the client takes of trailers is told on, as gRPC servers ask for it.
     if (head.header('te') !== undefined) fields.push('te', 'trailers');
     if (typeof head.body === 'number') fields.push('content-length', String(head.body));

@@ -12,6 +12,7 @@ import { Backend } from '../backend.ts';
 import type { Answer, Ending, Exchange, Limits, Policy, RequestHead } from '../exchange.ts';
 import { shared } from '../http1/front.ts';
 import { Http2Front } from './front.ts';
+import { linesOf } from '../policy/origin.ts';
 
 export const generous: Limits = {
   dialMs: 20_000,
@@ -31,7 +32,7 @@ export class FakePolicy implements Policy {
   backends: Backend[] = [];
   limits: Limits = generous;
   protocol: 'http1' | 'h2c' = 'http1';
-  requestFields: string[] = ['X-Request-Id', 'id-1', 'X-Forwarded-Proto', 'https'];
+  requestFields: string[] = ['x-request-id', 'id-1', 'x-forwarded-proto', 'https'];
 
   admit(head: RequestHead): { answer: Answer } | { exchange: Exchange } {
     this.heads.push(head);
@@ -51,7 +52,8 @@ export class FakePolicy implements Policy {
       backendProtocol: this.protocol,
       limits: this.limits,
       requestFields: this.requestFields,
-      removedFields: new Set(['x-removed']),
+      requestLines: linesOf(this.requestFields),
+      removedFields: new Set(['x-removed', 'x-request-id', 'x-forwarded-proto']),
       pick: () => {
         const backend = this.backends.find((known) => !tried.has(known));
         if (backend !== undefined) this.inUse += 1;

@@ -1,6 +1,7 @@
 /** What is a backend told of where a request is from, and of what it was? */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
+import { linesOf } from './origin.ts';
 import { World, recordOf } from './testing.ts';
 
 describe('what is passed on', () => {
@@ -61,6 +62,33 @@ describe('what is passed on', () => {
       'answer' in world.ask({ from: '10.0.0.2', fields: lied }),
       'what the client wrote before it counts for nothing',
     );
+  });
+
+  test('reads the same as lines, whatever the client asked before', async () => {
+    const world = new World({ trusted: ['10.0.0.0/8'] });
+    const open = new World();
+    await world.serve({ domain: '*' });
+    await open.serve({ domain: '*' });
+    for (const each of [world, open]) {
+      for (const address of ['192.0.2.1', '10.0.0.1']) {
+        const client = { address, port: 50_000, localPort: 80, isTls: false };
+        for (const [host, fields] of [
+          ['app.test', {}],
+          ['app.test', said],
+          ['app.test', {}],
+          ['other.test', {}],
+          ['other.test', { 'x-forwarded-for': '' }],
+          ['app.test', { forwarded: 'for=203.0.113.5' }],
+          ['app.test', {}],
+        ] as const) {
+          const { requestFields, requestLines, removedFields } = each.exchange({ client, host, fields });
+          assert.equal(requestLines, linesOf(requestFields));
+          const isBelieved = each === world && address === '10.0.0.1' && 'x-forwarded-host' in fields;
+          assert.equal(recordOf(requestFields)['x-forwarded-host'], isBelieved ? 'public.test' : host);
+          for (const name of Object.keys(recordOf(requestFields))) assert.ok(removedFields.has(name), name);
+        }
+      }
+    }
   });
 
   test('keeps an id that is one, and makes one where it is not', async () => {

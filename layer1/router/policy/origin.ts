@@ -1,5 +1,5 @@
 /** Whom is a request from, and what is the backend told of that? */
-import type { Client, RequestHead } from '../exchange.ts';
+import type { Client, Fields, RequestHead } from '../exchange.ts';
 import { addressIn, clientOf } from './networks.ts';
 import type { Networks } from './networks.ts';
 
@@ -19,13 +19,23 @@ type Peer = {
   readonly port: string;
   /** `for=192.0.2.1`, as RFC 7239 writes it. */
   readonly forwardedFor: string;
+  /** What was told last, and of which host. */
+  linesHost: string;
+  lines: string;
 };
 
 /** Fields by which others than the router could tell a backend where a request is from: it alone may. */
 const lookalikes = ['x_forwarded_for', 'x_forwarded_proto', 'x_forwarded_port', 'x_forwarded_host', 'x_request_id'];
 
-/** What no backend gets: CGI makes HTTP_PROXY of `Proxy`, and of `X_Forwarded_For` the same as of `X-Forwarded-For`. */
-export const neverForwarded: ReadonlySet<string> = new Set(['proxy', ...lookalikes]);
+/** What is told of a request besides where it is from. */
+const own = ['x-request-id', 'x-request-start'];
+const told = ['x-forwarded-for', 'x-forwarded-proto', 'x-forwarded-port', 'x-forwarded-host', 'forwarded'];
+
+/**
+ * What no backend gets of the client's: what the router says itself. CGI makes HTTP_PROXY of `Proxy`, and of
+ * `X_Forwarded_For` the same as of `X-Forwarded-For`.
+ */
+export const neverForwarded: ReadonlySet<string> = new Set(['proxy', ...lookalikes, ...own, ...told]);
 
 /**
  * Proxies in front of the router are trusted by their address. Without any, a client's own X-Forwarded-For and Forwarded
@@ -46,10 +56,10 @@ export class Origins {
     return { address, client: clientOf(address), isTls: schemeOf(head, peer) === 'https' };
   }
 
-  /** Name, value … of what the backend is told. */
-  fields(head: RequestHead, client: Client, requestId: string, nowMs: number): string[] {
+  /** What the backend is told of where a request is from: name, value …. */
+  fields(head: RequestHead, client: Client): string[] {
     const peer = this.#peerOf(client);
-    const appends = peer.isTrusted || this.#trusted.isEmpty;
+    const appends = this.#appends(peer);
     const before = appends ? head.header('x-forwarded-for') : undefined;
     const forwardedBefore = appends ? head.header('forwarded') : undefined;
     const scheme = schemeOf(head, peer);
@@ -60,10 +70,6 @@ export class Origins {
     const hostPart = isQuotable(asked) ? `;host="${asked}"` : '';
     const element = `${peer.forwardedFor}${hostPart};proto=${peer.scheme}`;
     return [
-      'x-request-id',
-      requestId,
-      'x-request-start',
-      String(nowMs),
       'x-forwarded-for',
       before === undefined || before === '' ? client.address : `${before}, ${client.address}`,
       'x-forwarded-proto',
@@ -75,6 +81,25 @@ export class Origins {
       'forwarded',
       forwardedBefore === undefined || forwardedBefore === '' ? element : `${forwardedBefore}, ${element}`,
     ];
+  }
+
+  /** The same as lines. A client that nobody is behind has the same ones for all that it asks of a host. */
+  lines(head: RequestHead, client: Client): string {
+    const peer = this.#peerOf(client);
+    const appends = this.#appends(peer);
+    const isNamed = head.header('x-forwarded-for') !== undefined || head.header('forwarded') !== undefined;
+    const isPlain = !peer.isTrusted && !(appends && isNamed);
+    if (!isPlain) return linesOf(this.fields(head, client));
+    const host = head.header('host') ?? head.host;
+    if (peer.lines === '' || peer.linesHost !== host) {
+      peer.linesHost = host;
+      peer.lines = inOnePiece(linesOf(this.fields(head, client)));
+    }
+    return peer.lines;
+  }
+
+  #appends(peer: Peer): boolean {
+    return peer.isTrusted || this.#trusted.isEmpty;
   }
 
   /** The last that is not a trusted proxy itself: those before it are its own word. */
@@ -99,11 +124,25 @@ export class Origins {
         scheme: isTls ? 'https' : 'http',
         port: String(localPort),
         forwardedFor: address.includes(':') ? `for="[${address}]"` : `for=${address}`,
+        linesHost: '',
+        lines: '',
       };
       this.#peers.set(client, peer);
     }
     return peer;
   }
+}
+
+/** One for each name and value. */
+export function linesOf(fields: Fields): string {
+  let lines = '';
+  for (let i = 0; i + 1 < fields.length; i += 2) lines += `${fields[i]}: ${fields[i + 1]}\r\n`;
+  return lines;
+}
+
+/** What was put together of pieces stays pieces, each gone through whenever it is written. */
+function inOnePiece(text: string): string {
+  return Buffer.from(text, 'latin1').toString('latin1');
 }
 
 function schemeOf(head: RequestHead, peer: Peer): 'http' | 'https' {

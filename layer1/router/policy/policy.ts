@@ -45,7 +45,7 @@ export class RouterPolicy implements Policy {
   }
 
   admit(head: RequestHead, client: Client): Verdict {
-    const { routes, counters, newId, now, elapsed } = this.#options;
+    const { routes, counters, newId, now } = this.#options;
     if (head.upgrade === undefined) counters.requests += 1;
     else counters.upgrades += 1;
     const given = head.header('x-request-id');
@@ -59,9 +59,7 @@ export class RouterPolicy implements Policy {
     if (redirect !== undefined) return { answer: this.#refused(asked, route, redirect) };
     const refusal = this.#limitOf(asked, route);
     if (refusal !== undefined) return refusal;
-    const startedMs = elapsed();
-    const fields = this.#origins.fields(head, client, requestId, asked.nowMs);
-    return { exchange: new RoutedExchange(this.#options, route, { ...asked, startedMs, fields }) };
+    return { exchange: new RoutedExchange(this.#options, route, asked, { client, origins: this.#origins }) };
   }
 
   refuse(status: number, code: string, message: string, client: Client): Answer {

@@ -1,6 +1,6 @@
 /** One request that is let through: which backends are tried, and what becomes of it. */
 import type { Backend } from '../backend.ts';
-import type { Answer, Ending, Exchange, Failing, Fields, Limits, Problem } from '../exchange.ts';
+import type { Answer, Client, Ending, Exchange, Failing, Fields, Limits, Problem } from '../exchange.ts';
 import { answerOf, pageFor, problems } from './answers.ts';
 import { chooseBackend } from './choice.ts';
 import { pointFor } from './cookies.ts';
@@ -8,6 +8,7 @@ import type { CookieScope } from './cookies.ts';
 import { mayEjectOneMore } from './health.ts';
 import type { HttpRoute } from './http-route.ts';
 import { neverForwarded } from './origin.ts';
+import type { Origins } from './origin.ts';
 import { belowPrefix } from './path.ts';
 import { hstsFields } from './policy.ts';
 import type { Asked, PolicyOptions } from './policy.ts';
@@ -23,11 +24,11 @@ export class RoutedExchange implements Exchange {
   readonly requestId: string;
   readonly target: string;
   readonly limits: Limits;
-  readonly requestFields: Fields;
   readonly removedFields = neverForwarded;
   readonly #options: PolicyOptions;
   readonly #route: HttpRoute;
   readonly #asked: Asked;
+  readonly #from: { readonly client: Client; readonly origins: Origins };
   readonly #startedMs: number;
   #tried: Backend[] | undefined;
   #dialsFailed = 0;
@@ -43,20 +44,32 @@ export class RoutedExchange implements Exchange {
   #newPoint: number | undefined;
   #code: string | undefined;
 
-  constructor(options: PolicyOptions, route: HttpRoute, asked: Asked & { startedMs: number; fields: Fields }) {
+  constructor(options: PolicyOptions, route: HttpRoute, asked: Asked, from: { client: Client; origins: Origins }) {
     this.#options = options;
     this.#route = route;
     this.#asked = asked;
-    this.#startedMs = asked.startedMs;
+    this.#from = from;
+    this.#startedMs = options.elapsed();
     this.requestId = asked.requestId;
     this.target = belowPrefix(asked.head.target, route.strippedPrefix);
     this.limits = route.limits;
-    this.requestFields = asked.fields;
     route.figures.active += 1;
   }
 
   get backendProtocol(): 'http1' | 'h2c' {
     return this.#route.settings.protocol;
+  }
+
+  get requestFields(): Fields {
+    const { head, requestId, nowMs } = this.#asked;
+    const from = this.#from.origins.fields(head, this.#from.client);
+    return ['x-request-id', requestId, 'x-request-start', String(nowMs), ...from];
+  }
+
+  get requestLines(): string {
+    const { head, requestId, nowMs } = this.#asked;
+    const from = this.#from.origins.lines(head, this.#from.client);
+    return 'x-request-id: ' + requestId + '\r\nx-request-start: ' + String(nowMs) + '\r\n' + from;
   }
 
   pick(): Backend | undefined | Promise<Backend | undefined> {
