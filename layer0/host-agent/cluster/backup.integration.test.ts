@@ -9,11 +9,12 @@ import type { EtcdCluster } from '@flynn/store/etcd-cluster';
 import { verifySnapshot } from '@flynn/store/snapshot-file';
 import { backUp } from './backup.ts';
 
+const image = process.env['FLYNN_TEST_ETCD_IMAGE'];
 let cluster: EtcdCluster;
 let folder: string;
 before(async () => {
   folder = await mkdtemp(join(tmpdir(), 'flynn-backup-'));
-  cluster = await startEtcdCluster({ members: 1, tls: true });
+  cluster = await startEtcdCluster({ ...(image === undefined ? {} : { image }), members: 1, tls: true });
 });
 after(async () => {
   await cluster.stop();
