@@ -3,10 +3,9 @@ import { FlynnError } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import type { Etcd3, IKeyValue, IRangeRequest, IResponseHeader } from 'etcd3';
 import { checkTransaction } from './check.ts';
-import { unlessLost } from './etcd-doubt.ts';
 import { openLease } from './etcd-lease.ts';
 import { EtcdMembers } from './etcd-members.ts';
-import type { EtcdTls, Member } from './etcd-members.ts';
+import type { EtcdTls } from './etcd-members.ts';
 import { Renewals } from './etcd-renewals.ts';
 import { askInTurn } from './etcd-turns.ts';
 import { watchPrefix } from './etcd-watch.ts';
@@ -34,8 +33,6 @@ import type {
   TransactionResult,
 } from './store.ts';
 
-/** What was heard so long ago says nothing of who leads now. */
-const termKnownMs = 3_000;
 /** Entries are mostly a few hundred bytes: a page stays far below a megabyte and a cluster of thousands takes few. */
 const pageEntries = 1000;
 
@@ -81,8 +78,6 @@ class EtcdStore implements EtcdClient {
   readonly #closing = new AbortController();
   /** Of the last answer: what restores from a backup, or makes anew, makes another cluster. */
   #clusterId: string | undefined;
-  /** Of the last answer too, and when it came (of performance.now()): it grows with each election. */
-  #term = { value: 0, atMs: -Infinity };
 
   constructor(options: EtcdOptions) {
     this.#timeoutMs = options.timeoutMs ?? 5_000;
@@ -219,15 +214,10 @@ class EtcdStore implements EtcdClient {
   }
 
   async #revision(): Promise<Revision> {
-    return Number((await this.#present()).revision);
-  }
-
-  /** As a majority knows it. */
-  async #present(): Promise<IResponseHeader> {
     const answer = await this.#call('reading the revision', 'read', {}, (client, deadline) =>
       client.kv.range({ key: bytesOf('/'), keys_only: true, limit: 1 }, { deadline }),
     );
-    return answer.header;
+    return Number(answer.header.revision);
   }
 
   async grantLease(options: { ttlSeconds: number } & CallOptions): Promise<Lease> {
@@ -286,18 +276,14 @@ class EtcdStore implements EtcdClient {
   ): Promise<T> {
     const startedMs = performance.now();
     const untilMs = startedMs + this.#timeoutMs;
-    const ended = signal === undefined ? this.#closing.signal : AbortSignal.any([signal, this.#closing.signal]);
     const asking = askInTurn({
       members: this.#members,
       what,
-      ask: (member) => {
-        const answer = send(member.client, new Date(Date.now() + untilMs - performance.now()));
-        return kind === 'read' ? answer : this.#unlessLost(answer, { what, member, signal: ended });
-      },
+      ask: ({ client }) => send(client, new Date(Date.now() + untilMs - performance.now())),
       untilMs,
       pace: { ...(kind === 'read' ? { stepMs: this.#stepMs } : {}), maxPauseMs: 500, silentMs: this.#stepMs },
       canRepeat: (error) => (error.code === 'unavailable' && kind === 'read') || wasNeverSent(error),
-      signal: ended,
+      signal: signal === undefined ? this.#closing.signal : AbortSignal.any([signal, this.#closing.signal]),
     });
     const tell = (isAnswered: boolean) => this.#onCall({ kind, tookMs: performance.now() - startedMs, isAnswered });
     const answer = await asking.catch((error: unknown) => {
@@ -306,21 +292,7 @@ class EtcdStore implements EtcdClient {
     });
     tell(true);
     this.#clusterId = answer.header.cluster_id;
-    this.#term = { value: Number(answer.header.raft_term), atMs: performance.now() };
     return answer;
-  }
-
-  #unlessLost<T>(answer: Promise<T>, { what, member, signal }: { what: string; member: Member; signal: AbortSignal }) {
-    const { value, atMs } = this.#term;
-    return unlessLost(answer, {
-      what,
-      afterMs: this.#stepMs,
-      againMs: this.#stepMs / 4,
-      sentTerm: performance.now() - atMs < termKnownMs ? value : undefined,
-      term: async () => Number((await this.#present()).raft_term),
-      isHanging: () => this.#members.isHanging(member),
-      signal,
-    });
   }
 }
 
