@@ -12,21 +12,11 @@ import { type SystemApp, manifestOf } from './manifest.ts';
 import { Platform } from './platform.ts';
 import { beginning, closed, closing, commonRootKey, isOpen, rootKeysOf } from './rotation.ts';
 import { withLiveKeys, withNextRootKey } from './rotation.ts';
-import { type Cluster, readOptions, settle } from './settings.ts';
+import { made } from './rotation-fixture.ts';
+import type { Cluster } from './settings.ts';
 
 const names = ['controller', 'blobstore', 'log-aggregator', 'runner', 'slug-builder', 'slug-runner'] as const;
 const images = new Map([...names, 'git-receiver' as const, 'router' as const].map((name) => [name, `flynn/${name}:1`]));
-
-function made(): Cluster {
-  let secrets = 0;
-  return settle(readOptions({}), undefined, {
-    hostname: 'h1',
-    address: '192.0.2.7',
-    now: new Date(0),
-    newSecret: () => `secret${(secrets += 1)}`,
-    authority: { certificate: 'CERTIFICATE', privateKey: 'PRIVATE KEY' },
-  });
-}
 
 function appsOf(cluster: Cluster, wanted: readonly string[]): SystemApp[] {
   const input = { sshHostKey: 'KEY', sshHostPublicKey: 'ssh-ed25519 AAAA', builderEnv: {}, hostMemoryBytes: 8e9 };

@@ -10,20 +10,10 @@ import { checkRotation } from './bring-up.ts';
 import { type SystemApp, manifestOf } from './manifest.ts';
 import { checkRotated, closed, closing, commonRootKey, isOpen, knownRootKeys } from './rotation.ts';
 import { roundsOf, withLiveKeys, withNextRootKey, withNextRound } from './rotation.ts';
-import { type Cluster, clusterSchema, readOptions, settle, sharedSchema } from './settings.ts';
+import { made } from './rotation-fixture.ts';
+import { type Cluster, clusterSchema, sharedSchema } from './settings.ts';
 
 const begun = { id: '0199c0de-0000-7000-8000-000000000000', since: new Date(0).toISOString() };
-
-function made(): Cluster {
-  let secrets = 0;
-  return settle(readOptions({}), undefined, {
-    hostname: 'h1',
-    address: '192.0.2.7',
-    now: new Date(0),
-    newSecret: () => `secret${(secrets += 1)}`,
-    authority: { certificate: 'CERTIFICATE', privateKey: 'PRIVATE KEY' },
-  });
-}
 
 function appsOf(cluster: Cluster): Map<string, SystemApp> {
   const names = [

@@ -4,7 +4,7 @@
  */
 import { apps } from '@flynn/controller/api';
 import { createControllerClient } from '@flynn/controller/client';
-import { systemClock } from '@flynn/kit/clock';
+import { pause } from '@flynn/kit/clock';
 import { messageOf } from '@flynn/kit/errors';
 import { TaskGroup } from '@flynn/kit/tasks';
 
@@ -68,7 +68,7 @@ export class WriteProbe implements AsyncDisposable {
           )
           .finally(() => running.delete(writing));
         running.add(writing);
-        await systemClock.sleep(everyMs, { signal: this.#ending.signal }).catch(() => undefined);
+        await pause(everyMs, this.#ending.signal);
       }
       await Promise.all(running);
     } finally {

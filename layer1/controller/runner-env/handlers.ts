@@ -35,7 +35,10 @@ export function runnerEnvHandlers(deps: Deps): Handler[] {
         if (current().version !== body.known) changed.resolve();
       });
       try {
-        if (current().version === body.known) await raceAbort(changed.promise, limited).catch(() => undefined);
+        if (current().version === body.known) await raceAbort(changed.promise, limited);
+      } catch (error) {
+        // Nothing changed for as long as one waits: what there is is told.
+        if (!limited.aborted || signal.aborted) throw error;
       } finally {
         unsubscribe();
       }
