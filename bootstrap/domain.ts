@@ -51,7 +51,7 @@ export function moved(cluster: Cluster): Cluster {
 export function checkDrop(cluster: Domains, domain: string): void {
   const former = formerDomainsOf(cluster);
   if (cluster.domain === domain) {
-    const remedy = `move it to another first, by ${commands.domain}`;
+    const remedy = `move it to another first, by ${commands.domain} DOMAIN`;
     throw new FlynnError('conflict', `${domain} is the cluster's domain: ${remedy}. Nothing was changed`);
   }
   if (!former.includes(domain)) {

@@ -13,6 +13,8 @@ export type Pushed = {
   pushId: string;
   commit: string;
   branch: string;
+  /** How long its build may wait for a runner. */
+  expiresInMs?: number;
   repository: string;
   /** Where git keeps the objects of a push that is not accepted yet. */
   quarantine: Record<string, string>;
@@ -30,7 +32,7 @@ export async function deploy(
   options: { say: (line: string) => void; signal: AbortSignal },
 ): Promise<boolean> {
   const { say, signal } = options;
-  const { app, pushId, commit, branch } = pushed;
+  const { app, pushId, commit, branch, expiresInMs } = pushed;
   let chain: Operation[] | undefined;
   let request: Push | undefined;
   // Even if its answer never came the push may have been taken: asked again, the controller tells the same operations.
@@ -38,7 +40,8 @@ export async function deploy(
     request === undefined ? [] : deps.platform.push(app.id, request, { signal: withDeadline(30_000) });
   try {
     const { digest } = await upload(deps, pushed, signal);
-    request = { pushId, sourceDigest: digest, commit, branch };
+    const wait = expiresInMs === undefined ? {} : { expiresInMs };
+    request = { pushId, sourceDigest: digest, commit, branch, ...wait };
     chain = await deps.platform.push(app.id, request, { signal });
     for (const operation of chain) {
       const ended = await tell(deps.platform.follow(operation.id, { signal }), say);

@@ -13,6 +13,8 @@ export const hookRequestSchema = z.object({
   token: z.string(),
   updates: z.string(),
   quarantine: z.record(z.string(), z.string()),
+  /** Of `git push -o`. */
+  options: z.array(z.string()).default([]),
 });
 /** Lines of the receiver to the hook; `exit` is the last. */
 export const hookReplySchema = z.union([z.object({ say: z.string() }), z.object({ exit: z.int() })]);
@@ -30,8 +32,10 @@ export async function runHook(io: {
   const { env, stdout } = io;
   const updates = await text(io.stdin);
   const quarantine = Object.fromEntries(quarantineNames.flatMap((name) => (env[name] ? [[name, env[name]]] : [])));
+  const count = Number(env['GIT_PUSH_OPTION_COUNT'] ?? 0);
+  const options = Array.from({ length: count }, (_, index) => env[`GIT_PUSH_OPTION_${index}`] ?? '');
   const socket = connect(env['HOOK_SOCKET'] ?? '');
-  socket.write(`${JSON.stringify({ token: env['HOOK_TOKEN'] ?? '', updates, quarantine })}\n`);
+  socket.write(`${JSON.stringify({ token: env['HOOK_TOKEN'] ?? '', updates, quarantine, options })}\n`);
   const splitter = new LineSplitter({ maxBytes: maxHookLineBytes });
   try {
     for await (const chunk of socket) {

@@ -14,7 +14,14 @@ import { z } from 'zod';
 /** Longer than the controller takes to come back after its host was lost. */
 const outageMs = 120_000;
 
-export type Push = { pushId: string; sourceDigest: string; commit: string; branch: string };
+export type Push = {
+  pushId: string;
+  sourceDigest: string;
+  commit: string;
+  branch: string;
+  /** How long the build may wait for a runner. */
+  expiresInMs?: number;
+};
 
 export type Platform = {
   /** The same, as the act of whom the SSH key belongs to: they see what they may see and do what they may do. */

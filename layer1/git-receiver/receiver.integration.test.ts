@@ -282,3 +282,19 @@ test('stopping lets a push end in its time and cancels one that does not', { tim
   assert.ok(!world.cancelled.includes(`build-${world.pushes[0]?.pushId}`));
   assert.deepEqual((await readdir(join(world.dir, 'repos'))).toSorted(), ['id-app.git', 'id-other.git']);
 });
+
+test('a push says how long its build may wait; what it may not say is refused, and nothing is built', async (t) => {
+  const world = await setUp(t);
+  const head = await world.commit({ Procfile: 'web: run' });
+  const refused = await world.git(['push', '-o', 'expires=soon', world.remote(), 'main']);
+  assert.notEqual(refused.code, 0);
+  assert.match(
+    refused.output,
+    /"expires=soon" is no length of time\.\s+remote: {2}!\s+git push -o expires=10m flynn main/,
+  );
+  assert.equal(world.pushes.length, 0);
+  const pushed = await world.git(['push', '-o', 'expires=10m', world.remote(), 'main']);
+  assert.equal(pushed.code, 0, pushed.output);
+  assert.equal(world.pushes[0]?.expiresInMs, 600_000);
+  assert.equal(await remoteHead(world), head);
+});

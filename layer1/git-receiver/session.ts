@@ -11,6 +11,7 @@ import type { DeployDeps } from './deploy.ts';
 import { ensureRepository, exitOf, startGit } from './git.ts';
 import type { HookCall, HookServer } from './hook-server.ts';
 import type { Platform } from './platform.ts';
+import { parsePushOptions } from './push-options.ts';
 import { removeQuarantines } from './repositories.ts';
 import { decide, parseUpdates } from './updates.ts';
 
@@ -126,6 +127,7 @@ export class Sessions {
       using hook = this.#deps.hooks.expect((call) => this.#decide(target, call, limited));
       const settings = {
         'core.hooksPath': this.#deps.hooks.hooksPath,
+        'receive.advertisePushOptions': 'true',
         'receive.denyNonFastForwards': 'false',
         'receive.denyCurrentBranch': 'ignore',
         'receive.maxInputSize': String(maxPushBytes),
@@ -165,8 +167,10 @@ export class Sessions {
 
   async #decide({ app, repository, platform }: Target, call: HookCall, signal: AbortSignal): Promise<boolean> {
     const decision = decide(parseUpdates(call.updates));
-    if ('refusal' in decision) {
-      for (const line of decision.refusal) call.say(` !     ${line}`);
+    const asked = parsePushOptions(call.options);
+    const refusal = 'refusal' in decision ? decision.refusal : 'refusal' in asked ? asked.refusal : undefined;
+    if ('refusal' in decision || 'refusal' in asked) {
+      for (const line of refusal ?? []) call.say(` !     ${line}`);
       return false;
     }
     const { say, quarantine } = call;
@@ -174,7 +178,7 @@ export class Sessions {
     this.#deps.log.info({ app: app.id, pushId, commit: decision.deploy.commit }, 'push');
     const isLive = await deploy(
       { ...this.#deps, platform },
-      { app, pushId, ...decision.deploy, repository, quarantine },
+      { app, pushId, ...decision.deploy, ...asked, repository, quarantine },
       { say, signal: AbortSignal.any([signal, call.signal]) },
     );
     this.#deps.log.info({ app: app.id, pushId, isLive }, 'push ended');

@@ -18,6 +18,7 @@ import { handle, startServer } from '@flynn/kit/http-server';
 import { silentLogger } from '@flynn/kit/log';
 import type { ServerEvent } from '@flynn/kit/routes';
 import { createPlatform } from './platform.ts';
+import type { Push } from './platform.ts';
 import { startReceiver } from './server.ts';
 
 type Line = string | (() => Promise<void>);
@@ -60,7 +61,7 @@ export async function setUp(
   const [type, encoded = ''] = (await readFile(join(dir, 'known.pub'), 'utf8')).split(' ');
   const fingerprint = `SHA256:${createHash('sha256').update(Buffer.from(encoded, 'base64')).digest('base64').replace(/=+$/, '')}`;
 
-  const pushes: { pushId: string; sourceDigest: string; commit: string; branch: string }[] = [];
+  const pushes: Push[] = [];
   const cancelled: string[] = [];
   const operationsById = new Map<string, { operation: Operation; script: Script }>();
   const handlers = [
@@ -81,7 +82,8 @@ export async function setUp(
       };
     }),
     handle(operations.push, async ({ params, body }) => {
-      pushes.push(body);
+      const { expiresInMs, ...push } = body;
+      pushes.push({ ...push, ...(expiresInMs === undefined ? {} : { expiresInMs }) });
       const plan = script(pushes.length - 1);
       return (['build', 'release', 'deploy'] as const).map((kind) => {
         const id = `${kind}-${body.pushId}`;

@@ -46,7 +46,14 @@ export const operations = {
     method: 'POST',
     path: '/apps/:app/pushes',
     access: 'app developer',
-    body: z.object({ pushId: z.string(), sourceDigest: z.string(), commit: z.string(), branch: z.string() }),
+    body: z.object({
+      pushId: z.string(),
+      sourceDigest: z.string(),
+      commit: z.string(),
+      branch: z.string(),
+      /** By when the build is to run; else it waits. */
+      expiresInMs,
+    }),
     response: z.array(operationSchema),
     summary: 'Build, release and deploy a source archive of the blob store',
   }),

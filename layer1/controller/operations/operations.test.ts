@@ -58,6 +58,28 @@ async function readLog(operation: string, lastEventId?: string): Promise<{ lines
   return assert.fail('the log ended without its end');
 }
 
+test('a push that may wait so long fails when no runner began its build by then, and what follows goes with it', async () => {
+  const app = await newApp('impatient');
+  const params = { app };
+  const call = { params, body: { ...body('in-time'), expiresInMs: 60_000 } };
+  const before = world.deps.now();
+  const [build, ...rest] = await world.client.call(operations.push, call);
+  const at = Date.parse(build?.expiresAt ?? '');
+  assert.ok(at >= before + 60_000 && at <= world.deps.now() + 60_000, build?.expiresAt);
+  assert.deepEqual(
+    rest.map(({ expiresAt }) => expiresAt),
+    [undefined, undefined],
+  );
+  // Asked again it is the same push, with the time it was given.
+  const again = await world.client.call(operations.push, call);
+  assert.equal(again[0]?.expiresAt, build?.expiresAt);
+  const [patient] = await world.client.call(operations.push, { params, body: body('patient') });
+  assert.equal(patient?.expiresAt, undefined);
+  for (const { id } of [patient, ...rest.toReversed(), build].flatMap((one) => one ?? [])) {
+    await world.client.call(operations.cancel, { params: { operation: id } });
+  }
+});
+
 test('a push is claimed step by step, and a second push of the app waits', async () => {
   const app = await newApp('chain');
   const [build, release, deploy] = await push(app, 'p1');

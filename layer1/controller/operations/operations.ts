@@ -90,10 +90,13 @@ export function operationHandlers(deps: Deps, own: OwnBlobs): Handler[] {
 type Push = z.output<NonNullable<typeof operations.push.body>> & { asker: Asker | undefined };
 
 async function push(deps: Deps, app: AppResource, input: Push, signal: AbortSignal): Promise<OperationResource[]> {
-  const { pushId, asker, ...source } = input;
-  const chain = chainOf(app.id, pushId).map(({ id, ...spec }) => ({
+  const { pushId, asker, expiresInMs, ...source } = input;
+  const expiresAt = expiryOf({ expiresInMs }, deps.now());
+  // What follows is cancelled with the first.
+  const chain = chainOf(app.id, pushId).map(({ id, ...spec }, index) => ({
     id,
     spec: { ...spec, appId: app.id, pushId, asker, input: source },
+    expiresAt: index === 0 ? expiresAt : undefined,
   }));
   return createOnce(deps, app, chain, signal);
 }
