@@ -95,7 +95,7 @@ test('controllers that are deployed let in whoever calls them and all parts, unt
   const live = () => readLiveKeys(world.store, 'controller');
   await deploy(['controller']);
   await deploy(parts);
-  assert.deepEqual(await live(), { rootKeys: [former], rounds: [0] });
+  assert.deepEqual(await live(), { domain: 'flynn.localhost', rootKeys: [former], rounds: [0] });
 
   file = withNextRootKey(file, 'new', beginning());
   assert.deepEqual(withLiveKeys(file, await live(), beginning()), file);
