@@ -100,7 +100,7 @@ test('controllers that are deployed let in whoever calls them and all parts, unt
   file = withNextRootKey(file, 'new', beginning());
   assert.deepEqual(withLiveKeys(file, await live(), beginning()), file);
   await deploy(['controller']);
-  assert.deepEqual(await live(), { rootKeys: ['new', former], rounds: [1, 0] });
+  assert.deepEqual(await live(), { domain: 'flynn.localhost', rootKeys: ['new', former], rounds: [1, 0] });
   await deploy(parts);
   assert.ok(isOpen(file));
   file = closing(file);
@@ -109,7 +109,7 @@ test('controllers that are deployed let in whoever calls them and all parts, unt
   const keys = rootKeysOf(file).join(',');
   await with_((platform) => platform.removeReleases('controller', (env) => env['FLYNN_CONTROLLER_KEY'] !== keys));
   file = closed(file);
-  assert.deepEqual(await live(), { rootKeys: ['new'], rounds: [1] });
+  assert.deepEqual(await live(), { domain: 'flynn.localhost', rootKeys: ['new'], rounds: [1] });
   const left = await world.client.call(releases.list, { params: { app: 'controller' } });
   assert.deepEqual(
     left.map(({ env }) => env['FLYNN_CONTROLLER_KEY']),
