@@ -4,6 +4,7 @@ import { TestCluster } from '../test-cluster.ts';
 import { describeDeploys } from './deploys.ts';
 import { describeBuilds } from './builds.ts';
 import { describeAccess } from './access.ts';
+import { describeDomain } from './domain.ts';
 import { describeDown } from './down.ts';
 import { describeElsewhere } from './elsewhere.ts';
 import { describeEnv } from './env.ts';
@@ -42,6 +43,7 @@ suite('one host', () => {
   describeDeploys(theCluster);
   describeLogs(theCluster);
   describeRecovery(theCluster);
+  describeDomain(theCluster);
   describeRotation(theCluster);
   describeDown(theCluster);
 });
