@@ -1,8 +1,10 @@
 /** The etcd driver. etcd3 carries the calls and nothing more: watching, retrying and keeping leases alive are done here. */
-import { FlynnError } from '@flynn/kit/errors';
+import { FlynnError, hasCode } from '@flynn/kit/errors';
+import { newId } from '@flynn/kit/ids';
 import type { Logger } from '@flynn/kit/log';
-import type { Etcd3, IKeyValue, IRangeRequest, IResponseHeader } from 'etcd3';
+import type { Etcd3, IKeyValue, IRangeRequest, IResponseHeader, ITxnRequest } from 'etcd3';
 import { checkTransaction } from './check.ts';
+import { WriteFence } from './etcd-fence.ts';
 import { openLease } from './etcd-lease.ts';
 import { EtcdMembers } from './etcd-members.ts';
 import type { EtcdTls } from './etcd-members.ts';
@@ -33,6 +35,8 @@ import type {
   TransactionResult,
 } from './store.ts';
 
+/** What lies with a member for longer than this is not expected to be carried out any more. */
+const fenceSeconds = 7 * 86_400;
 /** Entries are mostly a few hundred bytes: a page stays far below a megabyte and a cluster of thousands takes few. */
 const pageEntries = 1000;
 
@@ -76,6 +80,8 @@ class EtcdStore implements EtcdClient {
   readonly #log: Logger;
   readonly #onCall: NonNullable<EtcdOptions['onCall']>;
   readonly #closing = new AbortController();
+  readonly #fence = new WriteFence({ key: `/flynn/fences/${newId()}`, raise: (key) => this.#raise(key) });
+  #fenceLease: { readonly ID: string } | undefined;
   /** Of the last answer: what restores from a backup, or makes anew, makes another cluster. */
   #clusterId: string | undefined;
 
@@ -185,9 +191,8 @@ class EtcdStore implements EtcdClient {
       success: transaction.then.map(requestOf),
       failure: (transaction.else ?? []).map(requestOf),
     };
-    const answer = await this.#call('a transaction', 'write', options, (client, deadline) =>
-      client.kv.txn(request, { deadline }),
-    );
+    const branches = [...transaction.then, ...(transaction.else ?? [])];
+    const answer = await (branches.every(isRead) ? this.#ask(request, options) : this.#carryOut(request, options));
     const branch = answer.succeeded ? transaction.then : (transaction.else ?? []);
     const reads = answer.responses
       .filter((_, index) => isRead(branch[index]))
@@ -197,6 +202,37 @@ class EtcdStore implements EtcdClient {
       revision: Number(answer.header.revision),
       reads: Object.freeze(reads),
     });
+  }
+
+  #ask(request: ITxnRequest, options: CallOptions) {
+    return this.#call('a transaction', 'read', options, (client, deadline) => client.kv.txn(request, { deadline }));
+  }
+
+  #carryOut(request: Required<ITxnRequest>, options: CallOptions) {
+    const untilMs = performance.now() + this.#timeoutMs;
+    const send = (fenced: ITxnRequest) =>
+      this.#call('a transaction', 'write', { ...options, untilMs }, (client, deadline) =>
+        client.kv.txn(fenced, { deadline }),
+      );
+    return this.#fence.carryOut(request, { send, untilMs, signal: this.#endOf(options) });
+  }
+
+  /** The lease is one for all of the client's life: its end, or another store, makes another one. */
+  async #raise(key: string): Promise<Revision> {
+    const raised = async (lease: string): Promise<Revision> => {
+      const request = { key: bytesOf(key), value: bytesOf('{}'), lease };
+      const answer = await this.#call('raising the fence', 'read', {}, (client, deadline) =>
+        client.kv.put(request, { deadline }),
+      );
+      return Number(answer.header.revision);
+    };
+    try {
+      return await raised((this.#fenceLease ??= await this.#grant(fenceSeconds, {})).ID);
+    } catch (error) {
+      if (!hasCode(error, 'not_found')) throw error;
+      this.#fenceLease = await this.#grant(fenceSeconds, {});
+      return await raised(this.#fenceLease.ID);
+    }
   }
 
   watch(prefix: string, options: { after: Revision; signal: AbortSignal }): AsyncIterable<ChangeBatch> {
@@ -223,10 +259,7 @@ class EtcdStore implements EtcdClient {
   async grantLease(options: { ttlSeconds: number } & CallOptions): Promise<Lease> {
     // Counted from before the request: etcd cannot have started its own count earlier.
     const grantedMs = performance.now();
-    // One that is granted besides is kept alive by nobody.
-    const answer = await this.#call('granting a lease', 'read', options, (client, deadline) =>
-      client.leaseClient.leaseGrant({ TTL: options.ttlSeconds }, { deadline }),
-    );
+    const answer = await this.#grant(options.ttlSeconds, options);
     return openLease({
       members: this.#members,
       renewals: this.#renewals,
@@ -237,6 +270,13 @@ class EtcdStore implements EtcdClient {
       log: this.#log,
       revoke: () => this.#revoke(answer.ID),
     });
+  }
+
+  /** One that is granted besides is kept alive by nobody. */
+  #grant(ttlSeconds: number, options: CallOptions) {
+    return this.#call('granting a lease', 'read', options, (client, deadline) =>
+      client.leaseClient.leaseGrant({ TTL: ttlSeconds }, { deadline }),
+    );
   }
 
   async #revoke(id: string): Promise<void> {
@@ -267,15 +307,18 @@ class EtcdStore implements EtcdClient {
     await this.close();
   }
 
+  #endOf({ signal }: CallOptions): AbortSignal {
+    return signal === undefined ? this.#closing.signal : AbortSignal.any([signal, this.#closing.signal]);
+  }
+
   /** 'read' is anything that may be done twice, at the same time too. */
   async #call<T extends { header: IResponseHeader }>(
     what: string,
     kind: 'read' | 'write',
-    { signal }: CallOptions,
+    { signal, untilMs = performance.now() + this.#timeoutMs }: CallOptions & { untilMs?: number },
     send: (client: Etcd3, deadline: Date) => Promise<T>,
   ): Promise<T> {
     const startedMs = performance.now();
-    const untilMs = startedMs + this.#timeoutMs;
     const asking = askInTurn({
       members: this.#members,
       what,
@@ -283,7 +326,7 @@ class EtcdStore implements EtcdClient {
       untilMs,
       pace: { ...(kind === 'read' ? { stepMs: this.#stepMs } : {}), maxPauseMs: 500, silentMs: this.#stepMs },
       canRepeat: (error) => (error.code === 'unavailable' && kind === 'read') || wasNeverSent(error),
-      signal: signal === undefined ? this.#closing.signal : AbortSignal.any([signal, this.#closing.signal]),
+      signal: this.#endOf({ signal }),
     });
     const tell = (isAnswered: boolean) => this.#onCall({ kind, tookMs: performance.now() - startedMs, isAnswered });
     const answer = await asking.catch((error: unknown) => {
