@@ -4,23 +4,16 @@ import { newId } from '@flynn/kit/ids';
 import type { Logger } from '@flynn/kit/log';
 import type { Etcd3, IKeyValue, IRangeRequest, IResponseHeader, ITxnRequest } from 'etcd3';
 import { checkTransaction } from './check.ts';
+import { LeaderNews, unlessLost } from './etcd-doubt.ts';
 import { WriteFence } from './etcd-fence.ts';
 import { openLease } from './etcd-lease.ts';
 import { EtcdMembers } from './etcd-members.ts';
-import type { EtcdTls } from './etcd-members.ts';
+import type { EtcdTls, Member } from './etcd-members.ts';
 import { Renewals } from './etcd-renewals.ts';
+import { isReadOnly, resultOf, txnOf } from './etcd-transaction.ts';
 import { askInTurn } from './etcd-turns.ts';
 import { watchPrefix } from './etcd-watch.ts';
-import {
-  bytesOf,
-  compareOf,
-  entryOf,
-  isCompacted,
-  isFaultOfMember,
-  rangeOf,
-  requestOf,
-  wasNeverSent,
-} from './etcd-wire.ts';
+import { bytesOf, entryOf, isCompacted, isFaultOfMember, rangeOf, wasNeverSent } from './etcd-wire.ts';
 import { CompactedError } from './store.ts';
 import type {
   CallOptions,
@@ -80,6 +73,7 @@ class EtcdStore implements EtcdClient {
   readonly #log: Logger;
   readonly #onCall: NonNullable<EtcdOptions['onCall']>;
   readonly #closing = new AbortController();
+  readonly #leaders = new LeaderNews();
   readonly #fence = new WriteFence({ key: `/flynn/fences/${newId()}`, raise: (key) => this.#raise(key) });
   #fenceLease: { readonly ID: string } | undefined;
   /** Of the last answer: what restores from a backup, or makes anew, makes another cluster. */
@@ -186,22 +180,9 @@ class EtcdStore implements EtcdClient {
 
   async transact(transaction: Transaction, options: CallOptions = {}): Promise<TransactionResult> {
     checkTransaction(transaction);
-    const request = {
-      compare: (transaction.compare ?? []).map(compareOf),
-      success: transaction.then.map(requestOf),
-      failure: (transaction.else ?? []).map(requestOf),
-    };
-    const branches = [...transaction.then, ...(transaction.else ?? [])];
-    const answer = await (branches.every(isRead) ? this.#ask(request, options) : this.#carryOut(request, options));
-    const branch = answer.succeeded ? transaction.then : (transaction.else ?? []);
-    const reads = answer.responses
-      .filter((_, index) => isRead(branch[index]))
-      .map((response) => Object.freeze(response.response_range.kvs.map(entryOf)));
-    return Object.freeze({
-      succeeded: answer.succeeded,
-      revision: Number(answer.header.revision),
-      reads: Object.freeze(reads),
-    });
+    const request = txnOf(transaction);
+    const answer = await (isReadOnly(transaction) ? this.#ask(request, options) : this.#carryOut(request, options));
+    return resultOf(transaction, answer);
   }
 
   #ask(request: ITxnRequest, options: CallOptions) {
@@ -250,10 +231,15 @@ class EtcdStore implements EtcdClient {
   }
 
   async #revision(): Promise<Revision> {
+    return Number((await this.#present()).revision);
+  }
+
+  /** As a majority knows it. */
+  async #present(): Promise<IResponseHeader> {
     const answer = await this.#call('reading the revision', 'read', {}, (client, deadline) =>
       client.kv.range({ key: bytesOf('/'), keys_only: true, limit: 1 }, { deadline }),
     );
-    return Number(answer.header.revision);
+    return answer.header;
   }
 
   async grantLease(options: { ttlSeconds: number } & CallOptions): Promise<Lease> {
@@ -319,14 +305,18 @@ class EtcdStore implements EtcdClient {
     send: (client: Etcd3, deadline: Date) => Promise<T>,
   ): Promise<T> {
     const startedMs = performance.now();
+    const ended = this.#endOf({ signal });
     const asking = askInTurn({
       members: this.#members,
       what,
-      ask: ({ client }) => send(client, new Date(Date.now() + untilMs - performance.now())),
+      ask: (member) => {
+        const answer = send(member.client, new Date(Date.now() + untilMs - performance.now()));
+        return kind === 'read' ? answer : unlessLost(answer, { ...this.#doubt(member), what, signal: ended });
+      },
       untilMs,
       pace: { ...(kind === 'read' ? { stepMs: this.#stepMs } : {}), maxPauseMs: 500, silentMs: this.#stepMs },
       canRepeat: (error) => (error.code === 'unavailable' && kind === 'read') || wasNeverSent(error),
-      signal: this.#endOf({ signal }),
+      signal: ended,
     });
     const tell = (isAnswered: boolean) => this.#onCall({ kind, tookMs: performance.now() - startedMs, isAnswered });
     const answer = await asking.catch((error: unknown) => {
@@ -335,10 +325,17 @@ class EtcdStore implements EtcdClient {
     });
     tell(true);
     this.#clusterId = answer.header.cluster_id;
+    this.#leaders.heard(answer.header);
     return answer;
   }
-}
 
-function isRead(operation: Transaction['then'][number] | undefined): boolean {
-  return operation !== undefined && ('get' in operation || 'list' in operation);
+  #doubt(member: Member) {
+    return {
+      afterMs: this.#stepMs,
+      againMs: this.#stepMs / 4,
+      sentTerm: this.#leaders.term,
+      term: async () => Number((await this.#present()).raft_term),
+      isHanging: () => this.#members.isHanging(member),
+    };
+  }
 }
