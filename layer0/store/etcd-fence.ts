@@ -13,15 +13,15 @@ import type { Revision } from './store.ts';
 export type Answer = { header: IResponseHeader; succeeded: boolean; responses: IResponseOp[] };
 
 export type FenceOptions = {
-  /** The client's own. Once it was written it is there for a day or more. */
+  /** The client's own. Once it was written it is there for longer than anything may lie with a member. */
   key: string;
   /** Writes it; may do so more than once. Its revision. */
   raise: (key: string) => Promise<Revision>;
 };
 
 /**
- * INVARIANTS. A transaction of a client that was answered was carried out after all those which the client had been told of
- * by the time it was sent, as far as they ever are: answered or not. Whoever was not told otherwise may send it again.
+ * INVARIANTS. Once a transaction is answered that was sent after another one had failed, that other one was carried out
+ * before it, or never will be. None is carried out twice.
  */
 export class WriteFence {
   readonly #key: string;
