@@ -10,7 +10,7 @@ const tellAgainMs = 10_000;
  * So many connections may wait to be accepted; the kernel cuts it to `net.core.somaxconn`. Node's 511 were too few for all
  * clients of a host coming at once: what does not fit is dropped, and comes again a second later if at all.
  */
-const backlog = 4_096;
+export const backlog = 4_096;
 
 export type ListeningOptions = Readonly<{
   /** For errors and logs: `controller`. */
