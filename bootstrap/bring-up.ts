@@ -7,8 +7,10 @@ import { silentLogger } from '@flynn/kit/log';
 import { newSecret } from '@flynn/kit/secrets';
 import { createAuthority } from '@flynn/kit/tls';
 import { addLine } from './add-line.ts';
-import { checkToken, joinCluster, makeToken } from './admission.ts';
+import { checkToken, joinCluster, leasesOf, makeToken } from './admission.ts';
 import { findPerson } from './cli-config.ts';
+import { type DomainChange, checkDrop, formerDomainsOf, withDomain } from './domain.ts';
+import { domainText } from './domain-text.ts';
 import { withStore } from './controller.ts';
 import { primaryAddress, readFacts } from './facts.ts';
 import { type Formation, joinText, judgeFormation, membersStep, missingOf } from './formation.ts';
@@ -49,6 +51,8 @@ export type BringUp = Readonly<{
   passphraseFile?: string | undefined;
   /** What is made anew. */
   rotation?: Rotation | undefined;
+  /** Where apps are to be, or no more. */
+  domain?: DomainChange | undefined;
   /** The hosts that the cluster is to have before anything runs on it. */
   formation?: Formation;
 }>;
@@ -78,6 +82,7 @@ async function bringUpLocked(given: Options, { env, token, formation, ...request
   const stored = await readCluster(options.FLYNN_STATE_DIR);
   if (token !== undefined) checkToken(token, stored);
   if (request.rotation !== undefined) checkRotation(request.rotation, stored);
+  if (request.domain !== undefined) checkDomain(request.domain, stored);
   await checkRestore(options.FLYNN_STATE_DIR, stored, backup);
   let cluster = settle(options, stored, await thisMachine(stored));
   const isJoining = token !== undefined && stored === undefined;
@@ -95,8 +100,10 @@ async function bringUpLocked(given: Options, { env, token, formation, ...request
   if (backup !== undefined) cluster = await takeKeys(options.FLYNN_STATE_DIR, cluster, backup);
   if (request.rotation === 'tokens') cluster = withNextRound(cluster);
   if (request.rotation === 'root key') cluster = withNextRootKey(cluster, newSecret(), beginning());
+  if (request.domain !== undefined && 'to' in request.domain) cluster = withDomain(cluster, request.domain.to);
+  const dropDomain = request.domain !== undefined && 'drop' in request.domain ? request.domain.drop : undefined;
   const person = await findPerson(options.FLYNN_CONFIG_DIR, env);
-  const context = { options, cluster, person, env, ...(backup === undefined ? {} : { backup }) };
+  const context = { options, cluster, person, env, dropDomain, ...(backup === undefined ? {} : { backup }) };
   for (const line of keptText(cluster, options)) process.stdout.write(`${line}\n`);
   if (cluster.hasPlatform) await formCluster(context, formation);
   else await runSteps(joinStepsOf(context));
@@ -121,6 +128,17 @@ async function sayFarewell({ options, cluster: begun, person }: Context, { isNew
   const isRotated = cluster.rootKeyChange !== undefined;
   const { clusters } = await loadClusters(person.configDir);
   process.stdout.write(farewell(cluster, isNew ? 'first' : isRotated ? 'new' : 'known', clusters));
+  if (formerDomainsOf(cluster).length > 0) {
+    const host = { stateDir, cluster, log: silentLogger() };
+    const leases = await withStore(host, (store) => leasesOf(store));
+    process.stdout.write(
+      domainText(
+        cluster,
+        leases.map(({ address }) => address),
+        clusters,
+      ),
+    );
+  }
   if (isRotated) await writeHostFiles(stateDir, closed(cluster));
 }
 
@@ -134,6 +152,16 @@ export function checkRotation(rotation: Rotation, stored: Cluster | undefined): 
     'conflict',
     `${where}: ${what} made anew on the host that made it, by ${command} there. Nothing was changed`,
   );
+}
+
+/** `conflict` but where the platform is, as for keys; and for what cannot be dropped. */
+function checkDomain(change: DomainChange, stored: Cluster | undefined): void {
+  if (stored?.hasPlatform !== true) {
+    const where =
+      stored === undefined ? 'there is no cluster here yet' : `another host made the cluster ${stored.name}`;
+    throw new FlynnError('conflict', `${where}: its domain is changed on the host that made it. Nothing was changed`);
+  }
+  if ('drop' in change) checkDrop(stored, change.drop);
 }
 
 /** With other hosts, those come in as soon as there is something to join, so that the platform is spread over all from its beginning. */

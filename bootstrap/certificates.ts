@@ -6,7 +6,7 @@ import { ensureCertificate, hostCertificateOf } from '@flynn/host-agent/trust/ce
 import { readTextFile, writeFileAtomic } from '@flynn/kit/files';
 import { appRole } from '@flynn/kit/identity';
 import type { Credentials } from '@flynn/kit/tls';
-import { type Cluster, controllerUrlOf, gatewayOf } from './settings.ts';
+import { type Cluster, controllerNameOf, gatewayOf } from './settings.ts';
 
 const folder = (stateDir: string): string => join(stateDir, 'tls');
 
@@ -34,15 +34,16 @@ export async function ensureControllerCertificate(stateDir: string, cluster: Clu
 }
 
 /**
- * What the controller shows to people, at the router: for servers only, for its key is where routers are, and who has it is
+ * What the controller shows to people, at the router, by its name at one of the cluster's domains: for servers only, for its key is where routers are, and who has it is
  * nobody to etcd and to agents.
  */
-export async function ensureRouteCertificate(stateDir: string, cluster: Cluster): Promise<Credentials> {
+export async function ensureRouteCertificate(stateDir: string, cluster: Cluster, domain: string): Promise<Credentials> {
+  const which = domain === cluster.domain ? '' : `-${domain}`;
   const files = {
-    certificate: join(folder(stateDir), 'controller-route.pem'),
-    key: join(folder(stateDir), 'controller-route-key.pem'),
+    certificate: join(folder(stateDir), `controller-route${which}.pem`),
+    key: join(folder(stateDir), `controller-route-key${which}.pem`),
   };
-  const { hostname } = new URL(controllerUrlOf(cluster));
+  const hostname = controllerNameOf({ domain });
   const wanted = { name: hostname, addresses: [hostname], isServerOnly: true };
   return await ensureCertificate(files, { wanted, authority: cluster.authority, now: Date.now() });
 }

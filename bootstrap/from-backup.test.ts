@@ -130,6 +130,18 @@ test('of a root key that was being made anew the new one is restored, and one ma
     assert.equal((await takeKeys(stateDir, rotated, backup)).controllerKey, 'newer');
   }));
 
+test('a cluster that has moved answers at its former domains after a restore, too', () =>
+  withFolder(async (stateDir) => {
+    const backup = backupOf({ sshHostKey: await makeSshKey(stateDir) });
+    const { platform } = backup.inspection;
+    const moved = { ...platform.apps['controller'], env: { FLYNN_FORMER_DOMAINS: 'b.example.com,a.example.com' } };
+    const apps = { ...platform.apps, controller: { ...platform.apps['controller'], ...moved } };
+    const inspection = { ...backup.inspection, platform: { ...platform, apps } } as typeof backup.inspection;
+    const made = settle(withBackup(readOptions({}), inspection), undefined, machine);
+    const cluster = await takeKeys(stateDir, made, { ...backup, inspection });
+    assert.deepEqual(cluster.domains, { former: ['b.example.com', 'a.example.com'], isMoving: false });
+  }));
+
 test('a restore goes on with its own backup, and nothing else is done before it is through', () =>
   withFolder(async (stateDir) => {
     const backup = backupOf();

@@ -126,7 +126,10 @@ export async function takeKeys(stateDir: string, cluster: Cluster, backup: Backu
   // Tokens of an earlier round were to be good no longer, either.
   const [round] = controllerEnv(backup.inspection)['FLYNN_TOKEN_ROUNDS']?.split(',') ?? [];
   const tokens = round === undefined ? {} : { tokens: { round: Number(round) } };
-  return { ...cluster, controllerKey: rootKey ?? cluster.controllerKey, ...tokens };
+  const { FLYNN_FORMER_DOMAINS: formerText = '' } = controllerEnv(backup.inspection);
+  const former = formerText.split(',').filter((one) => one !== '');
+  const domains = former.length === 0 ? {} : { domains: { former, isMoving: false } };
+  return { ...cluster, controllerKey: rootKey ?? cluster.controllerKey, ...tokens, ...domains };
 }
 
 /** As its controller was told it: two with a comma between while it was made anew. */

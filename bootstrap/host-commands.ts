@@ -5,6 +5,7 @@ import { styleText } from 'node:util';
 import type { CliContext } from '@flynn/host-agent/cli-context';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
 import { type BringUp, bringUp, goOnText, printToken } from './bring-up.ts';
+import { changeOf } from './domain.ts';
 import { readFormation } from './formation.ts';
 import { interruptible } from './interrupts.ts';
 import { isInstalled, root, versionOfThis } from './origin.ts';
@@ -20,6 +21,8 @@ type BootstrapOptions = {
   passphraseFile?: string;
   rotateTokens?: boolean;
   rotateRootKey?: boolean;
+  domain?: string;
+  dropDomain?: string;
 };
 type UpdateOptions = { bundle?: string; to?: string; stay: boolean; leaveAway: boolean };
 type UninstallOptions = { keepImages: boolean; force: boolean };
@@ -44,6 +47,8 @@ export function addClusterCommands({ program }: CliContext): void {
       '--rotate-root-key',
       'make the root key anew, and the tokens; both are good meanwhile, the former not after',
     )
+    .option('--domain <domain>', 'move the cluster to another domain; it goes on answering at the one before')
+    .option('--drop-domain <domain>', 'take away the routes at a former domain')
     .action(async (options: BootstrapOptions) => {
       const { minHosts, peerIps, fromBackup, passphraseFile } = options;
       const formation = readFormation({
@@ -55,6 +60,7 @@ export function addClusterCommands({ program }: CliContext): void {
         fromBackup,
         passphraseFile,
         rotation: rotationOf(options),
+        domain: changeOf(options),
         ...(formation === undefined ? {} : { formation }),
       });
     });
@@ -98,9 +104,12 @@ function rotationOf({
   rotateTokens = false,
   rotateRootKey = false,
   fromBackup,
+  domain,
+  dropDomain,
 }: BootstrapOptions): Rotation | undefined {
-  if ([rotateTokens, rotateRootKey, fromBackup !== undefined].filter(Boolean).length > 1) {
-    const names = '--rotate-tokens, --rotate-root-key and --from-backup';
+  const others = [fromBackup, domain, dropDomain].map((value) => value !== undefined);
+  if ([rotateTokens, rotateRootKey, ...others].filter(Boolean).length > 1) {
+    const names = '--rotate-tokens, --rotate-root-key, --domain, --drop-domain and --from-backup';
     throw new FlynnError('invalid', `${names} are different things: give one of them`);
   }
   if (rotateRootKey) return 'root key';

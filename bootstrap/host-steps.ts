@@ -124,7 +124,7 @@ export function hostStepsOf(
             intervalMs: 200,
           });
           unsealed = await ensureSealing(store, cluster);
-          const known = withRootKey(cluster, await readLiveKeys(store, controllerApp));
+          const known = asItIs(cluster, await readLiveKeys(store, controllerApp));
           await writeHostFiles(stateDir, known);
           keep(known);
           return await readSettings(store, hostId, { signal: AbortSignal.timeout(30_000) });
@@ -137,9 +137,9 @@ export function hostStepsOf(
   ];
 }
 
-/** As it is now: it may have been made anew since this host was told, while it was away or as it joined. */
-function withRootKey(cluster: Cluster, live: LiveKeys | undefined): Cluster {
-  return live === undefined ? cluster : { ...cluster, controllerKey: live.rootKeys[0] };
+/** As it is now: key and domain may have become others since this host was told, while it was away or as it joined. */
+function asItIs(cluster: Cluster, live: LiveKeys | undefined): Cluster {
+  return live === undefined ? cluster : { ...cluster, controllerKey: live.rootKeys[0], domain: live.domain };
 }
 
 const parents: ReadonlySet<string> = new Set(Object.values(recipes).map(({ parent }) => parent ?? ''));

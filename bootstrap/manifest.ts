@@ -3,9 +3,10 @@ import type { z } from 'zod';
 import { type Service, serviceToken } from '@flynn/controller/access/service-token';
 import type { processSchema } from '@flynn/controller/model';
 import type { Credentials } from '@flynn/kit/tls';
+import { domainsOf, formerDomainsOf } from './domain.ts';
 import type { ImageName } from './images/recipes.ts';
 import { rootKeysOf, roundsOf } from './rotation.ts';
-import { type Cluster, controllerUrlOf, gitUrlOf, httpsPortOf } from './settings.ts';
+import { type Cluster, controllerNameOf, gitUrlOf, httpsPortOf } from './settings.ts';
 
 type ProcessInput = z.input<typeof processSchema>;
 
@@ -189,6 +190,7 @@ function controllerOf(input: ManifestInput): SystemApp {
       FLYNN_ETCD_CERT: input.controllerCertificate.certificate,
       FLYNN_ETCD_KEY: input.controllerCertificate.privateKey,
       FLYNN_DOMAIN: cluster.domain,
+      FLYNN_FORMER_DOMAINS: formerDomainsOf(cluster).join(','),
       FLYNN_CLUSTER: cluster.name,
       FLYNN_GIT_URL: gitUrlOf(cluster),
       FLYNN_GIT_HOST_KEY: input.sshHostPublicKey.trim().split(/\s+/, 2).join(' '),
@@ -200,7 +202,11 @@ function controllerOf(input: ManifestInput): SystemApp {
       worker: { command: ['worker'], ...size(256) },
     },
     counts: { web: 1, worker: 1 },
-    routes: [{ type: 'http', domain: new URL(controllerUrlOf(cluster)).hostname, service: controllerService }],
+    routes: domainsOf(cluster).map((domain) => ({
+      type: 'http' as const,
+      domain: controllerNameOf({ domain }),
+      service: controllerService,
+    })),
   };
 }
 

@@ -51,6 +51,8 @@ export const commands = isInstalled
       restore: 'flynn-host bootstrap --from-backup',
       rotateTokens: 'flynn-host bootstrap --rotate-tokens',
       rotateRootKey: 'flynn-host bootstrap --rotate-root-key',
+      domain: 'flynn-host bootstrap --domain',
+      dropDomain: 'flynn-host bootstrap --drop-domain',
       down: 'flynn-host uninstall',
       force: 'flynn-host uninstall --force',
     }
@@ -61,6 +63,8 @@ export const commands = isInstalled
       restore: 'npm run up -- --from-backup',
       rotateTokens: 'npm run up -- --rotate-tokens',
       rotateRootKey: 'npm run up -- --rotate-root-key',
+      domain: 'npm run up -- --domain',
+      dropDomain: 'npm run up -- --drop-domain',
       down: 'npm run down',
       force: 'npm run down -- --force',
     };

@@ -43,9 +43,13 @@ const parts = ['router', 'runner', 'git-receiver', 'log-aggregator'] as const;
 /** A controller of this release: what it takes. */
 function controllerOf(cluster: Cluster) {
   const env = appsOf(cluster).get('controller')?.env ?? {};
-  const { FLYNN_TOKEN_ROUNDS: rounds, FLYNN_CONTROLLER_KEY: rootKeys } = loadConfig(configSchema, env);
+  const {
+    FLYNN_TOKEN_ROUNDS: rounds,
+    FLYNN_CONTROLLER_KEY: rootKeys,
+    FLYNN_DOMAIN: domain,
+  } = loadConfig(configSchema, env);
   return {
-    live: { rootKeys: [rootKeys[0] ?? '', ...rootKeys.slice(1)], rounds } satisfies LiveKeys,
+    live: { domain, rootKeys: [rootKeys[0] ?? '', ...rootKeys.slice(1)], rounds } satisfies LiveKeys,
     takesKey: (key: string) => rootKeys.some((one) => isSameSecret(one, key)),
     takesToken: (part: string, token: string) => serviceOf(token, rootKeys, rounds) === part,
   };

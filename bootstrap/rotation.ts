@@ -71,7 +71,11 @@ export function withNextRootKey(cluster: Cluster, key: string, begun: Begun): Cl
  * takes over what controllers take. Else it is the store, by a snapshot or by a rollback of the controller: the key that its
  * controllers take is the former one, and the change is made again.
  */
-export function withLiveKeys(cluster: Cluster, live: LiveKeys | undefined, begun: Begun): Cluster {
+export function withLiveKeys(
+  cluster: Cluster,
+  live: Pick<LiveKeys, 'rootKeys' | 'rounds'> | undefined,
+  begun: Begun,
+): Cluster {
   if (live === undefined) return cluster;
   const { round: own } = roundsOf(cluster);
   const [round = 0, formerRound] = live.rounds;

@@ -66,7 +66,7 @@ test('ports and the address can be changed later', () => {
 test('another domain than the cluster’s is refused, and the message says what to do', () => {
   assert.throws(
     () => made({ FLYNN_DOMAIN: 'other.example.com' }, made()),
-    /FLYNN_DOMAIN.*flynn\.localhost.*npm run down/,
+    /FLYNN_DOMAIN.*flynn\.localhost.*npm run up -- --domain other\.example\.com/,
   );
 });
 

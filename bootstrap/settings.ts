@@ -23,6 +23,13 @@ const ipv4Subnet = z
     'expected the first address of the subnet, like 100.100.0.0/24',
   );
 
+export const domainSchema = z
+  .string()
+  .regex(
+    /^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)+$/,
+    'expected a domain like apps.example.com',
+  );
+
 export const optionsSchema = z.object({
   /** Names everything of the cluster on this machine. */
   FLYNN_CLUSTER: z
@@ -30,13 +37,7 @@ export const optionsSchema = z.object({
     .regex(/^[a-z][a-z0-9]{0,19}$/, 'expected up to 20 lower-case letters and digits')
     .optional(),
   /** Apps answer at NAME.DOMAIN; it and *.DOMAIN have to lead to this machine. *.localhost does by itself. */
-  FLYNN_DOMAIN: z
-    .string()
-    .regex(
-      /^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)+$/,
-      'expected a domain like apps.example.com',
-    )
-    .optional(),
+  FLYNN_DOMAIN: domainSchema.optional(),
   FLYNN_HTTP_PORT: port.optional(),
   /** Where requests over TLS come in; as far above the HTTP port as 443 is above 80, unless given. */
   FLYNN_HTTPS_PORT: port.optional(),
@@ -97,6 +98,8 @@ export function readOptions(env: Record<string, string | undefined>): Options {
 export const clusterSchema = z.object({
   name: z.string(),
   domain: z.string(),
+  /** Where it was before, newest first, and answers too; `isMoving` until all routes are at `domain` as well. */
+  domains: z.object({ former: z.array(z.string()), isMoving: z.boolean() }).optional(),
   httpPort: z.int(),
   /** As it was given: see httpsPortOf. */
   httpsPort: z.int().optional(),
@@ -150,6 +153,7 @@ export const sharedSchema = clusterSchema.omit({
   etcdEndpoints: true,
   peers: true,
   hasPlatform: true,
+  domains: true,
   tokens: true,
   rootKeyChange: true,
   dnsUpstreams: true,
@@ -189,7 +193,6 @@ export function settle(options: Options, stored: Cluster | undefined, machine: M
   if (stored !== undefined) {
     const fixed = [
       ['FLYNN_CLUSTER', stored.name],
-      ['FLYNN_DOMAIN', stored.domain],
       ['FLYNN_SUBNET', stored.subnet],
       ['FLYNN_RANGE', stored.range],
       ['FLYNN_HOST_ID', stored.hostId],
@@ -197,6 +200,8 @@ export function settle(options: Options, stored: Cluster | undefined, machine: M
     ] as const;
     const remedy = `unset it, or take the cluster down first with ${commands.down}`;
     refuseOther(options, fixed, (value) => `the cluster on this machine was made with ${value}: ${remedy}`);
+    const moving = `unset it, or move the cluster with ${commands.domain} ${options.FLYNN_DOMAIN}`;
+    refuseOther(options, [['FLYNN_DOMAIN', stored.domain]], (value) => `the cluster's domain is ${value}: ${moving}`);
     if (!stored.hasPlatform) refuseContradictions(options, stored);
     const changed = {
       ...stored,
@@ -280,14 +285,19 @@ export function numberOf(address: string): number {
   return address.split('.').reduce((sum, part) => ((sum << 8) | Number(part)) >>> 0, 0);
 }
 
+/** What it is asked for by, of each domain of the cluster. */
+export function controllerNameOf({ domain }: Pick<Cluster, 'domain'>): string {
+  return `controller.${domain}`;
+}
+
 export function controllerUrlOf(cluster: Pick<Cluster, 'domain' | 'httpPort'>): string {
-  return `http://controller.${cluster.domain}${portSuffix(cluster.httpPort)}`;
+  return `http://${controllerNameOf(cluster)}${portSuffix(cluster.httpPort)}`;
 }
 
 /** Where the router shows the certificate that `up` made for the controller. */
 export function secureControllerUrlOf(cluster: Pick<Cluster, 'domain' | 'httpPort' | 'httpsPort'>): string {
   const port = httpsPortOf(cluster);
-  return `https://controller.${cluster.domain}${port === 443 ? '' : `:${port}`}`;
+  return `https://${controllerNameOf(cluster)}${port === 443 ? '' : `:${port}`}`;
 }
 
 export function appUrlOf(app: string, cluster: Pick<Cluster, 'domain' | 'httpPort'>): string {

@@ -11,6 +11,8 @@ export type Context = Readonly<{
   env: Record<string, string | undefined>;
   /** What the cluster is to have from its beginning. */
   backup?: Backup;
+  /** A former domain that is to be none any more. */
+  dropDomain?: string | undefined;
   /** Only what is there already is brought up to date, one app after the other. */
   isUpdate?: boolean;
 }>;

@@ -3,6 +3,8 @@ import { readFile } from 'node:fs/promises';
 import { totalmem } from 'node:os';
 import { readLiveKeys } from '@flynn/controller/access/live-keys';
 import { withController } from './controller-client.ts';
+import { formerDomainsOf, moved, withoutFormer } from './domain.ts';
+import { addTwins, dropRoutes } from './domain-routes.ts';
 import { createDiscoveryClient } from '@flynn/discovery/client';
 import { FlynnError } from '@flynn/kit/errors';
 import { silentLogger } from '@flynn/kit/log';
@@ -22,7 +24,15 @@ import { type RestoreContext, restoreRecordsStep, restoreSteps } from './restore
 import { beginning, closing, isOpen, knownRootKeys, rootKeysOf, withLiveKeys } from './rotation.ts';
 import { tellRotation } from './rotation-entry.ts';
 import { pushSample, sampleName, untilAnswers } from './sample-app.ts';
-import { type Cluster, appUrlOf, controllerUrlOf, gatewayOf, gitHostOf, gitUrlOf } from './settings.ts';
+import {
+  type Cluster,
+  appUrlOf,
+  controllerNameOf,
+  controllerUrlOf,
+  gatewayOf,
+  gitHostOf,
+  gitUrlOf,
+} from './settings.ts';
 import { ensureSealing, tellControllersSeal, unsealedText } from './sealing.ts';
 import { ensureHostKey } from './state.ts';
 import { type Report } from './timed.ts';
@@ -81,6 +91,24 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
       });
     },
   });
+  // Before any controller takes it for nobody's.
+  const dropStep = (former: string): Step => ({
+    title: `Domain ${former}`,
+    run: async () => {
+      const outcome = await withController(host(), (client) => dropRoutes(client, cluster, former));
+      await become(withoutFormer(cluster, former));
+      return outcome;
+    },
+  });
+  // Once all controllers give new apps their route there.
+  const moveStep: Step = {
+    title: `Domain ${cluster.domain}`,
+    run: async (report) => {
+      const outcome = await withController(host(), (client) => addTwins(client, cluster, report));
+      await become(moved(cluster));
+      return outcome;
+    },
+  };
   const restore = (): RestoreContext => ({ host: host(), gateway, images });
 
   const base: Step[] = [
@@ -108,6 +136,7 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
     ...(backup === undefined ? [] : [restoreRecordsStep(backup, restore)]),
   ];
   const platform: Step[] = [
+    ...(context.dropDomain === undefined ? [] : [dropStep(context.dropDomain)]),
     {
       title: 'Controller',
       run: async (report) => {
@@ -125,15 +154,20 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
         return started === 'started' || removed > 0 ? 'started, and made an app of itself' : outcome;
       },
     },
+    ...(cluster.domains?.isMoving === true ? [moveStep] : []),
     {
       // Before the services: whichever of them fails is looked at with it.
       title: 'The flynn command',
       run: async () => {
-        const route = await ensureRouteCertificate(stateDir, cluster);
-        const { hostname } = new URL(controllerUrlOf(cluster));
-        isOwnCertificate = await withPlatform((platform) =>
-          platform.ensureCertificate(hostname, route, cluster.authority.certificate),
-        );
+        const showsOwn = async (domain: string): Promise<boolean> => {
+          const route = await ensureRouteCertificate(stateDir, cluster, domain);
+          const name = controllerNameOf({ domain });
+          return await withPlatform((platform) =>
+            platform.ensureCertificate(name, route, cluster.authority.certificate),
+          );
+        };
+        for (const domain of formerDomainsOf(cluster)) await showsOwn(domain);
+        isOwnCertificate = await showsOwn(cluster.domain);
         await addCluster(person, await knownCluster(cluster, shortMs), knownRootKeys(cluster));
         await writeKnownHosts(person, gitHostOf(cluster), cluster.gitPort, hostPublicKey);
         const key = await ensureSshKey(person);

@@ -1,6 +1,7 @@
 /** `npm run up`: this machine as a cluster, with a sample app on it. Run again: brings the platform up to date. */
 import { parseArgs, styleText } from 'node:util';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
+import { changeOf } from './domain.ts';
 import { bringUp, bringUpHosts, goOnText, printToken } from './bring-up.ts';
 
 async function main(): Promise<boolean> {
@@ -13,6 +14,8 @@ async function main(): Promise<boolean> {
       'passphrase-file': { type: 'string' },
       'rotate-tokens': { type: 'boolean', default: false },
       'rotate-root-key': { type: 'boolean', default: false },
+      domain: { type: 'string' },
+      'drop-domain': { type: 'string' },
     },
   });
   const ways = [
@@ -22,9 +25,12 @@ async function main(): Promise<boolean> {
     values.token || undefined,
     values['rotate-tokens'] || undefined,
     values['rotate-root-key'] || undefined,
+    values.domain,
+    values['drop-domain'],
   ];
   if (ways.filter((value) => value !== undefined).length > 1) {
-    const names = '--join, --token, --hosts, --rotate-tokens, --rotate-root-key and --from-backup';
+    const names =
+      '--join, --token, --hosts, --rotate-tokens, --rotate-root-key, --domain, --drop-domain and --from-backup';
     throw new FlynnError('invalid', `${names} are different things: give one of them`);
   }
   const { env } = process;
@@ -35,7 +41,8 @@ async function main(): Promise<boolean> {
   }
   const rotation = values['rotate-root-key'] ? 'root key' : values['rotate-tokens'] ? 'tokens' : undefined;
   const { join: token, 'from-backup': fromBackup, 'passphrase-file': passphraseFile } = values;
-  return await bringUp({ env, token, fromBackup, passphraseFile, rotation });
+  const domain = changeOf({ domain: values.domain, dropDomain: values['drop-domain'] });
+  return await bringUp({ env, token, fromBackup, passphraseFile, rotation, domain });
 }
 
 try {

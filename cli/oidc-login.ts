@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer } from 'node:http';
-import { FlynnError, messageOf } from '@flynn/kit/errors';
+import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import { isSameSecret, newSecret } from '@flynn/kit/secrets';
 import { withDeadline } from '@flynn/kit/retry';
 import { z } from 'zod';
@@ -12,6 +12,8 @@ const fetchMs = 15_000;
 const patienceMs = 5 * 60_000;
 
 const configSchema = z.looseObject({ authorization_endpoint: z.url(), token_endpoint: z.url() });
+/** RFC 6749, 5.2. */
+const refusalSchema = z.looseObject({ error: z.string(), error_description: z.string().optional() });
 const tokensSchema = z.looseObject({ id_token: z.string(), access_token: z.string().optional() });
 
 export type Provider = { issuer: string; clientId: string; scope: string };
@@ -114,13 +116,37 @@ async function listen(): Promise<Loopback> {
 async function fetchJson<S extends z.ZodType>(schema: S, url: string, init: RequestInit = {}): Promise<z.output<S>> {
   try {
     const answer = await fetch(url, { ...init, signal: withDeadline(fetchMs), redirect: 'error' });
-    if (!answer.ok)
-      throw new FlynnError(
-        'unavailable',
-        `it answered with status ${answer.status}: ${(await answer.text()).slice(0, 200)}`,
-      );
+    if (!answer.ok) throw refusalOf(answer.status, await answer.text());
     return schema.parse(await answer.json());
   } catch (error) {
-    throw new FlynnError('unavailable', `the provider cannot be asked (${url}): ${messageOf(error)}`, { cause: error });
+    if (hasCode(error, 'denied')) throw error;
+    const what = `the provider cannot be asked (${url}): ${messageOf(error)}`;
+    const remedy = 'see to it that this machine reaches it, and try again';
+    throw new FlynnError('unavailable', `${what}\n  ${remedy}`, { cause: error });
+  }
+}
+
+/** `denied` with the provider's reason, or `unavailable` when it gave none as the standard has it. */
+function refusalOf(status: number, body: string): FlynnError {
+  const refusal = refusalSchema.safeParse(parsed(body)).data;
+  if (refusal === undefined || status >= 500) {
+    return new FlynnError('unavailable', `it answered with status ${status}: ${body.slice(0, 200)}`);
+  }
+  const { error, error_description: why } = refusal;
+  const remedy =
+    error === 'invalid_client' || error === 'unauthorized_client'
+      ? 'an admin registers the client there as public (or native), with authorization code and PKCE and without a secret: docs/access.md'
+      : 'start again with "flynn login"';
+  return new FlynnError(
+    'denied',
+    `the provider refused: ${why === undefined ? error : `${why} (${error})`}\n  ${remedy}`,
+  );
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
   }
 }

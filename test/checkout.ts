@@ -2,7 +2,8 @@
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { ExecResult } from '@flynn/bootstrap/test-hosts/test-host';
-import type { Answer, RunOptions, TestCluster } from './test-cluster.ts';
+import type { Answer } from './answer.ts';
+import type { RunOptions, TestCluster } from './test-cluster.ts';
 
 export class Checkout {
   readonly cluster: TestCluster;

@@ -12,12 +12,11 @@ import { suiteHosts } from '@flynn/bootstrap/test-hosts/network';
 import type { ExecOptions, ExecResult } from '@flynn/bootstrap/test-hosts/test-host';
 import { waitFor } from '@flynn/kit/retry';
 import type { Store } from '@flynn/store/store';
+import { type Answer, answerTo } from './answer.ts';
 import { Checkout } from './checkout.ts';
 import { type Cut, NetworkFaults } from './network-faults.ts';
 
 const root = resolve(import.meta.dirname, '..');
-
-export type Answer = { status: number; body: string; headers: Record<string, string | string[] | undefined> };
 
 export type RunOptions = ExecOptions & {
   /** The exit code that is right; `any` leaves the verdict to the caller. Default 0. */
@@ -161,35 +160,25 @@ export class TestCluster implements AsyncDisposable {
     return checkout;
   }
 
-  /** One request to `NAME.DOMAIN` through the router of a host, by default the first, from outside the hosts. */
+  /**
+   * One request to `NAME.DOMAIN` through the router of a host, by default the first, from outside the hosts. Waits for the
+   * answer until the signal; without one, 10 s.
+   */
   get(
     name: string,
     path = '/',
     options: { signal?: AbortSignal; host?: ClusterHost; headers?: Record<string, string> } = {},
   ): Promise<Answer> {
-    return new Promise((done, fail) => {
-      const outgoing = request(
-        {
-          host: (options.host ?? this.host).address,
-          port: 80,
-          path,
-          agent: false,
-          headers: { ...options.headers, host: name.includes('.') ? name : `${name}.${this.domain}` },
-          timeout: 10_000,
-          ...(options.signal ? { signal: options.signal } : {}),
-        },
-        (incoming) => {
-          let body = '';
-          incoming.setEncoding('utf8');
-          incoming.on('data', (chunk: string) => (body += chunk));
-          incoming.on('end', () => done({ status: incoming.statusCode ?? 0, body, headers: incoming.headers }));
-          incoming.on('error', fail);
-        },
-      );
-      outgoing.on('timeout', () => outgoing.destroy(new Error('no answer within 10 s')));
-      outgoing.on('error', fail);
-      outgoing.end();
-    });
+    return answerTo(
+      request({
+        host: (options.host ?? this.host).address,
+        port: 80,
+        path,
+        agent: false,
+        headers: { ...options.headers, host: name.includes('.') ? name : `${name}.${this.domain}` },
+      }),
+      options.signal,
+    );
   }
 
   /** The jobs `flynn ps` tells of, as JSON. */

@@ -18,6 +18,9 @@ import type { ClusterHost } from './cluster-host.ts';
 
 const maxMembers = 3;
 const togetherMs = 120_000;
+/** As the kernel writes them. */
+const established = '01';
+const peerPort = ':094C';
 
 /**
  * With the certificate of the first host that has one, at the hosts' members or where else they are reached. The caller
@@ -67,6 +70,34 @@ export async function isStoreLeader(host: ClusterHost): Promise<boolean> {
   } catch {
     return false;
   }
+}
+
+/**
+ * Until what a member of etcd sends to another arrives at once. Where two could not reach each other their kernels wait ever
+ * longer before they try again, however well the rest goes: a third that is lost in that time costs the majority.
+ */
+export async function untilStoreLinked(hosts: readonly ClusterHost[]): Promise<void> {
+  const members = hosts.filter((host) => host.hasStore());
+  await waitFor(async () => (await Promise.all(members.map(isStoreWaiting))).every((isWaiting) => !isWaiting), {
+    what: 'the members of etcd to reach each other',
+    deadlineMs: togetherMs,
+    intervalMs: 100,
+  });
+}
+
+/** Whether its kernel has sent something to another member and not heard of it. */
+async function isStoreWaiting(host: ClusterHost): Promise<boolean> {
+  const tables = await Promise.all(
+    ['tcp', 'tcp6'].map((name) => readFile(`/proc/${host.storePid()}/net/${name}`, 'latin1')),
+  );
+  return tables.some((table) =>
+    table.split('\n').some((line) => {
+      // sl local remote state tx:rx timer:when retransmitted …
+      const [, local = '', remote = '', state, , timer = '', retransmitted = ''] = line.trimStart().split(/ +/);
+      const isOfPeers = local.endsWith(peerPort) || remote.endsWith(peerPort);
+      return isOfPeers && state === established && timer.startsWith('01:') && Number.parseInt(retransmitted, 16) > 0;
+    }),
+  );
 }
 
 /** Of hosts that run a member, as their disks tell: a client would wait for those that never had one. */

@@ -72,7 +72,7 @@ test('an answer that is not to this login, a refusal, and a cluster without logi
   const answers: [(to: URL) => void, RegExp][] = [
     [(to) => to.searchParams.set('state', 'forged'), /not one to this login/],
     [(to) => to.searchParams.set('error', 'access_denied'), /the provider refused: access_denied/],
-    [(to) => to.searchParams.set('code', 'stolen'), /answered with status 400/],
+    [(to) => to.searchParams.set('code', 'stolen'), /the provider refused: invalid_grant\n {2}start again/],
     [(to) => to.searchParams.delete('code'), /holds no code/],
   ];
   for (const [change, expected] of answers) {
@@ -85,9 +85,30 @@ test('an answer that is not to this login, a refusal, and a cluster without logi
     assert.equal(await running, 1);
     assert.match(io.stderr.text, expected);
   }
+  it.provider.isConfidential = true;
+  const confidential = it.desk.io();
+  const refused = runCli(['login', 'home', it.controller.url], confidential);
+  await (await fetch(await pageOf(confidential))).text();
+  assert.equal(await refused, 1);
+  assert.match(
+    confidential.stderr.text,
+    /refused: client authentication failed \(invalid_client\)\n {2}an admin registers/,
+  );
+  assert.doesNotMatch(confidential.stderr.text, /flynn status/);
   await using plain = await startTestController({ hosts: 0, hasWorker: false });
   const none = await it.desk.run(['login', 'plain', plain.url]);
   assert.match(none.stderr, /has no login: an admin makes a user with "flynn user add"/);
   assert.equal((await it.desk.run(['login', 'nosuch'])).code, 2);
   assert.equal((await it.desk.run(['login', 'x', 'example.com'])).code, 2);
+});
+
+test('a provider that is away is named, and so is why it cannot be asked', async () => {
+  await using it = await start();
+  await it.provider[Symbol.asyncDispose]();
+  const away = await it.desk.run(['login', 'home', it.controller.url]);
+  assert.equal(away.code, 1);
+  assert.match(
+    away.stderr,
+    /the provider cannot be asked \(http:.*openid-configuration\): .*ECONNREFUSED.*\n {2}see to it/,
+  );
 });

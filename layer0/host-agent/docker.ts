@@ -24,6 +24,7 @@ import { dockerNetworks } from './docker-networks.ts';
 import { ensureStack } from './docker-stacks.ts';
 import { openAttachment, openExec, readEvents } from './docker-streams.ts';
 import { DockerUsage } from './docker-usage.ts';
+import { ownVolumes } from './docker-volume-owner.ts';
 import { dockerVolumes } from './docker-volumes.ts';
 
 export type DockerOptions = {
@@ -45,6 +46,8 @@ export function connectDocker(options: DockerOptions): Engine {
   const known = new Map<string, string>();
   /** Which containers have a terminal never changes, and decides how their streams are read. */
   const terminals = new Map<string, boolean>();
+  /** Containers of ours that certainly have no volumes: nothing has to be looked at before their start. */
+  const volumeless = new Set<string>();
 
   const usage = new DockerUsage(context);
 
@@ -105,6 +108,7 @@ export function connectDocker(options: DockerOptions): Engine {
       try {
         const id = await createContainer(context, spec, options);
         terminals.set(id, spec.tty);
+        if (spec.volumes.length === 0) volumeless.add(id);
         return id;
       } catch (error) {
         if (hasCode(error, 'not_found')) known.clear();
@@ -112,6 +116,8 @@ export function connectDocker(options: DockerOptions): Engine {
       }
     },
     async start(id, options = {}) {
+      // Not with `create`: a container that an agent made before it died is started by the next one.
+      if (!volumeless.has(id)) await ownVolumes(context, id, options);
       await startContainer(context, id, options);
       return note(await inspectContainer(context, id, options));
     },
@@ -129,6 +135,7 @@ export function connectDocker(options: DockerOptions): Engine {
     async remove(id, options = {}) {
       await removeContainer(context, id, options);
       terminals.delete(id);
+      volumeless.delete(id);
       usage.forget(id);
     },
     inspect: (id, options = {}) => inspectContainer(context, id, options),

@@ -193,7 +193,7 @@ export interface Engine {
   removeImage(id: string, options?: CallOptions): Promise<void>;
 
   create(spec: ContainerSpec, options?: CallOptions): Promise<string>;
-  /** Answers the container as it is after the start. */
+  /** Answers the container as it is after the start. A volume of it with nothing in it becomes its user's, unless the image says whose. */
   start(id: string, options?: CallOptions): Promise<Container>;
   /** TERM, after `timeoutMs` KILL; resolves once it ended. */
   stop(id: string, options: CallOptions & { timeoutMs: number }): Promise<void>;

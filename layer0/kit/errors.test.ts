@@ -87,6 +87,7 @@ test('a message is never empty, whatever was thrown', () => {
   assert.equal(messageOf(new RangeError()), 'RangeError');
   assert.equal(messageOf('text'), 'text');
   assert.equal(messageOf(new AggregateError([new Error('a'), new Error('b')])), 'a; b');
+  assert.equal(messageOf(new TypeError('fetch failed', { cause: new Error('refused') })), 'refused');
   assert.match(messageOf(undefined), /not an error/);
 });
 

@@ -139,6 +139,10 @@ export function hasErrno(error: unknown, ...names: readonly string[]): boolean {
 export function messageOf(error: unknown): string {
   if (error instanceof z.core.$ZodError) return z.prettifyError(error);
   if (error instanceof AggregateError && error.message === '') return error.errors.map(messageOf).join('; ');
+  // What fetch says of every failure; why is in the cause.
+  if (error instanceof TypeError && error.message === 'fetch failed' && error.cause !== undefined) {
+    return messageOf(error.cause);
+  }
   if (error instanceof Error) return error.message === '' ? error.name : error.message;
   if (typeof error === 'string' && error !== '') return error;
   return `something that is not an error was thrown: ${String(error)}`;

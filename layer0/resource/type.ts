@@ -87,6 +87,10 @@ export type Resource<Spec, Status> = Readonly<{
 
 type Field<T> = keyof T & string;
 
+/** What is kept of a type: `ResourceOf<typeof appType>`. */
+export type ResourceOf<T> =
+  T extends ResourceType<string, infer Spec, infer Status, infer _SpecInput> ? Resource<Spec, Status> : never;
+
 /**
  * Schemas describe what is stored as well as what is given: parsing what they have parsed must change nothing, so
  * defaults are fine and transforms are not.

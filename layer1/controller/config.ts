@@ -32,6 +32,11 @@ export const configSchema = z.object({
   FLYNN_SEALING_KEY: secret().optional(),
   FLYNN_DISCOVERY_URL: z.url().default('http://127.0.0.1:1111'),
   FLYNN_DOMAIN: z.string().default('flynn.localhost'),
+  /** Comma-separated: where the cluster was before, and answers too. */
+  FLYNN_FORMER_DOMAINS: z
+    .string()
+    .default('')
+    .transform((text) => text.split(',').filter((domain) => domain !== '')),
   FLYNN_CLUSTER: z.string().default('default'),
   /** Where `git push` goes, up to the app's name: ssh://git@flynn.localhost:2222 */
   FLYNN_GIT_URL: z.string().default('ssh://git@flynn.localhost:2222'),
@@ -117,6 +122,7 @@ export function readSettings(config: ControllerConfig): ControllerSettings {
   return {
     name: config.FLYNN_CLUSTER,
     domain: config.FLYNN_DOMAIN,
+    formerDomains: config.FLYNN_FORMER_DOMAINS,
     gitUrl: config.FLYNN_GIT_URL,
     httpPort: config.FLYNN_HTTP_PORT,
     tcpPorts: tcpPortsOf(config),

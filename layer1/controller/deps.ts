@@ -24,6 +24,7 @@ import type { PortRange } from './route-address.ts';
 export type ControllerSettings = {
   name: string;
   domain: string;
+  formerDomains: readonly string[];
   gitUrl: string;
   /** The git receiver's public key. */
   gitHostKey?: string;

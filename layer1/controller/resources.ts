@@ -3,7 +3,7 @@ import { holds } from '@flynn/resource/access';
 import type { Asking, Role } from '@flynn/resource/access';
 import { defineType } from '@flynn/resource/type';
 import { ofCluster, ofUser } from './access/resources.ts';
-import type { Owner, Resource } from '@flynn/resource/type';
+import type { Owner, ResourceOf } from '@flynn/resource/type';
 import { FlynnError } from '@flynn/kit/errors';
 import { z } from 'zod';
 import { cronEntrySchema } from './app-json.ts';
@@ -284,9 +284,6 @@ export const runnerType = defineType({
   authorise: ofCluster,
 });
 
-type ResourceOf<T> = T extends { spec: z.ZodType<infer Spec>; status: z.ZodType<infer Status> }
-  ? Resource<Spec, Status>
-  : never;
 export type AppResource = ResourceOf<typeof appType>;
 export type ArtifactResource = ResourceOf<typeof artifactType>;
 export type ReleaseResource = ResourceOf<typeof releaseType>;

@@ -42,6 +42,7 @@ export type TestControllerOptions = {
   /** Of all hosts. */
   hostAddress?: string;
   domain?: string;
+  formerDomains?: readonly string[];
   gitUrl?: string;
   gitHostKey?: string;
   /** Without one, reading logs is `unavailable`. */
@@ -119,6 +120,7 @@ export async function startTestController(options: TestControllerOptions = {}): 
   const settings = {
     name: 'test',
     domain: options.domain ?? 'flynn.localhost',
+    formerDomains: options.formerDomains ?? [],
     gitUrl: options.gitUrl ?? 'ssh://git@flynn.localhost:2222',
     ...(options.gitHostKey === undefined ? {} : { gitHostKey: options.gitHostKey }),
     httpPort: 80,

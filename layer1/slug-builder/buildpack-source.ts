@@ -29,6 +29,11 @@ export function withoutPassword(url: string): string {
   return url.replace(/^(\w+:\/\/)[^/@]*@/, '$1');
 }
 
+/** As people call what is at a git URL: `pack` of `…/pack.git`, and of `…/pack/.git`. */
+export function nameOf(url: string): string {
+  return basename(url.replace(/\/?\.git\/*$/, ''));
+}
+
 /** The folder it is in then, and a name for messages. */
 export async function fetchBuildpack(text: string, context: BuildContext): Promise<{ dir: string; name: string }> {
   const source = parseSource(text);
@@ -52,7 +57,7 @@ export async function fetchBuildpack(text: string, context: BuildContext): Promi
     if (source.type === 'git') {
       await cloneInto(dir, source, options);
       await runForOutput(['git', '-C', dir, 'submodule', 'update', '--quiet', '--init', '--recursive'], options);
-      return { dir, name: basename(source.url).replace(/\.git$/, '') };
+      return { dir, name: nameOf(source.url) };
     }
     await mkdir(dir, { recursive: true });
     const archive = join(dir, '.archive');

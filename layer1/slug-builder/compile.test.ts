@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { test } from 'node:test';
 import { FlynnError } from '@flynn/kit/errors';
-import { parseSource, withoutPassword } from './buildpack-source.ts';
+import { nameOf, parseSource, withoutPassword } from './buildpack-source.ts';
 import type { Layout } from './buildpack.ts';
 import { type SlugPlan, compileSlug } from './compile.ts';
 import { parseRelease } from './custom-buildpack.ts';
@@ -186,6 +186,12 @@ test('a buildpack that does not know the app is told apart from one that fails',
   });
   await assert.rejects(b.compile({ BUILDPACK_URL: join(b.dir, 'none') }), { message: /there is no folder/ });
   await assert.rejects(b.compile(), { message: /Unable to select a buildpack\. Looked for/ });
+});
+
+test('a buildpack is called like its repository', () => {
+  for (const end of ['', '/', '.git', '.git/', '/.git'])
+    assert.equal(nameOf(`https://git.example.com/a/pack${end}`), 'pack');
+  assert.equal(nameOf('git@git.example.com:pack.git'), 'git@git.example.com:pack');
 });
 
 const sources: [string, ReturnType<typeof parseSource>][] = [

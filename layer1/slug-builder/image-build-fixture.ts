@@ -34,7 +34,12 @@ export const layers = [await tarOf({ base: 'base' }), await tarOf({ app: 'app' }
 /** What a build says, in the place of a host agent that has an engine. */
 type Says = (asked: { signal: AbortSignal }) => AsyncGenerator<BuildEvent> | Generator<BuildEvent>;
 
-export async function openPlace(says: Says, files: Record<string, string | Buffer | undefined> = savedFiles(layers)) {
+/** `given`: what `flynn runner env` says. */
+export async function openPlace(
+  says: Says,
+  files: Record<string, string | Buffer | undefined> = savedFiles(layers),
+  given: Readonly<Record<string, string>> = {},
+) {
   const store = await startTestBlobs();
   const dir = await mkdtemp(join(tmpdir(), 'flynn-image-build-'));
   // Steps are the app's user.
@@ -50,7 +55,10 @@ export async function openPlace(says: Says, files: Record<string, string | Buffe
   const steps = {
     layout,
     self: [process.execPath, '--disable-warning=ExperimentalWarning', join(import.meta.dirname, 'main.ts')] as const,
-    env: baseEnv({ PATH: process.env['PATH'] }, { home: layout.appDir, commit: '' }),
+    env: baseEnv(
+      { ...given, FLYNN_BUILD_ENV: Object.keys(given).join(','), PATH: process.env['PATH'] },
+      { home: layout.appDir, commit: '' },
+    ),
   };
   const asked = { body: undefined as unknown, ended: false, ensured: [] as unknown[], others: new Set<string>() };
   const server = await startServer({

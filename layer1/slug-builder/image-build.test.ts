@@ -44,6 +44,13 @@ test('the engine gets the context without what is ignored, and the result is an 
   assert.match(place.output(), /there already/);
 });
 
+test('an ARG has the variable that every build is given by its name, and the app’s own counts more', async () => {
+  await using place = await openPlace(succeeds, undefined, { MIRROR: 'of all', SHARED: 'of all', OTHER: 'of all' });
+  await place.build({ Dockerfile: 'FROM x\nARG MIRROR=none\nARG SHARED\nARG NEITHER\n' }, {}, { SHARED: 'of the app' });
+  const { args } = buildRoutes.build.body.parse(place.asked.body);
+  assert.deepEqual(args, { MIRROR: 'of all', SHARED: 'of the app' });
+});
+
 test('FROM takes an image that was pushed, by its number', async () => {
   await using place = await openPlace(succeeds);
   const number = '0'.repeat(64);

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { test, type TestContext } from 'node:test';
 import type { ClusterHost } from '@flynn/bootstrap/test-hosts/cluster-host';
+import { untilStoreLinked } from '@flynn/bootstrap/test-hosts/cluster-view';
 import { FlynnError } from '@flynn/kit/errors';
 import { waitFor, withDeadline } from '@flynn/kit/retry';
 import type { Cell } from '@flynn/scheduler/cell-view';
@@ -84,6 +85,7 @@ export class Stage implements AsyncDisposable {
   async untilHealthy(hosts = this.hosts): Promise<void> {
     const there = hosts.map(({ name }) => name);
     await this.watch.until((cell) => wrongs(cell, there), { what: 'full health', deadlineMs: healthMs });
+    await untilStoreLinked(hosts);
     await Promise.all(hosts.map((host) => this.cluster.untilAnswers('hello', { host })));
     await waitFor(() => this.#strays(hosts).length === 0, {
       what: 'the containers to be those of the cell',

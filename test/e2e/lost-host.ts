@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { test, type TestContext } from 'node:test';
 import type { ClusterHost } from '@flynn/bootstrap/test-hosts/cluster-host';
 import { waitFor } from '@flynn/kit/retry';
-import { startSteadyLoad } from '../steady-load.ts';
+import { type LoadReport, startSteadyLoad } from '../steady-load.ts';
 import type { Job, TestCluster } from '../test-cluster.ts';
 
 const hostOf = ({ id }: Job): string => id.split('-')[0] ?? '';
@@ -53,8 +53,14 @@ function untilAnswered<T>(call: () => Promise<T>): Promise<T> {
   return waitFor(call, { what: 'the controller', deadlineMs: 90_000, intervalMs: 500 });
 }
 
+function assertServed({ requests, failures, slowestMs }: LoadReport, t: TestContext): void {
+  t.diagnostic(`${requests} requests; the slowest was answered after ${(slowestMs / 1_000).toFixed(1)} s`);
+  assert.deepEqual(failures, []);
+  assert.ok(requests > 100, `only ${requests} requests`);
+}
+
 export function describeLostHost(theCluster: () => TestCluster): void {
-  test('a host loses power: its jobs run elsewhere, and apps answer through the others all along', async () => {
+  test('a host loses power: its jobs run elsewhere, and apps answer through the others all along', async (t) => {
     const cluster = theCluster();
     const [first, second, third] = cluster.hosts;
     assert.ok(first && second && third);
@@ -72,9 +78,7 @@ export function describeLostHost(theCluster: () => TestCluster): void {
       { what: `six jobs without ${third.name}`, deadlineMs: 120_000, intervalMs: 300 },
     );
     assert.deepEqual(new Set(jobs.map(hostOf)), new Set([first.name, second.name]));
-    const report = await load.stop();
-    assert.deepEqual(report.failures, []);
-    assert.ok(report.requests > 100, `only ${report.requests} requests`);
+    assertServed(await load.stop(), t);
   });
 
   test('with its blob store lost too, what is pushed is stored on the two that are left, and goes live', async () => {
@@ -103,7 +107,7 @@ export function describeLostHost(theCluster: () => TestCluster): void {
     await untilSixRun(cluster, cluster.hosts);
   });
 
-  test('the host that made the cluster loses power: the others answer, and are scaled, listed and read as before', async () => {
+  test('the host that made the cluster loses power: the others answer, and are scaled, listed and read as before', async (t) => {
     const cluster = theCluster();
     const [first, second, third] = cluster.hosts;
     assert.ok(first && second && third);
@@ -138,9 +142,7 @@ export function describeLostHost(theCluster: () => TestCluster): void {
       [second.name, 'up'],
       [third.name, 'up'],
     ]);
-    const report = await load.stop();
-    assert.deepEqual(report.failures, []);
-    assert.ok(report.requests > 100, `only ${report.requests} requests`);
+    assertServed(await load.stop(), t);
   });
 
   test('back again it has its place and its data, and pushes work', async () => {

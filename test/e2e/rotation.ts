@@ -1,5 +1,4 @@
 import assert from 'node:assert/strict';
-import { readFile } from 'node:fs/promises';
 import { request } from 'node:https';
 import { join } from 'node:path';
 import { test } from 'node:test';
@@ -7,8 +6,9 @@ import { commonRootKey } from '@flynn/bootstrap/rotation';
 import type { Cluster } from '@flynn/bootstrap/settings';
 import type { ClusterHost } from '@flynn/bootstrap/test-hosts/cluster-host';
 import { waitFor } from '@flynn/kit/retry';
+import { type Answer, answerTo } from '../answer.ts';
 import { startSteadyLoad } from '../steady-load.ts';
-import type { Answer, TestCluster } from '../test-cluster.ts';
+import type { TestCluster } from '../test-cluster.ts';
 
 const maxMs = 15 * 60_000;
 
@@ -16,7 +16,7 @@ export function describeRotation(theCluster: () => TestCluster): void {
   test('the root key is made anew, broken off and gone on with, while nobody who has the right one is refused', async () => {
     const cluster = theCluster();
     const { controllerKey: former } = await fileOf(cluster);
-    const loads = [() => keyOfSteps(cluster), () => keyOfCommand(cluster)].map((keyNow) => asking(cluster, keyNow));
+    const loads = [() => keyOfSteps(cluster), () => cluster.adminKey()].map((keyNow) => asking(cluster, keyNow));
     const begun = up(cluster, '--rotate-root-key');
     await waitFor(async () => (await findings(cluster)).includes('root-key'), {
       what: 'the change to be told',
@@ -107,12 +107,6 @@ async function keyOfSteps(cluster: TestCluster): Promise<string> {
   return commonRootKey(await fileOf(cluster));
 }
 
-async function keyOfCommand(cluster: TestCluster): Promise<string> {
-  const text = await readFile(join(cluster.env['FLYNN_CONFIG_DIR'] ?? '', 'clusters.json'), 'utf8');
-  const { clusters } = JSON.parse(text) as { clusters: { key: string }[] };
-  return clusters[0]?.key ?? '';
-}
-
 function asking(cluster: TestCluster, keyNow: () => Promise<string>) {
   const get = async (signal: AbortSignal): Promise<Answer> => {
     const key = await keyNow();
@@ -134,29 +128,16 @@ async function findings(cluster: TestCluster): Promise<string[]> {
 async function ask(cluster: TestCluster, key: string, signal?: AbortSignal, path = '/apps'): Promise<Answer> {
   const { authority } = await fileOf(cluster);
   const name = `controller.${cluster.domain}`;
-  return new Promise((done, fail) => {
-    const outgoing = request(
-      {
-        host: cluster.host.address,
-        port: 443,
-        servername: name,
-        ca: authority.certificate,
-        agent: false,
-        path,
-        headers: { host: name, authorization: `Bearer ${key}` },
-        timeout: 15_000,
-        ...(signal === undefined ? {} : { signal }),
-      },
-      (incoming) => {
-        let body = '';
-        incoming.setEncoding('utf8');
-        incoming.on('data', (chunk: string) => (body += chunk));
-        incoming.on('end', () => done({ status: incoming.statusCode ?? 0, body, headers: incoming.headers }));
-        incoming.on('error', fail);
-      },
-    );
-    outgoing.on('timeout', () => outgoing.destroy(new Error('no answer within 15 s')));
-    outgoing.on('error', fail);
-    outgoing.end();
-  });
+  return answerTo(
+    request({
+      host: cluster.host.address,
+      port: 443,
+      servername: name,
+      ca: authority.certificate,
+      agent: false,
+      path,
+      headers: { host: name, authorization: `Bearer ${key}` },
+    }),
+    signal,
+  );
 }

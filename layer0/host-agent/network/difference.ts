@@ -3,7 +3,7 @@ import { overlaps } from './addresses.ts';
 import type { ActualNetwork } from './actual.ts';
 import { iptablesChanges } from './iptables.ts';
 import type { Command } from './program.ts';
-import { migrateSysctl, routeProtocol } from './state.ts';
+import { migrateSysctl, retriesSysctl, routeProtocol } from './state.ts';
 import type { NetworkSettings, NetworkState, Peer, Route, Tunnel } from './state.ts';
 
 export type Change = Readonly<{ what: string; command: Command }>;
@@ -69,6 +69,8 @@ function sysctlChanges(actual: ActualNetwork, { sysctls }: NetworkState): Change
       .filter(([name, value]) => actual.sysctls[name] !== value)
       // An older kernel has not got it.
       .filter(([name]) => name !== migrateSysctl || (actual.sysctls[name] ?? '') !== '')
+      // Whoever gives up sooner still has their reasons.
+      .filter(([name, value]) => name !== retriesSysctl || !(Number(actual.sysctls[name]) < Number(value)))
       .map(([name, value]) => {
         const path = `/proc/sys/${name.replaceAll('.', '/')}`;
         return change(name, { program: 'sh', args: ['-c', 'echo "$1" > "$2"', 'sh', value, path] });

@@ -7,7 +7,15 @@ import { difference, nft } from './difference.ts';
 import { type Known, recall, remember } from './memory.ts';
 import type { LocalJob } from './policy.ts';
 import type { Run } from './program.ts';
-import { type Machine, type NetworkSettings, type NetworkState, migrateSysctl, tunnelDevice, wanted } from './state.ts';
+import {
+  type Machine,
+  type NetworkSettings,
+  type NetworkState,
+  migrateSysctl,
+  retriesSysctl,
+  tunnelDevice,
+  wanted,
+} from './state.ts';
 
 const usualCheckMs = 6_000;
 /** What comes within this time is one change of the rules. */
@@ -170,7 +178,8 @@ export class HostNetwork {
     const { settings, run } = this.#options;
     this.#known = this.#read?.() ?? this.#known;
     this.#canMatchBridge ??= await canMatchBridge(run, signal);
-    const sysctls = ['net.ipv4.ip_forward', migrateSysctl, `net.ipv4.conf.${tunnelDevice(settings.vxlanId)}.rp_filter`];
+    const ofTunnel = `net.ipv4.conf.${tunnelDevice(settings.vxlanId)}.rp_filter`;
+    const sysctls = ['net.ipv4.ip_forward', migrateSysctl, retriesSysctl, ofTunnel];
     const text = await readNetwork(settings, sysctls, run, signal);
     if (text === this.#right) return;
     const actual = parseNetwork(text, settings);

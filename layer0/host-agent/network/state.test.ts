@@ -164,7 +164,7 @@ const drifts: [string, (actual: ActualNetwork) => ActualNetwork, string[]][] = [
   ],
   [
     'forwarding off',
-    (a) => ({ ...a, sysctls: { 'net.ipv4.ip_forward': '0' } }),
+    (a) => ({ ...a, sysctls: { ...a.sysctls, 'net.ipv4.ip_forward': '0' } }),
     ['sh -c echo "$1" > "$2" sh 1 /proc/sys/net/ipv4/ip_forward'],
   ],
   [
@@ -172,6 +172,12 @@ const drifts: [string, (actual: ActualNetwork) => ActualNetwork, string[]][] = [
     (a) => ({ ...a, sysctls: { ...a.sysctls, 'net.ipv4.tcp_migrate_req': '0' } }),
     ['sh -c echo "$1" > "$2" sh 1 /proc/sys/net/ipv4/tcp_migrate_req'],
   ],
+  [
+    'patience of a quarter of an hour',
+    (a) => ({ ...a, sysctls: { ...a.sysctls, 'net.ipv4.tcp_retries2': '15' } }),
+    ['sh -c echo "$1" > "$2" sh 5 /proc/sys/net/ipv4/tcp_retries2'],
+  ],
+  ['less patience than that', (a) => ({ ...a, sysctls: { ...a.sysctls, 'net.ipv4.tcp_retries2': '3' } }), []],
   ['a kernel that always loses them', (a) => ({ ...a, sysctls: { ...a.sysctls, 'net.ipv4.tcp_migrate_req': '' } }), []],
   [
     'a route elsewhere',

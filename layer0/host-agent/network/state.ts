@@ -102,6 +102,7 @@ export function wanted(input: {
     sysctls: {
       'net.ipv4.ip_forward': '1',
       [migrateSysctl]: '1',
+      [retriesSysctl]: retries,
       // Behind the tunnel a reply may come in where the strict check does not expect it; the rules check addresses.
       ...(tunnelled.length === 0 ? {} : { [`net.ipv4.conf.${device}.rp_filter`]: '2' }),
     },
@@ -113,6 +114,14 @@ export function wanted(input: {
  * ports, as the router does, can be replaced without losing any. Not in kernels before 5.14.
  */
 export const migrateSysctl = 'net.ipv4.tcp_migrate_req';
+
+/**
+ * How often the host itself (etcd, the agent; containers have their own) sends again what nobody acknowledges before it gives
+ * the connection up: five times, about 13 s. Of the kernel's own fifteen each comes twice as long after the one before, for a
+ * quarter of an hour; a member of etcd that could be reached again long since waited for the next of them.
+ */
+export const retriesSysctl = 'net.ipv4.tcp_retries2';
+const retries = '5';
 
 /** The host's own subnet is where its containers are, whatever is written about others; of two leases the older counts. */
 function othersOf(leases: readonly Lease[], { hostId, subnet }: NetworkSettings): Lease[] {

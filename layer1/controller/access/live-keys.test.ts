@@ -21,9 +21,9 @@ test('hosts read in the store which root keys the live controllers take, and not
     assert.equal((await world.deploy('controller', id)).state, 'complete');
   };
   await release({ FLYNN_CONTROLLER_KEY: 'former' });
-  assert.deepEqual(await live(), { rootKeys: ['former'], rounds: [0] });
-  await release({ FLYNN_CONTROLLER_KEY: 'new,former', FLYNN_TOKEN_ROUNDS: '1,0' });
-  assert.deepEqual(await live(), { rootKeys: ['new', 'former'], rounds: [1, 0] });
+  assert.deepEqual(await live(), { domain: 'flynn.localhost', rootKeys: ['former'], rounds: [0] });
+  await release({ FLYNN_CONTROLLER_KEY: 'new,former', FLYNN_TOKEN_ROUNDS: '1,0', FLYNN_DOMAIN: 'apps.net' });
+  assert.deepEqual(await live(), { domain: 'apps.net', rootKeys: ['new', 'former'], rounds: [1, 0] });
   // Made, and not deployed.
   await client.call(releases.create, { params, body: { env: { FLYNN_CONTROLLER_KEY: 'other' } } });
   assert.deepEqual((await live())?.rootKeys, ['new', 'former']);

@@ -1,4 +1,4 @@
-/** Which root keys and tokens the controllers of the cluster take, as the store says: hosts that joined have it from nowhere else. */
+/** Which root keys and tokens the controllers of the cluster take, and where they are, as the store says: hosts that joined have it from nowhere else. */
 import { hasCode } from '@flynn/kit/errors';
 import { newId } from '@flynn/kit/ids';
 import { silentLogger } from '@flynn/kit/log';
@@ -10,9 +10,13 @@ import { appType, releaseType } from '../resources.ts';
 
 const readMs = 30_000;
 
-const keysSchema = configSchema.pick({ FLYNN_CONTROLLER_KEY: true, FLYNN_TOKEN_ROUNDS: true });
+const keysSchema = configSchema.pick({ FLYNN_CONTROLLER_KEY: true, FLYNN_TOKEN_ROUNDS: true, FLYNN_DOMAIN: true });
 
-export type LiveKeys = Readonly<{ rootKeys: readonly [string, ...string[]]; rounds: readonly number[] }>;
+export type LiveKeys = Readonly<{
+  domain: string;
+  rootKeys: readonly [string, ...string[]];
+  rounds: readonly number[];
+}>;
 
 /** Of the live release of the app that the controller is, the newest key first; undefined before there is one. */
 export async function readLiveKeys(store: Store, app: string): Promise<LiveKeys | undefined> {
@@ -22,9 +26,9 @@ export async function readLiveKeys(store: Store, app: string): Promise<LiveKeys 
     const { status } = await resources.lookup(appType, app, limits);
     if (status.releaseId === undefined) return undefined;
     const { spec } = await resources.get(releaseType, status.releaseId, limits);
-    const { FLYNN_CONTROLLER_KEY: keys, FLYNN_TOKEN_ROUNDS: rounds } = keysSchema.parse(spec.env);
+    const { FLYNN_CONTROLLER_KEY: keys, FLYNN_TOKEN_ROUNDS: rounds, FLYNN_DOMAIN: domain } = keysSchema.parse(spec.env);
     const [newest, ...others] = keys;
-    return newest === undefined ? undefined : { rootKeys: [newest, ...others], rounds };
+    return newest === undefined ? undefined : { domain, rootKeys: [newest, ...others], rounds };
   } catch (error) {
     // Another release took its place at this moment, and the one before is gone: there is none to be sure of.
     if (hasCode(error, 'not_found')) return undefined;

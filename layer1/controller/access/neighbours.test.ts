@@ -8,7 +8,7 @@ import { startTestController } from '../testing.ts';
 import { grants, tokens, users } from './api.ts';
 
 test('an app takes neither the names nor the requests of another', async () => {
-  await using world = await startTestController();
+  await using world = await startTestController({ formerDomains: ['former.example.com'] });
   const { client: root } = world;
   const port = (name: string) => ({ web: { ports: [{ port: 80, service: { name } }] } });
   await world.deployApp('controller', port('blobs'), { isSystem: true });
@@ -38,6 +38,7 @@ test('an app takes neither the names nor the requests of another', async () => {
   await assert.rejects(add({ domain: 'own.example.com', service: 'shop-api-web' }), isDenied);
   await assert.rejects(add({ domain: '*' }), isDenied);
   await assert.rejects(add({ domain: '*.flynn.localhost' }), isDenied);
+  await assert.rejects(add({ domain: '*.former.example.com' }), isDenied);
   await root.call(routing.create, { params: { app: 'blog' }, body: { domain: '*.blog.example.com' } });
   await assert.rejects(add({ domain: 'x.blog.example.com' }), isDenied);
   await assert.rejects(add({ domain: '*.blog.example.com', path: '/x' }), isDenied);

@@ -40,7 +40,8 @@ export async function checkRoutePlace(
   signal: AbortSignal,
 ): Promise<void> {
   if (principal.isAdmin) return;
-  if (domain === '*' || domain === `*.${deps.settings.domain}`) {
+  const { settings } = deps;
+  if (domain === '*' || [settings.domain, ...settings.formerDomains].some((own) => domain === `*.${own}`)) {
     const whose = domain === '*' ? 'nobody has' : 'apps get by their names';
     throw new FlynnError('denied', `${domain} takes the host names that ${whose}: ask an admin of the cluster`);
   }

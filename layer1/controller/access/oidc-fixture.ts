@@ -17,6 +17,8 @@ export class OidcProvider implements AsyncDisposable {
   claims: Claims = { sub: 'subject-1', email: 'ann@example.com', email_verified: true, groups: [] };
   /** Whether it tells address, name and groups only to who asks with the access token, as the standard has it. */
   isTerse = false;
+  /** Whether it knows the client as one that has a secret. */
+  isConfidential = false;
   /** How often its keys were asked for. */
   keyRequests = 0;
   readonly #server = createServer((request, response) => void this.#answer(request, response));
@@ -85,6 +87,9 @@ export class OidcProvider implements AsyncDisposable {
     if (url.pathname === '/authorize') return this.#authorize(url.searchParams, response);
     if (url.pathname !== '/token') return json(404, {});
     const form = new URLSearchParams(await text(request));
+    if (this.isConfidential) {
+      return json(401, { error: 'invalid_client', error_description: 'client authentication failed' });
+    }
     const code = form.get('code') ?? '';
     const pending = this.#codes.get(code);
     this.#codes.delete(code);

@@ -3,7 +3,7 @@ import { FlynnError } from '@flynn/kit/errors';
 import { holds } from '@flynn/resource/access';
 import type { Asking } from '@flynn/resource/access';
 import { defineType } from '@flynn/resource/type';
-import type { Resource } from '@flynn/resource/type';
+import type { ResourceOf } from '@flynn/resource/type';
 import { z } from 'zod';
 import { roleSchema, teamName, userName } from './model.ts';
 
@@ -84,9 +84,6 @@ export const tokenType = defineType({
   authorise: ofUser,
 });
 
-type ResourceOf<T> = T extends { spec: z.ZodType<infer Spec>; status: z.ZodType<infer Status> }
-  ? Resource<Spec, Status>
-  : never;
 export type UserResource = ResourceOf<typeof userType>;
 export type TeamResource = ResourceOf<typeof teamType>;
 export type GrantResource = ResourceOf<typeof grantType>;

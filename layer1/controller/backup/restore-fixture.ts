@@ -7,9 +7,10 @@ import type { Store } from '@flynn/store/store';
 import { grants, teams, tokens, users } from '../access/api.ts';
 import { drains } from '../api-drains.ts';
 import { keys } from '../api-keys.ts';
-import { apps, formations, releases } from '../api.ts';
+import { apps, formations, jobs, releases } from '../api.ts';
 import { routing } from '../routes/api.ts';
 import { certificateType } from '../certificates/resources.ts';
+import { generic } from '../generic/api.ts';
 import { runners } from '../operations/api-runners.ts';
 import { TestRunner } from '../operations/test-runner.ts';
 import { sources } from '../source/api.ts';
@@ -26,6 +27,10 @@ import type { RestoreSource } from './restore.ts';
 
 const publicKey = 'ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ2aZ0vQur8qIFeR7aCAUFg/SYF7aHg/RO4eWCiCJI6G me@home';
 export const slugRunnerImage = 'flynn/slug-runner:new';
+
+const runnerEnvKind = { group: 'flynn', version: 'v1', kind: 'RunnerEnv' };
+/** What builds are given, with a secret in it. */
+export const mirror = 'https://me:of-builds@npm.example.com';
 
 export type Filled = Readonly<{ token: string; digests: readonly string[] }>;
 
@@ -58,6 +63,8 @@ export async function fillCluster(world: TestController, blobs: BlobClient): Pro
   await client.call(routing.create, { params: { app: 'shop' }, body: route });
   await client.call(drains.create, { body: { app: 'shop', url: 'syslog+tcp://logs.example.com:514' } });
   await client.call(sources.put, { params: { app: 'empty' }, body: { url: 'https://git.example.com/a.git' } });
+  const params = { ...runnerEnvKind, name: 'all' };
+  await client.call(generic.put, { params, body: { spec: { env: { NPM_CONFIG_REGISTRY: mirror } } } });
   await client.call(users.create, { body: { name: 'ada', role: 'viewer' } });
   await client.call(teams.create, { body: { name: 'makers' } });
   await client.call(teams.addMember, { params: { team: 'makers', user: 'ada' } });
@@ -81,6 +88,15 @@ export async function fillCluster(world: TestController, blobs: BlobClient): Pro
   await client.call(runners.adopt, { params: { runner: 'elsewhere' } });
   await new TestRunner({ client, id: 'own', clusterKey: world.key }).register();
   return { token, digests };
+}
+
+/** As the host would get it. */
+export async function envOfBuild(world: TestController): Promise<Record<string, string>> {
+  await world.deployApp('slug-builder', { build: { command: ['build'] } }, { isSystem: true });
+  const body = { operationId: 'o1', sourceDigest: 'sha256:x' };
+  const { workloadId } = await world.client.call(jobs.build, { params: { app: 'shop' }, body });
+  const { entries } = await world.deps.store.list(`/flynn/cell/templates/${workloadId}/`);
+  return (JSON.parse(entries[0]?.value ?? '{}') as { env: Record<string, string> }).env;
 }
 
 export async function download(world: TestController): Promise<Buffer> {

@@ -3,9 +3,10 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { startTestBlobs } from '../testing-blobs.ts';
 import { startTestStore } from '../testing-store.ts';
+import { sealedStore } from '../sealing/testing.ts';
 import { startTestController } from '../testing.ts';
 import { apps } from '../api.ts';
-import { download, fillCluster, recordsIn, restored } from './restore-fixture.ts';
+import { download, envOfBuild, fillCluster, mirror, recordsIn, restored } from './restore-fixture.ts';
 
 test('a cluster on etcd is backed up while it is written to, and restored onto another etcd', async () => {
   const { etcd, store } = await startTestStore();
@@ -29,5 +30,26 @@ test('a cluster on etcd is backed up while it is written to, and restored onto a
     const now = await recordsIn(second.store, 'release');
     for (const [key, record] of now) assert.deepEqual(record, old.get(key), key);
     assert.equal(now.size, 2);
+  });
+});
+
+test('what builds are given comes back onto an etcd with another sealing key, sealed with that, and the next build has it', async () => {
+  const first = await startTestStore();
+  await using _first = first.etcd;
+  const second = await startTestStore();
+  await using _second = second.etcd;
+  const kept = { before: await sealedStore(first.store, 'before'), after: await sealedStore(second.store, 'after') };
+  await using blobs = await startTestBlobs();
+  await using world = await startTestController({ store: kept.before, blobStoreUrl: blobs.url, hosts: 1 });
+  await fillCluster(world, blobs.blobs);
+  const archive = await download(world);
+  await restored(archive, { store: kept.after, hosts: 1 }, async (other) => {
+    assert.equal((await envOfBuild(other))['NPM_CONFIG_REGISTRY'], mirror);
+    for (const { store } of [first, second]) {
+      const { entries } = await store.list('/flynn');
+      assert.ok(entries.some(({ key }) => key.startsWith('/flynn/resource/runner-env/')));
+      const clear = entries.filter(({ value }) => value.includes('of-builds')).map(({ key }) => key);
+      assert.deepEqual(clear, [], 'in clear');
+    }
   });
 });

@@ -4,6 +4,7 @@ import { randomUUID } from 'node:crypto';
 import { silentLogger } from '@flynn/kit/log';
 import { createMemoryStore } from '@flynn/store/memory';
 import type { MemoryStore } from '@flynn/store/memory';
+import type { Store } from '@flynn/store/store';
 import { isSealed, sealKeyOf } from '@flynn/store/sealing/envelope';
 import { isOpenKey } from '@flynn/store/sealing/rules';
 import { makeRing, readRing, retireOldKeys } from '@flynn/store/sealing/ring';
@@ -22,6 +23,12 @@ export type TestSealing = Readonly<{
   /** Keys whose values are in clear and should not be. */
   inClear: () => Promise<string[]>;
 }>;
+
+/** One that seals from now on; what is stored is in `raw`. */
+export async function sealedStore(raw: Store, text: string): Promise<SealedStore> {
+  await makeRing(raw, { sealingKey: sealKeyOf(text), newId: randomUUID, now: new Date() });
+  return new SealedStore(raw, { sealingKey: async () => text, log: silentLogger() });
+}
 
 /** Nothing is sealed before `begin`. */
 export function testSealing(text = 'the sealing key of a test'): TestSealing {

@@ -87,7 +87,7 @@ async function nameAll(
         routes: valuesOf(options.routes).flatMap(({ spec }) => (spec.domain === undefined ? [] : [spec.domain])),
         covered,
         challenge: acme.spec.challenge,
-        clusterDomain: settings.domain,
+        clusterDomains: [settings.domain, ...settings.formerDomains],
       })
     : new Set<string>();
   for (const { id, spec } of known) {

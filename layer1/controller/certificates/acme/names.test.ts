@@ -3,7 +3,13 @@ import { test } from 'node:test';
 import { automaticNames, isPublicName } from './names.ts';
 
 const names = (input: Partial<Parameters<typeof automaticNames>[0]>) => [
-  ...automaticNames({ routes: [], covered: [], challenge: 'http-01', clusterDomain: 'apps.net', ...input }),
+  ...automaticNames({
+    routes: [],
+    covered: [],
+    challenge: 'http-01',
+    clusterDomains: ['apps.net', 'old.net'],
+    ...input,
+  }),
 ];
 
 test('only names that an authority can know of are public', () => {
@@ -27,4 +33,6 @@ test('over dns-01 the cluster’s own names have one wildcard together', () => {
   const routes = ['shop.apps.net', 'blog.apps.net', 'apps.net', 'other.com'];
   assert.deepEqual(names({ routes, challenge: 'dns-01' }), ['*.apps.net', 'apps.net', 'other.com']);
   assert.deepEqual(names({ routes }), routes);
+  // Those that are left of where it was before.
+  assert.deepEqual(names({ routes: ['a.old.net', 'b.old.net'], challenge: 'dns-01' }), ['*.old.net']);
 });

@@ -11,22 +11,23 @@ export function isPublicName(domain: string): boolean {
 }
 
 /**
- * One for each public name that no other certificate covers. With dns-01 the cluster's own names have one wildcard
- * together: authorities count, and apps come and go.
+ * One for each public name that no other certificate covers. With dns-01 the names at a domain of the cluster have one
+ * wildcard together: authorities count, and apps come and go.
  */
 export function automaticNames(input: {
   routes: Iterable<string>;
   /** Names of the certificates that were brought or asked for. */
   covered: readonly string[];
   challenge: ChallengeType;
-  clusterDomain: string;
+  /** Its own, and those it had. */
+  clusterDomains: readonly string[];
 }): Set<string> {
-  const { routes, covered, challenge, clusterDomain } = input;
+  const { routes, covered, challenge, clusterDomains } = input;
   const names = new Set<string>();
   for (const domain of routes) {
     if (!isPublicName(domain) || covered.some((name) => isCovered(name, domain))) continue;
-    const ofCluster = `*.${clusterDomain}`;
-    if (challenge === 'dns-01' && isCovered(ofCluster, domain)) names.add(ofCluster);
+    const ofCluster = clusterDomains.map((own) => `*.${own}`).find((wildcard) => isCovered(wildcard, domain));
+    if (challenge === 'dns-01' && ofCluster !== undefined) names.add(ofCluster);
     else if (!domain.startsWith('*.') || challenge === 'dns-01') names.add(domain);
   }
   return names;
