@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { type Server, connect, createServer } from 'node:net';
@@ -57,4 +58,15 @@ test('several may share a port, and a Unix socket has none', async (t) => {
   const folder = await mkdtemp(join(tmpdir(), 'flynn-listening-'));
   t.after(() => rm(folder, { recursive: true }));
   assert.equal(await listenOn(server(t), { name: 'third', at: { path: join(folder, 'socket') }, log }), 0);
+});
+
+test('a thousand clients that come while nothing can be accepted are all let in', async (t) => {
+  const port = await listenOn(server(t), { name: 'door', at: here, log });
+  const program = `
+    const { connect } = require('node:net');
+    let left = 1000;
+    for (let i = 0; i < 1000; i += 1) connect(${port}, '127.0.0.1', () => (left -= 1) === 0 && process.exit(0));`;
+  // This process does nothing meanwhile.
+  const { status, signal, stderr } = spawnSync(process.execPath, ['-e', program], { timeout: 30_000 });
+  assert.deepEqual({ status, signal, said: String(stderr) }, { status: 0, signal: null, said: '' });
 });

@@ -6,6 +6,12 @@ import type { Logger } from './log.ts';
 /** Where accepting fails it fails again at once, as long as what it lacks (file descriptors, memory) is not there. */
 const tellAgainMs = 10_000;
 
+/**
+ * So many connections may wait to be accepted; the kernel cuts it to `net.core.somaxconn`. Node's 511 were too few for all
+ * clients of a host coming at once: what does not fit is dropped, and comes again a second later if at all.
+ */
+export const backlog = 4_096;
+
 export type ListeningOptions = Readonly<{
   /** For errors and logs: `controller`. */
   name: string;
@@ -23,7 +29,7 @@ export async function listenOn(server: Server, { name, at, log }: ListeningOptio
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   const failed = (error: NodeJS.ErrnoException) => reject(refusal(error, name, where));
   server.once('error', failed);
-  server.listen(at, resolve);
+  server.listen({ ...at, backlog }, resolve);
   await promise;
   server.off('error', failed);
   let toldMs = -Infinity;

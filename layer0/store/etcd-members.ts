@@ -116,6 +116,11 @@ export class EtcdMembers {
     this.#leave(next, 'this etcd member did not answer: going on with the next');
   }
 
+  /** Whether it was asked in vain, and has not answered since. */
+  isHanging({ endpoint }: Member): boolean {
+    return this.#news.get(endpoint)?.fault?.isSilent === true;
+  }
+
   /** Connects anew, to be known by the certificate as it is now. Watches move there at once, calls under way have `graceMs`. */
   renew(graceMs: number): void {
     const old = [...this.#clients.values()];

@@ -1,24 +1,19 @@
 /** The etcd driver. etcd3 carries the calls and nothing more: watching, retrying and keeping leases alive are done here. */
-import { FlynnError } from '@flynn/kit/errors';
+import { FlynnError, hasCode } from '@flynn/kit/errors';
+import { newId } from '@flynn/kit/ids';
 import type { Logger } from '@flynn/kit/log';
-import type { Etcd3, IKeyValue, IRangeRequest, IResponseHeader } from 'etcd3';
+import type { Etcd3, IKeyValue, IRangeRequest, IResponseHeader, ITxnRequest } from 'etcd3';
 import { checkTransaction } from './check.ts';
+import { LeaderNews, unlessLost } from './etcd-doubt.ts';
+import { WriteFence } from './etcd-fence.ts';
 import { openLease } from './etcd-lease.ts';
 import { EtcdMembers } from './etcd-members.ts';
-import type { EtcdTls } from './etcd-members.ts';
+import type { EtcdTls, Member } from './etcd-members.ts';
 import { Renewals } from './etcd-renewals.ts';
+import { isReadOnly, resultOf, txnOf } from './etcd-transaction.ts';
 import { askInTurn } from './etcd-turns.ts';
 import { watchPrefix } from './etcd-watch.ts';
-import {
-  bytesOf,
-  compareOf,
-  entryOf,
-  isCompacted,
-  isFaultOfMember,
-  rangeOf,
-  requestOf,
-  wasNeverSent,
-} from './etcd-wire.ts';
+import { bytesOf, entryOf, isCompacted, isFaultOfMember, rangeOf, wasNeverSent } from './etcd-wire.ts';
 import { CompactedError } from './store.ts';
 import type {
   CallOptions,
@@ -33,6 +28,8 @@ import type {
   TransactionResult,
 } from './store.ts';
 
+/** What lies with a member for longer than this is not expected to be carried out any more. */
+const fenceSeconds = 7 * 86_400;
 /** Entries are mostly a few hundred bytes: a page stays far below a megabyte and a cluster of thousands takes few. */
 const pageEntries = 1000;
 
@@ -76,6 +73,9 @@ class EtcdStore implements EtcdClient {
   readonly #log: Logger;
   readonly #onCall: NonNullable<EtcdOptions['onCall']>;
   readonly #closing = new AbortController();
+  readonly #leaders = new LeaderNews();
+  readonly #fence = new WriteFence({ key: `/flynn/fences/${newId()}`, raise: (key) => this.#raise(key) });
+  #fenceLease: { readonly ID: string } | undefined;
   /** Of the last answer: what restores from a backup, or makes anew, makes another cluster. */
   #clusterId: string | undefined;
 
@@ -180,23 +180,40 @@ class EtcdStore implements EtcdClient {
 
   async transact(transaction: Transaction, options: CallOptions = {}): Promise<TransactionResult> {
     checkTransaction(transaction);
-    const request = {
-      compare: (transaction.compare ?? []).map(compareOf),
-      success: transaction.then.map(requestOf),
-      failure: (transaction.else ?? []).map(requestOf),
+    const request = txnOf(transaction);
+    const answer = await (isReadOnly(transaction) ? this.#ask(request, options) : this.#carryOut(request, options));
+    return resultOf(transaction, answer);
+  }
+
+  #ask(request: ITxnRequest, options: CallOptions) {
+    return this.#call('a transaction', 'read', options, (client, deadline) => client.kv.txn(request, { deadline }));
+  }
+
+  #carryOut(request: Required<ITxnRequest>, options: CallOptions) {
+    const untilMs = performance.now() + this.#timeoutMs;
+    const send = (fenced: ITxnRequest) =>
+      this.#call('a transaction', 'write', { ...options, untilMs }, (client, deadline) =>
+        client.kv.txn(fenced, { deadline }),
+      );
+    return this.#fence.carryOut(request, { send, untilMs, signal: this.#endOf(options) });
+  }
+
+  /** The lease is one for all of the client's life: its end, or another store, makes another one. */
+  async #raise(key: string): Promise<Revision> {
+    const raised = async (lease: string): Promise<Revision> => {
+      const request = { key: bytesOf(key), value: bytesOf('{}'), lease };
+      const answer = await this.#call('raising the fence', 'read', {}, (client, deadline) =>
+        client.kv.put(request, { deadline }),
+      );
+      return Number(answer.header.revision);
     };
-    const answer = await this.#call('a transaction', 'write', options, (client, deadline) =>
-      client.kv.txn(request, { deadline }),
-    );
-    const branch = answer.succeeded ? transaction.then : (transaction.else ?? []);
-    const reads = answer.responses
-      .filter((_, index) => isRead(branch[index]))
-      .map((response) => Object.freeze(response.response_range.kvs.map(entryOf)));
-    return Object.freeze({
-      succeeded: answer.succeeded,
-      revision: Number(answer.header.revision),
-      reads: Object.freeze(reads),
-    });
+    try {
+      return await raised((this.#fenceLease ??= await this.#grant(fenceSeconds, {})).ID);
+    } catch (error) {
+      if (!hasCode(error, 'not_found')) throw error;
+      this.#fenceLease = await this.#grant(fenceSeconds, {});
+      return await raised(this.#fenceLease.ID);
+    }
   }
 
   watch(prefix: string, options: { after: Revision; signal: AbortSignal }): AsyncIterable<ChangeBatch> {
@@ -214,19 +231,21 @@ class EtcdStore implements EtcdClient {
   }
 
   async #revision(): Promise<Revision> {
+    return Number((await this.#present()).revision);
+  }
+
+  /** As a majority knows it. */
+  async #present(): Promise<IResponseHeader> {
     const answer = await this.#call('reading the revision', 'read', {}, (client, deadline) =>
       client.kv.range({ key: bytesOf('/'), keys_only: true, limit: 1 }, { deadline }),
     );
-    return Number(answer.header.revision);
+    return answer.header;
   }
 
   async grantLease(options: { ttlSeconds: number } & CallOptions): Promise<Lease> {
     // Counted from before the request: etcd cannot have started its own count earlier.
     const grantedMs = performance.now();
-    // One that is granted besides is kept alive by nobody.
-    const answer = await this.#call('granting a lease', 'read', options, (client, deadline) =>
-      client.leaseClient.leaseGrant({ TTL: options.ttlSeconds }, { deadline }),
-    );
+    const answer = await this.#grant(options.ttlSeconds, options);
     return openLease({
       members: this.#members,
       renewals: this.#renewals,
@@ -237,6 +256,13 @@ class EtcdStore implements EtcdClient {
       log: this.#log,
       revoke: () => this.#revoke(answer.ID),
     });
+  }
+
+  /** One that is granted besides is kept alive by nobody. */
+  #grant(ttlSeconds: number, options: CallOptions) {
+    return this.#call('granting a lease', 'read', options, (client, deadline) =>
+      client.leaseClient.leaseGrant({ TTL: ttlSeconds }, { deadline }),
+    );
   }
 
   async #revoke(id: string): Promise<void> {
@@ -267,23 +293,30 @@ class EtcdStore implements EtcdClient {
     await this.close();
   }
 
+  #endOf({ signal }: CallOptions): AbortSignal {
+    return signal === undefined ? this.#closing.signal : AbortSignal.any([signal, this.#closing.signal]);
+  }
+
   /** 'read' is anything that may be done twice, at the same time too. */
   async #call<T extends { header: IResponseHeader }>(
     what: string,
     kind: 'read' | 'write',
-    { signal }: CallOptions,
+    { signal, untilMs = performance.now() + this.#timeoutMs }: CallOptions & { untilMs?: number },
     send: (client: Etcd3, deadline: Date) => Promise<T>,
   ): Promise<T> {
     const startedMs = performance.now();
-    const untilMs = startedMs + this.#timeoutMs;
+    const ended = this.#endOf({ signal });
     const asking = askInTurn({
       members: this.#members,
       what,
-      ask: ({ client }) => send(client, new Date(Date.now() + untilMs - performance.now())),
+      ask: (member) => {
+        const answer = send(member.client, new Date(Date.now() + untilMs - performance.now()));
+        return kind === 'read' ? answer : unlessLost(answer, { ...this.#doubt(member), what, signal: ended });
+      },
       untilMs,
       pace: { ...(kind === 'read' ? { stepMs: this.#stepMs } : {}), maxPauseMs: 500, silentMs: this.#stepMs },
       canRepeat: (error) => (error.code === 'unavailable' && kind === 'read') || wasNeverSent(error),
-      signal: signal === undefined ? this.#closing.signal : AbortSignal.any([signal, this.#closing.signal]),
+      signal: ended,
     });
     const tell = (isAnswered: boolean) => this.#onCall({ kind, tookMs: performance.now() - startedMs, isAnswered });
     const answer = await asking.catch((error: unknown) => {
@@ -292,10 +325,17 @@ class EtcdStore implements EtcdClient {
     });
     tell(true);
     this.#clusterId = answer.header.cluster_id;
+    this.#leaders.heard(answer.header);
     return answer;
   }
-}
 
-function isRead(operation: Transaction['then'][number] | undefined): boolean {
-  return operation !== undefined && ('get' in operation || 'list' in operation);
+  #doubt(member: Member) {
+    return {
+      afterMs: this.#stepMs,
+      againMs: this.#stepMs / 4,
+      sentTerm: this.#leaders.term,
+      term: async () => Number((await this.#present()).raft_term),
+      isHanging: () => this.#members.isHanging(member),
+    };
+  }
 }

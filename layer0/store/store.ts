@@ -13,8 +13,9 @@
  * backup, made anew) it ends with `RestoredError`: the same, and revisions may start over.
  *
  * Deadlines. Every call ends within `timeoutMs` of the driver (default 5 s) or when its signal aborts: `timeout`,
- * `unavailable`, `cancelled`. After `timeout` or `unavailable` a transaction may or may not have been committed; callers
- * make that harmless by comparing revisions.
+ * `unavailable`, `cancelled`. After those a transaction may have been committed, or be committed later; callers make that
+ * harmless by comparing revisions. Only before later ones of the same client, though: once a transaction was answered that was
+ * sent after the failure was told, the one that failed either is there or never will be.
  *
  * Immutability. What the store hands out is frozen.
  */

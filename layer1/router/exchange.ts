@@ -115,7 +115,7 @@ export interface Exchange {
   /** Of the picked one; it will be avoided as the policy sees fit. */
   failed(backend: Backend, how: Failing): void;
   /**
-   * A head came from it, and whether a body will. Answers the fields that the answer gets besides, where the backend does
+   * A head came from it, and whether a body will. Answers the fields that the answer gets besides (lower case), where the backend does
    * not say the same field itself (cookies always), or an answer to send in its place (an error page).
    */
   answered(backend: Backend, status: number, hasBody?: boolean): Fields | Answer;

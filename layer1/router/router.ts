@@ -1,5 +1,5 @@
 /** The router: its parts put together, and their common start and stop. */
-import { randomUUID } from 'node:crypto';
+import { performance } from 'node:perf_hooks';
 import type { DiscoveryClient } from '@flynn/discovery/client';
 import type { HttpClient } from '@flynn/kit/http-client';
 import { systemClock } from '@flynn/kit/clock';
@@ -21,6 +21,7 @@ import type { AccessLogFormat } from './policy/access-log.ts';
 import { Cookies } from './policy/cookies.ts';
 import { Networks } from './policy/networks.ts';
 import { RouterPolicy } from './policy/policy.ts';
+import { RequestIds } from './policy/request-ids.ts';
 import { RouteBook } from './policy/route-book.ts';
 import { statsOf, statsOfAll } from './policy/stats.ts';
 import { acceptPlain, acceptProxied } from './proxy-protocol/acceptance.ts';
@@ -105,6 +106,7 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
   const { accessLog: format = 'off' } = options;
   const accessLog = format === 'off' ? undefined : new AccessLog({ format, stream: process.stdout });
   const challenges = new Challenges();
+  const requestIds = new RequestIds();
   const routed = new RouterPolicy({
     routes,
     cookies: new Cookies(options.clusterKey),
@@ -116,7 +118,7 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
     now: Date.now,
     elapsed: () => performance.now(),
     random: Math.random,
-    newId: randomUUID,
+    newId: () => requestIds.next(),
   });
   const policy = answeringChallenges(routed, challenges);
   const http2 = new Http2Front({ policy, shared: backendSide, log });

@@ -11,6 +11,7 @@ const openPrefixes = [
   '/flynn/discovery/',
   '/flynn/cluster/',
   '/flynn/network/',
+  '/flynn/fences/',
   // How far a restore is.
   '/flynn/restore',
   // Of the cell all but the templates, which carry the env of jobs.

@@ -1,6 +1,7 @@
 /** A connection to a backend: reads its answers, and tells whoever asked what comes, without keeping anything of it. */
 import { connect } from 'node:net';
 import type { Socket } from 'node:net';
+import { performance } from 'node:perf_hooks';
 import type { Backend } from '../backend.ts';
 import { connectMutually } from '../mutual.ts';
 import type { MutualClient } from '@flynn/kit/http-client';

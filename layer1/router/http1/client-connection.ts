@@ -69,6 +69,8 @@ export class ClientConnection implements Watched {
   /** Read, and not to be understood yet. */
   #held: Buffer | undefined;
   #isConsuming = false;
+  /** It said that this request is its last, and that nothing follows it. */
+  #isLast = false;
   #isFull = false;
   isPaused = false;
   hasEnded = false;
@@ -140,7 +142,8 @@ export class ClientConnection implements Watched {
   finished(keepsAlive: boolean): void {
     this.#transfer = undefined;
     if (!keepsAlive) {
-      this.#linger();
+      if (this.#mayClose) this.#close();
+      else this.#linger();
       return;
     }
     this.#state = 'idle';
@@ -221,6 +224,7 @@ export class ClientConnection implements Watched {
     }
     const { end } = this.#reader;
     this.#state = 'busy';
+    this.#isLast = !head.keepsAlive && head.body === 'none' && head.upgrade === undefined;
     const verdict = this.context.policy.admit(head, this.client);
     if ('answer' in verdict) {
       // A body that was announced must not be taken for the next request.
@@ -239,6 +243,18 @@ export class ClientConnection implements Watched {
     const answer = this.context.policy.refuse(status, code, message, this.client);
     this.socket.write(answerText(answer, { isForHead: false, connection: 'connection: close\r\n' }), 'latin1');
     this.#linger();
+  }
+
+  /** The kernel has the whole answer, and no bytes of the client's are left, for which it would take the answer back. */
+  get #mayClose(): boolean {
+    if (!this.#isLast || this.#isConsuming || this.#held !== undefined || this.client.isTls) return false;
+    return this.socket.writableLength === 0;
+  }
+
+  /** Without ending our side and waiting for the client's: two calls of the kernel less, and two turns of the loop. */
+  #close(): void {
+    this.#state = 'lingering';
+    this.socket.destroy();
   }
 
   #linger(): void {

@@ -1,4 +1,5 @@
 /** The connections that are kept open to backends, and the clock that they share. */
+import { performance } from 'node:perf_hooks';
 import type { Backend } from '../backend.ts';
 import { BackendConnection } from './backend-connection.ts';
 import type { AnswerReceiver } from './backend-connection.ts';

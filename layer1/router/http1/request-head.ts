@@ -51,8 +51,15 @@ export class Http1RequestHead implements RequestHead {
   }
 }
 
-/** `text` is whole lines in latin1, a byte a character. Undefined if the empty line is still to come. */
-export function readRequestHead(text: string): Http1RequestHead | HeadProblem | undefined {
+/**
+ * `text` is whole lines in latin1, a byte a character; perhaps it is known of which bytes it was made, from where on.
+ * Undefined if the empty line is still to come.
+ */
+export function readRequestHead(
+  text: string,
+  bytes?: Uint8Array,
+  from?: number,
+): Http1RequestHead | HeadProblem | undefined {
   const head = new Http1RequestHead();
   // One empty line before a request is left by clients that end a body with it (RFC 9112 2.2).
   const start = text.startsWith('\r\n') ? 2 : 0;
@@ -76,7 +83,7 @@ export function readRequestHead(text: string): Http1RequestHead | HeadProblem | 
   if (i + 11 - start > headLimits.lineBytes) return targetTooLong;
   head.start = start;
   head.lineEnd = i + 11;
-  const end = head.fields.read(text, head.lineEnd);
+  const end = head.fields.read(text, head.lineEnd, bytes, from);
   if (typeof end !== 'number') return end;
   if (end > headLimits.bytes) return headTooLarge;
   head.bytes = end;

@@ -26,8 +26,12 @@ function broken(what: string): HeadProblem {
   return new HeadProblem(502, 'backend-broke', what);
 }
 
-/** Of an answer to HEAD the framing says what the body would be; there is none. */
-export function readResponseHead(text: string): Http1ResponseHead | HeadProblem | undefined {
+/** As with requests. Of an answer to HEAD the framing says what the body would be; there is none. */
+export function readResponseHead(
+  text: string,
+  bytes?: Uint8Array,
+  from?: number,
+): Http1ResponseHead | HeadProblem | undefined {
   const head = new Http1ResponseHead();
   const isOld = text.startsWith('HTTP/1.0 ');
   if (!isOld && !text.startsWith('HTTP/1.1 ')) return broken('the answer does not begin with a status');
@@ -41,7 +45,7 @@ export function readResponseHead(text: string): Http1ResponseHead | HeadProblem 
   head.reason = text.slice(12, i);
   head.lineEnd = i + 2;
   head.isLinePlain = !isOld && head.reason !== '';
-  const end = head.fields.read(text, head.lineEnd);
+  const end = head.fields.read(text, head.lineEnd, bytes, from);
   if (typeof end !== 'number') return end;
   if (end > headLimits.bytes) return headTooLarge;
   head.bytes = end;

@@ -85,8 +85,7 @@ export function responseHeadFor(head: Http1ResponseHead, added: Fields, framing:
     const name = added[i] ?? '';
     const value = added[i + 1] ?? '';
     // What the backend says itself stands, but for cookies, of which there can be several.
-    const lower = name.toLowerCase();
-    if (lower === 'set-cookie' || !fields.has(lower)) out += name + ': ' + value + '\r\n';
+    if (name === 'set-cookie' || !fields.has(name)) out += name + ': ' + value + '\r\n';
   }
   return out + framing + '\r\n';
 }

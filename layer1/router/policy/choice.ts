@@ -16,10 +16,10 @@ export function chooseBackend<B extends Candidate>(
   tried: readonly B[] = nobody,
 ): B | undefined {
   if (tried.length === 0) {
+    if (backends.length <= 1) return backends[0];
     const [a, b] = twoOf(backends, random);
     // Two usable ones of all are also two usable ones of the usable; only if one is not, the others are looked through.
-    if (a === undefined || (b === undefined && a.isUsable(nowMs))) return a;
-    if (b !== undefined && a.isUsable(nowMs) && b.isUsable(nowMs)) return lessBusy(a, b);
+    if (a !== undefined && b !== undefined && a.isUsable(nowMs) && b.isUsable(nowMs)) return lessBusy(a, b);
   }
   const untried = tried.length === 0 ? backends : backends.filter((backend) => !tried.includes(backend));
   const usable = untried.filter((backend) => backend.isUsable(nowMs));

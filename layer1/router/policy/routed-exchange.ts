@@ -98,7 +98,9 @@ export class RoutedExchange implements Exchange {
 
   answered(backend: Backend, status: number, hasBody?: boolean): Fields | Answer {
     const route = this.#route;
-    backend.health.answered(this.#options.now(), this.#isProbe && backend === this.#current);
+    const isProbe = this.#isProbe && backend === this.#current;
+    // When it was matters of a probe alone.
+    backend.health.answered(isProbe ? this.#options.now() : this.#asked.nowMs, isProbe);
     backend.figures.answers.add(status);
     if (hasBody === false && status >= 500 && this.#asked.head.method !== 'HEAD') {
       const page = pageFor(route.settings.pages, { status, code: '' }, this.#asked.head.header('accept'));

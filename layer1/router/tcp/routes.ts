@@ -3,6 +3,7 @@ import { createServer } from 'node:net';
 import type { Server, Socket } from 'node:net';
 import type { Route } from '@flynn/controller/model';
 import { messageOf } from '@flynn/kit/errors';
+import { backlog } from '@flynn/kit/listening';
 import type { Logger } from '@flynn/kit/log';
 import type { Counters } from '../api.ts';
 import type { Backend } from '../backend.ts';
@@ -94,7 +95,7 @@ export class TcpRoutes implements AsyncDisposable {
     const server = createServer({ allowHalfOpen: true, keepAlive: true, noDelay: true, pauseOnConnect: true });
     const listener: Listener = { routes, server };
     this.#listeners.set(port, listener);
-    const listen = () => void server.listen({ port, host, reusePort: true });
+    const listen = () => void server.listen({ port, host, reusePort: true, backlog });
     server.on('error', (error) => {
       // Something else on this host may have the port now, and let go of it.
       log.error({ err: error, port }, `cannot listen on port ${port} for a TCP route: ${messageOf(error)}`);

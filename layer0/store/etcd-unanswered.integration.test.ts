@@ -1,0 +1,66 @@
+/** Writes that no member of etcd answers: how soon that is told, and what becomes of them. */
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { hasCode } from '@flynn/kit/errors';
+import { silentLogger } from '@flynn/kit/log';
+import { waitFor } from '@flynn/kit/retry';
+import { put } from './conformance.ts';
+import { startEtcdCluster } from './etcd-cluster.ts';
+import type { EtcdCluster } from './etcd-cluster.ts';
+import type { EtcdMember } from './etcd-member.ts';
+import { connectEtcd } from './etcd.ts';
+
+const image = process.env['FLYNN_TEST_ETCD_IMAGE'];
+let cluster: EtcdCluster;
+
+before(async () => {
+  cluster = await startEtcdCluster({ members: 3, ...(image === undefined ? {} : { image }) });
+});
+after(() => cluster?.stop());
+
+/** Knows that member alone. */
+function connect({ endpoint }: EtcdMember, options: { timeoutMs?: number } = {}) {
+  return connectEtcd({ endpoints: [endpoint], log: silentLogger(), ...options });
+}
+
+async function leaderAndFollower(): Promise<[EtcdMember, EtcdMember]> {
+  const leader = await cluster.leader();
+  const follower = cluster.members.find((member) => member !== leader);
+  assert.ok(follower !== undefined);
+  return [leader, follower];
+}
+
+test('a write on its way to a leader that went is not waited for until its deadline', async () => {
+  // Its follower may have noticed before it is asked to write, on a machine that stands still.
+  for (let attempt = 0; attempt < 5; attempt += 1) {
+    const [leader, follower] = await leaderAndFollower();
+    await using store = connect(follower, { timeoutMs: 15_000 });
+    await put(store, '/lost', 'before');
+    await leader.freeze();
+    const outcome = await put(store, '/lost', 'after')
+      .catch((error: unknown) => error)
+      .finally(() => leader.thaw());
+    if (typeof outcome === 'number') continue;
+    assert.ok(hasCode(outcome, 'timeout') && /another member leads since/.test(String(outcome)), String(outcome));
+    return;
+  }
+  assert.fail('every write was served: none was under way when the leader went');
+});
+
+test("a write that was not answered takes no later one's place when the leader it lay with goes on", async () => {
+  for (let attempt = 0; attempt < 4; attempt += 1) {
+    const [leader, follower] = await leaderAndFollower();
+    await using store = connect(follower, { timeoutMs: 1_500 });
+    await put(store, '/late', 'before');
+    await leader.freeze();
+    try {
+      await Promise.allSettled([1, 2, 3].map(() => put(store, '/late', 'older')));
+      await waitFor(() => put(store, '/late', 'newer'), { what: 'another leader', deadlineMs: 60_000 });
+    } finally {
+      await leader.thaw();
+    }
+    await using woken = connect(leader);
+    await waitFor(() => put(woken, '/woken', 'new'), { what: 'the woken member', deadlineMs: 60_000 });
+    assert.equal((await woken.get('/late'))?.value, 'newer');
+  }
+});
