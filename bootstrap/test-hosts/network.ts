@@ -117,11 +117,17 @@ export async function removeHostNetwork(network: HostNetwork): Promise<void> {
   await tryProgram('ip', ['link', 'del', bridgeOf(family)], { timeoutMs });
 }
 
+/**
+ * A bridge that is given none takes the least of its links', and another once that link is cut: its other hosts would send all
+ * that goes out to nobody, for as long as they believe in the former.
+ */
+const bridgeMac = '02:00:c0:00:02:01';
+
 async function ensureBridge(family: HostFamily): Promise<void> {
   const bridge = bridgeOf(family);
   const existing = await tryProgram('ip', ['link', 'show', bridge], { timeoutMs });
   if (existing.code !== 0) {
-    await ip('link', 'add', bridge, 'type', 'bridge');
+    await ip('link', 'add', bridge, 'address', bridgeMac, 'type', 'bridge');
     await ip('addr', 'add', `${family.gateway}/${prefixLength}`, 'dev', bridge);
   }
   await ip('link', 'set', bridge, 'up');
