@@ -3,8 +3,10 @@ import { randomBytes } from 'node:crypto';
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { bundle } from '@flynn/bootstrap/images/bundle';
+import { recipes } from '@flynn/bootstrap/images/recipes';
 import { createAuthority } from '@flynn/kit/tls';
-import { routerEnv, routerProgram, startPlane } from '@flynn/router/hostile/router-process';
+import { routerEnv, startPlane } from '@flynn/router/hostile/router-process';
 import type { ControlPlane, Owner } from '@flynn/router/testing';
 import { servedBy } from '@flynn/router/tls/testing';
 import { freePort, openToolbox, startProgram } from './router-program.ts';
@@ -92,9 +94,14 @@ export async function openStage(): Promise<Stage> {
     plane.setRoute({ id: 'r2', domain: tlsName });
     plane.setRoute({ id: 't1', type: 'tcp', port: tcpPort });
     plane.up('web', `127.0.0.1:${backendPort}`);
+    // As its image has it: in one file, and with the settings it has there.
+    const { entrypoint = [], env: ofImage = {} } = recipes.router;
+    const program = join(dir, 'router.mjs');
+    await writeFile(program, await bundle('layer1/router/main.ts'));
     const startRouter: Stage['startRouter'] = async ({ env = {}, planeUrl = ownUrl } = {}) => {
       const [port, tlsPort, statusPort] = [await freePort(), await freePort(), await freePort()];
-      const running = await start([process.execPath, routerProgram], [port, tlsPort], {
+      const running = await start([process.execPath, ...entrypoint.slice(1, -1), program], [port, tlsPort], {
+        ...ofImage,
         ...routerEnv({ planeUrl, port, tlsPort, statusPort }),
         ...env,
       });

@@ -13,7 +13,7 @@ import { CertificatePlane } from '../tls/testing.ts';
 import { freePort } from '@flynn/kit/testing-ports';
 import { talk } from './talk.ts';
 
-export const routerProgram = join(import.meta.dirname, '../main.ts');
+const routerProgram = join(import.meta.dirname, '../main.ts');
 
 /** One server that is both the controller and discovery. */
 export async function startPlane(
