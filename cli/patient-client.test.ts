@@ -4,6 +4,7 @@ import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { test, type TestContext } from 'node:test';
 import { systemClock } from '@flynn/kit/clock';
+import { waitFor } from '@flynn/kit/retry';
 import { freePort } from '@flynn/kit/testing-ports';
 import { defineRoute } from '@flynn/kit/routes';
 import { z } from 'zod';
@@ -17,7 +18,7 @@ const routes = {
   send: defineRoute({ method: 'POST', path: '/bytes', body: 'stream', response: answer, summary: 'send' }),
 };
 
-type Said = { status: number; body: unknown } | 'hang up';
+type Said = { status: number; body: unknown } | 'hang up' | 'nothing';
 
 const away: Said = { status: 503, body: { code: 'unavailable', message: 'the store elects' } };
 
@@ -28,6 +29,7 @@ async function serve(t: TestContext, ...says: [Said, ...Said[]]) {
     asked.push(request);
     const said = says[Math.min(asked.length, says.length) - 1];
     request.resume();
+    if (said === 'nothing') return;
     if (said === undefined || said === 'hang up') request.socket.destroy();
     else response.writeHead(said.status, { 'content-type': 'application/json' }).end(JSON.stringify(said.body));
   });
@@ -41,7 +43,7 @@ async function serve(t: TestContext, ...says: [Said, ...Said[]]) {
 }
 
 /** On a clock that no pause takes time of but its own. */
-function open(t: TestContext, port: number) {
+function open(t: TestContext, port: number, onSleep: () => Promise<void> = async () => undefined) {
   let nowMs = 0;
   const waits: string[] = [];
   const client = new PatientClient({
@@ -51,9 +53,9 @@ function open(t: TestContext, port: number) {
     clock: {
       ...systemClock,
       now: () => nowMs,
-      sleep: (ms: number) => {
+      sleep: async (ms: number) => {
         nowMs += ms;
-        return Promise.resolve();
+        await onSleep();
       },
     },
   });
@@ -116,4 +118,18 @@ test('who is told to stop asks no more', async (t) => {
   const calling = client.call(routes.get, {}, { signal: AbortSignal.any([stop.signal, AbortSignal.abort()]) });
   await assert.rejects(calling, { code: 'cancelled' });
   assert.equal(asked.length, 0);
+});
+
+test('once it is closed nothing is asked any more, neither what was under way nor what waited', async (t) => {
+  const silent = await serve(t, 'nothing');
+  const { client, waits } = open(t, silent.port);
+  const calling = assert.rejects(client.call(routes.get, {}), { code: 'unavailable' });
+  await waitFor(() => silent.asked.length === 1, { what: 'the call to arrive', deadlineMs: 60_000, intervalMs: 10 });
+  await client.close();
+  await calling;
+  assert.deepEqual(waits, []);
+  const electing = await serve(t, away);
+  const waiting = open(t, electing.port, () => waiting.client.close());
+  await assert.rejects(waiting.client.call(routes.get, {}), { code: 'unavailable', message: 'the store elects' });
+  assert.equal(electing.asked.length, 1);
 });

@@ -1,6 +1,6 @@
 /** A client that asks again while the cluster cannot answer just now: its store elects, a controller is being replaced. */
 import { randomUUID } from 'node:crypto';
-import { type Clock, systemClock } from '@flynn/kit/clock';
+import { type Clock, abortError, pause, systemClock } from '@flynn/kit/clock';
 import { type FlynnError, asFlynnError, hasCode } from '@flynn/kit/errors';
 import { type CallOptions, HttpClient } from '@flynn/kit/http-client';
 import { neverSent } from '@flynn/kit/never-sent';
@@ -20,6 +20,7 @@ type Options = ConstructorParameters<typeof HttpClient>[0];
 export class PatientClient extends HttpClient {
   readonly #onWait: (error: FlynnError) => void;
   readonly #clock: Clock;
+  readonly #closed = new AbortController();
 
   /** `onWait`: told of each failure after which it is asked again. */
   constructor(options: Options & { onWait: (error: FlynnError) => void; clock?: Clock }) {
@@ -34,6 +35,7 @@ export class PatientClient extends HttpClient {
     options: CallOptions = {},
   ): Promise<ResponseOf<R>> {
     const { signal } = options;
+    const ended = signal === undefined ? this.#closed.signal : AbortSignal.any([signal, this.#closed.signal]);
     const untilMs = this.#clock.now() + patienceMs;
     const once: Record<string, string> = route.method === 'POST' ? { 'idempotency-key': randomUUID() } : {};
     for (let attempt = 0; ; attempt += 1) {
@@ -45,11 +47,18 @@ export class PatientClient extends HttpClient {
           // An empty answer is what it would have had: see `wasDone`.
           return undefined as ResponseOf<R>;
         }
-        if (!mayAskAgain(route, known) || signal?.aborted === true || this.#clock.now() >= untilMs) throw known;
+        if (!mayAskAgain(route, known) || ended.aborted || this.#clock.now() >= untilMs) throw known;
         this.#onWait(known);
+        await pause(backoffMs(attempt, pauses), ended, this.#clock);
+        if (ended.aborted) throw signal?.aborted === true ? abortError(signal) : known;
       }
-      await this.#clock.sleep(backoffMs(attempt, pauses), signal === undefined ? {} : { signal });
     }
+  }
+
+  /** What waits to be asked again is given up, too: whoever asked several things has failed by another of them. */
+  override async close(): Promise<void> {
+    this.#closed.abort();
+    await super.close();
   }
 }
 
