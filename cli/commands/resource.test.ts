@@ -3,6 +3,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { TestProvider, answers } from '@flynn/controller/providers/test-provider';
+import { startTestBlobs } from '@flynn/controller/testing-blobs';
 import { openDeskWithController } from '../testing.ts';
 
 test('`provider add`, `resource add`, `resource` and `resource remove`, and what an app gets of it', async () => {
@@ -48,6 +49,27 @@ test('`provider add`, `resource add`, `resource` and `resource remove`, and what
 
   await desk.run(['resource', 'add', 'pg', '-a', 'blog']);
   assert.match((await desk.run(['delete', '-a', 'blog', '-y'])).stdout, /^Deleted blog: .*, 1 resource\n$/);
+});
+
+test('an app that is exported and imported says what becomes of what it has of providers', async () => {
+  await using provider = await TestProvider.start();
+  await using blobs = await startTestBlobs();
+  await using env = await openDeskWithController({ blobStoreUrl: blobs.url });
+  const { desk, controller } = env;
+  await controller.deployApp('shop', { web: {} });
+  await desk.run(['provider', 'add', 'pg', provider.url]);
+  await desk.run(['resource', 'add', 'pg', '-a', 'shop']);
+  const exported = await desk.run(['export', 'shop.tar', '-a', 'shop']);
+  assert.deepEqual(
+    [exported.code, exported.stderr],
+    [0, 'flynn: not in the file: what it had of the provider pg, where its variables still lead: DATABASE_URL\n'],
+  );
+  const imported = await desk.run(['import', 'shop.tar', '-n', 'copy']);
+  assert.equal(imported.code, 0, imported.stderr);
+  assert.match(imported.stderr, /not made here: what it had of the provider pg, .*: DATABASE_URL; "flynn resource add/);
+  assert.equal((await desk.run(['resource', '--json', '-a', 'copy'])).stdout.trim(), '[]');
+  const own = await desk.run(['resource', 'add', 'pg', '--replace', '-a', 'copy']);
+  assert.match(own.stdout, /^Created resource \w+/);
 });
 
 test('what goes wrong is told at once, with what to do next', async () => {
