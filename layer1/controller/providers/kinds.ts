@@ -1,4 +1,5 @@
 /** The kinds Provider and Resource. A provider's token, and what the variables of a resource hold, are in no object. */
+import { KeyedMutex } from '@flynn/kit/queue';
 import type { Controller } from '@flynn/resource/controller';
 import { refusal } from '@flynn/resource/record';
 import { keysOf, runReconciler } from '@flynn/resource/reconciler';
@@ -65,12 +66,12 @@ function providing({ deps, log }: ControllerContext): Controller {
     placement: 'singleton',
     async run({ signal, epoch }) {
       await using all = await deps.resources.mirror(resourceType, { signal });
-      const guard = epoch === undefined ? {} : { epoch };
+      const shared = { turns: new KeyedMutex(), ...(epoch === undefined ? {} : { epoch }) };
       await runReconciler({
         name: 'resources',
         sources: [keysOf(all)],
         concurrency: 8,
-        reconcile: (id, { signal: run }) => stepResource(deps, id, { signal: run, ...guard }),
+        reconcile: (id, { signal: run }) => stepResource(deps, id, { signal: run, ...shared }),
         log,
         signal,
       });

@@ -1,68 +1,34 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
-import type { ErrorCode } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
 import { apps, releases } from '../api.ts';
-import { audit } from '../audit/api.ts';
-import { generic } from '../generic/api.ts';
-import { appType } from '../resources.ts';
-import { startTestController } from '../testing.ts';
-import type { TestController } from '../testing.ts';
 import { providers, resources } from './api.ts';
 import type { ResourceView } from './model.ts';
-import { TestProvider, answers } from './test-provider.ts';
-import { resourceType } from './types.ts';
+import { isCode, startProvidedWorld } from './provided-fixture.ts';
+import type { ProvidedWorld } from './provided-fixture.ts';
+import { answers } from './test-provider.ts';
 
-let world: TestController;
-let provider: TestProvider;
+let place: ProvidedWorld;
 before(async () => {
-  world = await startTestController();
-  provider = await TestProvider.start();
-  await world.client.call(providers.create, { body: { name: 'pg', url: provider.url, token: 'hunter3' } });
+  place = await startProvidedWorld();
 });
 beforeEach(() => {
-  provider.misbehaves = undefined;
+  place.provider.misbehaves = undefined;
 });
 after(async () => {
-  await world?.[Symbol.asyncDispose]();
-  await provider?.[Symbol.asyncDispose]();
+  await place?.[Symbol.asyncDispose]();
 });
 
-const add = (body: { apps?: string[]; config?: Record<string, string>; isReplacing?: boolean }) =>
-  world.client.call(resources.create, { params: { provider: 'pg' }, body });
-const remove = (resource: string) => world.client.call(resources.remove, { params: { resource } });
-const get = (resource: string) => world.client.call(resources.get, { params: { resource } });
-const isCode = (code: ErrorCode, pattern: RegExp) => (error: unknown) =>
-  hasCode(error, code) && pattern.test(error.message);
-
-/** Of the live release, once no deployment is under way. */
-async function envOf(app: string): Promise<Record<string, string>> {
-  const { releaseId = '' } = await waitFor(
-    async () => {
-      const found = await world.deps.resources.lookup(appType, app);
-      return found.status.deploymentId === undefined ? found.status : undefined;
-    },
-    { what: `the deployments of ${app}`, deadlineMs: 60_000, intervalMs: 10 },
-  );
-  return (await world.client.call(releases.get, { params: { app, release: releaseId } })).env;
-}
-
-async function gone(id: string): Promise<void> {
-  await waitFor(async () => (await world.deps.resources.find(resourceType, id)) === undefined, {
-    what: `the end of ${id}`,
-    deadlineMs: 60_000,
-    intervalMs: 10,
-  });
-}
-
 async function setEnv(app: string, env: Record<string, string>): Promise<void> {
+  const { world, envOf } = place;
   const before = await envOf(app);
   const release = await world.client.call(releases.create, { params: { app }, body: { env: { ...before, ...env } } });
   assert.equal((await world.deploy(app, release.id)).state, 'complete');
 }
 
 test('an app gets what a provider gave as a release that is rolled out, and gives back what it has not changed', async () => {
+  const { world, provider, add, remove, get, envOf } = place;
   await world.deployApp('shop', { web: {} });
   await setEnv('shop', { GREETING: 'hello' });
   provider.env = { DATABASE_URL: 'postgres://u:hunter2@db/shop', PGUSER: 'u' };
@@ -85,6 +51,7 @@ test('an app gets what a provider gave as a release that is rolled out, and give
 });
 
 test('names that the app has with another value are refused, nothing stays, and asked to it replaces them', async () => {
+  const { world, provider, add, remove, envOf } = place;
   await world.deployApp('taken', { web: {} });
   provider.env = { DATABASE_URL: 'postgres://new' };
   await setEnv('taken', { DATABASE_URL: 'postgres://old' });
@@ -100,6 +67,7 @@ test('names that the app has with another value are refused, nothing stays, and 
 });
 
 test('an app that has nothing to run yet gets a release that takes effect with its first push', async () => {
+  const { world, provider, add, remove } = place;
   await world.client.call(apps.create, { body: { name: 'young' } });
   provider.env = { REDIS_URL: 'redis://x' };
   const made = await add({ apps: ['young'] });
@@ -112,6 +80,7 @@ test('an app that has nothing to run yet gets a release that takes effect with i
 });
 
 test('what the provider refuses is told in its words, one that is away is unavailable, and of neither anything stays', async () => {
+  const { world, provider, add } = place;
   const params = { app: 'young' };
   const before = (await world.client.call(releases.list, { params })).length;
   provider.misbehaves = answers(422, '{"message":"there is no such plan"}');
@@ -136,6 +105,7 @@ test('what the provider refuses is told in its words, one that is away is unavai
 });
 
 test('a provider that dies after it made something is asked to take it back once it answers', async () => {
+  const { world, provider, add, gone } = place;
   provider.misbehaves = 'lost';
   const seen = provider.seen.length;
   await assert.rejects(add({ apps: ['young'] }), isCode('unavailable', /cannot be reached/));
@@ -150,6 +120,7 @@ test('a provider that dies after it made something is asked to take it back once
 });
 
 test('a controller that dies between the record and the answer is followed by one that asks with the same key', async () => {
+  const { world, provider, add, remove } = place;
   const asked = provider.seen.length;
   const first = Promise.withResolvers<void>();
   provider.misbehaves = (request) => {
@@ -175,6 +146,7 @@ test('a controller that dies between the record and the answer is followed by on
 });
 
 test('while its provider is away, a resource that is to go says what it waits for', async () => {
+  const { world, provider, add, remove, get, gone } = place;
   const made = await add({ apps: ['young'] });
   await provider.close();
   const waiting = await remove(made.id);
@@ -191,6 +163,7 @@ test('while its provider is away, a resource that is to go says what it waits fo
 });
 
 test('one resource may be of several apps; with the last of them it goes, and the deletion says so', async () => {
+  const { world, provider, add, get, envOf, gone } = place;
   await world.deployApp('one', { web: {} });
   await world.deployApp('two', { web: {} });
   provider.env = { SHARED: 'x' };
@@ -219,79 +192,15 @@ test('one resource may be of several apps; with the last of them it goes, and th
   assert.equal(provider.made.size, 0);
 });
 
-test('no view, watch or audit record has what the variables or the token hold', async () => {
-  await world.deployApp('secretive', { web: {} });
-  provider.env = { PASSWORD: 'hunter2' };
-  const made = await add({ apps: ['secretive'] });
-  await envOf('secretive');
-  const kindOf = (kind: string) => ({ group: 'flynn', version: 'v1', kind });
-  const told = [
-    made,
-    await get(made.id),
-    await world.client.call(resources.ofProvider, { params: { provider: 'pg' } }),
-    await world.client.call(providers.list, {}),
-    await world.client.call(generic.list, { params: kindOf('Provider') }),
-    await world.client.call(generic.list, { params: kindOf('Resource') }),
-    await world.client.call(audit.list, {}),
-  ];
-  const stop = new AbortController();
-  for await (const { event, data } of world.client.events(
-    generic.watch,
-    { params: kindOf('Resource') },
-    { signal: AbortSignal.any([stop.signal, AbortSignal.timeout(60_000)]) },
-  )) {
-    told.push(data as never);
-    if (event === 'current') stop.abort();
-  }
-  assert.match(JSON.stringify(told), /PASSWORD/);
-  assert.doesNotMatch(JSON.stringify(told), /hunter/);
-  const trail = JSON.stringify(await world.client.call(audit.list, { query: { app: 'secretive' } }));
-  assert.match(trail, new RegExp(made.id), 'the app’s trail tells of it');
-  assert.equal((await remove(made.id)).isGone, true);
-});
-
-test('a provider is an address over TLS or inside the cluster, applied as a file too, and keeps its token', async () => {
-  const put = (name: string, spec: Record<string, unknown>) =>
-    world.client.call(generic.put, {
-      params: { group: 'flynn', version: 'v1', kind: 'Provider', name },
-      body: { spec },
-    });
-  for (const [url, pattern] of [
-    ['http://db.example.com/', /http:\/\/ is for names of the cluster/],
-    ['https://u:p@db.example.com/', /no place for a password/],
-    ['https://db.example.com/?a=b', /leave out/],
-    ['ftp://db.example.com/', /https:\/\//],
-    ['db', /a whole address/],
-  ] as const) {
-    await assert.rejects(put('bad', { url }), isCode('invalid', pattern));
-    await assert.rejects(
-      world.client.call(providers.create, { body: { name: 'bad', url } }),
-      isCode('invalid', pattern),
-    );
-  }
-  await assert.rejects(
-    put('new', { url: 'https://a.example.com', token: '[hidden]' }),
-    isCode('invalid', /how it is shown/),
-  );
-  const made = await put('new', { url: 'http://mysql.flynn/', token: 'hunter4' });
-  assert.equal(made.outcome, 'created');
-  const again = await put('new', { url: 'https://a.example.com', token: '[hidden]' });
-  assert.deepEqual(
-    again.changes.map(({ path }) => path),
-    ['spec.url'],
-  );
-  assert.equal((await world.client.call(providers.get, { params: { provider: 'new' } })).hasToken, true);
-  const other = await put('new', { url: 'https://a.example.com', token: 'hunter5' });
-  assert.deepEqual(
-    other.changes.map(({ path }) => path),
-    ['spec.token'],
-  );
-  assert.doesNotMatch(JSON.stringify([made, again, other]), /hunter/);
-  await put('new', { url: 'https://a.example.com', token: null });
-  assert.equal((await world.client.call(providers.get, { params: { provider: 'new' } })).hasToken, false);
-  await world.client.call(providers.remove, { params: { provider: 'new' } });
-  await assert.rejects(
-    world.client.call(providers.get, { params: { provider: 'new' } }),
-    isCode('not_found', /flynn provider/),
-  );
+test('an app goes though the provider of what it had is away, which is asked to take that back when it answers', async () => {
+  const { world, provider, add, get, gone } = place;
+  await world.client.call(apps.create, { body: { name: 'leaving' } });
+  const made = await add({ apps: ['leaving'] });
+  await provider.close();
+  assert.equal((await world.client.call(apps.remove, { params: { app: 'leaving' } })).resources, 1);
+  const { state, apps: left } = await get(made.id);
+  assert.deepEqual([state, left], ['removing', []]);
+  await provider.listen();
+  await gone(made.id);
+  assert.equal(provider.made.size, 0);
 });

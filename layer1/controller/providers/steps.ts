@@ -6,6 +6,7 @@
  * by one who asks with the same key. A record goes only when its provider has said that nothing is there.
  */
 import { FlynnError, asFlynnError, hasCode } from '@flynn/kit/errors';
+import type { KeyedMutex } from '@flynn/kit/queue';
 import type { Again } from '@flynn/resource/reconciler';
 import type { ResourceChange } from '@flynn/resource/change';
 import type { Compare } from '@flynn/store/store';
@@ -19,7 +20,8 @@ import type { ProvidedResource, ProviderResource } from './types.ts';
 
 const longestPauseMs = 60_000;
 
-type Options = Readonly<{ signal: AbortSignal; epoch?: Compare }>;
+/** `turns`: by app, for each of its releases starts from the one before. */
+type Options = Readonly<{ signal: AbortSignal; epoch?: Compare; turns: KeyedMutex }>;
 type Status = ProvidedResource['status'];
 type Change = ResourceChange<ProvidedResource['spec'], Status>;
 
@@ -77,7 +79,7 @@ async function link(deps: Deps, resource: ProvidedResource, options: Options): P
   const waiting: Extract<Linked, { is: 'wait' }>[] = [];
   for (const app of spec.apps) {
     if (status.links[app.appId]?.state === 'added' || status.refused[app.appId] !== undefined) continue;
-    const linked = await addTo(deps, resource, app, options.signal);
+    const linked = await options.turns.run(app.appId, () => addTo(deps, resource, app, options.signal));
     if (linked.is === 'wait') waiting.push(linked);
     else await keep(deps, resource.id, app.appId, linked, options);
   }
@@ -101,7 +103,9 @@ async function unlink(
   const waiting: Extract<Linked, { is: 'wait' }>[] = [];
   for (const [appId, known] of Object.entries(resource.status.links)) {
     if (!isLeft(appId)) continue;
-    const linked = await takeFrom(deps, resource, { appId, link: known }, options.signal);
+    const linked = await options.turns.run(appId, () =>
+      takeFrom(deps, resource, { appId, link: known }, options.signal),
+    );
     if (linked.is === 'wait') waiting.push(linked);
     else await keep(deps, resource.id, appId, linked, options);
   }
