@@ -63,7 +63,9 @@ export class PatientClient extends HttpClient {
 }
 
 function mayAskAgain(route: Route, error: FlynnError): boolean {
-  return route.body !== 'stream' && hasCode(error, 'unavailable', 'timeout') && !neverSent(error.cause);
+  // What has ended so would be answered so again.
+  const isFinal = error.detail['isFinal'] === true;
+  return route.body !== 'stream' && hasCode(error, 'unavailable', 'timeout') && !neverSent(error.cause) && !isFinal;
 }
 
 function wasDone(route: Route, error: FlynnError): boolean {

@@ -71,6 +71,7 @@ export function addAppCommands(parent: Parent): void {
         formatCount(counts.releases, 'release'),
         formatCount(counts.jobs, 'job'),
         formatCount(counts.artifacts, 'artifact'),
+        ...(counts.resources === 0 ? [] : [formatCount(counts.resources, 'resource')]),
       ];
       context.show(counts, () => `Deleted ${app.name}: ${removed.join(', ')}`);
     },

@@ -3,6 +3,7 @@ import { rename, rm } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import type { Readable } from 'node:stream';
 import { apps, formations, releases } from '@flynn/controller/api';
+import { resources } from '@flynn/controller/providers/api';
 import { routing } from '@flynn/controller/routes/api';
 import { layers } from '@flynn/controller/collection/api-layers';
 import { adoptedRelease } from '@flynn/controller/adoption';
@@ -24,6 +25,7 @@ export function addExportCommands(parent: Parent): void {
     async run(context, _options, [path]) {
       const client = await context.client();
       const { file, artifactId } = await describeApp(context);
+      for (const one of file.resources ?? []) tell(context, `not in the file: ${whatOf(one)}`);
       const open = (digest: string) => client.stream(layers.get, { params: { artifact: artifactId, digest } }, {});
       if (path === '-') return writeAppFile(file, context.io.stdout, open);
       const target = resolve(context.io.cwd, path ?? `${file.app.name}.tar`);
@@ -70,10 +72,11 @@ async function describeApp(context: Context): Promise<{ file: AppFile; artifactI
     throw new FlynnError('not_found', `${app.name} has no live release\n  git push flynn main makes the first`);
   }
   const ofRelease = { params: { ...params, release: app.releaseId } };
-  const [release, { processes: counts }, routes] = await Promise.all([
+  const [release, { processes: counts }, routes, provided] = await Promise.all([
     client.call(releases.get, ofRelease),
     client.call(formations.get, ofRelease),
     client.call(routing.list, { params }),
+    client.call(resources.ofApp, { params }),
   ]);
   const { artifactId } = release;
   if (artifactId === undefined) throw new FlynnError('invalid', `${app.name} has nothing to run: push code first`);
@@ -81,7 +84,8 @@ async function describeApp(context: Context): Promise<{ file: AppFile; artifactI
   // The route it was made with it gets where it is made again.
   const { domain: clusterDomain } = await context.cluster();
   const own = routes.filter(({ domain, path }) => domain !== `${app.name}.${clusterDomain}` || path !== '/');
-  return { file: { format: 1, app, release, artifact, counts, routes: own }, artifactId };
+  const left = provided.map(({ provider, variables }) => ({ provider, variables }));
+  return { file: { format: 1, app, release, artifact, counts, routes: own, resources: left }, artifactId };
 }
 
 /** What the cluster has already is not sent again. */
@@ -118,12 +122,26 @@ async function makeApp(context: Context, file: AppFile, wanted: { name: string; 
   await client.call(formations.put, { ...ofRelease, body: { processes: file.counts } });
   const skipped = await makeRoutes(context, app, file);
   for (const route of skipped) context.io.stderr.write(`flynn: left out the route ${route}\n`);
+  for (const one of file.resources ?? []) {
+    tell(
+      context,
+      `not made here: ${whatOf(one)}; "flynn resource add PROVIDER --replace -a ${app.name}" gives it one of its own`,
+    );
+  }
   if (!wanted.deploy) {
     context.show({ app, release }, () => `Created ${app.name}; "flynn rollback v${release.version}" deploys it`);
     return;
   }
   const deployed = await deployRelease(context, app.name, release);
   context.show({ app, release }, () => `Created ${app.name}: ${deployedText(release, deployed)}`);
+}
+
+function whatOf({ provider, variables }: NonNullable<AppFile['resources']>[number]): string {
+  return `what it had of the provider ${provider}, where its variables still lead: ${variables.join(', ') || 'none'}`;
+}
+
+function tell(context: Context, text: string): void {
+  context.io.stderr.write(`flynn: ${text}\n`);
 }
 
 /** What is somebody else's here is told. */

@@ -62,7 +62,14 @@ export const apps = {
     method: 'DELETE',
     path: '/apps/:app',
     access: 'app admin',
-    response: z.object({ routes: z.int(), releases: z.int(), jobs: z.int(), artifacts: z.int().default(0) }),
+    response: z.object({
+      routes: z.int(),
+      releases: z.int(),
+      jobs: z.int(),
+      artifacts: z.int().default(0),
+      /** Of providers, which take them back; what another app has too stays. */
+      resources: z.int().default(0),
+    }),
     summary: 'Delete an app with everything it has; answers once its jobs have stopped',
   }),
 } as const;

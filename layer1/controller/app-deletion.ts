@@ -31,6 +31,7 @@ import {
   releaseType,
   routeType,
 } from './resources.ts';
+import { leaveResources } from './providers/leaving.ts';
 import { sourceType } from './source/resource.ts';
 
 /** etcd takes 128 operations in a transaction. */
@@ -65,6 +66,7 @@ export async function stepDeletion(
     await tellWaiting(deps, id, `${left} of what it owns to go`, options);
     return { againInMs: lookAgainMs };
   }
+  await leaveResources(deps, id, options);
   await removeEverything(deps, id, options);
   await deps.resources.removeFinalizer(appType, id, appFinalizer, { signal, also: () => ({ compare: [epoch] }) });
   deps.log.info({ app: app.spec.name, id }, 'app deleted');

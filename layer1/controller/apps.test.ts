@@ -58,7 +58,10 @@ test('deleting an app stops its jobs and leaves no key with its id', async () =>
   await world.jobsOf('doomed', 3);
   await world.client.call(jobs.run, { params: { app: 'doomed' }, body: { command: ['sleep'] } });
   const gone = await world.client.call(apps.remove, { params: { app: 'doomed' } });
-  assert.deepEqual({ ...gone, jobs: gone.jobs >= 3 }, { routes: 1, releases: 1, artifacts: 1, jobs: true });
+  assert.deepEqual(
+    { ...gone, jobs: gone.jobs >= 3 },
+    { routes: 1, releases: 1, artifacts: 1, resources: 0, jobs: true },
+  );
   const { entries } = await world.store.list('/flynn/');
   assert.deepEqual(
     entries.filter(({ key, value }) => key.includes(app.id) || value.includes(app.id)).map(({ key }) => key),

@@ -22,6 +22,7 @@ import { jobsOfApp } from './job-views.ts';
 import { cellOf } from './jobs.ts';
 import { reviewPieces } from './review-apps.ts';
 import { pageOf } from './paging.ts';
+import { onlyOf } from './providers/leaving.ts';
 import { appFinalizer, appType, ownedBy, releaseType, routeType } from './resources.ts';
 import type { AppResource, ReleaseResource } from './resources.ts';
 import { viewApp } from './views.ts';
@@ -190,7 +191,7 @@ async function removeApp(
   deps: Deps,
   app: AppResource,
   signal: AbortSignal,
-): Promise<{ routes: number; releases: number; jobs: number; artifacts: number }> {
+): Promise<{ routes: number; releases: number; jobs: number; artifacts: number; resources: number }> {
   const { resources, store, cell } = deps;
   const { name } = app.spec;
   checkRemoval(app);
@@ -200,13 +201,15 @@ async function removeApp(
     resources.list(releaseType, { owner, signal }),
   ]);
   const artifacts = await ownArtifacts(deps, app.id, releases, signal);
+  const provided = await onlyOf(deps, app.id, signal);
   const jobs = jobsOfApp(app.id, cellOf(cell), { all: false, nowMs: deps.now() });
   await resources.delete(appType, app.id, { signal });
   const limited = withDeadline(deletionDeadlineMs, signal);
   const key = resourceKey(appType.name, app.id);
   for await (const { changes } of store.watch(key, { after: app.revision, signal: limited })) {
     if (changes.some((change) => change.type === 'delete' && change.key === key)) {
-      return { routes: routes.length, releases: releases.length, jobs: jobs.length, artifacts };
+      const counts = { routes: routes.length, releases: releases.length, jobs: jobs.length, artifacts };
+      return { ...counts, resources: provided.length };
     }
   }
   throw new FlynnError(

@@ -41,6 +41,8 @@ import { keyHandlers } from './keys.ts';
 import { layerHandlers } from './collection/layers.ts';
 import { operationHandlers } from './operations/operations.ts';
 import { platformHandlers } from './platform.ts';
+import { resourceHandlers } from './providers/handlers.ts';
+import { providerHandlers } from './providers/providers.ts';
 import { releaseHandlers } from './releases.ts';
 import { openOperations } from './operations/parts.ts';
 import { deploymentType } from './resources.ts';
@@ -141,6 +143,8 @@ export function controllerHandlers(
     ...evaluationHandlers(deps),
     ...genericHandlers(deps),
     ...drainHandlers(deps, logAggregator),
+    ...providerHandlers(deps),
+    ...resourceHandlers(deps),
     ...platformHandlers(deps, logAggregator),
     ...layerHandlers(deps, blobs, own),
     ...collectionHandlers(deps, blobs),

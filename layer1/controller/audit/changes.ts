@@ -71,9 +71,16 @@ export function appIdIn(changes: readonly KeyedChange[]): string | undefined {
   for (const { change, spec } of changes) {
     if (change.type === 'app') return change.id;
     if (typeof spec?.['appId'] === 'string') return spec['appId'];
+    if (change.type === 'resource') return firstAppOf(spec);
     if (change.type === 'job') return appIdOf(change.id);
   }
   return undefined;
+}
+
+/** A resource may be of several: its first one's admins read of it. */
+function firstAppOf(spec: Spec | undefined): string | undefined {
+  return z.looseObject({ apps: z.tuple([z.looseObject({ appId: z.string() })], z.unknown()) }).safeParse(spec).data
+    ?.apps[0].appId;
 }
 
 /** Variables keep their names and lose their values; of one that changed, that is said. */

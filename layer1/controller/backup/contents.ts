@@ -24,6 +24,7 @@ import {
 } from '../resources.ts';
 import { runnerEnvType } from '../runner-env/resource.ts';
 import { sourceType } from '../source/resource.ts';
+import { providerType, resourceType } from '../providers/types.ts';
 import { backupScheduleType, backupType } from './resources.ts';
 
 /** In the order in which they are written and restored. */
@@ -45,6 +46,8 @@ export const keptTypes: readonly AnyType[] = [
   drainType,
   cronType,
   sourceType,
+  providerType,
+  resourceType,
   backupScheduleType,
 ];
 

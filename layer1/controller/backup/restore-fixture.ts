@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { buffer } from 'node:stream/consumers';
 import type { BlobClient } from '@flynn/blobstore/client';
 import { resourcePrefix } from '@flynn/resource/keys';
+import { waitFor } from '@flynn/kit/retry';
 import type { Store } from '@flynn/store/store';
 import { grants, teams, tokens, users } from '../access/api.ts';
 import { drains } from '../api-drains.ts';
@@ -11,6 +12,8 @@ import { apps, formations, jobs, releases } from '../api.ts';
 import { routing } from '../routes/api.ts';
 import { certificateType } from '../certificates/resources.ts';
 import { generic } from '../generic/api.ts';
+import { providers } from '../providers/api.ts';
+import { providerFinalizer, resourceType } from '../providers/types.ts';
 import { runners } from '../operations/api-runners.ts';
 import { TestRunner } from '../operations/test-runner.ts';
 import { sources } from '../source/api.ts';
@@ -31,6 +34,9 @@ export const slugRunnerImage = 'flynn/slug-runner:new';
 const runnerEnvKind = { group: 'flynn', version: 'v1', kind: 'RunnerEnv' };
 /** What builds are given, with a secret in it. */
 export const mirror = 'https://me:of-builds@npm.example.com';
+
+/** Of a provider, and of what it gave. */
+export const credentials = 'of-a-provider';
 
 export type Filled = Readonly<{ token: string; digests: readonly string[] }>;
 
@@ -84,10 +90,27 @@ export async function fillCluster(world: TestController, blobs: BlobClient): Pro
   };
   const spec = { source: 'own' as const, domains: ['www.example.com'], own };
   await world.deps.resources.create(certificateType, { id: 'cert', spec });
+  await provide(world);
   await new TestRunner({ client, id: 'elsewhere', token: 'a-token-of-its-own' }).register();
   await client.call(runners.adopt, { params: { runner: 'elsewhere' } });
   await new TestRunner({ client, id: 'own', clusterKey: world.key }).register();
   return { token, digests };
+}
+
+/** As a provider has given it to an app that has it live; settled, so that nobody changes it while it is backed up. */
+async function provide({ client, deps }: TestController): Promise<void> {
+  const url = 'http://postgres.flynn/resources';
+  const { id: providerId } = await client.call(providers.create, { body: { name: 'pg', url, token: credentials } });
+  const { id: appId } = await client.call(apps.get, { params: { app: 'shop' } });
+  const env = { DATABASE_URL: `postgres://me:${credentials}@db/shop` };
+  await deps.resources.create(resourceType, {
+    id: 'given',
+    spec: { providerId, config: { plan: 'small' }, apps: [{ appId }] },
+    status: { externalId: 'db/1', env, isAsked: true, links: { [appId]: { state: 'added' } }, refused: {} },
+    finalizers: [providerFinalizer],
+  });
+  const isSettled = async () => (await deps.resources.get(resourceType, 'given')).conditions.length > 0;
+  await waitFor(isSettled, { what: 'the resource to be settled', deadlineMs: 60_000, intervalMs: 10 });
 }
 
 /** As the host would get it. */

@@ -6,7 +6,8 @@ import { startTestStore } from '../testing-store.ts';
 import { sealedStore } from '../sealing/testing.ts';
 import { startTestController } from '../testing.ts';
 import { apps } from '../api.ts';
-import { download, envOfBuild, fillCluster, mirror, recordsIn, restored } from './restore-fixture.ts';
+import { providerType, resourceType } from '../providers/types.ts';
+import { credentials, download, envOfBuild, fillCluster, mirror, recordsIn, restored } from './restore-fixture.ts';
 
 test('a cluster on etcd is backed up while it is written to, and restored onto another etcd', async () => {
   const { etcd, store } = await startTestStore();
@@ -33,7 +34,7 @@ test('a cluster on etcd is backed up while it is written to, and restored onto a
   });
 });
 
-test('what builds are given comes back onto an etcd with another sealing key, sealed with that, and the next build has it', async () => {
+test('what builds and apps are given comes back onto an etcd with another sealing key, sealed with that, and is of use', async () => {
   const first = await startTestStore();
   await using _first = first.etcd;
   const second = await startTestStore();
@@ -45,10 +46,18 @@ test('what builds are given comes back onto an etcd with another sealing key, se
   const archive = await download(world);
   await restored(archive, { store: kept.after, hosts: 1 }, async (other) => {
     assert.equal((await envOfBuild(other))['NPM_CONFIG_REGISTRY'], mirror);
+    const { status } = await other.deps.resources.get(resourceType, 'given');
+    assert.match(status.env['DATABASE_URL'] ?? '', new RegExp(credentials));
+    const provider = await other.deps.resources.lookup(providerType, 'pg');
+    assert.equal(provider.spec.token, credentials);
     for (const { store } of [first, second]) {
       const { entries } = await store.list('/flynn');
-      assert.ok(entries.some(({ key }) => key.startsWith('/flynn/resource/runner-env/')));
-      const clear = entries.filter(({ value }) => value.includes('of-builds')).map(({ key }) => key);
+      for (const type of ['runner-env', 'provider', 'resource']) {
+        assert.ok(entries.some(({ key }) => key.startsWith(`/flynn/resource/${type}/`)));
+      }
+      const clear = entries
+        .filter(({ value }) => value.includes('of-builds') || value.includes(credentials))
+        .map(({ key }) => key);
       assert.deepEqual(clear, [], 'in clear');
     }
   });

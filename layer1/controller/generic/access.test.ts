@@ -6,6 +6,7 @@ import { draftOf } from '@flynn/resource/change';
 import type { AnyType } from '@flynn/resource/type';
 import { Kinds } from './kind.ts';
 import { platformKinds } from './kinds.ts';
+import { resourceType } from '../providers/types.ts';
 import { tokenType, userType } from '../access/resources.ts';
 import { appType, drainType, formationType, keyType, ownedBy, releaseType } from '../resources.ts';
 
@@ -34,6 +35,12 @@ const drain = draftOf(
   at,
 );
 const clusterDrain = draftOf(drainType, { spec: { url: 'https://logs.example.com' } }, at);
+const provided = draftOf(resourceType, { spec: { providerId: 'pg', config: {}, apps: [{ appId: 'mine' }] } }, at);
+const shared = draftOf(
+  resourceType,
+  { spec: { providerId: 'pg', config: {}, apps: [{ appId: 'mine' }, { appId: 'other' }] } },
+  at,
+);
 const user = draftOf(userType, { spec: { name: 'bob' } }, at);
 const token = draftOf(tokenType, { spec: { name: 'x', hash: 'x', role: 'viewer', userId: 'bob' } }, at);
 
@@ -64,12 +71,26 @@ for (const [type, resource, read, write] of rows) {
   });
 }
 
+test('a resource is seen from viewer on of an app that has it, and changed by developers of all of them', () => {
+  for (const role of roles) {
+    const asking = holder(role);
+    for (const resource of [provided, shared]) {
+      assert.equal(mayRead(resourceType, asking, resource), role !== undefined);
+    }
+    const write = () => checkWrite(resourceType, asking, undefined, provided);
+    if (rank(role) >= rank('developer')) write();
+    else assert.throws(write, /ada may not change/);
+    assert.throws(() => checkWrite(resourceType, asking, undefined, shared), /may not change/);
+    assert.throws(() => checkWrite(resourceType, asking, undefined), /may not change/);
+  }
+});
+
 test('a type without hooks is for operators alone, to list too', () => {
   const { registry } = new Kinds(platformKinds);
   const closed = registry.all().filter(({ authorise }) => authorise === undefined);
   assert.deepEqual(
     closed.map(({ name }) => name),
-    ['tombstone', 'runner-env', 'certificate', 'acme', 'artifact'],
+    ['tombstone', 'provider', 'runner-env', 'certificate', 'acme', 'artifact'],
   );
   for (const type of closed) assert.throws(() => checkList(type, holder('admin')), /may not list/);
 });

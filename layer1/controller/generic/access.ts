@@ -6,9 +6,10 @@ import { principalOf } from '../access/principal.ts';
 import type { Principal } from '../access/principal.ts';
 import type { Role } from '../access/roles.ts';
 import type { Deps } from '../deps.ts';
+import { resourceType } from '../providers/types.ts';
 import { appType } from '../resources.ts';
 
-type About = Readonly<{ type: string; id: string; owner?: Owner | undefined }>;
+type About = Readonly<{ type: string; id: string; owner?: Owner | undefined; spec?: unknown }>;
 
 /**
  * INVARIANT. What is asked for about an app it has not learned of is answered as for the platform's own: with the least.
@@ -44,7 +45,7 @@ export class CallerAsking implements Asking {
   /** What is needed to judge objects: of one app it is one read, of several one listing. */
   async learn(objects: readonly About[], signal: AbortSignal): Promise<this> {
     if (this.isOperator) return this;
-    const ids = new Set(objects.flatMap(appIdOf).filter((id) => !this.#isSystem.has(id)));
+    const ids = new Set(objects.flatMap(appIdsOf).filter((id) => !this.#isSystem.has(id)));
     const [id] = ids;
     if (id === undefined) return this;
     const found =
@@ -56,7 +57,9 @@ export class CallerAsking implements Asking {
   }
 }
 
-function appIdOf({ type, id, owner }: About): string[] {
+function appIdsOf({ type, id, owner, spec }: About): string[] {
   if (type === appType.name) return [id];
+  // The one type whose objects are of several apps.
+  if (type === resourceType.name) return resourceType.spec.safeParse(spec).data?.apps.map(({ appId }) => appId) ?? [];
   return owner?.type === appType.name ? [owner.id] : [];
 }

@@ -11,6 +11,7 @@ import { routeKind } from './route.ts';
 import { runnerKind } from './runner.ts';
 import { cronKind } from './schedule.ts';
 import { withoutEnv } from '../access/redaction.ts';
+import { providerKind, resourceKind } from '../providers/kinds.ts';
 import { artifactType, deploymentType, operationType, releaseType } from '../resources.ts';
 import { runnerEnvKind } from '../runner-env/resource.ts';
 import { sourceType } from '../source/resource.ts';
@@ -22,6 +23,8 @@ export const platformKinds: readonly Kind[] = [
   keyKind,
   cronKind,
   drainKind,
+  providerKind,
+  resourceKind,
   userKind,
   teamKind,
   tokenKind,

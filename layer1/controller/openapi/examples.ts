@@ -84,6 +84,27 @@ export const examples: Readonly<Record<string, Example>> = {
       http: { ...http, limits: { requestsPerSecond: 20 }, https: { ...http.https, redirect: true } },
     },
   },
+  postProviders: {
+    body: { name: 'postgres', url: 'http://postgres.flynn/resources', token: 'a-secret-of-the-provider' },
+    response: {
+      id: 'p4o3s2t1g0rr',
+      name: 'postgres',
+      url: 'http://postgres.flynn/resources',
+      hasToken: true,
+      createdAt: at,
+    },
+  },
+  getProvidersProvider: {
+    params: { provider: 'postgres' },
+    response: {
+      id: 'p4o3s2t1g0rr',
+      name: 'postgres',
+      url: 'http://postgres.flynn/resources',
+      hasToken: true,
+      createdAt: at,
+    },
+  },
+  getResources: { response: [] },
   postUsers: {
     body: { name: 'ann', role: 'developer' },
     response: { id: 'u9i8o7p6a5ss', name: 'ann', role: 'developer', teams: [], createdAt: at },

@@ -1,0 +1,193 @@
+import { apps } from '@flynn/controller/api';
+import { resources } from '@flynn/controller/providers/api';
+import type { ResourceApp, ResourceView } from '@flynn/controller/providers/model';
+import { FlynnError, ifFound } from '@flynn/kit/errors';
+import { waitFor } from '@flynn/kit/retry';
+import { usageError } from '../arguments.ts';
+import type { Context } from '../context.ts';
+import { awaitDeployment } from '../deploy.ts';
+import { formatAge, formatTable } from '../output.ts';
+import { addCommand, type Parent } from './command.ts';
+
+/** The controller answers after 25 s at the latest with how far it is; it goes on by itself. */
+const followMs = 10 * 60_000;
+
+export function addResourceCommand(parent: Parent): void {
+  const resource = addCommand(parent, {
+    name: 'resource',
+    summary: 'what apps have of providers, like databases; of one app with -a',
+    lists: true,
+    run: listing,
+  });
+
+  addCommand<{ config: string[]; replace?: boolean }>(parent, {
+    under: resource,
+    name: 'add',
+    summary: 'have something made by a provider; its variables are a release that is rolled out',
+    arguments: [['<provider>', 'as "flynn provider" shows it']],
+    options: {
+      config: ['--config <name=value>', 'what the provider is told of it; several times', []],
+      replace: ['--replace', 'in the place of what the app has under the same names'],
+    },
+    examples: ['flynn resource add postgres -a shop', 'flynn resource add postgres --config plan=small'],
+    async run(context, { config, replace = false }, [provider = '']) {
+      const client = await context.client();
+      const app = await context.appName();
+      const body = { config: configOf(config), apps: [app], isReplacing: replace };
+      const made = await context.progress(`asking ${provider}`, async () =>
+        whole(context, await client.call(resources.create, { params: { provider }, body })),
+      );
+      const got = await rolledOut(context, made, await idOf(context, app));
+      context.show(made, () => `Created resource ${made.id}${got === undefined ? '.' : ` and release ${got}.`}`);
+    },
+  });
+
+  addCommand<{ replace?: boolean }>(parent, {
+    under: resource,
+    name: 'attach',
+    summary: 'give its variables to one more app',
+    arguments: [['<id>', 'as "flynn resource" shows it']],
+    options: { replace: ['--replace', 'in the place of what the app has under the same names'] },
+    async run(context, { replace = false }, [id = '']) {
+      const client = await context.client();
+      const app = await context.appName();
+      const params = { resource: id, app };
+      const changed = await context.progress(`adding ${id} to ${app}`, async () =>
+        whole(context, await client.call(resources.addApp, { params, body: { isReplacing: replace } })),
+      );
+      const got = await rolledOut(context, changed, await idOf(context, app));
+      context.show(
+        changed,
+        () => `Added resource ${id} to ${app}${got === undefined ? '.' : ` and created release ${got}.`}`,
+      );
+    },
+  });
+
+  addCommand(parent, {
+    under: resource,
+    name: 'detach',
+    summary: 'take its variables from an app, as far as they are as they were given; the resource stays',
+    arguments: [['<id>', 'as "flynn resource" shows it']],
+    async run(context, _options, [id = '']) {
+      const client = await context.client();
+      const app = await context.appName();
+      const changed = await client.call(resources.removeApp, { params: { resource: id, app } });
+      const got = await rolledOut(context, changed, await idOf(context, app));
+      context.show(
+        changed,
+        () => `Took resource ${id} from ${app}${got === undefined ? '.' : ` and created release ${got}.`}`,
+      );
+    },
+  });
+
+  addCommand(parent, {
+    under: resource,
+    name: 'remove',
+    summary: 'take its variables from its apps, and have its provider take it back, with all that is in it',
+    arguments: [['<id>', 'as "flynn resource" shows it']],
+    async run(context, _options, [id = '']) {
+      const client = await context.client();
+      const removed = await context.progress(`removing ${id}`, async () =>
+        gone(context, await client.call(resources.remove, { params: { resource: id } })),
+      );
+      const versions = removed.apps.flatMap(({ version }) => (version === undefined ? [] : [`v${version}`]));
+      context.show(removed, () => {
+        if (!removed.isGone) {
+          return `resource ${id} is being removed, and goes on by itself; it waits for ${removed.waitingFor ?? 'its provider'}`;
+        }
+        return `Removed resource ${id}${versions.length === 0 ? '.' : ` and created release ${versions.join(', ')}.`}`;
+      });
+    },
+  });
+}
+
+async function listing(context: Context): Promise<void> {
+  const client = await context.client();
+  const { app } = context.options;
+  const [found, all] = await Promise.all([
+    app === undefined ? client.call(resources.list, {}) : client.call(resources.ofApp, { params: { app } }),
+    client.call(apps.list, {}),
+  ]);
+  const names = new Map(all.map(({ id, name }) => [id, name]));
+  context.show(found, () =>
+    formatTable(
+      ['ID', 'PROVIDER', 'APPS', 'VARIABLES', 'STATE', 'CREATED', 'WAITS FOR'],
+      found.map((one) => [
+        one.id,
+        one.provider,
+        one.apps.map(({ appId }) => names.get(appId) ?? appId).join(','),
+        one.variables.join(','),
+        one.state,
+        formatAge(one.createdAt, Date.now()),
+        one.waitingFor,
+      ]),
+    ),
+  );
+}
+
+function configOf(assignments: readonly string[]): Record<string, string> {
+  return Object.fromEntries(
+    assignments.map((text) => {
+      const at = text.indexOf('=');
+      if (at < 1) throw usageError(`"${text}" is no setting: write NAME=VALUE`);
+      return [text.slice(0, at), text.slice(at + 1)];
+    }),
+  );
+}
+
+async function idOf(context: Context, app: string): Promise<string> {
+  const client = await context.client();
+  return (await client.call(apps.get, { params: { app } })).id;
+}
+
+/** Once its apps have what it holds; what went wrong is thrown. */
+async function whole(context: Context, first: ResourceView): Promise<ResourceView> {
+  const client = await context.client();
+  const params = { resource: first.id };
+  const problemOf = ({ failure, apps: all }: ResourceView) =>
+    failure ?? all.map((one) => one.failure).find((one) => one !== undefined);
+  const isWhole = (view: ResourceView) => view.state === 'ready' && view.apps.every(({ state }) => state !== 'adding');
+  const isSettled = (view: ResourceView) => problemOf(view) !== undefined || isWhole(view);
+  const view = isSettled(first)
+    ? first
+    : await waitFor(
+        async () => {
+          const now = await client.call(resources.get, { params });
+          return isSettled(now) ? now : undefined;
+        },
+        { what: `the resource ${first.id}: "flynn resource" tells how it is`, deadlineMs: followMs, intervalMs: 500 },
+      );
+  const problem = problemOf(view);
+  if (problem === undefined) return view;
+  throw new FlynnError(
+    problem.code,
+    `${problem.message}\n  the resource ${view.id} waits for that: "flynn resource remove ${view.id}" ends it`,
+  );
+}
+
+/** Until nothing is left, or only its provider is waited for. */
+async function gone(
+  context: Context,
+  first: ResourceView & { isGone: boolean },
+): Promise<ResourceView & { isGone: boolean }> {
+  if (first.isGone || first.failure !== undefined) return first;
+  const client = await context.client();
+  return waitFor(
+    async () => {
+      const now = await ifFound(client.call(resources.get, { params: { resource: first.id } }));
+      if (now === undefined) return { ...first, isGone: true };
+      return now.failure === undefined ? undefined : { ...now, apps: first.apps, isGone: false };
+    },
+    { what: `the end of ${first.id}: "flynn resource" tells how it is`, deadlineMs: followMs, intervalMs: 500 },
+  );
+}
+
+/** The release that an app got, live by now; undefined if it needed none. */
+async function rolledOut(context: Context, { apps: all }: ResourceView, appId: string): Promise<string | undefined> {
+  const got: ResourceApp | undefined = all.find((one) => one.appId === appId);
+  if (got?.version === undefined) return undefined;
+  const version = `v${got.version}`;
+  const { deploymentId } = got;
+  if (deploymentId !== undefined) await awaitDeployment(context, version, () => deploymentId);
+  return version;
+}

@@ -1,0 +1,118 @@
+/** A resource's variables in the releases of its apps: put in, and taken out again, each time as a release that is rolled out. */
+import { FlynnError, hasCode } from '@flynn/kit/errors';
+import type { Again } from '@flynn/resource/reconciler';
+import { startDeployment } from '../deployments/deployments.ts';
+import type { Deps } from '../deps.ts';
+import { createRelease, findBasis } from '../releases.ts';
+import { appType } from '../resources.ts';
+import type { AppResource, ReleaseResource } from '../resources.ts';
+import type { Failure } from './model.ts';
+import type { Link, ProvidedResource } from './types.ts';
+import { merged, taken } from './variables.ts';
+import type { Variables } from './variables.ts';
+
+const lookAgainMs = 500;
+
+/** `wait`: for a deployment under way; `gone`: the app is, or soon will be. */
+export type Linked =
+  | Readonly<{ is: 'linked'; link: Link }>
+  | Readonly<{ is: 'refused'; failure: Failure }>
+  | Readonly<{ is: 'unlinked' }>
+  | Readonly<{ is: 'gone' }>
+  | Readonly<{ is: 'wait'; what: string; again: Again }>;
+
+/** Done again after it was broken off, it makes another release at most, with the same in it. */
+export async function addTo(
+  deps: Deps,
+  { status }: ProvidedResource,
+  { appId, isReplacing }: { appId: string; isReplacing: boolean },
+  signal: AbortSignal,
+): Promise<Linked> {
+  const app = await liveApp(deps, appId, signal);
+  if (app === undefined) return { is: 'gone' };
+  const { name } = app.spec;
+  if (app.status.deploymentId !== undefined) return waitFor(name);
+  const basis = await findBasis(deps, app, signal);
+  const next = merged(variablesOf(basis), status.env);
+  if (next.taken.length > 0 && !isReplacing) {
+    const message = `${name} has ${next.taken.join(', ')} already, with other values: unset them, or ask for them to be replaced`;
+    return { is: 'refused', failure: { code: 'conflict', message } };
+  }
+  if (!next.isChanged) return { is: 'linked', link: { state: 'added' } };
+  return orWait(name, async () => ({
+    is: 'linked',
+    link: { state: 'added', ...(await rollOut(deps, app, basis, next.after, signal)) },
+  }));
+}
+
+export async function takeFrom(
+  deps: Deps,
+  { status }: ProvidedResource,
+  { appId, link }: { appId: string; link: Link },
+  signal: AbortSignal,
+): Promise<Linked> {
+  const app = await liveApp(deps, appId, signal);
+  if (app === undefined) return { is: 'unlinked' };
+  const { name } = app.spec;
+  const underWay = app.status.deploymentId;
+  if (link.state === 'removing') {
+    // However it ended: what still has the variables then was told so by its deployment.
+    const isThrough = underWay === undefined || underWay !== link.deploymentId;
+    return isThrough ? { is: 'unlinked' } : waitFor(name);
+  }
+  if (underWay !== undefined) return waitFor(name);
+  const basis = await findBasis(deps, app, signal);
+  const next = taken(variablesOf(basis), status.env);
+  if (!next.isChanged) return { is: 'unlinked' };
+  return orWait(name, async () => ({
+    is: 'linked',
+    link: { state: 'removing', ...(await rollOut(deps, app, basis, next.after, signal)) },
+  }));
+}
+
+async function liveApp({ resources }: Deps, appId: string, signal: AbortSignal): Promise<AppResource | undefined> {
+  const app = await resources.find(appType, appId, { signal });
+  return app === undefined || app.deletingSince !== undefined ? undefined : app;
+}
+
+function variablesOf(basis: ReleaseResource | undefined): Variables {
+  return { env: basis?.spec.env ?? {}, references: basis?.spec.references ?? {} };
+}
+
+async function rollOut(
+  deps: Deps,
+  app: AppResource,
+  basis: ReleaseResource | undefined,
+  { env, references }: Variables,
+  signal: AbortSignal,
+): Promise<Omit<Link, 'state'>> {
+  const { artifactId } = basis?.spec ?? {};
+  const input = {
+    env: { ...env },
+    references: { ...references },
+    meta: { ...basis?.spec.meta },
+    // Said, because what is taken over is what the live release has, and there may be none.
+    ...(artifactId === undefined ? {} : { artifactId }),
+  };
+  const release = await createRelease(deps, app, input, signal);
+  const made = { releaseId: release.id, version: release.spec.version };
+  if (release.spec.artifactId === undefined) return made;
+  const { id } = await startDeployment(deps, { app: app.id, release: release.id, rollout: {} }, signal);
+  return { ...made, deploymentId: id };
+}
+
+/** Another deployment began meanwhile: after it the release starts from what that made. */
+async function orWait(name: string, work: () => Promise<Linked>): Promise<Linked> {
+  try {
+    return await work();
+  } catch (error) {
+    if (hasCode(error, 'conflict')) return waitFor(name);
+    // What the app's release cannot be made with is told to who asked for it.
+    if (!(error instanceof FlynnError) || !hasCode(error, 'invalid', 'denied')) throw error;
+    return { is: 'refused', failure: { code: 'invalid', message: `${name}: ${error.message}` } };
+  }
+}
+
+function waitFor(name: string): Linked {
+  return { is: 'wait', what: `a deployment of ${name} to end`, again: { againInMs: lookAgainMs } };
+}

@@ -1,0 +1,100 @@
+import assert from 'node:assert/strict';
+import { after, before, beforeEach, test } from 'node:test';
+import { FlynnError } from '@flynn/kit/errors';
+import type { ErrorCode } from '@flynn/kit/errors';
+import { deprovision, isUnsent, provision } from './protocol.ts';
+import { TestProvider, answers, hangs } from './test-provider.ts';
+import type { Misbehaviour } from './test-provider.ts';
+
+let provider: TestProvider;
+before(async () => {
+  provider = await TestProvider.start();
+});
+beforeEach(() => {
+  provider.misbehaves = undefined;
+  provider.seen.length = 0;
+  provider.made.clear();
+});
+after(async () => {
+  await provider?.[Symbol.asyncDispose]();
+});
+
+const signal = AbortSignal.timeout(120_000);
+const asked = () => ({ name: 'pg', url: provider.url, token: 'hunter3' });
+const make = (key = 'k1', deadlineMs = 20_000) =>
+  provision(asked(), { config: { size: 'small' }, key }, { signal, deadlineMs });
+
+async function failure(work: Promise<unknown>): Promise<FlynnError> {
+  try {
+    await work;
+  } catch (error) {
+    assert.ok(error instanceof FlynnError, String(error));
+    assert.doesNotMatch(error.message, /hunter/);
+    return error;
+  }
+  return assert.fail('it was answered');
+}
+
+test('the same key is the same thing, the token goes along, and an id is one part of a path', async () => {
+  const first = await make();
+  assert.deepEqual(first, { id: 'db/1', env: provider.env });
+  assert.deepEqual(await make(), first);
+  assert.equal((await make('k2')).id, 'db/2');
+  assert.deepEqual(provider.seen[0], {
+    method: 'POST',
+    path: '/resources',
+    key: 'k1',
+    authorization: 'Bearer hunter3',
+    config: { size: 'small' },
+  });
+  await deprovision(asked(), first.id, { signal });
+  assert.equal(provider.seen.at(-1)?.path, '/resources/db%2F1');
+  assert.deepEqual([...provider.made.keys()], ['db/2']);
+  await deprovision(asked(), first.id, { signal });
+});
+
+test('whatever a provider answers instead is told for what it is, with its own words and without secrets', async () => {
+  const large = Buffer.alloc(10 * 1024 ** 2, 'x').toString();
+  const rows: [Misbehaviour, ErrorCode, RegExp][] = [
+    [answers(422, '{"message":"no such\\n size"}'), 'invalid', /^the provider pg refuses this \(422: no such size\)$/],
+    [answers(400, 'plain words'), 'invalid', /400: plain words/],
+    [answers(401, ''), 'denied', /refuses this cluster \(401\): an admin of the cluster gives it the right token/],
+    [answers(503, 'starting'), 'unavailable', /answered 503: starting/],
+    [answers(429, ''), 'unavailable', /answered 429/],
+    [answers(302, ''), 'unavailable', /is elsewhere \(302\)/],
+    [answers(201, '<html>'), 'unavailable', /something unexpected/],
+    [answers(201, '{"id":"..","env":{}}'), 'unavailable', /something unexpected \(id: no name of a thing\)/],
+    [answers(201, '{"id":"a","env":{"NO-NAME":"hunter2"}}'), 'unavailable', /something unexpected \(env/],
+    [answers(201, '{"id":"a","env":{"A":7}}'), 'unavailable', /something unexpected \(env\.A/],
+    [answers(201, JSON.stringify({ id: 'a', env: { A: large } })), 'unavailable', /more than 64 KB/],
+    ['lost', 'unavailable', /cannot be reached/],
+  ];
+  for (const [misbehaviour, code, pattern] of rows) {
+    provider.misbehaves = misbehaviour;
+    const error = await failure(make());
+    assert.equal(error.code, code, error.message);
+    assert.match(error.message, pattern);
+    assert.equal(isUnsent(error), false, error.message);
+  }
+  provider.misbehaves = answers(500, '{"error":"full"}');
+  assert.match((await failure(deprovision(asked(), 'a', { signal }))).message, /answered 500: full/);
+});
+
+test('a provider that hangs is given up, and one that is not there has heard of nothing', async () => {
+  provider.misbehaves = hangs;
+  const late = await failure(make('k1', 50));
+  assert.match(late.message, /did not answer within 0\.05 s/);
+  assert.equal(isUnsent(late), false);
+  const stop = new AbortController();
+  const waiting = provision(asked(), { config: {}, key: 'k' }, { signal: stop.signal });
+  stop.abort(new FlynnError('cancelled', 'no more'));
+  assert.equal((await failure(waiting)).code, 'cancelled');
+  await provider.close();
+  const away = await failure(make());
+  assert.equal(away.code, 'unavailable');
+  assert.match(away.message, /the provider pg cannot be reached: .*ECONNREFUSED/);
+  assert.equal(isUnsent(away), true);
+  provider.misbehaves = undefined;
+  await provider.listen();
+  assert.equal((await make()).id, 'db/1');
+});

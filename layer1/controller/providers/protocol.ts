@@ -1,0 +1,132 @@
+/**
+ * How a provider is asked: docs/resources.md. POST for something new, with a key that makes asking again the same wish;
+ * DELETE for what is to go.
+ *
+ * Errors, all told with the provider's name: `invalid`, what it refuses, in its own words; `denied`, when it refuses us;
+ * `unavailable` for all else. `isUnsent` says that nothing of the request got there. The signal's own reason when it aborts.
+ */
+import { FlynnError, messageOf } from '@flynn/kit/errors';
+import { neverSent } from '@flynn/kit/never-sent';
+import { withDeadline } from '@flynn/kit/retry';
+import { provisionedSchema } from './model.ts';
+import type { Provisioned } from './model.ts';
+import type { ProviderResource } from './types.ts';
+
+const defaultDeadlineMs = 20_000;
+const maxAnswerBytes = 64 * 1024;
+const shownCharacters = 300;
+/** Refused for now, and not for what was asked. */
+const passing: ReadonlySet<number> = new Set([408, 425, 429]);
+
+export type Asked = Pick<ProviderResource['spec'], 'name' | 'url' | 'token'>;
+type Options = Readonly<{ signal: AbortSignal; deadlineMs?: number }>;
+type Answer = Readonly<{ status: number; text: string }>;
+
+/** With the same key it is the same thing, however often it is asked for. */
+export async function provision(
+  provider: Asked,
+  { config, key }: Readonly<{ config: unknown; key: string }>,
+  options: Options,
+): Promise<Provisioned> {
+  const headers = { 'content-type': 'application/json', 'idempotency-key': key };
+  const init = { method: 'POST', headers, body: JSON.stringify({ config }) };
+  const { status, text } = await ask(provider, provider.url, init, options);
+  if (status !== 200 && status !== 201) throw refusal(provider, status, text);
+  const { data, error } = provisionedSchema.safeParse(jsonOf(text));
+  if (data !== undefined) return data;
+  // What it holds is secret: only where it is wrong is told.
+  const where = error.issues.map(({ path, message }) => `${path.join('.') || 'the answer'}: ${message}`).join('; ');
+  throw new FlynnError('unavailable', `${named(provider)} answered with something unexpected (${where})`);
+}
+
+/** Resolves once it is gone, also if it was before. */
+export async function deprovision(provider: Asked, externalId: string, options: Options): Promise<void> {
+  const url = `${provider.url.replace(/\/$/, '')}/${encodeURIComponent(externalId)}`;
+  const { status, text } = await ask(provider, url, { method: 'DELETE' }, options);
+  if ((status >= 200 && status < 300) || status === 404 || status === 410) return;
+  throw refusal(provider, status, text);
+}
+
+export function isUnsent(error: unknown): boolean {
+  return error instanceof FlynnError && error.detail['isUnsent'] === true;
+}
+
+async function ask(
+  provider: Asked,
+  url: string,
+  init: Readonly<{ method: string; headers?: Record<string, string>; body?: string }>,
+  { signal, deadlineMs = defaultDeadlineMs }: Options,
+): Promise<Answer> {
+  const { token } = provider;
+  const bearer = token === undefined ? {} : { authorization: `Bearer ${token}` };
+  const headers = { accept: 'application/json', ...init.headers, ...bearer };
+  const limited = withDeadline(deadlineMs, signal);
+  try {
+    // Elsewhere the token is nobody's business.
+    const response = await fetch(url, { ...init, headers, redirect: 'manual', signal: limited });
+    return { status: response.status, text: await textOf(response) };
+  } catch (error) {
+    if (signal.aborted) throw signal.reason;
+    if (limited.aborted) {
+      throw new FlynnError('unavailable', `${named(provider)} did not answer within ${deadlineMs / 1000} s`);
+    }
+    // fetch itself says no more than that it failed.
+    const cause = error instanceof Error && error.cause !== undefined ? error.cause : error;
+    const detail = neverSent(cause) ? { detail: { isUnsent: true } } : {};
+    throw new FlynnError('unavailable', `${named(provider)} cannot be reached: ${messageOf(cause)}`, {
+      cause: error,
+      ...detail,
+    });
+  }
+}
+
+async function textOf(response: Response): Promise<string> {
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  for await (const chunk of response.body ?? []) {
+    size += chunk.length;
+    // Leaving the loop ends the connection.
+    if (size > maxAnswerBytes) throw new Error(`it answered more than ${maxAnswerBytes / 1024} KB`);
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks).toString();
+}
+
+function refusal(provider: Asked, status: number, text: string): FlynnError {
+  const said = saidIn(text);
+  const answer = `${status}${said === '' ? '' : `: ${said}`}`;
+  if (status === 401 || status === 403) {
+    const remedy = 'an admin of the cluster gives it the right token, with flynn apply (docs/resources.md)';
+    return new FlynnError('denied', `${named(provider)} refuses this cluster (${answer}): ${remedy}`);
+  }
+  if (status >= 300 && status < 400) {
+    return new FlynnError('unavailable', `${named(provider)} is elsewhere (${status}): give it its new address`);
+  }
+  if (status < 400 || status >= 500 || passing.has(status)) {
+    return new FlynnError('unavailable', `${named(provider)} answered ${answer}`);
+  }
+  return new FlynnError('invalid', `${named(provider)} refuses this (${answer})`);
+}
+
+/** Its own words: `message` or `error` of JSON, else a text as it is; on one line. */
+function saidIn(text: string): string {
+  const json = jsonOf(text);
+  const fields: unknown[] = [Reflect.get(Object(json), 'message'), Reflect.get(Object(json), 'error')];
+  const words = fields.find((field) => typeof field === 'string') ?? (json === undefined ? text : '');
+  return words
+    .replaceAll(/[\s\p{Cc}]+/gu, ' ')
+    .trim()
+    .slice(0, shownCharacters);
+}
+
+function named({ name }: Asked): string {
+  return `the provider ${name}`;
+}
+
+function jsonOf(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,42 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { KeyedMutex } from '@flynn/kit/queue';
+import { apps, releases } from '../api.ts';
+import { startTestController } from '../testing.ts';
+import { stepResource } from './steps.ts';
+import { resourceType } from './types.ts';
+
+test('what comes to an app at once is all in its newest release, though it has nothing to run yet', async () => {
+  await using world = await startTestController({ hosts: 0, hasWorker: false });
+  const { deps, client } = world;
+  const { id: appId } = await client.call(apps.create, { body: { name: 'many' } });
+  const names = Array.from({ length: 8 }, (_, count) => `NAME_${count}`);
+  for (const name of names) {
+    await deps.resources.create(resourceType, {
+      id: name,
+      spec: { providerId: 'pg', config: {}, apps: [{ appId }] },
+      status: { externalId: name, env: { [name]: 'given' }, isAsked: true, links: {}, refused: {} },
+    });
+  }
+  const options = { signal: AbortSignal.timeout(60_000), turns: new KeyedMutex() };
+  await Promise.all(names.map((name) => stepResource(deps, name, options)));
+  const [newest] = await client.call(releases.list, { params: { app: 'many' } });
+  assert.deepEqual(Object.keys(newest?.env ?? {}).toSorted(), names);
+});
+
+test('what a provider is not there for any more is said, and taken up again later', async () => {
+  await using world = await startTestController({ hosts: 0, hasWorker: false });
+  const nowMs = Date.now();
+  const deps = { ...world.deps, now: () => nowMs };
+  const spec = { providerId: 'gone', config: {}, apps: [] };
+  await deps.resources.create(resourceType, { id: 'orphan', spec });
+  const options = { signal: AbortSignal.timeout(60_000), turns: new KeyedMutex() };
+  const again = await stepResource(deps, 'orphan', options);
+  assert.ok(again !== undefined && again.againInMs > 0);
+  const { status, conditions } = await deps.resources.get(resourceType, 'orphan');
+  assert.equal(status.isAsked, false);
+  assert.match(conditions[0]?.message ?? '', /its provider gone is not there any more/);
+  const waiting = await stepResource(deps, 'orphan', options);
+  assert.ok(waiting !== undefined);
+  assert.equal((await deps.resources.get(resourceType, 'orphan')).status.failure?.count, 1, 'not before its time');
+});

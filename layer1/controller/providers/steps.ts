@@ -1,0 +1,232 @@
+/**
+ * What is next for a resource: it is asked for at its provider, its apps get its variables, and before it goes they give them
+ * back. Only here is a provider asked, by one worker at a time.
+ *
+ * INVARIANTS. Before a provider is asked the record says that it is, and under which key: whoever dies in between is followed
+ * by one who asks with the same key. A record goes only when its provider has said that nothing is there.
+ */
+import { FlynnError, asFlynnError, hasCode } from '@flynn/kit/errors';
+import type { KeyedMutex } from '@flynn/kit/queue';
+import type { Again } from '@flynn/resource/reconciler';
+import type { ResourceChange } from '@flynn/resource/change';
+import type { Compare } from '@flynn/store/store';
+import type { Deps } from '../deps.ts';
+import { addTo, takeFrom } from './links.ts';
+import type { Linked } from './links.ts';
+import type { Failure, Provisioned } from './model.ts';
+import { deprovision, isUnsent, provision } from './protocol.ts';
+import { providerFinalizer, providerType, resourceType } from './types.ts';
+import type { ProvidedResource, ProviderResource } from './types.ts';
+
+const longestPauseMs = 60_000;
+
+/** `turns`: by app, for each of its releases starts from the one before. */
+type Options = Readonly<{ signal: AbortSignal; epoch?: Compare; turns: KeyedMutex }>;
+type Status = ProvidedResource['status'];
+type Change = ResourceChange<ProvidedResource['spec'], Status>;
+
+export async function stepResource(deps: Deps, id: string, options: Options): Promise<void | Again> {
+  const resource = await deps.resources.find(resourceType, id, options);
+  if (resource === undefined) return undefined;
+  if (resource.deletingSince !== undefined) return remove(deps, resource, options);
+  if (resource.status.externalId === undefined) return obtain(deps, resource, options);
+  return link(deps, resource, options);
+}
+
+async function obtain(deps: Deps, resource: ProvidedResource, options: Options): Promise<void | Again> {
+  const waitMs = waitMsOf(deps, resource);
+  if (waitMs > 0) return { againInMs: waitMs };
+  try {
+    const provider = await providerOf(deps, resource, options);
+    const { id, env } = await askFor(deps, provider, resource, options);
+    await write(deps, resource.id, options, ({ status }) => ({
+      status: { ...status, failure: undefined, isAsked: true, externalId: id, env },
+    }));
+    return undefined;
+  } catch (error) {
+    options.signal.throwIfAborted();
+    const failure = nextFailure(deps, resource, error);
+    await write(deps, resource.id, options, ({ status }) => ({
+      status: { ...status, isAsked: mayBeThere(resource, error), failure },
+      conditions: [notReady('Provider', failure.message)],
+    }));
+    return { againInMs: failure.nextMs - deps.now() };
+  }
+}
+
+/** The record says so before. */
+async function askFor(
+  deps: Deps,
+  provider: ProviderResource,
+  { id, uid, spec, status }: ProvidedResource,
+  options: Options,
+): Promise<Provisioned> {
+  if (!status.isAsked) {
+    await write(deps, id, options, (current) => ({ status: { ...current.status, isAsked: true } }));
+  }
+  return provision(provider.spec, { config: spec.config, key: uid }, options);
+}
+
+/** Whether the provider may have made something, given how asking it failed this time. */
+function mayBeThere({ status }: ProvidedResource, error: unknown): boolean {
+  if (hasCode(error, 'invalid')) return false;
+  return status.isAsked || !(isUnsent(error) || hasCode(error, 'denied'));
+}
+
+/** Its apps get its variables, and those that are to have it no longer give them back. */
+async function link(deps: Deps, resource: ProvidedResource, options: Options): Promise<void | Again> {
+  const { spec, status } = resource;
+  const waiting: Extract<Linked, { is: 'wait' }>[] = [];
+  for (const app of spec.apps) {
+    if (status.links[app.appId]?.state === 'added' || status.refused[app.appId] !== undefined) continue;
+    const linked = await options.turns.run(app.appId, () => addTo(deps, resource, app, options.signal));
+    if (linked.is === 'wait') waiting.push(linked);
+    else await keep(deps, resource.id, app.appId, linked, options);
+  }
+  const wanted = new Set(spec.apps.map(({ appId }) => appId));
+  waiting.push(...(await unlink(deps, resource, (appId) => !wanted.has(appId), options)));
+  const [first] = waiting;
+  const isReady = first === undefined && Object.keys(status.refused).length === 0;
+  const message = first?.what ?? Object.values(status.refused)[0]?.message ?? '';
+  await write(deps, resource.id, options, () => ({
+    conditions: [isReady ? ready : notReady(first === undefined ? 'Refused' : 'Deploying', message)],
+  }));
+  return first?.again;
+}
+
+async function unlink(
+  deps: Deps,
+  resource: ProvidedResource,
+  isLeft: (appId: string) => boolean,
+  options: Options,
+): Promise<Extract<Linked, { is: 'wait' }>[]> {
+  const waiting: Extract<Linked, { is: 'wait' }>[] = [];
+  for (const [appId, known] of Object.entries(resource.status.links)) {
+    if (!isLeft(appId)) continue;
+    const linked = await options.turns.run(appId, () =>
+      takeFrom(deps, resource, { appId, link: known }, options.signal),
+    );
+    if (linked.is === 'wait') waiting.push(linked);
+    else await keep(deps, resource.id, appId, linked, options);
+  }
+  return waiting;
+}
+
+/** Puts down what became of an app. */
+async function keep(
+  deps: Deps,
+  id: string,
+  appId: string,
+  linked: Exclude<Linked, { is: 'wait' }>,
+  options: Options,
+): Promise<void> {
+  await write(deps, id, options, ({ spec, status }) => {
+    const links = without(status.links, appId);
+    const refused = without(status.refused, appId);
+    const bare = { ...status, links, refused };
+    if (linked.is === 'linked') return { status: { ...bare, links: { ...links, [appId]: linked.link } } };
+    if (linked.is === 'refused') return { status: { ...bare, refused: { ...refused, [appId]: linked.failure } } };
+    if (linked.is === 'unlinked') return { status: bare };
+    return { spec: { ...spec, apps: spec.apps.filter((one) => one.appId !== appId) }, status: bare };
+  });
+}
+
+async function remove(deps: Deps, resource: ProvidedResource, options: Options): Promise<void | Again> {
+  const [first] = await unlink(deps, resource, () => true, options);
+  if (first !== undefined) {
+    await tellWaiting(deps, resource.id, first.what, options);
+    return first.again;
+  }
+  // Those that have just been asked to give back are looked at again, by the change of the record.
+  const now = await deps.resources.find(resourceType, resource.id, options);
+  if (now === undefined || Object.keys(now.status.links).length > 0) return undefined;
+  const waitMs = waitMsOf(deps, now);
+  if (waitMs > 0) return { againInMs: waitMs };
+  try {
+    await giveBack(deps, now, options);
+  } catch (error) {
+    options.signal.throwIfAborted();
+    const failure = nextFailure(deps, now, error);
+    await write(deps, now.id, options, ({ status }) => ({
+      status: { ...status, failure },
+      waitingFor: { [providerFinalizer]: `its provider to take it back: ${failure.message}` },
+    }));
+    return { againInMs: failure.nextMs - deps.now() };
+  }
+  await deps.resources.removeFinalizer(resourceType, now.id, providerFinalizer, guarded(options));
+  return undefined;
+}
+
+async function giveBack(deps: Deps, resource: ProvidedResource, options: Options): Promise<void> {
+  const { externalId, isAsked } = resource.status;
+  if (externalId === undefined && !isAsked) return;
+  const provider = await providerOf(deps, resource, options);
+  if (externalId !== undefined) return deprovision(provider.spec, externalId, options);
+  // It was asked for, and what came of that was never heard: the same wish tells what there is to take back.
+  const id = await askFor(deps, provider, resource, options).then(
+    (provided) => provided.id,
+    (error: unknown) => {
+      if (hasCode(error, 'invalid')) return undefined;
+      throw error;
+    },
+  );
+  if (id !== undefined) await deprovision(provider.spec, id, options);
+}
+
+async function providerOf(deps: Deps, { spec }: ProvidedResource, options: Options): Promise<ProviderResource> {
+  const provider = await deps.resources.find(providerType, spec.providerId, options);
+  if (provider !== undefined) return provider;
+  throw new FlynnError('unavailable', `its provider ${spec.providerId} is not there any more`, {
+    detail: { isUnsent: true },
+  });
+}
+
+async function tellWaiting(deps: Deps, id: string, what: string, options: Options): Promise<void> {
+  await write(deps, id, options, () => ({ waitingFor: { [providerFinalizer]: what } }));
+}
+
+async function write(
+  { resources }: Deps,
+  id: string,
+  options: Options,
+  change: (current: ProvidedResource) => Change,
+): Promise<void> {
+  await resources.change(resourceType, id, change, guarded(options));
+}
+
+function guarded({ signal, epoch }: Options) {
+  return { signal, ...(epoch === undefined ? {} : { also: () => ({ compare: [epoch] }) }) };
+}
+
+const ready = { type: 'Ready', status: 'True', reason: 'Given' } as const;
+
+function notReady(reason: string, message: string) {
+  return { type: 'Ready', status: 'False', reason, message } as const;
+}
+
+function failureOf(error: unknown): Failure {
+  const { code, message } = asFlynnError(error);
+  return { code: code === 'invalid' || code === 'denied' ? code : 'unavailable', message };
+}
+
+/** Whatever wakes it meanwhile: 1 s after the first failure, doubling. */
+function nextFailure(
+  { now }: Pick<Deps, 'now'>,
+  { status, deletingSince }: ProvidedResource,
+  error: unknown,
+): NonNullable<Status['failure']> {
+  const isOfRemoval = deletingSince !== undefined;
+  const before = status.failure?.isOfRemoval === isOfRemoval ? status.failure.count : 0;
+  const pauseMs = Math.min(longestPauseMs, 1_000 * 2 ** Math.min(before, 10));
+  return { ...failureOf(error), isOfRemoval, count: before + 1, nextMs: now() + pauseMs };
+}
+
+function waitMsOf({ now }: Pick<Deps, 'now'>, { status: { failure }, deletingSince }: ProvidedResource): number {
+  if (failure === undefined || failure.isOfRemoval !== (deletingSince !== undefined)) return 0;
+  // A clock that was put back keeps nobody waiting for longer than it would have been.
+  return Math.min(failure.nextMs - now(), longestPauseMs);
+}
+
+function without<T>(of: Readonly<Record<string, T>>, name: string): Record<string, T> {
+  return Object.fromEntries(Object.entries(of).filter(([one]) => one !== name));
+}

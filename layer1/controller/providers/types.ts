@@ -1,0 +1,104 @@
+/** How providers are kept, and what they gave. */
+import { isOwnName } from '@flynn/discovery/names';
+import { holds } from '@flynn/resource/access';
+import type { Role } from '@flynn/resource/access';
+import { defineType } from '@flynn/resource/type';
+import type { FieldIssue, ResourceOf } from '@flynn/resource/type';
+import { z } from 'zod';
+import { envSchema } from '../model.ts';
+import { ownedBy } from '../resources.ts';
+import { configSchema, failureSchema } from './model.ts';
+
+export const providerType = defineType({
+  name: 'provider',
+  version: 1,
+  spec: z.strictObject({
+    name: z.string(),
+    url: z.string().max(2_000),
+    /** Sent as a bearer token. The name is one that the audit trail hides. */
+    token: z.string().min(1).max(4_096).optional(),
+  }),
+  /** How many were asked of it: whoever asks for one changes the provider, so that none is asked of one that goes. */
+  status: z.object({ asked: z.int() }),
+  initialStatus: () => ({ asked: 0 }),
+  nameField: 'name',
+  nameRule: z.string().regex(/^[a-z][a-z0-9-]{0,62}$/, 'a provider is named in lower-case letters, digits and dashes'),
+  validate: ({ url, token }) => [...urlIssues(url), ...tokenIssues(token)],
+  cascades: false,
+});
+
+const linkSchema = z.object({
+  state: z.enum(['added', 'removing']),
+  releaseId: z.string().optional(),
+  version: z.int().optional(),
+  deploymentId: z.string().optional(),
+});
+export type Link = z.output<typeof linkSchema>;
+
+type Apps = readonly { appId: string }[];
+
+function onAll(role: Role, { apps }: { apps: Apps }, asking: Parameters<typeof holds>[0]): boolean {
+  return apps.length > 0 && apps.every(({ appId }) => holds(asking, role, ownedBy(appId)));
+}
+
+/** Its uid is the key that the provider knows the wish for it by. */
+export const resourceType = defineType({
+  name: 'resource',
+  version: 1,
+  spec: z.strictObject({
+    providerId: z.string(),
+    config: configSchema,
+    /** Which apps are to have it; `isReplacing`: in the place of what they have under the same names. */
+    apps: z.array(z.strictObject({ appId: z.string(), isReplacing: z.boolean().default(false) })).max(100),
+  }),
+  status: z.object({
+    externalId: z.string().optional(),
+    env: envSchema,
+    /** Written before the provider is asked: from then on there may be something there. */
+    isAsked: z.boolean(),
+    /** Of the last time it was asked, for the resource or to take it back; `count`: in a row. */
+    failure: failureSchema.extend({ isOfRemoval: z.boolean(), count: z.int(), nextMs: z.number() }).optional(),
+    /** What the apps have of it, by their ids. */
+    links: z.record(z.string(), linkSchema),
+    /** Why an app did not get it. */
+    refused: z.record(z.string(), failureSchema),
+  }),
+  initialStatus: () => ({ env: {}, isAsked: false, links: {}, refused: {} }),
+  immutable: ['providerId', 'config'],
+  authorise: {
+    read: (asking, { spec }) => spec.apps.some(({ appId }) => holds(asking, 'viewer', ownedBy(appId))),
+    list: () => true,
+    write: (asking, _owner, resource) => resource !== undefined && onAll('developer', resource.spec, asking),
+  },
+  cascades: false,
+});
+
+export type ProviderResource = ResourceOf<typeof providerType>;
+export type ProvidedResource = ResourceOf<typeof resourceType>;
+
+/** Who has to be asked before one may go. */
+export const providerFinalizer = 'provider';
+
+const loopbacks: ReadonlySet<string> = new Set(['localhost', '127.0.0.1', '[::1]']);
+
+function urlIssues(text: string): FieldIssue[] {
+  const issue = (message: string) => [{ path: 'url', message }];
+  if (!URL.canParse(text)) return issue('write a whole address, like https://databases.example.com/resources');
+  const url = new URL(text);
+  if (url.username !== '' || url.password !== '') {
+    return issue('an address is no place for a password: give it as the token');
+  }
+  if (url.search !== '' || url.hash !== '')
+    return issue('leave out what begins with ? or #: ids are put behind the path');
+  if (url.protocol === 'https:') return [];
+  if (url.protocol !== 'http:') return issue('a provider is asked over https://, or http:// inside the cluster');
+  if (isOwnName(url.hostname) || loopbacks.has(url.hostname)) return [];
+  return issue(
+    `http:// is for names of the cluster, like http://NAME.flynn/: variables and the token would cross the wire in clear, use https://${url.host}`,
+  );
+}
+
+function tokenIssues(token: string | undefined): FieldIssue[] {
+  if (token === undefined || /^[\x21-\x7e]+$/.test(token)) return [];
+  return [{ path: 'token', message: 'a token is printable characters without spaces' }];
+}

@@ -1,0 +1,53 @@
+/** Providers and resources as the API shows them. Pure. */
+import type { Provider, ResourceApp, ResourceView } from './model.ts';
+import { providerFinalizer } from './types.ts';
+import type { ProvidedResource, ProviderResource } from './types.ts';
+
+export function viewProvider({ id, spec, createdAt }: ProviderResource): Provider {
+  return { id, name: spec.name, url: spec.url, hasToken: spec.token !== undefined, createdAt };
+}
+
+export function viewResource(resource: ProvidedResource, provider: string): ResourceView {
+  const { id, spec, status, createdAt } = resource;
+  const waitingFor = waitingOf(resource);
+  const failure = status.failure?.isOfRemoval === (resource.deletingSince !== undefined) ? status.failure : undefined;
+  return {
+    id,
+    provider,
+    ...(status.externalId === undefined ? {} : { externalId: status.externalId }),
+    config: { ...spec.config },
+    variables: Object.keys(status.env).toSorted(),
+    state: stateOf(resource),
+    ...(waitingFor === undefined ? {} : { waitingFor }),
+    ...(failure === undefined ? {} : { failure: { code: failure.code, message: failure.message } }),
+    apps: viewApps(resource),
+    createdAt,
+  };
+}
+
+export function stateOf({ status, deletingSince }: ProvidedResource): ResourceView['state'] {
+  if (deletingSince !== undefined) return 'removing';
+  return status.externalId === undefined ? 'pending' : 'ready';
+}
+
+export function viewApps({ spec, status, deletingSince }: ProvidedResource): ResourceApp[] {
+  const wanted = new Set(deletingSince === undefined ? spec.apps.map(({ appId }) => appId) : []);
+  const all = [...wanted, ...Object.keys(status.links).filter((appId) => !wanted.has(appId))];
+  return all.map((appId) => viewApp(appId, wanted.has(appId), status));
+}
+
+function viewApp(appId: string, isWanted: boolean, { links, refused }: ProvidedResource['status']): ResourceApp {
+  const { state: linked = 'none', ...made } = links[appId] ?? {};
+  const failure = refused[appId];
+  const isThere = linked === 'added';
+  const state = !isWanted ? 'removing' : isThere ? 'added' : 'adding';
+  // What it was added by is of no more interest while it goes.
+  const isOld = state === 'removing' && isThere;
+  return { appId, state, ...(isOld ? {} : made), ...(failure === undefined ? {} : { failure }) };
+}
+
+function waitingOf({ waitingFor, conditions, deletingSince }: ProvidedResource): string | undefined {
+  if (deletingSince !== undefined) return waitingFor[providerFinalizer];
+  const condition = conditions.find(({ type }) => type === 'Ready');
+  return condition?.status === 'False' ? condition.message : undefined;
+}
