@@ -17,5 +17,8 @@ test('without a blob store gc says so, once it has asked again for a while', asy
   await using env = await openDeskWithController();
   const { code, stderr } = await env.desk.run(['gc'], { clock: quickClock() });
   assert.equal(code, 1);
-  assert.match(stderr, /^the cluster cannot answer just now \(no blob store is running\): asking again\nflynn: no blob store/);
+  assert.match(
+    stderr,
+    /^the cluster cannot answer just now \(no blob store is running\): asking again\nflynn: no blob store/,
+  );
 });
