@@ -55,6 +55,7 @@ import { tellJobs } from './trust/closing.ts';
 import { type HostTrust, runTrust } from './trust/host-trust.ts';
 import { certificateHandlers } from './trust/server.ts';
 import { startUpkeep } from './upkeep.ts';
+import { volumeHandlers } from './volumes.ts';
 import { Watchdog } from './watchdog.ts';
 import { workloadHandlers } from './workload-server.ts';
 
@@ -274,6 +275,7 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
         ...operators,
         ...doctor.handlers,
         ...workloadHandlers(store),
+        ...volumeHandlers({ engine, containers, cluster: host.cluster, host: running, pump }),
         ...buildHandlers(engine, fetchBlob),
         ...backupFileHandlers(),
         ...certificateHandlers(trust, (jobId) => containers.ofJob(jobId) !== undefined),

@@ -43,6 +43,7 @@ test('above the high watermark unused images go until the low one; a full disk i
           state: 'exited',
           imageId: 'a',
           tty: false,
+          volumes: [],
           createdAtMs: 0,
           isOutOfMemory: false,
         },

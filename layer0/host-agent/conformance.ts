@@ -217,12 +217,14 @@ export function testEngine(name: string, open: () => Promise<Subject>): void {
   scenario('volumes outlive containers and are not removed while in use', async (subject) => {
     const { engine, cluster } = subject;
     const name = `flynn-${cluster}.${shortId()}`;
-    await engine.ensureVolume(name);
-    await engine.ensureVolume(name);
+    await engine.ensureVolume(name, { labels: { 'flynn.meta.of': 'one' } });
+    await engine.ensureVolume(name, { labels: { 'flynn.meta.of': 'another' } });
     const id = await engine.create({ ...(await specOf(subject, 'exit 0')), volumes: [{ name, path: '/data' }] });
     await assert.rejects(engine.removeVolume(name), (error) => hasCode(error, 'conflict'));
+    assert.deepEqual((await engine.inspect(id)).volumes, [name]);
     await engine.remove(id);
-    assert.ok((await engine.listVolumes()).some((volume) => volume.name === name));
+    const kept = (await engine.listVolumes()).find((volume) => volume.name === name);
+    assert.equal(kept?.labels['flynn.meta.of'], 'one');
     await engine.removeVolume(name);
     await engine.removeVolume(name);
     assert.ok(!(await engine.listVolumes()).some((volume) => volume.name === name));

@@ -13,6 +13,7 @@ function containerOf(rest: Partial<Container>): Container {
     state: 'running',
     imageId: 'i',
     tty: false,
+    volumes: [],
     createdAtMs: 0,
     isOutOfMemory: false,
     ...rest,

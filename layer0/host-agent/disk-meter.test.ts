@@ -14,6 +14,7 @@ const container = (id: string, labels: Record<string, string> = {}): Container =
   state: 'running',
   imageId: 'i',
   tty: false,
+  volumes: [],
   createdAtMs: 0,
   isOutOfMemory: false,
 });

@@ -33,11 +33,11 @@ export function createBody(
     AttachStdin: spec.stdin,
     StopSignal: 'SIGTERM',
     ExposedPorts: Object.fromEntries((spec.published ?? []).map((p) => [`${p.port}/${p.protocol}`, {}])),
-    HostConfig: hostConfig(spec, imageLabels),
+    HostConfig: hostConfig(spec, cluster, imageLabels),
   };
 }
 
-function hostConfig(spec: ContainerSpec, imageLabels: Labels): Docker.HostConfig {
+function hostConfig(spec: ContainerSpec, cluster: string, imageLabels: Labels): Docker.HostConfig {
   const { memoryBytes, cpuMillis, pids, files, shmBytes } = spec.limits;
   return {
     // The init process reaps zombies and makes signals reach a process that runs as PID 1 unprepared.
@@ -51,6 +51,12 @@ function hostConfig(spec: ContainerSpec, imageLabels: Labels): Docker.HostConfig
         Source: v.name,
         Target: v.path,
         ReadOnly: v.isReadOnly ?? false,
+        // One that went since it was made for this is made again: it must not be nobody's.
+        VolumeOptions: {
+          NoCopy: false,
+          Labels: { ...v.labels, [label.cluster]: cluster },
+          DriverConfig: { Name: 'local', Options: {} },
+        },
       })),
       ...(spec.binds ?? []).map((b) => ({
         Type: 'bind' as const,
@@ -114,6 +120,7 @@ export function containerOf(info: Docker.ContainerInspectInfo): Container {
     ...(state === 'running' && address !== undefined ? { address } : {}),
     imageId: info.Image,
     tty: info.Config.Tty,
+    volumes: info.Mounts.flatMap(({ Type, Name }) => (Type === 'volume' && Name !== undefined ? [Name] : [])),
     createdAtMs: timeMs(info.Created) ?? 0,
     ...(startedAtMs === undefined ? {} : { startedAtMs }),
     ...(state === 'exited' && endedAtMs !== undefined ? { endedAtMs } : {}),

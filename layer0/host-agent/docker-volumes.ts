@@ -10,10 +10,11 @@ export function dockerVolumes({
   cluster,
 }: DockerContext): Pick<Engine, 'ensureVolume' | 'listVolumes' | 'removeVolume'> {
   return {
-    async ensureVolume(name, options = {}) {
+    async ensureVolume(name, { labels, ...options } = {}) {
+      const Labels = { ...labels, [label.cluster]: cluster };
       await engineCall(
         `making volume ${name}`,
-        (abortSignal) => docker.createVolume({ Name: name, Labels: { [label.cluster]: cluster }, abortSignal }),
+        (abortSignal) => docker.createVolume({ Name: name, Labels, abortSignal }),
         options,
       );
     },

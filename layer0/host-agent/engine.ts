@@ -38,7 +38,8 @@ export type ContainerSpec = Readonly<{
   network: { type: 'host' } | { type: 'bridge'; name: string; dns: readonly string[] };
   /** Ports of the host that lead to ports of the container; none in the host's network. */
   published?: readonly { hostPort: number; port: number; protocol: 'tcp' | 'udp' }[];
-  volumes: readonly { name: string; path: string; isReadOnly?: boolean }[];
+  /** `labels` of one that is made for it, beside the cluster's. */
+  volumes: readonly { name: string; path: string; isReadOnly?: boolean; labels?: Labels }[];
   /** Directories and files of the host, for the cluster's own jobs. */
   binds?: readonly { source: string; path: string; isReadOnly: boolean }[];
   /**
@@ -66,6 +67,8 @@ export type Container = Readonly<{
   address?: string;
   imageId: string;
   tty: boolean;
+  /** By name; those that its image asks for too, which go with it. */
+  volumes: readonly string[];
   createdAtMs: number;
   startedAtMs?: number;
   endedAtMs?: number;
@@ -228,7 +231,8 @@ export interface Engine {
   /** Dear: it looks at every file. */
   diskUse(id: string, options?: CallOptions): Promise<DiskUse>;
 
-  ensureVolume(name: string, options?: CallOptions): Promise<void>;
+  /** One that is there keeps the labels it was made with. */
+  ensureVolume(name: string, options?: CallOptions & { labels?: Labels }): Promise<void>;
   listVolumes(options?: CallOptions): Promise<VolumeInfo[]>;
   /** One in use: `conflict`. One that is not there is fine. */
   removeVolume(name: string, options?: CallOptions): Promise<void>;

@@ -50,7 +50,7 @@ test('a container is named, labelled, limited and connected for its job', () => 
     'flynn.access': '',
     'flynn.singleton': '1',
   });
-  assert.deepEqual(spec.volumes, [{ name: 'flynn-c.db', path: '/data' }]);
+  assert.deepEqual(spec.volumes, [{ name: 'flynn-c.db', path: '/data', labels: { 'flynn.meta.app': 'x' } }]);
   assert.deepEqual(spec.network, { type: 'bridge', name: 'flynn0', dns: ['100.100.0.1'] });
   assert.deepEqual(spec.limits, { memoryBytes: 67_108_864, cpuMillis: 100, pids: 2_048, files: 10_000 });
   const inHost = containerSpecOf(jobOf('a', { hostNetwork: true }), 'ref', {

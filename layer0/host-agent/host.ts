@@ -41,6 +41,8 @@ export type Host = {
   caughtUp: (revision: Revision, signal: AbortSignal) => Promise<void>;
   requestStop: (jobId: string) => void;
   assigned: () => readonly HostJob[];
+  /** Whether there are others, of which it is not known yet what they are to run. */
+  hasUnresolved: () => boolean;
 };
 
 /** Resolves when the host converges; its tasks run in the group. */
@@ -79,5 +81,6 @@ export async function startHost(deps: HostDeps, tasks: TaskGroup): Promise<Host>
     caughtUp: async (revision, signal) => void (await assignments.reached(revision, { signal })),
     requestStop: (jobId) => convergence.requestStop(jobId),
     assigned: () => convergence.assigned,
+    hasUnresolved: () => assigned.current().unresolved.size > 0,
   };
 }

@@ -66,9 +66,8 @@ export function buildNetworkPrefix(cluster: string): string {
 }
 
 export function jobLabels(job: Pick<HostJob, 'id' | 'workloadId' | 'version' | 'template' | 'singleton'>): Labels {
-  const meta = Object.entries(job.template.meta).map(([key, value]) => [`${label.metaPrefix}${key}`, value] as const);
   return {
-    ...Object.fromEntries(meta),
+    ...metaLabels(job.template.meta),
     [label.job]: job.id,
     [label.workload]: job.workloadId,
     [label.version]: job.version,
@@ -88,6 +87,10 @@ export function isSingleton(job: Pick<HostJob, 'template' | 'singleton'>): boole
 /** Jobs of one group reach each other. */
 export function groupOf({ template, workloadId }: Pick<HostJob, 'workloadId' | 'template'>): string {
   return template.group ?? workloadId;
+}
+
+export function metaLabels(meta: Readonly<Record<string, string>>): Labels {
+  return Object.fromEntries(Object.entries(meta).map(([key, value]) => [`${label.metaPrefix}${key}`, value]));
 }
 
 export function metaOfLabels(labels: Labels): Record<string, string> {

@@ -48,13 +48,14 @@ export class MemoryContainer {
   }
 
   view(): Container {
-    const { name, labels, imageRef, tty } = this.spec;
+    const { name, labels, imageRef, tty, volumes } = this.spec;
     return {
       id: this.id,
       name,
       labels,
       imageId: imageRef,
       tty,
+      volumes: volumes.map((volume) => volume.name),
       createdAtMs: this.#createdAtMs,
       isOutOfMemory: this.#isOutOfMemory,
       ...this.#run,

@@ -205,9 +205,9 @@ export function createMemoryEngine(
       await enter(call);
       return { writableBytes: find(id).writtenBytes, volumeBytes: 0 };
     },
-    async ensureVolume(name, call) {
+    async ensureVolume(name, { labels: given, ...call } = {}) {
       await enter(call);
-      const labels = { [label.cluster]: cluster };
+      const labels = { ...given, [label.cluster]: cluster };
       if (!volumes.has(name)) volumes.set(name, { name, labels, createdAtMs: clock.now() });
     },
     async listVolumes(call) {

@@ -17,6 +17,7 @@ function ended(rest: Partial<Container> = {}): Container {
     state: 'exited',
     imageId: 'i',
     tty: false,
+    volumes: [],
     createdAtMs: now - 5_000,
     startedAtMs: now - 4_000,
     endedAtMs: now,

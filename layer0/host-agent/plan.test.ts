@@ -21,6 +21,7 @@ function containerOf(state: Container['state'], rest: Partial<Container> = {}): 
     state,
     imageId: 'i',
     tty: false,
+    volumes: [],
     createdAtMs: now - 90_000,
     isOutOfMemory: false,
     ...(state === 'created' ? {} : { startedAtMs: now - 80_000 }),

@@ -3,7 +3,7 @@ import type { HostJob, JobTemplate, Resources } from '@flynn/scheduler/cell';
 import type { ContainerSpec } from './engine.ts';
 import { environmentOf } from './env.ts';
 import type { HostEnvironment } from './env.ts';
-import { containerName, jobLabels, label, volumeName } from './labels.ts';
+import { containerName, jobLabels, label, metaLabels, volumeName } from './labels.ts';
 import { type SharedNode, nodePath } from './shared-node.ts';
 import { identityPath } from './trust/job-identities.ts';
 
@@ -36,6 +36,8 @@ export function containerSpecOf(job: HostJob, imageRef: string, host: HostSettin
       name: volumeName(host.cluster, name),
       path,
       ...(isReadOnly === undefined ? {} : { isReadOnly }),
+      // Who looks at it when its app is gone sees whose it was.
+      labels: metaLabels(template.meta),
     })),
     ...(host.identities === undefined || identity === undefined
       ? {}

@@ -127,7 +127,7 @@ async function createContainer(job: HostJob, context: StepContext, signal: Abort
   const { engine, host } = context;
   const create = async () => {
     const spec = containerSpecOf(job, await engine.ensureImage(job.template.image, { signal }), host);
-    for (const volume of spec.volumes) await engine.ensureVolume(volume.name, { signal });
+    for (const { name, labels = {} } of spec.volumes) await engine.ensureVolume(name, { labels, signal });
     return engine.create(spec, { signal });
   };
   try {

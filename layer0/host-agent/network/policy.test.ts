@@ -72,6 +72,7 @@ test("a job's template reaches its policy through the labels of its container; m
     address: '100.100.1.2',
     imageId: 'i',
     tty: false,
+    volumes: [],
     createdAtMs: 0,
     isOutOfMemory: false,
     ...more,

@@ -54,6 +54,7 @@ const container = (labels: Record<string, string>, state: Container['state'] = '
   state,
   imageId: 'i',
   tty: false,
+  volumes: [],
   createdAtMs: 0,
   isOutOfMemory: false,
 });
