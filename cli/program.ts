@@ -48,6 +48,7 @@ import { addStatusCommands } from './commands/status.ts';
 import { addTeamCommands } from './commands/team.ts';
 import { addTokenCommands } from './commands/token.ts';
 import { addUserCommands } from './commands/user.ts';
+import { addVolumeCommands } from './commands/volume.ts';
 import { addVersionCommand } from './commands/version.ts';
 import { controllerName } from './context.ts';
 import type { Io } from './io.ts';
@@ -110,6 +111,7 @@ export async function runCli(argv: readonly string[], io: Io): Promise<number> {
   addStatusCommands(parent);
   addHostCommands(parent);
   addEvaluationCommands(parent);
+  addVolumeCommands(parent);
   addLoginCommand(parent);
   addUserCommands(parent);
   addTeamCommands(parent);

@@ -1,14 +1,14 @@
-import { createInterface } from 'node:readline/promises';
 import { apps, releases } from '@flynn/controller/api';
 import { routing } from '@flynn/controller/routes/api';
-import type { App, Route } from '@flynn/controller/model';
-import { FlynnError } from '@flynn/kit/errors';
+import type { Route } from '@flynn/controller/model';
 import type { Cluster } from '../clusters.ts';
-import type { Context } from '../context.ts';
+import { usageError } from '../arguments.ts';
+import { confirmByTyping } from '../confirmation.ts';
 import { listRemotes, remoteUrl, removeRemote } from '../git.ts';
 import { formatAge, formatCount, formatTable } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';
 import { deleteObject } from './get.ts';
+import { describeVolume, noteUnasked } from './volume.ts';
 import { addAppRemote, plannedRemote, type RemoteOptions, remoteOptions } from './remote.ts';
 
 export function urlsOf(routes: readonly Route[], cluster: Cluster): string[] {
@@ -40,7 +40,7 @@ export function addAppCommands(parent: Parent): void {
     },
   });
 
-  addCommand<{ yes?: boolean; wait: boolean; timeout: string }>(parent, {
+  addCommand<{ yes?: boolean; volumes?: boolean; wait: boolean; timeout: string }>(parent, {
     name: 'delete',
     summary: 'delete an app with everything it has; with a kind and a name that object',
     arguments: [
@@ -49,18 +49,24 @@ export function addAppCommands(parent: Parent): void {
     ],
     options: {
       yes: ['-y, --yes', 'do not ask'],
+      volumes: ['--volumes', 'of an app: what its jobs keep on volumes, too'],
       wait: ['-n, --no-wait', 'of an object: do not wait until it is gone'],
       timeout: ['--timeout <seconds>', 'of an object: how long to wait', '120'],
     },
     async run(context, options, [kind, object]) {
       const isApp = kind === undefined || ['app', 'apps', 'App'].includes(kind);
+      if (!isApp && options.volumes) throw usageError('--volumes is for apps: nothing else has them');
       if (!isApp) return deleteObject(context, [kind, object], options);
       const name = object ?? (await context.appName());
       const client = await context.client();
       const app = await client.call(apps.get, { params: { app: name } });
-      if (!options.yes) await confirmByName(context, app);
-      const counts = await context.progress(`deleting ${app.name}`, () =>
-        client.call(apps.remove, { params: { app: app.id } }, { timeoutMs: 120_000 }),
+      const doing = `deleting ${app.name}${options.volumes ? ' with what is on its volumes' : ''}`;
+      if (!options.yes) {
+        await confirmByTyping(context.io, { doing, word: app.name, called: 'its name', kept: 'nothing was deleted' });
+      }
+      const query = options.volumes ? { volumes: true } : {};
+      const counts = await context.progress(doing, () =>
+        client.call(apps.remove, { params: { app: app.id }, query }, { timeoutMs: 120_000 }),
       );
       const cluster = await context.cluster();
       for (const remote of await listRemotes(context.io)) {
@@ -72,8 +78,13 @@ export function addAppCommands(parent: Parent): void {
         formatCount(counts.jobs, 'job'),
         formatCount(counts.artifacts, 'artifact'),
         ...(counts.resources === 0 ? [] : [formatCount(counts.resources, 'resource')]),
+        ...(counts.volumes === 0 ? [] : [formatCount(counts.volumes, 'volume')]),
       ];
-      context.show(counts, () => `Deleted ${app.name}: ${removed.join(', ')}`);
+      const left = counts.left.volumes.map(
+        (one) => `left: ${describeVolume(one)}; "flynn volume remove ${one.id}" removes it\n`,
+      );
+      context.show(counts, () => `Deleted ${app.name}: ${removed.join(', ')}\n${left.join('')}`);
+      noteUnasked(context, counts.left.unasked);
     },
   });
 
@@ -126,21 +137,4 @@ export function addAppCommands(parent: Parent): void {
       );
     },
   });
-}
-
-async function confirmByName(context: Context, app: App): Promise<void> {
-  const { stdin, stderr } = context.io;
-  if (!stdin.isTTY) throw new FlynnError('invalid', `deleting ${app.name} cannot be undone\n  say so with -y`);
-  const readline = createInterface({ input: stdin, output: stderr });
-  try {
-    // The end of the input is no answer either; without this the question would wait for ever.
-    const closed = new Promise<string>((resolve) => readline.once('close', () => resolve('')));
-    const asked = readline.question(`Deleting ${app.name} cannot be undone. Type its name to go on: `);
-    const answer = await Promise.race([asked, closed]);
-    if (answer.trim() !== app.name) {
-      throw new FlynnError('cancelled', `that was not "${app.name}": nothing was deleted`);
-    }
-  } finally {
-    readline.close();
-  }
 }

@@ -19,6 +19,7 @@ import {
   rolloutChangeSchema,
 } from './model.ts';
 import { pageQuery } from './paging.ts';
+import { volumesSchema } from './volumes/api.ts';
 
 const appChange = z.object({
   meta: metaSchema.optional(),
@@ -62,6 +63,8 @@ export const apps = {
     method: 'DELETE',
     path: '/apps/:app',
     access: 'app admin',
+    /** With `volumes` what its jobs kept on hosts goes too, of hosts that can be asked. */
+    query: z.object({ volumes: booleanFlag.optional() }),
     response: z.object({
       routes: z.int(),
       releases: z.int(),
@@ -69,6 +72,10 @@ export const apps = {
       artifacts: z.int().default(0),
       /** Of providers, which take them back; what another app has too stays. */
       resources: z.int().default(0),
+      /** How many went. */
+      volumes: z.int().default(0),
+      /** Those that are there still, and hosts that did not tell. */
+      left: volumesSchema.default({ volumes: [], unasked: [] }),
     }),
     summary: 'Delete an app with everything it has; answers once its jobs have stopped',
   }),

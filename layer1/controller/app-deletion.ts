@@ -1,5 +1,5 @@
 /** Takes apart an app that is to go: first what runs, then, once its jobs have ended, everything that is kept of it. */
-import { FlynnError } from '@flynn/kit/errors';
+import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { removePiece } from '@flynn/resource/piece';
 import { deleteOwned } from '@flynn/resource/reaper';
 import type { Again } from '@flynn/resource/reconciler';
@@ -33,6 +33,7 @@ import {
 } from './resources.ts';
 import { leaveResources } from './providers/leaving.ts';
 import { sourceType } from './source/resource.ts';
+import { findVolumes } from './volumes/volumes.ts';
 
 /** etcd takes 128 operations in a transaction. */
 const batchSize = 100;
@@ -67,9 +68,35 @@ export async function stepDeletion(
     return { againInMs: lookAgainMs };
   }
   await leaveResources(deps, id, options);
+  if (app.spec.removesVolumes && !(await removeVolumesOf(deps, id, signal))) {
+    await tellWaiting(deps, id, 'its volumes to be given up by what had them', options);
+    return { againInMs: lookAgainMs };
+  }
   await removeEverything(deps, id, options);
   await deps.resources.removeFinalizer(appType, id, appFinalizer, { signal, also: () => ({ compare: [epoch] }) });
   deps.log.info({ app: app.spec.name, id }, 'app deleted');
+}
+
+/**
+ * Whether all went that can: while something still holds one it is tried again; what a host has that cannot be asked stays
+ * there, as that of an app that is gone.
+ */
+async function removeVolumesOf(deps: Deps, appId: string, signal: AbortSignal): Promise<boolean> {
+  const { volumes, unasked } = await findVolumes(deps, { appId, signal });
+  let isThrough = true;
+  for (const { hostId, hostName } of volumes) {
+    try {
+      await deps.hosts.removeVolume(hostId, hostName, signal);
+    } catch (error) {
+      signal.throwIfAborted();
+      if (hasCode(error, 'conflict', 'unavailable')) isThrough = false;
+      else deps.log.warn({ err: error, hostId, volume: hostName }, 'a volume of an app that goes was left where it is');
+    }
+  }
+  for (const { hostId, reason } of unasked) {
+    deps.log.warn({ hostId, appId, reason }, 'a host was not asked for the volumes of an app that goes');
+  }
+  return isThrough;
 }
 
 /** What `removeEverything` takes away. */

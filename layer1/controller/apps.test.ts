@@ -60,7 +60,7 @@ test('deleting an app stops its jobs and leaves no key with its id', async () =>
   const gone = await world.client.call(apps.remove, { params: { app: 'doomed' } });
   assert.deepEqual(
     { ...gone, jobs: gone.jobs >= 3 },
-    { routes: 1, releases: 1, artifacts: 1, resources: 0, jobs: true },
+    { routes: 1, releases: 1, artifacts: 1, resources: 0, volumes: 0, left: { volumes: [], unasked: [] }, jobs: true },
   );
   const { entries } = await world.store.list('/flynn/');
   assert.deepEqual(

@@ -5,6 +5,7 @@ import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
 import { shortId } from '@flynn/kit/ids';
 import { withDeadline } from '@flynn/kit/retry';
+import type { ResponseOf } from '@flynn/kit/routes';
 import { nameKey, resourceKey, resourcePrefix } from '@flynn/resource/keys';
 import { principalOf } from './access/principal.ts';
 import type { Principal } from './access/principal.ts';
@@ -26,6 +27,7 @@ import { onlyOf } from './providers/leaving.ts';
 import { appFinalizer, appType, ownedBy, releaseType, routeType } from './resources.ts';
 import type { AppResource, ReleaseResource } from './resources.ts';
 import { viewApp } from './views.ts';
+import { findVolumes, viewOf } from './volumes/volumes.ts';
 
 export const defaultDeployTimeoutMs = 120_000;
 const maxAttempts = 16;
@@ -73,7 +75,9 @@ export function appHandlers(deps: Deps): Handler[] {
       );
       return viewApp(changed);
     }),
-    handle(apps.remove, async ({ params, signal }) => removeApp(deps, await findApp(deps, params.app, signal), signal)),
+    handle(apps.remove, async ({ params, query, signal }) =>
+      removeApp(deps, await findApp(deps, params.app, signal), { removesVolumes: query.volumes === true, signal }),
+    ),
   ];
 }
 
@@ -190,8 +194,8 @@ export function checkRemoval({ spec }: AppResource): void {
 async function removeApp(
   deps: Deps,
   app: AppResource,
-  signal: AbortSignal,
-): Promise<{ routes: number; releases: number; jobs: number; artifacts: number; resources: number }> {
+  { removesVolumes, signal }: { removesVolumes: boolean; signal: AbortSignal },
+): Promise<ResponseOf<typeof apps.remove>> {
   const { resources, store, cell } = deps;
   const { name } = app.spec;
   checkRemoval(app);
@@ -203,13 +207,18 @@ async function removeApp(
   const artifacts = await ownArtifacts(deps, app.id, releases, signal);
   const provided = await onlyOf(deps, app.id, signal);
   const jobs = jobsOfApp(app.id, cellOf(cell), { all: false, nowMs: deps.now() });
+  const before = removesVolumes ? await findVolumes(deps, { appId: app.id, signal }) : undefined;
+  // Also where it is not to be: somebody may have begun to delete it with them, and have thought better of it.
+  await resources.change(appType, app.id, ({ spec }) => ({ spec: { ...spec, removesVolumes } }), { signal });
   await resources.delete(appType, app.id, { signal });
   const limited = withDeadline(deletionDeadlineMs, signal);
   const key = resourceKey(appType.name, app.id);
   for await (const { changes } of store.watch(key, { after: app.revision, signal: limited })) {
     if (changes.some((change) => change.type === 'delete' && change.key === key)) {
       const counts = { routes: routes.length, releases: releases.length, jobs: jobs.length, artifacts };
-      return { ...counts, resources: provided.length };
+      const { volumes, unasked } = await findVolumes(deps, { appId: app.id, signal });
+      const gone = Math.max(0, (before?.volumes.length ?? volumes.length) - volumes.length);
+      return { ...counts, resources: provided.length, volumes: gone, left: { volumes: volumes.map(viewOf), unasked } };
     }
   }
   throw new FlynnError(

@@ -2,15 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
 import { buildLimitsOf } from './build-limits.ts';
-import {
-  appIdOf,
-  compileBuild,
-  compileOneOff,
-  compileWorkload,
-  plainVolumeName,
-  slugProcess,
-  workloadIdOf,
-} from './compile.ts';
+import { compileBuild, compileOneOff, compileWorkload, appIdOf, slugProcess, workloadIdOf } from './compile.ts';
+import { plainVolumeName } from './volumes/names.ts';
 import type { Runnable } from './compile.ts';
 import { processSchema } from './model.ts';
 import type { Process } from './model.ts';
@@ -160,13 +153,13 @@ test('volumes of two apps, and of two types, are never one by their names; an ap
   const { release, artifact, app } = runnable({ db }, image);
   const namesOf = (one: typeof app, type = 'db') => {
     const { id, template } = compileWorkload({ app: one, release, artifact }, type, db, 1);
-    return template.volumes.map(({ name, path }) => [name, path, plainVolumeName(id, name)]);
+    return template.volumes.map(({ name, path }) => [name, path, plainVolumeName(appIdOf(id), name)]);
   };
   assert.deepEqual(namesOf(app), [['a1.db.data', '/data', 'data']]);
   assert.deepEqual(namesOf({ ...app, id: 'a2' }), [['a2.db.data', '/data', 'data']]);
   assert.deepEqual(namesOf(app, 'web'), [['a1.web.data', '/data', 'data']]);
   assert.deepEqual(namesOf({ ...app, hasOwnVolumes: false }), [['data', '/data', 'data']]);
-  assert.equal(plainVolumeName('a1-db', 'a1.db.v1.2'), 'v1.2');
+  assert.equal(plainVolumeName('a1', 'a1.db.v1.2'), 'v1.2');
 });
 
 test('a named service stays as it was given', () => {

@@ -4,6 +4,7 @@ import { jobTemplateSchema, workloadInputSchema } from '@flynn/scheduler/cell';
 import type { JobTemplate, Resources } from '@flynn/scheduler/cell';
 import { versionOf } from '@flynn/scheduler/template-version';
 import { appBuildLimits, buildLimitsOf } from './build-limits.ts';
+import { ownVolumeName } from './volumes/names.ts';
 import type { App, Artifact, Process, Release, processSchema } from './model.ts';
 
 /** Starts a slug's command line with its profile scripts; part of the slug runner's image. */
@@ -87,13 +88,7 @@ export function appIdOf(workloadId: string): string {
 /** A host knows volumes by name alone: without the app's id two apps that call theirs "data" would have one. */
 function volumesOf(app: RunnableApp, type: string, { volumes }: Process): Process['volumes'] {
   if (!app.hasOwnVolumes) return volumes;
-  return volumes.map((volume) => ({ ...volume, name: `${app.id}.${type}.${volume.name}` }));
-}
-
-/** As the app calls it. */
-export function plainVolumeName(workloadId: string, name: string): string {
-  const own = `${appIdOf(workloadId)}.`;
-  return name.startsWith(own) ? name.slice(own.length).replace(/^[^.]*\./, '') : name;
+  return volumes.map((volume) => ({ ...volume, name: ownVolumeName(app.id, type, volume.name) }));
 }
 
 /** The workload of a type the release has. Same input, same workload: its version changes exactly when its template does. */

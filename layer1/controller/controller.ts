@@ -52,6 +52,7 @@ import { runnerHandlers } from './operations/runners.ts';
 import { runnerEnvHandlers } from './runner-env/handlers.ts';
 import { sealingHandlers } from './sealing/handlers.ts';
 import { sourceHandlers } from './source/sources.ts';
+import { volumeHandlers } from './volumes/handlers.ts';
 
 export type ControllerParts = AsyncDisposable & { readonly deps: Deps };
 
@@ -141,6 +142,7 @@ export function controllerHandlers(
     ...runnerEnvHandlers(deps),
     ...hostHandlers(deps, blobs),
     ...evaluationHandlers(deps),
+    ...volumeHandlers(deps),
     ...genericHandlers(deps),
     ...drainHandlers(deps, logAggregator),
     ...providerHandlers(deps),

@@ -5,6 +5,8 @@ import { LineSplitter } from '@flynn/kit/lines';
 import { withDeadline } from '@flynn/kit/retry';
 import { type AgentAccess, agentClient } from '@flynn/host-agent/agent-client';
 import { logLineSchema, routes as hostRoutes } from '@flynn/host-agent/api';
+import { volumeRoutes } from '@flynn/host-agent/api-volumes';
+import type { HostVolume } from '@flynn/host-agent/api-volumes';
 import { doctorRoutes } from '@flynn/host-agent/doctor/api';
 import type { ClusterExamination } from '@flynn/host-agent/doctor/api';
 import type { Duplex } from 'node:stream';
@@ -14,6 +16,8 @@ import type { CellView } from './cell-view.ts';
 
 const maxLineBytes = 256 * 1024;
 const logDeadlineMs = 3_000;
+/** An engine takes its time over many files. */
+const removalMs = 60_000;
 
 export type AttachOptions = {
   stdin?: boolean | undefined;
@@ -35,6 +39,10 @@ export interface HostClients extends AsyncDisposable {
   attach(hostId: string, jobId: string, options: AttachOptions, signal: AbortSignal): Promise<Duplex>;
   exec(hostId: string, jobId: string, options: ExecOptions, signal: AbortSignal): Promise<Duplex>;
   stop(hostId: string, jobId: string, signal: AbortSignal): Promise<void>;
+  /** What jobs keep on the host. */
+  volumes(hostId: string, signal: AbortSignal): Promise<HostVolume[]>;
+  /** `conflict` while a job has it, or the log of one that had it is still read; one that is gone is fine. */
+  removeVolume(hostId: string, name: string, signal: AbortSignal): Promise<void>;
   /** The host's directory for backups; what is written is compared with what the host read back: `internal` if it differs. */
   backups(hostId: string, directory: string): BackupTarget;
   /** How all hosts and etcd are, as that host's agent sees it. */
@@ -68,6 +76,9 @@ export function createHostClients(options: AgentAccess & { cell: CellView }): Ho
         { signal, timeoutMs: 65_000 },
       ),
     stop: (hostId, job, signal) => clientOf(hostId).call(hostRoutes.stop, { params: { job } }, { signal }),
+    volumes: async (hostId, signal) => clientOf(hostId).call(volumeRoutes.list, {}, { signal }),
+    removeVolume: async (hostId, volume, signal) =>
+      clientOf(hostId).call(volumeRoutes.remove, { params: { volume } }, { signal, timeoutMs: removalMs }),
     backups: (hostId, directory) => directoryTarget(() => clientOf(hostId), directory),
     examine: async (hostId, patienceMs, signal) =>
       clientOf(hostId).call(doctorRoutes.cluster, { query: { patienceMs } }, { signal, timeoutMs: patienceMs }),

@@ -4,9 +4,10 @@ import { cellKeys, claimSchema } from '@flynn/scheduler/cell';
 import { evaluationPut } from '@flynn/scheduler/evaluations';
 import type { HeldVolumes } from './api-hosts.ts';
 import type { CellView } from './cell-view.ts';
-import { appIdOf, plainVolumeName } from './compile.ts';
+import { appIdOf } from './compile.ts';
 import { evaluationContext } from './deps.ts';
 import type { Deps } from './deps.ts';
+import { plainVolumeName } from './volumes/names.ts';
 
 const leaseOf = (hostId: string): string => `/flynn/network/hosts/${hostId}`;
 
@@ -25,7 +26,7 @@ export function volumesHeld(
     for (const { workloadId, demand } of value.groups) {
       const isWanted = cell.workloads.snapshot.entries.has(workloadId);
       if (!isWanted || demand.volumes.length === 0 || demand.canLeaveVolumes === true) continue;
-      const volumes = demand.volumes.map((name) => plainVolumeName(workloadId, name));
+      const volumes = demand.volumes.map((name) => plainVolumeName(appIdOf(workloadId), name));
       held.set(workloadId, new Set([...(held.get(workloadId) ?? []), ...volumes]));
     }
   }

@@ -48,6 +48,8 @@ export const appType = defineType({
     rollout: rolloutSchema.prefault({}),
     /** Its volumes are its own. Of an app from before that was so they keep the name that its data is under. */
     hasOwnVolumes: z.boolean().default(false),
+    /** Of one that is being deleted: its volumes go, too. */
+    removesVolumes: z.boolean().default(false),
   }),
   status: z.object({
     /** The live release. */

@@ -12,6 +12,7 @@ import { retry } from '@flynn/kit/retry';
 import { TaskGroup } from '@flynn/kit/tasks';
 import { routes } from '@flynn/host-agent/api';
 import { backupFileHandlers } from '@flynn/host-agent/backup-files';
+import { volumeRoutes } from '@flynn/host-agent/api-volumes';
 import { doctorRoutes } from '@flynn/host-agent/doctor/api';
 import type { LogLine } from '@flynn/host-agent/api';
 import type { Finding } from '@flynn/host-agent/doctor/finding';
@@ -57,6 +58,8 @@ export class SimulatedHost implements AsyncDisposable {
   findings: readonly Finding[] = [];
   readonly #options: SimulatedHostOptions;
   readonly #jobs = new Map<string, { job: HostJob; status: JobStatus; lines: string[] }>();
+  /** What jobs left. */
+  readonly #volumes = new Map<string, { meta: Record<string, string>; createdAtMs: number }>();
   readonly #lingering = new Set<string>();
   readonly #turns = new KeyedMutex();
   #server: RunningServer | undefined;
@@ -165,6 +168,9 @@ export class SimulatedHost implements AsyncDisposable {
     const behaviour = this.#options.behave(job);
     const lines = 'lines' in behaviour ? [...(behaviour.lines ?? [])] : [];
     this.#jobs.set(job.id, { job, status: this.#starting(job), lines });
+    for (const { name } of job.template.volumes) {
+      if (!this.#volumes.has(name)) this.#volumes.set(name, { meta: job.template.meta, createdAtMs: Date.now() });
+    }
     await this.#write(job.id, { startedAt: Date.now(), address: '10.0.0.1' });
     switch (behaviour.is) {
       case 'run':
@@ -208,6 +214,12 @@ export class SimulatedHost implements AsyncDisposable {
     return this.#write(job.id, { state: 'running', restarts, startedAt: Date.now() });
   }
 
+  #usersOf(volume: string): string[] {
+    const jobs = [...this.#jobs.values()].filter(({ status }) => !status.isFinal);
+    const users = jobs.filter(({ job }) => job.template.volumes.some(({ name }) => name === volume));
+    return users.map(({ job }) => job.id);
+  }
+
   #write(jobId: string, change: Partial<JobStatus>): Promise<void> {
     return this.#turns.run(jobId, async () => {
       const known = this.#jobs.get(jobId);
@@ -233,6 +245,14 @@ export class SimulatedHost implements AsyncDisposable {
     };
     return [
       ...backupFileHandlers(),
+      handle(volumeRoutes.list, async () =>
+        [...this.#volumes].map(([name, known]) => Object.assign({ name, jobs: this.#usersOf(name) }, known)),
+      ),
+      handle(volumeRoutes.remove, async ({ params: { volume } }) => {
+        const [user] = this.#usersOf(volume);
+        if (user !== undefined) throw new FlynnError('conflict', `the volume ${volume} is in use by the job ${user}`);
+        this.#volumes.delete(volume);
+      }),
       handle(routes.job, async ({ params }) => jobOf(params.job).status),
       handle(routes.log, async ({ params, query }) => {
         const { lines, job } = jobOf(params.job);

@@ -12,7 +12,7 @@ import type {
 } from './resources.ts';
 
 export function viewApp({ id, spec, status, createdAt, updatedAt }: AppResource): App {
-  const { hasOwnVolumes: _, ...shown } = spec;
+  const { hasOwnVolumes: _own, removesVolumes: _removes, ...shown } = spec;
   return {
     id,
     ...shown,
