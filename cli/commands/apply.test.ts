@@ -43,7 +43,7 @@ test('`apply` makes what a file says and waits for it; again it changes nothing;
   assert.equal((await desk.run(['apps', '--json'])).stdout, '[]\n');
   const made = await desk.run(['apply', '-f', file]);
   assert.equal(made.code, 0, made.stderr);
-  assert.match(made.stdout, /^app\/shop created\napp\/shop created, deployed in [\d.]+s\ncounter\/peas created\n$/);
+  assert.match(made.stdout, /^app\/shop created\napp\/shop deployed in [\d.]+s\ncounter\/peas created\n$/);
   await env.controller.jobsOf('shop', 2);
   const again = await desk.run(['apply', '-f', file]);
   assert.equal(again.stdout, 'app/shop unchanged\ncounter/peas unchanged\n', again.stderr);
