@@ -26,6 +26,7 @@ const frozenMs = 5_000;
 
 export type FenceWatchdog = {
   guard(deadlineMs: number | undefined, containerIds: readonly string[]): Promise<void>;
+  limit(deadlineMs: number): Promise<void>;
 };
 
 /**
@@ -104,6 +105,17 @@ export class Fence {
   hold(lease: Pick<Lease, 'expiresAtMs'>): void {
     this.#lease = lease;
     this.#changed.resolve();
+  }
+
+  /** The host's record is about to be put on this lease, which may end before what the agent before this one held. */
+  async expect(lease: Pick<Lease, 'expiresAtMs'>): Promise<void> {
+    if (this.#lease === undefined) await this.#watchdog.limit(lease.expiresAtMs - killMs);
+  }
+
+  /** The record stands on a longer lease, to outlive this agent; from here on the watchdog has until that ends. */
+  async extend(lease: Pick<Lease, 'expiresAtMs'>): Promise<void> {
+    this.hold(lease);
+    await this.#guard();
   }
 
   /** Resolves when the signal aborts; the watchdog goes on. */
