@@ -38,7 +38,7 @@ export type ContainerSpec = Readonly<{
   network: { type: 'host' } | { type: 'bridge'; name: string; dns: readonly string[] };
   /** Ports of the host that lead to ports of the container; none in the host's network. */
   published?: readonly { hostPort: number; port: number; protocol: 'tcp' | 'udp' }[];
-  /** `labels` of one that is made for it, beside the cluster's. */
+  /** One that is not there is made, with these labels beside the cluster's. */
   volumes: readonly { name: string; path: string; isReadOnly?: boolean; labels?: Labels }[];
   /** Directories and files of the host, for the cluster's own jobs. */
   binds?: readonly { source: string; path: string; isReadOnly: boolean }[];

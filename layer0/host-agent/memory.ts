@@ -6,7 +6,7 @@ import { FlynnError } from '@flynn/kit/errors';
 import { AsyncQueue } from '@flynn/kit/queue';
 import { newId } from '@flynn/kit/ids';
 import type { Image } from '@flynn/scheduler/cell';
-import type { CallOptions, Engine, EngineEvent, ImageInfo, VolumeInfo } from './engine.ts';
+import type { CallOptions, Engine, EngineEvent, ImageInfo, Labels, VolumeInfo } from './engine.ts';
 import { MemoryContainer } from './memory-container.ts';
 import { label } from './labels.ts';
 
@@ -50,6 +50,11 @@ export function createMemoryEngine(
     const found = containers.get(idOrName) ?? [...containers.values()].find((c) => c.spec.name === idOrName);
     if (found === undefined) throw new FlynnError('not_found', `no container ${idOrName}`);
     return found;
+  }
+
+  function makeVolume(name: string, given: Labels = {}): void {
+    const labels = { ...given, [label.cluster]: cluster };
+    if (!volumes.has(name)) volumes.set(name, { name, labels, createdAtMs: clock.now() });
   }
 
   async function ensureImage(image: Image, call?: CallOptions): Promise<string> {
@@ -119,6 +124,7 @@ export function createMemoryEngine(
       if ([...containers.values()].some((c) => c.spec.name === spec.name)) {
         throw new FlynnError('conflict', `the container name ${spec.name} is taken`);
       }
+      for (const volume of spec.volumes) makeVolume(volume.name, volume.labels);
       const id = newId();
       const labels = { ...spec.labels, [label.cluster]: cluster };
       containers.set(id, new MemoryContainer({ id, spec: { ...spec, labels }, address, clock, emit }));
@@ -205,10 +211,9 @@ export function createMemoryEngine(
       await enter(call);
       return { writableBytes: find(id).writtenBytes, volumeBytes: 0 };
     },
-    async ensureVolume(name, { labels: given, ...call } = {}) {
+    async ensureVolume(name, { labels, ...call } = {}) {
       await enter(call);
-      const labels = { ...given, [label.cluster]: cluster };
-      if (!volumes.has(name)) volumes.set(name, { name, labels, createdAtMs: clock.now() });
+      makeVolume(name, labels);
     },
     async listVolumes(call) {
       await enter(call);
