@@ -57,6 +57,27 @@ test('a TCP route carries a connection whose halves end one after the other', as
   });
 });
 
+test('a connection that comes while the only backend is being replaced waits for the next one', async (t) => {
+  const { plane, router } = await setUp(t);
+  const [first, second] = [await startHalfCloser(t), await startHalfCloser(t)];
+  const port = await freePort();
+  plane.up('git', first.address);
+  plane.setRoute({ id: 't', type: 'tcp', port, service: 'git' });
+  await settled(router, [first.address]);
+  await listening(port);
+  plane.down('git', first.address);
+  await settled(router, []);
+  const sockets = await Promise.all([connected(port), connected(port)]);
+  const answers = sockets.map((socket) => {
+    socket.end('hello');
+    return text(socket);
+  });
+  const leaving = await connected(port);
+  leaving.resetAndDestroy();
+  plane.up('git', second.address);
+  assert.deepEqual(await Promise.all(answers), ['got hello', 'got hello']);
+});
+
 test('whichever side breaks off takes the other with it', async (t) => {
   const { plane, router } = await setUp(t);
   const server = createServer((socket) => {

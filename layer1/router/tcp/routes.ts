@@ -22,6 +22,8 @@ import { portsOf, routeFor } from './names.ts';
 import type { PortRoutes } from './names.ts';
 
 const maxDials = 4;
+/** Connections that wait for a service to have a backend again: beyond, they are refused at once. */
+const maxWaiting = 1_000;
 const retryListenMs = 5_000;
 /** To say which name it wants. */
 const helloMs = 10_000;
@@ -31,6 +33,7 @@ type Listener = { routes: PortRoutes; server: Server; retry?: NodeJS.Timeout };
 type TcpOptions = Readonly<{
   backends: {
     of(service: string): Promise<readonly Backend[]>;
+    next(service: string, signal: AbortSignal): Promise<readonly Backend[]>;
     leaderOf(service: string): Backend | undefined;
   };
   /** What is counted of a route, as long as there is that route. */
@@ -52,6 +55,7 @@ export class TcpRoutes implements AsyncDisposable {
   readonly #listeners = new Map<number, Listener>();
   readonly #connections = new Set<Socket>();
   readonly #closing = new Set<Promise<void>>();
+  #waiting = 0;
 
   constructor(options: TcpOptions) {
     this.#options = options;
@@ -144,7 +148,7 @@ export class TcpRoutes implements AsyncDisposable {
     const figures = this.#count(socket, route);
     const tried = new Set<Backend>();
     while (tried.size < maxDials && !socket.destroyed) {
-      const backend = await this.#pick(route, tried);
+      const backend = (await this.#pick(route, tried)) ?? (await this.#wait(socket, route, tried));
       if (backend === undefined) break;
       if (tried.size > 0 && figures !== undefined) figures.retries += 1;
       tried.add(backend);
@@ -177,6 +181,22 @@ export class TcpRoutes implements AsyncDisposable {
       figures.bytesOut += socket.bytesWritten;
     });
     return figures;
+  }
+
+  /** For a service that was there a moment ago, and is about to be again; undefined when it is not, or there are others. */
+  async #wait(socket: Socket, route: Route, tried: ReadonlySet<Backend>): Promise<Backend | undefined> {
+    if (tried.size > 0 || this.#waiting >= maxWaiting) return undefined;
+    const gone = new AbortController();
+    const leave = (): void => gone.abort();
+    socket.once('close', leave);
+    this.#waiting += 1;
+    try {
+      await this.#options.backends.next(route.service, gone.signal);
+    } finally {
+      this.#waiting -= 1;
+      socket.off('close', leave);
+    }
+    return socket.destroyed ? undefined : this.#pick(route, tried);
   }
 
   async #pick({ service, tcp }: Route, tried: ReadonlySet<Backend>): Promise<Backend | undefined> {
