@@ -53,8 +53,8 @@ export function describeHosts(theStage: () => Stage): void {
     'a host agent that is to be back is away for longer than a host may be silent: nobody misses its host',
     async (stage) => {
       const host = stage.hostOf(names.single);
-      const announced = (): number | undefined => stage.cell.hosts.get(host.name)?.createRevision;
-      const before = announced();
+      const before = stage.cell.hosts.get(host.name);
+      assert.ok(before !== undefined);
       const pid = host.agentPid();
       host.freezeSupervisor();
       try {
@@ -65,12 +65,14 @@ export function describeHosts(theStage: () => Stage): void {
         host.thawSupervisor();
       }
       stage.since('its supervisor went on');
-      await waitFor(() => host.pids('host-agent.mjs').some((one) => one !== pid), {
+      const { startedAt } = before.value;
+      const isBack = (cell: Cell): boolean => (cell.hosts.get(host.name)?.value.startedAt ?? startedAt) !== startedAt;
+      await stage.watch.until((cell) => (isBack(cell) ? [] : ['only the agent before announced it']), {
         what: 'another host agent',
         deadlineMs: 60_000,
       });
       await stage.untilHealthy();
-      assert.equal(announced(), before);
+      assert.equal(stage.cell.hosts.get(host.name)?.createRevision, before.createRevision);
       assertUndisturbed(stage);
     },
   );
