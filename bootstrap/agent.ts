@@ -18,6 +18,8 @@ import { isUnitActive, removeUnit, startUnit, unitJournal, unitOf, unitText } fr
 const program = 'layer0/host-agent/main.ts';
 const programFile = 'host-agent.mjs';
 const supervise = join(root, 'bootstrap/supervise');
+/** Taken away by the next supervisor. */
+const returnFile = 'agent.return';
 /** The agent takes up to 25 s to stop. */
 const stopMs = 40_000;
 
@@ -159,6 +161,8 @@ function textOf({ cluster, stateDir }: AgentSetup): string {
 }
 
 async function startSupervisor(setup: AgentSetup): Promise<void> {
+  // Read by the one that runs: its agent is back at once.
+  await writeFile(join(setup.stateDir, returnFile), '');
   await stopSupervisor(setup.stateDir);
   await using log = await open(join(setup.stateDir, 'agent.log'), 'a', 0o600);
   const child = spawn('sh', [supervise, setup.stateDir, node, installedProgram(setup.stateDir)], {
@@ -180,6 +184,7 @@ async function startSupervisor(setup: AgentSetup): Promise<void> {
 
 /** What of the agent was there and is gone now. */
 export async function removeAgent(setup: AgentSetup): Promise<string[]> {
+  await rm(join(setup.stateDir, returnFile), { force: true });
   const removed: string[] = [];
   if (await removeUnit(setup.cluster, setup.stateDir, stopMs))
     removed.push(`the systemd unit ${unitOf(setup.cluster)}`);

@@ -34,8 +34,8 @@ export async function ensureControllerCertificate(stateDir: string, cluster: Clu
 }
 
 /**
- * What the controller shows to people, at the router, by its name at one of the cluster's domains: for servers only, for its key is where routers are, and who has it is
- * nobody to etcd and to agents.
+ * What the controller shows to people, at the router, by its name at one of the cluster's domains: for servers only, for its
+ * key is where routers are, and who has it is nobody to etcd and to agents.
  */
 export async function ensureRouteCertificate(stateDir: string, cluster: Cluster, domain: string): Promise<Credentials> {
   const which = domain === cluster.domain ? '' : `-${domain}`;

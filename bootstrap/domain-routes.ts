@@ -1,10 +1,11 @@
 /** Routes of a cluster whose domain becomes another, through the controller's API. Each step may be repeated. */
 import { certificates } from '@flynn/controller/certificates/api';
 import { type GenericObject, generic } from '@flynn/controller/generic/api';
+import { zoneOf } from '@flynn/controller/route-address';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';
 import { retry } from '@flynn/kit/retry';
-import { domainsOf, hostOf, placeOf, twinOf, zoneOf } from './domain.ts';
+import { domainsOf, hostOf, placeOf, twinOf } from './domain.ts';
 import { commands } from './origin.ts';
 import type { Cluster } from './settings.ts';
 import type { Report } from './timed.ts';

@@ -11,7 +11,6 @@ import {
   twinOf,
   withDomain,
   withoutFormer,
-  zoneOf,
 } from './domain.ts';
 import { domainText } from './domain-text.ts';
 import { manifestOf } from './manifest.ts';
@@ -54,14 +53,6 @@ test('what is no domain, the one it has, and what cannot be dropped are refused,
   assert.deepEqual(changeOf({ domain: 'x' }), { to: 'x' });
   assert.deepEqual(changeOf({ dropDomain: 'x' }), { drop: 'x' });
   assert.equal(changeOf({}), undefined);
-});
-
-test('a name is of the longest domain it is within', () => {
-  const domains = ['example.com', 'apps.example.com'];
-  assert.equal(zoneOf('shop.apps.example.com', domains), 'apps.example.com');
-  assert.equal(zoneOf('apps.example.com', domains), 'apps.example.com');
-  assert.equal(zoneOf('shop.example.com', domains), 'example.com');
-  assert.equal(zoneOf('notexample.com', domains), undefined);
 });
 
 test('a route has its twin where the cluster is now, with all that it is set to', () => {

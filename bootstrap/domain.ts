@@ -2,6 +2,7 @@
  * The cluster's domain becomes another: apps, the controller and git answer at the new one and at the former, until that is
  * dropped. Pure. Which domains there are is in cluster.json, and so is a move that is not through: the next `up` goes on with it.
  */
+import { zoneOf } from '@flynn/controller/route-address';
 import { FlynnError } from '@flynn/kit/errors';
 import { commands } from './origin.ts';
 import { type Cluster, domainSchema } from './settings.ts';
@@ -71,13 +72,6 @@ export function withoutFormer(cluster: Cluster, domain: string): Cluster {
 
 /** Of a route, as files have it. */
 export type RouteSpec = Readonly<Record<string, unknown>>;
-
-/** Which of the domains a name is of: the longest, for one may be within another. */
-export function zoneOf(name: string, domains: readonly string[]): string | undefined {
-  return domains
-    .filter((domain) => name === domain || name.endsWith(`.${domain}`))
-    .toSorted((a, b) => b.length - a.length)[0];
-}
 
 /** The host name that the route answers for; nothing of one that has a whole port. */
 export function hostOf({ domain, tcp }: RouteSpec): string | undefined {

@@ -60,3 +60,25 @@ test('a log that is too long is put aside before a start', { timeout: 90_000 }, 
   child.kill('SIGTERM');
   await ended;
 });
+
+test(
+  'an agent whose supervisor gives way to another one is told that it is to be back',
+  { timeout: 90_000 },
+  async () => {
+    const said = `trap 'echo for good; exit 0' TERM; trap 'echo to be back; exit 0' USR2; echo runs; while :; do sleep 0.05; done`;
+    await writeFile(join(state, 'agent.return'), 'left by one that is gone');
+    const first = await supervise(said);
+    await untilLogged(/runs\n/);
+    assert.equal(existsSync(join(state, 'agent.return')), false);
+    await writeFile(join(state, 'agent.return'), '');
+    first.child.kill('SIGTERM');
+    await first.ended;
+    assert.match(await log(), /to be back\n$/);
+
+    const second = await supervise(said);
+    await untilLogged(/runs\n[^]*runs\n/);
+    second.child.kill('SIGTERM');
+    await second.ended;
+    assert.match(await log(), /for good\n$/);
+  },
+);

@@ -16,6 +16,11 @@ test('under systemd, stopping the agent leaves jobs running, its watchdog, and t
   assert.equal(sectionOf('OOMPolicy=continue'), '[Service]');
 });
 
+test('a restart is told apart from a stop, which a shutdown is', () => {
+  assert.equal(sectionOf('RestartKillSignal=SIGUSR2'), '[Service]');
+  assert.ok(!lines.some((line) => line.startsWith('KillSignal=')), 'SIGTERM otherwise');
+});
+
 test('an agent that ends is started again, and never given up', () => {
   assert.equal(sectionOf('Restart=always'), '[Service]');
   // In another section systemd passes over it, and gives up after five starts within ten seconds.

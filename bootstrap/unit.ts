@@ -51,6 +51,8 @@ Restart=always
 RestartSec=1
 # Jobs outlive their agent; so do the watchdog of those of which there may be only one, and an update that replaces it.
 KillMode=process
+# A restart is no end: the agent has what others know of its host hold until it is back.
+RestartKillSignal=SIGUSR2
 # The agent takes 25 s at most.
 TimeoutStopSec=40
 LimitNOFILE=65536

@@ -1,4 +1,5 @@
 /** Which cluster and which app a command means, and a client that reaches them. */
+import type { Clock } from '@flynn/kit/clock';
 import { FlynnError } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';
 import { type Cluster, configDirectory, findCluster, loadClusters } from './clusters.ts';
@@ -35,7 +36,10 @@ export class Context implements AsyncDisposable {
 
   async client(): Promise<HttpClient> {
     const cluster = await this.cluster();
-    this.#client ??= connect(cluster.controllerUrl, cluster.key, pinOf(cluster), (error) => this.#waits(error));
+    this.#client ??= connect(cluster.controllerUrl, cluster.key, pinOf(cluster), {
+      onWait: (error) => this.#waits(error),
+      clock: this.io.clock,
+    });
     return this.#client;
   }
 
@@ -103,13 +107,14 @@ export function connect(
   controllerUrl: string,
   key: string,
   trust: Trust = {},
-  onWait: (error: FlynnError) => void = () => undefined,
+  { onWait = () => undefined, ...rest }: { onWait?: (error: FlynnError) => void; clock?: Clock } = {},
 ): HttpClient {
   return new PatientClient({
     baseUrl: controllerUrl,
     key,
     name: `${controllerName} ${controllerUrl}`,
     onWait,
+    ...rest,
     ...trust,
   });
 }

@@ -1,3 +1,5 @@
+import type { Clock } from '@flynn/kit/clock';
+
 /** What the command line has of the outside world, so that tests can run commands in the same process. */
 export type Input = NodeJS.ReadableStream & {
   isTTY?: boolean;
@@ -13,6 +15,8 @@ export type Io = {
   stderr: Output;
   env: Readonly<Record<string, string | undefined>>;
   cwd: string;
+  /** For how long the cluster is asked again. */
+  clock: Clock;
   /** Calls back for each of the process's signals; the answer takes it back. */
   onSignal(signal: 'SIGINT' | 'SIGTERM' | 'SIGWINCH', listener: () => void): () => void;
 };

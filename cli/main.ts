@@ -1,3 +1,4 @@
+import { systemClock } from '@flynn/kit/clock';
 import { runCli } from './program.ts';
 
 for (const output of [process.stdout, process.stderr]) {
@@ -14,6 +15,7 @@ process.exitCode = await runCli(process.argv.slice(2), {
   stderr: process.stderr,
   env: process.env,
   cwd: process.cwd(),
+  clock: systemClock,
   onSignal(signal, listener) {
     process.on(signal, listener);
     return () => process.off(signal, listener);

@@ -38,7 +38,7 @@ import { addRegistryCommands } from './commands/registry.ts';
 import { addReleaseCommands } from './commands/release.ts';
 import { addRemoteCommands } from './commands/remote.ts';
 import { addResourceCommand } from './commands/resource.ts';
-import { addResourceCommands } from './commands/resources.ts';
+import { addKindsCommand } from './commands/kinds.ts';
 import { addRouteCommands } from './commands/route.ts';
 import { addRunCommand } from './commands/run.ts';
 import { addRunnerCommands } from './commands/runner.ts';
@@ -106,7 +106,7 @@ export async function runCli(argv: readonly string[], io: Io): Promise<number> {
   addKeyCommands(parent);
   addGetCommand(parent);
   addApplyCommands(parent);
-  addResourceCommands(parent);
+  addKindsCommand(parent);
   addStatusCommands(parent);
   addHostCommands(parent);
   addEvaluationCommands(parent);

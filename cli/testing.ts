@@ -3,6 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { PassThrough, Writable } from 'node:stream';
+import { type Clock, systemClock } from '@flynn/kit/clock';
 import { startTestController, type TestController, type TestControllerOptions } from '@flynn/controller/testing';
 import { saveClusters } from './clusters.ts';
 import type { Io } from './io.ts';
@@ -47,10 +48,12 @@ export class TestIo implements Io {
   readonly #listeners = new Map<Signal, Set<() => void>>();
   readonly env: Record<string, string | undefined>;
   readonly cwd: string;
+  readonly clock: Clock;
 
-  constructor(options: { env?: Record<string, string | undefined>; cwd?: string } = {}) {
+  constructor(options: { env?: Record<string, string | undefined>; cwd?: string; clock?: Clock } = {}) {
     this.env = options.env ?? {};
     this.cwd = options.cwd ?? tmpdir();
+    this.clock = options.clock ?? systemClock;
   }
 
   onSignal(signal: Signal, listener: () => void): () => void {
@@ -69,7 +72,18 @@ export class TestIo implements Io {
 
 export type Ran = { code: number; stdout: string; stderr: string };
 
-export type CliOptions = { env?: Record<string, string>; cwd?: string; input?: string };
+export type CliOptions = { env?: Record<string, string>; cwd?: string; input?: string; clock?: Clock };
+
+/** One on which a wait is over as soon as it begins. */
+export function quickClock(): Clock {
+  let nowMs = Date.now();
+  return {
+    now: () => nowMs,
+    async sleep(ms) {
+      nowMs += ms;
+    },
+  };
+}
 
 /** A person's machine: a home, a configuration, a place to work. */
 export class Desk implements AsyncDisposable {
@@ -88,9 +102,9 @@ export class Desk implements AsyncDisposable {
   }
 
   io(options: CliOptions = {}): TestIo {
-    const { env = {}, cwd = this.home } = options;
+    const { env = {}, cwd = this.home, clock = systemClock } = options;
     const own = { HOME: this.home, FLYNN_CONFIG_DIR: this.configDirectory, GIT_CONFIG_NOSYSTEM: '1' };
-    return new TestIo({ env: { PATH: process.env['PATH'], ...own, ...env }, cwd });
+    return new TestIo({ env: { PATH: process.env['PATH'], ...own, ...env }, cwd, clock });
   }
 
   async run(argv: readonly string[], options: CliOptions = {}): Promise<Ran> {

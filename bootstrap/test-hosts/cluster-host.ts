@@ -107,6 +107,15 @@ export class ClusterHost extends TestHost {
     return this.pids(`supervise ${this.stateDir}`);
   }
 
+  /** Nobody starts an agent that ends. */
+  freezeSupervisor(): void {
+    for (const pid of this.#supervisorPids()) process.kill(pid, 'SIGSTOP');
+  }
+
+  thawSupervisor(): void {
+    for (const pid of this.#supervisorPids()) process.kill(pid, 'SIGCONT');
+  }
+
   freezeAgent(): void {
     process.kill(this.agentPid(), 'SIGSTOP');
   }

@@ -43,7 +43,7 @@ test('`apply` makes what a file says and waits for it; again it changes nothing;
   assert.equal((await desk.run(['apps', '--json'])).stdout, '[]\n');
   const made = await desk.run(['apply', '-f', file]);
   assert.equal(made.code, 0, made.stderr);
-  assert.match(made.stdout, /^app\/shop created\napp\/shop created, deployed in [\d.]+s\ncounter\/peas created\n$/);
+  assert.match(made.stdout, /^app\/shop created\napp\/shop deployed in [\d.]+s\ncounter\/peas created\n$/);
   await env.controller.jobsOf('shop', 2);
   const again = await desk.run(['apply', '-f', file]);
   assert.equal(again.stdout, 'app/shop unchanged\ncounter/peas unchanged\n', again.stderr);
@@ -253,12 +253,12 @@ test('`delete app NAME` is the same as deleting it by name', async () => {
 
 test('`resources` tells the kinds, and what a file of one may say', async () => {
   await using env = await open();
-  const { stdout } = await env.desk.run(['resources']);
+  const { stdout } = await env.desk.run(['kinds']);
   assert.match(stdout, /^KIND +NAMES +WRITABLE +SUMMARY\n/);
   assert.match(stdout, /\nCounter +counter,counters +yes +counts to its target\n/);
   assert.match(stdout, /\nRelease +release,releases +no +/);
-  const app = await env.desk.run(['resources', 'app']);
+  const app = await env.desk.run(['kinds', 'app']);
   assert.match(app.stdout, /^flynn\/v1\/App: an app with[^]*spec\.processes\.NAME\.count +integer +no\n/);
-  assert.match((await env.desk.run(['resources', 'counter'])).stdout, /spec\.target +integer +yes/);
-  assert.match((await env.desk.run(['resources', 'release'])).stderr, /a release is not written in files/);
+  assert.match((await env.desk.run(['kinds', 'counter'])).stdout, /spec\.target +integer +yes/);
+  assert.match((await env.desk.run(['kinds', 'release'])).stderr, /a release is not written in files/);
 });

@@ -131,12 +131,14 @@ async function write(context: Context, planned: readonly Planned[], isWaiting: b
     try {
       answer = await client.call(generic.apply, { params: paramsOf(kind), body: bodyOf(document) });
       written.push({ object: reference, outcome: answer.outcome });
-      tell(context, reference, answer, '');
+      tell(context, reference, answer);
       const { deploymentId } = answer;
       if (deploymentId === undefined || !isWaiting) continue;
       const { tookMs, state } = await awaitDeployment(context, reference, () => deploymentId);
-      const outcome = state === 'complete' ? `deployed in ${formatSeconds(tookMs)}` : `its deployment is ${state}`;
-      tell(context, reference, { ...answer, notes: [] }, `, ${outcome}`);
+      if (context.options.json) continue;
+      context.print(
+        `${reference} ${state === 'complete' ? `deployed in ${formatSeconds(tookMs)}` : `has a deployment that is ${state}`}`,
+      );
     } catch (error) {
       if (!(error instanceof FlynnError)) throw error;
       const where = document.whereIs('');
@@ -161,9 +163,9 @@ const colours: Readonly<Record<AppliedView['outcome'], Colour>> = {
   unchanged: 'dim',
 };
 
-function tell(context: Context, reference: string, { outcome, notes }: AppliedView, note: string): void {
+function tell(context: Context, reference: string, { outcome, notes }: AppliedView): void {
   if (context.options.json) return;
-  context.print(`${reference} ${paint(context.io.stdout, colours[outcome], outcome)}${note}`);
+  context.print(`${reference} ${paint(context.io.stdout, colours[outcome], outcome)}`);
   for (const text of notes) context.print(`  ${text}`);
 }
 

@@ -1,10 +1,12 @@
 import assert from 'node:assert/strict';
+import { createReadStream } from 'node:fs';
 import { readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { apps, formations, releases } from '@flynn/controller/api';
 import { routing } from '@flynn/controller/routes/api';
 import { startTestBlobs } from '@flynn/controller/testing-blobs';
+import { readAppFile } from '../app-file.ts';
 import { openDeskWithController } from '../testing.ts';
 
 type Place = Awaited<ReturnType<typeof openDeskWithController>> & {
@@ -74,6 +76,32 @@ test('an app goes as one file to another cluster, and is there what it was', asy
   const second = await to.desk.run(['import', '-n', 'copy', '--no-deploy', file]);
   assert.equal(second.code, 0, second.stderr);
   assert.match(second.stderr, /left out the route shop\.example\.com\//);
+});
+
+test('what is at a former domain of the cluster only because that still answers is not in the file', async () => {
+  await using store = await startTestBlobs();
+  await using env = await openDeskWithController({
+    blobStoreUrl: store.url,
+    // One within the other: a name is of the longest.
+    domain: 'apps.example.com',
+    formerDomains: ['old.test', 'example.com'],
+  });
+  await prepare({ ...env, blobs: store.blobs });
+  const given = ['shop.old.test', 'shop.example.com', 'api.apps.example.com', 'api.old.test', 'alone.old.test'];
+  const { client } = env.controller;
+  const there = await client.call(routing.list, { params: { app: 'shop' } });
+  const missing = given.filter((domain) => there.every((route) => route.domain !== domain));
+  for (const domain of missing) await client.call(routing.create, { params: { app: 'shop' }, body: { domain } });
+  await client.call(routing.create, { params: { app: 'shop' }, body: { domain: 'shop.old.test', path: '/api' } });
+  const file = join(env.desk.home, 'shop.tar');
+  const exported = await env.desk.run(['-a', 'shop', 'export', file]);
+  assert.equal(exported.code, 0, exported.stderr);
+  const { routes } = await readAppFile(createReadStream(file), async (_app, _digest, body) => void body.resume());
+  assert.deepEqual(routes.map(({ domain, path }) => `${domain}${path}`).toSorted(), [
+    'alone.old.test/',
+    'api.apps.example.com/',
+    'shop.old.test/api',
+  ]);
 });
 
 test('what is cut off or something else is refused before anything is made', async () => {

@@ -4,11 +4,13 @@ import { resolve } from 'node:path';
 import type { Readable } from 'node:stream';
 import { apps, formations, releases } from '@flynn/controller/api';
 import { resources } from '@flynn/controller/providers/api';
+import { platform } from '@flynn/controller/api-platform';
+import { zoneOf } from '@flynn/controller/route-address';
 import { routing } from '@flynn/controller/routes/api';
 import { layers } from '@flynn/controller/collection/api-layers';
 import { adoptedRelease } from '@flynn/controller/adoption';
 import { serviceNameOf } from '@flynn/controller/compile';
-import type { App } from '@flynn/controller/model';
+import type { App, Route } from '@flynn/controller/model';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { type AppFile, layersOf, readAppFile, writeAppFile } from '../app-file.ts';
 import type { Context } from '../context.ts';
@@ -72,7 +74,8 @@ async function describeApp(context: Context): Promise<{ file: AppFile; artifactI
     throw new FlynnError('not_found', `${app.name} has no live release\n  git push flynn main makes the first`);
   }
   const ofRelease = { params: { ...params, release: app.releaseId } };
-  const [release, { processes: counts }, routes, provided] = await Promise.all([
+  const [cluster, release, { processes: counts }, routes, provided] = await Promise.all([
+    client.call(platform.cluster, {}),
     client.call(releases.get, ofRelease),
     client.call(formations.get, ofRelease),
     client.call(routing.list, { params }),
@@ -81,11 +84,33 @@ async function describeApp(context: Context): Promise<{ file: AppFile; artifactI
   const { artifactId } = release;
   if (artifactId === undefined) throw new FlynnError('invalid', `${app.name} has nothing to run: push code first`);
   const artifact = await client.call(releases.getArtifact, { params: { artifact: artifactId } });
-  // The route it was made with it gets where it is made again.
-  const { domain: clusterDomain } = await context.cluster();
-  const own = routes.filter(({ domain, path }) => domain !== `${app.name}.${clusterDomain}` || path !== '/');
+  const own = ownRoutes(routes, app.name, cluster);
   const left = provided.map(({ provider, variables }) => ({ provider, variables }));
   return { file: { format: 1, app, release, artifact, counts, routes: own, resources: left }, artifactId };
+}
+
+type Domains = { domain: string; formerDomains: readonly string[] };
+
+/**
+ * Without what the cluster gave: the route the app was made with, which it gets where it is made again, and what is at a former
+ * domain of the cluster for as long as that answers too.
+ */
+function ownRoutes(routes: readonly Route[], name: string, { domain: current, formerDomains }: Domains): Route[] {
+  const domains = [current, ...formerDomains];
+  const placeAt = ({ path, port }: Route, host: string): string => `${host} ${path} ${port ?? ''}`;
+  const places = new Set(routes.map((route) => placeAt(route, hostOf(route))));
+  return routes.filter((route) => {
+    const host = hostOf(route);
+    const zone = zoneOf(host, domains);
+    if (zone === undefined) return true;
+    if (host === `${name}.${zone}` && route.type === 'http' && route.path === '/') return false;
+    const there = `${host.slice(0, host.length - zone.length)}${current}`;
+    return zone === current || !places.has(placeAt(route, there));
+  });
+}
+
+function hostOf({ domain, tcp }: Route): string {
+  return domain ?? tcp.serverName ?? '';
 }
 
 /** What the cluster has already is not sent again. */

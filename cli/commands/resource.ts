@@ -80,22 +80,26 @@ export function addResourceCommand(parent: Parent): void {
     },
   });
 
-  addCommand(parent, {
+  addCommand<{ forget?: boolean }>(parent, {
     under: resource,
     name: 'remove',
     summary: 'take its variables from its apps, and have its provider take it back, with all that is in it',
     arguments: [['<id>', 'as "flynn resource" shows it']],
-    async run(context, _options, [id = '']) {
+    options: {
+      forget: ['--forget', 'as an admin: do not ask a provider that is gone for good; what it made stays there'],
+    },
+    async run(context, { forget = false }, [id = '']) {
       const client = await context.client();
+      const query = forget ? { forget } : {};
       const removed = await context.progress(`removing ${id}`, async () =>
-        gone(context, await client.call(resources.remove, { params: { resource: id } })),
+        gone(context, await client.call(resources.remove, { params: { resource: id }, query }), forget),
       );
       const versions = removed.apps.flatMap(({ version }) => (version === undefined ? [] : [`v${version}`]));
       context.show(removed, () => {
         if (!removed.isGone) {
           return `resource ${id} is being removed, and goes on by itself; it waits for ${removed.waitingFor ?? 'its provider'}`;
         }
-        return `Removed resource ${id}${versions.length === 0 ? '.' : ` and created release ${versions.join(', ')}.`}`;
+        return `${forget ? 'Forgot' : 'Removed'} resource ${id}${versions.length === 0 ? '.' : ` and created release ${versions.join(', ')}.`}`;
       });
     },
   });
@@ -165,18 +169,20 @@ async function whole(context: Context, first: ResourceView): Promise<ResourceVie
   );
 }
 
-/** Until nothing is left, or only its provider is waited for. */
+/** Until nothing is left, or only its provider is waited for; a forgotten one waits for none. */
 async function gone(
   context: Context,
   first: ResourceView & { isGone: boolean },
+  isForgotten: boolean,
 ): Promise<ResourceView & { isGone: boolean }> {
-  if (first.isGone || first.failure !== undefined) return first;
+  const isLeft = ({ failure }: ResourceView) => failure !== undefined && !isForgotten;
+  if (first.isGone || isLeft(first)) return first;
   const client = await context.client();
   return waitFor(
     async () => {
       const now = await ifFound(client.call(resources.get, { params: { resource: first.id } }));
       if (now === undefined) return { ...first, isGone: true };
-      return now.failure === undefined ? undefined : { ...now, apps: first.apps, isGone: false };
+      return isLeft(now) ? { ...now, apps: first.apps, isGone: false } : undefined;
     },
     { what: `the end of ${first.id}: "flynn resource" tells how it is`, deadlineMs: followMs, intervalMs: 500 },
   );

@@ -6,8 +6,8 @@ export class Expiries {
 
   /** From now on; a later call for the same key takes the place of this one. */
   keepFor(ttlSeconds: number, key: string, expire: () => void): void {
-    this.forget(key);
     if (this.#isStopped) return;
+    this.forget(key);
     const timer = setTimeout(() => {
       this.#timers.delete(key);
       expire();
@@ -21,9 +21,13 @@ export class Expiries {
     return this.#timers.delete(key);
   }
 
+  has(key: string): boolean {
+    return this.#timers.has(key);
+  }
+
+  /** Nothing expires any more; what had to be renewed is still known. */
   stop(): void {
     this.#isStopped = true;
     for (const timer of this.#timers.values()) clearTimeout(timer);
-    this.#timers.clear();
   }
 }

@@ -3,7 +3,7 @@ import { hasCode } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import { KeyedMutex } from '@flynn/kit/queue';
 import { TaskGroup, forever } from '@flynn/kit/tasks';
-import type { Lease, Revision, Store } from '@flynn/store/store';
+import type { CallOptions, Lease, Revision, Store } from '@flynn/store/store';
 
 type Wanted = { value: string; ttlSeconds: number };
 
@@ -77,6 +77,24 @@ export class LeasedKeys implements AsyncDisposable {
   /** Puts a wanted key back that was seen to be gone. */
   restore(key: string): void {
     if (this.#wanted.has(key)) this.#pursue(key);
+  }
+
+  /**
+   * Moves those of the wanted keys to that lease, for when this process ends: they stay as long as it does. For one that
+   * is being removed meanwhile nothing is written.
+   */
+  async outlive(lease: Pick<Lease, 'id'>, isMoved: (key: string) => boolean, options: CallOptions): Promise<void> {
+    this.#ownLeaseIds.add(lease.id);
+    const keys = [...this.#wanted.keys()].filter(isMoved);
+    await Promise.all(
+      keys.map((key) =>
+        this.#mutex.run(key, async () => {
+          const wanted = this.#wanted.get(key);
+          if (wanted === undefined) return;
+          await this.#store.transact({ then: [{ put: key, value: wanted.value, lease: lease.id }] }, options);
+        }),
+      ),
+    );
   }
 
   async #settleOrPursue(key: string): Promise<Revision> {

@@ -3,7 +3,7 @@ import { FlynnError } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import { openMirror } from '@flynn/store/mirror';
 import type { Mirror, MirrorChange } from '@flynn/store/mirror';
-import type { Entry, Operation, Store } from '@flynn/store/store';
+import type { CallOptions, Entry, Lease, Operation, Store } from '@flynn/store/store';
 import { z } from 'zod';
 import { leaderChoiceSchema } from './api.ts';
 import type { Instance, LeaderChoice, ServiceMeta } from './api.ts';
@@ -40,8 +40,17 @@ type RegistryOptions = {
   now?: () => number;
 };
 
+/** A registry whose process may leave what it vouches for to the next one for longer than its own TTL. */
+export interface LastingRegistry extends Registry {
+  /**
+   * Puts that on the lease, what was bound to another lease too: the last thing a process does. What has to be registered
+   * again in time (`ttlSeconds`) is left as it is. Rejects like any write; then some of it was moved, or none.
+   */
+  outlive(lease: Pick<Lease, 'id'>, options?: CallOptions): Promise<void>;
+}
+
 /** Waits up to 30 s for the store. Close the store after the registry: instances then stay for their TTL. */
-export async function createRegistry(options: RegistryOptions): Promise<Registry> {
+export async function createRegistry(options: RegistryOptions): Promise<LastingRegistry> {
   const mirror = await openMirror<Record>({
     store: options.store,
     prefix,
@@ -63,12 +72,14 @@ const lookEveryMs = 1_000;
  * INVARIANTS. What is known is what the mirror has; beside it, for a few seconds, what went while the store stood still and
  * nobody here took back: its lease may have ended by that alone, and is made up for before anybody needs to hear of it.
  */
-class StoreRegistry extends ServiceTable implements Registry {
+class StoreRegistry extends ServiceTable implements LastingRegistry {
   readonly #store: Store;
   readonly #mirror: Mirror<Record>;
   readonly #ttlSeconds: number;
   readonly #keys: LeasedKeys;
   readonly #expiries = new Expiries();
+  /** Values of keys on leases of the caller's. */
+  readonly #bound = new Map<string, string>();
   readonly #standstill: Standstill;
   readonly #looking: NodeJS.Timeout;
   readonly #reprieves = new Expiries();
@@ -113,6 +124,8 @@ class StoreRegistry extends ServiceTable implements Registry {
     // What is wanted may not have got through yet.
     const isThere = known?.address === address && hasSameAttributes(known.attributes, attributes);
     if (lease === undefined && isThere && this.#keys.isWanted(key, value, ttl)) return known;
+    if (lease === undefined) this.#bound.delete(key);
+    else this.#bound.set(key, value);
     const revision =
       lease === undefined
         ? await this.#keys.put(key, value, ttl)
@@ -132,6 +145,7 @@ class StoreRegistry extends ServiceTable implements Registry {
   async deregister(service: string, id: string): Promise<void> {
     const key = instanceKey(service, id);
     this.#expiries.forget(key);
+    this.#bound.delete(key);
     const revision = await this.#keys.remove(key);
     if (this.#reprieves.forget(key)) this.changeInstance(service, id, undefined);
     // Without such a key there is nothing to wait for.
@@ -155,6 +169,15 @@ class StoreRegistry extends ServiceTable implements Registry {
   async chooseLeader(service: string, choice: LeaderChoice): Promise<void> {
     const { revision } = await this.#store.transact({ then: [putChoice(checkService(service), choice)] });
     await this.#mirror.reached(revision, { deadlineMs: reachMs });
+  }
+
+  async outlive(lease: Pick<Lease, 'id'>, options: CallOptions = {}): Promise<void> {
+    const put = ([key, value]: [string, string]) =>
+      this.#store.transact({ then: [{ put: key, value, lease: lease.id }] }, options);
+    await Promise.all([
+      this.#keys.outlive(lease, (key) => !this.#expiries.has(key), options),
+      ...[...this.#bound].map(put),
+    ]);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

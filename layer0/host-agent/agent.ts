@@ -16,6 +16,7 @@ import type { HostRecord } from '@flynn/scheduler/cell';
 import { schedulerMetrics } from '@flynn/scheduler/scheduler-metrics';
 import type { EtcdClient } from '@flynn/store/etcd';
 import type { EtcdTls } from '@flynn/store/etcd-members';
+import { prepareAbsence } from './absence.ts';
 import { blobFetcher, blobService } from './blobs.ts';
 import { buildHandlers } from './build-server.ts';
 import { certificateFault } from './cluster/certificate-age.ts';
@@ -34,6 +35,7 @@ import { capacityOf, keepAnnounced, untilThere } from './host-record.ts';
 import { listedName } from './image-names.ts';
 import { ImageUses } from './image-uses.ts';
 import { isSingleton } from './labels.ts';
+import { withdrawLeft } from './left-instances.ts';
 import { LogCursors } from './log-cursors.ts';
 import { LogPump } from './log-pump.ts';
 import { linesOf } from './log-read.ts';
@@ -77,6 +79,8 @@ export type AgentDeps = {
   /** Without, it speaks as agents did before there were roles. */
   trust: HostTrust | undefined;
   node: SharedNode | undefined;
+  /** Whether it was stopped to be started again at once. */
+  isToReturn: () => boolean;
 };
 
 /**
@@ -183,6 +187,7 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
     tasks,
   );
   const { jobs, requestStop, assigned } = running;
+  tasks.run('instances left', (s) => withdrawLeft({ registry: known, containers, hostId: host.hostId, log }, s));
   tasks.run('logs', async (s) => {
     await Promise.all([sink.run(s), pump.run(s)]);
     // What the sink's last words confirmed.
@@ -297,13 +302,16 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
     schedulerFault = own.fault;
     schedulerMetrics(metrics, () => own.scheduler.counts);
   }
-  tasks.run('host record', (s) =>
-    keepAnnounced(store, describe, {
+  const leaving = { store, registry: known, fence, hostId: host.hostId, log };
+  tasks.run('host record', async (s) => {
+    const announced = await keepAnnounced(store, describe, {
       signal: s,
       log,
+      beforeAnnounced: upkeep.beforeAnnounced,
       onAnnounced: (lease, revision) => upkeep.onAnnounced(describe(), lease, revision, s),
-    }),
-  );
+    });
+    if (announced !== undefined && deps.isToReturn()) await prepareAbsence(announced, leaving);
+  });
 
   async function serveDiscovery(registry: Registry): Promise<void> {
     const handlers = discoveryHandlers(registry, waiting);

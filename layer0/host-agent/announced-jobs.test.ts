@@ -44,6 +44,27 @@ test('a restarted agent adopts what runs, restarts nothing and announces it agai
     await door.close();
   }));
 
+test('a job that became unhealthy while no agent was there leaves discovery', () =>
+  scenario(async ({ engine, store }) => {
+    const door = await listen();
+    // It is not given up within this test.
+    const check = { ...quick, startTimeoutMs: 600_000 };
+    const ports = [{ port: door.port, protocol: 'tcp' as const, service: { name: 'web', check } }];
+    const job = jobOf('a', { ports });
+    const first = await openHost({ engine, store });
+    await first.assign([job]);
+    await first.reach(job, 'running', (s) => s.state === 'running');
+    await first.stop();
+    await door.close();
+    const { announcer } = first;
+    assert.equal(announcer.instances.size, 1);
+
+    const second = await openHost({ engine, store, announcer });
+    await waitFor(() => announcer.instances.size === 0, { what: 'it to leave discovery', deadlineMs: 30_000 });
+    assert.deepEqual(announcer.calls, ['register web', 'deregister web']);
+    await second.stop();
+  }));
+
 test('a job is in discovery only while it is healthy', () =>
   scenario(async ({ engine, store }) => {
     let door = await listen(await freePort());

@@ -1,6 +1,16 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { mkdtempDisposable } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import type { ServerResponse } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { buffer } from 'node:stream/consumers';
 import { test } from 'node:test';
-import { ownerOf } from './docker-volume-owner.ts';
+import { hasCode } from '@flynn/kit/errors';
+import Docker from 'dockerode';
+import { pack } from 'tar-stream';
+import { ownVolumes, ownerOf } from './docker-volume-owner.ts';
 
 const passwords = 'root:x:0:0:root:/root:/bin/bash\nnode:x:1000:1001::/home/node:/bin/bash\n';
 
@@ -15,4 +25,59 @@ void test('a user is a number, or a name that the image knows', () => {
     ['', undefined],
   ] as const;
   for (const [user, owner] of cases) assert.deepEqual(ownerOf(user, passwords), owner, user);
+});
+
+const id = 'a'.repeat(64);
+
+/** One container, which runs as a user that its image's /etc/passwd may know; the archive of that is told by `tell`. */
+async function engineWith(tell: (response: ServerResponse) => void) {
+  const folder = await mkdtempDisposable(join(tmpdir(), 'flynn-engine-'));
+  const inspected = {
+    Mounts: [{ Type: 'volume', RW: true, Source: join(folder.path, 'nowhere') }],
+    Config: { User: 'node' },
+  };
+  const server = createServer((request, response) => {
+    if (request.url?.startsWith(`/containers/${id}/archive`) === true) return tell(response);
+    response.writeHead(200, { 'content-type': 'application/json' });
+    response.end(JSON.stringify(inspected));
+  });
+  const socketPath = join(folder.path, 'docker.sock');
+  await once(server.listen(socketPath), 'listening');
+  return {
+    context: { docker: new Docker({ socketPath }), cluster: 'test' },
+    async [Symbol.asyncDispose]() {
+      server.closeAllConnections();
+      server.close();
+      await folder[Symbol.asyncDispose]();
+    },
+  };
+}
+
+async function archiveOf(content: string): Promise<Buffer> {
+  const archive = pack();
+  archive.entry({ name: 'passwd' }, content);
+  archive.finalize();
+  return await buffer(archive);
+}
+
+void test('an archive of the users that breaks off is told at once, with why', async (t) => {
+  const whole = await archiveOf(passwords);
+  const broken = [
+    // The connection breaks within the file.
+    { bytes: whole.subarray(0, 530), isCut: true, code: 'unavailable', pattern: /does not answer \(reading the users/ },
+    // The answer ends as it should, and the archive does not.
+    { bytes: whole.subarray(0, 530), isCut: false, code: 'internal', pattern: /reading the users.*end of data/ },
+  ] as const;
+  for (const { bytes, isCut, code, pattern } of broken) {
+    await using engine = await engineWith((response) => {
+      response.writeHead(200, { 'content-type': 'application/x-tar' });
+      response.write(bytes, () => (isCut ? response.destroy() : response.end()));
+    });
+    await assert.rejects(
+      ownVolumes(engine.context, id, { signal: t.signal }),
+      (error) => hasCode(error, code) && pattern.test(String(error)),
+    );
+  }
+  await using engine = await engineWith((response) => response.writeHead(200).end(whole));
+  await ownVolumes(engine.context, id, { signal: t.signal });
 });

@@ -1,6 +1,7 @@
 /** Whose a new volume is: the engine makes it root's, and a program that runs as somebody else could not write to it. */
 import { chown, readdir, stat } from 'node:fs/promises';
 import { text } from 'node:stream/consumers';
+import { pipeline } from 'node:stream/promises';
 import { hasErrno } from '@flynn/kit/errors';
 import { extract } from 'tar-stream';
 import type { DockerContext } from './docker-containers.ts';
@@ -53,10 +54,7 @@ async function readPasswords({ docker }: DockerContext, id: string, options: Cal
     async (abortSignal) => {
       try {
         const archive = await docker.getContainer(id).getArchive({ path: '/etc/passwd', abortSignal });
-        const files = extract();
-        archive.pipe(files);
-        for await (const file of files) return await text(file);
-        return '';
+        return await firstFileOf(archive, abortSignal);
       } catch (error) {
         if (isStatus(error, 404)) return '';
         throw error;
@@ -64,4 +62,19 @@ async function readPasswords({ docker }: DockerContext, id: string, options: Cal
     },
     options,
   );
+}
+
+/** '' where there is none. Fails where the archive breaks off: piped alone it would be waited for. */
+async function firstFileOf(archive: NodeJS.ReadableStream, signal: AbortSignal): Promise<string> {
+  const files = extract();
+  const read = async (): Promise<string> => {
+    let first: string | undefined;
+    for await (const file of files) {
+      first ??= await text(file);
+      file.resume();
+    }
+    return first ?? '';
+  };
+  const [content] = await Promise.all([read(), pipeline(archive, files, { signal })]);
+  return content;
 }

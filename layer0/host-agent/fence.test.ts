@@ -18,6 +18,8 @@ type World = {
   fence: Fence;
   lease: { expiresAtMs: number };
   guarded: { deadlineMs: number | undefined; ids: readonly string[] }[];
+  /** Of what an agent before left. */
+  limits: number[];
   setAlone: (isAlone: boolean) => void;
 };
 
@@ -26,6 +28,7 @@ async function withFence(run: (world: World) => Promise<void>): Promise<void> {
   const store = createMemoryStore();
   const tasks = new TaskGroup();
   const guarded: World['guarded'] = [];
+  const limits: number[] = [];
   let isAlone = false;
   let fence: Fence | undefined;
   const agent = await openHost({
@@ -39,7 +42,10 @@ async function withFence(run: (world: World) => Promise<void>): Promise<void> {
   fence = new Fence({
     engine,
     containers: agent.containers,
-    watchdog: { guard: async (deadlineMs, ids) => void guarded.push({ deadlineMs, ids }) },
+    watchdog: {
+      guard: async (deadlineMs, ids) => void guarded.push({ deadlineMs, ids }),
+      limit: async (deadlineMs) => void limits.push(deadlineMs),
+    },
     isAlone: () => isAlone,
     onStop: (container) =>
       agent.host.jobs.update(container.labels['flynn.job'] ?? '', (was) => ({ ...was, stopCause: { type: 'fenced' } })),
@@ -49,7 +55,7 @@ async function withFence(run: (world: World) => Promise<void>): Promise<void> {
   tasks.run('fence', (signal) => guarding.run(signal));
   const lease = { expiresAtMs: performance.now() + 8_000 };
   try {
-    await run({ agent, fence: guarding, lease, guarded, setAlone: (value) => (isAlone = value) });
+    await run({ agent, fence: guarding, lease, guarded, limits, setAlone: (value) => (isAlone = value) });
   } finally {
     await tasks.stop();
     await agent.stop();
@@ -100,6 +106,28 @@ describe('a job of which there must never be two', () => {
       assert.equal(guarded.at(-1)?.deadlineMs, undefined);
       assert.equal(fence.stops, 0);
       assert.equal(agent.containers.ofJob(single.id)?.state, 'running');
+    });
+  });
+
+  it('of an agent before has no more time than the lease to come; then the lease counts, until a longer one does', async () => {
+    await withFence(async ({ agent, fence, lease, guarded, limits }) => {
+      await fence.expect(lease);
+      assert.deepEqual(limits, [lease.expiresAtMs - 500]);
+      // Renewed while this agent has yet to learn what was decided before it.
+      lease.expiresAtMs += 1_000;
+      await waitFor(() => limits.at(-1) === lease.expiresAtMs - 500, { what: 'more time', deadlineMs: 30_000 });
+      const single = jobOf('db', { volumes });
+      fence.hold(lease);
+      const before = limits.length;
+      await fence.expect(lease);
+      assert.equal(limits.length, before);
+      await agent.assign([single]);
+      await agent.reach(single, 'running', (s) => s.state === 'running');
+      const longer = { expiresAtMs: lease.expiresAtMs + 23_000 };
+      await fence.extend(longer);
+      const last = guarded.at(-1);
+      assert.equal(last?.deadlineMs, longer.expiresAtMs - 500);
+      assert.deepEqual(last.ids, [agent.containers.ofJob(single.id)?.id]);
     });
   });
 

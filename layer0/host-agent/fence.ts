@@ -26,6 +26,7 @@ const frozenMs = 5_000;
 
 export type FenceWatchdog = {
   guard(deadlineMs: number | undefined, containerIds: readonly string[]): Promise<void>;
+  limit(deadlineMs: number): Promise<void>;
 };
 
 /**
@@ -52,6 +53,7 @@ export class Fence {
   /** Containers about to be started, and since when. */
   readonly #admitted = new Map<string, number>();
   #lease: Pick<Lease, 'expiresAtMs'> | undefined;
+  #expected: Pick<Lease, 'expiresAtMs'> | undefined;
   #stops = 0;
   #changed = Promise.withResolvers<void>();
 
@@ -106,6 +108,24 @@ export class Fence {
     this.#changed.resolve();
   }
 
+  /** The host's record is about to be put on this lease, which may end before what the agent before this one held. */
+  async expect(lease: Pick<Lease, 'expiresAtMs'>): Promise<void> {
+    this.#expected = lease;
+    await this.#limit();
+  }
+
+  /** Renewed, it ends later: what was decided before may take its time to be known here. */
+  async #limit(): Promise<void> {
+    if (this.#lease !== undefined || this.#expected === undefined) return;
+    await this.#watchdog.limit(this.#expected.expiresAtMs - killMs);
+  }
+
+  /** The record stands on a longer lease, to outlive this agent; from here on the watchdog has until that ends. */
+  async extend(lease: Pick<Lease, 'expiresAtMs'>): Promise<void> {
+    this.hold(lease);
+    await this.#guard();
+  }
+
   /** Resolves when the signal aborts; the watchdog goes on. */
   async run(signal: AbortSignal): Promise<void> {
     const off = this.#containers.onChange(() => this.#changed.resolve());
@@ -124,14 +144,14 @@ export class Fence {
   }
 
   async #tick(signal: AbortSignal): Promise<void> {
-    if (this.#lease === undefined) return;
-    const singletons = this.#containers.all().filter(isSingletonContainer);
-    if (!this.isOpen) for (const container of singletons) this.#stop(container, signal);
+    if (this.#lease !== undefined && !this.isOpen) {
+      for (const container of this.#containers.all().filter(isSingletonContainer)) this.#stop(container, signal);
+    }
     for (const [id, sinceMs] of this.#admitted) {
       if (performance.now() - sinceMs > admittedMs) this.#admitted.delete(id);
     }
     try {
-      await this.#guard();
+      await (this.#lease === undefined ? this.#limit() : this.#guard());
     } catch (error) {
       this.#log.error(`the watchdog could not be told the new deadline: ${messageOf(error)}`);
     }

@@ -29,20 +29,29 @@ type HostStore = Pick<Store, 'get' | 'transact' | 'grantLease'>;
 const lookMs = 1_000;
 const refreshMs = 10_000;
 
-/** Resolves when the signal aborts. The lease is left to run out: an agent that is back in time was never away. */
+/** What the record stands on. */
+export type Announced = { lease: Lease; revision: Revision };
+
+/**
+ * Resolves when the signal aborts, with what the record then stands on if that is known. The lease is left to run out: an
+ * agent that is back in time was never away.
+ */
 export async function keepAnnounced(
   store: HostStore,
   describe: () => HostRecord,
   options: {
     signal: AbortSignal;
     log: Logger;
+    /** Before the record is put on this lease; what it throws has it tried again. */
+    beforeAnnounced?: (lease: Lease) => Promise<void>;
     /** Now and then while the record stands on this lease, since this revision. What it throws has all of it tried again. */
     onAnnounced?: (lease: Lease, revision: Revision) => Promise<void>;
     clock?: Pick<Clock, 'sleep'>;
   },
-): Promise<void> {
+): Promise<Announced | undefined> {
   const { signal, log, clock = systemClock } = options;
   let lease: Lease | undefined;
+  let standing: Announced | undefined;
   let written: { lease: Lease; json: string; revision: Revision } | undefined;
   await forever(
     'announcing the host',
@@ -53,6 +62,8 @@ export async function keepAnnounced(
       const record = describe();
       const json = JSON.stringify(record);
       if (written === undefined || written.lease !== lease || written.json !== json) {
+        standing = undefined;
+        await options.beforeAnnounced?.(lease);
         try {
           written = { lease, json, revision: await put(store, record, lease.id, signal) };
         } catch (error) {
@@ -62,11 +73,13 @@ export async function keepAnnounced(
         }
       }
       await options.onAnnounced?.(lease, written.revision);
+      standing = written;
       await untilDue(() => JSON.stringify(describe()) !== json, AbortSignal.any([signal, lease.lost]), clock);
       if (!signal.aborted && lease.lost.aborted) log.warn('the lease of the host was lost: announcing it anew');
     },
     { signal, log, maxMs: 1_000 },
   );
+  return standing?.lease.lost.aborted === false ? standing : undefined;
 }
 
 /** Others act on what it says: whom they let in is in there. */

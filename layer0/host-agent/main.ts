@@ -20,7 +20,7 @@ const provenMs = 30_000;
 await runDaemon({
   name: 'host-agent',
   config: configSchema,
-  start: async ({ config, log, tasks }) => {
+  start: async ({ config, log, tasks, isToReturn }) => {
     tasks.run('own log', (signal) => keepLogSmall(join(config.FLYNN_STATE_DIR, 'agent.log'), { log, signal }));
     tasks.run('heap', keepHeapSmall);
     const soon = setTimeout(prove, provenMs);
@@ -44,6 +44,7 @@ await runDaemon({
       trust,
       metrics,
       node,
+      isToReturn,
       connectEngine: (fetchBlob, onPulled) =>
         connectDocker({
           socketPath: config.FLYNN_DOCKER_SOCKET,

@@ -25,6 +25,7 @@ export class JobMonitor {
   readonly #address: string;
   readonly #hostId: string;
   readonly #identity: string | undefined;
+  readonly #mayBeAnnounced: boolean;
   readonly #announcer: Announcer;
   readonly #events: MonitorEvents;
   readonly #log: Logger;
@@ -41,6 +42,8 @@ export class JobMonitor {
     hostId: string;
     /** As which its container can prove who it is, if it can. */
     identity?: string | undefined;
+    /** An agent before this one watched it. */
+    mayBeAnnounced: boolean;
     announcer: Announcer;
     events: MonitorEvents;
     log: Logger;
@@ -49,6 +52,7 @@ export class JobMonitor {
     this.#address = options.address;
     this.#hostId = options.hostId;
     this.#identity = options.identity;
+    this.#mayBeAnnounced = options.mayBeAnnounced;
     this.#announcer = options.announcer;
     this.#events = options.events;
     this.#log = options.log;
@@ -71,6 +75,7 @@ export class JobMonitor {
     // Not the wall clock: one that is set forward must not make an app late.
     const startedMs = performance.now();
     let verdict = unknownVerdict;
+    let refusals = 0;
     while (!signal.aborted) {
       const target = { address: this.#address, port: port.port };
       const before = verdict;
@@ -79,6 +84,11 @@ export class JobMonitor {
       verdict = judge(verdict, problem === undefined, check.threshold);
       if (verdict.isUp && !before.isUp) await this.#rise(port);
       if (!verdict.isUp && before.isUp) await this.#fall(port, problem ?? 'unhealthy');
+      if (!verdict.hasBeenUp) refusals += 1;
+      // It became so while no agent was here, and is still announced as what it was.
+      if (this.#mayBeAnnounced && !verdict.hasBeenUp && refusals === check.threshold) {
+        await withdraw(this.#announcer, port.service, this.#job.id, { log: this.#log });
+      }
       const elapsedMs = performance.now() - startedMs;
       if (!verdict.hasBeenUp && elapsedMs >= check.startTimeoutMs) {
         this.#giveUp(

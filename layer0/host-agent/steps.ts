@@ -48,7 +48,7 @@ export async function execute(step: Step, context: StepContext, signal: AbortSig
       return startJob(step, context, signal);
     case 'adopt':
       await context.monitors.get(step.jobId)?.stop({ keepAnnounced: false });
-      return watch(step.job, step.container, context, recordOf(step.job, context));
+      return watch(step.job, step.container, context, { record: recordOf(step.job, context), isAdopted: true });
     case 'stop':
       return stopJob(step, context, signal);
     case 'settle':
@@ -96,7 +96,7 @@ async function startJob(step: StepOf<'start'>, context: StepContext, signal: Abo
     );
     containers.put(container);
     // One that ended at once is settled by the next plan; there is nothing to watch.
-    if (container.state === 'running') watch(job, container, context, record());
+    if (container.state === 'running') watch(job, container, context, { record: record(), isAdopted: false });
   } catch (error) {
     // The assignment changed its mind, or the agent stops. The engine may go on with what it was asked for all the same:
     // the next plan has to see it, or it would call a job over whose container is only just coming up.
@@ -142,7 +142,12 @@ async function createContainer(job: HostJob, context: StepContext, signal: Abort
 }
 
 /** From here on the job is known to run: its health decides about the rest. */
-function watch(job: HostJob, container: Container, context: StepContext, record: JobRecord): void {
+function watch(
+  job: HostJob,
+  container: Container,
+  context: StepContext,
+  { record, isAdopted }: { record: JobRecord; isAdopted: boolean },
+): void {
   const { jobs, monitors, host } = context;
   const address = job.template.hostNetwork ? host.externalAddress : container.address;
   if (address === undefined) {
@@ -158,6 +163,7 @@ function watch(job: HostJob, container: Container, context: StepContext, record:
     address,
     hostId: host.hostId,
     identity: container.labels[label.identity],
+    mayBeAnnounced: isAdopted,
     announcer: context.announcer,
     log: context.log,
     events: {

@@ -51,6 +51,8 @@ export type Upkeep = {
   figures: Figures;
   /** The record as it is now: with what keeps new jobs away. */
   recordOf: (record: HostRecord) => HostRecord;
+  /** For `keepAnnounced`: what the agent before this one left to be guarded gets no more time than the lease has. */
+  beforeAnnounced: (lease: Lease) => Promise<void>;
   /** For `keepAnnounced`: opens the fence and announces the host in discovery. */
   onAnnounced: (record: HostRecord, lease: Lease, revision: Revision, signal: AbortSignal) => Promise<void>;
 };
@@ -103,6 +105,7 @@ export async function startUpkeep(deps: UpkeepDeps, tasks: TaskGroup): Promise<U
       cleaner.isFull
         ? { ...record, cordoned: true, attributes: { ...record.attributes, [diskCondition]: 'full' } }
         : record,
+    beforeAnnounced: (lease) => fence.expect(lease),
     async onAnnounced(record, lease, revision, signal) {
       await Promise.all([deps.host()?.caughtUp(revision, signal), neighbours.reached(revision, signal)]);
       fence.hold(lease);

@@ -11,7 +11,7 @@ import { FlynnError, messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 
 /**
- * It sleeps up to the deadline, for that only ever moves on; three seconds at most. `fence` holds the deadline, in hundredths of a second of /proc/uptime (0: none), and below it the containers' ids. A later
+ * It sleeps up to the deadline, which moves on, or back to no less than a host's lease; three seconds at most. `fence` holds the deadline, in hundredths of a second of /proc/uptime (0: none), and below it the containers' ids. A later
  * watchdog writes its own pid, and this one leaves; so it does when the folder is gone.
  */
 const script = String.raw`
@@ -50,6 +50,8 @@ export class Watchdog {
   readonly #log: Logger;
   #process: ChildProcess | undefined;
   #written = '';
+  /** What the agent before this one left: its deadline, in hundredths of a second since the machine's start, and for whom. */
+  #inherited: { deadline: number; ids: readonly string[] } | undefined;
   #last: Promise<void> = Promise.resolve();
 
   constructor(options: { dir: string; log: Logger }) {
@@ -59,12 +61,29 @@ export class Watchdog {
 
   /** `deadlineMs` is of performance.now(). Resolves once it holds. Several at once take effect in the order of the calls. */
   guard(deadlineMs: number | undefined, containerIds: readonly string[]): Promise<void> {
+    return this.#inTurn(() => this.#guard(deadlineMs, containerIds));
+  }
+
+  /**
+   * What an earlier agent left has no more time than that, and never more than it was given. Before the first `guard`, and
+   * before anything by which it may be given away sooner; without effect afterwards.
+   */
+  limit(deadlineMs: number): Promise<void> {
+    return this.#inTurn(async () => {
+      const inherited = this.#inherited;
+      if (inherited === undefined) return;
+      await this.#write(Math.min(inherited.deadline, await uptimeOf(deadlineMs)), inherited.ids);
+    });
+  }
+
+  #inTurn(act: () => Promise<void>): Promise<void> {
     const before = this.#last;
-    this.#last = Promise.allSettled([before]).then(() => this.#guard(deadlineMs, containerIds));
+    this.#last = Promise.allSettled([before]).then(act);
     return this.#last;
   }
 
   async #guard(deadlineMs: number | undefined, containerIds: readonly string[]): Promise<void> {
+    this.#inherited = undefined;
     const ids = containerIds.filter((id) => containerId.test(id)).toSorted();
     // Without anything to guard, or a time up to which, there is no need for a process.
     if (ids.length === 0 && this.#written === '') return;
@@ -72,13 +91,16 @@ export class Watchdog {
     // Rounded, or a file would be written for every millisecond between two looks at the clocks.
     const key = `${deadlineMs === undefined ? 0 : Math.floor(deadlineMs / 50)} ${ids.join(' ')}`;
     if (key === this.#written) return this.#ensureRunning();
+    await this.#write(deadlineMs === undefined ? 0 : await uptimeOf(deadlineMs), ids);
+    this.#written = key;
+  }
+
+  async #write(deadline: number, ids: readonly string[]): Promise<void> {
     await mkdir(this.#dir, { recursive: true, mode: 0o700 });
-    const deadline = deadlineMs === undefined ? 0 : await uptimeOf(deadlineMs);
     const file = join(this.#dir, 'fence');
     // Not to be on disk, only to be whole: after a power cut there is nothing to guard.
     await writeFile(`${file}.new`, [deadline, ...ids, ''].join('\n'), { mode: 0o600 });
     await rename(`${file}.new`, file);
-    this.#written = key;
     // Not before there is a folder for it, and something to read.
     this.#ensureRunning();
   }
@@ -86,8 +108,10 @@ export class Watchdog {
   /** What an earlier agent left to be guarded goes on being so. */
   resume(): void {
     const file = join(this.#dir, 'fence');
-    const [deadline = '0'] = existsSync(file) ? readFileSync(file, 'utf8').split('\n') : [];
-    if (deadline !== '0') this.#ensureRunning();
+    const [deadline = '0', ...ids] = existsSync(file) ? readFileSync(file, 'utf8').split('\n') : [];
+    if (deadline === '0') return;
+    this.#inherited = { deadline: Number(deadline), ids: ids.filter((id) => containerId.test(id)) };
+    this.#ensureRunning();
   }
 
   #ensureRunning(): void {

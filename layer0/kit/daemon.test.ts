@@ -13,7 +13,7 @@ function spawnDaemon(start: string, env: Record<string, string> = {}) {
     await runDaemon({
       name: 'tester',
       config: z.object({ FLYNN_KEY: secret().optional() }),
-      start: async ({ config, log, tasks }) => { ${start} },
+      start: async ({ config, log, tasks, isToReturn }) => { ${start} },
     });`;
   const child = spawn(process.execPath, ['--input-type=module', '--eval', source], {
     cwd: import.meta.dirname,
@@ -26,7 +26,7 @@ function spawnDaemon(start: string, env: Record<string, string> = {}) {
   });
   const closed = once(child, 'close');
   return {
-    kill: () => child.kill('SIGTERM'),
+    kill: (signal: 'SIGTERM' | 'SIGUSR2' = 'SIGTERM') => child.kill(signal),
     says: (pattern: RegExp) =>
       waitFor(() => pattern.test(output), { what: `the daemon to say ${pattern}`, deadlineMs: 60_000, intervalMs: 10 }),
     async ended() {
@@ -48,6 +48,21 @@ test('SIGTERM stops the tasks, waits for their clean-up and exits 0', async () =
   const { code, output } = await daemon.ended();
   assert.equal(code, 0);
   assert.match(output, /stopping[\s\S]*cleaned up[\s\S]*stopped/);
+});
+
+test('a task that ends knows whether the daemon is to be back', async () => {
+  for (const [signal, isToReturn] of [['SIGTERM', false] as const, ['SIGUSR2', true] as const]) {
+    using daemon = spawnDaemon(`
+      tasks.run('server', async (signal) => {
+        await new Promise((resolve) => signal.addEventListener('abort', resolve));
+        log.info('back: ' + isToReturn());
+      });`);
+    await daemon.says(/serving/);
+    daemon.kill(signal);
+    const { code, output } = await daemon.ended();
+    assert.equal(code, 0);
+    assert.match(output, new RegExp(`back: ${isToReturn}`));
+  }
 });
 
 test('a daemon without tasks serves until it is told to stop, and SIGTERM also ends one that is still starting', async () => {

@@ -9,12 +9,18 @@ import { TaskGroup } from './tasks.ts';
 
 const stopDeadlineMs = 25_000;
 
-export type DaemonContext<S extends z.ZodObject> = { config: z.output<S>; log: Logger; tasks: TaskGroup };
+export type DaemonContext<S extends z.ZodObject> = {
+  config: z.output<S>;
+  log: Logger;
+  tasks: TaskGroup;
+  /** Whether it was told to stop by SIGUSR2: who tells it so starts it again at once. */
+  isToReturn: () => boolean;
+};
 
 /**
  * Runs a daemon until a signal or a failed task ends it. `start` resolves when it serves; what it leaves running it gives
- * to `tasks`, and it cleans up in a task that waits for the group's signal. Exit codes: 0 after SIGTERM or SIGINT, 1
- * after a failure or a stop that took longer than 25 s. FLYNN_LOG_LEVEL is every daemon's.
+ * to `tasks`, and it cleans up in a task that waits for the group's signal. Exit codes: 0 after SIGTERM, SIGINT or SIGUSR2,
+ * 1 after a failure or a stop that took longer than 25 s. FLYNN_LOG_LEVEL is every daemon's.
  */
 export async function runDaemon<S extends z.ZodObject>(options: {
   name: string;
@@ -26,8 +32,10 @@ export async function runDaemon<S extends z.ZodObject>(options: {
   const stopping = new AbortController();
   const destination = journalAt(process.env);
   let log = createLogger(name, { destination });
-  for (const signal of ['SIGTERM', 'SIGINT'] as const) {
+  let isToReturn = false;
+  for (const signal of ['SIGTERM', 'SIGINT', 'SIGUSR2'] as const) {
     process.once(signal, () => {
+      isToReturn = signal === 'SIGUSR2';
       log.info({ signal }, 'stopping');
       stopping.abort();
       setTimeout(() => {
@@ -43,7 +51,7 @@ export async function runDaemon<S extends z.ZodObject>(options: {
     log = createLogger(name, { level, destination });
     const config = loadConfig(options.config, env);
     log.info({ config: printableConfig(options.config, config) }, 'starting');
-    await raceAbort(options.start({ config, log, tasks }), stopping.signal);
+    await raceAbort(options.start({ config, log, tasks, isToReturn: () => isToReturn }), stopping.signal);
     log.info('serving');
     await raceAbort(failureOf(tasks), stopping.signal);
   } catch (error) {

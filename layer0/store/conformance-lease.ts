@@ -72,6 +72,23 @@ export function checkLeases(open: OpenStore, ttlSeconds: number): void {
     assert.equal((await store.get('/l/a'))?.value, '2');
   });
 
+  test('an entry put again on another lease is the same entry, outlives the first lease and goes with the second', async () => {
+    await using opened = await open();
+    const { store } = opened;
+    await using first = await store.grantLease({ ttlSeconds });
+    await using second = await store.grantLease({ ttlSeconds });
+    await store.transact({ then: [{ put: '/l/a', value: '1', lease: first.id }] });
+    const before = await store.get('/l/a');
+    const compare = [{ key: '/l/a', modRevision: before?.modRevision ?? 0 }];
+    await store.transact({ compare, then: [{ put: '/l/a', value: '1', lease: second.id }] });
+    await first.revoke();
+    const after = await store.get('/l/a');
+    assert.equal(after?.lease, second.id);
+    assert.equal(after.createRevision, before?.createRevision);
+    await second.revoke();
+    assert.equal(await store.get('/l/a'), undefined);
+  });
+
   test('putting with a lease that is gone is refused with not_found', async () => {
     await using opened = await open();
     const { store } = opened;

@@ -104,6 +104,15 @@ test('while nobody tells who leads, it goes on', async (t) => {
   assert.ok(looks.length > 5);
 });
 
+test('a bug in asking who leads reaches whoever waits for the write', async (t) => {
+  const bug = new TypeError('term is not a function');
+  const term = async () => {
+    throw bug;
+  };
+  const ended = await sent(t, { term }).until(5_000);
+  assert.equal(ended?.how, bug);
+});
+
 test('nobody looks for a write of a client that was closed', async (t) => {
   const closing = new AbortController();
   const { until, looks } = sent(t, { signal: closing.signal });

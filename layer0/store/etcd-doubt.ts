@@ -1,7 +1,7 @@
 /** Is a write that was not answered yet still waited for? Not once its member hangs, or another leads than when it was sent. */
 import { pause } from '@flynn/kit/clock';
 import type { Clock } from '@flynn/kit/clock';
-import { FlynnError } from '@flynn/kit/errors';
+import { FlynnError, asFlynnError } from '@flynn/kit/errors';
 
 /** Where another leads, what it knows of a write under way is told about as soon as anything is. */
 const graceMs = 250;
@@ -34,7 +34,7 @@ export type Doubt = Readonly<{
   againMs: number;
   /** The term as a majority knew it when the write was sent; undefined where nobody knows. */
   sentTerm: number | undefined;
-  /** As a majority knows it now. Throws when nobody tells. */
+  /** As a majority knows it now. Throws when nobody tells; what it throws that is `internal` ends the wait. */
   term: () => Promise<number>;
   /** Whether the member that was asked is known not to answer. */
   isHanging: () => boolean;
@@ -51,7 +51,7 @@ export function unlessLost<T>(answer: Promise<T>, doubt: Doubt): Promise<T> {
   const settled = new AbortController();
   const timer = setTimeout(() => {
     const signal = AbortSignal.any([settled.signal, doubt.signal]);
-    void reasonOfLoss(doubt, signal).then((reason) => {
+    reasonOfLoss(doubt, signal).then((reason) => {
       if (reason === undefined) return;
       reject(
         new FlynnError(
@@ -59,7 +59,7 @@ export function unlessLost<T>(answer: Promise<T>, doubt: Doubt): Promise<T> {
           `${doubt.what} in etcd was not answered, and ${reason}: it may have been carried out, look and do it again`,
         ),
       );
-    });
+    }, reject);
   }, doubt.afterMs);
   const settle = () => {
     clearTimeout(timer);
@@ -82,8 +82,7 @@ export function unlessLost<T>(answer: Promise<T>, doubt: Doubt): Promise<T> {
 async function reasonOfLoss(doubt: Doubt, signal: AbortSignal): Promise<string | undefined> {
   let { sentTerm } = doubt;
   while (!signal.aborted) {
-    // Who cannot be asked now is asked again, until the write's own time is over.
-    const term = await doubt.term().catch(() => undefined);
+    const term = await knownTerm(doubt);
     const hasMoved = term !== undefined && sentTerm !== undefined && term > sentTerm;
     sentTerm ??= term;
     const isLost = hasMoved || doubt.isHanging();
@@ -91,4 +90,14 @@ async function reasonOfLoss(doubt: Doubt, signal: AbortSignal): Promise<string |
     if (isLost && !signal.aborted) return hasMoved ? 'another member leads since' : 'its member does not answer';
   }
   return undefined;
+}
+
+/** Who cannot be asked now is asked again, until the write's own time is over; a bug in asking is not waited for. */
+async function knownTerm({ term }: Doubt): Promise<number | undefined> {
+  try {
+    return await term();
+  } catch (error) {
+    if (asFlynnError(error).code === 'internal') throw error;
+    return undefined;
+  }
 }

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
-import type { IRequestOp, IResponseOp, ITxnRequest } from 'etcd3';
+import type { IKeyValue, IRequestOp, ITxnRequest } from 'etcd3';
 import { WriteFence } from './etcd-fence.ts';
 import type { Answer } from './etcd-fence.ts';
 import { bytesOf, compareOf, requestOf } from './etcd-wire.ts';
@@ -27,7 +27,7 @@ class Server {
       ({ key = '', mod_revision = 0 }) => (this.entries.get(String(key))?.revision ?? 0) === Number(mod_revision),
     );
     const responses = (succeeded ? success : failure).map((one) => this.#answer(one));
-    return { header: { revision: String(this.revision) } as Answer['header'], succeeded, responses };
+    return { header: { revision: String(this.revision) }, succeeded, responses };
   }
 
   raise = async (key: string): Promise<number> => {
@@ -39,12 +39,24 @@ class Server {
     return this.entries.get(key)?.value;
   }
 
-  #answer({ request_put: written, request_range: read }: IRequestOp): IResponseOp {
+  #answer({ request_put: written, request_range: read }: IRequestOp): Answer['responses'][number] {
     if (written !== undefined) this.put(String(written.key), String(written.value));
-    const found = this.entries.get(String(read?.key));
-    const kvs = found === undefined ? [] : [{ key: bytesOf(''), mod_revision: String(found.revision) }];
-    return { response_range: { kvs } } as unknown as IResponseOp;
+    const key = String(read?.key);
+    const found = this.entries.get(key);
+    return { response_range: { kvs: found === undefined ? [] : [keyValueOf(key, found)] } };
   }
+}
+
+function keyValueOf(key: string, { value, revision }: { value: string; revision: number }): IKeyValue {
+  const mod = String(revision);
+  return {
+    key: bytesOf(key),
+    value: bytesOf(value),
+    create_revision: mod,
+    mod_revision: mod,
+    version: '1',
+    lease: '0',
+  };
 }
 
 type Send = (request: ITxnRequest) => Promise<Answer>;

@@ -6,11 +6,16 @@
  */
 import { FlynnError, asFlynnError, hasCode } from '@flynn/kit/errors';
 import { raceAbort, withDeadline } from '@flynn/kit/retry';
-import type { IRequestOp, IResponseHeader, IResponseOp, ITxnRequest } from 'etcd3';
+import type { IRangeResponse, IRequestOp, IResponseHeader, ITxnRequest } from 'etcd3';
 import { compareOf, requestOf, wasNeverSent } from './etcd-wire.ts';
 import type { Revision } from './store.ts';
 
-export type Answer = { header: IResponseHeader; succeeded: boolean; responses: IResponseOp[] };
+/** As much of etcd's as is looked at: one response to each operation of the branch that was taken. */
+export type Answer = {
+  header: Pick<IResponseHeader, 'revision'>;
+  succeeded: boolean;
+  responses: { response_range: Pick<IRangeResponse, 'kvs'> }[];
+};
 
 export type FenceOptions = {
   /** The client's own. Once it was written it is there for longer than anything may lie with a member. */
@@ -107,6 +112,6 @@ function isInDoubt(error: FlynnError): boolean {
   return !wasNeverSent(error) && !hasCode(error, 'invalid', 'not_found', 'denied', 'exhausted');
 }
 
-function revisionOf(look: IResponseOp | undefined): Revision {
+function revisionOf(look: Answer['responses'][number] | undefined): Revision {
   return Number(look?.response_range.kvs[0]?.mod_revision ?? 0);
 }

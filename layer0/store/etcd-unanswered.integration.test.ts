@@ -23,23 +23,33 @@ function connect({ endpoint }: EtcdMember, options: { timeoutMs?: number } = {})
   return connectEtcd({ endpoints: [endpoint], log: silentLogger(), ...options });
 }
 
-async function leaderAndFollower(): Promise<[EtcdMember, EtcdMember]> {
+/** A store that knows a follower alone and has written `key` through it, before its leader is frozen, until disposed of. */
+async function withFrozenLeader(key: string, options: { timeoutMs: number }) {
   const leader = await cluster.leader();
   const follower = cluster.members.find((member) => member !== leader);
   assert.ok(follower !== undefined);
-  return [leader, follower];
+  const store = connect(follower, options);
+  try {
+    await put(store, key, 'before');
+    await leader.freeze();
+  } catch (error) {
+    await store.close();
+    throw error;
+  }
+  return {
+    leader,
+    store,
+    async [Symbol.asyncDispose]() {
+      await Promise.all([leader.thaw(), store.close()]);
+    },
+  };
 }
 
 test('a write on its way to a leader that went is not waited for until its deadline', async () => {
   // Its follower may have noticed before it is asked to write, on a machine that stands still.
   for (let attempt = 0; attempt < 5; attempt += 1) {
-    const [leader, follower] = await leaderAndFollower();
-    await using store = connect(follower, { timeoutMs: 15_000 });
-    await put(store, '/lost', 'before');
-    await leader.freeze();
-    const outcome = await put(store, '/lost', 'after')
-      .catch((error: unknown) => error)
-      .finally(() => leader.thaw());
+    await using frozen = await withFrozenLeader('/lost', { timeoutMs: 15_000 });
+    const outcome = await put(frozen.store, '/lost', 'after').catch((error: unknown) => error);
     if (typeof outcome === 'number') continue;
     assert.ok(hasCode(outcome, 'timeout') && /another member leads since/.test(String(outcome)), String(outcome));
     return;
@@ -47,18 +57,18 @@ test('a write on its way to a leader that went is not waited for until its deadl
   assert.fail('every write was served: none was under way when the leader went');
 });
 
+/** Writes to /late, what nobody answers and then `newer`; the leader of before, which goes on. */
+async function writeWithoutLeader(): Promise<EtcdMember> {
+  await using frozen = await withFrozenLeader('/late', { timeoutMs: 1_500 });
+  const { store, leader } = frozen;
+  await Promise.allSettled([1, 2, 3].map(() => put(store, '/late', 'older')));
+  await waitFor(() => put(store, '/late', 'newer'), { what: 'another leader', deadlineMs: 60_000 });
+  return leader;
+}
+
 test("a write that was not answered takes no later one's place when the leader it lay with goes on", async () => {
   for (let attempt = 0; attempt < 4; attempt += 1) {
-    const [leader, follower] = await leaderAndFollower();
-    await using store = connect(follower, { timeoutMs: 1_500 });
-    await put(store, '/late', 'before');
-    await leader.freeze();
-    try {
-      await Promise.allSettled([1, 2, 3].map(() => put(store, '/late', 'older')));
-      await waitFor(() => put(store, '/late', 'newer'), { what: 'another leader', deadlineMs: 60_000 });
-    } finally {
-      await leader.thaw();
-    }
+    const leader = await writeWithoutLeader();
     await using woken = connect(leader);
     await waitFor(() => put(woken, '/woken', 'new'), { what: 'the woken member', deadlineMs: 60_000 });
     assert.equal((await woken.get('/late'))?.value, 'newer');

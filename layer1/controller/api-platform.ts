@@ -29,6 +29,8 @@ export const platform = {
     response: z.object({
       name: z.string(),
       domain: z.string(),
+      /** Where what is at `domain` answers too, until they are dropped; newest first. */
+      formerDomains: z.array(z.string()).default([]),
       gitUrl: z.string(),
       /** What the host at gitUrl shows to ssh. */
       gitHostKey: z.string().optional(),

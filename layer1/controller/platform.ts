@@ -28,9 +28,9 @@ export function platformHandlers(deps: Deps, logAggregator: HttpClient): Handler
       return controllerEvents(deps, { appId: app?.id, types, view }, { after: resumePoint(headers), signal });
     }),
     handle(platform.cluster, async () => {
-      const { name, domain, gitUrl, gitHostKey, httpPort, version, slugRunnerImage } = deps.settings;
+      const { name, domain, formerDomains, gitUrl, gitHostKey, httpPort, version, slugRunnerImage } = deps.settings;
       const known = gitHostKey === undefined ? {} : { gitHostKey };
-      return { name, domain, gitUrl, ...known, httpPort, version, slugRunnerImage };
+      return { name, domain, formerDomains: [...formerDomains], gitUrl, ...known, httpPort, version, slugRunnerImage };
     }),
   ];
 }

@@ -43,6 +43,13 @@ export function normalizeDomain(text: string): string {
   return domain;
 }
 
+/** Which of the domains a name is of: the longest, for one may be within another. */
+export function zoneOf(name: string, domains: readonly string[]): string | undefined {
+  return domains
+    .filter((domain) => name === domain || name.endsWith(`.${domain}`))
+    .toSorted((a, b) => b.length - a.length)[0];
+}
+
 /** With a leading slash and without one at the end. */
 export function normalizePath(text: string): string {
   if (!text.startsWith('/') || /[\s?#]/.test(text)) {

@@ -91,16 +91,16 @@ export class SimulatedHost implements AsyncDisposable {
     };
     const announced = Promise.withResolvers<void>();
     // As host agents do: one whose store was away too long is back in the cell once that is back.
-    this.#tasks.run('announcing', (signal) =>
-      keepAnnounced(store, () => record, {
+    this.#tasks.run('announcing', async (signal) => {
+      await keepAnnounced(store, () => record, {
         signal,
         log,
         onAnnounced: async (lease) => {
           this.#lease = lease;
           announced.resolve();
         },
-      }),
-    );
+      });
+    });
     await announced.promise;
     this.#mirror = await openMirror({
       store,

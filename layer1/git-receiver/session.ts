@@ -33,8 +33,8 @@ export type SessionDeps = DeployDeps & {
 };
 
 /**
- * INVARIANTS. One push at a time for each app, and so many of all apps as memory is meant for. A ref moves only if its commit went live. When the client goes away, its
- * git and its operations do too.
+ * INVARIANTS. One push at a time for each app, and so many of all apps as memory is meant for. A ref moves only if its commit
+ * went live. When the client goes away, its git and its operations do too.
  */
 export class Sessions {
   readonly #deps: SessionDeps;
@@ -167,12 +167,9 @@ export class Sessions {
 
   async #decide({ app, repository, platform }: Target, call: HookCall, signal: AbortSignal): Promise<boolean> {
     const decision = decide(parseUpdates(call.updates));
+    if ('refusal' in decision) return refusePush(call, decision.refusal);
     const asked = parsePushOptions(call.options);
-    const refusal = 'refusal' in decision ? decision.refusal : 'refusal' in asked ? asked.refusal : undefined;
-    if ('refusal' in decision || 'refusal' in asked) {
-      for (const line of refusal ?? []) call.say(` !     ${line}`);
-      return false;
-    }
+    if ('refusal' in asked) return refusePush(call, asked.refusal);
     const { say, quarantine } = call;
     const pushId = newId();
     this.#deps.log.info({ app: app.id, pushId, commit: decision.deploy.commit }, 'push');
@@ -211,6 +208,12 @@ async function run(
 
 function tell(channel: ServerChannel, line: string): void {
   if (channel.stderr.writable) channel.stderr.write(`${line}\n`);
+}
+
+/** What git's hook answers. */
+function refusePush({ say }: HookCall, lines: readonly string[]): false {
+  for (const line of lines) say(` !     ${line}`);
+  return false;
 }
 
 function refuse(channel: ServerChannel, problem: string): number {

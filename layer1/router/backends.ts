@@ -20,12 +20,24 @@ export class Service {
   backends: readonly Backend[] = [];
   leader: Backend | undefined = undefined;
   isOpened = false;
+  #change = Promise.withResolvers<void>();
 
   constructor(name: string, opened: Promise<void>) {
     this.name = name;
     this.opened = opened.then(() => {
       this.isOpened = true;
     });
+  }
+
+  /** Resolves when others are there than now. */
+  get changed(): Promise<void> {
+    return this.#change.promise;
+  }
+
+  tellChanged(): void {
+    const { resolve } = this.#change;
+    this.#change = Promise.withResolvers<void>();
+    resolve();
   }
 }
 
@@ -73,6 +85,11 @@ export class Backends implements Disposable {
     if (service === undefined) return [];
     if (service.backends.length === 0) await service.opened;
     return service.backends;
+  }
+
+  /** Resolves when others are there for it than now; undefined of a service that is not watched. */
+  changed(name: string): Promise<void> | undefined {
+    return this.#services.get(name)?.service.changed;
   }
 
   /** As discovery has it; undefined while there is none. */
@@ -125,6 +142,7 @@ export class Backends implements Disposable {
     this.#services.delete(name);
     stop.abort();
     this.#replace(service, []);
+    service.tellChanged();
   }
 
   #update(service: Service, instances: readonly Instance[], leader: Instance | undefined): void {
@@ -142,6 +160,7 @@ export class Backends implements Disposable {
     }
     this.#replace(service, [...backends.values()]);
     service.leader = leader === undefined ? undefined : backends.get(leader.address);
+    service.tellChanged();
   }
 
   #replace(service: Service, backends: readonly Backend[]): void {

@@ -142,6 +142,7 @@ class FlakyController implements AsyncDisposable {
       handle(platform.cluster, async () => ({
         name: 'c',
         domain: 'flynn.localhost',
+        formerDomains: [],
         gitUrl: '',
         httpPort: 80,
         version: '0',

@@ -1,10 +1,14 @@
 /** Hosts, agents and engines that end, stand still and come back. */
 import assert from 'node:assert/strict';
+import { systemClock } from '@flynn/kit/clock';
 import { waitFor } from '@flynn/kit/retry';
 import type { Cell } from '@flynn/scheduler/cell-view';
 import { wrongs } from './cell-watch.ts';
 import { type Stage, scenario } from './stage.ts';
 import { names } from './workloads.ts';
+
+/** The lease of a host is 7 s, of what it announces 10 s, and of one whose agent is to be back 30 s. */
+const awayMs = 12_000;
 
 /** Until the host is not in the cell any more and all its work that can move runs on the others; how long that took. */
 export async function untilReplaced(stage: Stage, gone: string): Promise<string> {
@@ -43,6 +47,35 @@ export function describeHosts(theStage: () => Stage): void {
     await stage.untilHealthy();
     assertUndisturbed(stage);
   });
+
+  scenario(
+    theStage,
+    'a host agent that is to be back is away for longer than a host may be silent: nobody misses its host',
+    async (stage) => {
+      const host = stage.hostOf(names.single);
+      const before = stage.cell.hosts.get(host.name);
+      assert.ok(before !== undefined);
+      const pid = host.agentPid();
+      host.freezeSupervisor();
+      try {
+        process.kill(pid, 'SIGUSR2');
+        await waitFor(() => !host.pids('host-agent.mjs').includes(pid), { what: 'its end', deadlineMs: 30_000 });
+        await systemClock.sleep(awayMs);
+      } finally {
+        host.thawSupervisor();
+      }
+      stage.since('its supervisor went on');
+      const { startedAt } = before.value;
+      const isBack = (cell: Cell): boolean => (cell.hosts.get(host.name)?.value.startedAt ?? startedAt) !== startedAt;
+      await stage.watch.until((cell) => (isBack(cell) ? [] : ['only the agent before announced it']), {
+        what: 'another host agent',
+        deadlineMs: 60_000,
+      });
+      await stage.untilHealthy();
+      assert.equal(stage.cell.hosts.get(host.name)?.createRevision, before.createRevision);
+      assertUndisturbed(stage);
+    },
+  );
 
   scenario(
     theStage,

@@ -14,6 +14,7 @@ import { describeLogs } from './logs.ts';
 import { describePush } from './push.ts';
 import { describeRecovery } from './recovery.ts';
 import { describeRefusals } from './refusals.ts';
+import { describeResources } from './resources.ts';
 import { describeRotation } from './rotation.ts';
 import { describeRoutes } from './routes.ts';
 import { describeRun } from './run.ts';
@@ -37,6 +38,7 @@ suite('one host', () => {
   describeScale(theCluster);
   describeRoutes(theCluster);
   describeEnv(theCluster);
+  describeResources(theCluster);
   describeAccess(theCluster);
   describeRefusals(theCluster);
   describeRun(theCluster);

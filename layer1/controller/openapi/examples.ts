@@ -45,6 +45,17 @@ const route = {
   revision: 4711,
 };
 
+const resource = {
+  id: 'g2dkvhqhwg0l',
+  provider: 'postgres',
+  externalId: 'db/17',
+  config: { plan: 'small' },
+  variables: ['DATABASE_URL'],
+  state: 'ready',
+  apps: [{ appId: 'k3v9x2m1q8aa', state: 'added', releaseId: 'fzbnz3pshti1', version: 7 }],
+  createdAt: at,
+};
+
 export const examples: Readonly<Record<string, Example>> = {
   postApps: { body: { name: 'shop' }, response: app },
   getAppsApp: { params: { app: 'shop' }, response: app },
@@ -104,7 +115,12 @@ export const examples: Readonly<Record<string, Example>> = {
       createdAt: at,
     },
   },
-  getResources: { response: [] },
+  postProvidersProviderResources: {
+    params: { provider: 'postgres' },
+    body: { config: { plan: 'small' }, apps: ['shop'] },
+    response: resource,
+  },
+  getResources: { response: [resource] },
   postUsers: {
     body: { name: 'ann', role: 'developer' },
     response: { id: 'u9i8o7p6a5ss', name: 'ann', role: 'developer', teams: [], createdAt: at },

@@ -8,6 +8,7 @@ import { Readable } from 'node:stream';
 import { releases } from '../api.ts';
 import { operations } from '../operations/api.ts';
 import { startTestController } from '../testing.ts';
+import { TestProvider } from '../providers/test-provider.ts';
 import { operationIdOf } from './document.ts';
 import { examples } from './examples.ts';
 import { documentSchema, fuzzedRequest, randomOf } from './fuzz.ts';
@@ -91,6 +92,7 @@ function shapeOf(value: unknown): unknown {
 }
 
 test('every example is taken by the running server, which answers as the example says', async () => {
+  await using provider = await TestProvider.start();
   await using world = await startTestController();
   const routes = new Map(world.web.handlers.map(({ route }) => [operationIdOf(route), route]));
   for (const [id, example] of Object.entries(examples)) {
@@ -98,7 +100,8 @@ test('every example is taken by the running server, which answers as the example
     assert.ok(route !== undefined, `${id} is no operation`);
     const path = route.path.replaceAll(/:(\w+)/g, (_, name: string) => example.params?.[name] ?? 'missing');
     const headers = { authorization: `Bearer ${world.userKey}`, 'content-type': 'application/json' };
-    const body = example.body === undefined ? {} : { body: JSON.stringify(example.body) };
+    const sent = JSON.stringify(example.body)?.replace('http://postgres.flynn/resources', provider.url);
+    const body = sent === undefined ? {} : { body: sent };
     const answer = await fetch(world.url + path, { method: route.method, headers, ...body });
     const json: unknown = await answer.json();
     assert.equal(answer.status, 200, `${id}: ${JSON.stringify(json)}`);

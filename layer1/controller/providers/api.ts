@@ -1,4 +1,5 @@
 /** The API of providers, and of what they give to apps. `:provider` is an id or a name. */
+import { booleanFlag } from '@flynn/kit/config';
 import { defineRoute } from '@flynn/kit/routes';
 import { z } from 'zod';
 import { pageQuery } from '../paging.ts';
@@ -85,8 +86,10 @@ export const resources = {
     method: 'DELETE',
     path: '/resources/:resource',
     access: 'anybody',
+    query: z.object({ forget: booleanFlag.optional() }),
     response: resourceSchema.extend({ isGone: z.boolean() }),
-    summary: 'Take its variables from its apps, and have its provider take it back; tells what that waits for',
+    summary:
+      'Take its variables from its apps, and have its provider take it back; tells what that waits for; forget, for admins: without asking a provider that is gone for good',
   }),
   addApp: defineRoute({
     method: 'PUT',

@@ -80,10 +80,11 @@ export function resourceHandlers(deps: Deps): Handler[] {
       show(await find(deps, principalOf(call), call.params.resource, call.signal), call.signal),
     ),
     handle(routes.remove, async (call) => {
-      const { params, signal } = call;
+      const { params, query, signal } = call;
       const principal = principalOf(call);
       const found = await find(deps, principal, params.resource, signal);
       await checkChange(deps, principal, found, signal);
+      if (query.forget) await forget(deps, principal, found, signal);
       const marked = await resources.delete(resourceType, found.id, { signal, expectUid: found.uid });
       // By which releases its apps gave it back is known only until they have.
       const before = await show(marked, signal);
@@ -215,6 +216,23 @@ async function withoutApp(
     },
     { signal, expectUid: uid },
   );
+}
+
+/** Its provider is asked no more: what that made stays there. */
+async function forget(
+  { resources }: Deps,
+  principal: Principal,
+  { id, uid }: ProvidedResource,
+  signal: AbortSignal,
+): Promise<void> {
+  if (!principal.isAdmin) {
+    throw new FlynnError(
+      'denied',
+      `only an admin of the cluster forgets a resource: what its provider made of ${id} stays there, and nobody knows of it any more`,
+    );
+  }
+  const forgotten = ({ status }: ProvidedResource) => ({ ...status, isForgotten: true });
+  await resources.updateStatus(resourceType, id, forgotten, { signal, expectUid: uid });
 }
 
 function hasItsApps(resource: ProvidedResource): boolean {

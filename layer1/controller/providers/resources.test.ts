@@ -162,6 +162,26 @@ test('while its provider is away, a resource that is to go says what it waits fo
   assert.equal(provider.made.size, 0);
 });
 
+test('an admin has a resource forgotten whose provider is gone for good; its apps give it back all the same', async () => {
+  const { world, provider, add, remove, envOf, gone } = place;
+  await world.deployApp('bereft', { web: {} });
+  provider.env = { LOST_URL: 'x' };
+  const [first, second] = [await add({ apps: ['bereft'] }), await add({ apps: ['bereft'] })];
+  const asked = provider.seen.length;
+  await provider.close();
+  assert.equal((await remove(first.id)).isGone, false);
+  const query = { forget: true };
+  for (const { id } of [first, second]) {
+    assert.equal((await world.client.call(resources.remove, { params: { resource: id }, query })).isGone, true);
+    await gone(id);
+  }
+  assert.deepEqual(await envOf('bereft'), {});
+  await provider.listen();
+  assert.equal(provider.seen.length, asked, 'it was not asked any more');
+  assert.equal(provider.made.size, 2, 'what it made is there still');
+  provider.made.clear();
+});
+
 test('one resource may be of several apps; with the last of them it goes, and the deletion says so', async () => {
   const { world, provider, add, get, envOf, gone } = place;
   await world.deployApp('one', { web: {} });

@@ -69,6 +69,10 @@ test('what an app has is seen by those who see the app, and changed by developer
   await assert.rejects(foreign.call(resources.addApp, toTheirs), { code: 'not_found' });
   await assert.rejects(developer.call(resources.addApp, toTheirs), { code: 'not_found' });
   await assert.rejects(viewer.call(resources.remove, one), { code: 'denied' });
+  await assert.rejects(
+    developer.call(resources.remove, { ...one, query: { forget: true } }),
+    isCode('denied', /only an admin of the cluster forgets a resource/),
+  );
   assert.equal((await both.call(resources.addApp, toTheirs)).apps.length, 2);
   await assert.rejects(developer.call(resources.remove, one), isCode('denied', /developers of all apps that have it/));
   assert.equal((await foreign.call(resources.get, one)).id, id, 'its app has it now');

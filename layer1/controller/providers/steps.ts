@@ -3,7 +3,8 @@
  * back. Only here is a provider asked, by one worker at a time.
  *
  * INVARIANTS. Before a provider is asked the record says that it is, and under which key: whoever dies in between is followed
- * by one who asks with the same key. A record goes only when its provider has said that nothing is there.
+ * by one who asks with the same key. A record goes only when its provider has said that nothing is there, or an admin
+ * has said that this provider is gone for good.
  */
 import { FlynnError, asFlynnError, hasCode } from '@flynn/kit/errors';
 import type { KeyedMutex } from '@flynn/kit/queue';
@@ -140,6 +141,7 @@ async function remove(deps: Deps, resource: ProvidedResource, options: Options):
   // Those that have just been asked to give back are looked at again, by the change of the record.
   const now = await deps.resources.find(resourceType, resource.id, options);
   if (now === undefined || Object.keys(now.status.links).length > 0) return undefined;
+  if (now.status.isForgotten) return letGo(deps, now, options);
   const waitMs = waitMsOf(deps, now);
   if (waitMs > 0) return { againInMs: waitMs };
   try {
@@ -153,8 +155,11 @@ async function remove(deps: Deps, resource: ProvidedResource, options: Options):
     }));
     return { againInMs: failure.nextMs - deps.now() };
   }
-  await deps.resources.removeFinalizer(resourceType, now.id, providerFinalizer, guarded(options));
-  return undefined;
+  return letGo(deps, now, options);
+}
+
+async function letGo({ resources }: Deps, { id }: ProvidedResource, options: Options): Promise<void> {
+  await resources.removeFinalizer(resourceType, id, providerFinalizer, guarded(options));
 }
 
 async function giveBack(deps: Deps, resource: ProvidedResource, options: Options): Promise<void> {

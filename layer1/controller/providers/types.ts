@@ -56,6 +56,8 @@ export const resourceType = defineType({
     env: envSchema,
     /** Written before the provider is asked: from then on there may be something there. */
     isAsked: z.boolean(),
+    /** Its provider is gone for good: it goes without asking that. */
+    isForgotten: z.boolean().optional(),
     /** Of the last time it was asked, for the resource or to take it back; `count`: in a row. */
     failure: failureSchema.extend({ isOfRemoval: z.boolean(), count: z.int(), nextMs: z.number() }).optional(),
     /** What the apps have of it, by their ids. */

@@ -108,6 +108,32 @@ test('a route that goes closes its port, and not the connections over it', async
   socket.destroy();
 });
 
+test('while there is no backend a connection waits for one, with what it has said', async (t) => {
+  const { plane, router } = await setUp(t, {}, undefined, { tcpWaitMs: 120_000 });
+  const [backend, gone] = [await startHalfCloser(t), await startBackend(t, () => {})];
+  const port = await freePort();
+  plane.up('git', gone.address);
+  plane.setRoute({ id: 't', type: 'tcp', port, service: 'git' });
+  await settled(router, [gone.address]);
+  await gone.close();
+  await listening(port);
+  const active = (count: number) =>
+    waitFor(() => router.routeStats('t')?.active === count, { what: `${count} connections`, deadlineMs: 30_000 });
+  // The one that could not reach it is held like the one for whom there is nobody from the start. So is whoever only
+  // looked whether somebody listens.
+  const first = await connected(port);
+  first.end('hello');
+  await active(2);
+  plane.down('git', gone.address);
+  await settled(router, []);
+  const second = await connected(port);
+  second.end('world');
+  await active(3);
+  plane.up('git', backend.address);
+  assert.deepEqual(await Promise.all([text(first), text(second)]), ['got hello', 'got world']);
+  await active(0);
+});
+
 test('without a backend the connection is closed', async (t) => {
   const { plane } = await setUp(t);
   const port = await freePort();

@@ -4,9 +4,9 @@ import { fullNameOf, kindNamed, listKinds } from '../kinds.ts';
 import { formatTable } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';
 
-export function addResourceCommands(parent: Parent): void {
+export function addKindsCommand(parent: Parent): void {
   addCommand(parent, {
-    name: 'resources',
+    name: 'kinds',
     summary: 'the kinds of objects that get, apply and delete know; of one: what its file may say',
     arguments: [['[kind]', 'like "app"']],
     async run(context, _options, [wanted]) {
