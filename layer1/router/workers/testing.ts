@@ -92,7 +92,7 @@ async function childrenOf({ pid = 0 }: ChildProcess): Promise<number[]> {
     .map(Number);
 }
 
-const tallySchema = z.object({ answered: z.int(), failed: z.record(z.string(), z.int()) });
+const tallySchema = z.object({ answered: z.int(), unheard: z.int(), failed: z.record(z.string(), z.int()) });
 const progressSchema = z.object({ asked: z.int(), tally: tallySchema.optional() });
 
 /** What `load.ts` tells. */
