@@ -5,15 +5,11 @@ import { asPart, identityAttribute } from '@flynn/discovery/parts';
 import { messageOf } from '@flynn/kit/errors';
 import type { LiveIdentity } from '@flynn/kit/identity';
 import type { Logger } from '@flynn/kit/log';
-import { raceAbort, withDeadline } from '@flynn/kit/retry';
 import { Backend } from './backend.ts';
 import { readmitBeyondHalf } from './policy/health.ts';
 
 /** Jobs of an app say in discovery which release they are of. */
 const releaseAttribute = 'flynn.release';
-
-/** What may run only once is stopped before the next one starts, which it may take this long to be there. */
-const vacantMs = 30_000;
 
 /** A service that is watched. */
 export class Service {
@@ -23,17 +19,25 @@ export class Service {
   /** Never changed, but replaced: what is worked out of a list can be kept by it. */
   backends: readonly Backend[] = [];
   leader: Backend | undefined = undefined;
-  /** Since its last backend went, on performance.now()'s clock: undefined while it has one, and as long as it never had. */
-  vacantSinceMs: number | undefined = undefined;
-  /** Resolves when it is not vacant any more, or not watched. */
-  filled = Promise.withResolvers<void>();
   isOpened = false;
+  #change = Promise.withResolvers<void>();
 
   constructor(name: string, opened: Promise<void>) {
     this.name = name;
     this.opened = opened.then(() => {
       this.isOpened = true;
     });
+  }
+
+  /** Resolves when others are there than now. */
+  get changed(): Promise<void> {
+    return this.#change.promise;
+  }
+
+  tellChanged(): void {
+    const { resolve } = this.#change;
+    this.#change = Promise.withResolvers<void>();
+    resolve();
   }
 }
 
@@ -46,7 +50,6 @@ type Watched = { service: Service; holders: number; stop: AbortController };
 export class Backends implements Disposable {
   readonly #discovery: Pick<DiscoveryClient, 'openServiceSet'>;
   readonly #identity: LiveIdentity | undefined;
-  readonly #vacantMs: number;
   readonly #log: Logger;
   readonly #services = new Map<string, Watched>();
   readonly #leaving = new Set<Backend>();
@@ -55,11 +58,9 @@ export class Backends implements Disposable {
   constructor(options: {
     discovery: Pick<DiscoveryClient, 'openServiceSet'>;
     identity?: LiveIdentity | undefined;
-    vacantMs?: number;
     log: Logger;
   }) {
     this.#discovery = options.discovery;
-    this.#vacantMs = options.vacantMs ?? vacantMs;
     this.#identity = options.identity;
     this.#log = options.log;
   }
@@ -86,19 +87,9 @@ export class Backends implements Disposable {
     return service.backends;
   }
 
-  /**
-   * Of a service that lost its last backend a moment ago those that come next. None when it has been without for half a
-   * minute, or never had one, or the signal aborts before.
-   */
-  async next(name: string, signal: AbortSignal): Promise<readonly Backend[]> {
-    const service = this.#services.get(name)?.service;
-    if (service?.vacantSinceMs !== undefined) {
-      const leftMs = service.vacantSinceMs + this.#vacantMs - performance.now();
-      const over = withDeadline(leftMs, signal);
-      // It is an answer too.
-      if (leftMs > 0) await raceAbort(service.filled.promise, over).catch(() => undefined);
-    }
-    return service?.backends ?? [];
+  /** Resolves when others are there for it than now; undefined of a service that is not watched. */
+  changed(name: string): Promise<void> | undefined {
+    return this.#services.get(name)?.service.changed;
   }
 
   /** As discovery has it; undefined while there is none. */
@@ -151,7 +142,7 @@ export class Backends implements Disposable {
     this.#services.delete(name);
     stop.abort();
     this.#replace(service, []);
-    service.filled.resolve();
+    service.tellChanged();
   }
 
   #update(service: Service, instances: readonly Instance[], leader: Instance | undefined): void {
@@ -169,6 +160,7 @@ export class Backends implements Disposable {
     }
     this.#replace(service, [...backends.values()]);
     service.leader = leader === undefined ? undefined : backends.get(leader.address);
+    service.tellChanged();
   }
 
   #replace(service: Service, backends: readonly Backend[]): void {
@@ -177,13 +169,6 @@ export class Backends implements Disposable {
       if (staying.has(backend)) continue;
       backend.leave();
       if (backend.inFlight > 0) this.#leaving.add(backend);
-    }
-    if (backends.length > 0) {
-      service.vacantSinceMs = undefined;
-      service.filled.resolve();
-    } else if (service.backends.length > 0) {
-      service.vacantSinceMs = performance.now();
-      service.filled = Promise.withResolvers<void>();
     }
     service.backends = backends;
     service.leader = undefined;

@@ -39,6 +39,8 @@ import type { RememberedCertificates } from './tls/remembered.ts';
 
 export const defaultTimeouts: Timeouts = { dialMs: 1_000, firstByteMs: 30_000, idleMs: 55_000 };
 
+const defaultTcpWaitMs = 30_000;
+
 export type RouterOptions = {
   controller: Pick<HttpClient, 'events'>;
   discovery: Pick<DiscoveryClient, 'openServiceSet'>;
@@ -60,6 +62,8 @@ export type RouterOptions = {
   /** The part of all requests that comes to this process: limits of all together are that much lower. Default 1. */
   share?: number;
   timeouts?: Timeouts;
+  /** How long a connection of a TCP route waits for a backend while there is none. */
+  tcpWaitMs?: number;
   /** How long to wait for the first routes before listening without any. */
   routesDeadlineMs?: number;
   /** What was last known, until the controller and discovery have spoken. */
@@ -102,7 +106,8 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
   const routes = new RouteBook({ backends, defaults: timeouts, now: Date.now, log, share: options.share });
   const figuresOf = (id: string) => routes.tcp.get(id)?.figures;
   const { dialMs } = timeouts;
-  const tcp = new TcpRoutes({ backends, figuresOf, accept, counters, dialMs, deadlines, host, log });
+  const { tcpWaitMs: waitMs = defaultTcpWaitMs } = options;
+  const tcp = new TcpRoutes({ backends, figuresOf, accept, counters, dialMs, waitMs, deadlines, host, log });
   const { accessLog: format = 'off' } = options;
   const accessLog = format === 'off' ? undefined : new AccessLog({ format, stream: process.stdout });
   const challenges = new Challenges();

@@ -20,33 +20,39 @@ import { carry, dialBackend } from './carry.ts';
 import { fewestConnections } from './choice.ts';
 import { portsOf, routeFor } from './names.ts';
 import type { PortRoutes } from './names.ts';
+import { Patience } from './patience.ts';
 
 const maxDials = 4;
-/** Connections that wait for a service to have a backend again: beyond, they are refused at once. */
-const maxWaiting = 1_000;
 const retryListenMs = 5_000;
 /** To say which name it wants. */
 const helloMs = 10_000;
+/** For a backend, at once; with more the next are turned away. */
+const maxWaiting = 1_000;
 
 type Listener = { routes: PortRoutes; server: Server; retry?: NodeJS.Timeout };
 
 type TcpOptions = Readonly<{
   backends: {
     of(service: string): Promise<readonly Backend[]>;
-    next(service: string, signal: AbortSignal): Promise<readonly Backend[]>;
     leaderOf(service: string): Backend | undefined;
+    changed(service: string): Promise<void> | undefined;
   };
   /** What is counted of a route, as long as there is that route. */
   figuresOf(id: string): RouteFigures | undefined;
   accept: Accept;
   counters: Pick<Counters, 'tcpConnections' | 'dialFailures'>;
   dialMs: number;
+  /** For a backend where there is none: one of which there may be only one has no other while it is replaced. */
+  waitMs: number;
   deadlines: Deadlines;
   host: string;
   log: Logger;
 }>;
 
 /**
+ * A connection for which nobody is there is held for a while: git, databases and the like wait for the other side's word,
+ * and do without it badly.
+ *
  * INVARIANTS. There is a listener for exactly the ports of the routes. A route that goes takes its listener with it, not
  * the connections: they end when their ends do. Of TLS that is passed on no byte is changed.
  */
@@ -141,15 +147,16 @@ export class TcpRoutes implements AsyncDisposable {
   }
 
   async #connect(socket: Socket, to: { client: Client; route: Route; early: Buffer | undefined }): Promise<void> {
-    const { counters, deadlines, dialMs, log } = this.#options;
+    const { counters, deadlines, dialMs, waitMs, log } = this.#options;
     const { client, route, early } = to;
     const { proxyProtocol, idleMs } = route.tcp;
     counters.tcpConnections += 1;
     const figures = this.#count(socket, route);
     const tried = new Set<Backend>();
+    using patience = new Patience(socket, { waitMs, deadlines });
     while (tried.size < maxDials && !socket.destroyed) {
-      const backend = (await this.#pick(route, tried)) ?? (await this.#wait(socket, route, tried));
-      if (backend === undefined) break;
+      const backend = await this.#next(route, tried, patience);
+      if (backend === undefined || socket.destroyed) break;
       if (tried.size > 0 && figures !== undefined) figures.retries += 1;
       tried.add(backend);
       const release = backend.use();
@@ -183,20 +190,17 @@ export class TcpRoutes implements AsyncDisposable {
     return figures;
   }
 
-  /** For a service that was there a moment ago, and is about to be again; undefined when it is not, or there are others. */
-  async #wait(socket: Socket, route: Route, tried: ReadonlySet<Backend>): Promise<Backend | undefined> {
-    if (tried.size > 0 || this.#waiting >= maxWaiting) return undefined;
-    const gone = new AbortController();
-    const leave = (): void => gone.abort();
-    socket.once('close', leave);
-    this.#waiting += 1;
-    try {
-      await this.#options.backends.next(route.service, gone.signal);
-    } finally {
-      this.#waiting -= 1;
-      socket.off('close', leave);
+  /** Waits for one where there is none, or none but those that were tried. */
+  async #next(route: Route, tried: ReadonlySet<Backend>, patience: Patience): Promise<Backend | undefined> {
+    for (;;) {
+      // Asked for before, so that none is missed.
+      const changed = this.#options.backends.changed(route.service);
+      const backend = await this.#pick(route, tried);
+      if (backend !== undefined || changed === undefined || this.#waiting >= maxWaiting) return backend;
+      this.#waiting += 1;
+      const isChanged = await patience.until(changed).finally(() => (this.#waiting -= 1));
+      if (!isChanged) return undefined;
     }
-    return socket.destroyed ? undefined : this.#pick(route, tried);
   }
 
   async #pick({ service, tcp }: Route, tried: ReadonlySet<Backend>): Promise<Backend | undefined> {

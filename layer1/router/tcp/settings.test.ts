@@ -71,7 +71,7 @@ test('a leader route goes to the leader, follows the next one, and is closed whi
   world.plane.setRoute({ id: 't', type: 'tcp', port, service: 'db', tcp: { leader: true } });
   const [a, b] = await withBackends(t, ['a', 'b'], world);
   assert.ok(a !== undefined && b !== undefined);
-  assert.equal(await said(port, 'x'), '');
+  assert.equal(await said(port, ''), '');
   world.plane.lead('db', a.address);
   await waitFor(async () => (await said(port, 'x')) === 'a x', { what: 'a to lead', deadlineMs: 30_000 });
   for (let count = 0; count < 5; count += 1) assert.equal(await said(port, 'x'), 'a x');
