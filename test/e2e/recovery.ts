@@ -79,15 +79,17 @@ export function describeRecovery(theCluster: () => TestCluster): void {
   test('while the git receiver is replaced whoever comes to it waits for the next one', async () => {
     const cluster = theCluster();
     const app = await cluster.checkout('static', 'waits');
-    let isReplaced = false;
+    const replaced = new AbortController();
     const ask = async (): Promise<void> => {
-      while (!isReplaced) await cluster.exec(['git', 'ls-remote', 'flynn'], { cwd: app.directory, timeoutMs: 120_000 });
+      while (!replaced.signal.aborted) {
+        await cluster.exec(['git', 'ls-remote', 'flynn'], { cwd: app.directory, timeoutMs: 120_000 });
+      }
     };
     const replace = async (): Promise<void> => {
       try {
         await cluster.flynn(['-a', 'git-receiver', 'env', 'set', 'REPLACED=1'], { timeoutMs: 120_000 });
       } finally {
-        isReplaced = true;
+        replaced.abort();
       }
     };
     const outcomes = await Promise.allSettled([ask(), replace()]);
