@@ -76,6 +76,29 @@ export function describeRecovery(theCluster: () => TestCluster): void {
     await allUp(cluster, 60_000);
   });
 
+  test('while the git receiver is replaced whoever comes to it waits for the next one', async () => {
+    const cluster = theCluster();
+    const app = await cluster.checkout('static', 'waits');
+    const replaced = new AbortController();
+    const ask = async (): Promise<void> => {
+      while (!replaced.signal.aborted) {
+        await cluster.exec(['git', 'ls-remote', 'flynn'], { cwd: app.directory, timeoutMs: 120_000 });
+      }
+    };
+    const replace = async (): Promise<void> => {
+      try {
+        await cluster.flynn(['-a', 'git-receiver', 'env', 'set', 'REPLACED=1'], { timeoutMs: 120_000 });
+      } finally {
+        replaced.abort();
+      }
+    };
+    const outcomes = await Promise.allSettled([ask(), replace()]);
+    assert.deepEqual(
+      outcomes.map(({ status, ...rest }) => ('reason' in rest ? String(rest.reason) : status)),
+      ['fulfilled', 'fulfilled'],
+    );
+  });
+
   test('a killed host agent comes back and leaves every container running', async () => {
     const cluster = theCluster();
     const before = await cluster.docker('ps', '-q', '--no-trunc');
