@@ -164,7 +164,10 @@ function checkDomain(change: DomainChange, stored: Cluster | undefined): void {
   if ('drop' in change) checkDrop(stored, change.drop);
 }
 
-/** With other hosts, those come in as soon as there is something to join, so that the platform is spread over all from its beginning. */
+/**
+ * With other hosts, those come in as soon as there is something to join, so that the platform is spread over all from its
+ * beginning.
+ */
 async function formCluster(context: Context, formation: Formation | undefined): Promise<void> {
   const { base, platform } = stepsOf(context);
   if (formation === undefined || formation.minHosts === 1) return await runSteps([...base, ...platform]);

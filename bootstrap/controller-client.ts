@@ -1,4 +1,7 @@
-/** The controller as one of its own hosts reaches it: through discovery, as that host, with the root key that all of its replicas take. */
+/**
+ * The controller as one of its own hosts reaches it: through discovery, as that host, with the root key that all of its
+ * replicas take.
+ */
 import { createDiscoveryClient } from '@flynn/discovery/client';
 import { partOf } from '@flynn/discovery/parts';
 import { readHostIdentity } from '@flynn/host-agent/trust/host-trust';

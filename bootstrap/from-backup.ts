@@ -50,7 +50,10 @@ export async function openBackup(
   }
 }
 
-/** `conflict` where there is a cluster that this backup is not being restored onto, and for a plain `up` in the middle of a restore. */
+/**
+ * `conflict` where there is a cluster that this backup is not being restored onto, and for a plain `up` in the middle of a
+ * restore.
+ */
 export async function checkRestore(
   stateDir: string,
   stored: Cluster | undefined,

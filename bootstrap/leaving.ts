@@ -1,4 +1,7 @@
-/** Taking this host out of a cluster that goes on without it: its work first, then its place in etcd and the network, then its name. */
+/**
+ * Taking this host out of a cluster that goes on without it: its work first, then its place in etcd and the network, then its
+ * name.
+ */
 import { checkSoleCopiesAt } from '@flynn/controller/host-blobs';
 import { whileCopied } from '@flynn/controller/sole-copies';
 import { createDiscoveryClient } from '@flynn/discovery/client';

@@ -1,4 +1,7 @@
-/** The steps of `up` that bring back what a backup has: its records before there is a controller, the rest once all services run. */
+/**
+ * The steps of `up` that bring back what a backup has: its records before there is a controller, the rest once all services
+ * run.
+ */
 import { createDiscoveryClient } from '@flynn/discovery/client';
 import { partOf } from '@flynn/discovery/parts';
 import { readHostIdentity } from '@flynn/host-agent/trust/host-trust';

@@ -4,7 +4,10 @@ import { raceAbort } from '@flynn/kit/retry';
 import { Listr, PRESET_TIMER } from 'listr2';
 import type { Step } from './step.ts';
 
-/** The first that fails ends them; what it threw is thrown. So does the signal: a step under way is left behind, unless it `isWhole`. */
+/**
+ * The first that fails ends them; what it threw is thrown. So does the signal: a step under way is left behind, unless it
+ * `isWhole`.
+ */
 export async function runSteps(steps: readonly Step[], signal?: AbortSignal): Promise<void> {
   let failure: unknown;
   const list = new Listr(

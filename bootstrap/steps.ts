@@ -1,4 +1,7 @@
-/** The steps from a machine to a cluster, on the host that makes it. Each looks first and does only what is missing, so that all may be repeated. */
+/**
+ * The steps from a machine to a cluster, on the host that makes it. Each looks first and does only what is missing, so that all
+ * may be repeated.
+ */
 import { readFile } from 'node:fs/promises';
 import { totalmem } from 'node:os';
 import { readLiveKeys } from '@flynn/controller/access/live-keys';

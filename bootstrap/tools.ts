@@ -1,4 +1,7 @@
-/** Can this machine's nft and ip do what the network is made of? Asked of them, for versions are numbered differently everywhere. */
+/**
+ * Can this machine's nft and ip do what the network is made of? Asked of them, for versions are numbered differently
+ * everywhere.
+ */
 import type { Tool } from './preflight.ts';
 import { hasProgram, tryProgram } from './program.ts';
 

@@ -295,7 +295,10 @@ async function tellStoreImage(place: Place): Promise<void> {
   if (image !== undefined) await withStore(place, (store) => tellEtcdImage(store, image));
 }
 
-/** Which images hosts keep: those of both versions until the end. Told once they have them, so that none fetches them from another. */
+/**
+ * Which images hosts keep: those of both versions until the end. Told once they have them, so that none fetches them from
+ * another.
+ */
 async function tellImages(place: Place, previous: string | undefined): Promise<void> {
   const bundles = [readBundle(), previous === undefined ? undefined : readBundle(join(dirname(root), previous))];
   const names = bundles.flatMap((bundle) =>

@@ -1,4 +1,4 @@
-/** The import table of ARCHITECTURE.md, asserted: who may import whom, and only through what a package exports. */
+/** The import table of ARCHITECTURE.md, asserted: who may import whom, and only through its exports. Comments are wrapped, too. */
 import assert from 'node:assert/strict';
 import { globSync, readFileSync } from 'node:fs';
 import { dirname, join, relative, resolve } from 'node:path';
@@ -103,4 +103,14 @@ test('what a package imports stands in its package.json', () => {
       .map((name) => `${relative(root, file)} imports ${name}`);
   });
   assert.deepEqual([...new Set(violations)], []);
+});
+
+test('comments are wrapped: the formatter leaves them as they are', () => {
+  const isLong = (line: string): boolean => line.length > 132 && /^\s*(?:\/\*\*|\*|\/\/)\s/.test(line);
+  const long = files.flatMap((file) =>
+    readFileSync(file, 'utf8')
+      .split('\n')
+      .flatMap((line, index) => (isLong(line) ? [`${relative(root, file)}:${index + 1}`] : [])),
+  );
+  assert.deepEqual(long, []);
 });

@@ -124,7 +124,10 @@ export type Stamp = Readonly<{
   prologue?: (entry: string) => string;
 }>;
 
-/** The same bytes for the same sources, whatever folder the repository is in, and whatever version they are of unless they say it. */
+/**
+ * The same bytes for the same sources, whatever folder the repository is in, and whatever version they are of unless they say
+ * it.
+ */
 export async function bundle(entry: string, { version, prologue = () => '' }: Stamp = {}): Promise<Uint8Array> {
   try {
     const { build } = await import('esbuild');

@@ -56,7 +56,10 @@ async function output(program: string, args: readonly string[]): Promise<string>
   }
 }
 
-/** Of `apt-config dump`: how to connect, not what to do around installing. Paths of the machine's own files do not hold in a container. */
+/**
+ * Of `apt-config dump`: how to connect, not what to do around installing. Paths of the machine's own files do not hold in a
+ * container.
+ */
 export function aptOptionsOf(dump: string): string[] {
   return dump
     .split('\n')

@@ -90,8 +90,9 @@ const buildTools = [
 const quiet = ['--max-semi-space-size=2', '--v8-pool-size=1'];
 
 /**
- * For those that seldom pass streams on: what is as large as their pieces or a compiler's is the kernel's own, and goes back to it at
- * once. It leaves no holes in the heap, which nothing gives back: 2 to 10 MB. A stream costs a second for each gigabyte by it.
+ * For those that seldom pass streams on: what is as large as their pieces or a compiler's is the kernel's own, and goes back to
+ * it at once. It leaves no holes in the heap, which nothing gives back: 2 to 10 MB. A stream costs a second for each gigabyte
+ * by it.
  */
 const withoutHoles = { MALLOC_MMAP_THRESHOLD_: '32768' };
 

@@ -12,7 +12,10 @@ type OptionRow<Value> = readonly [flags: string, summary: string, initial?: Valu
 /** As commander reads them: an option without its value is `true`. */
 type RawOptions = Omit<CommonOptions, 'app'> & { app?: string | true };
 
-/** By the names commander gives them: `--split-stderr` is `splitStderr`, `--no-wait` is `wait`. A list as initial value collects. */
+/**
+ * By the names commander gives them: `--split-stderr` is `splitStderr`, `--no-wait` is `wait`. A list as initial value
+ * collects.
+ */
 type OptionTable<Options> = { readonly [Name in keyof Options]-?: OptionRow<Options[Name]> };
 
 type Declaration<Options extends object> = {

@@ -71,7 +71,8 @@ export class Routers implements AsyncDisposable {
 
   /**
    * Asks every router until it says so, those that come meanwhile too. Answers the addresses of those that did not by the
-   * deadline, or why they cannot be found. One that does not know the question (of an earlier version) is not waited for; nor is one that left.
+   * deadline, or why they cannot be found. One that does not know the question (of an earlier version) is not waited for; nor
+   * is one that left.
    */
   async missing(word: Word, options: { deadlineMs: number; signal: AbortSignal }): Promise<string[]> {
     const { deadlineMs, signal } = options;

@@ -1,4 +1,7 @@
-/** All services as one process knows them, and whoever follows them: the part every registry has, wherever its changes come from. */
+/**
+ * All services as one process knows them, and whoever follows them: the part every registry has, wherever its changes come
+ * from.
+ */
 import { messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import type { DiscoveryEvent, Instance, LeaderChoice, ServiceMeta } from './api.ts';

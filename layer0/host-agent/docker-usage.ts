@@ -85,7 +85,10 @@ export class DockerUsage {
     };
   }
 
-  /** In the background's background. Files that vanish meanwhile are left out; undefined if a folder is not to be seen from here. */
+  /**
+   * In the background's background. Files that vanish meanwhile are left out; undefined if a folder is not to be seen from
+   * here.
+   */
   async #bytesBelow(folders: readonly string[], { signal }: CallOptions): Promise<number | undefined> {
     if (folders.length === 0) return undefined;
     // Its exit code tells of files that went while it looked; what it could add up it says all the same.

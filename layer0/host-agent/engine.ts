@@ -14,8 +14,8 @@
  * Events. `events` tells that something happened to a container, not what is true now: look it up. An iteration that
  * ends or throws has lost touch; list again after iterating anew. Events may come twice.
  *
- * Logs. Records of one stream come in the order written; their times decrease only where the clock was set back. A record that does not end its
- * line (`isPartial`) has the time of the line's first record.
+ * Logs. Records of one stream come in the order written; their times decrease only where the clock was set back. A record that
+ * does not end its line (`isPartial`) has the time of the line's first record.
  */
 import type { Image } from '@flynn/scheduler/cell';
 import type { Readable } from 'node:stream';
@@ -165,7 +165,10 @@ export interface Engine {
   /** `unavailable` when the engine is not there. `rootDir`: where it keeps images, containers and volumes. */
   info(options?: CallOptions): Promise<{ memoryBytes: number; cores: number; version: string; rootDir?: string }>;
 
-  /** A bridge of exactly this subnet, with the gateway as the host's address on it. One with another subnet: `conflict`. `mtu` counts when it is made. */
+  /**
+   * A bridge of exactly this subnet, with the gateway as the host's address on it. One with another subnet: `conflict`. `mtu`
+   * counts when it is made.
+   */
   ensureNetwork(
     network: { name: string; bridge: string; subnet: string; gateway: string; mtu?: number; labels?: Labels },
     options?: CallOptions,
@@ -196,7 +199,10 @@ export interface Engine {
   removeImage(id: string, options?: CallOptions): Promise<void>;
 
   create(spec: ContainerSpec, options?: CallOptions): Promise<string>;
-  /** Answers the container as it is after the start. A volume of it with nothing in it becomes its user's, unless the image says whose. */
+  /**
+   * Answers the container as it is after the start. A volume of it with nothing in it becomes its user's, unless the image says
+   * whose.
+   */
   start(id: string, options?: CallOptions): Promise<Container>;
   /** TERM, after `timeoutMs` KILL; resolves once it ended. */
   stop(id: string, options: CallOptions & { timeoutMs: number }): Promise<void>;

@@ -19,8 +19,8 @@ export type ImagesInput = {
 
 /**
  * The longest unused first, but what stands on others before those. Ours are: stacks and loaded images of this cluster
- * (made again from the blob store), images pulled by this agent, and of the platform's own all but the newest of each name, which nobody but `up`
- * could make again. Anything else on the machine is somebody else's.
+ * (made again from the blob store), images pulled by this agent, and of the platform's own all but the newest of each name,
+ * which nobody but `up` could make again. Anything else on the machine is somebody else's.
  */
 export function unusedImages(input: ImagesInput): ImageInfo[] {
   const { images, graceMs, idleMsOf } = input;

@@ -46,7 +46,10 @@ export class AggregatorSink implements LogSink {
     return [...this.#connections.values()].reduce((sum, { dropped }) => sum + dropped, this.#dropped);
   }
 
-  /** Waits while no instance has room for that app's lines. One that is slow while others are not loses its oldest and is told how many. */
+  /**
+   * Waits while no instance has room for that app's lines. One that is slow while others are not loses its oldest and is told
+   * how many.
+   */
   async write(
     line: LogLine,
     { signal, onConfirmed }: { signal: AbortSignal; onConfirmed?: () => void },

@@ -1,4 +1,7 @@
-/** A shell that stays, for what is run again and again: forking a process of the agent's size costs milliseconds, forking a shell none. */
+/**
+ * A shell that stays, for what is run again and again: forking a process of the agent's size costs milliseconds, forking a
+ * shell none.
+ */
 import { spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { closeSync, existsSync, fstatSync, ftruncateSync, openSync, readSync, unlinkSync } from 'node:fs';

@@ -11,8 +11,9 @@ import { FlynnError, messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 
 /**
- * It sleeps up to the deadline, which moves on, or back to no less than a host's lease; three seconds at most. `fence` holds the deadline, in hundredths of a second of /proc/uptime (0: none), and below it the containers' ids. A later
- * watchdog writes its own pid, and this one leaves; so it does when the folder is gone.
+ * It sleeps up to the deadline, which moves on, or back to no less than a host's lease; three seconds at most. `fence` holds
+ * the deadline, in hundredths of a second of /proc/uptime (0: none), and below it the containers' ids. A later watchdog writes
+ * its own pid, and this one leaves; so it does when the folder is gone.
  */
 const script = String.raw`
 cd "$1" || exit 1

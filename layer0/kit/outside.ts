@@ -4,7 +4,10 @@ import { lookup as systemLookup } from 'node:dns';
 import { BlockList, isIP } from 'node:net';
 import { FlynnError } from './errors.ts';
 
-/** Oneself, one's link (where clouds tell their machines secrets), carrier space (where clusters have their containers), everybody at once. */
+/**
+ * Oneself, one's link (where clouds tell their machines secrets), carrier space (where clusters have their containers),
+ * everybody at once.
+ */
 const neverOutside = [
   ['0.0.0.0', 8, 'ipv4'],
   ['127.0.0.0', 8, 'ipv4'],

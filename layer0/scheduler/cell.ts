@@ -84,7 +84,10 @@ export const imageSchema = z.union([
     base: z.string().min(1),
     layers: z.array(blobSchema),
   }),
-  /** A whole image: its configuration, which names the plain tar files of its layers, and these (plain, zstd or gzip), lowest first. All blobs of the blob store. */
+  /**
+   * A whole image: its configuration, which names the plain tar files of its layers, and these (plain, zstd or gzip), lowest
+   * first. All blobs of the blob store.
+   */
   z.object({ config: blobSchema, layers: z.array(blobSchema) }),
 ]);
 export type Image = z.output<typeof imageSchema>;

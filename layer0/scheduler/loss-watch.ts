@@ -3,7 +3,10 @@ import type { Cell } from './cell-view.ts';
 import { judgeLosses, suspicionText, trackMissing } from './losses.ts';
 
 export type LossWatchOptions = Readonly<{
-  /** How long after its lease ended a host is lost, default a quarter of one; when most hosts are away, `lossHoldMs`, default 60 s. */
+  /**
+   * How long after its lease ended a host is lost, default a quarter of one; when most hosts are away, `lossHoldMs`, default 60
+   * s.
+   */
   lossGraceMs?: number;
   lossHoldMs?: number;
   /** How long those still away are waited for once most are back, default 5 s: their agents try every second. */

@@ -1,4 +1,7 @@
-/** Which jobs of a service would be better off elsewhere? Asked for by an evaluation with the cause `rebalance`, never of itself. */
+/**
+ * Which jobs of a service would be better off elsewhere? Asked for by an evaluation with the cause `rebalance`, never of
+ * itself.
+ */
 import type { Workload } from './cell.ts';
 import type { Cell, PlacedJob } from './cell-view.ts';
 import { Placement } from './placement/request.ts';

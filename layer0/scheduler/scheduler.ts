@@ -26,7 +26,10 @@ export type SchedulerOptions = {
   schedulerPaths?: readonly string[];
   /** How long another scheduler's workloads are left to it, default 5 s. */
   takeoverMs?: number;
-  /** How long after its lease ended a host is lost, default a quarter of one; when most hosts are away, `lossHoldMs`, default 60 s. */
+  /**
+   * How long after its lease ended a host is lost, default a quarter of one; when most hosts are away, `lossHoldMs`, default 60
+   * s.
+   */
   lossGraceMs?: number;
   lossHoldMs?: number;
   /** How often all workloads are checked for what no event told of, default 30 s. */

@@ -16,7 +16,10 @@ export interface Mirror<T> extends AsyncDisposable {
   readonly snapshot: Snapshot<T>;
   /** How many entries a resync has found different from the store so far: watches that lost something. */
   readonly driftCount: number;
-  /** The current snapshot at once, then the latest after every wake whose entries differ. Ends when the signal aborts or the mirror is closed. */
+  /**
+   * The current snapshot at once, then the latest after every wake whose entries differ. Ends when the signal aborts or the
+   * mirror is closed.
+   */
   changes(options: { signal: AbortSignal }): AsyncIterable<Snapshot<T>>;
   /** A snapshot at or after the revision. `timeout` after `deadlineMs` (default 5000). */
   reached(revision: Revision, options?: { signal?: AbortSignal; deadlineMs?: number }): Promise<Snapshot<T>>;

@@ -13,7 +13,10 @@ export const platform = {
     response: 'stream',
     summary: "An app's log",
   }),
-  /** Every change to what the controller keeps; resume with Last-Event-ID. `?app=` narrows it. The current state comes first unless resumed: `current` marks its end. */
+  /**
+   * Every change to what the controller keeps; resume with Last-Event-ID. `?app=` narrows it. The current state comes first
+   * unless resumed: `current` marks its end.
+   */
   events: defineRoute({
     method: 'GET',
     path: '/events',

@@ -105,7 +105,10 @@ export const releases = {
       /** What is left out is taken over from the app's live release. */
       artifactId: z.string().optional(),
       env: envSchema.optional(),
-      /** Over `env`: `${NAME}` is what the variable NAME holds, `$${` is `${`. With an `env` they are said along: else there are none. */
+      /**
+       * Over `env`: `${NAME}` is what the variable NAME holds, `$${` is `${`. With an `env` they are said along: else there are
+       * none.
+       */
       references: envSchema.optional(),
       processes: z.record(processType, processSchema).optional(),
       scripts: scriptsSchema.optional(),

@@ -25,7 +25,10 @@ export function placementOf(cell: CellView, appId: string, id: string): Placemen
   return placed === undefined ? undefined : { hostId: placed.hostId, jobId: placed.id };
 }
 
-/** Waits for the job's placement, up to 60 s. Throws `not_found` if no such job was asked for, `timeout` with the reason why it waits. */
+/**
+ * Waits for the job's placement, up to 60 s. Throws `not_found` if no such job was asked for, `timeout` with the reason why it
+ * waits.
+ */
 export async function awaitPlacement(
   cell: CellView,
   options: { appId: string; id: string; signal: AbortSignal; deadlineMs?: number },

@@ -60,7 +60,10 @@ export function buildLimitsOf(env: Readonly<Record<string, string>>): z.output<t
 export const buildLimitNames = ['memory', 'time', 'disk'] as const;
 export type BuildLimitName = (typeof buildLimitNames)[number];
 
-/** `value` is what the app's builds get, `isOwn` if the app asks for it, and `most` how far it may raise it: bytes, or milliseconds. */
+/**
+ * `value` is what the app's builds get, `isOwn` if the app asks for it, and `most` how far it may raise it: bytes, or
+ * milliseconds.
+ */
 export type BuildLimit = { value: number; most: number; isOwn: boolean };
 export type AppBuildLimits = Record<BuildLimitName, BuildLimit>;
 

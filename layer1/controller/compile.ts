@@ -51,7 +51,10 @@ export function slugProcess(commandLine: string, type: string): z.input<typeof p
   return { ...startedBySlug([commandLine]), ports: isWebType(type) ? [{ port: defaultPort }] : [] };
 }
 
-/** A process of an image: as the image says, or a line for its shell. `web` types listen on the port it exposes; PORT says the same. */
+/**
+ * A process of an image: as the image says, or a line for its shell. `web` types listen on the port it exposes; PORT says the
+ * same.
+ */
 export function imageProcess(
   commandLine: string | undefined,
   type: string,

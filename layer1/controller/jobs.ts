@@ -217,7 +217,10 @@ function pendingJob({ id, template }: CompiledWorkload, nowMs: number): Job {
   };
 }
 
-/** A one-off job's workload goes, and the job with it; one of a formation is ended on its host, and the formation starts another. */
+/**
+ * A one-off job's workload goes, and the job with it; one of a formation is ended on its host, and the formation starts
+ * another.
+ */
 async function stopJob(deps: Deps, app: AppResource, id: string, signal: AbortSignal): Promise<void> {
   const { cell } = deps;
   const job = findJob(jobsOfApp(app.id, cellOf(cell), { all: true, nowMs: deps.now() }), id);

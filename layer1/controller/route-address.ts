@@ -19,7 +19,10 @@ export function routePlace(route: {
   return name === undefined ? `tcp:${route.port ?? ''}` : `tcp:${route.port ?? ''}/${name}`;
 }
 
-/** Lower case, labels of letters, digits and dashes, at most one wildcard label in front; `*` alone; or an IPv6 address in brackets. */
+/**
+ * Lower case, labels of letters, digits and dashes, at most one wildcard label in front; `*` alone; or an IPv6 address in
+ * brackets.
+ */
 export function normalizeDomain(text: string): string {
   const domain = text.trim().toLowerCase().replace(/\.$/, '');
   if (domain === '*') return domain;

@@ -24,7 +24,10 @@ import { openMirror } from '@flynn/store/mirror';
 import type { Mirror } from '@flynn/store/mirror';
 import type { Lease, Store } from '@flynn/store/store';
 
-/** What becomes of a job: `run` is healthy at once, `hang` never is, `exit` ends with the code (0 is done), `crash` is started again later. */
+/**
+ * What becomes of a job: `run` is healthy at once, `hang` never is, `exit` ends with the code (0 is done), `crash` is started
+ * again later.
+ */
 export type Behaviour =
   /** `lingers`: told to stop, it goes on until `end` is called. */
   | { is: 'run'; lines?: readonly string[]; lingers?: boolean }

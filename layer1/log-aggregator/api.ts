@@ -96,7 +96,10 @@ export const routes = {
     response: z.object({ lines: z.int() }),
     summary: 'Take lines from a host agent',
   }),
-  /** ndjson of Line in the order they arrived here, from all hosts. Empty lines in between mean nothing: they keep the connection. */
+  /**
+   * ndjson of Line in the order they arrived here, from all hosts. Empty lines in between mean nothing: they keep the
+   * connection.
+   */
   read: defineRoute({
     method: 'GET',
     path: '/apps/:app/lines',

@@ -176,7 +176,10 @@ export class Backends implements Disposable {
   }
 }
 
-/** The app that each address is known as, by its agent's word. While one is replaced two may share an address: then both have to be. */
+/**
+ * The app that each address is known as, by its agent's word. While one is replaced two may share an address: then both have to
+ * be.
+ */
 function rolesOf(instances: readonly Instance[]): ReadonlyMap<string, string | undefined> {
   const roles = new Map<string, string | undefined>();
   for (const { address, attributes } of instances) {

@@ -36,7 +36,10 @@ export const configSchema = z.object({
   FLYNN_HTTPS_PORT: integer.default(443),
   /** What is spoken there: TLS 1.3 and 1.2 with authenticated ciphers, also 1.2 with older ones, or from 1.0 on. */
   FLYNN_TLS_PROFILE: z.enum(tlsProfiles).default('modern'),
-  /** A folder in which the last known routes, backends and certificates are kept for the next start; shared with other routers of the host. */
+  /**
+   * A folder in which the last known routes, backends and certificates are kept for the next start; shared with other routers
+   * of the host.
+   */
   FLYNN_STATE_DIR: z.string().optional(),
   /** Proxies in front of the router, addresses and networks between commas: where a request is from is theirs to say. */
   FLYNN_TRUSTED_PROXIES: networks.default([]),

@@ -77,7 +77,10 @@ export type Limits = {
   readonly totalMs: number;
   /** Of the request; a front answers `body-too-large` as soon as it is over. 0 is without a limit. */
   readonly bodyBytes: number;
-  /** The body is collected up to this much before a backend is taken, so that a slow client holds none; 0 passes it on as it comes. */
+  /**
+   * The body is collected up to this much before a backend is taken, so that a slow client holds none; 0 passes it on as it
+   * comes.
+   */
   readonly bufferBytes: number;
 };
 
@@ -115,8 +118,8 @@ export interface Exchange {
   /** Of the picked one; it will be avoided as the policy sees fit. */
   failed(backend: Backend, how: Failing): void;
   /**
-   * A head came from it, and whether a body will. Answers the fields that the answer gets besides (lower case), where the backend does
-   * not say the same field itself (cookies always), or an answer to send in its place (an error page).
+   * A head came from it, and whether a body will. Answers the fields that the answer gets besides (lower case), where the
+   * backend does not say the same field itself (cookies always), or an answer to send in its place (an error page).
    */
   answered(backend: Backend, status: number, hasBody?: boolean): Fields | Answer;
   /** Once for every backend that was picked, after its part is over. */

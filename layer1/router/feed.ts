@@ -46,7 +46,10 @@ export class RouteFeed {
   readonly #onCurrent: () => void;
   #revision: string | undefined;
 
-  /** `revision`: of the routes that the sink has already. `onCurrent`: they are as the controller has them, each time it says so. */
+  /**
+   * `revision`: of the routes that the sink has already. `onCurrent`: they are as the controller has them, each time it says
+   * so.
+   */
   constructor(sink: RouteSink, log: Logger, revision?: string, onCurrent: () => void = () => {}) {
     this.#onCurrent = onCurrent;
     this.#sink = sink;

@@ -54,7 +54,10 @@ function withoutSlugEnv(env: Process['env']): Process['env'] {
   return Object.fromEntries(Object.entries(env).filter(([name, value]) => slugEnv[name] !== value));
 }
 
-/** Who is told a port listens there. An image that names one itself may not: what was set for the first port stays, its number is the image's. */
+/**
+ * Who is told a port listens there. An image that names one itself may not: what was set for the first port stays, its number
+ * is the image's.
+ */
 function portsOf(before: Process['ports'], fresh: Process['ports'], isFixed: boolean): Process['ports'] {
   const [first, ...others] = before;
   const [own] = fresh;

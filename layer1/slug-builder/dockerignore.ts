@@ -1,4 +1,7 @@
-/** Which of the source's files does .dockerignore keep out of the context? Its patterns are tied to the root, unlike .gitignore's. */
+/**
+ * Which of the source's files does .dockerignore keep out of the context? Its patterns are tied to the root, unlike
+ * .gitignore's.
+ */
 import { posix } from 'node:path';
 import { globSource } from './slugignore.ts';
 

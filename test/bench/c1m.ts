@@ -1,4 +1,7 @@
-/** A million jobs on five thousand hosts, written, planned, committed and checked afresh. `c1m KIND WORKLOADS JOBS HOSTS` for others. */
+/**
+ * A million jobs on five thousand hosts, written, planned, committed and checked afresh. `c1m KIND WORKLOADS JOBS HOSTS` for
+ * others.
+ */
 import type { Bench } from './bench.ts';
 import { startEtcdMembers } from './etcd-members.ts';
 import { figure } from './figure.ts';

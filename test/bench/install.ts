@@ -1,4 +1,7 @@
-/** Three hosts with nothing of flynn on them, from a bundle: what has to be typed, and how long it takes, to the first push live. */
+/**
+ * Three hosts with nothing of flynn on them, from a bundle: what has to be typed, and how long it takes, to the first push
+ * live.
+ */
 import { makeBundle } from '@flynn/bootstrap/bundle/make';
 import { InstalledHosts } from '../installed-hosts.ts';
 import type { Bench } from './bench.ts';

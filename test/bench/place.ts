@@ -1,4 +1,7 @@
-/** CPU time of one placement in memory, by how many hosts there are, by policy, and by how full they are; `place pipeline`: the whole of it only. */
+/**
+ * CPU time of one placement in memory, by how many hosts there are, by policy, and by how full they are; `place pipeline`: the
+ * whole of it only.
+ */
 import { FlynnError } from '@flynn/kit/errors';
 import { choose, chooseMany } from '@flynn/scheduler/placement/choose';
 import { HostTable } from '@flynn/scheduler/placement/host-table';

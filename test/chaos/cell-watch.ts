@@ -71,7 +71,10 @@ export function isUp(cell: Cell, job: PlacedJob): boolean {
   return job.desired === 'run' && job.status?.state === 'running' && cell.hosts.has(job.hostId);
 }
 
-/** What the cell wants and does not have, and what it has and does not want; jobs whose data is on hosts that are away do not count. */
+/**
+ * What the cell wants and does not have, and what it has and does not want; jobs whose data is on hosts that are away do not
+ * count.
+ */
 export function wrongs(cell: Cell, hosts: readonly string[]): string[] {
   const wrong: string[] = [];
   for (const host of hosts) if (!cell.hosts.has(host)) wrong.push(`${host} is not there`);

@@ -1,4 +1,7 @@
-/** The store stands still for ten seconds in the middle of each command: it succeeds later, or says why not and can be given again. */
+/**
+ * The store stands still for ten seconds in the middle of each command: it succeeds later, or says why not and can be given
+ * again.
+ */
 import assert from 'node:assert/strict';
 import { after, before, suite, test } from 'node:test';
 import { systemClock } from '@flynn/kit/clock';

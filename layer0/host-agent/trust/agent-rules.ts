@@ -1,4 +1,7 @@
-/** Who may do what at an agent's API, by role; the cluster key is asked for besides. And whether there is anybody left without one. */
+/**
+ * Who may do what at an agent's API, by role; the cluster key is asked for besides. And whether there is anybody left without
+ * one.
+ */
 import { type RoleRules } from '@flynn/kit/http-gate';
 import { anyHost, appRole, isOfRole } from '@flynn/kit/identity';
 import type { Route } from '@flynn/kit/routes';

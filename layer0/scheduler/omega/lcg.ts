@@ -1,4 +1,7 @@
-/** The 48-bit linear congruential generator of `java.util.Random` (its documentation gives the algorithm), as two halves of 24 bits. */
+/**
+ * The 48-bit linear congruential generator of `java.util.Random` (its documentation gives the algorithm), as two halves of 24
+ * bits.
+ */
 const half = 0x100_0000;
 const multiplierHigh = 0x5de;
 const multiplierLow = 0xece66d;

@@ -10,7 +10,10 @@ export function inputOf(workload: Workload, cell: Cell, context: PlanContext): R
   return { ...input, departures: departuresOf(workload, input.placed, cell, context.now) };
 }
 
-/** The same where it matters not which hosts are to be left: an omni workload sees to that host by host, a removed one leaves all. */
+/**
+ * The same where it matters not which hosts are to be left: an omni workload sees to that host by host, a removed one leaves
+ * all.
+ */
 export function baseInputOf(workloadId: string, cell: Cell, { lostHosts, now }: PlanContext): ReconcileInput {
   return {
     placed: cell.jobsOf(workloadId),

@@ -1,4 +1,7 @@
-/** `count` jobs on every host that matches, or on as many as there may be. A cordoned host keeps those it has and gets no others; on one that drains they go last. */
+/**
+ * `count` jobs on every host that matches, or on as many as there may be. A cordoned host keeps those it has and gets no
+ * others; on one that drains they go last.
+ */
 import { attributesOf, failedConstraint, isOpen } from '../feasible.ts';
 import type { Workload } from '../cell.ts';
 import { isLeftToOmni } from '../drain.ts';

@@ -1,4 +1,7 @@
-/** Signed requests to a service that speaks S3, asked again while it may yet answer. Objects are addressed by path, which all of them take. */
+/**
+ * Signed requests to a service that speaks S3, asked again while it may yet answer. Objects are addressed by path, which all of
+ * them take.
+ */
 import { FlynnError, asFlynnError, codeOfHttpStatus, messageOf } from '@flynn/kit/errors';
 import { retry, withDeadline } from '@flynn/kit/retry';
 import { type S3Credentials, encoded, sha256, signedHeaders } from './signature.ts';
@@ -25,7 +28,10 @@ type Answer = { headers: Headers; text: string };
 /** Of one, its answer included. */
 const requestMs = 5 * 60_000;
 
-/** Errors: `not_found`, `denied`, `invalid` as the service says, with its words; `unavailable` or `timeout` when it does not answer. */
+/**
+ * Errors: `not_found`, `denied`, `invalid` as the service says, with its words; `unavailable` or `timeout` when it does not
+ * answer.
+ */
 export class S3Requests {
   readonly #bucket: S3Bucket;
   readonly #credentials: S3Credentials;

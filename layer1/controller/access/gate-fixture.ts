@@ -1,4 +1,7 @@
-/** Everybody the gate may meet: people with every role, on the cluster, on an app and through a team, with narrowed tokens; and the refused. */
+/**
+ * Everybody the gate may meet: people with every role, on the cluster, on an app and through a team, with narrowed tokens; and
+ * the refused.
+ */
 import { FlynnError } from '@flynn/kit/errors';
 import { HttpClient } from '@flynn/kit/http-client';
 import type { Route } from '@flynn/kit/routes';

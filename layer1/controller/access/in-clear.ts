@@ -1,4 +1,7 @@
-/** What of the API is asked for in clear, over the public port, though it need not be: who has sent a key so hears it, and goes on no more. */
+/**
+ * What of the API is asked for in clear, over the public port, though it need not be: who has sent a key so hears it, and goes
+ * on no more.
+ */
 import type { IncomingMessage } from 'node:http';
 import { FlynnError } from '@flynn/kit/errors';
 import { isCovered } from '../certificates/domains.ts';

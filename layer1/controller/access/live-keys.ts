@@ -1,4 +1,7 @@
-/** Which root keys and tokens the controllers of the cluster take, and where they are, as the store says: hosts that joined have it from nowhere else. */
+/**
+ * Which root keys and tokens the controllers of the cluster take, and where they are, as the store says: hosts that joined have
+ * it from nowhere else.
+ */
 import { hasCode } from '@flynn/kit/errors';
 import { newId } from '@flynn/kit/ids';
 import { silentLogger } from '@flynn/kit/log';

@@ -27,7 +27,10 @@ export const auditEntrySchema = z.object({
     /** Of the key that a push was signed with. */
     sshKey: z.string().optional(),
   }),
-  /** Method and path of the route: `POST /apps/:app/routes`. Of what the cluster itself tells `began :subject: :text`, or `ended`. */
+  /**
+   * Method and path of the route: `POST /apps/:app/routes`. Of what the cluster itself tells `began :subject: :text`, or
+   * `ended`.
+   */
   action: z.string(),
   params: z.record(z.string(), z.string()),
   app: z.object({ id: z.string(), name: z.string().optional() }).optional(),

@@ -1,4 +1,7 @@
-/** Which records of the cluster are in a backup? Those of what people made; what hosts and the platform know by themselves is not. */
+/**
+ * Which records of the cluster are in a backup? Those of what people made; what hosts and the platform know by themselves is
+ * not.
+ */
 import { parseJson } from '@flynn/store/codec';
 import type { Entry } from '@flynn/store/store';
 import { resourcePrefix } from '@flynn/resource/keys';

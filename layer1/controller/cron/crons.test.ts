@@ -33,7 +33,10 @@ const cronJobs = async ({ client }: TestController) =>
     ({ type }) => type === 'cron',
   );
 
-/** Looks at the lines so many hours from now, until the tick of that hour is dealt with: the worker may be faster, or in between. */
+/**
+ * Looks at the lines so many hours from now, until the tick of that hour is dealt with: the worker may be faster, or in
+ * between.
+ */
 async function stepAt(world: TestController, appId: string, hours: number): Promise<Cron> {
   const nowMs = Date.now() + hours * hourMs;
   const tickMs = lastTick(parseSchedule(hourly.schedule), { afterMs: 0, untilMs: nowMs }) ?? 0;

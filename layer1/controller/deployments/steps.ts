@@ -1,4 +1,7 @@
-/** Carries deployments out: reads the world, asks rollout.ts for the next step, takes it. Level-triggered, so restarts are harmless. */
+/**
+ * Carries deployments out: reads the world, asks rollout.ts for the next step, takes it. Level-triggered, so restarts are
+ * harmless.
+ */
 import type { Again } from '@flynn/resource/reconciler';
 import type { Compare } from '@flynn/store/store';
 import type { UpTimes } from './progress.ts';

@@ -191,7 +191,10 @@ export const generic = {
     }),
     summary: 'Delete an object, and after it what it owns',
   }),
-  /** Events `put`, `current` (null) and `delete` with an object; a deletion has the last there was. An event's id is to resume after. */
+  /**
+   * Events `put`, `current` (null) and `delete` with an object; a deletion has the last there was. An event's id is to resume
+   * after.
+   */
   watch: defineRoute({
     method: 'GET',
     path: '/watch/:group/:version/:kind',

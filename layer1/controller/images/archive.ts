@@ -28,7 +28,10 @@ export class Archive {
     this.#links = links;
   }
 
-  /** Reads a tar archive, plain or compressed, into the folder, which is the caller's to remove. `invalid` if it is none, or cut off. */
+  /**
+   * Reads a tar archive, plain or compressed, into the folder, which is the caller's to remove. `invalid` if it is none, or cut
+   * off.
+   */
   static async unpack(input: Readable, folder: string, signal: AbortSignal): Promise<Archive> {
     const files = new Map<string, ArchivedFile>();
     const links = new Map<string, string>();

@@ -114,7 +114,10 @@ export const routing = {
     response: 'empty',
     summary: 'Remove a route',
   }),
-  /** Events `set` (a Route) for every route, `current`, then `set` and `remove` ({id}); the event's id is the revision to resume after. Resumed, `current` comes first. */
+  /**
+   * Events `set` (a Route) for every route, `current`, then `set` and `remove` ({id}); the event's id is the revision to resume
+   * after. Resumed, `current` comes first.
+   */
   events: defineRoute({
     method: 'GET',
     path: '/routes/events',

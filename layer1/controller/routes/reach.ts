@@ -24,7 +24,10 @@ export async function missingRouters(
   return routers.missing({ routes }, options);
 }
 
-/** What was changed stays. Throws `timeout`, with the addresses, if whoever asked wanted to wait for all and some did not say so. */
+/**
+ * What was changed stays. Throws `timeout`, with the addresses, if whoever asked wanted to wait for all and some did not say
+ * so.
+ */
 export async function reached(
   deps: Pick<Deps, 'routers'>,
   changed: readonly ChangedRoute[],

@@ -70,7 +70,10 @@ export const httpSettingsSchema = z.object({
   bufferBytes: http.bufferBytes.default(0),
   /** Every request is answered 503 with the maintenance page, except of clients at these addresses or networks. */
   maintenance: z.object({ allow: allow.default([]) }).optional(),
-  /** HTML for what the router answers itself and for backends' answers without a body of their own: by status (`503`), class (`5xx`) or `maintenance`. */
+  /**
+   * HTML for what the router answers itself and for backends' answers without a body of their own: by status (`503`), class
+   * (`5xx`) or `maintenance`.
+   */
   pages: z.record(pageName, page).default({}),
   https: z
     .object({

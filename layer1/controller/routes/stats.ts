@@ -2,7 +2,10 @@
 import { defineRoute } from '@flynn/kit/routes';
 import { z } from 'zod';
 
-/** Upper bounds of the latency buckets, milliseconds; one more bucket takes what is above the last. The same everywhere, so that sums are sums. */
+/**
+ * Upper bounds of the latency buckets, milliseconds; one more bucket takes what is above the last. The same everywhere, so that
+ * sums are sums.
+ */
 export const latencyBoundsMs: readonly number[] = [
   1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000,
 ];
@@ -49,7 +52,10 @@ export const routeStatsSchema = z.object({
   /** Of bodies, or all of a TCP route's connections that have ended: from clients, to clients. */
   bytesIn: z.number(),
   bytesOut: z.number(),
-  /** From the request's head to the end of its answer, upgraded connections left out; `counts` has one number for each of `latencyBoundsMs`, and one more. */
+  /**
+   * From the request's head to the end of its answer, upgraded connections left out; `counts` has one number for each of
+   * `latencyBoundsMs`, and one more.
+   */
   latency: z.object({ counts: z.array(z.int()), sumMs: z.number() }),
   backends: z.array(backendStatsSchema),
 });

@@ -246,7 +246,10 @@ export class ReferenceFront implements Front {
     return this.#sockets.get(request.socket) ?? { address: '', port: 0, localPort: 0, isTls: false };
   }
 
-  /** Or why there is none: to the platform's own parts a connection is made before, for nothing may be said before it is known to whom. */
+  /**
+   * Or why there is none: to the platform's own parts a connection is made before, for nothing may be said before it is known
+   * to whom.
+   */
   async #agentFor(backend: Backend, how: { isRepeatable: boolean; dialMs: number }): Promise<Agent | Error> {
     // What cannot be sent again goes over a connection of its own: no other may be closing at this moment.
     if (backend.mutual === undefined) return how.isRepeatable ? this.#agentOf(backend) : new Agent();

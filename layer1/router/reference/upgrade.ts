@@ -127,7 +127,10 @@ export class UpgradeProxy {
     return closed.promise;
   }
 
-  /** Calls `silent` once nothing came from the socket and nothing went to it for so long, unless what it answers is called before. */
+  /**
+   * Calls `silent` once nothing came from the socket and nothing went to it for so long, unless what it answers is called
+   * before.
+   */
   #whenSilent(socket: Socket, idleMs: number, silent: () => void): () => void {
     let bytes = -1;
     let endMs = Infinity;

@@ -1,4 +1,7 @@
-/** Certificates from a real authority, shown by a real router. Ports 80 and 443 of a loopback address of its own: authorities know no others. */
+/**
+ * Certificates from a real authority, shown by a real router. Ports 80 and 443 of a loopback address of its own: authorities
+ * know no others.
+ */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { apps } from '@flynn/controller/api';

@@ -74,7 +74,10 @@ const packageOfExtension: Readonly<Record<string, string>> = {
   xsl: 'xml',
 };
 
-/** Debian's packages of extensions: those that apps usually expect, and those asked for. What has no package is built in, or missed by Composer. */
+/**
+ * Debian's packages of extensions: those that apps usually expect, and those asked for. What has no package is built in, or
+ * missed by Composer.
+ */
 export function extensionPackages(
   version: string,
   extensions: readonly string[],
