@@ -5,18 +5,12 @@
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { text } from 'node:stream/consumers';
-import {
-  artifactSchema,
-  envSchema,
-  metaSchema,
-  releaseSchema,
-  rolloutSchema,
-  routeSchema,
-} from '@flynn/controller/model';
+import { artifactSchema, envSchema, metaSchema, releaseSchema, routeSchema } from '@flynn/controller/model';
 import { storedBlobs } from '@flynn/controller/images/image-blobs';
 import { FlynnError } from '@flynn/kit/errors';
 import { extract, pack } from 'tar-stream';
 import { z } from 'zod';
+import { rolloutSchema } from '@flynn/controller/deployments/rollout-settings';
 
 const manifestName = 'flynn-app.json';
 const layerPrefix = 'layers/';

@@ -1,14 +1,7 @@
 import { apps, deployments, releases } from '@flynn/controller/api';
 import { deploymentControls } from '@flynn/controller/deployments/api-controls';
 import { isWaiting } from '@flynn/controller/deployments/phases';
-import {
-  type Deployment,
-  type Rollout,
-  type RolloutChange,
-  deploymentSchema,
-  rolloutSchema,
-  strategies,
-} from '@flynn/controller/model';
+import { type Deployment, deploymentSchema } from '@flynn/controller/model';
 import { nearestOf } from '@flynn/kit/config';
 import { FlynnError } from '@flynn/kit/errors';
 import { withDeadline } from '@flynn/kit/retry';
@@ -17,6 +10,12 @@ import { parseDurationMs, parseWhole, usageError } from '../arguments.ts';
 import type { Context } from '../context.ts';
 import { formatAge, formatTable } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';
+import {
+  type Rollout,
+  type RolloutChange,
+  rolloutSchema,
+  strategies,
+} from '@flynn/controller/deployments/rollout-settings';
 
 const newestHint = 'else the newest';
 const followMs = 24 * 60 * 60_000;

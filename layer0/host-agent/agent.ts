@@ -7,10 +7,8 @@ import type { Logger } from '@flynn/kit/log';
 import type { Metrics } from '@flynn/kit/metrics';
 import { forever } from '@flynn/kit/tasks';
 import type { TaskGroup } from '@flynn/kit/tasks';
-import { startDnsServer } from '@flynn/discovery/dns';
 import type { Registry } from '@flynn/discovery/registry';
 import { Routers, routerService } from '@flynn/discovery/routers';
-import { discoveryHandlers } from '@flynn/discovery/server';
 import { createRegistry } from '@flynn/discovery/store-registry';
 import type { HostRecord } from '@flynn/scheduler/cell';
 import { schedulerMetrics } from '@flynn/scheduler/scheduler-metrics';
@@ -23,7 +21,7 @@ import { certificateFault } from './cluster/certificate-age.ts';
 import { startPlatformImages } from './cluster/platform-images.ts';
 import { sealingKeyIdOf, startCluster } from './cluster/start.ts';
 import type { Peers } from './cluster/start.ts';
-import { gatewayOf, parseAttributes, parseUpstream } from './config.ts';
+import { gatewayOf, parseAttributes } from './config.ts';
 import type { Config } from './config.ts';
 import { findingMetrics } from './doctor/metrics.ts';
 import { startDoctor } from './doctor/start.ts';
@@ -57,14 +55,13 @@ import { tellJobs } from './trust/closing.ts';
 import { type HostTrust, runTrust } from './trust/host-trust.ts';
 import { certificateHandlers } from './trust/server.ts';
 import { startUpkeep } from './upkeep.ts';
+import { serveDiscovery } from './discovery-servers.ts';
 import { volumeHandlers } from './volumes.ts';
 import { Watchdog } from './watchdog.ts';
 import { workloadHandlers } from './workload-server.ts';
 
 /** Of the program, which a bundle may have stamped. */
 const { version } = packageFile;
-const discoveryPort = 1111;
-const dnsPort = 53;
 export const apiPort = 1113;
 const replayedLines = 1_000;
 const networkResyncMs = 30_000;
@@ -135,7 +132,7 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
   await startCluster({ config, engine, store, tls, peers, identity: trust?.identity, log }, tasks);
   const platformImages = await startPlatformImages({ store, engine, log }, tasks);
   await followCluster(hostNetwork, { store, registry: known, log, signal });
-  await serveDiscovery(known);
+  await serveDiscovery(known, { gateway: host.gateway, upstreams: config.FLYNN_DNS_UPSTREAMS, log, signal });
 
   const sessions = new Sessions(engine);
   const source = { engine, hostId: host.hostId };
@@ -314,16 +311,6 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
     });
     if (announced !== undefined && deps.isToReturn()) await prepareAbsence(announced, leaving);
   });
-
-  async function serveDiscovery(registry: Registry): Promise<void> {
-    const handlers = discoveryHandlers(registry, waiting);
-    for (const address of [host.gateway, '127.0.0.1']) {
-      await startServer({ name: 'discovery', handlers, log, host: address, port: discoveryPort, signal });
-    }
-    const upstreams = config.FLYNN_DNS_UPSTREAMS?.map(parseUpstream);
-    const dns = { registry, log, signal, address: host.gateway, port: dnsPort };
-    await startDnsServer({ ...dns, ...(upstreams === undefined ? {} : { upstreams }) });
-  }
 
   async function keepNetwork(signal: AbortSignal): Promise<void> {
     await systemClock.sleep(networkResyncMs, { signal });

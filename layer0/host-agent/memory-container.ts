@@ -1,4 +1,5 @@
 /** One container of the memory engine: its process, its output, its log. */
+import { pause } from '@flynn/kit/clock';
 import type { Clock } from '@flynn/kit/clock';
 import { AsyncQueue } from '@flynn/kit/queue';
 import type {
@@ -142,9 +143,7 @@ export class MemoryContainer {
     if (process === undefined) return;
     this.signal('SIGTERM');
     const giveUp = new AbortController();
-    // Given up once the process has ended: the only way this wait fails.
-    const patience = this.#clock.sleep(timeoutMs, { signal: giveUp.signal }).catch(() => undefined);
-    await Promise.race([process.ended, patience]);
+    await Promise.race([process.ended, pause(timeoutMs, giveUp.signal, this.#clock)]);
     giveUp.abort();
     process.kill.abort(137);
     await process.ended;

@@ -16,10 +16,10 @@ import {
   metaSchema,
   processSchema,
   releaseSchema,
-  rolloutChangeSchema,
 } from './model.ts';
 import { pageQuery } from './paging.ts';
 import { volumesSchema } from './volumes/api.ts';
+import { rolloutChangeSchema } from './deployments/rollout-settings.ts';
 
 const appChange = z.object({
   meta: metaSchema.optional(),

@@ -15,11 +15,11 @@ import {
   keySchema,
   operationSchema,
   releaseSchema,
-  rolloutSchema,
   routeSchema,
   runnerSchema,
 } from './model.ts';
 import { cronSchema } from './cron/model.ts';
+import { rolloutSchema } from './deployments/rollout-settings.ts';
 import { askerSchema } from './operations/asker.ts';
 import { routePlace } from './route-address.ts';
 import { routeIssues } from './routes/rules.ts';

@@ -30,6 +30,7 @@ import type { RememberedTable } from './remembered.ts';
 import type { Told } from './server.ts';
 import { Silence } from './silence.ts';
 import { TcpRoutes } from './tcp/routes.ts';
+import type { TcpWait } from './tcp/routes.ts';
 import { unansweredInKernel } from './tcp-table.ts';
 import type { Unanswered } from './tcp-table.ts';
 import { Challenges, answeringChallenges } from './tls/challenges.ts';
@@ -39,7 +40,7 @@ import type { RememberedCertificates } from './tls/remembered.ts';
 
 export const defaultTimeouts: Timeouts = { dialMs: 1_000, firstByteMs: 30_000, idleMs: 55_000 };
 
-const defaultTcpWaitMs = 30_000;
+const defaultTcpWait: TcpWait = { ms: 30_000, most: 1_000 };
 
 export type RouterOptions = {
   controller: Pick<HttpClient, 'events'>;
@@ -62,8 +63,8 @@ export type RouterOptions = {
   /** The part of all requests that comes to this process: limits of all together are that much lower. Default 1. */
   share?: number;
   timeouts?: Timeouts;
-  /** How long a connection of a TCP route waits for a backend while there is none. */
-  tcpWaitMs?: number;
+  /** How long a connection of a TCP route waits for a backend while there is none, and how many do. */
+  tcpWait?: TcpWait;
   /** How long to wait for the first routes before listening without any. */
   routesDeadlineMs?: number;
   /** What was last known, until the controller and discovery have spoken. */
@@ -106,8 +107,8 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
   const routes = new RouteBook({ backends, defaults: timeouts, now: Date.now, log, share: options.share });
   const figuresOf = (id: string) => routes.tcp.get(id)?.figures;
   const { dialMs } = timeouts;
-  const { tcpWaitMs: waitMs = defaultTcpWaitMs } = options;
-  const tcp = new TcpRoutes({ backends, figuresOf, accept, counters, dialMs, waitMs, deadlines, host, log });
+  const { tcpWait: wait = defaultTcpWait } = options;
+  const tcp = new TcpRoutes({ backends, figuresOf, accept, counters, dialMs, wait, deadlines, host, log });
   const { accessLog: format = 'off' } = options;
   const accessLog = format === 'off' ? undefined : new AccessLog({ format, stream: process.stdout });
   const challenges = new Challenges();

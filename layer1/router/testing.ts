@@ -144,7 +144,7 @@ export async function setUp(
   t: Owner,
   timeouts: Partial<Timeouts> = {},
   driver?: Driver,
-  more: Pick<RouterOptions, 'trustedProxies' | 'proxyProtocol' | 'unanswered' | 'identity' | 'tcpWaitMs'> = {},
+  more: Pick<RouterOptions, 'trustedProxies' | 'proxyProtocol' | 'unanswered' | 'identity' | 'tcpWait'> = {},
 ): Promise<World> {
   const plane = new ControlPlane();
   plane.setRoute({ id: 'r1', domain: 'app.test' });
@@ -161,7 +161,7 @@ export async function setUp(
     clusterKey: 'key',
     // Longer than any machine takes: what is tested of them says so itself.
     timeouts: { dialMs: 120_000, firstByteMs: 120_000, idleMs: 120_000, ...timeouts },
-    tcpWaitMs: 100,
+    tcpWait: { ms: 100, most: 1_000 },
     ...more,
     log,
   });

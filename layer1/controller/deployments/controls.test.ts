@@ -10,10 +10,10 @@ import { apps, deployments, formations } from '../api.ts';
 import { deploymentControls } from './api-controls.ts';
 import { changedStatus } from './controls.ts';
 import { changedRollout } from './settings.ts';
-import { rolloutSchema } from '../model.ts';
-import type { Deployment, Release, RolloutChange } from '../model.ts';
+import type { Deployment, Release } from '../model.ts';
 import { startTestController } from '../testing.ts';
 import type { TestController } from '../testing.ts';
+import { rolloutSchema, type RolloutChange } from './rollout-settings.ts';
 
 let world: TestController;
 before(async () => {

@@ -17,7 +17,6 @@ import { taskId, taskLine, taskPiece } from './tasks.ts';
 import { evaluationContext, findApp, findLiveApp } from '../deps.ts';
 import type { Deps } from '../deps.ts';
 import { formationPiece } from '../formations.ts';
-import type { Rollout, RolloutChange } from '../model.ts';
 import { findRelease, runnableOf } from '../releases.ts';
 import { appType, deploymentType, formationType, ownedBy, releaseType } from '../resources.ts';
 import type { AppResource, DeploymentResource, ReleaseResource } from '../resources.ts';
@@ -27,6 +26,7 @@ import { nextCounts } from './strategies.ts';
 import { pageOf } from '../paging.ts';
 import { progressOf } from './progress.ts';
 import { viewDeployment } from '../views.ts';
+import type { Rollout, RolloutChange } from './rollout-settings.ts';
 
 const maxAttempts = 8;
 

@@ -1,11 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
-import { rolloutSchema, strategies } from '../model.ts';
-import type { Rollout } from '../model.ts';
 import { nextStep, targetCounts } from './rollout.ts';
 import type { RolloutView, TypeState } from './rollout.ts';
 import { batchOf } from './strategies.ts';
+import { rolloutSchema, strategies, type Rollout } from './rollout-settings.ts';
 
 const web = (change: Partial<TypeState> = {}): TypeState => ({
   type: 'web',

@@ -1,7 +1,7 @@
 /** What is the next step of a deployment? Pure: the world in, one step out. The step is taken, and the world read again. */
 import type { TaskState } from './tasks.ts';
 import { nextCounts } from './strategies.ts';
-import type { Rollout } from '../model.ts';
+import type { Rollout } from './rollout-settings.ts';
 
 export type TypeState = {
   type: string;

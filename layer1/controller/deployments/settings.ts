@@ -1,5 +1,5 @@
 /** How an app's rollouts are set, and changed. Pure. */
-import type { Rollout, RolloutChange } from '../model.ts';
+import type { Rollout, RolloutChange } from './rollout-settings.ts';
 
 /** What is left out stays; null takes a limit away. */
 export function changedRollout(before: Rollout, change: RolloutChange): Rollout {

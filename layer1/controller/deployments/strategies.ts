@@ -1,5 +1,5 @@
 /** Which counts come next, now that all asked for so far is up? Pure; what each strategy of a deployment promises. */
-import type { Rollout } from '../model.ts';
+import type { Rollout } from './rollout-settings.ts';
 import type { Counts, TypeState } from './rollout.ts';
 
 type Type = Pick<

@@ -9,7 +9,7 @@ import { deploymentControls } from './api-controls.ts';
 import type { Scripts } from '../app-json.ts';
 import { taskLine, taskState } from './tasks.ts';
 import type { Deployment } from '../model.ts';
-import { rolloutSchema } from '../model.ts';
+import { rolloutSchema } from './rollout-settings.ts';
 import { nextStep } from './rollout.ts';
 import { startTestController } from '../testing.ts';
 import type { TestController } from '../testing.ts';

@@ -109,7 +109,7 @@ test('a route that goes closes its port, and not the connections over it', async
 });
 
 test('while there is no backend a connection waits for one, with what it has said', async (t) => {
-  const { plane, router } = await setUp(t, {}, undefined, { tcpWaitMs: 120_000 });
+  const { plane, router } = await setUp(t, {}, undefined, { tcpWait: { ms: 120_000, most: 1_000 } });
   const [backend, gone] = [await startHalfCloser(t), await startBackend(t, () => {})];
   const port = await freePort();
   plane.up('git', gone.address);
@@ -132,6 +132,19 @@ test('while there is no backend a connection waits for one, with what it has sai
   plane.up('git', backend.address);
   assert.deepEqual(await Promise.all([text(first), text(second)]), ['got hello', 'got world']);
   await active(0);
+});
+
+test('beyond so many that wait the next connection is closed, and all are when the route goes', async (t) => {
+  const { plane, router } = await setUp(t, {}, undefined, { tcpWait: { ms: 120_000, most: 1 } });
+  const port = await freePort();
+  plane.setRoute({ id: 't', type: 'tcp', port, service: 'nobody' });
+  // The first to get through waits.
+  const first = await waitFor(() => connected(port), { what: `port ${port}`, deadlineMs: 30_000 });
+  await waitFor(() => router.routeStats('t')?.active === 1, { what: 'the first', deadlineMs: 30_000 });
+  assert.equal(await text(await connected(port)), '');
+  assert.equal(router.routeStats('t')?.active, 1);
+  plane.removeRoute('t');
+  assert.equal(await text(first), '');
 });
 
 test('without a backend the connection is closed', async (t) => {

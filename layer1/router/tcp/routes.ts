@@ -26,10 +26,10 @@ const maxDials = 4;
 const retryListenMs = 5_000;
 /** To say which name it wants. */
 const helloMs = 10_000;
-/** For a backend, at once; with more the next are turned away. */
-const maxWaiting = 1_000;
 
 type Listener = { routes: PortRoutes; server: Server; retry?: NodeJS.Timeout };
+
+export type TcpWait = Readonly<{ ms: number; most: number }>;
 
 type TcpOptions = Readonly<{
   backends: {
@@ -42,8 +42,11 @@ type TcpOptions = Readonly<{
   accept: Accept;
   counters: Pick<Counters, 'tcpConnections' | 'dialFailures'>;
   dialMs: number;
-  /** For a backend where there is none: one of which there may be only one has no other while it is replaced. */
-  waitMs: number;
+  /**
+   * For a backend where there is none: one of which there may be only one has no other while it is replaced. With so many
+   * connections that wait the next are turned away.
+   */
+  wait: TcpWait;
   deadlines: Deadlines;
   host: string;
   log: Logger;
@@ -147,13 +150,13 @@ export class TcpRoutes implements AsyncDisposable {
   }
 
   async #connect(socket: Socket, to: { client: Client; route: Route; early: Buffer | undefined }): Promise<void> {
-    const { counters, deadlines, dialMs, waitMs, log } = this.#options;
+    const { counters, deadlines, dialMs, wait, log } = this.#options;
     const { client, route, early } = to;
     const { proxyProtocol, idleMs } = route.tcp;
     counters.tcpConnections += 1;
     const figures = this.#count(socket, route);
     const tried = new Set<Backend>();
-    using patience = new Patience(socket, { waitMs, deadlines });
+    using patience = new Patience(socket, { waitMs: wait.ms, deadlines });
     while (tried.size < maxDials && !socket.destroyed) {
       const backend = await this.#next(route, tried, patience);
       if (backend === undefined || socket.destroyed) break;
@@ -196,7 +199,7 @@ export class TcpRoutes implements AsyncDisposable {
       // Asked for before, so that none is missed.
       const changed = this.#options.backends.changed(route.service);
       const backend = await this.#pick(route, tried);
-      if (backend !== undefined || changed === undefined || this.#waiting >= maxWaiting) return backend;
+      if (backend !== undefined || changed === undefined || this.#waiting >= this.#options.wait.most) return backend;
       this.#waiting += 1;
       const isChanged = await patience.until(changed).finally(() => (this.#waiting -= 1));
       if (!isChanged) return undefined;
