@@ -1,8 +1,6 @@
 /** Writes an answer to a client: its head together with what follows, its body as it comes or in chunks made here. */
+import { smallBytes } from './outbox.ts';
 import type { Outbox } from './outbox.ts';
-
-/** Copied rather than written at once. */
-const smallBytes = 4_096;
 
 export class AnswerWriter {
   readonly #outbox: Outbox;

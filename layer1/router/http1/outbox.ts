@@ -2,7 +2,7 @@
 import type { Socket } from 'node:net';
 
 /** Larger ones cost more to keep until then than they spare. */
-const smallBytes = 4_096;
+export const smallBytes = 4_096;
 /** So many at a time: nobody is to wait for a turn that goes on for long. */
 const mostHeld = 64;
 
