@@ -1,8 +1,9 @@
 /** Writes an answer to a client: its head together with what follows, its body as it comes or in chunks made here. */
-import type { Socket } from 'node:net';
+import { smallBytes } from './outbox.ts';
+import type { Outbox } from './outbox.ts';
 
 export class AnswerWriter {
-  readonly #socket: Socket;
+  readonly #outbox: Outbox;
   readonly #copies: boolean;
   /** To be written with what comes next. */
   #head: string | undefined;
@@ -12,8 +13,8 @@ export class AnswerWriter {
   bytes = 0;
 
   /** `copies` leaves what is told in a buffer that is used again free at once: over TLS every write takes a turn of the loop. */
-  constructor(socket: Socket, options: { copies: boolean }) {
-    this.#socket = socket;
+  constructor(outbox: Outbox, options: { copies: boolean }) {
+    this.#outbox = outbox;
     this.#copies = options.copies;
   }
 
@@ -24,7 +25,7 @@ export class AnswerWriter {
 
   /** Nothing more is to be told until what was written is out. */
   get isFull(): boolean {
-    return this.#copies ? this.#socket.writableNeedDrain : this.#socket.writableLength > 0;
+    return this.#copies ? this.#outbox.isFull : this.#outbox.isBehind;
   }
 
   begin(head: string, makesChunks: boolean): void {
@@ -40,36 +41,35 @@ export class AnswerWriter {
   write(buffer: Buffer, from: number, to: number, room: number): void {
     this.bytes += to - from;
     if (this.#makesChunks) this.#writeChunk(buffer, from, to);
-    else if (this.#copies) this.#writeCopy(buffer, from, to);
-    else if (this.#head === undefined) this.#socket.write(buffer.subarray(from, to));
+    else if (this.#copies || to - from <= smallBytes) this.#writeCopy(buffer, from, to);
+    else if (this.#head === undefined) this.#outbox.writeNow(buffer.subarray(from, to));
     else if (this.#head.length <= room) {
       const start = from - this.#head.length;
       buffer.write(this.#head, start, 'latin1');
       this.#head = undefined;
-      this.#socket.write(buffer.subarray(start, to));
+      this.#outbox.writeNow(buffer.subarray(start, to));
     } else {
-      this.#socket.cork();
-      this.flush();
-      this.#socket.write(buffer.subarray(from, to));
-      this.#socket.uncork();
+      const head = this.#head;
+      this.#head = undefined;
+      this.#outbox.writeTogether(head, buffer.subarray(from, to));
     }
   }
 
   flush(): void {
     if (this.#head === undefined) return;
-    this.#socket.write(this.#head, 'latin1');
+    this.#outbox.write(this.#head);
     this.#head = undefined;
   }
 
   /** The fields behind a body in chunks that came with them. */
   writeTail(text: string): void {
     this.flush();
-    this.#socket.write(text, 'latin1');
+    this.#outbox.write(text);
   }
 
   end(): void {
     this.flush();
-    if (this.#makesChunks) this.#socket.write('0\r\n\r\n', 'latin1');
+    if (this.#makesChunks) this.#outbox.write('0\r\n\r\n');
   }
 
   #writeCopy(buffer: Buffer, from: number, to: number): void {
@@ -78,7 +78,7 @@ export class AnswerWriter {
     const out = Buffer.allocUnsafe(head.length + to - from);
     out.write(head, 'latin1');
     buffer.copy(out, head.length, from, to);
-    this.#socket.write(out);
+    this.#outbox.write(out);
   }
 
   #writeChunk(buffer: Buffer, from: number, to: number): void {
@@ -88,6 +88,6 @@ export class AnswerWriter {
     out.write(size, 'latin1');
     buffer.copy(out, size.length, from, to);
     out.write('\r\n', out.length - 2, 'latin1');
-    this.#socket.write(out);
+    this.#outbox.write(out);
   }
 }

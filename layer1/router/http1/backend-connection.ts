@@ -9,6 +9,7 @@ import { ChunkedBody } from './chunked.ts';
 import type { Deadlines, Watched } from './deadlines.ts';
 import { HeadProblem } from './fields.ts';
 import { HeadReader } from './head-reader.ts';
+import { Outbox } from './outbox.ts';
 import { problemOfPartialResponse, readResponseHead } from './response-head.ts';
 import type { Http1ResponseHead } from './response-head.ts';
 
@@ -50,6 +51,7 @@ type State = 'connecting' | 'head' | 'body' | 'tunnel' | 'idle' | 'closed';
 export class BackendConnection implements Watched {
   readonly backend: Backend;
   readonly socket: Socket;
+  readonly outbox: Outbox;
   readonly #deadlines: Deadlines;
   readonly #reader = new HeadReader(readResponseHead, problemOfPartialResponse);
   readonly #onClosed: (connection: BackendConnection) => void;
@@ -80,6 +82,7 @@ export class BackendConnection implements Watched {
     this.#onClosed = options.onClosed;
     const socket = backend.mutual === undefined ? this.#connect() : this.#connectMutually(backend.mutual);
     this.socket = socket;
+    this.outbox = new Outbox(socket);
     backend.own(socket);
     socket.on('drain', () => this.#receiver?.onDrain());
     socket.on('end', () => this.#onFin());

@@ -8,6 +8,7 @@ import { giveBack } from './give-back.ts';
 import { HeadReader } from './head-reader.ts';
 import type { Pools } from './pool.ts';
 import { problemOfPartialRequest, readRequestHead } from './request-head.ts';
+import { Outbox } from './outbox.ts';
 import type { Http1RequestHead } from './request-head.ts';
 import { answerText } from './rewrite.ts';
 import { Transfer } from './transfer.ts';
@@ -58,6 +59,7 @@ type State = 'fresh' | 'head' | 'idle' | 'busy' | 'lingering';
 
 export class ClientConnection implements Watched {
   readonly socket: Socket;
+  readonly outbox: Outbox;
   readonly client: Client;
   readonly context: FrontContext;
   readonly #reader = new HeadReader(readRequestHead, problemOfPartialRequest);
@@ -77,6 +79,7 @@ export class ClientConnection implements Watched {
 
   constructor(socket: Socket, client: Client, context: FrontContext) {
     this.socket = socket;
+    this.outbox = new Outbox(socket);
     this.client = client;
     this.context = context;
     this.#deadlineMs = context.deadlines.after(headMs);
@@ -91,7 +94,7 @@ export class ClientConnection implements Watched {
 
   /** For so long no request has been under way; 0 until the last answer is out. */
   get idleMs(): number {
-    const isIdle = (this.#state === 'idle' || this.#state === 'fresh') && this.socket.writableLength === 0;
+    const isIdle = (this.#state === 'idle' || this.#state === 'fresh') && this.outbox.length === 0;
     return isIdle ? this.context.deadlines.nowMs - this.#restsSinceMs : 0;
   }
 
@@ -125,7 +128,7 @@ export class ClientConnection implements Watched {
 
   /** Tells the transfer when all that was written is out. */
   flushed(): void {
-    this.socket.write(nothing, () => this.#transfer?.onFlushed());
+    this.outbox.flushed(() => this.#transfer?.onFlushed());
   }
 
   connectionField(head: Http1RequestHead, keepsAlive: boolean): string {
@@ -135,7 +138,7 @@ export class ClientConnection implements Watched {
 
   answer(answer: Answer, head: Http1RequestHead, keepsAlive: boolean): void {
     const connection = this.connectionField(head, keepsAlive);
-    this.socket.write(answerText(answer, { isForHead: head.method === 'HEAD', connection }), 'latin1');
+    this.outbox.write(answerText(answer, { isForHead: head.method === 'HEAD', connection }));
   }
 
   /** The transfer is through. */
@@ -156,6 +159,7 @@ export class ClientConnection implements Watched {
   /** Of an answer whose end is that of the connection, an orderly end would make half look like all. */
   breakOff(isFramed: boolean): void {
     this.#transfer = undefined;
+    this.outbox.flush();
     if (isFramed) this.socket.destroy();
     else this.socket.resetAndDestroy();
   }
@@ -241,14 +245,15 @@ export class ClientConnection implements Watched {
 
   #refuse({ status, code, message }: HeadProblem): void {
     const answer = this.context.policy.refuse(status, code, message, this.client);
-    this.socket.write(answerText(answer, { isForHead: false, connection: 'connection: close\r\n' }), 'latin1');
+    this.outbox.write(answerText(answer, { isForHead: false, connection: 'connection: close\r\n' }));
     this.#linger();
   }
 
   /** The kernel has the whole answer, and no bytes of the client's are left, for which it would take the answer back. */
   get #mayClose(): boolean {
     if (!this.#isLast || this.#isConsuming || this.#held !== undefined || this.client.isTls) return false;
-    return this.socket.writableLength === 0;
+    this.outbox.flush();
+    return this.outbox.length === 0;
   }
 
   /** Without ending our side and waiting for the client's: two calls of the kernel less, and two turns of the loop. */
@@ -261,7 +266,7 @@ export class ClientConnection implements Watched {
     this.#state = 'lingering';
     this.#held = undefined;
     this.#deadlineMs = this.context.deadlines.after(lingerMs);
-    this.socket.end();
+    this.outbox.end();
     this.isPaused = false;
     this.socket.resume();
   }

@@ -62,7 +62,7 @@ export class H2cPassage implements Passage, Receiver {
   invite(): void {
     if (!this.#head.expectsContinue || this.#hasContinued) return;
     this.#hasContinued = true;
-    this.#client.socket.write('HTTP/1.1 100 Continue\r\n\r\n', 'latin1');
+    this.#client.outbox.write('HTTP/1.1 100 Continue\r\n\r\n');
   }
 
   takeBody(buffer: Buffer, from: number, to: number): number {
@@ -121,7 +121,7 @@ export class H2cPassage implements Passage, Receiver {
 
   onInformation(status: number, fields: Fields): void {
     this.#transfer.touch();
-    if (this.#head.protocol === 'HTTP/1.1') this.#client.socket.write(asHttp1(status, fields, [], ''), 'latin1');
+    if (this.#head.protocol === 'HTTP/1.1') this.#client.outbox.write(asHttp1(status, fields, [], ''));
   }
 
   onHead(status: number, fields: string[], extent: Extent): void {
@@ -129,7 +129,7 @@ export class H2cPassage implements Passage, Receiver {
     if (backend === undefined) return;
     const added = this.#transfer.begin(backend, status, extent !== 'none');
     if (added === undefined) return;
-    this.#out = new TranslatedAnswer(this.#client.socket, this.#head, { status, fields, extent });
+    this.#out = new TranslatedAnswer(this.#client.outbox, this.#head, { status, fields, extent });
     if (this.#out.endsConnection) this.#transfer.keepsAlive = false;
     this.#out.begin(added, this.#client.connectionField(this.#head, this.#transfer.keepsAlive));
   }

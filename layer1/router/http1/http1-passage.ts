@@ -29,7 +29,7 @@ export class Http1Passage implements Passage, AnswerReceiver {
     this.#head = head;
     this.#upload = new Upload(client, head);
     this.#tries = new Tries(exchange, client.context.pools, head);
-    this.#out = new AnswerWriter(client.socket, { copies: client.client.isTls });
+    this.#out = new AnswerWriter(client.outbox, { copies: client.client.isTls });
     this.takesChunks = head.protocol === 'HTTP/1.1';
   }
 
@@ -58,8 +58,8 @@ export class Http1Passage implements Passage, AnswerReceiver {
   }
 
   get isThroughWithBytes(): boolean {
-    const socket = this.#tries.connection?.socket;
-    return socket !== undefined && this.#upload.holdsNothing(socket);
+    const outbox = this.#tries.connection?.outbox;
+    return outbox !== undefined && this.#upload.holdsNothing(outbox);
   }
 
   invite(): void {
@@ -70,25 +70,25 @@ export class Http1Passage implements Passage, AnswerReceiver {
     const transfer = this.#transfer;
     const upload = this.#upload;
     const { phase } = transfer;
-    const socket = phase === 'dialling' ? undefined : this.#tries.connection?.socket;
+    const outbox = phase === 'dialling' ? undefined : this.#tries.connection?.outbox;
     if (phase === 'tunnel') {
-      if (socket !== undefined) upload.write(socket, buffer, from, to);
+      if (outbox !== undefined) upload.write(outbox, buffer, from, to);
       return to;
     }
-    const isTaking = socket !== undefined || phase === 'collecting' || phase === 'discarding';
+    const isTaking = outbox !== undefined || phase === 'collecting' || phase === 'discarding';
     if (upload.isDone || !isTaking) return from;
     const until = upload.pass(buffer, from, to);
     if (!transfer.checkBody()) return to;
     const { taken } = upload;
     if (phase === 'collecting') upload.collect(buffer, from, until);
-    else if (phase !== 'discarding' && socket !== undefined) upload.forward(socket, buffer, from, until);
+    else if (phase !== 'discarding' && outbox !== undefined) upload.forward(outbox, buffer, from, until);
     transfer.bodyTaken();
     return taken;
   }
 
   flush(): void {
-    const socket = this.#tries.connection?.socket;
-    if (socket !== undefined) this.#upload.flush(socket);
+    const outbox = this.#tries.connection?.outbox;
+    if (outbox !== undefined) this.#upload.flush(outbox);
   }
 
   dial(backend: Backend): void {
@@ -112,7 +112,7 @@ export class Http1Passage implements Passage, AnswerReceiver {
   }
 
   clientEnded(): void {
-    this.#tries.connection?.socket.end();
+    this.#tries.connection?.outbox.end();
   }
 
   letGo(): void {
@@ -126,7 +126,7 @@ export class Http1Passage implements Passage, AnswerReceiver {
   onInformation(head: Http1ResponseHead): void {
     this.#transfer.touch();
     if (!this.takesChunks || (head.status === 100 && this.#upload.hasContinued)) return;
-    this.#client.socket.write(responseHeadFor(head, [], ''), 'latin1');
+    this.#client.outbox.write(responseHeadFor(head, [], ''));
   }
 
   onHead(head: Http1ResponseHead): void {
@@ -173,7 +173,7 @@ export class Http1Passage implements Passage, AnswerReceiver {
 
   onTunnelEnd(): void {
     this.#transfer.touch();
-    this.#client.socket.end();
+    this.#client.outbox.end();
   }
 
   onDrain(): void {
@@ -214,10 +214,10 @@ export class Http1Passage implements Passage, AnswerReceiver {
     connection.expect({ isForHead: this.#head.method === 'HEAD' });
     const text = requestHeadFor(this.#head, this.#transfer.exchange);
     if (this.#head.body === 'none') {
-      connection.socket.write(text, 'latin1');
+      connection.outbox.write(text);
       return;
     }
-    this.#upload.begin(connection.socket, text);
+    this.#upload.begin(connection.outbox, text);
     // What came of the body meanwhile goes with the head.
     this.#client.pump();
   }

@@ -1,5 +1,5 @@
 /** The bytes of a request on their way to a backend. */
-import type { Socket } from 'node:net';
+import type { Outbox } from './outbox.ts';
 
 /** Small enough to be copied, so that a head and what follows leave as one piece. */
 const copyBytes = 16_384;
@@ -18,27 +18,21 @@ export class RequestWriter {
   }
 
   /** The bytes are the caller's and stay as they are. */
-  write(socket: Socket, buffer: Buffer, from: number, to: number): void {
+  write(outbox: Outbox, buffer: Buffer, from: number, to: number): void {
     const head = this.#head;
     this.#head = undefined;
     const part = from === 0 && to === buffer.length ? buffer : buffer.subarray(from, to);
-    if (head === undefined) socket.write(part);
+    if (head === undefined) outbox.writeNow(part);
     else if (part.length <= copyBytes) {
       const out = Buffer.allocUnsafe(head.length + part.length);
       out.write(head, 'latin1');
       part.copy(out, head.length);
-      socket.write(out);
-    } else {
-      socket.cork();
-      socket.write(head, 'latin1');
-      socket.write(part);
-      socket.uncork();
-    }
+      outbox.write(out);
+    } else outbox.writeTogether(head, part);
   }
 
-  writeText(socket: Socket, text: string): void {
-    const all = `${this.#head ?? ''}${text}`;
+  writeText(outbox: Outbox, text: string): void {
+    outbox.write(`${this.#head ?? ''}${text}`);
     this.#head = undefined;
-    socket.write(all, 'latin1');
   }
 }

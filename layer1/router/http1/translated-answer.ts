@@ -1,8 +1,8 @@
 /** Writes the answer of an HTTP/2 backend to an HTTP/1 client: which says how long a body is before it, not by its stream's end. */
-import type { Socket } from 'node:net';
 import type { Fields } from '../exchange.ts';
 import type { Extent } from '../http2/attempt.ts';
 import { trailerFields } from '../http2/fields.ts';
+import type { Outbox } from './outbox.ts';
 import type { Http1RequestHead } from './request-head.ts';
 import { asHttp1 } from './translated-head.ts';
 
@@ -19,14 +19,14 @@ const linesOf: Readonly<Record<Framing, string>> = {
 export type Begun = { status: number; fields: Fields; extent: Extent };
 
 export class TranslatedAnswer {
-  readonly #socket: Socket;
+  readonly #outbox: Outbox;
   readonly #begun: Begun;
   readonly #framing: Framing;
   /** Of the body. */
   bytes = 0;
 
-  constructor(socket: Socket, head: Pick<Http1RequestHead, 'method' | 'protocol'>, begun: Begun) {
-    this.#socket = socket;
+  constructor(outbox: Outbox, head: Pick<Http1RequestHead, 'method' | 'protocol'>, begun: Begun) {
+    this.#outbox = outbox;
     this.#begun = begun;
     this.#framing = framingOf(head, begun);
   }
@@ -39,26 +39,14 @@ export class TranslatedAnswer {
   /** `added` are fields of the router's, `connection` a line of its own. */
   begin(added: Fields, connection: string): void {
     const { status, fields } = this.#begun;
-    const socket = this.#socket;
-    // Together with what comes right behind it.
-    socket.cork();
-    socket.write(asHttp1(status, fields, added, linesOf[this.#framing] + connection), 'latin1');
-    process.nextTick(() => socket.uncork());
+    this.#outbox.write(asHttp1(status, fields, added, linesOf[this.#framing] + connection));
   }
 
   write(bytes: Buffer): void {
     if (this.#framing === 'none') return;
     this.bytes += bytes.length;
-    const socket = this.#socket;
-    if (this.#framing !== 'chunked') {
-      socket.write(bytes);
-      return;
-    }
-    socket.cork();
-    socket.write(`${bytes.length.toString(16)}\r\n`, 'latin1');
-    socket.write(bytes);
-    socket.write('\r\n', 'latin1');
-    socket.uncork();
+    if (this.#framing === 'chunked') this.#outbox.writeTogether(`${bytes.length.toString(16)}\r\n`, bytes, '\r\n');
+    else this.#outbox.writeNow(bytes);
   }
 
   end(trailers: Fields): void {
@@ -66,7 +54,7 @@ export class TranslatedAnswer {
     let text = '0\r\n';
     const kept = trailerFields(trailers);
     for (let i = 0; i < kept.length; i += 2) text += `${kept[i] ?? ''}: ${kept[i + 1] ?? ''}\r\n`;
-    this.#socket.write(`${text}\r\n`, 'latin1');
+    this.#outbox.write(`${text}\r\n`);
   }
 }
 

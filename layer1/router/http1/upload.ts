@@ -1,6 +1,6 @@
 /** The body of a request on its way to a backend: as it comes, or collected before. */
-import type { Socket } from 'node:net';
 import type { ClientConnection } from './client-connection.ts';
+import type { Outbox } from './outbox.ts';
 import { RequestBody } from './request-body.ts';
 import type { Http1RequestHead } from './request-head.ts';
 import { RequestWriter } from './request-writer.ts';
@@ -38,15 +38,15 @@ export class Upload {
   }
 
   /** Nothing of what was passed is kept here, or waits to be written. */
-  holdsNothing(socket: Socket): boolean {
-    return this.#collected === undefined && socket.writableLength === 0;
+  holdsNothing(outbox: Outbox): boolean {
+    return this.#collected === undefined && outbox.length === 0;
   }
 
   /** The client that asked whether it may send its body does so. */
   invite(): void {
     if (!this.#expectsContinue || this.hasContinued) return;
     this.hasContinued = true;
-    this.#client.socket.write('HTTP/1.1 100 Continue\r\n\r\n', 'latin1');
+    this.#client.outbox.write('HTTP/1.1 100 Continue\r\n\r\n');
   }
 
   /** Reads what belongs to the body; then it is collected, forwarded or dropped. Answers up to where it goes on as it is. */
@@ -61,26 +61,25 @@ export class Upload {
   }
 
   /** The head waits for the first of the body, to leave with it. */
-  begin(socket: Socket, head: string): void {
+  begin(outbox: Outbox, head: string): void {
     this.#writer.hold(head);
     this.invite();
-    for (const piece of this.#collected ?? []) this.write(socket, piece, 0, piece.length);
+    for (const piece of this.#collected ?? []) this.write(outbox, piece, 0, piece.length);
     this.#collected = undefined;
   }
 
-  forward(socket: Socket, buffer: Buffer, from: number, to: number): void {
-    if (to > from) this.write(socket, buffer, from, to);
-    if (this.#body.tail !== '') this.#writer.writeText(socket, this.#body.tail);
+  forward(outbox: Outbox, buffer: Buffer, from: number, to: number): void {
+    if (to > from) this.write(outbox, buffer, from, to);
+    if (this.#body.tail !== '') this.#writer.writeText(outbox, this.#body.tail);
   }
 
-  write(socket: Socket, buffer: Buffer, from: number, to: number): void {
-    this.#writer.write(socket, buffer, from, to);
-    // A large piece asks for a pause even when the kernel took all of it at once.
-    if (socket.writableLength > 0 && socket.writableNeedDrain) this.#client.pause();
+  write(outbox: Outbox, buffer: Buffer, from: number, to: number): void {
+    this.#writer.write(outbox, buffer, from, to);
+    if (outbox.isFull) this.#client.pause();
   }
 
   /** No more of the body is there for now. */
-  flush(socket: Socket): void {
-    if (this.#writer.isHolding) this.#writer.writeText(socket, '');
+  flush(outbox: Outbox): void {
+    if (this.#writer.isHolding) this.#writer.writeText(outbox, '');
   }
 }

@@ -56,26 +56,21 @@ class Http1Attempt implements Attempt, AnswerReceiver {
   }
 
   write(bytes: Buffer): boolean {
-    const socket = this.#connection?.socket;
-    if (socket === undefined) return false;
-    if (this.#isTunnel || this.#request.head.body !== 'until-end') return socket.write(bytes);
-    socket.cork();
-    socket.write(`${bytes.length.toString(16)}\r\n`, 'latin1');
-    socket.write(bytes);
-    const hasRoom = socket.write('\r\n', 'latin1');
-    socket.uncork();
-    return hasRoom;
+    const outbox = this.#connection?.outbox;
+    if (outbox === undefined) return false;
+    if (this.#isTunnel || this.#request.head.body !== 'until-end') return outbox.writeNow(bytes);
+    return outbox.writeTogether(`${bytes.length.toString(16)}\r\n`, bytes, '\r\n');
   }
 
   end(trailers: Fields): void {
     this.#isSent = true;
-    const socket = this.#connection?.socket;
-    if (this.#isTunnel) socket?.end();
+    const outbox = this.#connection?.outbox;
+    if (this.#isTunnel) outbox?.end();
     else if (this.#request.head.body === 'until-end') {
       let text = '0\r\n';
       const kept = trailerFields(trailers);
       for (let i = 0; i < kept.length; i += 2) text += `${kept[i] ?? ''}: ${kept[i + 1] ?? ''}\r\n`;
-      socket?.write(`${text}\r\n`, 'latin1');
+      outbox?.write(`${text}\r\n`);
     }
   }
 
@@ -97,18 +92,9 @@ class Http1Attempt implements Attempt, AnswerReceiver {
     if (connection === undefined) return;
     this.#isConnected = true;
     connection.expect({ isForHead: this.#request.head.method === 'HEAD' });
-    const { socket } = connection;
-    const text = requestText(this.#request, this.#upgradeKey);
-    if (this.#request.head.body === 'none') {
-      socket.write(text, 'latin1');
-      this.#receiver?.onConnected();
-      return;
-    }
     // Together with what is there of the body.
-    socket.cork();
-    socket.write(text, 'latin1');
+    connection.outbox.write(requestText(this.#request, this.#upgradeKey));
     this.#receiver?.onConnected();
-    socket.uncork();
   }
 
   onInformation(head: Http1ResponseHead): void {
