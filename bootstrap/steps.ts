@@ -224,9 +224,11 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
           await tellRotation(store, cluster, 'done');
           return await ensureSealing(store, cluster);
         });
+        const isSealedAnew = cluster.sealingKeyChange !== undefined;
         await become(withoutSealingChange(cluster));
         const changed = outcomes.filter((outcome) => outcome !== 'unchanged').length;
-        return `${changed === 0 ? 'unchanged' : `${changed} deployed`}${unsealedText(unsealed)}`;
+        const what = changed === 0 ? 'unchanged' : `${changed} deployed`;
+        return `${what}${isSealedAnew ? '; secrets are sealed under a new key' : ''}${unsealedText(unsealed)}`;
       },
     },
     ...(backup === undefined ? (context.isUpdate === true ? [] : [sampleStep()]) : restoreSteps(backup, restore)),

@@ -6,7 +6,6 @@ import { describeLeaving } from './leaving.ts';
 import { describeLostHost } from './lost-host.ts';
 import { describePorts } from './ports.ts';
 import { describeRotationElsewhere } from './rotation.ts';
-import { describeSealingKey } from './sealing-key.ts';
 import { describeSharing } from './sharing.ts';
 
 suite('three hosts', () => {
@@ -21,7 +20,6 @@ suite('three hosts', () => {
   describeSharing(theCluster);
   describePorts(theCluster);
   describeRotationElsewhere(theCluster);
-  describeSealingKey(theCluster);
   describeLostHost(theCluster);
   describeLeaving(theCluster);
 });

@@ -110,7 +110,7 @@ export class SealingKeys {
     } catch (error) {
       if (signal.aborted) return;
       const fault = messageOf(error);
-      if (fault !== this.#fault) this.#deps.log.warn(`the sealing key of this host: ${fault}`);
+      if (fault !== this.#fault) this.#deps.log.warn(`could not see to the sealing key of this host: ${fault}`);
       this.#fault = fault;
     }
   }

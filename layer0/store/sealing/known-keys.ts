@@ -1,5 +1,5 @@
 /** The ring as one process knows it. */
-import { FlynnError } from '@flynn/kit/errors';
+import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { raceAbort } from '@flynn/kit/retry';
 import type { CallOptions, Store } from '../store.ts';
 import { sealKeyOf } from './envelope.ts';
@@ -69,6 +69,16 @@ export class KnownKeys {
   }
 
   async #read(): Promise<void> {
+    try {
+      await this.#readOnce();
+    } catch (error) {
+      if (!hasCode(error, 'denied')) throw error;
+      // The sealing key may have been made anew after the ring was read, and the former be gone already.
+      await this.#readOnce();
+    }
+  }
+
+  async #readOnce(): Promise<void> {
     const askedAt = this.#now();
     const stored = await readRing(this.#store);
     if (stored === undefined) {

@@ -111,3 +111,19 @@ test('keys that are changed at the same moment are sealed under the new one, too
   assert.equal(ring.keys.length, 2);
   assert.equal(keysOf(ring, [nextKey]).size, 2);
 });
+
+test('a ring that was read just before it was sealed anew is read again', async () => {
+  const raw = await sealedWorld();
+  let keys: readonly string[] = [former];
+  const racing = new SealedStore(raw, {
+    async sealingKeys() {
+      if (keys.includes(former)) {
+        keys = [next];
+        await sealUnder(raw, nextKey, both);
+      }
+      return keys;
+    },
+    log: silentLogger(),
+  });
+  assert.equal((await racing.get(key))?.value, secret);
+});

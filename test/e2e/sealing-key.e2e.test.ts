@@ -1,8 +1,9 @@
+/** Three hosts, one of them away for a while: what secrets are sealed under is made anew. */
 import assert from 'node:assert/strict';
 import { readFile, readdir } from 'node:fs/promises';
 import { request } from 'node:https';
 import { join } from 'node:path';
-import { test } from 'node:test';
+import { after, before, suite, test } from 'node:test';
 import type { ClusterHost } from '@flynn/bootstrap/test-hosts/cluster-host';
 import { waitFor } from '@flynn/kit/retry';
 import { cellKeys, hostRecordSchema } from '@flynn/scheduler/cell';
@@ -10,13 +11,19 @@ import { sealKeyOf } from '@flynn/store/sealing/envelope';
 import { readRing, sealedUnder } from '@flynn/store/sealing/ring';
 import { type Answer, answerTo } from '../answer.ts';
 import { startSteadyLoad } from '../steady-load.ts';
-import type { TestCluster } from '../test-cluster.ts';
+import { TestCluster } from '../test-cluster.ts';
 
 const maxMs = 15 * 60_000;
 
-export function describeSealingKey(theCluster: () => TestCluster): void {
+suite('the sealing key made anew', () => {
+  let cluster: TestCluster;
+  before(async () => {
+    cluster = await TestCluster.create(13, { hosts: 3 });
+    await cluster.up();
+  });
+  after(() => cluster[Symbol.asyncDispose]());
+
   test('the sealing key is made anew, broken off and gone on with, while nobody is refused; a host that was away has it later', async () => {
-    const cluster = theCluster();
     const away = cluster.hosts.at(-1);
     assert.ok(away && cluster.hosts.length === 3);
     const { sealingKey: former } = await fileOf(cluster);
@@ -63,7 +70,7 @@ export function describeSealingKey(theCluster: () => TestCluster): void {
     assert.equal(again.code, 0, `${again.stdout}${again.stderr}`);
     assert.equal((await second?.readCluster())?.sealingKey, sealingKey);
   });
-}
+});
 
 async function fileOf(cluster: TestCluster) {
   const file = await cluster.host.readCluster();
