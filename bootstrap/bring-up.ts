@@ -23,6 +23,7 @@ import { type Problem, type Scope, judge } from './preflight.ts';
 import { untilBooted } from './readiness.ts';
 import { type Rotation, beginning, closed, withNextRootKey, withNextRound } from './rotation.ts';
 import { sampleName } from './sample-app.ts';
+import { withNextSealingKey } from './sealing-key-round.ts';
 import {
   type Cluster,
   type Machine,
@@ -100,6 +101,7 @@ async function bringUpLocked(given: Options, { env, token, formation, ...request
   if (backup !== undefined) cluster = await takeKeys(options.FLYNN_STATE_DIR, cluster, backup);
   if (request.rotation === 'tokens') cluster = withNextRound(cluster);
   if (request.rotation === 'root key') cluster = withNextRootKey(cluster, newSecret(), beginning());
+  if (request.rotation === 'sealing key') cluster = withNextSealingKey(cluster, newSecret(), beginning());
   if (request.domain !== undefined && 'to' in request.domain) cluster = withDomain(cluster, request.domain.to);
   const dropDomain = request.domain !== undefined && 'drop' in request.domain ? request.domain.drop : undefined;
   const person = await findPerson(options.FLYNN_CONFIG_DIR, env);
@@ -142,12 +144,17 @@ async function sayFarewell({ options, cluster: begun, person }: Context, { isNew
   if (isRotated) await writeHostFiles(stateDir, closed(cluster));
 }
 
-/** `conflict` but where the platform is: that host alone gives its parts their tokens. */
+const rotated: Readonly<Record<Rotation, readonly [what: string, command: string]>> = {
+  tokens: ['tokens are', commands.rotateTokens],
+  'root key': ['the root key is', commands.rotateRootKey],
+  'sealing key': ['the sealing key is', commands.rotateSealingKey],
+};
+
+/** `conflict` but where the platform is: that host alone gives its parts their tokens and keys. */
 export function checkRotation(rotation: Rotation, stored: Cluster | undefined): void {
   if (stored?.hasPlatform === true) return;
   const where = stored === undefined ? 'there is no cluster here yet' : `another host made the cluster ${stored.name}`;
-  const [what, command] =
-    rotation === 'tokens' ? ['tokens are', commands.rotateTokens] : ['the root key is', commands.rotateRootKey];
+  const [what, command] = rotated[rotation];
   throw new FlynnError(
     'conflict',
     `${where}: ${what} made anew on the host that made it, by ${command} there. Nothing was changed`,

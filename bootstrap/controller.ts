@@ -6,6 +6,7 @@ import { waitFor } from '@flynn/kit/retry';
 import type { DiscoveryClient } from '@flynn/discovery/client';
 import { processSchema } from '@flynn/controller/model';
 import { knownEndpoints } from '@flynn/host-agent/cluster/membership';
+import { readSealingKeys } from '@flynn/host-agent/cluster/sealing-keys';
 import { cellKeys } from '@flynn/scheduler/cell';
 import type { WorkloadInput } from '@flynn/scheduler/cell';
 import { workloadChange, workloadRemoval } from '@flynn/scheduler/evaluations';
@@ -14,6 +15,7 @@ import { SealedEtcd } from '@flynn/store/sealing/sealed-store';
 import type { Store } from '@flynn/store/store';
 import { ensureHostCertificate } from './certificates.ts';
 import { type SystemApp, controllerService } from './manifest.ts';
+import { sealingKeysOf } from './sealing-key-round.ts';
 import type { Cluster } from './settings.ts';
 import { digestOf } from './images/tag.ts';
 
@@ -50,9 +52,12 @@ export async function withStore<T>(
   const { certificate, privateKey } = await ensureHostCertificate(host.stateDir, host.cluster);
   const endpoints = await knownEndpoints(host.stateDir, host.cluster.etcdEndpoints);
   const tls = { ca: host.cluster.authority.certificate, certificate, privateKey };
-  const { sealingKey } = host.cluster;
   const etcd = connectEtcd({ endpoints, tls, log: host.log });
-  await using store = new SealedEtcd(etcd, { sealingKey: async () => sealingKey, log: host.log });
+  // Those the agent has on its disk as well: while this runs it may hear of another one.
+  const sealingKeys = async (): Promise<string[]> => [
+    ...new Set([...sealingKeysOf(host.cluster), ...(await readSealingKeys(host.stateDir))]),
+  ];
+  await using store = new SealedEtcd(etcd, { sealingKeys, log: host.log });
   return await task(store);
 }
 

@@ -21,6 +21,7 @@ type BootstrapOptions = {
   passphraseFile?: string;
   rotateTokens?: boolean;
   rotateRootKey?: boolean;
+  rotateSealingKey?: boolean;
   domain?: string;
   dropDomain?: string;
 };
@@ -47,6 +48,7 @@ export function addClusterCommands({ program }: CliContext): void {
       '--rotate-root-key',
       'make the root key anew, and the tokens; both are good meanwhile, the former not after',
     )
+    .option('--rotate-sealing-key', 'make anew what secrets are sealed under in the store; nothing stops meanwhile')
     .option('--domain <domain>', 'move the cluster to another domain; it goes on answering at the one before')
     .option('--drop-domain <domain>', 'take away the routes at a former domain')
     .action(async (options: BootstrapOptions) => {
@@ -103,16 +105,18 @@ export function addClusterCommands({ program }: CliContext): void {
 function rotationOf({
   rotateTokens = false,
   rotateRootKey = false,
+  rotateSealingKey = false,
   fromBackup,
   domain,
   dropDomain,
 }: BootstrapOptions): Rotation | undefined {
   const others = [fromBackup, domain, dropDomain].map((value) => value !== undefined);
-  if ([rotateTokens, rotateRootKey, ...others].filter(Boolean).length > 1) {
-    const names = '--rotate-tokens, --rotate-root-key, --domain, --drop-domain and --from-backup';
+  if ([rotateTokens, rotateRootKey, rotateSealingKey, ...others].filter(Boolean).length > 1) {
+    const names = '--rotate-tokens, --rotate-root-key, --rotate-sealing-key, --domain, --drop-domain and --from-backup';
     throw new FlynnError('invalid', `${names} are different things: give one of them`);
   }
   if (rotateRootKey) return 'root key';
+  if (rotateSealingKey) return 'sealing key';
   return rotateTokens ? 'tokens' : undefined;
 }
 

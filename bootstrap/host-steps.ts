@@ -7,6 +7,7 @@ import { FlynnError, messageOf } from '@flynn/kit/errors';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import { cellKeys } from '@flynn/scheduler/cell';
+import { readRing } from '@flynn/store/sealing/ring';
 import {
   type AgentSetup,
   agentEnvironment,
@@ -19,6 +20,7 @@ import {
 import { addCluster } from './cli-config.ts';
 import { withStore } from './controller.ts';
 import { ensureEngine } from './engine.ts';
+import { addSealingKeys, readSealingKeys } from '@flynn/host-agent/cluster/sealing-keys';
 import { readSettings } from '@flynn/host-agent/host-settings';
 import { ensureLease, writeAdmission } from './admission.ts';
 import { ensureHostCertificate } from './certificates.ts';
@@ -30,7 +32,8 @@ import { controllerApp, controllerService } from './manifest.ts';
 import { imagesOf, isInstalled, readBundle } from './origin.ts';
 import { knownCluster } from './pinned-cluster.ts';
 import { type Cluster, type Options, gatewayOf } from './settings.ts';
-import { ensureSealing, unsealedText, writeSealingKey } from './sealing.ts';
+import { ensureSealing, unsealedText } from './sealing.ts';
+import { sealingKeysOf, withRingsKey } from './sealing-key-round.ts';
 import { writeCluster } from './state.ts';
 import { type Report, timed } from './timed.ts';
 import type { Context, Step } from './step.ts';
@@ -124,7 +127,9 @@ export function hostStepsOf(
             intervalMs: 200,
           });
           unsealed = await ensureSealing(store, cluster);
-          const known = asItIs(cluster, await readLiveKeys(store, controllerApp));
+          const { ring } = (await readRing(store)) ?? {};
+          const sealed = withRingsKey(cluster, ring, await readSealingKeys(stateDir));
+          const known = asItIs(sealed, await readLiveKeys(store, controllerApp));
           await writeHostFiles(stateDir, known);
           keep(known);
           return await readSettings(store, hostId, { signal: AbortSignal.timeout(30_000) });
@@ -154,7 +159,7 @@ export async function writeHostFiles(stateDir: string, cluster: Cluster): Promis
   await writeCluster(stateDir, cluster);
   const own = await ensureHostCertificate(stateDir, cluster);
   await writeAdmission(stateDir, cluster, own);
-  await writeSealingKey(stateDir, cluster);
+  await addSealingKeys(stateDir, sealingKeysOf(cluster));
 }
 
 /** Resolves when it serves, with a word on what was found. */

@@ -6,6 +6,7 @@ import type { Credentials } from '@flynn/kit/tls';
 import { domainsOf, formerDomainsOf } from './domain.ts';
 import type { ImageName } from './images/recipes.ts';
 import { rootKeysOf, roundsOf } from './rotation.ts';
+import { sealingKeysOf } from './sealing-key-round.ts';
 import { type Cluster, controllerNameOf, gitUrlOf, httpsPortOf } from './settings.ts';
 
 type ProcessInput = z.input<typeof processSchema>;
@@ -185,7 +186,7 @@ function controllerOf(input: ManifestInput): SystemApp {
       ...commonEnv(cluster),
       FLYNN_CONTROLLER_KEY: rootKeysOf(cluster).join(','),
       FLYNN_TOKEN_ROUNDS: [rounds.round, rounds.former].filter((round) => round !== undefined).join(','),
-      FLYNN_SEALING_KEY: cluster.sealingKey,
+      FLYNN_SEALING_KEY: sealingKeysOf(cluster).join(','),
       FLYNN_ETCD_CA: cluster.authority.certificate,
       FLYNN_ETCD_CERT: input.controllerCertificate.certificate,
       FLYNN_ETCD_KEY: input.controllerCertificate.privateKey,

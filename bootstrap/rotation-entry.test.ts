@@ -25,4 +25,10 @@ test('the audit trail has one entry of a change of the root key, however often i
   await tellRotation(store, { ...host, rootKeyChange: { ...rootKeyChange, isClosing: true } }, 'done');
   assert.deepEqual(await told(), [['root', 'rotate the root key on h1', '192.0.2.7', 'done']]);
   assert.doesNotMatch(JSON.stringify(await client.call(audit.list, {})), /former-key/);
+  const sealingKeyChange = { ...beginning(), next: 'the-next-key' };
+  await tellRotation(store, { ...host, sealingKeyChange }, 'begun');
+  await tellRotation(store, { ...host, sealingKeyChange }, 'done');
+  assert.equal((await told()).length, 2);
+  assert.deepEqual((await told())[0], ['root', 'rotate the sealing key on h1', '192.0.2.7', 'done']);
+  assert.doesNotMatch(JSON.stringify(await client.call(audit.list, {})), /next-key/);
 });

@@ -1,19 +1,29 @@
-/** A change of the root key in the audit trail: one entry, however often the steps of it are done. */
+/** A change of the root key or of the sealing key in the audit trail: one entry, however often the steps of it are done. */
 import type { AuditEntry } from '@flynn/controller/audit/model';
 import { keyOfId } from '@flynn/controller/audit/trail';
 import { withDeadline } from '@flynn/kit/retry';
 import type { Store } from '@flynn/store/store';
 import { versionOfThis } from './origin.ts';
+import type { Begun } from './rotation.ts';
 import type { Cluster } from './settings.ts';
 
 const writeMs = 10_000;
 
-type Told = Pick<Cluster, 'rootKeyChange' | 'address' | 'hostId'>;
+type Told = Pick<Cluster, 'rootKeyChange' | 'sealingKeyChange' | 'address' | 'hostId'>;
 
-/** Nothing where none is under way. `done`: no controller takes the former key any more. */
+/** Nothing where none is under way. `done`: the former key opens nothing any more. */
 export async function tellRotation(store: Store, cluster: Told, outcome: 'begun' | 'done'): Promise<void> {
-  const { rootKeyChange: change, address, hostId } = cluster;
-  if (change === undefined) return;
+  const { rootKeyChange, sealingKeyChange } = cluster;
+  if (rootKeyChange !== undefined) await tell(store, cluster, { change: rootKeyChange, what: 'the root key', outcome });
+  if (sealingKeyChange === undefined) return;
+  await tell(store, cluster, { change: sealingKeyChange, what: 'the sealing key', outcome });
+}
+
+async function tell(
+  store: Store,
+  { address, hostId }: Told,
+  { change, what, outcome }: { change: Begun; what: string; outcome: 'begun' | 'done' },
+): Promise<void> {
   const entry: AuditEntry = {
     id: change.id,
     at: change.since,
@@ -21,7 +31,7 @@ export async function tellRotation(store: Store, cluster: Told, outcome: 'begun'
     // Who may do it on the host that made the cluster has its root key.
     actor: { kind: 'root', name: 'root' },
     action: 'rotate :what on :host',
-    params: { what: 'the root key', host: hostId },
+    params: { what, host: hostId },
     from: { address, userAgent: `flynn-host/${versionOfThis()}` },
     outcome,
     changes: [],

@@ -16,8 +16,8 @@ import { newId } from '@flynn/kit/ids';
 import { commands } from './origin.ts';
 import type { Cluster } from './settings.ts';
 
-/** What is made anew: the tokens, or the root key and with it the tokens. */
-export type Rotation = 'tokens' | 'root key';
+/** What is made anew: the tokens, the root key and with it the tokens, or what secrets are sealed under in the store. */
+export type Rotation = 'tokens' | 'root key' | 'sealing key';
 
 type TokenRounds = NonNullable<Cluster['tokens']>;
 
@@ -111,11 +111,17 @@ export function closed(cluster: Cluster): Cluster {
   return rest;
 }
 
-/** `conflict` while the root key is being made anew: programs of another version may know nothing of it, and let nobody in. */
+/** `conflict` while a key is being made anew: programs of another version may know nothing of it, and be of no use. */
 export function checkRotated(cluster: Cluster | undefined): void {
-  if (cluster?.rootKeyChange === undefined) return;
+  const what =
+    cluster?.rootKeyChange !== undefined
+      ? 'root key'
+      : cluster?.sealingKeyChange !== undefined
+        ? 'sealing key'
+        : undefined;
+  if (what === undefined) return;
   throw new FlynnError(
     'conflict',
-    `the root key is being made anew, and that is not through: ${commands.up} goes on with it, then update. Nothing was changed`,
+    `the ${what} is being made anew, and that is not through: ${commands.up} goes on with it, then update. Nothing was changed`,
   );
 }

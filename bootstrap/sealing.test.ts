@@ -3,14 +3,14 @@ import { mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { readSealingKey, sealingKeyIdOf } from '@flynn/host-agent/cluster/start';
+import { addSealingKeys, readSealingKeys } from '@flynn/host-agent/cluster/sealing-keys';
 import { cellKeys } from '@flynn/scheduler/cell';
 import { isSealed, sealKeyOf } from '@flynn/store/sealing/envelope';
 import { readRing } from '@flynn/store/sealing/ring';
 import { SealedStore } from '@flynn/store/sealing/sealed-store';
 import { silentLogger } from '@flynn/kit/log';
 import { openTestStore } from '@flynn/store/testing';
-import { ensureSealing, tellControllersSeal, writeSealingKey } from './sealing.ts';
+import { ensureSealing, tellControllersSeal } from './sealing.ts';
 import { type Cluster, readOptions, settle, sharedSchema } from './settings.ts';
 import { readCluster, writeCluster } from './state.ts';
 
@@ -41,7 +41,7 @@ test('a new cluster seals from its first secret on', async () => {
   const cluster = clusterOf('h1');
   await using raw = openTestStore();
   assert.deepEqual(await ensureSealing(raw, cluster), []);
-  const store = new SealedStore(raw, { sealingKey: async () => cluster.sealingKey, log: silentLogger() });
+  const store = new SealedStore(raw, { sealingKeys: async () => [cluster.sealingKey], log: silentLogger() });
   await store.transact({ then: [{ put: '/flynn/resource/app/a', value: '{}' }] });
   assert.ok(isSealed((await raw.get('/flynn/resource/app/a'))?.value ?? ''));
   const before = await readRing(raw);
@@ -69,10 +69,10 @@ test('the key is root’s alone, goes to hosts that join, and is the same on all
   const folder = await mkdtemp(join(tmpdir(), 'flynn-sealing-'));
   try {
     const cluster = clusterOf('h1');
-    assert.equal(await readSealingKey(folder), undefined);
-    await writeSealingKey(folder, cluster);
+    assert.deepEqual(await readSealingKeys(folder), []);
+    await addSealingKeys(folder, [cluster.sealingKey]);
     assert.equal((await stat(join(folder, 'sealing.key'))).mode & 0o777, 0o600);
-    assert.equal(await sealingKeyIdOf(folder), sealKeyOf(cluster.sealingKey).id);
+    assert.deepEqual(await readSealingKeys(folder), [cluster.sealingKey]);
     assert.equal(sharedSchema.parse(cluster).sealingKey, cluster.sealingKey);
 
     await writeCluster(folder, cluster);

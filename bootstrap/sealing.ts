@@ -1,7 +1,4 @@
-/** The cluster's secrets at rest: this host's sealing key on its disk, and from when on the cluster seals. */
-import { join } from 'node:path';
-import { sealingKeyFile } from '@flynn/host-agent/cluster/start';
-import { readTextFile, writeFileAtomic } from '@flynn/kit/files';
+/** From when on does the cluster seal its secrets? */
 import { newId } from '@flynn/kit/ids';
 import { cellKeys, hostRecordSchema } from '@flynn/scheduler/cell';
 import { decodeJson } from '@flynn/store/codec';
@@ -12,11 +9,6 @@ import type { Cluster } from './settings.ts';
 
 /** Says which sealing key the cluster's controllers have: those of old have none. */
 const controllersKey = '/flynn/keys/controllers';
-
-export async function writeSealingKey(stateDir: string, { sealingKey }: Cluster): Promise<void> {
-  const file = join(stateDir, sealingKeyFile);
-  if ((await readTextFile(file)) !== sealingKey) await writeFileAtomic(file, sealingKey, { mode: 0o600 });
-}
 
 /** Called once all controllers were given the key. */
 export async function tellControllersSeal(store: Store, { sealingKey }: Cluster): Promise<void> {

@@ -129,6 +129,8 @@ export const clusterSchema = z.object({
   tokens: z.object({ round: z.int(), former: z.int().optional() }).optional(),
   /** While the root key is made anew: see rotation.ts. `id`: of its entry in the audit trail. */
   rootKeyChange: z.object({ id: z.string(), since: z.string(), former: z.string(), isClosing: z.boolean() }).optional(),
+  /** While the sealing key is made anew: see sealing-key-round.ts. `id`: of its entry in the audit trail. */
+  sealingKeyChange: z.object({ id: z.string(), since: z.string(), next: z.string().optional() }).optional(),
   createdAt: z.string(),
   /** What an `up` was given for this host, as it was given. */
   dnsUpstreams: z.string().optional(),
@@ -156,6 +158,7 @@ export const sharedSchema = clusterSchema.omit({
   domains: true,
   tokens: true,
   rootKeyChange: true,
+  sealingKeyChange: true,
   dnsUpstreams: true,
   schedulers: true,
 });

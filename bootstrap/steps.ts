@@ -9,8 +9,11 @@ import { withController } from './controller-client.ts';
 import { formerDomainsOf, moved, withoutFormer } from './domain.ts';
 import { addTwins, dropRoutes } from './domain-routes.ts';
 import { createDiscoveryClient } from '@flynn/discovery/client';
-import { FlynnError } from '@flynn/kit/errors';
+import { readSealingKeys } from '@flynn/host-agent/cluster/sealing-keys';
+import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { silentLogger } from '@flynn/kit/log';
+import { readRing } from '@flynn/store/sealing/ring';
+import type { Store } from '@flynn/store/store';
 import { readBuilderEnv } from './builder-env.ts';
 import { addCluster, ensureSshKey, writeKnownHosts } from './cli-config.ts';
 import { ensureController, removeFirstController, withStore } from './controller.ts';
@@ -37,6 +40,8 @@ import {
   gitUrlOf,
 } from './settings.ts';
 import { ensureSealing, tellControllersSeal, unsealedText } from './sealing.ts';
+import { announceNext, sealAnew, untilRewritten } from './sealing-key-change.ts';
+import { sealingKeysOf, withRingsKey, withSealed, withoutSealingChange } from './sealing-key-round.ts';
 import { ensureHostKey } from './state.ts';
 import { type Report } from './timed.ts';
 import { engineStep, imagesStep, platformImages, runAgent, shortMs, writeHostFiles } from './host-steps.ts';
@@ -62,6 +67,16 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
   const become = async (next: Cluster): Promise<void> => {
     cluster = next;
     await writeHostFiles(stateDir, cluster);
+  };
+  /** Other hosts fetch the new one from this one's agent from then on. */
+  const openSealingRound = async (store: Store): Promise<void> => {
+    await become(withRingsKey(cluster, (await readRing(store))?.ring, await readSealingKeys(stateDir)));
+    try {
+      await announceNext(store, cluster);
+    } catch (error) {
+      if (hasCode(error, 'conflict')) await become(withoutSealingChange(cluster));
+      throw error;
+    }
   };
   const manifest = async (): Promise<SystemApp[]> => {
     const hostKey = await ensureHostKey(stateDir);
@@ -130,6 +145,7 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
         const outcome = await runAgent({ options, cluster }, report);
         await withStore(host(), async (store) => {
           await ensureSealing(store, cluster);
+          await openSealingRound(store);
           await ensureLease(store, cluster);
           await tellEtcdImage(store, images.get('etcd') ?? '');
         });
@@ -191,22 +207,28 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
         await untilAnswers(controllerUrlOf(cluster), 60_000);
         const known = await knownCluster(cluster, isOwnCertificate ? 60_000 : shortMs);
         await addCluster(person, known, knownRootKeys(cluster));
-        if (isOpen(cluster)) {
-          await become(closing(cluster));
+        if (isOpen(cluster) || cluster.sealingKeyChange?.next !== undefined) {
+          await withStore(host(), (store) => sealAnew(store, { stateDir, cluster, report }));
+          const sealed = withSealed(cluster);
+          await become(isOpen(sealed) ? closing(sealed) : sealed);
           const controller = await controllerOf(manifest);
           await withPlatform((platform) => platform.ensureApp(controller, report));
         }
-        if (cluster.rootKeyChange !== undefined) {
+        if (cluster.rootKeyChange !== undefined || cluster.sealingKeyChange !== undefined) {
           await withPlatform((platform) => platform.removeReleases(controllerApp, takesOtherKeysThan(cluster)));
         }
         const unsealed = await withStore(host(), async (store) => {
           await store.transact({ then: [platformImagesPut(platformImages(images))] });
           await tellControllersSeal(store, cluster);
+          if (cluster.sealingKeyChange !== undefined) await untilRewritten(store, report);
           await tellRotation(store, cluster, 'done');
           return await ensureSealing(store, cluster);
         });
+        const isSealedAnew = cluster.sealingKeyChange !== undefined;
+        await become(withoutSealingChange(cluster));
         const changed = outcomes.filter((outcome) => outcome !== 'unchanged').length;
-        return `${changed === 0 ? 'unchanged' : `${changed} deployed`}${unsealedText(unsealed)}`;
+        const what = changed === 0 ? 'unchanged' : `${changed} deployed`;
+        return `${what}${isSealedAnew ? '; secrets are sealed under a new key' : ''}${unsealedText(unsealed)}`;
       },
     },
     ...(backup === undefined ? (context.isUpdate === true ? [] : [sampleStep()]) : restoreSteps(backup, restore)),
@@ -220,10 +242,11 @@ async function controllerOf(manifest: () => Promise<SystemApp[]>): Promise<Syste
   return controller;
 }
 
-/** Whether a rollback to it would bring the former root key back. */
+/** Whether a rollback to it would bring a former root key or sealing key back. */
 function takesOtherKeysThan(cluster: Cluster): (env: Readonly<Record<string, string>>) => boolean {
-  const keys = rootKeysOf(cluster).join(',');
-  return (env) => env['FLYNN_CONTROLLER_KEY'] !== keys;
+  const rootKeys = rootKeysOf(cluster).join(',');
+  const sealingKeys = sealingKeysOf(cluster).join(',');
+  return ({ FLYNN_CONTROLLER_KEY: root, FLYNN_SEALING_KEY: sealing }) => root !== rootKeys || sealing !== sealingKeys;
 }
 
 /** In the manifest's order, in which whoever is asked comes before who asks. */

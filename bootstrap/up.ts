@@ -14,6 +14,7 @@ async function main(): Promise<boolean> {
       'passphrase-file': { type: 'string' },
       'rotate-tokens': { type: 'boolean', default: false },
       'rotate-root-key': { type: 'boolean', default: false },
+      'rotate-sealing-key': { type: 'boolean', default: false },
       domain: { type: 'string' },
       'drop-domain': { type: 'string' },
     },
@@ -25,12 +26,13 @@ async function main(): Promise<boolean> {
     values.token || undefined,
     values['rotate-tokens'] || undefined,
     values['rotate-root-key'] || undefined,
+    values['rotate-sealing-key'] || undefined,
     values.domain,
     values['drop-domain'],
   ];
   if (ways.filter((value) => value !== undefined).length > 1) {
     const names =
-      '--join, --token, --hosts, --rotate-tokens, --rotate-root-key, --domain, --drop-domain and --from-backup';
+      '--join, --token, --hosts, --rotate-tokens, --rotate-root-key, --rotate-sealing-key, --domain, --drop-domain and --from-backup';
     throw new FlynnError('invalid', `${names} are different things: give one of them`);
   }
   const { env } = process;
@@ -39,7 +41,13 @@ async function main(): Promise<boolean> {
     await printToken(env);
     return true;
   }
-  const rotation = values['rotate-root-key'] ? 'root key' : values['rotate-tokens'] ? 'tokens' : undefined;
+  const rotation = values['rotate-root-key']
+    ? 'root key'
+    : values['rotate-sealing-key']
+      ? 'sealing key'
+      : values['rotate-tokens']
+        ? 'tokens'
+        : undefined;
   const { join: token, 'from-backup': fromBackup, 'passphrase-file': passphraseFile } = values;
   const domain = changeOf({ domain: values.domain, dropDomain: values['drop-domain'] });
   return await bringUp({ env, token, fromBackup, passphraseFile, rotation, domain });

@@ -13,6 +13,7 @@ import { connectEtcd } from '@flynn/store/etcd';
 import type { EtcdTls } from '@flynn/store/etcd-members';
 import { SealedEtcd } from '@flynn/store/sealing/sealed-store';
 import type { Store } from '@flynn/store/store';
+import { sealingKeysOf } from '../sealing-key-round.ts';
 import type { Cluster } from '../settings.ts';
 import type { ClusterHost } from './cluster-host.ts';
 
@@ -30,7 +31,7 @@ export async function connectStore(hosts: readonly ClusterHost[], endpoints?: re
   const log = silentLogger();
   const tls = await tlsOf(hosts);
   const etcd = connectEtcd({ endpoints: endpoints ?? (await memberUrls(hosts)), tls, log });
-  return new SealedEtcd(etcd, { sealingKey: async () => (await clusterOf(hosts)).sealingKey, log });
+  return new SealedEtcd(etcd, { sealingKeys: async () => sealingKeysOf(await clusterOf(hosts)), log });
 }
 
 async function clusterOf(hosts: readonly ClusterHost[]): Promise<Cluster> {

@@ -14,12 +14,14 @@ import type { HostRecord } from '@flynn/scheduler/cell';
 import { schedulerMetrics } from '@flynn/scheduler/scheduler-metrics';
 import type { EtcdClient } from '@flynn/store/etcd';
 import type { EtcdTls } from '@flynn/store/etcd-members';
+import { readRing } from '@flynn/store/sealing/ring';
 import { prepareAbsence } from './absence.ts';
 import { blobFetcher, blobService } from './blobs.ts';
 import { buildHandlers } from './build-server.ts';
 import { certificateFault } from './cluster/certificate-age.ts';
 import { startPlatformImages } from './cluster/platform-images.ts';
-import { sealingKeyIdOf, startCluster } from './cluster/start.ts';
+import { SealingKeys, sealingKeyHandlers } from './cluster/sealing-keys.ts';
+import { startCluster } from './cluster/start.ts';
 import type { Peers } from './cluster/start.ts';
 import { gatewayOf, parseAttributes } from './config.ts';
 import type { Config } from './config.ts';
@@ -130,6 +132,15 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
   const known = await untilThere('the store', () => createRegistry({ store, log, signal }), waiting);
   registry = known;
   await startCluster({ config, engine, store, tls, peers, identity: trust?.identity, log }, tasks);
+  const sealingKeys = new SealingKeys({
+    stateDir: config.FLYNN_STATE_DIR,
+    readRing: async (s) => (await readRing(store, { signal: s }))?.ring,
+    peers: () => peers.others(),
+    access,
+    log,
+  });
+  await sealingKeys.start(signal);
+  tasks.run('sealing keys', (s) => sealingKeys.run(s));
   const platformImages = await startPlatformImages({ store, engine, log }, tasks);
   await followCluster(hostNetwork, { store, registry: known, log, signal });
   await serveDiscovery(known, { gateway: host.gateway, upstreams: config.FLYNN_DNS_UPSTREAMS, log, signal });
@@ -193,7 +204,6 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
   });
   containers.onOutOfMemory((container) => pump.note(container, outOfMemoryMessage(undefined), signal));
 
-  const sealingKeyId = await sealingKeyIdOf(config.FLYNN_STATE_DIR);
   const record: HostRecord = {
     id: host.hostId,
     address: host.externalAddress,
@@ -202,13 +212,13 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
     attributes: { ...parseAttributes(config.FLYNN_ATTRIBUTES), host: host.hostId },
     cordoned: false,
     startedAt: systemClock.now(),
-    ...(sealingKeyId === undefined ? {} : { sealingKeyId }),
   };
   const statuses = () => [...jobs.records.values()].map((job) => job.status);
   const describe = () => {
     const all = containers.all();
     const mutual = { withoutIdentity: withoutIdentity(all), keyAlone: keyAlone(all, assigned()) };
-    return upkeep.recordOf(trust === undefined ? record : { ...record, mutual });
+    const told = { ...record, ...sealingKeys.told() };
+    return upkeep.recordOf(trust === undefined ? told : { ...told, mutual });
   };
   if (trust !== undefined) {
     const isKnown = () => isEverybodyKnown(peers.records(), describe());
@@ -280,6 +290,7 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
         ...volumeHandlers({ engine, containers, cluster: host.cluster, host: running, pump }),
         ...buildHandlers(engine, fetchBlob),
         ...backupFileHandlers(),
+        ...sealingKeyHandlers(config.FLYNN_STATE_DIR),
         ...certificateHandlers(trust, (jobId) => containers.ofJob(jobId) !== undefined),
         ...installationHandlers({ ...installed, log }),
       ],

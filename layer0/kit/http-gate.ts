@@ -51,6 +51,8 @@ export function keyGate(keys: readonly string[]): Gate {
 export type RoleRules = Readonly<{
   /** What those of the cluster may do who have shown who they are. */
   admits: (peer: string, route: Route) => boolean;
+  /** What a key alone never opens, not from this machine either. */
+  needsPeer?: (route: Route) => boolean;
   /** Whether all who need this server can show it: then nobody else is let in, but for figures and from this machine. */
   isClosed: () => boolean;
 }>;
@@ -67,13 +69,14 @@ export function partRules(roles: readonly string[], surroundings: Surroundings |
 }
 
 /** A key as ever, and beside it a certificate with the right role. */
-export function roleGate(key: string, { admits, isClosed }: RoleRules): Gate {
+export function roleGate(key: string, { admits, needsPeer, isClosed }: RoleRules): Gate {
   const byKey = keyGate([key]);
   return async (request) => {
     const { peer, route } = request;
     if (peer !== undefined && !admits(peer, route)) {
       throw new FlynnError('denied', `${route.method} ${route.path} is not for ${peer}`);
     }
+    if (peer === undefined && needsPeer?.(route) === true) throw notAPart();
     if (isClosed()) checkIsPart(request);
     return byKey(request);
   };
@@ -90,7 +93,11 @@ export function partGate(gate: Gate, surroundings: Surroundings | undefined): Ga
 /** Throws `unauthenticated` at whoever shows no certificate, but for figures and on this machine. */
 function checkIsPart({ peer, route, remoteAddress }: GateRequest): void {
   if (peer !== undefined || isForMonitoring(route.path) || isLoopback(remoteAddress)) return;
-  throw new FlynnError(
+  throw notAPart();
+}
+
+function notAPart(): FlynnError {
+  return new FlynnError(
     'unauthenticated',
     'this is for parts of the cluster only: over TLS, with a certificate of its authority',
   );

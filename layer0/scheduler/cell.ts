@@ -230,6 +230,8 @@ export const hostRecordSchema = z.object({
   startedAt: z.number(),
   /** The id of the sealing key it reads the cluster's secrets with; hosts of old have none, and read them in clear only. */
   sealingKeyId: z.string().optional(),
+  /** Of all it has: two while the key is made anew. Hosts of a version that has the same key for its life do not say. */
+  sealingKeyIds: z.array(z.string()).optional(),
   /**
    * Its agent shows a certificate with its role, and knows those of others. `withoutIdentity`: how many of its jobs could
    * reach agents and have none: until they are replaced agents take their key alone. `keyAlone`: how many may ask parts of

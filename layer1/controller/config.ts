@@ -10,12 +10,15 @@ import type { ControllerSettings } from './deps.ts';
 import packageFile from './package.json' with { type: 'json' };
 import type { PortRange } from './route-address.ts';
 
+/** Two of a kind, with a comma between, while it is made anew: the newer first, or what is in use. */
+const secrets = () => secret().transform((text) => text.split(',').filter((key) => key !== ''));
+
 export const configSchema = z.object({
   /** The cluster key: between services, towards host agents and the log aggregator. */
   FLYNN_KEY: secret(),
   ...identityConfig,
   /** The root key; while it is made anew the former one too, after a comma. */
-  FLYNN_CONTROLLER_KEY: secret().transform((text) => text.split(',').filter((key) => key !== '')),
+  FLYNN_CONTROLLER_KEY: secrets(),
   /** Of the tokens of the platform's parts that are good, with commas. */
   FLYNN_TOKEN_ROUNDS: z
     .string()
@@ -28,8 +31,11 @@ export const configSchema = z.object({
   FLYNN_ETCD_CA: z.string().optional(),
   FLYNN_ETCD_CERT: z.string().optional(),
   FLYNN_ETCD_KEY: secret().optional(),
-  /** What the cluster's secrets are sealed under; without it the controller of a cluster that seals does not start. */
-  FLYNN_SEALING_KEY: secret().optional(),
+  /**
+   * What the cluster's secrets are sealed under; without it the controller of a cluster that seals does not start. While it is
+   * made anew the one that is to be too, after a comma.
+   */
+  FLYNN_SEALING_KEY: secrets().optional(),
   FLYNN_DISCOVERY_URL: z.url().default('http://127.0.0.1:1111'),
   FLYNN_DOMAIN: z.string().default('flynn.localhost'),
   /** Comma-separated: where the cluster was before, and answers too. */

@@ -28,7 +28,7 @@ await runDaemon({
   async start({ config, log, tasks }) {
     const metrics = openMetrics();
     const etcd = connectEtcd({ ...etcdOptionsOf(config), onCall: etcdMetrics(metrics), log });
-    const store = new SealedEtcd(etcd, { sealingKey: async () => config.FLYNN_SEALING_KEY, log });
+    const store = new SealedEtcd(etcd, { sealingKeys: async () => config.FLYNN_SEALING_KEY ?? [], log });
     tasks.run('heap', keepHeapSmall);
     tasks.run('etcd members', async (signal) => {
       await followMembers(store, await openMembers({ store, log, signal }), { log, signal });

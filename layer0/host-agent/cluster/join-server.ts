@@ -23,6 +23,8 @@ export type Admission = z.output<typeof admissionSchema>;
 
 export function startJoinServer(options: {
   admission: Admission;
+  /** As this host has them by now, the one in use first; `settings` tell the one of the time they were written. */
+  sealingKeys?: () => Promise<readonly string[]>;
   /** Instead of the certificate in it, which nobody renews. */
   shown?: ServerOptions['tls'];
   address: string;
@@ -58,9 +60,15 @@ export function startJoinServer(options: {
     const lease = await leaseSubnet(store, request, { signal: asked });
     log.info({ hostId, address: its, subnet: lease.subnet }, `host ${hostId} at ${its} joins the cluster`);
     const [endpoints, peers] = [[...options.endpoints()], [...options.peers()]];
-    return { settings: admission.settings, lease, endpoints, peers, now: options.now() };
+    const [sealingKey] = (await options.sealingKeys?.()) ?? [];
+    const settings = sealingKey === undefined ? admission.settings : withSealingKey(admission.settings, sealingKey);
+    return { settings, lease, endpoints, peers, now: options.now() };
   });
   const tls = options.shown ?? { certificate: admission.certificate, privateKey: admission.privateKey };
   const port = options.port ?? joinPort;
   return startServer({ name: 'join server', handlers: [handler], host: address, port, tls, log, signal });
+}
+
+function withSealingKey(settings: unknown, sealingKey: string): unknown {
+  return typeof settings === 'object' && settings !== null ? { ...settings, sealingKey } : settings;
 }

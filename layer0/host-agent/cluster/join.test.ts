@@ -14,7 +14,7 @@ const now = Date.now();
 const isCode = (code: ErrorCode, pattern: RegExp) => (error: unknown) =>
   hasCode(error, code) && pattern.test(error.message);
 
-async function startHost() {
+async function startHost(sealingKeys: readonly string[] = []) {
   const store = openTestStore();
   const authority = await createAuthority('flynn test');
   const own = await issueCertificate(authority, { name: 'h1', addresses: ['127.0.0.1'] });
@@ -27,6 +27,7 @@ async function startHost() {
       release: '1.0.0',
       settings: { name: 'test' },
     },
+    sealingKeys: async () => sealingKeys,
     address: '127.0.0.1',
     port: 0,
     store,
@@ -130,4 +131,11 @@ test('a machine with another release is refused and leases nothing, one with the
   await using host = await startHost();
   await assert.rejects(host.askAs('0.9.0'), isCode('conflict', /has flynn 0\.9\.0, the cluster 1\.0\.0/));
   assert.equal((await host.askAs('1.0.0')).lease.subnet, '100.100.0.0/24');
+});
+
+test('who joins is told the sealing key that is in use by then', async () => {
+  await using host = await startHost(['in-use', 'that-is-to-be']);
+  assert.deepEqual((await host.ask('h2')).settings, { name: 'test', sealingKey: 'in-use' });
+  await using of = await startHost();
+  assert.deepEqual((await of.ask('h2')).settings, { name: 'test' });
 });

@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { systemClock } from '@flynn/kit/clock';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
-import { readJsonFile, readTextFile } from '@flynn/kit/files';
+import { readJsonFile } from '@flynn/kit/files';
 import type { ServerOptions } from '@flynn/kit/http-server';
 import type { LiveIdentity } from '@flynn/kit/identity';
 import type { Logger } from '@flynn/kit/log';
@@ -18,7 +18,6 @@ import { etcdMembership } from '@flynn/store/etcd-membership';
 import { defragmentEtcd, etcdStatus } from '@flynn/store/etcd-status';
 import { openMirror } from '@flynn/store/mirror';
 import type { Mirror } from '@flynn/store/mirror';
-import { sealKeyOf } from '@flynn/store/sealing/envelope';
 import { SealedEtcd } from '@flynn/store/sealing/sealed-store';
 import type { AgentPlace } from '../agent-client.ts';
 import type { Config } from '../config.ts';
@@ -31,9 +30,7 @@ import { keepRoom } from './etcd-room.ts';
 import type { EtcdRoom } from './etcd-room.ts';
 import { admissionSchema, startJoinServer } from './join-server.ts';
 import { knownEndpoints, startMembership } from './membership.ts';
-
-/** Written by bootstrap: what the cluster's secrets are sealed under. */
-export const sealingKeyFile = 'sealing.key';
+import { readSealingKeys } from './sealing-keys.ts';
 
 const agentPort = 1113;
 
@@ -50,17 +47,6 @@ export async function readTls(config: TlsConfig): Promise<EtcdTls | undefined> {
   return { ca: authority ?? '', certificate: own ?? '', privateKey: privateKey ?? '' };
 }
 
-/** undefined where bootstrap has not written it yet. */
-export function readSealingKey(stateDir: string): Promise<string | undefined> {
-  return readTextFile(join(stateDir, sealingKeyFile));
-}
-
-/** What this host says of the key it has. */
-export async function sealingKeyIdOf(stateDir: string): Promise<string | undefined> {
-  const text = await readSealingKey(stateDir);
-  return text === undefined ? undefined : sealKeyOf(text).id;
-}
-
 /** The store at the members this host knew last. */
 export async function connectStore(
   config: Config,
@@ -72,7 +58,7 @@ export async function connectStore(
   const endpoints = await knownEndpoints(config.FLYNN_STATE_DIR, config.FLYNN_ETCD_ENDPOINTS);
   const told = onCall === undefined ? {} : { onCall };
   const raw = connectEtcd({ endpoints, log, ...told, ...(tls === undefined ? {} : { tls }) });
-  const store = new SealedEtcd(raw, { sealingKey: () => readSealingKey(config.FLYNN_STATE_DIR), log });
+  const store = new SealedEtcd(raw, { sealingKeys: () => readSealingKeys(config.FLYNN_STATE_DIR), log });
   identity?.onChange(() => raw.renewTls());
   return tls === undefined ? { store } : { store, tls };
 }
@@ -179,6 +165,7 @@ export async function startCluster(
   if (admission === undefined) return;
   await startJoinServer({
     admission,
+    sealingKeys: () => readSealingKeys(stateDir),
     ...(identity === undefined ? {} : { shown: chainOf(identity, tls.ca) }),
     address,
     store,

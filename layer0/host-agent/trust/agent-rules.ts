@@ -8,6 +8,7 @@ import type { Route } from '@flynn/kit/routes';
 import type { HostJob, HostRecord } from '@flynn/scheduler/cell';
 import { routes } from '../api.ts';
 import { buildRoutes } from '../api-builds.ts';
+import { sealingKeysRoute } from '../cluster/sealing-keys.ts';
 import type { Container } from '../engine.ts';
 import { installationRoutes } from '../installation.ts';
 import { label } from '../labels.ts';
@@ -16,18 +17,20 @@ const builder = appRole('slug-builder');
 /** An image that was built is read to be stored. */
 const ofBuilds: readonly Route[] = [...Object.values(buildRoutes), routes.image];
 const ofInstallations: readonly Route[] = Object.values(installationRoutes);
+/** What opens everything. */
+const ofHosts: readonly Route[] = [sealingKeysRoute];
 
 function isOneOf(routes: readonly Route[], route: Route): boolean {
   return routes.some(({ method, path }) => method === route.method && path === route.path);
 }
 
 /**
- * Hosts everything; the controller, too, but what hosts run is theirs alone to change; the slug builder what builds take;
+ * Hosts everything; the controller, too, but what hosts run and seal with is theirs alone; the slug builder what builds take;
  * nobody else anything.
  */
 function admits(peer: string, route: Route): boolean {
   if (isOfRole(peer, anyHost)) return true;
-  if (peer === appRole('controller')) return !isOneOf(ofInstallations, route);
+  if (peer === appRole('controller')) return !isOneOf([...ofInstallations, ...ofHosts], route);
   return peer === builder && isOneOf(ofBuilds, route);
 }
 
@@ -35,6 +38,7 @@ function admits(peer: string, route: Route): boolean {
 export function agentRules(records: () => readonly HostRecord[]): RoleRules {
   return {
     admits,
+    needsPeer: (route) => isOneOf(ofHosts, route),
     isClosed: () => {
       const known = records();
       return known.length > 0 && known.every(({ mutual }) => mutual !== undefined && mutual.withoutIdentity === 0);

@@ -1,5 +1,5 @@
 /** The ring as one process knows it. */
-import { FlynnError } from '@flynn/kit/errors';
+import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { raceAbort } from '@flynn/kit/retry';
 import type { CallOptions, Store } from '../store.ts';
 import { sealKeyOf } from './envelope.ts';
@@ -9,8 +9,8 @@ import { keysOf, readRing } from './ring.ts';
 /** Nobody writes with a key that was replaced longer ago than this. */
 export const freshMs = 30_000;
 
-/** undefined where this process has none. */
-export type ReadSealingKey = () => Promise<string | undefined>;
+/** None where this process has none; two while the sealing key is made anew. Asked whenever the ring is read. */
+export type ReadSealingKeys = () => Promise<readonly string[]>;
 
 /**
  * INVARIANTS. What `current` answers was the ring's at most `freshMs` ago. A key that was known stays known: what is under
@@ -18,7 +18,7 @@ export type ReadSealingKey = () => Promise<string | undefined>;
  */
 export class KnownKeys {
   readonly #store: Pick<Store, 'get'>;
-  readonly #readSealingKey: ReadSealingKey;
+  readonly #readSealingKeys: ReadSealingKeys;
   readonly #now: () => number;
   readonly #keys = new Map<string, SealKey>();
   #current: SealKey | undefined;
@@ -28,9 +28,9 @@ export class KnownKeys {
   #next: Promise<void> | undefined;
 
   /** `now` in milliseconds, of a clock that never goes back. */
-  constructor(options: { store: Pick<Store, 'get'>; sealingKey: ReadSealingKey; now: () => number }) {
+  constructor(options: { store: Pick<Store, 'get'>; sealingKeys: ReadSealingKeys; now: () => number }) {
     this.#store = options.store;
-    this.#readSealingKey = options.sealingKey;
+    this.#readSealingKeys = options.sealingKeys;
     this.#now = options.now;
   }
 
@@ -69,16 +69,26 @@ export class KnownKeys {
   }
 
   async #read(): Promise<void> {
+    try {
+      await this.#readOnce();
+    } catch (error) {
+      if (!hasCode(error, 'denied')) throw error;
+      // The sealing key may have been made anew after the ring was read, and the former be gone already.
+      await this.#readOnce();
+    }
+  }
+
+  async #readOnce(): Promise<void> {
     const askedAt = this.#now();
     const stored = await readRing(this.#store);
     if (stored === undefined) {
       this.#current = undefined;
     } else {
-      const text = await this.#readSealingKey();
-      if (text === undefined) {
+      const texts = await this.#readSealingKeys();
+      if (texts.length === 0) {
         throw new FlynnError('denied', "the cluster's secrets are sealed, and here is no key: npm run up brings it");
       }
-      const keys = keysOf(stored.ring, sealKeyOf(text));
+      const keys = keysOf(stored.ring, texts.map(sealKeyOf));
       for (const [id, key] of keys) if (!this.#keys.has(id)) this.#keys.set(id, key);
       this.#current = this.#keys.get(stored.ring.current);
     }

@@ -24,15 +24,15 @@ const secret = 'postgres://ann:hunter2@db/shop';
 type World = {
   raw: MemoryStore;
   store: SealedStore;
-  connect: (options?: { key?: string }) => SealedStore;
+  connect: (options?: { key?: string | readonly string[] }) => SealedStore;
   later: (ms: number) => void;
 };
 
 function openWorld(): World {
   const raw = createMemoryStore();
   let nowMs = 0;
-  const connect = ({ key = text }: { key?: string } = {}): SealedStore =>
-    new SealedStore(raw, { sealingKey: async () => key, log, now: () => nowMs });
+  const connect = ({ key = text }: { key?: string | readonly string[] } = {}): SealedStore =>
+    new SealedStore(raw, { sealingKeys: async () => [key].flat(), log, now: () => nowMs });
   return { raw, connect, store: connect(), later: (ms) => void (nowMs += ms) };
 }
 
@@ -58,7 +58,7 @@ async function openSealed(): Promise<RestorableStore> {
   const peer = raw.connect();
   const ring = createMemoryStore();
   await makeRing(ring, maker());
-  const sealed = (inner: Store) => new SealedStore(withRing(inner, ring), { sealingKey: async () => text, log });
+  const sealed = (inner: Store) => new SealedStore(withRing(inner, ring), { sealingKeys: async () => [text], log });
   const [store, other] = [sealed(raw), sealed(peer)];
   // As every client that has worked already.
   await Promise.all([store.currentKeyId({}), other.currentKeyId({})]);
@@ -136,7 +136,7 @@ test('another sealing key, or none, is told in words', async () => {
     return true;
   });
   await assert.rejects(put(stranger, '/flynn/resource/app/b', secret), (error) => hasCode(error, 'denied'));
-  const bare = new SealedStore(raw, { sealingKey: async () => undefined, log });
+  const bare = new SealedStore(raw, { sealingKeys: async () => [], log });
   await assert.rejects(bare.list('/flynn/resource/'), /here is no key: npm run up brings it/);
   assert.deepEqual(await bare.list('/flynn/cell/hosts/'), await raw.list('/flynn/cell/hosts/'));
 });
@@ -165,10 +165,10 @@ test('keys change: old values are read with the old one until all are rewritten,
   await makeRing(raw, maker());
   const first = await store.currentKeyId({});
   await put(store, '/flynn/resource/app/a', secret);
-  await assert.rejects(addKey(raw, maker()), /is not through/);
+  await assert.rejects(addKey(raw, { ...maker(), sealingKeys: [sealKeyOf(text)] }), /is not through/);
   const made = await readRing(raw);
   assert.ok(made !== undefined && (await retireOldKeys(raw, made)));
-  const next = await addKey(raw, maker());
+  const next = await addKey(raw, { ...maker(), sealingKeys: [sealKeyOf(text)] });
   const other = connect();
   await put(other, '/flynn/resource/app/b', secret);
   // Who knows the ring of a moment ago may write with its key still, and reads what the new one sealed.
@@ -206,10 +206,10 @@ test('an answer on its way from before a change of keys does not stand for the k
       return entry;
     },
   });
-  const store = new SealedStore(slow, { sealingKey: async () => text, log });
+  const store = new SealedStore(slow, { sealingKeys: async () => [text], log });
   const before = store.currentKeyId({});
   await asked.promise;
-  const { current } = await addKey(raw, maker());
+  const { current } = await addKey(raw, { ...maker(), sealingKeys: [sealKeyOf(text)] });
   const other = connect();
   await put(other, '/flynn/resource/app/a', secret);
   const read = store.get('/flynn/resource/app/a');

@@ -26,11 +26,11 @@ import type {
 import { keyIdOf, sealKeyOf } from './envelope.ts';
 import type { SealKey } from './envelope.ts';
 import { KnownKeys } from './known-keys.ts';
-import type { ReadSealingKey } from './known-keys.ts';
+import type { ReadSealingKeys } from './known-keys.ts';
 import { isOpenKey } from './rules.ts';
 
 export type SealingOptions = {
-  sealingKey: ReadSealingKey;
+  sealingKeys: ReadSealingKeys;
   log: Logger;
   now?: () => number;
 };
@@ -40,13 +40,13 @@ export class SealedStore<S extends Store = Store> implements Store {
   /** As it is stored. */
   readonly raw: S;
   readonly #keys: KnownKeys;
-  readonly #readSealingKey: ReadSealingKey;
+  readonly #readSealingKeys: ReadSealingKeys;
   readonly #log: Logger;
 
   constructor(raw: S, options: SealingOptions) {
     this.raw = raw;
     this.#keys = new KnownKeys({ now: () => performance.now(), ...options, store: raw });
-    this.#readSealingKey = options.sealingKey;
+    this.#readSealingKeys = options.sealingKeys;
     this.#log = options.log;
   }
 
@@ -92,10 +92,9 @@ export class SealedStore<S extends Store = Store> implements Store {
     await this.raw.close();
   }
 
-  /** What the keys are sealed under; undefined where this process was not given it. */
-  async sealingKey(): Promise<SealKey | undefined> {
-    const text = await this.#readSealingKey();
-    return text === undefined ? undefined : sealKeyOf(text);
+  /** What the keys are sealed under: none where this process was not given it, two while it is made anew. */
+  async sealingKeys(): Promise<SealKey[]> {
+    return (await this.#readSealingKeys()).map(sealKeyOf);
   }
 
   /** Has the keys as they are now, and not those of a moment ago. */

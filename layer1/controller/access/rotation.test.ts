@@ -57,9 +57,12 @@ test('a rotation that is not through is told with the state of the cluster', asy
 });
 
 test('an empty key between commas is none, and keys are never printed', () => {
-  const env = { FLYNN_KEY: 'k', FLYNN_CONTROLLER_KEY: 'new-root,,former-root,' };
+  const sealing = { FLYNN_SEALING_KEY: 'former-root,next-root' };
+  const env = { FLYNN_KEY: 'k', FLYNN_CONTROLLER_KEY: 'new-root,,former-root,', ...sealing };
   const config = loadConfig(configSchema, env);
   assert.deepEqual(config.FLYNN_CONTROLLER_KEY, ['new-root', 'former-root']);
+  assert.deepEqual(config.FLYNN_SEALING_KEY, ['former-root', 'next-root']);
+  assert.equal(loadConfig(configSchema, { ...env, FLYNN_SEALING_KEY: '' }).FLYNN_SEALING_KEY, undefined);
   assert.doesNotMatch(JSON.stringify(printableConfig(configSchema, config)), /-root/);
   assert.throws(
     () => loadConfig(configSchema, { ...env, FLYNN_CONTROLLER_KEY: '' }),

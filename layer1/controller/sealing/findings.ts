@@ -1,7 +1,7 @@
 /** What is wrong with how secrets are kept at rest? */
 import type { Check, Found } from '@flynn/host-agent/doctor/finding';
 import type { HostRecord } from '@flynn/scheduler/cell';
-import { readRing } from '@flynn/store/sealing/ring';
+import { readRing, sealedUnder } from '@flynn/store/sealing/ring';
 import type { Ring } from '@flynn/store/sealing/ring';
 import { valuesOf } from '../cell-view.ts';
 import type { Deps } from '../deps.ts';
@@ -13,25 +13,38 @@ export function sealingCheck({ sealed, cell, now }: Pick<Deps, 'sealed' | 'cell'
   return {
     name: 'sealing',
     find: async (signal) => {
-      const key = await sealed?.sealingKey();
-      if (sealed === undefined || key === undefined) return [];
+      const keyIds = (await sealed?.sealingKeys())?.map(({ id }) => id) ?? [];
+      if (sealed === undefined || keyIds.length === 0) return [];
       const stored = await readRing(sealed.raw, { signal });
-      return sealingFindings({ ring: stored?.ring, keyId: key.id, hosts: valuesOf(cell.hosts), now: now() });
+      return sealingFindings({ ring: stored?.ring, keyIds, hosts: valuesOf(cell.hosts), now: now() });
     },
   };
 }
 
 type Facts = Readonly<{
   ring: Ring | undefined;
-  /** Of the controller's sealing key. */
-  keyId: string;
-  hosts: readonly Pick<HostRecord, 'id' | 'sealingKeyId'>[];
+  /** Of the controller's sealing key; of two while it is made anew. */
+  keyIds: readonly string[];
+  hosts: readonly Pick<HostRecord, 'id' | 'sealingKeyId' | 'sealingKeyIds'>[];
   now: number;
 }>;
 
+/** Told while `up` is at it, too: what is so matters however long it lasts. */
+const unfinished: Found = {
+  severity: 'warning',
+  subject: 'sealing key',
+  what: 'it is being made anew, and that is not through',
+  why: 'whoever has the former one may open what is in a disk or a snapshot of etcd until it is',
+  remedy:
+    'npm run up (or flynn-host bootstrap) on the host that made the cluster goes on with it, unless one is at it now',
+};
+
 /** Pure. */
-export function sealingFindings({ ring, keyId, hosts, now }: Facts): Found[] {
-  const others = hosts.filter((host) => host.sealingKeyId !== keyId).map(({ id }) => id);
+export function sealingFindings({ ring, keyIds, hosts, now }: Facts): Found[] {
+  const needed = ring === undefined ? (keyIds[0] ?? '') : sealedUnder(ring);
+  const hasIt = ({ sealingKeyId = '', sealingKeyIds = [sealingKeyId] }: Facts['hosts'][number]): boolean =>
+    sealingKeyIds.includes(needed);
+  const others = hosts.filter((host) => !hasIt(host)).map(({ id }) => id);
   if (ring === undefined) {
     const where = others.length === 0 ? 'the host that made the cluster' : others.toSorted().join(', ');
     return [
@@ -49,8 +62,9 @@ export function sealingFindings({ ring, keyId, hosts, now }: Facts): Found[] {
     subject: `host ${id}`,
     what: "it has not the key that the cluster's secrets are sealed under",
     why: 'it starts no new jobs, for it cannot read what they are to run with',
-    remedy: `npm run up on ${id}; if that does not help, npm run down there and let it join again`,
+    remedy: `it asks the other hosts for it by itself; if this stays, npm run up on ${id}, and if that does not help, npm run down there and let it join again`,
   }));
+  if (ring.next !== undefined || keyIds.length > 1) found.push(unfinished);
   const since = ring.rewriting?.since;
   if (since === undefined || now < Date.parse(since) + lateMs) return found;
   return [

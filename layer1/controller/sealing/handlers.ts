@@ -11,11 +11,11 @@ export function sealingHandlers({ store, sealed, now, newId }: Deps): Handler[] 
   return [
     handle(sealingKeys.list, async ({ signal }) => viewRing((await readRing(store, { signal }))?.ring)),
     handle(sealingKeys.rotate, async ({ signal }) => {
-      const sealingKey = await sealed?.sealingKey();
-      if (sealingKey === undefined) {
+      const known = (await sealed?.sealingKeys()) ?? [];
+      if (known.length === 0) {
         throw new FlynnError('conflict', 'this controller was given no sealing key: npm run up gives it one');
       }
-      return viewRing(await addKey(store, { sealingKey, newId, now: new Date(now()) }, { signal }));
+      return viewRing(await addKey(store, { sealingKeys: known, newId, now: new Date(now()) }, { signal }));
     }),
   ];
 }

@@ -13,6 +13,7 @@ import { sealingFindings } from './findings.ts';
 import { stepSealing } from './steps.ts';
 import { testSealing } from './testing.ts';
 import type { TestSealing } from './testing.ts';
+import { sealedUnder } from '@flynn/store/sealing/ring';
 
 const log = silentLogger();
 
@@ -122,17 +123,23 @@ test('what is wrong is told: secrets in clear, a host without the key, a change 
   const sealing = testSealing();
   await sealing.begin();
   const ring = await sealing.ring();
-  const [mine, other] = [{ id: 'h1', sealingKeyId: 'k' }, { id: 'h2' }];
+  assert.ok(ring);
+  const under = sealedUnder(ring);
+  const [mine, other] = [{ id: 'h1', sealingKeyId: under }, { id: 'h2' }];
   const now = 60_000;
   const say = (facts: Partial<Parameters<typeof sealingFindings>[0]>) =>
-    sealingFindings({ ring, keyId: 'k', hosts: [mine], now, ...facts }).map(
+    sealingFindings({ ring, keyIds: [under], hosts: [mine], now, ...facts }).map(
       ({ severity, subject, what }) => `${severity} ${subject} ${what}`,
     );
   assert.deepEqual(say({}), []);
   assert.deepEqual(say({ ring: undefined }), ['warning secrets they are in clear in etcd']);
-  assert.match(sealingFindings({ ring: undefined, keyId: 'k', hosts: [other], now })[0]?.remedy ?? '', /up on h2/);
+  assert.match(sealingFindings({ ring: undefined, keyIds: [under], hosts: [other], now })[0]?.remedy ?? '', /up on h2/);
   assert.deepEqual(say({ hosts: [mine, other] }), [
     "critical host h2 it has not the key that the cluster's secrets are sealed under",
   ]);
+  const changing = ['warning sealing key it is being made anew, and that is not through'];
+  assert.deepEqual(say({ ring: { ...ring, next: 'new' } }), changing);
+  const both = { id: 'h1', sealingKeyId: 'new', sealingKeyIds: ['new', under] };
+  assert.deepEqual(say({ keyIds: [under, 'new'], hosts: [both] }), changing);
   assert.deepEqual(say({ now: 3 * 3_600_000 }), ['warning secrets a change of keys is not through']);
 });

@@ -27,7 +27,7 @@ export type TestSealing = Readonly<{
 /** One that seals from now on; what is stored is in `raw`. */
 export async function sealedStore(raw: Store, text: string): Promise<SealedStore> {
   await makeRing(raw, { sealingKey: sealKeyOf(text), newId: randomUUID, now: new Date() });
-  return new SealedStore(raw, { sealingKey: async () => text, log: silentLogger() });
+  return new SealedStore(raw, { sealingKeys: async () => [text], log: silentLogger() });
 }
 
 /** Nothing is sealed before `begin`. */
@@ -35,7 +35,7 @@ export function testSealing(text = 'the sealing key of a test'): TestSealing {
   const raw = createMemoryStore();
   return {
     raw,
-    store: new SealedStore(raw.connect(), { sealingKey: async () => text, log: silentLogger() }),
+    store: new SealedStore(raw.connect(), { sealingKeys: async () => [text], log: silentLogger() }),
     async begin() {
       await makeRing(raw, { sealingKey: sealKeyOf(text), newId: randomUUID, now: new Date(0) });
     },
