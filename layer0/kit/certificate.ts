@@ -15,3 +15,8 @@ export function parseCertificate(certificate: string): X509Certificate {
     throw new FlynnError('invalid', `this is no certificate: ${messageOf(error)}`, { cause: error });
   }
 }
+
+/** Each certificate of a PEM that has several, in their order; none where there is none. */
+export function certificatesIn(pem: string): string[] {
+  return (pem.match(/-----BEGIN CERTIFICATE-----[^]*?-----END CERTIFICATE-----/g) ?? []).map((one) => `${one}\n`);
+}
