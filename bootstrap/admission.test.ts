@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { admissionSchema } from '@flynn/host-agent/cluster/join-server';
-import { admissionFile } from '@flynn/host-agent/trust/host-trust';
+import { admissionFile } from '@flynn/host-agent/trust/authorities';
 import { writeAdmission } from './admission.ts';
 import { closing, withNextRootKey } from './rotation.ts';
 import { type Cluster, readOptions, settle, sharedSchema } from './settings.ts';

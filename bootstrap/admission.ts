@@ -4,7 +4,7 @@ import { type JoiningHost, askToJoin, formatToken, parseToken, passUntil } from 
 import type { Admission } from '@flynn/host-agent/cluster/join-server';
 import { leaseSubnet } from '@flynn/host-agent/cluster/subnets';
 import { leasePrefix, leaseSchema, type Lease } from '@flynn/host-agent/network/lease';
-import { admissionFile } from '@flynn/host-agent/trust/host-trust';
+import { admissionFile } from '@flynn/host-agent/trust/authorities';
 import { FlynnError } from '@flynn/kit/errors';
 import { readTextFile, writeFileAtomic } from '@flynn/kit/files';
 import { fingerprintOf } from '@flynn/kit/certificate';

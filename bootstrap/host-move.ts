@@ -6,6 +6,7 @@ import { type AgentPlace, agentClient } from '@flynn/host-agent/agent-client';
 import { routes } from '@flynn/host-agent/api';
 import { installationRoutes } from '@flynn/host-agent/installation';
 import type { HostRoom } from '@flynn/host-agent/room';
+import { hostAuthoritiesOf } from '@flynn/host-agent/trust/authorities';
 import { readHostIdentity } from '@flynn/host-agent/trust/host-trust';
 import { FlynnError, hasCode, ifFound, messageOf } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';
@@ -208,7 +209,7 @@ async function untilWhole(place: Place, host: Host, before: ReadonlySet<string>)
 /** A member that answers a linearizable read has caught up with the others. */
 async function askMember({ stateDir, cluster, log }: Place, host: Host): Promise<void> {
   const { certificate, privateKey } = await ensureHostCertificate(stateDir, cluster);
-  const tls = { ca: cluster.authority.certificate, certificate, privateKey };
+  const tls = { ca: hostAuthoritiesOf(cluster), certificate, privateKey };
   await using store = connectEtcd({ endpoints: [clientUrlOf(host.address)], tls, log });
   await store.get(cellKeys.host(host.id), { signal: AbortSignal.timeout(callMs) });
 }

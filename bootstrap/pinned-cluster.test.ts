@@ -4,6 +4,7 @@ import { test } from 'node:test';
 import { createServer, getCACertificates, setDefaultCACertificates } from 'node:tls';
 import { certificates } from '@flynn/controller/certificates/api';
 import { startTestController } from '@flynn/controller/testing';
+import { trustedOnly } from '@flynn/host-agent/trust/authorities';
 import { type Credentials, createAuthority, issueCertificate } from '@flynn/kit/tls';
 import { knownCluster } from './pinned-cluster.ts';
 import { Platform } from './platform.ts';
@@ -69,14 +70,18 @@ test('a router that shows another authority is not pinned, and spoken to over TL
     }),
     httpsPort: address.port,
   });
-  const known = async (by: Credentials, deadlineMs: number) => {
-    const { controllerUrl, ca } = await knownCluster(clusterOf(by), deadlineMs);
+  const known = async (by: Credentials, deadlineMs: number, alsoTrusted?: Cluster['alsoTrusted']) => {
+    const cluster = { ...clusterOf(by), ...(alsoTrusted === undefined ? {} : { alsoTrusted }) };
+    const { controllerUrl, ca } = await knownCluster(cluster, deadlineMs);
     return [controllerUrl, ca];
   };
   const secureUrl = `https://${domain}:${address.port}`;
   assert.deepEqual(await known(authority, 60_000), [secureUrl, authority.certificate]);
   assert.equal(asked[0], domain);
   assert.deepEqual(await known(stranger, 200), [`http://${domain}`, undefined]);
+  // While it is made anew it is pinned to both, whichever the router shows by then.
+  const anew = await known(stranger, 60_000, await trustedOnly(authority));
+  assert.deepEqual(anew, [secureUrl, stranger.certificate + authority.certificate]);
   // One that this machine trusts anyway needs no pin.
   const before = getCACertificates('default');
   try {

@@ -1,6 +1,7 @@
 /** Where and how a cluster is set up: variables of the environment, then what an earlier `up` settled, then defaults. */
 import { clientUrlOf } from '@flynn/host-agent/cluster/etcd-resident';
 import { hostIdSchema } from '@flynn/host-agent/cluster/join';
+import { authoritiesSchema } from '@flynn/host-agent/trust/authorities';
 import { integer, loadConfig } from '@flynn/kit/config';
 import { FlynnError } from '@flynn/kit/errors';
 import type { Credentials } from '@flynn/kit/tls';
@@ -115,8 +116,8 @@ export const clusterSchema = z.object({
   peers: z.array(z.string()),
   /** Whether `up` here brings the platform up to date: it does on the host that made the cluster. */
   hasPlatform: z.boolean(),
-  /** Signs the certificates of hosts and services; PEM. */
-  authority: z.object({ certificate: z.string(), privateKey: z.string() }),
+  /** Signs the certificates of hosts and services; and what counts beside it while it is made anew. */
+  ...authoritiesSchema.shape,
   /** Who has it may join. */
   joinSecret: z.string(),
   /** What the cluster's secrets are sealed under in the store, which never has it. */

@@ -90,6 +90,31 @@ test('a cluster is pinned to its authority, and nobody else is taken for it', as
   );
 });
 
+test('a cluster that is pinned to two authorities is known by either, and nobody else is', async () => {
+  const [former, next, stranger] = await Promise.all(['flynn', 'flynn', 'flynn'].map((name) => createAuthority(name)));
+  assert.ok(former !== undefined && next !== undefined && stranger !== undefined);
+  await using env = await openDeskWithController();
+  await using front = await startFront(env.controller.url, await certificateOf(former));
+  const { desk } = env;
+  const ca = join(desk.home, 'ca.pem');
+  await writeFile(ca, next.certificate + former.certificate);
+  const added = await desk.run(['cluster', 'add', 'home', front.url, env.controller.userKey, '--ca', ca]);
+  assert.equal(added.code, 0, added.stderr);
+  for (const one of [former, next]) {
+    front.show(await certificateOf(one));
+    assert.equal((await desk.run(['apps', '-c', 'home'])).code, 0);
+  }
+  front.show(await certificateOf(stranger));
+  const { stderr } = await desk.run(['apps', '-c', 'home']);
+  const [one, other, found] = [next, former, stranger].map(({ certificate }) => fingerprintOf(certificate));
+  assert.match(stderr, new RegExp(`is not the cluster that is pinned[^]*${found}[^]*${one} or ${other}`));
+  front.show(await certificateOf(former, { addresses: ['elsewhere.example.com'] }));
+  assert.match(
+    (await desk.run(['apps', '-c', 'home'])).stderr,
+    /not to be trusted: [^]*of the authority that is pinned/,
+  );
+});
+
 test('an authority is pinned from a file, and only an authority', async () => {
   const authority = await createAuthority('flynn');
   const own = await certificateOf(authority);

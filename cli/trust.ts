@@ -1,5 +1,5 @@
 /** Whom does the command line take for a cluster's controller? Over https, who is of the authority that was pinned. */
-import { fingerprintOf, parseCertificate } from '@flynn/kit/certificate';
+import { certificatesIn, fingerprintOf, parseCertificate } from '@flynn/kit/certificate';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
 import { shownChain } from '@flynn/kit/shown-chain';
 import { usageError } from './arguments.ts';
@@ -49,7 +49,10 @@ export async function explainTrust(error: unknown, url: string, { ca }: Trust): 
     // It shows nothing more by now: what there is to say is why it was not trusted.
     return error;
   }
-  if (ca !== undefined && found !== fingerprintOf(ca)) return otherAuthority(url, found, fingerprintOf(ca), error);
+  const pinned = certificatesIn(ca ?? '').map(fingerprintOf);
+  if (ca !== undefined && (found === undefined || !pinned.includes(found))) {
+    return otherAuthority(url, found, pinned.join(' or '), error);
+  }
   const what = `the certificate that ${url} shows is not to be trusted: ${reason}`;
   const remedy =
     ca === undefined

@@ -131,7 +131,7 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
   await untilThere('the store', () => store.get('/flynn/', { signal }), waiting);
   const known = await untilThere('the store', () => createRegistry({ store, log, signal }), waiting);
   registry = known;
-  await startCluster({ config, engine, store, tls, peers, identity: trust?.identity, log }, tasks);
+  await startCluster({ config, engine, store, tls, peers, trust, log }, tasks);
   const sealingKeys = new SealingKeys({
     stateDir: config.FLYNN_STATE_DIR,
     readRing: async (s) => (await readRing(store, { signal: s }))?.ring,

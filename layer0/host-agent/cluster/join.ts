@@ -156,7 +156,10 @@ async function lookUp(
   const [own] = chain;
   const authority = chain.at(-1)?.toString();
   if (own === undefined || authority === undefined || fingerprintOf(authority) !== fingerprint) {
-    throw new FlynnError('unauthenticated', 'a host answers, but it is not of the cluster the token is for');
+    throw new FlynnError(
+      'unauthenticated',
+      'a host answers, but it is not of the cluster the token is for, or that has another authority by now: "flynn-host token" on a host of the cluster prints a new one',
+    );
   }
   if (Date.parse(own.validFrom) > now())
     throw clockError(`a certificate of ${address} is of`, Date.parse(own.validFrom), now());

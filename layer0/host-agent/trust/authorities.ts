@@ -1,0 +1,71 @@
+/**
+ * Whose certificates count on this host, and who issues its own: the cluster's authority, and while that is made anew one
+ * more (docs/authority.md). Beside each stands the authority of the platform's parts, which is made of its key.
+ */
+import { join } from 'node:path';
+import { readJsonFile } from '@flynn/kit/files';
+import { type Credentials, deriveAuthority } from '@flynn/kit/tls';
+import { z } from 'zod';
+
+/** Written by bootstrap: what hosts that join are told. Without it this host lets nobody in. */
+export const admissionFile = 'admission.json';
+
+const partsAuthority = 'flynn parts';
+
+/** As the cluster's settings have them; PEM. */
+export const authoritiesSchema = z.object({
+  /** Issues; whoever has its key can be anyone in the cluster. */
+  authority: z.object({ certificate: z.string(), privateKey: z.string() }),
+  /** Counts as well, with that of its parts: the one that is to issue, or the one that did. */
+  alsoTrusted: z.object({ certificate: z.string(), parts: z.string() }).optional(),
+});
+export type AuthoritySettings = Readonly<z.output<typeof authoritiesSchema>>;
+
+export type Authorities = Readonly<{
+  issuing: Credentials;
+  /** Issues to jobs of the platform. */
+  parts: Credentials;
+  /** What etcd and its clients take: hosts and the controller alone. */
+  ofHosts: string;
+  /** What hosts and parts of the platform take. */
+  trusted: string;
+}>;
+
+/** Whose certificates are of a host, or the controller's for etcd; the one that issues first. */
+export function hostAuthoritiesOf({ authority, alsoTrusted }: AuthoritySettings): string {
+  return authority.certificate + (alsoTrusted?.certificate ?? '');
+}
+
+async function authoritiesOf(settings: AuthoritySettings): Promise<Authorities> {
+  const { authority: issuing, alsoTrusted } = settings;
+  const parts = await deriveAuthority(issuing, partsAuthority);
+  const ofHosts = hostAuthoritiesOf(settings);
+  return { issuing, parts, ofHosts, trusted: ofHosts + parts.certificate + (alsoTrusted?.parts ?? '') };
+}
+
+/** As others are to take it, without its key. */
+export async function trustedOnly(authority: Credentials): Promise<NonNullable<AuthoritySettings['alsoTrusted']>> {
+  const { certificate } = authority;
+  return { certificate, parts: (await deriveAuthority(authority, partsAuthority)).certificate };
+}
+
+const admissionSchema = z.object({ settings: authoritiesSchema });
+
+export class AuthorityFile {
+  readonly #file: string;
+  #last: Readonly<{ text: string; authorities: Authorities }> | undefined;
+
+  constructor(stateDir: string) {
+    this.#file = join(stateDir, admissionFile);
+  }
+
+  /** As they are by now, the same object while they are the same; undefined where the host has none. */
+  async read(): Promise<Authorities | undefined> {
+    const admission = await readJsonFile(this.#file, admissionSchema);
+    if (admission === undefined) return undefined;
+    const text = JSON.stringify(admission.settings);
+    // A derived certificate is another one each time, of the same key.
+    if (this.#last?.text !== text) this.#last = { text, authorities: await authoritiesOf(admission.settings) };
+    return this.#last.authorities;
+  }
+}
