@@ -18,6 +18,8 @@ export const authoritiesSchema = z.object({
   authority: z.object({ certificate: z.string(), privateKey: z.string() }),
   /** Counts as well, with that of its parts: the one that is to issue, or the one that did. */
   alsoTrusted: z.object({ certificate: z.string(), parts: z.string() }).optional(),
+  /** Raised with each of them that becomes another: hosts take over what is later than what they have. Default 0. */
+  authorityRound: z.int().optional(),
 });
 export type AuthoritySettings = Readonly<z.output<typeof authoritiesSchema>>;
 
@@ -51,21 +53,26 @@ export async function trustedOnly(authority: Credentials): Promise<NonNullable<A
 
 const admissionSchema = z.object({ settings: authoritiesSchema });
 
+/** Undefined where the host has none. */
+export async function readAuthoritySettings(stateDir: string): Promise<AuthoritySettings | undefined> {
+  return (await readJsonFile(join(stateDir, admissionFile), admissionSchema))?.settings;
+}
+
 export class AuthorityFile {
-  readonly #file: string;
+  readonly #stateDir: string;
   #last: Readonly<{ text: string; authorities: Authorities }> | undefined;
 
   constructor(stateDir: string) {
-    this.#file = join(stateDir, admissionFile);
+    this.#stateDir = stateDir;
   }
 
   /** As they are by now, the same object while they are the same; undefined where the host has none. */
   async read(): Promise<Authorities | undefined> {
-    const admission = await readJsonFile(this.#file, admissionSchema);
-    if (admission === undefined) return undefined;
-    const text = JSON.stringify(admission.settings);
+    const settings = await readAuthoritySettings(this.#stateDir);
+    if (settings === undefined) return undefined;
+    const text = JSON.stringify([settings.authority, settings.alsoTrusted]);
     // A derived certificate is another one each time, of the same key.
-    if (this.#last?.text !== text) this.#last = { text, authorities: await authoritiesOf(admission.settings) };
+    if (this.#last?.text !== text) this.#last = { text, authorities: await authoritiesOf(settings) };
     return this.#last.authorities;
   }
 }

@@ -58,7 +58,7 @@ export function isStillGood(certificate: string, wanted: Parameters<typeof isDue
   }
 }
 
-function belongTogether({ certificate, privateKey }: Credentials): boolean {
+export function belongTogether({ certificate, privateKey }: Credentials): boolean {
   try {
     return parseCertificate(certificate).checkPrivateKey(createPrivateKey(privateKey));
   } catch {
