@@ -44,7 +44,7 @@ test('the controller has a certificate of the cluster’s authority, unless peop
   assert.equal(await put(first, authority), false);
 });
 
-test('a router that shows another authority is not pinned, and spoken to over TLS only if this machine trusts it', async () => {
+test('a router that shows another authority is not pinned, and spoken to over TLS only if this machine trusts it', async (context) => {
   const [authority, stranger] = await Promise.all([createAuthority('flynn'), createAuthority('flynn')]);
   const own = await issue(authority);
   const asked: string[] = [];
@@ -56,6 +56,7 @@ test('a router that shows another authority is not pinned, and spoken to over TL
       done(null);
     },
   });
+  context.after(() => server.close());
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
   const address = server.address();
@@ -90,6 +91,4 @@ test('a router that shows another authority is not pinned, and spoken to over TL
   } finally {
     setDefaultCACertificates(before);
   }
-  server.close();
-  await once(server, 'close');
 });
