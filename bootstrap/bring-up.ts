@@ -104,8 +104,17 @@ async function bringUpLocked(given: Options, { env, token, formation, ...request
   if (request.rotation === 'sealing key') cluster = withNextSealingKey(cluster, newSecret(), beginning());
   if (request.domain !== undefined && 'to' in request.domain) cluster = withDomain(cluster, request.domain.to);
   const dropDomain = request.domain !== undefined && 'drop' in request.domain ? request.domain.drop : undefined;
+  const nextAuthority = request.rotation === 'authority' ? await createAuthority('flynn') : undefined;
   const person = await findPerson(options.FLYNN_CONFIG_DIR, env);
-  const context = { options, cluster, person, env, dropDomain, ...(backup === undefined ? {} : { backup }) };
+  const context = {
+    options,
+    cluster,
+    person,
+    env,
+    dropDomain,
+    nextAuthority,
+    ...(backup === undefined ? {} : { backup }),
+  };
   for (const line of keptText(cluster, options)) process.stdout.write(`${line}\n`);
   if (cluster.hasPlatform) await formCluster(context, formation);
   else await runSteps(joinStepsOf(context));
@@ -148,6 +157,7 @@ const rotated: Readonly<Record<Rotation, readonly [what: string, command: string
   tokens: ['tokens are', commands.rotateTokens],
   'root key': ['the root key is', commands.rotateRootKey],
   'sealing key': ['the sealing key is', commands.rotateSealingKey],
+  authority: ['the authority is', commands.rotateAuthority],
 };
 
 /** `conflict` but where the platform is: that host alone gives its parts their tokens and keys. */

@@ -13,7 +13,7 @@ import type { HttpClient } from '@flynn/kit/http-client';
 import type { Logger } from '@flynn/kit/log';
 import { retry, waitFor } from '@flynn/kit/retry';
 import type { ResponseOf } from '@flynn/kit/routes';
-import { cellKeys, hostRecordSchema } from '@flynn/scheduler/cell';
+import { type HostRecord, cellKeys, hostRecordSchema } from '@flynn/scheduler/cell';
 import { connectEtcd } from '@flynn/store/etcd';
 import type { Store } from '@flynn/store/store';
 import { leasesOf } from './admission.ts';
@@ -34,7 +34,7 @@ const settleMs = 120_000;
 const silentMs = 5 * 60_000;
 
 /** Those that are there, in the order of their names. */
-export async function hostsOf(store: Store): Promise<Host[]> {
+export async function hostsOf(store: Store): Promise<HostRecord[]> {
   const { entries } = await store.list(cellKeys.hosts);
   return entries
     .map(({ value }) => hostRecordSchema.parse(JSON.parse(value)))

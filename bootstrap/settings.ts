@@ -132,6 +132,17 @@ export const clusterSchema = z.object({
   rootKeyChange: z.object({ id: z.string(), since: z.string(), former: z.string(), isClosing: z.boolean() }).optional(),
   /** While the sealing key is made anew: see sealing-key-round.ts. `id`: of its entry in the audit trail. */
   sealingKeyChange: z.object({ id: z.string(), since: z.string(), next: z.string().optional() }).optional(),
+  /** While the authority is made anew: see authority-round.ts. `next`: the new one, with its key, until it issues. */
+  authorityChange: z
+    .object({
+      id: z.string(),
+      since: z.string(),
+      phase: z.enum(['opening', 'issuing', 'closing']),
+      next: authoritiesSchema.shape.authority.optional(),
+    })
+    .optional(),
+  /** The authority's certificate as the one before it has signed it: for those that know that one alone. PEM. */
+  endorsement: z.string().optional(),
   createdAt: z.string(),
   /** What an `up` was given for this host, as it was given. */
   dnsUpstreams: z.string().optional(),
@@ -160,6 +171,8 @@ export const sharedSchema = clusterSchema.omit({
   tokens: true,
   rootKeyChange: true,
   sealingKeyChange: true,
+  authorityChange: true,
+  endorsement: true,
   dnsUpstreams: true,
   schedulers: true,
 });

@@ -19,6 +19,7 @@ import { blobFetcher, blobService } from './blobs.ts';
 import { buildHandlers } from './build-server.ts';
 import { certificateFault } from './cluster/certificate-age.ts';
 import { startHandedOver } from './cluster/handed-over.ts';
+import { memberTrustOf } from './cluster/member-trust.ts';
 import { startPlatformImages } from './cluster/platform-images.ts';
 import { startCluster } from './cluster/start.ts';
 import type { Peers } from './cluster/start.ts';
@@ -132,7 +133,9 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
   registry = known;
   await startCluster({ config, engine, store, tls, peers, trust, log }, tasks);
   const { FLYNN_STATE_DIR: stateDir } = config;
-  const handedOver = await startHandedOver({ stateDir, store, trust, peers: () => peers.others(), access, log }, tasks);
+  const member = tls === undefined ? undefined : memberTrustOf({ config, store, tls, containers, log });
+  const handed = { stateDir, store, trust, peers: () => peers.others(), access, containers, member, log };
+  const handedOver = await startHandedOver(handed, tasks);
   const platformImages = await startPlatformImages({ store, engine, log }, tasks);
   await followCluster(hostNetwork, { store, registry: known, log, signal });
   await serveDiscovery(known, { gateway: host.gateway, upstreams: config.FLYNN_DNS_UPSTREAMS, log, signal });

@@ -1,6 +1,7 @@
 /** Hosts of one cluster whose authorities are made anew, with their agents' doors, for tests. */
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { FlynnError } from '@flynn/kit/errors';
 import { roleGate } from '@flynn/kit/http-gate';
 import { startServer } from '@flynn/kit/http-server';
 import { silentLogger } from '@flynn/kit/log';
@@ -26,7 +27,12 @@ export type RoundHost = Readonly<{
   tell: (settings: AuthoritySettings) => Promise<void>;
   /** As the two files have it. */
   onDisk: () => Promise<{ cluster: unknown; settings: unknown }>;
-}> & { isAway: boolean };
+}> & {
+  isAway: boolean;
+  /** Its member of etcd, or a job, is not there yet. */
+  isBusy: boolean;
+  followedUp: number;
+};
 
 export type RoundHosts = AsyncDisposable & { add: (id: string) => Promise<RoundHost> };
 
@@ -58,6 +64,10 @@ export async function roundHosts(store: Store, authority: Credentials): Promise<
         stateDir,
         trust,
         readNamed: (signal) => readNamed(store, signal),
+        async followUp() {
+          host.followedUp += 1;
+          if (host.isBusy) throw new FlynnError('unavailable', 'its member is about to start');
+        },
         peers: () => hosts.filter((other) => other !== host && !other.isAway).map(({ place }) => place),
         access: { key: clusterKey, identity: trust.identity },
         log,
@@ -76,6 +86,8 @@ export async function roundHosts(store: Store, authority: Credentials): Promise<
           return { cluster: JSON.parse(cluster ?? ''), settings: JSON.parse(admission ?? '').settings };
         },
         isAway: false,
+        isBusy: false,
+        followedUp: 0,
       };
       hosts.push(host);
       return host;

@@ -89,6 +89,25 @@ test('a host goes back to no earlier round, and takes nothing but what is named'
   assert.deepEqual((await h2.onDisk()).settings, { authority: former });
 });
 
+test('a host says that it has a round once its jobs and its member of etcd have followed; with those it was made with nobody has to', async () => {
+  const { former, opening } = await change();
+  const store = createMemoryStore();
+  await using all = await roundHosts(store, former);
+  const host = await all.add('h1');
+  await host.look();
+  assert.deepEqual([host.rounds.told(), host.followedUp], [{ authorityRound: 0 }, 0]);
+  host.isBusy = true;
+  await host.tell(opening);
+  await name(store, opening);
+  await assert.rejects(host.look(), (error) => hasCode(error, 'unavailable'));
+  assert.deepEqual(host.rounds.told(), { authorityRound: 0 });
+  assert.equal(host.trust.hostAuthorities, opening.authority.certificate + opening.alsoTrusted.certificate);
+  host.isBusy = false;
+  await host.look();
+  await host.look();
+  assert.deepEqual([host.rounds.told(), host.followedUp], [{ authorityRound: 1 }, 2]);
+});
+
 test('a host that a version before has left without the round has its authorities still, and nobody is asked', async () => {
   const { former, closing } = await change();
   const store = createMemoryStore();

@@ -65,6 +65,8 @@ export type AuthorityRoundsDeps = Readonly<{
   stateDir: string;
   readNamed: (signal: AbortSignal) => Promise<NamedAuthorities | undefined>;
   trust: Pick<HostTrust, 'renew'>;
+  /** Throws while it is not done: what this host's jobs show is of whoever issues, and its member of etcd trusts all there are. */
+  followUp: (signal: AbortSignal) => Promise<void>;
   peers: () => readonly AgentPlace[];
   access: AgentAccess;
   log: Logger;
@@ -80,27 +82,27 @@ export class AuthorityRounds {
     this.#deps = deps;
   }
 
-  /** What the host says of itself: the round whose authorities it trusts, and issues by. */
+  /** What the host says of itself: the round whose authorities it, its jobs and its member of etcd trust, and show. */
   told(): Pick<HostRecord, 'authorityRound'> {
     return this.#round === undefined ? {} : { authorityRound: this.#round };
   }
 
   /** Before the host takes jobs. */
   async start(signal: AbortSignal): Promise<void> {
-    await this.#tryLook(withDeadline(firstMs, signal));
+    await this.#try((limit) => this.#takeOver(limit), withDeadline(firstMs, signal));
   }
 
   /** Until the signal aborts. */
   async run(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
+      await this.#try((limit) => this.look(limit), signal);
       await pause(lookMs, signal);
-      if (!signal.aborted) await this.#tryLook(signal);
     }
   }
 
-  async #tryLook(signal: AbortSignal): Promise<void> {
+  async #try(task: (signal: AbortSignal) => Promise<unknown>, signal: AbortSignal): Promise<void> {
     try {
-      await this.look(signal);
+      await task(signal);
       this.#fault = undefined;
     } catch (error) {
       if (signal.aborted) return;
@@ -112,9 +114,18 @@ export class AuthorityRounds {
 
   /** Once. What is on the disk stays whole: of a round before, or of the one that is named. */
   async look(signal: AbortSignal): Promise<void> {
+    const round = await this.#takeOver(signal);
+    if (round === undefined || round === this.#round) return;
+    // With those it was made with there is nobody else to be trusted.
+    if (round > 0) await this.#deps.followUp(signal);
+    this.#round = round;
+  }
+
+  /** Resolves with the round that this host trusts by now, and issues by. */
+  async #takeOver(signal: AbortSignal): Promise<number | undefined> {
     const { stateDir, trust, log } = this.#deps;
     const own = await readAuthoritySettings(stateDir);
-    if (own === undefined) return;
+    if (own === undefined) return undefined;
     const named = await this.#deps.readNamed(signal);
     // A later one than is named is of the host that makes it, which is about to name it.
     if (named !== undefined && named.round > namedOf(own).round) {
@@ -124,9 +135,8 @@ export class AuthorityRounds {
       log.info({ named }, 'this host has taken over the authorities of the cluster');
     }
     const { round } = namedOf((await readAuthoritySettings(stateDir)) ?? own);
-    if (round === this.#round) return;
-    await trust.renew();
-    this.#round = round;
+    if (round !== this.#round) await trust.renew();
+    return round;
   }
 
   async #fetch(named: NamedAuthorities, signal: AbortSignal): Promise<AuthoritySettings> {

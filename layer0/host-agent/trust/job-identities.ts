@@ -96,6 +96,14 @@ export class JobIdentities {
     return (await Promise.all(read)).filter(({ certificate }) => certificate !== '');
   }
 
+  /** Whether what these jobs have is of the authority that issues. */
+  async areOfAuthority(hasJob: (jobId: string) => boolean): Promise<boolean> {
+    const { certificate: authority } = this.#authority();
+    const now = this.#now();
+    const known = (await this.list()).filter(({ jobId }) => hasJob(jobId));
+    return known.every(({ certificate }) => isStillGood(certificate, { authority, now }));
+  }
+
   /** All that are due, or with `isForced` all; of jobs that are gone they go. What fails is told and tried the next time. */
   async renew(options: { hasJob: (jobId: string) => boolean; isForced?: boolean }): Promise<void> {
     for (const jobId of await this.#jobIds()) {
