@@ -96,6 +96,14 @@ const quiet = ['--max-semi-space-size=2', '--v8-pool-size=1'];
  */
 const withoutHoles = { MALLOC_MMAP_THRESHOLD_: '32768' };
 
+/**
+ * For those that carry many connections, who wait for each collection of the heap. What TLS and buffers have outside of it counts
+ * as what is in it does: by itself, V8 collects all for some hundred new TLS connections each, a sixth of what they cost. And it
+ * may become twice what lives in it before: by itself, V8 grants it two megabytes more, and the slowest hundredth of answers
+ * waits for that, each second or two.
+ */
+const manyConnections = ['--external-memory-accounted-in-global-limit', '--heap-growing-percent=100'];
+
 /** Debian's packages are its parent's: a program that changed has its image made in a second, and loaded as one thin layer. */
 function service(
   entry: string,
@@ -179,7 +187,7 @@ export const recipes: Readonly<Record<ImageName, ImageRecipe>> = {
   runner: service('layer1/runner/main.ts', { parent: 'git', flags: quiet, env: withoutHoles }),
   blobstore: service('layer1/blobstore/main.ts', { flags: quiet }),
   'log-aggregator': service('layer1/log-aggregator/main.ts'),
-  router: service('layer1/router/main.ts'),
+  router: service('layer1/router/main.ts', { flags: manyConnections }),
   'git-receiver': service('layer1/git-receiver/main.ts', { parent: 'git', flags: quiet }),
   'slug-builder': {
     parent: 'build-tools',

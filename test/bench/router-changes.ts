@@ -5,7 +5,7 @@ import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { startPlane } from '@flynn/router/hostile/router-process';
 import { figure, type Figure } from './figure.ts';
-import { costUs, interleaved, wrk } from './router-load.ts';
+import { costUs, interleaved, warmRounds, wrk } from './router-load.ts';
 import { backendHosts, host } from './router-stage.ts';
 import type { Proxy, Stage } from './router-stage.ts';
 
@@ -90,7 +90,9 @@ export async function manyRoutes(
   plane.up('web', `127.0.0.1:${stage.backendPort}`);
   const many: Proxy = { ...(await stage.startRouter({ planeUrl: url })), name: 'many' };
   const one: Proxy = { ...(await stage.startRouter()), name: 'one' };
-  for (const { port } of [many, one]) await wrk(stage, port, tiny, 2);
+  for (let round = 0; round < warmRounds; round += 1) {
+    for (const { port } of [many, one]) await wrk(stage, port, tiny, seconds);
+  }
   const costs = await interleaved([one, many], rounds, (proxy) =>
     costUs(proxy, () => wrk(stage, proxy.port, tiny, seconds)),
   );

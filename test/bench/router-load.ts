@@ -21,6 +21,9 @@ export type Load = {
   must: string;
 };
 
+/** Uncounted, before the rounds that are: the first requests of a kind are the compiler's, some sixty thousand of them. */
+export const warmRounds = 3;
+
 export type Measured = { requests: number; failures: number };
 
 /** One run against one port. An answer that is not a 2xx, and a connection that breaks, are failures. */

@@ -8,7 +8,7 @@ import type { Bench } from './bench.ts';
 import type { Figure } from './figure.ts';
 import { changesUnderLoad, firstRequest, idleClients, manyRoutes } from './router-changes.ts';
 import { latency } from './router-latency.ts';
-import { compareLoad, comparison, costUs, h2load, interleaved, portFor, wrk } from './router-load.ts';
+import { compareLoad, comparison, costUs, h2load, interleaved, portFor, warmRounds, wrk } from './router-load.ts';
 import type { Load, Measured } from './router-load.ts';
 import { openStage } from './router-stage.ts';
 import type { Proxy, Stage } from './router-stage.ts';
@@ -42,6 +42,8 @@ const handshakes: readonly Load[] = [
   { name: 'TLS, new connection each', path: '/tiny', connections: 0, must: '<= 1.4 x (aim 1.1)' },
 ];
 const handshakeCount = 1_500;
+/** Some twenty thousand connections: so many it takes until none costs less than those before. */
+const handshakeWarmRounds = 14;
 
 const http2Loads: readonly Load[] = [
   { name: 'HTTP/2, tiny', path: '/tiny', connections: 64, must: '<= 2.5 x (aim 1.7)' },
@@ -50,38 +52,35 @@ const http2Loads: readonly Load[] = [
 /** About a second and a half of ours. */
 const http2Requests = 30_000;
 
-const warmRounds = 3;
-
 async function compareAll(
   stage: Stage,
   loads: readonly Load[],
-  rounds: number,
+  { rounds, warm = warmRounds }: { rounds: number; warm?: number },
   say: (proxy: Proxy, load: Load) => Promise<Measured>,
 ): Promise<Figure[]> {
   const figures: Figure[] = [];
   for (const load of loads) {
     process.stderr.write(`${load.name} …\n`);
-    // The first requests of a kind are the compiler's, some sixty thousand of them.
-    for (let round = 0; round < warmRounds; round += 1) await say(stage.flynn, load);
+    for (let round = 0; round < warm; round += 1) await say(stage.flynn, load);
     figures.push(...(await compareLoad(stage, load, { rounds, say: (proxy) => say(proxy, load) })));
   }
   return figures;
 }
 
 function overHttp1(stage: Stage, loads: readonly Load[], { rounds, seconds }: Options): Promise<Figure[]> {
-  return compareAll(stage, loads, rounds, (proxy, load) => wrk(stage, portFor(proxy, load), load, seconds));
+  return compareAll(stage, loads, { rounds }, (proxy, load) => wrk(stage, portFor(proxy, load), load, seconds));
 }
 
 const sections: Readonly<Record<string, (stage: Stage, options: Options) => Promise<Figure[]>>> = {
   http: (stage, options) => overHttp1(stage, httpLoads, options),
   tls: async (stage, options) => [
     ...(await overHttp1(stage, tlsLoads, options)),
-    ...(await compareAll(stage, handshakes, options.rounds, (proxy, load) =>
+    ...(await compareAll(stage, handshakes, { rounds: options.rounds, warm: handshakeWarmRounds }, (proxy, load) =>
       h2load(stage, proxy.tlsPort, load, { requests: handshakeCount, protocol: 'http/1.1' }),
     )),
   ],
   http2: (stage, { rounds }) =>
-    compareAll(stage, http2Loads, rounds, (proxy, load) =>
+    compareAll(stage, http2Loads, { rounds }, (proxy, load) =>
       h2load(stage, proxy.tlsPort, load, { requests: http2Requests, protocol: 'h2' }),
     ),
   tcp: async (stage, { rounds, seconds }) => {
