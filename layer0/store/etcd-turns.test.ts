@@ -178,6 +178,31 @@ test('what may be done once is asked of one member after the other, and not agai
   assert.equal(log.length, 3);
 });
 
+for (const once of [false, true]) {
+  const told = once ? 'not told where it may have been done' : 'told';
+  test(`a refusal before a last turn that had no time left is ${told}`, async (t) => {
+    const time = new Time(t);
+    const members = openMembers(t);
+    let count = 0;
+    const asking = askInTurn({
+      ...renewal,
+      members,
+      ask: async () => {
+        count += 1;
+        await time.wait(30);
+        throw count < 3 ? new FlynnError('unauthenticated', 'unknown authority') : timeout();
+      },
+      untilMs: 5_000,
+      pace: { maxPauseMs: 500, silentMs: 1_000, ...(once ? {} : { stepMs: 500 }) },
+      canRepeat: (error) => hasCode(error, 'unauthenticated'),
+    });
+    const refused = assert.rejects(asking, (error) => hasCode(error, once ? 'timeout' : 'unauthenticated'));
+    await time.advance(5_000);
+    await refused;
+    assert.equal(count, 3);
+  });
+}
+
 test('nobody is asked after the end, nor after an abort', async (t) => {
   const time = new Time(t);
   const members = openMembers(t);

@@ -1,6 +1,6 @@
 /** How is one thing asked of several members, of which any may hang? In turn, and of the next before the last gave up. */
 import { abortError } from '@flynn/kit/clock';
-import { FlynnError } from '@flynn/kit/errors';
+import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { backoffMs } from '@flynn/kit/retry';
 import type { EtcdMembers, Member } from './etcd-members.ts';
 import { isFaultOfMember, translateError } from './etcd-wire.ts';
@@ -43,6 +43,7 @@ export function askInTurn<T>(turns: Turns<T>): Promise<T> {
   let hasEnded = false;
   let isAnswered = false;
   let next: NodeJS.Timeout | undefined;
+  let refusal: FlynnError | undefined;
 
   const end = () => {
     hasEnded = true;
@@ -71,11 +72,14 @@ export function askInTurn<T>(turns: Turns<T>): Promise<T> {
   const failed = (turn: Turn, error: FlynnError) => {
     if (isFaultOfMember(error)) members.failed(turn.member, error, turn.sentMs);
     if (hasEnded) return;
+    if (hasCode(error, 'unauthenticated')) refusal = error;
     const canRepeat = turns.canRepeat(error);
     if (canRepeat) plan(backoffMs(count - 1, { minMs: 50, maxMs: pace.maxPauseMs }));
     if (canRepeat && (next !== undefined || pending.size > 0)) return;
     end();
-    reject(error);
+    // The last turn may have had a moment only. Of what may be done once it has to be told: it may have been done.
+    const isLate = pace.stepMs !== undefined && error.code === 'timeout';
+    reject(isLate && refusal !== undefined ? refusal : error);
   };
 
   function takeTurn(): void {
