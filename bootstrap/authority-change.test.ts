@@ -9,7 +9,6 @@ import { createMemoryStore } from '@flynn/store/memory';
 import { type AuthorityWork, beginAuthority, changeAuthority, checkBeginning } from './authority-change.ts';
 import { withIssuing } from './authority-round.ts';
 import { made } from './rotation-fixture.ts';
-import type { Cluster } from './settings.ts';
 
 const hostIds = ['h1', 'h2'];
 
@@ -44,7 +43,7 @@ async function openWorld() {
     former,
     log,
     hosts,
-    cluster: { ...made(), authority: former } as Cluster,
+    cluster: { ...made(), authority: former },
     /** Dies before this is done; a part of it may be. */
     diesAt: '',
     write,

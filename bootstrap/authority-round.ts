@@ -30,13 +30,6 @@ export async function withNextAuthority<T extends File>(cluster: T, next: Creden
   };
 }
 
-/** Where a change may not begin: as it was, but for the round, for a host may have heard of the one. */
-export function withoutBegun<T extends File>(cluster: T): T {
-  if (cluster.authorityChange?.phase !== 'opening') return cluster;
-  const { alsoTrusted: _1, authorityChange: _2, ...rest } = cluster;
-  return { ...rest, authorityRound: roundOf(cluster) + 1 } as T;
-}
-
 /** Once everybody trusts both: the former's key is gone from here, after it signed for the new one. */
 export async function withIssuing<T extends File>(cluster: T): Promise<T> {
   const { authority: former, authorityChange: change } = cluster;
