@@ -1,10 +1,17 @@
 /** Letting other hosts in, and being let in: tokens, what joining hosts are told, and what they make of it. */
 import { join } from 'node:path';
-import { type JoiningHost, askToJoin, formatToken, parseToken, passUntil } from '@flynn/host-agent/cluster/join';
+import {
+  type JoiningHost,
+  askToJoin,
+  formatToken,
+  parseToken,
+  passSecretOf,
+  passUntil,
+} from '@flynn/host-agent/cluster/join';
 import type { Admission } from '@flynn/host-agent/cluster/join-server';
 import { leaseSubnet } from '@flynn/host-agent/cluster/subnets';
 import { leasePrefix, leaseSchema, type Lease } from '@flynn/host-agent/network/lease';
-import { admissionFile } from '@flynn/host-agent/trust/authorities';
+import { admissionFile, shownBehind } from '@flynn/host-agent/trust/authorities';
 import { FlynnError } from '@flynn/kit/errors';
 import { readTextFile, writeFileAtomic } from '@flynn/kit/files';
 import { fingerprintOf } from '@flynn/kit/certificate';
@@ -21,9 +28,9 @@ const joinMs = 60_000;
 /** What the agent of this host tells those that join. */
 export async function writeAdmission(stateDir: string, cluster: Cluster, own: Credentials): Promise<void> {
   const admission: Admission = {
-    secret: cluster.joinSecret,
+    secret: passSecretOf(cluster),
     range: cluster.range,
-    certificate: own.certificate + cluster.authority.certificate,
+    certificate: own.certificate + shownBehind(cluster),
     privateKey: own.privateKey,
     release: versionOfThis(),
     // While it is made anew, the one that all controllers take: who joins looks at the store for the one there is by then.
@@ -51,7 +58,7 @@ export async function makeToken(store: Store, cluster: Cluster): Promise<string>
   return formatToken({
     addresses: [cluster.address, ...others.slice(0, 4)],
     fingerprint: fingerprintOf(cluster.authority.certificate),
-    secret: passUntil(cluster.joinSecret, Date.now() + tokenMs),
+    secret: passUntil(passSecretOf(cluster), Date.now() + tokenMs),
   });
 }
 

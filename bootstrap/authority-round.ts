@@ -15,7 +15,7 @@ import { type Credentials, endorse } from '@flynn/kit/tls';
 import type { Begun } from './rotation.ts';
 import type { Cluster } from './settings.ts';
 
-type File = AuthoritySettings & Pick<Cluster, 'authorityChange' | 'endorsement'>;
+type File = AuthoritySettings & Pick<Cluster, 'authorityChange'>;
 
 const roundOf = ({ authorityRound = 0 }: AuthoritySettings): number => authorityRound;
 

@@ -141,8 +141,6 @@ export const clusterSchema = z.object({
       next: authoritiesSchema.shape.authority.optional(),
     })
     .optional(),
-  /** The authority's certificate as the one before it has signed it: for those that know that one alone. PEM. */
-  endorsement: z.string().optional(),
   createdAt: z.string(),
   /** What an `up` was given for this host, as it was given. */
   dnsUpstreams: z.string().optional(),
@@ -172,7 +170,6 @@ export const sharedSchema = clusterSchema.omit({
   rootKeyChange: true,
   sealingKeyChange: true,
   authorityChange: true,
-  endorsement: true,
   dnsUpstreams: true,
   schedulers: true,
 });

@@ -10,7 +10,7 @@ import { formerDomainsOf, moved, withoutFormer } from './domain.ts';
 import { addTwins, dropRoutes } from './domain-routes.ts';
 import { createDiscoveryClient } from '@flynn/discovery/client';
 import { readSealingKeys } from '@flynn/host-agent/cluster/sealing-keys';
-import { hostAuthoritiesOf } from '@flynn/host-agent/trust/authorities';
+import { hostAuthoritiesOf, shownBehind } from '@flynn/host-agent/trust/authorities';
 import { fingerprintOf } from '@flynn/kit/certificate';
 import { systemClock } from '@flynn/kit/clock';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
@@ -140,8 +140,7 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
       const route = await ensureRouteCertificate(stateDir, cluster, domain);
       const name = controllerNameOf({ domain });
       // Who knows the authority before this one alone takes it by that one's word.
-      const authorities = (cluster.endorsement ?? '') + cluster.authority.certificate;
-      return await withPlatform((platform) => platform.ensureCertificate(name, route, authorities));
+      return await withPlatform((platform) => platform.ensureCertificate(name, route, shownBehind(cluster)));
     };
     for (const domain of formerDomainsOf(cluster)) await showsOwn(domain);
     return await showsOwn(cluster.domain);

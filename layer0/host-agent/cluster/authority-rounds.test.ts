@@ -61,7 +61,7 @@ test('hosts take over each round from one another, and know one another all the 
         assert.equal((await stat(join(host.stateDir, file))).mode & 0o777, 0o600);
       }
     }
-    assert.equal(h2.trust.issuing, settings.authority.certificate);
+    assert.equal(h2.trust.shown, settings.authority.certificate);
   }
   assert.equal(h3.trust.hostAuthorities, next.certificate);
 });

@@ -25,6 +25,7 @@ import {
 } from '../trust/authorities.ts';
 import { belongTogether } from '../trust/certificate-files.ts';
 import type { HostTrust } from '../trust/host-trust.ts';
+import { passSecretOf } from './join.ts';
 import { readSealingKeys } from './sealing-keys.ts';
 
 /** In the store. */
@@ -180,7 +181,7 @@ function isNamed(settings: AuthoritySettings, { round, issuing, alsoTrusted }: N
   return isSame && belongTogether(settings.authority);
 }
 
-const clusterSchema = z.looseObject({ sealingKey: z.string().optional() });
+const clusterSchema = z.looseObject({ sealingKey: z.string().optional(), joinSecret: z.string().optional() });
 const admissionSchema = z.looseObject({ settings: clusterSchema });
 
 /** What this host is told of last decides which round it has: whoever dies in between does it again. */
@@ -196,11 +197,19 @@ async function takeOver(stateDir: string, settings: AuthoritySettings): Promise<
   if (cluster !== undefined) await write(clusterPath, { ...sealed, ...withAuthorities(cluster, settings) });
   if (admission === undefined) return;
   const told = { ...sealed, ...withAuthorities(admission.settings, settings) };
-  await write(admissionPath, { ...admission, settings: told });
+  const { joinSecret } = admission.settings;
+  const secret = joinSecret === undefined ? {} : { secret: passSecretOf({ ...settings, joinSecret }) };
+  await write(admissionPath, { ...admission, ...secret, settings: told });
 }
 
 function withAuthorities<T extends object>(before: T, settings: AuthoritySettings): Omit<T, keyof AuthoritySettings> {
-  const { authority: _1, alsoTrusted: _2, authorityRound: _3, ...rest } = before as T & Partial<AuthoritySettings>;
+  const {
+    authority: _1,
+    alsoTrusted: _2,
+    authorityRound: _3,
+    endorsement: _4,
+    ...rest
+  } = before as T & Partial<AuthoritySettings>;
   return { ...rest, ...settings };
 }
 

@@ -8,6 +8,7 @@ import { fingerprintOf } from '@flynn/kit/certificate';
 import { shownChain } from '@flynn/kit/shown-chain';
 import { z } from 'zod';
 import { leaseSchema } from '../network/lease.ts';
+import type { AuthoritySettings } from '../trust/authorities.ts';
 
 /** Over TLS, on the host's address. */
 export const joinPort = 1112;
@@ -54,17 +55,30 @@ const tokenSchema = z.object({
   /** What lets in, until it expires. */
   s: z.string().min(16),
 });
-/** What a token carries of the join secret: good until then, without anybody keeping a list. */
-export function passUntil(joinSecret: string, expiresAt: number): string {
-  return `${expiresAt}.${createHmac('sha256', joinSecret).update(String(expiresAt)).digest('base64url')}`;
+/**
+ * What tokens are signed with. An authority that was made anew is of whoever has its key: tokens of before it, and whoever knows
+ * the join secret of before, let nobody in.
+ */
+export function passSecretOf({
+  joinSecret,
+  authority,
+  authorityRound = 0,
+}: AuthoritySettings & { joinSecret: string }): string {
+  if (authorityRound === 0) return joinSecret;
+  return createHmac('sha256', authority.privateKey).update(joinSecret).digest('base64url');
+}
+
+/** What a token carries of that secret: good until then, without anybody keeping a list. */
+export function passUntil(secret: string, expiresAt: number): string {
+  return `${expiresAt}.${createHmac('sha256', secret).update(String(expiresAt)).digest('base64url')}`;
 }
 
 export type PassVerdict = 'good' | 'expired' | 'wrong';
 
-export function judgePass(pass: string, joinSecret: string, now: number): PassVerdict {
+export function judgePass(pass: string, secret: string, now: number): PassVerdict {
   const expiresAt = Number(pass.split('.')[0]);
   if (!Number.isSafeInteger(expiresAt)) return 'wrong';
-  const [given, right] = [Buffer.from(pass), Buffer.from(passUntil(joinSecret, expiresAt))];
+  const [given, right] = [Buffer.from(pass), Buffer.from(passUntil(secret, expiresAt))];
   if (given.length !== right.length || !timingSafeEqual(given, right)) return 'wrong';
   return expiresAt > now ? 'good' : 'expired';
 }

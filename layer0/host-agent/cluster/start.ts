@@ -86,7 +86,7 @@ function chainOf(trust: HostTrust): NonNullable<ServerOptions['tls']> {
   return {
     get current() {
       const { certificate, privateKey } = trust.identity.current;
-      return { certificate: certificate + trust.issuing, privateKey };
+      return { certificate: certificate + trust.shown, privateKey };
     },
     onChange: (listener) => trust.identity.onChange(listener),
   };

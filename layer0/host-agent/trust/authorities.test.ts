@@ -67,7 +67,7 @@ test('a host that is told of a second authority trusts both and shows what it sh
   assert.equal(identity.current.certificate, before.host.certificate);
   assert.equal(await readFile(file, 'utf8'), former.certificate + next.certificate);
   assert.equal(trust.hostAuthorities, former.certificate + next.certificate);
-  assert.equal(trust.issuing, former.certificate);
+  assert.equal(trust.shown, former.certificate);
   await jobs.renew({ hasJob: () => true });
   const both = await readIdentity(folder);
   assert.equal(both.certificate, before.job.certificate);
@@ -77,7 +77,7 @@ test('a host that is told of a second authority trusts both and shows what it sh
   await fixture.tell({ authority: next, alsoTrusted: await trustedOnly(former) });
   await trust.renew();
   assert.ok(isOf(identity.current.certificate, next));
-  assert.equal(trust.issuing, next.certificate);
+  assert.equal(trust.shown, next.certificate);
   assert.equal(await readFile(file, 'utf8'), next.certificate + former.certificate);
   // Of a job that is only being made it stays: it was told whom to trust with all others.
   await jobs.renew({ hasJob: () => false });

@@ -20,6 +20,8 @@ export const authoritiesSchema = z.object({
   alsoTrusted: z.object({ certificate: z.string(), parts: z.string() }).optional(),
   /** Raised with each of them that becomes another: hosts take over what is later than what they have. Default 0. */
   authorityRound: z.int().optional(),
+  /** The certificate of the one that issues as the one before it has signed it: for those that know that one alone. */
+  endorsement: z.string().optional(),
 });
 export type AuthoritySettings = Readonly<z.output<typeof authoritiesSchema>>;
 
@@ -31,6 +33,8 @@ export type Authorities = Readonly<{
   ofHosts: string;
   /** What hosts and parts of the platform take. */
   trusted: string;
+  /** What is shown behind a certificate to those that may know the one before alone. */
+  shown: string;
 }>;
 
 /** Whose certificates are of a host, or the controller's for etcd; the one that issues first. */
@@ -42,7 +46,13 @@ async function authoritiesOf(settings: AuthoritySettings): Promise<Authorities> 
   const { authority: issuing, alsoTrusted } = settings;
   const parts = await deriveAuthority(issuing, partsAuthority);
   const ofHosts = hostAuthoritiesOf(settings);
-  return { issuing, parts, ofHosts, trusted: ofHosts + parts.certificate + (alsoTrusted?.parts ?? '') };
+  const trusted = ofHosts + parts.certificate + (alsoTrusted?.parts ?? '');
+  return { issuing, parts, ofHosts, trusted, shown: shownBehind(settings) };
+}
+
+/** Behind a certificate of the authority, to those that may know the one before it alone: they take it by that one's word. */
+export function shownBehind({ authority, endorsement = '' }: AuthoritySettings): string {
+  return endorsement + authority.certificate;
 }
 
 /** As others are to take it, without its key. */
@@ -70,7 +80,7 @@ export class AuthorityFile {
   async read(): Promise<Authorities | undefined> {
     const settings = await readAuthoritySettings(this.#stateDir);
     if (settings === undefined) return undefined;
-    const text = JSON.stringify([settings.authority, settings.alsoTrusted]);
+    const text = JSON.stringify([settings.authority, settings.alsoTrusted, settings.endorsement]);
     // A derived certificate is another one each time, of the same key.
     if (this.#last?.text !== text) this.#last = { text, authorities: await authoritiesOf(settings) };
     return this.#last.authorities;

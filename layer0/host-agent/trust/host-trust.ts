@@ -71,9 +71,9 @@ export class HostTrust {
     return this.#authorities.ofHosts;
   }
 
-  /** The one that issues, as those who join compare it with their token. */
-  get issuing(): string {
-    return this.#authorities.issuing.certificate;
+  /** What those who join see behind a host's certificate; the one that issues, which they compare with their token, last. */
+  get shown(): string {
+    return this.#authorities.shown;
   }
 
   /** Of this host; with `isForced` before it is due. Whom it trusts becomes what its disk says. */
