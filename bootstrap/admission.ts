@@ -4,6 +4,7 @@ import {
   type JoiningHost,
   askToJoin,
   formatToken,
+  isSuccessor,
   parseToken,
   passSecretOf,
   passUntil,
@@ -62,20 +63,45 @@ export async function makeToken(store: Store, cluster: Cluster): Promise<string>
   });
 }
 
-/** Throws `conflict` when the token is for another cluster than this machine is of. */
-export function checkToken(token: string, stored: Cluster | undefined): void {
-  const { fingerprint } = parseToken(token);
-  if (stored === undefined || fingerprintOf(stored.authority.certificate) === fingerprint) return;
+/**
+ * What this machine is to the cluster of the token: `new` to it; `known`, a host of it; or `left`, one that was away while the
+ * cluster's authority was made anew, so that neither knows the other any more. Throws `conflict` when it is of another cluster,
+ * and as `askToJoin` does.
+ */
+export async function standingOf(
+  token: string,
+  stored: Cluster | undefined,
+  options: { port?: number } = {},
+): Promise<'new' | 'known' | 'left'> {
+  if (stored === undefined) return 'new';
+  const parsed = parseToken(token);
+  const { certificate } = stored.authority;
+  if (fingerprintOf(certificate) === parsed.fingerprint) return 'known';
+  if (await isSuccessor(parsed, certificate, { signal: AbortSignal.timeout(joinMs), ...options })) return 'left';
   throw new FlynnError(
     'conflict',
-    `this machine is a host of the cluster ${stored.name} already, and the token is for another one: take it out first with ${commands.down}`,
+    `this machine is a host of the cluster ${stored.name} already, and the token is for another one, or its authority was made anew more than once since: take it out first with ${commands.down}`,
   );
 }
 
+/** Of a host that was left behind: what the cluster is by now, and what this host keeps for itself. */
+export async function rejoinCluster(token: string, stored: Cluster, options: { port?: number } = {}): Promise<Cluster> {
+  const { hostId, address, subnet, hasPlatform } = stored;
+  const cluster = await joinCluster(token, { hostId, address, release: versionOfThis() }, options);
+  if (cluster.subnet !== subnet) {
+    throw new FlynnError(
+      'conflict',
+      `the cluster has taken this host for gone, and the addresses of its containers (${subnet}) may be others' by now: take it out first with ${commands.down}. Nothing was changed`,
+    );
+  }
+  return { ...stored, ...cluster, hasPlatform };
+}
+
 /** The cluster as this host is to know it. Asked again the answer is the same. */
-export async function joinCluster(token: string, host: JoiningHost): Promise<Cluster> {
+export async function joinCluster(token: string, host: JoiningHost, options: { port?: number } = {}): Promise<Cluster> {
   const { settings, lease, endpoints, peers } = await askToJoin(parseToken(token), host, {
     signal: AbortSignal.timeout(joinMs),
+    ...options,
   });
   const { hostId, address, subnet } = lease;
   const shared = sharedSchema.parse(settings);

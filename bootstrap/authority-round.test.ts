@@ -76,12 +76,12 @@ test('a change is gone on with from any of its phases, begun again or not, and e
   assert.deepEqual(again.authority, next);
 });
 
-test('other hosts are told what is trusted and issues, and nothing of the change; another version is not installed meanwhile', async () => {
+test('other hosts are told what is trusted, what issues and who has signed for it, and nothing of the change; another version is not installed meanwhile', async () => {
   const [former, next] = [await createAuthority('flynn'), await createAuthority('flynn')];
   const opening = await withNextAuthority(await clusterOf(former), next, begun);
   const told = sharedSchema.parse(await withIssuing(opening));
   assert.deepEqual([told.authority, told.authorityRound], [next, 2]);
-  assert.ok(!('authorityChange' in told) && !('endorsement' in told));
+  assert.ok(!('authorityChange' in told) && told.endorsement !== undefined);
   const openly = JSON.stringify(sharedSchema.parse(opening));
   assert.ok(!openly.includes(JSON.stringify(next.privateKey).slice(40, 90)));
   assert.throws(

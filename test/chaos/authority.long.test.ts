@@ -1,4 +1,4 @@
-/** Three hosts under load: who signs all certificates of the cluster is made anew. */
+/** Four hosts under load, one without etcd: who signs all certificates of the cluster is made anew. */
 import assert from 'node:assert/strict';
 import { readdir, readFile } from 'node:fs/promises';
 import { request } from 'node:https';
@@ -17,7 +17,7 @@ const maxMs = 25 * 60_000;
 suite('the authority made anew', () => {
   let cluster: TestCluster;
   before(async () => {
-    cluster = await TestCluster.create(13, { hosts: 3 });
+    cluster = await TestCluster.create(13, { hosts: 4 });
     await cluster.up();
   });
   after(() => cluster[Symbol.asyncDispose]());
@@ -67,6 +67,37 @@ suite('the authority made anew', () => {
     const again = await up(cluster, [], second);
     assert.equal(again.code, 0, `${again.stdout}${again.stderr}`);
     assert.ok(checkout !== undefined);
+  });
+
+  test('a host that was away meanwhile knows nobody, says so, and is one again with a token', async () => {
+    const away = cluster.hosts.find((host) => !host.hasStore());
+    assert.ok(away);
+    const { authority: former, authorityRound: round = 0 } = await fileOf(cluster);
+    const before = await away.readCluster();
+    const { stdout: formerToken } = await up(cluster, ['--token']);
+    const changing = up(cluster, ['--rotate-authority']);
+    await waitFor(async () => (await fileOf(cluster)).authorityRound === round + 1, {
+      what: 'the change to begin',
+      deadlineMs: 5 * 60_000,
+      intervalMs: 300,
+    });
+    await away.cutPower();
+    const changed = await changing;
+    assert.equal(changed.code, 0, `${changed.stdout}${changed.stderr}`);
+    await away.boot();
+    const alone = await up(cluster, [], away);
+    assert.equal(alone.code, 1, alone.stdout);
+    assert.match(alone.stderr, /made anew[^]*--token[^]*--join/);
+    const { stdout: token } = await up(cluster, ['--token']);
+    await cluster.join(away, token.trim());
+    await cluster.untilHealthy();
+    const { authority } = await fileOf(cluster);
+    const after = await away.readCluster();
+    assert.deepEqual(after?.authority, authority);
+    assert.deepEqual([after?.hostId, after?.subnet, after?.hasPlatform], [before?.hostId, before?.subnet, false]);
+    assert.deepEqual(await filesWith(away, former.privateKey), []);
+    const late = await cluster.join(away, formerToken.trim(), { code: 1 });
+    assert.match(late.stderr, /another authority by now/);
   });
 });
 

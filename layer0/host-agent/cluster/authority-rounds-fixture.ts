@@ -29,6 +29,8 @@ export type RoundHost = Readonly<{
   onDisk: () => Promise<{ cluster: unknown; settings: unknown }>;
 }> & {
   isAway: boolean;
+  /** Whether members of etcd take it for one of theirs. */
+  hasStore: boolean;
   /** Its member of etcd, or a job, is not there yet. */
   isBusy: boolean;
   followedUp: number;
@@ -63,7 +65,10 @@ export async function roundHosts(store: Store, authority: Credentials): Promise<
       const rounds = new AuthorityRounds({
         stateDir,
         trust,
-        readNamed: (signal) => readNamed(store, signal),
+        async readNamed(signal) {
+          if (!host.hasStore) throw new FlynnError('unauthenticated', 'etcd’s certificate is of another authority');
+          return await readNamed(store, signal);
+        },
         async followUp() {
           host.followedUp += 1;
           if (host.isBusy) throw new FlynnError('unavailable', 'its member is about to start');
@@ -86,6 +91,7 @@ export async function roundHosts(store: Store, authority: Credentials): Promise<
           return { cluster: JSON.parse(cluster ?? ''), settings: JSON.parse(admission ?? '').settings };
         },
         isAway: false,
+        hasStore: true,
         isBusy: false,
         followedUp: 0,
       };

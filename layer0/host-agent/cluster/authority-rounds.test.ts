@@ -108,6 +108,24 @@ test('a host says that it has a round once its jobs and its member of etcd have 
   assert.deepEqual([host.rounds.told(), host.followedUp], [{ authorityRound: 1 }, 2]);
 });
 
+test('a host that was left behind trusts what it is told, although the store knows it only then', async () => {
+  const { former, closing } = await change();
+  const store = createMemoryStore();
+  await using all = await roundHosts(store, former);
+  const host = await all.add('h1');
+  await host.look();
+  await name(store, closing);
+  host.hasStore = false;
+  await assert.rejects(host.look(), (error) => hasCode(error, 'unauthenticated'));
+  await host.tell(closing);
+  await assert.rejects(host.look(), (error) => hasCode(error, 'unauthenticated'));
+  assert.equal(host.trust.hostAuthorities, closing.authority.certificate);
+  assert.deepEqual([host.rounds.told(), host.followedUp], [{ authorityRound: 0 }, 0]);
+  host.hasStore = true;
+  await host.look();
+  assert.deepEqual([host.rounds.told(), host.followedUp], [{ authorityRound: closing.authorityRound }, 1]);
+});
+
 test('a host that a version before has left without the round has its authorities still, and nobody is asked', async () => {
   const { former, closing } = await change();
   const store = createMemoryStore();

@@ -75,6 +75,9 @@ export type AuthorityRoundsDeps = Readonly<{
 
 export class AuthorityRounds {
   readonly #deps: AuthorityRoundsDeps;
+  /** As its disk said last. */
+  #trusted: number | undefined;
+  /** That jobs and etcd have followed to, too. */
   #round: number | undefined;
   /** What went wrong the last time: told once. */
   #fault: string | undefined;
@@ -124,9 +127,11 @@ export class AuthorityRounds {
 
   /** Resolves with the round that this host trusts by now, and issues by. */
   async #takeOver(signal: AbortSignal): Promise<number | undefined> {
-    const { stateDir, trust, log } = this.#deps;
+    const { stateDir, log } = this.#deps;
     const own = await readAuthoritySettings(stateDir);
     if (own === undefined) return undefined;
+    // Before the store is asked: to a host that was left behind, and that was told just now, it says nothing until then.
+    await this.#trust(own);
     const named = await this.#deps.readNamed(signal);
     // A later one than is named is of the host that makes it, which is about to name it.
     if (named !== undefined && named.round > namedOf(own).round) {
@@ -135,8 +140,13 @@ export class AuthorityRounds {
       await takeOver(stateDir, isNamed(ofRound, named) ? ofRound : await this.#fetch(named, signal));
       log.info({ named }, 'this host has taken over the authorities of the cluster');
     }
-    const { round } = namedOf((await readAuthoritySettings(stateDir)) ?? own);
-    if (round !== this.#round) await trust.renew();
+    return await this.#trust((await readAuthoritySettings(stateDir)) ?? own);
+  }
+
+  async #trust(settings: AuthoritySettings): Promise<number> {
+    const { round } = namedOf(settings);
+    if (round !== this.#trusted) await this.#deps.trust.renew();
+    this.#trusted = round;
     return round;
   }
 
