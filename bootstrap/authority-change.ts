@@ -92,7 +92,8 @@ function refuseEarlier(cluster: Cluster, named: NamedAuthorities | undefined): v
 /** From now on hosts take them over. */
 async function announce(store: Store, cluster: Cluster): Promise<void> {
   const before = await store.get(authoritiesKey);
-  const value = JSON.stringify(namedOf(cluster));
+  const { since } = cluster.authorityChange ?? {};
+  const value = JSON.stringify({ ...namedOf(cluster), ...(since === undefined ? {} : { since }) });
   if (before?.value === value) return;
   refuseEarlier(cluster, await readNamed(store));
   const { succeeded } = await store.transact({
@@ -148,7 +149,9 @@ export async function changeAuthority(work: AuthorityWork, begun: Cluster): Prom
       else {
         await work.forgetFormer();
         await work.tell(cluster, 'done');
-        await become(withoutAuthorityChange(cluster));
+        const done = withoutAuthorityChange(cluster);
+        await work.withStore((store) => announce(store, done));
+        await become(done);
       }
     }
   }

@@ -1,5 +1,5 @@
 /**
- * Pure. The cluster's authority is made anew while nobody refuses anybody (docs/authority.md). Where it is stands in cluster.json;
+ * Pure. The cluster's authority is made anew while nobody refuses anybody (docs/trust.md). Where it is stands in cluster.json;
  * the next `up` goes on with one that was broken off.
  *
  *     phase    issues      trusted                          over once

@@ -1,5 +1,5 @@
 /**
- * The cluster's authorities on this host's disk while they are made anew (docs/authority.md). The store names, by their
+ * The cluster's authorities on this host's disk while they are made anew (docs/trust.md). The store names, by their
  * fingerprints, those of the latest round; a host that has an earlier one takes them over whole from another host, on a connection
  * on which both have shown that they are hosts. So what is written in the store and nobody has is trusted by nobody.
  */
@@ -36,8 +36,14 @@ const askMs = 5_000;
 /** So long the agent waits for them before it takes jobs. */
 const firstMs = 15_000;
 
-/** SHA-256 of certificates: of the one that issues, and of the one that counts as well. */
-const namedSchema = z.object({ round: z.int(), issuing: z.string(), alsoTrusted: z.string().optional() });
+const namedSchema = z.object({
+  round: z.int(),
+  /** SHA-256 of the certificate of the one that issues, and of the one that counts as well. */
+  issuing: z.string(),
+  alsoTrusted: z.string().optional(),
+  /** When the change began that is not through, ISO 8601. */
+  since: z.string().optional(),
+});
 export type NamedAuthorities = Readonly<z.output<typeof namedSchema>>;
 
 export const authoritiesRoute = defineRoute({

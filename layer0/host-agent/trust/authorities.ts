@@ -1,6 +1,6 @@
 /**
  * Whose certificates count on this host, and who issues its own: the cluster's authority, and while that is made anew one
- * more (docs/authority.md). Beside each stands the authority of the platform's parts, which is made of its key.
+ * more (docs/trust.md). Beside each stands the authority of the platform's parts, which is made of its key.
  */
 import { join } from 'node:path';
 import { readJsonFile } from '@flynn/kit/files';
