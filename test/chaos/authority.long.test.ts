@@ -23,7 +23,10 @@ suite('the authority made anew', () => {
   after(() => cluster[Symbol.asyncDispose]());
 
   test('the authority is made anew, broken off and gone on with, while nobody is refused, whoever knows the former included', async () => {
-    const { authority: former } = await fileOf(cluster);
+    const { authority: former, controllerKey } = await fileOf(cluster);
+    const url = `https://controller.${cluster.domain}`;
+    const pin = ['--pin', fingerprintOf(former.certificate)];
+    await elsewhere(cluster, ['cluster', 'add', 'home', url, controllerKey, ...pin]);
     const loads = [
       startSteadyLoad((signal) => ask(cluster, former.certificate, signal), { lanes: 1, pauseMs: 100, maxMs }),
       startSteadyLoad((signal) => cluster.get('hello', '/', { signal }), { lanes: 1, pauseMs: 100, maxMs }),
@@ -37,6 +40,7 @@ suite('the authority made anew', () => {
     for (const pid of cluster.host.pids('--rotate-authority')) process.kill(pid, 'SIGKILL');
     await begun;
     const between = await fileOf(cluster);
+    assert.match((await elsewhere(cluster, ['status'])).stdout, /authority +it is being made anew/);
     assert.equal(between.authorityChange?.phase, 'issuing');
     const gone = await up(cluster, []);
     assert.equal(gone.code, 0, `${gone.stdout}${gone.stderr}`);
@@ -58,6 +62,9 @@ suite('the authority made anew', () => {
       assert.deepEqual(await filesWith(host, former.privateKey), [], host.name);
     }
     await cluster.untilHealthy();
+    assert.ok(!(await elsewhere(cluster, ['status'])).stdout.includes('authority'));
+    const { stdout: known } = await elsewhere(cluster, ['cluster', '--json']);
+    assert.match(known, new RegExp(`"authority": "${wanted}"`));
     const { stdout: releases } = await cluster.flynn(['-a', 'controller', 'release', '--json']);
     assert.ok(!releases.includes(JSON.stringify(former.certificate).slice(40, 140)));
     const { stdout: audit } = await cluster.flynn(['audit', '-n', '1000']);
@@ -105,6 +112,11 @@ async function fileOf(cluster: TestCluster) {
   const file = await cluster.host.readCluster();
   assert.ok(file);
   return file;
+}
+
+/** As on another computer, which was told of the cluster before. */
+function elsewhere(cluster: TestCluster, args: readonly string[]) {
+  return cluster.flynn(args, { env: { FLYNN_CONFIG_DIR: join(cluster.directory, 'elsewhere') } });
 }
 
 /** Of what bootstrap and the agent keep of the cluster. */
