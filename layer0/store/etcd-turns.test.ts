@@ -180,7 +180,7 @@ test('what may be done once is asked of one member after the other, and not agai
 
 for (const once of [false, true]) {
   const told = once ? 'not told where it may have been done' : 'told';
-  test(`a refusal before a last turn that had no time left is ${told}`, async (t) => {
+  test(`what a member said before a last turn that had no time left is ${told}`, async (t) => {
     const time = new Time(t);
     const members = openMembers(t);
     let count = 0;

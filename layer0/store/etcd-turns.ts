@@ -1,6 +1,6 @@
 /** How is one thing asked of several members, of which any may hang? In turn, and of the next before the last gave up. */
 import { abortError } from '@flynn/kit/clock';
-import { FlynnError, hasCode } from '@flynn/kit/errors';
+import { FlynnError } from '@flynn/kit/errors';
 import { backoffMs } from '@flynn/kit/retry';
 import type { EtcdMembers, Member } from './etcd-members.ts';
 import { isFaultOfMember, translateError } from './etcd-wire.ts';
@@ -28,6 +28,9 @@ export type Turns<T> = {
   signal: AbortSignal;
 };
 
+/** Who is asked with less time than that to answer is not heard. */
+const leastMs = 50;
+
 type Turn = { member: Member; sentMs: number; isSilent: boolean };
 
 /**
@@ -43,7 +46,8 @@ export function askInTurn<T>(turns: Turns<T>): Promise<T> {
   let hasEnded = false;
   let isAnswered = false;
   let next: NodeJS.Timeout | undefined;
-  let refusal: FlynnError | undefined;
+  /** What a member said last, rather than that it said nothing. */
+  let said: FlynnError | undefined;
 
   const end = () => {
     hasEnded = true;
@@ -56,7 +60,7 @@ export function askInTurn<T>(turns: Turns<T>): Promise<T> {
   };
   const plan = (ms: number) => {
     clearTimeout(next);
-    next = performance.now() + ms < untilMs ? setTimeout(takeTurn, ms) : undefined;
+    next = performance.now() + ms + leastMs < untilMs ? setTimeout(takeTurn, ms) : undefined;
   };
   const tellSilent = ({ member, sentMs }: Turn) =>
     members.failed(member, new FlynnError('timeout', `${what}: ${member.endpoint} did not answer`), sentMs);
@@ -72,14 +76,13 @@ export function askInTurn<T>(turns: Turns<T>): Promise<T> {
   const failed = (turn: Turn, error: FlynnError) => {
     if (isFaultOfMember(error)) members.failed(turn.member, error, turn.sentMs);
     if (hasEnded) return;
-    if (hasCode(error, 'unauthenticated')) refusal = error;
+    if (error.code !== 'timeout') said = error;
     const canRepeat = turns.canRepeat(error);
     if (canRepeat) plan(backoffMs(count - 1, { minMs: 50, maxMs: pace.maxPauseMs }));
     if (canRepeat && (next !== undefined || pending.size > 0)) return;
     end();
-    // The last turn may have had a moment only. Of what may be done once it has to be told: it may have been done.
-    const isLate = pace.stepMs !== undefined && error.code === 'timeout';
-    reject(isLate && refusal !== undefined ? refusal : error);
+    // The last turn may have been short. Of what may be done once its silence is told all the same: it may have been done.
+    reject(pace.stepMs === undefined ? error : (said ?? error));
   };
 
   function takeTurn(): void {
