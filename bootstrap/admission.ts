@@ -1,10 +1,18 @@
 /** Letting other hosts in, and being let in: tokens, what joining hosts are told, and what they make of it. */
 import { join } from 'node:path';
-import { type JoiningHost, askToJoin, formatToken, parseToken, passUntil } from '@flynn/host-agent/cluster/join';
+import {
+  type JoiningHost,
+  askToJoin,
+  formatToken,
+  isSuccessor,
+  parseToken,
+  passSecretOf,
+  passUntil,
+} from '@flynn/host-agent/cluster/join';
 import type { Admission } from '@flynn/host-agent/cluster/join-server';
 import { leaseSubnet } from '@flynn/host-agent/cluster/subnets';
 import { leasePrefix, leaseSchema, type Lease } from '@flynn/host-agent/network/lease';
-import { admissionFile } from '@flynn/host-agent/trust/host-trust';
+import { admissionFile, shownBehind } from '@flynn/host-agent/trust/authorities';
 import { FlynnError } from '@flynn/kit/errors';
 import { readTextFile, writeFileAtomic } from '@flynn/kit/files';
 import { fingerprintOf } from '@flynn/kit/certificate';
@@ -21,9 +29,9 @@ const joinMs = 60_000;
 /** What the agent of this host tells those that join. */
 export async function writeAdmission(stateDir: string, cluster: Cluster, own: Credentials): Promise<void> {
   const admission: Admission = {
-    secret: cluster.joinSecret,
+    secret: passSecretOf(cluster),
     range: cluster.range,
-    certificate: own.certificate + cluster.authority.certificate,
+    certificate: own.certificate + shownBehind(cluster),
     privateKey: own.privateKey,
     release: versionOfThis(),
     // While it is made anew, the one that all controllers take: who joins looks at the store for the one there is by then.
@@ -51,24 +59,49 @@ export async function makeToken(store: Store, cluster: Cluster): Promise<string>
   return formatToken({
     addresses: [cluster.address, ...others.slice(0, 4)],
     fingerprint: fingerprintOf(cluster.authority.certificate),
-    secret: passUntil(cluster.joinSecret, Date.now() + tokenMs),
+    secret: passUntil(passSecretOf(cluster), Date.now() + tokenMs),
   });
 }
 
-/** Throws `conflict` when the token is for another cluster than this machine is of. */
-export function checkToken(token: string, stored: Cluster | undefined): void {
-  const { fingerprint } = parseToken(token);
-  if (stored === undefined || fingerprintOf(stored.authority.certificate) === fingerprint) return;
+/**
+ * What this machine is to the cluster of the token: `new` to it; `known`, a host of it; or `left`, one that was away while the
+ * cluster's authority was made anew, so that neither knows the other any more. Throws `conflict` when it is of another cluster,
+ * and as `askToJoin` does.
+ */
+export async function standingOf(
+  token: string,
+  stored: Cluster | undefined,
+  options: { port?: number } = {},
+): Promise<'new' | 'known' | 'left'> {
+  if (stored === undefined) return 'new';
+  const parsed = parseToken(token);
+  const { certificate } = stored.authority;
+  if (fingerprintOf(certificate) === parsed.fingerprint) return 'known';
+  if (await isSuccessor(parsed, certificate, { signal: AbortSignal.timeout(joinMs), ...options })) return 'left';
   throw new FlynnError(
     'conflict',
-    `this machine is a host of the cluster ${stored.name} already, and the token is for another one: take it out first with ${commands.down}`,
+    `this machine is a host of the cluster ${stored.name} already, and the token is for another one, or its authority was made anew more than once since: take it out first with ${commands.down}`,
   );
 }
 
+/** Of a host that was left behind: what the cluster is by now, and what this host keeps for itself. */
+export async function rejoinCluster(token: string, stored: Cluster, options: { port?: number } = {}): Promise<Cluster> {
+  const { hostId, address, subnet, hasPlatform } = stored;
+  const cluster = await joinCluster(token, { hostId, address, release: versionOfThis() }, options);
+  if (cluster.subnet !== subnet) {
+    throw new FlynnError(
+      'conflict',
+      `the cluster has taken this host for gone, and the addresses of its containers (${subnet}) may be others' by now: take it out first with ${commands.down}. Nothing was changed`,
+    );
+  }
+  return { ...stored, ...cluster, hasPlatform };
+}
+
 /** The cluster as this host is to know it. Asked again the answer is the same. */
-export async function joinCluster(token: string, host: JoiningHost): Promise<Cluster> {
+export async function joinCluster(token: string, host: JoiningHost, options: { port?: number } = {}): Promise<Cluster> {
   const { settings, lease, endpoints, peers } = await askToJoin(parseToken(token), host, {
     signal: AbortSignal.timeout(joinMs),
+    ...options,
   });
   const { hostId, address, subnet } = lease;
   const shared = sharedSchema.parse(settings);

@@ -7,7 +7,7 @@ import { silentLogger } from '@flynn/kit/log';
 import { newSecret } from '@flynn/kit/secrets';
 import { createAuthority } from '@flynn/kit/tls';
 import { addLine } from './add-line.ts';
-import { checkToken, joinCluster, leasesOf, makeToken } from './admission.ts';
+import { joinCluster, leasesOf, makeToken, rejoinCluster, standingOf } from './admission.ts';
 import { findPerson } from './cli-config.ts';
 import { type DomainChange, checkDrop, formerDomainsOf, withDomain } from './domain.ts';
 import { domainText } from './domain-text.ts';
@@ -81,12 +81,12 @@ async function bringUpLocked(given: Options, { env, token, formation, ...request
   // Before anything is settled: an address that this machine does not have yet would be missing in it for good.
   await untilBooted(options, (line) => process.stderr.write(`${line}\n`));
   const stored = await readCluster(options.FLYNN_STATE_DIR);
-  if (token !== undefined) checkToken(token, stored);
+  const standing = token === undefined ? 'known' : await standingOf(token, stored);
   if (request.rotation !== undefined) checkRotation(request.rotation, stored);
   if (request.domain !== undefined) checkDomain(request.domain, stored);
   await checkRestore(options.FLYNN_STATE_DIR, stored, backup);
   let cluster = settle(options, stored, await thisMachine(stored));
-  const isJoining = token !== undefined && stored === undefined;
+  const isJoining = standing === 'new';
   const problems = formation === undefined ? [] : judgeFormation(formation, cluster);
   if (!(await isReady(options, cluster, { scope: isJoining ? 'joining' : 'host', problems }))) return false;
   if (isJoining) {
@@ -98,14 +98,24 @@ async function bringUpLocked(given: Options, { env, token, formation, ...request
     // Where its containers are to be, and which ports are the router's, it knows only now.
     if (!(await isReady(options, cluster, { scope: 'host' }))) return false;
   }
+  if (standing === 'left') cluster = await rejoinCluster(token ?? '', cluster);
   if (backup !== undefined) cluster = await takeKeys(options.FLYNN_STATE_DIR, cluster, backup);
   if (request.rotation === 'tokens') cluster = withNextRound(cluster);
   if (request.rotation === 'root key') cluster = withNextRootKey(cluster, newSecret(), beginning());
   if (request.rotation === 'sealing key') cluster = withNextSealingKey(cluster, newSecret(), beginning());
   if (request.domain !== undefined && 'to' in request.domain) cluster = withDomain(cluster, request.domain.to);
   const dropDomain = request.domain !== undefined && 'drop' in request.domain ? request.domain.drop : undefined;
+  const nextAuthority = request.rotation === 'authority' ? await createAuthority('flynn') : undefined;
   const person = await findPerson(options.FLYNN_CONFIG_DIR, env);
-  const context = { options, cluster, person, env, dropDomain, ...(backup === undefined ? {} : { backup }) };
+  const context = {
+    options,
+    cluster,
+    person,
+    env,
+    dropDomain,
+    nextAuthority,
+    ...(backup === undefined ? {} : { backup }),
+  };
   for (const line of keptText(cluster, options)) process.stdout.write(`${line}\n`);
   if (cluster.hasPlatform) await formCluster(context, formation);
   else await runSteps(joinStepsOf(context));
@@ -148,6 +158,7 @@ const rotated: Readonly<Record<Rotation, readonly [what: string, command: string
   tokens: ['tokens are', commands.rotateTokens],
   'root key': ['the root key is', commands.rotateRootKey],
   'sealing key': ['the sealing key is', commands.rotateSealingKey],
+  authority: ['the authority is', commands.rotateAuthority],
 };
 
 /** `conflict` but where the platform is: that host alone gives its parts their tokens and keys. */

@@ -2,8 +2,8 @@
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { tlsFiles } from '@flynn/host-agent/cluster/etcd-resident';
-import { ensureCertificate, hostCertificateOf } from '@flynn/host-agent/trust/certificate-files';
-import { readTextFile, writeFileAtomic } from '@flynn/kit/files';
+import { hostAuthoritiesOf } from '@flynn/host-agent/trust/authorities';
+import { ensureCertificate, hostCertificateOf, writeIfOther } from '@flynn/host-agent/trust/certificate-files';
 import { appRole } from '@flynn/kit/identity';
 import type { Credentials } from '@flynn/kit/tls';
 import { type Cluster, controllerNameOf, gatewayOf } from './settings.ts';
@@ -14,10 +14,7 @@ const folder = (stateDir: string): string => join(stateDir, 'tls');
 export async function ensureHostCertificate(stateDir: string, cluster: Cluster): Promise<Credentials> {
   const files = { certificate: join(stateDir, tlsFiles.certificate), key: join(stateDir, tlsFiles.key) };
   await mkdir(folder(stateDir), { recursive: true, mode: 0o700 });
-  const authorityFile = join(stateDir, tlsFiles.authority);
-  if ((await readTextFile(authorityFile)) !== cluster.authority.certificate) {
-    await writeFileAtomic(authorityFile, cluster.authority.certificate);
-  }
+  await writeIfOther(join(stateDir, tlsFiles.authority), hostAuthoritiesOf(cluster));
   const { hostId, address, subnet, authority } = cluster;
   const wanted = hostCertificateOf({ hostId, address, gateway: gatewayOf(subnet) });
   return await ensureCertificate(files, { wanted, authority, now: Date.now() });

@@ -7,6 +7,7 @@ import type { DiscoveryClient } from '@flynn/discovery/client';
 import { processSchema } from '@flynn/controller/model';
 import { knownEndpoints } from '@flynn/host-agent/cluster/membership';
 import { readSealingKeys } from '@flynn/host-agent/cluster/sealing-keys';
+import { hostAuthoritiesOf } from '@flynn/host-agent/trust/authorities';
 import { cellKeys } from '@flynn/scheduler/cell';
 import type { WorkloadInput } from '@flynn/scheduler/cell';
 import { workloadChange, workloadRemoval } from '@flynn/scheduler/evaluations';
@@ -51,7 +52,7 @@ export async function withStore<T>(
 ): Promise<T> {
   const { certificate, privateKey } = await ensureHostCertificate(host.stateDir, host.cluster);
   const endpoints = await knownEndpoints(host.stateDir, host.cluster.etcdEndpoints);
-  const tls = { ca: host.cluster.authority.certificate, certificate, privateKey };
+  const tls = { ca: hostAuthoritiesOf(host.cluster), certificate, privateKey };
   const etcd = connectEtcd({ endpoints, tls, log: host.log });
   // Those the agent has on its disk as well: while this runs it may hear of another one.
   const sealingKeys = async (): Promise<string[]> => [

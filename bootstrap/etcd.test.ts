@@ -38,6 +38,17 @@ test('how a member came into its cluster stays, whatever is brought up to date',
   }
 });
 
+test('for whom a member trusts it starts again in its turn alone: whatever is brought up to date, what it was started with stays', async () => {
+  await using host = await machine();
+  await ensureEtcd(host.member);
+  const file = residentFile(host.member.stateDir);
+  await writeFile(file, JSON.stringify(etcdResident({ ...host.member, trusted: 'digest' })));
+  for (const again of [ensureEtcd, updateEtcd]) {
+    await again({ ...host.member, image: 'etcd:2' });
+    assert.deepEqual(await host.read(), etcdResident({ ...host.member, image: 'etcd:2', trusted: 'digest' }));
+  }
+});
+
 test('a host whose member was taken away, or that never had one, gets none', async () => {
   await using host = await machine();
   await updateEtcd(host.member);

@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { type EtcdMemberOptions, etcdResident, residentFile } from '@flynn/host-agent/cluster/etcd-resident';
+import { type EtcdMemberOptions, etcdResident, residentFile, trustedBy } from '@flynn/host-agent/cluster/etcd-resident';
 import { etcdImageKey } from '@flynn/host-agent/cluster/member-keys';
 import { endpointsFile } from '@flynn/host-agent/cluster/membership';
 import type { ResidentInput } from '@flynn/host-agent/resident';
@@ -11,7 +11,11 @@ import type { Store } from '@flynn/store/store';
 import { z } from 'zod';
 
 const flagsSchema = z.object({
-  template: z.object({ command: z.array(z.string()), volumes: z.array(z.object({ name: z.string() })) }),
+  template: z.object({
+    command: z.array(z.string()),
+    volumes: z.array(z.object({ name: z.string() })),
+    meta: z.record(z.string(), z.string()).optional(),
+  }),
 });
 
 /**
@@ -30,7 +34,10 @@ export async function updateEtcd(member: EtcdMemberOptions): Promise<void> {
   const { stateDir } = member;
   const existing = await readJsonFile(residentFile(stateDir), flagsSchema);
   if (existing === undefined) return;
-  await writeResident(stateDir, etcdResident({ ...member, ...joiningOf(existing.template) }));
+  // It starts again for another authority in its turn alone, which is its agent's to see to.
+  const trusted = trustedBy(existing);
+  const kept = { ...joiningOf(existing.template), ...(trusted === undefined ? {} : { trusted }) };
+  await writeResident(stateDir, etcdResident({ ...member, ...kept }));
 }
 
 /** What hosts run when they become members, or are brought up to date. */

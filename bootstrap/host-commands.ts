@@ -3,7 +3,7 @@ import { spawn } from 'node:child_process';
 import { dirname, join } from 'node:path';
 import { styleText } from 'node:util';
 import type { CliContext } from '@flynn/host-agent/cli-context';
-import { FlynnError, messageOf } from '@flynn/kit/errors';
+import { messageOf } from '@flynn/kit/errors';
 import { type BringUp, bringUp, goOnText, printToken } from './bring-up.ts';
 import { changeOf } from './domain.ts';
 import { readFormation } from './formation.ts';
@@ -12,6 +12,7 @@ import { isInstalled, root, versionOfThis } from './origin.ts';
 import { takeDown } from './take-down.ts';
 import { refreshHost } from './refresh.ts';
 import type { Rotation } from './rotation.ts';
+import { rotationOf } from './rotation-flags.ts';
 import { updateCluster } from './update.ts';
 
 type BootstrapOptions = {
@@ -22,6 +23,7 @@ type BootstrapOptions = {
   rotateTokens?: boolean;
   rotateRootKey?: boolean;
   rotateSealingKey?: boolean;
+  rotateAuthority?: boolean;
   domain?: string;
   dropDomain?: string;
 };
@@ -49,6 +51,10 @@ export function addClusterCommands({ program }: CliContext): void {
       'make the root key anew, and the tokens; both are good meanwhile, the former not after',
     )
     .option('--rotate-sealing-key', 'make anew what secrets are sealed under in the store; nothing stops meanwhile')
+    .option(
+      '--rotate-authority',
+      'make anew who signs the certificates of hosts and parts; all trust both meanwhile, the former not after',
+    )
     .option('--domain <domain>', 'move the cluster to another domain; it goes on answering at the one before')
     .option('--drop-domain <domain>', 'take away the routes at a former domain')
     .action(async (options: BootstrapOptions) => {
@@ -61,7 +67,7 @@ export function addClusterCommands({ program }: CliContext): void {
         env: env(),
         fromBackup,
         passphraseFile,
-        rotation: rotationOf(options),
+        rotation: rotationIn(options),
         domain: changeOf(options),
         ...(formation === undefined ? {} : { formation }),
       });
@@ -101,23 +107,19 @@ export function addClusterCommands({ program }: CliContext): void {
     });
 }
 
-/** `invalid` for what excludes each other. */
-function rotationOf({
-  rotateTokens = false,
-  rotateRootKey = false,
-  rotateSealingKey = false,
-  fromBackup,
-  domain,
-  dropDomain,
-}: BootstrapOptions): Rotation | undefined {
-  const others = [fromBackup, domain, dropDomain].map((value) => value !== undefined);
-  if ([rotateTokens, rotateRootKey, rotateSealingKey, ...others].filter(Boolean).length > 1) {
-    const names = '--rotate-tokens, --rotate-root-key, --rotate-sealing-key, --domain, --drop-domain and --from-backup';
-    throw new FlynnError('invalid', `${names} are different things: give one of them`);
-  }
-  if (rotateRootKey) return 'root key';
-  if (rotateSealingKey) return 'sealing key';
-  return rotateTokens ? 'tokens' : undefined;
+function rotationIn(options: BootstrapOptions): Rotation | undefined {
+  const { rotateTokens, rotateRootKey, rotateSealingKey, rotateAuthority, domain, dropDomain, fromBackup } = options;
+  const given = {
+    'rotate-tokens': rotateTokens === true,
+    'rotate-root-key': rotateRootKey === true,
+    'rotate-sealing-key': rotateSealingKey === true,
+    'rotate-authority': rotateAuthority === true,
+  };
+  return rotationOf(given, {
+    domain: domain !== undefined,
+    'drop-domain': dropDomain !== undefined,
+    'from-backup': fromBackup !== undefined,
+  });
 }
 
 async function goOn(request: BringUp): Promise<void> {

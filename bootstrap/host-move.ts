@@ -6,13 +6,14 @@ import { type AgentPlace, agentClient } from '@flynn/host-agent/agent-client';
 import { routes } from '@flynn/host-agent/api';
 import { installationRoutes } from '@flynn/host-agent/installation';
 import type { HostRoom } from '@flynn/host-agent/room';
+import { hostAuthoritiesOf } from '@flynn/host-agent/trust/authorities';
 import { readHostIdentity } from '@flynn/host-agent/trust/host-trust';
 import { FlynnError, hasCode, ifFound, messageOf } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';
 import type { Logger } from '@flynn/kit/log';
 import { retry, waitFor } from '@flynn/kit/retry';
 import type { ResponseOf } from '@flynn/kit/routes';
-import { cellKeys, hostRecordSchema } from '@flynn/scheduler/cell';
+import { type HostRecord, cellKeys, hostRecordSchema } from '@flynn/scheduler/cell';
 import { connectEtcd } from '@flynn/store/etcd';
 import type { Store } from '@flynn/store/store';
 import { leasesOf } from './admission.ts';
@@ -33,7 +34,7 @@ const settleMs = 120_000;
 const silentMs = 5 * 60_000;
 
 /** Those that are there, in the order of their names. */
-export async function hostsOf(store: Store): Promise<Host[]> {
+export async function hostsOf(store: Store): Promise<HostRecord[]> {
   const { entries } = await store.list(cellKeys.hosts);
   return entries
     .map(({ value }) => hostRecordSchema.parse(JSON.parse(value)))
@@ -208,7 +209,7 @@ async function untilWhole(place: Place, host: Host, before: ReadonlySet<string>)
 /** A member that answers a linearizable read has caught up with the others. */
 async function askMember({ stateDir, cluster, log }: Place, host: Host): Promise<void> {
   const { certificate, privateKey } = await ensureHostCertificate(stateDir, cluster);
-  const tls = { ca: cluster.authority.certificate, certificate, privateKey };
+  const tls = { ca: hostAuthoritiesOf(cluster), certificate, privateKey };
   await using store = connectEtcd({ endpoints: [clientUrlOf(host.address)], tls, log });
   await store.get(cellKeys.host(host.id), { signal: AbortSignal.timeout(callMs) });
 }

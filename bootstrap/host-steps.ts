@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises';
 import { type LiveKeys, readLiveKeys } from '@flynn/controller/access/live-keys';
 import { createDiscoveryClient } from '@flynn/discovery/client';
 import { fingerprintOf } from '@flynn/kit/certificate';
-import { FlynnError, messageOf } from '@flynn/kit/errors';
+import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import { cellKeys } from '@flynn/scheduler/cell';
@@ -29,7 +29,7 @@ import { loadImages } from './bundle/images.ts';
 import { ensureImages } from './images/build.ts';
 import { type ImageName, recipes } from './images/recipes.ts';
 import { controllerApp, controllerService } from './manifest.ts';
-import { imagesOf, isInstalled, readBundle } from './origin.ts';
+import { commands, imagesOf, isInstalled, readBundle } from './origin.ts';
 import { knownCluster } from './pinned-cluster.ts';
 import { type Cluster, type Options, gatewayOf } from './settings.ts';
 import { ensureSealing, unsealedText } from './sealing.ts';
@@ -39,6 +39,8 @@ import { type Report, timed } from './timed.ts';
 import type { Context, Step } from './step.ts';
 
 const agentMs = 120_000;
+/** An agent that serves does so sooner. */
+const refusalMs = 10_000;
 /** A router that runs already answers at once. */
 export const shortMs = 2_000;
 
@@ -170,7 +172,8 @@ export async function runAgent(
   const setup = setupOf(options, cluster);
   const authority = fingerprintOf(cluster.authority.certificate);
   const { what, program } = await ensureAgent(setup, agentEnvironment(options, cluster), authority);
-  await untilDiscovery(setup, { gateway: gatewayOf(cluster.subnet), program, report });
+  const refusal = () => refusalOf(options.FLYNN_STATE_DIR, cluster);
+  await untilDiscovery(setup, { gateway: gatewayOf(cluster.subnet), program, refusal, report });
   return what === 'unchanged' ? 'running' : what;
 }
 
@@ -180,12 +183,33 @@ async function isOwnAddress(address: string): Promise<boolean> {
   return lines.some((line, index) => line === `|-- ${address}` && lines[index + 1] === '/32 host LOCAL');
 }
 
+/** Why the store takes this host for nobody of its cluster, if it does: that does not end by waiting. */
+async function refusalOf(stateDir: string, cluster: Cluster): Promise<FlynnError | undefined> {
+  try {
+    const own = cellKeys.host(cluster.hostId);
+    await withStore({ stateDir, cluster, log: silentLogger() }, (store) => store.get(own));
+  } catch (error) {
+    if (!hasCode(error, 'unauthenticated')) return undefined;
+    const what = `the cluster does not know this host: ${messageOf(error)}`;
+    const remedy = `Where its authority was made anew while this host was away: ${commands.token} on another host, then ${commands.join} here; what is on this host stays. Else look at this machine's clock`;
+    return new FlynnError('unauthenticated', `${what}\n${remedy}`, { cause: error });
+  }
+  return undefined;
+}
+
+type AgentWait = {
+  gateway: string;
+  program: string;
+  /** Asked while it does not serve. */
+  refusal: () => Promise<FlynnError | undefined>;
+  report: Report;
+};
+
 /** The agent serves discovery once it reaches the store, which may be some way into a slow machine's boot. */
-async function untilDiscovery(
-  setup: AgentSetup,
-  { gateway, program, report }: { gateway: string; program: string; report: Report },
-): Promise<void> {
+async function untilDiscovery(setup: AgentSetup, { gateway, program, refusal, report }: AgentWait): Promise<void> {
   let isOther = false;
+  let refused: FlynnError | undefined;
+  let nextLookMs = performance.now() + refusalMs;
   await using discovery = createDiscoveryClient({ url: `http://${gateway}:1111` });
   const waiting = { what: 'waiting for the host agent and the store', deadlineMs: agentMs + 5_000, report };
   try {
@@ -194,6 +218,11 @@ async function untilDiscovery(
         async () => {
           isOther = await isGivenUp(setup.stateDir, program);
           if (isOther) return true;
+          if (performance.now() >= nextLookMs) {
+            refused = await refusal();
+            if (refused !== undefined) return true;
+            nextLookMs = performance.now() + refusalMs;
+          }
           // Before the bridge is there, the address may be somebody else's, somewhere out there.
           if (!(await isOwnAddress(gateway))) return false;
           await discovery.instances(controllerService);
@@ -210,6 +239,7 @@ async function untilDiscovery(
       { cause: error },
     );
   }
+  if (refused !== undefined) throw refused;
   if (isOther) throw await givenUp(setup);
 }
 

@@ -43,6 +43,14 @@ test('every process of the manifest is one the controller takes, and has a count
   }
 });
 
+test('while the authority is made anew, controllers take members of etcd with certificates of either', () => {
+  const alsoTrusted = { certificate: 'ANOTHER', parts: 'ITS PARTS' };
+  const caOf = (of: typeof cluster): string | undefined =>
+    manifestOf({ ...input, cluster: of }).find(({ name }) => name === 'controller')?.env['FLYNN_ETCD_CA'];
+  assert.equal(caOf(cluster), 'CERTIFICATE');
+  assert.equal(caOf({ ...cluster, alsoTrusted }), 'CERTIFICATEANOTHER');
+});
+
 test('all processes show their certificates, and say so where a version before does not keep it', () => {
   for (const app of manifest) {
     assert.equal(app.env['FLYNN_MUTUAL_TLS'], 'true', app.name);

@@ -2,6 +2,7 @@
 import type { z } from 'zod';
 import { type Service, serviceToken } from '@flynn/controller/access/service-token';
 import type { processSchema } from '@flynn/controller/model';
+import { hostAuthoritiesOf } from '@flynn/host-agent/trust/authorities';
 import type { Credentials } from '@flynn/kit/tls';
 import { domainsOf, formerDomainsOf } from './domain.ts';
 import type { ImageName } from './images/recipes.ts';
@@ -187,7 +188,7 @@ function controllerOf(input: ManifestInput): SystemApp {
       FLYNN_CONTROLLER_KEY: rootKeysOf(cluster).join(','),
       FLYNN_TOKEN_ROUNDS: [rounds.round, rounds.former].filter((round) => round !== undefined).join(','),
       FLYNN_SEALING_KEY: sealingKeysOf(cluster).join(','),
-      FLYNN_ETCD_CA: cluster.authority.certificate,
+      FLYNN_ETCD_CA: hostAuthoritiesOf(cluster),
       FLYNN_ETCD_CERT: input.controllerCertificate.certificate,
       FLYNN_ETCD_KEY: input.controllerCertificate.privateKey,
       FLYNN_DOMAIN: cluster.domain,

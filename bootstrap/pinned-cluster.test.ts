@@ -4,6 +4,7 @@ import { test } from 'node:test';
 import { createServer, getCACertificates, setDefaultCACertificates } from 'node:tls';
 import { certificates } from '@flynn/controller/certificates/api';
 import { startTestController } from '@flynn/controller/testing';
+import { trustedOnly } from '@flynn/host-agent/trust/authorities';
 import { type Credentials, createAuthority, issueCertificate } from '@flynn/kit/tls';
 import { knownCluster } from './pinned-cluster.ts';
 import { Platform } from './platform.ts';
@@ -43,7 +44,7 @@ test('the controller has a certificate of the cluster’s authority, unless peop
   assert.equal(await put(first, authority), false);
 });
 
-test('a router that shows another authority is not pinned, and spoken to over TLS only if this machine trusts it', async () => {
+test('a router that shows another authority is not pinned, and spoken to over TLS only if this machine trusts it', async (context) => {
   const [authority, stranger] = await Promise.all([createAuthority('flynn'), createAuthority('flynn')]);
   const own = await issue(authority);
   const asked: string[] = [];
@@ -55,6 +56,7 @@ test('a router that shows another authority is not pinned, and spoken to over TL
       done(null);
     },
   });
+  context.after(() => server.close());
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
   const address = server.address();
@@ -69,14 +71,18 @@ test('a router that shows another authority is not pinned, and spoken to over TL
     }),
     httpsPort: address.port,
   });
-  const known = async (by: Credentials, deadlineMs: number) => {
-    const { controllerUrl, ca } = await knownCluster(clusterOf(by), deadlineMs);
+  const known = async (by: Credentials, deadlineMs: number, alsoTrusted?: Cluster['alsoTrusted']) => {
+    const cluster = { ...clusterOf(by), ...(alsoTrusted === undefined ? {} : { alsoTrusted }) };
+    const { controllerUrl, ca } = await knownCluster(cluster, deadlineMs);
     return [controllerUrl, ca];
   };
   const secureUrl = `https://${domain}:${address.port}`;
   assert.deepEqual(await known(authority, 60_000), [secureUrl, authority.certificate]);
   assert.equal(asked[0], domain);
   assert.deepEqual(await known(stranger, 200), [`http://${domain}`, undefined]);
+  // While it is made anew it is pinned to both, whichever the router shows by then.
+  const anew = await known(stranger, 60_000, await trustedOnly(authority));
+  assert.deepEqual(anew, [secureUrl, stranger.certificate + authority.certificate]);
   // One that this machine trusts anyway needs no pin.
   const before = getCACertificates('default');
   try {
@@ -85,6 +91,4 @@ test('a router that shows another authority is not pinned, and spoken to over TL
   } finally {
     setDefaultCACertificates(before);
   }
-  server.close();
-  await once(server, 'close');
 });

@@ -3,7 +3,8 @@
  * new root key while it is made anew: it is written once all controllers take it.
  */
 import type { Cluster as KnownCluster } from '@flynn/cli/clusters';
-import { fingerprintOf } from '@flynn/kit/certificate';
+import { hostAuthoritiesOf } from '@flynn/host-agent/trust/authorities';
+import { certificatesIn, fingerprintOf } from '@flynn/kit/certificate';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
 import { shownChain } from '@flynn/kit/shown-chain';
@@ -22,7 +23,7 @@ function openCluster(cluster: Cluster): KnownCluster {
 }
 
 function pinnedCluster(cluster: Cluster): KnownCluster {
-  return { ...openCluster(cluster), controllerUrl: secureControllerUrlOf(cluster), ca: cluster.authority.certificate };
+  return { ...openCluster(cluster), controllerUrl: secureControllerUrlOf(cluster), ca: hostAuthoritiesOf(cluster) };
 }
 
 /** With a certificate that people brought, of an authority that this machine trusts anyway. */
@@ -33,13 +34,13 @@ function trustedCluster(cluster: Cluster): KnownCluster {
 /** By what the router of the host shows, default this one's, as untilAnswers: in clear if it shows neither in that time. */
 export async function knownCluster(cluster: Cluster, deadlineMs: number, host = '127.0.0.1'): Promise<KnownCluster> {
   const { hostname } = new URL(controllerUrlOf(cluster));
-  const wanted = fingerprintOf(cluster.authority.certificate);
+  const wanted = new Set(certificatesIn(hostAuthoritiesOf(cluster)).map(fingerprintOf));
   const server = { host, port: httpsPortOf(cluster), name: hostname };
   const limited = AbortSignal.timeout(deadlineMs);
   const shown = async (): Promise<KnownCluster> => {
     const { chain, isTrusted } = await shownChain(server, limited);
     const authority = chain.at(-1);
-    if (authority !== undefined && fingerprintOf(authority.toString()) === wanted) return pinnedCluster(cluster);
+    if (authority !== undefined && wanted.has(fingerprintOf(authority.toString()))) return pinnedCluster(cluster);
     if (isTrusted) return trustedCluster(cluster);
     throw new FlynnError('unavailable', 'it shows another certificate');
   };

@@ -1,4 +1,4 @@
-/** A change of the root key or of the sealing key in the audit trail: one entry, however often the steps of it are done. */
+/** A change of the root key, of the sealing key or of the authority in the audit trail: one entry, however often the steps of it are done. */
 import type { AuditEntry } from '@flynn/controller/audit/model';
 import { keyOfId } from '@flynn/controller/audit/trail';
 import { withDeadline } from '@flynn/kit/retry';
@@ -9,7 +9,8 @@ import type { Cluster } from './settings.ts';
 
 const writeMs = 10_000;
 
-type Told = Pick<Cluster, 'rootKeyChange' | 'sealingKeyChange' | 'address' | 'hostId'>;
+type Host = Pick<Cluster, 'address' | 'hostId'>;
+type Told = Host & Pick<Cluster, 'rootKeyChange' | 'sealingKeyChange'>;
 
 /** Nothing where none is under way. `done`: the former key opens nothing any more. */
 export async function tellRotation(store: Store, cluster: Told, outcome: 'begun' | 'done'): Promise<void> {
@@ -19,9 +20,19 @@ export async function tellRotation(store: Store, cluster: Told, outcome: 'begun'
   await tell(store, cluster, { change: sealingKeyChange, what: 'the sealing key', outcome });
 }
 
+/** `done`: nobody trusts the former. */
+export async function tellAuthority(
+  store: Store,
+  cluster: Host,
+  change: Begun,
+  outcome: 'begun' | 'done',
+): Promise<void> {
+  await tell(store, cluster, { change, what: 'the authority', outcome });
+}
+
 async function tell(
   store: Store,
-  { address, hostId }: Told,
+  { address, hostId }: Host,
   { change, what, outcome }: { change: Begun; what: string; outcome: 'begun' | 'done' },
 ): Promise<void> {
   const entry: AuditEntry = {

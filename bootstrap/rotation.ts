@@ -16,8 +16,11 @@ import { newId } from '@flynn/kit/ids';
 import { commands } from './origin.ts';
 import type { Cluster } from './settings.ts';
 
-/** What is made anew: the tokens, the root key and with it the tokens, or what secrets are sealed under in the store. */
-export type Rotation = 'tokens' | 'root key' | 'sealing key';
+/**
+ * What is made anew: the tokens, the root key and with it the tokens, what secrets are sealed under in the store, or who signs
+ * all certificates of the cluster.
+ */
+export type Rotation = 'tokens' | 'root key' | 'sealing key' | 'authority';
 
 type TokenRounds = NonNullable<Cluster['tokens']>;
 
@@ -118,7 +121,9 @@ export function checkRotated(cluster: Cluster | undefined): void {
       ? 'root key'
       : cluster?.sealingKeyChange !== undefined
         ? 'sealing key'
-        : undefined;
+        : cluster?.authorityChange !== undefined
+          ? 'authority'
+          : undefined;
   if (what === undefined) return;
   throw new FlynnError(
     'conflict',

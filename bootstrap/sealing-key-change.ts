@@ -3,12 +3,11 @@ import { addSealingKeys } from '@flynn/host-agent/cluster/sealing-keys';
 import { FlynnError } from '@flynn/kit/errors';
 import { newId } from '@flynn/kit/ids';
 import { waitFor } from '@flynn/kit/retry';
-import { cellKeys, hostRecordSchema } from '@flynn/scheduler/cell';
-import { decodeJson } from '@flynn/store/codec';
 import { sealKeyOf } from '@flynn/store/sealing/envelope';
 import { readRing } from '@flynn/store/sealing/ring';
 import { announceSealingKey, sealUnder } from '@flynn/store/sealing/sealing-key-change';
 import type { Store } from '@flynn/store/store';
+import { hostsOf } from './host-move.ts';
 import { commands } from './origin.ts';
 import { sealingKeysOf } from './sealing-key-round.ts';
 import type { Cluster } from './settings.ts';
@@ -91,9 +90,4 @@ export async function untilRewritten(store: Store, report: Report): Promise<void
       signal,
     }),
   );
-}
-
-async function hostsOf(store: Store) {
-  const { entries } = await store.list(cellKeys.hosts);
-  return entries.map(({ key, value }) => decodeJson(hostRecordSchema, value, key));
 }

@@ -1,6 +1,7 @@
 /** Where and how a cluster is set up: variables of the environment, then what an earlier `up` settled, then defaults. */
 import { clientUrlOf } from '@flynn/host-agent/cluster/etcd-resident';
 import { hostIdSchema } from '@flynn/host-agent/cluster/join';
+import { authoritiesSchema } from '@flynn/host-agent/trust/authorities';
 import { integer, loadConfig } from '@flynn/kit/config';
 import { FlynnError } from '@flynn/kit/errors';
 import type { Credentials } from '@flynn/kit/tls';
@@ -115,8 +116,8 @@ export const clusterSchema = z.object({
   peers: z.array(z.string()),
   /** Whether `up` here brings the platform up to date: it does on the host that made the cluster. */
   hasPlatform: z.boolean(),
-  /** Signs the certificates of hosts and services; PEM. */
-  authority: z.object({ certificate: z.string(), privateKey: z.string() }),
+  /** Signs the certificates of hosts and services; and what counts beside it while it is made anew. */
+  ...authoritiesSchema.shape,
   /** Who has it may join. */
   joinSecret: z.string(),
   /** What the cluster's secrets are sealed under in the store, which never has it. */
@@ -131,6 +132,15 @@ export const clusterSchema = z.object({
   rootKeyChange: z.object({ id: z.string(), since: z.string(), former: z.string(), isClosing: z.boolean() }).optional(),
   /** While the sealing key is made anew: see sealing-key-round.ts. `id`: of its entry in the audit trail. */
   sealingKeyChange: z.object({ id: z.string(), since: z.string(), next: z.string().optional() }).optional(),
+  /** While the authority is made anew: see authority-round.ts. `next`: the new one, with its key, until it issues. */
+  authorityChange: z
+    .object({
+      id: z.string(),
+      since: z.string(),
+      phase: z.enum(['opening', 'issuing', 'closing']),
+      next: authoritiesSchema.shape.authority.optional(),
+    })
+    .optional(),
   createdAt: z.string(),
   /** What an `up` was given for this host, as it was given. */
   dnsUpstreams: z.string().optional(),
@@ -159,6 +169,7 @@ export const sharedSchema = clusterSchema.omit({
   tokens: true,
   rootKeyChange: true,
   sealingKeyChange: true,
+  authorityChange: true,
   dnsUpstreams: true,
   schedulers: true,
 });

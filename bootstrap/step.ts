@@ -1,4 +1,5 @@
 /** What bringing a host up is made of. */
+import type { Credentials } from '@flynn/kit/tls';
 import { type Person } from './cli-config.ts';
 import { type Backup } from './from-backup.ts';
 import { type Cluster, type Options } from './settings.ts';
@@ -13,6 +14,8 @@ export type Context = Readonly<{
   backup?: Backup;
   /** A former domain that is to be none any more. */
   dropDomain?: string | undefined;
+  /** Who is to sign all certificates of the cluster, if that is to be another one. */
+  nextAuthority?: Credentials | undefined;
   /** Only what is there already is brought up to date, one app after the other. */
   isUpdate?: boolean;
 }>;

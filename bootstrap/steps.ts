@@ -10,6 +10,9 @@ import { formerDomainsOf, moved, withoutFormer } from './domain.ts';
 import { addTwins, dropRoutes } from './domain-routes.ts';
 import { createDiscoveryClient } from '@flynn/discovery/client';
 import { readSealingKeys } from '@flynn/host-agent/cluster/sealing-keys';
+import { hostAuthoritiesOf, shownBehind } from '@flynn/host-agent/trust/authorities';
+import { fingerprintOf } from '@flynn/kit/certificate';
+import { systemClock } from '@flynn/kit/clock';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { silentLogger } from '@flynn/kit/log';
 import { readRing } from '@flynn/store/sealing/ring';
@@ -19,16 +22,18 @@ import { addCluster, ensureSshKey, writeKnownHosts } from './cli-config.ts';
 import { ensureController, removeFirstController, withStore } from './controller.ts';
 import { platformImagesPut } from '@flynn/host-agent/cluster/platform-images';
 import { ensureLease } from './admission.ts';
+import { type AuthorityWork, beginAuthority, changeAuthority, checkBeginning } from './authority-change.ts';
 import { ensureControllerCertificate, ensureRouteCertificate } from './certificates.ts';
 import { ensureEtcd, tellEtcdImage } from './etcd.ts';
 import type { ImageName } from './images/recipes.ts';
 import { withSettings } from './from-backup.ts';
+import { hostsOf, sickMembers } from './host-move.ts';
 import { type SystemApp, controllerApp, manifestOf } from './manifest.ts';
 import { knownCluster } from './pinned-cluster.ts';
 import { type Outcome, Platform } from './platform.ts';
 import { type RestoreContext, restoreRecordsStep, restoreSteps } from './restore-steps.ts';
 import { beginning, closing, isOpen, knownRootKeys, rootKeysOf, withLiveKeys } from './rotation.ts';
-import { tellRotation } from './rotation-entry.ts';
+import { tellAuthority, tellRotation } from './rotation-entry.ts';
 import { pushSample, sampleName, untilAnswers } from './sample-app.ts';
 import {
   type Cluster,
@@ -46,6 +51,9 @@ import { ensureHostKey } from './state.ts';
 import { type Report } from './timed.ts';
 import { engineStep, imagesStep, platformImages, runAgent, shortMs, writeHostFiles } from './host-steps.ts';
 import type { Context, Step } from './step.ts';
+
+/** A router has a certificate that it is told of at once, or when it is there again. */
+const certificateMs = 60_000;
 
 /**
  * In their order; a step may answer with a word on what it found. For the host that made the cluster. After those of `base`
@@ -127,6 +135,51 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
       return outcome;
     },
   };
+  const showToPeople = async (): Promise<boolean> => {
+    const showsOwn = async (domain: string): Promise<boolean> => {
+      const route = await ensureRouteCertificate(stateDir, cluster, domain);
+      const name = controllerNameOf({ domain });
+      // Who knows the authority before this one alone takes it by that one's word.
+      return await withPlatform((platform) => platform.ensureCertificate(name, route, shownBehind(cluster)));
+    };
+    for (const domain of formerDomainsOf(cluster)) await showsOwn(domain);
+    return await showsOwn(cluster.domain);
+  };
+  const rememberCluster = async (deadlineMs: number): Promise<void> => {
+    await addCluster(person, await knownCluster(cluster, deadlineMs), knownRootKeys(cluster));
+  };
+  const deployControllers = async (report: Report): Promise<void> => {
+    const controller = await controllerOf(manifest);
+    await withPlatform((platform) => platform.ensureApp(controller, report));
+  };
+  const forgetFormer = async (): Promise<void> => {
+    await withPlatform((platform) => platform.removeReleases(controllerApp, isOfOtherTime(cluster)));
+  };
+  const authorityStep: Step = {
+    title: 'Authority',
+    run: async (report) => {
+      const work: AuthorityWork = {
+        withStore: (task) => withStore(host(), task),
+        become,
+        deployControllers,
+        async showToPeople() {
+          await showToPeople();
+          await rememberCluster(certificateMs);
+        },
+        forgetFormer,
+        tell: (told, outcome) => withStore(host(), (store) => tellAuthorityOf(store, told, outcome)),
+        report,
+        clock: systemClock,
+      };
+      if (context.nextAuthority !== undefined && cluster.authorityChange === undefined) {
+        const sick = await sickMembers(host(), await withStore(host(), hostsOf));
+        await withStore(host(), (store) => checkBeginning(store, { sick }));
+        await beginAuthority(work, cluster, context.nextAuthority);
+      }
+      await changeAuthority(work, cluster);
+      return `made anew: ${fingerprintOf(cluster.authority.certificate)}`;
+    },
+  };
   const restore = (): RestoreContext => ({ host: host(), gateway, images });
 
   const base: Step[] = [
@@ -178,16 +231,8 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
       // Before the services: whichever of them fails is looked at with it.
       title: 'The flynn command',
       run: async () => {
-        const showsOwn = async (domain: string): Promise<boolean> => {
-          const route = await ensureRouteCertificate(stateDir, cluster, domain);
-          const name = controllerNameOf({ domain });
-          return await withPlatform((platform) =>
-            platform.ensureCertificate(name, route, cluster.authority.certificate),
-          );
-        };
-        for (const domain of formerDomainsOf(cluster)) await showsOwn(domain);
-        isOwnCertificate = await showsOwn(cluster.domain);
-        await addCluster(person, await knownCluster(cluster, shortMs), knownRootKeys(cluster));
+        isOwnCertificate = await showToPeople();
+        await rememberCluster(shortMs);
         await writeKnownHosts(person, gitHostOf(cluster), cluster.gitPort, hostPublicKey);
         const key = await ensureSshKey(person);
         const publicKeys = await Promise.all(key.publicFiles.map((file) => readFile(file, 'utf8')));
@@ -205,18 +250,14 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
           context.isUpdate === true ? oneByOne(platform, services, report) : platform.ensureApps(services, report),
         );
         await untilAnswers(controllerUrlOf(cluster), 60_000);
-        const known = await knownCluster(cluster, isOwnCertificate ? 60_000 : shortMs);
-        await addCluster(person, known, knownRootKeys(cluster));
+        await rememberCluster(isOwnCertificate ? certificateMs : shortMs);
         if (isOpen(cluster) || cluster.sealingKeyChange?.next !== undefined) {
           await withStore(host(), (store) => sealAnew(store, { stateDir, cluster, report }));
           const sealed = withSealed(cluster);
           await become(isOpen(sealed) ? closing(sealed) : sealed);
-          const controller = await controllerOf(manifest);
-          await withPlatform((platform) => platform.ensureApp(controller, report));
+          await deployControllers(report);
         }
-        if (cluster.rootKeyChange !== undefined || cluster.sealingKeyChange !== undefined) {
-          await withPlatform((platform) => platform.removeReleases(controllerApp, takesOtherKeysThan(cluster)));
-        }
+        if (cluster.rootKeyChange !== undefined || cluster.sealingKeyChange !== undefined) await forgetFormer();
         const unsealed = await withStore(host(), async (store) => {
           await store.transact({ then: [platformImagesPut(platformImages(images))] });
           await tellControllersSeal(store, cluster);
@@ -231,6 +272,7 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
         return `${what}${isSealedAnew ? '; secrets are sealed under a new key' : ''}${unsealedText(unsealed)}`;
       },
     },
+    ...(context.nextAuthority === undefined && cluster.authorityChange === undefined ? [] : [authorityStep]),
     ...(backup === undefined ? (context.isUpdate === true ? [] : [sampleStep()]) : restoreSteps(backup, restore)),
   ];
   return { base, platform };
@@ -242,11 +284,18 @@ async function controllerOf(manifest: () => Promise<SystemApp[]>): Promise<Syste
   return controller;
 }
 
-/** Whether a rollback to it would bring a former root key or sealing key back. */
-function takesOtherKeysThan(cluster: Cluster): (env: Readonly<Record<string, string>>) => boolean {
+/** Whether a rollback to it would bring back a former root key, sealing key or authority. */
+function isOfOtherTime(cluster: Cluster): (env: Readonly<Record<string, string>>) => boolean {
   const rootKeys = rootKeysOf(cluster).join(',');
   const sealingKeys = sealingKeysOf(cluster).join(',');
-  return ({ FLYNN_CONTROLLER_KEY: root, FLYNN_SEALING_KEY: sealing }) => root !== rootKeys || sealing !== sealingKeys;
+  const authorities = hostAuthoritiesOf(cluster);
+  return ({ FLYNN_CONTROLLER_KEY: root, FLYNN_SEALING_KEY: sealing, FLYNN_ETCD_CA: ca }) =>
+    root !== rootKeys || sealing !== sealingKeys || ca !== authorities;
+}
+
+async function tellAuthorityOf(store: Store, cluster: Cluster, outcome: 'begun' | 'done'): Promise<void> {
+  const { authorityChange: change } = cluster;
+  if (change !== undefined) await tellAuthority(store, cluster, change, outcome);
 }
 
 /** In the manifest's order, in which whoever is asked comes before who asks. */

@@ -1,8 +1,9 @@
 /** `npm run up`: this machine as a cluster, with a sample app on it. Run again: brings the platform up to date. */
 import { parseArgs, styleText } from 'node:util';
-import { FlynnError, messageOf } from '@flynn/kit/errors';
+import { messageOf } from '@flynn/kit/errors';
 import { changeOf } from './domain.ts';
 import { bringUp, bringUpHosts, goOnText, printToken } from './bring-up.ts';
+import { rotationOf } from './rotation-flags.ts';
 
 async function main(): Promise<boolean> {
   const { values } = parseArgs({
@@ -12,42 +13,28 @@ async function main(): Promise<boolean> {
       hosts: { type: 'string' },
       'from-backup': { type: 'string' },
       'passphrase-file': { type: 'string' },
-      'rotate-tokens': { type: 'boolean', default: false },
-      'rotate-root-key': { type: 'boolean', default: false },
-      'rotate-sealing-key': { type: 'boolean', default: false },
+      'rotate-tokens': { type: 'boolean' },
+      'rotate-root-key': { type: 'boolean' },
+      'rotate-sealing-key': { type: 'boolean' },
+      'rotate-authority': { type: 'boolean' },
       domain: { type: 'string' },
       'drop-domain': { type: 'string' },
     },
   });
-  const ways = [
-    values.join,
-    values.hosts,
-    values['from-backup'],
-    values.token || undefined,
-    values['rotate-tokens'] || undefined,
-    values['rotate-root-key'] || undefined,
-    values['rotate-sealing-key'] || undefined,
-    values.domain,
-    values['drop-domain'],
-  ];
-  if (ways.filter((value) => value !== undefined).length > 1) {
-    const names =
-      '--join, --token, --hosts, --rotate-tokens, --rotate-root-key, --rotate-sealing-key, --domain, --drop-domain and --from-backup';
-    throw new FlynnError('invalid', `${names} are different things: give one of them`);
-  }
+  const rotation = rotationOf(values, {
+    join: values.join !== undefined,
+    token: values.token,
+    hosts: values.hosts !== undefined,
+    domain: values.domain !== undefined,
+    'drop-domain': values['drop-domain'] !== undefined,
+    'from-backup': values['from-backup'] !== undefined,
+  });
   const { env } = process;
   if (values.hosts !== undefined) return await bringUpHosts(env, values.hosts);
   if (values.token) {
     await printToken(env);
     return true;
   }
-  const rotation = values['rotate-root-key']
-    ? 'root key'
-    : values['rotate-sealing-key']
-      ? 'sealing key'
-      : values['rotate-tokens']
-        ? 'tokens'
-        : undefined;
   const { join: token, 'from-backup': fromBackup, 'passphrase-file': passphraseFile } = values;
   const domain = changeOf({ domain: values.domain, dropDomain: values['drop-domain'] });
   return await bringUp({ env, token, fromBackup, passphraseFile, rotation, domain });

@@ -54,6 +54,14 @@ export function withCluster(known: Clusters, added: Cluster, options: { isDefaul
   };
 }
 
+/** With another authority in the place of the one it was pinned to. */
+export function withPin(known: Clusters, name: string, ca: string): Clusters {
+  return {
+    ...known,
+    clusters: known.clusters.map((cluster) => (cluster.name === name ? { ...cluster, ca } : cluster)),
+  };
+}
+
 /** Throws `not_found` for a name that is not known. */
 export function withDefault(known: Clusters, name: string): Clusters {
   return { ...known, default: findCluster(known, name).name };

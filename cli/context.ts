@@ -1,13 +1,13 @@
 /** Which cluster and which app a command means, and a client that reaches them. */
-import type { Clock } from '@flynn/kit/clock';
+import { certificatesIn, fingerprintOf, parseCertificate } from '@flynn/kit/certificate';
 import { FlynnError } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';
-import { type Cluster, configDirectory, findCluster, loadClusters } from './clusters.ts';
+import { type Cluster, configDirectory, findCluster, loadClusters, saveClusters, withPin } from './clusters.ts';
 import { appOfRemotes, listRemotes } from './git.ts';
 import type { Io } from './io.ts';
 import { ProgressLine } from './output.ts';
 import { PatientClient } from './patient-client.ts';
-import { type Trust, explainTrust } from './trust.ts';
+import { type Trust, explainTrust, successorOf } from './trust.ts';
 
 /** How messages begin to name it; its address follows. */
 export const controllerName = 'the controller at';
@@ -20,6 +20,8 @@ export class Context implements AsyncDisposable {
   #client: HttpClient | undefined;
   #progress: ProgressLine | undefined;
   #hasWaited = false;
+  /** It is of an authority that the pinned one has signed for. */
+  #isEndorsed = false;
 
   constructor(io: Io, options: CommonOptions) {
     this.io = io;
@@ -38,6 +40,11 @@ export class Context implements AsyncDisposable {
     const cluster = await this.cluster();
     this.#client ??= connect(cluster.controllerUrl, cluster.key, pinOf(cluster), {
       onWait: (error) => this.#waits(error),
+      onSigner: (signer) => {
+        // What it is signed by may be shown as another one signed it: it is the key that tells.
+        const pinned = certificatesIn(cluster.ca ?? '').map((one) => parseCertificate(one).publicKey);
+        this.#isEndorsed = pinned.length > 0 && !pinned.some((key) => key.equals(signer.publicKey));
+      },
       clock: this.io.clock,
     });
     return this.#client;
@@ -97,17 +104,35 @@ export class Context implements AsyncDisposable {
     return await explainTrust(error, cluster.controllerUrl, pinOf(cluster));
   }
 
+  /**
+   * A cluster whose authority was made anew was known by the word of the one that is pinned: from now on it is by its own, so
+   * that the one before is of no use to whoever may have its key.
+   */
+  async keepPin(): Promise<void> {
+    if (!this.#isEndorsed) return;
+    const { name, controllerUrl, ca = '' } = await this.cluster();
+    const successor = await successorOf(controllerUrl, ca);
+    if (successor === undefined) return;
+    await saveClusters(this.configDirectory, withPin(await loadClusters(this.configDirectory), name, successor));
+    this.#progress?.clear();
+    this.io.stderr.write(
+      `the cluster ${name} has made its authority anew, and the one that was pinned has signed for it: pinned is now\n  ${fingerprintOf(successor)}\n`,
+    );
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#client?.close();
   }
 }
+
+type ConnectOptions = Partial<Pick<ConstructorParameters<typeof PatientClient>[0], 'onWait' | 'onSigner' | 'clock'>>;
 
 /** `onWait`: told when something is asked again because it cannot be answered just now. */
 export function connect(
   controllerUrl: string,
   key: string,
   trust: Trust = {},
-  { onWait = () => undefined, ...rest }: { onWait?: (error: FlynnError) => void; clock?: Clock } = {},
+  { onWait = () => undefined, ...rest }: ConnectOptions = {},
 ): HttpClient {
   return new PatientClient({
     baseUrl: controllerUrl,

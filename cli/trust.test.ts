@@ -7,7 +7,7 @@ import { pipeline } from 'node:stream';
 import { test } from 'node:test';
 import { createServer } from 'node:tls';
 import { fingerprintOf } from '@flynn/kit/certificate';
-import { type Credentials, createAuthority, issueCertificate } from '@flynn/kit/tls';
+import { type Credentials, createAuthority, endorse, issueCertificate } from '@flynn/kit/tls';
 import { loadClusters } from './clusters.ts';
 import { Desk, openDeskWithController } from './testing.ts';
 
@@ -38,10 +38,13 @@ async function startFront(backend: string, first: Credentials): Promise<Front> {
 }
 
 /** A certificate for this machine, with its authority's, as `up` makes the controller's. */
-async function certificateOf(authority: Credentials, options: { addresses?: string[]; now?: number } = {}) {
-  const { addresses = ['127.0.0.1'], ...times } = options;
+async function certificateOf(
+  authority: Credentials,
+  options: { addresses?: string[]; now?: number; behind?: string } = {},
+) {
+  const { addresses = ['127.0.0.1'], behind = '', ...times } = options;
   const own = await issueCertificate(authority, { name: 'controller', addresses, isServerOnly: true, ...times });
-  return { ...own, certificate: own.certificate + authority.certificate };
+  return { ...own, certificate: own.certificate + behind + authority.certificate };
 }
 
 test('a cluster is pinned to its authority, and nobody else is taken for it', async () => {
@@ -88,6 +91,59 @@ test('a cluster is pinned to its authority, and nobody else is taken for it', as
     (await desk.run(['apps'])).stderr,
     /not to be trusted: .*127\.0\.0\.1[^]*of the authority that is pinned/,
   );
+});
+
+test('a cluster that is pinned to two authorities is known by either, and nobody else is', async () => {
+  const [former, next, stranger] = await Promise.all(['flynn', 'flynn', 'flynn'].map((name) => createAuthority(name)));
+  assert.ok(former !== undefined && next !== undefined && stranger !== undefined);
+  await using env = await openDeskWithController();
+  await using front = await startFront(env.controller.url, await certificateOf(former));
+  const { desk } = env;
+  const ca = join(desk.home, 'ca.pem');
+  await writeFile(ca, next.certificate + former.certificate);
+  const added = await desk.run(['cluster', 'add', 'home', front.url, env.controller.userKey, '--ca', ca]);
+  assert.equal(added.code, 0, added.stderr);
+  for (const one of [former, next]) {
+    front.show(await certificateOf(one));
+    assert.equal((await desk.run(['apps', '-c', 'home'])).code, 0);
+  }
+  front.show(await certificateOf(stranger));
+  const { stderr } = await desk.run(['apps', '-c', 'home']);
+  const [one, other, found] = [next, former, stranger].map(({ certificate }) => fingerprintOf(certificate));
+  assert.match(stderr, new RegExp(`is not the cluster that is pinned[^]*${found}[^]*${one} or ${other}`));
+  front.show(await certificateOf(former, { addresses: ['elsewhere.example.com'] }));
+  assert.match(
+    (await desk.run(['apps', '-c', 'home'])).stderr,
+    /not to be trusted: [^]*of the authority that is pinned/,
+  );
+});
+
+test('a cluster whose authority was made anew is known by the word of the one that is pinned, and pinned to its own then', async () => {
+  const [former, next, stranger] = await Promise.all(['flynn', 'flynn', 'flynn'].map((name) => createAuthority(name)));
+  assert.ok(former !== undefined && next !== undefined && stranger !== undefined);
+  await using env = await openDeskWithController();
+  await using front = await startFront(env.controller.url, await certificateOf(former));
+  const { desk } = env;
+  const pinned = async () =>
+    (await loadClusters(desk.configDirectory)).clusters.find(({ name }) => name === 'home')?.ca;
+  const pin = fingerprintOf(former.certificate);
+  const added = await desk.run(['cluster', 'add', 'home', front.url, env.controller.userKey, '--pin', pin]);
+  assert.equal(added.code, 0, added.stderr);
+
+  const own = await certificateOf(next, { behind: await endorse(next.certificate, former) });
+  front.show(own);
+  const first = await desk.run(['apps', '-c', 'home', '--json']);
+  assert.equal(first.code, 0, first.stderr);
+  assert.match(first.stderr, new RegExp(`home has made its authority anew[^]*${fingerprintOf(next.certificate)}`));
+  assert.equal(await pinned(), next.certificate);
+  assert.equal((await desk.run(['apps', '-c', 'home'])).stderr, '');
+
+  // Who has the former one's key is nobody from then on; and nobody's word counts but that of the one that is pinned.
+  front.show(await certificateOf(former));
+  assert.equal((await desk.run(['apps', '-c', 'home'])).code, 1);
+  front.show(await certificateOf(stranger, { behind: await endorse(stranger.certificate, former) }));
+  assert.match((await desk.run(['apps', '-c', 'home'])).stderr, /is not the cluster that is pinned/);
+  assert.equal(await pinned(), next.certificate);
 });
 
 test('an authority is pinned from a file, and only an authority', async () => {

@@ -1,5 +1,5 @@
 /** Whom does the command line take for a cluster's controller? Over https, who is of the authority that was pinned. */
-import { fingerprintOf, parseCertificate } from '@flynn/kit/certificate';
+import { certificatesIn, fingerprintOf, isEndorsement, parseCertificate } from '@flynn/kit/certificate';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
 import { shownChain } from '@flynn/kit/shown-chain';
 import { usageError } from './arguments.ts';
@@ -49,13 +49,36 @@ export async function explainTrust(error: unknown, url: string, { ca }: Trust): 
     // It shows nothing more by now: what there is to say is why it was not trusted.
     return error;
   }
-  if (ca !== undefined && found !== fingerprintOf(ca)) return otherAuthority(url, found, fingerprintOf(ca), error);
+  const pinned = certificatesIn(ca ?? '').map(fingerprintOf);
+  if (ca !== undefined && (found === undefined || !pinned.includes(found))) {
+    return otherAuthority(url, found, pinned.join(' or '), error);
+  }
   const what = `the certificate that ${url} shows is not to be trusted: ${reason}`;
   const remedy =
     ca === undefined
       ? `it is of the authority ${found}\n  compare that with what "npm run up" prints on a host of the cluster; if it is the same, add it:\n  flynn cluster add NAME ${url} KEY --pin ${found}`
       : `it is of the authority that is pinned (${found}): npm run up on the cluster's first host makes another one`;
   return new FlynnError('unauthenticated', `${what}\n  ${remedy}`, { cause: error });
+}
+
+/**
+ * The authority that was made anew in the place of one of these, which has signed for it, as the cluster shows it; both PEM.
+ * Undefined where it shows none, and where nobody answers.
+ */
+export async function successorOf(url: string, pinned: string): Promise<string | undefined> {
+  let chain: Awaited<ReturnType<typeof shown>>['chain'];
+  try {
+    ({ chain } = await shown(url));
+  } catch {
+    // It is looked for again by the next command.
+    return undefined;
+  }
+  const authority = chain.at(-1)?.toString();
+  if (authority === undefined) return undefined;
+  const isSignedFor = certificatesIn(pinned).some((former) =>
+    chain.some((one) => isEndorsement(one, { authority, former })),
+  );
+  return isSignedFor ? authority : undefined;
 }
 
 function otherAuthority(url: string, found: string | undefined, pinned: string, cause?: unknown): FlynnError {

@@ -82,6 +82,7 @@ export function addCommand<Options extends object = object>(
     } catch (error) {
       throw await context.explained(error);
     }
+    await context.keepPin();
     if (typeof code === 'number') parent.exitWith(code);
   });
   if (declaration.lists === true) {

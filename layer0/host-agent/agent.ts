@@ -14,13 +14,13 @@ import type { HostRecord } from '@flynn/scheduler/cell';
 import { schedulerMetrics } from '@flynn/scheduler/scheduler-metrics';
 import type { EtcdClient } from '@flynn/store/etcd';
 import type { EtcdTls } from '@flynn/store/etcd-members';
-import { readRing } from '@flynn/store/sealing/ring';
 import { prepareAbsence } from './absence.ts';
 import { blobFetcher, blobService } from './blobs.ts';
 import { buildHandlers } from './build-server.ts';
 import { certificateFault } from './cluster/certificate-age.ts';
+import { startHandedOver } from './cluster/handed-over.ts';
+import { memberTrustOf } from './cluster/member-trust.ts';
 import { startPlatformImages } from './cluster/platform-images.ts';
-import { SealingKeys, sealingKeyHandlers } from './cluster/sealing-keys.ts';
 import { startCluster } from './cluster/start.ts';
 import type { Peers } from './cluster/start.ts';
 import { gatewayOf, parseAttributes } from './config.ts';
@@ -131,16 +131,11 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
   await untilThere('the store', () => store.get('/flynn/', { signal }), waiting);
   const known = await untilThere('the store', () => createRegistry({ store, log, signal }), waiting);
   registry = known;
-  await startCluster({ config, engine, store, tls, peers, identity: trust?.identity, log }, tasks);
-  const sealingKeys = new SealingKeys({
-    stateDir: config.FLYNN_STATE_DIR,
-    readRing: async (s) => (await readRing(store, { signal: s }))?.ring,
-    peers: () => peers.others(),
-    access,
-    log,
-  });
-  await sealingKeys.start(signal);
-  tasks.run('sealing keys', (s) => sealingKeys.run(s));
+  await startCluster({ config, engine, store, tls, peers, trust, log }, tasks);
+  const { FLYNN_STATE_DIR: stateDir } = config;
+  const member = tls === undefined ? undefined : memberTrustOf({ config, store, tls, containers, log });
+  const handed = { stateDir, store, trust, peers: () => peers.others(), access, containers, member, log };
+  const handedOver = await startHandedOver(handed, tasks);
   const platformImages = await startPlatformImages({ store, engine, log }, tasks);
   await followCluster(hostNetwork, { store, registry: known, log, signal });
   await serveDiscovery(known, { gateway: host.gateway, upstreams: config.FLYNN_DNS_UPSTREAMS, log, signal });
@@ -217,7 +212,7 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
   const describe = () => {
     const all = containers.all();
     const mutual = { withoutIdentity: withoutIdentity(all), keyAlone: keyAlone(all, assigned()) };
-    const told = { ...record, ...sealingKeys.told() };
+    const told = { ...record, ...handedOver.told() };
     return upkeep.recordOf(trust === undefined ? told : { ...told, mutual });
   };
   if (trust !== undefined) {
@@ -290,7 +285,7 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
         ...volumeHandlers({ engine, containers, cluster: host.cluster, host: running, pump }),
         ...buildHandlers(engine, fetchBlob),
         ...backupFileHandlers(),
-        ...sealingKeyHandlers(config.FLYNN_STATE_DIR),
+        ...handedOver.handlers,
         ...certificateHandlers(trust, (jobId) => containers.ofJob(jobId) !== undefined),
         ...installationHandlers({ ...installed, log }),
       ],

@@ -54,7 +54,7 @@ await runDaemon({
           fetchImages: fetchFromPeers({ peers: () => peers.others(), access, log }),
           scratchDir: scratchIn(config.FLYNN_STATE_DIR),
         }),
-      connectStore: () => connectStore(config, { log, onCall: etcdMetrics(metrics), identity: trust?.identity }),
+      connectStore: () => connectStore(config, { log, onCall: etcdMetrics(metrics), trust }),
     });
     clearTimeout(soon);
     prove();

@@ -15,3 +15,19 @@ export function parseCertificate(certificate: string): X509Certificate {
     throw new FlynnError('invalid', `this is no certificate: ${messageOf(error)}`, { cause: error });
   }
 }
+
+/** Each certificate of a PEM that has several, in their order; none where there is none. */
+export function certificatesIn(pem: string): string[] {
+  return (pem.match(/-----BEGIN CERTIFICATE-----[^]*?-----END CERTIFICATE-----/g) ?? []).map((one) => `${one}\n`);
+}
+
+/** Whether it is of the key of the first authority, signed by the other one; both PEM. */
+export function isEndorsement(
+  certificate: X509Certificate,
+  { authority, former }: { authority: string; former: string },
+): boolean {
+  const { publicKey } = parseCertificate(authority);
+  return (
+    certificate.ca && certificate.publicKey.equals(publicKey) && certificate.verify(parseCertificate(former).publicKey)
+  );
+}

@@ -1,5 +1,7 @@
 /** Calls routes over HTTP. undici is known to this file only. */
+import { X509Certificate } from 'node:crypto';
 import { type Duplex, PassThrough, Readable } from 'node:stream';
+import { checkServerIdentity } from 'node:tls';
 import { Agent, type Dispatcher, buildConnector, request } from 'undici';
 import { abortError, pause } from './clock.ts';
 import { FlynnError, asFlynnError, codeOfHttpStatus, messageOf } from './errors.ts';
@@ -53,14 +55,19 @@ export class HttpClient implements AsyncDisposable {
     timeoutMs?: number;
     /** For https: the authority the server has to be of, as PEM. */
     ca?: string;
+    /** Over https: told what signed the certificate of the server when a connection is opened and the server is trusted. */
+    onSigner?: (signer: X509Certificate) => void;
     /** For https within the cluster: who we are there, and which role the server has to show. */
     mutual?: MutualClient;
   }) {
     this.#trust = options.ca === undefined ? {} : { ca: options.ca };
     this.#mutual = options.mutual;
     const timeout = typeof options.baseUrl === 'string' ? connectMs : connectToOneMs;
+    const check = options.onSigner === undefined ? {} : { checkServerIdentity: telling(options.onSigner) };
     const connect =
-      this.#mutual === undefined ? { lookup, timeout, ...this.#trust } : mutualConnector(this.#mutual, timeout);
+      this.#mutual === undefined
+        ? { lookup, timeout, ...this.#trust, ...check }
+        : mutualConnector(this.#mutual, timeout);
     this.#agent = new Agent({ connect, headersTimeout: 0, bodyTimeout: 0 });
     this.#baseUrl = options.baseUrl;
     this.#headers = options.key === undefined ? {} : { authorization: `Bearer ${options.key}` };
@@ -240,6 +247,18 @@ export class HttpClient implements AsyncDisposable {
     const what = code === 'internal' ? `calling ${this.#name} failed` : `cannot reach ${this.#name}`;
     return new FlynnError(code, `${what} (${nameOf(route)}): ${messageOf(error)}`, { cause: error });
   }
+}
+
+/** As it is without, and told besides. */
+function telling(onSigner: (signer: X509Certificate) => void): typeof checkServerIdentity {
+  return (host, certificate) => {
+    const fault = checkServerIdentity(host, certificate);
+    // Node gives the whole chain here, whatever its type says.
+    const signer = 'issuerCertificate' in certificate ? certificate.issuerCertificate : undefined;
+    if (fault !== undefined || typeof signer !== 'object' || signer === null || !('raw' in signer)) return fault;
+    if (signer.raw instanceof Uint8Array) onSigner(new X509Certificate(signer.raw));
+    return undefined;
+  };
 }
 
 function tlsOf({ identity, server }: MutualClient) {

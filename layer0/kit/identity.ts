@@ -91,6 +91,8 @@ export const closedForMs = 30_000;
 const lookMs = 2_000;
 /** Certificates are made again long before they end. */
 const turnsPerRenewal = 15;
+/** Within so long whoever follows its folder has read what its agent wrote there. */
+export const identityReadMs = lookMs * turnsPerRenewal;
 
 /** `invalid` when there is none: the agent writes it before the job starts. */
 export async function readIdentity(folder: string): Promise<Identity> {

@@ -4,9 +4,9 @@ import { once } from 'node:events';
 import { test } from 'node:test';
 import { connect, createServer } from 'node:tls';
 import { hasCode } from './errors.ts';
-import { fingerprintOf } from './certificate.ts';
+import { certificatesIn, fingerprintOf } from './certificate.ts';
 import { roleOf } from './identity.ts';
-import { createAuthority, deriveAuthority, isDue, issueCertificate } from './tls.ts';
+import { createAuthority, deriveAuthority, endorse, isDue, issueCertificate } from './tls.ts';
 
 test('client and server know each other by their authority; a stranger is refused on either side', async () => {
   const authority = await createAuthority('flynn test');
@@ -104,4 +104,51 @@ test('a certificate names its role, and is due when it is to have another', asyn
   assert.equal(isDue(without.certificate, { authority: authority.certificate, role: 'flynn:host/h1' }), true);
   const lying = await issueCertificate(authority, { name: 'x', addresses: ['x, URI:flynn:host/h1, DNS:y'] });
   assert.equal(roleOf(new X509Certificate(lying.certificate).subjectAltName), undefined);
+});
+
+test('whoever trusts one authority or both takes leaves of the new one where the endorsement is shown, and no stranger’s', async () => {
+  const [former, next, stranger] = await Promise.all(['flynn', 'flynn', 'flynn'].map((name) => createAuthority(name)));
+  assert.ok(former !== undefined && next !== undefined && stranger !== undefined);
+  const endorsement = await endorse(next.certificate, former);
+  const answerTo = async (ca: string, between: string): Promise<string> => {
+    const leaf = await issueCertificate(next, { name: 'h1', addresses: ['127.0.0.1'] });
+    const listener = createServer({ cert: leaf.certificate + between + next.certificate, key: leaf.privateKey });
+    // The client says what it refuses.
+    listener.on('tlsClientError', () => undefined);
+    listener.listen(0, '127.0.0.1');
+    await once(listener, 'listening');
+    const address = listener.address();
+    assert.ok(address !== null && typeof address === 'object');
+    const socket = connect({ host: '127.0.0.1', port: address.port, ca });
+    try {
+      await once(socket, 'secureConnect');
+      return 'trusted';
+    } catch (error) {
+      return error instanceof Error && 'code' in error ? String(error.code) : 'another error';
+    } finally {
+      socket.destroy();
+      listener.close();
+    }
+  };
+  const both = former.certificate + next.certificate;
+  assert.equal(await answerTo(former.certificate, ''), 'SELF_SIGNED_CERT_IN_CHAIN');
+  for (const trusted of [former.certificate, next.certificate, both, next.certificate + former.certificate]) {
+    assert.equal(await answerTo(trusted, endorsement), 'trusted');
+  }
+  assert.equal(await answerTo(both, ''), 'trusted');
+  assert.notEqual(await answerTo(stranger.certificate, endorsement), 'trusted');
+  assert.notEqual(await answerTo(former.certificate, await endorse(next.certificate, stranger)), 'trusted');
+  // It is an authority's of the same name alone, and ends with the first of both.
+  await assert.rejects(endorse((await createAuthority('another')).certificate, former), /another name/);
+  const now = Date.parse('2030-01-01T00:00:00Z');
+  const later = await createAuthority('flynn', { now });
+  const { validTo, validFrom } = new X509Certificate(await endorse(later.certificate, former));
+  assert.equal(validTo, new X509Certificate(former.certificate).validTo);
+  assert.equal(validFrom, new X509Certificate(later.certificate).validFrom);
+});
+
+test('a PEM of several certificates is taken apart in its order', async () => {
+  const pems = await Promise.all(['a', 'b'].map(async (name) => (await createAuthority(name)).certificate));
+  assert.deepEqual(certificatesIn(pems.join('')), pems);
+  assert.deepEqual(certificatesIn('nothing of that kind'), []);
 });

@@ -1,6 +1,14 @@
 /** The cluster's certificates: an authority of its own, and what it signs. All keys are ECDSA P-256, everything is PEM. */
 import 'reflect-metadata';
-import { createECDH, createPrivateKey, createPublicKey, hkdfSync, randomBytes, webcrypto } from 'node:crypto';
+import {
+  type X509Certificate,
+  createECDH,
+  createPrivateKey,
+  createPublicKey,
+  hkdfSync,
+  randomBytes,
+  webcrypto,
+} from 'node:crypto';
 import { isIP } from 'node:net';
 import * as x509 from '@peculiar/x509';
 import { parseCertificate } from './certificate.ts';
@@ -69,10 +77,42 @@ async function selfSigned(
     ...times,
     signingAlgorithm: algorithm,
     keys,
+    extensions: [...authorityExtensions(), await x509.SubjectKeyIdentifierExtension.create(keys.publicKey)],
+  });
+  return `${certificate.toString('pem')}\n`;
+}
+
+/** It signs leaves, and no authority below it. */
+function authorityExtensions(): x509.Extension[] {
+  return [
+    new x509.BasicConstraintsExtension(true, 0, true),
+    new x509.KeyUsagesExtension(x509.KeyUsageFlags.keyCertSign | x509.KeyUsageFlags.cRLSign, true),
+  ];
+}
+
+/**
+ * A certificate for an authority's key that another one of the same name has signed: who trusts only that one takes leaves of
+ * the first, where it is shown right behind them. For OpenSSL: the other's path length is 0, from which one of the same name is
+ * exempt (RFC 5280, 6.1.4), but not in Go. It ends with whichever of both ends first.
+ */
+export async function endorse(authority: string, by: Credentials): Promise<string> {
+  const [subject, issuer] = [new x509.X509Certificate(authority), new x509.X509Certificate(by.certificate)];
+  if (subject.subject !== issuer.subject) {
+    throw new FlynnError('invalid', `${issuer.subject} cannot endorse ${subject.subject}: it has another name`);
+  }
+  const certificate = await x509.X509CertificateGenerator.create({
+    serialNumber: serialNumber(),
+    subject: subject.subject,
+    issuer: issuer.subject,
+    notBefore: subject.notBefore > issuer.notBefore ? subject.notBefore : issuer.notBefore,
+    notAfter: subject.notAfter < issuer.notAfter ? subject.notAfter : issuer.notAfter,
+    signingAlgorithm: algorithm,
+    signingKey: await signingKeyOf(by),
+    publicKey: subject.publicKey,
     extensions: [
-      new x509.BasicConstraintsExtension(true, 0, true),
-      new x509.KeyUsagesExtension(x509.KeyUsageFlags.keyCertSign | x509.KeyUsageFlags.cRLSign, true),
-      await x509.SubjectKeyIdentifierExtension.create(keys.publicKey),
+      ...authorityExtensions(),
+      await x509.SubjectKeyIdentifierExtension.create(subject.publicKey),
+      await x509.AuthorityKeyIdentifierExtension.create(issuer),
     ],
   });
   return `${certificate.toString('pem')}\n`;
@@ -123,10 +163,13 @@ export async function issueCertificate(
   return { certificate: `${certificate.toString('pem')}\n`, privateKey: await privateKeyPem(keys) };
 }
 
-/** Whether a certificate should be made again: of another authority, for others, or two thirds of its time over. */
+/**
+ * Whether a certificate should be made again: of another authority, for others, or two thirds of its time over. Of what is not
+ * said anything will do.
+ */
 export function isDue(
   certificate: string,
-  options: { authority: string; addresses?: readonly string[]; role?: string; now?: number },
+  options: { authority?: string; addresses?: readonly string[]; role?: string; now?: number },
 ): boolean {
   const now = options.now ?? Date.now();
   const parsed = parseCertificate(certificate);
@@ -134,11 +177,15 @@ export function isDue(
   const until = Date.parse(parsed.validTo);
   if (now > until - (until - from) / 3) return true;
   if (options.role !== undefined && roleOf(parsed.subjectAltName) !== options.role) return true;
-  const authority = parseCertificate(options.authority);
-  if (!parsed.checkIssued(authority) || !parsed.verify(authority.publicKey)) return true;
+  if (options.authority !== undefined && !isIssuedBy(parsed, options.authority)) return true;
   return (options.addresses ?? []).some((address) =>
     isIP(address) === 0 ? parsed.checkHost(address) === undefined : parsed.checkIP(address) === undefined,
   );
+}
+
+function isIssuedBy(certificate: X509Certificate, authority: string): boolean {
+  const issuer = parseCertificate(authority);
+  return certificate.checkIssued(issuer) && certificate.verify(issuer.publicKey);
 }
 
 async function signingKeyOf(authority: Credentials): Promise<webcrypto.CryptoKey> {

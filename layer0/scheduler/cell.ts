@@ -232,6 +232,8 @@ export const hostRecordSchema = z.object({
   sealingKeyId: z.string().optional(),
   /** Of all it has: two while the key is made anew. Hosts of a version that has the same key for its life do not say. */
   sealingKeyIds: z.array(z.string()).optional(),
+  /** Whose authorities it trusts, and issues by. Hosts of a version that has the same ones for its life do not say. */
+  authorityRound: z.int().optional(),
   /**
    * Its agent shows a certificate with its role, and knows those of others. `withoutIdentity`: how many of its jobs could
    * reach agents and have none: until they are replaced agents take their key alone. `keyAlone`: how many may ask parts of

@@ -21,6 +21,7 @@ import { backupCheck } from './backup/findings.ts';
 import { controllerHandlers } from './controller.ts';
 import type { Deps } from './deps.ts';
 import { certificateType } from './certificates/resources.ts';
+import { authorityCheck } from './health/authority.ts';
 import { blobCheck } from './health/blobs.ts';
 import { drainCheck } from './health/drains.ts';
 import { healthHandlers } from './health/handlers.ts';
@@ -72,6 +73,7 @@ export async function openWeb(options: {
       sealingCheck(deps),
       tokenCheck(deps),
       rotationCheck({ rootKeys, tokenRounds }),
+      authorityCheck(deps),
       blobCheck(options.blobs, now),
       drainCheck(deps, options.logAggregator),
       sourceCheck(deps),

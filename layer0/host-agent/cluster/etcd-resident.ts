@@ -45,7 +45,32 @@ export type EtcdMemberOptions = {
   initialCluster?: string;
   /** As etcd knows it; a host that becomes a member again is another, with data of its own. */
   memberId?: string;
+  /** Of the authorities that the member reads when it starts: see `member-trust.ts`. */
+  trusted?: string;
 };
+
+/** By which it is known which authorities a member has read. */
+export const trustedLabel = 'flynn.trusted';
+
+const trustedSchema = z.looseObject({
+  template: z.looseObject({ meta: z.record(z.string(), z.string()).optional() }),
+});
+export type StoredResident = z.output<typeof trustedSchema>;
+
+/** As it is on the disk, whichever version wrote it; undefined where the host has no member. */
+export async function readResident(stateDir: string): Promise<StoredResident | undefined> {
+  return readJsonFile(residentFile(stateDir), trustedSchema);
+}
+
+/** Undefined of a member that was started before its cluster's authority was ever made anew. */
+export function trustedBy({ template }: StoredResident): string | undefined {
+  return template.meta?.[trustedLabel];
+}
+
+export function withTrusted(resident: StoredResident, trusted: string): StoredResident {
+  const { template } = resident;
+  return { ...resident, template: { ...template, meta: { ...template.meta, [trustedLabel]: trusted } } };
+}
 
 export const etcdVolume = (memberId: string | undefined): string =>
   memberId === undefined ? 'etcd' : `etcd-${memberId}`;
@@ -94,6 +119,7 @@ export function etcdResident(options: EtcdMemberOptions): ResidentInput {
       command: Object.entries(flags).map(([name, value]) => `--${name}=${value}`),
       volumes: [{ name: etcdVolume(options.memberId), path: '/data' }],
       hostNetwork: true,
+      ...(options.trusted === undefined ? {} : { meta: { [trustedLabel]: options.trusted } }),
       resources: { memoryBytes: 768 * mebibyte, cpuMillis: 500 },
       env: { GOMEMLIMIT: `${384 * mebibyte}` },
     },

@@ -23,6 +23,8 @@ export type Admission = z.output<typeof admissionSchema>;
 
 export function startJoinServer(options: {
   admission: Admission;
+  /** As it was written last: the cluster's authority may have become another one since. */
+  current?: () => Promise<Admission>;
   /** As this host has them by now, the one in use first; `settings` tell the one of the time they were written. */
   sealingKeys?: () => Promise<readonly string[]>;
   /** Instead of the certificate in it, which nobody renews. */
@@ -36,8 +38,9 @@ export function startJoinServer(options: {
   log: Logger;
   signal: AbortSignal;
 }): Promise<RunningServer> {
-  const { admission, address, store, log, signal } = options;
+  const { address, store, log, signal } = options;
   const handler = handle(joinRoute, async ({ body, signal: asked }) => {
+    const admission = (await options.current?.()) ?? options.admission;
     const verdict = judgePass(body.secret, admission.secret, options.now());
     if (verdict !== 'good') {
       const why = verdict === 'expired' ? 'the token has expired' : 'the token is not of this cluster, or was changed';
@@ -64,7 +67,7 @@ export function startJoinServer(options: {
     const settings = sealingKey === undefined ? admission.settings : withSealingKey(admission.settings, sealingKey);
     return { settings, lease, endpoints, peers, now: options.now() };
   });
-  const tls = options.shown ?? { certificate: admission.certificate, privateKey: admission.privateKey };
+  const tls = options.shown ?? { certificate: options.admission.certificate, privateKey: options.admission.privateKey };
   const port = options.port ?? joinPort;
   return startServer({ name: 'join server', handlers: [handler], host: address, port, tls, log, signal });
 }

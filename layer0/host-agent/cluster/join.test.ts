@@ -6,7 +6,7 @@ import { silentLogger } from '@flynn/kit/log';
 import { fingerprintOf } from '@flynn/kit/certificate';
 import { createAuthority, issueCertificate } from '@flynn/kit/tls';
 import { openTestStore } from '@flynn/store/testing';
-import { startJoinServer } from './join-server.ts';
+import { type Admission, startJoinServer } from './join-server.ts';
 import { askToJoin, formatToken, parseToken, passUntil } from './join.ts';
 
 const secret = 'a secret of some length';
@@ -14,19 +14,21 @@ const now = Date.now();
 const isCode = (code: ErrorCode, pattern: RegExp) => (error: unknown) =>
   hasCode(error, code) && pattern.test(error.message);
 
-async function startHost(sealingKeys: readonly string[] = []) {
+async function startHost(sealingKeys: readonly string[] = [], current?: (admission: Admission) => Admission) {
   const store = openTestStore();
   const authority = await createAuthority('flynn test');
   const own = await issueCertificate(authority, { name: 'h1', addresses: ['127.0.0.1'] });
+  const admission = {
+    secret,
+    range: '100.100.0.0/16',
+    certificate: own.certificate + authority.certificate,
+    privateKey: own.privateKey,
+    release: '1.0.0',
+    settings: { name: 'test' },
+  };
   const server = await startJoinServer({
-    admission: {
-      secret,
-      range: '100.100.0.0/16',
-      certificate: own.certificate + authority.certificate,
-      privateKey: own.privateKey,
-      release: '1.0.0',
-      settings: { name: 'test' },
-    },
+    admission,
+    ...(current === undefined ? {} : { current: async () => current(admission) }),
     sealingKeys: async () => sealingKeys,
     address: '127.0.0.1',
     port: 0,
@@ -85,7 +87,10 @@ test('a wrong secret, another cluster, a taken id and a host that is not there a
   );
   await assert.rejects(
     host.ask('h2', { ...host.token, fingerprint: '0'.repeat(64) }),
-    isCode('unavailable', /127\.0\.0\.1: a host answers, but it is not of the cluster/),
+    isCode(
+      'unavailable',
+      /127\.0\.0\.1: a host answers, but it is not of the cluster.*has another authority by now.*flynn-host token/,
+    ),
   );
   await host.ask('h2');
   await assert.rejects(host.ask('h2', host.token, '192.0.2.77'), isCode('conflict', /host h2 at 192\.0\.2\.2/));
@@ -138,4 +143,12 @@ test('who joins is told the sealing key that is in use by then', async () => {
   assert.deepEqual((await host.ask('h2')).settings, { name: 'test', sealingKey: 'in-use' });
   await using of = await startHost();
   assert.deepEqual((await of.ask('h2')).settings, { name: 'test' });
+});
+
+test('who joins is told what the host was told last, without a start in between', async () => {
+  let name = 'before';
+  await using host = await startHost([], (admission) => ({ ...admission, settings: { name } }));
+  assert.deepEqual((await host.ask('h2')).settings, { name: 'before' });
+  name = 'after';
+  assert.deepEqual((await host.ask('h2')).settings, { name: 'after' });
 });

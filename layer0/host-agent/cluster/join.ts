@@ -1,13 +1,14 @@
 /** How a host asks to be let into a cluster: the token a person carries, and the one question any host answers. */
-import { createHmac, timingSafeEqual } from 'node:crypto';
+import { type X509Certificate, createHmac, timingSafeEqual } from 'node:crypto';
 import { abortError } from '@flynn/kit/clock';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import { HttpClient } from '@flynn/kit/http-client';
 import { defineRoute } from '@flynn/kit/routes';
-import { fingerprintOf } from '@flynn/kit/certificate';
+import { fingerprintOf, isEndorsement } from '@flynn/kit/certificate';
 import { shownChain } from '@flynn/kit/shown-chain';
 import { z } from 'zod';
 import { leaseSchema } from '../network/lease.ts';
+import type { AuthoritySettings } from '../trust/authorities.ts';
 
 /** Over TLS, on the host's address. */
 export const joinPort = 1112;
@@ -54,17 +55,30 @@ const tokenSchema = z.object({
   /** What lets in, until it expires. */
   s: z.string().min(16),
 });
-/** What a token carries of the join secret: good until then, without anybody keeping a list. */
-export function passUntil(joinSecret: string, expiresAt: number): string {
-  return `${expiresAt}.${createHmac('sha256', joinSecret).update(String(expiresAt)).digest('base64url')}`;
+/**
+ * What tokens are signed with. An authority that was made anew is of whoever has its key: tokens of before it, and whoever knows
+ * the join secret of before, let nobody in.
+ */
+export function passSecretOf({
+  joinSecret,
+  authority,
+  authorityRound = 0,
+}: AuthoritySettings & { joinSecret: string }): string {
+  if (authorityRound === 0) return joinSecret;
+  return createHmac('sha256', authority.privateKey).update(joinSecret).digest('base64url');
+}
+
+/** What a token carries of that secret: good until then, without anybody keeping a list. */
+export function passUntil(secret: string, expiresAt: number): string {
+  return `${expiresAt}.${createHmac('sha256', secret).update(String(expiresAt)).digest('base64url')}`;
 }
 
 export type PassVerdict = 'good' | 'expired' | 'wrong';
 
-export function judgePass(pass: string, joinSecret: string, now: number): PassVerdict {
+export function judgePass(pass: string, secret: string, now: number): PassVerdict {
   const expiresAt = Number(pass.split('.')[0]);
   if (!Number.isSafeInteger(expiresAt)) return 'wrong';
-  const [given, right] = [Buffer.from(pass), Buffer.from(passUntil(joinSecret, expiresAt))];
+  const [given, right] = [Buffer.from(pass), Buffer.from(passUntil(secret, expiresAt))];
   if (given.length !== right.length || !timingSafeEqual(given, right)) return 'wrong';
   return expiresAt > now ? 'good' : 'expired';
 }
@@ -106,23 +120,47 @@ export async function askToJoin(
   options: { signal: AbortSignal; port?: number; now?: () => number },
 ): Promise<JoinAnswer> {
   const { signal, port = joinPort, now = () => Date.now() } = options;
+  return await atFirstHost(token, { signal, port }, async (address) => {
+    const { authority, ownAddress } = await lookUp({ address, port, fingerprint: token.fingerprint, now }, signal);
+    const name = `the host at ${address}`;
+    await using client = new HttpClient({ baseUrl: `https://${address}:${port}`, ca: authority, name });
+    const body = { version: joinVersion, secret: token.secret, address: ownAddress, ...host };
+    const answer = await client.call(joinRoute, { body }, { signal, timeoutMs: askMs });
+    if (Math.abs(answer.now - now()) > maxClockDifferenceMs) throw clockError(`${address} says`, answer.now, now());
+    return answer;
+  });
+}
+
+/**
+ * Whether the authority that the token names was made anew in the place of this one (PEM), which has signed for it. Throws as
+ * `askToJoin` does.
+ */
+export async function isSuccessor(
+  token: JoinToken,
+  former: string,
+  options: { signal: AbortSignal; port?: number; now?: () => number },
+): Promise<boolean> {
+  const { signal, port = joinPort, now = () => Date.now() } = options;
+  return await atFirstHost(token, { signal, port }, async (address) => {
+    const { authority, shown } = await lookUp({ address, port, fingerprint: token.fingerprint, now }, signal);
+    return shown.some((one) => isEndorsement(one, { authority, former }));
+  });
+}
+
+async function atFirstHost<T>(
+  token: JoinToken,
+  { signal, port }: { signal: AbortSignal; port: number },
+  ask: (address: string) => Promise<T>,
+): Promise<T> {
   const failures: string[] = [];
   for (const address of token.addresses) {
-    let answer: JoinAnswer;
     try {
-      const { authority, ownAddress } = await lookUp({ address, port, fingerprint: token.fingerprint, now }, signal);
-      const name = `the host at ${address}`;
-      await using client = new HttpClient({ baseUrl: `https://${address}:${port}`, ca: authority, name });
-      const body = { version: joinVersion, secret: token.secret, address: ownAddress, ...host };
-      answer = await client.call(joinRoute, { body }, { signal, timeoutMs: askMs });
+      return await ask(address);
     } catch (error) {
       if (signal.aborted) throw abortError(signal);
       if (!isOfOneHost(error)) throw error;
       failures.push(`${address}: ${messageOf(error)}`);
-      continue;
     }
-    if (Math.abs(answer.now - now()) > maxClockDifferenceMs) throw clockError(`${address} says`, answer.now, now());
-    return answer;
   }
   throw new FlynnError(
     'unavailable',
@@ -144,21 +182,24 @@ function clockError(whose: string, theirs: number, own: number): FlynnError {
 }
 
 /**
- * The authority's certificate as the host there shows it, taken only if it is the one the token speaks of; and this
- * machine's own address on the way there.
+ * The authority's certificate as the host there shows it, taken only if it is the one the token speaks of; all that it shows;
+ * and this machine's own address on the way there.
  */
 async function lookUp(
   host: { address: string; port: number; fingerprint: string; now: () => number },
   signal: AbortSignal,
-): Promise<{ authority: string; ownAddress: string }> {
+): Promise<{ authority: string; shown: readonly X509Certificate[]; ownAddress: string }> {
   const { address, port, fingerprint, now } = host;
   const { chain, ownAddress } = await shownChain({ host: address, port }, signal);
   const [own] = chain;
   const authority = chain.at(-1)?.toString();
   if (own === undefined || authority === undefined || fingerprintOf(authority) !== fingerprint) {
-    throw new FlynnError('unauthenticated', 'a host answers, but it is not of the cluster the token is for');
+    throw new FlynnError(
+      'unauthenticated',
+      'a host answers, but it is not of the cluster the token is for, or that has another authority by now: "flynn-host token" on a host of the cluster prints a new one',
+    );
   }
   if (Date.parse(own.validFrom) > now())
     throw clockError(`a certificate of ${address} is of`, Date.parse(own.validFrom), now());
-  return { authority, ownAddress };
+  return { authority, shown: chain, ownAddress };
 }

@@ -21,6 +21,7 @@ import { leasePrefix, leaseSchema } from '../network/lease.ts';
 import { etcdResident, etcdVolume, residentFile } from './etcd-resident.ts';
 import { followMembers, memberKey, openMembers } from './member-keys.ts';
 import type { Member } from './member-keys.ts';
+import { trustedDigest } from './member-trust.ts';
 import { lead, usualPace } from './membership-leader.ts';
 import type { Pace } from './membership-leader.ts';
 
@@ -105,7 +106,12 @@ async function followOwn(options: MembershipOptions, members: Mirror<Member>, si
       if (image === undefined || initialCluster === undefined) continue;
       if (existing?.template.volumes[0]?.name !== etcdVolume(memberId)) {
         log.info('this host becomes a member of etcd');
-        const joining = memberId === undefined ? { initialCluster } : { initialCluster, memberId };
+        const trusted = await trustedDigest(stateDir);
+        const joining = {
+          initialCluster,
+          ...(memberId === undefined ? {} : { memberId }),
+          ...(trusted === undefined ? {} : { trusted }),
+        };
         const resident = etcdResident({ cluster, hostId, address, image, stateDir, ...joining });
         await mkdir(dirname(file), { recursive: true, mode: 0o700 });
         await writeFileAtomic(file, `${JSON.stringify(resident, undefined, 2)}\n`);

@@ -18,7 +18,7 @@ import { sealKeyOf } from '@flynn/store/sealing/envelope';
 import { type Ring, sealedUnder } from '@flynn/store/sealing/ring';
 import { z } from 'zod';
 import { type AgentAccess, type AgentPlace, agentClient } from '../agent-client.ts';
-import { admissionFile } from '../trust/host-trust.ts';
+import { admissionFile } from '../trust/authorities.ts';
 
 /** The one in use; programs of a version before read this one alone. */
 export const sealingKeyFile = 'sealing.key';

@@ -5,7 +5,6 @@ import { systemClock } from '@flynn/kit/clock';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { readJsonFile } from '@flynn/kit/files';
 import type { ServerOptions } from '@flynn/kit/http-server';
-import type { LiveIdentity } from '@flynn/kit/identity';
 import type { Logger } from '@flynn/kit/log';
 import { forever } from '@flynn/kit/tasks';
 import type { TaskGroup } from '@flynn/kit/tasks';
@@ -23,12 +22,13 @@ import type { AgentPlace } from '../agent-client.ts';
 import type { Config } from '../config.ts';
 import type { Engine } from '../engine.ts';
 import { volumeName } from '../labels.ts';
-import { admissionFile } from '../trust/host-trust.ts';
+import { admissionFile } from '../trust/authorities.ts';
+import type { HostTrust } from '../trust/host-trust.ts';
 import { certificateFault } from './certificate-age.ts';
 import { clientUrlOf, etcdQuotaBytes, etcdVolume } from './etcd-resident.ts';
 import { keepRoom } from './etcd-room.ts';
 import type { EtcdRoom } from './etcd-room.ts';
-import { admissionSchema, startJoinServer } from './join-server.ts';
+import { type Admission, admissionSchema, startJoinServer } from './join-server.ts';
 import { knownEndpoints, startMembership } from './membership.ts';
 import { readSealingKeys } from './sealing-keys.ts';
 
@@ -50,40 +50,45 @@ export async function readTls(config: TlsConfig): Promise<EtcdTls | undefined> {
 /** The store at the members this host knew last. */
 export async function connectStore(
   config: Config,
-  options: { log: Logger; onCall?: EtcdOptions['onCall']; identity?: LiveIdentity | undefined },
+  options: { log: Logger; onCall?: EtcdOptions['onCall']; trust?: HostTrust | undefined },
 ): Promise<{ store: EtcdClient; tls?: EtcdTls }> {
-  const { log, onCall, identity } = options;
+  const { log, onCall, trust } = options;
   const read = await readTls(config);
-  const tls = read === undefined || identity === undefined ? read : renewedTls(read.ca, identity);
+  const tls = read === undefined || trust === undefined ? read : renewedTls(trust);
   const endpoints = await knownEndpoints(config.FLYNN_STATE_DIR, config.FLYNN_ETCD_ENDPOINTS);
   const told = onCall === undefined ? {} : { onCall };
   const raw = connectEtcd({ endpoints, log, ...told, ...(tls === undefined ? {} : { tls }) });
   const store = new SealedEtcd(raw, { sealingKeys: () => readSealingKeys(config.FLYNN_STATE_DIR), log });
-  identity?.onChange(() => raw.renewTls());
+  trust?.identity.onChange(() => raw.renewTls());
   return tls === undefined ? { store } : { store, tls };
 }
 
-/** What the host is known by at the moment. etcd itself reads its certificate's files at every handshake. */
-function renewedTls(ca: string, identity: LiveIdentity): EtcdTls {
+/**
+ * What the host is known by at the moment, and whom it takes for etcd. etcd itself reads its certificate's files at every
+ * handshake, and whom it trusts when it starts.
+ */
+function renewedTls(trust: HostTrust): EtcdTls {
   return {
-    ca,
+    get ca() {
+      return trust.hostAuthorities;
+    },
     get certificate() {
-      return identity.current.certificate;
+      return trust.identity.current.certificate;
     },
     get privateKey() {
-      return identity.current.privateKey;
+      return trust.identity.current.privateKey;
     },
   };
 }
 
 /** For those that do not know the authority yet: they look at it, and compare it with their token. */
-function chainOf(identity: LiveIdentity, authority: string): NonNullable<ServerOptions['tls']> {
+function chainOf(trust: HostTrust): NonNullable<ServerOptions['tls']> {
   return {
     get current() {
-      const { certificate, privateKey } = identity.current;
-      return { certificate: certificate + authority, privateKey };
+      const { certificate, privateKey } = trust.identity.current;
+      return { certificate: certificate + trust.shown, privateKey };
     },
-    onChange: (listener) => identity.onChange(listener),
+    onChange: (listener) => trust.identity.onChange(listener),
   };
 }
 
@@ -128,14 +133,13 @@ export type ClusterDeps = {
   store: EtcdClient;
   tls: EtcdTls | undefined;
   peers: Peers;
-  /** The host's own, which it renews. */
-  identity: LiveIdentity | undefined;
+  trust: HostTrust | undefined;
   log: Logger;
 };
 
 /** Where etcd has no certificates there is but one host: nobody can join and its member is run by whoever set it up. */
 export async function startCluster(
-  { config, engine, store, tls, peers, identity, log }: ClusterDeps,
+  { config, engine, store, tls, peers, trust, log }: ClusterDeps,
   tasks: TaskGroup,
 ): Promise<void> {
   const { signal } = tasks;
@@ -161,12 +165,15 @@ export async function startCluster(
   tasks.run('room in etcd', (s) =>
     forever('room in etcd', (limit) => keepRoom(room, { log, signal: limit, clock: systemClock }), { signal: s, log }),
   );
-  const admission = await readJsonFile(join(stateDir, admissionFile), admissionSchema);
+  const readAdmission = (): Promise<Admission | undefined> =>
+    readJsonFile(join(stateDir, admissionFile), admissionSchema);
+  const admission = await readAdmission();
   if (admission === undefined) return;
   await startJoinServer({
     admission,
+    current: async () => (await readAdmission()) ?? admission,
     sealingKeys: () => readSealingKeys(stateDir),
-    ...(identity === undefined ? {} : { shown: chainOf(identity, tls.ca) }),
+    ...(trust === undefined ? {} : { shown: chainOf(trust) }),
     address,
     store,
     endpoints: () => store.endpoints,

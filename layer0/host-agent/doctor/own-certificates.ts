@@ -23,7 +23,8 @@ export async function ownCertificates(config: TlsConfig): Promise<KnownCertifica
       name: "the certificate of the cluster's authority",
       certificate: await readFile(authority, 'utf8'),
       why: 'once it ends no certificate of the cluster is valid any more: hosts, etcd and the controller fall apart',
-      remedy: 'plan a cluster with a new authority, and move to it with a backup: flynn-host snapshot save FILE',
+      remedy:
+        'make it anew: npm run up -- --rotate-authority (or flynn-host bootstrap --rotate-authority) on the host that made the cluster',
       warnDays: 180,
       criticalDays: 30,
     });

@@ -8,6 +8,7 @@ import type { Route } from '@flynn/kit/routes';
 import type { HostJob, HostRecord } from '@flynn/scheduler/cell';
 import { routes } from '../api.ts';
 import { buildRoutes } from '../api-builds.ts';
+import { authoritiesRoute } from '../cluster/authority-rounds.ts';
 import { sealingKeysRoute } from '../cluster/sealing-keys.ts';
 import type { Container } from '../engine.ts';
 import { installationRoutes } from '../installation.ts';
@@ -18,7 +19,7 @@ const builder = appRole('slug-builder');
 const ofBuilds: readonly Route[] = [...Object.values(buildRoutes), routes.image];
 const ofInstallations: readonly Route[] = Object.values(installationRoutes);
 /** What opens everything. */
-const ofHosts: readonly Route[] = [sealingKeysRoute];
+const ofHosts: readonly Route[] = [sealingKeysRoute, authoritiesRoute];
 
 function isOneOf(routes: readonly Route[], route: Route): boolean {
   return routes.some(({ method, path }) => method === route.method && path === route.path);

@@ -43,6 +43,11 @@ export async function ensureCertificate(
   return issued;
 }
 
+/** So that whoever follows the file is not woken for nothing. */
+export async function writeIfOther(file: string, text: string): Promise<void> {
+  if ((await readTextFile(file)) !== text) await writeFileAtomic(file, text);
+}
+
 /** What a disk has damaged is not: it is made again. */
 export function isStillGood(certificate: string, wanted: Parameters<typeof isDue>[1]): boolean {
   try {
@@ -53,7 +58,7 @@ export function isStillGood(certificate: string, wanted: Parameters<typeof isDue
   }
 }
 
-function belongTogether({ certificate, privateKey }: Credentials): boolean {
+export function belongTogether({ certificate, privateKey }: Credentials): boolean {
   try {
     return parseCertificate(certificate).checkPrivateKey(createPrivateKey(privateKey));
   } catch {

@@ -1,96 +1,116 @@
 /**
- * How this host and its jobs prove who they are: its own certificate, made again in time, and those it gives its jobs. The
- * authority's key is on each host's disk, so none of it needs another host, the store, or a person.
+ * How this host and its jobs prove who they are, and whom they believe: its own certificate, made again in time, and those it
+ * gives its jobs. The authority's key is on each host's disk, so none of it needs another host, the store, or a person; that
+ * it is another one by now shows on the disk, too.
  */
 import { join } from 'node:path';
 import { pause, systemClock } from '@flynn/kit/clock';
-import { fingerprintOf } from '@flynn/kit/certificate';
+import { certificatesIn, fingerprintOf } from '@flynn/kit/certificate';
 import { messageOf } from '@flynn/kit/errors';
-import { readJsonFile, readTextFile } from '@flynn/kit/files';
-import { type Identity, type LiveIdentity, RenewedIdentity } from '@flynn/kit/identity';
+import { readTextFile } from '@flynn/kit/files';
+import { type LiveIdentity, RenewedIdentity } from '@flynn/kit/identity';
 import type { Logger } from '@flynn/kit/log';
 import { Mutex } from '@flynn/kit/queue';
-import { type Credentials, deriveAuthority } from '@flynn/kit/tls';
-import { z } from 'zod';
 import type { TaskGroup } from '@flynn/kit/tasks';
 import { tlsFiles } from '../cluster/etcd-resident.ts';
 import { type Config, gatewayOf } from '../config.ts';
 import type { ContainerTable } from '../container-table.ts';
 import { jobIdOf } from '../plan.ts';
+import { type Authorities, AuthorityFile } from './authorities.ts';
 import {
   type CertificateFiles,
   type WantedCertificate,
   ensureCertificate,
   hostCertificateOf,
+  writeIfOther,
 } from './certificate-files.ts';
 import { JobIdentities } from './job-identities.ts';
 
-/** Written by bootstrap: what hosts that join are told. Without it this host lets nobody in. */
-export const admissionFile = 'admission.json';
-
-/** Of the settings that hosts which join are told, the agent knows this much. */
-const authoritySchema = z.object({
-  settings: z.object({ authority: z.object({ certificate: z.string(), privateKey: z.string() }) }),
-});
-
-const partsAuthority = 'flynn parts';
-
-/** Somebody else may make it again as well: `up`, when the host has another address. */
+/** Somebody else may make it again as well, or tell of another authority: `up`, when the host has another address. */
 const lookMs = 60_000;
 
 export class HostTrust {
   /** As which the agent speaks and is spoken to. It trusts hosts and parts of the platform. */
   readonly identity: RenewedIdentity;
   readonly jobs: JobIdentities;
-  readonly #files: CertificateFiles;
+  readonly #file: AuthorityFile;
+  readonly #stateDir: string;
   readonly #wanted: WantedCertificate;
-  readonly #authority: Credentials;
-  readonly #trusted: string;
   readonly #now: () => number;
   readonly #log: Logger;
+  #authorities: Authorities;
   /** Two at a time could leave the certificate of one with the key of the other. */
   readonly #renewing = new Mutex();
 
-  private constructor(
-    options: HostTrustOptions,
-    own: { identity: Identity; authority: Credentials; parts: Credentials; files: CertificateFiles },
-  ) {
-    const { stateDir, wanted, log } = options;
-    this.identity = new RenewedIdentity(own.identity);
-    this.#files = own.files;
+  private constructor(options: HostTrustOptions, own: { file: AuthorityFile; authorities: Authorities }) {
+    const { stateDir, wanted, log, now = () => systemClock.now() } = options;
+    this.#stateDir = stateDir;
     this.#wanted = wanted;
-    this.#authority = own.authority;
-    this.#trusted = own.identity.trusted;
-    this.#now = options.now ?? (() => systemClock.now());
+    this.#file = own.file;
+    this.#authorities = own.authorities;
+    this.#now = now;
     this.#log = log;
-    const authority = { ...own.parts, trusted: this.#trusted };
-    this.jobs = new JobIdentities({ dir: join(stateDir, 'identities'), authority, now: this.#now, log });
+    // Until it is opened: it speaks to nobody before.
+    this.identity = new RenewedIdentity({ trusted: '', certificate: '', privateKey: '' });
+    const authority = () => ({ ...this.#authorities.parts, trusted: this.#authorities.trusted });
+    this.jobs = new JobIdentities({ dir: join(stateDir, 'identities'), authority, now, log });
   }
 
   /** Nothing where the host has no authority's key: then it speaks as agents did before there were roles. */
   static async open(options: HostTrustOptions): Promise<HostTrust | undefined> {
-    const { stateDir, wanted, now = () => systemClock.now() } = options;
-    const admission = await readJsonFile(join(stateDir, admissionFile), authoritySchema);
-    if (admission === undefined) return undefined;
-    const { authority } = admission.settings;
-    const parts = await deriveAuthority(authority, partsAuthority);
-    const files = { certificate: join(stateDir, tlsFiles.certificate), key: join(stateDir, tlsFiles.key) };
-    const own = await ensureCertificate(files, { wanted, authority, now: now() });
-    const identity = { trusted: authority.certificate + parts.certificate, ...own };
-    return new HostTrust(options, { identity, authority, parts, files });
+    const file = new AuthorityFile(options.stateDir);
+    const authorities = await file.read();
+    if (authorities === undefined) return undefined;
+    const trust = new HostTrust(options, { file, authorities });
+    await trust.#ensure({});
+    return trust;
   }
 
-  /** Of this host; with `isForced` before it is due. */
+  /** Whose certificates count as a host's or, in etcd, the controller's; the one that issues first. */
+  get hostAuthorities(): string {
+    return this.#authorities.ofHosts;
+  }
+
+  /** What those who join see behind a host's certificate; the one that issues, which they compare with their token, last. */
+  get shown(): string {
+    return this.#authorities.shown;
+  }
+
+  /** Of this host; with `isForced` before it is due. Whom it trusts becomes what its disk says. */
   renew(options: { isForced?: boolean } = {}): Promise<void> {
     return this.#renewing.run(() => this.#renew(options));
   }
 
   async #renew(options: { isForced?: boolean }): Promise<void> {
-    const { wanted, authority, now } = { wanted: this.#wanted, authority: this.#authority, now: this.#now() };
-    const own = await ensureCertificate(this.#files, { wanted, authority, now, ...options });
-    if (own.certificate === this.identity.current.certificate) return;
-    this.identity.current = { trusted: this.#trusted, ...own };
-    this.#log.info({ fingerprint: fingerprintOf(own.certificate) }, "the host's certificate is renewed");
+    const before = this.#authorities;
+    // One that has gone was taken away with the host's state: it ends as it is.
+    this.#authorities = (await this.#file.read()) ?? before;
+    const { certificate } = this.identity.current;
+    await this.#ensure(options);
+    if (this.#authorities !== before) {
+      await this.jobs.tellTrusted();
+      this.#log.info(
+        { authorities: certificatesIn(this.#authorities.ofHosts).map(fingerprintOf) },
+        'this host trusts what the cluster’s authorities are now',
+      );
+    }
+    const own = this.identity.current.certificate;
+    if (own !== certificate) this.#log.info({ fingerprint: fingerprintOf(own) }, "the host's certificate is renewed");
+  }
+
+  async #ensure(options: { isForced?: boolean }): Promise<void> {
+    const { issuing, ofHosts, trusted } = this.#authorities;
+    const at = (name: string): string => join(this.#stateDir, name);
+    // Before a certificate of another one: its member that starts in between knows whose it is.
+    await writeIfOther(at(tlsFiles.authority), ofHosts);
+    const files: CertificateFiles = { certificate: at(tlsFiles.certificate), key: at(tlsFiles.key) };
+    const own = await ensureCertificate(files, {
+      wanted: this.#wanted,
+      authority: issuing,
+      now: this.#now(),
+      ...options,
+    });
+    this.identity.current = { trusted, ...own };
   }
 
   /** Until the signal aborts. */
@@ -130,14 +150,12 @@ export function runTrust(trust: HostTrust, containers: ContainerTable, tasks: Ta
 
 /** As what its agent speaks, for programs that speak in its place. */
 export async function readHostIdentity(stateDir: string): Promise<LiveIdentity | undefined> {
-  const admission = await readJsonFile(join(stateDir, admissionFile), authoritySchema);
+  const authorities = await new AuthorityFile(stateDir).read();
   const [certificate, privateKey] = await Promise.all(
     [tlsFiles.certificate, tlsFiles.key].map((file) => readTextFile(join(stateDir, file))),
   );
-  if (admission === undefined || certificate === undefined || privateKey === undefined) return undefined;
-  const { authority } = admission.settings;
-  const parts = await deriveAuthority(authority, partsAuthority);
-  return new RenewedIdentity({ trusted: authority.certificate + parts.certificate, certificate, privateKey });
+  if (authorities === undefined || certificate === undefined || privateKey === undefined) return undefined;
+  return new RenewedIdentity({ trusted: authorities.trusted, certificate, privateKey });
 }
 
 type HostTrustOptions = {

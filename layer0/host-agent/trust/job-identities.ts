@@ -12,27 +12,29 @@ import { appRole, identityFiles, roleOf } from '@flynn/kit/identity';
 import type { Logger } from '@flynn/kit/log';
 import { parseCertificate } from '@flynn/kit/certificate';
 import { type Credentials, issueCertificate } from '@flynn/kit/tls';
-import { isStillGood } from './certificate-files.ts';
+import { isStillGood, writeIfOther } from './certificate-files.ts';
 
 /** Where a container finds its own. */
 export const identityPath = '/run/flynn/identity';
 
 /** An agent may be away for two of them before the certificates of its jobs end. */
 const days = 7;
-const lookMs = 10 * 60_000;
+/** With another authority they are made again before anybody waits for long. */
+const lookMs = 60_000;
 
 export type PartsAuthority = Credentials & {
-  /** What parts trust: the cluster's authority and this one. */
+  /** What parts trust: hosts and parts. */
   readonly trusted: string;
 };
 
 export class JobIdentities {
   readonly #dir: string;
-  readonly #authority: PartsAuthority;
+  readonly #authority: () => PartsAuthority;
   readonly #now: () => number;
   readonly #log: Logger;
 
-  constructor(options: { dir: string; authority: PartsAuthority; now?: () => number; log: Logger }) {
+  /** `authority`: as it is by now. */
+  constructor(options: { dir: string; authority: () => PartsAuthority; now?: () => number; log: Logger }) {
     this.#dir = options.dir;
     this.#authority = options.authority;
     this.#now = options.now ?? (() => systemClock.now());
@@ -48,15 +50,27 @@ export class JobIdentities {
     const folder = this.folderOf(jobId);
     const role = appRole(app);
     const file = join(folder, identityFiles.own);
-    const { certificate, trusted } = this.#authority;
+    const authority = this.#authority();
     await mkdir(folder, { recursive: true, mode: 0o700 });
-    const trustedFile = join(folder, identityFiles.trusted);
-    if ((await readTextFile(trustedFile)) !== trusted) await writeFileAtomic(trustedFile, trusted);
+    await writeIfOther(join(folder, identityFiles.trusted), authority.trusted);
     const now = this.#now();
     const before = options.isForced === true ? undefined : await readTextFile(file);
-    if (before !== undefined && isStillGood(before, { authority: certificate, role, now })) return;
-    const issued = await issueCertificate(this.#authority, { name: app, role, days, now });
+    if (before !== undefined && isStillGood(before, { authority: authority.certificate, role, now })) return;
+    const issued = await issueCertificate(authority, { name: app, role, days, now });
     await writeFileAtomic(file, issued.certificate + issued.privateKey);
+  }
+
+  /** Tells all jobs whom they are to trust by now; they look every half minute. */
+  async tellTrusted(): Promise<void> {
+    const { trusted } = this.#authority();
+    for (const jobId of await this.#jobIds()) {
+      try {
+        await writeIfOther(join(this.folderOf(jobId), identityFiles.trusted), trusted);
+      } catch (error) {
+        // Its folder has just gone, with the job.
+        if (!hasErrno(error, 'ENOENT')) throw error;
+      }
+    }
   }
 
   /** Tells all jobs whether everybody of the platform shows a certificate; it has to be told again before `closedForMs` is over. */
@@ -82,6 +96,14 @@ export class JobIdentities {
     return (await Promise.all(read)).filter(({ certificate }) => certificate !== '');
   }
 
+  /** Whether what these jobs have is of the authority that issues. */
+  async areOfAuthority(hasJob: (jobId: string) => boolean): Promise<boolean> {
+    const { certificate: authority } = this.#authority();
+    const now = this.#now();
+    const known = (await this.list()).filter(({ jobId }) => hasJob(jobId));
+    return known.every(({ certificate }) => isStillGood(certificate, { authority, now }));
+  }
+
   /** All that are due, or with `isForced` all; of jobs that are gone they go. What fails is told and tried the next time. */
   async renew(options: { hasJob: (jobId: string) => boolean; isForced?: boolean }): Promise<void> {
     for (const jobId of await this.#jobIds()) {
@@ -89,13 +111,13 @@ export class JobIdentities {
         const own = await readTextFile(join(this.folderOf(jobId), identityFiles.own));
         // One that is only being written.
         if (own === undefined) continue;
-        const isOver = !isStillGood(own, { authority: this.#authority.certificate, now: this.#now() });
+        const now = this.#now();
         if (!options.hasJob(jobId)) {
-          // Not before it is due, whoever asks: one whose container is only being made has it already.
-          if (isOver) await rm(this.folderOf(jobId), { recursive: true, force: true });
+          // Not before its time is over, whoever issues by now: one whose container is only being made has it already.
+          if (!isStillGood(own, { now })) await rm(this.folderOf(jobId), { recursive: true, force: true });
           continue;
         }
-        if (!isOver && options.isForced !== true) continue;
+        if (isStillGood(own, { authority: this.#authority().certificate, now }) && options.isForced !== true) continue;
         const role = roleOf(parseCertificate(own).subjectAltName);
         if (role !== undefined) {
           await this.issue(jobId, role.slice(appRole('').length), options);

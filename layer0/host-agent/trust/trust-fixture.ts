@@ -5,7 +5,8 @@ import { join } from 'node:path';
 import { silentLogger } from '@flynn/kit/log';
 import { type Credentials, createAuthority } from '@flynn/kit/tls';
 import { hostCertificateOf } from './certificate-files.ts';
-import { HostTrust, admissionFile } from './host-trust.ts';
+import { type AuthoritySettings, admissionFile } from './authorities.ts';
+import { HostTrust } from './host-trust.ts';
 
 export type TrustFixture = AsyncDisposable & {
   stateDir: string;
@@ -13,21 +14,24 @@ export type TrustFixture = AsyncDisposable & {
   /** Days since it began. */
   day: number;
   now(): number;
+  /** As bootstrap writes it when the cluster's authority is made anew. */
+  tell(settings: AuthoritySettings): Promise<void>;
   open(): Promise<HostTrust>;
 };
 
-export async function trustFixture(): Promise<TrustFixture> {
+/** `authority`: of the cluster that the host is of, default one of its own. */
+export async function trustFixture(options: { hostId?: string; authority?: Credentials } = {}): Promise<TrustFixture> {
   const begin = Date.parse('2030-01-01T00:00:00Z');
   const stateDir = await mkdtemp(join(tmpdir(), 'flynn-trust-'));
-  const authority = await createAuthority('flynn test', { now: begin });
+  const { hostId = 'h1', authority = await createAuthority('flynn test', { now: begin }) } = options;
   await mkdir(join(stateDir, 'tls'));
-  await writeFile(join(stateDir, admissionFile), JSON.stringify({ settings: { authority } }));
-  const wanted = hostCertificateOf({ hostId: 'h1', address: '192.0.2.1', gateway: '100.100.0.1' });
+  const wanted = hostCertificateOf({ hostId, address: '192.0.2.1', gateway: '100.100.0.1' });
   const fixture: TrustFixture = {
     stateDir,
     authority,
     day: 0,
     now: () => begin + fixture.day * 24 * 3_600_000,
+    tell: (settings) => writeFile(join(stateDir, admissionFile), JSON.stringify({ settings })),
     async open() {
       const trust = await HostTrust.open({ stateDir, wanted, now: () => fixture.now(), log: silentLogger() });
       if (trust === undefined) throw new Error('there is no authority in the state directory');
@@ -35,5 +39,6 @@ export async function trustFixture(): Promise<TrustFixture> {
     },
     [Symbol.asyncDispose]: () => rm(stateDir, { recursive: true, force: true }),
   };
+  await fixture.tell({ authority });
   return fixture;
 }

@@ -7,7 +7,8 @@ import { test } from 'node:test';
 import { readIdentity, roleOf } from '@flynn/kit/identity';
 import { issueCertificate } from '@flynn/kit/tls';
 import { jobOf, openHost, scenario } from '../host-fixture.ts';
-import { admissionFile, readHostIdentity } from './host-trust.ts';
+import { admissionFile } from './authorities.ts';
+import { readHostIdentity } from './host-trust.ts';
 import { trustFixture } from './trust-fixture.ts';
 
 const roleIn = (certificate: string): string | undefined => roleOf(new X509Certificate(certificate).subjectAltName);

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { createPrivateKey, generateKeyPairSync } from 'node:crypto';
 import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
-import { createAuthority, issueCertificate } from '@flynn/kit/tls';
+import { createAuthority, endorse, issueCertificate } from '@flynn/kit/tls';
 import { clientLeaf, issuing, leaf, leafKey, nowMs, root, weak } from './chain-fixture.ts';
 import { checkCertificate } from './check.ts';
 
@@ -118,6 +118,18 @@ test('one of an authority of your own, and one that signs itself, are taken and 
     refusalOf({ ...authority, domains: ['x.example.com'] }),
     /does not cover x\.example\.com: it has no names \(subjectAltName\) at all/,
   );
+});
+
+test('an authority of your own whose key another one has signed may be in the chain in both forms, the signed one first', async () => {
+  const [former, ours] = await Promise.all(['Ours', 'Ours'].map((name) => createAuthority(name, { now: nowMs })));
+  assert.ok(former !== undefined && ours !== undefined);
+  const own = await issueCertificate(ours, { name: 'x', addresses: ['x.example.com'], now: nowMs });
+  const endorsement = await endorse(ours.certificate, former);
+  const given = { ...own, domains: ['x.example.com'] };
+  const taken = checkCertificate({ ...good, ...given, certificate: own.certificate + endorsement + ours.certificate });
+  assert.deepEqual(taken.notes, ['only clients that know Ours trust it']);
+  const foreign = own.certificate + endorsement + (await createAuthority('Ours', { now: nowMs })).certificate;
+  assert.match(refusalOf({ ...given, certificate: foreign }), /has a gap/);
 });
 
 test('what routers’ TLS would refuse is refused here: too short a key', () => {

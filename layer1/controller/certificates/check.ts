@@ -94,11 +94,11 @@ function checkKey(chain: readonly X509Certificate[], key: KeyObject): void {
   throw invalid(`the private key belongs to another certificate than ${subjectOf(leaf)}`);
 }
 
-/** Each has to be signed by the next. */
+/** Each has to be signed by the next, or be of the same authority as that, signed by another one. */
 function checkOrder(chain: readonly X509Certificate[]): void {
   for (const [index, one] of chain.entries()) {
     const next = chain[index + 1];
-    if (next === undefined || isSignedBy(one, next)) continue;
+    if (next === undefined || isSignedBy(one, next) || isSameAuthority(one, next)) continue;
     const signer = chain.findIndex((other, place) => place !== index && isSignedBy(one, other));
     if (signer !== -1) {
       throw invalid(
@@ -203,6 +203,11 @@ function checkLoads({ certificate, privateKey }: Pick<Bundle, 'certificate' | 'p
 
 function isSignedBy(one: X509Certificate, other: X509Certificate): boolean {
   return one.checkIssued(other) && one.verify(other.publicKey);
+}
+
+/** What the one has signed the other may have: clients that trust neither's signer may trust the other's. */
+function isSameAuthority(one: X509Certificate, other: X509Certificate): boolean {
+  return one.ca && other.ca && one.subject === other.subject && one.publicKey.equals(other.publicKey);
 }
 
 function isSelfSigned(one: X509Certificate): boolean {
