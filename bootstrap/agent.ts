@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { tlsFiles } from '@flynn/host-agent/cluster/etcd-resident';
 import { readTextFile, writeFileAtomic } from '@flynn/kit/files';
 import { waitFor } from '@flynn/kit/retry';
+import { hostAllocatorEnv } from './allocator.ts';
 import { isSystemdRunning } from './engine.ts';
 import { bundle } from './images/bundle.ts';
 import { moduleFolders } from './images/modules.ts';
@@ -53,6 +54,7 @@ export function agentEnvironment(options: Options, cluster: Cluster): string {
     ...(isInstalled ? { FLYNN_INSTALLATION: root } : {}),
     ...(cluster.dnsUpstreams === undefined ? {} : { FLYNN_DNS_UPSTREAMS: cluster.dnsUpstreams }),
     ...(cluster.schedulers === undefined ? {} : { FLYNN_SCHEDULERS: cluster.schedulers }),
+    ...hostAllocatorEnv(),
   };
   return Object.entries(variables)
     .map(([name, value]) => `${name}=${value}\n`)

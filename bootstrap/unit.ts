@@ -42,9 +42,7 @@ StartLimitIntervalSec=0
 Type=exec
 ${environmentLine(stateDir)}
 WorkingDirectory=/
-# The agent makes little garbage: a small nursery saves 16 MB on every host, one heap for all its threads 30 MB more, and
-# another 38 MB, once it has loaded images, that pieces of streams leave no holes in it.
-Environment=MALLOC_ARENA_MAX=1 MALLOC_TRIM_THRESHOLD_=131072 MALLOC_MMAP_THRESHOLD_=32768
+# The agent makes little garbage: a small nursery saves 16 MB on every host.
 ExecStartPre=-/bin/sh ${join(stateDir, 'agent', 'choose-version')} ${stateDir}
 ExecStart=${node} --max-semi-space-size=2 --v8-pool-size=1 ${program}
 Restart=always
