@@ -1,4 +1,7 @@
-/** A change of the root key, of the sealing key or of the authority in the audit trail: one entry, however often the steps of it are done. */
+/**
+ * A change of the root key, of the sealing key or of the authority in the audit trail: one entry, however often its steps are
+ * done.
+ */
 import type { AuditEntry } from '@flynn/controller/audit/model';
 import { keyOfId } from '@flynn/controller/audit/trail';
 import { withDeadline } from '@flynn/kit/retry';

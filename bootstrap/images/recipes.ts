@@ -100,8 +100,8 @@ const quiet = ['--max-semi-space-size=2', '--v8-pool-size=1'];
 const manyConnections = ['--external-memory-accounted-in-global-limit', '--heap-growing-percent=100'];
 
 /**
- * For those, too: their memory is glibc's, in one heap for all threads; what is free at its end goes back at once. jemalloc takes 10
- * MB less of a router at rest, and a tenth more CPU for each new connection.
+ * For those, too: their memory is glibc's, in one heap for all threads; what is free at its end goes back at once. jemalloc takes
+ * 10 MB less of a router at rest, and a tenth more CPU for each new connection.
  */
 const oneHeap = { MALLOC_ARENA_MAX: '1', MALLOC_TRIM_THRESHOLD_: '131072' };
 

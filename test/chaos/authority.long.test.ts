@@ -5,7 +5,6 @@ import { request } from 'node:https';
 import { join } from 'node:path';
 import { after, before, suite, test } from 'node:test';
 import type { ClusterHost } from '@flynn/bootstrap/test-hosts/cluster-host';
-import { tlsFiles } from '@flynn/host-agent/cluster/etcd-resident';
 import { certificatesIn, fingerprintOf, parseCertificate } from '@flynn/kit/certificate';
 import { waitFor } from '@flynn/kit/retry';
 import { type Answer, answerTo } from '../answer.ts';
@@ -55,7 +54,7 @@ suite('the authority made anew', () => {
     const wanted = fingerprintOf(authority.certificate);
     for (const host of cluster.hosts) {
       const [trusted, own] = await Promise.all(
-        [tlsFiles.authority, tlsFiles.certificate].map((file) => readFile(join(host.stateDir, file), 'utf8')),
+        ['tls/authority.pem', 'tls/host.pem'].map((file) => readFile(join(host.stateDir, file), 'utf8')),
       );
       assert.deepEqual(certificatesIn(trusted ?? '').map(fingerprintOf), [wanted], host.name);
       assert.ok(parseCertificate(own ?? '').verify(parseCertificate(authority.certificate).publicKey), host.name);
