@@ -3,7 +3,7 @@ import type { VolumeView, Volumes } from '@flynn/controller/volumes/api';
 import { FlynnError } from '@flynn/kit/errors';
 import { confirmByTyping } from '../confirmation.ts';
 import type { Context } from '../context.ts';
-import { formatAge, formatTable } from '../output.ts';
+import { formatAge, formatMebibytes, formatTable } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';
 
 export function addVolumeCommands(parent: Parent): void {
@@ -46,16 +46,17 @@ export function addVolumeCommands(parent: Parent): void {
 async function listVolumes(context: Context): Promise<void> {
   const { app } = context.options;
   const client = await context.client();
-  const found = await client.call(volumes.list, { query: app === undefined ? {} : { app } });
+  const found = await client.call(volumes.list, { query: { sizes: true, ...(app === undefined ? {} : { app }) } });
   context.show(found, () =>
     formatTable(
-      ['ID', 'APP', 'TYPE', 'NAME', 'HOST', 'MADE', 'STATE'],
+      ['ID', 'APP', 'TYPE', 'NAME', 'HOST', 'SIZE', 'MADE', 'STATE'],
       found.volumes.map((one) => [
         one.id,
         one.appName ?? one.appId,
         one.type,
         one.name,
         one.hostId,
+        one.bytes === undefined ? '-' : formatMebibytes(one.bytes),
         formatAge(one.createdAt, Date.now()),
         stateOf(one),
       ]),

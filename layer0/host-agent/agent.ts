@@ -58,6 +58,7 @@ import { type HostTrust, runTrust } from './trust/host-trust.ts';
 import { certificateHandlers } from './trust/server.ts';
 import { startUpkeep } from './upkeep.ts';
 import { serveDiscovery } from './discovery-servers.ts';
+import { VolumeSizes } from './volume-sizes.ts';
 import { volumeHandlers } from './volumes.ts';
 import { Watchdog } from './watchdog.ts';
 import { workloadHandlers } from './workload-server.ts';
@@ -274,6 +275,7 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
     engine,
     engineDir: machine.rootDir ?? config.FLYNN_STATE_DIR,
   };
+  const sizes = new VolumeSizes({ engine, signal, log });
   for (const address of new Set([host.gateway, host.externalAddress, '127.0.0.1'])) {
     await startServer({
       name: 'host-agent',
@@ -282,7 +284,7 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
         ...operators,
         ...doctor.handlers,
         ...workloadHandlers(store),
-        ...volumeHandlers({ engine, containers, cluster: host.cluster, host: running, pump }),
+        ...volumeHandlers({ engine, containers, cluster: host.cluster, host: running, pump, sizes }),
         ...buildHandlers(engine, fetchBlob),
         ...backupFileHandlers(),
         ...handedOver.handlers,

@@ -1,4 +1,5 @@
 /** The part of the agent's API about what jobs keep on this host, also when there are none of them any more. */
+import { booleanFlag } from '@flynn/kit/config';
 import { defineRoute } from '@flynn/kit/routes';
 import { z } from 'zod';
 
@@ -8,6 +9,8 @@ export const hostVolumeSchema = z.object({
   /** Of the job it was made for, where that is known. */
   meta: z.record(z.string(), z.string()),
   createdAtMs: z.number(),
+  /** What is in it, for who asks for sizes; absent while it is measured for the first time, or where that cannot be. */
+  bytes: z.number().optional(),
   /** Ids of the jobs that are to run with it here, or still do. */
   jobs: z.array(z.string()),
 });
@@ -17,8 +20,9 @@ export const volumeRoutes = {
   list: defineRoute({
     method: 'GET',
     path: '/volumes',
+    query: z.object({ sizes: booleanFlag.optional() }),
     response: z.array(hostVolumeSchema),
-    summary: 'What jobs keep on this host, by name',
+    summary: 'What jobs keep on this host, by name; with sizes within some seconds',
   }),
   remove: defineRoute({
     method: 'DELETE',

@@ -225,8 +225,11 @@ export function testEngine(name: string, open: () => Promise<Subject>): void {
     await engine.remove(id);
     const kept = (await engine.listVolumes()).find((volume) => volume.name === name);
     assert.equal(kept?.labels['flynn.meta.of'], 'one');
+    const bytes = await engine.volumeBytes(name);
+    assert.ok(bytes !== undefined && bytes >= 0 && bytes < 2 ** 20, String(bytes));
     await engine.removeVolume(name);
     await engine.removeVolume(name);
+    await assert.rejects(engine.volumeBytes(name), (error) => hasCode(error, 'not_found'));
     // One that went before the container was made is made with it, and is nobody else's.
     const labelled = [{ name, path: '/data', labels: { 'flynn.meta.of': 'third' } }];
     const second = await engine.create({ ...(await specOf(subject, 'exit 0')), volumes: labelled });

@@ -18,6 +18,8 @@ export class DockerUsage {
   readonly #pids = new Map<string, number>();
   readonly #paths = new Map<string, Paths>();
   readonly #shell = new Shell();
+  /** Their limits are nobody's here: measuring a large one may not hold up what containers are measured for. */
+  readonly #volumeShell = new Shell();
 
   constructor(context: DockerContext) {
     this.#context = context;
@@ -47,6 +49,18 @@ export class DockerUsage {
       writableBytes: writable ?? (await this.#writableByEngine(id, options)),
       volumeBytes: (await this.#bytesBelow(volumes, options)) ?? 0,
     };
+  }
+
+  async volumeBytes(name: string, options: CallOptions): Promise<number | undefined> {
+    const { Mountpoint } = await engineCall(
+      `looking at volume ${name}`,
+      (abortSignal) => {
+        const request = { abortSignal };
+        return this.#context.docker.getVolume(name).inspect(request);
+      },
+      options,
+    );
+    return this.#bytesBelow([Mountpoint], options, this.#volumeShell);
   }
 
   async #pathsOf(id: string, options: CallOptions): Promise<Paths> {
@@ -89,11 +103,15 @@ export class DockerUsage {
    * In the background's background. Files that vanish meanwhile are left out; undefined if a folder is not to be seen from
    * here.
    */
-  async #bytesBelow(folders: readonly string[], { signal }: CallOptions): Promise<number | undefined> {
+  async #bytesBelow(
+    folders: readonly string[],
+    { signal }: CallOptions,
+    shell = this.#shell,
+  ): Promise<number | undefined> {
     if (folders.length === 0) return undefined;
     // Its exit code tells of files that went while it looked; what it could add up it says all the same.
     const script = `nice -n 19 du -skx -- ${folders.map(quoted).join(' ')}; true`;
-    const output = await this.#shell.run(script, {
+    const output = await shell.run(script, {
       deadlineMs: diskDeadlineMs,
       ...(signal === undefined ? {} : { signal }),
     });

@@ -70,6 +70,13 @@ test('where the engine does not tell where a container’s files are, it is aske
   assert.deepEqual(await other.engine.diskUse(id), { writableBytes: 12_288, volumeBytes: 0 });
 });
 
+test('a volume on an engine whose files are elsewhere is of no known size', async () => {
+  await using it = await engineAnswering({
+    '/volumes/data': { Name: 'data', Mountpoint: '/nowhere/to/be/seen/_data' },
+  });
+  assert.equal(await it.engine.volumeBytes('data'), undefined);
+});
+
 test('no version of the API is asked for: 20.10 ends with 1.41, and 29 begins with 1.44', async () => {
   await using it = await engineAnswering({ '/volumes': { Volumes: null, Warnings: null }, '/images/json': [] });
   assert.deepEqual(await it.engine.listVolumes(), []);

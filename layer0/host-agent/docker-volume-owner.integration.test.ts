@@ -4,7 +4,7 @@ import { shortId } from '@flynn/kit/ids';
 import { endOf } from './conformance.ts';
 import { openDocker, testImage } from './docker-fixture.ts';
 
-void test('who does not run as root writes to a new volume, and one that was written to stays whose it is', async () => {
+void test('who does not run as root writes to a new volume, which is measured, and one that was written to stays whose it is', async () => {
   const fixture = await openDocker(213);
   const { engine, cluster, network } = fixture;
   const runs = async (user: string, script: string): Promise<number | undefined> => {
@@ -42,7 +42,11 @@ void test('who does not run as root writes to a new volume, and one that was wri
     assert.equal(await runs('nobody', `! touch ${owner}/y 2>/dev/null`), 0);
     await engine.removeVolume(volume);
     await engine.ensureVolume(volume);
-    assert.equal(await runs('nobody', `touch ${owner}/x`), 0, 'a user has a name, too');
+    const megabytes = 3;
+    const script = `touch ${owner}/x && head -c ${megabytes}M /dev/zero > ${owner}/y`;
+    assert.equal(await runs('nobody', script), 0, 'a user has a name, too');
+    const bytes = (await engine.volumeBytes(volume)) ?? 0;
+    assert.ok(bytes >= megabytes * 2 ** 20 && bytes < (megabytes + 1) * 2 ** 20, String(bytes));
   } finally {
     await fixture.close();
   }

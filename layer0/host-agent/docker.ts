@@ -158,6 +158,7 @@ export function connectDocker(options: DockerOptions): Engine {
     },
     usage: (id, options = {}) => usage.usage(id, options),
     diskUse: (id, options = {}) => usage.diskUse(id, options),
+    volumeBytes: (name, options = {}) => usage.volumeBytes(name, options),
   };
 }
 

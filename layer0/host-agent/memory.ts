@@ -10,6 +10,9 @@ import type { CallOptions, Engine, EngineEvent, ImageInfo, Labels, VolumeInfo } 
 import { MemoryContainer } from './memory-container.ts';
 import { label } from './labels.ts';
 
+/** Containers in memory write no files: what Docker's volumes have in them at first. */
+const emptyFolderBytes = 4_096;
+
 export type MemoryEngine = Engine & {
   /** While it is away every call is `unavailable` and event streams break. Its containers go on. */
   setAvailable(isAvailable: boolean): void;
@@ -218,6 +221,11 @@ export function createMemoryEngine(
     async listVolumes(call) {
       await enter(call);
       return [...volumes.values()];
+    },
+    async volumeBytes(name, call) {
+      await enter(call);
+      if (!volumes.has(name)) throw new FlynnError('not_found', `no volume ${name}`);
+      return emptyFolderBytes;
     },
     async removeVolume(name, call) {
       await enter(call);

@@ -2,10 +2,12 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
+import { silentLogger } from '@flynn/kit/log';
 import { createMemoryStore } from '@flynn/store/memory';
 import { jobOf, openHost } from './host-fixture.ts';
 import { volumeName } from './labels.ts';
 import { createMemoryEngine } from './memory.ts';
+import { VolumeSizes } from './volume-sizes.ts';
 import { listHostVolumes, removeHostVolume } from './volumes.ts';
 import type { VolumeDeps } from './volumes.ts';
 
@@ -18,7 +20,8 @@ async function setUp(t: { signal: AbortSignal }) {
   const fixture = await openHost({ engine, store });
   let isShipped = true;
   const { host, containers } = fixture;
-  const deps: VolumeDeps = { engine, containers, cluster, host, pump: { isShipped: () => isShipped } };
+  const sizes = new VolumeSizes({ engine, signal: t.signal, log: silentLogger() });
+  const deps: VolumeDeps = { engine, containers, cluster, host, pump: { isShipped: () => isShipped }, sizes };
   const meta = { 'flynn.app': 'a1', 'flynn.app_name': 'shop', 'flynn.type': 'db' };
   const job = jobOf('one', { volumes: [{ name, path: '/data' }], meta });
   const options = { signal: t.signal };
@@ -27,6 +30,7 @@ async function setUp(t: { signal: AbortSignal }) {
     engine,
     job,
     list: () => listHostVolumes(deps, options),
+    listWithSizes: () => listHostVolumes(deps, { ...options, hasSizes: true }),
     remove: () => removeHostVolume(deps, name, options),
     setShipped: (value: boolean) => (isShipped = value),
     [Symbol.asyncDispose]: () => fixture.stop(),
@@ -46,6 +50,8 @@ test('a volume says whose it was made for and who has it; in use it stays, and t
   const [volume, ...others] = await it.list();
   assert.deepEqual(others, []);
   assert.deepEqual([volume?.name, volume?.jobs, volume?.meta], [name, [job.id], job.template.meta]);
+  assert.equal(volume?.bytes, undefined, 'who does not ask for sizes waits for none');
+  assert.deepEqual(await it.listWithSizes(), [{ ...volume, bytes: 4_096 }]);
   await assert.rejects(it.remove(), isRefused(/in use by the job h1-one: nothing was removed/));
   await it.assign([]);
   await waitFor(async () => (await it.list())[0]?.jobs.length === 0, {
@@ -90,6 +96,7 @@ test('while it is not known what jobs are to run, nothing is removed', async (t)
     cluster,
     host: { ...it.host, hasUnresolved: () => true },
     pump: { isShipped: () => true },
+    sizes: { of: async () => new Map() },
   };
   await assert.rejects(removeHostVolume(deps, name, { signal: t.signal }), (error) => hasCode(error, 'unavailable'));
   assert.equal((await it.list()).length, 1);

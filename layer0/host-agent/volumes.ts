@@ -11,6 +11,7 @@ import type { JobTable } from './job-table.ts';
 import { metaOfLabels, volumeName } from './labels.ts';
 import type { LogPump } from './log-pump.ts';
 import { jobIdOf } from './plan.ts';
+import type { VolumeSizes } from './volume-sizes.ts';
 
 export type VolumeDeps = {
   engine: Pick<Engine, 'listVolumes' | 'removeVolume' | 'remove' | 'list'>;
@@ -18,23 +19,32 @@ export type VolumeDeps = {
   cluster: string;
   host: Pick<Host, 'assigned' | 'hasUnresolved'> & { jobs: Pick<JobTable, 'get'> };
   pump: Pick<LogPump, 'isShipped'>;
+  sizes: Pick<VolumeSizes, 'of'>;
 };
 
 export function volumeHandlers(deps: VolumeDeps): Handler[] {
   return [
-    handle(volumeRoutes.list, async ({ signal }) => listHostVolumes(deps, { signal })),
+    handle(volumeRoutes.list, async ({ query, signal }) =>
+      listHostVolumes(deps, { signal, hasSizes: query.sizes === true }),
+    ),
     handle(volumeRoutes.remove, async ({ params, signal }) => removeHostVolume(deps, params.volume, { signal })),
   ];
 }
 
-export async function listHostVolumes(deps: VolumeDeps, options: CallOptions): Promise<HostVolume[]> {
+export async function listHostVolumes(
+  deps: VolumeDeps,
+  options: { signal: AbortSignal; hasSizes?: boolean },
+): Promise<HostVolume[]> {
   const [volumes, containers] = await Promise.all([deps.engine.listVolumes(options), deps.engine.list(options)]);
   const prefix = volumeName(deps.cluster, '');
-  return volumes
-    .filter(({ name }) => name.startsWith(prefix))
+  const own = volumes.filter(({ name }) => name.startsWith(prefix));
+  const names = own.map(({ name }) => name);
+  const sizes = options.hasSizes === true ? await deps.sizes.of(names, options) : new Map<string, number>();
+  return own
     .map(({ name: full, labels, createdAtMs }): HostVolume => {
       const name = full.slice(prefix.length);
-      return { name, meta: metaOfLabels(labels), createdAtMs, jobs: usersOf(deps, name, containers) };
+      const jobs = usersOf(deps, name, containers);
+      return { name, meta: metaOfLabels(labels), createdAtMs, jobs, bytes: sizes.get(full) };
     })
     .toSorted((a, b) => (a.name < b.name ? -1 : 1));
 }

@@ -39,8 +39,8 @@ export interface HostClients extends AsyncDisposable {
   attach(hostId: string, jobId: string, options: AttachOptions, signal: AbortSignal): Promise<Duplex>;
   exec(hostId: string, jobId: string, options: ExecOptions, signal: AbortSignal): Promise<Duplex>;
   stop(hostId: string, jobId: string, signal: AbortSignal): Promise<void>;
-  /** What jobs keep on the host. */
-  volumes(hostId: string, signal: AbortSignal): Promise<HostVolume[]>;
+  /** What jobs keep on the host; with `sizes` it takes some seconds longer where much has to be measured. */
+  volumes(hostId: string, options: { sizes: boolean; signal: AbortSignal }): Promise<HostVolume[]>;
   /** `conflict` while a job has it, or the log of one that had it is still read; one that is gone is fine. */
   removeVolume(hostId: string, name: string, signal: AbortSignal): Promise<void>;
   /** The host's directory for backups; what is written is compared with what the host read back: `internal` if it differs. */
@@ -76,7 +76,8 @@ export function createHostClients(options: AgentAccess & { cell: CellView }): Ho
         { signal, timeoutMs: 65_000 },
       ),
     stop: (hostId, job, signal) => clientOf(hostId).call(hostRoutes.stop, { params: { job } }, { signal }),
-    volumes: async (hostId, signal) => clientOf(hostId).call(volumeRoutes.list, {}, { signal }),
+    volumes: async (hostId, { sizes, signal }) =>
+      clientOf(hostId).call(volumeRoutes.list, { query: sizes ? { sizes } : {} }, { signal }),
     removeVolume: async (hostId, volume, signal) =>
       clientOf(hostId).call(volumeRoutes.remove, { params: { volume } }, { signal, timeoutMs: removalMs }),
     backups: (hostId, directory) => directoryTarget(() => clientOf(hostId), directory),

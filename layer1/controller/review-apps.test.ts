@@ -2,9 +2,11 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
-import { apps } from './api.ts';
+import { apps, formations } from './api.ts';
 import { reviewCap, stepReview } from './review-apps.ts';
+import { appType } from './resources.ts';
 import { startTestController } from './testing.ts';
+import { volumes } from './volumes/api.ts';
 
 const signal = new AbortController().signal;
 
@@ -31,6 +33,25 @@ test('a review app is looked at again when its time comes, and goes with the app
     what: 'the end of the review app',
     deadlineMs: 60_000,
   });
+});
+
+test('what a review app keeps on hosts goes with it, when nobody is there to be asked', async () => {
+  await using world = await startTestController();
+  const { client, deps } = world;
+  const parent = await client.call(apps.create, { body: { name: 'shop' } });
+  const { app, release } = await world.deployApp('pr-1', { db: { volumes: [{ name: 'data', path: '/data' }] } });
+  const expired = { 'review.of': parent.id, 'review.expires_at': '2026-01-01T00:00:00Z' };
+  await client.call(formations.put, { params: { app: app.id, release: release.id }, body: { processes: { db: 1 } } });
+  await world.jobsOf('pr-1', 1);
+  const kept = async () => (await client.call(volumes.list, {})).volumes.map(({ appName }) => appName);
+  assert.deepEqual(await kept(), ['pr-1']);
+  await deps.resources.change(appType, app.id, ({ spec }) => ({ spec: { ...spec, meta: expired } }), { signal });
+  const isGone = (error: unknown) => hasCode(error, 'not_found');
+  await waitFor(() => client.call(apps.get, { params: { app: 'pr-1' } }).then(() => undefined, isGone), {
+    what: 'the end of the review app',
+    deadlineMs: 60_000,
+  });
+  assert.deepEqual(await kept(), []);
 });
 
 test('a review app of nothing, or without an end, is refused', async () => {

@@ -51,7 +51,7 @@ export async function reviewPieces(deps: Deps, meta: Meta, signal: AbortSignal):
   return [writePiece(appType, parent, { ...parent, updatedAt: new Date(deps.now()).toISOString() })];
 }
 
-/** A review app whose time is over, or whose app is gone, is deleted like any other. */
+/** A review app whose time is over, or whose app is gone, is deleted with its volumes: nobody is there to be asked of them. */
 export async function stepReview(deps: Deps, id: string, { signal }: { signal: AbortSignal }): Promise<void | Again> {
   const app = await deps.resources.find(appType, id, { signal });
   const parentId = app?.spec.meta[parentMeta];
@@ -62,6 +62,10 @@ export async function stepReview(deps: Deps, id: string, { signal }: { signal: A
   if (parent !== undefined && (Number.isNaN(leftMs) || leftMs > 0)) {
     return { againInMs: Number.isNaN(leftMs) ? longestWaitMs : Math.min(longestWaitMs, leftMs) };
   }
-  await deps.resources.delete(appType, id, { signal, expectRevision: app.revision });
+  const marked = await deps.resources.change(appType, id, ({ spec }) => ({ spec: { ...spec, removesVolumes: true } }), {
+    signal,
+    expectRevision: app.revision,
+  });
+  await deps.resources.delete(appType, id, { signal, expectRevision: marked.revision });
   deps.log.info({ app: app.spec.name }, 'review app over');
 }

@@ -48,6 +48,9 @@ export type SimulatedHostOptions = {
 };
 
 /** INVARIANT. A job's status is written by one write at a time, and never again after it is final. */
+/** What any volume here has in it. */
+export const emptyVolumeBytes = 4_096;
+
 export class SimulatedHost implements AsyncDisposable {
   readonly id: string;
   /** What it says of itself when it is examined. */
@@ -248,8 +251,11 @@ export class SimulatedHost implements AsyncDisposable {
     };
     return [
       ...backupFileHandlers(),
-      handle(volumeRoutes.list, async () =>
-        [...this.#volumes].map(([name, known]) => Object.assign({ name, jobs: this.#usersOf(name) }, known)),
+      handle(volumeRoutes.list, async ({ query }) =>
+        [...this.#volumes].map(([name, { meta, createdAtMs }]) => {
+          const bytes = query.sizes === true ? emptyVolumeBytes : undefined;
+          return { name, meta, createdAtMs, jobs: this.#usersOf(name), bytes };
+        }),
       ),
       handle(volumeRoutes.remove, async ({ params: { volume } }) => {
         const [user] = this.#usersOf(volume);

@@ -1,4 +1,5 @@
 /** The API of what apps keep on hosts: it outlives jobs and releases, and the app, until somebody removes it. */
+import { booleanFlag } from '@flynn/kit/config';
 import { defineRoute } from '@flynn/kit/routes';
 import { z } from 'zod';
 
@@ -15,6 +16,8 @@ const volumeViewSchema = z.object({
   type: z.string(),
   hostId: z.string(),
   createdAt: z.string(),
+  /** What is in it, for who asks for sizes; absent while its host measures it for the first time, or cannot. */
+  bytes: z.number().optional(),
   /** The jobs that have it, or are to have it: while there is one it is not removed. */
   jobs: z.array(z.string()),
 });
@@ -34,7 +37,7 @@ export const volumes = {
     method: 'GET',
     path: '/volumes',
     access: 'anybody',
-    query: z.object({ app: z.string().optional() }),
+    query: z.object({ app: z.string().optional(), sizes: booleanFlag.optional() }),
     response: volumesSchema,
     summary: 'Volumes of the apps that the caller may see; for admins those of apps that are gone, too',
   }),

@@ -19,7 +19,7 @@ export function volumeHandlers(deps: Deps): Handler[] {
       if (app !== undefined && !principal.canSee({ id: app.id, isSystem: app.spec.isSystem })) {
         throw noApp(query.app ?? '');
       }
-      const found = await findVolumes(deps, { appId: app?.id, signal });
+      const found = await findVolumes(deps, { appId: app?.id, sizes: query.sizes, signal });
       const apps = new Map((await deps.resources.list(appType, { signal })).map((one) => [one.id, one.spec]));
       const isShown = ({ appId }: FoundVolume): boolean => {
         const spec = apps.get(appId);

@@ -5,6 +5,7 @@ import { hasCode } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
 import { apps, formations, jobs } from '../api.ts';
 import { startGateWorld } from '../access/gate-fixture.ts';
+import { emptyVolumeBytes } from '../simulated-host.ts';
 import { startTestController } from '../testing.ts';
 import type { TestController } from '../testing.ts';
 import { volumes } from './api.ts';
@@ -60,6 +61,8 @@ test('a volume is listed with whose it is and who has it; it goes once nobody ha
     ['other', 'shop'],
     "the platform's own are none of anybody's business",
   );
+  const measured = await world.client.call(volumes.list, { query: { app: 'shop', sizes: true } });
+  assert.deepEqual(measured.volumes, [{ ...volume, bytes: emptyVolumeBytes }]);
   const params = { app: 'shop', volume: id };
   await assert.rejects(world.client.call(volumes.removeOfApp, { params }), (error) => hasCode(error, 'conflict'));
   await scaleToNone(world, 'shop');

@@ -20,12 +20,14 @@ export type FoundVolumes = { volumes: FoundVolume[]; unasked: Volumes['unasked']
 /** By app, type, name and host. What the platform's own apps keep is not among them: they never go. */
 export async function findVolumes(
   deps: Pick<Deps, 'resources' | 'cell' | 'hosts'>,
-  options: { appId?: string | undefined; signal: AbortSignal },
+  options: { appId?: string | undefined; sizes?: boolean | undefined; signal: AbortSignal },
 ): Promise<FoundVolumes> {
-  const { signal, appId } = options;
+  const { signal, appId, sizes = false } = options;
   const hostIds = knownHosts(deps);
   const limited = withDeadline(askMs, signal);
-  const answers = await Promise.allSettled(hostIds.map((hostId) => deps.hosts.volumes(hostId, limited)));
+  const answers = await Promise.allSettled(
+    hostIds.map((hostId) => deps.hosts.volumes(hostId, { sizes, signal: limited })),
+  );
   signal.throwIfAborted();
   // After the hosts: an app that was made meanwhile is no app that is gone.
   const names = new Map((await deps.resources.list(appType, { signal })).map(({ id, spec }) => [id, spec.name]));
@@ -47,7 +49,7 @@ function knownHosts({ cell }: Pick<Deps, 'cell'>): string[] {
 }
 
 function viewVolume(
-  { name: hostName, meta, createdAtMs, jobs }: HostVolume,
+  { name: hostName, meta, createdAtMs, jobs, bytes }: HostVolume,
   hostId: string,
   names: ReadonlyMap<string, string>,
 ): FoundVolume[] {
@@ -63,6 +65,7 @@ function viewVolume(
       hostId,
       createdAt: iso(createdAtMs),
       jobs,
+      bytes,
       hostName,
     },
   ];
