@@ -58,6 +58,18 @@ test('secrets are printed as stars, also behind optional and with rules of their
   assert.equal(printed['FLYNN_PORT'], 80);
 });
 
+test('of a long text, as a certificate is, the beginning is printed', () => {
+  const text = `-----BEGIN CERTIFICATE-----\n${'A'.repeat(600)}`;
+  const printed = printableConfig(z.object({ FLYNN_CA: z.string(), FLYNN_URL: z.string() }), {
+    FLYNN_CA: text,
+    FLYNN_URL: 'x'.repeat(120),
+  });
+  assert.deepEqual(printed, {
+    FLYNN_CA: `-----BEGIN CERTIFICATE-----\n${'A'.repeat(12)}… (${text.length} characters)`,
+    FLYNN_URL: 'x'.repeat(120),
+  });
+});
+
 test('durations and numbers are read with their units', () => {
   const table: [string, number][] = [
     ['250ms', 250],

@@ -104,14 +104,23 @@ function editDistance(a: string, b: string): number {
   return row[b.length] ?? 0;
 }
 
-/** The configuration as it may be logged: secrets that are set show as '***'. */
+/** What is longer, a certificate say, fills the log and tells nobody more. */
+const printedLength = 120;
+const beginningLength = 40;
+
+/** The configuration as it may be logged: secrets that are set show as '***', of long texts the beginning. */
 export function printableConfig<S extends z.ZodObject>(schema: S, config: z.output<S>): Record<string, unknown> {
   return Object.fromEntries(
     Object.entries(config).map(([name, value]) => {
       const field = schema.shape[name];
-      return [name, field !== undefined && value !== undefined && isSecret(field) ? '***' : value];
+      return [name, field !== undefined && value !== undefined && isSecret(field) ? '***' : shortened(value)];
     }),
   );
+}
+
+function shortened(value: unknown): unknown {
+  if (typeof value !== 'string' || value.length <= printedLength) return value;
+  return `${value.slice(0, beginningLength)}… (${value.length} characters)`;
 }
 
 /** Sees through `.optional()`, `.default()` and the like. */
