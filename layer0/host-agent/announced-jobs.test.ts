@@ -108,6 +108,22 @@ test('a job that never becomes healthy is stopped and counts as crashed', () =>
     await agent.stop();
   }));
 
+test('a job that did not come up in time has longer at its next start', () =>
+  scenario(async ({ engine, store }) => {
+    const door = await listen();
+    await door.close();
+    const check = { ...quick, startTimeoutMs: 1_000 };
+    const ports = [{ port: door.port, protocol: 'tcp' as const, service: { name: 'web', check } }];
+    const agent = await openHost({ engine, store });
+    const job = jobOf('a', { ports });
+    await agent.assign([job]);
+    for (const seconds of [1, 2]) {
+      const text = `not healthy ${seconds} s after its start`;
+      await agent.reach(job, text, ({ state, error = '' }) => state === 'crashed' && error.includes(text));
+    }
+    await agent.stop();
+  }));
+
 test('a stopping job leaves discovery, drains, and only then gets TERM', () =>
   scenario(async ({ engine, store }) => {
     const door = await listen();

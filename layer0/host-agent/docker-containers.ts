@@ -118,6 +118,7 @@ export function containerOf(info: Docker.ContainerInspectInfo): Container {
     labels: info.Config.Labels,
     state,
     ...(state === 'running' && address !== undefined ? { address } : {}),
+    ...(state === 'running' && info.State.Pid > 0 ? { pid: info.State.Pid } : {}),
     imageId: info.Image,
     tty: info.Config.Tty,
     volumes: info.Mounts.flatMap(({ Type, Name }) => (Type === 'volume' && Name !== undefined ? [Name] : [])),

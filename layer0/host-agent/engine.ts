@@ -65,6 +65,8 @@ export type Container = Readonly<{
   state: 'created' | 'running' | 'exited';
   /** On the bridge network, while running. */
   address?: string;
+  /** Of its first process, as the host counts them, while running; an engine that has none of its own tells none. */
+  pid?: number;
   imageId: string;
   tty: boolean;
   /** By name; those that its image asks for too, which go with it. */

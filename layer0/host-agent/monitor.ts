@@ -26,6 +26,8 @@ export class JobMonitor {
   readonly #hostId: string;
   readonly #identity: string | undefined;
   readonly #mayBeAnnounced: boolean;
+  readonly #patience: number;
+  readonly #listensItself: (port: number) => boolean;
   readonly #announcer: Announcer;
   readonly #events: MonitorEvents;
   readonly #log: Logger;
@@ -44,6 +46,10 @@ export class JobMonitor {
     identity?: string | undefined;
     /** An agent before this one watched it. */
     mayBeAnnounced: boolean;
+    /** Whether it is the job that listens at a port of its address, where others may; without it is nobody else's address. */
+    listensItself?: ((port: number) => boolean) | undefined;
+    /** How many times as long as its checks say it may take to come up. */
+    patience?: number;
     announcer: Announcer;
     events: MonitorEvents;
     log: Logger;
@@ -53,6 +59,8 @@ export class JobMonitor {
     this.#hostId = options.hostId;
     this.#identity = options.identity;
     this.#mayBeAnnounced = options.mayBeAnnounced;
+    this.#patience = options.patience ?? 1;
+    this.#listensItself = options.listensItself ?? (() => true);
     this.#announcer = options.announcer;
     this.#events = options.events;
     this.#log = options.log;
@@ -74,13 +82,15 @@ export class JobMonitor {
     const { signal } = this.#ending;
     // Not the wall clock: one that is set forward must not make an app late.
     const startedMs = performance.now();
+    const startTimeoutMs = check.startTimeoutMs * this.#patience;
     let verdict = unknownVerdict;
     let refusals = 0;
     while (!signal.aborted) {
       const target = { address: this.#address, port: port.port };
       const before = verdict;
-      const problem = await (isSteady(before, check) ? untilRefused : probe)(check, target, signal);
+      const refusal = await (isSteady(before, check) ? untilRefused : probe)(check, target, signal);
       if (signal.aborted) return;
+      const problem = refusal ?? (before.hasBeenUp ? undefined : this.#othersAnswer(port));
       verdict = judge(verdict, problem === undefined, check.threshold);
       if (verdict.isUp && !before.isUp) await this.#rise(port);
       if (!verdict.isUp && before.isUp) await this.#fall(port, problem ?? 'unhealthy');
@@ -90,15 +100,19 @@ export class JobMonitor {
         await withdraw(this.#announcer, port.service, this.#job.id, { log: this.#log });
       }
       const elapsedMs = performance.now() - startedMs;
-      if (!verdict.hasBeenUp && elapsedMs >= check.startTimeoutMs) {
-        this.#giveUp(
-          `not healthy ${Math.round(check.startTimeoutMs / 1000)} s after its start: ${problem ?? 'no answer'}`,
-        );
+      if (!verdict.hasBeenUp && elapsedMs >= startTimeoutMs) {
+        this.#giveUp(`not healthy ${Math.round(startTimeoutMs / 1000)} s after its start: ${problem ?? 'no answer'}`);
         return;
       }
-      const left = verdict.hasBeenUp ? Infinity : Math.max(1, check.startTimeoutMs - elapsedMs);
+      const left = verdict.hasBeenUp ? Infinity : Math.max(1, startTimeoutMs - elapsedMs);
       await systemClock.sleep(Math.min(waitMs(verdict, check, performance.now()), left), { signal });
     }
+  }
+
+  /** Until it has been up: the job that it is to replace answers in its place, and would be stopped before it listens. */
+  #othersAnswer({ port }: CheckedPort): string | undefined {
+    if (this.#listensItself(port)) return undefined;
+    return `something answers on port ${port} of this host, but the job does not listen there`;
   }
 
   async #rise(port: CheckedPort): Promise<void> {

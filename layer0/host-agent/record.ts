@@ -21,6 +21,8 @@ export type JobRecord = Readonly<{
   status: JobStatus;
   /** Failures in a row, for the back-off. */
   failures: number;
+  /** Starts in a row from which it did not come up in time. */
+  lateStarts: number;
   stopCause?: StopCause;
   /** This agent watches its health and follows its log. */
   isWatched: boolean;
@@ -41,6 +43,7 @@ export function newRecord(job: DesiredJob, hostId: string, container?: Container
       createdAt: job.createdAt,
     },
     failures: 0,
+    lateStarts: 0,
     isWatched: false,
   };
 }
@@ -48,7 +51,7 @@ export function newRecord(job: DesiredJob, hostId: string, container?: Container
 /** After a restart of the agent: how often it failed is not kept, how often it was restarted bounds it. */
 export function recordOfStatus(status: JobStatus): JobRecord {
   const isFailing = status.state === 'crashed' || status.state === 'failed';
-  return { status, failures: isFailing ? status.restarts + 1 : 0, isWatched: false };
+  return { status, failures: isFailing ? status.restarts + 1 : 0, lateStarts: 0, isWatched: false };
 }
 
 /** For a container without assignment and status: it is told about as long as it is there. */
@@ -67,6 +70,7 @@ export function recordOfContainer(container: Container, hostId: string): JobReco
       createdAt: container.createdAtMs,
     },
     failures: 0,
+    lateStarts: 0,
     isWatched: false,
   };
 }

@@ -4,10 +4,12 @@ import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import type { HostJob, JobStatus } from '@flynn/scheduler/cell';
 import type { Announcer } from './announcer.ts';
+import { startPatience } from './backoff.ts';
 import { withdraw } from './announcer.ts';
 import type { ContainerTable } from './container-table.ts';
 import type { Container, Engine } from './engine.ts';
 import { checkedPortsOf } from './health.ts';
+import { listensItself } from './kernel-listening.ts';
 import type { JobTable } from './job-table.ts';
 import { containerName, label } from './labels.ts';
 import { JobMonitor } from './monitor.ts';
@@ -153,6 +155,8 @@ function watch(
   if (address === undefined) {
     throw new FlynnError('internal', `the container of ${job.id} runs without an address on ${host.networkName}`);
   }
+  const { id, pid } = container;
+  const listens = (port: number) => pid === undefined || listensItself({ id, pid }, port);
   const startedAt = container.startedAtMs ?? systemClock.now();
   // An adopted job that was running is taken at its word until its check says otherwise.
   const state = record.status.state === 'running' ? 'running' : 'starting';
@@ -164,12 +168,14 @@ function watch(
     hostId: host.hostId,
     identity: container.labels[label.identity],
     mayBeAnnounced: isAdopted,
+    patience: startPatience(record.lateStarts),
+    listensItself: job.template.hostNetwork ? listens : undefined,
     announcer: context.announcer,
     log: context.log,
     events: {
       onUp() {
         if (!isCurrent()) return;
-        jobs.update(job.id, (was) => ({ ...was, status: healthy(was.status) }));
+        jobs.update(job.id, (was) => ({ ...was, status: healthy(was.status), lateStarts: 0 }));
       },
       onDown(error) {
         if (!isCurrent()) return;
@@ -177,7 +183,8 @@ function watch(
       },
       onNeverUp(message) {
         if (!isCurrent()) return;
-        jobs.update(job.id, (was) => ({ ...was, stopCause: { type: 'unhealthy', message } }));
+        const stopCause = { type: 'unhealthy', message } as const;
+        jobs.update(job.id, (was) => ({ ...was, stopCause, lateStarts: was.lateStarts + 1 }));
       },
     },
   });
