@@ -65,15 +65,17 @@ test(
     const { engine, cluster } = fixture;
     const dir = await mkdtemp(join(tmpdir(), 'flynn-killed-'));
     const count = 2_000;
-    const read = () => (existsSync(join(dir, 'lines')) ? readFileSync(join(dir, 'lines'), 'utf8').split('\n') : []);
+    const textOf = (name: string) => (existsSync(join(dir, name)) ? readFileSync(join(dir, name), 'utf8') : '');
+    const read = () => textOf('lines').split('\n');
     try {
-      const script = `perl -e '$|=1; for $i (1..${count}) { print "number $i ", "x" x ($i % 300), "\\n"; select(undef,undef,undef,0.02) if $i % 50 == 0 }'`;
+      const script = `perl -e '$|=1; for $i (1..${count}) { print "number $i ", "x" x ($i % 300), "\\n"; select(undef,undef,undef,0.15) if $i % 50 == 0 }'`;
       const job = jobOf('fast', { command: ['sh', '-c', script] });
       const id = await engine.create(containerSpecOf(job, testImage, settingsOf(fixture)));
       await engine.start(id);
       let kills = 0;
       for (let isDone = false; !isDone; kills += 1) {
         const before = read().length;
+        const cursorsBefore = textOf('cursors.json');
         const program = join(import.meta.dirname, 'log-pump-process.ts');
         const agent = spawn(process.execPath, [program, cluster, dir], { stdio: ['ignore', 'ignore', 'inherit'] });
         const exited = once(agent, 'exit');
@@ -81,7 +83,8 @@ test(
           () => {
             const lines = read();
             if (lines.at(-2)?.includes(`number ${count} `) === true) return { isDone: true };
-            return lines.length > before + 400 && { isDone: false };
+            // Each gets further than the one before: what was noted twice a second is where the next one begins.
+            return lines.length > before + 100 && textOf('cursors.json') !== cursorsBefore && { isDone: false };
           },
           { what: 'lines', deadlineMs: 30_000, intervalMs: 10 },
         ).then((answer) => answer.isDone);
