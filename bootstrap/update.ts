@@ -212,7 +212,7 @@ async function checkAway(
   }
   throw new FlynnError(
     'conflict',
-    `${are}: bring ${them} back, or remove ${them} for good (flynn host remove), so that none is left behind. Nothing was changed`,
+    `${are}: bring ${them} back, or remove ${them} for good (flynn host remove), so that none is left behind, or go on without ${them} (--leave-away). Nothing was changed`,
   );
 }
 

@@ -74,6 +74,11 @@ test('a controller that does not answer is critical, and names what is left to a
   assert.match(told.stdout, /^✗ controller: [^]*as root: flynn-host status, flynn-host doctor\n$/);
   const json = await env.desk.run(['doctor', '-c', 'away', '-o', 'json']);
   assert.equal((JSON.parse(json.stdout) as { health: string }).health, 'critical');
+  const strange = { ...first, name: 'strange', key: 'a-key-of-nobody' };
+  await saveClusters(env.desk.configDirectory, { ...known, clusters: [first, strange] });
+  const refused = await env.desk.run(['status', '-c', 'strange']);
+  assert.equal(refused.code, 2, 'who may not know how it is has not seen it work');
+  assert.match(refused.stdout, /^✗ controller: [^]*how the cluster is was not told: [^]*flynn-host doctor\n$/);
   const wrong = await env.desk.run(['status', '-o', 'yaml']);
   assert.deepEqual([wrong.code, /no output "yaml"/.test(wrong.stderr)], [2, true]);
 });

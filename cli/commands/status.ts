@@ -2,6 +2,7 @@
 import { health } from '@flynn/controller/health/api';
 import type { ClusterHealth, Component, HealthEvent } from '@flynn/controller/health/api';
 import { asFlynnError, hasCode } from '@flynn/kit/errors';
+import type { FlynnError } from '@flynn/kit/errors';
 import { parseWhole, usageError } from '../arguments.ts';
 import type { Context } from '../context.ts';
 import { formatAge, formatTable, paint } from '../output.ts';
@@ -56,20 +57,22 @@ async function tell(
       client.call(health.get, { query: { patienceMs } }, { timeoutMs: patienceMs + graceMs }),
     );
   } catch (error) {
-    if (!hasCode(error, 'unavailable', 'timeout')) throw error;
-    return tellAway(context, isJson, asFlynnError(error).message);
+    if (hasCode(error, 'cancelled')) throw error;
+    return tellUnread(context, isJson, asFlynnError(error));
   }
   context.print(isJson ? JSON.stringify(seen, undefined, 2) : text(context, seen));
   return exitCodes[seen.health];
 }
 
-/** Who cannot be asked is broken: what is left to ask is Layer 0. */
-function tellAway(context: Context, isJson: boolean, why: string): number {
+/** How it is could not be read, which is never "it works": what is left to ask is Layer 0. */
+function tellUnread(context: Context, isJson: boolean, { code, message }: FlynnError): number {
   const remedy = 'on one of its hosts, as root: flynn-host status, flynn-host doctor';
-  if (isJson) context.print(JSON.stringify({ health: 'critical', error: why, remedy }, undefined, 2));
+  const isAway = code === 'unavailable' || code === 'timeout';
+  if (isJson) context.print(JSON.stringify({ health: 'critical', error: message, remedy }, undefined, 2));
   else {
-    context.print(`✗ controller: ${why}\n`);
-    context.print(`    it, the router in front of it, or the way there is down: ${remedy}\n`);
+    context.print(`✗ controller: ${message}\n`);
+    const what = isAway ? 'it, the router in front of it, or the way there is down' : 'how the cluster is was not told';
+    context.print(`    ${what}: ${remedy}\n`);
   }
   return exitCodes.critical;
 }

@@ -100,7 +100,8 @@ export function certificatesOf({ FLYNN_ETCD_CERT: certificate }: ControllerConfi
       name: "the controller's certificate for etcd",
       certificate,
       why: 'without a valid one the controller reads and writes nothing any more',
-      remedy: 'flynn-host bootstrap on any host makes another, and has the controller started anew with it',
+      remedy:
+        'flynn-host bootstrap (npm run up) on the host that made the cluster makes another, and has the controller started anew with it',
       warnDays: 30,
       criticalDays: 7,
     },

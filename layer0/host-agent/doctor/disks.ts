@@ -24,7 +24,7 @@ const why =
 export function diskFindings(subject: string, disks: readonly DiskRoom[]): Found[] {
   return disks.flatMap((disk) => {
     const findings: Found[] = [];
-    const remedy = `free some: "docker system df" and "du -xhd2 ${disk.path}" show what takes it; or put it on a larger disk`;
+    const remedy = `free some: "docker system df" and "du -xhd2 ${disk.path}" show what takes it, docs/operating.md what may go; or put it on a larger disk`;
     if (disk.isReadOnly) {
       findings.push({
         severity: 'critical',

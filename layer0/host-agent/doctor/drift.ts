@@ -48,7 +48,7 @@ function idleJobs(subject: string, { assigned, statuses }: DriftFacts, now: numb
         what: `${counted(1 + more.length, 'job')} of ${name} ${more.length === 0 ? 'is' : 'are'} to run there and ${more.length === 0 ? 'does' : 'do'} not${error === undefined ? '' : `: ${error}`}`,
         since: new Date(since).toISOString(),
         why: 'the cell has given it its place: nobody else runs it',
-        remedy: `look why: flynn-host inspect ${first?.id ?? ''}, flynn-host log ${first?.id ?? ''} there; flynn-host drain moves it elsewhere`,
+        remedy: `look why: flynn-host inspect ${first?.id ?? ''}, flynn-host log ${first?.id ?? ''} there; flynn-host drain has all jobs of this host run elsewhere`,
       };
     },
   );

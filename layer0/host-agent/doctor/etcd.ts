@@ -36,7 +36,7 @@ export function etcdFindings(
           subject,
           what: `the data of ${name} differs from that of the others (alarm CORRUPT)`,
           why: 'who asks that member may get a wrong answer',
-          remedy: `save a backup first: flynn-host snapshot save FILE; then make that host leave (flynn-host uninstall) and join anew`,
+          remedy: `save a backup first: flynn-host snapshot save FILE; then make that host leave (flynn-host uninstall, which erases its volumes too) and join anew`,
         };
   });
   if (away.length > 0)

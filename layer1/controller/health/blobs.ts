@@ -74,7 +74,7 @@ export function blobFindings({ stores }: Replication, now: number): Found[] {
         what: `it has yet to get ${amountOf(missing)} that another store has: ${namesOf(missing)}`,
         ...sinceOf(missing.since),
         why: 'they have a copy less than they should: with the disks of the others they are lost',
-        remedy: `it goes on by itself; flynn -a blobstore log tells what is in its way, flynn host list how full ${host} is`,
+        remedy: `it goes on by itself; flynn -a blobstore log tells what is in its way, flynn status how full the disk of ${host} is`,
       });
     }
     if (moving?.left.since !== undefined && now - moving.left.since >= marks.missingMs) {
