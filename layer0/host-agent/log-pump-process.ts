@@ -12,5 +12,7 @@ const engine = connectDocker({
   fetchBlob: (digest) => Promise.reject(new FlynnError('not_found', `no blob ${digest}`)),
   scratchDir: dir,
 });
+// One that was killed may have left half a line: a write to a file ends at a page's end where the process is killed.
+appendFileSync(join(dir, 'lines'), '\n');
 await openPump(engine, dir, (line) => appendFileSync(join(dir, 'lines'), `${JSON.stringify(line)}\n`));
 process.stdout.write('running\n');
