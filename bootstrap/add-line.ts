@@ -14,3 +14,14 @@ export function addLine(cluster: Cluster, known: readonly KnownCluster[]): strin
   const pin = isTrusted ? '' : ` --pin ${fingerprintOf(authority.certificate)}`;
   return `flynn cluster add ${name} ${url} ${key}${pin}`;
 }
+
+/** The same for who has a key of theirs already. */
+export function pinLine(cluster: Cluster): string {
+  const { name, authority } = cluster;
+  return `flynn cluster add ${name} ${secureControllerUrlOf(cluster)} KEY --pin ${fingerprintOf(authority.certificate)}`;
+}
+
+/** For who asks a person at this host whom to trust. */
+export function fingerprintText({ authority }: Pick<Cluster, 'authority'>): string {
+  return `\nOther computers know the cluster by its authority (--pin): ${fingerprintOf(authority.certificate)}\n`;
+}

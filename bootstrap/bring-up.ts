@@ -6,7 +6,7 @@ import { FlynnError } from '@flynn/kit/errors';
 import { silentLogger } from '@flynn/kit/log';
 import { newSecret } from '@flynn/kit/secrets';
 import { createAuthority } from '@flynn/kit/tls';
-import { addLine } from './add-line.ts';
+import { addLine, fingerprintText } from './add-line.ts';
 import { joinCluster, leasesOf, makeToken, rejoinCluster, standingOf } from './admission.ts';
 import { findPerson } from './cli-config.ts';
 import { type DomainChange, checkDrop, formerDomainsOf, withDomain } from './domain.ts';
@@ -279,6 +279,7 @@ export function farewell(
           `\nFrom another computer you reach the cluster with its ${rootKey === 'new' ? 'new ' : ''}root key, which is shown this once: keep it as you keep a password.\n\n`,
           command(addLine(cluster, known)),
         ]),
+    ...(rootKey === 'known' ? [fingerprintText(cluster)] : []),
     '\nFor everybody else there is a user, with a role on the cluster or on single apps, and a line of their own:\n\n',
     command('flynn user add NAME --role developer'),
     '\nAnother machine becomes a host of this cluster with the token that the first of these prints, here:\n\n',

@@ -31,10 +31,14 @@ test('how a member came into its cluster stays, whatever is brought up to date',
   await using host = await machine();
   await ensureEtcd(host.member);
   const joined = { initialCluster: 'h2=https://192.0.2.2:2380,h1=https://192.0.2.1:2380', memberId: '77' };
-  await writeFile(residentFile(host.member.stateDir), JSON.stringify(etcdResident({ ...host.member, ...joined })));
-  for (const again of [ensureEtcd, updateEtcd]) {
-    await again({ ...host.member, image: 'etcd:2' });
-    assert.deepEqual(await host.read(), etcdResident({ ...host.member, ...joined, image: 'etcd:2' }));
+  // Made anew of what one member had, a store begins with that one alone, and with data of another name.
+  const recovered = { memberId: '78' };
+  for (const origin of [joined, recovered]) {
+    await writeFile(residentFile(host.member.stateDir), JSON.stringify(etcdResident({ ...host.member, ...origin })));
+    for (const again of [ensureEtcd, updateEtcd]) {
+      await again({ ...host.member, image: 'etcd:2' });
+      assert.deepEqual(await host.read(), etcdResident({ ...host.member, ...origin, image: 'etcd:2' }));
+    }
   }
 });
 

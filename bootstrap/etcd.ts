@@ -51,12 +51,11 @@ export async function readEtcdImage(store: Store): Promise<string | undefined> {
   return entry === undefined ? undefined : z.string().parse(JSON.parse(entry.value));
 }
 
-/** Of a member that joined others: what it was told then. */
+/** Which data is a member's own, and of one that joined others what it was told then. */
 function joiningOf(template: z.output<typeof flagsSchema>['template']): Partial<EtcdMemberOptions> {
   const flag = (name: string): string | undefined =>
     template.command.find((word) => word.startsWith(`--${name}=`))?.slice(name.length + 3);
-  if (flag('initial-cluster-state') !== 'existing') return {};
-  const initialCluster = flag('initial-cluster');
+  const initialCluster = flag('initial-cluster-state') === 'existing' ? flag('initial-cluster') : undefined;
   const memberId = /^etcd-(.+)$/.exec(template.volumes[0]?.name ?? '')?.[1];
   return {
     ...(initialCluster === undefined ? {} : { initialCluster }),

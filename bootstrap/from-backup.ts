@@ -10,7 +10,7 @@ import type { RestoreSource } from '@flynn/controller/backup/restore';
 import { FlynnError, hasErrno, messageOf } from '@flynn/kit/errors';
 import { readJsonFile, writeFileAtomic } from '@flynn/kit/files';
 import { z } from 'zod';
-import { addLine } from './add-line.ts';
+import { addLine, pinLine } from './add-line.ts';
 import type { SystemApp } from './manifest.ts';
 import { commands } from './origin.ts';
 import { type Cluster, type Options, httpsPortOf } from './settings.ts';
@@ -173,7 +173,9 @@ export function restoredText(cluster: Cluster, { file, inspection }: Backup): st
           '\n',
         ]
       : []),
-    'What was on volumes is not in a backup. The first push to an app sends its whole history.\n\n',
+    'Its authority is a new one. Computers elsewhere take it with the key they have:\n\n',
+    command(pinLine(cluster)),
+    '\nWhat was on volumes is not in a backup. The first push to an app sends its whole history.\n\n',
     command('flynn apps'),
     command('flynn -a APP ps'),
     '\nOther machines become hosts of it with the token that this prints:\n\n',

@@ -13,7 +13,8 @@ export function addSnapshotCommands({ program, installation, print }: CliContext
       // The etcd client takes half a second to load: no other command waits for it.
       const { backUp } = await import('./cluster/backup.ts');
       const path = resolve(file);
-      const { bytes, sha256, endpoint } = await backUp(await installation(), path);
+      const { bytes, sha256, endpoint, isAlone } = await backUp(await installation(), path);
       print(`${path}: ${formatBytes(bytes)} from ${endpoint}, sha256 ${sha256}\n`);
+      if (isAlone) print('etcd has no majority: this is what that member had when it last heard of the others\n');
     });
 }

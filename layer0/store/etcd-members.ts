@@ -22,7 +22,10 @@ const channelOptions = {
   'grpc.max_reconnect_backoff_ms': 1_000,
   // Pages and watch batches have no bound in bytes; refusing one over 4 MB would stall its reader for ever.
   'grpc.max_receive_message_length': -1,
-  // A member without a leader says so at once and ends its watches, which would otherwise be quiet for ever.
+};
+
+/** A member without a leader says so at once and ends its watches, which would otherwise be quiet for ever. */
+const withLeader = {
   callInvocationTransformer: (call: { metadata: { set(key: string, value: string): void } }) => {
     call.metadata.set('hasleader', 'true');
     return call;
@@ -53,14 +56,16 @@ export class EtcdMembers {
   #endpoints: readonly string[] = [];
   #current: OwnMember;
 
-  constructor(endpoints: readonly string[], tls?: EtcdTls) {
+  /** Without `needsLeader` a member answers what it can by itself, also one that has lost the others. */
+  constructor(endpoints: readonly string[], tls?: EtcdTls, { needsLeader = true }: { needsLeader?: boolean } = {}) {
+    const options = needsLeader ? { ...channelOptions, ...withLeader } : channelOptions;
     const faultHandling = { global: direct, host: () => direct };
     this.#connect = (hosts) => {
       checkScheme(hosts, tls);
       // Whoever has a certificate of the authority is a member; which address it is at says nothing more.
       const name = tls === undefined ? {} : { 'grpc.ssl_target_name_override': 'localhost' };
       const credentials = tls === undefined ? {} : { credentials: credentialsOf(tls) };
-      return new Etcd3({ hosts, grpcOptions: { ...channelOptions, ...name }, faultHandling, ...credentials });
+      return new Etcd3({ hosts, grpcOptions: { ...options, ...name }, faultHandling, ...credentials });
     };
     this.#take(endpoints);
     // Clients started together spread over the members.

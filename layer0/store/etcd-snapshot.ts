@@ -8,14 +8,19 @@ import type { EtcdTls } from './etcd-members.ts';
 import { translateError } from './etcd-wire.ts';
 
 /** Any member will do: each answers with what a majority had agreed on when it last heard of it. */
-export type SnapshotSource = { endpoint: string; tls?: EtcdTls };
+export type SnapshotSource = {
+  endpoint: string;
+  tls?: EtcdTls;
+  /** Of a member that has lost the others, too: what it last heard of. Else it is `unavailable`. */
+  isAloneFine?: boolean;
+};
 
 /** Chunks of at most 32 KiB, asked for as they are taken. */
 export async function* readSnapshot(
   source: SnapshotSource,
   signal: AbortSignal,
 ): AsyncGenerator<Uint8Array, void, undefined> {
-  const members = new EtcdMembers([source.endpoint], source.tls);
+  const members = new EtcdMembers([source.endpoint], source.tls, { needsLeader: source.isAloneFine !== true });
   try {
     const stream: unknown = await raceAbort(members.current.client.maintenance.snapshot(), signal);
     if (!(stream instanceof Readable)) throw new FlynnError('internal', 'etcd3 gave no stream to read a snapshot from');

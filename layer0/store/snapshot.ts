@@ -71,13 +71,11 @@ export async function restoreSnapshot(file: string, options: RestoreOptions): Pr
   }
   const parent = path.dirname(path.resolve(dataDir));
   const temporary = path.join(parent, `.${path.basename(dataDir)}.${shortId()}.tmp`);
-  const apart = options.revisionsApart ?? revisionsApart;
+  const apart = options.revisionsApart;
   await mkdir(temporary, { mode: 0o700 });
   try {
     const source = path.resolve(file);
-    const args = [`--data-dir=${temporary}`, `--name=${name}`, `--initial-cluster=${name}=${peerUrl}`];
-    args.push(`--initial-advertise-peer-urls=${peerUrl}`, `--initial-cluster-token=restored-${shortId()}`);
-    if (apart > 0) args.push(`--bump-revision=${apart}`, '--mark-compacted');
+    const args = restoringArgs({ dataDir: temporary, name, peerUrl, revisionsApart: apart });
     const folders = [temporary, path.dirname(source)];
     await options.etcdutl(['snapshot', 'restore', source, ...args], { folders, signal });
     await rename(temporary, dataDir);
@@ -87,6 +85,18 @@ export async function restoreSnapshot(file: string, options: RestoreOptions): Pr
     throw error;
   }
   return facts;
+}
+
+/** What etcdutl is told after `snapshot restore FILE`: see `RestoreOptions`. */
+export function restoringArgs({
+  dataDir,
+  name,
+  peerUrl,
+  revisionsApart: apart = revisionsApart,
+}: Pick<RestoreOptions, 'dataDir' | 'name' | 'peerUrl'> & { revisionsApart?: number | undefined }): string[] {
+  const args = [`--data-dir=${dataDir}`, `--name=${name}`, `--initial-cluster=${name}=${peerUrl}`];
+  args.push(`--initial-advertise-peer-urls=${peerUrl}`, `--initial-cluster-token=restored-${shortId()}`);
+  return apart > 0 ? [...args, `--bump-revision=${apart}`, '--mark-compacted'] : args;
 }
 
 async function isEmpty(folder: string): Promise<boolean> {

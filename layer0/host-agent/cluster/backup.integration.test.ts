@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
+import { waitFor } from '@flynn/kit/retry';
 import { startEtcdCluster } from '@flynn/store/etcd-cluster';
 import type { EtcdCluster } from '@flynn/store/etcd-cluster';
 import { verifySnapshot } from '@flynn/store/snapshot-file';
@@ -41,10 +42,29 @@ const deadEndpoint = 'https://127.0.0.1:1';
 test('a backup comes from the first member that answers, whole, for its owner alone', async () => {
   const file = join(folder, 'etcd.snapshot');
   const environment = await environmentOf([deadEndpoint, ...cluster.endpoints]);
-  const { bytes, sha256, endpoint } = await backUp({ stateDir: folder, environment }, file);
-  assert.equal(endpoint, cluster.endpoints[0]);
+  const { bytes, sha256, endpoint, isAlone } = await backUp({ stateDir: folder, environment }, file);
+  assert.deepEqual([endpoint, isAlone], [cluster.endpoints[0], false]);
   assert.deepEqual(await verifySnapshot(file), { bytes, sha256 });
   assert.equal((await stat(file)).mode & 0o777, 0o600);
+});
+
+test('a member that lost the others gives what it has, and that it is alone is told', async () => {
+  const three = await startEtcdCluster({ ...(image === undefined ? {} : { image }), members: 3 });
+  try {
+    const [lone, ...others] = three.members;
+    assert.ok(lone !== undefined);
+    const file = join(folder, 'alone.snapshot');
+    const environment = { FLYNN_HOST_ID: 'h1', FLYNN_ETCD_ENDPOINTS: lone.endpoint };
+    const save = () => backUp({ stateDir: folder, environment }, file);
+    assert.equal((await save()).isAlone, false);
+    await Promise.all(others.map((other) => other.freeze()));
+    // Until it notices it still gives it as one of three.
+    await waitFor(async () => (await save()).isAlone, { what: 'the member to be alone', deadlineMs: 60_000 });
+    const { bytes, sha256 } = await save();
+    assert.deepEqual(await verifySnapshot(file), { bytes, sha256 });
+  } finally {
+    await three.stop();
+  }
 });
 
 test('with no member that answers there is no file, and each is told', async () => {

@@ -20,22 +20,28 @@ const etcdConfigSchema = configSchema.pick({
   FLYNN_ETCD_KEY_FILE: true,
 });
 
-/** `environment` is the agent's. `unavailable`, with what each member said, if none gives a whole snapshot. */
+/**
+ * `environment` is the agent's. `unavailable`, with what each member said, if none gives a whole snapshot. Where there is no
+ * majority, what one has that lost the others: `isAlone`.
+ */
 export async function backUp(
   installation: { stateDir: string; environment: Readonly<Record<string, string>> },
   file: string,
-): Promise<SnapshotFacts & { endpoint: string }> {
+): Promise<SnapshotFacts & { endpoint: string; isAlone: boolean }> {
   const { endpoints, tls } = await etcdOf(installation);
   const failures: string[] = [];
-  for (const endpoint of endpoints) {
-    try {
-      await untilConnected(new URL(endpoint));
-      const source = { endpoint, ...(tls === undefined ? {} : { tls }) };
-      return { ...(await saveSnapshot(source, file, { deadlineMs: memberDeadlineMs })), endpoint };
-    } catch (error) {
-      // What is wrong on this side of the connection is so with every member.
-      if (!(error instanceof FlynnError)) throw new FlynnError('invalid', `cannot save ${file}: ${messageOf(error)}`);
-      failures.push(`\n  ${endpoint}: ${error.message}`);
+  for (const isAlone of [false, true]) {
+    failures.length = 0;
+    for (const endpoint of endpoints) {
+      try {
+        await untilConnected(new URL(endpoint));
+        const source = { endpoint, isAloneFine: isAlone, ...(tls === undefined ? {} : { tls }) };
+        return { ...(await saveSnapshot(source, file, { deadlineMs: memberDeadlineMs })), endpoint, isAlone };
+      } catch (error) {
+        // What is wrong on this side of the connection is so with every member.
+        if (!(error instanceof FlynnError)) throw new FlynnError('invalid', `cannot save ${file}: ${messageOf(error)}`);
+        failures.push(`\n  ${endpoint}: ${error.message}`);
+      }
     }
   }
   throw new FlynnError('unavailable', `no member of etcd gave a snapshot:${failures.join('')}`);

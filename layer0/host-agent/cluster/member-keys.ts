@@ -6,13 +6,13 @@ import type { Mirror } from '@flynn/store/mirror';
 import { z } from 'zod';
 import { clientUrlOf } from './etcd-resident.ts';
 
-const memberPrefix = '/flynn/cluster/members/';
+export const memberPrefix = '/flynn/cluster/members/';
 export const memberKey = (hostId: string): string => `${memberPrefix}${hostId}`;
 
 /** Name of the image that hosts run when they become members: a JSON string, written by bootstrap. */
 export const etcdImageKey = '/flynn/cluster/etcd-image';
 
-const memberSchema = z.object({
+export const memberSchema = z.object({
   address: z.ipv4(),
   /** `lost`: its host has nothing of it any more, and says so itself. */
   state: z.enum(['joining', 'voter', 'lost']),

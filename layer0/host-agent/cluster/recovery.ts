@@ -1,0 +1,214 @@
+/**
+ * The store after its majority is gone for good: made anew of what this host's member has, or of a snapshot, with this host as
+ * its only member. The others' hosts that are still there join it again by themselves.
+ *
+ * Crash safety: nothing is touched before the new member's data is whole, in a volume of its own; the resident file then leads
+ * the agent to it, and the former volume goes once the store says which is this host's. Broken off, it is gone on with.
+ */
+import { rm } from 'node:fs/promises';
+import { basename, dirname, join, resolve } from 'node:path';
+import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
+import { readJsonFile, writeFileAtomic } from '@flynn/kit/files';
+import { newId } from '@flynn/kit/ids';
+import { silentLogger } from '@flynn/kit/log';
+import { waitFor } from '@flynn/kit/retry';
+import { connectEtcd } from '@flynn/store/etcd';
+import type { EtcdTls } from '@flynn/store/etcd-members';
+import { restoringArgs, saveSnapshot } from '@flynn/store/snapshot';
+import { verifySnapshot } from '@flynn/store/snapshot-file';
+import type { Entry, Store } from '@flynn/store/store';
+import Docker from 'dockerode';
+import { z } from 'zod';
+import { configSchema } from '../config.ts';
+import { label, volumeName } from '../labels.ts';
+import { etcdOf } from './backup.ts';
+import { clientUrlOf, etcdResident, etcdVolume, peerUrlOf, residentFile, trustedBy } from './etcd-resident.ts';
+import { memberKey, memberPrefix, memberSchema } from './member-keys.ts';
+import type { Member } from './member-keys.ts';
+
+const settingsSchema = configSchema.pick({
+  FLYNN_CLUSTER: true,
+  FLYNN_HOST_ID: true,
+  FLYNN_ADDRESS: true,
+  FLYNN_STATE_DIR: true,
+  FLYNN_DOCKER_SOCKET: true,
+});
+type Settings = z.output<typeof settingsSchema>;
+
+const residentSchema = z.object({
+  template: z.looseObject({
+    image: z.object({ name: z.string() }),
+    meta: z.record(z.string(), z.string()).optional(),
+  }),
+});
+
+/** What is under way: which member is to be this host's. */
+const underWaySchema = z.object({ memberId: z.string() });
+const underWayFile = (stateDir: string): string => join(stateDir, 'recovery.json');
+
+/** Two members that are only slow have answered by then. */
+const majorityMs = 10_000;
+/** The agent starts the member, a container. */
+const startMs = 180_000;
+
+export type Recovery = {
+  /** The agent's. */
+  installation: { stateDir: string; environment: Readonly<Record<string, string>> };
+  /** A file of `flynn-host snapshot save`; without it what this host's member has. */
+  snapshot?: string | undefined;
+  report: (line: string) => void;
+  signal: AbortSignal;
+};
+
+/**
+ * `conflict` while the store has its majority, `not_found` on a host without a member, `unavailable` when this host's member
+ * gives no snapshot, or the new one does not come up. Answers addresses of the members that were given up.
+ */
+export async function recoverStore({ installation, snapshot, report, signal }: Recovery): Promise<string[]> {
+  const settings = settingsSchema.parse(installation.environment);
+  const { endpoints, tls } = await etcdOf(installation);
+  const { FLYNN_ADDRESS: address, FLYNN_STATE_DIR: stateDir } = settings;
+  const own = clientUrlOf(address);
+  const others = endpoints.filter((endpoint) => endpoint !== own);
+  let underWay = await readJsonFile(underWayFile(stateDir), underWaySchema);
+  if (underWay === undefined) {
+    await checkNoMajority(endpoints, tls);
+    const file = snapshot === undefined ? await saveOwn(settings, { tls, report, signal }) : resolve(snapshot);
+    const { bytes } = await verifySnapshot(file, { signal });
+    report(`restoring ${bytes} bytes of ${file}`);
+    underWay = { memberId: newId() };
+    await restore(settings, { file, memberId: underWay.memberId, signal });
+    await writeFileAtomic(underWayFile(stateDir), `${JSON.stringify(underWay)}\n`);
+  } else report('going on with what was begun');
+  const { memberId } = underWay;
+  await lead(settings, memberId);
+  report('waiting for the host agent to start etcd with it');
+  await using store = connectEtcd({ endpoints: [own], ...(tls === undefined ? {} : { tls }), log: silentLogger() });
+  await untilAnswers(store, signal);
+  await writeMembers(store, settings, { memberId, signal });
+  await rm(underWayFile(stateDir), { force: true });
+  return others.map((endpoint) => new URL(endpoint).hostname);
+}
+
+async function checkNoMajority(endpoints: readonly string[], tls: EtcdTls | undefined): Promise<void> {
+  const access = { endpoints: [...endpoints], log: silentLogger(), timeoutMs: majorityMs };
+  await using store = connectEtcd({ ...access, ...(tls === undefined ? {} : { tls }) });
+  try {
+    await store.list(memberPrefix);
+  } catch (error) {
+    if (hasCode(error, 'unavailable', 'timeout')) return;
+    throw error;
+  }
+  throw new FlynnError('conflict', 'the store answers: it has its majority, and nothing of it is to be made anew');
+}
+
+async function saveOwn(
+  { FLYNN_ADDRESS: address, FLYNN_STATE_DIR: stateDir }: Settings,
+  { tls, report, signal }: { tls: EtcdTls | undefined; report: Recovery['report']; signal: AbortSignal },
+): Promise<string> {
+  const file = join(stateDir, `before-recovery-${new Date().toISOString().replaceAll(/[:.]/g, '-')}.snapshot`);
+  const source = { endpoint: clientUrlOf(address), isAloneFine: true, ...(tls === undefined ? {} : { tls }) };
+  try {
+    await saveSnapshot(source, file, { signal });
+  } catch (error) {
+    signal.throwIfAborted();
+    const hint = 'start the host agent, which starts it, or name a snapshot with --snapshot';
+    throw new FlynnError('unavailable', `this host's member of etcd gives no snapshot: ${messageOf(error)}; ${hint}`, {
+      cause: error,
+    });
+  }
+  report(`saved what this host has to ${file}`);
+  return file;
+}
+
+async function readOwnResident(stateDir: string): Promise<z.output<typeof residentSchema>> {
+  const resident = await readJsonFile(residentFile(stateDir), residentSchema);
+  if (resident !== undefined) return resident;
+  throw new FlynnError(
+    'not_found',
+    'this host has no member of etcd: run this on one that has ("flynn-host status" there tells), or make a new cluster of a backup',
+  );
+}
+
+/** Into a volume that is there for it alone, by the offline tool of etcd's own image. */
+async function restore(
+  settings: Settings,
+  { file, memberId, signal }: { file: string; memberId: string; signal: AbortSignal },
+): Promise<void> {
+  const { FLYNN_CLUSTER: cluster, FLYNN_HOST_ID: name, FLYNN_ADDRESS: address } = settings;
+  const { template } = await readOwnResident(settings.FLYNN_STATE_DIR);
+  const docker = new Docker({ socketPath: settings.FLYNN_DOCKER_SOCKET });
+  const volume = volumeName(cluster, etcdVolume(memberId));
+  await docker.createVolume({ Name: volume, Labels: { [label.cluster]: cluster }, abortSignal: signal });
+  const args = restoringArgs({ dataDir: '/data', name, peerUrl: peerUrlOf(address) });
+  const container = await docker.createContainer({
+    // Without the cluster's label: to its agent it is nobody's.
+    Image: template.image.name,
+    Entrypoint: ['etcdutl'],
+    Cmd: ['snapshot', 'restore', `/snapshot/${basename(file)}`, ...args],
+    HostConfig: { NetworkMode: 'none', Binds: [`${volume}:/data`, `${dirname(file)}:/snapshot:ro`] },
+    abortSignal: signal,
+  });
+  try {
+    await container.start({ abortSignal: signal });
+    const { StatusCode: code } = z.object({ StatusCode: z.int() }).parse(await container.wait({ abortSignal: signal }));
+    if (code === 0) return;
+    const said = String(await container.logs({ stdout: true, stderr: true, tail: 5 }));
+    throw new FlynnError('internal', `etcdutl could not restore ${file} (exit code ${code}): ${said}`);
+  } finally {
+    await container.remove({ force: true });
+  }
+}
+
+/** The agent replaces its member by this one. */
+async function lead(settings: Settings, memberId: string): Promise<void> {
+  const { FLYNN_CLUSTER: cluster, FLYNN_HOST_ID: hostId, FLYNN_ADDRESS: address, FLYNN_STATE_DIR: stateDir } = settings;
+  const existing = await readOwnResident(stateDir);
+  const trusted = trustedBy(existing);
+  const image = existing.template.image.name;
+  const resident = etcdResident({
+    cluster,
+    hostId,
+    address,
+    image,
+    stateDir,
+    memberId,
+    ...(trusted === undefined ? {} : { trusted }),
+  });
+  await writeFileAtomic(residentFile(stateDir), `${JSON.stringify(resident, undefined, 2)}\n`);
+}
+
+async function untilAnswers(store: Store, signal: AbortSignal): Promise<void> {
+  const answers = async (): Promise<boolean> => {
+    try {
+      await store.list(memberPrefix, { signal });
+      return true;
+    } catch (error) {
+      if (hasCode(error, 'unavailable', 'timeout')) return false;
+      throw error;
+    }
+  };
+  await waitFor(answers, {
+    what: 'etcd: does the host agent run ("flynn-host status")? The same command goes on',
+    deadlineMs: startMs,
+    intervalMs: 500,
+    signal,
+  });
+}
+
+/** This host's is the only one: with its key the agent knows which volume is its own, and who has none takes part anew. */
+async function writeMembers(
+  store: Store,
+  { FLYNN_HOST_ID: hostId, FLYNN_ADDRESS: address }: Settings,
+  { memberId, signal }: { memberId: string; signal: AbortSignal },
+): Promise<void> {
+  const { entries } = await store.list(memberPrefix, { signal });
+  const own = memberKey(hostId);
+  const isSame = ({ key, value }: Entry): boolean =>
+    key === own && memberSchema.parse(JSON.parse(value)).memberId === memberId;
+  // Written before it was broken off: others may be members again since then.
+  if (entries.some(isSame)) return;
+  const member: Member = { address, state: 'voter', memberId };
+  const others = entries.filter(({ key }) => key !== own).map(({ key }) => ({ delete: key }));
+  await store.transact({ then: [{ put: own, value: JSON.stringify(member) }, ...others] }, { signal });
+}
