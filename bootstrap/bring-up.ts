@@ -40,6 +40,7 @@ import { runSteps } from './step-list.ts';
 import { joinStepsOf, writeHostFiles } from './host-steps.ts';
 import type { Context } from './step.ts';
 import { stepsOf } from './steps.ts';
+import { othersOfAnotherVersion, takeOver } from './take-over.ts';
 import { isInsideHost, readHostsCluster, stepsOfHosts } from './test-hosts/cluster.ts';
 
 type Env = Record<string, string | undefined>;
@@ -54,6 +55,8 @@ export type BringUp = Readonly<{
   rotation?: Rotation | undefined;
   /** Where apps are to be, or no more. */
   domain?: DomainChange | undefined;
+  /** Whether this host is to do from now on what the one that made the cluster did. */
+  takesOver?: boolean | undefined;
   /** The hosts that the cluster is to have before anything runs on it. */
   formation?: Formation;
 }>;
@@ -84,6 +87,9 @@ async function bringUpLocked(given: Options, { env, token, formation, ...request
   const standing = token === undefined ? 'known' : await standingOf(token, stored);
   if (request.rotation !== undefined) checkRotation(request.rotation, stored);
   if (request.domain !== undefined) checkDomain(request.domain, stored);
+  if (request.takesOver === true && stored === undefined) {
+    throw new FlynnError('not_found', 'there is no cluster here yet: a host of one takes over. Nothing was changed');
+  }
   await checkRestore(options.FLYNN_STATE_DIR, stored, backup);
   let cluster = settle(options, stored, await thisMachine(stored));
   const isJoining = standing === 'new';
@@ -99,6 +105,14 @@ async function bringUpLocked(given: Options, { env, token, formation, ...request
     if (!(await isReady(options, cluster, { scope: 'host' }))) return false;
   }
   if (standing === 'left') cluster = await rejoinCluster(token ?? '', cluster);
+  if (request.takesOver === true) {
+    const place = { stateDir: options.FLYNN_STATE_DIR, cluster, log: silentLogger() };
+    const differing = await othersOfAnotherVersion(place);
+    cluster = await takeOver(place, () => createAuthority('flynn'));
+    process.stdout.write(takenOverText(cluster, differing));
+    // What this version's programs would do to the platform is an update's to do, in its order.
+    if (differing.length > 0) return true;
+  }
   if (backup !== undefined) cluster = await takeKeys(options.FLYNN_STATE_DIR, cluster, backup);
   if (request.rotation === 'tokens') cluster = withNextRound(cluster);
   if (request.rotation === 'root key') cluster = withNextRootKey(cluster, newSecret(), beginning());
@@ -154,6 +168,13 @@ async function sayFarewell({ options, cluster: begun, person }: Context, { isNew
   if (isRotated) await writeHostFiles(stateDir, closed(cluster));
 }
 
+function takenOverText({ hostId }: Cluster, differing: readonly string[]): string {
+  const taken = `${hostId} keeps the platform from now on: updates, keys and the domain are changed here.\n`;
+  if (differing.length === 0) return taken;
+  const version = versionOfThis();
+  return `${taken}Hosts are of different versions: ${differing.join(', ')}, and here are programs of ${version}. Bring all to one:\n\n  ${styleText('bold', `flynn-host update --to ${version}`)}\n`;
+}
+
 const rotated: Readonly<Record<Rotation, readonly [what: string, command: string]>> = {
   tokens: ['tokens are', commands.rotateTokens],
   'root key': ['the root key is', commands.rotateRootKey],
@@ -164,20 +185,22 @@ const rotated: Readonly<Record<Rotation, readonly [what: string, command: string
 /** `conflict` but where the platform is: that host alone gives its parts their tokens and keys. */
 export function checkRotation(rotation: Rotation, stored: Cluster | undefined): void {
   if (stored?.hasPlatform === true) return;
-  const where = stored === undefined ? 'there is no cluster here yet' : `another host made the cluster ${stored.name}`;
   const [what, command] = rotated[rotation];
-  throw new FlynnError(
-    'conflict',
-    `${where}: ${what} made anew on the host that made it, by ${command} there. Nothing was changed`,
-  );
+  throw notKeptHere(stored, `${what} made anew on the host that keeps it, by ${command}`);
+}
+
+function notKeptHere(stored: Cluster | undefined, how: string): FlynnError {
+  const where =
+    stored === undefined
+      ? 'there is no cluster here yet'
+      : `another host keeps the platform of the cluster ${stored.name} (flynn-host status says which; where it is gone for good: ${commands.takeOver} here)`;
+  return new FlynnError('conflict', `${where}: ${how}. Nothing was changed`);
 }
 
 /** `conflict` but where the platform is, as for keys; and for what cannot be dropped. */
 function checkDomain(change: DomainChange, stored: Cluster | undefined): void {
   if (stored?.hasPlatform !== true) {
-    const where =
-      stored === undefined ? 'there is no cluster here yet' : `another host made the cluster ${stored.name}`;
-    throw new FlynnError('conflict', `${where}: its domain is changed on the host that made it. Nothing was changed`);
+    throw notKeptHere(stored, 'the domain is changed on the host that keeps it');
   }
   if ('drop' in change) checkDrop(stored, change.drop);
 }

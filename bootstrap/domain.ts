@@ -22,6 +22,14 @@ export function changeOf(options: {
 
 type Domains = Pick<Cluster, 'domain' | 'domains'>;
 
+/** As controllers are told it: of a cluster whose own file is not there. */
+export function formerDomainsIn({ FLYNN_FORMER_DOMAINS: text = '' }: Readonly<Record<string, string>>): {
+  domains?: NonNullable<Cluster['domains']>;
+} {
+  const former = text.split(',').filter((one) => one !== '');
+  return former.length === 0 ? {} : { domains: { former, isMoving: false } };
+}
+
 /** Newest first. */
 export function formerDomainsOf({ domains }: Domains): readonly string[] {
   return domains?.former ?? [];

@@ -11,7 +11,8 @@ import { FlynnError, hasErrno, messageOf } from '@flynn/kit/errors';
 import { readJsonFile, writeFileAtomic } from '@flynn/kit/files';
 import { z } from 'zod';
 import { addLine, pinLine } from './add-line.ts';
-import type { SystemApp } from './manifest.ts';
+import { formerDomainsIn } from './domain.ts';
+import { type SystemApp, gitReceiverApp } from './manifest.ts';
 import { commands } from './origin.ts';
 import { type Cluster, type Options, httpsPortOf } from './settings.ts';
 import { adoptHostKey } from './state.ts';
@@ -122,16 +123,14 @@ export async function takeKeys(stateDir: string, cluster: Cluster, backup: Backu
   await writeRestore(stateDir, backup, { isComplete });
   // From then on its keys are its own, and may have been made anew.
   if (isComplete) return cluster;
-  const sshHostKey = backup.inspection.platform.apps['git-receiver']?.env['FLYNN_SSH_HOST_KEY'];
+  const sshHostKey = backup.inspection.platform.apps[gitReceiverApp]?.env['FLYNN_SSH_HOST_KEY'];
   if (sshHostKey !== undefined) await adoptHostKey(stateDir, sshHostKey);
   // Of one that was being made anew at that moment the new one: the former was to be good no longer.
   const [rootKey] = rootKeyOf(backup.inspection)?.split(',') ?? [];
   // Tokens of an earlier round were to be good no longer, either.
   const [round] = controllerEnv(backup.inspection)['FLYNN_TOKEN_ROUNDS']?.split(',') ?? [];
   const tokens = round === undefined ? {} : { tokens: { round: Number(round) } };
-  const { FLYNN_FORMER_DOMAINS: formerText = '' } = controllerEnv(backup.inspection);
-  const former = formerText.split(',').filter((one) => one !== '');
-  const domains = former.length === 0 ? {} : { domains: { former, isMoving: false } };
+  const domains = formerDomainsIn(controllerEnv(backup.inspection));
   return { ...cluster, controllerKey: rootKey ?? cluster.controllerKey, ...tokens, ...domains };
 }
 

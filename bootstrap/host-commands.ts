@@ -26,6 +26,7 @@ type BootstrapOptions = {
   rotateAuthority?: boolean;
   domain?: string;
   dropDomain?: string;
+  takeOver?: boolean;
 };
 type UpdateOptions = { bundle?: string; to?: string; stay: boolean; leaveAway: boolean };
 type UninstallOptions = { keepImages: boolean; force: boolean };
@@ -57,6 +58,7 @@ export function addClusterCommands({ program }: CliContext): void {
     )
     .option('--domain <domain>', 'move the cluster to another domain; it goes on answering at the one before')
     .option('--drop-domain <domain>', 'take away the routes at a former domain')
+    .option('--take-over', 'keep the platform on this host from now on, in the place of the one that made the cluster')
     .action(async (options: BootstrapOptions) => {
       const { minHosts, peerIps, fromBackup, passphraseFile } = options;
       const formation = readFormation({
@@ -69,6 +71,7 @@ export function addClusterCommands({ program }: CliContext): void {
         passphraseFile,
         rotation: rotationIn(options),
         domain: changeOf(options),
+        takesOver: options.takeOver,
         ...(formation === undefined ? {} : { formation }),
       });
     });
@@ -108,7 +111,8 @@ export function addClusterCommands({ program }: CliContext): void {
 }
 
 function rotationIn(options: BootstrapOptions): Rotation | undefined {
-  const { rotateTokens, rotateRootKey, rotateSealingKey, rotateAuthority, domain, dropDomain, fromBackup } = options;
+  const { rotateTokens, rotateRootKey, rotateSealingKey, rotateAuthority, domain, dropDomain, fromBackup, takeOver } =
+    options;
   const given = {
     'rotate-tokens': rotateTokens === true,
     'rotate-root-key': rotateRootKey === true,
@@ -118,6 +122,7 @@ function rotationIn(options: BootstrapOptions): Rotation | undefined {
   return rotationOf(given, {
     domain: domain !== undefined,
     'drop-domain': dropDomain !== undefined,
+    'take-over': takeOver === true,
     'from-backup': fromBackup !== undefined,
   });
 }

@@ -42,6 +42,7 @@ export type ManifestInput = Readonly<{
 
 export const controllerApp = 'controller';
 export const controllerService = 'controller';
+export const gitReceiverApp = 'git-receiver';
 const gitService = 'git-receiver';
 
 const mebibyte = 1024 ** 2;
@@ -141,7 +142,7 @@ export function manifestOf(input: ManifestInput): SystemApp[] {
       processes: { build: size(1024, 500) },
       counts: { build: 0 },
     }),
-    app('git-receiver', {
+    app(gitReceiverApp, {
       env: { ...common, ...controllerToken(cluster, 'git-receiver'), FLYNN_SSH_HOST_KEY: input.sshHostKey },
       processes: {
         web: {
@@ -150,7 +151,8 @@ export function manifestOf(input: ManifestInput): SystemApp[] {
           ports: [
             { port: 2022, service: { name: gitService, check: { type: 'tcp', intervalMs: 1_000, threshold: 1 } } },
           ],
-          volumes: [{ name: 'repositories', path: '/data' }],
+          // Without them a push sends its whole history: better than none until a lost host is back.
+          volumes: [{ name: 'repositories', path: '/data', isReplaceable: true }],
         },
       },
       counts: { web: 1 },

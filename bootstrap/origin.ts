@@ -55,6 +55,7 @@ export const commands = isInstalled
       rotateAuthority: 'flynn-host bootstrap --rotate-authority',
       domain: 'flynn-host bootstrap --domain',
       dropDomain: 'flynn-host bootstrap --drop-domain',
+      takeOver: 'flynn-host bootstrap --take-over',
       down: 'flynn-host uninstall',
       force: 'flynn-host uninstall --force',
     }
@@ -69,6 +70,7 @@ export const commands = isInstalled
       rotateAuthority: 'npm run up -- --rotate-authority',
       domain: 'npm run up -- --domain',
       dropDomain: 'npm run up -- --drop-domain',
+      takeOver: 'npm run up -- --take-over',
       down: 'npm run down',
       force: 'npm run down -- --force',
     };

@@ -114,7 +114,7 @@ export const clusterSchema = z.object({
   etcdEndpoints: z.array(z.string()),
   /** Hosts that were there before this one, which have images. */
   peers: z.array(z.string()),
-  /** Whether `up` here brings the platform up to date: it does on the host that made the cluster. */
+  /** Whether `up` here brings the platform up to date: it does on the host that made the cluster, or took that over. */
   hasPlatform: z.boolean(),
   /** Signs the certificates of hosts and services; and what counts beside it while it is made anew. */
   ...authoritiesSchema.shape,
@@ -272,9 +272,9 @@ export function keptText(cluster: Cluster, options: Options): string[] {
   });
 }
 
-/** The host that made the cluster has a member of etcd at its own address. */
-function movedTo(address: string, stored: Cluster): Pick<Cluster, 'address' | 'etcdEndpoints'> {
-  return { address, etcdEndpoints: stored.hasPlatform ? [clientUrlOf(address)] : stored.etcdEndpoints };
+/** The host that made the cluster, and so found none there, has a member of etcd at its own address. */
+function movedTo(address: string, { peers, etcdEndpoints }: Cluster): Pick<Cluster, 'address' | 'etcdEndpoints'> {
+  return { address, etcdEndpoints: peers.length === 0 ? [clientUrlOf(address)] : etcdEndpoints };
 }
 
 export function hostIdOf(options: Pick<Options, 'FLYNN_HOST_ID'>, machine: Pick<Machine, 'hostname'>): string {

@@ -20,6 +20,7 @@ import type { Store } from '@flynn/store/store';
 import { readBuilderEnv } from './builder-env.ts';
 import { addCluster, ensureSshKey, writeKnownHosts } from './cli-config.ts';
 import { ensureController, removeFirstController, withStore } from './controller.ts';
+import { ensureKeeper } from '@flynn/host-agent/cluster/keeper';
 import { platformImagesPut } from '@flynn/host-agent/cluster/platform-images';
 import { ensureLease } from './admission.ts';
 import { type AuthorityWork, beginAuthority, changeAuthority, checkBeginning } from './authority-change.ts';
@@ -48,6 +49,7 @@ import { ensureSealing, tellControllersSeal, unsealedText } from './sealing.ts';
 import { announceNext, sealAnew, untilRewritten } from './sealing-key-change.ts';
 import { sealingKeysOf, withRingsKey, withSealed, withoutSealingChange } from './sealing-key-round.ts';
 import { ensureHostKey } from './state.ts';
+import { checkKept } from './take-over.ts';
 import { type Report } from './timed.ts';
 import { engineStep, imagesStep, platformImages, runAgent, shortMs, writeHostFiles } from './host-steps.ts';
 import type { Context, Step } from './step.ts';
@@ -197,6 +199,8 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
         await ensureEtcd({ cluster: name, hostId, address, stateDir, image: images.get('etcd') ?? '' });
         const outcome = await runAgent({ options, cluster }, report);
         await withStore(host(), async (store) => {
+          const own = { hostId, since: new Date().toISOString() };
+          await checkKept(store, { stateDir, cluster }, await ensureKeeper(store, own));
           await ensureSealing(store, cluster);
           await openSealingRound(store);
           await ensureLease(store, cluster);

@@ -19,6 +19,7 @@ async function main(): Promise<boolean> {
       'rotate-authority': { type: 'boolean' },
       domain: { type: 'string' },
       'drop-domain': { type: 'string' },
+      'take-over': { type: 'boolean', default: false },
     },
   });
   const rotation = rotationOf(values, {
@@ -27,6 +28,7 @@ async function main(): Promise<boolean> {
     hosts: values.hosts !== undefined,
     domain: values.domain !== undefined,
     'drop-domain': values['drop-domain'] !== undefined,
+    'take-over': values['take-over'],
     'from-backup': values['from-backup'] !== undefined,
   });
   const { env } = process;
@@ -37,7 +39,8 @@ async function main(): Promise<boolean> {
   }
   const { join: token, 'from-backup': fromBackup, 'passphrase-file': passphraseFile } = values;
   const domain = changeOf({ domain: values.domain, dropDomain: values['drop-domain'] });
-  return await bringUp({ env, token, fromBackup, passphraseFile, rotation, domain });
+  const takesOver = values['take-over'];
+  return await bringUp({ env, token, fromBackup, passphraseFile, rotation, domain, takesOver });
 }
 
 try {

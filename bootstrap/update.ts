@@ -7,6 +7,7 @@ import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { styleText } from 'node:util';
+import { readKeeper } from '@flynn/host-agent/cluster/keeper';
 import { platformImagesPut } from '@flynn/host-agent/cluster/platform-images';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import { silentLogger } from '@flynn/kit/log';
@@ -41,6 +42,7 @@ import { runSteps } from './step-list.ts';
 import { imagesStep, platformImages } from './host-steps.ts';
 import type { Step } from './step.ts';
 import { stepsOf } from './steps.ts';
+import { checkKept } from './take-over.ts';
 import type { Report } from './timed.ts';
 
 type Env = Record<string, string | undefined>;
@@ -83,6 +85,10 @@ export async function updateCluster(request: UpdateRequest): Promise<boolean> {
 
 async function updateLocked(place: Place, request: Locked): Promise<boolean> {
   checkRotated(await readCluster(place.stateDir));
+  await withStore(place, async (store) => {
+    const keeper = await readKeeper(store);
+    if (keeper !== undefined) await checkKept(store, place, keeper);
+  });
   const file = request.bundle === undefined ? undefined : resolve(request.bundle);
   if (file !== undefined) await checkRoom(place, file);
   const version = file === undefined ? (request.to ?? versionOfThis()) : await install(file, request.signal);
@@ -233,7 +239,7 @@ function checkPlace(cluster: Cluster | undefined): Cluster {
   if (cluster.hasPlatform) return cluster;
   throw new FlynnError(
     'conflict',
-    `the cluster is updated from the host that made it, and ${cluster.hostId} joined: run it there`,
+    `another host than ${cluster.hostId} keeps the platform, and updates the cluster: run it there (flynn-host status says which it is), or, where that is gone for good, ${commands.takeOver} here first`,
   );
 }
 

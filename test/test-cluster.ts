@@ -75,6 +75,7 @@ export class TestCluster implements AsyncDisposable {
 
   /** For command lines that a shell or another program runs on the host. */
   readonly flynnCommand = join(root, 'bin/flynn');
+  readonly hostCommand = join(root, 'bin/flynn-host');
 
   /** Settings of `up`, `down` and the CLI that keep this cluster apart from any other on the machine. */
   get env(): Record<string, string> {

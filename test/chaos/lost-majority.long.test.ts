@@ -1,14 +1,13 @@
 /** Three hosts, two of which never come back as they were: the store is made anew of what the third has. */
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
-import { join, resolve } from 'node:path';
+import { join } from 'node:path';
 import { after, before, suite, test } from 'node:test';
 import type { ClusterHost } from '@flynn/bootstrap/test-hosts/cluster-host';
 import { waitFor } from '@flynn/kit/retry';
 import { startSteadyLoad } from '../steady-load.ts';
 import { TestCluster } from '../test-cluster.ts';
 
-const flynnHost = resolve(import.meta.dirname, '../../bin/flynn-host');
 const maxMs = 15 * 60_000;
 
 suite('a store that lost its majority for good', () => {
@@ -61,7 +60,14 @@ suite('a store that lost its majority for good', () => {
 });
 
 function recover(cluster: TestCluster, args: readonly string[]) {
-  const command: [string, ...string[]] = [flynnHost, '--state-dir', cluster.host.stateDir, 'etcd', 'recover', ...args];
+  const command: [string, ...string[]] = [
+    cluster.hostCommand,
+    '--state-dir',
+    cluster.host.stateDir,
+    'etcd',
+    'recover',
+    ...args,
+  ];
   return cluster.host.exec(command, { timeoutMs: 300_000 });
 }
 

@@ -56,6 +56,8 @@ export const clusterExaminationSchema = verdictSchema.extend({
   hostId: z.string(),
   hosts: z.array(examinedHostSchema),
   etcd: z.array(examinedMemberSchema),
+  /** The host that keeps the platform up to date, where the store tells. */
+  keeper: z.string().optional(),
 });
 export type ClusterExamination = z.output<typeof clusterExaminationSchema>;
 

@@ -42,7 +42,7 @@ function doctor(change: Partial<ClusterDoctorDeps>): ClusterDoctor {
   const settings = hostSettingsSchema.parse({});
   return new ClusterDoctor({
     hostId: 'h1',
-    store: { list: async () => ({ entries: [], revision: 1 }) },
+    store: { list: async () => ({ entries: [], revision: 1 }), get: async () => undefined },
     knownHosts: async () => hosts.map((one) => ({ id: one.id, record: one, settings })),
     rememberedHosts: () => hosts,
     ask: async ({ id }) => examination(id),
@@ -64,6 +64,26 @@ test('a cluster that is well is told with all its hosts', async () => {
     ],
   );
   assert.match(clusterText(seen, 1_000), /^HOST +STATE[^]*\nh2 +up +0\.1\.0 +26\.1 +runs +0 +40% +50% +\+0\.0s +1s\n/);
+});
+
+test('which host keeps the platform is told, and that none does once it is out of the cluster', async () => {
+  const keptBy = (hostId: string) => ({
+    list: async () => ({ entries: [], revision: 1 }),
+    get: async (key: string) => ({
+      key,
+      value: JSON.stringify({ hostId, since: new Date(0).toISOString() }),
+      createRevision: 1,
+      modRevision: 1,
+    }),
+  });
+  const kept = await doctor({ store: keptBy('h2') }).examine({ patienceMs: 5_000, work: false, signal });
+  assert.deepEqual([kept.keeper, kept.findings], ['h2', []]);
+  assert.match(clusterText(kept, 1_000), /\nThe platform is kept by h2: updates/);
+  const lost = await doctor({ store: keptBy('h9') }).examine({ patienceMs: 5_000, work: false, signal });
+  assert.deepEqual(
+    lost.findings.map(({ what }) => what),
+    ['no host keeps it: h9, which did, is out of the cluster'],
+  );
 });
 
 test('the patience that other hosts are asked with is one that their agents take', async () => {
@@ -108,7 +128,7 @@ test('while the store is away the hosts that were there are asked all the same',
   const member = { endpoint: 'https://192.0.2.2:2379', error: 'connection refused' };
   const seen = await doctor({
     knownHosts: away,
-    store: { list: away },
+    store: { list: away, get: away },
     etcd: async () => ({ members: [member], alarms: [] }),
   }).examine({ patienceMs: 2_000, work: true, signal });
   assert.deepEqual(

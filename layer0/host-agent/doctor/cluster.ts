@@ -8,17 +8,19 @@ import type { EtcdStatus } from '@flynn/store/etcd-status';
 import { decodeJson } from '@flynn/store/codec';
 import type { Store } from '@flynn/store/store';
 import type { KnownHost } from '../api.ts';
+import { readKeeper } from '../cluster/keeper.ts';
 import type { ClusterExamination, ExaminedHost, ExaminedMember, HostExamination } from './api.ts';
 import { clockFindings } from './clocks.ts';
 import type { ClockSample } from './clocks.ts';
 import { etcdFindings } from './etcd.ts';
 import { Sightings, examine, lessThan, together } from './finding.ts';
 import type { Check, Verdict } from './finding.ts';
+import { keeperFindings } from './keeper.ts';
 import { hostFindings, workFindings } from './work.ts';
 
 export type ClusterDoctorDeps = Readonly<{
   hostId: string;
-  store: Pick<Store, 'list'>;
+  store: Pick<Store, 'list' | 'get'>;
   /** Hosts of the cell with what is wanted of them, those that are away included; `unavailable` while the store is. */
   knownHosts: (signal: AbortSignal) => Promise<readonly KnownHost[]>;
   /** Hosts that were there when the store was last heard of. */
@@ -50,6 +52,7 @@ export class ClusterDoctor {
     const startedMs = performance.now();
     let etcd: EtcdStatus = { members: [], alarms: [] };
     let hosts: ExaminedHost[] = [];
+    let keeper: string | undefined;
     let fromHosts: readonly Verdict[] = [];
     const nameOf = (endpoint: string): string => {
       const id = hosts.find(({ address }) => address === new URL(endpoint).hostname)?.id;
@@ -64,10 +67,15 @@ export class ClusterDoctor {
             const known = await this.#known(limited, askMs / 2);
             const leftMs = Math.ceil(Math.max(askMs / 2, askMs - (performance.now() - startedMs)));
             const answers = await this.#askAll(known.hosts, leftMs, limited);
+            keeper = known.keeper;
             hosts = known.hosts.map((host) => examinedHost(host, known.jobsOn(host.id), answers, hostId));
             fromHosts = answers.map(verdictOf);
             const samples = answers.flatMap(({ sample }) => (sample === undefined ? [] : [sample]));
-            return [...hostFindings(known.hosts, known.jobsOn, now()), ...clockFindings(samples)];
+            return [
+              ...hostFindings(known.hosts, known.jobsOn, now()),
+              ...keeperFindings(known.hosts, keeper),
+              ...clockFindings(samples),
+            ];
           } finally {
             asking.resolve();
           }
@@ -90,6 +98,7 @@ export class ClusterDoctor {
       hostId,
       hosts,
       etcd: etcd.members.map((member) => examinedMember(member, hosts)),
+      ...(keeper === undefined ? {} : { keeper }),
       findings: this.#sightings.dated(findings, now()),
       unknown,
     };
@@ -99,12 +108,13 @@ export class ClusterDoctor {
   async #known(
     signal: AbortSignal,
     storeMs: number,
-  ): Promise<{ hosts: readonly KnownHost[]; jobsOn: (hostId: string) => number }> {
+  ): Promise<{ hosts: readonly KnownHost[]; jobsOn: (hostId: string) => number; keeper?: string | undefined }> {
     try {
       const until = withDeadline(storeMs, signal);
-      const [hosts, claims] = await Promise.all([
+      const [hosts, claims, keeper] = await Promise.all([
         this.#deps.knownHosts(until),
         this.#deps.store.list(cellKeys.claims, { signal: until }),
+        readKeeper(this.#deps.store, until),
       ]);
       const jobs = new Map(
         claims.entries.map(({ key, value }) => [
@@ -112,7 +122,7 @@ export class ClusterDoctor {
           decodeJson(claimSchema, value, key).jobs,
         ]),
       );
-      return { hosts, jobsOn: (hostId) => jobs.get(hostId) ?? 0 };
+      return { hosts, jobsOn: (hostId) => jobs.get(hostId) ?? 0, keeper: keeper?.hostId };
     } catch (error) {
       if (signal.aborted) throw error;
       const settings = { cordoned: false, tags: {} };

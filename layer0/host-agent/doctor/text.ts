@@ -54,8 +54,11 @@ export function findingsText({ findings, unknown }: Verdict, nowMs: number): str
 }
 
 export function clusterText(examination: ClusterExamination, nowMs: number): string {
-  const { hosts, etcd } = examination;
-  return [hostsText(hosts, nowMs), membersText(etcd), briefText(examination)].filter((one) => one !== '').join('\n');
+  const { hosts, etcd, keeper } = examination;
+  const kept =
+    keeper === undefined ? '' : `The platform is kept by ${keeper}: updates, keys and the domain are changed there.\n`;
+  const parts = [`${hostsText(hosts, nowMs)}${kept}`, membersText(etcd), briefText(examination)];
+  return parts.filter((one) => one !== '').join('\n');
 }
 
 function mark(severity: Finding['severity']): string {

@@ -23,15 +23,21 @@ export type LiveKeys = Readonly<{
 
 /** Of the live release of the app that the controller is, the newest key first; undefined before there is one. */
 export async function readLiveKeys(store: Store, app: string): Promise<LiveKeys | undefined> {
+  const env = await readLiveEnv(store, app);
+  if (env === undefined) return undefined;
+  const { FLYNN_CONTROLLER_KEY: keys, FLYNN_TOKEN_ROUNDS: rounds, FLYNN_DOMAIN: domain } = keysSchema.parse(env);
+  const [newest, ...others] = keys;
+  return newest === undefined ? undefined : { domain, rootKeys: [newest, ...others], rounds };
+}
+
+/** The variables of an app's live release; undefined before there is one. */
+export async function readLiveEnv(store: Store, app: string): Promise<Readonly<Record<string, string>> | undefined> {
   const limits = { signal: withDeadline(readMs) };
   const resources = new ResourceService({ store, now: Date.now, newId, log: silentLogger() });
   try {
     const { status } = await resources.lookup(appType, app, limits);
     if (status.releaseId === undefined) return undefined;
-    const { spec } = await resources.get(releaseType, status.releaseId, limits);
-    const { FLYNN_CONTROLLER_KEY: keys, FLYNN_TOKEN_ROUNDS: rounds, FLYNN_DOMAIN: domain } = keysSchema.parse(spec.env);
-    const [newest, ...others] = keys;
-    return newest === undefined ? undefined : { domain, rootKeys: [newest, ...others], rounds };
+    return (await resources.get(releaseType, status.releaseId, limits)).spec.env;
   } catch (error) {
     // Another release took its place at this moment, and the one before is gone: there is none to be sure of.
     if (hasCode(error, 'not_found')) return undefined;

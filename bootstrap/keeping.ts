@@ -1,0 +1,69 @@
+/**
+ * Pure. What the host that keeps the platform has in its cluster.json and the others have not: as another takes it over, and as
+ * it is once another has.
+ */
+import type { LiveKeys } from '@flynn/controller/access/live-keys';
+import type { NamedAuthorities } from '@flynn/host-agent/cluster/authority-rounds';
+import type { Keeper } from '@flynn/host-agent/cluster/keeper';
+import { isEndorsement, parseCertificate } from '@flynn/kit/certificate';
+import type { Ring } from '@flynn/store/sealing/ring';
+import { formerDomainsIn } from './domain.ts';
+import type { Begun } from './rotation.ts';
+import type { Cluster } from './settings.ts';
+
+/** As the store has it: what the one before gave the platform, and what it was about to change. */
+export type Kept = Readonly<{
+  /** Of the controller's live release; empty before there is one. */
+  env: Readonly<Record<string, string>>;
+  named: NamedAuthorities | undefined;
+  ring: Ring | undefined;
+}>;
+
+export function isKeeper({ hostId, hasPlatform }: Pick<Cluster, 'hostId' | 'hasPlatform'>, keeper: Keeper | undefined) {
+  return keeper === undefined ? hasPlatform : keeper.hostId === hostId;
+}
+
+/** What is being made anew, in words; nothing where nothing is. */
+export function underChange({ named, ring }: Omit<Kept, 'env'>, live: LiveKeys | undefined): string | undefined {
+  if (named?.since !== undefined) return 'the authority';
+  if (ring?.next !== undefined || ring?.rewriting !== undefined) return 'the sealing key';
+  const { rootKeys = [], rounds = [] } = live ?? {};
+  return rootKeys.length > 1 || rounds.length > 1 ? 'the root key or the tokens' : undefined;
+}
+
+/**
+ * With what the steps go on from: root key and tokens they read in the store themselves. Of an authority that was to be made
+ * anew nobody else had the key before it issued: `isLost` then, and another one is begun with.
+ */
+export function withPlatform(cluster: Cluster, kept: Kept, begun: Begun): { cluster: Cluster; isLost: boolean } {
+  const { named, ring } = kept;
+  const { domains: _none, ...rest } = cluster;
+  const domain = kept.env['FLYNN_DOMAIN'] ?? cluster.domain;
+  const taken: Cluster = { ...rest, domain, ...formerDomainsIn(kept.env), hasPlatform: true };
+  if (ring?.rewriting !== undefined) taken.sealingKeyChange = { id: begun.id, since: ring.rewriting.since };
+  if (named?.since === undefined) return { cluster: taken, isLost: false };
+  const phase = phaseOf(cluster);
+  if (phase === 'opening') return { cluster: taken, isLost: true };
+  return { cluster: { ...taken, authorityChange: { id: begun.id, since: named.since, phase } }, isLost: false };
+}
+
+/** Of a change of the authority that is under way, by what all hosts have of it. */
+function phaseOf({ authority, alsoTrusted, endorsement }: Cluster): 'opening' | 'issuing' | 'closing' {
+  if (alsoTrusted === undefined) return 'closing';
+  if (endorsement === undefined) return 'opening';
+  const pair = { authority: authority.certificate, former: alsoTrusted.certificate };
+  return isEndorsement(parseCertificate(endorsement), pair) ? 'issuing' : 'opening';
+}
+
+/** One of the others from now on. `peers`: their addresses. */
+export function withoutPlatform(cluster: Cluster, peers: readonly string[], live: LiveKeys | undefined): Cluster {
+  const {
+    tokens: _1,
+    domains: _2,
+    rootKeyChange: _3,
+    sealingKeyChange: _4,
+    authorityChange: _5,
+    ...rest
+  } = { ...cluster, hasPlatform: false, peers: [...peers] };
+  return live === undefined ? rest : { ...rest, controllerKey: live.rootKeys[0], domain: live.domain };
+}

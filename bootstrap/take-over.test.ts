@@ -1,0 +1,160 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { apps, releases } from '@flynn/controller/api';
+import { type TestController, startTestController } from '@flynn/controller/testing';
+import { authoritiesKey, namedOf } from '@flynn/host-agent/cluster/authority-rounds';
+import { ensureKeeper, readKeeper } from '@flynn/host-agent/cluster/keeper';
+import { leaseSubnet } from '@flynn/host-agent/cluster/subnets';
+import { hasCode } from '@flynn/kit/errors';
+import { createAuthority } from '@flynn/kit/tls';
+import { cellKeys } from '@flynn/scheduler/cell';
+import type { Store } from '@flynn/store/store';
+import { withClosing, withIssuing, withNextAuthority } from './authority-round.ts';
+import { runProgram } from './program.ts';
+import { beginning } from './rotation.ts';
+import { made } from './rotation-fixture.ts';
+import type { Cluster } from './settings.ts';
+import { ensureHostKey, readCluster, writeCluster } from './state.ts';
+import { checkKept, takeOverIn } from './take-over.ts';
+
+const authority = createAuthority('flynn');
+const newAuthority = () => createAuthority('flynn');
+
+/** As the host that made the cluster has it, and one that joined. */
+async function clusters(): Promise<{ first: Cluster; joined: Cluster }> {
+  const cluster = { ...made(), authority: await authority };
+  const first = { ...cluster, tokens: { round: 2 }, domains: { former: ['old.net'], isMoving: false } };
+  const own = { hostId: 'h2', address: '192.0.2.8', subnet: '100.100.1.0/24', peers: ['192.0.2.7'] };
+  return { first, joined: { ...cluster, ...own, hasPlatform: false } };
+}
+
+async function withFolder(task: (folder: string) => Promise<void>): Promise<void> {
+  const folder = await mkdtemp(join(tmpdir(), 'take-over-'));
+  try {
+    await task(folder);
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+async function deploy(world: TestController, app: string, env: Record<string, string>): Promise<void> {
+  const { client } = world;
+  await client.call(apps.create, { body: { name: app, isSystem: true } });
+  const body = { type: 'image', image: { name: 'test/image' } } as const;
+  const { id: artifactId } = await client.call(releases.createArtifact, { body });
+  const release = { artifactId, env, processes: { web: {} } };
+  const { id } = await client.call(releases.create, { params: { app }, body: release });
+  assert.equal((await world.deploy(app, id)).state, 'complete');
+}
+
+const fileOf = async (stateDir: string): Promise<Cluster> => {
+  const cluster = await readCluster(stateDir);
+  assert.ok(cluster);
+  return cluster;
+};
+
+test('another host takes over with what the one before gave the platform, and that one finds itself one of the others', () =>
+  withFolder(async (folder) => {
+    await using world = await startTestController();
+    const { store } = world;
+    const keyFile = join(folder, 'key');
+    await runProgram('ssh-keygen', ['-q', '-t', 'ed25519', '-N', '', '-C', 'flynn', '-f', keyFile], {
+      timeoutMs: 20_000,
+    });
+    await deploy(world, 'git-receiver', { FLYNN_SSH_HOST_KEY: await readFile(keyFile, 'utf8') });
+    await deploy(world, 'controller', {
+      FLYNN_KEY: 'k',
+      FLYNN_CONTROLLER_KEY: 'root',
+      FLYNN_TOKEN_ROUNDS: '2',
+      FLYNN_DOMAIN: 'apps.net',
+      FLYNN_FORMER_DOMAINS: 'old.net',
+    });
+    const { first, joined } = await clusters();
+    assert.equal((await ensureKeeper(store, { hostId: 'h1', since: first.createdAt })).hostId, 'h1');
+    const stateDir = join(folder, 'second');
+    await writeCluster(stateDir, joined);
+
+    const taken = await takeOverIn(store, { stateDir, cluster: joined }, newAuthority);
+    assert.deepEqual(
+      [taken.hasPlatform, taken.domain, taken.domains, taken.authorityChange, taken.etcdEndpoints],
+      [true, 'apps.net', { former: ['old.net'], isMoving: false }, undefined, joined.etcdEndpoints],
+    );
+    assert.deepEqual(await fileOf(stateDir), taken);
+    const [type, key] = (await readFile(`${keyFile}.pub`, 'utf8')).split(' ');
+    assert.deepEqual((await ensureHostKey(stateDir)).publicKey.trim().split(' ').slice(0, 2), [type, key]);
+    const keeper = await readKeeper(store);
+    assert.equal(keeper?.hostId, 'h2');
+    assert.deepEqual(
+      await takeOverIn(store, { stateDir, cluster: taken }, newAuthority),
+      taken,
+      'again changes nothing',
+    );
+    assert.deepEqual(await readKeeper(store), keeper);
+    await checkKept(store, { stateDir, cluster: taken }, keeper);
+
+    const formerDir = join(folder, 'first');
+    await writeCluster(formerDir, first);
+    await leaseSubnet(store, { ...taken, now: 0 });
+    await assert.rejects(checkKept(store, { stateDir: formerDir, cluster: first }, keeper), (error: Error) => {
+      assert.match(error.message, /^h2 keeps the platform since \S+, and this host is one of the others/);
+      return hasCode(error, 'conflict');
+    });
+    const demoted = await fileOf(formerDir);
+    assert.deepEqual(
+      [demoted.hasPlatform, demoted.peers, demoted.controllerKey, demoted.domain, demoted.tokens, demoted.domains],
+      [false, ['192.0.2.8'], 'root', 'apps.net', undefined, undefined],
+    );
+    const back = await takeOverIn(store, { stateDir: formerDir, cluster: demoted }, newAuthority);
+    assert.deepEqual([back.hasPlatform, (await readKeeper(store))?.hostId], [true, 'h1']);
+  }));
+
+async function announce(store: Store, cluster: Cluster): Promise<void> {
+  const value = JSON.stringify({ ...namedOf(cluster), since: '2026-01-01T00:00:00.000Z' });
+  await store.transact({ then: [{ put: authoritiesKey, value }] });
+}
+
+test('an authority that was being made anew is gone on with; while who began it is there, that is for it to do', () =>
+  withFolder(async (folder) => {
+    await using world = await startTestController();
+    const { store } = world;
+    const { first, joined } = await clusters();
+    await ensureKeeper(store, { hostId: 'h1', since: first.createdAt });
+    const { authorityChange: _opening, ...opening } = await withNextAuthority(
+      joined,
+      await newAuthority(),
+      beginning(),
+    );
+    const begun = await withIssuing(await withNextAuthority(joined, await newAuthority(), beginning()));
+    const { authorityChange: _issuing, ...issuing } = begun;
+    const { authorityChange: _closing, ...closing } = withClosing(begun);
+
+    const capacity = { memoryBytes: 1, cpuMillis: 1 };
+    const record = { id: 'h1', address: '192.0.2.7', apiPort: 1113, capacity, startedAt: 0 };
+    await store.transact({ then: [{ put: cellKeys.host('h1'), value: JSON.stringify(record) }] });
+    await announce(store, issuing);
+    const take = (cluster: Cluster, name: string) =>
+      takeOverIn(store, { stateDir: join(folder, name), cluster }, newAuthority);
+    await assert.rejects(take(issuing, 'early'), (error: Error) => {
+      assert.match(error.message, /^the authority is being made anew by h1, which is there/);
+      return hasCode(error, 'conflict');
+    });
+    assert.equal(await readCluster(join(folder, 'early')), undefined);
+    await store.transact({ then: [{ delete: cellKeys.host('h1') }] });
+    await assert.rejects(take(joined, 'behind'), (error: unknown) => hasCode(error, 'unavailable'));
+    assert.equal((await readKeeper(store))?.hostId, 'h1');
+
+    const issued = await take({ ...issuing, hostId: 'h2' }, 'issuing');
+    assert.deepEqual([issued.authorityChange?.phase, issued.authority], ['issuing', issuing.authority]);
+    await announce(store, closing);
+    const closed = await take({ ...closing, hostId: 'h3' }, 'closing');
+    assert.deepEqual([closed.authorityChange?.phase, closed.alsoTrusted], ['closing', undefined]);
+    await announce(store, opening);
+    const again = await take({ ...opening, hostId: 'h4' }, 'opening');
+    assert.equal(again.authorityChange?.phase, 'opening');
+    assert.ok(again.authorityChange.next !== undefined, 'the key of the one before was on that host alone');
+    assert.notEqual(again.alsoTrusted?.certificate, opening.alsoTrusted?.certificate);
+    assert.equal(again.authorityRound, (opening.authorityRound ?? 0) + 1);
+  }));

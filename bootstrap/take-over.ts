@@ -1,0 +1,109 @@
+/**
+ * This host in the place of the one that made the cluster, which is gone for good or is to be one of the others. All hosts have
+ * the cluster's keys; what that one alone had on its disk it gave the platform, so it is in the store.
+ */
+import { readLiveEnv, readLiveKeys } from '@flynn/controller/access/live-keys';
+import { namedOf, readNamed } from '@flynn/host-agent/cluster/authority-rounds';
+import { type Keeper, readKeeper, replaceKeeper } from '@flynn/host-agent/cluster/keeper';
+import { FlynnError, hasCode } from '@flynn/kit/errors';
+import type { Credentials } from '@flynn/kit/tls';
+import { readRing } from '@flynn/store/sealing/ring';
+import type { Store } from '@flynn/store/store';
+import { leasesOf } from './admission.ts';
+import { withNextAuthority } from './authority-round.ts';
+import { withStore } from './controller.ts';
+import { type Place, hostsOf, versionOfHost } from './host-move.ts';
+import { writeHostFiles } from './host-steps.ts';
+import { type Kept, isKeeper, underChange, withPlatform, withoutPlatform } from './keeping.ts';
+import { controllerApp, gitReceiverApp } from './manifest.ts';
+import { commands, versionOfThis } from './origin.ts';
+import { type Begun, beginning } from './rotation.ts';
+import type { Cluster } from './settings.ts';
+import { adoptHostKey } from './state.ts';
+
+type NewAuthority = () => Promise<Credentials>;
+
+/** The cluster as it is on this host's disk from then on. Done again it changes nothing; broken off, it is gone on with. */
+export async function takeOver(place: Place, newAuthority: NewAuthority): Promise<Cluster> {
+  return await withStore(place, (store) => takeOverIn(store, place, newAuthority));
+}
+
+/** Throws `conflict` while the one before is there and has not ended what it began, `unavailable` while this host is behind. */
+export async function takeOverIn(
+  store: Store,
+  { stateDir, cluster }: Pick<Place, 'stateDir' | 'cluster'>,
+  newAuthority: NewAuthority,
+): Promise<Cluster> {
+  const former = await readKeeper(store);
+  if (cluster.hasPlatform && isKeeper(cluster, former)) return cluster;
+  const kept: Kept = {
+    env: (await readLiveEnv(store, controllerApp)) ?? {},
+    named: await readNamed(store),
+    ring: (await readRing(store))?.ring,
+  };
+  await refuseChange(store, former, kept);
+  const round = kept.named?.round ?? 0;
+  if (namedOf(cluster).round < round) {
+    throw new FlynnError(
+      'unavailable',
+      `this host has not the cluster's authorities of round ${round} yet, which its agent fetches from another host: flynn-host doctor tells more. Nothing was changed`,
+    );
+  }
+  const sshHostKey = (await readLiveEnv(store, gitReceiverApp))?.['FLYNN_SSH_HOST_KEY'];
+  if (sshHostKey !== undefined) await adoptHostKey(stateDir, sshHostKey);
+  const taken = await takenOver(cluster, kept, { begun: beginning(), newAuthority });
+  await replaceKeeper(store, { hostId: cluster.hostId, since: new Date().toISOString() });
+  await writeHostFiles(stateDir, taken);
+  return taken;
+}
+
+type Beginning = { begun: Begun; newAuthority: NewAuthority };
+
+async function takenOver(cluster: Cluster, kept: Kept, { begun, newAuthority }: Beginning): Promise<Cluster> {
+  const { cluster: taken, isLost } = withPlatform(cluster, kept, begun);
+  return isLost ? await withNextAuthority(taken, await newAuthority(), begun) : taken;
+}
+
+/** Who began it has what is needed to end it, as long as it is there. */
+async function refuseChange(store: Store, former: Keeper | undefined, kept: Kept): Promise<void> {
+  const what = underChange(kept, await readLiveKeys(store, controllerApp));
+  if (what === undefined || former === undefined) return;
+  if (!(await hostsOf(store)).some(({ id }) => id === former.hostId)) return;
+  throw new FlynnError(
+    'conflict',
+    `${what} is being made anew by ${former.hostId}, which is there: ${commands.up} on it goes on with that, then take over. Nothing was changed`,
+  );
+}
+
+/** Other hosts of another version than this one's programs, each with its own; of those that do not answer nothing is known. */
+export async function othersOfAnotherVersion(place: Place): Promise<string[]> {
+  const others = (await withStore(place, hostsOf)).filter(({ id }) => id !== place.cluster.hostId);
+  const versions = await Promise.all(
+    others.map(async (host): Promise<string[]> => {
+      try {
+        const version = await versionOfHost(place, host);
+        return version === versionOfThis() ? [] : [`${host.id} ${version}`];
+      } catch (error) {
+        if (hasCode(error, 'unavailable', 'timeout')) return [];
+        throw error;
+      }
+    }),
+  );
+  return versions.flat();
+}
+
+/** `conflict` once another host has taken over; then this one is one of the others, also on its disk. */
+export async function checkKept(
+  store: Store,
+  { stateDir, cluster }: Pick<Place, 'stateDir' | 'cluster'>,
+  keeper: Keeper,
+) {
+  if (isKeeper(cluster, keeper)) return;
+  const others = (await leasesOf(store)).filter(({ hostId }) => hostId !== cluster.hostId);
+  const peers = others.map(({ address }) => address);
+  await writeHostFiles(stateDir, withoutPlatform(cluster, peers, await readLiveKeys(store, controllerApp)));
+  throw new FlynnError(
+    'conflict',
+    `${keeper.hostId} keeps the platform since ${keeper.since}, and this host is one of the others from now on: ${commands.up} here brings it up to date as one of them; all that is the cluster's is done on ${keeper.hostId}`,
+  );
+}
