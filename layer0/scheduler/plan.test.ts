@@ -319,7 +319,11 @@ describe('an omni workload for some hosts only', () => {
     assert.deepEqual(hostsOf(cell, 'store'), ['h2', 'h4']);
   });
   it('leaves a host that does not match any more at once, and comes back to it', () => {
-    const cell = cellWith(hostOf('h1'), hostOf('h2'), workloadOf({ id: 'store', kind: 'omni', constraints: [unlessNo] }));
+    const cell = cellWith(
+      hostOf('h1'),
+      hostOf('h2'),
+      workloadOf({ id: 'store', kind: 'omni', constraints: [unlessNo] }),
+    );
     assert.deepEqual(run(cell), ['h1', 'h2']);
     cell.settings.set('h2', { cordoned: false, tags: { router: 'no' } });
     for (let round = 0; round < 2; round += 1) run(cell);
