@@ -18,7 +18,8 @@ async function tag(world: TestController, host: string, tags: Record<string, str
   await world.client.call(hosts.tag, { params: { host }, body: { tags } });
 }
 
-const hostsOf = (found: readonly { hostId?: string | undefined }[]) => found.map(({ hostId }) => hostId).toSorted();
+const hostsOf = (found: readonly { hostId?: string | undefined }[]) =>
+  found.map(({ hostId = '' }) => hostId).toSorted();
 
 test('jobs of a type with constraints are on hosts that meet them, and leave one that does not any more', async () => {
   await using world = await startTestController({ hosts: 3 });
