@@ -7,8 +7,9 @@ import { silentLogger } from '@flynn/kit/log';
 import { newSecret } from '@flynn/kit/secrets';
 import { createAuthority } from '@flynn/kit/tls';
 import { addLine, fingerprintText } from './add-line.ts';
-import { joinCluster, leasesOf, makeToken, rejoinCluster, standingOf } from './admission.ts';
+import { joinCluster, makeToken, rejoinCluster, standingOf } from './admission.ts';
 import { findPerson } from './cli-config.ts';
+import { doorAddresses } from './doors.ts';
 import { type DomainChange, checkDrop, formerDomainsOf, withDomain } from './domain.ts';
 import { domainText } from './domain-text.ts';
 import { withStore } from './controller.ts';
@@ -156,14 +157,8 @@ async function sayFarewell({ options, cluster: begun, person }: Context, { isNew
   process.stdout.write(farewell(cluster, isNew ? 'first' : isRotated ? 'new' : 'known', clusters));
   if (formerDomainsOf(cluster).length > 0) {
     const host = { stateDir, cluster, log: silentLogger() };
-    const leases = await withStore(host, (store) => leasesOf(store));
-    process.stdout.write(
-      domainText(
-        cluster,
-        leases.map(({ address }) => address),
-        clusters,
-      ),
-    );
+    const addresses = await withStore(host, doorAddresses);
+    process.stdout.write(domainText(cluster, addresses, clusters));
   }
   if (isRotated) await writeHostFiles(stateDir, closed(cluster));
 }

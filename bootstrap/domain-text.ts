@@ -6,7 +6,7 @@ import { formerDomainsOf } from './domain.ts';
 import { commands } from './origin.ts';
 import { type Cluster, gitUrlOf } from './settings.ts';
 
-/** With the addresses of the cluster's hosts, and the clusters that this machine's flynn command knows. */
+/** With the addresses of the cluster's hosts that have a router, and the clusters that this machine's flynn command knows. */
 export function domainText(
   cluster: Cluster,
   addresses: readonly string[],

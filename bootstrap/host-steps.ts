@@ -89,8 +89,8 @@ export function joinStepsOf(context: Context): Step[] {
     {
       title: 'The flynn command',
       run: async () => {
-        // At a host that was there before: here the router is only about to start.
-        const known = await knownCluster(cluster, shortMs, cluster.peers[0]);
+        // At one that was there before: here the router is only about to start, or there is to be none.
+        const known = await knownCluster(cluster, shortMs, cluster.peers);
         await addCluster(person, known, [context.cluster.controllerKey]);
         return `configured in ${person.configDir}`;
       },

@@ -51,6 +51,15 @@ test('while the authority is made anew, controllers take members of etcd with ce
   assert.equal(caOf({ ...cluster, alsoTrusted }), 'CERTIFICATEANOTHER');
 });
 
+test('a router is on every host that is not tagged router=no, and nothing else of the platform asks for hosts', () => {
+  const asked = manifest.flatMap(({ name, processes }) =>
+    Object.entries(processes).flatMap(([type, { constraints = [] }]) =>
+      constraints.map((one) => `${name} ${type}: ${one.attribute} ${one.operator} ${one.values?.join()}`),
+    ),
+  );
+  assert.deepEqual(asked, ['router web: router not_in no']);
+});
+
 test('all processes show their certificates, and say so where a version before does not keep it', () => {
   for (const app of manifest) {
     assert.equal(app.env['FLYNN_MUTUAL_TLS'], 'true', app.name);

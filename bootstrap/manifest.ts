@@ -5,6 +5,7 @@ import type { processSchema } from '@flynn/controller/model';
 import { hostAuthoritiesOf } from '@flynn/host-agent/trust/authorities';
 import type { Credentials } from '@flynn/kit/tls';
 import { domainsOf, formerDomainsOf } from './domain.ts';
+import { doorConstraints } from './doors.ts';
 import type { ImageName } from './images/recipes.ts';
 import { rootKeysOf, roundsOf } from './rotation.ts';
 import { sealingKeysOf } from './sealing-key-round.ts';
@@ -168,6 +169,7 @@ export function manifestOf(input: ManifestInput): SystemApp[] {
           // The last known routes and certificates, for a start while the rest of the platform is away.
           volumes: [{ name: 'router', path: '/data', isShared: true }],
           omni: true,
+          constraints: doorConstraints,
           hostNetwork: true,
           drainMs: routerDrainMs,
         },

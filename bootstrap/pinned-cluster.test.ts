@@ -79,6 +79,10 @@ test('a router that shows another authority is not pinned, and spoken to over TL
   const secureUrl = `https://${domain}:${address.port}`;
   assert.deepEqual(await known(authority, 60_000), [secureUrl, authority.certificate]);
   assert.equal(asked[0], domain);
+  // One of them has no router, or is away: no reason to speak in clear.
+  const byPeers = await knownCluster(clusterOf(authority), 60_000, ['127.0.0.9', '127.0.0.1']);
+  assert.equal(byPeers.controllerUrl, secureUrl);
+  assert.equal((await knownCluster(clusterOf(authority), 200, ['127.0.0.9'])).controllerUrl, `http://${domain}`);
   assert.deepEqual(await known(stranger, 200), [`http://${domain}`, undefined]);
   // While it is made anew it is pinned to both, whichever the router shows by then.
   const anew = await known(stranger, 60_000, await trustedOnly(authority));

@@ -31,19 +31,25 @@ function trustedCluster(cluster: Cluster): KnownCluster {
   return { ...openCluster(cluster), controllerUrl: secureControllerUrlOf(cluster), ca: undefined };
 }
 
-/** By what the router of the host shows, default this one's, as untilAnswers: in clear if it shows neither in that time. */
-export async function knownCluster(cluster: Cluster, deadlineMs: number, host = '127.0.0.1'): Promise<KnownCluster> {
+/** By what the router of any of the hosts shows, default this one's, as untilAnswers: in clear if none shows either in time. */
+export async function knownCluster(
+  cluster: Cluster,
+  deadlineMs: number,
+  hosts: readonly string[] = [],
+): Promise<KnownCluster> {
   const { hostname } = new URL(controllerUrlOf(cluster));
   const wanted = new Set(certificatesIn(hostAuthoritiesOf(cluster)).map(fingerprintOf));
-  const server = { host, port: httpsPortOf(cluster), name: hostname };
+  const servers = hosts.length === 0 ? ['127.0.0.1'] : hosts;
   const limited = AbortSignal.timeout(deadlineMs);
-  const shown = async (): Promise<KnownCluster> => {
+  const shownBy = async (host: string): Promise<KnownCluster> => {
+    const server = { host, port: httpsPortOf(cluster), name: hostname };
     const { chain, isTrusted } = await shownChain(server, limited);
     const authority = chain.at(-1);
     if (authority !== undefined && wanted.has(fingerprintOf(authority.toString()))) return pinnedCluster(cluster);
     if (isTrusted) return trustedCluster(cluster);
     throw new FlynnError('unavailable', 'it shows another certificate');
   };
+  const shown = (): Promise<KnownCluster> => Promise.any(servers.map(shownBy));
   try {
     return await waitFor(shown, { what: 'the certificate of the controller', deadlineMs, intervalMs: 250 });
   } catch (error) {

@@ -8,6 +8,7 @@ import { readLiveKeys } from '@flynn/controller/access/live-keys';
 import { withController } from './controller-client.ts';
 import { formerDomainsOf, moved, withoutFormer } from './domain.ts';
 import { addTwins, dropRoutes } from './domain-routes.ts';
+import { checkDoor } from './doors.ts';
 import { createDiscoveryClient } from '@flynn/discovery/client';
 import { readSealingKeys } from '@flynn/host-agent/cluster/sealing-keys';
 import { hostAuthoritiesOf, shownBehind } from '@flynn/host-agent/trust/authorities';
@@ -205,6 +206,7 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
           await openSealingRound(store);
           await ensureLease(store, cluster);
           await tellEtcdImage(store, images.get('etcd') ?? '');
+          await checkDoor(store, cluster.hostId);
         });
         return outcome;
       },

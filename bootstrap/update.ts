@@ -17,6 +17,7 @@ import { digestOfFile } from './bundle/digest.ts';
 import { sizeOfBundle } from './bundle/size.ts';
 import { findPerson } from './cli-config.ts';
 import { withStore } from './controller.ts';
+import { checkDoor } from './doors.ts';
 import { tellEtcdImage } from './etcd.ts';
 import {
   type BundleCopy,
@@ -146,6 +147,7 @@ async function moveCluster(
   const inUse = await versionInUse();
   const previous = inUse === version ? undefined : inUse;
   const hosts = await withStore(place, hostsOf);
+  await withStore(place, (store) => checkDoor(store, place.cluster.hostId));
   await checkAway(place, { hosts, leavesAway });
   if (mayReturn) await checkMembers(place, hosts);
   const { known, silent } = await versionsOf(place, hosts);

@@ -19,7 +19,7 @@ const underWay: ReadonlySet<Job['state']> = new Set(['pending', 'starting', 'sto
 
 /**
  * Exactly as many running as wanted, and none about to start or stop. A crashed job beyond those will not come back. Of an
- * omni type every host has one, and how many hosts there are is not known here.
+ * omni type every host has one that it may be on, and how many these are is not known here.
  */
 export function isReached(jobs: readonly Job[], wanted: Wanted): boolean {
   return Object.entries(wanted).every(([type, { count, isOmni }]) => {

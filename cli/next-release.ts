@@ -1,6 +1,7 @@
 /** A release that differs from the one before in its configuration alone, rolled out: how `env set` and `link add` end. */
 import { apps, releases } from '@flynn/controller/api';
-import type { Release } from '@flynn/controller/model';
+import type { Process, Release } from '@flynn/controller/model';
+import { usageError } from './arguments.ts';
 import type { Context } from './context.ts';
 import { deployRelease, deployedText } from './deploy.ts';
 
@@ -11,6 +12,16 @@ export async function newestRelease(context: Context): Promise<Release | undefin
   const app = await client.call(apps.get, { params });
   if (app.releaseId !== undefined) return client.call(releases.get, { params: { ...params, release: app.releaseId } });
   return (await client.call(releases.list, { params }))[0];
+}
+
+/** What a release has of a type, which is to be changed. */
+export function processOf(release: Release | undefined, type: string): Process {
+  const process = release?.processes[type];
+  if (process !== undefined) return process;
+  const known = Object.keys(release?.processes ?? {});
+  throw usageError(
+    `there is no process type "${type}": there ${known.length === 0 ? 'are none yet' : `is ${known.join(', ')}`}`,
+  );
 }
 
 /** Answers once it is live, and tells so; one without anything to run is only made. */

@@ -11,6 +11,7 @@ import { addEventsCommand } from './commands/events.ts';
 import { addClusterCommands } from './commands/cluster.ts';
 import { type Parent, withCommonOptions } from './commands/command.ts';
 import { addCompletionCommand } from './commands/completion.ts';
+import { addConstraintCommands } from './commands/constraint.ts';
 import { addCronCommands } from './commands/cron.ts';
 import { addDeploymentCommands } from './commands/deployment.ts';
 import { addDrainCommands } from './commands/drain.ts';
@@ -98,6 +99,7 @@ export async function runCli(argv: readonly string[], io: Io): Promise<number> {
   addCronCommands(parent);
   addSourceCommands(parent);
   addLimitCommands(parent);
+  addConstraintCommands(parent);
   addPromoteCommands(parent);
   addExportCommands(parent);
   addMetaCommands(parent);

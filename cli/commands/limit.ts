@@ -3,7 +3,7 @@ import { amountText, buildLimitNames, byteSize } from '@flynn/controller/build-l
 import type { AppBuildLimits, BuildLimitName } from '@flynn/controller/build-limits';
 import type { Process } from '@flynn/controller/model';
 import { parseWhole, usageError } from '../arguments.ts';
-import { makeNextRelease, newestRelease } from '../next-release.ts';
+import { makeNextRelease, newestRelease, processOf } from '../next-release.ts';
 import { formatTable } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';
 
@@ -31,14 +31,10 @@ export function addLimitCommands(parent: Parent): void {
     async run(context, _options, [type = '', ...args]) {
       const wanted = Object.fromEntries(args.map(processLimit));
       const before = await newestRelease(context);
-      const process = before?.processes[type];
-      if (before === undefined || process === undefined) {
-        const known = Object.keys(before?.processes ?? {});
-        throw usageError(
-          `there is no process type "${type}": there ${known.length === 0 ? 'are none yet' : `is ${known.join(', ')}`}`,
-        );
-      }
-      await makeNextRelease(context, before, { processes: { ...before.processes, [type]: { ...process, ...wanted } } });
+      const process = processOf(before, type);
+      await makeNextRelease(context, before, {
+        processes: { ...before?.processes, [type]: { ...process, ...wanted } },
+      });
     },
   });
 

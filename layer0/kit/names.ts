@@ -28,3 +28,10 @@ export const serviceName = z
     /^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/,
     'a service name is 1 to 63 lower-case letters, digits and dashes, starts and ends with a letter or digit, like "my-app-web"',
   );
+
+export const hostTagName = z
+  .string()
+  .regex(
+    /^[A-Za-z0-9._-]{1,64}$/,
+    'a tag of a host is 1 to 64 letters, digits, dots, dashes and underscores, like "disk"',
+  );

@@ -11,6 +11,8 @@ export type Departure = Readonly<{
   /** When it will be due. */
   deadlineAt?: number;
   why: 'draining' | 'unsuited';
+  /** Unsuited: the constraint that the host does not meet, in words. */
+  failed?: string;
 }>;
 
 /** Hosts of the jobs that drain, and those whose attributes have changed so that the workload may not be there any more. */
@@ -37,8 +39,8 @@ export function departuresOf(
     }
     const host = cell.hosts.get(hostId)?.value;
     if (host === undefined) continue;
-    if (failedConstraint(hostId, attributesOf(host, settings), workload.constraints) === undefined) continue;
-    departures.set(hostId, { maxParallel: 1, isDue: false, why: 'unsuited' });
+    const failed = failedConstraint(hostId, attributesOf(host, settings), workload.constraints);
+    if (failed !== undefined) departures.set(hostId, { maxParallel: 1, isDue: false, why: 'unsuited', failed });
   }
   return departures;
 }

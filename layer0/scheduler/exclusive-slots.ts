@@ -8,7 +8,8 @@ import { isFailing, judgeReschedule, withVerdict } from './reschedule.ts';
 
 /**
  * Slots are exactly 0 to count - 1. A slot with volumes goes back to the host where it was: its last job stays assigned
- * there, and says so, until the next one is.
+ * there, and says so, until the next one is. Where the host does not meet the constraints any more it cannot: then what runs
+ * there runs on, and what is to take its place waits.
  */
 export function reconcileExclusive(workload: Workload, input: ReconcileInput): Decision {
   const { departures, lostHosts } = input;
@@ -23,6 +24,7 @@ export function reconcileExclusive(workload: Workload, input: ReconcileInput): D
   const release = new Set(ended);
   const place: Slot[] = [];
   const held = new Map<string, number>();
+  const hold = (obstacle: string) => held.set(obstacle, (held.get(obstacle) ?? 0) + 1);
   const outdated: PlacedJob[] = [];
   const moving: PlacedJob[] = [];
   let unsettled = 0;
@@ -39,7 +41,7 @@ export function reconcileExclusive(workload: Workload, input: ReconcileInput): D
       if (pinned !== undefined && obstacle !== undefined) {
         // It must not hold the others up.
         release.delete(pinned);
-        held.set(obstacle, (held.get(obstacle) ?? 0) + 1);
+        hold(obstacle);
       } else if (before !== undefined && verdict?.kind !== 'now' && isFailing(before, workload, lostHosts)) {
         release.delete(before);
         isWaiting = true;
@@ -51,7 +53,10 @@ export function reconcileExclusive(workload: Workload, input: ReconcileInput): D
       }
     }
     const departure = keep === undefined ? undefined : departures.get(keep.hostId);
-    if (keep !== undefined && departure?.isDue === true) stop.push(keep);
+    const isStuck = departure?.why === 'unsuited' && keep !== undefined && !canMove(keep, workload);
+    const obstacle = isStuck && keep.version !== version ? volumeObstacle(keep, input) : undefined;
+    if (obstacle !== undefined) hold(obstacle);
+    else if (keep !== undefined && departure?.isDue === true) stop.push(keep);
     else if (keep !== undefined && keep.version !== version) {
       // One that serves nobody can go at once: a broken version must not stand in the way of the one that mends it.
       if (isRunning(keep)) outdated.push(keep);
@@ -101,7 +106,9 @@ function canMove(job: PlacedJob, { demand }: Workload): boolean {
 /** Why the slot cannot go back to its data, which is not given up for a new start elsewhere unless it is replaceable. */
 function volumeObstacle({ hostId }: PlacedJob, { isThere, departures }: ReconcileInput): string | undefined {
   if (!isThere(hostId)) return `volume data is on ${hostId}, which is away`;
-  if (departures.get(hostId)?.why === 'draining') return `volume data is on ${hostId}, which is draining`;
+  const departure = departures.get(hostId);
+  if (departure?.why === 'draining') return `volume data is on ${hostId}, which is draining`;
+  if (departure?.why === 'unsuited') return `volume data is on ${hostId}, which does not match: ${departure.failed}`;
   return undefined;
 }
 

@@ -18,6 +18,8 @@ const cellWith = (...things: Parameters<ToyCell['put']>) => new ToyCell().put(..
 const sized = (megabytes: number) => ({
   template: { resources: { memoryBytes: megabytes * mebibyte, cpuMillis: 100 } },
 });
+const ssd = { attribute: 'disk', operator: 'in' as const, values: ['ssd'] };
+const unlessNo = { attribute: 'router', operator: 'not_in' as const, values: ['no'] };
 const zoned = (id: string, zone: string, more: Partial<HostRecord> = {}) =>
   hostOf(id, { attributes: { zone }, ...more });
 
@@ -192,6 +194,55 @@ describe('a slot with volumes', () => {
     cell.run('db', 'host_joined');
     assert.deepEqual([hostsOf(cell, 'db'), blockedOf(cell, 'db').length], [['h1'], 0]);
   });
+  it('runs on where its host does not match any more; what is to take its place waits for that, and says so', () => {
+    const onSsd = (version: string) => ({ ...db(version), constraints: [{ ...ssd }] });
+    const cell = cellWith(hostOf('h1'), db('v1'));
+    const jobs = () => cell.jobsOf('db').map(({ hostId, version, desired }) => `${hostId} ${version} ${desired}`);
+    cell.run('db');
+    cell.step();
+    cell.put(hostOf('h2', { attributes: { disk: 'ssd' } }), onSsd('v2'));
+    cell.run('db');
+    assert.deepEqual(jobs(), ['h1 v1 run'], 'nothing is stopped for what cannot begin');
+    const reason = '0 placed, 1 waiting: volume data is on h1, which does not match: disk is not ssd';
+    assert.equal(blockedOf(cell, 'db')[0]?.reason, reason);
+    cell.put(db('v1'));
+    cell.run('db');
+    assert.deepEqual([jobs(), blockedOf(cell, 'db').length], [['h1 v1 run'], 0], 'taken back, all is well');
+    cell.put(onSsd('v2'));
+    cell.settings.set('h1', { cordoned: false, tags: { disk: 'ssd' } });
+    for (let round = 0; round < 3; round += 1) {
+      cell.run('db');
+      cell.step();
+    }
+    assert.deepEqual([jobs(), blockedOf(cell, 'db').length], [['h1 v2 run'], 0], 'and it begins where its data is');
+    cell.settings.delete('h1');
+    cell.run('db', 'host_changed');
+    assert.deepEqual(jobs(), ['h1 v2 run'], 'a tag alone stops nothing that has data');
+    cell.report(cell.jobsOf('db')[0]?.id ?? '', 'failed');
+    cell.now += 60_000;
+    cell.run('db', 'job_ended');
+    assert.deepEqual([jobs(), blockedOf(cell, 'db')[0]?.reason], [['h1 v2 run'], reason], 'and nothing begins empty');
+    assert.equal(cell.jobsOf('db')[0]?.status?.isFinal, true);
+    cell.settings.set('h1', { cordoned: false, tags: { disk: 'ssd' } });
+    cell.run('db', 'host_changed');
+    cell.step();
+    assert.deepEqual([jobs(), blockedOf(cell, 'db').length], [['h1 v2 run'], 0]);
+    assert.equal(cell.jobsOf('db')[0]?.status?.state, 'running');
+  });
+  it('that can be left goes to a host that matches, once', () => {
+    const cell = cellWith(hostOf('h1', { attributes: { disk: 'ssd' } }), hostOf('h2'));
+    const volumes = [{ name: 'logs', path: '/d', isReplaceable: true }];
+    cell.put(workloadOf({ id: 'db', constraints: [{ ...ssd }], template: { volumes } }));
+    cell.run('db');
+    cell.step();
+    cell.settings.set('h1', { cordoned: false, tags: { disk: 'hdd' } });
+    cell.settings.set('h2', { cordoned: false, tags: { disk: 'ssd' } });
+    for (let round = 0; round < 3; round += 1) {
+      cell.run('db', 'host_changed');
+      cell.step();
+    }
+    assert.deepEqual(hostsOf(cell, 'db'), ['h2']);
+  });
 });
 
 it('a slot with volumes that has grown too large keeps its place, and says what is missing', () => {
@@ -266,6 +317,19 @@ describe('an omni workload for some hosts only', () => {
     cell.settings.set('h1', { cordoned: false, tags: {}, drain: { startedAt: cell.now, maxParallel: 1 } });
     for (let round = 0; round < 3; round += 1) run(cell);
     assert.deepEqual(hostsOf(cell, 'store'), ['h2', 'h4']);
+  });
+  it('leaves a host that does not match any more at once, and comes back to it', () => {
+    const cell = cellWith(
+      hostOf('h1'),
+      hostOf('h2'),
+      workloadOf({ id: 'store', kind: 'omni', constraints: [unlessNo] }),
+    );
+    assert.deepEqual(run(cell), ['h1', 'h2']);
+    cell.settings.set('h2', { cordoned: false, tags: { router: 'no' } });
+    for (let round = 0; round < 2; round += 1) run(cell);
+    assert.deepEqual([hostsOf(cell, 'store'), blockedOf(cell, 'store').length], [['h1'], 0]);
+    cell.settings.delete('h2');
+    assert.deepEqual(run(cell), ['h1', 'h2']);
   });
 });
 

@@ -25,8 +25,11 @@ const web = processSchema.parse({
 });
 
 test('artifact and commands come along, env does not, settings and names are the other app’s', () => {
+  const constraints = [{ attribute: 'disk', operator: 'exists' as const, values: [] }];
   const before = release({
-    processes: { web: processSchema.parse({ command: ['old'], memoryBytes: 2, volumes: [{ name: 'd', path: '/d' }] }) },
+    processes: {
+      web: processSchema.parse({ command: ['old'], memoryBytes: 2, constraints, volumes: [{ name: 'd', path: '/d' }] }),
+    },
   });
   const adopted = adoptedRelease(
     { app: { name: 'staging' }, release: release({ processes: { web, worker: web }, scripts: { release: 'm' } }) },
@@ -36,6 +39,7 @@ test('artifact and commands come along, env does not, settings and names are the
   assert.deepEqual(adopted?.processes['web']?.command, ['new']);
   assert.deepEqual(adopted?.processes['web']?.volumes, [{ name: 'd', path: '/d' }]);
   assert.equal(adopted?.processes['web']?.memoryBytes, 2);
+  assert.deepEqual(adopted?.processes['web']?.constraints, constraints);
   assert.equal(adopted?.processes['worker']?.memoryBytes, 1);
   assert.deepEqual(
     adopted?.processes['web']?.ports.map(({ service }) => service?.name),

@@ -6,7 +6,7 @@ type Adopted = Pick<Release, 'processes' | 'meta'> &
   Required<Pick<Release, 'scripts' | 'cron'>> & { artifactId: string };
 
 /**
- * `into.release` is the one it takes the place of: what was set for a type there (room, volumes, links, times) stays. Names
+ * `into.release` is the one it takes the place of: what was set for a type there (room, hosts, volumes, links, times) stays. Names
  * of services follow the app. Undefined for a release that has nothing to run.
  */
 export function adoptedRelease(
@@ -38,6 +38,7 @@ export function adoptedRelease(
 
 function settingsOf(before: Process | undefined): Partial<Process> {
   if (before === undefined) return {};
-  const { memoryBytes, cpuMillis, volumes, links, stopTimeoutMs, drainMs } = before;
-  return { memoryBytes, cpuMillis, volumes, links, stopTimeoutMs, ...(drainMs === undefined ? {} : { drainMs }) };
+  const { memoryBytes, cpuMillis, constraints, volumes, links, stopTimeoutMs, drainMs } = before;
+  const drain = drainMs === undefined ? {} : { drainMs };
+  return { memoryBytes, cpuMillis, constraints, volumes, links, stopTimeoutMs, ...drain };
 }

@@ -2,8 +2,10 @@
 import { hostRecordSchema, resourcesSchema } from '@flynn/scheduler/cell';
 import { evaluationSchema, evaluationStates } from '@flynn/scheduler/evaluation';
 import { booleanFlag } from '@flynn/kit/config';
+import { hostTagName } from '@flynn/kit/names';
 import { defineRoute } from '@flynn/kit/routes';
 import { z } from 'zod';
+import { hostTagValue } from './constraints.ts';
 import { jobSchema } from './model.ts';
 import { pageQuery } from './paging.ts';
 
@@ -69,7 +71,7 @@ export const hosts = {
     method: 'PATCH',
     path: '/hosts/:host/tags',
     /** Null takes a tag away; those left out stay. */
-    body: z.object({ tags: z.record(z.string().regex(/^[A-Za-z0-9._-]{1,64}$/), z.string().max(256).nullable()) }),
+    body: z.object({ tags: z.record(hostTagName, hostTagValue.nullable()) }),
     response: hostViewSchema,
     summary: "Change a host's tags",
   }),

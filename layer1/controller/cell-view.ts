@@ -14,6 +14,7 @@ import { evaluationSchema } from '@flynn/scheduler/evaluation';
 import type {
   Assignment,
   Claim,
+  Constraint,
   HostJob,
   HostRecord,
   JobStatus,
@@ -26,6 +27,7 @@ import { openMirror } from '@flynn/store/mirror';
 import type { Mirror } from '@flynn/store/mirror';
 import type { Store } from '@flynn/store/store';
 import { appIdOf } from './compile.ts';
+import { attributesOf, failedConstraint } from '@flynn/scheduler/feasible';
 import { seenStatus } from '@flynn/scheduler/lost-jobs';
 import type { SeenStatus } from '@flynn/scheduler/lost-jobs';
 
@@ -147,6 +149,17 @@ export function reasonsOf(cell: CellView): Map<string, string> {
 
 function isOlder(a: Evaluation, b: Evaluation): boolean {
   return a.createdAt === b.createdAt ? a.id < b.id : a.createdAt < b.createdAt;
+}
+
+/** Hosts that are there and meet all of them, whether they take jobs or not. */
+export function matchingHosts(
+  cell: Pick<CellView, 'hosts' | 'settings'>,
+  constraints: readonly Constraint[],
+): HostRecord[] {
+  const settings = cell.settings.snapshot.entries;
+  return valuesOf(cell.hosts).filter(
+    (host) => failedConstraint(host.id, attributesOf(host, settings.get(host.id)?.value), constraints) === undefined,
+  );
 }
 
 /** Whether new jobs may be placed there. */

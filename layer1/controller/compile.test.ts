@@ -27,6 +27,18 @@ test('an omni type may be for so many hosts at most', () => {
   assert.deepEqual([kind, maxHosts], ['omni', 3]);
 });
 
+test('constraints of a type are its workload’s, also of builds; its version does not change with them, and one-off jobs go anywhere', () => {
+  const constraints = [{ attribute: 'disk', operator: 'in' as const, values: ['ssd'] }];
+  const [web, anywhere] = [process({ constraints }), process({})];
+  const compiled = compileWorkload(runnable({ web }), 'web', web, 1);
+  assert.deepEqual(compiled.constraints, constraints);
+  assert.equal(compiled.version, compileWorkload(runnable({ web: anywhere }), 'web', anywhere, 1).version);
+  const build = { app: runnable({}).app, appEnv: {}, operationId: 'o', sourceDigest: digest, commit: 'c' };
+  assert.deepEqual(compileBuild(runnable({ build: web }), web, build).constraints, constraints);
+  const run = { workloadId: 'a1-run-1', command: ['sh'], env: {}, tty: false, stdin: false };
+  assert.deepEqual(compileOneOff(runnable({ web }), run).constraints, []);
+});
+
 test('a part of the platform is known by its name when its release can show that, and always if its processes say so; an app never', () => {
   const always = process({ env: { FLYNN_MUTUAL_ALWAYS: 'true' } });
   const can = { FLYNN_MUTUAL_TLS: 'true' };

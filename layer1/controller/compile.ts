@@ -121,6 +121,7 @@ export function compileWorkload(runnable: Runnable, type: string, process: Proce
     kind: process.omni ? 'omni' : 'service',
     count,
     ...(process.maxHosts === undefined ? {} : { maxHosts: process.maxHosts }),
+    constraints: process.constraints,
     version: versionOf(template),
     template,
     priority: app.isSystem ? priorities.system : priorities.app,
@@ -261,7 +262,8 @@ export function compileBuild(builder: Runnable, process: Process, build: Build):
     restart: 'never',
     maxRuntimeMs: own.time.value + buildGraceMs,
   });
-  return ephemeral(buildWorkloadId(build.app.id, build.operationId), template, priorities.build);
+  const workload = ephemeral(buildWorkloadId(build.app.id, build.operationId), template, priorities.build);
+  return { ...workload, constraints: process.constraints };
 }
 
 /** What is no setting of the build itself is for the programs it runs. */

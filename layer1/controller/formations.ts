@@ -117,7 +117,7 @@ export function checkCounts(
 /** What this API is reached by and runs on: by it alone they come back. */
 const indispensable: ReadonlySet<string> = new Set(['controller web', 'controller worker', 'router web']);
 
-function isIndispensable({ spec }: AppResource, type: string): boolean {
+export function isIndispensable({ spec }: AppResource, type: string): boolean {
   return spec.isSystem && indispensable.has(`${spec.name} ${type}`);
 }
 
@@ -132,8 +132,10 @@ function manyReason(app: AppResource, release: ReleaseResource, type: string): s
   const process = release.spec.processes[type];
   if (process === undefined) return undefined;
   if (process.omni) {
-    const { maxHosts } = process;
-    const where = maxHosts === undefined ? 'every host runs one' : `each of up to ${maxHosts} hosts runs one`;
+    const { maxHosts, constraints } = process;
+    const may = constraints.length === 0 ? '' : ' that meets its constraints';
+    const where =
+      maxHosts === undefined ? `every host${may} runs one` : `each of up to ${maxHosts} hosts${may} runs one`;
     const none = isIndispensable(app, type) ? '' : `, ${type}=0 none`;
     return `${where} of ${type} of ${app.spec.name}, and there are more of it with more hosts: ${type}=1 has them run${none}`;
   }

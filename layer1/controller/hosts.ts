@@ -12,6 +12,7 @@ import type { HostDetail, HostView } from './api-hosts.ts';
 import { seenStatuses, valuesOf } from './cell-view.ts';
 import { evaluationContext } from './deps.ts';
 import type { Deps } from './deps.ts';
+import { checkDoors, withTags } from './host-tags.ts';
 import { checkLostBlobs, checkSoleCopies } from './host-blobs.ts';
 import { removeHost, volumesHeld } from './host-removal.ts';
 import { hasEnded, iso, jobOfStatus } from './job-views.ts';
@@ -41,9 +42,12 @@ export function hostHandlers(deps: Deps, blobs: Pick<BlobClient, 'replication' |
       knownHost(deps, params.host);
       return detailOf(deps, params.host, signal);
     }),
-    handle(hosts.tag, async ({ params, body, signal }) =>
-      change(params.host, signal, (settings) => ({ ...settings, tags: withTags(settings.tags, body.tags) })),
-    ),
+    handle(hosts.tag, async ({ params, body, signal }) => {
+      const tagged = (before: OperatorSettings) => ({ ...before, tags: withTags(before.tags, body.tags) });
+      const known = deps.cell.settings.snapshot.entries.get(params.host)?.value ?? noSettings;
+      await checkDoors(deps, params.host, tagged(known), signal);
+      return change(params.host, signal, tagged);
+    }),
     handle(hosts.cordon, async ({ params, signal }) =>
       change(params.host, signal, (settings) => ({ ...settings, cordoned: true })),
     ),
@@ -139,18 +143,6 @@ async function detailOf(deps: Deps, hostId: string, signal: AbortSignal): Promis
 
 async function appNames({ resources }: Deps, signal: AbortSignal): Promise<Map<string, string>> {
   return new Map((await resources.list(appType, { signal })).map((app) => [app.id, app.spec.name]));
-}
-
-function withTags(
-  before: Readonly<Record<string, string>>,
-  changes: Readonly<Record<string, string | null>>,
-): Record<string, string> {
-  const tags = new Map(Object.entries(before));
-  for (const [name, value] of Object.entries(changes)) {
-    if (value === null) tags.delete(name);
-    else tags.set(name, value);
-  }
-  return Object.fromEntries([...tags].sort(([a], [b]) => (a < b ? -1 : 1)));
 }
 
 function opened({ drain: _drain, ...settings }: OperatorSettings): OperatorSettings {

@@ -3,6 +3,7 @@ import { appName, envName, processType, serviceName } from '@flynn/kit/names';
 import { healthCheckSchema, imageSchema, jobStates } from '@flynn/scheduler/cell';
 import { z } from 'zod';
 import { appJsonSchema, cronEntrySchema, scriptsSchema } from './app-json.ts';
+import { processConstraintSchema } from './constraints.ts';
 import { rolloutSchema } from './deployments/rollout-settings.ts';
 import { httpSettingsSchema, tcpSettingsSchema } from './routes/settings.ts';
 
@@ -68,9 +69,11 @@ export const processSchema = z.object({
     .positive()
     .default(1024 ** 3),
   cpuMillis: z.int().nonnegative().default(1_000),
-  /** One on every host, whatever the count, or on as many as `maxHosts` says. */
+  /** One on every host that meets its constraints, whatever the count, or on as many as `maxHosts` says. */
   omni: z.boolean().default(false),
   maxHosts: z.int().positive().optional(),
+  /** What hosts have to be for its jobs to be there, all of it. One-off jobs go anywhere. */
+  constraints: z.array(processConstraintSchema).max(20).default([]),
   hostNetwork: z.boolean().default(false),
   stopTimeoutMs: z.int().positive().default(30_000),
   drainMs: z.int().nonnegative().optional(),

@@ -100,8 +100,10 @@ async function lead(deps: Deps, signal: AbortSignal, blobs?: WorkerBlobs): Promi
         const state = deployments.snapshot.entries.get(id)?.value.status.state;
         return state === 'complete' || state === 'failed' ? [] : [id];
       });
-      // What is on a host that goes is up no longer, and of an omni type one less is wanted.
-      const deploymentsByHosts: Source = mapSource(keysOf(cell.hosts), () => openDeployments.all());
+      // What is on a host that goes is up no longer, and of an omni type one less is wanted: also of one that is tagged.
+      const deploymentsByHosts = [keysOf(cell.hosts), keysOf(cell.settings)].map((source) =>
+        mapSource(source, () => openDeployments.all()),
+      );
       const common = { log, signal: term };
       await Promise.all([
         collectRegularly(deps, blobs, { signal: term, epoch: epochCompare }),
@@ -109,7 +111,7 @@ async function lead(deps: Deps, signal: AbortSignal, blobs?: WorkerBlobs): Promi
         runReconciler({
           ...common,
           name: 'deployments',
-          sources: [openDeployments, ...deploymentsOfApps, deploymentsByHosts],
+          sources: [openDeployments, ...deploymentsOfApps, ...deploymentsByHosts],
           concurrency: 16,
           reconcile: (id, { signal: run }) =>
             stepDeployment(deps, id, { signal: run, upTimes, word, epoch: epochCompare }),

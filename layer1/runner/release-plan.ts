@@ -7,7 +7,7 @@ import { type BuildResult, type Process, processSchema } from '@flynn/controller
 const releaseType = 'release';
 
 /**
- * What the build says to run, with what was set for the type before: resources, volumes, ports, links and timeouts. The
+ * What the build says to run, with what was set for the type before: resources, hosts, volumes, ports, links and timeouts. The
  * command and what belongs to the slug's image are new each time, since the release before may have been something else
  * than a slug. A type that is new reaches what all types reached before.
  */

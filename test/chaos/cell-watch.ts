@@ -4,8 +4,10 @@ import { silentLogger } from '@flynn/kit/log';
 import { raceAbort, withDeadline } from '@flynn/kit/retry';
 import { TaskGroup } from '@flynn/kit/tasks';
 import { CellFollower } from '@flynn/scheduler/cell-follower';
+import type { Workload } from '@flynn/scheduler/cell';
 import type { Cell, PlacedJob } from '@flynn/scheduler/cell-view';
 import { CellColumns } from '@flynn/scheduler/columns/cell-columns';
+import { attributesOf, failedConstraint } from '@flynn/scheduler/feasible';
 import type { Store } from '@flynn/store/store';
 
 export class CellWatch implements AsyncDisposable {
@@ -84,7 +86,11 @@ export function wrongs(cell: Cell, hosts: readonly string[]): string[] {
     const isWaiting = jobs.some(({ demand, hostId }) => demand.volumes.length > 0 && !cell.hosts.has(hostId));
     if (workload === undefined || isWaiting) continue;
     const wanted =
-      workload.kind === 'omni' ? workload.count * openHosts(cell) : workload.kind === 'ephemeral' ? 0 : workload.count;
+      workload.kind === 'omni'
+        ? workload.count * openHosts(cell, workload)
+        : workload.kind === 'ephemeral'
+          ? 0
+          : workload.count;
     const up = jobs.filter((job) => isUp(cell, job) && job.version === workload.version);
     if (up.length !== wanted || jobs.length !== wanted) {
       wrong.push(`${id}: ${wanted} wanted, ${jobs.length} assigned (${jobs.map(jobText).join(', ')})`);
@@ -106,7 +112,10 @@ export function wrongs(cell: Cell, hosts: readonly string[]): string[] {
 
 const jobText = (job: PlacedJob): string => `${job.id} ${job.desired} ${job.status?.state ?? 'unknown'}`;
 
-function openHosts(cell: Cell): number {
-  return [...cell.hosts].filter(([id, { value }]) => !value.cordoned && cell.settings.get(id)?.cordoned !== true)
-    .length;
+function openHosts(cell: Cell, { constraints }: Workload): number {
+  return [...cell.hosts].filter(([id, { value }]) => {
+    const settings = cell.settings.get(id);
+    const isMeant = failedConstraint(id, attributesOf(value, settings), constraints) === undefined;
+    return isMeant && !value.cordoned && settings?.cordoned !== true;
+  }).length;
 }

@@ -58,7 +58,8 @@ function blocked({ evaluations, nameOf }: WorkFacts, now: number): Found[] {
       what: `jobs of it wait for a place: ${reason ?? 'nobody said why'}`,
       since: new Date(createdAt).toISOString(),
       why: 'less of it runs than is wanted',
-      remedy: 'make room: add a host (flynn-host join TOKEN), scale something down, or ask for less: flynn limit set',
+      remedy:
+        'make room: add a host (flynn-host join TOKEN), scale something down, or ask for less: flynn limit set, flynn constraint set',
     })),
     'jobs of it wait for a place',
   );

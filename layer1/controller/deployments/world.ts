@@ -3,15 +3,15 @@ import { cellKeys, workloadSchema } from '@flynn/scheduler/cell';
 import type { JobStatus, Workload } from '@flynn/scheduler/cell';
 import { decodeJson } from '@flynn/store/codec';
 import {
+  matchingHosts,
   placedJobs,
   reasonsOf,
   seenStatuses,
   statusesOfApp,
   takesJobs,
   templateFactsSchema,
-  valuesOf,
 } from '../cell-view.ts';
-import type { PlacedJob } from '../cell-view.ts';
+import type { CellView, PlacedJob } from '../cell-view.ts';
 import type { Scripts } from '../app-json.ts';
 import { workloadIdOf } from '../compile.ts';
 import type { Runnable } from '../compile.ts';
@@ -131,7 +131,6 @@ export function typeStates(deps: Deps, world: World, upTimes: UpTimes): TypeStat
   const failed = findFailed(deployment, statuses);
   const nextIds = workloadIds(app.id, next);
   const oldIds = workloadIds(app.id, old);
-  const hostCount = valuesOf(cell.hosts).filter((host) => takesJobs(cell, host)).length;
   const types = [...new Set([...nextIds.keys(), ...oldIds.keys()])];
   const up = types.flatMap((type) => upJobs(statuses, next.releaseId, type));
   const upSince = upTimes.seen(deployment.id, up, deps.now());
@@ -155,21 +154,30 @@ export function typeStates(deps: Deps, world: World, upTimes: UpTimes): TypeStat
       newWanted,
       oldWanted: oldId === undefined || isInPlace ? 0 : (workloads.get(oldId)?.count ?? 0),
       newUp: settled.length - unsettled.length,
-      newExpected: workload?.kind === 'omni' && newWanted > 0 ? hostsOf(workload, hostCount) : newWanted,
+      newExpected: workload?.kind === 'omni' && newWanted > 0 ? hostsOf(cell, workload) : newWanted,
       oldUp: old === undefined ? 0 : upJobs(statuses, old.releaseId, type).length,
       oldPresent: oldId === undefined ? 0 : presentOld(deps, world, oldId, placed),
       isInPlace,
       isSwitched,
       failed: failed !== undefined && failed.meta['flynn.type'] === type ? { ...failed, type } : undefined,
-      blocked: findTrouble(statuses, next.releaseId, type) ?? (nextId === undefined ? undefined : reasons.get(nextId)),
+      blocked: findTrouble(statuses, next.releaseId, type) ?? blockedOf(cell, workload, reasons),
       settledAtMs: unsettled.length === 0 ? undefined : Math.min(...unsettled),
     };
   });
 }
 
-/** How many of them an omni workload has jobs on. */
-function hostsOf({ maxHosts = Infinity }: Workload, hostCount: number): number {
-  return Math.min(maxHosts, Math.max(1, hostCount));
+/** On how many an omni workload has jobs: one at least, since a deployment of nothing has shown nothing. */
+function hostsOf(cell: CellView, { maxHosts = Infinity, constraints }: Workload): number {
+  const open = matchingHosts(cell, constraints).filter((host) => takesJobs(cell, host));
+  return Math.min(maxHosts, Math.max(1, open.length));
+}
+
+/** Of an omni workload without a host nothing waits: schedulers have nothing to say. */
+function blockedOf(cell: CellView, workload: Workload | undefined, reasons: ReadonlyMap<string, string>) {
+  if (workload === undefined) return undefined;
+  const { id, kind, constraints } = workload;
+  if (kind === 'omni' && matchingHosts(cell, constraints).length === 0) return 'no host meets its constraints';
+  return reasons.get(id);
 }
 
 /** Old jobs of a workload that have not ended, those that were placed and said nothing yet included. */

@@ -3,6 +3,7 @@ import type { ExaminedHost, ExaminedMember } from '@flynn/host-agent/doctor/api'
 import type { Found } from '@flynn/host-agent/doctor/finding';
 import type { SeenStatus } from '@flynn/scheduler/lost-jobs';
 import { hasEnded } from '../job-views.ts';
+import type { Process } from '../model.ts';
 import type { AppResource, FormationResource, ReleaseResource } from '../resources.ts';
 import type { Component } from './api.ts';
 
@@ -13,8 +14,8 @@ export type ComponentFacts = Readonly<{
   formations: readonly FormationResource[];
   /** Of the platform's apps. */
   statuses: readonly SeenStatus[];
-  /** Ids of hosts that are there. */
-  present: readonly string[];
+  /** How many hosts there are for jobs of it. */
+  hostsFor: (process: Process) => number;
   /** Undefined when no agent answered. */
   hosts: readonly ExaminedHost[] | undefined;
   etcd: readonly ExaminedMember[];
@@ -29,7 +30,7 @@ export function componentsOf(facts: ComponentFacts): Component[] {
 }
 
 /** A type that serves others is a part also while nobody wants one; one that only runs when asked for is none. */
-function ofApp(app: AppResource, { releases, formations, statuses, present }: ComponentFacts): Component[] {
+function ofApp(app: AppResource, { releases, formations, statuses, hostsFor }: ComponentFacts): Component[] {
   const live = releases.find(({ id }) => id === app.status.releaseId);
   if (live === undefined) return [];
   const counts = formations.find(({ id }) => id === live.id)?.spec.processes ?? {};
@@ -38,7 +39,9 @@ function ofApp(app: AppResource, { releases, formations, statuses, present }: Co
     const count = counts[type] ?? 0;
     const isServing = process.ports.some(({ service }) => service !== undefined);
     if (count === 0 && !isServing) return [];
-    const wanted = process.omni ? count * Math.min(present.length, process.maxHosts ?? Infinity) : count;
+    const wanted = process.omni
+      ? count * Math.min(Math.max(1, hostsFor(process)), process.maxHosts ?? Infinity)
+      : count;
     const instances = statuses
       .filter(({ meta }) => meta['flynn.app_name'] === app.spec.name && meta['flynn.type'] === type)
       .filter((status) => !hasEnded(status))

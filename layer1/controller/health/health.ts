@@ -10,9 +10,10 @@ import { Sightings, examine, healthOf, lessThan, together } from '@flynn/host-ag
 import type { Check, Finding } from '@flynn/host-agent/doctor/finding';
 import { workFindings } from '@flynn/host-agent/doctor/work';
 import { certificateType } from '../certificates/resources.ts';
-import { seenStatuses, valuesOf } from '../cell-view.ts';
+import { matchingHosts, seenStatuses, valuesOf } from '../cell-view.ts';
 import { appIdOf } from '../compile.ts';
 import type { Deps } from '../deps.ts';
+import type { Process } from '../model.ts';
 import { appType, formationType, releaseType } from '../resources.ts';
 import type { AppResource } from '../resources.ts';
 import type { ClusterHealth, Component, HealthEvent, Target } from './api.ts';
@@ -179,7 +180,7 @@ export class HealthWatch {
       releases,
       formations,
       statuses: seenStatuses(cell, ({ workloadId }) => ids.has(appIdOf(workloadId))),
-      present: [...cell.hosts.snapshot.entries.keys()],
+      hostsFor: ({ constraints }: Pick<Process, 'constraints'>) => matchingHosts(cell, constraints).length,
     };
   }
 

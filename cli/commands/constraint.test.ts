@@ -1,0 +1,55 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { hosts } from '@flynn/controller/api-hosts';
+import { openDeskWithController } from '../testing.ts';
+
+test('`constraint` tells which hosts a type may be on, `constraint set` changes it by a release that is rolled out', async () => {
+  await using env = await openDeskWithController();
+  const { desk, controller: world } = env;
+  await world.client.call(hosts.tag, { params: { host: 'host2' }, body: { tags: { disk: 'ssd', zone: 'b' } } });
+  await world.deployApp('hello', { web: {}, worker: {} });
+  const set = (...words: string[]) => desk.run(['constraint', 'set', '-a', 'hello', ...words]);
+  const shown = async () => (await desk.run(['constraint', '-a', 'hello'])).stdout;
+  assert.equal(await shown(), 'TYPE    HOSTS\nweb     any\nworker  any\n');
+  const changed = await set('web', 'disk=ssd', 'zone=a,b', 'gpu!=no', '!old', 'disk');
+  assert.equal(changed.code, 0, changed.stderr);
+  assert.equal(
+    await shown(),
+    'TYPE    HOSTS\nweb     disk=ssd\nweb     disk\nweb     gpu!=no\nweb     !old\nweb     zone=a,b\nworker  any\n',
+  );
+  const [job] = await world.jobsOf('hello', 1);
+  assert.equal(job?.hostId, 'host2');
+  assert.deepEqual(JSON.parse((await desk.run(['--json', 'constraint', '-a', 'hello'])).stdout), {
+    web: [
+      { attribute: 'disk', operator: 'in', values: ['ssd'] },
+      { attribute: 'disk', operator: 'exists', values: [] },
+      { attribute: 'gpu', operator: 'not_in', values: ['no'] },
+      { attribute: 'old', operator: 'missing', values: [] },
+      { attribute: 'zone', operator: 'in', values: ['a', 'b'] },
+    ],
+    worker: [],
+  });
+  assert.match((await set('web', 'zone=a,b')).stdout, /nothing changes/);
+  assert.equal((await set('web', 'disk=', 'zone=', 'gpu=', 'old=', 'host=host1,host7')).code, 0);
+  assert.equal(await shown(), 'TYPE    HOSTS\nweb     host=host1,host7\nworker  any\n');
+  assert.equal((await world.jobsOf('hello', 1))[0]?.hostId, 'host1');
+});
+
+test('`constraint set` says what is wrong with a constraint, and changes nothing', async () => {
+  await using env = await openDeskWithController();
+  await env.controller.deployApp('hello', { web: {} });
+  for (const [words, why] of [
+    [['worker', 'disk=ssd'], /there is no process type "worker": there is web/],
+    [['web', '=ssd'], /"=ssd" asks nothing of hosts: write disk=ssd/],
+    [['web', '!disk=ssd'], /"!disk=ssd" asks nothing of hosts/],
+    [['web', 'a disk'], /"a disk" asks nothing of hosts/],
+    [['web', 'disk!='], /"disk!=" leaves a value out: write disk!=a,b/],
+    [['web', 'disk=a,,b'], /"disk=a,,b" leaves a value out/],
+    [['web', 'disk=a', 'disk=b'], /disk is asked for twice: write its values with commas/],
+  ] as const) {
+    const { code, stderr } = await env.desk.run(['constraint', 'set', '-a', 'hello', ...words]);
+    assert.equal(code, 2, words.join(' '));
+    assert.match(stderr, why);
+  }
+  assert.equal((await env.desk.run(['constraint', '-a', 'hello'])).stdout, 'TYPE  HOSTS\nweb   any\n');
+});

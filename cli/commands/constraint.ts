@@ -1,0 +1,108 @@
+import type { Process } from '@flynn/controller/model';
+import { hostTagName } from '@flynn/kit/names';
+import { usageError } from '../arguments.ts';
+import { makeNextRelease, newestRelease, processOf } from '../next-release.ts';
+import { formatTable } from '../output.ts';
+import { addCommand, type Parent } from './command.ts';
+
+type Constraint = Process['constraints'][number];
+
+export function addConstraintCommands(parent: Parent): void {
+  const constraint = addCommand(parent, {
+    name: 'constraint',
+    summary: 'which hosts the jobs of each process type may be on',
+    async run(context) {
+      const processes = Object.entries((await newestRelease(context))?.processes ?? {});
+      context.show(Object.fromEntries(processes.map(([type, { constraints }]) => [type, constraints])), () =>
+        formatTable(
+          ['TYPE', 'HOSTS'],
+          processes.flatMap(([type, { constraints }]) =>
+            constraints.length === 0 ? [[type, 'any']] : constraints.map((one) => [type, textOf(one)]),
+          ),
+        ),
+      );
+    },
+  });
+
+  addCommand(parent, {
+    under: constraint,
+    name: 'set',
+    summary: 'change which hosts its jobs may be on, as a new release that is rolled out',
+    arguments: [
+      ['<type>', 'the process type'],
+      [
+        '<constraints...>',
+        "disk=ssd, zone=a,b and gpu!=no, by hosts' tags; gpu: has that tag, '!gpu': has not; host=k2: by id; disk= is any again",
+      ],
+    ],
+    async run(context, _options, [type = '', ...args]) {
+      const wishes = args.map(wishOf);
+      const asked = wishes.flatMap(({ wanted }) => wanted ?? []);
+      checkOnce(asked);
+      const before = await newestRelease(context);
+      const process = processOf(before, type);
+      const changed = new Set(wishes.map(({ attribute }) => attribute));
+      const kept = process.constraints.filter(({ attribute }) => !changed.has(attribute));
+      const constraints = [...kept, ...asked].toSorted((a, b) => order(a.attribute, b.attribute));
+      if (isSame(constraints, process.constraints)) {
+        context.show({ changed: false }, () => 'nothing changes: the constraints are as they are to be');
+        return;
+      }
+      await makeNextRelease(context, before, {
+        processes: { ...before?.processes, [type]: { ...process, constraints } },
+      });
+    },
+  });
+}
+
+/** What is wanted of an attribute; nothing where any host will do. */
+function wishOf(arg: string): { attribute: string; wanted?: Constraint } {
+  const [, attribute = '', sign, text = ''] = /^(.*?)(?:(!?=)(.*))?$/s.exec(arg) ?? [];
+  const isMissing = sign === undefined && attribute.startsWith('!');
+  const name = isMissing ? attribute.slice(1) : attribute;
+  if (!hostTagName.safeParse(name).success) {
+    throw usageError(`"${arg}" asks nothing of hosts: write disk=ssd, zone=a,b, gpu!=no, gpu or '!gpu'`);
+  }
+  const wish = (operator: Constraint['operator'], values: string[]) => {
+    return { attribute: name, wanted: { attribute: name, operator, values } };
+  };
+  if (sign === undefined) return wish(isMissing ? 'missing' : 'exists', []);
+  if (sign === '=' && text === '') return { attribute: name };
+  const values = text.split(',');
+  if (values.includes('')) throw usageError(`"${arg}" leaves a value out: write ${name}${sign}a,b`);
+  return wish(sign === '=' ? 'in' : 'not_in', values);
+}
+
+function order(a: string, b: string): number {
+  return a < b ? -1 : a > b ? 1 : 0;
+}
+
+function isSame(a: readonly Constraint[], b: readonly Constraint[]): boolean {
+  return a.map(textOf).toSorted().join('\n') === b.map(textOf).toSorted().join('\n');
+}
+
+/** All of them have to be met: of two lists of values for one attribute nobody wants what they share. */
+function checkOnce(asked: readonly Constraint[]): void {
+  const twice = asked.find((one, index) => {
+    const isAlike = ({ attribute, operator }: Constraint) => attribute === one.attribute && operator === one.operator;
+    return asked.findIndex(isAlike) !== index;
+  });
+  if (twice !== undefined) throw usageError(`${twice.attribute} is asked for twice: write its values with commas`);
+}
+
+function textOf({ attribute, operator, values }: Constraint): string {
+  switch (operator) {
+    case 'in':
+      return `${attribute}=${values.join(',')}`;
+    case 'not_in':
+      return `${attribute}!=${values.join(',')}`;
+    case 'exists':
+      return attribute;
+    case 'missing':
+      return `!${attribute}`;
+    case 'distinct':
+      return `${attribute} distinct`;
+    default:
+      return operator satisfies never;
+  }
+}

@@ -1,0 +1,44 @@
+/** What do tags of a host become, and may they? */
+import { FlynnError } from '@flynn/kit/errors';
+import { attributesOf, failedConstraint } from '@flynn/scheduler/feasible';
+import type { OperatorSettings } from '@flynn/scheduler/cell';
+import { matchingHosts, valuesOf } from './cell-view.ts';
+import { appIdOf } from './compile.ts';
+import type { Deps } from './deps.ts';
+import { isIndispensable } from './formations.ts';
+import { appType } from './resources.ts';
+
+type TagChanges = Readonly<Record<string, string | null>>;
+
+/** Null takes a tag away; those left out stay. */
+export function withTags(before: Readonly<Record<string, string>>, changes: TagChanges): Record<string, string> {
+  const tags = new Map(Object.entries(before));
+  for (const [name, value] of Object.entries(changes)) {
+    if (value === null) tags.delete(name);
+    else tags.set(name, value);
+  }
+  return Object.fromEntries([...tags].sort(([a], [b]) => (a < b ? -1 : 1)));
+}
+
+/** `conflict` if with them no host would have what this API is reached by: that is gone at once, and the way back with it. */
+export async function checkDoors(
+  { cell, resources }: Pick<Deps, 'cell' | 'resources'>,
+  hostId: string,
+  settings: OperatorSettings,
+  signal: AbortSignal,
+): Promise<void> {
+  const host = cell.hosts.snapshot.entries.get(hostId)?.value;
+  if (host === undefined) return;
+  const apps = await resources.list(appType, { signal, where: ({ spec }) => spec.isSystem });
+  for (const { id, kind, count, constraints } of valuesOf(cell.workloads)) {
+    const app = apps.find((one) => one.id === appIdOf(id));
+    if (kind !== 'omni' || count === 0 || app === undefined || !isIndispensable(app, 'web')) continue;
+    const matching = matchingHosts(cell, constraints);
+    const isLast = matching.length === 1 && matching[0]?.id === hostId;
+    if (!isLast || failedConstraint(hostId, attributesOf(host, settings), constraints) === undefined) continue;
+    throw new FlynnError(
+      'conflict',
+      `${hostId} is the only host left for ${app.spec.name}: without it nothing could be changed any more, nor this taken back; let another host have it first`,
+    );
+  }
+}
