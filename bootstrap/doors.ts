@@ -9,7 +9,7 @@ import { leasesOf } from './admission.ts';
 
 const noDoor = { attribute: 'router', operator: 'not_in' as const, values: ['no'] };
 
-export const doorConstraints: z.output<typeof processSchema>['constraints'] = [noDoor];
+export const doorConstraints: NonNullable<z.output<typeof processSchema>['constraints']> = [noDoor];
 
 const readMs = 30_000;
 
@@ -34,6 +34,6 @@ export async function checkDoor(store: Pick<Store, 'list'>, hostId: string): Pro
   if (!(await workerHosts(store)).has(hostId)) return;
   throw new FlynnError(
     'conflict',
-    `${hostId} is tagged router=no, and the host that made the cluster needs its router: the platform is looked after through it. flynn-host tags router= gives it back; then run the same command again`,
+    `${hostId} is tagged router=no, and the host that keeps the platform needs its router: the platform is looked after through it. flynn-host tags router= gives it back; then run the same command again`,
   );
 }

@@ -211,14 +211,20 @@ test('it is refused elsewhere, where there is nothing yet, and before a move to 
   checkRotation('root key', cluster);
   const conflict = (pattern: RegExp) => (error: unknown) =>
     hasCode(error, 'conflict') && pattern.test((error as Error).message);
-  assert.throws(() => checkRotation('root key', undefined), conflict(/no cluster here yet.*--rotate-root-key there/));
+  assert.throws(
+    () => checkRotation('root key', undefined),
+    conflict(/no cluster here yet.*by npm run up -- --rotate-root-key\./),
+  );
   const joined = { ...cluster, hasPlatform: false };
   assert.throws(
     () => checkRotation('root key', joined),
     conflict(/another host keeps the platform of the cluster flynn [^]*: the root key/),
   );
-  assert.throws(() => checkRotation('sealing key', joined), conflict(/the sealing key is.*--rotate-sealing-key there/));
-  assert.throws(() => checkRotation('tokens', joined), conflict(/tokens are made anew.*--rotate-tokens there/));
+  assert.throws(
+    () => checkRotation('sealing key', joined),
+    conflict(/the sealing key is.*that keeps it, by .*--rotate-sealing-key\./),
+  );
+  assert.throws(() => checkRotation('tokens', joined), conflict(/tokens are made anew.*by .*--rotate-tokens\./));
   checkRotated(undefined);
   checkRotated(cluster);
   const changing = withNextRootKey(cluster, 'new', begun);

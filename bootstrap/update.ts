@@ -86,10 +86,6 @@ export async function updateCluster(request: UpdateRequest): Promise<boolean> {
 
 async function updateLocked(place: Place, request: Locked): Promise<boolean> {
   checkRotated(await readCluster(place.stateDir));
-  await withStore(place, async (store) => {
-    const keeper = await readKeeper(store);
-    if (keeper !== undefined) await checkKept(store, place, keeper);
-  });
   const file = request.bundle === undefined ? undefined : resolve(request.bundle);
   if (file !== undefined) await checkRoom(place, file);
   const version = file === undefined ? (request.to ?? versionOfThis()) : await install(file, request.signal);
@@ -147,7 +143,11 @@ async function moveCluster(
   const inUse = await versionInUse();
   const previous = inUse === version ? undefined : inUse;
   const hosts = await withStore(place, hostsOf);
-  await withStore(place, (store) => checkDoor(store, place.cluster.hostId));
+  await withStore(place, async (store) => {
+    const keeper = await readKeeper(store);
+    if (keeper !== undefined) await checkKept(store, place, keeper);
+    await checkDoor(store, place.cluster.hostId);
+  });
   await checkAway(place, { hosts, leavesAway });
   if (mayReturn) await checkMembers(place, hosts);
   const { known, silent } = await versionsOf(place, hosts);

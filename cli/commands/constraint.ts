@@ -5,7 +5,7 @@ import { makeNextRelease, newestRelease, processOf } from '../next-release.ts';
 import { formatTable } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';
 
-type Constraint = Process['constraints'][number];
+type Constraint = NonNullable<Process['constraints']>[number];
 
 export function addConstraintCommands(parent: Parent): void {
   const constraint = addCommand(parent, {
@@ -13,10 +13,10 @@ export function addConstraintCommands(parent: Parent): void {
     summary: 'which hosts the jobs of each process type may be on',
     async run(context) {
       const processes = Object.entries((await newestRelease(context))?.processes ?? {});
-      context.show(Object.fromEntries(processes.map(([type, { constraints }]) => [type, constraints])), () =>
+      context.show(Object.fromEntries(processes.map(([type, { constraints = [] }]) => [type, constraints])), () =>
         formatTable(
           ['TYPE', 'HOSTS'],
-          processes.flatMap(([type, { constraints }]) =>
+          processes.flatMap(([type, { constraints = [] }]) =>
             constraints.length === 0 ? [[type, 'any']] : constraints.map((one) => [type, textOf(one)]),
           ),
         ),
@@ -41,10 +41,11 @@ export function addConstraintCommands(parent: Parent): void {
       checkOnce(asked);
       const before = await newestRelease(context);
       const process = processOf(before, type);
+      const { constraints: present = [] } = process;
       const changed = new Set(wishes.map(({ attribute }) => attribute));
-      const kept = process.constraints.filter(({ attribute }) => !changed.has(attribute));
+      const kept = present.filter(({ attribute }) => !changed.has(attribute));
       const constraints = [...kept, ...asked].toSorted((a, b) => order(a.attribute, b.attribute));
-      if (isSame(constraints, process.constraints)) {
+      if (isSame(constraints, present)) {
         context.show({ changed: false }, () => 'nothing changes: the constraints are as they are to be');
         return;
       }

@@ -40,5 +40,6 @@ function settingsOf(before: Process | undefined): Partial<Process> {
   if (before === undefined) return {};
   const { memoryBytes, cpuMillis, constraints, volumes, links, stopTimeoutMs, drainMs } = before;
   const drain = drainMs === undefined ? {} : { drainMs };
-  return { memoryBytes, cpuMillis, constraints, volumes, links, stopTimeoutMs, ...drain };
+  const hosts = constraints === undefined ? {} : { constraints };
+  return { memoryBytes, cpuMillis, volumes, links, stopTimeoutMs, ...drain, ...hosts };
 }

@@ -121,7 +121,7 @@ export function compileWorkload(runnable: Runnable, type: string, process: Proce
     kind: process.omni ? 'omni' : 'service',
     count,
     ...(process.maxHosts === undefined ? {} : { maxHosts: process.maxHosts }),
-    constraints: process.constraints,
+    ...constraintsOf(process),
     version: versionOf(template),
     template,
     priority: app.isSystem ? priorities.system : priorities.app,
@@ -130,6 +130,10 @@ export function compileWorkload(runnable: Runnable, type: string, process: Proce
     update: isStanding(process) ? 'stop_first' : 'start_first',
     singleton: isStanding(process),
   });
+}
+
+function constraintsOf({ constraints }: Process): Pick<CompiledWorkload, 'constraints'> | undefined {
+  return constraints === undefined ? undefined : { constraints };
 }
 
 /**
@@ -263,7 +267,7 @@ export function compileBuild(builder: Runnable, process: Process, build: Build):
     maxRuntimeMs: own.time.value + buildGraceMs,
   });
   const workload = ephemeral(buildWorkloadId(build.app.id, build.operationId), template, priorities.build);
-  return { ...workload, constraints: process.constraints };
+  return { ...workload, ...constraintsOf(process) };
 }
 
 /** What is no setting of the build itself is for the programs it runs. */

@@ -132,7 +132,7 @@ function manyReason(app: AppResource, release: ReleaseResource, type: string): s
   const process = release.spec.processes[type];
   if (process === undefined) return undefined;
   if (process.omni) {
-    const { maxHosts, constraints } = process;
+    const { maxHosts, constraints = [] } = process;
     const may = constraints.length === 0 ? '' : ' that meets its constraints';
     const where =
       maxHosts === undefined ? `every host${may} runs one` : `each of up to ${maxHosts} hosts${may} runs one`;

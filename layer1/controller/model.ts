@@ -73,7 +73,7 @@ export const processSchema = z.object({
   omni: z.boolean().default(false),
   maxHosts: z.int().positive().optional(),
   /** What hosts have to be for its jobs to be there, all of it. One-off jobs go anywhere. */
-  constraints: z.array(processConstraintSchema).max(20).default([]),
+  constraints: z.array(processConstraintSchema).max(20).optional(),
   hostNetwork: z.boolean().default(false),
   stopTimeoutMs: z.int().positive().default(30_000),
   drainMs: z.int().nonnegative().optional(),

@@ -180,7 +180,7 @@ export class HealthWatch {
       releases,
       formations,
       statuses: seenStatuses(cell, ({ workloadId }) => ids.has(appIdOf(workloadId))),
-      hostsFor: ({ constraints }: Pick<Process, 'constraints'>) => matchingHosts(cell, constraints).length,
+      hostsFor: ({ constraints = [] }: Pick<Process, 'constraints'>) => matchingHosts(cell, constraints).length,
     };
   }
 
