@@ -75,7 +75,7 @@ async function hasMember(place: Place, host: Host): Promise<boolean> {
 }
 
 /** As the host says of itself at the moment: agents of one version know certificates, those of another perhaps not. */
-async function withAgent<T>(place: Place, host: Host, task: (client: HttpClient) => Promise<T>): Promise<T> {
+export async function withAgent<T>(place: Place, host: Host, task: (client: HttpClient) => Promise<T>): Promise<T> {
   const entry = await withStore(place, (store) => store.get(cellKeys.host(host.id)));
   const now = entry === undefined ? host : hostRecordSchema.parse(JSON.parse(entry.value));
   const identity = await readHostIdentity(place.stateDir);

@@ -9,6 +9,7 @@ import { cellKeys } from '@flynn/scheduler/cell';
 import { forget, leave } from './leaving.ts';
 
 const checkBlobs = async () => {};
+const listVolumes = async () => [];
 const joined = (hostId: string) => ({ hostId, hasPlatform: false });
 const isNotFound = (error: unknown): boolean => hasCode(error, 'not_found');
 
@@ -30,7 +31,12 @@ async function startHosts(count: number, volumes: readonly string[] = []): Promi
 async function leaveTelling(world: TestController, hostId: string): Promise<string[]> {
   const lines: string[] = [];
   assert.equal(
-    await leave(world.store, joined(hostId), { isForced: false, report: (line) => lines.push(line), checkBlobs }),
+    await leave(world.store, joined(hostId), {
+      isForced: false,
+      report: (line) => lines.push(line),
+      checkBlobs,
+      listVolumes,
+    }),
     true,
   );
   return lines;
@@ -79,7 +85,7 @@ test('a host that alone has blobs waits with its jobs until others have them; fo
     const soleCopies = { count: left, bytes: 3e6, digests: [] };
     if (left > 0) throw new FlynnError('conflict', `it alone has ${left} blob`, { detail: { soleCopies } });
   };
-  const options = { isForced: false, report, checkBlobs: checkAlone };
+  const options = { isForced: false, report, checkBlobs: checkAlone, listVolumes };
   assert.equal(await leave(world.store, joined('host3'), options), true);
   assert.equal(lines[0], 'it alone has 1 blob: waiting until another has them');
   assert.match(lines[1] ?? '', /moving .* to other hosts/);
@@ -94,7 +100,7 @@ test('forced to leave, a host moves its jobs also when nobody says which blobs i
   const checkBlobs = async () => {
     throw new FlynnError('unavailable', 'no blob store is announced');
   };
-  const options = { isForced: true, report: (line: string) => lines.push(line), checkBlobs };
+  const options = { isForced: true, report: (line: string) => lines.push(line), checkBlobs, listVolumes };
   assert.equal(await leave(world.store, { hostId: 'host3', hasPlatform: true }, options), true);
   assert.match(lines[0] ?? '', /^what it alone has of blobs is not known \(no blob store is announced\) and lost/);
   assert.ok(lines.includes('its jobs run elsewhere'), lines.join('; '));
@@ -106,12 +112,38 @@ test('the last host just goes; the one that made the cluster stays while others 
   await using world = await startHosts(3);
   const first = { hostId: 'host1', hasPlatform: true };
   await assert.rejects(
-    leave(world.store, first, { isForced: false, report: () => {}, checkBlobs }),
-    (error) => hasCode(error, 'conflict') && /host2, host3.*--force/.test(error.message),
+    leave(world.store, first, { isForced: false, report: () => {}, checkBlobs, listVolumes }),
+    (error) => hasCode(error, 'conflict') && /host2, host3.*--take-over there.*--force/.test(error.message),
   );
   await using alone = await startTestController({ hosts: 1 });
   await leaseSubnet(alone.store, { hostId: 'host1', address: '192.0.2.1', range: '100.100.0.0/16', now: 0 });
-  assert.equal(await leave(alone.store, first, { isForced: false, report: () => {}, checkBlobs }), false);
+  assert.equal(await leave(alone.store, first, { isForced: false, report: () => {}, checkBlobs, listVolumes }), false);
+});
+
+test('what apps keep on a host is not lost by mistake', async () => {
+  await using world = await startHosts(3);
+  const lines: string[] = [];
+  const kept = { app: 'shop', type: 'db', name: 'data', bytes: 5 * 1024 ** 3 };
+  const options = { isForced: false, report: (line: string) => void lines.push(line), checkBlobs, listVolumes };
+  const leaving = (more: Partial<Parameters<typeof leave>[2]>) =>
+    leave(world.store, joined('host3'), { ...options, ...more });
+  await assert.rejects(
+    leaving({ listVolumes: async () => [{ ...kept, name: 'old', bytes: undefined }, kept] }),
+    (error) =>
+      hasCode(error, 'conflict') && /data of shop db \(5\.0G\), old of shop db\. .*--force/.test(error.message),
+  );
+  const silent = async (): Promise<never> => {
+    throw new FlynnError('unavailable', 'the agent does not answer');
+  };
+  await assert.rejects(leaving({ listVolumes: silent }), {
+    code: 'unavailable',
+    message: /not known: the agent.*--force/,
+  });
+  assert.equal(lines.length, 0, 'nothing was begun');
+  assert.equal(await leaving({ listVolumes: async () => [kept], isForced: true }), true);
+  assert.match(lines[0] ?? '', /^apps keep data on volumes of this host: data of shop db .*: lost with its disk/);
+  assert.ok(lines.includes('its jobs run elsewhere'), lines.join('; '));
+  assert.equal(await leaving({ listVolumes: silent }), true, 'again, without its agent');
 });
 
 test('who waits for data that was on a host that left is told by name', async () => {

@@ -7,6 +7,7 @@ import { whileCopied } from '@flynn/controller/sole-copies';
 import { createDiscoveryClient } from '@flynn/discovery/client';
 import { partOf } from '@flynn/discovery/parts';
 import { memberKey } from '@flynn/host-agent/cluster/member-keys';
+import { readKeeper } from '@flynn/host-agent/cluster/keeper';
 import { knownEndpoints } from '@flynn/host-agent/cluster/membership';
 import { releaseSubnet } from '@flynn/host-agent/cluster/subnets';
 import { changeSettings } from '@flynn/host-agent/host-settings';
@@ -18,6 +19,8 @@ import { assignmentSchema, cellKeys, claimSchema } from '@flynn/scheduler/cell';
 import type { Store } from '@flynn/store/store';
 import { leasesOf } from './admission.ts';
 import { withStore } from './controller.ts';
+import { isKeeper } from './keeping.ts';
+import { type KeptVolume, keptVolumes, volumesText } from './kept-volumes.ts';
 import { commands } from './origin.ts';
 import { type Cluster, gatewayOf } from './settings.ts';
 import type { Report } from './timed.ts';
@@ -37,6 +40,8 @@ const missMs = 20_000;
 
 /** `conflict` while this host alone has blobs. */
 type CheckBlobs = (limits: { signal: AbortSignal }) => Promise<void>;
+/** Throws where it cannot be told. */
+type ListVolumes = () => Promise<readonly KeptVolume[]>;
 /** Of `leaveCluster`, whatever has to be waited for. */
 export const leaveMs = blobsMs + 240_000;
 
@@ -55,7 +60,12 @@ export async function leaveCluster({ stateDir, cluster, isForced, report }: Leav
       const blobs = { ...partOf(discovery, 'blobstore', await readHostIdentity(stateDir)), key: cluster.key };
       await checkSoleCopiesAt(blobs, cluster.hostId, limits);
     };
-    return await withStore(host, (store) => leave(store, cluster, { isForced, report, checkBlobs }));
+    const listVolumes: ListVolumes = () => keptVolumes(host);
+    return await withStore(host, async (store) => {
+      // Its own disk may not have heard yet that another host has taken over.
+      const hasPlatform = isKeeper(cluster, await readKeeper(store));
+      return await leave(store, { ...cluster, hasPlatform }, { isForced, report, checkBlobs, listVolumes });
+    });
   } catch (error) {
     if (!hasCode(error, 'unavailable', 'timeout')) throw error;
     if (cluster.hasPlatform) {
@@ -74,24 +84,28 @@ export async function leaveCluster({ stateDir, cluster, isForced, report }: Leav
   }
 }
 
+type LeavingOptions = Pick<Leaving, 'isForced' | 'report'> & { checkBlobs: CheckBlobs; listVolumes: ListVolumes };
 type LeavingHost = Pick<Cluster, 'hostId' | 'hasPlatform'>;
 
 /** Whether others go on. May be repeated, also when an earlier one was interrupted. */
 export async function leave(
   store: Store,
   { hostId, hasPlatform }: LeavingHost,
-  { isForced, report, checkBlobs }: Pick<Leaving, 'isForced' | 'report'> & { checkBlobs: CheckBlobs },
+  { isForced, report, checkBlobs, listVolumes }: LeavingOptions,
 ): Promise<boolean> {
   const limits = { signal: AbortSignal.timeout(reachMs) };
   await store.get(memberKey(hostId), limits);
-  const others = (await leasesOf(store)).map((lease) => lease.hostId).filter((id) => id !== hostId);
+  const leased = (await leasesOf(store)).map((lease) => lease.hostId);
+  const others = leased.filter((id) => id !== hostId);
   if (others.length === 0) return false;
   if (hasPlatform && !isForced) {
     throw new FlynnError(
       'conflict',
-      `other hosts are in this cluster: ${others.join(', ')}. The platform's data (sources, slugs) is on this one: take the others down first, or this one all the same with ${commands.force}`,
+      `other hosts are in this cluster: ${others.join(', ')}. This one keeps the platform: have another of them take that over first (${commands.takeOver} there), or take this one down all the same with ${commands.force}`,
     );
   }
+  // An interrupted one that has come to that was through with it, and its agent may be gone.
+  if (leased.includes(hostId)) await checkVolumes(listVolumes, { isForced, report });
   await untilCopied(checkBlobs, { isForced, report });
   await moveJobs(store, hostId, others, report);
   await releaseSubnet(store, hostId);
@@ -108,6 +122,26 @@ export async function leave(
   }
   report(`${hostId} left the cluster; ${others.length} ${others.length === 1 ? 'host goes' : 'hosts go'} on`);
   return true;
+}
+
+/** Its disk goes with it, and what apps keep there is nowhere else. Forced, it says what is lost. */
+async function checkVolumes(list: ListVolumes, { isForced, report }: Pick<Leaving, 'isForced' | 'report'>) {
+  let volumes: readonly KeptVolume[];
+  try {
+    volumes = await list();
+  } catch (error) {
+    if (!hasCode(error, 'unavailable', 'timeout')) throw error;
+    const unknown = `what apps keep on volumes of this host is not known: ${messageOf(error)}`;
+    if (isForced) return report(`${unknown}; it is lost, as you force it`);
+    throw new FlynnError('unavailable', `${unknown}. Start its agent, or leave all the same: ${commands.force}`);
+  }
+  if (volumes.length === 0) return;
+  const what = `apps keep data on volumes of this host: ${volumesText(volumes)}`;
+  if (isForced) return report(`${what}: lost with its disk, as you force it`);
+  throw new FlynnError(
+    'conflict',
+    `${what}. It would be lost. Copy it (docs/files.md) and remove what nobody needs (flynn volume remove), or leave all the same: ${commands.force}. Nothing was changed`,
+  );
 }
 
 /** Its disk goes with it: other hosts take over what it alone has of blobs first. Forced, it says what is lost. */

@@ -9,7 +9,10 @@ import type { Io } from './io.ts';
 export type Trust = Readonly<{ ca?: string }>;
 
 export const trustOptions = {
-  pin: ['--pin <fingerprint>', 'of the authority its certificate has to be of (SHA-256), as "npm run up" prints it'],
+  pin: [
+    '--pin <fingerprint>',
+    'of the authority its certificate has to be of (SHA-256), as flynn-host bootstrap (npm run up) prints it',
+  ],
   ca: ['--ca <file>', 'that authority itself, as PEM; without either whom this machine trusts anyway'],
 } as const;
 
@@ -56,8 +59,8 @@ export async function explainTrust(error: unknown, url: string, { ca }: Trust): 
   const what = `the certificate that ${url} shows is not to be trusted: ${reason}`;
   const remedy =
     ca === undefined
-      ? `it is of the authority ${found}\n  compare that with what "npm run up" prints on a host of the cluster; if it is the same, add it:\n  flynn cluster add NAME ${url} KEY --pin ${found}`
-      : `it is of the authority that is pinned (${found}): npm run up on the cluster's first host makes another one`;
+      ? `it is of the authority ${found}\n  compare that with what flynn-host bootstrap (npm run up) prints on a host of the cluster; if it is the same, add it:\n  flynn cluster add NAME ${url} KEY --pin ${found}`
+      : `it is of the authority that is pinned (${found}): flynn-host bootstrap (npm run up) on the host that keeps the platform makes another one`;
   return new FlynnError('unauthenticated', `${what}\n  ${remedy}`, { cause: error });
 }
 
@@ -86,7 +89,7 @@ function otherAuthority(url: string, found: string | undefined, pinned: string, 
     `what answers at ${url} is not the cluster that is pinned`,
     `  it shows a certificate of the authority  ${found ?? 'none at all'}`,
     `  pinned is the authority                  ${normal(pinned)}`,
-    '  somebody may stand in between; or the cluster was made anew: "npm run up" on its first host prints its fingerprint',
+    '  somebody may stand in between; or the cluster was made anew: flynn-host bootstrap (npm run up) on its hosts prints its fingerprint',
   ];
   return new FlynnError('unauthenticated', lines.join('\n'), { cause });
 }

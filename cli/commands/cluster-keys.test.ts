@@ -9,7 +9,7 @@ test('`cluster keys` tells what secrets are sealed with, and `rotate` begins a c
   await using env = await openDeskWithController({ store: sealing.store, hasWorker: false });
   const clear = await env.desk.run(['cluster', 'keys']);
   assert.equal(clear.code, 0, clear.stderr);
-  assert.match(clear.stdout, /^secrets are in clear in the store: "npm run up"/);
+  assert.match(clear.stdout, /^secrets are in clear in the store: flynn-host bootstrap \(npm run up\)/);
   const refused = await env.desk.run(['cluster', 'keys', 'rotate']);
   assert.equal(refused.code, 1);
   assert.match(refused.stderr, /nothing is sealed yet/);

@@ -50,7 +50,7 @@ export function addKeysCommands(parent: Parent, cluster: Command): void {
 
 function sealingText({ state, since, keys }: Sealing): string {
   if (state === 'clear') {
-    return 'secrets are in clear in the store: "npm run up" on every host begins to seal them';
+    return 'secrets are in clear in the store: flynn-host bootstrap (npm run up) on every host begins to seal them';
   }
   const table = formatTable(
     ['KEY', 'MADE', 'USE'],

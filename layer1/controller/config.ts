@@ -101,7 +101,7 @@ export function certificatesOf({ FLYNN_ETCD_CERT: certificate }: ControllerConfi
       certificate,
       why: 'without a valid one the controller reads and writes nothing any more',
       remedy:
-        'flynn-host bootstrap (npm run up) on the host that made the cluster makes another, and has the controller started anew with it',
+        'flynn-host bootstrap (npm run up) on the host that keeps the platform makes another, and has the controller started anew with it',
       warnDays: 30,
       criticalDays: 7,
     },

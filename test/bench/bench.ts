@@ -6,9 +6,9 @@ export type Bench =
   /** Makes what it needs itself; gets the arguments behind its name. */
   | { needs: 'nothing'; run: (args: readonly string[]) => Promise<Figure[]> }
   /**
-   * A host whose engine holds nothing, three that have their engines and the first the images, or a cluster that is up: of
-   * one host, or of three.
+   * A host whose engine holds nothing, hosts that have their engines and the first the images (three unless it says how many),
+   * or a cluster that is up: of one host, or of three.
    */
-  | { needs: 'blank host' | 'prepared hosts' | 'cluster' | 'three hosts'; run: Run };
+  | { needs: 'blank host' | 'prepared hosts' | 'cluster' | 'three hosts'; hosts?: number; run: Run };
 
 type Run = (cluster: TestCluster, args: readonly string[]) => Promise<Figure[]>;

@@ -47,7 +47,7 @@ process.stdout.write(isJson ? figures.map((f) => `${JSON.stringify(f)}\n`).join(
 async function run(bench: Bench): Promise<Figure[]> {
   if (bench.needs === 'nothing') return bench.run(args);
   Object.assign(process.env, await ensureTestImages());
-  const hosts = bench.needs === 'three hosts' || bench.needs === 'prepared hosts' ? 3 : 1;
+  const hosts = bench.needs === 'three hosts' || bench.needs === 'prepared hosts' ? (bench.hosts ?? 3) : 1;
   await using cluster = await TestCluster.create(2, { hosts, hasImages: bench.needs !== 'blank host' });
   if (bench.needs === 'cluster' || bench.needs === 'three hosts') {
     process.stderr.write('bringing up a cluster of its own …\n');

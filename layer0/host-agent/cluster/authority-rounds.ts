@@ -165,7 +165,7 @@ export class AuthorityRounds {
     }
     throw new FlynnError(
       'unavailable',
-      `no other host has the authorities of round ${named.round}: npm run up on the host that made the cluster brings them`,
+      `no other host has the authorities of round ${named.round}: flynn-host bootstrap (npm run up) on the host that keeps the platform brings them`,
     );
   }
 

@@ -1,5 +1,5 @@
 /**
- * What the cluster's secrets are sealed under, on this host's disk. It is made anew by the host that made the cluster
+ * What the cluster's secrets are sealed under, on this host's disk. It is made anew by the host that keeps the platform
  * (docs/trust.md): the ring in the store names the one in use and the one that is to be, and hosts fetch what they lack from
  * one another, over connections on which both sides have shown that they are hosts. So one that was away has it once it is
  * back. What the ring does not name any more is forgotten.
@@ -144,7 +144,7 @@ export class SealingKeys {
     if (missing.length > 0) {
       throw new FlynnError(
         'unavailable',
-        `no other host has the key ${missing.join(' and ')}: npm run up on the host that made the cluster brings it`,
+        `no other host has the key ${missing.join(' and ')}: flynn-host bootstrap (npm run up) on the host that keeps the platform brings it`,
       );
     }
   }

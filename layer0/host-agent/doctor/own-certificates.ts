@@ -24,7 +24,7 @@ export async function ownCertificates(config: TlsConfig): Promise<KnownCertifica
       certificate: await readFile(authority, 'utf8'),
       why: 'once it ends no certificate of the cluster is valid any more: hosts, etcd and the controller fall apart',
       remedy:
-        'make it anew: npm run up -- --rotate-authority (or flynn-host bootstrap --rotate-authority) on the host that made the cluster',
+        'make it anew: npm run up -- --rotate-authority (or flynn-host bootstrap --rotate-authority) on the host that keeps the platform',
       warnDays: 180,
       criticalDays: 30,
     });

@@ -86,7 +86,10 @@ export class KnownKeys {
     } else {
       const texts = await this.#readSealingKeys();
       if (texts.length === 0) {
-        throw new FlynnError('denied', "the cluster's secrets are sealed, and here is no key: npm run up brings it");
+        throw new FlynnError(
+          'denied',
+          "the cluster's secrets are sealed, and here is no key: flynn-host bootstrap (npm run up) brings it",
+        );
       }
       const keys = keysOf(stored.ring, texts.map(sealKeyOf));
       for (const [id, key] of keys) if (!this.#keys.has(id)) this.#keys.set(id, key);

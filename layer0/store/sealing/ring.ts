@@ -46,7 +46,7 @@ export function sealingKeyOf(ring: Ring, known: readonly SealKey[]): SealKey {
   const here = known.map(({ id }) => id).join(' and ');
   throw new FlynnError(
     'denied',
-    `the cluster's secrets are sealed with the sealing key ${under}, and here is ${here}: a host that is in the cluster fetches it from another within seconds. If it stays so, is this host of another cluster, or its cluster.json of an older one? npm run up -- --join TOKEN brings the right one`,
+    `the cluster's secrets are sealed with the sealing key ${under}, and here is ${here}: a host that is in the cluster fetches it from another within seconds. If it stays so, is this host of another cluster, or its cluster.json of an older one? flynn-host join TOKEN (npm run up -- --join TOKEN) brings the right one`,
   );
 }
 
@@ -92,7 +92,10 @@ export async function addKey(
 ): Promise<Ring> {
   const stored = await readRing(store, options);
   if (stored === undefined) {
-    throw new FlynnError('conflict', 'nothing is sealed yet: npm run up on every host begins it');
+    throw new FlynnError(
+      'conflict',
+      'nothing is sealed yet: flynn-host bootstrap (npm run up) on every host begins it',
+    );
   }
   const { ring, revision } = stored;
   if (ring.rewriting !== undefined) {

@@ -137,7 +137,7 @@ test('another sealing key, or none, is told in words', async () => {
   });
   await assert.rejects(put(stranger, '/flynn/resource/app/b', secret), (error) => hasCode(error, 'denied'));
   const bare = new SealedStore(raw, { sealingKeys: async () => [], log });
-  await assert.rejects(bare.list('/flynn/resource/'), /here is no key: npm run up brings it/);
+  await assert.rejects(bare.list('/flynn/resource/'), /here is no key: flynn-host bootstrap \(npm run up\) brings it/);
   assert.deepEqual(await bare.list('/flynn/cell/hosts/'), await raw.list('/flynn/cell/hosts/'));
 });
 

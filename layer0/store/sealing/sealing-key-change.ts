@@ -49,7 +49,10 @@ async function change(
   for (let attempt = 0; attempt < attempts; attempt += 1) {
     const stored: StoredRing | undefined = await readRing(store, options);
     if (stored === undefined) {
-      throw new FlynnError('conflict', 'nothing is sealed yet: npm run up on every host begins it');
+      throw new FlynnError(
+        'conflict',
+        'nothing is sealed yet: flynn-host bootstrap (npm run up) on every host begins it',
+      );
     }
     const ring = next(stored.ring);
     if (ring === undefined) return false;

@@ -11,7 +11,7 @@ export function rotationCheck(taken: Taken): Check {
 /** Pure. Told while `up` is at it, too: what is so matters however long it lasts. */
 export function rotationFindings({ rootKeys, tokenRounds }: Taken): Found[] {
   const remedy =
-    'npm run up (or flynn-host bootstrap) on the host that made the cluster goes on with it, unless one is at it now';
+    'npm run up (or flynn-host bootstrap) on the host that keeps the platform goes on with it, unless one is at it now';
   if (rootKeys.length > 1) {
     return [
       {

@@ -30,7 +30,7 @@ export function authorityFindings({ named, hosts }: Facts): Found[] {
         since: named.since,
         why: 'whoever has the key of the former one may be taken for a host until it is',
         remedy:
-          'npm run up (or flynn-host bootstrap) on the host that made the cluster goes on with it, unless one is at it now',
+          'npm run up (or flynn-host bootstrap) on the host that keeps the platform goes on with it, unless one is at it now',
       },
     ];
   }
@@ -43,6 +43,6 @@ export function authorityFindings({ named, hosts }: Facts): Found[] {
       subject: `host ${id}`,
       what: "it does not say that it trusts the cluster's authority of now, and that one alone",
       why: 'its member of etcd or its jobs may take for a host whoever has the key of a former one',
-      remedy: `it sees to that by itself within a minute: its agent's log on ${id} tells why it did not, and npm run up there brings it this version`,
+      remedy: `it sees to that by itself within a minute: its agent's log on ${id} tells why it did not, and flynn-host bootstrap (npm run up) there brings it this version`,
     }));
 }

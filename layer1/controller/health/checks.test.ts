@@ -120,14 +120,15 @@ it('certificates of routes are named before they end, and when none comes', () =
   const bundle = (days: number) => ({
     certificate: 'c',
     privateKey: 'k',
-    issuer: 'i',
     notBefore: ago(1),
     notAfter: new Date(now + days * 86_400_000).toISOString(),
     notes: [],
   });
-  const of = (source: 'own' | 'acme', days: number | undefined, failures = 0) => {
+  type Held = { failures?: number; domain?: string; issuer?: string };
+  const found = (source: 'own' | 'acme', days: number | undefined, more: Held = {}) => {
+    const { failures = 0, domain = 'shop.example.com', issuer = 'i' } = more;
     const failure = { count: failures, message: 'no such name', at: ago(5), nextTryAt: ago(-5) };
-    const held = days === undefined ? undefined : bundle(days);
+    const held = days === undefined ? undefined : { ...bundle(days), issuer };
     const certificate: CertificateResource = {
       ...common,
       type: 'certificate',
@@ -136,7 +137,7 @@ it('certificates of routes are named before they end, and when none comes', () =
       updatedAt: ago(1),
       spec: {
         source,
-        domains: ['shop.example.com'],
+        domains: [domain],
         isAutomatic: false,
         ...(source === 'own' && held ? { own: held } : {}),
       },
@@ -147,11 +148,17 @@ it('certificates of routes are named before they end, and when none comes', () =
         ...(failures === 0 ? {} : { failure }),
       },
     };
-    return brief(routeCertificateFindings([certificate], now)).join('');
+    return routeCertificateFindings([certificate], now);
   };
+  const of = (source: 'own' | 'acme', days: number | undefined, failures = 0) =>
+    brief(found(source, days, { failures })).join('');
+  const remedyOf = (domain: string, issuer: string) => found('own', 2, { domain, issuer })[0]?.remedy ?? '';
   assert.equal(of('own', 30), '');
   assert.match(of('own', 20), /^warning certificate shop\.example\.com: it ends on .*, in 20 days$/);
   assert.match(of('own', 2), /^critical/);
+  assert.match(remedyOf('shop.example.com', 'An Authority'), /^flynn route cert add/);
+  assert.match(remedyOf('controller.example.com', 'An Authority'), /^flynn route cert add/);
+  assert.match(remedyOf('controller.example.com', 'flynn'), /^flynn-host bootstrap .* keeps the platform/);
   assert.match(of('own', -1), /^critical .*it ended on/);
   assert.equal(of('acme', 20), '');
   assert.match(of('acme', 10, 4), /^warning .* in 10 days; the last 4 tries to get another failed: no such name$/);

@@ -36,7 +36,7 @@ const unfinished: Found = {
   what: 'it is being made anew, and that is not through',
   why: 'whoever has the former one may open what is in a disk or a snapshot of etcd until it is',
   remedy:
-    'npm run up (or flynn-host bootstrap) on the host that made the cluster goes on with it, unless one is at it now',
+    'npm run up (or flynn-host bootstrap) on the host that keeps the platform goes on with it, unless one is at it now',
 };
 
 /** Pure. */
@@ -46,14 +46,14 @@ export function sealingFindings({ ring, keyIds, hosts, now }: Facts): Found[] {
     sealingKeyIds.includes(needed);
   const others = hosts.filter((host) => !hasIt(host)).map(({ id }) => id);
   if (ring === undefined) {
-    const where = others.length === 0 ? 'the host that made the cluster' : others.toSorted().join(', ');
+    const where = others.length === 0 ? 'the host that keeps the platform' : others.toSorted().join(', ');
     return [
       {
         severity: 'warning',
         subject: 'secrets',
         what: 'they are in clear in etcd',
         why: "whoever has a disk or a snapshot of etcd has every app's variables and all keys",
-        remedy: `npm run up on ${where}: it begins once all hosts can read what is sealed`,
+        remedy: `flynn-host bootstrap (npm run up) on ${where}: it begins once all hosts can read what is sealed`,
       },
     ];
   }
@@ -62,7 +62,7 @@ export function sealingFindings({ ring, keyIds, hosts, now }: Facts): Found[] {
     subject: `host ${id}`,
     what: "it has not the key that the cluster's secrets are sealed under",
     why: 'it starts no new jobs, for it cannot read what they are to run with',
-    remedy: `it asks the other hosts for it by itself; if this stays, npm run up on ${id}, and if that does not help, npm run down there and let it join again`,
+    remedy: `it asks the other hosts for it by itself; if this stays, flynn-host bootstrap (npm run up) on ${id}, and if that does not help, flynn-host uninstall (npm run down) there and let it join again`,
   }));
   if (ring.next !== undefined || keyIds.length > 1) found.push(unfinished);
   const since = ring.rewriting?.since;

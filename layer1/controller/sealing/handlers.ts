@@ -13,7 +13,10 @@ export function sealingHandlers({ store, sealed, now, newId }: Deps): Handler[] 
     handle(sealingKeys.rotate, async ({ signal }) => {
       const known = (await sealed?.sealingKeys()) ?? [];
       if (known.length === 0) {
-        throw new FlynnError('conflict', 'this controller was given no sealing key: npm run up gives it one');
+        throw new FlynnError(
+          'conflict',
+          'this controller was given no sealing key: flynn-host bootstrap (npm run up) gives it one',
+        );
       }
       return viewRing(await addKey(store, { sealingKeys: known, newId, now: new Date(now()) }, { signal }));
     }),

@@ -80,7 +80,7 @@ test('a cluster of old goes on: what is in clear is read, then sealed, under loa
   assert.deepEqual(await found(sealing), Object.values(secrets));
   const list = () => world.client.call(sealingKeys.list, {});
   assert.deepEqual(await list(), { state: 'clear', keys: [] });
-  await assert.rejects(world.client.call(sealingKeys.rotate, {}), /nothing is sealed yet: npm run up/);
+  await assert.rejects(world.client.call(sealingKeys.rotate, {}), /nothing is sealed yet: flynn-host bootstrap/);
 
   await sealing.begin();
   const epoch = { key: '/flynn/nothing', modRevision: 0 };
@@ -133,7 +133,10 @@ test('what is wrong is told: secrets in clear, a host without the key, a change 
     );
   assert.deepEqual(say({}), []);
   assert.deepEqual(say({ ring: undefined }), ['warning secrets they are in clear in etcd']);
-  assert.match(sealingFindings({ ring: undefined, keyIds: [under], hosts: [other], now })[0]?.remedy ?? '', /up on h2/);
+  assert.match(
+    sealingFindings({ ring: undefined, keyIds: [under], hosts: [other], now })[0]?.remedy ?? '',
+    /up\) on h2/,
+  );
   assert.deepEqual(say({ hosts: [mine, other] }), [
     "critical host h2 it has not the key that the cluster's secrets are sealed under",
   ]);
