@@ -277,9 +277,12 @@ export function farewell(
 ): string {
   const url = appUrlOf(sampleName, cluster);
   const command = (text: string): string => `  ${styleText('bold', text)}\n`;
+  const sample =
+    cluster.sample === 'gone'
+      ? '\nThe cluster is up.\n'
+      : `\nThe cluster is up, and the sample app is live at ${styleText('cyan', url)}\n\n${command(`curl ${url}`)}`;
   return [
-    `\nThe cluster is up, and the sample app is live at ${styleText('cyan', url)}\n\n`,
-    command(`curl ${url}`),
+    sample,
     '\nNext, in the folder of an app of yours (a git repository; docs/builds.md tells which languages build):\n\n',
     command('flynn create my-app'),
     command('git push flynn main'),

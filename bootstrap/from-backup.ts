@@ -131,7 +131,8 @@ export async function takeKeys(stateDir: string, cluster: Cluster, backup: Backu
   const [round] = controllerEnv(backup.inspection)['FLYNN_TOKEN_ROUNDS']?.split(',') ?? [];
   const tokens = round === undefined ? {} : { tokens: { round: Number(round) } };
   const domains = formerDomainsIn(controllerEnv(backup.inspection));
-  return { ...cluster, controllerKey: rootKey ?? cluster.controllerKey, ...tokens, ...domains };
+  // As in the backup: if it is not there, it had been deleted.
+  return { ...cluster, controllerKey: rootKey ?? cluster.controllerKey, ...tokens, ...domains, sample: 'live' };
 }
 
 /** As its controller was told it: two with a comma between while it was made anew. */

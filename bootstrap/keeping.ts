@@ -39,7 +39,8 @@ export function withPlatform(cluster: Cluster, kept: Kept, begun: Begun): { clus
   const { named, ring } = kept;
   const { domains: _none, ...rest } = cluster;
   const domain = kept.env['FLYNN_DOMAIN'] ?? cluster.domain;
-  const taken: Cluster = { ...rest, domain, ...formerDomainsIn(kept.env), hasPlatform: true };
+  // Where the sample app is not there by now somebody has deleted it.
+  const taken: Cluster = { ...rest, domain, ...formerDomainsIn(kept.env), hasPlatform: true, sample: 'live' };
   if (ring?.rewriting !== undefined) taken.sealingKeyChange = { id: begun.id, since: ring.rewriting.since };
   if (named?.since === undefined) return { cluster: taken, isLost: false };
   const phase = phaseOf(cluster);
@@ -63,6 +64,7 @@ export function withoutPlatform(cluster: Cluster, peers: readonly string[], live
     rootKeyChange: _3,
     sealingKeyChange: _4,
     authorityChange: _5,
+    sample: _6,
     ...rest
   } = { ...cluster, hasPlatform: false, peers: [...peers] };
   return live === undefined ? rest : { ...rest, controllerKey: live.rootKeys[0], domain: live.domain };

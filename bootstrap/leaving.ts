@@ -131,9 +131,9 @@ async function checkVolumes(list: ListVolumes, { isForced, report }: Pick<Leavin
     volumes = await list();
   } catch (error) {
     if (!hasCode(error, 'unavailable', 'timeout')) throw error;
-    const unknown = `what apps keep on volumes of this host is not known: ${messageOf(error)}`;
-    if (isForced) return report(`${unknown}; it is lost, as you force it`);
-    throw new FlynnError('unavailable', `${unknown}. Start its agent, or leave all the same: ${commands.force}`);
+    const what = 'what apps keep on volumes of this host';
+    if (!isForced) throw notKnown(what, error, `Start its agent, or leave all the same: ${commands.force}`);
+    return report(`${what} is not known (${messageOf(error)}) and lost with its disk, as you force it`);
   }
   if (volumes.length === 0) return;
   const what = `apps keep data on volumes of this host: ${volumesText(volumes)}`;
@@ -149,15 +149,21 @@ async function untilCopied(checkBlobs: CheckBlobs, { isForced, report }: Pick<Le
   const signal = withDeadline(blobsMs);
   const check = () => checkBlobs({ signal });
   const remedy = `or leave all the same, and lose them: ${commands.force}`;
-  if (!isForced) return whileCopied(check, { report, remedy, signal });
   try {
-    await check();
+    await (isForced ? check() : whileCopied(check, { report, remedy, signal }));
   } catch (error) {
+    const what = 'what it alone has of blobs';
+    const isSilence = hasCode(error, 'unavailable', 'timeout');
+    if (!isForced) throw isSilence ? notKnown(what, error, `Try again, ${remedy}`) : error;
     if (hasCode(error, 'conflict')) report(`${messageOf(error)}: lost with its disk, as you force it`);
     // Whatever it was that could not be asked: its jobs are moved all the same.
-    else
-      report(`what it alone has of blobs is not known (${messageOf(error)}) and lost with its disk, as you force it`);
+    else report(`${what} is not known (${messageOf(error)}) and lost with its disk, as you force it`);
   }
+}
+
+/** To `leaveCluster` it would be a reason to go that the cluster cannot be told; but it can, and this is none. */
+function notKnown(what: string, error: unknown, remedy: string): FlynnError {
+  return new FlynnError('conflict', `${what} is not known: ${messageOf(error)}. ${remedy}`, { cause: error });
 }
 
 /** Replacements first, as when an operator drains it. */

@@ -142,6 +142,8 @@ export const clusterSchema = z.object({
     })
     .optional(),
   createdAt: z.string(),
+  /** Whether the sample app is there: once it was, somebody may have deleted it. */
+  sample: z.enum(['live', 'gone']).optional(),
   /** What an `up` was given for this host, as it was given. */
   dnsUpstreams: z.string().optional(),
   schedulers: z.string().optional(),
@@ -170,6 +172,7 @@ export const sharedSchema = clusterSchema.omit({
   rootKeyChange: true,
   sealingKeyChange: true,
   authorityChange: true,
+  sample: true,
   dnsUpstreams: true,
   schedulers: true,
 });

@@ -110,12 +110,20 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
       const url = appUrlOf(sampleName, cluster);
       return withPlatform(async (platform) => {
         const existing = await platform.find(sampleName);
-        if (existing?.releaseId !== undefined) return 'there already';
+        if (existing?.releaseId !== undefined) {
+          await become({ ...cluster, sample: 'live' });
+          return 'there already';
+        }
+        if (existing === undefined && cluster.sample !== undefined) {
+          await become({ ...cluster, sample: 'gone' });
+          return 'was deleted, and stays so';
+        }
         if (existing === undefined) await platform.createApp(sampleName);
         const key = await ensureSshKey(person);
         const knownHostsFile = await writeKnownHosts(person, gitHostOf(cluster), cluster.gitPort, hostPublicKey);
         await pushSample({ gitUrl: gitUrlOf(cluster), key, knownHostsFile, report });
         await untilAnswers(url, 30_000);
+        await become({ ...cluster, sample: 'live' });
         return 'pushed, built and live';
       });
     },

@@ -21,6 +21,15 @@ export function describeDown(theCluster: () => TestCluster): void {
     );
   });
 
+  test('a sample app that was deleted stays so through another `up`', async () => {
+    const cluster = theCluster();
+    await cluster.flynn(['-a', 'hello', 'delete', '-y']);
+    const { stdout } = await cluster.up();
+    assert.match(stdout, /Sample app hello: was deleted, and stays so/);
+    assert.doesNotMatch(stdout, /sample app is live/);
+    assert.equal((await cluster.get('hello')).status, 404);
+  });
+
   test('`down` removes all that `up` made, and nothing else', async () => {
     const cluster = theCluster();
     await cluster.exec([

@@ -4,6 +4,7 @@ import { TestCluster } from '../test-cluster.ts';
 import { describeJoining } from './joining.ts';
 import { describeLeaving } from './leaving.ts';
 import { describeLostHost } from './lost-host.ts';
+import { describePlacement } from './placement.ts';
 import { describePorts } from './ports.ts';
 import { describeRotationElsewhere } from './rotation.ts';
 import { describeSharing } from './sharing.ts';
@@ -17,6 +18,7 @@ suite('three hosts', () => {
 
   const theCluster = () => cluster;
   describeJoining(theCluster);
+  describePlacement(theCluster);
   describeSharing(theCluster);
   describePorts(theCluster);
   describeRotationElsewhere(theCluster);
