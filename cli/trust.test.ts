@@ -59,7 +59,10 @@ test('a cluster is pinned to its authority, and nobody else is taken for it', as
 
   const unpinned = await add();
   assert.equal(unpinned.code, 1);
-  assert.match(unpinned.stderr, new RegExp(`not to be trusted: [^]*--pin ${pin}`));
+  assert.match(
+    unpinned.stderr,
+    new RegExp(`not to be trusted: [^]*on the host that keeps the platform;[^]*--pin ${pin}`),
+  );
   const wrong = await add('--pin', other);
   assert.equal(wrong.code, 1);
   assert.match(wrong.stderr, new RegExp(`is not the cluster that is pinned[^]*${pin}[^]*${other}`));
@@ -110,7 +113,10 @@ test('a cluster that is pinned to two authorities is known by either, and nobody
   front.show(await certificateOf(stranger));
   const { stderr } = await desk.run(['apps', '-c', 'home']);
   const [one, other, found] = [next, former, stranger].map(({ certificate }) => fingerprintOf(certificate));
-  assert.match(stderr, new RegExp(`is not the cluster that is pinned[^]*${found}[^]*${one} or ${other}`));
+  assert.match(
+    stderr,
+    new RegExp(`is not the cluster that is pinned[^]*${found}[^]*${one} or ${other}[^]*keeps its platform prints`),
+  );
   front.show(await certificateOf(former, { addresses: ['elsewhere.example.com'] }));
   assert.match(
     (await desk.run(['apps', '-c', 'home'])).stderr,

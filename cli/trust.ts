@@ -59,7 +59,7 @@ export async function explainTrust(error: unknown, url: string, { ca }: Trust): 
   const what = `the certificate that ${url} shows is not to be trusted: ${reason}`;
   const remedy =
     ca === undefined
-      ? `it is of the authority ${found}\n  compare that with what flynn-host bootstrap (npm run up) prints on a host of the cluster; if it is the same, add it:\n  flynn cluster add NAME ${url} KEY --pin ${found}`
+      ? `it is of the authority ${found}\n  compare that with what flynn-host bootstrap (npm run up) prints on the host that keeps the platform; if it is the same, add it:\n  flynn cluster add NAME ${url} KEY --pin ${found}`
       : `it is of the authority that is pinned (${found}): flynn-host bootstrap (npm run up) on the host that keeps the platform makes another one`;
   return new FlynnError('unauthenticated', `${what}\n  ${remedy}`, { cause: error });
 }
@@ -89,7 +89,7 @@ function otherAuthority(url: string, found: string | undefined, pinned: string, 
     `what answers at ${url} is not the cluster that is pinned`,
     `  it shows a certificate of the authority  ${found ?? 'none at all'}`,
     `  pinned is the authority                  ${normal(pinned)}`,
-    '  somebody may stand in between; or the cluster was made anew: flynn-host bootstrap (npm run up) on its hosts prints its fingerprint',
+    '  somebody may stand in between; or the cluster was made anew: flynn-host bootstrap (npm run up) on the host that keeps its platform prints its fingerprint',
   ];
   return new FlynnError('unauthenticated', lines.join('\n'), { cause });
 }

@@ -197,7 +197,7 @@ class Leadership {
     if (entry !== undefined) return z.string().min(1).parse(JSON.parse(entry.value));
     throw new FlynnError(
       'unavailable',
-      'which image etcd runs from is not known yet: flynn-host bootstrap on the first host',
+      'which image etcd runs from is not known yet: flynn-host bootstrap (npm run up) on the host that keeps the platform tells',
     );
   }
 }

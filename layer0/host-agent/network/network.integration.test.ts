@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
@@ -18,7 +18,7 @@ const hosts = [
   { name: 'two', index: 2, isNeighbour: true, rules: '28' },
   { name: 'three', index: 3, isNeighbour: false, rules: '28' },
 ] as const;
-const platform = [53, 1111, 1113, 2379];
+const platform = [53, 1111, 1113, 1114, 2379];
 
 const leases: Lease[] = [];
 const jobs = new Map<string, LocalJob[]>();
@@ -77,6 +77,7 @@ before(async () => {
   endpoints = [1, 2, 3].flatMap((index) =>
     [80, 82].map((port) => ({ service: 'shop-web', group: 'shop', address: `100.100.${index}.2`, port })),
   );
+  endpoints.push({ service: 'router', group: 'system', address: '192.0.2.2', port: 1114 });
   for (const network of networks.values()) network.changed();
   await until('web1', '100.100.3.2:80', { from: '100.100.1.2' });
 });
@@ -179,6 +180,47 @@ test("a firewall that lets nothing in does not keep jobs from their host's own s
     await answers('system', { '100.100.1.1:1111': { from: '100.100.1.5' } });
   } finally {
     await one.sh('iptables -D INPUT -j DROP');
+  }
+});
+
+test('the firewall of docs/installing.md lets in what hosts and jobs need, and nobody else', async () => {
+  const docs = await readFile(new URL('../../../docs/installing.md', import.meta.url), 'utf8');
+  const shown = /## Ports and firewalls\n[^]*?```\n([^]*?)```/.exec(docs)?.[1] ?? '';
+  const input = shown.replace('10.0.0.1, 10.0.0.2, 10.0.0.3', leases.map(({ address }) => address).join(', '));
+  assert.notEqual(input, shown);
+  const signal = AbortSignal.timeout(20_000);
+  const load = (args: string[]) => ({ program: 'nft', args: [...args, '-f', '-'], input });
+  for (const { name } of hosts) {
+    for (const args of [['-c'], []]) await namespaces.in(name).run(load(args), signal);
+  }
+  try {
+    await answers('web1', {
+      '100.100.1.1:53': { from: '100.100.1.2' },
+      '100.100.2.2:80': { from: '100.100.1.2' },
+      '100.100.3.2:80': { from: '100.100.1.2' },
+      '192.0.2.2:8080': 'silent',
+      '192.0.2.3:8080': 'silent',
+    });
+    await answers('system', {
+      '100.100.1.1:1111': { from: '100.100.1.5' },
+      '192.0.2.2:1113': { from: '100.100.1.5' },
+      '192.0.2.2:1114': { from: '100.100.1.5' },
+      '192.0.2.2:2379': { from: '100.100.1.5' },
+      '192.0.2.3:1113': { from: '192.0.2.2' },
+      '192.0.2.194:2379': { from: '192.0.2.2' },
+    });
+    // Refused, not silent: nobody listens there, and the firewall let it in.
+    await answers('one', {
+      '192.0.2.3:1112': 'refused',
+      '192.0.2.3:1114': { from: '192.0.2.2' },
+      '192.0.2.194:2380': 'refused',
+      '100.100.3.2:81': { from: '100.100.1.1' },
+    });
+    const closed = [1112, 1113, 1114, 2379, 2380, 8080].map((port) => [`192.0.2.2:${port}`, 'silent'] as const);
+    const open = [80, 443, 2222, 3000].map((port) => [`192.0.2.2:${port}`, 'refused'] as const);
+    await answers('outside', Object.fromEntries([...closed, ...open]));
+  } finally {
+    for (const { name } of hosts) await namespaces.in(name).sh('nft delete table inet hostfirewall');
   }
 });
 

@@ -42,7 +42,7 @@ export function inClear(options: {
       'denied',
       `${key} came in clear, for all on the way to read: the controller is at ${instead}. ` +
         `Tell the flynn command with "flynn cluster add NAME ${instead} KEY --pin FINGERPRINT"; ` +
-        '"npm run up", or "flynn-host bootstrap", on the first host prints the fingerprint. A token that was sent so is better taken back',
+        'flynn-host bootstrap (npm run up) on the host that keeps the platform prints the fingerprint. A token that was sent so is better taken back',
       { detail: { url: instead } },
     );
   };

@@ -158,6 +158,7 @@ it('certificates of routes are named before they end, and when none comes', () =
   assert.match(of('own', 2), /^critical/);
   assert.match(remedyOf('shop.example.com', 'An Authority'), /^flynn route cert add/);
   assert.match(remedyOf('controller.example.com', 'An Authority'), /^flynn route cert add/);
+  assert.match(remedyOf('shop.example.com', 'flynn'), /^flynn route cert add/);
   assert.match(remedyOf('controller.example.com', 'flynn'), /^flynn-host bootstrap .* keeps the platform/);
   assert.match(of('own', -1), /^critical .*it ended on/);
   assert.equal(of('acme', 20), '');
