@@ -4,6 +4,7 @@ import { dirname, join } from 'node:path';
 import { styleText } from 'node:util';
 import type { CliContext } from '@flynn/host-agent/cli-context';
 import { messageOf } from '@flynn/kit/errors';
+import { eitherCommand } from '@flynn/kit/operator-commands';
 import { type BringUp, bringUp, goOnText, printToken } from './bring-up.ts';
 import { changeOf } from './domain.ts';
 import { readFormation } from './formation.ts';
@@ -78,7 +79,7 @@ export function addClusterCommands({ program }: CliContext): void {
   program
     .command('join')
     .description('make this machine a host of the cluster that the token is of')
-    .argument('<token>', 'as `flynn-host bootstrap` and `flynn-host token` on its hosts print it')
+    .argument('<token>', `as ${eitherCommand('token')} on its hosts prints it`)
     .action(async (token: string) => goOn({ env: env(), token }));
   program
     .command('token')

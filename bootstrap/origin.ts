@@ -6,6 +6,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { FlynnError } from '@flynn/kit/errors';
+import { installedCommands, repositoryCommands } from '@flynn/kit/operator-commands';
 import { z } from 'zod';
 import { type ImageName, imageNames } from './images/recipes.ts';
 
@@ -43,37 +44,7 @@ export const isInstalled: boolean = existsSync(join(root, bundleFile));
 export const newestFile: string = join(root, isInstalled ? bundleFile : lockFile);
 
 /** What people type here. */
-export const commands = isInstalled
-  ? {
-      up: 'flynn-host bootstrap',
-      token: 'flynn-host token',
-      join: 'flynn-host join TOKEN',
-      restore: 'flynn-host bootstrap --from-backup',
-      rotateTokens: 'flynn-host bootstrap --rotate-tokens',
-      rotateRootKey: 'flynn-host bootstrap --rotate-root-key',
-      rotateSealingKey: 'flynn-host bootstrap --rotate-sealing-key',
-      rotateAuthority: 'flynn-host bootstrap --rotate-authority',
-      domain: 'flynn-host bootstrap --domain',
-      dropDomain: 'flynn-host bootstrap --drop-domain',
-      takeOver: 'flynn-host bootstrap --take-over',
-      down: 'flynn-host uninstall',
-      force: 'flynn-host uninstall --force',
-    }
-  : {
-      up: 'npm run up',
-      token: 'npm run up -- --token',
-      join: 'npm run up -- --join TOKEN',
-      restore: 'npm run up -- --from-backup',
-      rotateTokens: 'npm run up -- --rotate-tokens',
-      rotateRootKey: 'npm run up -- --rotate-root-key',
-      rotateSealingKey: 'npm run up -- --rotate-sealing-key',
-      rotateAuthority: 'npm run up -- --rotate-authority',
-      domain: 'npm run up -- --domain',
-      dropDomain: 'npm run up -- --drop-domain',
-      takeOver: 'npm run up -- --take-over',
-      down: 'npm run down',
-      force: 'npm run down -- --force',
-    };
+export const commands = isInstalled ? installedCommands : repositoryCommands;
 
 const versionSchema = z.object({ version: z.string() });
 

@@ -90,7 +90,7 @@ function judgeMachine(facts: Facts): Problem[] {
       what: `not installed: ${facts.missingPrograms.join(', ')}`,
       remedy: isInstalled
         ? 'install the packages they are in'
-        : 'run npm run up, which installs them on Debian, or install them with your package manager',
+        : `run ${commands.up}, which installs them on Debian, or install them with your package manager`,
     });
   }
   return [...problems, ...judgeTools(facts), ...judgeClock(facts)];

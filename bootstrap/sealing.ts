@@ -5,6 +5,7 @@ import { decodeJson } from '@flynn/store/codec';
 import { sealKeyOf } from '@flynn/store/sealing/envelope';
 import { makeRing, readRing } from '@flynn/store/sealing/ring';
 import type { Store } from '@flynn/store/store';
+import { commands } from './origin.ts';
 import type { Cluster } from './settings.ts';
 
 /** Says which sealing key the cluster's controllers have: those of old have none. */
@@ -49,5 +50,5 @@ async function whoCannotRead(store: Store, keyId: string): Promise<string[]> {
 /** What has to be of this version, too, before anything is sealed. */
 export function unsealedText(missing: readonly string[]): string {
   if (missing.length === 0) return '';
-  return `; secrets stay in clear in the store until npm run up has run there too: ${missing.join(', ')}`;
+  return `; secrets stay in clear in the store until ${commands.up} has run there too: ${missing.join(', ')}`;
 }

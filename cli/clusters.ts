@@ -4,6 +4,7 @@ import { homedir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { FlynnError } from '@flynn/kit/errors';
 import { readJsonFile, writeFileAtomic } from '@flynn/kit/files';
+import { eitherCommand } from '@flynn/kit/operator-commands';
 import { z } from 'zod';
 
 /** What other versions wrote beside these is kept. */
@@ -84,7 +85,7 @@ export function findCluster(known: Clusters, name?: string): Cluster {
   if (known.clusters.length === 0) {
     throw new FlynnError(
       'not_found',
-      `no cluster${name === undefined ? '' : ` "${name}"`} is known here\n  "npm run up", or "flynn-host bootstrap" where it is installed, makes one and adds it; for one elsewhere: flynn cluster add NAME URL KEY`,
+      `no cluster${name === undefined ? '' : ` "${name}"`} is known here\n  ${eitherCommand('up')} makes one and adds it; for one elsewhere: flynn cluster add NAME URL KEY`,
     );
   }
   const names = known.clusters.map((cluster) => cluster.name).join(', ');

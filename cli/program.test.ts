@@ -72,7 +72,7 @@ test('without any cluster it says how to get one', async () => {
   await using desk = await Desk.open();
   const { code, stderr } = await desk.run(['apps']);
   assert.equal(code, 1);
-  assert.match(stderr, /^flynn: no cluster is known here\n {2}"npm run up"/);
+  assert.match(stderr, /^flynn: no cluster is known here\n {2}flynn-host bootstrap \(npm run up\) makes one/);
 });
 
 test('a controller that cannot be reached is told with its address and what to look at', async () => {

@@ -2,6 +2,7 @@
 import { Command, CommanderError } from 'commander';
 import { z } from 'zod';
 import { type FlynnError, asFlynnError } from '@flynn/kit/errors';
+import { eitherCommand } from '@flynn/kit/operator-commands';
 import { isUsageError } from './arguments.ts';
 import { addAccessCommands } from './commands/access.ts';
 import { addAppCommands } from './commands/app.ts';
@@ -149,7 +150,7 @@ function explain(error: FlynnError): string {
   if (message.includes('\n')) return message;
   // What the cluster lacks inside is not for its address to answer.
   if ((error.code === 'unavailable' || error.code === 'timeout') && message.includes(controllerName)) {
-    return `${message}\n  is the cluster up, and its address right? "flynn cluster" shows it; on the host: flynn-host bootstrap`;
+    return `${message}\n  is the cluster up, and its address right? "flynn cluster" shows it; on the host: ${eitherCommand('up')}`;
   }
   if (error.code === 'unavailable' || error.code === 'timeout') {
     return `${message}\n  "flynn status" tells how the cluster is`;

@@ -1,6 +1,7 @@
 /** Whom does the command line take for a cluster's controller? Over https, who is of the authority that was pinned. */
 import { certificatesIn, fingerprintOf, isEndorsement, parseCertificate } from '@flynn/kit/certificate';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
+import { eitherCommand } from '@flynn/kit/operator-commands';
 import { shownChain } from '@flynn/kit/shown-chain';
 import { usageError } from './arguments.ts';
 import { readNamed } from './input-file.ts';
@@ -11,7 +12,7 @@ export type Trust = Readonly<{ ca?: string }>;
 export const trustOptions = {
   pin: [
     '--pin <fingerprint>',
-    'of the authority its certificate has to be of (SHA-256), as flynn-host bootstrap (npm run up) prints it',
+    `of the authority its certificate has to be of (SHA-256), as ${eitherCommand('up')} prints it`,
   ],
   ca: ['--ca <file>', 'that authority itself, as PEM; without either whom this machine trusts anyway'],
 } as const;
@@ -59,8 +60,8 @@ export async function explainTrust(error: unknown, url: string, { ca }: Trust): 
   const what = `the certificate that ${url} shows is not to be trusted: ${reason}`;
   const remedy =
     ca === undefined
-      ? `it is of the authority ${found}\n  compare that with what flynn-host bootstrap (npm run up) prints on the host that keeps the platform; if it is the same, add it:\n  flynn cluster add NAME ${url} KEY --pin ${found}`
-      : `it is of the authority that is pinned (${found}): flynn-host bootstrap (npm run up) on the host that keeps the platform makes another one`;
+      ? `it is of the authority ${found}\n  compare that with what ${eitherCommand('up')} prints on the host that keeps the platform; if it is the same, add it:\n  flynn cluster add NAME ${url} KEY --pin ${found}`
+      : `it is of the authority that is pinned (${found}): ${eitherCommand('up')} on the host that keeps the platform makes another one`;
   return new FlynnError('unauthenticated', `${what}\n  ${remedy}`, { cause: error });
 }
 
@@ -89,7 +90,7 @@ function otherAuthority(url: string, found: string | undefined, pinned: string, 
     `what answers at ${url} is not the cluster that is pinned`,
     `  it shows a certificate of the authority  ${found ?? 'none at all'}`,
     `  pinned is the authority                  ${normal(pinned)}`,
-    '  somebody may stand in between; or the cluster was made anew: flynn-host bootstrap (npm run up) on the host that keeps its platform prints its fingerprint',
+    `  somebody may stand in between; or the cluster was made anew: ${eitherCommand('up')} on the host that keeps its platform prints its fingerprint`,
   ];
   return new FlynnError('unauthenticated', lines.join('\n'), { cause });
 }

@@ -114,3 +114,19 @@ test('comments are wrapped: the formatter leaves them as they are', () => {
   );
   assert.deepEqual(long, []);
 });
+
+test('what people type on a host differs by how it was installed, and is named in one file for both', () => {
+  const table = 'layer0/kit/operator-commands.ts';
+  const isCommand = /npm run (?:up|down)\b|flynn-host (?:bootstrap|join|token|uninstall)\b/;
+  const named = files
+    .map((file) => relative(root, file))
+    .filter((file) => !file.startsWith('test/') && !file.endsWith('.test.ts') && file !== table)
+    .flatMap((file) =>
+      readFileSync(join(root, file), 'utf8')
+        .split('\n')
+        .flatMap((line, index) =>
+          isCommand.test(line) && !/^\s*(?:\/\*\*|\*|\/\/)/.test(line) ? [`${file}:${index + 1}`] : [],
+        ),
+    );
+  assert.deepEqual(named, [], `${table} has them`);
+});

@@ -5,6 +5,7 @@ import { FlynnError } from '@flynn/kit/errors';
 import { type Person, removeCluster } from '../cli-config.ts';
 import { ensureEngine } from '../engine.ts';
 import { ensureImages } from '../images/build.ts';
+import { commands } from '../origin.ts';
 import { knownRootKeys } from '../rotation.ts';
 import { type Cluster, type Options, httpsPortOf } from '../settings.ts';
 import type { Step } from '../step.ts';
@@ -52,7 +53,7 @@ export function stepsOfHosts({ count, options, env }: HostsContext): Step[] {
   if (existing.length > count) {
     throw new FlynnError(
       'conflict',
-      `there are ${existing.length} hosts on this machine already, and they do not become fewer: take them away first with npm run down`,
+      `there are ${existing.length} hosts on this machine already, and they do not become fewer: take them away first with ${commands.down}`,
     );
   }
   const hosts = Array.from({ length: count }, (_, index) => hostAt(index));

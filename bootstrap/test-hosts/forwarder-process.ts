@@ -8,6 +8,7 @@ import { readJsonFile, writeFileAtomic } from '@flynn/kit/files';
 import { waitFor } from '@flynn/kit/retry';
 import { z } from 'zod';
 import { repository } from '../images/bundle.ts';
+import { commands } from '../origin.ts';
 import { commandOf } from '../program.ts';
 import { ownerOf, readListeners } from '../listeners.ts';
 
@@ -33,7 +34,7 @@ export async function checkPorts(directory: string, ports: readonly number[]): P
   const owner = (await ownerOf(taken)) ?? 'another program';
   throw new FlynnError(
     'conflict',
-    `port ${taken.port}, through which the hosts are reached, is used by ${owner}: stop it, or choose others: FLYNN_HTTP_PORT=8080 FLYNN_GIT_PORT=2223 npm run up -- --hosts N`,
+    `port ${taken.port}, through which the hosts are reached, is used by ${owner}: stop it, or choose others: FLYNN_HTTP_PORT=8080 FLYNN_GIT_PORT=2223 ${commands.up} -- --hosts N`,
   );
 }
 

@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
 import { sealingKeys } from '@flynn/controller/sealing/api';
 import type { Sealing } from '@flynn/controller/sealing/api';
+import { eitherCommand } from '@flynn/kit/operator-commands';
 import { waitFor } from '@flynn/kit/retry';
 import { formatTable } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';
@@ -50,7 +51,7 @@ export function addKeysCommands(parent: Parent, cluster: Command): void {
 
 function sealingText({ state, since, keys }: Sealing): string {
   if (state === 'clear') {
-    return 'secrets are in clear in the store: flynn-host bootstrap (npm run up) on every host begins to seal them';
+    return `secrets are in clear in the store: ${eitherCommand('up')} on every host begins to seal them`;
   }
   const table = formatTable(
     ['KEY', 'MADE', 'USE'],

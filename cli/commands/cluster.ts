@@ -2,6 +2,7 @@ import { platform } from '@flynn/controller/api-platform';
 import { fingerprintOf } from '@flynn/kit/certificate';
 import { hasCode } from '@flynn/kit/errors';
 import { HttpClient } from '@flynn/kit/http-client';
+import { eitherCommand } from '@flynn/kit/operator-commands';
 import { usageError } from '../arguments.ts';
 import {
   type Cluster,
@@ -47,7 +48,7 @@ export function addClusterCommands(parent: Parent): void {
   addCommand<{ default?: boolean; pin?: string; ca?: string }>(parent, {
     under: cluster,
     name: 'add',
-    summary: 'get to know a cluster; on its host "flynn-host bootstrap" has done so',
+    summary: `get to know a cluster; on its host ${eitherCommand('up')} has done so`,
     arguments: [
       ['<name>', 'what to call it'],
       ['<url>', 'its controller, as https://controller.example.com'],

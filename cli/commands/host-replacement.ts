@@ -3,6 +3,7 @@ import { hosts } from '@flynn/controller/api-hosts';
 import type { HostDetail } from '@flynn/controller/api-hosts';
 import { FlynnError } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';
+import { eitherCommand } from '@flynn/kit/operator-commands';
 import { usageError } from '../arguments.ts';
 import type { Context } from '../context.ts';
 import { formatCount } from '../output.ts';
@@ -81,7 +82,7 @@ async function replace(context: Context, options: RemoveOptions, oldId: string, 
   const draining = await beginDrain(context, client, oldId, { giveUpBlobs: options.giveUpBlobs === true });
   const code = await awaitEmpty(context, client, draining);
   if (code === 0 && !context.options.json) {
-    context.print(`now on ${oldId}: flynn-host uninstall, and it is no longer of the cluster\n`);
+    context.print(`now on ${oldId}: ${eitherCommand('down')}, and it is no longer of the cluster\n`);
   }
   return code;
 }
@@ -90,7 +91,7 @@ function checkReplacement(old: HostDetail, next: HostDetail, { giveUpVolumes: gi
   if (next.state !== 'up') {
     const remedy =
       next.state === 'away'
-        ? 'bring it back, or let another host join: flynn-host token'
+        ? `bring it back, or let another host join: ${eitherCommand('token')}`
         : `open it first: flynn host uncordon ${next.id}`;
     throw new FlynnError('conflict', `${next.id} is ${next.state} and takes no jobs: ${remedy}`);
   }

@@ -14,6 +14,7 @@ import { FlynnError, hasErrno, messageOf } from '@flynn/kit/errors';
 import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
 import type { Logger } from '@flynn/kit/log';
+import { repositoryCommands } from '@flynn/kit/operator-commands';
 import { endGroup } from '@flynn/kit/process-group';
 import { withDeadline } from '@flynn/kit/retry';
 import { defineRoute } from '@flynn/kit/routes';
@@ -82,7 +83,7 @@ export function installationHandlers(deps: InstallationDeps): Handler[] {
     if (installation !== undefined) return installation;
     throw new FlynnError(
       'conflict',
-      'this host was not installed from a bundle: it is brought up to date where its repository is, by npm run up',
+      `this host was not installed from a bundle: it is brought up to date where its repository is, by ${repositoryCommands.up}`,
     );
   };
   return [

@@ -4,6 +4,7 @@ import { integer, secret } from '@flynn/kit/config';
 import { FlynnError } from '@flynn/kit/errors';
 import { metricsPort } from '@flynn/kit/metrics-server';
 import { identityConfig } from '@flynn/kit/identity';
+import { eitherCommand } from '@flynn/kit/operator-commands';
 import type { EtcdOptions } from '@flynn/store/etcd';
 import { z } from 'zod';
 import type { ControllerSettings } from './deps.ts';
@@ -100,8 +101,7 @@ export function certificatesOf({ FLYNN_ETCD_CERT: certificate }: ControllerConfi
       name: "the controller's certificate for etcd",
       certificate,
       why: 'without a valid one the controller reads and writes nothing any more',
-      remedy:
-        'flynn-host bootstrap (npm run up) on the host that keeps the platform makes another, and has the controller started anew with it',
+      remedy: `${eitherCommand('up')} on the host that keeps the platform makes another, and has the controller started anew with it`,
       warnDays: 30,
       criticalDays: 7,
     },

@@ -1,5 +1,6 @@
 /** Forgetting a host that is gone for good, and what of it nobody else has: the volumes of jobs. */
 import { FlynnError } from '@flynn/kit/errors';
+import { eitherCommand } from '@flynn/kit/operator-commands';
 import { cellKeys, claimSchema } from '@flynn/scheduler/cell';
 import { evaluationPut } from '@flynn/scheduler/evaluations';
 import type { HeldVolumes } from './api-hosts.ts';
@@ -101,7 +102,7 @@ function jobsHolding(cell: Pick<CellView, 'assignments'>, hostId: string, held: 
 
 function obstacle(hostId: string, { isThere, held }: { isThere: boolean; held: readonly HeldVolumes[] }): string {
   if (isThere) {
-    return `host ${hostId} is up: empty it with "flynn host drain ${hostId} --wait", run "flynn-host uninstall" there, then remove it`;
+    return `host ${hostId} is up: empty it with "flynn host drain ${hostId} --wait", run ${eitherCommand('down')} there, then remove it`;
   }
   if (held.length === 0) {
     return `host ${hostId} still has work that waits to be placed elsewhere: "flynn eval list --state blocked" says why`;

@@ -10,6 +10,7 @@ import { FlynnError, messageOf } from '@flynn/kit/errors';
 import { readJsonFile, writeFileAtomic } from '@flynn/kit/files';
 import { type Handler, handle } from '@flynn/kit/http-server';
 import type { Logger } from '@flynn/kit/log';
+import { eitherCommand } from '@flynn/kit/operator-commands';
 import { withDeadline } from '@flynn/kit/retry';
 import { defineRoute } from '@flynn/kit/routes';
 import type { HostRecord } from '@flynn/scheduler/cell';
@@ -165,7 +166,7 @@ export class AuthorityRounds {
     }
     throw new FlynnError(
       'unavailable',
-      `no other host has the authorities of round ${named.round}: flynn-host bootstrap (npm run up) on the host that keeps the platform brings them`,
+      `no other host has the authorities of round ${named.round}: ${eitherCommand('up')} on the host that keeps the platform brings them`,
     );
   }
 

@@ -3,6 +3,7 @@ import { FlynnError } from '@flynn/kit/errors';
 import { handle, startServer } from '@flynn/kit/http-server';
 import type { RunningServer, ServerOptions } from '@flynn/kit/http-server';
 import type { Logger } from '@flynn/kit/log';
+import { eitherCommand } from '@flynn/kit/operator-commands';
 import type { Store } from '@flynn/store/store';
 import { z } from 'zod';
 import { joinPort, joinRoute, joinVersion, judgePass } from './join.ts';
@@ -44,7 +45,7 @@ export function startJoinServer(options: {
     const verdict = judgePass(body.secret, admission.secret, options.now());
     if (verdict !== 'good') {
       const why = verdict === 'expired' ? 'the token has expired' : 'the token is not of this cluster, or was changed';
-      throw new FlynnError('denied', `${why}: "flynn-host token" on a host of the cluster prints a new one`);
+      throw new FlynnError('denied', `${why}: ${eitherCommand('token')} on a host of the cluster prints a new one`);
     }
     if (body.version !== joinVersion) {
       throw new FlynnError(

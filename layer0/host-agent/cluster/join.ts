@@ -5,6 +5,7 @@ import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import { HttpClient } from '@flynn/kit/http-client';
 import { defineRoute } from '@flynn/kit/routes';
 import { fingerprintOf, isEndorsement } from '@flynn/kit/certificate';
+import { eitherCommand } from '@flynn/kit/operator-commands';
 import { shownChain } from '@flynn/kit/shown-chain';
 import { z } from 'zod';
 import { leaseSchema } from '../network/lease.ts';
@@ -96,7 +97,7 @@ export function parseToken(text: string): JoinToken {
   } catch (error) {
     throw new FlynnError(
       'invalid',
-      'this is no token to join with, or a part of it is missing: "flynn-host token" on a host of the cluster prints it',
+      `this is no token to join with, or a part of it is missing: ${eitherCommand('token')} on a host of the cluster prints it`,
       { cause: error },
     );
   }
@@ -196,7 +197,7 @@ async function lookUp(
   if (own === undefined || authority === undefined || fingerprintOf(authority) !== fingerprint) {
     throw new FlynnError(
       'unauthenticated',
-      'a host answers, but it is not of the cluster the token is for, or that has another authority by now: "flynn-host token" on a host of the cluster prints a new one',
+      `a host answers, but it is not of the cluster the token is for, or that has another authority by now: ${eitherCommand('token')} on a host of the cluster prints a new one`,
     );
   }
   if (Date.parse(own.validFrom) > now())

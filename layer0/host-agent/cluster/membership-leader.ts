@@ -2,6 +2,7 @@
 import { systemClock } from '@flynn/kit/clock';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
+import { eitherCommand } from '@flynn/kit/operator-commands';
 import type { EtcdClient } from '@flynn/store/etcd';
 import type { EtcdMembership, EtcdPeer } from '@flynn/store/etcd-membership';
 import type { Mirror } from '@flynn/store/mirror';
@@ -197,7 +198,7 @@ class Leadership {
     if (entry !== undefined) return z.string().min(1).parse(JSON.parse(entry.value));
     throw new FlynnError(
       'unavailable',
-      'which image etcd runs from is not known yet: flynn-host bootstrap (npm run up) on the host that keeps the platform tells',
+      `which image etcd runs from is not known yet: ${eitherCommand('up')} on the host that keeps the platform tells`,
     );
   }
 }

@@ -11,6 +11,7 @@ import { FlynnError, messageOf } from '@flynn/kit/errors';
 import { readTextFile, writeFileAtomic } from '@flynn/kit/files';
 import { type Handler, handle } from '@flynn/kit/http-server';
 import type { Logger } from '@flynn/kit/log';
+import { eitherCommand } from '@flynn/kit/operator-commands';
 import { withDeadline } from '@flynn/kit/retry';
 import { defineRoute } from '@flynn/kit/routes';
 import type { HostRecord } from '@flynn/scheduler/cell';
@@ -144,7 +145,7 @@ export class SealingKeys {
     if (missing.length > 0) {
       throw new FlynnError(
         'unavailable',
-        `no other host has the key ${missing.join(' and ')}: flynn-host bootstrap (npm run up) on the host that keeps the platform brings it`,
+        `no other host has the key ${missing.join(' and ')}: ${eitherCommand('up')} on the host that keeps the platform brings it`,
       );
     }
   }

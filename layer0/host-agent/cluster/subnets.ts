@@ -1,5 +1,6 @@
 /** Which part of the cluster's range does a host get? Leased once, kept until the host leaves. */
 import { FlynnError } from '@flynn/kit/errors';
+import { eitherCommand } from '@flynn/kit/operator-commands';
 import type { Entry, Store } from '@flynn/store/store';
 import { leaseKey, leasePrefix, leaseSchema } from '../network/lease.ts';
 import type { Lease } from '../network/lease.ts';
@@ -83,7 +84,7 @@ export async function leaseSubnet(
       const whose = leases.find((lease) => lease.subnet === request.subnet)?.hostId;
       throw new FlynnError(
         'conflict',
-        `this host was removed from the cluster, and its subnet ${request.subnet} is that of ${whose} by now: flynn-host uninstall here, then join again`,
+        `this host was removed from the cluster, and its subnet ${request.subnet} is that of ${whose} by now: ${eitherCommand('down')} here, then join again`,
       );
     }
     const subnet = request.subnet ?? subnetsOf(range).find((one) => !taken.some((other) => overlap(one, other)));

@@ -1,4 +1,5 @@
 /** Does the agent reach what it needs: the engine, the store, its lease, its own schedulers? */
+import { eitherCommand } from '@flynn/kit/operator-commands';
 import type { Found } from './finding.ts';
 
 export type AgentFacts = Readonly<{
@@ -46,7 +47,7 @@ export function agentFindings(subject: string, facts: AgentFacts): Found[] {
       subject,
       what: `it schedules without your own schedulers: ${facts.schedulerFault}`,
       why: 'workloads of their kinds wait',
-      remedy: 'put the file right, or take it away: FLYNN_SCHEDULERS= flynn-host bootstrap',
+      remedy: `put the file right, or take it away: FLYNN_SCHEDULERS= ${eitherCommand('up')}`,
     });
   }
   return findings;

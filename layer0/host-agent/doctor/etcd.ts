@@ -1,4 +1,5 @@
 /** Is etcd well: do its members answer, do they follow each other, is there room in their databases? */
+import { eitherCommand } from '@flynn/kit/operator-commands';
 import type { EtcdStatus } from '@flynn/store/etcd-status';
 import type { Found } from './finding.ts';
 
@@ -36,7 +37,7 @@ export function etcdFindings(
           subject,
           what: `the data of ${name} differs from that of the others (alarm CORRUPT)`,
           why: 'who asks that member may get a wrong answer',
-          remedy: `save a backup first: flynn-host snapshot save FILE; then make that host leave (flynn-host uninstall, which erases its volumes too) and join anew`,
+          remedy: `save a backup first: flynn-host snapshot save FILE; then make that host leave by ${eitherCommand('down')}, which erases its volumes too, and join anew`,
         };
   });
   if (away.length > 0)

@@ -1,4 +1,5 @@
 /** Is the host that keeps the platform still one of the cluster? Pure. */
+import { eitherCommand } from '@flynn/kit/operator-commands';
 import type { KnownHost } from '../api.ts';
 import type { Found } from './finding.ts';
 
@@ -11,7 +12,7 @@ export function keeperFindings(hosts: readonly Pick<KnownHost, 'id'>[], keeper: 
       subject: 'the platform',
       what: `no host keeps it: ${keeper}, which did, is out of the cluster`,
       why: "nobody updates the cluster, changes its keys and domain, and renews the controller's certificate for etcd",
-      remedy: 'on a host that stays: flynn-host bootstrap --take-over (npm run up -- --take-over)',
+      remedy: `on a host that stays: ${eitherCommand('takeOver')}`,
     },
   ];
 }

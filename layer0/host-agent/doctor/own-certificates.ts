@@ -1,5 +1,6 @@
 /** The certificates a host stands on, read anew each time: they are renewed while the agent runs. */
 import { readFile } from 'node:fs/promises';
+import { eitherCommand } from '@flynn/kit/operator-commands';
 import type { TlsConfig } from '../cluster/start.ts';
 import type { KnownCertificate } from './certificates.ts';
 
@@ -23,8 +24,7 @@ export async function ownCertificates(config: TlsConfig): Promise<KnownCertifica
       name: "the certificate of the cluster's authority",
       certificate: await readFile(authority, 'utf8'),
       why: 'once it ends no certificate of the cluster is valid any more: hosts, etcd and the controller fall apart',
-      remedy:
-        'make it anew: npm run up -- --rotate-authority (or flynn-host bootstrap --rotate-authority) on the host that keeps the platform',
+      remedy: `make it anew: ${eitherCommand('rotateAuthority')} on the host that keeps the platform`,
       warnDays: 180,
       criticalDays: 30,
     });

@@ -2,6 +2,7 @@
 import { join } from 'node:path';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
 import { readTextFile } from '@flynn/kit/files';
+import { eitherCommand } from '@flynn/kit/operator-commands';
 import { certificateFindings } from './certificates.ts';
 import type { KnownCertificate } from './certificates.ts';
 import { diskFindings, readDisks } from './disks.ts';
@@ -40,8 +41,7 @@ export async function examineWithoutAgent(options: {
         subject,
         what: `its agent does not answer: ${messageOf(options.error)}${last}`,
         why: 'what runs goes on, but nothing is started, healed or announced there; soon the cell takes the host for lost',
-        remedy:
-          "flynn-host bootstrap starts it; why it does not run: journalctl -u 'flynn-host-*' -n 50, or the end of agent.log in its state folder",
+        remedy: `${eitherCommand('up')} starts it; why it does not run: journalctl -u 'flynn-host-*' -n 50, or the end of agent.log in its state folder`,
       },
     ],
     unknown: [],

@@ -1,4 +1,5 @@
 /** Does the cell's work get done: is every evaluation looked at, has every job a place, is every host heard of? */
+import { eitherCommand } from '@flynn/kit/operator-commands';
 import type { Assignment, JobStatus, Workload } from '@flynn/scheduler/cell';
 import type { Evaluation } from '@flynn/scheduler/evaluation';
 import type { KnownHost } from '../api.ts';
@@ -58,8 +59,7 @@ function blocked({ evaluations, nameOf }: WorkFacts, now: number): Found[] {
       what: `jobs of it wait for a place: ${reason ?? 'nobody said why'}`,
       since: new Date(createdAt).toISOString(),
       why: 'less of it runs than is wanted',
-      remedy:
-        'make room: add a host (flynn-host join TOKEN), scale something down, or ask for less: flynn limit set, flynn constraint set',
+      remedy: `make room: add a host by ${eitherCommand('join')}, scale something down, or ask for less: flynn limit set, flynn constraint set`,
     })),
     'jobs of it wait for a place',
   );
@@ -117,7 +117,7 @@ function untold({ assignments, statuses, present }: WorkFacts, now: number): Fou
     what: `${since.length} job${since.length === 1 ? '' : 's'} placed there have not been begun with`,
     since: new Date(Math.min(...since)).toISOString(),
     why: 'its agent is heard of, and does not follow what it is told',
-    remedy: 'its agent’s log tells why (flynn-host collect-debug there); flynn-host bootstrap there starts it anew',
+    remedy: `its agent’s log tells why (flynn-host collect-debug there); ${eitherCommand('up')} there starts it anew`,
   }));
 }
 

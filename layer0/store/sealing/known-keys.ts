@@ -1,5 +1,6 @@
 /** The ring as one process knows it. */
 import { FlynnError, hasCode } from '@flynn/kit/errors';
+import { eitherCommand } from '@flynn/kit/operator-commands';
 import { raceAbort } from '@flynn/kit/retry';
 import type { CallOptions, Store } from '../store.ts';
 import { sealKeyOf } from './envelope.ts';
@@ -88,7 +89,7 @@ export class KnownKeys {
       if (texts.length === 0) {
         throw new FlynnError(
           'denied',
-          "the cluster's secrets are sealed, and here is no key: flynn-host bootstrap (npm run up) brings it",
+          `the cluster's secrets are sealed, and here is no key: ${eitherCommand('up')} brings it`,
         );
       }
       const keys = keysOf(stored.ring, texts.map(sealKeyOf));

@@ -4,6 +4,7 @@
  * reads the ring again.
  */
 import { FlynnError } from '@flynn/kit/errors';
+import { eitherCommand } from '@flynn/kit/operator-commands';
 import { z } from 'zod';
 import { decodeJson } from '../codec.ts';
 import type { CallOptions, Compare, Entry, Revision, Store } from '../store.ts';
@@ -46,7 +47,7 @@ export function sealingKeyOf(ring: Ring, known: readonly SealKey[]): SealKey {
   const here = known.map(({ id }) => id).join(' and ');
   throw new FlynnError(
     'denied',
-    `the cluster's secrets are sealed with the sealing key ${under}, and here is ${here}: a host that is in the cluster fetches it from another within seconds. If it stays so, is this host of another cluster, or its cluster.json of an older one? flynn-host join TOKEN (npm run up -- --join TOKEN) brings the right one`,
+    `the cluster's secrets are sealed with the sealing key ${under}, and here is ${here}: a host that is in the cluster fetches it from another within seconds. If it stays so, is this host of another cluster, or its cluster.json of an older one? ${eitherCommand('join')} brings the right one`,
   );
 }
 
@@ -92,10 +93,7 @@ export async function addKey(
 ): Promise<Ring> {
   const stored = await readRing(store, options);
   if (stored === undefined) {
-    throw new FlynnError(
-      'conflict',
-      'nothing is sealed yet: flynn-host bootstrap (npm run up) on every host begins it',
-    );
+    throw new FlynnError('conflict', `nothing is sealed yet: ${eitherCommand('up')} on every host begins it`);
   }
   const { ring, revision } = stored;
   if (ring.rewriting !== undefined) {

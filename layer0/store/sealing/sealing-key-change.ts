@@ -4,6 +4,7 @@
  * then on, and the keys it opened are replaced, for whoever had it has those.
  */
 import { FlynnError } from '@flynn/kit/errors';
+import { eitherCommand } from '@flynn/kit/operator-commands';
 import type { CallOptions, Store } from '../store.ts';
 import type { SealKey } from './envelope.ts';
 import { type Ring, type StoredRing, readRing, replaceRing, resealed, sealedUnder } from './ring.ts';
@@ -49,10 +50,7 @@ async function change(
   for (let attempt = 0; attempt < attempts; attempt += 1) {
     const stored: StoredRing | undefined = await readRing(store, options);
     if (stored === undefined) {
-      throw new FlynnError(
-        'conflict',
-        'nothing is sealed yet: flynn-host bootstrap (npm run up) on every host begins it',
-      );
+      throw new FlynnError('conflict', `nothing is sealed yet: ${eitherCommand('up')} on every host begins it`);
     }
     const ring = next(stored.ring);
     if (ring === undefined) return false;

@@ -3,6 +3,7 @@ import { FlynnError } from '@flynn/kit/errors';
 import { type Gate, type GateRequest, credentialOf, unknownKey } from '@flynn/kit/http-gate';
 import { appRole } from '@flynn/kit/identity';
 import { isForMonitoring, metricsToken } from '@flynn/kit/metrics-token';
+import { eitherCommand } from '@flynn/kit/operator-commands';
 import { isSameSecret } from '@flynn/kit/secrets';
 import { findApp, noApp } from '../deps.ts';
 import type { Deps } from '../deps.ts';
@@ -113,7 +114,7 @@ function isToken(text: string): boolean {
 function noRootKey(): FlynnError {
   return new FlynnError(
     'unauthenticated',
-    'the key that was sent is not the root key of this cluster, or not any more: whoever made it anew has the new one, and npm run up (or flynn-host bootstrap) on a host gives it to the flynn command there',
+    `the key that was sent is not the root key of this cluster, or not any more: whoever made it anew has the new one, and ${eitherCommand('up')} on a host gives it to the flynn command there`,
   );
 }
 

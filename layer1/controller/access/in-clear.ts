@@ -4,6 +4,7 @@
  */
 import type { IncomingMessage } from 'node:http';
 import { FlynnError } from '@flynn/kit/errors';
+import { eitherCommand } from '@flynn/kit/operator-commands';
 import { isCovered } from '../certificates/domains.ts';
 import type { CertificateResource } from '../certificates/resources.ts';
 import { bundleOf } from '../certificates/view.ts';
@@ -42,7 +43,7 @@ export function inClear(options: {
       'denied',
       `${key} came in clear, for all on the way to read: the controller is at ${instead}. ` +
         `Tell the flynn command with "flynn cluster add NAME ${instead} KEY --pin FINGERPRINT"; ` +
-        'flynn-host bootstrap (npm run up) on the host that keeps the platform prints the fingerprint. A token that was sent so is better taken back',
+        `${eitherCommand('up')} on the host that keeps the platform prints the fingerprint. A token that was sent so is better taken back`,
       { detail: { url: instead } },
     );
   };

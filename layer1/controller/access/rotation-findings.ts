@@ -1,5 +1,6 @@
 /** Is a change of the root key, or of the tokens of the platform's parts, not through? */
 import type { Check, Found } from '@flynn/host-agent/doctor/finding';
+import { eitherCommand } from '@flynn/kit/operator-commands';
 
 /** What this controller takes: two of one kind while it is changed. */
 type Taken = Readonly<{ rootKeys: readonly string[]; tokenRounds: readonly number[] }>;
@@ -10,8 +11,7 @@ export function rotationCheck(taken: Taken): Check {
 
 /** Pure. Told while `up` is at it, too: what is so matters however long it lasts. */
 export function rotationFindings({ rootKeys, tokenRounds }: Taken): Found[] {
-  const remedy =
-    'npm run up (or flynn-host bootstrap) on the host that keeps the platform goes on with it, unless one is at it now';
+  const remedy = `${eitherCommand('up')} on the host that keeps the platform goes on with it, unless one is at it now`;
   if (rootKeys.length > 1) {
     return [
       {

@@ -47,7 +47,7 @@ test('a rotation that is not through is told with the state of the cluster', asy
   const { findings } = await world.client.call(health.get, {});
   const found = findings.find(({ check }) => check === 'root-key');
   assert.match(found?.what ?? '', /former one is still good/);
-  assert.match(found?.remedy ?? '', /npm run up .* goes on/);
+  assert.match(found?.remedy ?? '', /^flynn-host bootstrap \(npm run up\) .* goes on/);
   const subjects = (keys: number, rounds: number) =>
     rotationFindings({
       rootKeys: Array.from({ length: keys }, String),

@@ -1,5 +1,6 @@
 /** How far is a restore? Kept in the store it is of, so that whoever goes on with it, or has to wait for it, knows. */
 import { FlynnError } from '@flynn/kit/errors';
+import { eitherCommand } from '@flynn/kit/operator-commands';
 import { decodeJson } from '@flynn/store/codec';
 import type { Compare, Store } from '@flynn/store/store';
 import { z } from 'zod';
@@ -47,7 +48,7 @@ export async function claimStore(
   if (before !== undefined && before.state.stage !== 'complete') {
     throw new FlynnError(
       'conflict',
-      'another backup is being restored here: go on with that one, or take the cluster down with flynn-host uninstall',
+      `another backup is being restored here: go on with that one, or take the cluster down with ${eitherCommand('down')}`,
     );
   }
   const { entries } = await store.list(controllerPrefix, { newest: 1, signal });

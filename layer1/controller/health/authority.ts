@@ -1,6 +1,7 @@
 /** Is a change of the cluster's authority not through, or a host that took no part in it there? */
 import { type NamedAuthorities, readNamed } from '@flynn/host-agent/cluster/authority-rounds';
 import type { Check, Found } from '@flynn/host-agent/doctor/finding';
+import { eitherCommand } from '@flynn/kit/operator-commands';
 import type { HostRecord } from '@flynn/scheduler/cell';
 import { valuesOf } from '../cell-view.ts';
 import type { Deps } from '../deps.ts';
@@ -29,8 +30,7 @@ export function authorityFindings({ named, hosts }: Facts): Found[] {
         what: 'it is being made anew, and that is not through',
         since: named.since,
         why: 'whoever has the key of the former one may be taken for a host until it is',
-        remedy:
-          'npm run up (or flynn-host bootstrap) on the host that keeps the platform goes on with it, unless one is at it now',
+        remedy: `${eitherCommand('up')} on the host that keeps the platform goes on with it, unless one is at it now`,
       },
     ];
   }
@@ -43,6 +43,6 @@ export function authorityFindings({ named, hosts }: Facts): Found[] {
       subject: `host ${id}`,
       what: "it does not say that it trusts the cluster's authority of now, and that one alone",
       why: 'its member of etcd or its jobs may take for a host whoever has the key of a former one',
-      remedy: `it sees to that by itself within a minute: its agent's log on ${id} tells why it did not, and flynn-host bootstrap (npm run up) there brings it this version`,
+      remedy: `it sees to that by itself within a minute: its agent's log on ${id} tells why it did not, and ${eitherCommand('up')} there brings it this version`,
     }));
 }

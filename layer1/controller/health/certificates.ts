@@ -1,5 +1,6 @@
 /** Which certificates of routes end soon, or do not come? Pure. */
 import type { Found } from '@flynn/host-agent/doctor/finding';
+import { eitherCommand } from '@flynn/kit/operator-commands';
 import type { CertificateResource } from '../certificates/resources.ts';
 
 const dayMs = 24 * 3_600_000;
@@ -11,7 +12,7 @@ const failuresMark = 3;
 const remedies = {
   own: 'flynn route cert add with a new one',
   acme: 'flynn route cert tells when it is tried next, and what is in the way',
-  clusters: 'flynn-host bootstrap (npm run up) on the host that keeps the platform makes another',
+  clusters: `${eitherCommand('up')} on the host that keeps the platform makes another`,
 } as const;
 
 /** What `up` makes for the controller, of the cluster's authority, and renews: people bring others for it. */

@@ -1,5 +1,6 @@
 /** What is wrong with how secrets are kept at rest? */
 import type { Check, Found } from '@flynn/host-agent/doctor/finding';
+import { eitherCommand } from '@flynn/kit/operator-commands';
 import type { HostRecord } from '@flynn/scheduler/cell';
 import { readRing, sealedUnder } from '@flynn/store/sealing/ring';
 import type { Ring } from '@flynn/store/sealing/ring';
@@ -35,8 +36,7 @@ const unfinished: Found = {
   subject: 'sealing key',
   what: 'it is being made anew, and that is not through',
   why: 'whoever has the former one may open what is in a disk or a snapshot of etcd until it is',
-  remedy:
-    'npm run up (or flynn-host bootstrap) on the host that keeps the platform goes on with it, unless one is at it now',
+  remedy: `${eitherCommand('up')} on the host that keeps the platform goes on with it, unless one is at it now`,
 };
 
 /** Pure. */
@@ -53,7 +53,7 @@ export function sealingFindings({ ring, keyIds, hosts, now }: Facts): Found[] {
         subject: 'secrets',
         what: 'they are in clear in etcd',
         why: "whoever has a disk or a snapshot of etcd has every app's variables and all keys",
-        remedy: `flynn-host bootstrap (npm run up) on ${where}: it begins once all hosts can read what is sealed`,
+        remedy: `${eitherCommand('up')} on ${where}: it begins once all hosts can read what is sealed`,
       },
     ];
   }
@@ -62,7 +62,7 @@ export function sealingFindings({ ring, keyIds, hosts, now }: Facts): Found[] {
     subject: `host ${id}`,
     what: "it has not the key that the cluster's secrets are sealed under",
     why: 'it starts no new jobs, for it cannot read what they are to run with',
-    remedy: `it asks the other hosts for it by itself; if this stays, flynn-host bootstrap (npm run up) on ${id}, and if that does not help, flynn-host uninstall (npm run down) there and let it join again`,
+    remedy: `it asks the other hosts for it by itself; if this stays, ${eitherCommand('up')} on ${id}, and if that does not help, ${eitherCommand('down')} there and let it join again`,
   }));
   if (ring.next !== undefined || keyIds.length > 1) found.push(unfinished);
   const since = ring.rewriting?.since;

@@ -1,6 +1,7 @@
 import { FlynnError } from '@flynn/kit/errors';
 import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
+import { eitherCommand } from '@flynn/kit/operator-commands';
 import { addKey, readRing } from '@flynn/store/sealing/ring';
 import type { Ring } from '@flynn/store/sealing/ring';
 import type { Deps } from '../deps.ts';
@@ -15,7 +16,7 @@ export function sealingHandlers({ store, sealed, now, newId }: Deps): Handler[] 
       if (known.length === 0) {
         throw new FlynnError(
           'conflict',
-          'this controller was given no sealing key: flynn-host bootstrap (npm run up) gives it one',
+          `this controller was given no sealing key: ${eitherCommand('up')} gives it one`,
         );
       }
       return viewRing(await addKey(store, { sealingKeys: known, newId, now: new Date(now()) }, { signal }));
