@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { test } from 'node:test';
-import { label, volumeName } from '@flynn/host-agent/labels';
 import { waitFor } from '@flynn/kit/retry';
 import type { TestCluster } from '../test-cluster.ts';
 
@@ -15,8 +14,8 @@ export function describeLeaving(theCluster: () => TestCluster): void {
     const [first, second, third] = cluster.hosts;
     assert.ok(first && second && third);
     const name = (await third.readCluster())?.name ?? '';
-    const kept = volumeName(name, 'aaaaaaaaaaaa.db.data');
-    await cluster.dockerOf(third, 'volume', 'create', '--label', `${label.cluster}=${name}`, kept);
+    const kept = `flynn-${name}.aaaaaaaaaaaa.db.data`;
+    await cluster.dockerOf(third, 'volume', 'create', '--label', `flynn.cluster=${name}`, kept);
     const { stderr } = await cluster.down({ host: third, code: 1 });
     assert.match(stderr, /apps keep data on volumes of this host: data of aaaaaaaaaaaa db/);
     await cluster.dockerOf(third, 'volume', 'rm', kept);
