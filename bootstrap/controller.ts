@@ -59,6 +59,8 @@ export async function withStore<T>(
     ...new Set([...sealingKeysOf(host.cluster), ...(await readSealingKeys(host.stateDir))]),
   ];
   await using store = new SealedEtcd(etcd, { sealingKeys, log: host.log });
+  // Reading finds a member that answers, where others are away; a write that came first would not look for one.
+  await store.get(cellKeys.host(host.cluster.hostId));
   return await task(store);
 }
 
