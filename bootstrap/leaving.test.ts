@@ -127,6 +127,7 @@ test('what apps keep on a host is not lost by mistake', async () => {
   const options = { isForced: false, report: (line: string) => void lines.push(line), checkBlobs, listVolumes };
   const leaving = (more: Partial<Parameters<typeof leave>[2]>) =>
     leave(world.store, joined('host3'), { ...options, ...more });
+  const before = await keysOf(world, 'host3');
   await assert.rejects(
     leaving({ listVolumes: async () => [{ ...kept, name: 'old', bytes: undefined }, kept] }),
     (error) =>
@@ -140,11 +141,22 @@ test('what apps keep on a host is not lost by mistake', async () => {
     code: 'conflict',
     message: /not known: the agent.*--force/,
   });
+  const unreadable = async (): Promise<never> => {
+    throw new FlynnError('internal', 'its certificate cannot be read');
+  };
+  await assert.rejects(leaving({ listVolumes: unreadable }), { code: 'conflict', message: /cannot be read.*--force/ });
   assert.equal(lines.length, 0, 'nothing was begun');
+  assert.deepEqual(await keysOf(world, 'host3'), before, 'nothing was changed');
   assert.equal(await leaving({ listVolumes: async () => [kept], isForced: true }), true);
   assert.match(lines[0] ?? '', /^apps keep data on volumes of this host: data of shop db .*: lost with its disk/);
   assert.ok(lines.includes('its jobs run elsewhere'), lines.join('; '));
   assert.equal(await leaving({ listVolumes: silent }), true, 'again, without its agent');
+  const forced = { ...options, listVolumes: unreadable, isForced: true };
+  assert.equal(await leave(world.store, joined('host2'), forced), true);
+  assert.ok(
+    lines.some((line) => /^what apps keep .* is not known \(its certificate cannot be read\)/.test(line)),
+    lines.join('; '),
+  );
 });
 
 test('who waits for data that was on a host that left is told by name', async () => {

@@ -130,8 +130,8 @@ async function checkVolumes(list: ListVolumes, { isForced, report }: Pick<Leavin
   try {
     volumes = await list();
   } catch (error) {
-    if (!hasCode(error, 'unavailable', 'timeout')) throw error;
     const what = 'what apps keep on volumes of this host';
+    // Whatever the reason is that it could not be asked.
     if (!isForced) throw notKnown(what, error, `Start its agent, or leave all the same: ${commands.force}`);
     return report(`${what} is not known (${messageOf(error)}) and lost with its disk, as you force it`);
   }
