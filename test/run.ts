@@ -17,10 +17,12 @@ import { parseArgs } from 'node:util';
 import { ensureTestImages } from './images.ts';
 import { Leftovers } from './leftovers.ts';
 
-/** `timeoutMs` is for a test, `fileMs` for all of a file. */
-type Suite = {
-  name: string;
-  pattern: string;
+/**
+ * Suites that run together. `concurrency`: so many files at a time; tests wait more than they work, and two cores do that of
+ * two. `timeoutMs` is for a test, `fileMs` for all of a file.
+ */
+type Batch = {
+  suites: readonly string[];
   needsImages: boolean;
   concurrency: number;
   timeoutMs: number;
@@ -29,31 +31,20 @@ type Suite = {
   isForAsking?: boolean;
 };
 
-const suites: readonly Suite[] = [
-  { name: 'unit', pattern: '.test.ts', needsImages: false, concurrency: 2, timeoutMs: 120_000, fileMs: 300_000 },
-  {
-    name: 'integration',
-    pattern: '.integration.test.ts',
-    needsImages: true,
-    concurrency: 1,
-    timeoutMs: 300_000,
-    fileMs: 900_000,
-  },
-  { name: 'e2e', pattern: '.e2e.test.ts', needsImages: true, concurrency: 1, timeoutMs: 900_000, fileMs: 900_000 },
-  { name: 'chaos', pattern: '.chaos.test.ts', needsImages: true, concurrency: 1, timeoutMs: 900_000, fileMs: 900_000 },
-  {
-    name: 'long',
-    pattern: '.long.test.ts',
-    needsImages: true,
-    concurrency: 1,
-    timeoutMs: 1_800_000,
-    fileMs: 1_800_000,
-    isForAsking: true,
-  },
+const batches: readonly Batch[] = [
+  { suites: ['unit'], needsImages: false, concurrency: 2, timeoutMs: 120_000, fileMs: 300_000 },
+  { suites: ['integration'], needsImages: true, concurrency: 2, timeoutMs: 300_000, fileMs: 900_000 },
+  // Each is a cluster, with hosts, engines and a network of its own.
+  { suites: ['e2e', 'chaos'], needsImages: true, concurrency: 2, timeoutMs: 1_800_000, fileMs: 1_800_000 },
+  // What they measure is what a cluster of its own takes.
+  { suites: ['long'], needsImages: true, concurrency: 1, timeoutMs: 1_800_000, fileMs: 1_800_000, isForAsking: true },
 ];
+const suites = batches.flatMap((batch) => batch.suites);
+
+const patternOf = (suite: string): string => (suite === 'unit' ? '.test.ts' : `.${suite}.test.ts`);
 
 function suiteOf(file: string): string {
-  return suites.findLast((suite) => file.endsWith(suite.pattern))?.name ?? '';
+  return suites.findLast((suite) => file.endsWith(patternOf(suite))) ?? '';
 }
 
 const all = globSync('{layer0,layer1,bootstrap,cli,test}/**/*.test.ts', {
@@ -65,9 +56,14 @@ process.env['NODE_COMPILE_CACHE'] ??= join(import.meta.dirname, '..', 'node_modu
 
 const { values: flags, positionals } = parseArgs({ options: { only: { type: 'string' } }, allowPositionals: true });
 const [wanted, ...paths] = positionals;
-if (wanted !== undefined && !suites.some((suite) => suite.name === wanted)) {
-  process.stderr.write(`npm test: no suite "${wanted}"; there are ${suites.map((suite) => suite.name).join(', ')}\n`);
+if (wanted !== undefined && !suites.includes(wanted)) {
+  process.stderr.write(`npm test: no suite "${wanted}"; there are ${suites.join(', ')}\n`);
   process.exit(2);
+}
+
+function isAsked(file: string, suite: string): boolean {
+  if (paths.length === 0) return true;
+  return paths.some((path) => file.startsWith(path) || file === `test/chaos/${path}${patternOf(suite)}`);
 }
 
 let hasFailed = false;
@@ -85,26 +81,22 @@ report.pipe(process.stdout);
 
 using leftovers = new Leftovers();
 
-for (const suite of suites) {
-  if (wanted === undefined ? suite.isForAsking : wanted !== suite.name) continue;
-  const files = all
-    .filter((file) => suiteOf(file) === suite.name)
-    .filter(
-      (file) =>
-        paths.length === 0 ||
-        paths.some((path) => file.startsWith(path) || file === `test/chaos/${path}${suite.pattern}`),
-    );
+for (const batch of batches) {
+  if (wanted === undefined ? batch.isForAsking : !batch.suites.includes(wanted)) continue;
+  const files = batch.suites
+    .filter((suite) => wanted === undefined || wanted === suite)
+    .flatMap((suite) => all.filter((file) => suiteOf(file) === suite && isAsked(file, suite)));
   if (files.length === 0) continue;
-  if (suite.needsImages) {
+  if (batch.needsImages) {
     Object.assign(process.env, await ensureTestImages());
     leftovers.lookAtEngine();
   }
   process.env['TMPDIR'] = leftovers.folder;
-  process.env['FLYNN_TEST_FILE_MS'] = String(suite.fileMs);
+  process.env['FLYNN_TEST_FILE_MS'] = String(batch.fileMs);
   const stream = run({
     files,
-    concurrency: suite.concurrency,
-    timeout: suite.timeoutMs,
+    concurrency: batch.concurrency,
+    timeout: batch.timeoutMs,
     ...(flags.only === undefined ? {} : { testNamePatterns: [flags.only] }),
     execArgv: ['--disable-warning=ExperimentalWarning', '--import', join(import.meta.dirname, 'ends.ts')],
   });

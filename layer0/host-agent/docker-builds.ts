@@ -10,6 +10,7 @@ import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import { pause } from '@flynn/kit/clock';
 import { LineSplitter } from '@flynn/kit/lines';
 import { retry } from '@flynn/kit/retry';
+import { z } from 'zod';
 import type { CallOptions, ImageBuild } from './engine.ts';
 import type { DockerContext } from './docker-containers.ts';
 import { engineCall, isStatus } from './docker-errors.ts';
@@ -83,12 +84,22 @@ function tooMuchMemory(bytes: number, cause: unknown): FlynnError {
   return new FlynnError('exhausted', message, { cause });
 }
 
+const engineEvent = z.object({
+  Action: z.string(),
+  Actor: z.object({
+    ID: z.string(),
+    Attributes: z.object({ name: z.string().optional(), container: z.string().optional() }),
+  }),
+});
+
 /** Looks after the containers of one build's steps while it goes on. */
 class StepGuard {
   readonly #context: DockerContext;
   readonly #network: string;
   readonly #limits: ImageBuild['limits'];
   readonly #listening = Promise.withResolvers<void>();
+  /** Rejects when a step runs without its limit of processes. */
+  readonly #unlimited = Promise.withResolvers<never>();
   readonly #ids = new Set<string>();
   wasOutOfMemory = false;
 
@@ -105,18 +116,18 @@ class StepGuard {
 
   /** Until the signal aborts; throws `exhausted` when the steps have written too much. */
   async run(signal: AbortSignal): Promise<void> {
-    await Promise.all([this.#follow(signal), this.#measure(signal)]);
+    await Promise.race([Promise.all([this.#follow(signal), this.#measure(signal)]), this.#unlimited.promise]);
   }
 
   async #follow(signal: AbortSignal): Promise<void> {
-    const filters = JSON.stringify({ type: ['container'], event: ['start', 'oom'] });
+    const filters = JSON.stringify({ type: ['container', 'network'], event: ['connect', 'start', 'oom'] });
     try {
       const request = { filters, abortSignal: signal };
       const stream = await this.#context.docker.getEvents(request);
       this.#listening.resolve();
       const lines = new LineSplitter({ maxBytes: 1024 ** 2 });
       for await (const chunk of stream) {
-        for (const line of lines.push(Buffer.from(chunk))) if (line.trim() !== '') await this.#take(line, signal);
+        for (const line of lines.push(Buffer.from(chunk))) if (line.trim() !== '') this.#take(line, signal);
       }
     } catch (error) {
       if (signal.aborted) return;
@@ -125,21 +136,22 @@ class StepGuard {
     }
   }
 
-  async #take(line: string, signal: AbortSignal): Promise<void> {
-    const { Action, Actor } = JSON.parse(line) as { Action?: string; Actor?: { ID?: string } };
-    const id = Actor?.ID ?? '';
-    if (Action === 'oom') {
-      this.wasOutOfMemory ||= this.#ids.has(id);
-      return;
+  /** A container is in its network before it starts. Nothing is waited for: the next line may say that memory ran out. */
+  #take(line: string, signal: AbortSignal): void {
+    const { Action, Actor } = engineEvent.parse(JSON.parse(line));
+    if (Action === 'connect') {
+      const { name, container } = Actor.Attributes;
+      if (name === this.#network && container !== undefined) this.#ids.add(container);
+    } else if (this.#ids.has(Actor.ID)) {
+      if (Action === 'oom') this.wasOutOfMemory = true;
+      else this.#limit(Actor.ID, signal).catch(this.#unlimited.reject);
     }
+  }
+
+  async #limit(id: string, signal: AbortSignal): Promise<void> {
     const container = this.#context.docker.getContainer(id);
+    const request = { PidsLimit: this.#limits.pids };
     try {
-      const info = await engineCall(`looking at a step`, (abortSignal) => container.inspect({ abortSignal }), {
-        signal,
-      });
-      if (info.HostConfig.NetworkMode !== this.#network) return;
-      this.#ids.add(id);
-      const request = { PidsLimit: this.#limits.pids };
       await engineCall('limiting a step', (abortSignal) => container.update({ ...request, abortSignal }), { signal });
     } catch (error) {
       // It has ended.

@@ -102,13 +102,13 @@ export class Namespaces implements AsyncDisposable {
     });
   }
 
-  /** What comes of connecting from a namespace. */
-  async ask(name: string, target: string): Promise<Answer> {
+  /** What comes of connecting from a namespace: `silent` is what has not answered by then. */
+  async ask(name: string, target: string, { seconds = 1.5 } = {}): Promise<Answer> {
     const [host = '', port = ''] = target.split(':');
     const script = `exec 3<>/dev/tcp/${host}/${port} || exit 7; cat <&3`;
     const command: Command = {
       program: 'sh',
-      args: ['-c', `timeout 1.5 bash -c '${script}' 2>/dev/null; echo " $?"`],
+      args: ['-c', `timeout ${seconds} bash -c '${script}' 2>/dev/null; echo " $?"`],
     };
     const said = await this.in(name).run(command, deadline());
     const [from = '', code = ''] = said.trimEnd().split(' ');
