@@ -3,9 +3,15 @@
  * builds reach their registries. Addresses are of TEST-NET-1 (RFC 5737).
  */
 import { existsSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { hasCode } from '@flynn/kit/errors';
+import { retry } from '@flynn/kit/retry';
+import { withHostLock } from '../host-lock.ts';
 import { runProgram, tryProgram } from '../program.ts';
 
 const timeoutMs = 20_000;
+/** Others that make hosts meanwhile take a second for each. */
+const turnMs = 60_000;
 const prefixLength = 25;
 const namespaceDir = '/var/run/netns';
 
@@ -80,10 +86,24 @@ function rulesOf(family: HostFamily) {
   ] as const;
 }
 
-/** Where the bridge is not there yet, one at a time. */
+/** Several may be made and removed at the same time, also by several programs. */
 export async function ensureHostNetwork(network: HostNetwork): Promise<void> {
   // Both are gone after a boot; one without the other is what an interrupted start left.
   if (existsSync(namespaceFile(network)) && existsSync(`/sys/class/net/${network.link}`)) return;
+  await inTurn(network.family, () => makeHostNetwork(network));
+}
+
+/** The bridge comes with its first host and goes with its last. */
+async function inTurn(family: HostFamily, task: () => Promise<void>): Promise<void> {
+  await retry(() => withHostLock(join(family.root, 'network'), 'making a network of hosts', task), {
+    what: `the bridge ${bridgeOf(family)} to be free`,
+    deadlineMs: turnMs,
+    maxMs: 200,
+    isRetryable: (error) => hasCode(error, 'conflict'),
+  });
+}
+
+async function makeHostNetwork(network: HostNetwork): Promise<void> {
   await cutHostNetwork(network);
   await ensureBridge(network.family);
   const { family, namespace, link } = network;
@@ -105,10 +125,13 @@ export async function cutHostNetwork(network: HostNetwork): Promise<void> {
   await tryProgram('ip', ['link', 'del', network.link], { timeoutMs });
 }
 
-/** Also what an earlier run that was killed left behind; the bridge goes with its last host. */
+/** Also what an earlier run that was killed left behind. */
 export async function removeHostNetwork(network: HostNetwork): Promise<void> {
-  const { family } = network;
   await cutHostNetwork(network);
+  await inTurn(network.family, () => removeUnusedBridge(network.family));
+}
+
+async function removeUnusedBridge(family: HostFamily): Promise<void> {
   const links = await tryProgram('ip', ['-o', 'link', 'show', 'master', bridgeOf(family)], { timeoutMs });
   if (links.code !== 0 || links.stdout.trim() !== '') return;
   for (const [table, chain, ...rule] of rulesOf(family)) {

@@ -65,8 +65,8 @@ export class TestHost implements AsyncDisposable {
   }
 
   /**
-   * A new one, whatever was there before, whose engine does not run yet. Several are made one after the other, for they
-   * share their bridge. With `diskBytes` its engine has a disk of its own of this size, else it shares this machine's.
+   * A new one, whatever was there before, whose engine does not run yet. With `diskBytes` its engine has a disk of its own of
+   * this size, else it shares this machine's.
    */
   async create(options: { diskBytes?: number } = {}): Promise<void> {
     await this.#destroy();
