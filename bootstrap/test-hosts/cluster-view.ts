@@ -18,7 +18,7 @@ import type { Cluster } from '../settings.ts';
 import type { ClusterHost } from './cluster-host.ts';
 
 const maxMembers = 3;
-const togetherMs = 120_000;
+const togetherMs = 300_000;
 /** As the kernel writes them. */
 const established = '01';
 const peerPort = ':094C';
