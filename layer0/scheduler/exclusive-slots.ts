@@ -8,8 +8,8 @@ import { isFailing, judgeReschedule, withVerdict } from './reschedule.ts';
 
 /**
  * Slots are exactly 0 to count - 1. A slot with volumes goes back to the host where it was: its last job stays assigned
- * there, and says so, until the next one is. Where the host does not meet the constraints any more it cannot: then what runs
- * there runs on, and what is to take its place waits.
+ * there, and says so, until the next one is. What runs is not stopped for what cannot begin: with its data on a host that
+ * does not meet the constraints any more, or drains, and where nothing that does has room.
  */
 export function reconcileExclusive(workload: Workload, input: ReconcileInput): Decision {
   const { departures, lostHosts } = input;
@@ -53,8 +53,7 @@ export function reconcileExclusive(workload: Workload, input: ReconcileInput): D
       }
     }
     const departure = keep === undefined ? undefined : departures.get(keep.hostId);
-    const isStuck = departure?.why === 'unsuited' && keep !== undefined && !canMove(keep, workload);
-    const obstacle = isStuck && keep.version !== version ? volumeObstacle(keep, input) : undefined;
+    const obstacle = keep === undefined || departure?.isDue === true ? undefined : obstacleTo(keep, workload, input);
     if (obstacle !== undefined) hold(obstacle);
     else if (keep !== undefined && departure?.isDue === true) stop.push(keep);
     else if (keep !== undefined && keep.version !== version) {
@@ -97,6 +96,14 @@ function slotAfter(
   if (lostHosts.has(before.hostId)) return { index, why: 'lost' };
   if (isFailing(before, workload, lostHosts)) return { index, why: 'failed' };
   return { index, why: before.version === workload.version ? 'migrate' : 'destructive' };
+}
+
+/** Why nothing could take the place of a job that runs. */
+function obstacleTo(keep: PlacedJob, workload: Workload, input: ReconcileInput): string | undefined {
+  if (!canMove(keep, workload)) return keep.version === workload.version ? undefined : volumeObstacle(keep, input);
+  const departure = input.departures.get(keep.hostId);
+  if (departure?.why !== 'unsuited' || input.hasRoom()) return undefined;
+  return `it runs on ${keep.hostId}, which does not match (${departure.failed}), and no host that does has room`;
 }
 
 function canMove(job: PlacedJob, { demand }: Workload): boolean {

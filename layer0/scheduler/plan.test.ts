@@ -243,6 +243,54 @@ describe('a slot with volumes', () => {
     }
     assert.deepEqual(hostsOf(cell, 'db'), ['h2']);
   });
+  it('that can be left, but for no other host, runs on, and goes to the first that matches', () => {
+    const cell = cellWith(hostOf('h1'), hostOf('h2'));
+    const volumes = [{ name: 'logs', path: '/d', isReplaceable: true }];
+    const logs = (version: string, more = {}) => workloadOf({ id: 'db', version, template: { volumes }, ...more });
+    const jobs = () => cell.jobsOf('db').map(({ hostId, version, desired }) => `${hostId} ${version} ${desired}`);
+    const settle = () => {
+      for (let round = 0; round < 3; round += 1) {
+        cell.run('db', 'host_changed');
+        cell.step();
+      }
+    };
+    cell.put(logs('v1'));
+    settle();
+    const [{ hostId: own } = { hostId: '' }] = cell.jobsOf('db');
+    const other = own === 'h1' ? 'h2' : 'h1';
+    for (const version of ['v1', 'v2']) {
+      cell.put(logs(version, { constraints: [{ ...ssd }] }));
+      settle();
+      assert.deepEqual(jobs(), [`${own} v1 run`], 'nothing is stopped for what cannot begin');
+      const why = `it runs on ${own}, which does not match (disk is not ssd), and no host that does has room`;
+      assert.equal(blockedOf(cell, 'db')[0]?.reason, `0 placed, 1 waiting: ${why}`);
+    }
+    cell.settings.set(other, { cordoned: true, tags: { disk: 'ssd' } });
+    settle();
+    assert.deepEqual(jobs(), [`${own} v1 run`]);
+    cell.settings.set(other, { cordoned: false, tags: { disk: 'ssd' } });
+    settle();
+    assert.deepEqual([jobs(), blockedOf(cell, 'db').length], [[`${other} v2 run`], 0]);
+  });
+  it('has its next version wait while its host drains: nothing is stopped for what cannot begin', () => {
+    const cell = cellWith(hostOf('h1'), db('v1'));
+    const jobs = () => cell.jobsOf('db').map(({ hostId, version, desired }) => `${hostId} ${version} ${desired}`);
+    cell.run('db');
+    cell.step();
+    const deadlineAt = cell.now + 60_000;
+    cell.settings.set('h1', { cordoned: true, tags: {}, drain: { startedAt: cell.now, deadlineAt, maxParallel: 1 } });
+    cell.put(hostOf('h2'), db('v2'));
+    cell.run('db');
+    assert.deepEqual(jobs(), ['h1 v1 run']);
+    assert.equal(blockedOf(cell, 'db')[0]?.reason, '0 placed, 1 waiting: volume data is on h1, which is draining');
+    cell.now = deadlineAt;
+    cell.run('db', 'retry');
+    assert.deepEqual(jobs(), ['h1 v1 stop'], 'its deadline holds');
+    cell.step();
+    cell.settings.delete('h1');
+    cell.run('db', 'drain');
+    assert.deepEqual(jobs(), ['h1 v2 run']);
+  });
 });
 
 it('a slot with volumes that has grown too large keeps its place, and says what is missing', () => {

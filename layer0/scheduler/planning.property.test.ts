@@ -51,6 +51,7 @@ const inputs = fc.record({
   hasVolume: fc.boolean(),
   lost: fc.subarray(hostIds),
   departures: fc.dictionary(fc.constantFrom(...hostIds), departure),
+  hasRoom: fc.boolean(),
 });
 
 function sketched(sketch: typeof inputs extends fc.Arbitrary<infer T> ? T : never, kind = 'service') {
@@ -76,6 +77,7 @@ function sketched(sketch: typeof inputs extends fc.Arbitrary<infer T> ? T : neve
     lostHosts: new Set(sketch.lost),
     departures: new Map(Object.entries(sketch.departures)),
     isThere: (hostId) => !sketch.lost.includes(hostId),
+    hasRoom: () => sketch.hasRoom,
     now,
   };
   return { workload, placed, input };

@@ -36,6 +36,8 @@ export type ReconcileInput = Readonly<{
   /** Hosts the workload's jobs have to leave. */
   departures: ReadonlyMap<string, Departure>;
   isThere: (hostId: string) => boolean;
+  /** Whether one more job fits on any host it may go to: that looks at every host. */
+  hasRoom: () => boolean;
   now: number;
 }>;
 

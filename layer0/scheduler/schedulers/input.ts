@@ -1,13 +1,20 @@
 import type { Workload } from '../cell.ts';
 import type { Cell } from '../cell-view.ts';
 import { departuresOf } from '../drain.ts';
+import { explain } from '../placement/explain.ts';
 import type { PlanContext } from '../plan.ts';
 import type { ReconcileInput } from '../reconcile.ts';
 
 /** What every reconciler reads of the cell. */
 export function inputOf(workload: Workload, cell: Cell, context: PlanContext): ReconcileInput {
   const input = baseInputOf(workload.id, cell, context);
-  return { ...input, departures: departuresOf(workload, input.placed, cell, context.now) };
+  const { demand, constraints } = workload;
+  const { table, random, now } = context;
+  return {
+    ...input,
+    departures: departuresOf(workload, input.placed, cell, now),
+    hasRoom: () => explain(table, { policy: 'spread', demand, constraints, random }).fitting > 0,
+  };
 }
 
 /**
@@ -21,6 +28,7 @@ export function baseInputOf(workloadId: string, cell: Cell, { lostHosts, now }: 
     lostHosts,
     departures: new Map(),
     isThere: (hostId) => cell.hosts.has(hostId),
+    hasRoom: () => true,
     now,
   };
 }
