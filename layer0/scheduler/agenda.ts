@@ -4,6 +4,7 @@ import { Blocked } from './blocked.ts';
 import { Broker } from './broker.ts';
 import type { CellChange } from './cell-change.ts';
 import { cellKeys } from './cell.ts';
+import { departuresOf } from './drain.ts';
 import type { Evaluation } from './evaluation.ts';
 import type { CellColumns } from './columns/cell-columns.ts';
 import { advance, evaluationWrite, isEnded, makeEvaluation, supersede } from './evaluations.ts';
@@ -129,6 +130,9 @@ export class Agenda {
         this.broker.enqueue(advance(value, 'pending', now), now);
       }
     }
+    for (const workloadId of columns.workloadIds()) {
+      if (this.#hasUnsuited(workloadId, now)) this.#ask({ workloadId, cause: 'repair' }, now);
+    }
     const isQuiet = (hostId: string) => columns.hosts.has(hostId) && columns.settings.get(hostId)?.drain === undefined;
     for (const workloadId of columns.unsettledWorkloads(isQuiet)) {
       if (this.isOwn(workloadId)) this.#ask({ workloadId, cause: 'repair' }, now);
@@ -142,6 +146,14 @@ export class Agenda {
     const then = known === undefined && isEnded(end) ? [...more] : [evaluationWrite(end), ...more];
     if (then.length === 0) return;
     this.#notes.push({ compare: [{ key: cellKeys.evaluation(end.id), modRevision: known?.modRevision ?? 0 }], then });
+  }
+
+  /** Whether it is this scheduler's and has a job where its constraints are not met. */
+  #hasUnsuited(workloadId: string, now: number): boolean {
+    const { columns } = this.#options;
+    const workload = columns.workload(workloadId)?.value;
+    if (workload === undefined || workload.constraints.length === 0 || !this.isOwn(workloadId)) return false;
+    return departuresOf(workload, columns.jobsOf(workloadId), columns, now).size > 0;
   }
 
   #ask({ workloadId, cause }: Trigger, now: number): void {

@@ -240,6 +240,33 @@ test('a workload written without an evaluation is found by the repair', async ()
   await until('its jobs', () => running(cluster.cell, 'web').length === 2);
 });
 
+test('a job on a host that was tagged while no scheduler was there leaves it', async () => {
+  await using cluster = await openCluster({ hosts: ['h1', 'h2'], schedulers: [] });
+  const { store, cell } = cluster;
+  const onSsd = workloadInputOf({ constraints: [{ attribute: 'disk', values: ['ssd'] }] });
+  const tag = (host: string, disk: string) =>
+    store.transact({ then: [{ put: cellKeys.hostSettings(host), value: JSON.stringify({ tags: { disk } }) }] });
+  const schedulerWhile = async (what: string, isDone: () => boolean) => {
+    const tasks = new TaskGroup();
+    const { signal } = tasks;
+    const options = { store, log, signal, id: 'h1', tasks, lossGraceMs: 20, repairMs: 50 };
+    await using _scheduler = await startScheduler(options);
+    await until(what, isDone);
+    await tasks.stop();
+    await tasks.done();
+  };
+  const isOnlyOn = (host: string) => {
+    const jobs = cell.jobsOf('web');
+    return jobs.length === 1 && jobs[0]?.hostId === host && running(cell, 'web').length === 1;
+  };
+  await tag('h1', 'ssd');
+  await change(store, onSsd);
+  await schedulerWhile('it to run', () => isOnlyOn('h1') && cell.evaluations.size === 0);
+  await tag('h1', 'hdd');
+  await tag('h2', 'ssd');
+  await schedulerWhile('it to have moved', () => isOnlyOn('h2'));
+});
+
 test('a workload that can never be written keeps no other one from being placed', async () => {
   await using cluster = await openCluster({ hosts: ['h1'] });
   const resources = { memoryBytes: 1_000, cpuMillis: 1 };
