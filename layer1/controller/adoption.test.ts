@@ -50,6 +50,18 @@ test('artifact and commands come along, env does not, settings and names are the
   assert.ok(!('env' in (adopted ?? {})));
 });
 
+test('what is set for a type of the other app alone does not come along', () => {
+  const constraints = [{ attribute: 'host', operator: 'in' as const, values: ['k9'] }];
+  const staged = { ...web, constraints, drainMs: 5 };
+  const adopted = adoptedRelease(
+    { app: { name: 'staging' }, release: release({ processes: { web: staged, worker: staged } }) },
+    { app: { name: 'shop' }, release: release({ processes: { web } }) },
+  );
+  const { web: known, worker: fresh } = adopted?.processes ?? {};
+  assert.deepEqual([known?.constraints, known?.drainMs], [undefined, undefined]);
+  assert.deepEqual([fresh?.constraints, fresh?.drainMs], [constraints, 5], 'a type that is new is as it was there');
+});
+
 test('what has nothing to run cannot be adopted', () => {
   const { artifactId: _none, ...bare } = release({});
   assert.equal(

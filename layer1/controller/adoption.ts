@@ -23,7 +23,7 @@ export function adoptedRelease(
         ? Object.assign({}, port, { service: { ...port.service, name: serviceNameOf(into.app.name, type) } })
         : port,
     );
-    return [type, { ...process, ...settingsOf(before), ports }];
+    return [type, { ...withSettingsOf(process, before), ports }];
   });
   const kept = Object.entries(meta).filter(([name]) => name !== 'flynn.operation');
   const origin = { 'promoted.from': `${from.app.name} v${version}` };
@@ -36,10 +36,12 @@ export function adoptedRelease(
   };
 }
 
-function settingsOf(before: Process | undefined): Partial<Process> {
-  if (before === undefined) return {};
+/** What is not set there is not set then either: `constraints` and `drainMs` may be left out. */
+function withSettingsOf(process: Process, before: Process | undefined): Process {
+  if (before === undefined) return process;
+  const { constraints: _constraints, drainMs: _drainMs, ...rest } = process;
   const { memoryBytes, cpuMillis, constraints, volumes, links, stopTimeoutMs, drainMs } = before;
   const drain = drainMs === undefined ? {} : { drainMs };
   const hosts = constraints === undefined ? {} : { constraints };
-  return { memoryBytes, cpuMillis, volumes, links, stopTimeoutMs, ...drain, ...hosts };
+  return { ...rest, memoryBytes, cpuMillis, volumes, links, stopTimeoutMs, ...drain, ...hosts };
 }
