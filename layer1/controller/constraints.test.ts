@@ -103,6 +103,24 @@ test('of an omni type each host that meets its constraints has one: deployments 
   assert.deepEqual(hostsOf(await world.jobsOf('router', 2)), ['host1', 'host3']);
 });
 
+test('the last host with a router is neither drained nor tagged out while others are there; one that drains has none soon', async () => {
+  await using world = await startTestController({ hosts: 3 });
+  const { client } = world;
+  const ports = [{ port: 8080, service: { name: 'router' } }];
+  await world.deployApp('router', { web: { ...door, ports } }, { isSystem: true });
+  const drain = (host: string) => client.call(hosts.drain, { params: { host }, body: { giveUpBlobs: true } });
+  const isLast = isCode('conflict', /host1 is the only host left for router/);
+  await tag(world, 'host3', { router: 'no' });
+  await drain('host2');
+  assert.deepEqual(hostsOf(await world.jobsOf('router', 1)), ['host1']);
+  await assert.rejects(tag(world, 'host1', { router: 'no' }), isLast);
+  await assert.rejects(drain('host1'), isLast);
+  await client.call(hosts.undrain, { params: { host: 'host2' } });
+  await world.jobsOf('router', 2);
+  await drain('host1');
+  assert.deepEqual(hostsOf(await world.jobsOf('router', 1)), ['host2']);
+});
+
 test('a deployment under way hears of a host that is tagged: it waits for no job there any more', async () => {
   await using world = await startTestController({ hosts: 2 });
   const first = await world.deployApp('agent', { web: door });

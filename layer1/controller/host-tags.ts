@@ -1,4 +1,4 @@
-/** What do tags of a host become, and may they? */
+/** What do tags of a host become, and may they? Nor may the last door be drained. */
 import { FlynnError } from '@flynn/kit/errors';
 import { attributesOf, failedConstraint } from '@flynn/scheduler/feasible';
 import type { OperatorSettings } from '@flynn/scheduler/cell';
@@ -20,7 +20,10 @@ export function withTags(before: Readonly<Record<string, string>>, changes: TagC
   return Object.fromEntries([...tags].sort(([a], [b]) => (a < b ? -1 : 1)));
 }
 
-/** `conflict` if with them no host would have what this API is reached by: that is gone at once, and the way back with it. */
+/**
+ * `conflict` if with them no host would have what this API is reached by: that is gone, and the way back with it. A host that
+ * drains keeps it only until its other jobs have left.
+ */
 export async function checkDoors(
   { cell, resources }: Pick<Deps, 'cell' | 'resources'>,
   hostId: string,
@@ -29,13 +32,15 @@ export async function checkDoors(
 ): Promise<void> {
   const host = cell.hosts.snapshot.entries.get(hostId)?.value;
   if (host === undefined) return;
+  const known = cell.settings.snapshot.entries;
   const apps = await resources.list(appType, { signal, where: ({ spec }) => spec.isSystem });
   for (const { id, kind, count, constraints } of valuesOf(cell.workloads)) {
     const app = apps.find((one) => one.id === appIdOf(id));
     if (kind !== 'omni' || count === 0 || app === undefined || !isIndispensable(app, 'web')) continue;
-    const matching = matchingHosts(cell, constraints);
-    const isLast = matching.length === 1 && matching[0]?.id === hostId;
-    if (!isLast || failedConstraint(hostId, attributesOf(host, settings), constraints) === undefined) continue;
+    const doors = matchingHosts(cell, constraints).filter(({ id }) => known.get(id)?.value.drain === undefined);
+    const isLast = doors.length === 1 && doors[0]?.id === hostId;
+    const isMet = failedConstraint(hostId, attributesOf(host, settings), constraints) === undefined;
+    if (!isLast || (isMet && settings.drain === undefined)) continue;
     throw new FlynnError(
       'conflict',
       `${hostId} is the only host left for ${app.spec.name}: without it nothing could be changed any more, nor this taken back; let another host have it first`,

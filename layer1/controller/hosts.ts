@@ -44,8 +44,7 @@ export function hostHandlers(deps: Deps, blobs: Pick<BlobClient, 'replication' |
     }),
     handle(hosts.tag, async ({ params, body, signal }) => {
       const tagged = (before: OperatorSettings) => ({ ...before, tags: withTags(before.tags, body.tags) });
-      const known = deps.cell.settings.snapshot.entries.get(params.host)?.value ?? noSettings;
-      await checkDoors(deps, params.host, tagged(known), signal);
+      await checkDoors(deps, params.host, tagged(knownSettings(deps, params.host)), signal);
       return change(params.host, signal, tagged);
     }),
     handle(hosts.cordon, async ({ params, signal }) =>
@@ -57,13 +56,15 @@ export function hostHandlers(deps: Deps, blobs: Pick<BlobClient, 'replication' |
       // Alone it has everything alone; emptied already it has no store that could be asked.
       const { entries } = deps.cell.hosts.snapshot;
       const isAmongOthers = entries.size > 1 && entries.has(host);
-      if (isAmongOthers && !body.giveUpBlobs) await checkSoleCopies(blobs, host, { signal });
-      return change(host, signal, (settings) => {
+      const drained = (settings: OperatorSettings) => {
         const now = deps.now();
         const deadline = body.deadlineMs === undefined ? {} : { deadlineAt: now + body.deadlineMs };
         const startedAt = settings.drain?.startedAt ?? now;
         return { ...settings, cordoned: true, drain: { startedAt, maxParallel: body.maxParallel, ...deadline } };
-      });
+      };
+      if (isAmongOthers) await checkDoors(deps, host, drained(knownSettings(deps, host)), signal);
+      if (isAmongOthers && !body.giveUpBlobs) await checkSoleCopies(blobs, host, { signal });
+      return change(host, signal, drained);
     }),
     handle(hosts.undrain, async ({ params, signal }) => change(params.host, signal, opened)),
     handle(hosts.remove, async ({ params, query, signal }) => {
@@ -98,10 +99,14 @@ function knownHost(deps: Deps, hostId: string): void {
   }
 }
 
+function knownSettings({ cell }: Pick<Deps, 'cell'>, hostId: string): OperatorSettings {
+  return cell.settings.snapshot.entries.get(hostId)?.value ?? noSettings;
+}
+
 function viewHost({ cell }: Deps, id: string, changed?: OperatorSettings): HostView {
   const record = cell.hosts.snapshot.entries.get(id)?.value;
   const claim = cell.claims.snapshot.entries.get(id)?.value;
-  const settings = changed ?? cell.settings.snapshot.entries.get(id)?.value ?? noSettings;
+  const settings = changed ?? knownSettings({ cell }, id);
   const { drain } = settings;
   return {
     id,
