@@ -176,6 +176,18 @@ describe('what became possible between planning and waiting', () => {
   it('is nothing to one that may not go there', () => {
     assert.deepEqual(after(10, { attributes: { zone: 'b' } }, { constraints: zone('a') }, 9), [undefined, true]);
   });
+  it('is known of a host by its id too, though another of its class changed since', () => {
+    const toHost = [{ attribute: 'host', operator: 'in' as const, values: ['h1'] }];
+    const blocked = new Blocked();
+    for (const [revision, hostId] of [
+      [10, 'h1'],
+      [11, 'h2'],
+    ] as const) {
+      blocked.relieve(reliefOf(revision, { hostId, kind: 'opened' }), 0);
+    }
+    const { woken } = blocked.block(blockedOne('web', { cordoned: 1 }), workloadOf({ constraints: toHost }), 9, 9);
+    assert.equal(woken?.state, 'pending');
+  });
   it('is made up for when the classes were too coarse to tell', () => {
     const constraints = [{ attribute: 'disk', operator: 'in' as const, values: ['ssd'] }];
     assert.deepEqual(after(10, { attributes: { disk: 'hdd' } }, { constraints }, 9), ['pending', false]);

@@ -174,13 +174,15 @@ export class Blocked {
     for (const map of [this.#classes, this.#attributesOf, this.#reliefs]) map.clear();
   }
 
-  /** A class remembers its last change only: whether that one host had room is then not asked. */
+  /** A class remembers its last change only: which host that was, and whether it had room, is then not asked. */
   #wasMissed(entry: Entry, plannedAt: Revision): boolean {
     if (this.#forgottenAt > plannedAt) return true;
+    const constraints = entry.workload.constraints.filter(({ attribute }) => attribute !== hostAttribute);
+    const ofAnyHost = { ...entry, workload: { ...entry.workload, constraints } };
     for (const byKind of this.#reliefs.values()) {
       for (const relief of byKind.values()) {
         if (relief.revision <= plannedAt) continue;
-        if (mayHelp(entry, { ...relief, free: entry.workload.demand })) return true;
+        if (mayHelp(ofAnyHost, { ...relief, free: entry.workload.demand })) return true;
       }
     }
     return false;
