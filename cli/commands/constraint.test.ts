@@ -35,6 +35,19 @@ test('`constraint` tells which hosts a type may be on, `constraint set` changes 
   assert.equal((await world.jobsOf('hello', 1))[0]?.hostId, 'host1');
 });
 
+test('`constraint set` tells a value with a comma from two values', async () => {
+  await using env = await openDeskWithController();
+  const { desk, controller: world } = env;
+  const tag = (zone: string) => world.client.call(hosts.tag, { params: { host: 'host1' }, body: { tags: { zone } } });
+  await tag('a,b');
+  const constraints = [{ attribute: 'zone', operator: 'in' as const, values: ['a,b'] }];
+  await world.deployApp('hello', { web: { constraints } });
+  await tag('a');
+  const { code, stdout, stderr } = await desk.run(['constraint', 'set', '-a', 'hello', 'web', 'zone=a,b']);
+  assert.deepEqual([code, /nothing changes/.test(stdout)], [0, false], stderr);
+  assert.equal((await world.jobsOf('hello', 1))[0]?.hostId, 'host1');
+});
+
 test('`constraint set` says what is wrong with a constraint, and changes nothing', async () => {
   await using env = await openDeskWithController();
   await env.controller.deployApp('hello', { web: {} });
@@ -44,6 +57,9 @@ test('`constraint set` says what is wrong with a constraint, and changes nothing
     [['web', '!disk=ssd'], /"!disk=ssd" asks nothing of hosts/],
     [['web', 'a disk'], /"a disk" asks nothing of hosts/],
     [['web', 'disk!='], /"disk!=" leaves a value out: write disk!=a,b/],
+    [['web', 'disk==ssd'], /"disk==ssd" has a sign too many: write disk=ssd/],
+    [['web', 'disk!==ssd'], /"disk!==ssd" has a sign too many: write disk!=ssd/],
+    [['web', 'disk=a', 'disk='], /disk is asked for and given up at once: write one of both/],
     [['web', 'disk=a,,b'], /"disk=a,,b" leaves a value out/],
     [['web', 'disk=a', 'disk=b'], /disk is asked for twice: write its values with commas/],
   ] as const) {

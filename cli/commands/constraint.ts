@@ -39,6 +39,7 @@ export function addConstraintCommands(parent: Parent): void {
       const wishes = args.map(wishOf);
       const asked = wishes.flatMap(({ wanted }) => wanted ?? []);
       checkOnce(asked);
+      checkGivenUp(wishes);
       const before = await newestRelease(context);
       const process = processOf(before, type);
       const { constraints: present = [] } = process;
@@ -57,7 +58,9 @@ export function addConstraintCommands(parent: Parent): void {
 }
 
 /** What is wanted of an attribute; nothing where any host will do. */
-function wishOf(arg: string): { attribute: string; wanted?: Constraint } {
+type Wish = { attribute: string; wanted?: Constraint };
+
+function wishOf(arg: string): Wish {
   const [, attribute = '', sign, text = ''] = /^(.*?)(?:(!?=)(.*))?$/s.exec(arg) ?? [];
   const isMissing = sign === undefined && attribute.startsWith('!');
   const name = isMissing ? attribute.slice(1) : attribute;
@@ -68,6 +71,9 @@ function wishOf(arg: string): { attribute: string; wanted?: Constraint } {
     return { attribute: name, wanted: { attribute: name, operator, values } };
   };
   if (sign === undefined) return wish(isMissing ? 'missing' : 'exists', []);
+  if (text.startsWith('=')) {
+    throw usageError(`"${arg}" has a sign too many: write ${name}${sign}${text.replace(/^=+/, '')}`);
+  }
   if (sign === '=' && text === '') return { attribute: name };
   const values = text.split(',');
   if (values.includes('')) throw usageError(`"${arg}" leaves a value out: write ${name}${sign}a,b`);
@@ -78,8 +84,10 @@ function order(a: string, b: string): number {
   return a < b ? -1 : a > b ? 1 : 0;
 }
 
+/** A value may have a comma in it where a file gave it: the text alone does not tell. */
 function isSame(a: readonly Constraint[], b: readonly Constraint[]): boolean {
-  return a.map(textOf).toSorted().join('\n') === b.map(textOf).toSorted().join('\n');
+  const known = ({ attribute, operator, values }: Constraint) => JSON.stringify([attribute, operator, values]);
+  return a.map(known).toSorted().join('\n') === b.map(known).toSorted().join('\n');
 }
 
 /** All of them have to be met: of two lists of values for one attribute nobody wants what they share. */
@@ -89,6 +97,12 @@ function checkOnce(asked: readonly Constraint[]): void {
     return asked.findIndex(isAlike) !== index;
   });
   if (twice !== undefined) throw usageError(`${twice.attribute} is asked for twice: write its values with commas`);
+}
+
+function checkGivenUp(wishes: readonly Wish[]): void {
+  const givenUp = new Set(wishes.flatMap(({ attribute, wanted }) => (wanted === undefined ? [attribute] : [])));
+  const both = wishes.find(({ attribute, wanted }) => wanted !== undefined && givenUp.has(attribute));
+  if (both !== undefined) throw usageError(`${both.attribute} is asked for and given up at once: write one of both`);
 }
 
 function textOf({ attribute, operator, values }: Constraint): string {
