@@ -52,6 +52,18 @@ test('a release whose constraints no host meets fails and says why; the one befo
   assert.equal((await world.jobsOf('shop', 1))[0]?.type, 'web');
 });
 
+test('an omni type whose hosts are all cordoned says that, and not that there are none', async () => {
+  await using world = await startTestController({ hosts: 1 });
+  const web = { omni: true, command: ['one'] };
+  await world.deployApp('shop', { web });
+  await world.client.call(apps.update, { params: { app: 'shop' }, body: { deployTimeoutMs: 1_000 } });
+  await world.client.call(hosts.cordon, { params: { host: 'host1' } });
+  const next = await world.makeRelease('shop', { web: { ...web, command: ['two'] } });
+  const { state, error } = await world.deploy('shop', next.id);
+  assert.equal(state, 'failed');
+  assert.match(error ?? '', /0 of 1 web jobs are up \(every host for it is cordoned or drains\)/);
+});
+
 test('a type with a volume stays with its data: a release that is not for that host says so, and starts nothing empty', async () => {
   await using world = await startTestController();
   const db = { volumes: [{ name: 'data', path: '/data' }] };
@@ -117,6 +129,14 @@ test('the last host with a router is neither drained nor tagged out while others
   await assert.rejects(drain('host1'), isLast);
   await client.call(hosts.undrain, { params: { host: 'host2' } });
   await world.jobsOf('router', 2);
+  await tag(world, 'host2', { router: 'no' });
+  await world.jobsOf('router', 1);
+  await client.call(hosts.cordon, { params: { host: 'host2' } });
+  await tag(world, 'host2', { router: null });
+  await assert.rejects(drain('host1'), isLast, 'it gets none while it is cordoned');
+  await client.call(hosts.uncordon, { params: { host: 'host2' } });
+  await world.jobsOf('router', 2);
+  await client.call(hosts.cordon, { params: { host: 'host2' } });
   await drain('host1');
   assert.deepEqual(hostsOf(await world.jobsOf('router', 1)), ['host2']);
 });

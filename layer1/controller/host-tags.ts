@@ -2,10 +2,11 @@
 import { FlynnError } from '@flynn/kit/errors';
 import { attributesOf, failedConstraint } from '@flynn/scheduler/feasible';
 import type { OperatorSettings } from '@flynn/scheduler/cell';
-import { matchingHosts, valuesOf } from './cell-view.ts';
+import { matchingHosts, seenStatuses, takesJobs, valuesOf } from './cell-view.ts';
 import { appIdOf } from './compile.ts';
 import type { Deps } from './deps.ts';
 import { isIndispensable } from './formations.ts';
+import { hasEnded } from './job-views.ts';
 import { appType } from './resources.ts';
 
 type TagChanges = Readonly<Record<string, string | null>>;
@@ -22,7 +23,7 @@ export function withTags(before: Readonly<Record<string, string>>, changes: TagC
 
 /**
  * `conflict` if with them no host would have what this API is reached by: that is gone, and the way back with it. A host that
- * drains keeps it only until its other jobs have left.
+ * drains keeps it only until its other jobs have left, and a cordoned one only what it has.
  */
 export async function checkDoors(
   { cell, resources }: Pick<Deps, 'cell' | 'resources'>,
@@ -37,7 +38,11 @@ export async function checkDoors(
   for (const { id, kind, count, constraints } of valuesOf(cell.workloads)) {
     const app = apps.find((one) => one.id === appIdOf(id));
     if (kind !== 'omni' || count === 0 || app === undefined || !isIndispensable(app, 'web')) continue;
-    const doors = matchingHosts(cell, constraints).filter(({ id }) => known.get(id)?.value.drain === undefined);
+    const running = seenStatuses(cell, (status) => status.workloadId === id && !hasEnded(status));
+    const keep = new Set(running.map((status) => status.hostId));
+    const doors = matchingHosts(cell, constraints).filter(
+      (one) => takesJobs(cell, one) || (keep.has(one.id) && known.get(one.id)?.value.drain === undefined),
+    );
     const isLast = doors.length === 1 && doors[0]?.id === hostId;
     const isMet = failedConstraint(hostId, attributesOf(host, settings), constraints) === undefined;
     if (!isLast || (isMet && settings.drain === undefined)) continue;

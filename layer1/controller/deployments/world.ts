@@ -172,11 +172,15 @@ function hostsOf(cell: CellView, { maxHosts = Infinity, constraints }: Workload)
   return Math.min(maxHosts, Math.max(1, open.length));
 }
 
-/** Of an omni workload without a host nothing waits: schedulers have nothing to say. */
+/** Of an omni workload without a host that takes jobs nothing waits: schedulers have nothing to say. */
 function blockedOf(cell: CellView, workload: Workload | undefined, reasons: ReadonlyMap<string, string>) {
   if (workload === undefined) return undefined;
   const { id, kind, constraints } = workload;
-  if (kind === 'omni' && matchingHosts(cell, constraints).length === 0) return 'no host meets its constraints';
+  if (kind === 'omni') {
+    const meant = matchingHosts(cell, constraints);
+    if (meant.length === 0) return 'no host meets its constraints';
+    if (!meant.some((host) => takesJobs(cell, host))) return 'every host for it is cordoned or drains';
+  }
   return reasons.get(id);
 }
 
