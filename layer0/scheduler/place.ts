@@ -217,12 +217,13 @@ class Filling {
   }
 }
 
-/** The old version makes room anyway: spreading is about the jobs that stay. */
+/** The old version makes room anyway, as does what has to leave its host: spreading is about the jobs that stay. */
 function stayingJobs(workload: Workload, decision: Decision, cell: Cell, table: HostTable): Map<number, number> {
   const same = new Map<number, number>();
   const jobs = cell.jobsOf(workload.id);
   if (jobs.length === 0) return same;
-  const leaving = new Set([...decision.release, ...decision.stop].map(({ id }) => id));
+  const { release, stop, leaving: replaced = [] } = decision;
+  const leaving = new Set([...release, ...stop, ...replaced].map(({ id }) => id));
   for (const job of jobs) {
     if (leaving.has(job.id) || job.desired === 'stop' || job.version !== workload.version) continue;
     const index = table.indexOf(job.hostId);

@@ -408,6 +408,19 @@ describe('a drain', () => {
     assert.deepEqual([...new Set(seen)], ['log web web', 'log web', 'log', '']);
     assert.deepEqual([hostsOf(cell, 'web'), hostsOf(cell, 'log')], [['h2', 'h2'], ['h2']]);
   });
+  it('moves what keeps distinct values apart within the value it has: that is the leaving job’s no longer', () => {
+    const constraints = [{ attribute: 'zone', operator: 'distinct' as const }];
+    const cell = cellWith(zoned('h1', 'a'), zoned('h2', 'b'), workloadOf({ count: 2, constraints }));
+    cell.run('web');
+    cell.step();
+    cell.put(zoned('h3', 'a'));
+    cell.settings.set('h1', { cordoned: true, tags: {}, drain: { startedAt: cell.now, maxParallel: 1 } });
+    for (let round = 0; round < 3; round += 1) {
+      cell.run('web', 'drain');
+      cell.step();
+    }
+    assert.deepEqual([hostsOf(cell, 'web'), blockedOf(cell, 'web').length], [['h2', 'h3'], 0]);
+  });
   it('is looked at again at its deadline, by one evaluation however often it is looked at before', () => {
     const cell = cellWith(hostOf('h1'), workloadOf());
     cell.run('web');

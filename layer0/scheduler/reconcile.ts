@@ -16,6 +16,8 @@ export type Decision = Readonly<{
   place: readonly Slot[];
   /** Jobs to be told to stop. */
   stop: readonly PlacedJob[];
+  /** Jobs that run until others take their place: what is placed does not mind them. */
+  leaving?: readonly PlacedJob[];
   /** Ended jobs to be taken out of claims and assignments. */
   release: readonly PlacedJob[];
   /** Slots that nothing can be done about now, by the reason. */

@@ -75,6 +75,7 @@ function startFirst(workload: Workload, input: ReconcileInput): Decision {
       ...leastNeeded(outdated, running).slice(0, Math.max(0, outdated.length - Math.max(0, count - running.length))),
     ],
     release: held.length === 0 ? ended : ended.filter((one) => !held.includes(one)),
+    ...(outdated.length === 0 ? {} : { leaving: outdated }),
   };
   return withVerdict(
     decision,
