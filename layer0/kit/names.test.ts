@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { appName, envName, processType, serviceName } from './names.ts';
+import { appName, envName, hostTagName, processType, serviceName } from './names.ts';
 
 const table = [
   {
@@ -20,6 +20,12 @@ const table = [
     schema: envName,
     good: ['PATH', '_x', 'a1'],
     bad: ['', '1A', 'A-B', 'A=B', 'A B'],
+  },
+  {
+    what: 'tag of a host',
+    schema: hostTagName,
+    good: ['disk', '0', 'A.b_c-d', 'a'.repeat(64)],
+    bad: ['', 'a b', 'ä', 'a'.repeat(65), 'constructor', '__proto__', 'toString'],
   },
   {
     what: 'service name',

@@ -34,4 +34,9 @@ export const hostTagName = z
   .regex(
     /^[A-Za-z0-9._-]{1,64}$/,
     'a tag of a host is 1 to 64 letters, digits, dots, dashes and underscores, like "disk"',
+  )
+  // What every object has would be every host's.
+  .refine(
+    (name) => !(name in Object.prototype),
+    'a tag of a host is no word that programs have a meaning for, like "constructor": take another one',
   );
