@@ -9,13 +9,16 @@ import { isExclusive } from './slots.ts';
 export type OmniHosts = Readonly<{
   /** Hosts that have jobs or are to have them. */
   meant: readonly string[];
+  /** Hosts that do not meet the constraints, and have nothing else against them. */
+  unsuited: ReadonlySet<string>;
   /** Whether new jobs may go there. */
   isOpen: (hostId: string) => boolean;
 }>;
 
 /**
  * `count` jobs per host that is meant. A new version starts beside the old one of each host, everywhere at once, unless
- * two may not run side by side: then one host after the other.
+ * two may not run side by side: then one host after the other. Where a new version may not be the old one goes when a new
+ * one runs somewhere: there may be no host for it.
  */
 export function reconcileOmni(workload: Workload, input: ReconcileInput, hosts: OmniHosts): Decision {
   const { lostHosts } = input;
@@ -23,7 +26,10 @@ export function reconcileOmni(workload: Workload, input: ReconcileInput, hosts: 
   if (workload.count === 0) return { ...nothing, stop: active, release: ended };
   const here = { active: byHost(active), stopping: byHost(stopping), ended: byHost(ended) };
   const meant = new Set(hosts.meant);
-  const stop: PlacedJob[] = active.filter(({ hostId }) => !meant.has(hostId));
+  const isRenewed = active.some((one) => one.version === workload.version && isRunning(one));
+  const isKept = ({ hostId, version }: PlacedJob) =>
+    meant.has(hostId) || (!isRenewed && version !== workload.version && hosts.unsuited.has(hostId));
+  const stop: PlacedJob[] = active.filter((one) => !isKept(one));
   const verdict = ended.some((one) => isFailing(one, workload, lostHosts))
     ? judgeReschedule(workload, input)
     : undefined;

@@ -379,6 +379,23 @@ describe('an omni workload for some hosts only', () => {
     cell.settings.delete('h2');
     assert.deepEqual(run(cell), ['h1', 'h2']);
   });
+  it('leaves hosts that a new version is not for when one of that runs: no host may meet what it asks', () => {
+    const store = (version: string, more = {}) =>
+      workloadOf({ id: 'store', kind: 'omni', update: 'stop_first', version, ...more });
+    const cell = cellWith(hostOf('h1'), hostOf('h2'), store('v1'));
+    const versions = () =>
+      cell.jobsOf('store').map(({ hostId, version, desired }) => `${hostId} ${version} ${desired}`);
+    run(cell);
+    cell.put(store('v2', { constraints: [{ ...ssd }] }));
+    for (let round = 0; round < 2; round += 1) run(cell);
+    assert.deepEqual(versions().sort(), ['h1 v1 run', 'h2 v1 run'], 'nothing is stopped for what cannot begin');
+    cell.settings.set('h2', { cordoned: true, tags: {}, drain: { startedAt: cell.now, maxParallel: 1 } });
+    for (let round = 0; round < 2; round += 1) run(cell);
+    assert.deepEqual(versions(), ['h1 v1 run'], 'a drain is none of its affairs');
+    cell.put(hostOf('h3', { attributes: { disk: 'ssd' } }));
+    for (let round = 0; round < 3; round += 1) run(cell);
+    assert.deepEqual(versions(), ['h3 v2 run']);
+  });
 });
 
 describe('a drain', () => {

@@ -245,7 +245,11 @@ describe('an omni workload', () => {
   const omni = workloadOf({ kind: 'omni', version: 'v2' });
   const on = (hostId: string, more = {}) => placedOf(omni, hostId, { hostId, state: 'running', ...more });
   const decide = (workload: Workload, placed: PlacedJob[], meant: string[], closed: string[] = []) => {
-    const decision = reconcileOmni(workload, inputOf(placed), { meant, isOpen: (hostId) => !closed.includes(hostId) });
+    const decision = reconcileOmni(workload, inputOf(placed), {
+      meant,
+      unsuited: new Set(),
+      isOpen: (hostId) => !closed.includes(hostId),
+    });
     return { place: decision.place.map(({ hostId }) => hostId), stop: decision.stop.map(({ hostId }) => hostId) };
   };
   it('has one job on every host that is meant and open', () => {

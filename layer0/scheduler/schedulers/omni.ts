@@ -13,10 +13,13 @@ import type { Scheduler } from './scheduler.ts';
 export const omniScheduler: Scheduler = {
   schedule(evaluation, workload, cell, context) {
     const meant = new Set<string>();
+    const unsuited = new Set<string>();
     for (const [hostId, { value: host }] of cell.hosts) {
       const settings = cell.settings.get(hostId);
-      if (failedConstraint(hostId, attributesOf(host, settings), workload.constraints) !== undefined) continue;
-      if (settings?.drain === undefined || !isLeftToOmni(hostId, cell)) meant.add(hostId);
+      const isDraining = settings?.drain !== undefined;
+      if (failedConstraint(hostId, attributesOf(host, settings), workload.constraints) !== undefined) {
+        if (!isDraining) unsuited.add(hostId);
+      } else if (!isDraining || !isLeftToOmni(hostId, cell)) meant.add(hostId);
     }
     // A host that is away for a moment is still meant: its job is not stopped for that.
     for (const { hostId } of cell.jobsOf(workload.id)) {
@@ -32,6 +35,7 @@ export const omniScheduler: Scheduler = {
         hasJob: new Set(cell.jobsOf(workload.id).map(({ hostId }) => hostId)),
         isOpen: isOpenHost,
       }),
+      unsuited,
       isOpen: isOpenHost,
     });
     return makePlan({ evaluation, workload, decision, policy: 'pack' }, cell, context);
