@@ -142,7 +142,7 @@ test('a stopping job leaves discovery, drains, and only then gets TERM', () =>
     await door.close();
   }));
 
-test('a stopping job gets TERM once every router said that it dropped it', () =>
+test('a stopping job gets TERM once every router said that it dropped it, and is said to run until then', () =>
   scenario(async ({ engine, store }) => {
     const door = await listen();
     const ports = [{ port: door.port, protocol: 'tcp' as const, service: { name: 'web' } }];
@@ -150,8 +150,10 @@ test('a stopping job gets TERM once every router said that it dropped it', () =>
     const dropped = Promise.withResolvers<string[]>();
     const asked: unknown[] = [];
     const announced: number[] = [];
+    const ending = Promise.withResolvers<void>();
+    const patient: Engine = { ...engine, stop: async (...of) => (await ending.promise, engine.stop(...of)) };
     const agent = await openHost({
-      engine,
+      engine: patient,
       store,
       routers: {
         async missing(word) {
@@ -164,12 +166,20 @@ test('a stopping job gets TERM once every router said that it dropped it', () =>
     await agent.assign([job]);
     await agent.reach(job, 'running', (s) => s.state === 'running');
     assert.deepEqual(asked, []);
-    await agent.assign([{ ...job, desired: 'stop' }]);
+    const stopped = { ...job, desired: 'stop' as const };
+    await agent.assign([stopped]);
     await waitFor(() => asked.length > 0, { what: 'the routers to be asked', deadlineMs: 30_000, intervalMs: 5 });
     assert.deepEqual(asked, [{ services: [{ service: 'web', down: [job.id] }] }]);
     assert.deepEqual(announced, [0], 'it had left discovery by then');
     assert.equal((await engine.list())[0]?.state, 'running');
+    // What happened before the other one ran is in the store by then.
+    const other = jobOf('b');
+    await agent.assign([stopped, other]);
+    await agent.reach(other, 'running', (s) => s.state === 'running');
+    assert.equal((await agent.statusOf(job))?.state, 'running', 'a router may still choose it');
     dropped.resolve(['192.0.2.1:1114']);
+    await agent.reach(job, 'stopping', (s) => s.state === 'stopping');
+    ending.resolve();
     await agent.reach(job, 'done', (s) => s.isFinal);
     await agent.stop();
     await door.close();

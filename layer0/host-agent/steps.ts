@@ -196,13 +196,16 @@ function healthy(status: JobStatus): JobStatus {
   return { ...rest, state: 'running' };
 }
 
-/** Out of discovery, out of every router's table, requests in flight finish, TERM, patience, KILL. */
+/**
+ * Out of discovery, out of every router's table, requests in flight finish, TERM, patience, KILL. It is said to be
+ * stopping when no router chooses it any more: whoever waits for that is not answered by it afterwards.
+ */
 async function stopJob(step: StepOf<'stop'>, context: StepContext, signal: AbortSignal): Promise<void> {
   const { jobId, job, container, cause } = step;
   const { jobs, engine, containers, monitors, host } = context;
   const record = jobs.get(jobId) ?? (job ? newRecord(job, host.hostId) : recordOfContainer(container, host.hostId));
   // What a person already was told stays the reason.
-  jobs.set({ ...record, status: { ...record.status, state: 'stopping' }, stopCause: cause });
+  jobs.set({ ...record, stopCause: cause });
   const monitor = monitors.get(jobId);
   if (monitor !== undefined) await monitor.stop({ keepAnnounced: false });
   else if (job !== undefined) await withdrawAll(job, context);
@@ -211,8 +214,11 @@ async function stopJob(step: StepOf<'stop'>, context: StepContext, signal: Abort
   // Never announced or already unhealthy: no requests are in flight.
   const drainMs = cause.type === 'unhealthy' ? 0 : (job?.template.drainMs ?? 0);
   const drained = drainMs > 0 ? systemClock.sleep(drainMs, { signal }) : undefined;
-  const dropped = cause.type === 'unhealthy' || job === undefined ? undefined : untilDropped(job, context, signal);
-  await Promise.all([drained, dropped]);
+  const left = async () => {
+    if (cause.type !== 'unhealthy' && job !== undefined) await untilDropped(job, context, signal);
+    jobs.update(jobId, (was) => ({ ...was, status: { ...was.status, state: 'stopping' } }));
+  };
+  await Promise.all([drained, left()]);
   await engine.stop(container.id, { timeoutMs: job?.template.stopTimeoutMs ?? defaultStopTimeoutMs, signal });
   containers.put(await engine.inspect(container.id, { signal }));
 }
