@@ -6,14 +6,7 @@ import { mergePlans } from './plan.ts';
 import { hostOf, mebibyte, workloadOf } from './testing.ts';
 import { ToyCell } from './toy-cell.ts';
 
-const hostsOf = (cell: ToyCell, workloadId: string) =>
-  cell
-    .jobsOf(workloadId)
-    .map(({ hostId }) => hostId)
-    .sort();
 const endOf = (plan: Plan) => plan.outcomes[0]?.end;
-const blockedOf = (cell: ToyCell, workloadId: string) =>
-  cell.evaluationsOf(workloadId).flatMap(({ value }) => (value.state === 'blocked' ? value : []));
 const cellWith = (...things: Parameters<ToyCell['put']>) => new ToyCell().put(...things);
 const sized = (megabytes: number) => ({
   template: { resources: { memoryBytes: megabytes * mebibyte, cpuMillis: 100 } },
@@ -27,7 +20,7 @@ describe('a service', () => {
   it('is spread over zones, then hosts, as groups of jobs', () => {
     const cell = cellWith(zoned('h1', 'a'), zoned('h2', 'a'), zoned('h3', 'b'), workloadOf({ count: 4 }));
     const plan = cell.run('web');
-    assert.deepEqual(hostsOf(cell, 'web'), ['h1', 'h2', 'h3', 'h3']);
+    assert.deepEqual(cell.hostsOf('web'), ['h1', 'h2', 'h3', 'h3']);
     assert.deepEqual(
       cell.jobsOf('web').map(({ index }) => index),
       [0, 1, 2, 3],
@@ -60,7 +53,7 @@ describe('a service', () => {
     cell.put(hostOf('h2'));
     cell.now += 1_000;
     cell.run('web', 'job_ended');
-    assert.deepEqual(hostsOf(cell, 'web'), ['h2']);
+    assert.deepEqual(cell.hostsOf('web'), ['h2']);
   });
   it('is placed where tags say, which win over what the host says of itself', () => {
     const constraints = [{ attribute: 'disk', values: ['ssd'] }];
@@ -72,12 +65,12 @@ describe('a service', () => {
     cell.settings.set('h1', { cordoned: false, tags: { disk: 'hdd' } });
     cell.settings.set('h2', { cordoned: false, tags: { disk: 'ssd' } });
     cell.run('web');
-    assert.deepEqual(hostsOf(cell, 'web'), ['h2']);
+    assert.deepEqual(cell.hostsOf('web'), ['h2']);
     cell.step();
     cell.settings.set('h1', { cordoned: false, tags: { disk: 'ssd' } });
     cell.settings.delete('h2');
     cell.run('web', 'host_changed');
-    assert.deepEqual(hostsOf(cell, 'web'), ['h1', 'h2'], 'it leaves a host that does not match any more, start first');
+    assert.deepEqual(cell.hostsOf('web'), ['h1', 'h2'], 'it leaves a host that does not match any more, start first');
     cell.step();
     cell.run('web', 'health');
     assert.deepEqual(
@@ -94,7 +87,7 @@ describe('a service', () => {
     const plan = cell.run('web');
     assert.equal(cell.jobsOf('web').length, 2);
     assert.match(
-      blockedOf(cell, 'web')[0]?.reason ?? '',
+      cell.blockedOf('web')[0]?.reason ?? '',
       /^2 placed, 1 waiting: zone is used by another job of the workload \(3 hosts\)$/,
     );
     assert.equal(endOf(plan)?.waiting, 1);
@@ -107,7 +100,7 @@ describe('what fits nowhere', () => {
     const cell = cellWith(...hosts, workloadOf({ count: 12, constraints: [{ attribute: 'zone', values: ['b'] }] }));
     const plan = cell.run('web');
     assert.equal(cell.jobsOf('web').length, 10);
-    const [blocked] = blockedOf(cell, 'web');
+    const [blocked] = cell.blockedOf('web');
     assert.ok(blocked !== undefined);
     assert.equal(
       blocked.reason,
@@ -120,29 +113,29 @@ describe('what fits nowhere', () => {
   it('goes on waiting without anything new to write, as long as the reason is the same', () => {
     const cell = cellWith(hostOf('h1'), workloadOf({ count: 11 }));
     cell.run('web');
-    const [first] = blockedOf(cell, 'web');
+    const [first] = cell.blockedOf('web');
     const plan = cell.run('web', 'job_ended');
     assert.deepEqual([plan.hosts.size, plan.outcomes[0]?.created, endOf(plan)?.blockedId], [0, [], first?.id]);
-    assert.deepEqual(blockedOf(cell, 'web'), [first]);
+    assert.deepEqual(cell.blockedOf('web'), [first]);
   });
   it('has one blocked evaluation: the newest, which the older one names', () => {
     const cell = cellWith(hostOf('h1'), workloadOf({ count: 11 }));
     cell.run('web');
-    const [first] = blockedOf(cell, 'web');
+    const [first] = cell.blockedOf('web');
     cell.put(workloadOf({ count: 20 }));
     cell.run('web');
-    const [second, ...more] = blockedOf(cell, 'web');
+    const [second, ...more] = cell.blockedOf('web');
     assert.deepEqual([second?.waiting, more.length], [10, 0]);
     const older = cell.records.get(first?.id ?? '');
     assert.deepEqual([older?.state, older?.nextId], ['cancelled', second?.id]);
     cell.put(hostOf('h2'));
     cell.run('web', 'host_joined');
-    assert.deepEqual([cell.jobsOf('web').length, blockedOf(cell, 'web').length], [20, 0]);
+    assert.deepEqual([cell.jobsOf('web').length, cell.blockedOf('web').length], [20, 0]);
   });
   it('is said to be so when there is no host at all', () => {
     const cell = cellWith(workloadOf());
     cell.run('web');
-    assert.equal(blockedOf(cell, 'web')[0]?.reason, '0 placed, 1 waiting: there is no host');
+    assert.equal(cell.blockedOf('web')[0]?.reason, '0 placed, 1 waiting: there is no host');
   });
   it('for a port that another family holds', () => {
     const hostNetwork = (app: string) => ({
@@ -158,164 +151,12 @@ describe('what fits nowhere', () => {
     );
     cell.run('router');
     cell.run('other');
-    assert.equal(blockedOf(cell, 'other')[0]?.reason, '0 placed, 1 waiting: port 80 is taken (1 host)');
+    assert.equal(cell.blockedOf('other')[0]?.reason, '0 placed, 1 waiting: port 80 is taken (1 host)');
     cell.step();
     cell.put(workloadOf({ ...router, version: 'v2' }));
     cell.run('router');
-    assert.deepEqual(hostsOf(cell, 'router'), ['h1', 'h1'], 'two versions of one family share it');
+    assert.deepEqual(cell.hostsOf('router'), ['h1', 'h1'], 'two versions of one family share it');
   });
-});
-
-describe('a slot with volumes', () => {
-  const db = (version: string) =>
-    workloadOf({
-      id: 'db',
-      version,
-      template: { volumes: [{ name: 'data', path: '/d' }], resources: { memoryBytes: 900 * mebibyte, cpuMillis: 100 } },
-    });
-  it('is filled in its own room on its host, cordoned or not, and waits while that is away', () => {
-    const cell = cellWith(hostOf('h1', { cordoned: false }), db('v1'));
-    cell.run('db');
-    cell.step();
-    cell.put(hostOf('h1', { cordoned: true }), hostOf('h2'), db('v2'));
-    cell.run('db');
-    cell.step();
-    cell.run('db', 'job_ended');
-    assert.deepEqual(
-      cell.jobsOf('db').map(({ hostId, version }) => [hostId, version]),
-      [['h1', 'v2']],
-    );
-    cell.lose('h1');
-    cell.run('db', 'host_lost');
-    assert.equal(blockedOf(cell, 'db')[0]?.reason, '0 placed, 1 waiting: volume data is on h1, which is away');
-    assert.deepEqual(hostsOf(cell, 'db'), ['h1']);
-    cell.put(hostOf('h1'));
-    cell.lostHosts = new Set();
-    cell.run('db', 'host_joined');
-    assert.deepEqual([hostsOf(cell, 'db'), blockedOf(cell, 'db').length], [['h1'], 0]);
-  });
-  it('runs on where its host does not match any more; what is to take its place waits for that, and says so', () => {
-    const onSsd = (version: string) => ({ ...db(version), constraints: [{ ...ssd }] });
-    const cell = cellWith(hostOf('h1'), db('v1'));
-    const jobs = () => cell.jobsOf('db').map(({ hostId, version, desired }) => `${hostId} ${version} ${desired}`);
-    cell.run('db');
-    cell.step();
-    cell.put(hostOf('h2', { attributes: { disk: 'ssd' } }), onSsd('v2'));
-    cell.run('db');
-    assert.deepEqual(jobs(), ['h1 v1 run'], 'nothing is stopped for what cannot begin');
-    const reason = '0 placed, 1 waiting: volume data is on h1, which does not match: disk is not ssd';
-    assert.equal(blockedOf(cell, 'db')[0]?.reason, reason);
-    cell.put(db('v1'));
-    cell.run('db');
-    assert.deepEqual([jobs(), blockedOf(cell, 'db').length], [['h1 v1 run'], 0], 'taken back, all is well');
-    cell.put(onSsd('v2'));
-    cell.settings.set('h1', { cordoned: false, tags: { disk: 'ssd' } });
-    for (let round = 0; round < 3; round += 1) {
-      cell.run('db');
-      cell.step();
-    }
-    assert.deepEqual([jobs(), blockedOf(cell, 'db').length], [['h1 v2 run'], 0], 'and it begins where its data is');
-    cell.settings.delete('h1');
-    cell.run('db', 'host_changed');
-    assert.deepEqual(jobs(), ['h1 v2 run'], 'a tag alone stops nothing that has data');
-    cell.report(cell.jobsOf('db')[0]?.id ?? '', 'failed');
-    cell.now += 60_000;
-    cell.run('db', 'job_ended');
-    assert.deepEqual([jobs(), blockedOf(cell, 'db')[0]?.reason], [['h1 v2 run'], reason], 'and nothing begins empty');
-    assert.equal(cell.jobsOf('db')[0]?.status?.isFinal, true);
-    cell.settings.set('h1', { cordoned: false, tags: { disk: 'ssd' } });
-    cell.run('db', 'host_changed');
-    cell.step();
-    assert.deepEqual([jobs(), blockedOf(cell, 'db').length], [['h1 v2 run'], 0]);
-    assert.equal(cell.jobsOf('db')[0]?.status?.state, 'running');
-  });
-  it('that can be left goes to a host that matches, once', () => {
-    const cell = cellWith(hostOf('h1', { attributes: { disk: 'ssd' } }), hostOf('h2'));
-    const volumes = [{ name: 'logs', path: '/d', isReplaceable: true }];
-    cell.put(workloadOf({ id: 'db', constraints: [{ ...ssd }], template: { volumes } }));
-    cell.run('db');
-    cell.step();
-    cell.settings.set('h1', { cordoned: false, tags: { disk: 'hdd' } });
-    cell.settings.set('h2', { cordoned: false, tags: { disk: 'ssd' } });
-    for (let round = 0; round < 3; round += 1) {
-      cell.run('db', 'host_changed');
-      cell.step();
-    }
-    assert.deepEqual(hostsOf(cell, 'db'), ['h2']);
-  });
-  it('that can be left, but for no other host, runs on, and goes to the first that matches', () => {
-    const cell = cellWith(hostOf('h1'), hostOf('h2'));
-    const volumes = [{ name: 'logs', path: '/d', isReplaceable: true }];
-    const logs = (version: string, more = {}) => workloadOf({ id: 'db', version, template: { volumes }, ...more });
-    const jobs = () => cell.jobsOf('db').map(({ hostId, version, desired }) => `${hostId} ${version} ${desired}`);
-    const settle = () => {
-      for (let round = 0; round < 3; round += 1) {
-        cell.run('db', 'host_changed');
-        cell.step();
-      }
-    };
-    cell.put(logs('v1'));
-    settle();
-    const [{ hostId: own } = { hostId: '' }] = cell.jobsOf('db');
-    const other = own === 'h1' ? 'h2' : 'h1';
-    for (const version of ['v1', 'v2']) {
-      cell.put(logs(version, { constraints: [{ ...ssd }] }));
-      settle();
-      assert.deepEqual(jobs(), [`${own} v1 run`], 'nothing is stopped for what cannot begin');
-      const why = `it runs on ${own}, which does not match (disk is not ssd), and no host that does has room`;
-      assert.equal(blockedOf(cell, 'db')[0]?.reason, `0 placed, 1 waiting: ${why}`);
-    }
-    cell.settings.set(other, { cordoned: true, tags: { disk: 'ssd' } });
-    settle();
-    assert.deepEqual(jobs(), [`${own} v1 run`]);
-    cell.settings.set(other, { cordoned: false, tags: { disk: 'ssd' } });
-    settle();
-    assert.deepEqual([jobs(), blockedOf(cell, 'db').length], [[`${other} v2 run`], 0]);
-  });
-  it('has its next version wait while its host drains: nothing is stopped for what cannot begin', () => {
-    const cell = cellWith(hostOf('h1'), db('v1'));
-    const jobs = () => cell.jobsOf('db').map(({ hostId, version, desired }) => `${hostId} ${version} ${desired}`);
-    cell.run('db');
-    cell.step();
-    const deadlineAt = cell.now + 60_000;
-    cell.settings.set('h1', { cordoned: true, tags: {}, drain: { startedAt: cell.now, deadlineAt, maxParallel: 1 } });
-    cell.put(hostOf('h2'), db('v2'));
-    cell.run('db');
-    assert.deepEqual(jobs(), ['h1 v1 run']);
-    assert.equal(blockedOf(cell, 'db')[0]?.reason, '0 placed, 1 waiting: volume data is on h1, which is draining');
-    cell.now = deadlineAt;
-    cell.run('db', 'retry');
-    assert.deepEqual(jobs(), ['h1 v1 stop'], 'its deadline holds');
-    cell.step();
-    cell.settings.delete('h1');
-    cell.run('db', 'drain');
-    assert.deepEqual(jobs(), ['h1 v2 run']);
-  });
-});
-
-it('a slot with volumes that has grown too large keeps its place, and says what is missing', () => {
-  const db = (version: string, megabytes: number) =>
-    workloadOf({
-      version,
-      template: {
-        volumes: [{ name: 'data', path: '/d' }],
-        resources: { memoryBytes: megabytes * mebibyte, cpuMillis: 0 },
-      },
-    });
-  const cell = cellWith(hostOf('h1'), db('v1', 300), workloadOf({ id: 'api', ...sized(600) }));
-  for (const id of ['web', 'api']) cell.run(id);
-  cell.step();
-  cell.put(hostOf('h2'), db('v2', 500)).run('web');
-  cell.step();
-  const plan = cell.run('web', 'job_ended');
-  assert.equal(plan.hosts.size, 0);
-  assert.equal(blockedOf(cell, 'web')[0]?.reason, '0 placed, 1 waiting: memory (1 host full)');
-  assert.deepEqual(hostsOf(cell, 'web'), ['h1'], 'its data is still known to be there');
-  cell.put(db('v3', 300)).run('web');
-  assert.deepEqual(
-    cell.jobsOf('web').map(({ version, hostId }) => [version, hostId]),
-    [['v3', 'h1']],
-  );
 });
 
 describe('a gang', () => {
@@ -323,7 +164,7 @@ describe('a gang', () => {
     const cell = cellWith(hostOf('h1'), workloadOf({ id: 'gang', kind: 'gang', count: 11 }));
     const plan = cell.run('gang');
     assert.deepEqual([plan.isAtomic, plan.hosts.size], [true, 0]);
-    assert.equal(blockedOf(cell, 'gang')[0]?.reason, '0 placed, 11 waiting: memory (1 host full)');
+    assert.equal(cell.blockedOf('gang')[0]?.reason, '0 placed, 11 waiting: memory (1 host full)');
     cell.put(hostOf('h2'));
     cell.run('gang', 'host_joined');
     assert.equal(cell.jobsOf('gang').length, 11);
@@ -348,7 +189,7 @@ describe('an omni workload for some hosts only', () => {
   const run = (cell: ReturnType<typeof cellWith>) => {
     cell.run('store');
     cell.step();
-    return hostsOf(cell, 'store');
+    return cell.hostsOf('store');
   };
   it('follows the hosts up to that many, and stays where it is', () => {
     const cell = cellWith(hostOf('h3'), omni);
@@ -364,7 +205,7 @@ describe('an omni workload for some hosts only', () => {
     cell.settings.set('h3', { cordoned: true, tags: {} });
     cell.settings.set('h1', { cordoned: false, tags: {}, drain: { startedAt: cell.now, maxParallel: 1 } });
     for (let round = 0; round < 3; round += 1) run(cell);
-    assert.deepEqual(hostsOf(cell, 'store'), ['h2', 'h4']);
+    assert.deepEqual(cell.hostsOf('store'), ['h2', 'h4']);
   });
   it('leaves a host that does not match any more at once, and comes back to it', () => {
     const cell = cellWith(
@@ -375,7 +216,7 @@ describe('an omni workload for some hosts only', () => {
     assert.deepEqual(run(cell), ['h1', 'h2']);
     cell.settings.set('h2', { cordoned: false, tags: { router: 'no' } });
     for (let round = 0; round < 2; round += 1) run(cell);
-    assert.deepEqual([hostsOf(cell, 'store'), blockedOf(cell, 'store').length], [['h1'], 0]);
+    assert.deepEqual([cell.hostsOf('store'), cell.blockedOf('store').length], [['h1'], 0]);
     cell.settings.delete('h2');
     assert.deepEqual(run(cell), ['h1', 'h2']);
   });
@@ -423,7 +264,7 @@ describe('a drain', () => {
       cell.step();
     }
     assert.deepEqual([...new Set(seen)], ['log web web', 'log web', 'log', '']);
-    assert.deepEqual([hostsOf(cell, 'web'), hostsOf(cell, 'log')], [['h2', 'h2'], ['h2']]);
+    assert.deepEqual([cell.hostsOf('web'), cell.hostsOf('log')], [['h2', 'h2'], ['h2']]);
   });
   it('moves what keeps distinct values apart within the value it has: that is the leaving job’s no longer', () => {
     const constraints = [{ attribute: 'zone', operator: 'distinct' as const }];
@@ -436,7 +277,7 @@ describe('a drain', () => {
       cell.run('web', 'drain');
       cell.step();
     }
-    assert.deepEqual([hostsOf(cell, 'web'), blockedOf(cell, 'web').length], [['h2', 'h3'], 0]);
+    assert.deepEqual([cell.hostsOf('web'), cell.blockedOf('web').length], [['h2', 'h3'], 0]);
   });
   it('is looked at again at its deadline, by one evaluation however often it is looked at before', () => {
     const cell = cellWith(hostOf('h1'), workloadOf());

@@ -42,6 +42,10 @@ export class ToyCell implements Cell {
       .sort((a, b) => a.value.createdAt - b.value.createdAt);
   }
 
+  blockedOf(workloadId: string) {
+    return this.evaluationsOf(workloadId).flatMap(({ value }) => (value.state === 'blocked' ? value : []));
+  }
+
   get evaluations(): ReadonlyMap<string, Versioned<Evaluation>> {
     const open = [...this.records.values()].filter((one) => !isEnded(one));
     return new Map(open.map((value) => [value.id, this.#versioned(value)]));
@@ -50,6 +54,13 @@ export class ToyCell implements Cell {
   jobsOf(workloadId: string): readonly PlacedJob[] {
     const jobs = [...this.jobs.values()].filter((job) => job.workloadId === workloadId);
     return jobs.sort((a, b) => a.index - b.index || (a.id < b.id ? -1 : 1));
+  }
+
+  /** Where its jobs are: a host as often as it has one. */
+  hostsOf(workloadId: string): string[] {
+    return this.jobsOf(workloadId)
+      .map(({ hostId }) => hostId)
+      .sort();
   }
 
   endedOf(workloadId: string): readonly JobFacts[] {
