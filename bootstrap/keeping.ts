@@ -9,7 +9,7 @@ import { isEndorsement, parseCertificate } from '@flynn/kit/certificate';
 import type { Ring } from '@flynn/store/sealing/ring';
 import { formerDomainsIn } from './domain.ts';
 import type { Begun } from './rotation.ts';
-import type { Cluster } from './settings.ts';
+import { type Cluster, httpsPortOf } from './settings.ts';
 
 /** As the store has it: what the one before gave the platform, and what it was about to change. */
 export type Kept = Readonly<{
@@ -17,6 +17,8 @@ export type Kept = Readonly<{
   env: Readonly<Record<string, string>>;
   named: NamedAuthorities | undefined;
   ring: Ring | undefined;
+  /** Where the ring names one that is to be: that one, as far as this host has it, or another. */
+  nextSealingKey: string;
 }>;
 
 export function isKeeper({ hostId, hasPlatform }: Pick<Cluster, 'hostId' | 'hasPlatform'>, keeper: Keeper | undefined) {
@@ -24,7 +26,10 @@ export function isKeeper({ hostId, hasPlatform }: Pick<Cluster, 'hostId' | 'hasP
 }
 
 /** What is being made anew, in words; nothing where nothing is. */
-export function underChange({ named, ring }: Omit<Kept, 'env'>, live: LiveKeys | undefined): string | undefined {
+export function underChange(
+  { named, ring }: Pick<Kept, 'named' | 'ring'>,
+  live: LiveKeys | undefined,
+): string | undefined {
   if (named?.since !== undefined) return 'the authority';
   if (ring?.next !== undefined || ring?.rewriting !== undefined) return 'the sealing key';
   const { rootKeys = [], rounds = [] } = live ?? {};
@@ -37,15 +42,26 @@ export function underChange({ named, ring }: Omit<Kept, 'env'>, live: LiveKeys |
  */
 export function withPlatform(cluster: Cluster, kept: Kept, begun: Begun): { cluster: Cluster; isLost: boolean } {
   const { named, ring } = kept;
-  const { domains: _none, ...rest } = cluster;
   const domain = kept.env['FLYNN_DOMAIN'] ?? cluster.domain;
+  const told: Cluster = { ...withPorts(cluster, kept.env), domain, ...formerDomainsIn(kept.env) };
   // Where the sample app is not there by now somebody has deleted it.
-  const taken: Cluster = { ...rest, domain, ...formerDomainsIn(kept.env), hasPlatform: true, sample: 'live' };
-  if (ring?.rewriting !== undefined) taken.sealingKeyChange = { id: begun.id, since: ring.rewriting.since };
+  const taken: Cluster = { ...told, hasPlatform: true, sample: 'live' };
+  if (ring?.next !== undefined) taken.sealingKeyChange = { ...begun, next: kept.nextSealingKey };
+  else if (ring?.rewriting !== undefined) taken.sealingKeyChange = { id: begun.id, since: ring.rewriting.since };
   if (named?.since === undefined) return { cluster: taken, isLost: false };
   const phase = phaseOf(cluster);
   if (phase === 'opening') return { cluster: taken, isLost: true };
   return { cluster: { ...taken, authorityChange: { id: begun.id, since: named.since, phase } }, isLost: false };
+}
+
+/** A later `up` of the one before may have changed them, which the others are not told; nor were controllers of old. */
+function withPorts(cluster: Cluster, env: Kept['env']): Cluster {
+  const { FLYNN_HTTP_PORT: http, FLYNN_HTTPS_PORT: https, FLYNN_GIT_URL: gitUrl } = env;
+  const gitPort = gitUrl === undefined ? cluster.gitPort : Number(new URL(gitUrl).port || 22);
+  if (http === undefined || https === undefined) return { ...cluster, gitPort };
+  const { httpsPort: _before, ...rest } = cluster;
+  const [httpPort, httpsPort] = [Number(http), Number(https)];
+  return { ...rest, gitPort, httpPort, ...(httpsPort === httpsPortOf({ httpPort }) ? {} : { httpsPort }) };
 }
 
 /** Of a change of the authority that is under way, by what all hosts have of it. */

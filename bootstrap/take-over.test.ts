@@ -8,14 +8,21 @@ import { type TestController, startTestController } from '@flynn/controller/test
 import { authoritiesKey, namedOf } from '@flynn/host-agent/cluster/authority-rounds';
 import { ensureKeeper, readKeeper } from '@flynn/host-agent/cluster/keeper';
 import { leaseSubnet } from '@flynn/host-agent/cluster/subnets';
+import { addSealingKeys } from '@flynn/host-agent/cluster/sealing-keys';
 import { hasCode } from '@flynn/kit/errors';
+import { newId } from '@flynn/kit/ids';
+import { newSecret } from '@flynn/kit/secrets';
 import { createAuthority } from '@flynn/kit/tls';
 import { cellKeys } from '@flynn/scheduler/cell';
+import { sealKeyOf } from '@flynn/store/sealing/envelope';
+import { makeRing } from '@flynn/store/sealing/ring';
+import { announceSealingKey } from '@flynn/store/sealing/sealing-key-change';
 import type { Store } from '@flynn/store/store';
 import { withClosing, withIssuing, withNextAuthority } from './authority-round.ts';
 import { runProgram } from './program.ts';
 import { beginning } from './rotation.ts';
 import { made } from './rotation-fixture.ts';
+import { withNextSealingKey } from './sealing-key-round.ts';
 import type { Cluster } from './settings.ts';
 import { ensureHostKey, readCluster, writeCluster } from './state.ts';
 import { checkKept, takeOverIn } from './take-over.ts';
@@ -71,6 +78,9 @@ test('another host takes over with what the one before gave the platform, and th
       FLYNN_TOKEN_ROUNDS: '2',
       FLYNN_DOMAIN: 'apps.net',
       FLYNN_FORMER_DOMAINS: 'old.net',
+      FLYNN_HTTP_PORT: '8080',
+      FLYNN_HTTPS_PORT: '9443',
+      FLYNN_GIT_URL: 'ssh://git@apps.net:2022',
     });
     const { first, joined } = await clusters();
     assert.equal((await ensureKeeper(store, { hostId: 'h1', since: first.createdAt })).hostId, 'h1');
@@ -82,6 +92,7 @@ test('another host takes over with what the one before gave the platform, and th
       [taken.hasPlatform, taken.domain, taken.domains, taken.authorityChange, taken.etcdEndpoints],
       [true, 'apps.net', { former: ['old.net'], isMoving: false }, undefined, joined.etcdEndpoints],
     );
+    assert.deepEqual([taken.httpPort, taken.httpsPort, taken.gitPort], [8080, 9443, 2022]);
     assert.deepEqual(await fileOf(stateDir), taken);
     const [type, key] = (await readFile(`${keyFile}.pub`, 'utf8')).split(' ');
     assert.deepEqual((await ensureHostKey(stateDir)).publicKey.trim().split(' ').slice(0, 2), [type, key]);
@@ -148,6 +159,13 @@ test('an authority that was being made anew is gone on with; while who began it 
 
     const issued = await take({ ...issuing, hostId: 'h2' }, 'issuing');
     assert.deepEqual([issued.authorityChange?.phase, issued.authority], ['issuing', issuing.authority]);
+    await store.transact({
+      then: [{ put: cellKeys.host('h2'), value: JSON.stringify({ ...record, id: 'h2' }) }],
+    });
+    await assert.rejects(take({ ...issuing, hostId: 'h3' }, 'other'), (error: unknown) => hasCode(error, 'conflict'));
+    const goneOn = await take({ ...issuing, hostId: 'h2' }, 'issuing');
+    assert.equal(goneOn.authorityChange?.phase, 'issuing', 'broken off before it was on its disk, it is gone on with');
+    await store.transact({ then: [{ delete: cellKeys.host('h2') }] });
     await announce(store, closing);
     const closed = await take({ ...closing, hostId: 'h3' }, 'closing');
     assert.deepEqual([closed.authorityChange?.phase, closed.alsoTrusted], ['closing', undefined]);
@@ -157,4 +175,47 @@ test('an authority that was being made anew is gone on with; while who began it 
     assert.ok(again.authorityChange.next !== undefined, 'the key of the one before was on that host alone');
     assert.notEqual(again.alsoTrusted?.certificate, opening.alsoTrusted?.certificate);
     assert.equal(again.authorityRound, (opening.authorityRound ?? 0) + 1);
+  }));
+
+test('a sealing key that was to be goes on to be it, as far as this host has it', () =>
+  withFolder(async (folder) => {
+    await using world = await startTestController();
+    const { store } = world;
+    const { first, joined } = await clusters();
+    await ensureKeeper(store, { hostId: 'h1', since: first.createdAt });
+    await makeRing(store, { sealingKey: sealKeyOf(joined.sealingKey), newId, now: new Date(0) });
+    const next = newSecret();
+    await announceSealingKey(store, sealKeyOf(next));
+    const stateDir = join(folder, 'second');
+    await writeCluster(stateDir, joined);
+    await addSealingKeys(stateDir, [joined.sealingKey, next]);
+    const taken = await takeOverIn(store, { stateDir, cluster: joined }, newAuthority);
+    assert.deepEqual([taken.sealingKey, taken.sealingKeyChange?.next], [joined.sealingKey, next]);
+
+    const third = { ...joined, hostId: 'h3' };
+    const { sealingKeyChange } = await takeOverIn(
+      store,
+      { stateDir: join(folder, 'third'), cluster: third },
+      newAuthority,
+    );
+    assert.ok(sealingKeyChange?.next !== undefined && sealingKeyChange.next !== next, 'nobody is left who has it');
+  }));
+
+test('what a host had begun when it kept the platform before is not taken up again', () =>
+  withFolder(async (folder) => {
+    await using world = await startTestController();
+    const { store } = world;
+    const { first } = await clusters();
+    await ensureKeeper(store, { hostId: 'h2', since: first.createdAt });
+    const begun = withNextSealingKey(
+      await withNextAuthority(first, await newAuthority(), beginning()),
+      's',
+      beginning(),
+    );
+    // Its agent has taken over by now what the others have.
+    const { alsoTrusted: _lost, ...back } = { ...begun, tokens: { round: 3, former: 2 } };
+    const taken = await takeOverIn(store, { stateDir: folder, cluster: back }, newAuthority);
+    const { authorityChange, sealingKeyChange, tokens, hasPlatform } = taken;
+    assert.deepEqual([authorityChange, sealingKeyChange, tokens], [undefined, undefined, undefined]);
+    assert.deepEqual([hasPlatform, taken.etcdEndpoints, taken.peers], [true, first.etcdEndpoints, first.peers]);
   }));

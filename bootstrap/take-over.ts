@@ -5,8 +5,11 @@
 import { readLiveEnv, readLiveKeys } from '@flynn/controller/access/live-keys';
 import { namedOf, readNamed } from '@flynn/host-agent/cluster/authority-rounds';
 import { type Keeper, readKeeper, replaceKeeper } from '@flynn/host-agent/cluster/keeper';
+import { readSealingKeys } from '@flynn/host-agent/cluster/sealing-keys';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
+import { newSecret } from '@flynn/kit/secrets';
 import type { Credentials } from '@flynn/kit/tls';
+import { sealKeyOf } from '@flynn/store/sealing/envelope';
 import { readRing } from '@flynn/store/sealing/ring';
 import type { Store } from '@flynn/store/store';
 import { leasesOf } from './admission.ts';
@@ -18,6 +21,7 @@ import { type Kept, isKeeper, underChange, withPlatform, withoutPlatform } from 
 import { controllerApp, gitReceiverApp } from './manifest.ts';
 import { commands, versionOfThis } from './origin.ts';
 import { type Begun, beginning } from './rotation.ts';
+import { withRingsKey } from './sealing-key-round.ts';
 import type { Cluster } from './settings.ts';
 import { adoptHostKey } from './state.ts';
 
@@ -36,12 +40,18 @@ export async function takeOverIn(
 ): Promise<Cluster> {
   const former = await readKeeper(store);
   if (cluster.hasPlatform && isKeeper(cluster, former)) return cluster;
+  const ring = (await readRing(store))?.ring;
+  const sealingKeys = await readSealingKeys(stateDir);
   const kept: Kept = {
     env: (await readLiveEnv(store, controllerApp)) ?? {},
     named: await readNamed(store),
-    ring: (await readRing(store))?.ring,
+    ring,
+    nextSealingKey: sealingKeys.find((key) => sealKeyOf(key).id === ring?.next) ?? newSecret(),
   };
-  await refuseChange(store, former, kept);
+  const live = await readLiveKeys(store, controllerApp);
+  const what = underChange(kept, live);
+  // Of one that was broken off here itself nobody else would go on with it.
+  if (what !== undefined && former?.hostId !== cluster.hostId) await refuseWhileThere(store, former, what);
   const round = kept.named?.round ?? 0;
   if (namedOf(cluster).round < round) {
     throw new FlynnError(
@@ -51,8 +61,10 @@ export async function takeOverIn(
   }
   const sshHostKey = (await readLiveEnv(store, gitReceiverApp))?.['FLYNN_SSH_HOST_KEY'];
   if (sshHostKey !== undefined) await adoptHostKey(stateDir, sshHostKey);
-  const taken = await takenOver(cluster, kept, { begun: beginning(), newAuthority });
-  await replaceKeeper(store, { hostId: cluster.hostId, since: new Date().toISOString() });
+  // What it began itself when it kept the platform before is of another time.
+  const own = withRingsKey(withoutPlatform(cluster, cluster.peers, live), ring, sealingKeys);
+  const taken = await takenOver(own, kept, { begun: beginning(), newAuthority });
+  await replaceKeeper(store, former, { hostId: cluster.hostId, since: new Date().toISOString() });
   await writeHostFiles(stateDir, taken);
   return taken;
 }
@@ -65,10 +77,8 @@ async function takenOver(cluster: Cluster, kept: Kept, { begun, newAuthority }: 
 }
 
 /** Who began it has what is needed to end it, as long as it is there. */
-async function refuseChange(store: Store, former: Keeper | undefined, kept: Kept): Promise<void> {
-  const what = underChange(kept, await readLiveKeys(store, controllerApp));
-  if (what === undefined || former === undefined) return;
-  if (!(await hostsOf(store)).some(({ id }) => id === former.hostId)) return;
+async function refuseWhileThere(store: Store, former: Keeper | undefined, what: string): Promise<void> {
+  if (former === undefined || !(await hostsOf(store)).some(({ id }) => id === former.hostId)) return;
   throw new FlynnError(
     'conflict',
     `${what} is being made anew by ${former.hostId}, which is there: ${commands.up} on it goes on with that, then take over. Nothing was changed`,

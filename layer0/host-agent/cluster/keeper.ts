@@ -3,6 +3,7 @@
  * what a host has of it on its own disk may be of before.
  */
 import { FlynnError } from '@flynn/kit/errors';
+import { eitherCommand } from '@flynn/kit/operator-commands';
 import { decodeJson } from '@flynn/store/codec';
 import type { Store } from '@flynn/store/store';
 import { z } from 'zod';
@@ -34,13 +35,20 @@ export async function ensureKeeper(store: Store, keeper: Keeper): Promise<Keeper
   return succeeded ? keeper : ((await readKeeper(store)) ?? keeper);
 }
 
-/** In the place of whoever it was. `conflict` where another host becomes it at the same time. */
-export async function replaceKeeper(store: Store, keeper: Keeper): Promise<void> {
-  const before = await store.get(keeperKey);
-  const { succeeded } = await store.transact({
-    compare: [{ key: keeperKey, modRevision: before?.modRevision ?? 0 }],
-    then: [{ put: keeperKey, value: JSON.stringify(keeper) }],
-  });
-  if (!succeeded)
-    throw new FlynnError('conflict', 'another host takes the platform over at this moment: look who has it');
+/** In the place of the one that was read before; `conflict` where it is another one by now. */
+export async function replaceKeeper(store: Store, former: Keeper | undefined, keeper: Keeper): Promise<void> {
+  const entry = await store.get(keeperKey);
+  const before = entry === undefined ? undefined : decodeJson(keeperSchema, entry.value, keeperKey);
+  const isSame = before?.hostId === former?.hostId && before?.since === former?.since;
+  const { succeeded } = isSame
+    ? await store.transact({
+        compare: [{ key: keeperKey, modRevision: entry?.modRevision ?? 0 }],
+        then: [{ put: keeperKey, value: JSON.stringify(keeper) }],
+      })
+    : { succeeded: false };
+  if (succeeded) return;
+  throw new FlynnError(
+    'conflict',
+    `another host has taken the platform over at this moment: flynn-host status says which. Where it is to be this one all the same, ${eitherCommand('takeOver')} again. This host is what it was`,
+  );
 }
