@@ -1,8 +1,9 @@
 /** What a cluster keeps on this machine's disk: its settings and keys, written once, readable by root only. */
 import { createHmac } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { mkdir, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import { hasCode } from '@flynn/kit/errors';
 import { readJsonFile, readTextFile, writeFileAtomic } from '@flynn/kit/files';
 import { z } from 'zod';
 import { runProgram } from './program.ts';
@@ -31,23 +32,43 @@ export async function writeCluster(stateDir: string, cluster: Cluster): Promise<
   if (before !== text) await writeFileAtomic(clusterFile(stateDir), text, { mode: 0o600 });
 }
 
+const hostKeyFile = (stateDir: string): string => join(stateDir, 'ssh_host_ed25519_key');
+
 export type HostKey = Readonly<{ privateKey: string; publicKey: string }>;
 
-/** The git receiver's identity; the same for the cluster's life, or people's ssh would warn them. */
+/** The git receiver's identity; the same for the cluster's life, or people's ssh would warn them. Its public half is there last. */
 export async function ensureHostKey(stateDir: string): Promise<HostKey> {
-  const file = join(stateDir, 'ssh_host_ed25519_key');
-  if (!existsSync(file)) {
+  const file = hostKeyFile(stateDir);
+  if (!existsSync(`${file}.pub`) && !(await isMended(file))) {
+    await rm(file, { force: true });
     await runProgram('ssh-keygen', ['-q', '-t', 'ed25519', '-N', '', '-C', 'flynn', '-f', file], { timeoutMs: 20_000 });
   }
   return { privateKey: await readFile(file, 'utf8'), publicKey: await readFile(`${file}.pub`, 'utf8') };
 }
 
-/** Makes a key that is known already this cluster's: before it has one. */
-export async function adoptHostKey(stateDir: string, privateKey: string): Promise<void> {
-  const file = join(stateDir, 'ssh_host_ed25519_key');
-  if (existsSync(`${file}.pub`)) return;
-  await mkdir(stateDir, { recursive: true, mode: 0o700 });
-  await writeFile(file, privateKey, { mode: 0o600 });
-  const publicKey = await runProgram('ssh-keygen', ['-y', '-f', file], { timeoutMs: 20_000 });
+/** Whether what was broken off before its public half was there is a key. */
+async function isMended(file: string): Promise<boolean> {
+  if (!existsSync(file)) return false;
+  try {
+    await writePublicKey(file);
+    return true;
+  } catch (error) {
+    if (hasCode(error, 'internal')) return false;
+    throw error;
+  }
+}
+
+async function writePublicKey(file: string): Promise<void> {
+  const publicKey = await runProgram('ssh-keygen', ['-y', '-P', '', '-f', file], { timeoutMs: 20_000 });
   await writeFileAtomic(`${file}.pub`, `${publicKey.trim()}\n`, { mode: 0o644 });
+}
+
+/** Makes a key that is known already this cluster's, also in the place of one that this host had before. */
+export async function adoptHostKey(stateDir: string, privateKey: string): Promise<void> {
+  const file = hostKeyFile(stateDir);
+  if (existsSync(`${file}.pub`) && (await readTextFile(file)) === privateKey) return;
+  await mkdir(stateDir, { recursive: true, mode: 0o700 });
+  await rm(`${file}.pub`, { force: true });
+  await writeFileAtomic(file, privateKey, { mode: 0o600 });
+  await writePublicKey(file);
 }

@@ -1,0 +1,48 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, rm, stat, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { adoptHostKey, ensureHostKey } from './state.ts';
+
+const keyFile = 'ssh_host_ed25519_key';
+
+async function withFolders(task: (one: string, other: string) => Promise<void>): Promise<void> {
+  const [one, other] = [await mkdtemp(join(tmpdir(), 'state-')), await mkdtemp(join(tmpdir(), 'state-'))];
+  try {
+    await task(one, other);
+  } finally {
+    await Promise.all([one, other].map((folder) => rm(folder, { recursive: true, force: true })));
+  }
+}
+
+test('the key that people know takes the place of one that the host had, and of one that was broken off', () =>
+  withFolders(async (folder, elsewhere) => {
+    const known = await ensureHostKey(elsewhere);
+    const own = await ensureHostKey(folder);
+    assert.notEqual(own.privateKey, known.privateKey);
+    const isKnown = async (): Promise<void> => {
+      const { privateKey, publicKey } = await ensureHostKey(folder);
+      assert.equal(privateKey, known.privateKey);
+      assert.equal(publicKey.split(' ')[1], known.publicKey.split(' ')[1]);
+      assert.equal((await stat(join(folder, keyFile))).mode & 0o777, 0o600);
+    };
+    await adoptHostKey(folder, known.privateKey);
+    await isKnown();
+
+    await rm(join(folder, `${keyFile}.pub`));
+    await writeFile(join(folder, keyFile), known.privateKey.slice(0, 10));
+    await adoptHostKey(folder, known.privateKey);
+    await isKnown();
+  }));
+
+test('a host key whose making was broken off is gone on with, or made anew where there is too little of it', () =>
+  withFolders(async (folder) => {
+    await writeFile(join(folder, keyFile), 'half of one', { mode: 0o600 });
+    const made = await ensureHostKey(folder);
+    assert.match(made.privateKey, /BEGIN OPENSSH PRIVATE KEY/);
+    await rm(join(folder, `${keyFile}.pub`));
+    const { privateKey, publicKey } = await ensureHostKey(folder);
+    assert.equal(privateKey, made.privateKey);
+    assert.equal(publicKey.split(' ')[1], made.publicKey.split(' ')[1]);
+  }));
