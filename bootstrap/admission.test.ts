@@ -102,6 +102,9 @@ test('a host that was left behind is told what the cluster is by now, and keeps 
     etcdEndpoints: ['https://127.0.0.1:2379'],
     peers: ['127.0.0.1'],
   });
+  // It was left behind in the middle of a change, of which the others have gone on without it.
+  const halfway = await withNextAuthority(stored, await createAuthority('flynn'), { id: 'i', since: 's' });
+  assert.deepEqual(await rejoinCluster(token, { ...halfway, httpsPort: 8443 }, { port }), cluster);
   // Its containers may have addresses of others by now.
   const moved = rejoinCluster(token, { ...stored, subnet: '100.100.77.0/24' }, { port });
   await assert.rejects(moved, (error) => hasCode(error, 'conflict') && /Nothing was changed/.test(String(error)));

@@ -94,7 +94,9 @@ export async function rejoinCluster(token: string, stored: Cluster, options: { p
       `the cluster has taken this host for gone, and the addresses of its containers (${subnet}) may be others' by now: take it out first with ${commands.down}. Nothing was changed`,
     );
   }
-  return { ...stored, ...cluster, hasPlatform };
+  // Whom it trusted beside, and was about to, is of an authority of before; the cluster may have nothing in their place.
+  const { alsoTrusted: _1, endorsement: _2, authorityRound: _3, authorityChange: _4, httpsPort: _5, ...own } = stored;
+  return { ...own, ...cluster, hasPlatform };
 }
 
 /** The cluster as this host is to know it. Asked again the answer is the same. */
