@@ -5,7 +5,7 @@
 import type { LiveKeys } from '@flynn/controller/access/live-keys';
 import type { NamedAuthorities } from '@flynn/host-agent/cluster/authority-rounds';
 import type { Keeper } from '@flynn/host-agent/cluster/keeper';
-import { isEndorsement, parseCertificate } from '@flynn/kit/certificate';
+import { fingerprintOf, isEndorsement, parseCertificate } from '@flynn/kit/certificate';
 import type { Ring } from '@flynn/store/sealing/ring';
 import { formerDomainsIn } from './domain.ts';
 import type { Begun } from './rotation.ts';
@@ -72,8 +72,11 @@ function phaseOf({ authority, alsoTrusted, endorsement }: Cluster): 'opening' | 
   return isEndorsement(parseCertificate(endorsement), pair) ? 'issuing' : 'opening';
 }
 
-/** One of the others from now on. `peers`: their addresses. */
-export function withoutPlatform(cluster: Cluster, peers: readonly string[], live: LiveKeys | undefined): Cluster {
+/** `peers`: the addresses of the others. */
+type AmongOthers = Readonly<{ peers: readonly string[]; live: LiveKeys | undefined; named: Kept['named'] }>;
+
+/** One of the others from now on. */
+export function withoutPlatform(cluster: Cluster, { peers, live, named }: AmongOthers): Cluster {
   const {
     tokens: _1,
     domains: _2,
@@ -82,6 +85,15 @@ export function withoutPlatform(cluster: Cluster, peers: readonly string[], live
     authorityChange: _5,
     sample: _6,
     ...rest
-  } = { ...cluster, hasPlatform: false, peers: [...peers] };
+  } = { ...withoutUnnamed(cluster, named), hasPlatform: false, peers: [...peers] };
   return live === undefined ? rest : { ...rest, controllerKey: live.rootKeys[0], domain: live.domain };
+}
+
+/** Without an authority that it was about to name, of which nobody else has heard. */
+function withoutUnnamed(cluster: Cluster, named: Kept['named']): Cluster {
+  const { alsoTrusted, authorityRound = 0, ...rest } = cluster;
+  const next = cluster.authorityChange?.next?.certificate;
+  if (next === undefined || alsoTrusted?.certificate !== next || named?.alsoTrusted === fingerprintOf(next))
+    return cluster;
+  return { ...rest, authorityRound: authorityRound - 1 };
 }

@@ -219,3 +219,25 @@ test('what a host had begun when it kept the platform before is not taken up aga
     assert.deepEqual([authorityChange, sealingKeyChange, tokens], [undefined, undefined, undefined]);
     assert.deepEqual([hasPlatform, taken.etcdEndpoints, taken.peers], [true, first.etcdEndpoints, first.peers]);
   }));
+
+test('an authority that a host was about to name is trusted by it no more, once another keeps the platform', () =>
+  withFolder(async (folder) => {
+    await using world = await startTestController();
+    const { store } = world;
+    const { first } = await clusters();
+    const keeper = await ensureKeeper(store, { hostId: 'h2', since: first.createdAt });
+    const named = await withNextAuthority(first, await newAuthority(), beginning());
+    const unnamed = await withNextAuthority(first, await newAuthority(), beginning());
+    const back = async (cluster: Cluster) => {
+      await assert.rejects(checkKept(store, { stateDir: folder, cluster }, keeper), (error) =>
+        hasCode(error, 'conflict'),
+      );
+      const { alsoTrusted, authorityRound, authorityChange } = await fileOf(folder);
+      assert.equal(authorityChange, undefined);
+      return { alsoTrusted, authorityRound };
+    };
+    assert.deepEqual(await back(unnamed), { alsoTrusted: undefined, authorityRound: 0 });
+    await announce(store, named);
+    assert.deepEqual(await back(unnamed), { alsoTrusted: undefined, authorityRound: 0 });
+    assert.deepEqual(await back(named), { alsoTrusted: named.alsoTrusted, authorityRound: 1 });
+  }));

@@ -62,7 +62,8 @@ export async function takeOverIn(
   const sshHostKey = (await readLiveEnv(store, gitReceiverApp))?.['FLYNN_SSH_HOST_KEY'];
   if (sshHostKey !== undefined) await adoptHostKey(stateDir, sshHostKey);
   // What it began itself when it kept the platform before is of another time.
-  const own = withRingsKey(withoutPlatform(cluster, cluster.peers, live), ring, sealingKeys);
+  const other = withoutPlatform(cluster, { peers: cluster.peers, live, named: kept.named });
+  const own = withRingsKey(other, ring, sealingKeys);
   const taken = await takenOver(own, kept, { begun: beginning(), newAuthority });
   await replaceKeeper(store, former, { hostId: cluster.hostId, since: new Date().toISOString() });
   await writeHostFiles(stateDir, taken);
@@ -111,7 +112,8 @@ export async function checkKept(
   if (isKeeper(cluster, keeper)) return;
   const others = (await leasesOf(store)).filter(({ hostId }) => hostId !== cluster.hostId);
   const peers = others.map(({ address }) => address);
-  await writeHostFiles(stateDir, withoutPlatform(cluster, peers, await readLiveKeys(store, controllerApp)));
+  const live = await readLiveKeys(store, controllerApp);
+  await writeHostFiles(stateDir, withoutPlatform(cluster, { peers, live, named: await readNamed(store) }));
   throw new FlynnError(
     'conflict',
     `${keeper.hostId} keeps the platform since ${keeper.since}, and this host is one of the others from now on: ${commands.up} here brings it up to date as one of them; all that is the cluster's is done on ${keeper.hostId}`,
