@@ -41,7 +41,7 @@ import { runSteps } from './step-list.ts';
 import { joinStepsOf, writeHostFiles } from './host-steps.ts';
 import type { Context } from './step.ts';
 import { stepsOf } from './steps.ts';
-import { othersOfAnotherVersion, takeOver } from './take-over.ts';
+import { othersOfAnotherVersion, takeOver, takenOverText } from './take-over.ts';
 import { isInsideHost, readHostsCluster, stepsOfHosts } from './test-hosts/cluster.ts';
 
 type Env = Record<string, string | undefined>;
@@ -163,13 +163,6 @@ async function sayFarewell({ options, cluster: begun, person }: Context, { isNew
   if (isRotated) await writeHostFiles(stateDir, closed(cluster));
 }
 
-function takenOverText({ hostId }: Cluster, differing: readonly string[]): string {
-  const taken = `${hostId} keeps the platform from now on: updates, keys and the domain are changed here.\n`;
-  if (differing.length === 0) return taken;
-  const version = versionOfThis();
-  return `${taken}Hosts are of different versions: ${differing.join(', ')}, and here are programs of ${version}. Bring all to one:\n\n  ${styleText('bold', `flynn-host update --to ${version}`)}\n`;
-}
-
 const rotated: Readonly<Record<Rotation, readonly [what: string, command: string]>> = {
   tokens: ['tokens are', commands.rotateTokens],
   'root key': ['the root key is', commands.rotateRootKey],
@@ -188,7 +181,7 @@ function notKeptHere(stored: Cluster | undefined, how: string): FlynnError {
   const where =
     stored === undefined
       ? 'there is no cluster here yet'
-      : `another host keeps the platform of the cluster ${stored.name} (flynn-host status says which; where it is gone for good: ${commands.takeOver} here)`;
+      : `another host keeps the platform of the cluster ${stored.name} (flynn-host status says which; where it is gone for good, or said to be this one: ${commands.takeOver} here)`;
   return new FlynnError('conflict', `${where}: ${how}. Nothing was changed`);
 }
 

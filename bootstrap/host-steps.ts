@@ -20,6 +20,7 @@ import {
 import { addCluster } from './cli-config.ts';
 import { withStore } from './controller.ts';
 import { ensureEngine } from './engine.ts';
+import { readKeeper } from '@flynn/host-agent/cluster/keeper';
 import { addSealingKeys, readSealingKeys } from '@flynn/host-agent/cluster/sealing-keys';
 import { readSettings } from '@flynn/host-agent/host-settings';
 import { ensureLease, writeAdmission } from './admission.ts';
@@ -28,6 +29,7 @@ import { readEtcdImage, updateEtcd } from './etcd.ts';
 import { loadImages } from './bundle/images.ts';
 import { ensureImages } from './images/build.ts';
 import { type ImageName, recipes } from './images/recipes.ts';
+import { unkeptText } from './keeping.ts';
 import { controllerApp, controllerService } from './manifest.ts';
 import { commands, imagesOf, isInstalled, readBundle } from './origin.ts';
 import { knownCluster } from './pinned-cluster.ts';
@@ -118,6 +120,7 @@ export function hostStepsOf(
       title: `Host ${cluster.hostId} in the cluster`,
       run: async () => {
         let unsealed: readonly string[] = [];
+        let unkept = '';
         const { cordoned } = await withStore({ stateDir, cluster, log: silentLogger() }, async (store) => {
           await ensureLease(store, cluster);
           const image = await readEtcdImage(store);
@@ -129,6 +132,7 @@ export function hostStepsOf(
             intervalMs: 200,
           });
           unsealed = await ensureSealing(store, cluster);
+          unkept = unkeptText(cluster, await readKeeper(store));
           const { ring } = (await readRing(store)) ?? {};
           const sealed = withRingsKey(cluster, ring, await readSealingKeys(stateDir));
           const known = asItIs(sealed, await readLiveKeys(store, controllerApp));
@@ -138,7 +142,7 @@ export function hostStepsOf(
         });
         // By somebody, or by a `down` that was broken off.
         const closed = cordoned ? `; it is closed to jobs: flynn host uncordon ${cluster.hostId} opens it` : '';
-        return `${cluster.address}, containers in ${cluster.subnet}${closed}${unsealedText(unsealed)}`;
+        return `${cluster.address}, containers in ${cluster.subnet}${closed}${unkept}${unsealedText(unsealed)}`;
       },
     },
   ];

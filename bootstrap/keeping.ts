@@ -8,6 +8,7 @@ import type { Keeper } from '@flynn/host-agent/cluster/keeper';
 import { fingerprintOf, isEndorsement, parseCertificate } from '@flynn/kit/certificate';
 import type { Ring } from '@flynn/store/sealing/ring';
 import { formerDomainsIn } from './domain.ts';
+import { commands } from './origin.ts';
 import type { Begun } from './rotation.ts';
 import { type Cluster, httpsPortOf } from './settings.ts';
 
@@ -23,6 +24,12 @@ export type Kept = Readonly<{
 
 export function isKeeper({ hostId, hasPlatform }: Pick<Cluster, 'hostId' | 'hasPlatform'>, keeper: Keeper | undefined) {
   return keeper === undefined ? hasPlatform : keeper.hostId === hostId;
+}
+
+/** Of a host that was set up anew under its name, or broke off as it took over, for people. */
+export function unkeptText(cluster: Pick<Cluster, 'hostId' | 'hasPlatform'>, keeper: Keeper | undefined): string {
+  if (cluster.hasPlatform || keeper?.hostId !== cluster.hostId) return '';
+  return `; the platform is said to be kept here, and what that takes is not here: ${commands.takeOver} gets it`;
 }
 
 /** What is being made anew, in words; nothing where nothing is. */

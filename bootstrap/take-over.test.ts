@@ -19,13 +19,14 @@ import { makeRing } from '@flynn/store/sealing/ring';
 import { announceSealingKey } from '@flynn/store/sealing/sealing-key-change';
 import type { Store } from '@flynn/store/store';
 import { withClosing, withIssuing, withNextAuthority } from './authority-round.ts';
+import { unkeptText } from './keeping.ts';
 import { runProgram } from './program.ts';
 import { beginning } from './rotation.ts';
 import { made } from './rotation-fixture.ts';
 import { withNextSealingKey } from './sealing-key-round.ts';
 import type { Cluster } from './settings.ts';
 import { ensureHostKey, readCluster, writeCluster } from './state.ts';
-import { checkKept, takeOverIn } from './take-over.ts';
+import { checkKept, takeOverIn, takenOverText } from './take-over.ts';
 
 const authority = createAuthority('flynn');
 const newAuthority = () => createAuthority('flynn');
@@ -241,3 +242,15 @@ test('an authority that a host was about to name is trusted by it no more, once 
     assert.deepEqual(await back(unnamed), { alsoTrusted: undefined, authorityRound: 0 });
     assert.deepEqual(await back(named), { alsoTrusted: named.alsoTrusted, authorityRound: 1 });
   }));
+
+test('who is told to keep the platform, and who is to be of its version, is told by what', async () => {
+  const { first, joined } = await clusters();
+  const keeper = { hostId: 'h2', since: first.createdAt };
+  assert.match(unkeptText(joined, keeper), /said to be kept here.*--take-over gets it$/);
+  assert.deepEqual([unkeptText(first, keeper), unkeptText({ ...joined, hasPlatform: true }, keeper)], ['', '']);
+  assert.doesNotMatch(takenOverText(joined, []), /different versions/);
+  // In the repository no host is moved by another.
+  const text = takenOverText(joined, ['h3 0.0.1']);
+  assert.match(text, /h3 0\.0\.1, and here are programs of [^]*npm run up/);
+  assert.doesNotMatch(text, /flynn-host update/);
+});

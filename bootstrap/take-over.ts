@@ -2,6 +2,7 @@
  * This host in the place of the one that made the cluster, which is gone for good or is to be one of the others. All hosts have
  * the cluster's keys; what that one alone had on its disk it gave the platform, so it is in the store.
  */
+import { styleText } from 'node:util';
 import { readLiveEnv, readLiveKeys } from '@flynn/controller/access/live-keys';
 import { namedOf, readNamed } from '@flynn/host-agent/cluster/authority-rounds';
 import { type Keeper, readKeeper, replaceKeeper } from '@flynn/host-agent/cluster/keeper';
@@ -19,7 +20,7 @@ import { type Place, hostsOf, versionOfHost } from './host-move.ts';
 import { writeHostFiles } from './host-steps.ts';
 import { type Kept, isKeeper, underChange, withPlatform, withoutPlatform } from './keeping.ts';
 import { controllerApp, gitReceiverApp } from './manifest.ts';
-import { commands, versionOfThis } from './origin.ts';
+import { commands, isInstalled, versionOfThis } from './origin.ts';
 import { type Begun, beginning } from './rotation.ts';
 import { withRingsKey } from './sealing-key-round.ts';
 import type { Cluster } from './settings.ts';
@@ -101,6 +102,17 @@ export async function othersOfAnotherVersion(place: Place): Promise<string[]> {
     }),
   );
   return versions.flat();
+}
+
+/** `differing`: as `othersOfAnotherVersion` tells them. From the repository a host is brought to its version by itself alone. */
+export function takenOverText({ hostId }: Cluster, differing: readonly string[]): string {
+  const taken = `${hostId} keeps the platform from now on: updates, keys and the domain are changed here.\n`;
+  if (differing.length === 0) return taken;
+  const version = versionOfThis();
+  const [how, command] = isInstalled
+    ? ['Bring all to one', `flynn-host update --to ${version}`]
+    : ['Bring all to one, each from the repository of that version, this one last', commands.up];
+  return `${taken}Hosts are of different versions: ${differing.join(', ')}, and here are programs of ${version}. ${how}:\n\n  ${styleText('bold', command)}\n`;
 }
 
 /** `conflict` once another host has taken over; then this one is one of the others, also on its disk. */

@@ -241,7 +241,7 @@ function checkPlace(cluster: Cluster | undefined): Cluster {
   if (cluster.hasPlatform) return cluster;
   throw new FlynnError(
     'conflict',
-    `another host than ${cluster.hostId} keeps the platform, and updates the cluster: run it there (flynn-host status says which it is), or, where that is gone for good, ${commands.takeOver} here first`,
+    `another host than ${cluster.hostId} keeps the platform, and updates the cluster: run it there (flynn-host status says which it is), or, where that is gone for good, or said to be this one, ${commands.takeOver} here first`,
   );
 }
 
