@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { apps, releases } from '../api.ts';
+import { resourceKey } from '@flynn/resource/keys';
+import type { Store } from '@flynn/store/store';
 import { startTestController } from '../testing.ts';
-import { readLiveKeys } from './live-keys.ts';
+import { readLiveEnv, readLiveKeys } from './live-keys.ts';
 
 test('hosts read in the store which root keys the live controllers take, and nothing before there are any', async () => {
   await using world = await startTestController();
@@ -27,4 +29,30 @@ test('hosts read in the store which root keys the live controllers take, and not
   // Made, and not deployed.
   await client.call(releases.create, { params, body: { env: { FLYNN_CONTROLLER_KEY: 'other' } } });
   assert.deepEqual((await live())?.rootKeys, ['new', 'former']);
+});
+
+test('a release that another takes the place of while it is read is none: the other is', async () => {
+  await using world = await startTestController();
+  const { client, store } = world;
+  const params = { app: 'controller' };
+  await client.call(apps.create, { body: { name: 'controller', isSystem: true } });
+  const body = { type: 'image', image: { name: 'test/image' } } as const;
+  const { id: artifactId } = await client.call(releases.createArtifact, { body });
+  const release = async (env: Record<string, string>): Promise<string> => {
+    const { id } = await client.call(releases.create, { params, body: { artifactId, env, processes: { web: {} } } });
+    assert.equal((await world.deploy('controller', id)).state, 'complete');
+    return id;
+  };
+  const former = resourceKey('release', await release({ WHICH: 'former' }));
+  let isGone = false;
+  const racing: Pick<Store, 'get' | 'transact'> = {
+    async get(key, options) {
+      if (key !== former) return await store.get(key, options);
+      if (!isGone) await release({ WHICH: 'next' });
+      isGone = true;
+      return undefined;
+    },
+    transact: (transaction, options) => store.transact(transaction, options),
+  };
+  assert.deepEqual(await readLiveEnv(racing as Store, 'controller'), { WHICH: 'next' });
 });

@@ -2,7 +2,7 @@
  * Which root keys and tokens the controllers of the cluster take, and where they are, as the store says: hosts that joined have
  * it from nowhere else.
  */
-import { hasCode } from '@flynn/kit/errors';
+import { ifFound } from '@flynn/kit/errors';
 import { newId } from '@flynn/kit/ids';
 import { silentLogger } from '@flynn/kit/log';
 import { withDeadline } from '@flynn/kit/retry';
@@ -34,13 +34,13 @@ export async function readLiveKeys(store: Store, app: string): Promise<LiveKeys 
 export async function readLiveEnv(store: Store, app: string): Promise<Readonly<Record<string, string>> | undefined> {
   const limits = { signal: withDeadline(readMs) };
   const resources = new ResourceService({ store, now: Date.now, newId, log: silentLogger() });
-  try {
-    const { status } = await resources.lookup(appType, app, limits);
-    if (status.releaseId === undefined) return undefined;
-    return (await resources.get(releaseType, status.releaseId, limits)).spec.env;
-  } catch (error) {
-    // Another release took its place at this moment, and the one before is gone: there is none to be sure of.
-    if (hasCode(error, 'not_found')) return undefined;
-    throw error;
+  let gone: string | undefined;
+  for (;;) {
+    const { releaseId } = (await ifFound(resources.lookup(appType, app, limits)))?.status ?? {};
+    if (releaseId === undefined || releaseId === gone) return undefined;
+    const release = await resources.find(releaseType, releaseId, limits);
+    if (release !== undefined) return release.spec.env;
+    // Another took its place at this moment: that is the one.
+    gone = releaseId;
   }
 }
