@@ -254,3 +254,19 @@ test('who is told to keep the platform, and who is to be of its version, is told
   assert.match(text, /h3 0\.0\.1, and here are programs of [^]*npm run up/);
   assert.doesNotMatch(text, /flynn-host update/);
 });
+
+test('a host without a router takes nothing over: it could not look after the platform', () =>
+  withFolder(async (folder) => {
+    await using world = await startTestController();
+    const { store } = world;
+    const { first, joined } = await clusters();
+    const keeper = await ensureKeeper(store, { hostId: 'h1', since: first.createdAt });
+    const worker = { put: cellKeys.hostSettings('h2'), value: JSON.stringify({ tags: { router: 'no' } }) };
+    await store.transact({ then: [worker] });
+    await leaseSubnet(store, { ...joined, now: 0 });
+    await assert.rejects(takeOverIn(store, { stateDir: folder, cluster: joined }, newAuthority), {
+      code: 'conflict',
+      message: /h2 is tagged router=no/,
+    });
+    assert.deepEqual([await readKeeper(store), await readCluster(folder)], [keeper, undefined]);
+  }));

@@ -16,6 +16,7 @@ import type { Store } from '@flynn/store/store';
 import { leasesOf } from './admission.ts';
 import { withNextAuthority } from './authority-round.ts';
 import { withStore } from './controller.ts';
+import { checkDoor } from './doors.ts';
 import { type Place, hostsOf, versionOfHost } from './host-move.ts';
 import { writeHostFiles } from './host-steps.ts';
 import { type Kept, isKeeper, underChange, withPlatform, withoutPlatform } from './keeping.ts';
@@ -33,7 +34,10 @@ export async function takeOver(place: Place, newAuthority: NewAuthority): Promis
   return await withStore(place, (store) => takeOverIn(store, place, newAuthority));
 }
 
-/** Throws `conflict` while the one before is there and has not ended what it began, `unavailable` while this host is behind. */
+/**
+ * Throws `conflict` on a host without a router, and while the one before is there and has not ended what it began; `unavailable`
+ * while this host is behind.
+ */
 export async function takeOverIn(
   store: Store,
   { stateDir, cluster }: Pick<Place, 'stateDir' | 'cluster'>,
@@ -41,6 +45,7 @@ export async function takeOverIn(
 ): Promise<Cluster> {
   const former = await readKeeper(store);
   if (cluster.hasPlatform && isKeeper(cluster, former)) return cluster;
+  await checkDoor(store, cluster.hostId);
   const ring = (await readRing(store))?.ring;
   const sealingKeys = await readSealingKeys(stateDir);
   const kept: Kept = {
