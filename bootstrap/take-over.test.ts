@@ -9,7 +9,7 @@ import { authoritiesKey, namedOf } from '@flynn/host-agent/cluster/authority-rou
 import { ensureKeeper, readKeeper } from '@flynn/host-agent/cluster/keeper';
 import { leaseSubnet } from '@flynn/host-agent/cluster/subnets';
 import { addSealingKeys } from '@flynn/host-agent/cluster/sealing-keys';
-import { hasCode } from '@flynn/kit/errors';
+import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { newId } from '@flynn/kit/ids';
 import { newSecret } from '@flynn/kit/secrets';
 import { createAuthority } from '@flynn/kit/tls';
@@ -20,13 +20,14 @@ import { announceSealingKey } from '@flynn/store/sealing/sealing-key-change';
 import type { Store } from '@flynn/store/store';
 import { withClosing, withIssuing, withNextAuthority } from './authority-round.ts';
 import { unkeptText } from './keeping.ts';
+import { versionOfThis } from './origin.ts';
 import { runProgram } from './program.ts';
 import { beginning } from './rotation.ts';
 import { made } from './rotation-fixture.ts';
 import { withNextSealingKey } from './sealing-key-round.ts';
 import type { Cluster } from './settings.ts';
 import { ensureHostKey, readCluster, writeCluster } from './state.ts';
-import { checkKept, takeOverIn, takenOverText } from './take-over.ts';
+import { checkKept, ofAnotherVersion, takeOverIn, takenOverText } from './take-over.ts';
 
 const authority = createAuthority('flynn');
 const newAuthority = () => createAuthority('flynn');
@@ -253,6 +254,17 @@ test('who is told to keep the platform, and who is to be of its version, is told
   const text = takenOverText(joined, ['h3 0.0.1']);
   assert.match(text, /h3 0\.0\.1, and here are programs of [^]*npm run up/);
   assert.doesNotMatch(text, /flynn-host update/);
+});
+
+test('a host that does not tell its version, for whatever reason, is in the way of no other that takes over', async () => {
+  const answers: Record<string, () => Promise<string>> = {
+    h2: () => Promise.resolve('0.0.1'),
+    h3: () => Promise.reject(new FlynnError('internal', 'calling host h3 failed: certificate has expired')),
+    h4: () => Promise.resolve(versionOfThis()),
+  };
+  const hosts = Object.keys(answers).map((id) => ({ id }));
+  const ask = ({ id }: { id: string }): Promise<string> => answers[id]?.() ?? Promise.reject(new Error(id));
+  assert.deepEqual(await ofAnotherVersion(hosts, ask), ['h2 0.0.1']);
 });
 
 test('a host without a router takes nothing over: it could not look after the platform', () =>

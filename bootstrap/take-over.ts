@@ -7,7 +7,7 @@ import { readLiveEnv, readLiveKeys } from '@flynn/controller/access/live-keys';
 import { namedOf, readNamed } from '@flynn/host-agent/cluster/authority-rounds';
 import { type Keeper, readKeeper, replaceKeeper } from '@flynn/host-agent/cluster/keeper';
 import { readSealingKeys } from '@flynn/host-agent/cluster/sealing-keys';
-import { FlynnError, hasCode } from '@flynn/kit/errors';
+import { FlynnError } from '@flynn/kit/errors';
 import { newSecret } from '@flynn/kit/secrets';
 import type { Credentials } from '@flynn/kit/tls';
 import { sealKeyOf } from '@flynn/store/sealing/envelope';
@@ -17,7 +17,7 @@ import { leasesOf } from './admission.ts';
 import { withNextAuthority } from './authority-round.ts';
 import { withStore } from './controller.ts';
 import { checkDoor } from './doors.ts';
-import { type Place, hostsOf, versionOfHost } from './host-move.ts';
+import { type Host, type Place, hostsOf, versionOfHost } from './host-move.ts';
 import { writeHostFiles } from './host-steps.ts';
 import { type Kept, isKeeper, underChange, withPlatform, withoutPlatform } from './keeping.ts';
 import { controllerApp, gitReceiverApp } from './manifest.ts';
@@ -92,17 +92,24 @@ async function refuseWhileThere(store: Store, former: Keeper | undefined, what: 
   );
 }
 
-/** Other hosts of another version than this one's programs, each with its own; of those that do not answer nothing is known. */
+/** Other hosts of another version than this one's programs, each with its own. */
 export async function othersOfAnotherVersion(place: Place): Promise<string[]> {
   const others = (await withStore(place, hostsOf)).filter(({ id }) => id !== place.cluster.hostId);
+  return await ofAnotherVersion(others, (host) => versionOfHost(place, host));
+}
+
+/** Of those that do not tell nothing is known: whatever ails them, the platform needs a host that keeps it. */
+export async function ofAnotherVersion<H extends Pick<Host, 'id'>>(
+  hosts: readonly H[],
+  ask: (host: H) => Promise<string>,
+): Promise<string[]> {
   const versions = await Promise.all(
-    others.map(async (host): Promise<string[]> => {
+    hosts.map(async (host): Promise<string[]> => {
       try {
-        const version = await versionOfHost(place, host);
+        const version = await ask(host);
         return version === versionOfThis() ? [] : [`${host.id} ${version}`];
-      } catch (error) {
-        if (hasCode(error, 'unavailable', 'timeout')) return [];
-        throw error;
+      } catch {
+        return [];
       }
     }),
   );
