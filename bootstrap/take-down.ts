@@ -91,9 +91,15 @@ async function takeDownLocked(options: Options, { env, keepImages, isForced }: T
   }
   say(
     isAnythingRemoved
-      ? `\n${cluster?.hasPlatform === false ? `This machine is no host of the cluster ${name} any more.` : `The cluster ${name} is gone.`}`
+      ? `\n${goneText({ name, ...cluster }, goesOn)}`
       : `There is no cluster ${name} on this machine: nothing to remove.`,
   );
+}
+
+/** `goesOn`: whether others were told, and go on without this host, whichever of them keeps the platform. */
+export function goneText({ name, hasPlatform }: { name: string; hasPlatform?: boolean }, goesOn: boolean): string {
+  if (goesOn || hasPlatform === false) return `This machine is no host of the cluster ${name} any more.`;
+  return `The cluster ${name} is gone.`;
 }
 
 async function emptyEngine(
