@@ -36,7 +36,7 @@ import { knownCluster } from './pinned-cluster.ts';
 import { type Cluster, type Options, gatewayOf } from './settings.ts';
 import { ensureSealing, unsealedText } from './sealing.ts';
 import { sealingKeysOf, withRingsKey } from './sealing-key-round.ts';
-import { writeCluster } from './state.ts';
+import { withLatestAuthorities, writeCluster } from './state.ts';
 import { type Report, timed } from './timed.ts';
 import type { Context, Step } from './step.ts';
 
@@ -102,16 +102,19 @@ export function joinStepsOf(context: Context): Step[] {
 
 /** What of a host that joined is its own, whoever asks for it. `keep` is told the cluster as it is by now. */
 export function hostStepsOf(
-  { options, cluster }: Pick<Context, 'options' | 'cluster'>,
+  { options, cluster: begun }: Pick<Context, 'options' | 'cluster'>,
   keep: (cluster: Cluster) => void = () => {},
 ): Step[] {
   const stateDir = options.FLYNN_STATE_DIR;
+  let cluster = begun;
   return [
     engineStep(options),
     ...(isInstalled ? [imagesStep(options, () => {})] : []),
     {
       title: 'Host agent',
       run: async (report) => {
+        // Images take minutes, in which the agent may have taken over a round.
+        cluster = await withLatestAuthorities(stateDir, cluster);
         await writeHostFiles(stateDir, cluster);
         return await runAgent({ options, cluster }, report);
       },

@@ -3,7 +3,12 @@ import { mkdtemp, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { adoptHostKey, ensureHostKey } from './state.ts';
+import { createAuthority } from '@flynn/kit/tls';
+import { withClosing, withIssuing, withNextAuthority } from './authority-round.ts';
+import { writeHostFiles } from './host-steps.ts';
+import { made } from './rotation-fixture.ts';
+import type { Cluster } from './settings.ts';
+import { adoptHostKey, ensureHostKey, withLatestAuthorities } from './state.ts';
 
 const keyFile = 'ssh_host_ed25519_key';
 
@@ -45,4 +50,19 @@ test('a host key whose making was broken off is gone on with, or made anew where
     const { privateKey, publicKey } = await ensureHostKey(folder);
     assert.equal(privateKey, made.privateKey);
     assert.equal(publicKey.split(' ')[1], made.publicKey.split(' ')[1]);
+  }));
+
+test('a host that an agent has taken to a later round of authorities meanwhile is not taken back', () =>
+  withFolders(async (folder) => {
+    const former: Cluster = { ...made(), authority: await createAuthority('flynn') };
+    const begun = { id: 'i', since: 's' };
+    const opening = await withNextAuthority(former, await createAuthority('flynn'), begun);
+    const issuing = await withIssuing(opening);
+    assert.deepEqual(await withLatestAuthorities(folder, opening), opening);
+    await writeHostFiles(folder, withClosing(issuing));
+    const { authority, alsoTrusted, authorityRound, endorsement } = await withLatestAuthorities(folder, opening);
+    assert.deepEqual([authority, alsoTrusted, authorityRound], [issuing.authority, undefined, 3]);
+    assert.equal(endorsement, issuing.endorsement);
+    await writeHostFiles(folder, opening);
+    assert.deepEqual(await withLatestAuthorities(folder, issuing), issuing);
   }));

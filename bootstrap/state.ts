@@ -3,6 +3,8 @@ import { createHmac } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { mkdir, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import { namedOf } from '@flynn/host-agent/cluster/authority-rounds';
+import { readAuthoritySettings } from '@flynn/host-agent/trust/authorities';
 import { hasCode } from '@flynn/kit/errors';
 import { readJsonFile, readTextFile, writeFileAtomic } from '@flynn/kit/files';
 import { z } from 'zod';
@@ -30,6 +32,14 @@ export async function writeCluster(stateDir: string, cluster: Cluster): Promise<
   const text = `${JSON.stringify(cluster, undefined, 2)}\n`;
   const before = await readTextFile(clusterFile(stateDir));
   if (before !== text) await writeFileAtomic(clusterFile(stateDir), text, { mode: 0o600 });
+}
+
+/** With the cluster's authorities as the agent of this host has them, where those are of a later round. */
+export async function withLatestAuthorities(stateDir: string, cluster: Cluster): Promise<Cluster> {
+  const onDisk = await readAuthoritySettings(stateDir);
+  if (onDisk === undefined || namedOf(onDisk).round <= namedOf(cluster).round) return cluster;
+  const { alsoTrusted: _1, endorsement: _2, ...rest } = cluster;
+  return { ...rest, ...onDisk };
 }
 
 const hostKeyFile = (stateDir: string): string => join(stateDir, 'ssh_host_ed25519_key');
