@@ -49,8 +49,8 @@ import {
 import { ensureSealing, tellControllersSeal, unsealedText } from './sealing.ts';
 import { announceNext, sealAnew, untilRewritten } from './sealing-key-change.ts';
 import { sealingKeysOf, withRingsKey, withSealed, withoutSealingChange } from './sealing-key-round.ts';
-import { ensureHostKey } from './state.ts';
-import { checkKept } from './take-over.ts';
+import { ensureHostKey, withLatestAuthorities } from './state.ts';
+import { checkKept, whileKept } from './take-over.ts';
 import { type Report } from './timed.ts';
 import { engineStep, imagesStep, platformImages, runAgent, shortMs, writeHostFiles } from './host-steps.ts';
 import type { Context, Step } from './step.ts';
@@ -202,7 +202,8 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
       title: 'Host agent and store',
       isWhole: true,
       run: async (report) => {
-        await writeHostFiles(stateDir, cluster);
+        // Images took minutes, in which the agent may have taken over a round.
+        await become(await withLatestAuthorities(stateDir, cluster));
         hostPublicKey = (await ensureHostKey(stateDir)).publicKey;
         const { name, hostId, address } = cluster;
         await ensureEtcd({ cluster: name, hostId, address, stateDir, image: images.get('etcd') ?? '' });
@@ -289,7 +290,8 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
     ...(context.nextAuthority === undefined && cluster.authorityChange === undefined ? [] : [authorityStep]),
     ...(backup === undefined ? (context.isUpdate === true ? [] : [sampleStep()]) : restoreSteps(backup, restore)),
   ];
-  return { base, platform };
+  const kept = (step: Step) => whileKept(step, (task) => withStore(host(), (store) => task(store, host())));
+  return { base, platform: platform.map(kept) };
 }
 
 async function controllerOf(manifest: () => Promise<SystemApp[]>): Promise<SystemApp> {

@@ -6,7 +6,7 @@ import { test } from 'node:test';
 import { apps, releases } from '@flynn/controller/api';
 import { type TestController, startTestController } from '@flynn/controller/testing';
 import { authoritiesKey, namedOf } from '@flynn/host-agent/cluster/authority-rounds';
-import { ensureKeeper, readKeeper } from '@flynn/host-agent/cluster/keeper';
+import { ensureKeeper, readKeeper, replaceKeeper } from '@flynn/host-agent/cluster/keeper';
 import { leaseSubnet } from '@flynn/host-agent/cluster/subnets';
 import { addSealingKeys } from '@flynn/host-agent/cluster/sealing-keys';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
@@ -27,7 +27,7 @@ import { made } from './rotation-fixture.ts';
 import { withNextSealingKey } from './sealing-key-round.ts';
 import type { Cluster } from './settings.ts';
 import { ensureHostKey, readCluster, writeCluster } from './state.ts';
-import { checkKept, ofAnotherVersion, takeOverIn, takenOverText } from './take-over.ts';
+import { checkKept, ofAnotherVersion, takeOverIn, takenOverText, whileKept } from './take-over.ts';
 
 const authority = createAuthority('flynn');
 const newAuthority = () => createAuthority('flynn');
@@ -242,6 +242,22 @@ test('an authority that a host was about to name is trusted by it no more, once 
     await announce(store, named);
     assert.deepEqual(await back(unnamed), { alsoTrusted: undefined, authorityRound: 0 });
     assert.deepEqual(await back(named), { alsoTrusted: named.alsoTrusted, authorityRound: 1 });
+  }));
+
+test('a step of the platform is not begun once another host has taken over in the middle of an `up`', () =>
+  withFolder(async (folder) => {
+    await using world = await startTestController();
+    const { store } = world;
+    const { first } = await clusters();
+    const own = { stateDir: folder, cluster: first };
+    const former = await ensureKeeper(store, { hostId: 'h1', since: first.createdAt });
+    const begun: string[] = [];
+    const step = whileKept({ title: 'Services', run: async (report) => report('begun') }, (task) => task(store, own));
+    const take = () => step.run((line) => begun.push(line));
+    await take();
+    await replaceKeeper(store, former, { hostId: 'h2', since: new Date(0).toISOString() });
+    await assert.rejects(async () => await take(), { code: 'conflict', message: /^h2 keeps the platform/ });
+    assert.deepEqual([begun, (await fileOf(folder)).hasPlatform], [['begun'], false]);
   }));
 
 test('who is told to keep the platform, and who is to be of its version, is told by what', async () => {

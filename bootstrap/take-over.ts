@@ -26,6 +26,7 @@ import { type Begun, beginning } from './rotation.ts';
 import { withRingsKey } from './sealing-key-round.ts';
 import type { Cluster } from './settings.ts';
 import { adoptHostKey } from './state.ts';
+import type { Step } from './step.ts';
 
 type NewAuthority = () => Promise<Credentials>;
 
@@ -142,4 +143,23 @@ export async function checkKept(
     'conflict',
     `${keeper.hostId} keeps the platform since ${keeper.since}, and this host is one of the others from now on: ${commands.up} here brings it up to date as one of them; all that is the cluster's is done on ${keeper.hostId}`,
   );
+}
+
+type OwnPlace = Pick<Place, 'stateDir' | 'cluster'>;
+
+/** Not begun once another host has taken over, whose keys and settings it would change back. */
+export function whileKept(
+  step: Step,
+  withOwn: (task: (store: Store, own: OwnPlace) => Promise<void>) => Promise<void>,
+): Step {
+  return {
+    ...step,
+    async run(report) {
+      await withOwn(async (store, own) => {
+        const keeper = await readKeeper(store);
+        if (keeper !== undefined) await checkKept(store, own, keeper);
+      });
+      return await step.run(report);
+    },
+  };
 }
