@@ -1,11 +1,12 @@
 import assert from 'node:assert/strict';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { test } from 'node:test';
 import { etcdResident, residentFile } from '@flynn/host-agent/cluster/etcd-resident';
 import { endpointsFile } from '@flynn/host-agent/cluster/membership';
-import { ensureEtcd, updateEtcd } from './etcd.ts';
+import { writeVolumesHad } from '@flynn/host-agent/resident-volumes';
+import { checkStoreData, ensureEtcd, updateEtcd } from './etcd.ts';
 
 async function machine() {
   const stateDir = await mkdtemp(join(tmpdir(), 'flynn-etcd-'));
@@ -25,6 +26,24 @@ test('the host that makes the cluster gets a member, and later its image and add
   assert.equal(template.image.name, 'etcd:2');
   assert.ok(template.command.includes('--initial-cluster-state=new'));
   assert.ok(template.command.includes('--initial-advertise-peer-urls=https://192.0.2.9:2380'));
+});
+
+test('a cluster is not begun anew unasked where the engine has lost what its only member had', async () => {
+  await using host = await machine();
+  const check = (there: string[]) => checkStoreData(host.member, async () => there);
+  await check([]);
+  await ensureEtcd(host.member);
+  await check([]);
+  const volume = 'flynn-flynn.etcd';
+  await writeVolumesHad(dirname(residentFile(host.member.stateDir)), { etcd: [volume] });
+  await check([volume]);
+  await assert.rejects(check(['flynn-flynn.other']), {
+    code: 'conflict',
+    message: /no volume flynn-flynn\.etcd any more.*--from-backup FILE/,
+  });
+  // Others have it all: this host becomes another member by itself.
+  await writeFile(endpointsFile(host.member.stateDir), '["https://192.0.2.1:2379","https://192.0.2.2:2379"]');
+  await check([]);
 });
 
 test('how a member came into its cluster stays, whatever is brought up to date', async () => {

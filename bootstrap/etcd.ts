@@ -1,14 +1,24 @@
 /** The store of the control plane, as a job the host agent runs without being told by it. */
 import { existsSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
-import { join } from 'node:path';
-import { type EtcdMemberOptions, etcdResident, residentFile, trustedBy } from '@flynn/host-agent/cluster/etcd-resident';
+import { dirname, join } from 'node:path';
+import {
+  type EtcdMemberOptions,
+  etcdJob,
+  etcdResident,
+  residentFile,
+  trustedBy,
+} from '@flynn/host-agent/cluster/etcd-resident';
 import { etcdImageKey } from '@flynn/host-agent/cluster/member-keys';
-import { endpointsFile } from '@flynn/host-agent/cluster/membership';
+import { endpointsFile, knownEndpoints } from '@flynn/host-agent/cluster/membership';
+import { volumeName } from '@flynn/host-agent/labels';
 import type { ResidentInput } from '@flynn/host-agent/resident';
+import { lostVolumes, readVolumesHad } from '@flynn/host-agent/resident-volumes';
+import { FlynnError } from '@flynn/kit/errors';
 import { readJsonFile, writeFileAtomic } from '@flynn/kit/files';
 import type { Store } from '@flynn/store/store';
 import { z } from 'zod';
+import { commands } from './origin.ts';
 
 const flagsSchema = z.object({
   template: z.object({
@@ -27,6 +37,26 @@ export async function ensureEtcd(member: EtcdMemberOptions): Promise<void> {
   const isNew = !existsSync(residentFile(stateDir)) && !existsSync(endpointsFile(stateDir));
   if (isNew) await writeResident(stateDir, etcdResident(member));
   else await updateEtcd(member);
+}
+
+/**
+ * `conflict` where the engine has lost what this host's member had, and no other member has it: it would not be started, and the
+ * cluster is not begun anew unasked. `there`: the engine's volumes.
+ */
+export async function checkStoreData(
+  { cluster, stateDir }: Pick<EtcdMemberOptions, 'cluster' | 'stateDir'>,
+  there: () => Promise<readonly string[]>,
+): Promise<void> {
+  const existing = await readJsonFile(residentFile(stateDir), flagsSchema);
+  const had = (await readVolumesHad(dirname(residentFile(stateDir))))[etcdJob];
+  if (existing === undefined || had === undefined || (await knownEndpoints(stateDir, [])).length > 1) return;
+  const wanted = existing.template.volumes.map(({ name }) => volumeName(cluster, name));
+  const [lost] = lostVolumes(wanted, { had, there: await there() });
+  if (lost === undefined) return;
+  throw new FlynnError(
+    'conflict',
+    `the engine has no volume ${lost} any more, in which was all that the cluster knows, and no other host has a copy. Where a disk of the engine is not mounted, mount it and start the engine again. Where it is gone for good: ${commands.down}, then ${commands.restore} FILE if there is a backup, or ${commands.up} to begin anew`,
+  );
 }
 
 /** Of a host that has a member; else nothing. */

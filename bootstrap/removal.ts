@@ -32,14 +32,16 @@ export async function removeContainers(docker: Docker, cluster: string, { signal
   return counts.reduce((sum, count) => sum + count, 0);
 }
 
+/** Their names, as the engine has them. */
+export async function listVolumes(docker: Docker, cluster: string, { signal }: Limits): Promise<string[]> {
+  const { Volumes: volumes } = await docker.listVolumes({ filters: ofCluster(cluster), abortSignal: signal });
+  return noneIfNull(volumes).map(({ Name: name }) => name);
+}
+
 export function removeVolumes(docker: Docker, cluster: string, { signal }: Limits): Promise<number> {
   return untilNone(
     'volumes',
-    async () => {
-      const filters = ofCluster(cluster);
-      const { Volumes: volumes } = await docker.listVolumes({ filters, abortSignal: signal });
-      return noneIfNull(volumes).map(({ Name: name }) => name);
-    },
+    () => listVolumes(docker, cluster, { signal }),
     (name) => docker.getVolume(name).remove({ abortSignal: signal }),
     signal,
   );

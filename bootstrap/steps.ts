@@ -16,6 +16,7 @@ import { fingerprintOf } from '@flynn/kit/certificate';
 import { systemClock } from '@flynn/kit/clock';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { silentLogger } from '@flynn/kit/log';
+import { withDeadline } from '@flynn/kit/retry';
 import { readRing } from '@flynn/store/sealing/ring';
 import type { Store } from '@flynn/store/store';
 import { readBuilderEnv } from './builder-env.ts';
@@ -26,13 +27,15 @@ import { platformImagesPut } from '@flynn/host-agent/cluster/platform-images';
 import { ensureLease } from './admission.ts';
 import { type AuthorityWork, beginAuthority, changeAuthority, checkBeginning } from './authority-change.ts';
 import { ensureControllerCertificate, ensureRouteCertificate } from './certificates.ts';
-import { ensureEtcd, tellEtcdImage } from './etcd.ts';
+import { engineAt } from './engine.ts';
+import { checkStoreData, ensureEtcd, tellEtcdImage } from './etcd.ts';
 import type { ImageName } from './images/recipes.ts';
 import { withSettings } from './from-backup.ts';
 import { hostsOf, sickMembers } from './host-move.ts';
 import { type SystemApp, controllerApp, manifestOf } from './manifest.ts';
 import { knownCluster } from './pinned-cluster.ts';
 import { type Outcome, Platform } from './platform.ts';
+import { listVolumes } from './removal.ts';
 import { type RestoreContext, restoreRecordsStep, restoreSteps } from './restore-steps.ts';
 import { beginning, closing, isOpen, knownRootKeys, rootKeysOf, withLiveKeys } from './rotation.ts';
 import { tellAuthority, tellRotation } from './rotation-entry.ts';
@@ -202,6 +205,9 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
       title: 'Host agent and store',
       isWhole: true,
       run: async (report) => {
+        await checkStoreData({ cluster: cluster.name, stateDir }, () =>
+          listVolumes(engineAt(options.FLYNN_DOCKER_SOCKET), cluster.name, { signal: withDeadline(shortMs) }),
+        );
         // Images took minutes, in which the agent may have taken over a round.
         await become(await withLatestAuthorities(stateDir, cluster));
         hostPublicKey = (await ensureHostKey(stateDir)).publicKey;

@@ -1,8 +1,11 @@
 /** Takes away all that makes this machine a host of a cluster, and only that. */
 import { existsSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
+import { dirname } from 'node:path';
 import { styleText } from 'node:util';
+import { residentFile } from '@flynn/host-agent/cluster/etcd-resident';
 import { removeNetwork } from '@flynn/host-agent/network/removal';
+import { volumesFile } from '@flynn/host-agent/resident-volumes';
 import { FlynnError } from '@flynn/kit/errors';
 import { removeAgent, setupOf } from './agent.ts';
 import { forgetHost, leaveCluster, leaveMs } from './leaving.ts';
@@ -124,6 +127,8 @@ async function emptyEngine(
   const remove = <T>(kind: string, deadlineMs: number, task: (signal: AbortSignal) => Promise<T>): Promise<T> =>
     part(`removing ${kind}s`, deadlineMs, task);
   tellCount(await remove('container', 120_000, (signal) => removeContainers(docker, name, { signal })), 'container');
+  // Broken off after that, what `up` begins anew is not taken for lost.
+  await rm(volumesFile(dirname(residentFile(options.FLYNN_STATE_DIR))), { force: true });
   tellCount(await remove('volume', 120_000, (signal) => removeVolumes(docker, name, { signal })), 'volume');
   tellCount(await remove('network', 60_000, (signal) => removeNetworks(docker, name, { signal })), 'network');
   const images = await remove('image', 240_000, (signal) =>

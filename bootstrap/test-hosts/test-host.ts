@@ -136,6 +136,12 @@ export class TestHost implements AsyncDisposable {
     await cutHostNetwork(this.#network);
   }
 
+  /** Of one that is off: images, containers and volumes are gone, as where the engine finds another disk. */
+  async loseEngineData(): Promise<void> {
+    await unmountBelow(this.directory);
+    await rm(dataOf(this.directory), { recursive: true, force: true });
+  }
+
   /** The program and arguments that run `args` on this host, for tests that need the process itself. */
   command(args: readonly [string, ...string[]]): [string, string[]] {
     return ['nsenter', [`--net=${namespaceFile(this.#network)}`, ...args]];

@@ -27,6 +27,7 @@ import { gatewayOf, parseAttributes } from './config.ts';
 import type { Config } from './config.ts';
 import { findingMetrics } from './doctor/metrics.ts';
 import { startDoctor } from './doctor/start.ts';
+import { etcdJob } from './cluster/etcd-resident.ts';
 import { ContainerTable } from './container-table.ts';
 import type { Engine, FetchBlob } from './engine.ts';
 import { startHost } from './host.ts';
@@ -132,7 +133,8 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
   await untilThere('the store', () => store.get('/flynn/', { signal }), waiting);
   const known = await untilThere('the store', () => createRegistry({ store, log, signal }), waiting);
   registry = known;
-  await startCluster({ config, engine, store, tls, peers, trust, log }, tasks);
+  const hasLostData = () => residents.hasLostData(etcdJob);
+  await startCluster({ config, engine, store, tls, peers, trust, hasLostData, log }, tasks);
   const { FLYNN_STATE_DIR: stateDir } = config;
   const member = tls === undefined ? undefined : memberTrustOf({ config, store, tls, containers, log });
   const handed = { stateDir, store, trust, peers: () => peers.others(), access, containers, member, log };

@@ -2,14 +2,16 @@ import assert from 'node:assert/strict';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { PassThrough } from 'node:stream';
 import { test } from 'node:test';
-import { silentLogger } from '@flynn/kit/log';
+import { createLogger, silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import { TaskGroup } from '@flynn/kit/tasks';
 import { ContainerTable } from './container-table.ts';
 import { createMemoryEngine } from './memory.ts';
 import { isSingletonContainer } from './fence.ts';
 import { Residents, residentSchema, residentSpec } from './resident.ts';
+import { readVolumesHad, volumesFile } from './resident-volumes.ts';
 
 const host = { cluster: 'test', hostId: 'h1', externalAddress: '127.0.0.1', gateway: '127.0.0.1', networkName: 'n' };
 
@@ -64,6 +66,60 @@ test('resident jobs run from disk alone, come back after a power cut, and follow
   await reach('it to be gone with its file', []);
   assert.equal((await engine.list()).length, 0);
   await tasks.stop();
+  await rm(dir, { recursive: true });
+});
+
+test('none begins with nothing in the place of what it had: it waits for its volume, or to be another one', async () => {
+  const dir = await mkdtemp(join(tmpdir(), 'flynn-resident-'));
+  const engine = createMemoryEngine({ cluster: 'test' });
+  const withVolume = (volume: string) => {
+    const resources = { memoryBytes: 1_000_000, cpuMillis: 0 };
+    const volumes = [{ name: volume, path: '/data' }];
+    const template = { image: { name: 'base' }, command: ['sh', '-c', 'exec sleep 10000'], volumes, resources };
+    return writeFile(join(dir, 'etcd.json'), JSON.stringify({ name: 'etcd', template }));
+  };
+  const said = new PassThrough();
+  const log = createLogger('residents', { destination: said });
+  const signal = new AbortController().signal;
+  const open = async () => {
+    const containers = new ContainerTable({ engine, log });
+    await containers.refresh();
+    return { residents: new Residents({ dir, engine, containers, host, log }), containers };
+  };
+  const removeContainers = async () => {
+    for (const { id } of await engine.list()) await engine.remove(id);
+  };
+  const volumes = async () => (await engine.listVolumes()).map(({ name }) => name);
+  await withVolume('etcd');
+  const first = await open();
+  await first.residents.converge(signal);
+  await first.residents.converge(signal);
+  assert.deepEqual([await volumes(), first.residents.hasLostData('etcd')], [['flynn-test.etcd'], false]);
+
+  await removeContainers();
+  await engine.removeVolume('flynn-test.etcd');
+  const second = await open();
+  for (let round = 0; round < 2; round += 1) await second.residents.converge(signal);
+  assert.deepEqual([await volumes(), await engine.list(), second.residents.hasLostData('etcd')], [[], [], true]);
+  assert.match(String(said.read()), /has flynn-test\.etcd no more/);
+
+  await engine.ensureVolume('flynn-test.etcd');
+  await second.residents.converge(signal);
+  assert.deepEqual([(await engine.list()).length, second.residents.hasLostData('etcd')], [1, false]);
+
+  await removeContainers();
+  await engine.removeVolume('flynn-test.etcd');
+  await withVolume('etcd-77');
+  const third = await open();
+  await third.residents.converge(signal);
+  assert.deepEqual([await volumes(), third.residents.hasLostData('etcd')], [['flynn-test.etcd-77'], false]);
+
+  await third.residents.converge(signal);
+  await writeFile(volumesFile(dir), '{');
+  const fourth = await open();
+  await fourth.residents.converge(signal);
+  assert.deepEqual(await readVolumesHad(dir), { etcd: ['flynn-test.etcd-77'] }, 'a damaged note is made anew');
+  await removeContainers();
   await rm(dir, { recursive: true });
 });
 

@@ -15,7 +15,8 @@ import { z } from 'zod';
 import { restartDelayMs, countFailures } from './backoff.ts';
 import type { ContainerTable } from './container-table.ts';
 import type { Container, ContainerSpec, Engine } from './engine.ts';
-import { containerName, label } from './labels.ts';
+import { containerName, label, volumeName } from './labels.ts';
+import { type VolumesHad, lostVolumes, readVolumesHad, writeVolumesHad } from './resident-volumes.ts';
 import { containerSpecOf } from './spec.ts';
 import type { HostSettings } from './spec.ts';
 
@@ -99,7 +100,7 @@ export function residentAction(
 
 /**
  * INVARIANTS. Resident jobs need nothing but the engine and the disk. A changed spec replaces the container; a removed one
- * stops it.
+ * stops it. None begins with an empty volume in the place of one that it has had.
  */
 export class Residents {
   readonly #dir: string;
@@ -108,6 +109,8 @@ export class Residents {
   readonly #host: HostSettings;
   readonly #log: Logger;
   readonly #failures = new Map<string, { count: number; nextStartAt: number; endedAtMs?: number | undefined }>();
+  readonly #lost = new Set<string>();
+  #had: VolumesHad | undefined;
 
   constructor(options: { dir: string; engine: Engine; containers: ContainerTable; host: HostSettings; log: Logger }) {
     this.#dir = options.dir;
@@ -115,6 +118,11 @@ export class Residents {
     this.#containers = options.containers;
     this.#host = options.host;
     this.#log = options.log;
+  }
+
+  /** Whether the job waits for volumes that it has had and the engine has no more. */
+  hasLostData(name: string): boolean {
+    return this.#lost.has(name);
   }
 
   /** Resolves when the signal aborts; the containers stay. */
@@ -140,6 +148,7 @@ export class Residents {
   async converge(signal: AbortSignal): Promise<number> {
     const residents = await readResidents(this.#dir, this.#log);
     const wanted = new Set(residents.map((resident) => resident.name));
+    for (const name of this.#lost) if (!wanted.has(name)) this.#lost.delete(name);
     for (const container of this.#containers.all()) {
       const name = container.labels[label.resident];
       if (name !== undefined && !wanted.has(name)) await this.#remove(container, signal);
@@ -154,6 +163,7 @@ export class Residents {
     const now = performance.now();
     switch (residentAction(resident, container, nextStartAt, now)) {
       case 'none':
+        await this.#noteVolumes(resident.name, container?.volumes ?? []);
         return resyncMs;
       case 'wait':
         return nextStartAt - now;
@@ -184,6 +194,7 @@ export class Residents {
   }
 
   async #create(resident: Resident, signal: AbortSignal): Promise<void> {
+    if (await this.#isLost(resident, signal)) return;
     const ref = await this.#engine.ensureImage(resident.template.image, { signal });
     const spec = residentSpec(resident, ref, this.#host);
     for (const volume of spec.volumes) await this.#engine.ensureVolume(volume.name, { signal });
@@ -195,6 +206,51 @@ export class Residents {
       ({ id } = await this.#engine.inspect(containerName(this.#host.cluster, residentId(resident)), { signal }));
     }
     await this.#start(resident.name, id, signal);
+  }
+
+  async #isLost({ name, template }: Resident, signal: AbortSignal): Promise<boolean> {
+    const had = (await this.#volumesHad())[name];
+    const there = had === undefined ? [] : (await this.#engine.listVolumes({ signal })).map((volume) => volume.name);
+    const wanted = template.volumes.map((volume) => volumeName(this.#host.cluster, volume.name));
+    const lost = lostVolumes(wanted, { had, there });
+    if (lost.length === 0) {
+      this.#lost.delete(name);
+      return false;
+    }
+    if (!this.#lost.has(name)) {
+      this.#log.error(
+        { resident: name, volumes: lost },
+        `the engine has ${lost.join(', ')} no more, and ${name} does not begin with nothing: where a disk of the engine is not mounted, mount it and start the engine again; where it is gone for good, other hosts that know what was in it make another`,
+      );
+    }
+    this.#lost.add(name);
+    return true;
+  }
+
+  async #volumesHad(): Promise<VolumesHad> {
+    if (this.#had !== undefined) return this.#had;
+    try {
+      this.#had = await readVolumesHad(this.#dir);
+    } catch (error) {
+      if (!hasCode(error, 'invalid')) throw error;
+      this.#log.error(`which volumes resident jobs have had is not known any more: ${messageOf(error)}`);
+      this.#had = {};
+    }
+    return this.#had;
+  }
+
+  /** Of one that runs. A disk without room is in the way of nothing that runs already. */
+  async #noteVolumes(name: string, mounted: readonly string[]): Promise<void> {
+    const had = await this.#volumesHad();
+    const volumes = mounted.toSorted();
+    if (had[name]?.join() === volumes.join()) return;
+    const next = { ...had, [name]: volumes };
+    try {
+      await writeVolumesHad(this.#dir, next);
+      this.#had = next;
+    } catch (error) {
+      this.#log.warn(`noting the volumes of ${name}: ${messageOf(error)}`);
+    }
   }
 
   async #start(name: string, id: string, signal: AbortSignal): Promise<void> {

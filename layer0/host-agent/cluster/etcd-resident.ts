@@ -6,6 +6,9 @@ import type { ResidentInput } from '../resident.ts';
 
 export const etcdPorts = { client: 2379, peer: 2380 } as const;
 
+/** As a resident job. */
+export const etcdJob = 'etcd';
+
 /** In the state directory: the authority's certificate, the host's own and its key. */
 export const tlsFiles = {
   authority: 'tls/authority.pem',
@@ -113,7 +116,7 @@ export function etcdResident(options: EtcdMemberOptions): ResidentInput {
     'log-level': 'warn',
   };
   return {
-    name: 'etcd',
+    name: etcdJob,
     template: {
       image: { name: options.image },
       command: Object.entries(flags).map(([name, value]) => `--${name}=${value}`),

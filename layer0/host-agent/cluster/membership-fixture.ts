@@ -48,6 +48,7 @@ export class SimulatedHost implements AsyncDisposable {
   readonly #machine = new TaskGroup();
   #agent = new TaskGroup();
   #member: { text: string; runner: EtcdRunner } | undefined;
+  #lost: string | undefined;
 
   constructor(options: SimulatedOptions) {
     this.#options = options;
@@ -90,6 +91,7 @@ export class SimulatedHost implements AsyncDisposable {
         stateDir: this.#stateDir,
         store,
         openMembership: () => etcdMembership({ endpoints: () => store.endpoints, tls, timeoutMs: 2_000 }),
+        hasLostData: () => this.#lost !== undefined,
         removeOldData: (memberId) => this.#removeOldData(memberId),
         log: silentLogger(),
         pace,
@@ -128,6 +130,13 @@ export class SimulatedHost implements AsyncDisposable {
     await rm(this.#volumesDir, { recursive: true });
   }
 
+  /** As when the engine finds another disk: what the member had is gone, and all else is as it was. */
+  async loseData(): Promise<void> {
+    this.#lost = this.#member?.text;
+    await waitFor(() => this.#member === undefined, { what: 'the member to end', deadlineMs: 60_000 });
+    await rm(this.#volumesDir, { recursive: true });
+  }
+
   /** Whose data the disk holds. */
   async volumes(): Promise<string[]> {
     return existsSync(this.#volumesDir) ? await readdir(this.#volumesDir) : [];
@@ -158,7 +167,9 @@ export class SimulatedHost implements AsyncDisposable {
   /** What the agent's `Residents` do with a container. */
   async #runResident(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
-      const wanted = await readTextFile(residentFile(this.#stateDir));
+      const text = await readTextFile(residentFile(this.#stateDir));
+      if (text !== this.#lost) this.#lost = undefined;
+      const wanted = this.#lost === undefined ? text : undefined;
       if (wanted !== this.#member?.text) {
         await this.#member?.runner.remove();
         this.#member = undefined;

@@ -147,6 +147,20 @@ test('a host that comes back without its disk becomes a member anew, with other 
   assert.equal((await store.get('/kept'))?.value, '"yes"');
 });
 
+test('a member whose data is lost while its agent runs is another one from then on', async () => {
+  const [before] = await hostAt(4).volumes();
+  await hostAt(4).loseData();
+  await waitFor(
+    async () => {
+      const [volume] = await hostAt(4).volumes();
+      return volume !== undefined && volume !== before;
+    },
+    { what: 'another member on h4', deadlineMs: 60_000 },
+  );
+  await untilMembers([1, 2, 4]);
+  assert.equal((await store.get('/kept'))?.value, '"yes"');
+});
+
 test('with two hosts left there is one member, and it has everything', async () => {
   await hostAt(4).leave();
   await untilMembers([1]);

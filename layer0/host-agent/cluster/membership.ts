@@ -7,6 +7,7 @@
  */
 import { mkdir, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import { systemClock } from '@flynn/kit/clock';
 import { readJsonFile, writeFileAtomic } from '@flynn/kit/files';
 import type { Logger } from '@flynn/kit/log';
 import { forever } from '@flynn/kit/tasks';
@@ -16,6 +17,7 @@ import type { EtcdClient } from '@flynn/store/etcd';
 import type { EtcdMembership } from '@flynn/store/etcd-membership';
 import { openMirror } from '@flynn/store/mirror';
 import type { Mirror } from '@flynn/store/mirror';
+import type { Versioned } from '@flynn/store/mirror-state';
 import { z } from 'zod';
 import { leasePrefix, leaseSchema } from '../network/lease.ts';
 import { etcdResident, etcdVolume, residentFile } from './etcd-resident.ts';
@@ -39,6 +41,8 @@ export type MembershipOptions = {
   stateDir: string;
   store: EtcdClient;
   openMembership: () => EtcdMembership;
+  /** Whether what this host's member had is gone, with its engine's disk for instance: it does not run then. */
+  hasLostData: () => boolean;
   /** Takes what earlier members of this host left; `memberId` is the present one's, if it joined. */
   removeOldData: (memberId: string | undefined, signal: AbortSignal) => Promise<void>;
   log: Logger;
@@ -71,6 +75,12 @@ export async function startMembership(options: MembershipOptions, tasks: TaskGro
     forever('the etcd member of this host', (limit) => followOwn(options, members, limit), { signal: s, log }),
   );
   const pace = options.pace ?? usualPace;
+  tasks.run('data of etcd', (s) =>
+    forever('the data of the etcd member of this host', (limit) => followData(options, members, limit), {
+      signal: s,
+      log,
+    }),
+  );
   tasks.run('etcd membership', (s) =>
     forever('the members of etcd', (limit) => lead({ ...options, members, leases, hosts, pace }, limit), {
       signal: s,
@@ -85,12 +95,9 @@ const residentSchema = z.object({
   template: z.object({ image: z.object({ name: z.string() }), volumes: z.array(z.object({ name: z.string() })) }),
 });
 
-/**
- * Runs the member decided for this host; takes away one that is no longer. A host that is to have a member with a vote,
- * and has nothing of it, was set up anew: as the same member with an empty disk it would break what etcd promised.
- */
+/** Runs the member decided for this host; takes away one that is no longer. */
 async function followOwn(options: MembershipOptions, members: Mirror<Member>, signal: AbortSignal): Promise<void> {
-  const { hostId, stateDir, cluster, log, store } = options;
+  const { hostId, stateDir, cluster, log } = options;
   const file = residentFile(stateDir);
   for await (const { entries } of members.changes({ signal })) {
     const entry = entries.get(hostId);
@@ -116,18 +123,37 @@ async function followOwn(options: MembershipOptions, members: Mirror<Member>, si
         await mkdir(dirname(file), { recursive: true, mode: 0o700 });
         await writeFileAtomic(file, `${JSON.stringify(resident, undefined, 2)}\n`);
       }
-    } else if (own.state === 'voter' && existing === undefined) {
-      log.warn('this host is a member of etcd, but has nothing of it: it is to become another');
-      const key = memberKey(hostId);
-      const lost: Member = { ...own, state: 'lost' };
-      await store.transact(
-        {
-          compare: [{ key, modRevision: entry?.modRevision ?? 0 }],
-          then: [{ put: key, value: JSON.stringify(lost) }],
-        },
-        { signal },
-      );
+    } else if (existing === undefined) {
+      await tellLost(options, entry, signal);
     }
     await options.removeOldData(own?.memberId, signal);
   }
+}
+
+/** Its engine may find itself without a disk at any time. */
+async function followData(options: MembershipOptions, members: Mirror<Member>, signal: AbortSignal): Promise<void> {
+  const { hostId, hasLostData, pace = usualPace } = options;
+  for (;;) {
+    if (hasLostData()) await tellLost(options, members.snapshot.entries.get(hostId), signal);
+    await systemClock.sleep(pace.idleMs, { signal });
+  }
+}
+
+/**
+ * A host that is to have a member with a vote, and has nothing of it, was set up anew, or its engine was: as the same member with
+ * an empty disk it would break what etcd promised.
+ */
+async function tellLost(
+  { hostId, store, log }: MembershipOptions,
+  entry: Versioned<Member> | undefined,
+  signal: AbortSignal,
+): Promise<void> {
+  if (entry?.value.state !== 'voter') return;
+  log.warn('this host is a member of etcd, but has nothing of it: it is to become another');
+  const key = memberKey(hostId);
+  const lost: Member = { ...entry.value, state: 'lost' };
+  await store.transact(
+    { compare: [{ key, modRevision: entry.modRevision }], then: [{ put: key, value: JSON.stringify(lost) }] },
+    { signal },
+  );
 }

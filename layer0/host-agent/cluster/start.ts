@@ -134,12 +134,13 @@ export type ClusterDeps = {
   tls: EtcdTls | undefined;
   peers: Peers;
   trust: HostTrust | undefined;
+  hasLostData: () => boolean;
   log: Logger;
 };
 
 /** Where etcd has no certificates there is but one host: nobody can join and its member is run by whoever set it up. */
 export async function startCluster(
-  { config, engine, store, tls, peers, trust, log }: ClusterDeps,
+  { config, engine, store, tls, peers, trust, hasLostData, log }: ClusterDeps,
   tasks: TaskGroup,
 ): Promise<void> {
   const { signal } = tasks;
@@ -155,6 +156,7 @@ export async function startCluster(
       stateDir,
       store,
       openMembership: () => etcdMembership({ endpoints: () => store.endpoints, tls }),
+      hasLostData,
       removeOldData: async (memberId, s) => await removeMemberData(engine, cluster, memberId, s),
       log,
     },

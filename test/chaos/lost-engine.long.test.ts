@@ -1,0 +1,61 @@
+/** Three hosts, of which the one that made the cluster finds its engine empty at a boot, with all else on its disk as it was. */
+import assert from 'node:assert/strict';
+import { after, before, suite, test } from 'node:test';
+import { waitFor } from '@flynn/kit/retry';
+import { startSteadyLoad } from '../steady-load.ts';
+import { TestCluster } from '../test-cluster.ts';
+
+const maxMs = 15 * 60_000;
+
+suite('the engine of a host lost all it had', () => {
+  let cluster: TestCluster;
+  before(async () => {
+    cluster = await TestCluster.create(13, { hosts: 3 });
+    await cluster.up();
+  });
+  after(() => cluster[Symbol.asyncDispose]());
+
+  test('it gets images and a member of etcd anew; no other host takes it at its word meanwhile', async () => {
+    const [first, second, third] = cluster.hosts;
+    assert.ok(first && second && third);
+    await cluster.flynn(['-a', 'hello', 'scale', 'web=3']);
+    await cluster.untilRunning('hello', 'web', 3);
+    await cluster.flynn(['-a', 'hello', 'env', 'set', 'KEPT=yes']);
+    await first.cutPower();
+    await waitFor(() => cluster.flynn(['apps'], { host: second }), {
+      what: 'the controller to run elsewhere',
+      deadlineMs: 120_000,
+      intervalMs: 500,
+    });
+    await cluster.untilRunning('hello', 'web', 3, { host: second, deadlineMs: 120_000 });
+    const load = startSteadyLoad((signal) => cluster.get('hello', '/', { host: second, signal }), {
+      lanes: 1,
+      pauseMs: 100,
+      maxMs,
+    });
+    await first.loseEngineData();
+    await first.boot();
+    await cluster.untilHealthy();
+    await waitFor(() => first.hasStore() && first.storePid() > 0, {
+      what: 'a member of etcd on it',
+      deadlineMs: 180_000,
+      intervalMs: 500,
+    });
+    await first.up([], { env: cluster.env });
+    await cluster.untilHealthy();
+    for (const host of cluster.hosts) {
+      assert.match((await cluster.flynn(['-a', 'hello', 'env'], { host })).stdout, /KEPT=yes/, host.name);
+    }
+    const { requests, failures } = await load.stop();
+    assert.ok(requests > 50, `${requests} requests`);
+    assert.deepEqual(failures, []);
+    await second.cutPower();
+    await waitFor(() => cluster.flynn(['-a', 'hello', 'env', 'set', 'ALSO=yes'], { host: third }), {
+      what: 'its member to count',
+      deadlineMs: 120_000,
+      intervalMs: 1_000,
+    });
+    await second.boot();
+    await cluster.untilHealthy();
+  });
+});
