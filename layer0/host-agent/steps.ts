@@ -11,7 +11,7 @@ import type { Container, Engine } from './engine.ts';
 import { checkedPortsOf } from './health.ts';
 import { listensItself } from './kernel-listening.ts';
 import type { JobTable } from './job-table.ts';
-import { containerName, label } from './labels.ts';
+import { containerName, volumeName, label } from './labels.ts';
 import { JobMonitor } from './monitor.ts';
 import { outcomeOfFailedStart } from './outcome.ts';
 import type { Step } from './plan.ts';
@@ -125,10 +125,24 @@ function starting(record: JobRecord, isAgain: boolean): JobRecord {
   return { ...rest, status: { ...status, ...why, state: 'starting', restarts }, isWatched: false };
 }
 
+/** With another disk, or none, the engine would say nothing of it: whoever misses data is to know since when. */
+async function tellLostVolumes(job: HostJob, context: StepContext, signal: AbortSignal): Promise<void> {
+  const { engine, host, jobs, log } = context;
+  const names = job.template.volumes.map(({ name }) => name);
+  if (names.length === 0 || recordOf(job, context).status.restarts === 0) return;
+  const there = new Set((await engine.listVolumes({ signal })).map(({ name }) => name));
+  const lost = names.filter((name) => !there.has(volumeName(host.cluster, name)));
+  if (lost.length === 0) return;
+  const lastError = `the engine had its volume ${lost.join(', ')} no more: it began again with an empty one`;
+  log.error({ jobId: job.id, volumes: lost }, lastError);
+  jobs.update(job.id, (was) => ({ ...was, status: { ...was.status, lastError } }));
+}
+
 async function createContainer(job: HostJob, context: StepContext, signal: AbortSignal): Promise<string> {
   const { engine, host } = context;
   const create = async () => {
     const spec = containerSpecOf(job, await engine.ensureImage(job.template.image, { signal }), host);
+    await tellLostVolumes(job, context, signal);
     for (const { name, labels = {} } of spec.volumes) await engine.ensureVolume(name, { labels, signal });
     return engine.create(spec, { signal });
   };
