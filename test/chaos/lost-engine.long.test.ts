@@ -1,6 +1,7 @@
 /** Three hosts, of which the one that made the cluster finds its engine empty at a boot, with all else on its disk as it was. */
 import assert from 'node:assert/strict';
 import { after, before, suite, test } from 'node:test';
+import { untilStoreLinked } from '@flynn/bootstrap/test-hosts/cluster-view';
 import { waitFor } from '@flynn/kit/retry';
 import { startSteadyLoad } from '../steady-load.ts';
 import { TestCluster } from '../test-cluster.ts';
@@ -20,7 +21,16 @@ suite('the engine of a host lost all it had', () => {
     assert.ok(first && second && third);
     await cluster.flynn(['-a', 'hello', 'scale', 'web=3']);
     await cluster.untilRunning('hello', 'web', 3);
-    await cluster.flynn(['-a', 'hello', 'env', 'set', 'KEPT=yes']);
+    // Of one that leads the others forget how far it was; of one that follows they go on where it was.
+    first.freezeStore();
+    await waitFor(() => cluster.flynn(['-a', 'hello', 'env', 'set', 'KEPT=yes'], { host: second }), {
+      what: 'another member to lead',
+      deadlineMs: 120_000,
+      intervalMs: 500,
+    });
+    first.thawStore();
+    await untilStoreLinked(cluster.hosts);
+    await cluster.flynn(['-a', 'hello', 'env', 'set', 'ALSO=yes'], { host: second });
     await first.cutPower();
     await waitFor(() => cluster.flynn(['apps'], { host: second }), {
       what: 'the controller to run elsewhere',
@@ -44,13 +54,13 @@ suite('the engine of a host lost all it had', () => {
     await first.up([], { env: cluster.env });
     await cluster.untilHealthy();
     for (const host of cluster.hosts) {
-      assert.match((await cluster.flynn(['-a', 'hello', 'env'], { host })).stdout, /KEPT=yes/, host.name);
+      assert.match((await cluster.flynn(['-a', 'hello', 'env'], { host })).stdout, /ALSO=yes/, host.name);
     }
     const { requests, failures } = await load.stop();
     assert.ok(requests > 50, `${requests} requests`);
     assert.deepEqual(failures, []);
     await second.cutPower();
-    await waitFor(() => cluster.flynn(['-a', 'hello', 'env', 'set', 'ALSO=yes'], { host: third }), {
+    await waitFor(() => cluster.flynn(['-a', 'hello', 'env', 'set', 'LAST=yes'], { host: third }), {
       what: 'its member to count',
       deadlineMs: 120_000,
       intervalMs: 1_000,
