@@ -6,6 +6,7 @@ import { AsyncQueue } from '@flynn/kit/queue';
 import { waitFor } from '@flynn/kit/retry';
 import { freePort } from '@flynn/kit/testing-ports';
 import type { Engine, EngineEvent } from './engine.ts';
+import { volumeName } from './labels.ts';
 import { hostId, jobOf, openHost, scenario } from './host-fixture.ts';
 
 const quick = { type: 'tcp', path: '/', intervalMs: 20, timeoutMs: 500, threshold: 2, startTimeoutMs: 5_000 } as const;
@@ -185,22 +186,35 @@ test('a stopping job gets TERM once every router said that it dropped it, and is
     await door.close();
   }));
 
-test('a job whose volume the engine has no more begins with an empty one, and says so', () =>
+test('a job whose volume the engine has no more waits for it; with one it can do without it begins again, and says so', () =>
   scenario(async ({ engine, store }) => {
     const agent = await openHost({ engine, store });
-    const job = jobOf('a', { volumes: [{ name: 'data', path: '/data' }] });
-    await agent.assign([job]);
-    const first = await agent.reach(job, 'running', (s) => s.state === 'running');
-    assert.equal(first.lastError, undefined);
-    for (const { id } of await engine.list()) await engine.remove(id);
+    const volumes = [{ name: 'data', path: '/data' }];
+    const job = jobOf('a', { volumes });
+    const cache = jobOf('b', { volumes: [{ name: 'cache', path: '/data', isReplaceable: true }] });
+    await agent.assign([job, cache]);
+    for (const one of [job, cache]) await agent.reach(one, 'running', (s) => s.state === 'running');
+    const loseContainers = async () => {
+      for (const { id } of await engine.list()) await engine.remove(id);
+    };
+    await loseContainers();
     await agent.containers.refresh();
-    const kept = await agent.reach(job, 'running again', (s) => s.state === 'running' && s.restarts === 1);
-    assert.doesNotMatch(kept.lastError ?? '', /volume/);
-    for (const { id } of await engine.list()) await engine.remove(id);
+    for (const one of [job, cache]) {
+      const kept = await agent.reach(one, 'running again', (s) => s.state === 'running' && s.restarts === 1);
+      assert.doesNotMatch(kept.lastError ?? '', /volume/);
+    }
+    await loseContainers();
     for (const { name } of await engine.listVolumes()) await engine.removeVolume(name);
     await agent.containers.refresh();
-    const empty = await agent.reach(job, 'running once more', (s) => s.state === 'running' && s.restarts === 2);
-    assert.match(empty.lastError ?? '', /had its volume data no more: it began again with an empty one/);
+    const empty = await agent.reach(cache, 'running once more', (s) => s.state === 'running' && s.restarts === 2);
+    assert.match(empty.lastError ?? '', /has its volume cache no more: it began again with an empty one/);
+    const held = await agent.reach(job, 'held', (s) => s.state === 'failed');
+    assert.match(held.error ?? '', /has its volume data no more: where a disk .* scale the process to 0 and back/);
+    assert.equal(held.isFinal, false);
+    assert.equal((await engine.list()).length, 1);
+
+    await engine.ensureVolume(volumeName('test', 'data'));
+    await agent.reach(job, 'running with its data', (s) => s.state === 'running');
     await agent.stop();
   }));
 

@@ -125,24 +125,34 @@ function starting(record: JobRecord, isAgain: boolean): JobRecord {
   return { ...rest, status: { ...status, ...why, state: 'starting', restarts }, isWatched: false };
 }
 
-/** With another disk, or none, the engine would say nothing of it: whoever misses data is to know since when. */
-async function tellLostVolumes(job: HostJob, context: StepContext, signal: AbortSignal): Promise<void> {
+/**
+ * A job that ran here before has its data, or does not run: begun with an empty volume it would seem well, and what it wrote would
+ * be lost in turn once a disk that was not mounted is. Throws `conflict`; with what one can do without it begins, and says so.
+ */
+async function checkVolumes(job: HostJob, context: StepContext, signal: AbortSignal): Promise<void> {
   const { engine, host, jobs, log } = context;
-  const names = job.template.volumes.map(({ name }) => name);
-  if (names.length === 0 || recordOf(job, context).status.restarts === 0) return;
+  const own = job.template.volumes.filter(({ isShared = false }) => !isShared);
+  if (own.length === 0 || recordOf(job, context).status.restarts === 0) return;
   const there = new Set((await engine.listVolumes({ signal })).map(({ name }) => name));
-  const lost = names.filter((name) => !there.has(volumeName(host.cluster, name)));
+  const lost = own.filter(({ name }) => !there.has(volumeName(host.cluster, name)));
   if (lost.length === 0) return;
-  const lastError = `the engine had its volume ${lost.join(', ')} no more: it began again with an empty one`;
-  log.error({ jobId: job.id, volumes: lost }, lastError);
+  const gone = `the engine has its volume ${lost.map(({ name }) => name).join(', ')} no more`;
+  if (!lost.every(({ isReplaceable = false }) => isReplaceable)) {
+    throw new FlynnError(
+      'conflict',
+      `${gone}: where a disk of the engine is not mounted, mount it and start the engine again, and the job goes on; where it is gone for good, scale the process to 0 and back: it begins with an empty one, as after a deployment`,
+    );
+  }
+  const lastError = `${gone}: it began again with an empty one`;
+  log.error({ jobId: job.id }, lastError);
   jobs.update(job.id, (was) => ({ ...was, status: { ...was.status, lastError } }));
 }
 
 async function createContainer(job: HostJob, context: StepContext, signal: AbortSignal): Promise<string> {
   const { engine, host } = context;
+  await checkVolumes(job, context, signal);
   const create = async () => {
     const spec = containerSpecOf(job, await engine.ensureImage(job.template.image, { signal }), host);
-    await tellLostVolumes(job, context, signal);
     for (const { name, labels = {} } of spec.volumes) await engine.ensureVolume(name, { labels, signal });
     return engine.create(spec, { signal });
   };
