@@ -63,62 +63,6 @@ export function addDoctorCommands(context: CliContext): void {
       } else print(findings.length + unknown.length === 0 ? allIsWell(seen) : findingsText(verdict, systemClock.now()));
       process.exitCode = exitCodeOf(healthOf(verdict));
     });
-  const etcd = program.command('etcd').description("the cluster's store");
-  etcd
-    .command('defragment')
-    .description(
-      'give room that etcd no longer needs back, member after member, and end the alarm of those that were full',
-    )
-    .action(async () => {
-      // The etcd client takes half a second to load: no other command waits for it.
-      const [{ defragmentEtcd }, { etcdOf }] = await Promise.all([
-        import('@flynn/store/etcd-status'),
-        import('./cluster/backup.ts'),
-      ]);
-      const access = await etcdOf(await context.installation());
-      const { disarmed } = await defragmentEtcd({
-        ...access,
-        signal: new AbortController().signal,
-        onMember: (endpoint) => print(`defragmenting ${endpoint}\n`),
-      });
-      print(disarmed === 0 ? 'done\n' : 'done; etcd takes writes again\n');
-    });
-  etcd
-    .command('recover')
-    .description(
-      'after its majority is gone for good: the store anew, of what this host has, or of a snapshot, with this host as its only member',
-    )
-    .option('--snapshot <file>', 'of "flynn-host snapshot save", instead of what this host has')
-    .option('--yes', 'the hosts that do not answer never come back with their disks', false)
-    .action(async ({ snapshot, yes }: { snapshot?: string; yes: boolean }) => {
-      if (!yes) {
-        print(`${beforeRecovery}\n`);
-        process.exitCode = 2;
-        return;
-      }
-      const { recoverStore } = await import('./cluster/recovery.ts');
-      const givenUp = await recoverStore({
-        installation: await context.installation(),
-        snapshot,
-        report: (line) => print(`${line}\n`),
-        signal: new AbortController().signal,
-      });
-      print(`etcd answers again, with this host as its only member. ${afterRecovery(givenUp)}\n`);
-    });
-}
-
-const beforeRecovery = `The store is made anew of what this host has, and members on other hosts are given up. What was written last and had
-not reached this host is lost.
-
-Do it only when the others never come back with their disks: two of them together would go on as the store they were. And not
-because this host alone cannot reach them: then they go on without it. Bringing one of them back, so that the majority is
-there again, loses nothing and needs no command.
-
-  flynn-host etcd recover --yes`;
-
-function afterRecovery(givenUp: readonly string[]): string {
-  const others = `Given up: ${givenUp.join(', ')}. Hosts that are gone for good: flynn host remove HOST --yes; one that is set up anew joins by a token`;
-  return `${givenUp.length === 0 ? '' : `${others}. `}Others join the store again by themselves.`;
 }
 
 /** What the agent tells; when it does not, what another host's tells, and what can be seen without any. */

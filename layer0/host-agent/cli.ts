@@ -6,6 +6,7 @@ import { metricsToken } from '@flynn/kit/metrics-token';
 import { addCertificateCommands } from './cli-certificates.ts';
 import { collectDebug } from './cli-debug.ts';
 import { addDoctorCommands } from './cli-doctor.ts';
+import { addEtcdCommands } from './cli-etcd.ts';
 import { addHostCommands } from './cli-hosts.ts';
 import { addJobCommands } from './cli-jobs.ts';
 import { readInstallation } from './cli-installation.ts';
@@ -41,6 +42,7 @@ export async function runHostCommand(
   addWorkloadCommands(context);
   addSnapshotCommands(context);
   addDoctorCommands(context);
+  addEtcdCommands(context);
   addCertificateCommands(context);
   addAgentCommands(context);
   addMore(context);

@@ -111,6 +111,11 @@ export class SimulatedHost implements AsyncDisposable {
     await this.#member?.runner.start();
   }
 
+  /** The member ends, and does not start any more: its data is of no use to it. */
+  async breakMember(): Promise<void> {
+    await this.#member?.runner.kill();
+  }
+
   /** Whether its member leads the others. */
   async isLeader(): Promise<boolean> {
     const signal = AbortSignal.timeout(1_000);

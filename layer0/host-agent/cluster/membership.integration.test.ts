@@ -11,6 +11,7 @@ import { etcdMembership } from '@flynn/store/etcd-membership';
 import { connectEtcd } from '@flynn/store/etcd';
 import type { EtcdClient } from '@flynn/store/etcd';
 import { clientUrlOf } from './etcd-resident.ts';
+import { replaceMember } from './lost-member.ts';
 import { etcdImageKey, memberKey } from './member-keys.ts';
 import { SimulatedHost } from './membership-fixture.ts';
 import { knownEndpoints } from './membership.ts';
@@ -161,8 +162,26 @@ test('a member whose data is lost while its agent runs is another one from then 
   assert.equal((await store.get('/kept'))?.value, '"yes"');
 });
 
+test('a member that does not start any more is replaced on request, where the others are a majority', async () => {
+  const [before] = await hostAt(4).volumes();
+  await hostAt(4).breakMember();
+  const said: string[] = [];
+  const signal = AbortSignal.timeout(60_000);
+  const replace = (hostId: string) => replaceMember(store, hostId, { tls, report: (line) => said.push(line), signal });
+  await assert.rejects(replace('h9'), { code: 'not_found' });
+  await assert.rejects(replace('h1'), { code: 'conflict', message: /127\.[\d.]+4:2379 would be missing/ });
+  await replace('h4');
+  const [volume] = await hostAt(4).volumes();
+  assert.ok(volume !== undefined && volume !== before, `${before} is ${volume} now`);
+  assert.match(said.join(), /is given up/);
+  await untilMembers([1, 2, 4]);
+  assert.equal((await store.get('/kept'))?.value, '"yes"');
+});
+
 test('with two hosts left there is one member, and it has everything', async () => {
   await hostAt(4).leave();
   await untilMembers([1]);
   assert.equal((await store.get('/kept'))?.value, '"yes"');
+  const alone = { tls, report: () => undefined, signal: AbortSignal.timeout(60_000) };
+  await assert.rejects(replaceMember(store, 'h1', alone), { code: 'conflict', message: /there is no other/ });
 });

@@ -17,11 +17,11 @@ import type { EtcdClient } from '@flynn/store/etcd';
 import type { EtcdMembership } from '@flynn/store/etcd-membership';
 import { openMirror } from '@flynn/store/mirror';
 import type { Mirror } from '@flynn/store/mirror';
-import type { Versioned } from '@flynn/store/mirror-state';
 import { z } from 'zod';
 import { leasePrefix, leaseSchema } from '../network/lease.ts';
 import { etcdResident, etcdVolume, residentFile } from './etcd-resident.ts';
-import { followMembers, memberKey, openMembers } from './member-keys.ts';
+import { type KnownMember, tellLost } from './lost-member.ts';
+import { followMembers, openMembers } from './member-keys.ts';
 import type { Member } from './member-keys.ts';
 import { trustedDigest } from './member-trust.ts';
 import { lead, usualPace } from './membership-leader.ts';
@@ -124,7 +124,7 @@ async function followOwn(options: MembershipOptions, members: Mirror<Member>, si
         await writeFileAtomic(file, `${JSON.stringify(resident, undefined, 2)}\n`);
       }
     } else if (existing === undefined) {
-      await tellLost(options, entry, signal);
+      await giveUp(options, entry, signal);
     }
     await options.removeOldData(own?.memberId, signal);
   }
@@ -134,7 +134,7 @@ async function followOwn(options: MembershipOptions, members: Mirror<Member>, si
 async function followData(options: MembershipOptions, members: Mirror<Member>, signal: AbortSignal): Promise<void> {
   const { hostId, hasLostData, pace = usualPace } = options;
   for (;;) {
-    if (hasLostData()) await tellLost(options, members.snapshot.entries.get(hostId), signal);
+    if (hasLostData()) await giveUp(options, members.snapshot.entries.get(hostId), signal);
     await systemClock.sleep(pace.idleMs, { signal });
   }
 }
@@ -143,17 +143,12 @@ async function followData(options: MembershipOptions, members: Mirror<Member>, s
  * A host that is to have a member with a vote, and has nothing of it, was set up anew, or its engine was: as the same member with
  * an empty disk it would break what etcd promised.
  */
-async function tellLost(
+async function giveUp(
   { hostId, store, log }: MembershipOptions,
-  entry: Versioned<Member> | undefined,
+  entry: KnownMember | undefined,
   signal: AbortSignal,
 ): Promise<void> {
   if (entry?.value.state !== 'voter') return;
   log.warn('this host is a member of etcd, but has nothing of it: it is to become another');
-  const key = memberKey(hostId);
-  const lost: Member = { ...entry.value, state: 'lost' };
-  await store.transact(
-    { compare: [{ key, modRevision: entry.modRevision }], then: [{ put: key, value: JSON.stringify(lost) }] },
-    { signal },
-  );
+  await tellLost(store, hostId, { entry, signal });
 }

@@ -1,0 +1,105 @@
+/**
+ * A member that its host can go on with no more: it is said to be lost, the leader takes it out of etcd's cluster, and the host
+ * becomes another one, with all that the others have.
+ */
+import { clientUrlOf } from './etcd-resident.ts';
+import { FlynnError, hasCode } from '@flynn/kit/errors';
+import { waitFor, withDeadline } from '@flynn/kit/retry';
+import type { EtcdTls } from '@flynn/store/etcd-members';
+import { etcdStatus } from '@flynn/store/etcd-status';
+import type { Store } from '@flynn/store/store';
+import { type Member, memberKey, memberPrefix, memberSchema } from './member-keys.ts';
+
+const askMs = 10_000;
+/** Out of the others, in again, and all of the data over the network. */
+const replacedMs = 5 * 60_000;
+
+export type KnownMember = Readonly<{ value: Member; modRevision: number }>;
+
+/** Whether it was that member still. */
+export async function tellLost(
+  store: Pick<Store, 'transact'>,
+  hostId: string,
+  { entry: { value, modRevision }, signal }: { entry: KnownMember; signal: AbortSignal },
+): Promise<boolean> {
+  const key = memberKey(hostId);
+  const lost: Member = { ...value, state: 'lost' };
+  const { succeeded } = await store.transact(
+    { compare: [{ key, modRevision }], then: [{ put: key, value: JSON.stringify(lost) }] },
+    { signal },
+  );
+  return succeeded;
+}
+
+/**
+ * Resolves once the host is another member. `not_found` on one without, `conflict` where the others are no majority without it,
+ * `unavailable` without a majority. Broken off, the same goes on.
+ */
+export async function replaceMember(
+  store: Store,
+  hostId: string,
+  { tls, report, signal }: { tls: EtcdTls | undefined; report: (line: string) => void; signal: AbortSignal },
+): Promise<void> {
+  const members = await readMembers(store, signal);
+  const own = members.get(hostId);
+  if (own === undefined) {
+    throw new FlynnError('not_found', 'this host has no member of etcd: "flynn-host status" tells where they are');
+  }
+  const former = own.value.state === 'voter' ? own.value.memberId : undefined;
+  if (own.value.state === 'voter') {
+    await checkOthers(others(members, hostId), { tls, signal });
+    if (!(await tellLost(store, hostId, { entry: own, signal }))) {
+      throw new FlynnError('conflict', 'the members of etcd change at this moment: type the same again');
+    }
+    report('its member is given up; the host becomes another');
+  } else report('going on with what was begun');
+  const isReplaced = async (): Promise<boolean> => {
+    const now = (await readMembers(store, signal)).get(hostId)?.value;
+    return now?.state === 'voter' && (now.memberId !== former || own.value.state !== 'voter');
+  };
+  await waitFor(isReplaced, {
+    what: 'the host to be another member: does its agent run ("flynn-host status")? The same command goes on',
+    deadlineMs: replacedMs,
+    intervalMs: 500,
+    signal,
+  });
+}
+
+async function readMembers(store: Store, signal: AbortSignal): Promise<Map<string, KnownMember>> {
+  try {
+    const { entries } = await store.list(memberPrefix, { signal });
+    return new Map(
+      entries.map(({ key, value, modRevision }) => [
+        key.slice(memberPrefix.length),
+        { value: memberSchema.parse(JSON.parse(value)), modRevision },
+      ]),
+    );
+  } catch (error) {
+    if (!hasCode(error, 'unavailable', 'timeout')) throw error;
+    const remedy = 'bring another member back, or see what "flynn-host etcd recover" tells. Nothing was changed';
+    throw new FlynnError('unavailable', `etcd has no majority without this host: ${remedy}`, { cause: error });
+  }
+}
+
+function others(members: ReadonlyMap<string, KnownMember>, hostId: string): string[] {
+  const voters = [...members].filter(([id, { value }]) => id !== hostId && value.state === 'voter');
+  return voters.map(([, { value }]) => clientUrlOf(value.address));
+}
+
+async function checkOthers(
+  endpoints: readonly string[],
+  { tls, signal }: { tls: EtcdTls | undefined; signal: AbortSignal },
+): Promise<void> {
+  const asked = { endpoints, signal: withDeadline(askMs, signal), ...(tls === undefined ? {} : { tls }) };
+  const { members } = await etcdStatus(asked);
+  const silent = members.filter(({ answer }) => answer?.leaderId === undefined);
+  if (endpoints.length > 0 && members.length - silent.length > endpoints.length / 2) return;
+  const why =
+    endpoints.length === 0
+      ? 'there is no other'
+      : `${silent.map(({ endpoint }) => endpoint).join(', ')} would be missing`;
+  throw new FlynnError(
+    'conflict',
+    `without this host's member etcd would have no majority: ${why}. "flynn-host etcd recover" tells what there is to do then. Nothing was changed`,
+  );
+}
