@@ -50,10 +50,16 @@ test('without it, with another, cut at a frame or anywhere, with frames moved or
   await assert.rejects(opened(Buffer.from(greedy, 'latin1'), 'right'), /does not know/);
 });
 
-test('what was not encrypted passes through', async () => {
+test('what was not encrypted passes through where there is no passphrase', async () => {
   for (const length of [0, 3, 100_000]) {
     const plain = Buffer.alloc(length, 'x');
     assert.deepEqual(await opened(plain, undefined), plain);
-    assert.deepEqual(await opened(plain, 'any'), plain);
   }
+});
+
+test('one in clear is refused where there is a passphrase: anybody could have put it there', async () => {
+  const source = async function* (): AsyncGenerator<Uint8Array> {
+    yield Buffer.from('an archive of somebody else');
+  };
+  await assert.rejects(buffer(decrypted(source(), 'correct horse')), /not encrypted, and there is a passphrase/);
 });

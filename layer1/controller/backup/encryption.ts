@@ -65,14 +65,16 @@ export async function* encrypted(
 }
 
 /**
- * What was encrypted, or the source itself where nothing was. `invalid` without the right passphrase, and as soon as a
- * frame is not what was written.
+ * What was encrypted, or, without a passphrase, the source itself where nothing was. `invalid` without the right
+ * passphrase, as soon as a frame is not what was written, and for one in clear where there is a passphrase: whoever can
+ * write where backups are kept could put one of their own there, and nothing would tell it apart.
  */
 export async function* decrypted(source: Bytes, passphrase: string | undefined): AsyncGenerator<Uint8Array> {
   const iterator = source[Symbol.asyncIterator]();
   try {
     const head = await headOf(iterator);
     if (!head.toString('latin1', 0, magic.length).startsWith(magic)) {
+      if (passphrase !== undefined) throw notEncrypted();
       yield head;
       yield* { [Symbol.asyncIterator]: () => iterator };
       return;
@@ -97,6 +99,13 @@ export async function* decrypted(source: Bytes, passphrase: string | undefined):
   } finally {
     await iterator.return?.();
   }
+}
+
+function notEncrypted(): FlynnError {
+  return new FlynnError(
+    'invalid',
+    'it is not encrypted, and there is a passphrase: it is another file than was meant, or somebody put it there. If it is the right one, leave --passphrase-file and FLYNN_BACKUP_PASSPHRASE out',
+  );
 }
 
 /** The first bytes, as many as a header may have, unless there are fewer. */
