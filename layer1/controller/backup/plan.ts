@@ -38,11 +38,17 @@ export function fileOf(cluster: string, tickMs: number): string {
   return `${cluster.replaceAll(/[^\w-]/g, '-')}-${stampOf(tickMs)}.backup`;
 }
 
-/** Those of this cluster beyond the newest so many. Others' files are none of ours. */
-export function superfluous(names: readonly string[], cluster: string, keep: number): string[] {
+/**
+ * Those of this cluster beyond the newest so many, which `made` is one of: after a clock that was ahead others have later
+ * names. Others' files are none of ours.
+ */
+export function superfluous(names: readonly string[], cluster: string, keep: number, made: string): string[] {
   const [before = ''] = fileOf(cluster, 0).split(stampOf(0));
   const own = names.filter(
-    (name) => name.startsWith(before) && /^\d{8}T\d{6}Z\.backup$/.test(name.slice(before.length)),
+    (name) => name !== made && name.startsWith(before) && /^\d{8}T\d{6}Z\.backup$/.test(name.slice(before.length)),
   );
-  return own.toSorted().toReversed().slice(keep);
+  return own
+    .toSorted()
+    .toReversed()
+    .slice(keep - 1);
 }

@@ -87,7 +87,7 @@ async function makeOne(
     }));
     return;
   }
-  await forgetOld(deps, schedule, options);
+  await forgetOld(deps, schedule, { ...options, made: file });
 }
 
 async function put(
@@ -105,11 +105,15 @@ async function put(
 }
 
 /** What is beyond the newest so many. That it cannot be removed now fails no backup: the next one tries again. */
-async function forgetOld(deps: BackupDeps, { spec }: BackupSchedule, options: Options): Promise<void> {
-  const { signal } = options;
+async function forgetOld(
+  deps: BackupDeps,
+  { spec }: BackupSchedule,
+  options: Options & { made: string },
+): Promise<void> {
+  const { signal, made } = options;
   try {
     const target = targetAt(deps.hosts, spec.to);
-    for (const name of superfluous(await target.list(signal), deps.settings.name, spec.keep)) {
+    for (const name of superfluous(await target.list(signal), deps.settings.name, spec.keep, made)) {
       await target.remove(name, signal);
       deps.log.info({ file: name, to: targetText(spec.to) }, 'an old backup was removed');
     }
