@@ -1,5 +1,7 @@
-/** Three hosts, of which the one that made the cluster finds its engine empty at a boot, with all else on its disk as it was. */
+/** Three hosts, of which one finds its engine empty at a boot, and one is put back to an earlier day. */
 import assert from 'node:assert/strict';
+import { cp, rename, rm } from 'node:fs/promises';
+import { join } from 'node:path';
 import { after, before, suite, test } from 'node:test';
 import { untilStoreLinked } from '@flynn/bootstrap/test-hosts/cluster-view';
 import { waitFor } from '@flynn/kit/retry';
@@ -67,5 +69,40 @@ suite('the engine of a host lost all it had', () => {
     });
     await second.boot();
     await cluster.untilHealthy();
+  });
+
+  test('a member of a machine that was put back to an earlier day is replaced by another; its jobs run on', async () => {
+    const [first, second, third] = cluster.hosts;
+    assert.ok(first && second && third);
+    const volumes = join(third.directory, 'data/volumes');
+    const earlier = join(third.directory, 'earlier');
+    await third.cutPower();
+    await cp(volumes, earlier, { recursive: true });
+    await third.boot();
+    await cluster.untilHealthy();
+    await untilStoreLinked(cluster.hosts);
+    await cluster.flynn(['-a', 'hello', 'env', 'set', 'SINCE=yes']);
+    await third.cutPower();
+    await rm(volumes, { recursive: true });
+    await rename(earlier, volumes);
+    await third.boot();
+    const { stdout: seen } = await waitFor(
+      async () => {
+        const said = await third.exec([cluster.hostCommand, '--state-dir', third.stateDir, 'doctor']);
+        return /flynn-host etcd replace/.test(said.stdout) && said;
+      },
+      { what: 'the doctor to see it', deadlineMs: 120_000, intervalMs: 2_000 },
+    );
+    assert.match(seen, new RegExp(`${third.name} does not answer`));
+    const containers = await cluster.containers('hello', 'web', third);
+    const replaced = await third.exec(
+      [cluster.hostCommand, '--state-dir', third.stateDir, 'etcd', 'replace', '--yes'],
+      { timeoutMs: 400_000 },
+    );
+    assert.equal(replaced.code, 0, `${replaced.stdout}${replaced.stderr}`);
+    await untilStoreLinked(cluster.hosts);
+    await cluster.untilHealthy();
+    assert.deepEqual(await cluster.containers('hello', 'web', third), containers);
+    assert.match((await cluster.flynn(['-a', 'hello', 'env'], { host: third })).stdout, /SINCE=yes/);
   });
 });
