@@ -62,6 +62,18 @@ export function backupFileHandlers(): Handler[] {
   ];
 }
 
+/** Whoever writes one writes to it all the time; what was not for so long is of an agent that was killed. */
+const leftMs = 12 * 3_600_000;
+
+async function removeLeft(folder: string): Promise<void> {
+  for (const name of await readdir(folder)) {
+    if (!/^\.[\w.-]+\.backup\.[a-z0-9]+\.part$/.test(name)) continue;
+    const path = join(folder, name);
+    const found = await stat(path).catch(undefinedIfGone);
+    if (found !== undefined && Date.now() - found.mtimeMs > leftMs) await rm(path, { force: true });
+  }
+}
+
 /** It appears whole, on disk, or not at all. */
 async function write(
   path: string,
@@ -70,6 +82,7 @@ async function write(
 ): Promise<{ sizeBytes: number; sha256: string }> {
   const folder = dirname(path);
   const partial = join(folder, `.${basename(path)}.${shortId()}.part`);
+  await removeLeft(folder);
   try {
     await pipeline(body, createWriteStream(partial, { flags: 'wx', mode: 0o600, flush: true }), { signal });
     const hash = createHash('sha256');
