@@ -2,7 +2,9 @@
 import { silentLogger } from '@flynn/kit/log';
 import type { CliContext } from './cli-context.ts';
 
-export function addEtcdCommands({ program, installation, print }: CliContext): void {
+type Context = Pick<CliContext, 'program' | 'installation' | 'print'>;
+
+export function addEtcdCommands({ program, installation, print }: Context): void {
   const etcd = program.command('etcd').description("the cluster's store");
   etcd
     .command('defragment')

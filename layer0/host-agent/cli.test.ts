@@ -4,11 +4,13 @@ import { hostSettingsSchema } from '@flynn/scheduler/cell';
 import { createMemoryStore } from '@flynn/store/memory';
 import { cellKeys } from '@flynn/scheduler/cell';
 import { redact } from './cli-debug.ts';
+import { addEtcdCommands } from './cli-etcd.ts';
 import { formatBytes, formatTable } from './cli-format.ts';
 import { parseTags } from './cli-hosts.ts';
 import { parseEnvironment } from './cli-installation.ts';
 import { matchJob, withoutEnvironment } from './cli-jobs.ts';
 import { changeSettings, listHosts, settingsAfter } from './host-settings.ts';
+import { Command } from 'commander';
 import { metricsText } from '@flynn/kit/metrics';
 
 describe('flynn-host', () => {
@@ -34,6 +36,20 @@ describe('flynn-host', () => {
     assert.deepEqual(parseEnvironment('# c\nFLYNN_KEY=a=b\n\nX=1\n'), { FLYNN_KEY: 'a=b', X: '1' });
     assert.deepEqual(parseTags(['zone=a', 'old=']), { zone: 'a', old: null });
     assert.throws(() => parseTags(['zone']), /NAME=VALUE/);
+  });
+
+  it('erases nothing of etcd before it is told that it may', async (t) => {
+    t.after(() => (process.exitCode = 0));
+    for (const command of ['replace', 'recover']) {
+      const printed: string[] = [];
+      const program = new Command();
+      const installation = () => Promise.reject(new Error('it was looked at'));
+      addEtcdCommands({ program, installation, print: (text) => printed.push(text) });
+      await program.parseAsync(['etcd', command], { from: 'user' });
+      assert.match(printed.join(''), new RegExp(`flynn-host etcd ${command} --yes`));
+      assert.equal(process.exitCode, 2);
+      await assert.rejects(program.parseAsync(['etcd', command, '--yes'], { from: 'user' }), /it was looked at/);
+    }
   });
 
   it('writes columns that awk takes apart, empty cells included', () => {
