@@ -233,11 +233,13 @@ export function testEngine(name: string, open: () => Promise<Subject>): void {
     // One that went before the container was made is made with it, and is nobody else's.
     const labelled = [{ name, path: '/data', labels: { 'flynn.meta.of': 'third' } }];
     const second = await engine.create({ ...(await specOf(subject, 'exit 0')), volumes: labelled });
+    assert.equal(await engine.hasVolume(name), true);
     const made = (await engine.listVolumes()).find((volume) => volume.name === name);
     assert.equal(made?.labels['flynn.meta.of'], 'third');
     await engine.remove(second);
     await engine.removeVolume(name);
     assert.ok(!(await engine.listVolumes()).some((volume) => volume.name === name));
+    assert.equal(await engine.hasVolume(name), false);
   });
 }
 

@@ -1,5 +1,5 @@
 /** Volumes on Docker. */
-import { hasCode } from '@flynn/kit/errors';
+import { hasCode, ifFound } from '@flynn/kit/errors';
 import type { Engine } from './engine.ts';
 import type { DockerContext } from './docker-containers.ts';
 import { engineCall } from './docker-errors.ts';
@@ -8,7 +8,7 @@ import { label } from './labels.ts';
 export function dockerVolumes({
   docker,
   cluster,
-}: DockerContext): Pick<Engine, 'ensureVolume' | 'listVolumes' | 'removeVolume'> {
+}: DockerContext): Pick<Engine, 'ensureVolume' | 'listVolumes' | 'hasVolume' | 'removeVolume'> {
   return {
     async ensureVolume(name, { labels, ...options } = {}) {
       const Labels = { ...labels, [label.cluster]: cluster };
@@ -34,6 +34,13 @@ export function dockerVolumes({
         labels: volume.Labels ?? {},
         createdAtMs: 'CreatedAt' in volume ? Date.parse(String(volume.CreatedAt)) : 0,
       }));
+    },
+    async hasVolume(name, options = {}) {
+      const inspect = (abortSignal: AbortSignal) => {
+        const request = { abortSignal };
+        return docker.getVolume(name).inspect(request);
+      };
+      return (await ifFound(engineCall(`looking for volume ${name}`, inspect, options))) !== undefined;
     },
     async removeVolume(name, options = {}) {
       try {

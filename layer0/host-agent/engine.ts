@@ -241,7 +241,10 @@ export interface Engine {
 
   /** One that is there keeps the labels it was made with. */
   ensureVolume(name: string, options?: CallOptions & { labels?: Labels }): Promise<void>;
+  /** Of the cluster. */
   listVolumes(options?: CallOptions): Promise<VolumeInfo[]>;
+  /** Also of one that somebody made by hand. */
+  hasVolume(name: string, options?: CallOptions): Promise<boolean>;
   /** Dear: it looks at every file. Undefined where the volume is not to be seen from here; one that is not there: `not_found`. */
   volumeBytes(name: string, options?: CallOptions): Promise<number | undefined>;
   /** One in use: `conflict`. One that is not there is fine. */

@@ -222,6 +222,10 @@ export function createMemoryEngine(
       await enter(call);
       return [...volumes.values()];
     },
+    async hasVolume(name, call) {
+      await enter(call);
+      return volumes.has(name);
+    },
     async volumeBytes(name, call) {
       await enter(call);
       if (!volumes.has(name)) throw new FlynnError('not_found', `no volume ${name}`);

@@ -210,8 +210,9 @@ export class Residents {
 
   async #isLost({ name, template }: Resident, signal: AbortSignal): Promise<boolean> {
     const had = (await this.#volumesHad())[name];
-    const there = had === undefined ? [] : (await this.#engine.listVolumes({ signal })).map((volume) => volume.name);
     const wanted = template.volumes.map((volume) => volumeName(this.#host.cluster, volume.name));
+    const isThere = await Promise.all(wanted.map((volume) => this.#engine.hasVolume(volume, { signal })));
+    const there = wanted.filter((_, at) => isThere[at]);
     const lost = lostVolumes(wanted, { had, there });
     if (lost.length === 0) {
       this.#lost.delete(name);

@@ -133,8 +133,8 @@ async function checkVolumes(job: HostJob, context: StepContext, signal: AbortSig
   const { engine, host, jobs, log } = context;
   const own = job.template.volumes.filter(({ isShared = false }) => !isShared);
   if (own.length === 0 || recordOf(job, context).status.restarts === 0) return;
-  const there = new Set((await engine.listVolumes({ signal })).map(({ name }) => name));
-  const lost = own.filter(({ name }) => !there.has(volumeName(host.cluster, name)));
+  const there = await Promise.all(own.map(({ name }) => engine.hasVolume(volumeName(host.cluster, name), { signal })));
+  const lost = own.filter((_, at) => there[at] !== true);
   if (lost.length === 0) return;
   const gone = `the engine has its volume ${lost.map(({ name }) => name).join(', ')} no more`;
   if (!lost.every(({ isReplaceable = false }) => isReplaceable)) {
