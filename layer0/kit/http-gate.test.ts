@@ -60,6 +60,19 @@ test('closed, a part still gives figures to monitoring, and answers on its own m
   assert.equal(await outcome(gate, asked({ remoteAddress: '::ffff:127.0.0.1' })), 'in');
 });
 
+test('closed, what has a key of its own for its machine takes that there, for there may be others with the key', async () => {
+  const around = { isEverybodyKnown: true };
+  const gate = roleGate('k', { ...partRules([anyHost], around), localKey: 'root' });
+  const here = { remoteAddress: '127.0.0.1' };
+  assert.equal(await outcome(gate, asked(here)), 'unauthenticated');
+  assert.equal(await outcome(gate, asked(here, 'root')), 'in');
+  assert.equal(await outcome(gate, asked({ ...here, route: figures }, metricsToken('k'))), 'in');
+  assert.equal(await outcome(gate, asked({}, 'root')), 'unauthenticated', 'from elsewhere');
+  assert.equal(await outcome(gate, asked({ peer: 'flynn:host/h2' }, 'root')), 'unauthenticated');
+  around.isEverybodyKnown = false;
+  for (const key of ['k', 'root']) assert.equal(await outcome(gate, asked(here, key)), 'in', key);
+});
+
 test('a part with a gate of its own asks it about those with a certificate, and about all others while they may come', async () => {
   const around = { isEverybodyKnown: true };
   const heard: (string | undefined)[] = [];

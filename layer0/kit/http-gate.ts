@@ -55,6 +55,8 @@ export type RoleRules = Readonly<{
   needsPeer?: (route: Route) => boolean;
   /** Whether all who need this server can show it: then nobody else is let in, but for figures and from this machine. */
   isClosed: () => boolean;
+  /** What opens from this machine in the key's place, where others than root may have that and be here. */
+  localKey?: string | undefined;
 }>;
 
 /** Of a part of the platform, which knows from its host's agent whether others still come with their key alone. */
@@ -69,16 +71,20 @@ export function partRules(roles: readonly string[], surroundings: Surroundings |
 }
 
 /** A key as ever, and beside it a certificate with the right role. */
-export function roleGate(key: string, { admits, needsPeer, isClosed }: RoleRules): Gate {
+export function roleGate(key: string, { admits, needsPeer, isClosed, localKey = key }: RoleRules): Gate {
   const byKey = keyGate([key]);
+  const byLocalKey = keyGate([localKey]);
+  const byEither = keyGate([key, localKey]);
   return async (request) => {
-    const { peer, route } = request;
+    const { peer, route, remoteAddress } = request;
     if (peer !== undefined && !admits(peer, route)) {
       throw new FlynnError('denied', `${route.method} ${route.path} is not for ${peer}`);
     }
     if (peer === undefined && needsPeer?.(route) === true) throw notAPart();
-    if (isClosed()) checkIsPart(request);
-    return byKey(request);
+    const closed = isClosed();
+    if (closed) checkIsPart(request);
+    if (peer !== undefined || !isLoopback(remoteAddress)) return byKey(request);
+    return closed && !isForMonitoring(route.path) ? byLocalKey(request) : byEither(request);
   };
 }
 

@@ -62,6 +62,19 @@ test('a certificate is due when two thirds of its time are over, or it is not fo
   assert.equal(isDue(certificate, { authority: other.certificate, now }), true);
 });
 
+test('a certificate that was made while the clock was ahead is due once the clock is right again, for nobody takes it', async () => {
+  const now = Date.parse('2030-01-01T00:00:00Z');
+  const hours = (count: number): number => now + count * 3_600_000;
+  const authority = await createAuthority('flynn test', { now });
+  const { certificate } = await issueCertificate(authority, { name: 'h1', now: hours(48) });
+  const isDueAt = (at: number): boolean => isDue(certificate, { authority: authority.certificate, now: at });
+  assert.equal(isDueAt(now), true);
+  assert.equal(isDueAt(hours(46)), true);
+  // As far as clocks of hosts may differ it counts before it is made.
+  assert.equal(isDueAt(hours(47.5)), false);
+  assert.equal(isDueAt(hours(48)), false);
+});
+
 test('an authority is told by its fingerprint, and signs with its own key only', async () => {
   const authority = await createAuthority('flynn test');
   const other = await createAuthority('flynn test');

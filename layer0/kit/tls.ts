@@ -164,8 +164,8 @@ export async function issueCertificate(
 }
 
 /**
- * Whether a certificate should be made again: of another authority, for others, or two thirds of its time over. Of what is not
- * said anything will do.
+ * Whether a certificate should be made again: of another authority, for others, two thirds of its time over, or that not begun,
+ * which a clock made that was ahead and has been put right. Of what is not said anything will do.
  */
 export function isDue(
   certificate: string,
@@ -175,7 +175,7 @@ export function isDue(
   const parsed = parseCertificate(certificate);
   const from = Date.parse(parsed.validFrom);
   const until = Date.parse(parsed.validTo);
-  if (now > until - (until - from) / 3) return true;
+  if (now < from || now > until - (until - from) / 3) return true;
   if (options.role !== undefined && roleOf(parsed.subjectAltName) !== options.role) return true;
   if (options.authority !== undefined && !isIssuedBy(parsed, options.authority)) return true;
   return (options.addresses ?? []).some((address) =>

@@ -161,6 +161,27 @@ test('every id is looked at again at the resync, and when it asks for it', async
   assert.ok((runs.get('asking') ?? 0) > (runs.get('quiet') ?? 0) + 3);
 });
 
+test('an id that has nothing to do for months is not looked at all the time until then', async () => {
+  const stop = new AbortController();
+  const source = sourceOf(['idle', 'busy']);
+  const runs = { idle: 0, busy: 0 };
+  const running = runReconciler({
+    name: 'test',
+    sources: [source],
+    log,
+    signal: stop.signal,
+    async reconcile(id) {
+      if (id === 'idle') runs.idle += 1;
+      else runs.busy += 1;
+      return { againInMs: id === 'idle' ? 90 * 24 * 3_600_000 : 1 };
+    },
+  });
+  await waitFor(() => runs.busy >= 20, { what: 'looks at the other', deadlineMs: 30_000, intervalMs: 1 });
+  assert.equal(runs.idle, 1);
+  stop.abort();
+  await running;
+});
+
 test('stopping aborts what runs and waits for it', async () => {
   const stop = new AbortController();
   let ended = false;

@@ -13,6 +13,9 @@ export function failurePauseMs(failures: number, error?: unknown): number {
   return failures <= 1 ? 100 : Math.min(longestMs, 1_000 * 2 ** Math.min(failures - 2, 20));
 }
 
+/** What timers hold, 25 days; a longer one would end at once. */
+const longestTimerMs = 2 ** 31 - 1;
+
 /** A change while an id waits after a failure brings it forward, but not to less than this after the failure. */
 const changedRetryMs = 1_000;
 
@@ -70,11 +73,12 @@ export class WorkQueue {
   /** The earlier of this time and the one it waits for already. */
   #addIn(id: string, ms: number): void {
     if (this.#isStopped || this.#ready.has(id)) return;
-    const dueMs = performance.now() + ms;
+    const pauseMs = Math.min(Math.max(0, ms), longestTimerMs);
+    const dueMs = performance.now() + pauseMs;
     const waiting = this.#timers.get(id);
     if (waiting !== undefined && waiting.dueMs <= dueMs) return;
     clearTimeout(waiting?.timer);
-    this.#timers.set(id, { dueMs, timer: setTimeout(() => this.#makeReady(id), Math.max(0, ms)) });
+    this.#timers.set(id, { dueMs, timer: setTimeout(() => this.#makeReady(id), pauseMs) });
   }
 
   #makeReady(id: string): void {

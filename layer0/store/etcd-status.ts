@@ -1,5 +1,5 @@
 /** How each member of etcd is, asked one by one: a cluster that answers may have a member that does not. */
-import { messageOf } from '@flynn/kit/errors';
+import { FlynnError, messageOf } from '@flynn/kit/errors';
 import { raceAbort, withDeadline } from '@flynn/kit/retry';
 import { EtcdMembers } from './etcd-members.ts';
 import type { EtcdTls } from './etcd-members.ts';
@@ -41,7 +41,8 @@ async function askMember(
   endpoint: string,
   { tls, signal }: Options,
 ): Promise<{ status: EtcdMemberStatus; alarms: readonly EtcdAlarm[] }> {
-  const members = new EtcdMembers([endpoint], tls);
+  // One that has lost the others is there all the same, and is to say so.
+  const members = new EtcdMembers([endpoint], tls, { needsLeader: false });
   const { maintenance } = members.current.client;
   const startedMs = performance.now();
   try {
@@ -77,24 +78,34 @@ const memberDeadlineMs = 60_000;
 
 /**
  * Gives the room of what was deleted back, one member after the other: each answers nothing meanwhile. Afterwards members
- * that had no room take writes again, if there is some now.
+ * that had no room take writes again, if there is some now. One that is away is in the way of none of it: it is among the
+ * `failures`, for people. Throws where all are.
  */
 export async function defragmentEtcd(
   options: Options & { onMember: (endpoint: string) => void },
-): Promise<{ disarmed: number }> {
+): Promise<{ disarmed: number; failures: readonly string[] }> {
+  const there: string[] = [];
+  const failures: string[] = [];
   for (const endpoint of options.endpoints) {
     options.onMember(endpoint);
-    await onMember(endpoint, options, 'defragmenting', ({ maintenance }) => maintenance.defragment());
+    try {
+      await onMember(endpoint, options, 'defragmenting', ({ maintenance }) => maintenance.defragment());
+      there.push(endpoint);
+    } catch (error) {
+      options.signal.throwIfAborted();
+      failures.push(messageOf(error));
+    }
   }
-  const { alarms } = await etcdStatus(options);
+  const [first] = there;
+  if (first === undefined) throw new FlynnError('unavailable', failures.join('; '));
+  const { alarms } = await etcdStatus({ ...options, endpoints: there });
   const full = alarms.filter(({ kind }) => kind === 'nospace');
-  const [first = ''] = options.endpoints;
   for (const { memberId } of full) {
     await onMember(first, options, 'ending the alarm', ({ maintenance }) =>
       maintenance.alarm({ action: 'Deactivate', alarm: 'Nospace', memberID: memberId }),
     );
   }
-  return { disarmed: full.length };
+  return { disarmed: full.length, failures };
 }
 
 async function onMember<T>(

@@ -1,5 +1,5 @@
 /** Bounds how many things go on at once; who waits gives up when its signal aborts. */
-import { FlynnError } from '@flynn/kit/errors';
+import { FlynnError } from './errors.ts';
 
 export class Slots {
   #free: number;
@@ -7,6 +7,11 @@ export class Slots {
 
   constructor(count: number) {
     this.#free = count;
+  }
+
+  /** Whoever comes now has to wait. */
+  get isFull(): boolean {
+    return this.#free === 0;
   }
 
   async run<T>(task: () => Promise<T>, options: { signal: AbortSignal }): Promise<T> {
