@@ -78,6 +78,11 @@ export function withTrusted(resident: StoredResident, trusted: string): StoredRe
 export const etcdVolume = (memberId: string | undefined): string =>
   memberId === undefined ? 'etcd' : `etcd-${memberId}`;
 
+/** Ids are etcd's numbers, or of a recovery. Volumes of jobs may begin alike. */
+const memberVolume = /^etcd(?:-(?:\d+|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}))?$/;
+
+export const isEtcdVolume = (name: string): boolean => memberVolume.test(name);
+
 /**
  * It listens on every address, so that a host whose address changes still has its store; without a certificate of the
  * cluster's authority nobody gets in, and containers are kept from it by the network's rules.

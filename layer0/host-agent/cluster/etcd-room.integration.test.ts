@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import { systemClock } from '@flynn/kit/clock';
 import { hasCode } from '@flynn/kit/errors';
 import { silentLogger } from '@flynn/kit/log';
+import { freePorts } from '@flynn/kit/testing-ports';
 import { connectEtcd } from '@flynn/store/etcd';
 import { startEtcdMember } from '@flynn/store/etcd-member';
 import { makeRoom } from './etcd-room.ts';
@@ -22,6 +23,9 @@ test('a store that is full of history takes writes again, and nobody did anythin
     },
     (error) => hasCode(error, 'exhausted'),
   );
+  // One that is away has no part in it: without room nobody could even be told that its host is gone for good.
+  const [port = 0] = await freePorts(1);
+  store.endpoints = [`http://127.0.0.1:${port}`, member.endpoint];
   const room = roomOf({ store, tls: undefined, own: member.endpoint, quotaBytes: async () => quotaBytes });
   const make = () => makeRoom(room, { log, signal: t.signal, clock: systemClock });
   assert.equal(await make(), 'full');

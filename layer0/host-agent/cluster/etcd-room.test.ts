@@ -57,7 +57,10 @@ async function kept(status: (done: readonly string[]) => EtcdStatus, sleeps: num
     quotaBytes: async () => quotaBytes,
     revision: async () => done.length,
     compact: async (revision) => void done.push(`compact ${revision}`),
-    defragment: async () => void done.push('defragment'),
+    defragment: async () => {
+      done.push('defragment');
+      return { failures: [] };
+    },
   };
   const stop = new AbortController();
   const sleep = async (ms: number): Promise<void> => {

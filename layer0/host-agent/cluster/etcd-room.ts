@@ -31,8 +31,8 @@ export type EtcdRoom = Readonly<{
   revision: (signal: AbortSignal) => Promise<Revision>;
   /** History up to there goes. Who watches from before lists anew. */
   compact: (revision: Revision, signal: AbortSignal) => Promise<void>;
-  /** Of all members, one after the other; alarms for want of room end with it. */
-  defragment: (signal: AbortSignal) => Promise<void>;
+  /** Of all members, one after the other; alarms for want of room end with it. `failures`: of those that are away. */
+  defragment: (signal: AbortSignal) => Promise<{ failures: readonly string[] }>;
 }>;
 
 type Options = { log: Logger; signal: AbortSignal; clock: Pick<Clock, 'sleep'> };
@@ -63,7 +63,7 @@ export async function makeRoom(
   if (need === 'full') {
     log.warn('etcd is full and takes no writes: its history and what it no longer needs are given back');
     await dropHistory(room, limited, clock);
-    await room.defragment(limited);
+    await giveBack(room, limited, log);
     log.info('etcd takes writes again');
     return need;
   }
@@ -71,12 +71,17 @@ export async function makeRoom(
   await dropHistory(room, limited, clock);
   await pause(compactionMs, limited, clock);
   if (isLoose(await room.status(limited))) {
-    await room.defragment(limited);
+    await giveBack(room, limited, log);
     log.info('etcd gave the room of its history back');
   } else {
     log.warn('etcd is nearly full of what is in use: flynn-host doctor tells what to do');
   }
   return need;
+}
+
+async function giveBack(room: EtcdRoom, signal: AbortSignal, log: Logger): Promise<void> {
+  const { failures } = await room.defragment(signal);
+  if (failures.length > 0) log.warn({ failures }, 'not all members of etcd gave room back');
 }
 
 async function dropHistory(room: EtcdRoom, signal: AbortSignal, clock: Pick<Clock, 'sleep'>): Promise<void> {

@@ -105,7 +105,7 @@ export function parseToken(text: string): JoinToken {
 
 const askMs = 30_000;
 /** Certificates count from an hour before they are made: a host further ahead would make what the others refuse. */
-const maxClockDifferenceMs = 30 * 60_000;
+export const maxClockDifferenceMs = 30 * 60_000;
 
 /** Without an address, the one from which the cluster's hosts are reached. */
 export type JoiningHost = Readonly<{ hostId: string; address?: string; release?: string }>;

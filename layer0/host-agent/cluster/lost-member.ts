@@ -32,14 +32,14 @@ export async function tellLost(
 }
 
 /**
- * Resolves once the host is another member. `not_found` on one without, `conflict` where the others are no majority without it,
- * `unavailable` without a majority. Broken off, the same goes on.
+ * Resolves once the host is another member, or another host is one in its place. `not_found` on one without, `conflict` where the
+ * others are no majority without it, `unavailable` without a majority. Broken off, the same goes on.
  */
 export async function replaceMember(
   store: Store,
   hostId: string,
   { tls, report, signal }: { tls: EtcdTls | undefined; report: (line: string) => void; signal: AbortSignal },
-): Promise<void> {
+): Promise<'this host' | 'another host'> {
   const members = await readMembers(store, signal);
   const own = members.get(hostId);
   if (own === undefined) {
@@ -53,11 +53,15 @@ export async function replaceMember(
     }
     report('its member is given up; the host becomes another');
   } else report('going on with what was begun');
-  const isReplaced = async (): Promise<boolean> => {
-    const now = (await readMembers(store, signal)).get(hostId)?.value;
-    return now?.state === 'voter' && (now.memberId !== former || own.value.state !== 'voter');
+  const votes = others(members, hostId).length + 1;
+  const replacedBy = async () => {
+    const now = await readMembers(store, signal);
+    const value = now.get(hostId)?.value;
+    // Hosts that joined before it come first.
+    if (value === undefined) return others(now, hostId).length >= votes && 'another host';
+    return value.state === 'voter' && (value.memberId !== former || own.value.state !== 'voter') && 'this host';
   };
-  await waitFor(isReplaced, {
+  return await waitFor(replacedBy, {
     what: 'the host to be another member: does its agent run ("flynn-host status")? The same command goes on',
     deadlineMs: replacedMs,
     intervalMs: 500,

@@ -1,11 +1,14 @@
 import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { test } from 'node:test';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { silentLogger } from '@flynn/kit/log';
+import { createAuthority } from '@flynn/kit/tls';
 import { createMemoryStore } from '@flynn/store/memory';
+import { hostAuthoritiesOf, trustedOnly } from '../trust/authorities.ts';
 import { etcdResident, readResident, residentFile, tlsFiles, trustedBy, withTrusted } from './etcd-resident.ts';
 import { MemberTrust, trustedDigest, turnKey } from './member-trust.ts';
 
@@ -90,6 +93,26 @@ test('a member starts again once for whom it is to trust by now, one after the o
     [1, 1, 1],
   );
   assert.equal(await all.store.get(turnKey), undefined);
+});
+
+test('a member starts again when one more is to be trusted and when one is not any more, not when the other issues', async () => {
+  await using all = await openMembers(['h1']);
+  const { trust, stateDir } = all.at('h1');
+  const [former, next] = [await createAuthority('flynn'), await createAuthority('flynn')];
+  const starts: number[] = [];
+  for (const [issuing = former, also] of [[former], [former, next], [next, former], [next]]) {
+    await all.tell(
+      hostAuthoritiesOf({
+        authority: issuing,
+        ...(also === undefined ? {} : { alsoTrusted: await trustedOnly(also) }),
+      }),
+    );
+    await trust.follow(signal);
+    starts.push(all.at('h1').starts);
+  }
+  assert.deepEqual(starts, [1, 2, 2, 3]);
+  const alone = createHash('sha256').update(next.certificate).digest('hex');
+  assert.ok(alone.startsWith((await trustedDigest(stateDir)) ?? 'none'), 'of one alone it is what it always was');
 });
 
 test('while it is another’s turn, or another does not answer, nothing happens to it', async () => {

@@ -33,10 +33,12 @@ const turnTtlSeconds = 30;
 const upMs = 120_000;
 const askMs = 5_000;
 
-/** Of the authorities in the host's file; undefined where it has none. */
+/** Of the authorities in the host's file, in whatever order: all count alike. Undefined where it has none. */
 export async function trustedDigest(stateDir: string): Promise<string | undefined> {
   const text = await readTextFile(join(stateDir, tlsFiles.authority));
-  return text === undefined ? undefined : createHash('sha256').update(text).digest('hex').slice(0, 16);
+  if (text === undefined) return undefined;
+  const authorities = text.split(/(?<=-----END CERTIFICATE-----\n)/).toSorted();
+  return createHash('sha256').update(authorities.join('')).digest('hex').slice(0, 16);
 }
 
 export type MemberTrustDeps = Readonly<{

@@ -68,6 +68,20 @@ test('a member whose host left the cluster goes, and another takes its place; th
   assert.equal(step([peer(1), peer(2), peer(3)], [1, 2, 3], { present: [1] }), 'nothing');
 });
 
+test('the only member whose host leaves has everything: another host has it all before that one goes', () => {
+  assert.equal(step([peer(1)], [2]), 'add h2');
+  assert.equal(step([peer(1), peer(2, { isLearner: true })], [2]), 'promote h2');
+  assert.equal(step([peer(1), peer(2)], [2]), 'remove h1');
+  assert.equal(step([peer(2)], [2]), 'nothing');
+  assert.equal(step([peer(1)], [2, 3, 4], { present: [3] }), 'add h3');
+  assert.equal(step([peer(1)], [2], { present: [] }), 'nothing');
+  assert.equal(step([peer(1)], [1, 2], { lost: [1] }), 'add h2');
+});
+
+test('what a host that left learns makes room for another, whoever else is to go', () => {
+  assert.equal(step([peer(1), peer(9, { isLearner: true })], [2]), 'remove h9');
+});
+
 test('two voters are never made where a third cannot follow', () => {
   assert.equal(step([peer(1)], [1, 2, 3], { present: [1, 2] }), 'nothing');
   assert.equal(step([peer(1), peer(2)], [1, 2, 3], { present: [1, 2] }), 'nothing');

@@ -10,7 +10,7 @@ export type MembershipStep =
   | { type: 'remove'; peer: EtcdPeer };
 
 /** A majority of two is both: less than one alone. So there is one member, and from three hosts on three. */
-function wantedMembers(hosts: number): number {
+export function wantedMembers(hosts: number): number {
   return hosts >= 3 ? 3 : 1;
 }
 
@@ -38,12 +38,13 @@ export function nextMembershipStep(input: {
 }): MembershipStep | undefined {
   const { peers, leases, present, lost, failures, overdue } = input;
   const voters = peers.filter(({ isLearner }) => !isLearner);
-  const stranger = peers.find((peer) => {
+  const strangers = peers.filter((peer) => {
     const host = hostOfPeer(peer, leases);
     return host === undefined || lost.has(host.hostId);
   });
-  // Never the last one, whatever the leases say.
-  if (stranger !== undefined && (stranger.isLearner || voters.length > 1)) return { type: 'remove', peer: stranger };
+  // Never the last one, whatever the leases say: another has everything before it goes.
+  const stranger = strangers.find(({ isLearner }) => isLearner || voters.length > 1);
+  if (stranger !== undefined) return { type: 'remove', peer: stranger };
   for (const peer of peers) {
     const host = hostOfPeer(peer, leases);
     if (host !== undefined && !peer.peerUrls.includes(peerUrlOf(host.address))) return { type: 'move', peer, host };
@@ -70,7 +71,10 @@ export function nextMembershipStep(input: {
         (a.hostId < b.hostId ? -1 : 1),
     );
   const [first] = candidates;
+  if (first === undefined) return undefined;
+  // What is left of them is the last one.
+  if (strangers.length > 0) return { type: 'add', host: first };
   // A host that asked to join and never came must not lead to a majority of two.
-  if (first === undefined || voters.length === wanted || voters.length + candidates.length < wanted) return undefined;
+  if (voters.length === wanted || voters.length + candidates.length < wanted) return undefined;
   return { type: 'add', host: first };
 }

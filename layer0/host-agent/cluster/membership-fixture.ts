@@ -44,6 +44,8 @@ export class SimulatedHost implements AsyncDisposable {
   readonly hostId: string;
   readonly address: string;
   readonly store: EtcdClient;
+  /** How often its agent has looked for data that earlier members left. */
+  looks = 0;
   readonly #options: SimulatedOptions;
   readonly #machine = new TaskGroup();
   #agent = new TaskGroup();
@@ -92,7 +94,7 @@ export class SimulatedHost implements AsyncDisposable {
         store,
         openMembership: () => etcdMembership({ endpoints: () => store.endpoints, tls, timeoutMs: 2_000 }),
         hasLostData: () => this.#lost !== undefined,
-        removeOldData: (memberId) => this.#removeOldData(memberId),
+        removeOldData: (kept) => this.#removeOldData(kept),
         log: silentLogger(),
         pace,
       },
@@ -162,11 +164,12 @@ export class SimulatedHost implements AsyncDisposable {
     return join(this.#stateDir, 'volumes');
   }
 
-  async #removeOldData(memberId: string | undefined): Promise<void> {
+  async #removeOldData(kept: readonly string[]): Promise<void> {
     for (const volume of await this.volumes()) {
-      const isCurrent = volume === etcdVolume(memberId) || volume === etcdVolume(undefined);
+      const isCurrent = kept.includes(volume) || volume === etcdVolume(undefined);
       if (!isCurrent) await rm(join(this.#volumesDir, volume), { recursive: true, force: true });
     }
+    this.looks += 1;
   }
 
   /** What the agent's `Residents` do with a container. */

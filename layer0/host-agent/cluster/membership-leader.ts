@@ -147,7 +147,9 @@ class Leadership {
       await this.#write(host.hostId, { ...entry, address: host.address, state: 'voter' });
     }
     for (const hostId of entries.keys()) {
-      if (!peers.some((peer) => hostOfPeer(peer, leases)?.hostId === hostId)) await this.#write(hostId, undefined);
+      // One whose host left the cluster is run until etcd does without it: it may be needed for the majority, or have all there is.
+      const isPeer = peers.some((peer) => peer.name === hostId || hostOfPeer(peer, leases)?.hostId === hostId);
+      if (!isPeer) await this.#write(hostId, undefined);
     }
   }
 

@@ -3,8 +3,9 @@ import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
+import { pause } from '@flynn/kit/clock';
 import { silentLogger } from '@flynn/kit/log';
-import { waitFor } from '@flynn/kit/retry';
+import { retry, waitFor } from '@flynn/kit/retry';
 import { createAuthority, issueCertificate } from '@flynn/kit/tls';
 import type { EtcdTls } from '@flynn/store/etcd-members';
 import { etcdMembership } from '@flynn/store/etcd-membership';
@@ -162,6 +163,14 @@ test('a member whose data is lost while its agent runs is another one from then 
   assert.equal((await store.get('/kept'))?.value, '"yes"');
 });
 
+test('the data that a member runs with stays, whatever its key says of it', async () => {
+  const [before, { looks }] = [await hostAt(4).volumes(), hostAt(4)];
+  const value = JSON.stringify({ address: addressOf(4), state: 'voter' });
+  await store.transact({ then: [{ put: memberKey('h4'), value }] });
+  await waitFor(() => hostAt(4).looks > looks, { what: 'its agent to have heard of it', deadlineMs: 30_000 });
+  assert.deepEqual(await hostAt(4).volumes(), before);
+});
+
 test('a member that does not start any more is replaced on request, where the others are a majority', async () => {
   const [before] = await hostAt(4).volumes();
   await hostAt(4).breakMember();
@@ -178,10 +187,27 @@ test('a member that does not start any more is replaced on request, where the ot
   assert.equal((await store.get('/kept'))?.value, '"yes"');
 });
 
-test('with two hosts left there is one member, and it has everything', async () => {
+test('a member whose host leaves goes on as long as there is no majority without it', async (t) => {
+  await hostAt(2).breakMember();
   await hostAt(4).leave();
+  for (let round = 0; round < 10; round += 1) {
+    const write = () => store.transact({ then: [{ put: '/kept', value: '"yes"' }] });
+    await retry(write, { what: 'a write', deadlineMs: 10_000 });
+    assert.ok((await store.get(memberKey('h4'))) !== undefined, 'etcd would be told to go on without it');
+    await pause(pace.idleMs, t.signal);
+  }
+  await hostAt(2).crashMember();
+});
+
+test('with two hosts left there is one member, and it has everything', async () => {
   await untilMembers([1]);
   assert.equal((await store.get('/kept'))?.value, '"yes"');
   const alone = { tls, report: () => undefined, signal: AbortSignal.timeout(60_000) };
   await assert.rejects(replaceMember(store, 'h1', alone), { code: 'conflict', message: /there is no other/ });
+});
+
+test('of two hosts the one with the only member leaves, and the other goes on with everything', async () => {
+  await hostAt(1).leave();
+  await untilMembers([2]);
+  assert.equal((await store.get('/kept'))?.value, '"yes"');
 });

@@ -43,8 +43,8 @@ export type MembershipOptions = {
   openMembership: () => EtcdMembership;
   /** Whether what this host's member had is gone, with its engine's disk for instance: it does not run then. */
   hasLostData: () => boolean;
-  /** Takes what earlier members of this host left; `memberId` is the present one's, if it joined. */
-  removeOldData: (memberId: string | undefined, signal: AbortSignal) => Promise<void>;
+  /** Takes what earlier members of this host left, but for the volumes kept. */
+  removeOldData: (kept: readonly string[], signal: AbortSignal) => Promise<void>;
   log: Logger;
   pace?: Pace;
 };
@@ -126,7 +126,9 @@ async function followOwn(options: MembershipOptions, members: Mirror<Member>, si
     } else if (existing === undefined) {
       await giveUp(options, entry, signal);
     }
-    await options.removeOldData(own?.memberId, signal);
+    // A key that was written for one without, or by a recovery that was broken off, does not say which it runs with.
+    const runs = (await readJsonFile(file, residentSchema))?.template.volumes ?? [];
+    await options.removeOldData([etcdVolume(own?.memberId), ...runs.map(({ name }) => name)], signal);
   }
 }
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
-import { readFile, stat, writeFile } from 'node:fs/promises';
+import { mkdir, readFile, rmdir, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
@@ -67,6 +67,42 @@ test('what bootstrap keeps on the disk has the one in use in the place of the fo
   for (const file of files) {
     assert.deepEqual(JSON.parse(await readFile(file, 'utf8')), { settings: { sealingKey: next, name: 'flynn' } });
   }
+});
+
+test('a host that could not forget the former the first time does it the next, and has the new one meanwhile', async () => {
+  const store = await sealedStore();
+  await using all = await sealedHosts(store);
+  const host = await all.add('h2', [former, next]);
+  const [cluster, admission] = ['cluster.json', 'admission.json'].map((name) => join(host.stateDir, name));
+  assert.ok(cluster !== undefined && admission !== undefined);
+  await writeFile(cluster, JSON.stringify({ sealingKey: former }));
+  await mkdir(admission);
+  await sealUnder(store, sealKeyOf(next), { known, ...making });
+  await assert.rejects(host.look(), (error) => hasCode(error, 'invalid'));
+  assert.equal(await readFile(join(host.stateDir, 'sealing.key'), 'utf8'), next);
+  await rmdir(admission);
+  await writeFile(admission, JSON.stringify({ settings: { sealingKey: former } }));
+  await host.look();
+  assert.deepEqual(await host.onDisk(), [next]);
+  assert.deepEqual(JSON.parse(await readFile(cluster, 'utf8')), { sealingKey: next });
+  assert.deepEqual(JSON.parse(await readFile(admission, 'utf8')), { settings: { sealingKey: next } });
+});
+
+test('a change that bootstrap has written down and not begun yet is still of the new key, although the agent takes that for out of use', async () => {
+  const store = await sealedStore();
+  await using all = await sealedHosts(store);
+  const host = await all.add('h1', [former, next]);
+  const file = join(host.stateDir, 'cluster.json');
+  const cluster = { sealingKey: former, sealingKeyChange: { id: 'one', next } };
+  await writeFile(file, JSON.stringify(cluster));
+  await host.look();
+  assert.deepEqual(await host.onDisk(), [former]);
+  assert.deepEqual(JSON.parse(await readFile(file, 'utf8')), cluster);
+  await addSealingKeys(host.stateDir, [next]);
+  await sealUnder(store, sealKeyOf(next), { known, ...making });
+  await host.look();
+  assert.deepEqual(await host.onDisk(), [next]);
+  assert.deepEqual(JSON.parse(await readFile(file, 'utf8')), { ...cluster, sealingKey: next });
 });
 
 test('a host keeps what it has as long as nobody has what the store is sealed under', async () => {

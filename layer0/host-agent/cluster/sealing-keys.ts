@@ -135,12 +135,15 @@ export class SealingKeys {
     const isWhole = known.has(sealedUnder(ring));
     const keys = isWhole ? found : [...new Set([...before, ...found])];
     if (keys.join() !== before.join()) {
+      const gone = before.filter((key) => !keys.includes(key));
+      // Whoever is killed in between finds them here still, and does it again.
+      await writeSealingKeys(stateDir, [...keys, ...gone]);
+      const [own] = keys;
+      if (own !== undefined && gone.length > 0) await forget(stateDir, gone, own);
       await writeSealingKeys(stateDir, keys);
       log.info({ keys: keys.map(idOf) }, 'the sealing keys of this host have changed');
     }
     this.#ids = keys.map(idOf);
-    const [own] = keys;
-    if (isWhole && own !== undefined) await forget(stateDir, before, keys, own);
     const missing = wanted.filter((id) => !known.has(id));
     if (missing.length > 0) {
       throw new FlynnError(
@@ -184,17 +187,15 @@ function idOf(key: string): string {
 }
 
 /** What bootstrap keeps has the one in use in the place of those that are out of use. */
-async function forget(
-  stateDir: string,
-  before: readonly string[],
-  kept: readonly string[],
-  own: string,
-): Promise<void> {
-  const gone = before.filter((key) => !kept.includes(key));
-  for (const file of gone.length === 0 ? [] : copies.map((name) => join(stateDir, name))) {
+async function forget(stateDir: string, gone: readonly string[], own: string): Promise<void> {
+  for (const file of copies.map((name) => join(stateDir, name))) {
     const text = await readTextFile(file);
     if (text === undefined) continue;
-    const after = gone.reduce((all, key) => all.replaceAll(JSON.stringify(key), JSON.stringify(own)), text);
+    const kept: unknown = JSON.parse(text, (name, value: unknown) =>
+      // The one of a change stands under another name there, and is out of use only until the ring names it.
+      name === 'sealingKey' && gone.some((key) => key === value) ? own : value,
+    );
+    const after = `${JSON.stringify(kept, undefined, 2)}\n`;
     if (after !== text) await writeFileAtomic(file, after, { mode: 0o600 });
   }
 }

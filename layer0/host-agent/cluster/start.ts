@@ -2,7 +2,7 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { systemClock } from '@flynn/kit/clock';
-import { FlynnError, hasCode } from '@flynn/kit/errors';
+import { FlynnError } from '@flynn/kit/errors';
 import { readJsonFile } from '@flynn/kit/files';
 import type { ServerOptions } from '@flynn/kit/http-server';
 import type { Logger } from '@flynn/kit/log';
@@ -21,14 +21,14 @@ import { SealedEtcd } from '@flynn/store/sealing/sealed-store';
 import type { AgentPlace } from '../agent-client.ts';
 import type { Config } from '../config.ts';
 import type { Engine } from '../engine.ts';
-import { volumeName } from '../labels.ts';
 import { admissionFile } from '../trust/authorities.ts';
 import type { HostTrust } from '../trust/host-trust.ts';
 import { certificateFault } from './certificate-age.ts';
-import { clientUrlOf, etcdQuotaBytes, etcdVolume } from './etcd-resident.ts';
+import { clientUrlOf, etcdQuotaBytes } from './etcd-resident.ts';
 import { keepRoom } from './etcd-room.ts';
 import type { EtcdRoom } from './etcd-room.ts';
 import { type Admission, admissionSchema, startJoinServer } from './join-server.ts';
+import { removeMemberData } from './member-data.ts';
 import { knownEndpoints, startMembership } from './membership.ts';
 import { readSealingKeys } from './sealing-keys.ts';
 
@@ -157,7 +157,7 @@ export async function startCluster(
       store,
       openMembership: () => etcdMembership({ endpoints: () => store.endpoints, tls }),
       hasLostData,
-      removeOldData: async (memberId, s) => await removeMemberData(engine, cluster, memberId, s),
+      removeOldData: async (kept, s) => await removeMemberData(engine, { cluster, kept, signal: s }),
       log,
     },
     tasks,
@@ -186,26 +186,6 @@ export async function startCluster(
   });
 }
 
-/** One still in use by a container that is about to end goes the next time. */
-async function removeMemberData(
-  engine: Engine,
-  cluster: string,
-  memberId: string | undefined,
-  signal: AbortSignal,
-): Promise<void> {
-  const current = volumeName(cluster, etcdVolume(memberId));
-  const first = volumeName(cluster, etcdVolume(undefined));
-  const volumes = await engine.listVolumes({ signal });
-  for (const { name } of volumes) {
-    if (name === current || !(name === first || name.startsWith(`${first}-`))) continue;
-    try {
-      await engine.removeVolume(name, { signal });
-    } catch (error) {
-      if (!hasCode(error, 'conflict')) throw error;
-    }
-  }
-}
-
 /** `own`: where this host's member is, if it has one. */
 export function roomOf({
   store,
@@ -232,7 +212,7 @@ export function roomOf({
       await store.compact(revision, { signal });
     },
     async defragment(signal) {
-      await defragmentEtcd({ ...access, endpoints: store.endpoints, signal, onMember: () => undefined });
+      return await defragmentEtcd({ ...access, endpoints: store.endpoints, signal, onMember: () => undefined });
     },
   };
 }

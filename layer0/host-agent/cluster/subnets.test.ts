@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
+import type { Store } from '@flynn/store/store';
 import { openTestStore } from '@flynn/store/testing';
 import { leaseKey } from '../network/lease.ts';
 import { leaseSubnet, releaseSubnet, subnetsOf } from './subnets.ts';
@@ -74,4 +75,33 @@ test('a subnet whose host was deleted without it is free', async () => {
   await leaseSubnet(store, ask('h1', '192.0.2.1', range));
   await store.transact({ then: [{ delete: leaseKey('h1') }] });
   assert.equal((await leaseSubnet(store, ask('h2', '192.0.2.2', range))).subnet, '100.100.0.0/24');
+});
+
+test('of hosts that find one so at once, none frees it after another has taken it', async () => {
+  await using store = openTestStore();
+  await leaseSubnet(store, ask('h1', '192.0.2.1'));
+  await store.transact({ then: [{ delete: leaseKey('h1') }] });
+  let isFirst = true;
+  const slow: Store = {
+    ...store,
+    get: (...args) => store.get(...args),
+    list: (...args) => store.list(...args),
+    async transact(request, options) {
+      if (isFirst && request.then.some((operation) => 'delete' in operation)) {
+        isFirst = false;
+        await leaseSubnet(store, ask('h2', '192.0.2.2'));
+      }
+      return await store.transact(request, options);
+    },
+  };
+  assert.equal((await leaseSubnet(slow, ask('h3', '192.0.2.3'))).subnet, '100.100.1.0/24');
+  assert.equal(isFirst, false);
+  const { entries } = await store.list('/flynn/network/subnets/');
+  assert.deepEqual(
+    entries.map(({ key, value }) => [key.split('/').at(-1), value]),
+    [
+      ['100.100.0.0-24', '{"hostId":"h2"}'],
+      ['100.100.1.0-24', '{"hostId":"h3"}'],
+    ],
+  );
 });

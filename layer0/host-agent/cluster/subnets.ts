@@ -109,16 +109,12 @@ export async function leaseSubnet(
       limits,
     );
     if (succeeded) return lease;
-    if (
-      await isStale(
-        store,
-        subnet,
-        entries.map((entry) => entry.key),
-        limits,
-      )
-    ) {
-      await store.transact({ then: [{ delete: subnetKey(subnet) }] }, limits);
-    }
+    await dropStale(
+      store,
+      subnet,
+      entries.map((entry) => entry.key),
+      limits,
+    );
   }
   throw new FlynnError('conflict', 'too many hosts ask for a subnet at the same time: try again');
 }
@@ -134,17 +130,19 @@ function refuseTaken(entries: readonly Entry[], hostId: string, address: string)
   );
 }
 
-/** Of a host whose lease somebody deleted without its subnet's key. */
-async function isStale(
+/** Of a host whose lease somebody deleted without its subnet's key; not of one that has taken the subnet since. */
+async function dropStale(
   store: Store,
   subnet: string,
   leaseKeys: readonly string[],
   limits: { signal?: AbortSignal },
-): Promise<boolean> {
-  const entry = await store.get(subnetKey(subnet), limits);
-  if (entry === undefined) return false;
+): Promise<void> {
+  const key = subnetKey(subnet);
+  const entry = await store.get(key, limits);
+  if (entry === undefined) return;
   const { hostId } = JSON.parse(entry.value) as { hostId: string };
-  return !leaseKeys.includes(leaseKey(hostId)) && (await store.get(leaseKey(hostId), limits)) === undefined;
+  if (leaseKeys.includes(leaseKey(hostId)) || (await store.get(leaseKey(hostId), limits)) !== undefined) return;
+  await store.transact({ compare: [{ key, modRevision: entry.modRevision }], then: [{ delete: key }] }, limits);
 }
 
 /** Gives the host's subnet back. */

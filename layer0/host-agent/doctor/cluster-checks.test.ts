@@ -7,7 +7,7 @@ import type { Assignment, HostRecord, JobStatus, Workload } from '@flynn/schedul
 import type { Evaluation } from '@flynn/scheduler/evaluation';
 import type { EtcdStatus } from '@flynn/store/etcd-status';
 import { clockFindings } from './clocks.ts';
-import { etcdFindings } from './etcd.ts';
+import { type EtcdFacts, etcdFindings } from './etcd.ts';
 import type { Found } from './finding.ts';
 import { hostFindings, workFindings } from './work.ts';
 import type { WorkFacts } from './work.ts';
@@ -66,8 +66,11 @@ describe('etcd', () => {
     },
   });
   const away = (name: string): Member => ({ endpoint: `https://${name}:2379`, error: 'connection refused' });
-  const of = (members: Member[], alarms: EtcdStatus['alarms'] = []) =>
-    etcdFindings({ members, alarms }, { quotaBytes, nameOf: (endpoint) => new URL(endpoint).hostname });
+  const of = (members: Member[], { alarms = [], ...facts }: Partial<EtcdFacts> & Partial<EtcdStatus> = {}) =>
+    etcdFindings(
+      { members, alarms },
+      { quotaBytes, nameOf: (endpoint) => new URL(endpoint).hostname, hasMajority: false, settledHosts: 1, ...facts },
+    );
 
   it('that is well has nothing to be said of', () => {
     assert.deepEqual(of([member('h1'), member('h2'), member('h3')]), []);
@@ -81,6 +84,27 @@ describe('etcd', () => {
     assert.match(of([member('h1', { leaderId: undefined })])[0]?.what ?? '', /h1 knows of no leader/);
   });
 
+  it('does not tell that there is no majority while the store answers: who is told so gives members up', () => {
+    const seen = of([member('h1'), away('h2'), away('h3')], { hasMajority: true });
+    assert.deepEqual(brief(seen), ['warning etcd: h2, h3 do not answer (1 of 3 members do): connection refused']);
+    assert.match(seen[0]?.why ?? '', /the store answers/);
+    assert.doesNotMatch(seen[0]?.remedy ?? '', /recover|replace|remove/);
+    const [one] = of([member('h1'), member('h2'), away('h3')], { hasMajority: true });
+    assert.match(one?.why ?? '', /if one more is lost/);
+  });
+
+  it('has fewer members than it should have, while the hosts for them are there', () => {
+    const few = (members: number, settledHosts: number) =>
+      of(
+        ['h1', 'h2', 'h3'].slice(0, members).map((name) => member(name)),
+        { settledHosts },
+      );
+    assert.deepEqual([few(1, 1), few(1, 2), few(3, 3), few(3, 5), few(2, 1)], [[], [], [], [], []]);
+    assert.deepEqual(brief(few(1, 3)), ['warning etcd: it has 1 member, and should have 3 on the hosts there are']);
+    assert.match(few(1, 3)[0]?.why ?? '', /all that the cluster knows is on one host/);
+    assert.match(few(2, 4)[0]?.why ?? '', /if either is lost/);
+  });
+
   it('tells a database that fills up, needs defragmenting, or is full', () => {
     const at = (sizeMib: number, usedMib: number) =>
       of([member('h1', { sizeBytes: sizeMib * mebibyte, usedBytes: usedMib * mebibyte })]);
@@ -89,9 +113,12 @@ describe('etcd', () => {
     assert.match(brief(at(1_300, 1_200)).join(''), /^warning etcd: .*takes 63 % of its quota/);
     assert.match(brief(at(1_800, 1_700)).join(''), /^critical etcd: .*88 %/);
     assert.match(at(1_800, 100)[0]?.remedy ?? '', /^flynn-host etcd defragment$/);
-    const full = of([member('h1')], [{ memberId: 'h1', kind: 'nospace' }]);
+    const full = of([member('h1')], { alarms: [{ memberId: 'h1', kind: 'nospace' }] });
     assert.match(brief(full).join(''), /^critical etcd: h1 has no room left .*NOSPACE/);
-    assert.match(brief(of([member('h1')], [{ memberId: 'h9', kind: 'corrupt' }])).join(''), /member h9 differs/);
+    assert.match(
+      brief(of([member('h1')], { alarms: [{ memberId: 'h9', kind: 'corrupt' }] })).join(''),
+      /member h9 differs/,
+    );
   });
 
   it('tells a member that is behind or slow', () => {

@@ -66,6 +66,24 @@ test('a cluster that is well is told with all its hosts', async () => {
   assert.match(clusterText(seen, 1_000), /^HOST +STATE[^]*\nh2 +up +0\.1\.0 +26\.1 +runs +0 +40% +50% +\+0\.0s +1s\n/);
 });
 
+test('a store on one of three hosts is not well once they have been there for minutes', async () => {
+  const endpoint = 'https://192.0.2.1:2379';
+  const answer = { id: '1', version: '3.5.16', leaderId: '1', raftIndex: 1, isLearner: false, tookMs: 1 };
+  const three = [...hosts, record('h3', 3)];
+  const told = async (minutes: number) => {
+    const { findings } = await doctor({
+      knownHosts: async () => three.map((one) => ({ id: one.id, record: one, settings: hostSettingsSchema.parse({}) })),
+      ask: async ({ id }) => ({ ...examination(id), now: minutes * 60_000 }),
+      etcd: async () => ({ members: [{ endpoint, answer: { ...answer, sizeBytes: 1, usedBytes: 1 } }], alarms: [] }),
+      quotaBytes: async () => 1_000,
+      now: () => minutes * 60_000,
+    }).examine({ patienceMs: 5_000, work: false, signal });
+    return findings.map(({ what }) => what);
+  };
+  assert.deepEqual(await told(1), []);
+  assert.deepEqual(await told(10), ['it has 1 member, and should have 3 on the hosts there are']);
+});
+
 test('which host keeps the platform is told, and that none does once it is out of the cluster', async () => {
   const keptBy = (hostId: string) => ({
     list: async () => ({ entries: [], revision: 1 }),

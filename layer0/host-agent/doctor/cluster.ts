@@ -37,6 +37,9 @@ type Answer = Readonly<{ host: HostRecord; sample?: ClockSample; examination?: H
 /** One process reads and parses all of it: in a cell of more jobs the controller, which has it at hand, looks instead. */
 const mostJobs = 20_000;
 
+/** Until then a host that has just come is on its way to a member, and nobody has to see to it. */
+const settleMs = 5 * 60_000;
+
 export class ClusterDoctor {
   readonly #deps: ClusterDoctorDeps;
   readonly #sightings = new Sightings();
@@ -54,6 +57,8 @@ export class ClusterDoctor {
     let hosts: ExaminedHost[] = [];
     let keeper: string | undefined;
     let fromHosts: readonly Verdict[] = [];
+    let hasMajority = false;
+    let settledHosts = 0;
     const nameOf = (endpoint: string): string => {
       const id = hosts.find(({ address }) => address === new URL(endpoint).hostname)?.id;
       return id === undefined ? `the member at ${endpoint}` : `the member on ${id}`;
@@ -68,6 +73,8 @@ export class ClusterDoctor {
             const leftMs = Math.ceil(Math.max(askMs / 2, askMs - (performance.now() - startedMs)));
             const answers = await this.#askAll(known.hosts, leftMs, limited);
             keeper = known.keeper;
+            hasMajority = known.isOfStore;
+            settledHosts = known.hosts.filter(({ record }) => isSettled(record, now())).length;
             hosts = known.hosts.map((host) => examinedHost(host, known.jobsOn(host.id), answers, hostId));
             fromHosts = answers.map(verdictOf);
             const samples = answers.flatMap(({ sample }) => (sample === undefined ? [] : [sample]));
@@ -87,7 +94,8 @@ export class ClusterDoctor {
           // With a deadline of its own: what members say by then is worth more than that one did not.
           etcd = await this.#deps.etcd(withDeadline(askMs, options.signal));
           await asking.promise;
-          return etcdFindings(etcd, { quotaBytes: await this.#deps.quotaBytes(), nameOf });
+          const quotaBytes = await this.#deps.quotaBytes();
+          return etcdFindings(etcd, { quotaBytes, nameOf, hasMajority, settledHosts });
         },
       },
       ...(options.work ? [{ name: 'work', find: (limited: AbortSignal) => this.#work(limited) }] : []),
@@ -108,7 +116,12 @@ export class ClusterDoctor {
   async #known(
     signal: AbortSignal,
     storeMs: number,
-  ): Promise<{ hosts: readonly KnownHost[]; jobsOn: (hostId: string) => number; keeper?: string | undefined }> {
+  ): Promise<{
+    hosts: readonly KnownHost[];
+    jobsOn: (hostId: string) => number;
+    keeper?: string | undefined;
+    isOfStore: boolean;
+  }> {
     try {
       const until = withDeadline(storeMs, signal);
       const [hosts, claims, keeper] = await Promise.all([
@@ -122,12 +135,12 @@ export class ClusterDoctor {
           decodeJson(claimSchema, value, key).jobs,
         ]),
       );
-      return { hosts, jobsOn: (hostId) => jobs.get(hostId) ?? 0, keeper: keeper?.hostId };
+      return { hosts, jobsOn: (hostId) => jobs.get(hostId) ?? 0, keeper: keeper?.hostId, isOfStore: true };
     } catch (error) {
       if (signal.aborted) throw error;
       const settings = { cordoned: false, tags: {} };
       const hosts = this.#deps.rememberedHosts().map((record) => ({ id: record.id, record, settings }));
-      return { hosts, jobsOn: () => 0 };
+      return { hosts, jobsOn: () => 0, isOfStore: false };
     }
   }
 
@@ -180,6 +193,10 @@ export class ClusterDoctor {
       now(),
     );
   }
+}
+
+function isSettled(record: HostRecord | undefined, now: number): boolean {
+  return record !== undefined && now - record.startedAt >= settleMs;
 }
 
 function appName(meta: Readonly<Record<string, string>>): string | undefined {

@@ -1,6 +1,7 @@
 /** Is etcd well: do its members answer, do they follow each other, is there room in their databases? */
 import { eitherCommand } from '@flynn/kit/operator-commands';
 import type { EtcdStatus } from '@flynn/store/etcd-status';
+import { wantedMembers } from '../cluster/members.ts';
 import type { Found } from './finding.ts';
 
 const subject = 'etcd';
@@ -14,11 +15,17 @@ const slowMs = 500;
 const defragment = 'flynn-host etcd defragment';
 const noWrites = 'then nothing can be deployed, scaled or placed any more; what runs goes on';
 
-export function etcdFindings(
-  { members, alarms }: EtcdStatus,
-  options: { quotaBytes: number; nameOf: (endpoint: string) => string },
-): Found[] {
-  const { quotaBytes, nameOf } = options;
+export type EtcdFacts = Readonly<{
+  quotaBytes: number;
+  nameOf: (endpoint: string) => string;
+  /** The store has just answered, which takes one, whatever members say when each is asked. */
+  hasMajority: boolean;
+  /** Those that are there, and have been for long enough to have a member. */
+  settledHosts: number;
+}>;
+
+export function etcdFindings({ members, alarms }: EtcdStatus, facts: EtcdFacts): Found[] {
+  const { quotaBytes, nameOf } = facts;
   const newest = Math.max(0, ...members.map(({ answer }) => answer?.raftIndex ?? 0));
   const away = members.filter(({ answer }) => answer === undefined);
   const findings: Found[] = alarms.map(({ memberId, kind }) => {
@@ -45,9 +52,10 @@ export function etcdFindings(
       awayFinding(
         members.length,
         away.map(({ endpoint }) => nameOf(endpoint)),
-        away[0]?.error,
+        { error: away[0]?.error, isAnswering: facts.hasMajority },
       ),
     );
+  findings.push(...fewFindings(members.length, facts.settledHosts));
   for (const { endpoint, answer } of members) {
     if (answer === undefined) continue;
     const name = nameOf(endpoint);
@@ -103,13 +111,46 @@ export function etcdFindings(
   return findings;
 }
 
-function awayFinding(total: number, names: readonly string[], error: string | undefined): Found {
+function fewFindings(count: number, hosts: number): Found[] {
+  const wanted = wantedMembers(hosts);
+  if (count === 0 || count >= wanted) return [];
+  return [
+    {
+      severity: 'warning',
+      subject,
+      what: `it has ${count} member${count === 1 ? '' : 's'}, and should have ${wanted} on the hosts there are`,
+      why:
+        count === 1
+          ? 'all that the cluster knows is on one host, and lost with it'
+          : 'if either is lost nothing can be written any more',
+      remedy:
+        'hosts become members by themselves, one after the other, within minutes; where it stays so, see that they reach each other on TCP port 2380, and what docker logs says of the container that ends with resident-etcd on those without a member',
+    },
+  ];
+}
+
+function awayFinding(
+  total: number,
+  names: readonly string[],
+  { error, isAnswering }: { error: string | undefined; isAnswering: boolean },
+): Found {
   const left = total - names.length;
   const hasMajority = left > total / 2;
+  const what = `${names.join(', ')} ${names.length === 1 ? 'does' : 'do'} not answer (${left} of ${total} members do)${error === undefined ? '' : `: ${error}`}`;
+  if (!hasMajority && isAnswering) {
+    return {
+      severity: 'warning',
+      subject,
+      what,
+      why: 'the store answers all the same, so a majority is there: they are slow, or out of reach of this host alone',
+      remedy:
+        'ask again with more patience: flynn-host status --patience 10; then look at the load of these hosts, and whether TCP port 2379 is reached on them from here',
+    };
+  }
   return {
     severity: 'critical',
     subject,
-    what: `${names.join(', ')} ${names.length === 1 ? 'does' : 'do'} not answer (${left} of ${total} members do)${error === undefined ? '' : `: ${error}`}`,
+    what,
     why: hasMajority
       ? left - 1 > total / 2
         ? 'one less may be lost now'
