@@ -35,10 +35,11 @@ function admits(peer: string, route: Route): boolean {
   return peer === builder && isOneOf(ofBuilds, route);
 }
 
-/** `records`: all hosts there are, as they were last heard of. */
-export function agentRules(records: () => readonly HostRecord[]): RoleRules {
+/** `records`: all hosts there are, as they were last heard of. `localKey`: root's on this machine. */
+export function agentRules(records: () => readonly HostRecord[], localKey?: string): RoleRules {
   return {
     admits,
+    localKey,
     needsPeer: (route) => isOneOf(ofHosts, route),
     isClosed: () => {
       const known = records();

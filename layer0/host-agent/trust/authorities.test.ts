@@ -1,12 +1,13 @@
 import assert from 'node:assert/strict';
 import { X509Certificate } from 'node:crypto';
 import { once } from 'node:events';
-import { readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdir, readFile, rm, rmdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { connect, createServer } from 'node:tls';
 import { certificatesIn } from '@flynn/kit/certificate';
-import { type Identity, anyHost, checkRole, readIdentity } from '@flynn/kit/identity';
+import { hasCode } from '@flynn/kit/errors';
+import { type Identity, anyHost, checkRole, identityFiles, readIdentity } from '@flynn/kit/identity';
 import { type Credentials, createAuthority } from '@flynn/kit/tls';
 import { admissionFile, trustedOnly } from './authorities.ts';
 import type { HostTrust } from './host-trust.ts';
@@ -96,6 +97,31 @@ test('a host that is told of a second authority trusts both and shows what it sh
   const last = told;
   await trust.renew();
   assert.equal(told, last, 'nobody is woken for nothing');
+});
+
+test('jobs are told whom to trust by an agent that could not the first time, and by one that starts after another was killed before it did', async () => {
+  await using fixture = await trustFixture();
+  const { authority: former } = fixture;
+  const next = await createAuthority('flynn test', { now: fixture.now() });
+  const trust = await fixture.open();
+  await trust.jobs.issue('h1-j1', 'blobstore');
+  const folder = trust.jobs.folderOf('h1-j1');
+  const file = join(folder, identityFiles.trusted);
+  const known = async (): Promise<number> => certificatesIn((await readIdentity(folder)).trusted).length;
+
+  await fixture.tell({ authority: former, alsoTrusted: await trustedOnly(next) });
+  const before = await readFile(file);
+  await rm(file);
+  await mkdir(file);
+  await assert.rejects(trust.renew(), (error) => hasCode(error, 'invalid'));
+  await rmdir(file);
+  await writeFile(file, before);
+  await trust.renew();
+  assert.equal(await known(), 4);
+
+  await fixture.tell({ authority: former });
+  await (await fixture.open()).renew();
+  assert.equal(await known(), 2, 'what is trusted no more is trusted by jobs no more');
 });
 
 async function trustedOnlyParts(authority: Credentials): Promise<{ certificate: string }> {

@@ -39,6 +39,8 @@ export class HostTrust {
   readonly #now: () => number;
   readonly #log: Logger;
   #authorities: Authorities;
+  /** What all jobs have been told; an agent that starts does not know how far the one before it came. */
+  #told: Authorities | undefined;
   /** Two at a time could leave the certificate of one with the key of the other. */
   readonly #renewing = new Mutex();
 
@@ -82,15 +84,16 @@ export class HostTrust {
   }
 
   async #renew(options: { isForced?: boolean }): Promise<void> {
-    const before = this.#authorities;
     // One that has gone was taken away with the host's state: it ends as it is.
-    this.#authorities = (await this.#file.read()) ?? before;
+    const authorities = (await this.#file.read()) ?? this.#authorities;
+    this.#authorities = authorities;
     const { certificate } = this.identity.current;
     await this.#ensure(options);
-    if (this.#authorities !== before) {
+    if (this.#told !== authorities) {
       await this.jobs.tellTrusted();
+      this.#told = authorities;
       this.#log.info(
-        { authorities: certificatesIn(this.#authorities.ofHosts).map(fingerprintOf) },
+        { authorities: certificatesIn(authorities.ofHosts).map(fingerprintOf) },
         'this host trusts what the cluster’s authorities are now',
       );
     }
