@@ -37,6 +37,7 @@ import { listedName } from './image-names.ts';
 import { ImageUses } from './image-uses.ts';
 import { isSingleton } from './labels.ts';
 import { withdrawLeft } from './left-instances.ts';
+import { ensureLocalKey } from './local-key.ts';
 import { LogCursors } from './log-cursors.ts';
 import { LogPump } from './log-pump.ts';
 import { linesOf } from './log-read.ts';
@@ -120,7 +121,9 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
   watchdog.resume();
   await untilThere('the container engine', () => engine.ensureNetwork(network, { signal }), waiting);
   const machine = await untilThere('the container engine', () => engine.info({ signal }), waiting);
-  await untilThere('the container engine', () => engine.removeBuildsLeft({ signal }), waiting);
+  tasks.run('builds left', (s) =>
+    untilThere('what builds have left to go', () => engine.removeBuildsLeft({ signal: s }), { signal: s, log }),
+  );
   tasks.run('containers', (s) => containers.run(s));
   if (trust !== undefined) runTrust(trust, containers, tasks);
   const hostNetwork = startNetwork({ config, containers, log }, tasks);
@@ -278,6 +281,7 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
     engineDir: machine.rootDir ?? config.FLYNN_STATE_DIR,
   };
   const sizes = new VolumeSizes({ engine, signal, log });
+  const localKey = await ensureLocalKey(config.FLYNN_STATE_DIR);
   for (const address of new Set([host.gateway, host.externalAddress, '127.0.0.1'])) {
     await startServer({
       name: 'host-agent',
@@ -298,7 +302,7 @@ export async function startAgent(deps: AgentDeps): Promise<void> {
       port: apiPort,
       gate: roleGate(
         config.FLYNN_KEY,
-        agentRules(() => peers.records()),
+        agentRules(() => peers.records(), localKey),
       ),
       mutual: trust?.identity,
       metrics,

@@ -77,3 +77,33 @@ test('above the high watermark unused images go until the low one; a full disk i
     await rm(dir, { recursive: true, force: true });
   }
 });
+
+function fullDisk(engine: ConstructorParameters<typeof Cleaner>[0]['engine']): Cleaner {
+  const log = silentLogger();
+  const uses = new ImageUses({ path: '/dev/full/uses.json', log });
+  uses.idleMsOf = () => 3_600_000;
+  const containers = { isCurrent: true, all: () => [] };
+  const named = async () => new Set<string>();
+  return new Cleaner({ engine, containers, uses, cluster: 'c', named, usedPercent: async () => 100, log });
+}
+
+test('a disk without room for the agent’s own notes gets room, and is told to be full', async () => {
+  const images = new Map(['a', 'b'].map((id) => [id, stack(id)]));
+  const cleaner = fullDisk({
+    listImages: async () => [...images.values()],
+    async removeImage(ref) {
+      if (ref.endsWith('a')) throw new FlynnError('internal', 'its layer is busy');
+      images.delete(ref.slice(-1));
+    },
+  });
+  await cleaner.look({ isDue: false, signal: new AbortController().signal });
+  assert.deepEqual([...images.keys()], ['a'], 'what the engine cannot let go of');
+  assert.equal(cleaner.isFull, true);
+});
+
+test('a full disk is told also while the engine answers nothing', async () => {
+  const timeout = () => Promise.reject(new FlynnError('timeout', 'the engine took too long'));
+  const cleaner = fullDisk({ listImages: timeout, removeImage: timeout });
+  await assert.rejects(cleaner.look({ isDue: false, signal: new AbortController().signal }));
+  assert.equal(cleaner.isFull, true);
+});

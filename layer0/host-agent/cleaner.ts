@@ -81,9 +81,15 @@ export class Cleaner {
     const before = await this.#usedPercent();
     const isShort = before >= watermarks.high;
     if (isShort) this.#log.warn(`the engine's disk is ${before} % full: removing images nobody needs`);
-    if (isShort) await this.#collect({ graceMs: hardGraceMs, downTo: watermarks.low, signal });
-    else if (isDue) await this.#collect({ graceMs: gentleGraceMs, downTo: 0, signal });
-    const after = isShort ? await this.#usedPercent() : before;
+    try {
+      if (isShort) await this.#collect({ graceMs: hardGraceMs, downTo: watermarks.low, signal });
+      else if (isDue) await this.#collect({ graceMs: gentleGraceMs, downTo: 0, signal });
+    } finally {
+      this.#note(isShort ? await this.#usedPercent() : before);
+    }
+  }
+
+  #note(after: number): void {
     const isFull = after >= (this.#isFull ? watermarks.roomy : watermarks.full);
     if (isFull && !this.#isFull) this.#log.error(`the engine's disk is ${after} % full: this host takes no new jobs`);
     if (!isFull && this.#isFull) this.#log.info(`the engine's disk is ${after} % full: this host takes jobs again`);
@@ -123,9 +129,11 @@ export class Cleaner {
       this.#removedBytes += sizeBytes;
       this.#log.info({ refs, megabytes: Math.round(sizeBytes / 1e6) }, 'removed an image nobody needs');
     } catch (error) {
-      // Something came to need it meanwhile; the others can still go.
-      if (!hasCode(error, 'conflict', 'not_found')) throw error;
-      this.#log.debug({ refs }, `an image that seemed unused stays: ${messageOf(error)}`);
+      // An engine that is away removes no other either.
+      if (signal.aborted || hasCode(error, 'unavailable', 'timeout')) throw error;
+      // Something came to need it meanwhile, or the engine cannot let go of it; the others can still go.
+      const level = hasCode(error, 'conflict', 'not_found') ? 'debug' : 'warn';
+      this.#log[level]({ refs }, `an image that seemed unused stays: ${messageOf(error)}`);
     }
   }
 }

@@ -18,12 +18,14 @@ export function addEtcdCommands({ program, installation, print }: Context): void
         import('./cluster/backup.ts'),
       ]);
       const access = await etcdOf(await installation());
-      const { disarmed } = await defragmentEtcd({
+      const { disarmed, failures } = await defragmentEtcd({
         ...access,
         signal: new AbortController().signal,
         onMember: (endpoint) => print(`defragmenting ${endpoint}\n`),
       });
+      for (const failure of failures) print(`${failure}\n`);
       print(disarmed === 0 ? 'done\n' : 'done; etcd takes writes again\n');
+      if (failures.length > 0) process.exitCode = 1;
     });
   etcd
     .command('replace')
@@ -45,12 +47,16 @@ export function addEtcdCommands({ program, installation, print }: Context): void
       const installed = await installation();
       const { endpoints, tls } = await etcdOf(installed);
       await using store = connectEtcd({ endpoints, ...(tls === undefined ? {} : { tls }), log: silentLogger() });
-      await replaceMember(store, installed.environment['FLYNN_HOST_ID'] ?? '', {
+      const by = await replaceMember(store, installed.environment['FLYNN_HOST_ID'] ?? '', {
         tls,
         report: (line) => print(`${line}\n`),
         signal: new AbortController().signal,
       });
-      print('this host is a member of etcd again, with all that the others have\n');
+      print(
+        by === 'this host'
+          ? 'this host is a member of etcd again, with all that the others have\n'
+          : 'another host is a member of etcd in the place of this one, with all that the others have\n',
+      );
     });
   etcd
     .command('recover')
@@ -76,7 +82,8 @@ export function addEtcdCommands({ program, installation, print }: Context): void
     });
 }
 
-const beforeReplacement = `This host's member of etcd is erased, and the host becomes another one, with all that the others have. Its jobs run on.
+const beforeReplacement = `This host's member of etcd is erased, and the host becomes another one, with all that the others have, unless a host without
+a member joined the cluster before it: then that one does. Its jobs run on.
 
 Do it when the member does not start (docker logs, of the container that ends with resident-etcd, says why): its data is
 damaged, or this machine was put back to an earlier day. The others have to be a majority without it. Where several

@@ -2,11 +2,15 @@
 import { join } from 'node:path';
 import { readFile } from 'node:fs/promises';
 import { FlynnError } from '@flynn/kit/errors';
+import { readLocalKey } from './local-key.ts';
 
 export type Installation = Readonly<{
   stateDir: string;
   url: string;
+  /** The cluster's. */
   key: string;
+  /** By which the agent knows root here; none where it is of a version before. */
+  localKey?: string;
   /** The agent's settings, the key among them. */
   environment: Readonly<Record<string, string>>;
 }>;
@@ -18,7 +22,8 @@ export async function readInstallation(stateDir: string): Promise<Installation> 
   const environment = parseEnvironment(await readSettings(file, stateDir));
   const key = environment['FLYNN_KEY'];
   if (key === undefined) throw new FlynnError('invalid', `${file} has no FLYNN_KEY: is this host set up completely?`);
-  return { stateDir, url: agentUrl, key, environment };
+  const localKey = await readLocalKey(stateDir);
+  return { stateDir, url: agentUrl, key, ...(localKey === undefined ? {} : { localKey }), environment };
 }
 
 async function readSettings(file: string, stateDir: string): Promise<string> {

@@ -31,8 +31,13 @@ export async function runHostCommand(
     program,
     installation,
     async withAgent(work) {
-      const { key, url } = await installation();
-      await using client = new HttpClient({ baseUrl: url, key, name: "this host's agent", timeoutMs: callTimeoutMs });
+      const { key, localKey = key, url } = await installation();
+      await using client = new HttpClient({
+        baseUrl: url,
+        key: localKey,
+        name: "this host's agent",
+        timeoutMs: callTimeoutMs,
+      });
       return await work(client);
     },
     print: (text) => void process.stdout.write(text),

@@ -115,14 +115,21 @@ export class ContainerTable {
 
   async #isAsListed(signal: AbortSignal): Promise<boolean> {
     const states = await this.#engine.states({ signal });
-    return states.size === this.#containers.size && this.all().every(({ id, state }) => states.get(id) === state);
+    const isClear = ({ id, state, isUnclear = false }: Container) => !isUnclear && states.get(id) === state;
+    return states.size === this.#containers.size && this.all().every(isClear);
   }
 
   async refresh(signal?: AbortSignal): Promise<void> {
     const before = new Set(this.#containers.keys());
     const listed = await this.#engine.list(signal === undefined ? {} : { signal });
     const ids = new Set(listed.map((container) => container.id));
-    for (const container of listed) this.put(container);
+    for (const container of listed) {
+      this.put(container);
+      if (container.isUnclear !== true) continue;
+      this.#log.warn(
+        `the engine cannot tell of the container ${container.name} (${container.error}): if that stays so, restart the engine, or remove the container with docker rm -f`,
+      );
+    }
     // Only what was known before the list was made can be missing from it.
     for (const id of before) if (!ids.has(id)) this.delete(id);
   }

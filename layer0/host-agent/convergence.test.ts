@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
+import { FlynnError } from '@flynn/kit/errors';
 import { raceAbort, waitFor } from '@flynn/kit/retry';
 import { cellKeys } from '@flynn/scheduler/cell';
 import type { Engine } from './engine.ts';
@@ -36,6 +37,33 @@ test('a container nobody assigned is stopped', () =>
     await agent.stop();
   }));
 
+test('how a job ended is not guessed at while the engine cannot tell of its container', () =>
+  scenario(async ({ engine, store }) => {
+    const job = jobOf('a', { restart: 'never', command: script('exit 0') });
+    const before = await openHost({ engine, store });
+    await before.assign([job]);
+    await before.reach(job, 'done', (s) => s.isFinal);
+    await before.stop();
+    await store.transact({ then: [{ delete: cellKeys.jobStatus(hostId, job.id) }] });
+    let isUnclear = true;
+    let lists = 0;
+    const list: Engine['list'] = async (call) => {
+      lists += 1;
+      const all = await engine.list(call);
+      return isUnclear ? all.map((one) => ({ ...one, exitCode: 1, isUnclear, error: 'it hangs' })) : all;
+    };
+    const agent = await openHost({ engine: { ...engine, list }, store });
+    await waitFor(() => lists > 0 && agent.containers.isCurrent, { what: 'the containers', deadlineMs: 10_000 });
+    await agent.assign([job]);
+    await waitFor(() => agent.host.assigned().length > 0, { what: 'the assignment', deadlineMs: 10_000 });
+    await delay(100);
+    assert.equal(await agent.statusOf(job), undefined);
+    isUnclear = false;
+    await agent.containers.refresh();
+    assert.equal((await agent.reach(job, 'over', (s) => s.isFinal)).state, 'done');
+    await agent.stop();
+  }));
+
 test('a job that crashes is started again at once, then waits', () =>
   scenario(async ({ engine, store }) => {
     const agent = await openHost({ engine, store });
@@ -48,6 +76,45 @@ test('a job that crashes is started again at once, then waits', () =>
     assert.deepEqual(await evaluationsIn(store), []);
     const again = await agent.reach(job, 'started a third time', (s) => s.restarts >= 2);
     assert.equal(again.lastError, 'ended with exit code 7');
+    await agent.stop();
+  }));
+
+test('a crash counts once, however often the engine is in the way of the next start', () =>
+  scenario(async ({ engine, store }) => {
+    const states: string[] = [];
+    let starts = 0;
+    const start: Engine['start'] = async (id, call) => {
+      starts += 1;
+      if (starts === 2 || starts === 3) throw new FlynnError('timeout', 'the engine took too long');
+      return engine.start(id, call);
+    };
+    const agent = await openHost({ engine: { ...engine, start }, store });
+    const job = jobOf('a', { command: script('sleep 0.1; exit 7') });
+    agent.host.jobs.onChange(() => {
+      const { state = '' } = agent.host.jobs.get(job.id)?.status ?? {};
+      if (state !== states.at(-1)) states.push(state);
+    });
+    await agent.assign([job]);
+    await waitFor(() => starts === 4 && states.at(-1) === 'running', { what: 'another run', deadlineMs: 20_000 });
+    const waits = ['starting', 'pending', 'starting', 'pending'];
+    assert.deepEqual(states, ['pending', 'starting', 'running', 'crashed', ...waits, 'starting', 'running']);
+    assert.equal(agent.host.jobs.get(job.id)?.status.restarts, 1);
+    await agent.stop();
+  }));
+
+test('a container that the engine is to remove, and never starts again, makes room for another one', () =>
+  scenario(async ({ engine, store }) => {
+    const starts: string[] = [];
+    const start: Engine['start'] = async (id, call) => {
+      starts.push(id);
+      const isAgain = starts.indexOf(id) < starts.length - 1;
+      if (isAgain) throw new FlynnError('conflict', 'the container is marked for removal and cannot be started');
+      return engine.start(id, call);
+    };
+    const agent = await openHost({ engine: { ...engine, start }, store });
+    const job = jobOf('a', { command: script('sleep 0.1; exit 7') });
+    await agent.assign([job]);
+    await waitFor(() => new Set(starts).size > 1, { what: 'another container', deadlineMs: 20_000 });
     await agent.stop();
   }));
 

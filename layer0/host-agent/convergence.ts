@@ -4,7 +4,7 @@ import { FlynnError, messageOf } from '@flynn/kit/errors';
 import type { HostJob } from '@flynn/scheduler/cell';
 import type { AssignedJobs, DesiredJob } from './assigned-jobs.ts';
 import type { Container } from './engine.ts';
-import { plan } from './plan.ts';
+import { jobIdOf, plan } from './plan.ts';
 import type { Step } from './plan.ts';
 import { RunningTimes } from './running-times.ts';
 import { execute } from './steps.ts';
@@ -19,7 +19,8 @@ const heldBackMs = 200;
 type Busy = { type: Step['type']; ending: AbortController };
 
 /**
- * INVARIANTS. One step at a time per job. Nothing is planned while the engine is away. The loop is level-triggered: a lost
+ * INVARIANTS. One step at a time per job. Nothing is planned while the engine is away, nor for a job of whose end the engine
+ * cannot tell. The loop is level-triggered: a lost
  * wake-up costs at most the resync interval.
  */
 export class Convergence {
@@ -75,7 +76,7 @@ export class Convergence {
       assigned: [...assigned.values()],
       containers: all,
       records: jobs.records,
-      busy: new Set([...this.#busy.keys(), ...unresolved]),
+      busy: new Set([...this.#busy.keys(), ...unresolved, ...all.filter(isEndUnclear).map(jobIdOf)]),
       isLogShipped: this.#isLogShipped,
       ageMsOf: (container) => this.#runningTimes.ageMsOf(container),
       now,
@@ -135,4 +136,9 @@ export class Convergence {
     if (container.state !== 'running') throw new FlynnError('conflict', `the job ${jobId} is not running`);
     jobs.update(jobId, (record) => ({ ...record, stopCause: record.stopCause ?? { type: 'requested' } }));
   }
+}
+
+/** How it ended nobody would ever know again, once something was concluded. */
+function isEndUnclear({ state, isUnclear = false }: Container): boolean {
+  return isUnclear && state !== 'running';
 }

@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import { FlynnError } from '@flynn/kit/errors';
 import { silentLogger } from '@flynn/kit/log';
 import { createMemoryStore } from '@flynn/store/memory';
 import { DiskMeter } from './disk-meter.ts';
@@ -54,6 +56,26 @@ test('who wrote more than its limit is told of, and nobody is measured again at 
   assert.deepEqual(meter.useOf('b'), { writableBytes: 100, volumeBytes: 5 });
   assert.equal(meter.useOf('c'), undefined);
   assert.equal(meter.useOf('d'), undefined);
+});
+
+test('what cannot be measured in time is not measured all the time', async () => {
+  const measured: string[] = [];
+  const meter = new DiskMeter({
+    engine: {
+      async diskUse(id) {
+        measured.push(id);
+        await delay(50);
+        throw new FlynnError('timeout', 'it took too long');
+      },
+    },
+    containers: { isCurrent: true, all: () => [container('a', { 'flynn.temp-disk': '100' })] },
+    onExceeded: () => assert.fail(),
+    log: silentLogger(),
+  });
+  const { signal } = new AbortController();
+  await meter.measure(signal);
+  await meter.measure(signal);
+  assert.deepEqual(measured, ['a']);
 });
 
 test('a job that wrote more than its limit is stopped, told why, and started again as after a crash', async () => {

@@ -82,17 +82,22 @@ export class DiskMeter {
   async #measureOne(container: Container, signal: AbortSignal): Promise<void> {
     const limitBytes = diskLimitOf(container);
     const startedMs = performance.now();
-    try {
-      const use = await this.#engine.diskUse(container.id, { signal });
+    const note = (use: DiskUse | undefined): number => {
       const tookMs = performance.now() - startedMs;
       const waitMs = Math.max(limitBytes === undefined ? everyMs : limitedEveryMs, tookMs / shareOfTime);
-      this.#measures.set(container.id, { use, nextMs: performance.now() + waitMs });
+      this.#measures.set(container.id, { ...(use === undefined ? {} : { use }), nextMs: performance.now() + waitMs });
+      return tookMs;
+    };
+    try {
+      const use = await this.#engine.diskUse(container.id, { signal });
+      const tookMs = note(use);
       if (limitBytes !== undefined && use.writableBytes > limitBytes) {
         this.#onExceeded(container, use.writableBytes, limitBytes);
       }
       await pause(Math.min(tickMs, tookMs / shareOfTime), signal);
     } catch (error) {
       if (signal.aborted || hasCode(error, 'not_found')) return;
+      note(this.useOf(container.id));
       this.#log.warn({ container: container.name }, `could not measure its files: ${messageOf(error)}`);
     }
   }

@@ -229,3 +229,12 @@ test('what an agent did not live to clear up goes when the next one starts', () 
     await engine.removeBuildsLeft();
     await assertNothingLeft(fixture, cluster);
   }));
+
+test('what is left goes while another build goes on', () =>
+  withDocker(async ({ engine }) => {
+    const build = buildOf('RUN sleep 2\nRUN echo done');
+    const built = engine.buildImage(build);
+    await waitFor(() => build.lines.some((line) => line.includes('sleep 2')), { what: 'the step', deadlineMs: 30_000 });
+    await engine.removeBuildsLeft();
+    assert.match(await built, /:app$/);
+  }));

@@ -27,8 +27,22 @@ const cleanUpDeadlineMs = 60_000;
 
 /** Answers the tag of the image. When it fails or is cancelled, nothing it made is left but what earlier builds share. */
 export async function buildImage(context: ImageContext, build: ImageBuild, options: CallOptions): Promise<string> {
+  const network = buildNetwork(context.cluster, build.id);
+  context.builds.add(network);
+  try {
+    return await buildIn(network, context, build, options);
+  } finally {
+    context.builds.delete(network);
+  }
+}
+
+async function buildIn(
+  network: string,
+  context: ImageContext,
+  build: ImageBuild,
+  options: CallOptions,
+): Promise<string> {
   const { docker, cluster } = context;
-  const network = buildNetwork(cluster, build.id);
   const tag = `${buildRepository(cluster)}:${build.cache}`;
   const ending = new AbortController();
   const signal = options.signal === undefined ? ending.signal : AbortSignal.any([options.signal, ending.signal]);
@@ -221,16 +235,18 @@ async function removeNetwork(context: DockerContext, name: string): Promise<void
   );
 }
 
-/** What a crash of the agent left behind: no build outlives its agent. */
-export async function removeBuildsLeft(context: DockerContext, options: CallOptions): Promise<void> {
-  const { docker, cluster } = context;
+/** What a crash of the agent left behind: no build outlives its agent. What does not go keeps no other from it. */
+export async function removeBuildsLeft(context: ImageContext, options: CallOptions): Promise<void> {
+  const { docker, cluster, builds } = context;
   const filters = { label: [`${label.cluster}=${cluster}`, label.build] };
   const left = await engineCall(
     'listing networks',
     () => docker.listNetworks({ filters: JSON.stringify(filters) }),
     options,
   );
-  for (const { Name } of left) await removeNetwork(context, Name);
+  const names = left.map(({ Name }) => Name).filter((name) => !builds.has(name));
+  const removed = await Promise.allSettled(names.map((name) => removeNetwork(context, name)));
+  for (const one of removed) if (one.status === 'rejected') throw one.reason;
 }
 
 function notFoundIsFine(error: unknown): void {

@@ -166,7 +166,17 @@ async function labelsOfImage({ docker }: DockerContext, imageRef: string, option
   return info.Config.Labels ?? {};
 }
 
-export async function startContainer({ docker }: DockerContext, id: string, options: CallOptions): Promise<void> {
+/** One whose network is another by now, under the same name, joins that one: the engine would look for the former for ever. */
+export async function startContainer(context: DockerContext, id: string, options: CallOptions): Promise<void> {
+  try {
+    await startOnce(context, id, options);
+  } catch (error) {
+    if (!hasCode(error, 'not_found') || !(await joinNetworkAnew(context, id, options))) throw error;
+    await startOnce(context, id, options);
+  }
+}
+
+async function startOnce({ docker }: DockerContext, id: string, options: CallOptions): Promise<void> {
   await engineCall(
     `starting container ${id}`,
     async (abortSignal) => {
@@ -178,6 +188,34 @@ export async function startContainer({ docker }: DockerContext, id: string, opti
     },
     options,
   );
+}
+
+/** Whether it has a network to join. */
+async function joinNetworkAnew({ docker }: DockerContext, id: string, options: CallOptions): Promise<boolean> {
+  const doing = `joining the network of container ${id}`;
+  const { HostConfig } = await engineCall(
+    doing,
+    (abortSignal) => docker.getContainer(id).inspect({ abortSignal }),
+    options,
+  );
+  const { NetworkMode: name = 'host' } = HostConfig;
+  if (name === 'host') return false;
+  const network = docker.getNetwork(name);
+  await engineCall(
+    doing,
+    async (abortSignal) => {
+      try {
+        await network.disconnect({ Container: id, Force: true, abortSignal });
+      } catch (error) {
+        // An attempt before this one came so far.
+        if (!isStatus(error, 500)) throw error;
+      }
+      const request = { Container: id, abortSignal };
+      await network.connect(request);
+    },
+    options,
+  );
+  return true;
 }
 
 export async function stopContainer(
@@ -216,7 +254,11 @@ export async function removeContainer({ docker }: DockerContext, id: string, opt
   }
 }
 
-export async function inspectContainer(context: DockerContext, id: string, options: CallOptions): Promise<Container> {
+export async function inspectContainer(
+  context: DockerContext,
+  id: string,
+  options: CallOptions & { deadlineMs?: number },
+): Promise<Container> {
   const info = await engineCall(
     `looking at container ${id}`,
     (abortSignal) => context.docker.getContainer(id).inspect({ abortSignal }),
@@ -255,21 +297,51 @@ async function listRows(context: DockerContext, options: CallOptions): Promise<D
   return rows.filter((row) => !isBuildStep(row, context.cluster));
 }
 
-/** The engine's list has neither exit codes nor start times, so each is looked at: a few at a time. */
-export async function listContainers(context: DockerContext, options: CallOptions): Promise<Container[]> {
+/** Shorter than a call's own: the others wait for one that cannot be looked at. */
+const lookDeadlineMs = 15_000;
+
+/**
+ * The engine's list has neither exit codes nor start times, so each is looked at: a few at a time. One that the engine hangs
+ * over, or cannot tell of, is as the list has it: it keeps nobody from the others.
+ */
+export async function listContainers(
+  context: DockerContext,
+  { deadlineMs = lookDeadlineMs, ...options }: CallOptions & { deadlineMs?: number },
+): Promise<Container[]> {
   const rows = await listRows(context, options);
   const found: Container[] = [];
   const remaining = rows.values();
   const lane = async () => {
     for (const row of remaining) {
       try {
-        found.push(await inspectContainer(context, row.Id, options));
+        found.push(await inspectContainer(context, row.Id, { ...options, deadlineMs }));
       } catch (error) {
         // Removed between the list and the look.
-        if (!hasCode(error, 'not_found')) throw error;
+        if (hasCode(error, 'not_found')) continue;
+        if (options.signal?.aborted === true || !hasCode(error, 'timeout', 'internal')) throw error;
+        found.push(containerOfRow(row, error.message));
       }
     }
   };
   await Promise.all(Array.from({ length: 8 }, lane));
   return found;
+}
+
+function containerOfRow(row: Docker.ContainerInfo, error: string): Container {
+  const state = stateOf(row.State);
+  const address = Object.values(row.NetworkSettings.Networks).find((n) => n.IPAddress !== '')?.IPAddress;
+  return {
+    id: row.Id,
+    name: row.Names[0]?.replace(/^\//, '') ?? row.Id,
+    labels: row.Labels,
+    state,
+    ...(state === 'running' && address !== undefined ? { address } : {}),
+    imageId: row.ImageID,
+    tty: false,
+    volumes: row.Mounts.flatMap(({ Type, Name }) => (Type === 'volume' && Name !== undefined ? [Name] : [])),
+    createdAtMs: row.Created * 1_000,
+    isOutOfMemory: false,
+    error,
+    isUnclear: true,
+  };
 }

@@ -17,6 +17,8 @@ export type ImageContext = DockerContext & {
   socketPath: string;
   /** One transfer per image, whoever wants it. */
   transfers: KeyedMutex;
+  /** Networks of the builds that are under way. */
+  builds: Set<string>;
 };
 
 const pullDeadlineMs = 15 * 60_000;
@@ -165,11 +167,18 @@ export async function listImages(
   );
   return rows.map((row) => ({
     id: row.Id,
-    refs: row.RepoTags ?? [],
+    refs: namesOf(row),
     labels: row.Labels ?? {},
     createdAtMs: row.Created * 1000,
     sizeBytes: row.Size,
   }));
+}
+
+/** By which it can be asked for and removed: of one that was pulled by its digest there is no tag. */
+function namesOf({ RepoTags, RepoDigests }: { RepoTags?: string[]; RepoDigests?: string[] }): string[] {
+  const isName = (text: string): boolean => !text.startsWith('<none>');
+  const tags = (RepoTags ?? []).filter(isName);
+  return tags.length > 0 ? tags : (RepoDigests ?? []).filter(isName);
 }
 
 export async function removeImage({ docker }: DockerContext, id: string, options: CallOptions): Promise<void> {

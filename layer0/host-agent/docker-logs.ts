@@ -1,6 +1,7 @@
 /** Logs of Docker's json-file driver: frames, times, lines. */
-import { FlynnError } from '@flynn/kit/errors';
-import type { LogOptions, LogRecord, OutputChunk } from './engine.ts';
+import { type FileHandle, open } from 'node:fs/promises';
+import { FlynnError, hasErrno } from '@flynn/kit/errors';
+import type { CallOptions, LogOptions, LogRecord, OutputChunk } from './engine.ts';
 import type { DockerContext } from './docker-containers.ts';
 import { engineCall, engineError } from './docker-errors.ts';
 import { formatSeconds, parseTimestamp } from './timestamp.ts';
@@ -137,4 +138,40 @@ async function dialStream(
   } finally {
     request.signal.removeEventListener('abort', onDeadline);
   }
+}
+
+const tailBytes = 64 * 1024;
+
+/**
+ * Before a container that has run is started again. A power cut leaves logs that end in the midst of a record, or in zeros:
+ * what the engine writes behind that it never reads again. Such an end is cut off.
+ */
+export async function mendLog({ docker }: DockerContext, id: string, options: CallOptions): Promise<void> {
+  const { LogPath: path, State: state } = await engineCall(
+    `looking at container ${id}`,
+    (abortSignal) => docker.getContainer(id).inspect({ abortSignal }),
+    options,
+  );
+  if (path === '' || state.Running) return;
+  try {
+    await using file = await open(path, 'r+');
+    const { size } = await file.stat();
+    const end = await endOfLastLine(file, size);
+    if (end < size) await file.truncate(end);
+  } catch (error) {
+    // It never ran, or its engine's files are not to be seen or changed from here. No log keeps a job from starting.
+    if (!hasErrno(error, 'ENOENT', 'EACCES', 'EPERM', 'EROFS', 'EIO')) throw error;
+  }
+}
+
+async function endOfLastLine(file: FileHandle, size: number): Promise<number> {
+  const tail = Buffer.alloc(Math.min(size, tailBytes));
+  for (let from = size; from > 0;) {
+    const length = Math.min(from, tail.length);
+    from -= length;
+    await file.read(tail, 0, length, from);
+    const at = tail.subarray(0, length).lastIndexOf(0x0a);
+    if (at >= 0) return from + at + 1;
+  }
+  return 0;
 }

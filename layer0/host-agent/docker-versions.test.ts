@@ -87,6 +87,24 @@ test('no version of the API is asked for: 20.10 ends with 1.41, and 29 begins wi
   );
 });
 
+test('an image has the names by which it can be removed: its tags, else its digests, and none where it has neither', async () => {
+  const row = { Id: 'sha256:1', Labels: null, Created: 1, Size: 1 };
+  const [tag, digest] = ['redis:7', `redis@sha256:${id}`];
+  await using it = await engineAnswering({
+    '/images/json': [
+      { ...row, RepoTags: [tag], RepoDigests: [digest] },
+      { ...row, RepoTags: null, RepoDigests: [digest] },
+      // 20.10 has words for none.
+      { ...row, RepoTags: ['<none>:<none>'], RepoDigests: ['<none>@<none>'] },
+      { ...row, RepoTags: [], RepoDigests: [] },
+    ],
+  });
+  assert.deepEqual(
+    (await it.engine.listImages()).map(({ refs }) => refs),
+    [[tag], [digest], [], []],
+  );
+});
+
 test('a failure within a build or a pull is found, in the newer word for it as well as in the older', async () => {
   const isFailure = (error: unknown): boolean => hasCode(error, 'invalid') && /no space left/.test(error.message);
   const lines = (...all: unknown[]) => Readable.from(all.map((line) => `${JSON.stringify(line)}\r\n`));

@@ -19,7 +19,7 @@ import {
 import { engineCall } from './docker-errors.ts';
 import { ensureNamedImage, exportImages, listImages, prefetchImages, removeImage } from './docker-images.ts';
 import { ensureLoadedImage } from './docker-loading.ts';
-import { readLogs } from './docker-logs.ts';
+import { mendLog, readLogs } from './docker-logs.ts';
 import { dockerNetworks } from './docker-networks.ts';
 import { ensureStack } from './docker-stacks.ts';
 import { openAttachment, openExec, readEvents } from './docker-streams.ts';
@@ -40,7 +40,7 @@ export type DockerOptions = {
 
 export function connectDocker(options: DockerOptions): Engine {
   const docker = new Docker({ socketPath: options.socketPath });
-  const context = { docker, transfers: new KeyedMutex(), ...options };
+  const context = { docker, transfers: new KeyedMutex(), builds: new Set<string>(), ...options };
   const building = new KeyedMutex();
   /** Images found to be there: looking again on every start would cost a call. A failing `create` makes us forget. */
   const known = new Map<string, string>();
@@ -48,6 +48,8 @@ export function connectDocker(options: DockerOptions): Engine {
   const terminals = new Map<string, boolean>();
   /** Containers of ours that certainly have no volumes: nothing has to be looked at before their start. */
   const volumeless = new Set<string>();
+  /** Containers of ours that certainly have not run yet. */
+  const fresh = new Set<string>();
 
   const usage = new DockerUsage(context);
 
@@ -109,6 +111,7 @@ export function connectDocker(options: DockerOptions): Engine {
         const id = await createContainer(context, spec, options);
         terminals.set(id, spec.tty);
         if (spec.volumes.length === 0) volumeless.add(id);
+        fresh.add(id);
         return id;
       } catch (error) {
         if (hasCode(error, 'not_found')) known.clear();
@@ -118,6 +121,7 @@ export function connectDocker(options: DockerOptions): Engine {
     async start(id, options = {}) {
       // Not with `create`: a container that an agent made before it died is started by the next one.
       if (!volumeless.has(id)) await ownVolumes(context, id, options);
+      if (!fresh.delete(id)) await mendLog(context, id, options);
       await startContainer(context, id, options);
       return note(await inspectContainer(context, id, options));
     },
@@ -136,6 +140,7 @@ export function connectDocker(options: DockerOptions): Engine {
       await removeContainer(context, id, options);
       terminals.delete(id);
       volumeless.delete(id);
+      fresh.delete(id);
       usage.forget(id);
     },
     inspect: (id, options = {}) => inspectContainer(context, id, options),

@@ -78,8 +78,10 @@ export type Container = Readonly<{
   exitCode?: number;
   /** The kernel killed something of it for want of memory. */
   isOutOfMemory: boolean;
-  /** Why the engine could not run it. */
+  /** Why the engine could not run it, or tell of it. */
   error?: string;
+  /** The engine could not tell of it: what it is now is known, but not since when, and not how it ended. */
+  isUnclear?: boolean;
 }>;
 
 export type EngineEvent = Readonly<{ type: 'started' | 'ended' | 'out_of_memory' | 'removed'; containerId: string }>;
@@ -125,6 +127,7 @@ export interface ExtraProcess extends Attachment {
 
 export type ImageInfo = Readonly<{
   id: string;
+  /** Its tags; without any the names that it was pulled by digest under. */
   refs: readonly string[];
   labels: Labels;
   createdAtMs: number;
@@ -189,7 +192,7 @@ export interface Engine {
    * of it. Of what is in the cluster its steps reach no more than a machine outside.
    */
   buildImage(build: ImageBuild, options?: CallOptions): Promise<string>;
-  /** Removes what builds left that ended with the program that ran them. Before the first build. */
+  /** Removes what builds left that ended with the program that ran them. */
   removeBuildsLeft(options?: CallOptions): Promise<void>;
   /** Images by name as one archive for another engine, layers they share once. One that is not there: `not_found`. */
   exportImages(names: readonly string[], options?: CallOptions): Promise<Readable>;
@@ -202,8 +205,8 @@ export interface Engine {
 
   create(spec: ContainerSpec, options?: CallOptions): Promise<string>;
   /**
-   * Answers the container as it is after the start. A volume of it with nothing in it becomes its user's, unless the image says
-   * whose.
+   * Answers the container as it is after the start; `conflict` for one that is to be removed. A volume of it with nothing in it
+   * becomes its user's, unless the image says whose.
    */
   start(id: string, options?: CallOptions): Promise<Container>;
   /** TERM, after `timeoutMs` KILL; resolves once it ended. */
@@ -216,6 +219,7 @@ export interface Engine {
   inspect(id: string, options?: CallOptions): Promise<Container>;
   /** Ids and states only: cheap, for finding out whether there is anything to look at. */
   states(options?: CallOptions): Promise<ReadonlyMap<string, Container['state']>>;
+  /** One that the engine cannot tell of keeps nobody from the others: it `isUnclear`. */
   list(options?: CallOptions): Promise<Container[]>;
   events(options: { signal: AbortSignal }): AsyncIterable<EngineEvent>;
 

@@ -2,6 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { pause } from '@flynn/kit/clock';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
+import { withDeadline } from '@flynn/kit/retry';
 import type { HostUse, JobUse } from './api.ts';
 import type { ContainerTable } from './container-table.ts';
 import type { DiskMeter } from './disk-meter.ts';
@@ -13,6 +14,8 @@ import { jobIdOf } from './plan.ts';
 /** Shares of the processor are told for at least this long, and from a sample no older than that. */
 const leastSpanMs = 200;
 const longestSpanMs = 60_000;
+/** Most is known without the engine; whoever asks for all of it waits no longer for the rest. */
+const engineDeadlineMs = 3_000;
 
 type Sample = { atMs: number; cpuNanoseconds: number; percent?: number };
 
@@ -45,15 +48,28 @@ export class Figures {
     return use;
   }
 
-  /** Of every job that runs, residents included. */
+  /** Of every job that runs, residents included; of those that only the engine could tell of nothing while it is away. */
   async ofJobs(signal: AbortSignal): Promise<JobUse[]> {
+    const until = withDeadline(engineDeadlineMs, signal);
     const running = this.#containers.all().filter(({ state }) => state === 'running');
     const ids = new Set(running.map(({ id }) => id));
     for (const id of this.#samples.keys()) if (!ids.has(id)) this.#samples.delete(id);
-    return (await this.#measure(running, signal)).toSorted((a, b) => (a.jobId < b.jobId ? -1 : 1));
+    const lookAtOne = async (container: Container): Promise<Usage | undefined> => {
+      try {
+        return await this.#look(container, until);
+      } catch (error) {
+        if (signal.aborted || !hasCode(error, 'unavailable', 'timeout')) throw error;
+        return undefined;
+      }
+    };
+    return (await this.#measure(running, signal, lookAtOne)).toSorted((a, b) => (a.jobId < b.jobId ? -1 : 1));
   }
 
-  async #measure(containers: readonly Container[], signal: AbortSignal): Promise<JobUse[]> {
+  async #measure(
+    containers: readonly Container[],
+    signal: AbortSignal,
+    look = (container: Container) => this.#look(container, signal),
+  ): Promise<JobUse[]> {
     // A share needs two looks; who asks regularly has the first already.
     const isNew = ({ id }: Container) => {
       const sample = this.#samples.get(id);
@@ -61,7 +77,7 @@ export class Figures {
     };
     const fresh = containers.filter(isNew);
     for (const container of fresh) {
-      const usage = await this.#look(container, signal);
+      const usage = await look(container);
       if (usage !== undefined) {
         this.#samples.set(container.id, { atMs: performance.now(), cpuNanoseconds: usage.cpuNanoseconds });
       }
@@ -69,7 +85,7 @@ export class Figures {
     if (fresh.length > 0) await pause(leastSpanMs, signal);
     const uses: JobUse[] = [];
     for (const container of containers) {
-      const usage = await this.#look(container, signal);
+      const usage = await look(container);
       if (usage !== undefined) uses.push(this.#useOf(container, usage));
     }
     return uses;

@@ -12,7 +12,7 @@ import { Convergence } from './convergence.ts';
 import type { Container, Engine } from './engine.ts';
 import { JobTable } from './job-table.ts';
 import { isSingleton } from './labels.ts';
-import { Slots } from './slots.ts';
+import { Slots } from '@flynn/kit/slots';
 import type { HostSettings } from './spec.ts';
 import { StatusWriter } from './status-writer.ts';
 import type { StepContext } from './steps.ts';

@@ -14,6 +14,7 @@ export class ImageUses {
   readonly #log: Logger;
   readonly #usedAt = new Map<string, number>();
   readonly pulled = new Set<string>();
+  #isFailing = false;
 
   constructor(options: { path: string; log: Logger }) {
     this.#path = options.path;
@@ -38,7 +39,10 @@ export class ImageUses {
     return at === undefined ? undefined : Math.abs(systemClock.now() - at);
   }
 
-  /** `present`: all images there are; those in use, and those never heard of, count as needed now. */
+  /**
+   * `present`: all images there are; those in use, and those never heard of, count as needed now. A disk without room for it
+   * keeps nobody from making some.
+   */
   async note(present: readonly { id: string; refs: readonly string[] }[], inUse: ReadonlySet<string>): Promise<void> {
     const ids = new Set(present.map(({ id }) => id));
     const refs = new Set(present.flatMap((image) => image.refs));
@@ -47,6 +51,12 @@ export class ImageUses {
     const now = systemClock.now();
     for (const id of ids) if (inUse.has(id) || !this.#usedAt.has(id)) this.#usedAt.set(id, now);
     const file = { pulled: [...this.pulled], usedAt: Object.fromEntries(this.#usedAt) };
-    await writeFileAtomic(this.#path, JSON.stringify(file));
+    try {
+      await writeFileAtomic(this.#path, JSON.stringify(file));
+      this.#isFailing = false;
+    } catch (error) {
+      if (!this.#isFailing) this.#log.warn(`noting when images were needed: ${messageOf(error)}`);
+      this.#isFailing = true;
+    }
   }
 }

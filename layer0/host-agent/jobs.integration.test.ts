@@ -86,6 +86,23 @@ scenario('a restarted agent leaves the container running and goes on with it', a
   assert.equal((await second.reach(job, 'over', (s) => s.isFinal)).state, 'done');
 });
 
+scenario('a job whose network was made anew starts again as it was', async ({ fixture, agent, again }) => {
+  const { engine, network, cluster } = fixture;
+  const job = jobOf('web', { image, command: script('cat /kept; echo kept > /kept; exec sleep 1000') });
+  await agent.assign([job]);
+  await agent.reach(job, 'running', (s) => s.state === 'running');
+  const [{ id } = { id: '' }] = await engine.list();
+  await agent.stop();
+  await engine.stop(id, { timeoutMs: 1_000 });
+  await engine.removeNetwork(network.name);
+  await engine.ensureNetwork({ ...network, bridge: `flt${cluster.slice(0, 10)}` });
+  const second = await again();
+  const { state, error } = await second.reach(job, 'over it', (s) => s.restarts > 0 && s.state !== 'starting');
+  assert.deepEqual([state, error], ['running', undefined]);
+  assert.equal((await engine.inspect(id)).state, 'running');
+  assert.equal((await collect(engine.logs(id, { follow: false }))).at(-1)?.message, 'kept');
+});
+
 scenario('a job that ignores TERM is killed after its timeout', async ({ fixture, agent }) => {
   const job = jobOf('deaf', {
     image,

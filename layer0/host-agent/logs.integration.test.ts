@@ -2,12 +2,13 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, readFileSync } from 'node:fs';
+import { appendFileSync, existsSync, readFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { waitFor } from '@flynn/kit/retry';
+import Docker from 'dockerode';
 import { logLineSchema } from './api.ts';
 import { collect, endOf } from './conformance.ts';
 import { openDocker, testImage } from './docker-fixture.ts';
@@ -49,6 +50,33 @@ for (const tty of [false, true]) {
         [10_000, 10_000, 10_000, 10_000, 10_000, 4],
       );
       assert.equal(new Set(pieces.map((piece) => piece.timestampNs + BigInt(piece.index))).size, 6);
+    } finally {
+      await fixture.close();
+    }
+  });
+}
+
+for (const [what, damage] of [
+  ['zeros', '\0'.repeat(100_000)],
+  ['half a record', '{"log":"bro'],
+] as const) {
+  test(`a log that a power cut left ending in ${what} goes on behind its last line`, { timeout: 120_000 }, async () => {
+    const fixture = await openDocker(214);
+    const { engine } = fixture;
+    try {
+      const job = jobOf('cut', { command: ['sh', '-c', 'echo one; echo two'] });
+      const id = await engine.create(containerSpecOf(job, testImage, settingsOf(fixture)));
+      await engine.start(id);
+      await endOf(engine, id);
+      const { LogPath } = await new Docker({ socketPath: '/var/run/docker.sock' }).getContainer(id).inspect();
+      appendFileSync(LogPath, damage);
+      await engine.start(id);
+      await endOf(engine, id);
+      const records = await collect(engine.logs(id, { follow: false }));
+      assert.deepEqual(
+        records.map(({ message }) => message),
+        ['one', 'two', 'one', 'two'],
+      );
     } finally {
       await fixture.close();
     }

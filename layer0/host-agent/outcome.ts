@@ -60,19 +60,23 @@ export function outcomeOfVanished(job: HostJob, startedAt: number, record: JobRe
   return outcomeOfEnd(job, { ...end, error: 'its container was removed' }, record, now);
 }
 
-/** A start that did not work. `isTransient`: nothing is wrong with the job, something it needs is away. */
+/**
+ * A start that did not work. `isTransient`: nothing is wrong with the job, something it needs is away. `endedAt`: of the run
+ * before, which is told about already.
+ */
 export function outcomeOfFailedStart(
   job: HostJob,
   record: JobRecord,
-  failure: { message: string; isTransient: boolean },
+  failure: { message: string; isTransient: boolean; endedAt?: number | undefined },
   now: number,
 ): Outcome {
   const status = withoutRun(record.status);
+  const before = failure.endedAt === undefined ? {} : { endedAt: failure.endedAt };
   const error = failure.message;
   const hasPatience = job.template.restart === 'always' || now - job.createdAt < patienceMs;
   if (failure.isTransient && hasPatience) {
     return {
-      status: { ...status, state: 'pending', isFinal: false, error, nextStartAt: now + 1000 },
+      status: { ...status, ...before, state: 'pending', isFinal: false, error, nextStartAt: now + 1000 },
       failures: record.failures,
     };
   }
@@ -122,10 +126,8 @@ export function outOfMemoryMessage(limitBytes: number | undefined): string {
 }
 
 /** Whether this end of the container is the one the status tells about. */
-export function isSettled(status: JobStatus, container: Container): boolean {
-  return (
-    isEnded(status) && status.endedAt !== undefined && status.endedAt >= (container.endedAtMs ?? container.createdAtMs)
-  );
+export function isSettled({ endedAt }: JobStatus, container: Container): boolean {
+  return endedAt !== undefined && endedAt >= (container.endedAtMs ?? container.createdAtMs);
 }
 
 /** Whether the last run is told about; a status that tells of a start without one is of a run under way. */

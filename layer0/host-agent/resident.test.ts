@@ -4,10 +4,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { test } from 'node:test';
+import { FlynnError } from '@flynn/kit/errors';
 import { createLogger, silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import { TaskGroup } from '@flynn/kit/tasks';
 import { ContainerTable } from './container-table.ts';
+import type { Engine } from './engine.ts';
 import { createMemoryEngine } from './memory.ts';
 import { isSingletonContainer } from './fence.ts';
 import { Residents, residentSchema, residentSpec } from './resident.ts';
@@ -120,6 +122,34 @@ test('none begins with nothing in the place of what it had: it waits for its vol
   await fourth.residents.converge(signal);
   assert.deepEqual(await readVolumesHad(dir), { etcd: ['flynn-test.etcd-77'] }, 'a damaged note is made anew');
   await removeContainers();
+  await rm(dir, { recursive: true });
+});
+
+test('a resident job whose container the engine is to remove, and never starts again, has another one', async () => {
+  const dir = await mkdtemp(join(tmpdir(), 'flynn-resident-'));
+  const engine = createMemoryEngine({ cluster: 'test' });
+  const log = silentLogger();
+  await writeFile(join(dir, 'etcd.json'), specOf('etcd'));
+  const open = async (one: Engine) => {
+    const containers = new ContainerTable({ engine: one, log });
+    await containers.refresh();
+    return new Residents({ dir, engine: one, containers, host, log });
+  };
+  const { signal } = new AbortController();
+  await (await open(engine)).converge(signal);
+  const [{ id: dead } = { id: '' }] = await engine.list();
+  await engine.stop(dead, { timeoutMs: 0 });
+  const start: Engine['start'] = async (id, call) => {
+    if (id === dead) throw new FlynnError('conflict', 'the container is marked for removal and cannot be started');
+    return engine.start(id, call);
+  };
+  const residents = await open({ ...engine, start });
+  await waitFor(() => residents.converge(signal), { what: 'a start', deadlineMs: 20_000 });
+  assert.deepEqual(
+    (await engine.list()).map(({ id, state }) => [id === dead, state]),
+    [[false, 'running']],
+  );
+  engine.losePower();
   await rm(dir, { recursive: true });
 });
 

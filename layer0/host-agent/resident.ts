@@ -177,10 +177,20 @@ export class Residents {
         await this.#create(resident, signal);
         return resyncMs;
       case 'start':
-        if (container !== undefined) await this.#start(resident.name, container.id, signal);
+        if (container !== undefined) await this.#startAgain(resident.name, container, signal);
         break;
     }
     return resyncMs;
+  }
+
+  async #startAgain(name: string, container: Container, signal: AbortSignal): Promise<void> {
+    try {
+      await this.#start(name, container.id, signal);
+    } catch (error) {
+      // What somebody began to remove, in vain, the engine never starts again: the next attempt makes another.
+      if (hasCode(error, 'conflict')) await this.#remove(container, signal);
+      throw error;
+    }
   }
 
   #noteEnd(name: string, container: Container | undefined): { nextStartAt: number } {

@@ -146,14 +146,26 @@ export class SinkConnection implements AsyncDisposable {
       if (line.timestamp > newest) newest = line.timestamp;
       lines.push(line);
       if (lines.length < batchSize) continue;
-      await this.#send(lines, 'replay', signal);
+      await this.#sendReplay(lines, signal);
       lines = [];
     }
-    if (lines.length > 0 && !signal.aborted) await this.#send(lines, 'replay', signal);
+    if (lines.length > 0 && !signal.aborted) await this.#sendReplay(lines, signal);
     const now = nowText();
     // A clock that was set back since: what it says then is not to be waited for.
     this.#replayedUntil = newest < now ? newest : now;
     this.#needsReplay = signal.aborted;
+  }
+
+  /** What is refused would be so in every replay, and there would be one after the other. */
+  async #sendReplay(lines: readonly LogLine[], signal: AbortSignal): Promise<void> {
+    try {
+      await this.#send(lines, 'replay', signal);
+    } catch (error) {
+      if (!hasCode(error, 'invalid')) throw error;
+      this.#log.warn(
+        `the log aggregator at ${this.address} refused ${lines.length} earlier lines: ${messageOf(error)}`,
+      );
+    }
   }
 
   async #fillBatch(signal: AbortSignal): Promise<void> {

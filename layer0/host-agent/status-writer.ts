@@ -54,10 +54,11 @@ export class StatusWriter {
 
   /** Resolves when the signal aborts; what is pending then gets one more try. */
   async run(signal: AbortSignal): Promise<void> {
-    const aborted = new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
+    // A race against the signal at each turn would be remembered by it for as long as the agent lives.
+    signal.addEventListener('abort', () => this.#wake.resolve(), { once: true });
     let failures = 0;
     while (!signal.aborted) {
-      await Promise.race([this.#wake.promise, aborted]);
+      await this.#wake.promise;
       await systemClock.sleep(lingerMs);
       this.#wake = Promise.withResolvers<void>();
       while (this.#pending.size > 0 && !signal.aborted) {

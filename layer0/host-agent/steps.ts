@@ -17,7 +17,7 @@ import { outcomeOfFailedStart } from './outcome.ts';
 import type { Step } from './plan.ts';
 import { newRecord, recordOfContainer, withoutRun } from './record.ts';
 import type { JobRecord } from './record.ts';
-import type { Slots } from './slots.ts';
+import type { Slots } from '@flynn/kit/slots';
 import { containerSpecOf } from './spec.ts';
 import type { Routers } from '@flynn/discovery/routers';
 import type { HostSettings } from './spec.ts';
@@ -80,7 +80,7 @@ async function settleJob(step: StepOf<'settle'>, { jobs, monitors }: StepContext
 
 async function startJob(step: StepOf<'start'>, context: StepContext, signal: AbortSignal): Promise<void> {
   const { job } = step;
-  const { jobs, engine, containers, startSlots, host } = context;
+  const { jobs, containers, startSlots, host } = context;
   const record = () => recordOf(job, context);
   jobs.set(record());
   const isAgain = record().status.startedAt !== undefined;
@@ -92,7 +92,7 @@ async function startJob(step: StepOf<'start'>, context: StepContext, signal: Abo
         if (job.template.identity !== undefined) await host.identities?.issue(job.id, job.template.identity);
         const id = step.container?.id ?? (await createContainer(job, context, signal));
         await context.beforeStart(job, id);
-        return engine.start(id, { signal });
+        return startContainer(id, step, context, signal);
       },
       { signal },
     );
@@ -104,7 +104,7 @@ async function startJob(step: StepOf<'start'>, context: StepContext, signal: Abo
     // the next plan has to see it, or it would call a job over whose container is only just coming up.
     if (signal.aborted) return await containers.refresh(AbortSignal.timeout(lookDeadlineMs));
     const isTransient = hasCode(error, 'unavailable', 'timeout', 'cancelled');
-    const failure = { message: messageOf(error), isTransient };
+    const failure = { message: messageOf(error), isTransient, endedAt: step.container?.endedAtMs };
     context.log.warn({ jobId: job.id }, `could not start the job: ${failure.message}`);
     jobs.set({ ...record(), ...outcomeOfFailedStart(job, record(), failure, systemClock.now()), isWatched: false });
     try {
@@ -113,6 +113,21 @@ async function startJob(step: StepOf<'start'>, context: StepContext, signal: Abo
       // The table looks again by itself; why the job did not start has been told already.
       context.log.debug({ err: error, jobId: job.id }, 'the containers could not be looked at after a failed start');
     }
+  }
+}
+
+/** What somebody began to remove, in vain, the engine keeps and never starts again: the next attempt makes another. */
+async function startContainer(
+  id: string,
+  step: StepOf<'start'>,
+  { engine }: StepContext,
+  signal: AbortSignal,
+): Promise<Container> {
+  try {
+    return await engine.start(id, { signal });
+  } catch (error) {
+    if (hasCode(error, 'conflict') && step.container !== undefined) await engine.remove(id, { signal });
+    throw error;
   }
 }
 

@@ -37,12 +37,12 @@ test('a deadline nobody extends kills what it guards and nothing else, whoever s
     const first = new Watchdog({ dir, log });
     await first.guard(undefined, [one]);
     assert.deepEqual(await readdir(dir), [], 'nothing runs as long as there is no deadline');
-    const at = performance.now() + 1_000;
+    const at = performance.now() + 5_000;
     await Promise.all([[one], [two], [one, two]].map((ids) => first.guard(at, ids)));
     assert.deepEqual((await readFile(join(dir, 'fence'), 'utf8')).split('\n').slice(1, -1), [one, two].toSorted());
-    const extendedUntilMs = performance.now() + 3_000;
+    const extendedUntilMs = performance.now() + 7_000;
     while (performance.now() < extendedUntilMs) {
-      await first.guard(performance.now() + 1_000, [one, two]);
+      await first.guard(performance.now() + 5_000, [one, two]);
       await new Promise((resolve) => setTimeout(resolve, 200));
     }
     assert.deepEqual(await Promise.all([stateOf(one), stateOf(two)]), ['running', 'running']);
@@ -52,7 +52,8 @@ test('a deadline nobody extends kills what it guards and nothing else, whoever s
     const second = new Watchdog({ dir, log });
     second.resume();
     await waitFor(async () => (await ownerOf()) !== firstOwner, { what: 'the second watchdog', deadlineMs: 30_000 });
-    const deadlineMs = performance.now() + 1_500;
+    // No sooner than within one sleep of it: it has just read a deadline further away.
+    const deadlineMs = performance.now() + 3_500;
     await second.guard(deadlineMs, [one]);
     const killed = await waitFor(async () => (await stateOf(one)) === 'exited' && performance.now(), {
       what: 'the end of the container',

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdir, mkdtempDisposable, readFile, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtempDisposable, readFile, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Writable } from 'node:stream';
@@ -56,6 +56,27 @@ test('what an agent before left to be guarded has its time cut, never added to, 
     await watchdog.limit(performance.now() + 60_000);
     assert.deepEqual(await fence(), guarded);
     assert.equal(guarded[1], other);
+  } finally {
+    process.kill(pid, 'SIGKILL');
+  }
+});
+
+test('on a disk without room the deadline is moved on all the same', async () => {
+  await using folder = await mkdtempDisposable(join(tmpdir(), 'flynn-watchdog-'));
+  const dir = join(folder.path, 'watchdog');
+  const [one, other] = ['0123456789abcdef', 'fedcba9876543210'];
+  const fence = async () => (await readFile(join(dir, 'fence'), 'utf8')).split('\n');
+  const watchdog = new Watchdog({ dir, log: silentLogger() });
+  await watchdog.guard(performance.now() + 60_000, [one, other]);
+  const readPid = async () => Number(await readFile(join(dir, 'watchdog.pid'), 'utf8')) || undefined;
+  const pid = await waitFor(readPid, { what: 'the watchdog', deadlineMs: 60_000 });
+  try {
+    const [before] = await fence();
+    await symlink('/dev/full', join(dir, 'fence.new'));
+    await watchdog.guard(performance.now() + 600_000, [one]);
+    const [deadline, ...ids] = await fence();
+    assert.deepEqual(ids, [one, '']);
+    assert.ok(Number(deadline) > Number(before), deadline);
   } finally {
     process.kill(pid, 'SIGKILL');
   }

@@ -5,9 +5,9 @@
 import { spawn } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
-import { mkdir, readFile, rename, writeFile } from 'node:fs/promises';
+import { mkdir, open, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { FlynnError, messageOf } from '@flynn/kit/errors';
+import { FlynnError, hasErrno, messageOf } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 
 /**
@@ -99,9 +99,16 @@ export class Watchdog {
   async #write(deadline: number, ids: readonly string[]): Promise<void> {
     await mkdir(this.#dir, { recursive: true, mode: 0o700 });
     const file = join(this.#dir, 'fence');
-    // Not to be on disk, only to be whole: after a power cut there is nothing to guard.
-    await writeFile(`${file}.new`, [deadline, ...ids, ''].join('\n'), { mode: 0o600 });
-    await rename(`${file}.new`, file);
+    const text = [deadline, ...ids, ''].join('\n');
+    try {
+      // Not to be on disk, only to be whole: after a power cut there is nothing to guard.
+      await writeFile(`${file}.new`, text, { mode: 0o600 });
+      await rename(`${file}.new`, file);
+    } catch (error) {
+      if (!hasErrno(error, 'ENOSPC', 'EDQUOT')) throw error;
+      await rm(`${file}.new`, { force: true });
+      await overwrite(file, text);
+    }
     // Not before there is a folder for it, and something to read.
     this.#ensureRunning();
   }
@@ -132,6 +139,16 @@ export class Watchdog {
     child.once('exit', (code, signal) => end(String(signal ?? code)));
     child.unref();
   }
+}
+
+/**
+ * On a disk without room: jobs are not to be killed for that. Whoever reads meanwhile finds a time between the former and the
+ * new one, both of as many digits.
+ */
+async function overwrite(file: string, text: string): Promise<void> {
+  await using handle = await open(file, 'r+');
+  await handle.write(text, 0);
+  await handle.truncate(Buffer.byteLength(text));
 }
 
 /** The same moment in hundredths of a second since the machine's start: the clock a shell can read, and nobody can set. */
