@@ -10,6 +10,7 @@ import { workloadRemoval } from '@flynn/scheduler/evaluations';
 import type { Compare, Operation } from '@flynn/store/store';
 import { grantType } from './access/resources.ts';
 import { isOpen, placedJobs, statusesOfApp, valuesOf } from './cell-view.ts';
+import { collectArtifacts } from './collection/collection.ts';
 import { appIdOf } from './compile.ts';
 import { evaluationContext } from './deps.ts';
 import type { Deps } from './deps.ts';
@@ -159,15 +160,6 @@ async function removeEverything(
     endedOperationsOf(deps, id, signal),
   ]);
   const own = releases.filter(({ spec }) => spec.appId === id);
-  const elsewhere = new Set(releases.filter(({ spec }) => spec.appId !== id).map(({ spec }) => spec.artifactId));
-  const artifactIds = new Set(
-    own.flatMap(({ spec }) =>
-      spec.artifactId === undefined || elsewhere.has(spec.artifactId) ? [] : [spec.artifactId],
-    ),
-  );
-  const artifacts = await Promise.all(
-    [...artifactIds].map((artifact) => resources.find(artifactType, artifact, { signal })),
-  );
   const statuses = statusesOfApp(cell, id);
   await writeAll(
     deps,
@@ -180,9 +172,6 @@ async function removeEverything(
         .map((evaluation) => ({ delete: cellKeys.evaluation(evaluation.id) })),
       ...operations.flatMap((operation) => [{ delete: historyKey(operation) }, removeLog(operation)]),
       { delete: operationLock(id) },
-      ...artifacts.flatMap((artifact) =>
-        artifact === undefined ? [] : (removePiece(artifactType, artifact).then ?? []),
-      ),
       ...(await removalsOf(deps, routeType, id, signal)),
       ...(await removalsOf(deps, drainType, id, signal)),
       ...(await removalsOf(deps, formationType, id, signal)),
@@ -195,6 +184,8 @@ async function removeEverything(
     ],
     options,
   );
+  // What another app takes over at this moment stays.
+  await collectArtifacts(deps, new Set(own.flatMap(({ spec }) => spec.artifactId ?? [])), options);
 }
 
 async function removalsOf<Spec, Status, SpecInput>(

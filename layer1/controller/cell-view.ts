@@ -114,6 +114,18 @@ export function statusesOfApp(cell: CellView, appId: string): SeenStatus[] {
   return seenStatuses(cell, ({ workloadId }) => appIdOf(workloadId) === appId);
 }
 
+/** But for jobs that their host was told to stop: it says that they run until no router chooses them any more. */
+export function stayingStatuses(cell: CellView, appId: string): SeenStatus[] {
+  const leaving = new Set<string>();
+  for (const { value } of cell.assignments.snapshot.entries.values()) {
+    for (const { workloadId, jobs } of value.groups) {
+      if (appIdOf(workloadId) !== appId) continue;
+      for (const { id, desired } of jobs) if (desired === 'stop') leaving.add(id);
+    }
+  }
+  return statusesOfApp(cell, appId).filter(({ id }) => !leaving.has(id));
+}
+
 /** Every job some host has been told of, with that host: assignment keys are `<host>/<plan>`. Once told to stop, it is to stop. */
 export function placedJobs(cell: CellView): PlacedJob[] {
   const jobs = new Map<string, PlacedJob>();

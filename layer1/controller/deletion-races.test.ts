@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';
 import { createMemoryStore } from '@flynn/store/memory';
-import { apps, jobs } from './api.ts';
+import { apps, jobs, releases } from './api.ts';
 import { routing } from './routes/api.ts';
 import { operations } from './operations/api.ts';
 import { startTestController } from './testing.ts';
@@ -48,3 +48,26 @@ for (const [what, ask] of Object.entries(requests)) {
     );
   });
 }
+
+test('what another app takes over of one that goes it keeps', async () => {
+  const store = createMemoryStore();
+  await using world = await startTestController({ store });
+  const { release } = await world.deployApp('doomed', { web: {} });
+  await world.deployApp('heir', { web: {} });
+  const artifactId = release.artifactId ?? '';
+  const heir = { app: 'heir' };
+  const transact = store.transact.bind(store);
+  store.transact = async (transaction, options) => {
+    if (JSON.stringify(transaction.then).includes(`"delete":"/flynn/resource/artifact/${artifactId}"`)) {
+      store.transact = transact;
+      await world.client
+        .call(releases.create, { params: heir, body: { artifactId, env: {}, processes: { web: {} } } })
+        .catch((error: unknown) => assert.ok(hasCode(error, 'conflict', 'not_found'), String(error)));
+    }
+    return transact(transaction, options);
+  };
+  await world.client.call(apps.remove, { params });
+  const made = await world.client.call(releases.list, { params: heir });
+  for (const { artifactId: id = '' } of made)
+    await world.client.call(releases.getArtifact, { params: { artifact: id } });
+});

@@ -169,7 +169,10 @@ function translator(filter: EventFilter): (change: Change) => ServerEvent | unde
     const kind = kindOf(key);
     if (kind === 'app' && change.type === 'put') filter.view.learn(viewApp(decodeResource(appType, change.entry)));
     // It went to the history in the same transaction, which tells the rest.
-    if (kind === 'operation' && change.type === 'delete' && !key.startsWith(historyPrefix)) return undefined;
+    if (kind === 'operation' && change.type === 'delete' && !key.startsWith(historyPrefix)) {
+      appOf.delete(key);
+      return undefined;
+    }
     if (kind === undefined || !filter.types.has(kind)) return undefined;
     const id = key.slice(key.lastIndexOf('/') + 1);
     const shown = change.type === 'put' ? filter.view.show(kind, kinds[kind].show(change.entry)) : undefined;

@@ -16,11 +16,12 @@ import { madeOf } from './collection/own-blobs.ts';
 import type { OwnBlobs } from './collection/own-blobs.ts';
 import type { Runnable } from './compile.ts';
 import { parseSchedule } from './cron/schedule.ts';
+import { holdsCounts } from './deployments/phases.ts';
 import { resolveReferences } from './env-references.ts';
 import { findApp, findLiveApp, runnableApp } from './deps.ts';
 import type { Deps } from './deps.ts';
 import { pageOf } from './paging.ts';
-import { appType, artifactType, ownedBy, releaseName, releaseType } from './resources.ts';
+import { appType, artifactType, deploymentType, ownedBy, releaseName, releaseType } from './resources.ts';
 import type { AppResource, ReleaseResource } from './resources.ts';
 import type { Process, Release } from './model.ts';
 import { viewArtifact, viewRelease } from './views.ts';
@@ -99,6 +100,8 @@ export async function createRelease(
   const { resources } = deps;
   const before = await findBasis(deps, app, signal);
   const isLive = before !== undefined && before.id === app.status.releaseId;
+  const isTakenOver = isLive && (input.env === undefined || input.processes === undefined);
+  if (isTakenOver) await checkLasting(deps, app, signal);
   const artifactId = input.artifactId ?? (isLive ? before.spec.artifactId : undefined);
   const artifact = artifactId === undefined ? undefined : await resources.get(artifactType, artifactId, { signal });
   if (artifact?.status.condemnedAt !== undefined) {
@@ -125,7 +128,10 @@ export async function createRelease(
   const numbered = await resources.updateStatus(
     appType,
     app.id,
-    ({ status }) => ({ ...status, lastVersion: status.lastVersion + 1 }),
+    ({ status }) => {
+      if (isTakenOver && isOther(status, app.status)) throw beingDeployed(app, status.deploymentId);
+      return { ...status, lastVersion: status.lastVersion + 1 };
+    },
     {
       signal,
       also: (next) => {
@@ -152,6 +158,25 @@ export async function createRelease(
   );
   if (made === undefined) throw new FlynnError('internal', `release ${id} of ${numbered.spec.name} was not made`);
   return made;
+}
+
+/** What the live release has is taken over while none is about to take its place: what that one changes would be taken back. */
+async function checkLasting(deps: Deps, app: AppResource, signal: AbortSignal): Promise<void> {
+  const { deploymentId } = app.status;
+  const deployment = deploymentId && (await deps.resources.find(deploymentType, deploymentId, { signal }));
+  if (deployment && holdsCounts(deployment.status)) throw beingDeployed(app, deploymentId);
+}
+
+function isOther(now: AppResource['status'], before: AppResource['status']): boolean {
+  return now.releaseId !== before.releaseId || (now.deploymentId ?? before.deploymentId) !== before.deploymentId;
+}
+
+function beingDeployed({ spec }: AppResource, deploymentId: string | undefined): FlynnError {
+  return new FlynnError(
+    'conflict',
+    `another release of ${spec.name} is being deployed, and what it changes this one would not have: wait for it to end, see flynn deployment`,
+    { detail: deploymentId === undefined ? {} : { deploymentId } },
+  );
 }
 
 /**

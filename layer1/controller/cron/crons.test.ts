@@ -9,6 +9,7 @@ import type { CronEntry } from '../app-json.ts';
 import { lastTick, parseSchedule } from './schedule.ts';
 import { stepCron } from './steps.ts';
 import type { Cron } from './model.ts';
+import { cronType } from '../resources.ts';
 import { startTestController } from '../testing.ts';
 import type { TestController } from '../testing.ts';
 
@@ -101,6 +102,19 @@ test('a line stays the same through a deployment, its run goes on, and the next 
   );
   const [newest] = await world.jobsOf('shop', 1, ({ type, state }) => type === 'cron' && state === 'running');
   assert.equal(newest?.releaseId, next.id);
+});
+
+test('a line that ran by a clock that was a year ahead goes on by the right one', async () => {
+  await using world = await startTestController();
+  world.setBehaviour((job) => (job.template.meta['flynn.type'] === 'cron' ? { is: 'exit', code: 0 } : { is: 'run' }));
+  const appId = await prepare(world, [hourly]);
+  await linesWhen(world, 'the line', (lines) => lines.length === 1);
+  const ahead = { ...world.deps, now: () => Date.now() + 365 * 24 * hourMs };
+  await stepCron(ahead, appId, { signal });
+  await linesWhen(world, 'the run', ([line]) => line?.runs.length === 1);
+  const handled = async () => (await world.deps.resources.list(cronType, { signal }))[0]?.status.handledMs ?? Infinity;
+  await waitFor(async () => (await handled()) <= Date.now(), { what: 'a look', deadlineMs: 60_000, intervalMs: 5 });
+  assert.equal((await stepAt(world, appId, 1)).runs.length, 2);
 });
 
 test('a line that is replaced stops what still ran', async () => {

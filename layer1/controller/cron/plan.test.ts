@@ -42,7 +42,14 @@ test('a clock that was put back runs nothing twice; one that was days ahead is n
   const ahead = state({ handledMs: 10 * minute });
   assert.deepEqual(nextAction(everyMinute, 'forbid', ahead, 3 * minute), { do: 'wait', untilMs: 11 * minute });
   const days = state({ handledMs: 10_000 * minute });
-  assert.deepEqual(nextAction(everyMinute, 'forbid', days, 3 * minute), { do: 'wait', untilMs: 4 * minute });
+  assert.deepEqual(nextAction(everyMinute, 'forbid', days, 3 * minute), { do: 'reset' });
+});
+
+test('what ran before the clock was days behind does not run again once it is right', () => {
+  const ran: CronRun = { tick: new Date(10_000 * minute).toISOString(), state: 'done', startedAt: '' };
+  const reset = state({ handledMs: 3 * minute, runs: [ran] });
+  const at = 10_000 * minute + 5;
+  assert.deepEqual(nextAction(everyMinute, 'forbid', reset, at), { do: 'wait', untilMs: 10_001 * minute });
 });
 
 test('however the clock steps within a day, no tick runs twice', () => {
@@ -55,7 +62,7 @@ test('however the clock steps within a day, no tick runs twice', () => {
         nowMs = Math.max(500 * minute, nowMs + step * minute);
         if (handledMs > nowMs + 23 * 60 * minute) continue;
         const action = nextAction(everyMinute, 'allow', state({ handledMs }), nowMs);
-        if (action.do === 'wait') continue;
+        if (action.do === 'wait' || action.do === 'reset') continue;
         assert.ok(!ran.has(action.tickMs));
         assert.ok(action.tickMs <= nowMs);
         ran.add(action.tickMs);

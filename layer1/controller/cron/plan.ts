@@ -1,6 +1,7 @@
 /** What is to be done about a line of cron now? Pure. */
 import type { SeenStatus } from '@flynn/scheduler/lost-jobs';
 import { taskState } from '../deployments/tasks.ts';
+import { iso } from '../job-views.ts';
 import { lastTick, nextTick } from './schedule.ts';
 import type { Schedule } from './schedule.ts';
 import type { CronEntry } from '../app-json.ts';
@@ -15,11 +16,14 @@ export type CronAction =
   | { do: 'wait'; untilMs: number | undefined }
   /** `replaces`: what still runs is to go. */
   | { do: 'run'; tickMs: number; replaces: readonly string[] }
-  | { do: 'skip'; tickMs: number };
+  | { do: 'skip'; tickMs: number }
+  /** What is said to be dealt with is of a clock that was ahead: from now on it is counted anew. */
+  | { do: 'reset' };
 
 /**
  * Of ticks that were missed, however many, only the last is made up for. A clock that was put back falls behind what is
- * dealt with, and nothing runs until it is past that again; one that was a day and more ahead is not waited for.
+ * dealt with, and nothing runs until it is past that again; one that was a day and more ahead is not waited for, and
+ * if it was right after all, what it ran does not run again.
  */
 export function nextAction(
   schedule: Schedule,
@@ -28,9 +32,11 @@ export function nextAction(
   nowMs: number,
 ): CronAction {
   if (isPaused) return { do: 'wait', untilMs: undefined };
-  const afterMs = handledMs > nowMs + dayMs ? nowMs : handledMs;
-  const tickMs = lastTick(schedule, { afterMs, untilMs: nowMs });
-  if (tickMs === undefined) return { do: 'wait', untilMs: nextTick(schedule, Math.max(nowMs, afterMs)) };
+  if (handledMs > nowMs + dayMs) return { do: 'reset' };
+  const tickMs = lastTick(schedule, { afterMs: handledMs, untilMs: nowMs });
+  if (tickMs === undefined || runs.some(({ tick }) => tick === iso(tickMs))) {
+    return { do: 'wait', untilMs: nextTick(schedule, Math.max(nowMs, handledMs)) };
+  }
   const running = runs.flatMap(({ state, workloadId }) =>
     state === 'running' && workloadId !== undefined ? [workloadId] : [],
   );

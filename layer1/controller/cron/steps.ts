@@ -102,6 +102,11 @@ async function stepLine(deps: Deps, line: Line, signal: AbortSignal): Promise<nu
     if (isChanged) await deps.resources.commit([writePiece(cronType, cron, { ...cron, status })], { signal });
     return action.untilMs === undefined ? longestWaitMs : action.untilMs - nowMs;
   }
+  if (action.do === 'reset') {
+    const next = { ...status, handledMs: nowMs };
+    await deps.resources.commit([writePiece(cronType, cron, { ...cron, status: next })], { signal });
+    return 1;
+  }
   const { tickMs } = action;
   const tick = iso(tickMs);
   if (action.do === 'skip' || runnable === undefined) {

@@ -11,6 +11,9 @@ import { deploymentControls } from './api-controls.ts';
 import { changedStatus } from './controls.ts';
 import { changedRollout } from './settings.ts';
 import type { Deployment, Release } from '../model.ts';
+import { UpTimes } from './progress.ts';
+import { RoutersWord } from './routers-word.ts';
+import { stepDeployment } from './steps.ts';
 import { startTestController } from '../testing.ts';
 import type { TestController } from '../testing.ts';
 import { rolloutSchema, type RolloutChange } from './rollout-settings.ts';
@@ -194,6 +197,33 @@ test('aborted half-way, the old jobs are back before the new ones go', async () 
     else up.delete(status.id);
     assert.ok(up.size >= 4, 'never fewer than four were up');
   }
+});
+
+test('a canary on hold whose host is away for a moment gets the time that any job has to come back', async () => {
+  const { second } = await prepare('held', 1, { strategy: 'canary', deadlineMs: 60_000 });
+  const id = await begin('held', second);
+  await reach(id, 'canary');
+  const [job] = await world.jobsOf('held', 1, ({ releaseId }) => releaseId === second.id);
+  const key = cellKeys.jobStatus(job?.hostId ?? '', job?.id ?? '');
+  const status = jobStatusSchema.parse(JSON.parse((await world.store.get(key))?.value ?? ''));
+  const daysMs = 3 * 86_400_000;
+  const upTimes = new UpTimes();
+  const step = (more: number, times: UpTimes) =>
+    stepDeployment({ ...world.deps, now: () => Date.now() + daysMs + more }, id, {
+      signal: new AbortController().signal,
+      upTimes: times,
+      word: new RoutersWord(),
+    });
+  await step(0, upTimes);
+  const value = JSON.stringify({ ...status, state: 'starting' });
+  const { revision } = await world.store.transact({ then: [{ put: key, value }] });
+  await world.deps.cell.statuses.reached(revision);
+  await step(1_000, upTimes);
+  assert.equal((await get(id)).state, 'canary');
+  await step(2_000, new UpTimes());
+  assert.equal((await get(id)).state, 'canary', 'another worker gives it that time, too');
+  await step(3_600_000, upTimes);
+  assert.match((await reach(id, 'failed')).error ?? '', /nothing more came up within/);
 });
 
 test('a job has to stay up for as long as the app asks', async () => {

@@ -6,6 +6,7 @@ import { compareOf } from '@flynn/resource/record';
 import { writePiece } from '@flynn/resource/piece';
 import type { Piece } from '@flynn/resource/piece';
 import { workloadChange } from '@flynn/scheduler/evaluations';
+import type { Compare } from '@flynn/store/store';
 import { deployments } from '../api.ts';
 import { statusesOfApp } from '../cell-view.ts';
 import { compileWorkload, workloadIdOf } from '../compile.ts';
@@ -19,7 +20,7 @@ import type { Deps } from '../deps.ts';
 import { formationPiece } from '../formations.ts';
 import { findRelease, runnableOf } from '../releases.ts';
 import { appType, deploymentType, formationType, ownedBy, releaseType } from '../resources.ts';
-import type { AppResource, DeploymentResource, ReleaseResource } from '../resources.ts';
+import type { AppResource, DeploymentResource, FormationResource, ReleaseResource } from '../resources.ts';
 import { targetCounts } from './rollout.ts';
 import type { Counts } from './rollout.ts';
 import { nextCounts } from './strategies.ts';
@@ -141,8 +142,8 @@ async function deploy(
   const locked: AppResource = { ...app, status: { ...app.status, deploymentId: deployment.resource.id } };
   const pieces = [
     writePiece(appType, app, locked),
-    // One that is deleted at this moment is not deployed.
-    { compare: [compareOf(release)] },
+    // One that is deleted at this moment is not deployed; what is scaled at this moment is not taken back.
+    { compare: [compareOf(release), ...(oldId === undefined ? [] : [countsCompare(oldId, oldFormation)])] },
     deployment.piece,
     formation.piece,
     // What a release wants run before it takes over comes before its first job.
@@ -152,6 +153,11 @@ async function deploy(
   ];
   const revision = await resources.commit(pieces, { signal });
   return { ...deployment.resource, revision };
+}
+
+/** That nobody scales the release whose counts were read: who does compares the app, which that does not change. */
+function countsCompare(releaseId: string, formation: FormationResource | undefined): Compare {
+  return compareOf(formation ?? { type: formationType.name, id: releaseId, revision: 0 });
 }
 
 /** The first jobs of the new release, beside those of the old. */

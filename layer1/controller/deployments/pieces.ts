@@ -8,7 +8,7 @@ import { statusesOfApp } from '../cell-view.ts';
 import { compileWorkload } from '../compile.ts';
 import { progressOf } from './progress.ts';
 import { taskId, taskLine, taskPiece } from './tasks.ts';
-import { workloadIds } from './world.ts';
+import { taskJobId, workloadIds } from './world.ts';
 import type { Side, World } from './world.ts';
 import { evaluationContext } from '../deps.ts';
 import type { Deps } from '../deps.ts';
@@ -56,7 +56,9 @@ export async function piecesOf(
           state: 'complete',
           ...(step.warning === undefined ? {} : { warning: step.warning }),
         }),
-        ...oldRemovals(deps, world),
+        // They went with the switch, if there was one: what is there since then was written down for later.
+        ...(status.state === 'finishing' ? [] : oldRemovals(deps, world)),
+        ...taskRemoval(deps, world),
       ];
     case 'roll_back':
       return [
@@ -108,12 +110,12 @@ function postdeployOf(deps: Deps, { app, deployment, next }: World): { status: P
   return { status: { postdeployJobId: id }, pieces: [piece] };
 }
 
-/** What still runs of a deployment that is aborted. */
+/** What still runs, or would, once its deployment has ended. */
 function taskRemoval(deps: Deps, { deployment, task }: World): Piece[] {
-  const { state, releaseJobId } = deployment.status;
-  const isRunning = state === 'releasing' && (task?.is === 'waiting' || task?.is === 'running');
-  if (!isRunning || releaseJobId === undefined) return [];
-  return [{ then: workloadRemoval(releaseJobId, evaluationContext(deps)) }];
+  const jobId = taskJobId(deployment);
+  const isThrough = task?.is !== 'waiting' && task?.is !== 'running';
+  if (jobId === undefined || isThrough) return [];
+  return [{ then: workloadRemoval(jobId, evaluationContext(deps)) }];
 }
 
 /** The old one’s workloads go, and its counts. */

@@ -39,3 +39,15 @@ test('a job is up since it was first seen so, in its present run, without a brea
   assert.deepEqual(times.seen('d', [{ id: 'a', restarts: 1 }], 9), [9]);
   assert.deepEqual(times.seen('other', [job], 10), [10]);
 });
+
+test('a clock that is put back makes nobody wait for when it was', () => {
+  const times = new UpTimes();
+  const job = { id: 'a', restarts: 0 };
+  assert.deepEqual(times.seen('d', [job], 1_000), [1_000]);
+  assert.deepEqual(times.seen('d', [job], 10), [10]);
+  assert.equal(times.steppedMs('d', 5, 10), 5);
+  assert.equal(times.steppedMs('d', 1_000, 10), 10);
+  assert.equal(times.steppedMs('d', 1_000, 20), 10);
+  assert.equal(times.steppedMs('d', 1_000, 7), 7);
+  assert.equal(times.steppedMs('d', 2_000, 30), 30, 'another step was taken');
+});

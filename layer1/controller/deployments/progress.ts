@@ -29,21 +29,44 @@ export function upJobs(statuses: readonly SeenStatus[], releaseId: string, type:
   );
 }
 
-/** Since when jobs are up, as one worker saw it. The next worker counts anew: a deployment takes longer then, never shorter. */
+/**
+ * Since when things are so, as one worker saw it. The next worker counts anew: a deployment takes longer then, never
+ * shorter. What is said to be so since a time that is yet to come, by a clock that was ahead, is so since now.
+ */
 export class UpTimes {
   readonly #since = new Map<string, ReadonlyMap<string, number>>();
+  readonly #ahead = new Map<string, { saidMs: number; seenMs: number }>();
+  readonly #wentMs = new Map<string, number>();
+
+  /** When the deployment's last step was taken, of which it says when. */
+  steppedMs(deploymentId: string, saidMs: number, nowMs: number): number {
+    if (saidMs <= nowMs) return saidMs;
+    const before = this.#ahead.get(deploymentId);
+    const seenMs = before?.saidMs === saidMs ? Math.min(before.seenMs, nowMs) : nowMs;
+    this.#ahead.set(deploymentId, { saidMs, seenMs });
+    return seenMs;
+  }
 
   /** Of the deployment's jobs that are up, when each was first seen so: now, if it was not a look ago. */
   seen(deploymentId: string, up: readonly Pick<JobStatus, 'id' | 'restarts'>[], nowMs: number): number[] {
     const before = this.#since.get(deploymentId);
     const runs = up.map(({ id, restarts }) => `${id}/${restarts}`);
-    const since = new Map(runs.map((run) => [run, before?.get(run) ?? nowMs]));
+    const since = new Map(runs.map((run) => [run, Math.min(before?.get(run) ?? nowMs, nowMs)]));
     this.#since.set(deploymentId, since);
+    const isWhole = before !== undefined && [...before.keys()].every((run) => since.has(run));
+    this.#wentMs.set(deploymentId, isWhole ? this.wentMs(deploymentId, nowMs) : nowMs);
     return runs.map((run) => since.get(run) ?? nowMs);
   }
 
+  /** When one of those that had been up last went: what takes its place has its time from then on. */
+  wentMs(deploymentId: string, nowMs: number): number {
+    return Math.min(this.#wentMs.get(deploymentId) ?? nowMs, nowMs);
+  }
+
   forget(deploymentId: string): void {
+    this.#wentMs.delete(deploymentId);
     this.#since.delete(deploymentId);
+    this.#ahead.delete(deploymentId);
   }
 }
 

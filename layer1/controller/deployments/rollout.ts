@@ -94,8 +94,12 @@ export function nextStep(view: RolloutView): RolloutStep {
   const { types, phase, nowMs, progressMs, timeoutMs, abort } = view;
   if (phase === 'finishing') {
     const { task } = view;
-    if (task?.is === 'waiting' || task?.is === 'running') return { do: 'wait', untilMs: undefined };
-    const warning = task?.is === 'failed' ? { warning: `its postdeploy failed: ${task.error}` } : {};
+    if (task?.is === 'running') return { do: 'wait', untilMs: undefined };
+    // Until it ends nothing else of the app is deployed.
+    if (task?.is === 'waiting' && nowMs < progressMs + timeoutMs)
+      return { do: 'wait', untilMs: progressMs + timeoutMs };
+    const problem = task?.is === 'waiting' ? `it did not start within ${timeoutMs / 1000} s` : errorOf(task);
+    const warning = problem === undefined ? {} : { warning: `its postdeploy failed: ${problem}` };
     const isOver = types.every(({ oldPresent }) => oldPresent === 0);
     if (isOver || nowMs >= progressMs + finishLimitMs) return { do: 'complete', ...warning };
     return { do: 'wait', untilMs: progressMs + finishLimitMs };
@@ -112,6 +116,10 @@ export function nextStep(view: RolloutView): RolloutStep {
   const failed = types.find((type) => type.failed !== undefined)?.failed;
   if (failed !== undefined) return failing(types, failureText(failed), failed);
   return advance(view);
+}
+
+function errorOf(task: TaskState | undefined): string | undefined {
+  return task?.is === 'failed' ? task.error : undefined;
 }
 
 /** The old release serves meanwhile: only a job that finds no place is waited for no longer than others. */

@@ -1,5 +1,5 @@
 /** Before jobs go, every router has those that take their place: their word is asked for, and waited for so long. */
-import { statusesOfApp } from '../cell-view.ts';
+import { stayingStatuses } from '../cell-view.ts';
 import { compileWorkload } from '../compile.ts';
 import type { Deps } from '../deps.ts';
 import { upJobs } from './progress.ts';
@@ -74,7 +74,7 @@ function instancesOf(
   { runnable, types, releaseId }: Side,
 ): { service: string; up: string[] }[] {
   if (runnable === undefined) return [];
-  const statuses = statusesOfApp(deps.cell, app.id);
+  const statuses = stayingStatuses(deps.cell, app.id);
   return types.flatMap((type) => {
     const process = runnable.release.processes[type];
     const up = upJobs(statuses, releaseId, type).map(({ id }) => id);

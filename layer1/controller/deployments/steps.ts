@@ -3,6 +3,7 @@
  * harmless.
  */
 import type { Again } from '@flynn/resource/reconciler';
+import { compareOf } from '@flynn/resource/record';
 import type { Compare } from '@flynn/store/store';
 import type { UpTimes } from './progress.ts';
 import { piecesOf } from './pieces.ts';
@@ -41,7 +42,9 @@ export async function stepDeployment(
   // What was read is of before the wait: it is looked at again.
   if ((await word.await(deps, world, step, signal)) === 'waited') return { againInMs: 1 };
   const pieces = await piecesOf(deps, world, step, signal);
-  await deps.resources.commit([...pieces, options.epoch === undefined ? {} : { compare: [options.epoch] }], { signal });
+  // What is started of an app that goes meanwhile would stay for ever.
+  const compare = [compareOf(app), ...(options.epoch === undefined ? [] : [options.epoch])];
+  await deps.resources.commit([...pieces, { compare }], { signal });
   const why = 'error' in step ? { why: step.error } : {};
   deps.log.info({ app: app.spec.name, deployment: id, step: step.do, ...why }, 'deployment step');
   // Nothing else may change before the next batch is looked at.
@@ -58,6 +61,9 @@ function phaseOf({ status }: DeploymentResource): RolloutView['phase'] | undefin
 function viewOf(deps: Deps, world: World, phase: RolloutView['phase'], upTimes: UpTimes): RolloutView {
   const { spec, status, createdAt } = world.deployment;
   const { deadlineMs } = spec.rollout;
+  const nowMs = deps.now();
+  const onHoldMs = phase === 'canary' && status.heldSince !== undefined ? nowMs - Date.parse(status.heldSince) : 0;
+  const heldMs = (status.heldMs ?? 0) + Math.max(0, onHoldMs);
   return {
     types: typeStates(deps, world, upTimes),
     plan: spec.rollout,
@@ -67,9 +73,9 @@ function viewOf(deps: Deps, world: World, phase: RolloutView['phase'], upTimes: 
     hasPostdeploy: taskLine(world.next.scripts, 'postdeploy') !== undefined,
     abort: status.abort,
     failure: status.error,
-    nowMs: deps.now(),
-    progressMs: progressMsOf(deps, world),
+    nowMs,
+    progressMs: progressMsOf(deps, world, upTimes),
     timeoutMs: spec.timeoutMs,
-    deadlineMs: deadlineMs === undefined ? undefined : Date.parse(createdAt) + deadlineMs + (status.heldMs ?? 0),
+    deadlineMs: deadlineMs === undefined ? undefined : Date.parse(createdAt) + deadlineMs + heldMs,
   };
 }

@@ -2,9 +2,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { waitFor } from '@flynn/kit/retry';
-import { jobStatusSchema } from '@flynn/scheduler/cell';
+import { cellKeys, jobStatusSchema } from '@flynn/scheduler/cell';
 import { seenStatus } from '@flynn/scheduler/lost-jobs';
 import { apps, deployments, jobs, releases } from '../api.ts';
+import { hosts } from '../api-hosts.ts';
 import { deploymentControls } from './api-controls.ts';
 import type { Scripts } from '../app-json.ts';
 import { taskLine, taskState } from './tasks.ts';
@@ -86,6 +87,23 @@ test('a task that finds no place is waited for as long as a job would be', () =>
   });
 });
 
+test('a postdeploy that finds no place holds up no other deployment for ever', () => {
+  const view = {
+    types: [],
+    plan: rolloutSchema.parse({}),
+    phase: 'finishing',
+    isPromoted: false,
+    progressMs: 0,
+    timeoutMs: 1_000,
+  } as const;
+  assert.deepEqual(nextStep({ ...view, task: { is: 'waiting' }, nowMs: 0 }), { do: 'wait', untilMs: 1_000 });
+  assert.deepEqual(nextStep({ ...view, task: { is: 'running' }, nowMs: 9_000 }), { do: 'wait', untilMs: undefined });
+  assert.deepEqual(nextStep({ ...view, task: { is: 'waiting' }, nowMs: 1_000 }), {
+    do: 'complete',
+    warning: 'its postdeploy failed: it did not start within 1 s',
+  });
+});
+
 async function beginWith(world: TestController, scripts: Scripts): Promise<Deployment> {
   const { release } = await world.deployApp('shop', { web: {} });
   const body = { scripts, ...(release.artifactId === undefined ? {} : { artifactId: release.artifactId }) };
@@ -143,4 +161,20 @@ test('a failing postdeploy leaves the release live, and the deployment says so',
   const ended = await reach(world, id, 'complete');
   assert.equal(ended.warning, 'its postdeploy failed: it ended with exit code 2');
   assert.equal((await world.client.call(apps.get, { params: { app: 'shop' } })).releaseId, newReleaseId);
+});
+
+test('a postdeploy that no host takes is given up: the deployment ends, and it does not run later', async () => {
+  await using world = await startTestController();
+  const { release } = await world.deployApp('shop', { web: {} });
+  const params = { app: 'shop' };
+  await world.client.call(apps.update, { params, body: { deployTimeoutMs: 1_000, rollout: { strategy: 'canary' } } });
+  const body = { scripts: { postdeploy: 'notify' }, artifactId: release.artifactId ?? '' };
+  const next = await world.client.call(releases.create, { params, body });
+  const { id } = await world.client.call(deployments.create, { params, body: { releaseId: next.id } });
+  await reach(world, id, 'canary');
+  for (const host of world.hosts) await world.client.call(hosts.cordon, { params: { host: host.id } });
+  await world.client.call(deploymentControls.promote, { params: { deployment: id } });
+  const ended = await reach(world, id, 'complete');
+  assert.equal(ended.warning, 'its postdeploy failed: it did not start within 1 s');
+  assert.equal(await world.store.get(cellKeys.workload(ended.postdeployJobId ?? '')), undefined);
 });

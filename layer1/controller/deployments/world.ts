@@ -8,6 +8,7 @@ import {
   reasonsOf,
   seenStatuses,
   statusesOfApp,
+  stayingStatuses,
   takesJobs,
   templateFactsSchema,
 } from '../cell-view.ts';
@@ -91,7 +92,8 @@ export async function readWorld(
   };
 }
 
-function taskJobId({ status }: DeploymentResource): string | undefined {
+/** What is run around the rollout at this time. */
+export function taskJobId({ status }: DeploymentResource): string | undefined {
   if (status.state === 'releasing') return status.releaseJobId;
   return status.state === 'finishing' ? status.postdeployJobId : undefined;
 }
@@ -128,11 +130,12 @@ export function typeStates(deps: Deps, world: World, upTimes: UpTimes): TypeStat
   const { counts, oldCounts, rollout } = deployment.spec;
   const reasons = reasonsOf(cell);
   const statuses = statusesOfApp(cell, app.id);
+  const staying = stayingStatuses(cell, app.id);
   const failed = findFailed(deployment, statuses);
   const nextIds = workloadIds(app.id, next);
   const oldIds = workloadIds(app.id, old);
   const types = [...new Set([...nextIds.keys(), ...oldIds.keys()])];
-  const up = types.flatMap((type) => upJobs(statuses, next.releaseId, type));
+  const up = types.flatMap((type) => upJobs(staying, next.releaseId, type));
   const upSince = upTimes.seen(deployment.id, up, deps.now());
   const placed = placedJobs(cell).filter((job) => cell.hosts.snapshot.entries.has(job.hostId));
   return types.map((type): TypeState => {
@@ -155,7 +158,7 @@ export function typeStates(deps: Deps, world: World, upTimes: UpTimes): TypeStat
       oldWanted: oldId === undefined || isInPlace ? 0 : (workloads.get(oldId)?.count ?? 0),
       newUp: settled.length - unsettled.length,
       newExpected: workload?.kind === 'omni' && newWanted > 0 ? hostsOf(cell, workload) : newWanted,
-      oldUp: old === undefined ? 0 : upJobs(statuses, old.releaseId, type).length,
+      oldUp: old === undefined ? 0 : upJobs(staying, old.releaseId, type).length,
       oldPresent: oldId === undefined ? 0 : presentOld(deps, world, oldId, placed),
       isInPlace,
       isSwitched,
@@ -200,15 +203,18 @@ function presentOld({ cell }: Deps, { old }: World, workloadId: string, placed: 
 }
 
 /** When something last happened that brings a deployment on: a job came up, an old one ended, a step was taken. */
-export function progressMsOf(deps: Deps, { app, deployment, next, old }: World): number {
+export function progressMsOf(deps: Deps, { app, deployment, next, old }: World, upTimes: UpTimes): number {
   const { createdAt, status, spec } = deployment;
+  const nowMs = deps.now();
   const times = statusesOfApp(deps.cell, app.id).flatMap((job) => {
     const releaseId = job.meta['flynn.release'];
     if (spec.knownJobs.includes(job.id)) return [];
     if (releaseId === next.releaseId && job.state === 'running' && !job.isUncertain) return [job.startedAt ?? 0];
     return releaseId === old?.releaseId && job.isFinal ? [job.endedAt ?? 0] : [];
   });
-  const steppedMs = Date.parse(status.steppedAt ?? createdAt);
+  const steppedMs = upTimes.steppedMs(deployment.id, Date.parse(status.steppedAt ?? createdAt), nowMs);
+  // All of a canary was up when it began to wait for people, which may have been days ago.
+  if (status.state === 'canary') times.push(upTimes.wentMs(deployment.id, nowMs));
   // A host whose clock is ahead gives no deployment more time than it has.
-  return Math.max(steppedMs, ...times.filter((atMs) => atMs <= deps.now()));
+  return Math.max(steppedMs, ...times.filter((atMs) => atMs <= nowMs));
 }

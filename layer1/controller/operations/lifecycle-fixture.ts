@@ -31,13 +31,14 @@ export function create(client: HttpClient, app: string, ...asked: Asked[]): Prom
 
 export const get = (client: HttpClient, operation: string) => client.call(operations.get, { params: { operation } });
 
-/** A look of the worker's at all that is live, at a time of its own. */
-export function watchAt(world: TestController): (nowMs: number) => Promise<void> {
-  let nowMs = 0;
+/** A look of the worker's at all that is live, so long after its start, at a time of its own. */
+export function watchAt(world: TestController): (atMs: number, nowMs?: number) => Promise<void> {
+  let [steadyMs, nowMs] = [0, 0];
   const { operations: mirror, writer, log } = world.deps;
-  const watch = new OperationWatch({ operations: mirror, writer, log, now: () => nowMs });
-  return async (at) => {
-    nowMs = at;
+  const now = (): number => nowMs;
+  const watch = new OperationWatch({ operations: mirror, writer, log, now, steadyNow: () => steadyMs });
+  return async (atMs, clockMs = atMs) => {
+    [steadyMs, nowMs] = [atMs, clockMs];
     await mirror.reached((await world.store.list('/flynn/resource/operation/')).revision);
     await watch.sweep({ signal: AbortSignal.timeout(60_000) });
   };

@@ -6,10 +6,11 @@ import { waitFor } from '@flynn/kit/retry';
 import { createMemoryStore } from '@flynn/store/memory';
 import { operations } from './api.ts';
 import type { Operation } from '../model.ts';
-import { acknowledgeMs, silenceMs } from './watch.ts';
+import { OperationWatch, acknowledgeMs, silenceMs } from './watch.ts';
 import { TestRunner } from './test-runner.ts';
 import { startTestController } from '../testing.ts';
 import type { TestController } from '../testing.ts';
+import { operationType } from '../resources.ts';
 import { join, newApp, create, get, watchAt } from './lifecycle-fixture.ts';
 import type { Asked } from './lifecycle-fixture.ts';
 
@@ -144,6 +145,68 @@ test('after a restart one whose runner is gone fails when the whole time has pas
   const { state, error } = await get(world.client, id);
   assert.equal(state, 'failed');
   assert.match(error ?? '', /^heartbeat timeout: r1 was not heard of/);
+});
+
+test('a clock that jumps takes no operation from its runner', async () => {
+  await using world = await startTestController({ hasWorker: false });
+  const { client, deps } = world;
+  const lookAt = watchAt(world);
+  for (const name of ['a', 'b']) await newApp(client, name);
+  const runner = await join(world, 'r1');
+  const [running] = await create(client, 'a', {});
+  await runner.claim();
+  const [waiting] = await create(client, 'b', {});
+  await runner.assignments();
+  const states = () => Promise.all([running, waiting].map(async (one) => (await get(client, one?.id ?? '')).state));
+  await lookAt(0);
+  await lookAt(1_000, 86_400_000);
+  assert.deepEqual(await states(), ['running', 'waiting']);
+  await lookAt(silenceMs - 1, 0);
+  assert.deepEqual(await states(), ['running', 'queued']);
+
+  // It was heard of by a controller whose clock was ahead.
+  const id = running?.id ?? '';
+  const ahead = deps.now() + 3_600_000;
+  await deps.resources.updateStatus(operationType, id, ({ status }) => ({ ...status, heartbeatAt: ahead }));
+  assert.deepEqual(await runner.beat(id), { cancelled: false });
+  const { status } = await deps.resources.get(operationType, id, {});
+  assert.ok((status.heartbeatAt ?? ahead) < ahead, 'each sign of life from now on would be kept from the watch');
+});
+
+test('what is overdue by what is known here alone is let be when more was written elsewhere', async () => {
+  await using world = await startTestController({ hasWorker: false });
+  const { client, deps } = world;
+  const { operations: mirror, writer, log } = deps;
+  for (const name of ['a', 'b', 'c']) await newApp(client, name);
+  const runner = await join(world, 'r1');
+  const [running] = await create(client, 'a', {});
+  await runner.claim();
+  const [waiting] = await create(client, 'b', {});
+  const [given] = await runner.assignments();
+  const [queued] = await create(client, 'c', { expiresAt: new Date(1).toISOString(), target: { runnerId: 'r2' } });
+  await mirror.reached((await world.store.list('/flynn/resource/operation/')).revision);
+  let steadyMs = 0;
+  const late = { operations: { ...mirror, snapshot: mirror.snapshot } as typeof mirror, writer, log };
+  const watch = new OperationWatch({ ...late, now: () => steadyMs, steadyNow: () => steadyMs });
+  const { signal } = new AbortController();
+  await watch.sweep({ signal });
+
+  const beaten = { heartbeatAt: deps.now() + 10_000 };
+  await deps.resources.updateStatus(operationType, running?.id ?? '', ({ status }) => ({ ...status, ...beaten }));
+  await runner.decline(given ?? { id: '' });
+  await runner.assignments();
+  await client.call(operations.update, { params: { operation: queued?.id ?? '' }, body: { expiresAt: null } });
+  steadyMs = silenceMs;
+  await watch.sweep({ signal });
+  const now = await Promise.all([running, waiting, queued].map((one) => get(client, one?.id ?? '')));
+  assert.deepEqual(
+    now.map(({ state, attempt }) => [state, attempt]),
+    [
+      ['running', 1],
+      ['waiting', 2],
+      ['queued', undefined],
+    ],
+  );
 });
 
 test('queued and given away it expires, running it does not, and the time can be moved', async () => {

@@ -220,7 +220,7 @@ test('a runner that goes silent loses its operation: it fails, its build job is 
   await using quiet = await startTestController({ hasWorker: false });
   const { client, deps } = quiet;
   let nowMs = Date.now();
-  const watch = new OperationWatch({ ...deps, now: () => nowMs });
+  const watch = new OperationWatch({ ...deps, steadyNow: () => nowMs });
   const { signal } = new AbortController();
   const runners = ['r1', 'r2'].map((id) => new TestRunner({ client, id, clusterKey: quiet.key }));
   await Promise.all(runners.map((one) => one.register()));

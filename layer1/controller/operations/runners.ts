@@ -32,7 +32,8 @@ export function runnerHandlers(deps: Deps): Handler[] {
   }
 
   async function beat(operation: OperationResource, runnerId: string, signal: AbortSignal): Promise<void> {
-    if (deps.now() - (operation.status.heartbeatAt ?? 0) < beatWriteMs) return;
+    // One from the future was written by a clock that is ahead of this one, or was.
+    if (Math.abs(deps.now() - (operation.status.heartbeatAt ?? 0)) < beatWriteMs) return;
     // Its end may be written at the same time: that says more than this.
     await writer.apply(operation.id, { type: 'beat', runnerId }, { signal }).catch(ignoreOvertaken);
   }

@@ -11,8 +11,8 @@ const runner = { runnerId: 'r1', attempt: 1 };
 const held = { ...runner, assignedAt: at(1) };
 
 const statuses: Record<OperationState, OperationStatus> = {
-  queued: { state: 'queued', output: {} },
-  waiting: { state: 'waiting', output: {}, ...held },
+  queued: { state: 'queued', output: {}, expiresAt: at(4_000) },
+  waiting: { state: 'waiting', output: {}, ...held, expiresAt: at(4_000) },
   running: { state: 'running', output: {}, ...held, startedAt: at(2), heartbeatAt: 2 },
   complete: { state: 'complete', output: { a: 'b' }, ...held, startedAt: at(2), endedAt: at(3) },
   failed: { state: 'failed', output: {}, ...held, startedAt: at(2), endedAt: at(3), error: 'no' },
@@ -26,7 +26,7 @@ const events = {
   'acknowledge too late': { type: 'acknowledge', runnerId: 'r1', attempt: 0 },
   decline: { type: 'decline', ...runner },
   'decline of another': { type: 'decline', runnerId: 'r2', attempt: 1 },
-  unacknowledged: { type: 'unacknowledged' },
+  unacknowledged: { type: 'unacknowledged', attempt: 1 },
   beat: { type: 'beat', runnerId: 'r1' },
   'beat of another': { type: 'beat', runnerId: 'r2' },
   'finish well': { type: 'finish', runnerId: 'r1', outcome: { state: 'complete', output: { c: 'd' } } },
@@ -36,7 +36,7 @@ const events = {
   silence: { type: 'silence', reason: 'heartbeat timeout' },
   cancel: { type: 'cancel', isForced: false, reason: 'it was cancelled' },
   force: { type: 'cancel', isForced: true, reason: 'it was cancelled by force' },
-  expire: { type: 'expire' },
+  expire: { type: 'expire', expiresAt: at(4_000) },
   'move expiry': { type: 'move expiry', expiresAt: at(9_000) },
   abandon: { type: 'abandon', reason: 'the build before it failed' },
 } as const satisfies Record<string, OperationEvent>;
@@ -89,8 +89,8 @@ test('each edge notes what people and runners need: who, how often, when, why', 
   const step = (state: OperationState, name: Name): OperationStatus =>
     advance({ id: 'o', status: statuses[state] }, events[name], 5_000);
   assert.deepEqual(step('queued', 'assign'), {
+    ...statuses.queued,
     state: 'waiting',
-    output: {},
     runnerId: 'r1',
     attempt: 1,
     assignedAt: at(5_000),
@@ -101,13 +101,13 @@ test('each edge notes what people and runners need: who, how often, when, why', 
     startedAt: at(5_000),
     heartbeatAt: 5_000,
   });
-  assert.deepEqual(step('waiting', 'decline'), { state: 'queued', output: {}, attempt: 1 });
-  assert.deepEqual(step('waiting', 'unacknowledged'), { state: 'queued', output: {}, attempt: 1 });
+  assert.deepEqual(step('waiting', 'decline'), { ...statuses.queued, attempt: 1 });
+  assert.deepEqual(step('waiting', 'unacknowledged'), { ...statuses.queued, attempt: 1 });
   const complete = step('running', 'finish well');
   assert.deepEqual([complete.output, complete.endedAt, complete.heartbeatAt], [{ c: 'd' }, at(5_000), undefined]);
   assert.equal(step('running', 'silence').error, 'heartbeat timeout');
-  assert.match(step('queued', 'expire').error ?? '', /it expired: no runner had taken it/);
-  assert.match(step('waiting', 'expire').error ?? '', /it expired: r1 had not begun it/);
+  assert.match(step('queued', 'expire').error ?? '', /it expired at .*: no runner had taken it/);
+  assert.match(step('waiting', 'expire').error ?? '', /it expired at .*: r1 had not begun it/);
 });
 
 test('what is to be stopped is not given to anybody again when its runner declines it', () => {

@@ -23,14 +23,15 @@ export type OperationEvent =
   | { type: 'assign'; runnerId: string }
   | { type: 'acknowledge'; runnerId: string; attempt: number }
   | { type: 'decline'; runnerId: string; attempt: number }
-  /** Nobody said in time that it begins. */
-  | { type: 'unacknowledged' }
+  /** Nobody said in time that the attempt begins. */
+  | { type: 'unacknowledged'; attempt: number }
   | { type: 'beat'; runnerId: string }
   | { type: 'finish'; runnerId: string; outcome: Outcome }
-  /** Its runner is lost, for the reason. */
-  | { type: 'silence'; reason: string }
+  /** Its runner is lost, for the reason: where it says which sign of life was the last, only if it still is. */
+  | { type: 'silence'; reason: string; heartbeatAt?: number }
   | { type: 'cancel'; isForced: boolean; reason: string }
-  | { type: 'expire' }
+  /** If it is still to run by then. */
+  | { type: 'expire'; expiresAt: string }
   | { type: 'move expiry'; expiresAt: string | undefined }
   /** A newer one took its place, or one it waits for did not complete. */
   | { type: 'abandon'; reason: string };
@@ -48,6 +49,7 @@ export function hasOperationEnded(state: OperationState): boolean {
  */
 export function advance(operation: OperationFacts, event: OperationEvent, nowMs: number): OperationStatus {
   const { status } = operation;
+  const { heartbeatAt = 0 } = status;
   const at = new Date(nowMs).toISOString();
   switch (event.type) {
     case 'assign':
@@ -67,21 +69,23 @@ export function advance(operation: OperationFacts, event: OperationEvent, nowMs:
       if (!isOf(status, event) || status.state !== 'waiting') throw notHeld(operation, event.runnerId);
       return requeued(status, at);
     case 'unacknowledged':
-      return status.state === 'waiting' ? requeued(status, at) : status;
+      return status.state === 'waiting' && (status.attempt ?? 0) === event.attempt ? requeued(status, at) : status;
     case 'beat':
       if (status.state !== 'running' || status.runnerId !== event.runnerId) throw notHeld(operation, event.runnerId);
       return { ...status, heartbeatAt: nowMs };
     case 'finish':
       return finished(operation, event, at);
     case 'silence':
-      return status.state === 'running' ? ended(status, { state: 'failed', error: event.reason }, at) : status;
+      if (status.state !== 'running' || (event.heartbeatAt ?? heartbeatAt) !== heartbeatAt) return status;
+      return ended(status, { state: 'failed', error: event.reason }, at);
     case 'cancel':
       if (hasOperationEnded(status.state)) return status;
       if (event.isForced || status.state === 'queued')
         return ended(status, { state: 'cancelled', error: event.reason }, at);
       return status.isCancelRequested === true ? status : { ...status, isCancelRequested: true };
     case 'expire':
-      if (status.state !== 'queued' && status.state !== 'waiting') return status;
+      if ((status.state !== 'queued' && status.state !== 'waiting') || status.expiresAt !== event.expiresAt)
+        return status;
       return ended(status, { state: 'failed', error: expiryText(status) }, at);
     case 'move expiry': {
       if (status.state !== 'queued' && status.state !== 'waiting') return status;

@@ -17,21 +17,22 @@ export const acknowledgeMs = 10_000;
 
 export type Timeouts = { silenceMs: number; acknowledgeMs: number };
 type Options = { signal: AbortSignal; epoch?: Compare };
+type WatchDeps = Pick<Deps, 'operations' | 'writer' | 'now' | 'log'> & {
+  /** Milliseconds since some moment: never put right, as the time of day is. */
+  steadyNow?: () => number;
+};
 
 /**
- * INVARIANT. Silence is measured by this process's clock, from when it saw the last sign of life: hosts whose clocks differ
- * do not fail each other's work, and a new worker gives every runner the whole time again. There are no timers: what is
+ * INVARIANT. Silence is measured by this process's steady clock, from when it saw the last sign of life: clocks that differ
+ * or jump fail nobody's work, and a new worker gives every runner the whole time again. There are no timers: what is
  * overdue follows from the operation as it is now, so nothing of an earlier attempt can end a later one.
  */
 export class OperationWatch {
-  readonly #deps: Pick<Deps, 'operations' | 'writer' | 'now' | 'log'>;
+  readonly #deps: WatchDeps;
   readonly #timeouts: Timeouts;
   readonly #seen = new Map<string, { sign: string; atMs: number }>();
 
-  constructor(
-    deps: Pick<Deps, 'operations' | 'writer' | 'now' | 'log'>,
-    timeouts: Timeouts = { silenceMs, acknowledgeMs },
-  ) {
+  constructor(deps: WatchDeps, timeouts: Timeouts = { silenceMs, acknowledgeMs }) {
     this.#deps = deps;
     this.#timeouts = timeouts;
   }
@@ -54,21 +55,24 @@ export class OperationWatch {
   }
 
   #dueOf({ id, spec, status }: OperationResource): OperationEvent | undefined {
-    const nowMs = this.#deps.now();
+    const { now, steadyNow = () => performance.now() } = this.#deps;
     const { state, attempt = 0, heartbeatAt = 0, expiresAt, runnerId = 'its runner' } = status;
-    if (state !== 'running' && expiresAt !== undefined && Date.parse(expiresAt) <= nowMs) return { type: 'expire' };
+    if (state !== 'running' && expiresAt !== undefined && Date.parse(expiresAt) <= now())
+      return { type: 'expire', expiresAt };
     if (state === 'queued') {
       this.#seen.delete(id);
       return undefined;
     }
     const sign = `${state} ${attempt} ${heartbeatAt}`;
     const known = this.#seen.get(id);
+    const nowMs = steadyNow();
     if (known?.sign !== sign) this.#seen.set(id, { sign, atMs: nowMs });
     const silentMs = known?.sign === sign ? nowMs - known.atMs : 0;
-    if (state === 'waiting') return silentMs >= this.#timeouts.acknowledgeMs ? { type: 'unacknowledged' } : undefined;
+    if (state === 'waiting')
+      return silentMs >= this.#timeouts.acknowledgeMs ? { type: 'unacknowledged', attempt } : undefined;
     if (silentMs < this.#timeouts.silenceMs) return undefined;
     const reason = `heartbeat timeout: ${runnerId} was not heard of for 30 s and is taken to be lost: start it again, then repeat the ${spec.kind}`;
-    return { type: 'silence', reason };
+    return { type: 'silence', reason, heartbeatAt };
   }
 }
 

@@ -1,0 +1,165 @@
+/** What changes of an app between two steps of a deployment. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { hasCode } from '@flynn/kit/errors';
+import { waitFor } from '@flynn/kit/retry';
+import { createMemoryStore } from '@flynn/store/memory';
+import type { Store } from '@flynn/store/store';
+import { apps, deployments, formations, releases } from '../api.ts';
+import { deploymentType } from '../resources.ts';
+import { startTestController } from '../testing.ts';
+
+/** Once, right before the first write that has it. */
+function beforeWrite(store: Store, text: string, act: () => Promise<unknown>): void {
+  const transact = store.transact.bind(store);
+  store.transact = async (transaction, options) => {
+    if (!JSON.stringify(transaction.then).includes(text)) return transact(transaction, options);
+    store.transact = transact;
+    await act();
+    return transact(transaction, options);
+  };
+}
+
+test('an app that is scaled while its deployment begins is rolled out as it was scaled', async () => {
+  const store = createMemoryStore();
+  await using world = await startTestController({ store });
+  const { release } = await world.deployApp('shop', { web: {} });
+  const next = await world.makeRelease('shop', { web: {} });
+  const params = { app: 'shop', release: release.id };
+  beforeWrite(store, '/flynn/resource/deployment/', () =>
+    world.client.call(formations.put, { params, body: { processes: { web: 3 } } }),
+  );
+  assert.equal((await world.deploy('shop', next.id)).state, 'complete');
+  const formation = await world.client.call(formations.get, { params: { app: 'shop', release: next.id } });
+  assert.deepEqual(formation.processes, { web: 3 });
+  await world.jobsOf('shop', 3);
+  const [begun] = await world.client.call(deployments.list, { params: { app: 'shop' } });
+  assert.equal(begun?.progress['web']?.wanted, 3);
+});
+
+test('a step that is written while its app goes starts nothing that outlives it', async () => {
+  const store = createMemoryStore();
+  await using world = await startTestController({ store });
+  const { app, release } = await world.deployApp('doomed', { web: {} });
+  const params = { app: 'doomed' };
+  await world.client.call(formations.put, {
+    params: { ...params, release: release.id },
+    body: { processes: { web: 5 } },
+  });
+  await world.jobsOf('doomed', 5);
+  const next = await world.makeRelease('doomed', { web: {} });
+  const stepping = Promise.withResolvers<void>();
+  const removing = Promise.withResolvers<void>();
+  const stepped = Promise.withResolvers<void>();
+  const transact = store.transact.bind(store);
+  store.transact = async (transaction, options) => {
+    const text = JSON.stringify(transaction.then);
+    if (text.includes('steppedAt') && text.includes(`workloads/${app.id}`)) {
+      stepping.resolve();
+      await removing.promise;
+      return transact(transaction, options).finally(stepped.resolve);
+    }
+    if (text.includes(`"deletePrefix":"/flynn/cell/templates/${app.id}-"`)) {
+      removing.resolve();
+      await stepped.promise;
+    }
+    return transact(transaction, options);
+  };
+  await world.client.call(deployments.create, { params, body: { releaseId: next.id } });
+  await stepping.promise;
+  await world.client.call(apps.remove, { params });
+  const { entries } = await store.list('/flynn/');
+  assert.deepEqual(
+    entries.map(({ key }) => key).filter((key) => key.includes(app.id)),
+    [],
+  );
+});
+
+test('old jobs that were told to stop do not answer for the new ones that are taken away', async () => {
+  const store = createMemoryStore();
+  await using world = await startTestController({ store });
+  const { release: old } = await world.deployApp('shop', { web: {} });
+  const params = { app: 'shop' };
+  await world.client.call(formations.put, { params: { ...params, release: old.id }, body: { processes: { web: 5 } } });
+  await world.jobsOf('shop', 5);
+  const next = await world.makeRelease('shop', { web: {} });
+  let started = 0;
+  world.setBehaviour((job) => {
+    if (job.template.meta['flynn.release'] !== next.id) return { is: 'run' };
+    started += 1;
+    return started <= 4 ? { is: 'run' } : { is: 'fail', error: 'no' };
+  });
+  // Nothing more is heard of old jobs: a host takes its time to have routers drop one before it says that it stops.
+  const heard = Promise.withResolvers<void>();
+  let isHeard = false;
+  let isEarly = false;
+  const transact = store.transact.bind(store);
+  store.transact = async (transaction, options) => {
+    const text = JSON.stringify(transaction.then);
+    if (text.includes('"put":"/flynn/cell/status/') && text.includes(old.id)) await heard.promise;
+    const isRemoval = text.includes(`"delete":"/flynn/cell/workloads/${next.appId}-${next.id}-web"`);
+    if (isRemoval && !isHeard) isEarly = true;
+    return transact(transaction, options);
+  };
+  const begun = await world.client.call(deployments.create, { params, body: { releaseId: next.id } });
+  const get = () => world.client.call(deployments.get, { params: { deployment: begun.id } });
+  await waitFor(async () => ['rolling_back', 'failed'].includes((await get()).state), {
+    what: 'the failure',
+    deadlineMs: 60_000,
+    intervalMs: 5,
+  });
+  await world.jobsOf('shop', 4, ({ releaseId, state }) => releaseId === old.id && state === 'pending');
+  assert.equal((await get()).state, 'rolling_back');
+  isHeard = true;
+  heard.resolve();
+  await waitFor(async () => (await get()).state === 'failed', { what: 'the end', deadlineMs: 60_000, intervalMs: 5 });
+  assert.ok(!isEarly, 'new jobs went before old ones were up');
+  await world.jobsOf('shop', 5, ({ releaseId, state }) => releaseId === old.id && state === 'running');
+});
+
+test('what the old release is scaled to while its last jobs end is kept for when it is gone back to', async () => {
+  await using world = await startTestController({ behave: () => ({ is: 'run', lingers: true }) });
+  const { release: old } = await world.deployApp('shop', { web: {} });
+  const [job] = await world.jobsOf('shop', 1);
+  const next = await world.makeRelease('shop', { web: {} });
+  const params = { app: 'shop', release: old.id };
+  const ended = world.deploy('shop', next.id);
+  await world.jobsOf('shop', 1, ({ state }) => state === 'stopping');
+  await world.client.call(formations.put, { params, body: { processes: { web: 3 } } });
+  await world.hosts.find(({ id }) => id === job?.hostId)?.end(job?.id ?? '', 0);
+  assert.equal((await ended).state, 'complete');
+  assert.deepEqual((await world.client.call(formations.get, { params })).processes, { web: 3 });
+});
+
+test('a deployment whose last step was taken by a clock that was ahead fails in its time nonetheless', async () => {
+  await using world = await startTestController();
+  await world.deployApp('shop', { web: {} });
+  const params = { app: 'shop' };
+  await world.client.call(apps.update, { params, body: { deployTimeoutMs: 1_000 } });
+  const next = await world.makeRelease('shop', { web: {} });
+  world.setBehaviour(() => ({ is: 'hang' }));
+  const { id } = await world.client.call(deployments.create, { params, body: { releaseId: next.id } });
+  const steppedAt = new Date(Date.now() + 365 * 86_400_000).toISOString();
+  await world.deps.resources.updateStatus(deploymentType, id, ({ status }) => ({ ...status, steppedAt }));
+  const get = () => world.client.call(deployments.get, { params: { deployment: id } });
+  await waitFor(async () => (await get()).state === 'failed', { what: 'the end', deadlineMs: 20_000, intervalMs: 5 });
+});
+
+test('a release takes over nothing of the live one while another is about to take its place', async () => {
+  await using world = await startTestController();
+  await world.deployApp('shop', { web: {} });
+  const params = { app: 'shop' };
+  const make = (env: Record<string, string> | undefined) =>
+    world.client.call(releases.create, { params, body: env === undefined ? {} : { env } });
+  const { id: releaseId } = await make({ A: '1' });
+  world.setBehaviour((job) => (job.template.meta['flynn.release'] === releaseId ? { is: 'hang' } : { is: 'run' }));
+  const { id } = await world.client.call(deployments.create, { params, body: { releaseId } });
+  await assert.rejects(
+    make(undefined),
+    (error) =>
+      hasCode(error, 'conflict') && error.detail['deploymentId'] === id && /being deployed/.test(error.message),
+  );
+  await world.client.call(releases.create, { params, body: { env: {}, processes: { web: {} } } });
+  const [job] = await world.jobsOf('shop', 1, (one) => one.releaseId === releaseId);
+  assert.equal(job?.state, 'starting');
+});
