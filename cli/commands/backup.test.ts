@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict';
-import { readFile, readdir, stat, writeFile } from 'node:fs/promises';
+import { readFile, readdir, stat, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { apps } from '@flynn/controller/api';
 import { backupScheduleType, scheduleId } from '@flynn/controller/backup/resources';
+import { runCli } from '../program.ts';
 import { openDeskWithController } from '../testing.ts';
 
 test('`cluster backup` writes one file for its owner alone, and `verify` reads it without a cluster', async () => {
@@ -39,6 +40,42 @@ test('`cluster backup` writes one file for its owner alone, and `verify` reads i
   const cut = await desk.run(['cluster', 'backup', 'verify', 'today.backup']);
   assert.equal(cut.code, 1);
   assert.match(cut.stderr, /cut/);
+});
+
+test('two at once to the same file are in nobody’s way, and what a killed one left goes in time', async () => {
+  await using env = await openDeskWithController();
+  const { desk } = env;
+  const ofNow = '.today.backup.k3v9x2m1q8ab.part';
+  const others = ['.today.backup.k3v9x2m1q8aa.part', '.other.backup.k3v9x2m1q8aa.part'];
+  for (const name of [ofNow, ...others]) {
+    await writeFile(join(desk.home, name), 'half');
+    if (name !== ofNow) await utimes(join(desk.home, name), 0, 0);
+  }
+  const write = () => desk.run(['cluster', 'backup', '-o', 'today.backup']);
+  for (const { code, stderr } of await Promise.all([write(), write(), write()])) assert.equal(code, 0, stderr);
+  assert.equal((await desk.run(['cluster', 'backup', 'verify', 'today.backup'])).code, 0);
+  const left = (await readdir(desk.home)).filter((name) => name.includes('backup')).toSorted();
+  assert.deepEqual(left, [others[1], ofNow, 'today.backup']);
+});
+
+test('one that is interrupted leaves nothing of itself', async () => {
+  await using env = await openDeskWithController();
+  const { desk, controller } = env;
+  const { store } = controller.deps;
+  const io = desk.io();
+  const list = store.list.bind(store);
+  let heard = 0;
+  store.list = async (...args) => {
+    heard = Math.max(heard, io.signal('SIGINT'));
+    return list(...args);
+  };
+  assert.equal(await runCli(['cluster', 'backup', '-o', 'today.backup'], io), 1);
+  assert.equal(heard, 1);
+  assert.match(io.stderr.text, /stopped: no file was written/);
+  assert.deepEqual(
+    (await readdir(desk.home)).filter((name) => name.includes('backup')),
+    [],
+  );
 });
 
 test('a backup that cannot be made or written leaves no file and fails', async () => {

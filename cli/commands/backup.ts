@@ -1,12 +1,13 @@
 import { createReadStream, createWriteStream } from 'node:fs';
-import { open, rename, rm } from 'node:fs/promises';
-import { dirname, resolve } from 'node:path';
+import { open, readdir, rename, rm, stat } from 'node:fs/promises';
+import { basename, dirname, join, resolve } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import type { Command } from 'commander';
 import { backups } from '@flynn/controller/backup/api';
 import { decrypted, encrypted } from '@flynn/controller/backup/encryption';
 import { type Inspection, inspectArchive } from '@flynn/controller/backup/inspection';
 import { FlynnError, hasErrno, messageOf } from '@flynn/kit/errors';
+import { shortId } from '@flynn/kit/ids';
 import type { Context } from '../context.ts';
 import { formatCount, formatMebibytes } from '../output.ts';
 import { passphraseOf, passphraseOption } from '../passphrase.ts';
@@ -15,6 +16,7 @@ import { addCommand, type Parent } from './command.ts';
 
 /** Everything is read twice before the first byte comes. */
 const preparingMs = 15 * 60_000;
+const leftMs = 12 * 3_600_000;
 
 /** Under `flynn cluster`. */
 export function addBackupCommands(parent: Parent, cluster: Command): void {
@@ -34,13 +36,15 @@ export function addBackupCommands(parent: Parent, cluster: Command): void {
       const time = new Date().toISOString().slice(0, 19).replaceAll(/[-:]/g, '');
       const body = { mayMiss: skipMissing };
       const client = await context.client();
-      const read = async (): Promise<AsyncIterable<Uint8Array>> => {
-        const plain = await client.stream(backups.download, { body }, { timeoutMs: preparingMs });
+      const read = async (limits: { signal?: AbortSignal } = {}): Promise<AsyncIterable<Uint8Array>> => {
+        const plain = await client.stream(backups.download, { body }, { timeoutMs: preparingMs, ...limits });
         return passphrase === undefined ? plain : encrypted(plain, passphrase);
       };
       if (output === '-') return pipeline(await read(), context.io.stdout, { end: false });
       const file = resolve(context.io.cwd, output ?? `${name}-${time}Z.backup`);
-      const found = await context.progress('backing up', async () => saveChecked(await read(), file, passphrase));
+      const found = await context.progress('backing up', () =>
+        untilInterrupted(context, (signal) => saveChecked(read, file, { passphrase, signal })),
+      );
       show(context, file, found);
       if (passphrase !== undefined) return;
       context.io.stderr.write(
@@ -64,23 +68,37 @@ export function addBackupCommands(parent: Parent, cluster: Command): void {
   addScheduleCommands(parent, backup);
 }
 
+/** What is half there has the cluster's keys in it as well: it goes, too, when somebody has enough of waiting. */
+async function untilInterrupted<T>({ io }: Context, task: (signal: AbortSignal) => Promise<T>): Promise<T> {
+  const interrupted = new AbortController();
+  const end = (): void => interrupted.abort(new FlynnError('cancelled', 'stopped: no file was written'));
+  const stops = [io.onSignal('SIGINT', end), io.onSignal('SIGTERM', end)];
+  try {
+    return await task(interrupted.signal);
+  } finally {
+    for (const stop of stops) stop();
+  }
+}
+
 /** What has the name is whole: it was read back from the disk. */
 async function saveChecked(
-  body: AsyncIterable<Uint8Array>,
+  read: (limits: { signal: AbortSignal }) => Promise<AsyncIterable<Uint8Array>>,
   file: string,
-  passphrase: string | undefined,
+  { passphrase, signal }: { passphrase: string | undefined; signal: AbortSignal },
 ): Promise<Inspection> {
-  const partial = `${file}.part`;
+  const folder = dirname(file);
+  const partial = join(folder, `.${basename(file)}.${shortId()}.part`);
   try {
-    // What a kill left behind may be readable for others.
-    await rm(partial, { force: true });
-    await pipeline(body, createWriteStream(partial, { mode: 0o600, flags: 'wx', flush: true }));
-    const found = await inspectFile(partial, passphrase);
+    const body = await read({ signal });
+    await removeLeft(file);
+    await pipeline(body, createWriteStream(partial, { mode: 0o600, flags: 'wx', flush: true }), { signal });
+    const found = await inspectFile(partial, passphrase, { signal });
     await rename(partial, file);
-    await using folder = await open(dirname(file), 'r');
-    await folder.sync();
+    await using opened = await open(folder, 'r');
+    await opened.sync();
     return found;
   } catch (error) {
+    signal.throwIfAborted();
     if (error instanceof FlynnError || !hasErrno(error, 'ENOENT', 'EACCES', 'ENOSPC', 'EISDIR', 'EROFS')) throw error;
     throw new FlynnError('invalid', `cannot write ${file}: ${messageOf(error)}`, { cause: error });
   } finally {
@@ -88,9 +106,24 @@ async function saveChecked(
   }
 }
 
-async function inspectFile(file: string, passphrase: string | undefined): Promise<Inspection> {
+/** Whoever writes one writes to it all the time; what was not for so long is of a command that was killed. */
+async function removeLeft(file: string): Promise<void> {
+  const folder = dirname(file);
+  for (const name of await readdir(folder)) {
+    if (!name.startsWith(`.${basename(file)}.`) || !/\.[a-z0-9]+\.part$/.test(name)) continue;
+    const path = join(folder, name);
+    const left = await stat(path).catch(() => undefined);
+    if (left !== undefined && Date.now() - left.mtimeMs > leftMs) await rm(path, { force: true });
+  }
+}
+
+async function inspectFile(
+  file: string,
+  passphrase: string | undefined,
+  limits: { signal?: AbortSignal } = {},
+): Promise<Inspection> {
   try {
-    return await inspectArchive(decrypted(createReadStream(file), passphrase));
+    return await inspectArchive(decrypted(createReadStream(file, limits), passphrase));
   } catch (error) {
     const code = error instanceof FlynnError ? error.code : 'not_found';
     throw new FlynnError(code, `cannot read ${file}: ${messageOf(error)}`, { cause: error });

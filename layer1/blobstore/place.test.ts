@@ -43,7 +43,10 @@ test('blobs go from the disk to a bucket and back by settings alone, and none is
   const keys = [...s3.objects.keys()];
   assert.ok(keys.length > 0 && keys.every((key) => key.startsWith('flynn/')));
 
+  s3.uploads.set('killed', new Map());
+  s3.begun.set('killed', { key: 'flynn/blobs/ab/bytes-1', at: 0 });
   const inBucket = await open(bucket);
+  assert.equal(s3.uploads.size, 0, 'what a killed store had sent is gone');
   assert.equal(inBucket.moving, undefined);
   const { digest: second } = await inBucket.own.put(chunks('second'), {});
   assert.equal(await textOf((await inBucket.own.open(first)).body), 'first');

@@ -110,5 +110,11 @@ async function checkBucket(replica: S3Replica, name: string, log: Logger): Promi
   } catch (error) {
     if (!hasCode(error, 'unavailable', 'timeout')) throw error;
     log.warn(`${name} does not answer: ${messageOf(error)}; blobs wait until it does`);
+    return;
+  }
+  try {
+    await replica.clear(withDeadline(checkMs));
+  } catch (error) {
+    log.warn(`what killed stores left in ${name} could not be removed: ${messageOf(error)}; it costs room only`);
   }
 }

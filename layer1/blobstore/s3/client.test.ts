@@ -31,10 +31,16 @@ test('what is uploaded comes out the same, in one request or in parts, whatever 
 test('a service that refuses for a while is asked again', async () => {
   await using s3 = await startTestS3();
   const client = new S3Client(s3.bucket, s3.credentials, { partBytes });
-  s3.failing.left = 2;
   const data = randomBytes(2_500);
-  await client.upload('a', chunksOf(data, 700), signal);
-  assert.deepEqual(s3.objects.get('a'), data);
+  for (const [status, code] of [
+    [503, 'SlowDown'],
+    [400, 'RequestTimeout'],
+    [409, 'OperationAborted'],
+  ] as const) {
+    Object.assign(s3.failing, { left: 2, status, code });
+    await client.upload(code, chunksOf(data, 700), signal);
+    assert.deepEqual(s3.objects.get(code), data);
+  }
 });
 
 test('a list whose answer breaks off is asked for again', async () => {
@@ -72,6 +78,31 @@ test('an upload whose source fails leaves nothing', async () => {
   }
   await assert.rejects(client.upload('a', failing(), signal), /the source is gone/);
   assert.deepEqual([s3.objects.size, s3.uploads.size], [0, 0]);
+});
+
+test('uploads that whoever began them left are given up: those of that prefix, from before that time', async () => {
+  await using s3 = await startTestS3();
+  const client = new S3Client(s3.bucket, s3.credentials, { folder: 'f/', partBytes });
+  const keys = ['a b+1', 'a b+1', 'a b+2', 'a b+é', 'other'];
+  for (const key of keys) {
+    const killed = new AbortController();
+    s3.before = async (method, _key, query) => {
+      if (method === 'PUT' && query.has('partNumber')) killed.abort();
+      // It is killed before it can give it up.
+      if (method === 'DELETE') throw new Error('nobody asks for that');
+    };
+    await assert.rejects(client.upload(key, chunksOf(randomBytes(2_500), 700), killed.signal));
+  }
+  s3.before = undefined;
+  const left = () => [...s3.uploads.keys()].map((id) => s3.begun.get(id)?.key);
+  assert.equal(left().length, keys.length);
+  const first = s3.begun.get([...s3.begun.keys()][0] ?? '');
+  assert.ok(first);
+  first.at -= 86_400_000;
+  assert.equal(await client.abortUploads('a b+', { begunBefore: Date.now() - 3_600_000, signal }), 1);
+  assert.deepEqual(left(), ['f/a b+1', 'f/a b+2', 'f/a b+é', 'f/other']);
+  assert.equal(await client.abortUploads('a b+', { signal }), 3);
+  assert.deepEqual(left(), ['f/other']);
 });
 
 test('a list has all pages, of what begins so', async () => {

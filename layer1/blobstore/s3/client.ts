@@ -97,8 +97,7 @@ export class S3Client {
       const query = { 'list-type': '2', 'encoding-type': 'url', prefix: `${folder}${prefix}`, ...page };
       const { text } = await this.#requests.send({ method: 'GET', query }, signal);
       for (const one of valuesIn(text, 'Contents')) {
-        const key = decodeURIComponent((valueIn(one, 'Key') ?? '').replaceAll('+', ' '));
-        yield { key: key.slice(folder.length), sizeBytes: Number(valueIn(one, 'Size')) };
+        yield { key: keyIn(one, 'Key').slice(folder.length), sizeBytes: Number(valueIn(one, 'Size')) };
       }
       token = valueIn(text, 'IsTruncated') === 'true' ? valueIn(text, 'NextContinuationToken') : undefined;
       if (token === undefined) return;
@@ -108,6 +107,37 @@ export class S3Client {
   /** What is not there is no error. */
   async remove(key: string, signal: AbortSignal): Promise<void> {
     await this.#requests.send({ method: 'DELETE', key: this.#pathOf(key) }, signal);
+  }
+
+  /**
+   * Gives up uploads in parts that were begun, of keys with this prefix: whoever was killed meanwhile left them, and they take
+   * room that no list shows. `begunBefore`, in milliseconds: for where others may still be at theirs. Asked once.
+   */
+  async abortUploads(
+    prefix: string,
+    { begunBefore = Infinity, signal }: { begunBefore?: number; signal: AbortSignal },
+  ): Promise<number> {
+    const common = { uploads: '', 'encoding-type': 'url', prefix: this.#pathOf(prefix) };
+    let count = 0;
+    for (let page: Record<string, string> | undefined = {}; page !== undefined;) {
+      const { text } = await this.#requests.sendOnce({ method: 'GET', query: { ...common, ...page } }, signal);
+      for (const one of valuesIn(text, 'Upload')) {
+        const [uploadId, initiated] = [valueIn(one, 'UploadId') ?? '', valueIn(one, 'Initiated') ?? ''];
+        // A time that cannot be read says nothing.
+        if (begunBefore !== Infinity && !(Date.parse(initiated) < begunBefore)) continue;
+        const call = { method: 'DELETE', key: keyIn(one, 'Key'), query: { uploadId } } as const;
+        await ifFound(this.#requests.sendOnce(call, signal));
+        count += 1;
+      }
+      page =
+        valueIn(text, 'IsTruncated') === 'true'
+          ? {
+              'key-marker': keyIn(text, 'NextKeyMarker'),
+              'upload-id-marker': valueIn(text, 'NextUploadIdMarker') ?? '',
+            }
+          : undefined;
+    }
+    return count;
   }
 
   async #begin(key: string, signal: AbortSignal): Promise<string> {
@@ -188,6 +218,11 @@ async function* partsOf(
     length += rest.length;
   }
   yield { bytes: Buffer.concat(waiting), isLast: true };
+}
+
+/** Encoded, as it is asked for: XML has no way to say some of them. */
+function keyIn(xml: string, name: string): string {
+  return decodeURIComponent((valueIn(xml, name) ?? '').replaceAll('+', ' '));
 }
 
 function tooLarge(key: string, sizeBytes: number): FlynnError {

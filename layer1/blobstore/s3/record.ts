@@ -21,7 +21,7 @@ export type BlobRecord = {
   removedBefore: number | undefined;
 };
 
-const leftoverAgeMs = 24 * 3_600_000;
+export const leftoverAgeMs = 24 * 3_600_000;
 
 export const blobsFolder = 'blobs/';
 export const namesFolder = 'names/';

@@ -209,6 +209,21 @@ test('removals are remembered for thirty days, and what a process left that died
   assert.equal(s3.objects.size, 0);
 });
 
+test('what killed stores had sent of blobs is given up, what others may be sending is not', async (t) => {
+  const { s3, open } = await setUp(t);
+  const hourMs = 3_600_000;
+  for (const [id, key, hours] of [
+    ['old', `${folder}blobs/ab/bytes-1`, 30],
+    ['new', `${folder}blobs/ab/bytes-2`, 2],
+    ['other', 'blobs/ab/bytes-3', 30],
+  ] as const) {
+    s3.uploads.set(id, new Map());
+    s3.begun.set(id, { key, at: Date.now() - hours * hourMs });
+  }
+  await open().clear(AbortSignal.timeout(60_000));
+  assert.deepEqual([...s3.uploads.keys()], ['new', 'other']);
+});
+
 test('what the bucket does not allow is known at the start, with what to do', async (t) => {
   const { s3, dir } = await setUp(t);
   const check = (bucket: TestS3['bucket'], secretAccessKey: string) => {

@@ -60,6 +60,12 @@ export class S3Replica implements OwnReplica {
     if (read !== key) throw new FlynnError('internal', 'the S3 service gave other bytes than were just put');
   }
 
+  /** What stores that were killed had sent of blobs. Others may be at theirs, but not for so long. */
+  async clear(signal: AbortSignal): Promise<void> {
+    const begunBefore = this.#clock.now() - records.leftoverAgeMs;
+    await this.#client.abortUploads(records.blobsFolder, { begunBefore, signal });
+  }
+
   put(body: AsyncIterable<Uint8Array>, { digest, signal }: Limits & { digest?: string | undefined }): Promise<Held> {
     return this.#keep(body, { digest, signal });
   }

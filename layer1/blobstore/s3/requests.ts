@@ -126,10 +126,13 @@ const remedies: Readonly<Record<string, string>> = {
   AuthorizationHeaderMalformed: 'the bucket is in another region',
 };
 
+/** Of those that say it is the request's fault: the connection was too slow, or somebody else was at it at that moment. */
+const passing = new Set(['RequestTimeout', 'OperationAborted']);
+
 function refusal(status: number, text: string, what: string): FlynnError {
   const name = valueIn(text, 'Code') ?? '';
   const said = [name, valueIn(text, 'Message') ?? ''].filter((part) => part !== '').join(': ');
-  const code = status >= 500 ? 'unavailable' : status < 400 ? 'invalid' : codeOfHttpStatus(status);
+  const code = status >= 500 || passing.has(name) ? 'unavailable' : status < 400 ? 'invalid' : codeOfHttpStatus(status);
   const remedy = remedies[name] === undefined ? '' : `; ${remedies[name]}`;
   return new FlynnError(code, `the S3 service refused ${what}: ${said === '' ? `status ${status}` : said}${remedy}`);
 }

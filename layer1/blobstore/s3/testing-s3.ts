@@ -14,8 +14,10 @@ export type TestS3 = AsyncDisposable & {
   objects: Map<string, Buffer>;
   /** Uploads that were begun and neither finished nor given up. */
   uploads: Map<string, Map<number, Buffer>>;
+  /** Of all uploads, by their ids. */
+  begun: Map<string, { key: string; at: number }>;
   /** So many requests fail that could be asked again. */
-  failing: { left: number };
+  failing: { left: number; status: number; code: string };
   /** So many requests are carried out, and their answers lost. */
   losing: { left: number; method: string };
   /** So many answers with a body break in its middle. */
@@ -34,7 +36,8 @@ export async function startTestS3(): Promise<TestS3> {
   const name = 'backups';
   const objects = new Map<string, Buffer>();
   const uploads = new Map<string, Map<number, Buffer>>();
-  const failing = { left: 0 };
+  const begun = new Map<string, { key: string; at: number }>();
+  const failing = { left: 0, status: 503, code: 'SlowDown' };
   const breaking = { left: 0 };
   const losing = { left: 0, method: 'POST' };
   const hooks: Pick<TestS3, 'before' | 'skewed'> = { before: undefined, skewed: false };
@@ -56,11 +59,12 @@ export async function startTestS3(): Promise<TestS3> {
     body: Buffer,
   ): Answer {
     const uploadId = query.get('uploadId') ?? '';
-    const parts = uploads.get(uploadId);
-    if (key === '') return list(query);
+    const parts = begun.get(uploadId)?.key === key ? uploads.get(uploadId) : undefined;
+    if (key === '') return query.has('uploads') ? listUploads(query) : list(query);
     if (method === 'POST' && query.has('uploads')) {
-      const id = `upload-${uploads.size}&1`;
+      const id = `upload-${begun.size}&1`;
       uploads.set(id, new Map());
+      begun.set(id, { key, at: Date.now() });
       return { status: 200, body: `<R><UploadId>${id.replace('&', '&amp;')}</UploadId></R>` };
     }
     if (query.has('uploadId') && parts === undefined) return refusal(404, 'NoSuchUpload');
@@ -110,13 +114,37 @@ export async function startTestS3(): Promise<TestS3> {
     return { status: 200, body: `<ListBucketResult xmlns="x">${contents.join('')}${more}</ListBucketResult>` };
   }
 
+  function listUploads(query: URLSearchParams): Answer {
+    const all = [...begun]
+      .filter(([id]) => uploads.has(id))
+      .map(([id, { key, at }]) => ({ id, key, at }))
+      .filter(({ key }) => key.startsWith(query.get('prefix') ?? ''))
+      .toSorted((one, other) => (`${one.key} ${one.id}` < `${other.key} ${other.id}` ? -1 : 1));
+    const [afterKey, afterId] = [query.get('key-marker') ?? '', query.get('upload-id-marker') ?? ''];
+    const left = all.filter(({ key, id }) => key > afterKey || (key === afterKey && id > afterId));
+    const page = left.slice(0, listed);
+    const shown = page.map(
+      ({ id, key, at }) =>
+        `<Upload><Key>${encoded(key)}</Key><UploadId>${id.replace('&', '&amp;')}</UploadId><Initiated>${new Date(at).toISOString()}</Initiated></Upload>`,
+    );
+    const last = page.at(-1);
+    const more =
+      left.length > listed && last !== undefined
+        ? `<NextKeyMarker>${encoded(last.key)}</NextKeyMarker><NextUploadIdMarker>${last.id.replace('&', '&amp;')}</NextUploadIdMarker><IsTruncated>true</IsTruncated>`
+        : '<IsTruncated>false</IsTruncated>';
+    return {
+      status: 200,
+      body: `<ListMultipartUploadsResult xmlns="x">${more}${shown.join('')}</ListMultipartUploadsResult>`,
+    };
+  }
+
   async function serve(request: IncomingMessage): Promise<Answer> {
     const url = new URL(request.url ?? '', `http://${request.headers.host ?? ''}`);
     const body = await buffer(request);
     if (!isSigned(request, url, body)) return refusal(403, 'SignatureDoesNotMatch');
     if (failing.left > 0) {
       failing.left -= 1;
-      return refusal(503, 'SlowDown');
+      return refusal(failing.status, failing.code);
     }
     if (hooks.skewed) return refusal(403, 'RequestTimeTooSkewed');
     const [, bucket, ...key] = url.pathname.split('/').map(decodeURIComponent);
@@ -152,6 +180,7 @@ export async function startTestS3(): Promise<TestS3> {
     credentials,
     objects,
     uploads,
+    begun,
     failing,
     breaking,
     losing,

@@ -28,6 +28,7 @@ import {
   platformName,
   recordsName,
   typeOfRecords,
+  variablesMeta,
 } from './manifest.ts';
 import type { Manifest, Part, PlatformPart } from './manifest.ts';
 import { entriesAt } from './pages.ts';
@@ -132,13 +133,21 @@ async function platformPartOf(
 ): Promise<PlatformPart> {
   const { name, domain, httpPort, httpsPort, gitUrl } = settings;
   const found: Record<string, PlatformPart['apps'][string]> = {};
-  for (const { spec, status } of apps) {
+  const given = new Map<string, { version: number; names: string[] }>();
+  for await (const { spec } of resourcesAt(store, releaseType, at)) {
+    const names = spec.meta[variablesMeta]?.split(',');
+    // A release that people made since says nothing of them.
+    if (names === undefined || (given.get(spec.appId)?.version ?? 0) > spec.version) continue;
+    given.set(spec.appId, { version: spec.version, names });
+  }
+  for (const { id, spec, status } of apps) {
     if (!spec.isSystem || status.releaseId === undefined) continue;
     const release = await resourceAt(store, releaseType, status.releaseId, at);
     const formation = await resourceAt(store, formationType, status.releaseId, at);
     if (release === undefined) continue;
     found[spec.name] = {
       env: withoutOwnVariables(release.spec.env),
+      given: given.get(id)?.names ?? [],
       counts: { ...formation?.spec.processes },
     };
   }

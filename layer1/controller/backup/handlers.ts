@@ -10,6 +10,7 @@ import { targetText } from './model.ts';
 import type { Backup, BackupScheduleView } from './model.ts';
 import { backupScheduleType, backupType, scheduleId } from './resources.ts';
 import type { BackupResource, BackupSchedule } from './resources.ts';
+import { giveUp } from './steps.ts';
 import type { BackupBlobs } from './steps.ts';
 import { targetAt } from './place.ts';
 
@@ -58,10 +59,13 @@ export function backupHandlers(deps: Deps, blobs: BackupBlobs): Handler[] {
         keep,
         ...(passphrase === undefined ? {} : { secret: passphrase }),
       };
-      return viewSchedule(await putSchedule(deps, spec, signal));
+      const set = await putSchedule(deps, spec, signal);
+      await giveUp(deps, isRetrying, { signal });
+      return viewSchedule(set);
     }),
     handle(backups.unschedule, async ({ signal }) => {
       await resources.delete(backupScheduleType, scheduleId, { signal }).catch(noSchedule);
+      await giveUp(deps, isRetrying, { signal });
     }),
   ];
 }
@@ -83,6 +87,11 @@ async function putSchedule(deps: Deps, spec: BackupSchedule['spec'], signal: Abo
     }),
     { signal },
   );
+}
+
+/** Of the schedule before. */
+function isRetrying({ status }: BackupResource): boolean {
+  return status.state === 'retrying';
 }
 
 function onlyHost({ cell }: Deps): string {

@@ -41,6 +41,9 @@ export const manifestSchema = formatSchema.extend({
 });
 export type Manifest = Readonly<z.output<typeof manifestSchema>>;
 
+/** In the meta of a release of the platform's own: which variables are not people's, but the version's of `up` that made it. */
+export const variablesMeta = 'flynn.manifest.variables';
+
 /** What only this cluster knows of itself; its keys are among it. */
 export const platformSchema = z.object({
   name: z.string(),
@@ -52,7 +55,12 @@ export const platformSchema = z.object({
   /** Of the platform's own apps: what they ran with, but for what every cluster makes anew. */
   apps: z.record(
     z.string(),
-    z.object({ env: z.record(z.string(), z.string()), counts: z.record(z.string(), z.int().nonnegative()) }),
+    z.object({
+      env: z.record(z.string(), z.string()),
+      /** Of these variables those that were not people's; a backup of before does not tell. */
+      given: z.array(z.string()).default([]),
+      counts: z.record(z.string(), z.int().nonnegative()),
+    }),
   ),
 });
 export type PlatformPart = Readonly<z.output<typeof platformSchema>>;

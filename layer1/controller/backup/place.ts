@@ -22,6 +22,9 @@ function bucketTarget(
   const client = new S3Client(bucket, { accessKeyId, secretAccessKey: secret }, { ...options, folder });
   return {
     put: (name, body, signal) => client.upload(name, body, signal),
+    async clear(beginning, signal) {
+      await client.abortUploads(beginning, { signal });
+    },
     async list(signal) {
       const objects = await client.list('', signal);
       return objects.map(({ key }) => key).filter((name) => !name.includes('/'));

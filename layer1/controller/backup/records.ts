@@ -12,6 +12,7 @@ import type { Bytes } from './archive.ts';
 import { keptTypes, lineSchema, prefixOf } from './contents.ts';
 import { auditName, typeOfRecords } from './manifest.ts';
 import type { Part } from './manifest.ts';
+import { backupScheduleType } from './resources.ts';
 
 /** The store takes a megabyte. */
 const maxLineBytes = 4 * 1024 ** 2;
@@ -80,6 +81,11 @@ function settled(entry: Entry, resource: Resource<unknown, unknown>, onto: Resto
       // The ticks of the time in between are over.
       const cron = decodeResource(cronType, entry);
       return { ...cron, status: { ...cron.status, handledMs: Math.max(cron.status.handledMs, onto.nowMs) } };
+    }
+    case backupScheduleType.name: {
+      const schedule = decodeResource(backupScheduleType, entry);
+      const { pending: _p, isWanted: _w, ...status } = schedule.status;
+      return { ...schedule, status };
     }
     case sourceType.name: {
       const source = decodeResource(sourceType, entry);

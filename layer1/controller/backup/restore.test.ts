@@ -15,6 +15,7 @@ import { startTestController } from '../testing.ts';
 import { backups } from './api.ts';
 import { keptTypes, leftTypes } from './contents.ts';
 import { inspectArchive } from './inspection.ts';
+import { backupScheduleType, scheduleId } from './resources.ts';
 import {
   bytesOf,
   download,
@@ -102,6 +103,18 @@ function withoutChanges(type: string, record: Record<string, unknown> | undefine
   if (type === 'source') return { ...rest, spec, updatedAt: '' };
   return record;
 }
+
+test('the schedule of backups comes back without the backup that was being made: that one is what was restored', async () => {
+  await using before = await startTestBlobs();
+  await using world = await startTestController({ blobStoreUrl: before.url });
+  const spec = { schedule: '0 3 * * *', to: { host: 'h', directory: '/b' }, keep: 2 };
+  const status = { handledMs: 5, isWanted: true, pending: { tickMs: 5, attempt: 1, nextMs: 60_005 } };
+  await world.deps.resources.create(backupScheduleType, { id: scheduleId, spec, status });
+  const store = createMemoryStore();
+  await restoreRecords(store, await sourceOf(await download(world)), step);
+  const [schedule] = (await recordsIn(store, 'backup-schedule')).values();
+  assert.deepEqual([schedule?.['spec'], schedule?.['status']], [spec, { handledMs: 5 }]);
+});
 
 test('a restore that was broken off goes on: nothing is collected meanwhile, and another archive is refused', async () => {
   await using before = await startTestBlobs();

@@ -6,18 +6,20 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { test } from 'node:test';
-import { hasCode } from '@flynn/kit/errors';
+import { FlynnError, hasCode } from '@flynn/kit/errors';
+import { waitFor } from '@flynn/kit/retry';
 import type { BlobClient } from '@flynn/blobstore/client';
 import { startTestS3 } from '@flynn/blobstore/s3/testing-s3';
-import { apps } from '../api.ts';
+import { apps, releases } from '../api.ts';
 import { auditRoot } from '../audit/trail.ts';
 import { startTestBlobs } from '../testing-blobs.ts';
 import { startTestController } from '../testing.ts';
 import type { TestController } from '../testing.ts';
 import { backups } from './api.ts';
 import { decrypted } from './encryption.ts';
+import { clusterIdOf } from './export.ts';
 import { inspectArchive } from './inspection.ts';
-import { fileOf, maxAttempts, nextBackup, superfluous } from './plan.ts';
+import { fileOf, maxAttempts, nextBackup, stampOf, superfluous } from './plan.ts';
 import { backupScheduleType, scheduleId } from './resources.ts';
 import { stepBackups } from './steps.ts';
 
@@ -60,6 +62,10 @@ async function schedule({ world, directory }: Desk, more: { keep?: number; passp
   }));
 }
 
+function fileAt({ world }: Desk, tickMs: number): string {
+  return fileOf({ name: 'test', id: clusterIdOf(world.deps) }, tickMs);
+}
+
 const listed = ({ world }: Desk) => world.client.call(backups.list, {});
 
 test('at its tick a backup is made, whole; the newest are kept, and what others put there', async () => {
@@ -71,19 +77,18 @@ test('at its tick a backup is made, whole; the newest are kept, and what others 
   for (let day = 0; day < 4; day += 1) assert.equal(await desk.at(start + hourMs + day * 24 * hourMs), 0);
   assert.equal(await desk.at(start + hourMs + 3 * 24 * hourMs), 23.5 * hourMs, 'a tick is dealt with once');
   const names = (await readdir(desk.directory)).toSorted();
-  assert.deepEqual(names, [
-    'other-20200101T000000Z.backup',
-    'test-20270103T033000Z.backup',
-    'test-20270104T033000Z.backup',
-  ]);
-  const found = await inspectArchive(createReadStream(join(desk.directory, names[2] ?? '')));
+  const file = fileAt(desk, start + hourMs + 3 * 24 * hourMs);
+  assert.match(file, /^test-[0-9a-f]{8}-20270104T033000Z\.backup$/);
+  const before = fileAt(desk, start + hourMs + 2 * 24 * hourMs);
+  assert.deepEqual(names, ['other-20200101T000000Z.backup', before, file]);
+  const found = await inspectArchive(createReadStream(join(desk.directory, file)));
   assert.equal(found.records['records/app.ndjson'], 1);
   const { schedule: shown, backups: made } = await listed(desk);
   assert.deepEqual(
     made.map(({ state }) => state),
     ['complete', 'complete', 'complete', 'complete'],
   );
-  assert.equal(shown?.lastSuccess?.file, 'test-20270104T033000Z.backup');
+  assert.equal(shown?.lastSuccess?.file, file);
   assert.equal(made[0]?.sizeBytes, shown?.lastSuccess?.sizeBytes);
   assert.equal(shown?.isEncrypted, false);
 });
@@ -91,12 +96,46 @@ test('at its tick a backup is made, whole; the newest are kept, and what others 
 test('the one that was just made stays, though a clock that was ahead gave others later names', async () => {
   await using desk = await openDesk();
   await schedule(desk, { keep: 2 });
-  for (const year of [2030, 2031]) {
-    await writeFile(join(desk.directory, `test-${year}0101T000000Z.backup`), 'of a clock that was ahead');
-  }
+  const ahead = [2030, 2031].map((year) => fileAt(desk, Date.UTC(year, 0, 1)));
+  for (const name of ahead) await writeFile(join(desk.directory, name), 'of a clock that was ahead');
   await desk.at(start + hourMs);
   const made = (await listed(desk)).schedule?.lastSuccess?.file ?? '';
-  assert.deepEqual((await readdir(desk.directory)).toSorted(), [made, 'test-20310101T000000Z.backup']);
+  assert.deepEqual((await readdir(desk.directory)).toSorted(), [made, ahead[1]]);
+});
+
+test('each is later than those before by its name, whatever the clock does: whoever waits for it looks for that', async () => {
+  await using desk = await openDesk();
+  await schedule(desk);
+  const ids: string[] = [];
+  for (const now of [start + 48 * hourMs, start + 48 * hourMs + 1, start + 3 * hourMs]) {
+    const { after = '' } = await desk.world.client.call(backups.run, {});
+    await desk.at(now);
+    const found = (await listed(desk)).backups.find(({ id, state }) => id > after && state === 'complete');
+    assert.ok(found, `one after ${after}`);
+    ids.push(found.id);
+  }
+  assert.deepEqual(
+    (await readdir(desk.directory)).toSorted(),
+    ids.map((id) => fileAt(desk, 0).replace(stampOf(0), id)),
+  );
+});
+
+test('after a clock that was years ahead backups are made again at once, and then at their ticks', async () => {
+  await using desk = await openDesk();
+  await schedule(desk);
+  await desk.at(start + 1_000 * 24 * hourMs);
+  assert.equal(await desk.at(start), 0);
+  assert.equal((await listed(desk)).backups.length, 2);
+  assert.equal(await desk.at(start + 60_000), hourMs / 2 - 60_000, 'the next tick');
+  await rm(desk.directory, { recursive: true });
+  await desk.world.client.call(backups.run, {});
+  await desk.at(start + 1_000 * 24 * hourMs);
+  await mkdir(desk.directory);
+  assert.equal(await desk.at(start + 120_000), 0);
+  assert.deepEqual(
+    (await listed(desk)).backups.map(({ state, attempt }) => `${state} ${attempt}`),
+    ['complete 2', 'complete 1', 'complete 1'],
+  );
 });
 
 test('one that fails is tried again, told of while it does, and forgotten when it succeeds', async () => {
@@ -125,6 +164,31 @@ test('one that fails is tried again, told of while it does, and forgotten when i
   assert.deepEqual(await readdir(desk.directory), [last.backups[0]?.file]);
 });
 
+test('one whose place takes nothing of it leaves no blob half read', async () => {
+  await using desk = await openDesk();
+  const { world, blobs } = desk;
+  const { digest } = await blobs.put(Buffer.alloc(2_000_000));
+  const image = { base: 'slug-runner', layers: [{ digest, sizeBytes: 2_000_000 }] };
+  await world.client.call(releases.createArtifact, { body: { type: 'slug', image } });
+  await schedule(desk);
+  const read: Readable[] = [];
+  const get: BlobClient['get'] = async (...args) => {
+    const body = await blobs.get(...args);
+    read.push(body);
+    return body;
+  };
+  const isRead = async () => waitFor(() => read.length > 0, { what: 'the blob to be asked for', deadlineMs: 60_000 });
+  const away = async (): Promise<never> => {
+    await isRead();
+    throw new FlynnError('unavailable', 'it is away');
+  };
+  const target = { put: away, clear: async () => undefined, list: away, remove: away };
+  const deps = { ...world.deps, now: () => start + hourMs, hosts: { ...world.deps.hosts, backups: () => target } };
+  await stepBackups(deps, { ...blobs, get }, { signal });
+  assert.match((await listed(desk)).schedule?.failure?.message ?? '', /it is away/);
+  await waitFor(() => read.every((body) => body.destroyed), { what: 'the end of the reading', deadlineMs: 10_000 });
+});
+
 test('after its last attempt one has failed, and stays told of until the next succeeds', async () => {
   await using desk = await openDesk();
   await schedule(desk);
@@ -145,6 +209,26 @@ test('after its last attempt one has failed, and stays told of until the next su
   await desk.world.client.call(backups.run, {});
   await desk.at(now + 1_000);
   assert.equal((await listed(desk)).schedule?.failure, undefined);
+});
+
+test('one that is not tried again has failed: another was wanted, or the schedule was changed or taken away', async () => {
+  await using desk = await openDesk();
+  const states = async () => (await listed(desk)).backups.map(({ state }) => state);
+  await schedule(desk);
+  await rm(desk.directory, { recursive: true });
+  await desk.at(start + hourMs);
+  await desk.world.client.call(backups.run, {});
+  await desk.at(start + hourMs + 10_000);
+  assert.deepEqual(await states(), ['retrying', 'failed']);
+  assert.match((await listed(desk)).backups[1]?.error ?? '', /leads to no directory of this host/, 'as it was told');
+  await mkdir(desk.directory);
+  await schedule(desk);
+  assert.deepEqual(await states(), ['failed', 'failed']);
+  await rm(desk.directory, { recursive: true });
+  await desk.at(start + 2 * hourMs);
+  assert.deepEqual(await states(), ['retrying', 'failed', 'failed']);
+  await desk.world.client.call(backups.unschedule, {});
+  assert.deepEqual(await states(), ['failed', 'failed', 'failed']);
 });
 
 test('what nobody could read is not shown: the passphrase is in no answer and not in the trail', async () => {
@@ -179,14 +263,25 @@ test('in a bucket: whole, the newest are kept; what opens it is shown to nobody'
   s3.objects.set('flynn/test/other-20200101T000000Z.backup', Buffer.from('of another cluster'));
   s3.objects.set('flynn/test/deeper/test-20200101T000000Z.backup', Buffer.from('of nobody'));
   await desk.world.deps.resources.updateStatus(backupScheduleType, scheduleId, () => ({ handledMs: start }));
+  const leave = (key: string) => {
+    const id = `upload of ${key}`;
+    s3.uploads.set(id, new Map());
+    s3.begun.set(id, { key: `flynn/test/${key}`, at: Date.now() });
+  };
+  leave(fileAt(desk, start));
+  leave('test-other');
   for (let day = 0; day < 3; day += 1) assert.equal(await desk.at(start + hourMs + day * 24 * hourMs), 0);
+  assert.deepEqual([...s3.uploads.keys()], ['upload of test-other'], 'what a killed worker had sent of one is gone');
+  const [before = '', last = ''] = [1, 2].map(
+    (day) => `flynn/test/${fileAt(desk, start + hourMs + day * 24 * hourMs)}`,
+  );
   assert.deepEqual([...s3.objects.keys()].toSorted(), [
     'flynn/test/deeper/test-20200101T000000Z.backup',
     'flynn/test/other-20200101T000000Z.backup',
-    'flynn/test/test-20270102T033000Z.backup',
-    'flynn/test/test-20270103T033000Z.backup',
+    before,
+    last,
   ]);
-  const kept = s3.objects.get('flynn/test/test-20270103T033000Z.backup');
+  const kept = s3.objects.get(last);
   assert.ok(kept);
   const { manifest } = await inspectArchive(Readable.from([kept]));
   assert.equal(manifest.cluster.name, 'test');
@@ -231,9 +326,19 @@ test('when it is due is a matter of the schedule, of what is pending, and of who
   const again = at({ handledMs: tick, pending }, tick + 1_000);
   assert.ok(again.do === 'make' && again.tickMs === tick && again.attempt === 3);
   assert.equal(at({ handledMs: start, isWanted: true }, start).do, 'make');
-  const names = [1, 2, 3].map((day) => fileOf('prod', Date.UTC(2027, 0, day)));
-  assert.deepEqual(
-    superfluous([...names, 'prod-old-20200101T000000Z.backup', 'x.backup'], 'prod', 2, names.at(-1) ?? ''),
-    [names[0]],
-  );
+});
+
+test('of two clusters of one name each removes its own, those of before names had an id among them', () => {
+  const [cluster, twin] = [
+    { name: 'prod', id: '0123456789abcdef' },
+    { name: 'prod', id: 'fedcba9876543210' },
+  ];
+  const day = (number: number): number => Date.UTC(2027, 0, number);
+  const own = [3, 4, 5].map((number) => fileOf(cluster, day(number)));
+  const others = [1, 2, 3].map((number) => fileOf(twin, day(number)));
+  const former = [1, 2].map((number) => `prod-2027010${number}T000000Z.backup`);
+  const names = [...own, ...others, ...former, 'prod-old-20200101T000000Z.backup', 'x.backup', 'notes'];
+  const at = { cluster, keep: 2, made: own[2] ?? '' };
+  assert.deepEqual(superfluous(names, { ...at, recorded: new Set() }), [own[0]]);
+  assert.deepEqual(superfluous(names, { ...at, recorded: new Set([...own, former[0] ?? '']) }), [own[0], former[0]]);
 });

@@ -14,7 +14,8 @@ import type { Bytes } from './archive.ts';
 import { encrypted } from './encryption.ts';
 import { clusterIdOf, prepareBackup } from './export.ts';
 import { targetText } from './model.ts';
-import { fileOf, maxAttempts, nextBackup, stampOf, superfluous } from './plan.ts';
+import { beginningOf, fileOf, maxAttempts, nextBackup, stampOf, superfluous } from './plan.ts';
+import type { NamedCluster } from './plan.ts';
 import { targetAt } from './place.ts';
 import { backupScheduleType, backupType, scheduleId } from './resources.ts';
 import type { BackupResource, BackupSchedule } from './resources.ts';
@@ -34,7 +35,8 @@ export async function stepBackups(deps: BackupDeps, blobs: BackupBlobs, options:
   if (schedule === undefined) return Infinity;
   const step = nextBackup(schedule, now());
   if (step.do === 'wait') return step.untilMs === undefined ? Infinity : step.untilMs - now();
-  const { tickMs, attempt, retryMs } = step;
+  const { attempt, retryMs } = step;
+  const tickMs = attempt === 1 ? await laterThanAll(resources, step.tickMs, signal) : step.tickMs;
   const { isWanted: _, ...status } = schedule.status;
   const also = guard(options);
   const begun = await resources.updateStatus(
@@ -43,8 +45,35 @@ export async function stepBackups(deps: BackupDeps, blobs: BackupBlobs, options:
     () => ({ ...status, handledMs: now(), pending: { tickMs, attempt, nextMs: retryMs } }),
     { signal, expectRevision: schedule.revision, also },
   );
+  // One at a time: what another look began and did not end is of a worker that died.
+  const isOther = ({ id, status: { state } }: BackupResource): boolean =>
+    id !== stampOf(tickMs) && (state === 'running' || state === 'retrying');
+  await giveUp(deps, isOther, options);
   await makeOne(deps, blobs, begun, { ...options, tickMs, attempt });
   return 0;
+}
+
+/** Names are in the order in which backups were made, to the second, also where the clock is not. */
+async function laterThanAll(resources: Deps['resources'], tickMs: number, signal: AbortSignal): Promise<number> {
+  const records = await resources.list(backupType, { signal });
+  return Math.max(tickMs, ...records.map(({ spec }) => spec.tickMs + 1_000));
+}
+
+/** Of those that nobody tries again: another is begun in their place, or the schedule is another one, or none. */
+export async function giveUp(
+  { resources, now }: Pick<BackupDeps, 'resources' | 'now'>,
+  isOver: (one: BackupResource) => boolean,
+  options: Options,
+): Promise<void> {
+  const { signal } = options;
+  for (const { id } of await resources.list(backupType, { signal, where: isOver })) {
+    const end = (one: BackupResource): BackupResource['status'] => {
+      if (!isOver(one)) return one.status;
+      const { error = 'whoever made it died', endedAt = iso(now()) } = one.status;
+      return { ...one.status, state: 'failed', endedAt, error };
+    };
+    await resources.updateStatus(backupType, id, end, { signal, also: guard(options) });
+  }
 }
 
 async function makeOne(
@@ -56,10 +85,11 @@ async function makeOne(
   const { now, log } = deps;
   const { signal, tickMs, attempt } = options;
   const { to } = schedule.spec;
-  const file = fileOf(deps.settings.name, tickMs);
+  const file = fileOf(clusterOf(deps), tickMs);
   const startedAt = iso(now());
   await record(deps, options, { file, to: targetText(to) }, { state: 'running', attempt, startedAt });
   try {
+    await clear(deps, schedule, signal);
     const made = await put(deps, blobs, schedule, { file, signal });
     const endedAt = iso(now());
     await record(
@@ -79,12 +109,14 @@ async function makeOne(
     const endedAt = iso(now());
     const failed = { attempt, startedAt, endedAt, error: messageOf(error).slice(0, 1_000) };
     log.error({ err: error, file, to: targetText(to), attempt, isLast }, 'the cluster could not be backed up');
-    await record(deps, options, { file, to: targetText(to) }, { state: isLast ? 'failed' : 'retrying', ...failed });
-    await settle(deps, options, ({ pending, failure, ...status }) => ({
+    const settled = await settle(deps, options, ({ pending, failure, ...status }) => ({
       ...status,
       ...(isLast || pending === undefined ? {} : { pending }),
       failure: { since: failure?.since ?? endedAt, count: (failure?.count ?? 0) + 1, message: failed.error },
     }));
+    // Of a schedule that was changed or taken away meanwhile none is tried again.
+    const state = settled?.status.pending === undefined ? 'failed' : 'retrying';
+    await record(deps, options, { file, to: targetText(to) }, { state, ...failed });
     return;
   }
   await forgetOld(deps, schedule, { ...options, made: file });
@@ -99,9 +131,24 @@ async function put(
   const { store, settings, hosts, now } = deps;
   const source = { store, blobs, settings, clusterId: clusterIdOf(deps), now };
   const { manifest, open } = await prepareBackup(source, { signal });
-  const plain: Bytes = packArchive(manifest, open);
-  const body = spec.secret === undefined ? plain : encrypted(plain, spec.secret);
-  return targetAt(hosts, spec.to).put(file, body, signal);
+  const plain = packArchive(manifest, open);
+  const body: Bytes = spec.secret === undefined ? plain : encrypted(plain, spec.secret);
+  try {
+    return await targetAt(hosts, spec.to).put(file, body, signal);
+  } finally {
+    // A place that cannot be reached has not begun to read, and a blob is being fetched for it.
+    plain.destroy();
+  }
+}
+
+/** What earlier ones of this cluster left, whose worker was killed. A place that does not let us fails no backup. */
+async function clear(deps: BackupDeps, { spec }: BackupSchedule, signal: AbortSignal): Promise<void> {
+  try {
+    await targetAt(deps.hosts, spec.to).clear(beginningOf(clusterOf(deps)), signal);
+  } catch (error) {
+    if (signal.aborted) throw error;
+    deps.log.warn({ err: error, to: targetText(spec.to) }, 'what is left of earlier backups could not be removed');
+  }
 }
 
 /** What is beyond the newest so many. That it cannot be removed now fails no backup: the next one tries again. */
@@ -113,11 +160,13 @@ async function forgetOld(
   const { signal, made } = options;
   try {
     const target = targetAt(deps.hosts, spec.to);
-    for (const name of superfluous(await target.list(signal), deps.settings.name, spec.keep, made)) {
+    const records = await deps.resources.list(backupType, { signal });
+    const recorded = new Set(records.map((one) => one.spec.file));
+    const names = await target.list(signal);
+    for (const name of superfluous(names, { cluster: clusterOf(deps), keep: spec.keep, made, recorded })) {
       await target.remove(name, signal);
       deps.log.info({ file: name, to: targetText(spec.to) }, 'an old backup was removed');
     }
-    const records = await deps.resources.list(backupType, { signal });
     const old = records.toSorted((a, b) => b.spec.tickMs - a.spec.tickMs).slice(Math.max(spec.keep, keptRecords));
     for (const one of old) await deps.resources.commit([removePiece(backupType, one), guard(options)()], { signal });
   } catch (error) {
@@ -146,14 +195,18 @@ async function settle(
   { resources }: BackupDeps,
   options: Options,
   change: (status: BackupSchedule['status']) => BackupSchedule['status'],
-): Promise<void> {
+): Promise<BackupSchedule | undefined> {
   const { signal } = options;
   const known = await resources.find(backupScheduleType, scheduleId, { signal });
-  if (known === undefined) return;
-  await resources.updateStatus(backupScheduleType, scheduleId, ({ status }) => change(status), {
+  if (known === undefined) return undefined;
+  return resources.updateStatus(backupScheduleType, scheduleId, ({ status }) => change(status), {
     signal,
     also: guard(options),
   });
+}
+
+function clusterOf(deps: BackupDeps): NamedCluster {
+  return { name: deps.settings.name, id: clusterIdOf(deps) };
 }
 
 function guard({ epoch }: Options): () => { compare: Compare[] } {

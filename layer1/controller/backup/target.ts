@@ -1,4 +1,4 @@
-/** Where backups are kept: a port of three calls, and its driver for a directory of a host. */
+/** Where backups are kept: a port of four calls, and its driver for a directory of a host. */
 import { createHash } from 'node:crypto';
 import { Readable } from 'node:stream';
 import { FlynnError } from '@flynn/kit/errors';
@@ -9,6 +9,11 @@ import type { Bytes } from './archive.ts';
 export type BackupTarget = Readonly<{
   /** It is there whole, or not at all, and replaces one of that name. Answers once it is kept. */
   put(name: string, body: Bytes, signal: AbortSignal): Promise<{ sizeBytes: number; sha256: string }>;
+  /**
+   * Removes what puts of names that begin so left behind because their maker was killed, unless each put does so by itself.
+   * None of them may be under way.
+   */
+  clear(beginning: string, signal: AbortSignal): Promise<void>;
   /** Names of what is there. `not_found` if the place is not. */
   list(signal: AbortSignal): Promise<string[]>;
   /** One that is not there is fine. */
@@ -42,6 +47,8 @@ export function directoryTarget(client: () => HttpClient, directory: string): Ba
         `what the host read back of ${pathOf(name)} is not what was sent: see to its disk`,
       );
     },
+    // The host's agent removes what is left whenever it writes.
+    clear: async () => undefined,
     async list(signal) {
       const found = await client().call(backupFileRoutes.list, { query: { directory } }, { signal });
       return found.map(({ name }) => name);
