@@ -18,8 +18,15 @@ import { hasHash, parseToken } from './token-text.ts';
 
 /** A token is good for at most this long after it was taken back, even if this process hears of nothing. */
 const trustMs = 10_000;
+const sweepMs = 1_000;
 
-type Presence = { leave: AbortController; userId: string | undefined; standing: Standing };
+type Presence = {
+  leave: AbortController;
+  userId: string | undefined;
+  standing: Standing;
+  expiresAt: string | undefined;
+};
+type PresentToken = NonNullable<PrincipalFacts['token']>;
 type Records = Readonly<{ teams: TeamResource[]; grants: GrantResource[] }>;
 
 /**
@@ -39,8 +46,9 @@ export class Directory implements AsyncDisposable {
   readonly #checkedAt = new Map<string, number>();
   /** By user id, as long as nothing changes. */
   readonly #standings = new Map<string, Standing>();
-  /** Of those who are here, by their token: aborts when they lose something. */
+  /** Of those who are here, by their token: aborts when they lose something, or it expires. */
   readonly #presences = new Map<string, Presence>();
+  readonly #sweep: NodeJS.Timeout;
 
   private constructor(options: {
     store: Store;
@@ -58,6 +66,7 @@ export class Directory implements AsyncDisposable {
     } = options.mirrors);
     this.tokens.onChange(({ key }) => this.#forget(key));
     for (const mirror of [this.users, this.teams, this.grants]) mirror.onChange(() => this.#reconsider());
+    this.#sweep = setInterval(() => this.#endExpired(), sweepMs).unref();
   }
 
   static async open(options: {
@@ -85,7 +94,7 @@ export class Directory implements AsyncDisposable {
     const { id, secret } = parsed;
     const token = await this.#currentToken(id, signal);
     if (token === undefined || !hasHash(secret, token.spec.hash)) return undefined;
-    if (this.#isOver(token)) {
+    if (this.#isOver(token.spec)) {
       throw new FlynnError(
         'unauthenticated',
         `the token ${id} expired at ${token.spec.expiresAt}: who has another key makes a new one with "flynn token create"`,
@@ -94,7 +103,7 @@ export class Directory implements AsyncDisposable {
     return this.#principalOf(token, signal);
   }
 
-  #isOver({ spec: { expiresAt } }: TokenResource): boolean {
+  #isOver({ expiresAt }: Pick<TokenResource['spec'], 'expiresAt'>): boolean {
     return expiresAt !== undefined && Date.parse(expiresAt) <= this.#now();
   }
 
@@ -103,7 +112,7 @@ export class Directory implements AsyncDisposable {
     const limits = { role, appIds };
     const facts = { limits, token: { id, expiresAt } };
     if (userId === undefined) {
-      const signal = this.#presence(id, undefined, everything);
+      const signal = this.#presence(facts.token, undefined, everything);
       return new Principal({ ...facts, kind: 'root', name: `token ${id}`, standing: everything, signal });
     }
     return this.userPrincipal(userId, facts, { signal });
@@ -113,7 +122,7 @@ export class Directory implements AsyncDisposable {
   async whoAsked({ userId, tokenId }: Asker, signal: AbortSignal): Promise<Principal | undefined> {
     if (tokenId !== undefined) {
       const token = await this.#currentToken(tokenId, signal);
-      return token === undefined || this.#isOver(token) ? undefined : this.#principalOf(token, signal);
+      return token === undefined || this.#isOver(token.spec) ? undefined : this.#principalOf(token, signal);
     }
     return userId === undefined
       ? rootPrincipal()
@@ -134,7 +143,7 @@ export class Directory implements AsyncDisposable {
       user = decodeResource(userType, entry);
     }
     const standing = isFresh ? standingOf(user, await this.#readAll(signal)) : this.#standingOf(user);
-    const present = facts.token === undefined ? {} : { signal: this.#presence(facts.token.id, userId, standing) };
+    const present = facts.token === undefined ? {} : { signal: this.#presence(facts.token, userId, standing) };
     return new Principal({ ...facts, ...present, kind: 'user', name: user.spec.name, userId, standing });
   }
 
@@ -147,6 +156,7 @@ export class Directory implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
+    clearInterval(this.#sweep);
     const mirrors = [this.users, this.teams, this.grants, this.tokens, this.apps];
     await Promise.all(mirrors.map((mirror) => mirror[Symbol.asyncDispose]()));
   }
@@ -196,10 +206,10 @@ export class Directory implements AsyncDisposable {
     };
   }
 
-  #presence(tokenId: string, userId: string | undefined, standing: Standing): AbortSignal {
-    const present = this.#presences.get(tokenId) ?? { leave: new AbortController(), userId, standing };
+  #presence({ id, expiresAt }: PresentToken, userId: string | undefined, standing: Standing): AbortSignal {
+    const present = this.#presences.get(id) ?? { leave: new AbortController(), userId, standing, expiresAt };
     present.standing = standing;
-    this.#presences.set(tokenId, present);
+    this.#presences.set(id, present);
     return present.leave.signal;
   }
 
@@ -208,6 +218,10 @@ export class Directory implements AsyncDisposable {
     const present = this.#presences.get(tokenId);
     this.#presences.delete(tokenId);
     present?.leave.abort(new FlynnError('unauthenticated', 'what this token may has changed: ask again'));
+  }
+
+  #endExpired(): void {
+    for (const [tokenId, present] of this.#presences) if (this.#isOver(present)) this.#forget(tokenId);
   }
 
   /** Who has less than before is asked to come again; who has more does not notice. */

@@ -3,6 +3,7 @@ import { after, before, test } from 'node:test';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { apps, releases } from '../api.ts';
 import { keys } from '../api-keys.ts';
+import { layers } from '../collection/api-layers.ts';
 import { operations } from '../operations/api.ts';
 import { actForHeader } from './act-for.ts';
 import { isRuleName } from './rules.ts';
@@ -127,16 +128,19 @@ test('every route × every part of the platform: each gets in where it has to an
   }
 });
 
-test('the cluster key opens nothing to whom a router passes on, and the router its own token all it needs', async () => {
+test('the cluster key opens nothing to whom a router passes on, and to a part with a certificate not what others need', async () => {
   const peer = 'flynn:app/router';
-  for (const route of routes) {
-    const outcome = await knock(route, world.key, { peer });
-    assert.ok(hasCode(outcome, 'unauthenticated'), nameOf(route));
+  for (const shown of [peer, 'flynn:app/slug-builder', 'flynn:app/blobstore', 'flynn:app/runner', 'flynn:host/h1']) {
+    for (const route of routes) {
+      const outcome = await knock(route, world.key, { peer: shown });
+      const isOfBuilds = shown === 'flynn:app/slug-builder' && route === layers.missing;
+      if (isOfBuilds) assert.equal(outcome, 'in');
+      else assert.ok(hasCode(outcome, 'unauthenticated'), `${shown} at ${nameOf(route)}`);
+    }
   }
   const events = routes.find((route) => nameOf(route) === 'GET /routes/events');
   assert.ok(events);
   assert.equal(await knock(events, serviceToken(world.userKey, 'router'), { peer }), 'in');
-  assert.equal(await knock(events, world.key, { peer: 'flynn:app/runner' }), 'in');
   assert.equal(await knock(events, world.userKey, { peer }), 'in', 'people');
 });
 

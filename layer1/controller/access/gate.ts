@@ -1,7 +1,6 @@
 /** The one gate of the API: who is it, is it not too often, and may they? Whatever no rule allows is refused. */
 import { FlynnError } from '@flynn/kit/errors';
 import { type Gate, type GateRequest, credentialOf, unknownKey } from '@flynn/kit/http-gate';
-import { appRole } from '@flynn/kit/identity';
 import { isForMonitoring, metricsToken } from '@flynn/kit/metrics-token';
 import { eitherCommand } from '@flynn/kit/operator-commands';
 import { isSameSecret } from '@flynn/kit/secrets';
@@ -19,9 +18,7 @@ import type { RateLimit } from './rate-limit.ts';
 import { isAtLeast, noLimits } from './roles.ts';
 import type { Role } from './roles.ts';
 import { ruleOf } from './rules.ts';
-import { mayCall, serviceOf } from './service-token.ts';
-
-const routerApp = 'router';
+import { mayCall, mayCallWithKey, serviceOf } from './service-token.ts';
 
 type GateDeps = Pick<Deps, 'resources' | 'store'>;
 
@@ -30,7 +27,7 @@ export type GateOptions = Readonly<{
   directory: Directory;
   /** Each opens everything: two while the root key is made anew. */
   rootKeys: readonly string[];
-  /** What the platform's parts had before they had tokens: opens what any of them needs. */
+  /** What the platform's parts had before they had tokens and certificates: opens what any of them needs. */
   clusterKey: string;
   /** Of the tokens of the platform's parts: two while they are made anew. */
   tokenRounds: readonly number[];
@@ -88,10 +85,10 @@ export function accessGate(options: GateOptions): Gate {
   }
 }
 
-async function whoHas(options: GateOptions, text: string, { peer, signal }: GateRequest): Promise<Principal> {
+async function whoHas(options: GateOptions, text: string, { peer, route, signal }: GateRequest): Promise<Principal> {
   if (isSameSecret(text, options.clusterKey)) {
-    // Parts come themselves. What a router passes on is from people, whom this key alone is to open nothing.
-    if (peer === appRole(routerApp)) throw unknownKey();
+    // What a router passes on is from people, whom this key alone is to open nothing; nor is it to open to a part what others need.
+    if (peer !== undefined && !mayCallWithKey(peer, route)) throw unknownKey();
     return servicePrincipal('platform');
   }
   const service = serviceOf(text, options.rootKeys, options.tokenRounds);

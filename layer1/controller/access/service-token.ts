@@ -1,5 +1,6 @@
 /** The platform's own parts: what each of them may ask of the controller, and what it shows that it is that part. */
 import { createHmac } from 'node:crypto';
+import { appRole } from '@flynn/kit/identity';
 import type { Route } from '@flynn/kit/routes';
 import { feedRoute } from '@flynn/log-aggregator/api';
 import { isSameSecret } from '@flynn/kit/secrets';
@@ -15,6 +16,8 @@ import { operations } from '../operations/api.ts';
 
 export const services = ['git-receiver', 'log-aggregator', 'router', 'runner'] as const;
 export type Service = (typeof services)[number];
+
+const builder = appRole('slug-builder');
 
 const routesOf: Readonly<Record<Service, readonly Route[]>> = {
   router: [routing.events, certificates.events],
@@ -53,6 +56,11 @@ const routesOf: Readonly<Record<Service, readonly Route[]>> = {
 export function mayCall(service: Service | 'platform', route: Route): boolean {
   const known = service === 'platform' ? services.flatMap((name) => routesOf[name]) : routesOf[service];
   return known.includes(route);
+}
+
+/** With the cluster's key, for those who have shown who they are: all parts but builds have tokens. */
+export function mayCallWithKey(peer: string, route: Route): boolean {
+  return peer === builder && route === layers.missing;
 }
 
 /**

@@ -6,7 +6,9 @@ import { waitFor } from '@flynn/kit/retry';
 import { apps, deployments, releases } from '../api.ts';
 import { routing } from '../routes/api.ts';
 import { platform } from '../api-platform.ts';
+import { audit } from '../audit/api.ts';
 import { grants, self, tokens } from './api.ts';
+import { parseToken } from './token-text.ts';
 import { startGateWorld } from './gate-fixture.ts';
 import type { GateWorld } from './gate-fixture.ts';
 
@@ -86,6 +88,17 @@ test('a stream that is open ends when its token is taken back', async () => {
   await assert.rejects(client.call(self.get, {}), (error) => hasCode(error, 'unauthenticated'));
 });
 
+test('a stream that is open ends when its token expires', async () => {
+  const made = await world.client.call(tokens.create, { body: { name: 'brief stream', expiresInMs: 2_000 } });
+  await using client = clientOf(made.token);
+  const signal = AbortSignal.timeout(30_000);
+  const stream = client.events(routing.events, {}, { signal });
+  await stream.next();
+  for await (const _event of stream);
+  assert.ok(!signal.aborted, 'the controller has ended it');
+  assert.ok(Date.now() >= Date.parse(made.expiresAt ?? ''));
+});
+
 test('a token makes no token wider than itself', async () => {
   await using viewer = clientOf(people.get('admin-as-viewer')?.token ?? '');
   await assert.rejects(viewer.call(tokens.create, { body: { name: 'x', role: 'admin' } }), (error) =>
@@ -108,7 +121,18 @@ test('a token makes no token wider than itself', async () => {
   );
 });
 
-test('nothing in the store opens anything: of tokens there are only hashes', async () => {
+test('nothing in the store opens anything: of tokens there are only hashes, also of one that somebody else wanted to take back', async () => {
+  await using viewer = clientOf(people.get('cluster-viewer')?.token ?? '');
+  const params = { token: people.get('cluster-developer')?.token ?? '' };
+  await assert.rejects(viewer.call(tokens.revoke, { params }), (error) => hasCode(error, 'not_found'));
+  const [entry] = await waitFor(
+    async () => {
+      const found = await world.client.call(audit.list, { query: { user: 'cluster-viewer', limit: 1 } });
+      return found[0]?.action === 'DELETE /tokens/:token' && found;
+    },
+    { what: 'the entry of the trail', deadlineMs: 30_000, intervalMs: 20 },
+  );
+  assert.deepEqual(entry?.params, { token: parseToken(params.token)?.id });
   const { entries } = await world.store.list('/');
   const secrets = [...people.values()].map(({ token }) => token.replace(/^flynn_[a-z0-9]{12}_/, ''));
   assert.ok(secrets.every((secret) => secret.length >= 10));

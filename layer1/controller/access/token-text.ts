@@ -12,6 +12,11 @@ export function parseToken(text: string): { id: string; secret: string } | undef
   return id === undefined || secret === undefined ? undefined : { id, secret };
 }
 
+/** The public part of what is a token or the beginning of one. */
+export function idInToken(text: string): string | undefined {
+  return /^flynn_([a-z0-9]{12})_/.exec(text)?.[1];
+}
+
 /** In constant time. */
 export function hasHash(secret: string, hash: string): boolean {
   const own = Buffer.from(hashOf(secret), 'hex');

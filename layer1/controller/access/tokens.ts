@@ -17,7 +17,7 @@ import { teamType, tokenType, userType } from './resources.ts';
 import type { TokenResource, UserResource } from './resources.ts';
 import { higher, narrowed } from './roles.ts';
 import type { Limits } from './roles.ts';
-import { newTokenText } from './token-text.ts';
+import { idInToken, newTokenText } from './token-text.ts';
 import { findUser } from './users.ts';
 
 const defaultLifeMs = 90 * 86_400_000;
@@ -49,7 +49,7 @@ export function tokenHandlers(deps: Deps): Handler[] {
     handle(tokens.revoke, async (call) => {
       const { params, signal } = call;
       // People copy what they have: all of the token says which one it is.
-      const id = /^flynn_([a-z0-9]{12})_/.exec(params.token)?.[1] ?? params.token;
+      const id = idInToken(params.token) ?? params.token;
       const found = await resources.find(tokenType, id, { signal });
       if (found === undefined || !isOwn(principalOf(call), { id, userId: found.spec.userId })) throw noToken(id);
       try {

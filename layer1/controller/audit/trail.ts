@@ -9,6 +9,7 @@ import { decodeResource } from '@flynn/resource/record';
 import type { Revision, Store, Transaction } from '@flynn/store/store';
 import { principalOf, servicePrincipal } from '../access/principal.ts';
 import type { Principal } from '../access/principal.ts';
+import { idInToken } from '../access/token-text.ts';
 import { appType } from '../resources.ts';
 import { appIdIn, changesOf, withBefore } from './changes.ts';
 import type { KeyedChange } from './changes.ts';
@@ -127,7 +128,8 @@ function entryOf(who: Principal, route: Route, request: Requested): Omit<AuditEn
       ...(who.sshKey === undefined ? {} : { sshKey: who.sshKey }),
     },
     action: `${route.method} ${route.path}`,
-    params: { ...params },
+    // A token may be named by all of it, and may be good still: it was not the caller's to take back, or that failed.
+    params: Object.fromEntries(Object.entries(params).map(([name, value]) => [name, idInToken(value) ?? value])),
     from: { address: address || remoteAddress, ...(userAgent === undefined ? {} : { userAgent }) },
     outcome: 'done',
     changes: [],
