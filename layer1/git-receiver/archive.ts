@@ -40,6 +40,11 @@ export async function* archiveOf(
   }
 }
 
+/** `commit`, as it should be, or `tag`, `tree`, `blob`. */
+export async function typeOf({ commit, repository, env = {} }: Archived): Promise<string> {
+  return (await runGit(['--git-dir', repository, 'cat-file', '-t', commit], { env })).trim();
+}
+
 /**
  * Path → commit. An archive has an empty folder in the place of a submodule: the builder, which has the app's keys and reaches
  * no more of the cluster than the app does, fetches what belongs there.

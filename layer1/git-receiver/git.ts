@@ -1,7 +1,7 @@
 /** The git binary, always with a clean environment, an array of arguments and never a shell. */
 import { spawn } from 'node:child_process';
 import type { ChildProcessByStdio } from 'node:child_process';
-import { mkdir, rename, rm, stat } from 'node:fs/promises';
+import { mkdir, open, rename, rm, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { Readable, Writable } from 'node:stream';
 import { text } from 'node:stream/consumers';
@@ -17,8 +17,16 @@ const cleanEnv = {
   GIT_CONFIG_GLOBAL: '/dev/null',
   GIT_TERMINAL_PROMPT: '0',
 };
-/** The volume may belong to another user than the one in the container. */
-const settings = ['-c', 'safe.directory=*', '-c', 'init.defaultBranch=main', '-c', 'gc.autoDetach=false'];
+/**
+ * The volume may belong to another user than the one in the container. Nothing is said to be stored that a power cut could
+ * still empty: to a repository with half an object nobody can push any more.
+ */
+const settings = Object.entries({
+  'safe.directory': '*',
+  'init.defaultBranch': 'main',
+  'gc.autoDetach': 'false',
+  'core.fsync': 'all',
+}).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
 
 export type Git = ChildProcessByStdio<Writable, Readable, Readable>;
 
@@ -27,6 +35,8 @@ export function startGit(args: readonly string[], options: { env?: Record<string
     env: { ...cleanEnv, ...options.env },
     stdio: ['pipe', 'pipe', 'pipe'],
     cwd: '/',
+    // For `endGroup`: what git has started for a server that is silent lives on without it, and holds on to its output.
+    detached: true,
   });
 }
 
@@ -47,23 +57,34 @@ export async function runGit(args: readonly string[], options: { env?: Record<st
   throw new FlynnError('internal', `git ${args[0] ?? ''} failed with exit code ${code}: ${problem.trim()}`);
 }
 
+/** Of what is not whole yet. */
+export const newPrefix = '.new-';
+
 /** The bare repository, made if it is not there. Two that make it at once both get the same. */
 export async function ensureRepository(dir: string, appId: string): Promise<string> {
   if (!/^[A-Za-z0-9][A-Za-z0-9_-]*$/.test(appId))
     throw new FlynnError('internal', `the app id "${appId}" is not usable in a path`);
   const path = join(dir, `${appId}.git`);
   if (await isThere(path)) return path;
-  const temporary = join(dir, `.new-${shortId()}`);
+  const temporary = join(dir, `${newPrefix}${shortId()}`);
   try {
     await mkdir(dirname(temporary), { recursive: true });
     await runGit(['init', '--quiet', '--bare', '--template=', temporary]);
+    // These git leaves to the system to write when it likes.
+    for (const name of ['HEAD', 'config']) await syncToDisk(join(temporary, name));
     await rename(temporary, path);
+    await syncToDisk(dir);
   } catch (error) {
     if (!(await isThere(path))) throw error;
   } finally {
     await rm(temporary, { recursive: true, force: true });
   }
   return path;
+}
+
+async function syncToDisk(path: string): Promise<void> {
+  await using handle = await open(path, 'r');
+  await handle.sync();
 }
 
 async function isThere(path: string): Promise<boolean> {

@@ -115,6 +115,19 @@ test('what is not a push to an app that exists is refused in words', { timeout: 
   assert.notEqual(await remoteHead(world), '');
 });
 
+test('an annotated tag pushed as main is refused before anything is built of it', { timeout: 60_000 }, async (t) => {
+  const world = await setUp(t);
+  const head = await world.commit({ a: '1' });
+  await world.git(['-c', 'user.name=a', '-c', 'user.email=a@a', 'tag', '-m', 'one', 'v1']);
+  const refused = await world.git(['push', world.remote(), 'v1:refs/heads/main']);
+  assert.notEqual(refused.code, 0);
+  assert.match(refused.output, /remote:.*is a tag and not a commit[^]*git push flynn 'TAG\^\{\}:refs\/heads\/main'/);
+  assert.equal(world.pushes.length, 0);
+  const pushed = await world.git(['push', world.remote(), 'v1^{}:refs/heads/main']);
+  assert.equal(pushed.code, 0, pushed.output);
+  assert.equal(await remoteHead(world), head);
+});
+
 test('which submodules there are goes with the source', { timeout: 60_000 }, async (t) => {
   const world = await setUp(t);
   const head = await world.commit({ a: '1' });
@@ -173,8 +186,8 @@ test(
   'only so many pushes are under way at once; the next waits for a place and says so',
   { timeout: 60_000 },
   async (t) => {
-    const gate = Promise.withResolvers<void>();
-    const world = await setUp(t, () => ({ lines: [() => gate.promise] }));
+    const gates = Array.from({ length: maxPushes + 1 }, () => Promise.withResolvers<void>());
+    const world = await setUp(t, (index) => ({ lines: [() => gates[index]?.promise ?? Promise.resolve()] }));
     await world.commit({ a: '1' });
     const held = Array.from({ length: maxPushes }, (_, index) =>
       world.git(['push', world.remote(`app-${index}`), 'main']),
@@ -189,7 +202,10 @@ test(
     next.stderr.on('data', (data: Buffer) => (said += data.toString()));
     await waitFor(() => said.includes('other pushes are under way'), { what: 'the notice', deadlineMs: 60_000 });
     assert.equal(world.pushes.length, maxPushes);
-    gate.resolve();
+    // Whichever of them ends makes room.
+    gates.at(-2)?.resolve();
+    await waitFor(() => world.pushes.length > maxPushes, { what: 'the next to be let in', deadlineMs: 20_000 });
+    for (const gate of gates) gate.resolve();
     for (const { code, output } of await Promise.all(held)) assert.equal(code, 0, output);
     assert.deepEqual(await ended, [0, null], said);
   },
@@ -278,8 +294,9 @@ test('stopping lets a push end in its time and cancels one that does not', { tim
   const cut = await endless;
   assert.notEqual(cut.code, 0);
   await stopped;
-  assert.ok(world.cancelled.includes(`build-${world.pushes[1]?.pushId}`));
-  assert.ok(!world.cancelled.includes(`build-${world.pushes[0]?.pushId}`));
+  // What is not said by now never is: the process ends.
+  const { pushId } = world.pushes[1] ?? {};
+  assert.deepEqual(world.cancelled, [`deploy-${pushId}`, `release-${pushId}`, `build-${pushId}`]);
   assert.deepEqual((await readdir(join(world.dir, 'repos'))).toSorted(), ['id-app.git', 'id-other.git']);
 });
 

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdir, mkdtemp, readdir, rm } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
@@ -53,4 +53,15 @@ test('what a push left that was cut off with the receiver is removed, and no obj
   await removeUnfinished(it.dir);
   assert.deepEqual(await readdir(join(it.dir, 'a1.git/objects')), ['pack']);
   await removeUnfinished(join(it.dir, 'none'));
+});
+
+test('locks of a git that was killed are removed, and repositories that were not made whole', async () => {
+  await using it = await repositories('a1.git', '.new-x');
+  await mkdir(join(it.dir, 'a1.git/refs/heads'), { recursive: true });
+  const left = ['HEAD', 'HEAD.lock', 'packed-refs.lock', 'refs/heads/main', 'refs/heads/main.lock'];
+  for (const name of left) await writeFile(join(it.dir, 'a1.git', name), '');
+  await removeUnfinished(it.dir);
+  assert.deepEqual(await readdir(it.dir), ['a1.git']);
+  assert.deepEqual((await readdir(join(it.dir, 'a1.git'))).toSorted(), ['HEAD', 'objects', 'refs']);
+  assert.deepEqual(await readdir(join(it.dir, 'a1.git/refs/heads')), ['main']);
 });

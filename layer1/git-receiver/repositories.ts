@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { systemClock } from '@flynn/kit/clock';
 import type { Logger } from '@flynn/kit/log';
 import { forever } from '@flynn/kit/tasks';
+import { newPrefix } from './git.ts';
 import type { Platform } from './platform.ts';
 
 const pauseMs = 3_600_000;
@@ -32,7 +33,18 @@ export async function removeOrphans(
 /** Before any push is taken: what pushes left that the receiver's own end cut off. */
 export async function removeUnfinished(repositoryDir: string): Promise<void> {
   for (const name of await namesIn(repositoryDir)) {
-    if (name.endsWith('.git')) await removeQuarantines(join(repositoryDir, name));
+    const path = join(repositoryDir, name);
+    if (name.startsWith(newPrefix)) await rm(path, { recursive: true, force: true });
+    if (!name.endsWith('.git')) continue;
+    await removeQuarantines(path);
+    await removeLocks(path);
+  }
+}
+
+/** While no git runs. Beside the lock of its branch every push would be built and go live, and be refused then. */
+async function removeLocks(repository: string): Promise<void> {
+  for (const dir of [repository, join(repository, 'refs/heads')]) {
+    for (const name of await namesIn(dir)) if (name.endsWith('.lock')) await rm(join(dir, name), { force: true });
   }
 }
 

@@ -2,9 +2,12 @@
 import type { App } from '@flynn/controller/model';
 import { messageOf } from '@flynn/kit/errors';
 import { newId } from '@flynn/kit/ids';
+import { endGroup } from '@flynn/kit/process-group';
 import { KeyedMutex } from '@flynn/kit/queue';
 import { withDeadline } from '@flynn/kit/retry';
+import { Slots } from '@flynn/kit/slots';
 import type { ServerChannel } from 'ssh2';
+import { typeOf } from './archive.ts';
 import { parseCommand } from './command.ts';
 import { deploy } from './deploy.ts';
 import type { DeployDeps } from './deploy.ts';
@@ -13,7 +16,7 @@ import type { HookCall, HookServer } from './hook-server.ts';
 import type { Platform } from './platform.ts';
 import { parsePushOptions } from './push-options.ts';
 import { removeQuarantines } from './repositories.ts';
-import { decide, parseUpdates } from './updates.ts';
+import { decide, noCommit, parseUpdates } from './updates.ts';
 
 const waitForOtherPushMs = 10 * 60_000;
 /** A build, a release and a deployment together; whatever takes longer hangs. */
@@ -40,8 +43,7 @@ export class Sessions {
   readonly #deps: SessionDeps;
   readonly #locks = new KeyedMutex();
   readonly #pushing = new Map<string, number>();
-  /** How many use or wait for each of the places there are. */
-  readonly #places: number[] = Array.from({ length: maxPushes }, () => 0);
+  readonly #places = new Slots(maxPushes);
   #running = 0;
 
   constructor(deps: SessionDeps) {
@@ -124,7 +126,13 @@ export class Sessions {
       clearTimeout(timer);
       hasBegun = true;
       const limited = withDeadline(pushDeadlineMs, signal);
-      using hook = this.#deps.hooks.expect((call) => this.#decide(target, call, limited));
+      const ended = new AbortController();
+      let deciding: Promise<unknown> | undefined;
+      using hook = this.#deps.hooks.expect((call) => {
+        const decision = this.#decide(target, call, AbortSignal.any([limited, ended.signal]));
+        deciding = decision;
+        return decision;
+      });
       const settings = {
         'core.hooksPath': this.#deps.hooks.hooksPath,
         'receive.advertisePushOptions': 'true',
@@ -136,6 +144,9 @@ export class Sessions {
       try {
         return await run(channel, [...args, 'receive-pack', repository], { env: hook.env, signal: limited });
       } finally {
+        // What it started is cancelled before this push counts as ended: whoever waits for that may be about to end too.
+        ended.abort(new Error('git has ended'));
+        await deciding?.catch(() => undefined);
         await removeQuarantines(repository);
       }
     };
@@ -154,15 +165,8 @@ export class Sessions {
   }
 
   async #inPlace(channel: ServerChannel, push: () => Promise<number>, signal: AbortSignal): Promise<number> {
-    const before = Math.min(...this.#places);
-    const place = this.#places.indexOf(before);
-    if (before > 0) tell(channel, `${maxPushes} other pushes are under way: waiting for one of them to end.`);
-    this.#places[place] = before + 1;
-    try {
-      return await this.#locks.run(`place ${place}`, push, { signal });
-    } finally {
-      this.#places[place] = (this.#places[place] ?? 1) - 1;
-    }
+    if (this.#places.isFull) tell(channel, `${maxPushes} other pushes are under way: waiting for one of them to end.`);
+    return this.#places.run(push, { signal });
   }
 
   async #decide({ app, repository, platform }: Target, call: HookCall, signal: AbortSignal): Promise<boolean> {
@@ -171,6 +175,8 @@ export class Sessions {
     const asked = parsePushOptions(call.options);
     if ('refusal' in asked) return refusePush(call, asked.refusal);
     const { say, quarantine } = call;
+    const type = await typeOf({ commit: decision.deploy.commit, repository, env: quarantine });
+    if (type !== 'commit') return refusePush(call, noCommit(type));
     const pushId = newId();
     this.#deps.log.info({ app: app.id, pushId, commit: decision.deploy.commit }, 'push');
     const isLive = await deploy(
@@ -191,7 +197,7 @@ async function run(
   const { env, signal } = options;
   signal.throwIfAborted();
   const git = startGit(args, { env });
-  const stop = () => git.kill();
+  const stop = () => endGroup(git);
   signal.addEventListener('abort', stop, { once: true });
   // A git that ends before it has read everything says itself what is wrong.
   git.stdin.on('error', () => {});

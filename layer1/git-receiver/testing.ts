@@ -12,6 +12,7 @@ import { apps } from '@flynn/controller/api';
 import { keys } from '@flynn/controller/api-keys';
 import { operations } from '@flynn/controller/operations/api';
 import type { Operation } from '@flynn/controller/model';
+import { pause } from '@flynn/kit/clock';
 import { FlynnError } from '@flynn/kit/errors';
 import { HttpClient } from '@flynn/kit/http-client';
 import { handle, startServer } from '@flynn/kit/http-server';
@@ -102,7 +103,9 @@ export async function setUp(
       });
     }),
     handle(operations.log, async ({ params }) => tellLog(params.operation)),
-    handle(operations.cancel, async ({ params }) => {
+    handle(operations.cancel, async ({ params, signal }) => {
+      // Whoever does not wait for it is told apart.
+      await pause(200, signal);
       cancelled.push(params.operation);
       const found = operationsById.get(params.operation);
       if (found === undefined) throw new FlynnError('not_found', 'no such operation');

@@ -42,6 +42,14 @@ export function decide(updates: readonly RefUpdate[]): Decision {
   return { deploy: { commit: update.after, branch: branchOf(update.ref) } };
 }
 
+/** git would refuse it once it was live: a branch ends with a commit, not with a tag, whatever that leads to. */
+export function noCommit(type: string): string[] {
+  return [
+    `What is pushed is a ${type} and not a commit.`,
+    "To deploy the commit that a tag is of: git push flynn 'TAG^{}:refs/heads/main'",
+  ];
+}
+
 /** The lines git gives to a pre-receive hook: old, new, ref. */
 export function parseUpdates(text: string): RefUpdate[] {
   return text.split('\n').flatMap((line) => {

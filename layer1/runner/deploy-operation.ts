@@ -8,12 +8,11 @@ import { type Deployment, type Release, deploymentSchema } from '@flynn/controll
 import { systemClock } from '@flynn/kit/clock';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import { followJob } from './build-operation.ts';
-import { failedJobLines, othersWait, progressLines, remainsLine, routeLines, waitingLines } from './deploy-text.ts';
+import { failedJobLines, progressLines, remainsLine, routeLines, waitingLines } from './deploy-text.ts';
 import type { Execution } from './execution.ts';
 import { patiently } from './execution.ts';
+import { afterOthers } from './others.ts';
 import { operationBefore } from './release-operation.ts';
-
-const othersDeadlineMs = 2 * 60_000;
 
 /** Output `deploymentId`. */
 export async function executeDeploy(execution: Execution): Promise<Record<string, string>> {
@@ -46,36 +45,19 @@ export async function executeDeploy(execution: Execution): Promise<Record<string
 
 /** Waits for another deployment of the app to end. One of this very release is this operation's: its answer got lost. */
 async function startDeployment(release: Release, execution: Execution): Promise<Deployment> {
-  const { operation, controller, write } = execution;
+  const { operation, controller } = execution;
   const begun = operation.output['deploymentId'];
   if (begun !== undefined) {
     return patiently('reading the deployment', execution, (signal) =>
       controller.call(deployments.get, { params: { deployment: begun } }, { signal }),
     );
   }
-  let isWaitTold = false;
-  return patiently(
+  const params = { app: operation.appId };
+  return afterOthers(
     'another deployment of the app to end',
     execution,
-    async (signal) => {
-      try {
-        const params = { app: operation.appId };
-        return await controller.call(deployments.create, { params, body: { releaseId: release.id } }, { signal });
-      } catch (error) {
-        const id = hasCode(error, 'conflict') ? error.detail['deploymentId'] : undefined;
-        if (typeof id !== 'string') throw error;
-        const other = await controller.call(deployments.get, { params: { deployment: id } }, { signal });
-        if (other.newReleaseId === release.id) return other;
-        if (isWaiting(other)) throw new FlynnError('invalid', othersWait(other), { cause: error });
-        if (!isWaitTold) await write('       Waiting for another deployment of this app to end');
-        isWaitTold = true;
-        throw error;
-      }
-    },
-    {
-      deadlineMs: othersDeadlineMs,
-      isRetryable: (error) => hasCode(error, 'conflict', 'unavailable', 'timeout', 'exhausted'),
-    },
+    (signal) => controller.call(deployments.create, { params, body: { releaseId: release.id } }, { signal }),
+    (other) => (other.newReleaseId === release.id ? other : undefined),
   );
 }
 

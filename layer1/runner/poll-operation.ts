@@ -5,8 +5,10 @@ import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { apps, releases } from '@flynn/controller/api';
+import { abortError } from '@flynn/kit/clock';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { gitSshEnv } from '@flynn/kit/git-ssh';
+import { endGroup } from '@flynn/kit/process-group';
 import { withDeadline } from '@flynn/kit/retry';
 import { archiveOf, findSubmodules } from '@flynn/git-receiver/archive';
 import { exitOf, startGit } from '@flynn/git-receiver/git';
@@ -119,16 +121,22 @@ async function run(
 ): Promise<{ code: number; out: string; problem: string }> {
   signal.throwIfAborted();
   const git = startGit(args, { env });
-  const stop = (): void => void git.kill();
+  const stop = (): void => endGroup(git);
   signal.addEventListener('abort', stop, { once: true });
   git.stdin.end();
   try {
     const [code, out, problem] = await Promise.all([exitOf(git), text(git.stdout), text(git.stderr)]);
-    signal.throwIfAborted();
+    if (signal.aborted) throw endOf(signal);
     return { code, out, problem };
   } finally {
     signal.removeEventListener('abort', stop);
   }
+}
+
+function endOf(signal: AbortSignal): FlynnError {
+  const reason = abortError(signal);
+  if (reason.code !== 'timeout') return reason;
+  return new FlynnError('timeout', 'git was not done in time: the server does not answer, or is too slow');
 }
 
 function shortOf(commit: string): string {

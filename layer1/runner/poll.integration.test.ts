@@ -1,9 +1,11 @@
 /** An app that follows a real repository: the runner looks with git, the controller pushes what it finds. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
+import { once } from 'node:events';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { createServer as createSilentServer } from 'node:net';
+import type { AddressInfo, Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join, normalize } from 'node:path';
 import { text } from 'node:stream/consumers';
@@ -165,4 +167,22 @@ test("a repository that is not public is read over SSH with the app's key, and w
     (await pushed(world)).map(({ input }) => input.commit),
     [head],
   );
+});
+
+test('a look at a server that says nothing ends when it is to, whatever git has started for it', async (t) => {
+  const { world } = await startWorld(t);
+  const silent = createSilentServer((socket) => void socket.resume());
+  await new Promise<void>((resolve) => silent.listen(0, '127.0.0.1', resolve));
+  t.after(() => silent.close());
+  const connected = once(silent, 'connection');
+  const { port } = silent.address() as AddressInfo;
+  const url = `http://127.0.0.1:${port}/shop.git`;
+  await world.client.call(sources.put, { params, body: { url, everyMs: 3_600_000 } });
+  const [socket] = (await connected) as [Socket];
+  const gone = once(socket, 'close');
+  const { pollId = '' } = await world.client.call(sources.get, { params });
+  await world.client.call(operations.cancel, { params: { operation: pollId }, body: {} });
+  const look = () => world.client.call(operations.get, { params: { operation: pollId } });
+  await waitFor(async () => (await look()).state === 'cancelled', { what: 'the end of the look', deadlineMs: 30_000 });
+  await gone;
 });

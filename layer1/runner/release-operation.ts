@@ -9,10 +9,14 @@ import { FlynnError } from '@flynn/kit/errors';
 import { firstCounts, firstEnv, withHealthchecks } from './app-json-plan.ts';
 import type { Execution } from './execution.ts';
 import { patiently } from './execution.ts';
+import { afterOthers } from './others.ts';
 import { processesOf, scriptsOf } from './release-plan.ts';
 
 /** In a release's meta: a release that was made before its answer got lost is found by it. */
 const operationMeta = 'flynn.operation';
+
+/** What was done by the time the release was refused. */
+type Attempt = { artifactId?: string; areNotesTold?: boolean };
 
 /** Output `releaseId`. */
 export async function executeRelease(execution: Execution): Promise<Record<string, string>> {
@@ -20,8 +24,10 @@ export async function executeRelease(execution: Execution): Promise<Record<strin
   await write('-----> Creating release...');
   const digest = execution.operation.input.resultDigest ?? (await operationBefore(execution)).output['resultDigest'];
   if (digest === undefined) throw new FlynnError('invalid', 'the build left no result: push again');
-  const release = await patiently('creating the release', execution, (signal) =>
-    createRelease(digest, { ...execution, signal }),
+  const attempt: Attempt = {};
+  // What is being deployed now the release is to have too.
+  const release = await afterOthers('creating the release', execution, (signal) =>
+    createRelease(digest, attempt, { ...execution, signal }),
   );
   await write(`       v${release.version} created`);
   return { releaseId: release.id };
@@ -38,7 +44,7 @@ export async function operationBefore(execution: Execution): Promise<Operation> 
   );
 }
 
-async function createRelease(digest: string, execution: Execution): Promise<Release> {
+async function createRelease(digest: string, attempt: Attempt, execution: Execution): Promise<Release> {
   const { operation, controller, blobs, signal } = execution;
   const params = { app: operation.appId };
   const made = (await controller.call(releases.list, { params }, { signal })).find(
@@ -52,17 +58,17 @@ async function createRelease(digest: string, execution: Execution): Promise<Rele
       ? undefined
       : await controller.call(releases.get, { params: { ...params, release: app.releaseId } }, { signal });
   // Again where the answer was lost: written twice it is the same.
-  const release = made ?? (await makeRelease({ digest, result }, live, execution));
+  const release = made ?? (await makeRelease({ digest, result, attempt }, live, execution));
   await prepareCounts(result, release, live, execution);
   return release;
 }
 
 async function makeRelease(
-  { digest, result }: { digest: string; result: BuildResult },
+  { digest, result, attempt }: { digest: string; result: BuildResult; attempt: Attempt },
   live: Release | undefined,
   execution: Execution,
 ): Promise<Release> {
-  const { operation, controller, slugRunnerImage, signal, write } = execution;
+  const { operation, controller, signal, write } = execution;
   const params = { app: operation.appId };
   const { commit = '', branch = '' } = operation.input;
   const meta: Record<string, string> = {
@@ -73,7 +79,38 @@ async function makeRelease(
     buildpack: result.buildpack,
   };
   const app = await controller.call(apps.get, { params }, { signal });
-  const artifact = await controller.call(
+  attempt.artifactId ??= await makeArtifact({ digest, result }, execution);
+  const checked = withHealthchecks(
+    processesOf(result, live?.processes ?? {}),
+    result.appJson?.healthchecks ?? {},
+    app.name,
+  );
+  if (checked.notes.length > 0 && attempt.areNotesTold !== true)
+    await write(...checked.notes.map((note) => `       ${note}`));
+  attempt.areNotesTold = true;
+  const env = live === undefined && result.appJson !== undefined ? await envOfFirst(result.appJson, execution) : {};
+  return controller.call(
+    releases.create,
+    {
+      params,
+      body: {
+        artifactId: attempt.artifactId,
+        processes: checked.processes,
+        scripts: scriptsOf(result),
+        cron: result.appJson?.cron ?? [],
+        ...env,
+        meta,
+      },
+    },
+    { signal },
+  );
+}
+
+async function makeArtifact(
+  { digest, result }: { digest: string; result: BuildResult },
+  { controller, slugRunnerImage, signal }: Execution,
+): Promise<string> {
+  const { id } = await controller.call(
     releases.createArtifact,
     {
       body: {
@@ -90,28 +127,7 @@ async function makeRelease(
     },
     { signal },
   );
-  const checked = withHealthchecks(
-    processesOf(result, live?.processes ?? {}),
-    result.appJson?.healthchecks ?? {},
-    app.name,
-  );
-  if (checked.notes.length > 0) await write(...checked.notes.map((note) => `       ${note}`));
-  const env = live === undefined && result.appJson !== undefined ? await envOfFirst(result.appJson, execution) : {};
-  return controller.call(
-    releases.create,
-    {
-      params,
-      body: {
-        artifactId: artifact.id,
-        processes: checked.processes,
-        scripts: scriptsOf(result),
-        cron: result.appJson?.cron ?? [],
-        ...env,
-        meta,
-      },
-    },
-    { signal },
-  );
+  return id;
 }
 
 async function envOfFirst(appJson: AppJson, { operation, controller, signal }: Execution) {

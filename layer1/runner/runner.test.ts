@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { createBlobClient } from '@flynn/blobstore/client';
-import { jobs, releases } from '@flynn/controller/api';
+import { apps, deployments, jobs, releases } from '@flynn/controller/api';
 import { operations } from '@flynn/controller/operations/api';
 import { parseAppJson } from '@flynn/controller/app-json';
 import { runners } from '@flynn/controller/operations/api-runners';
@@ -57,6 +57,41 @@ test('settings of a process type stay when the app is pushed again', async () =>
   const last = await client.call(releases.get, { params: { app: 'shop', release: 'v3' } });
   assert.deepEqual(last.processes['web'], { ...web, command: ['/usr/bin/flynn-run', 'node other.js'] });
   assert.deepEqual(last.env, { A: '1' });
+});
+
+test('what is being deployed when a build ends is not taken back by the release of that build', async () => {
+  await using world = await startWorld();
+  behave(world, { build: { is: 'exit', code: 0 } });
+  const { controller } = world;
+  const { client } = controller;
+  const params = { app: 'shop' };
+  const first = await push(world, {});
+  {
+    await using _runner = startRunner(world);
+    await outcome(world, first[2]?.id);
+  }
+  const changed = await client.call(releases.create, {
+    params,
+    body: { env: { A: '1' }, scripts: { release: 'migrate' } },
+  });
+  const { releaseJobId } = await client.call(deployments.create, { params, body: { releaseId: changed.id } });
+  const [job] = await controller.jobsOf(
+    'shop',
+    1,
+    ({ workloadId, state }) => workloadId === releaseJobId && state === 'running',
+  );
+  const chain = await push(world, { processTypes: { web: 'node other.js' } });
+  await using _runner = startRunner(world);
+  const log = { params: { operation: chain[1]?.id ?? '' } };
+  for await (const { data } of client.events(operations.log, log, { signal: AbortSignal.timeout(60_000) })) {
+    if (JSON.stringify(data).includes('Waiting for another deployment')) break;
+  }
+  await controller.hosts.find(({ id }) => id === job?.hostId)?.end(job?.id ?? '', 0);
+  const { operation, lines } = await outcome(world, chain[2]?.id);
+  assert.equal(operation.state, 'complete', lines.join('\n'));
+  const last = await client.call(releases.get, { params: { ...params, release: 'v3' } });
+  assert.deepEqual(last.env, { A: '1' });
+  assert.equal((await client.call(apps.get, { params })).releaseId, last.id);
 });
 
 test('a build that fails fails the push with its output, and nothing after it runs', async () => {

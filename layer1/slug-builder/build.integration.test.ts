@@ -225,7 +225,10 @@ test('code of the app sees its own variables and none of the cluster’s', async
   const dir = join(root, 'spy');
   await mkdir(dir);
   const scripts = { build: 'env; cat /proc/$PPID/environ | tr "\\0" "\\n"; id -u', start: 'node x.js' };
-  await writeFile(join(dir, 'package.json'), JSON.stringify({ scripts }));
+  const dependencies = { local: 'file:./local' };
+  await writeFile(join(dir, 'package.json'), JSON.stringify({ scripts, dependencies }));
+  await mkdir(join(dir, 'local'));
+  await writeFile(join(dir, 'local', 'package.json'), JSON.stringify({ name: 'local', version: '1.0.0' }));
   process.env['FLYNN_KEY'] = 'the-cluster-key';
   const { output } = await buildApp('spy', dir, { API_TOKEN: 'of the app' });
   delete process.env['FLYNN_KEY'];

@@ -226,8 +226,15 @@ async function restoreCache(job: BuildJob, deps: BuildDeps, unpack: Step, signal
   }
 }
 
-/** The runtime layers of the app's build before. Kept apart from the cache, which the app's code can write. */
-async function readLayers(appId: string, blobs: BlobClient, signal: AbortSignal): Promise<Record<string, Layer>> {
+/**
+ * Layers of the app's build before. Kept apart from the cache, which the app's code can write; like it they only save time,
+ * so what cannot be read is as if there were none.
+ */
+export async function readLayers(
+  appId: string,
+  blobs: BlobClient,
+  signal: AbortSignal,
+): Promise<Record<string, Layer>> {
   try {
     const named = await blobs.getName(`layers/${appId}`, { signal });
     if (named === undefined) return {};

@@ -44,6 +44,16 @@ test('the engine gets the context without what is ignored, and the result is an 
   assert.match(place.output(), /there already/);
 });
 
+test('what is kept of the builds before may be damaged: it only saves time', async () => {
+  await using place = await openPlace(succeeds);
+  const first = await place.build({ Dockerfile: 'FROM x' });
+  const { digest } = await place.blobs.put('no layers');
+  await place.blobs.putName('layers/a1', digest);
+  const again = await place.build({ Dockerfile: 'FROM x' });
+  assert.deepEqual(again.layers, first.layers);
+  assert.notEqual((await place.blobs.getName('layers/a1'))?.digest, digest);
+});
+
 test('an ARG has the variable that every build is given by its name, and the app’s own counts more', async () => {
   await using place = await openPlace(succeeds, undefined, { MIRROR: 'of all', SHARED: 'of all', OTHER: 'of all' });
   await place.build({ Dockerfile: 'FROM x\nARG MIRROR=none\nARG SHARED\nARG NEITHER\n' }, {}, { SHARED: 'of the app' });

@@ -26,8 +26,7 @@ import type { HttpClient } from '@flynn/kit/http-client';
 import { LineSplitter } from '@flynn/kit/lines';
 import { retry } from '@flynn/kit/retry';
 import type { Image } from '@flynn/scheduler/cell';
-import { z } from 'zod';
-import type { BuildJob } from './build.ts';
+import { type BuildJob, readLayers } from './build.ts';
 import { packContext, readTexts } from './build-context.ts';
 import { type SubmodulesDeps, archiveSubmodules } from './context-submodules.ts';
 import { argsOf, assertPlain, ownImagesOf, withImages, withPlainBases } from './dockerfile.ts';
@@ -56,7 +55,6 @@ const cpuMillis = 100;
 /** Longer than it takes to be replaced. */
 const controllerAwayMs = 60_000;
 const maxEventBytes = 64 * 1024;
-const knownSchema = z.record(z.string(), z.object({ digest: z.string(), sizeBytes: z.int() }));
 
 /** Idempotent: asked again for the same operation it makes the same name point to the new result. */
 export async function buildImage(job: BuildJob, deps: ImageBuildDeps, signal: AbortSignal): Promise<BuildResult> {
@@ -198,7 +196,8 @@ async function storeBuilt(job: BuildJob, name: string, { blobs, agent, out }: Im
   try {
     const archive = await agent.stream(routes.image, { query: { name } }, { signal });
     const image = await readArchivedImage(await Archive.unpack(archive, folder, signal));
-    const known = await readKnown(job.appId, blobs, signal);
+    // Those of the image below need not be packed again.
+    const known = await readLayers(job.appId, blobs, signal);
     const stored: StoredImage = await storeImage(
       image,
       { ...blobs, put: (body, options) => blobs.put(body, options) },
@@ -216,11 +215,4 @@ async function storeBuilt(job: BuildJob, name: string, { blobs, agent, out }: Im
   } finally {
     await rm(folder, { recursive: true, force: true });
   }
-}
-
-/** What the app's layers are stored as: those of the image below need not be packed again. */
-async function readKnown(appId: string, blobs: BlobClient, signal: AbortSignal): Promise<z.output<typeof knownSchema>> {
-  const named = await blobs.getName(`layers/${appId}`, { signal });
-  if (named === undefined) return {};
-  return knownSchema.parse(JSON.parse(await text(await blobs.get(named.digest, { signal }))));
 }

@@ -6,7 +6,7 @@ import { FlynnError } from '@flynn/kit/errors';
 import type { BuildContext } from '../buildpack.ts';
 import { exitReason, runForOutput, runShown } from '../command.ts';
 import type { Manager } from './managers.ts';
-import { type PackageJson, installScripts } from './package-json.ts';
+import { type PackageJson, installScripts, needsPackages } from './package-json.ts';
 import { exists } from './toolchain.ts';
 
 /** Part of the cache's key: higher when what the builder does to node_modules changes. */
@@ -38,7 +38,7 @@ export async function installDependencies(project: Project, context: BuildContex
     return false;
   }
   const { manager } = project;
-  if (project.lockfile === undefined) {
+  if (project.lockfile === undefined && needsPackages(project.manifest)) {
     out.warn(
       `There is no lockfile: each build may get other versions of packages.\nRun "${manager.program} install" and commit the lockfile it writes.`,
     );

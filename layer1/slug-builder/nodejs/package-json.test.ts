@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { buildScript, parsePackageJson, startCommand } from './package-json.ts';
+import { buildScript, needsPackages, parsePackageJson, startCommand } from './package-json.ts';
 
 const starts: [Record<string, string>, boolean, string | undefined][] = [
   [{ start: 'node server.js' }, false, 'node server.js'],
@@ -31,4 +31,13 @@ test('heroku-postbuild takes the place of build', () => {
 
 test('a package.json that is not JSON is refused saying so', () => {
   assert.throws(() => parsePackageJson('{,}'), { code: 'invalid', message: /package\.json is not JSON/ });
+});
+
+test('an app without packages has nothing that a lockfile could pin', () => {
+  const needs = (manifest: string): boolean => needsPackages(parsePackageJson(manifest));
+  assert.equal(needs('{"name":"hello","scripts":{"start":"node server.js"},"dependencies":{}}'), false);
+  for (const kind of ['dependencies', 'devDependencies', 'optionalDependencies', 'peerDependencies']) {
+    assert.equal(needs(JSON.stringify({ [kind]: { koa: '3.x' } })), true, kind);
+  }
+  assert.equal(needs('{"workspaces":["packages/*"]}'), true);
 });

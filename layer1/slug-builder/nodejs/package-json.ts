@@ -8,6 +8,8 @@ const packageSchema = z.object({
   scripts: texts.default({}),
   dependencies: texts.default({}),
   devDependencies: texts.default({}),
+  optionalDependencies: texts.default({}),
+  peerDependencies: texts.default({}),
   packageManager: z.string().optional(),
   workspaces: z.unknown().optional(),
 });
@@ -23,6 +25,13 @@ export function parsePackageJson(text: string): PackageJson {
   const parsed = packageSchema.safeParse(value);
   if (parsed.success) return parsed.data;
   throw new FlynnError('invalid', `package.json is not usable: ${z.prettifyError(parsed.error)}`);
+}
+
+/** Whether a package manager has anything to install for it. */
+export function needsPackages(manifest: PackageJson): boolean {
+  const { dependencies, devDependencies, optionalDependencies, peerDependencies, workspaces } = manifest;
+  const named = { ...dependencies, ...devDependencies, ...optionalDependencies, ...peerDependencies };
+  return workspaces !== undefined || Object.keys(named).length > 0;
 }
 
 /** Variables in front are fine; anything a shell or npm would have to interpret is not. */
