@@ -10,6 +10,7 @@ import { waitFor } from '@flynn/kit/retry';
 import { createAuthority, issueCertificate } from '@flynn/kit/tls';
 import { freePort } from '@flynn/kit/testing-ports';
 import type { Drain, DrainStatus } from './api.ts';
+import { DrainStates } from './drain-state.ts';
 import { Drains } from './drains.ts';
 import { syslogMessage } from './syslog.ts';
 import { encoded, line, openTestHistory, testLimits } from './testing.ts';
@@ -170,6 +171,23 @@ test('lines handed to a connection that broke before they were certain are sent 
   const back = await startSyslog(t, { port: server.port });
   await waitFor(() => statusOf('d1').sent === 5, { what: 'certainty', deadlineMs });
   assert.deepEqual(back.messages(), range(0, 5));
+  await drains.close();
+});
+
+test('how far a drain is gets to the disk after the lines that were sent, so that a power cut takes none from it', async (t) => {
+  await using env = await openTestHistory();
+  const server = await startSyslog(t);
+  const { drains, statusOf } = await startDrains(t, env);
+  await drains.add(drain({ url: `syslog+tcp://127.0.0.1:${server.port}` }));
+  const states = new DrainStates(env.dir);
+  const written = Promise.withResolvers<void>();
+  const sync = t.mock.method(env.history, 'sync', () => written.promise);
+  await env.history.append('a', encoded(0, 5));
+  await waitFor(() => statusOf('d1').sent === 5 && sync.mock.callCount() === 1, { what: 'the lines', deadlineMs });
+  assert.deepEqual((await states.read('d1'))?.positions, {});
+  written.resolve();
+  const saved = async (): Promise<boolean> => (await states.read('d1'))?.sent === 5;
+  await waitFor(saved, { what: 'the place to be saved', deadlineMs });
   await drains.close();
 });
 

@@ -41,12 +41,18 @@ export class Drains {
       history: this.#history,
       transport: openTransport(drain, drain.isOutside === true ? this.outside : undefined),
       state: await this.#stateOf(drain),
-      save: (state) => this.#states.write(id, state),
+      save: (state) => this.#save(id, state),
       appName: this.#appName,
       log: this.#log,
     });
     const stop = new AbortController();
     this.#running.set(id, { runner, stop, ended: runner.run(stop.signal) });
+  }
+
+  /** No place is on disk before the lines that lead to it: others would come to lie there after a power cut, and never be sent. */
+  async #save(id: string, state: DrainState): Promise<void> {
+    await this.#history.sync();
+    await this.#states.write(id, state);
   }
 
   /** A new drain gets what comes from now on. */
@@ -62,7 +68,7 @@ export class Drains {
     });
     const state = { positions: Object.fromEntries(ends), sent: 0, failed: 0, skipped: 0 };
     // From now on, also if this process ends before the first line.
-    await this.#states.write(id, state);
+    await this.#save(id, state);
     return state;
   }
 

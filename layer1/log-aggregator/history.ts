@@ -47,6 +47,7 @@ export class History {
   readonly #opened = new Map<string, AppLog>();
   readonly #removed = new Set<string>();
   #grown = Promise.withResolvers<void>();
+  #syncing = Promise.resolve();
 
   private constructor(options: HistoryOptions) {
     this.#dir = join(options.dir, 'apps');
@@ -158,11 +159,17 @@ export class History {
   async run(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
       await pause(syncEveryMs, signal);
-      await this.#sync();
+      await this.sync();
     }
   }
 
-  async #sync(): Promise<void> {
+  /** What was appended before is safe from a power cut then, but for what a disk refuses, which is logged. */
+  sync(): Promise<void> {
+    this.#syncing = this.#syncing.then(() => this.#syncAll());
+    return this.#syncing;
+  }
+
+  async #syncAll(): Promise<void> {
     for (const [app, log] of this.#opened) {
       try {
         await log.sync();
@@ -174,6 +181,6 @@ export class History {
 
   async close(): Promise<void> {
     await Promise.all([...this.#opened.values()].map((log) => log.close()));
-    await this.#sync();
+    await this.sync();
   }
 }
