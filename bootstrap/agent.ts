@@ -1,23 +1,19 @@
 /** The host agent on this machine: started, kept running, restarted when it or its settings changed, stopped. */
-import { hasErrno } from '@flynn/kit/errors';
 import { spawn } from 'node:child_process';
-import { cp, mkdir, open, readFile, readdir, readlink, rename, rm, symlink, writeFile } from 'node:fs/promises';
+import { mkdir, open, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { tlsFiles } from '@flynn/host-agent/cluster/etcd-resident';
 import { readTextFile, writeFileAtomic } from '@flynn/kit/files';
 import { waitFor } from '@flynn/kit/retry';
+import { agentProgram, installAgent, installedProgram, isGivenUp } from './agent-program.ts';
 import { hostAllocatorEnv } from './allocator.ts';
 import { isSystemdRunning } from './engine.ts';
-import { bundle } from './images/bundle.ts';
-import { moduleFolders } from './images/modules.ts';
 import { digestOf } from './images/tag.ts';
-import { isInstalled, node, programsFolder, root } from './origin.ts';
+import { isInstalled, node, root } from './origin.ts';
 import { commandOf } from './program.ts';
 import type { Cluster, Options } from './settings.ts';
 import { isUnitActive, removeUnit, startUnit, unitJournal, unitOf, unitText } from './unit.ts';
 
-const program = 'layer0/host-agent/main.ts';
-const programFile = 'host-agent.mjs';
 const supervise = join(root, 'bootstrap/supervise');
 /** Taken away by the next supervisor. */
 const returnFile = 'agent.return';
@@ -73,7 +69,8 @@ export type AgentOutcome = Readonly<{
  */
 export async function ensureAgent(setup: AgentSetup, environment: string, identity: string): Promise<AgentOutcome> {
   const fingerprintFile = join(setup.stateDir, 'agent.fingerprint');
-  const { code, name } = await agentProgram();
+  const program = await agentProgram();
+  const { code, name } = program;
   const fingerprint = digestOf(`${digestOf(code)}\n${environment}\n${identity}\n${textOf(setup)}`);
   const before = await readTextFile(fingerprintFile);
   const isRunning = await isAgentRunning(setup);
@@ -81,7 +78,7 @@ export async function ensureAgent(setup: AgentSetup, environment: string, identi
     return { what: 'unchanged', program: name };
   }
   await mkdir(setup.stateDir, { recursive: true, mode: 0o700 });
-  await installAgent(setup.stateDir, code, name);
+  await installAgent(setup.stateDir, program);
   await writeFileAtomic(join(setup.stateDir, 'agent.env'), environment, { mode: 0o600 });
   if (setup.supervisor === 'systemd') {
     // An agent below the other one would have what this one needs: its ports, its jobs.
@@ -93,64 +90,6 @@ export async function ensureAgent(setup: AgentSetup, environment: string, identi
   }
   await writeFileAtomic(fingerprintFile, fingerprint);
   return { what: isRunning ? 'restarted' : 'started', program: name };
-}
-
-/** Of these sources, or of this bundle; its name is the folder it is put in. */
-export async function agentProgram(): Promise<{ code: Uint8Array; name: string }> {
-  const code = isInstalled ? await readFile(join(root, programsFolder, programFile)) : await bundle(program);
-  return { code, name: digestOf(code).slice(0, 16) };
-}
-
-/** Whether the supervisor starts another program: `choose-version` takes the one before where this one never comes up. */
-export async function isGivenUp(stateDir: string, name: string): Promise<boolean> {
-  return (await versionAt(join(stateDir, 'agent', 'current'), '')) !== name;
-}
-
-/** What the supervisor starts: always the version installed last. */
-function installedProgram(stateDir: string): string {
-  return join(stateDir, 'agent', 'current', programFile);
-}
-
-/**
- * The agent in one file, away from the sources: changing those, or installing packages, does nothing to a running host.
- * A version of its own folder each, so that the one running keeps its files until the next is in its place.
- */
-async function installAgent(stateDir: string, code: Uint8Array, name: string): Promise<void> {
-  const versions = join(stateDir, 'agent');
-  const folder = join(versions, name);
-  await rm(folder, { recursive: true, force: true });
-  await mkdir(folder, { recursive: true, mode: 0o700 });
-  for (const modules of await moduleFolders(root, ['etcd3'])) {
-    await cp(join(root, modules), join(folder, modules), { recursive: true });
-  }
-  await writeFile(join(folder, programFile), code);
-  await cp(join(root, 'bootstrap/choose-version'), join(versions, 'choose-version'));
-  const before = await versionAt(join(versions, 'current'), name);
-  // The version before stays: `choose-version` goes back to it if this one does not come up.
-  if (before !== name) await replaceLink(join(versions, 'previous'), before);
-  await replaceLink(join(versions, 'current'), name);
-  const previous = await versionAt(join(versions, 'previous'), name);
-  const kept = new Set([name, previous, 'current', 'previous', 'choose-version']);
-  for (const other of await readdir(versions)) {
-    if (!kept.has(other)) await rm(join(versions, other), { recursive: true });
-  }
-}
-
-/** Where the link leads; `none` where there is no link yet. */
-async function versionAt(link: string, none: string): Promise<string> {
-  try {
-    return await readlink(link);
-  } catch (error) {
-    if (hasErrno(error, 'ENOENT')) return none;
-    throw error;
-  }
-}
-
-/** A crash in between leaves the old link or the new. */
-export async function replaceLink(path: string, target: string): Promise<void> {
-  await rm(`${path}.new`, { force: true });
-  await symlink(target, `${path}.new`);
-  await rename(`${path}.new`, path);
 }
 
 export async function isAgentRunning(setup: AgentSetup): Promise<boolean> {

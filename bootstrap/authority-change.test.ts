@@ -101,7 +101,7 @@ const whole = [
 test('all phases, one after the other, each named in the store before anybody else is brought up to date', async () => {
   const world = await openWorld();
   const next = await createAuthority('flynn');
-  await checkBeginning(world.store, { sick: [] });
+  await checkBeginning(world.store, { sick: [], hosts: [] });
   const begun = await beginAuthority(world.work, world.cluster, next);
   const done = await changeAuthority(world.work, begun);
   assert.deepEqual(world.log, whole);
@@ -147,7 +147,7 @@ test('it does not begin without a host, with a member that is silent, with a hos
   const world = await openWorld();
   const refused = (what: RegExp) => (error: unknown) => hasCode(error, 'conflict') && what.test(String(error));
   await assert.rejects(
-    checkBeginning(world.store, { sick: ['h1 (gone)'] }),
+    checkBeginning(world.store, { sick: ['h1 (gone)'], hosts: [] }),
     refused(/h1 \(gone\).*Nothing was changed/),
   );
   const host = world.hosts.get('h2');
@@ -155,16 +155,30 @@ test('it does not begin without a host, with a member that is silent, with a hos
   host.isThere = false;
   await world.write();
   await assert.rejects(
-    checkBeginning(world.store, { sick: [] }),
+    checkBeginning(world.store, { sick: [], hosts: [] }),
     refused(/h2 is away.*flynn host remove.*Nothing was changed/),
   );
   Object.assign(host, { isThere: true, knowsRounds: false });
   await world.write();
   await assert.rejects(
-    checkBeginning(world.store, { sick: [], patientMs: 10 }),
+    checkBeginning(world.store, { sick: [], hosts: [], patientMs: 10 }),
     refused(/h2: of a version that has the same authority.*Nothing was changed/),
   );
   assert.equal(await readNamed(world.store), undefined);
+});
+
+test('it does not begin while the clock of a host is so far off that it would take new certificates for not valid yet', async () => {
+  const world = await openWorld();
+  const minutes = (count: number): number => count * 60_000;
+  const near = [{ id: 'h1', clockOffsetMs: 0 }, { id: 'h2', clockOffsetMs: minutes(-20) }, { id: 'h3' }];
+  await checkBeginning(world.store, { sick: [], hosts: near });
+  for (const clockOffsetMs of [minutes(-40), minutes(40)]) {
+    await assert.rejects(
+      checkBeginning(world.store, { sick: [], hosts: [...near, { id: 'h4', clockOffsetMs }] }),
+      (error) =>
+        hasCode(error, 'conflict') && /clocks of this host and of h4 .*timedatectl.*Nothing was/.test(String(error)),
+    );
+  }
 });
 
 test('of two that write, and with a file that was put back, the store keeps the later round', async () => {

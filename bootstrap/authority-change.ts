@@ -1,5 +1,7 @@
 /** The authority made anew: what `up` does to the cluster for it, each part of which may be repeated. */
 import { type NamedAuthorities, authoritiesKey, namedOf, readNamed } from '@flynn/host-agent/cluster/authority-rounds';
+import { maxClockDifferenceMs } from '@flynn/host-agent/cluster/join';
+import type { ExaminedHost } from '@flynn/host-agent/doctor/api';
 import { type Clock, pause } from '@flynn/kit/clock';
 import { FlynnError } from '@flynn/kit/errors';
 import { identityReadMs } from '@flynn/kit/identity';
@@ -34,11 +36,16 @@ export type AuthorityWork = Readonly<{
   clock: Pick<Clock, 'sleep'>;
 }>;
 
+type Facts = Readonly<{
+  /** As `sickMembers` names them. */
+  sick: readonly string[];
+  /** As this host's agent finds them. */
+  hosts: readonly Pick<ExaminedHost, 'id' | 'clockOffsetMs'>[];
+  patientMs?: number;
+}>;
+
 /** Throws `conflict` or `unavailable` where it may not begin: then nothing was changed. */
-export async function checkBeginning(
-  store: Store,
-  { sick, patientMs = toldMs }: { sick: readonly string[]; patientMs?: number },
-): Promise<void> {
+export async function checkBeginning(store: Store, { sick, hosts, patientMs = toldMs }: Facts): Promise<void> {
   const refuse = (why: string): never => {
     throw new FlynnError('conflict', `${why}. Nothing was changed`);
   };
@@ -51,6 +58,14 @@ export async function checkBeginning(
   }
   if (sick.length > 0) {
     refuse(`a member of the store does not answer on ${sick.join(', ')}: flynn-host status says what is wrong`);
+  }
+  // All are made anew at the same time, the authority's own, too: one that is not valid yet elsewhere would cut hosts off.
+  const astray = hosts.filter(({ clockOffsetMs = 0 }) => Math.abs(clockOffsetMs) > maxClockDifferenceMs);
+  if (astray.length > 0) {
+    const ids = astray.map(({ id }) => id).join(', ');
+    refuse(
+      `the clocks of this host and of ${ids} differ so much that one takes the other's new certificates for not valid yet: timedatectl set-ntp true on them`,
+    );
   }
   const old = await silentAfter(store, patientMs);
   if (old.length > 0) {

@@ -22,7 +22,7 @@ import { withHostLock } from './host-lock.ts';
 import { commands, isInstalled, versionOfThis } from './origin.ts';
 import { type Problem, type Scope, judge } from './preflight.ts';
 import { untilBooted } from './readiness.ts';
-import { type Rotation, beginning, closed, withNextRootKey, withNextRound } from './rotation.ts';
+import { type Rotation, beginning, rootKeyNews, told, withNextRootKey, withNextRound } from './rotation.ts';
 import { sampleName } from './sample-app.ts';
 import { withNextSealingKey } from './sealing-key-round.ts';
 import {
@@ -142,25 +142,25 @@ async function bringUpLocked(given: Options, { env, token, formation, ...request
     process.stdout.write(unwellText(unwell));
     return true;
   }
-  if (cluster.hasPlatform) await sayFarewell(context, { isNew: stored === undefined });
+  if (cluster.hasPlatform) await sayFarewell(context);
   else process.stdout.write(joinedFarewell(cluster));
   return true;
 }
 
 /** A change of the root key ends with it: whoever is cut off before is told the new one by the next `up`. */
-async function sayFarewell({ options, cluster: begun, person }: Context, { isNew }: { isNew: boolean }): Promise<void> {
+async function sayFarewell({ options, cluster: begun, person }: Context): Promise<void> {
   const stateDir = options.FLYNN_STATE_DIR;
   // As the steps left it.
   const cluster = (await readCluster(stateDir)) ?? begun;
-  const isRotated = cluster.rootKeyChange !== undefined;
+  const news = rootKeyNews(cluster);
   const { clusters } = await loadClusters(person.configDir);
-  process.stdout.write(farewell(cluster, isNew ? 'first' : isRotated ? 'new' : 'known', clusters));
+  process.stdout.write(farewell(cluster, news, clusters));
   if (formerDomainsOf(cluster).length > 0) {
     const host = { stateDir, cluster, log: silentLogger() };
     const addresses = await withStore(host, doorAddresses);
     process.stdout.write(domainText(cluster, addresses, clusters));
   }
-  if (isRotated) await writeHostFiles(stateDir, closed(cluster));
+  if (news !== 'known') await writeHostFiles(stateDir, told(cluster));
 }
 
 const rotated: Readonly<Record<Rotation, readonly [what: string, command: string]>> = {

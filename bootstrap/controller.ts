@@ -18,6 +18,7 @@ import { ensureHostCertificate } from './certificates.ts';
 import { type SystemApp, controllerService } from './manifest.ts';
 import { sealingKeysOf } from './sealing-key-round.ts';
 import type { Cluster } from './settings.ts';
+import { withLatestAuthorities } from './state.ts';
 import { digestOf } from './images/tag.ts';
 
 /** No app has this name in front of its workloads' ids. */
@@ -50,17 +51,19 @@ export async function withStore<T>(
   host: { stateDir: string; cluster: Cluster; log: Logger },
   task: (store: Store) => Promise<T>,
 ): Promise<T> {
-  const { certificate, privateKey } = await ensureHostCertificate(host.stateDir, host.cluster);
-  const endpoints = await knownEndpoints(host.stateDir, host.cluster.etcdEndpoints);
-  const tls = { ca: hostAuthoritiesOf(host.cluster), certificate, privateKey };
+  // The agent may have taken over a round since the file was read: its certificate is not to be of the one before again.
+  const cluster = await withLatestAuthorities(host.stateDir, host.cluster);
+  const { certificate, privateKey } = await ensureHostCertificate(host.stateDir, cluster);
+  const endpoints = await knownEndpoints(host.stateDir, cluster.etcdEndpoints);
+  const tls = { ca: hostAuthoritiesOf(cluster), certificate, privateKey };
   const etcd = connectEtcd({ endpoints, tls, log: host.log });
   // Those the agent has on its disk as well: while this runs it may hear of another one.
   const sealingKeys = async (): Promise<string[]> => [
-    ...new Set([...sealingKeysOf(host.cluster), ...(await readSealingKeys(host.stateDir))]),
+    ...new Set([...sealingKeysOf(cluster), ...(await readSealingKeys(host.stateDir))]),
   ];
   await using store = new SealedEtcd(etcd, { sealingKeys, log: host.log });
   // Reading finds a member that answers, where others are away; a write that came first would not look for one.
-  await store.get(cellKeys.host(host.cluster.hostId));
+  await store.get(cellKeys.host(cluster.hostId));
   return await task(store);
 }
 

@@ -1,13 +1,14 @@
 import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempDisposable, writeFile } from 'node:fs/promises';
+import { copyFile, mkdtempDisposable, readFile, rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { type Socket, createServer as createNetServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { closed } from '@flynn/kit/testing-sockets';
-import { isEngineUp, stopStartedEngine } from './engine.ts';
+import { daemonOf, isEngineUp, startEngineUnit, stopStartedEngine } from './engine.ts';
 
 /** A folder with the note of an engine that was started once, and an engine that answers at its socket and is in use. */
 async function engineInUse() {
@@ -38,6 +39,25 @@ test('an engine that was started for the cluster long ago is not taken for the o
   assert.equal(await stopStartedEngine(engine.stateDir), 'in use', 'a unit is the same engine, whatever its pid');
 });
 
+test('a daemon that runs and is slow to answer gets no other beside it, whatever its pid file said before', async () => {
+  await using folder = await mkdtempDisposable(join(tmpdir(), 'flynn-engine-'));
+  const [program, pidFile] = [join(folder.path, 'dockerd'), join(folder.path, 'docker.pid')];
+  assert.equal(await daemonOf(pidFile), undefined);
+  await writeFile(pidFile, `${process.pid}`);
+  assert.equal(await daemonOf(pidFile), undefined, 'the pid is another program by now');
+  await copyFile('/bin/sleep', program);
+  const daemon = spawn(program, ['60']);
+  try {
+    await once(daemon, 'spawn');
+    await writeFile(pidFile, `${daemon.pid}\n`);
+    assert.equal(await daemonOf(pidFile), daemon.pid);
+  } finally {
+    daemon.kill('SIGKILL');
+  }
+  await once(daemon, 'close');
+  assert.equal(await daemonOf(pidFile), undefined);
+});
+
 test('an engine that answers is up, one that is not there is not, and one that stands still is not and holds nobody', async () => {
   await using folder = await mkdtempDisposable(join(tmpdir(), 'flynn-engine-'));
   const socket = join(folder.path, 'docker.sock');
@@ -54,4 +74,42 @@ test('an engine that answers is up, one that is not there is not, and one that s
   await once(frozen, 'close');
   await using engine = await engineInUse();
   assert.equal(await isEngineUp(join(engine.stateDir, 'docker.sock')), true);
+});
+
+/** In place of systemctl: units that start at boot are the words of a file. */
+const systemctl = `#!/bin/sh
+cd "\${0%/*}"
+did=$1
+for unit in "$@"; do
+  case $unit in docker*) ;; *) continue ;; esac
+  case $did in
+    is-enabled) exec grep -qx "$unit" enabled ;;
+    enable) grep -qx "$unit" enabled || echo "$unit" >>enabled ;;
+    disable) grep -vx "$unit" enabled >left; mv left enabled ;;
+  esac
+done
+echo "$*" >>did
+`;
+
+test('an engine that was enabled and did not run is stopped again, and starts at the next boot as before', async (t) => {
+  await using folder = await mkdtempDisposable(join(tmpdir(), 'flynn-engine-'));
+  const at = (name: string): string => join(folder.path, name);
+  const socket = at('docker.sock');
+  const path = process.env['PATH'] ?? '';
+  process.env['PATH'] = `${folder.path}:${path}`;
+  t.after(() => (process.env['PATH'] = path));
+  await writeFile(at('systemctl'), systemctl, { mode: 0o755 });
+  for (const before of ['', 'docker.socket\n', 'docker\ndocker.socket\n']) {
+    await writeFile(at('enabled'), before);
+    await startEngineUnit(folder.path, socket);
+    // After a power cut, say.
+    await startEngineUnit(folder.path, socket);
+    assert.equal(await stopStartedEngine(folder.path), 'stopped');
+    assert.equal(await readFile(at('enabled'), 'utf8'), before);
+    await rm(at('engine.json'));
+  }
+  assert.match(
+    await readFile(at('did'), 'utf8'),
+    /^enable --now docker\nenable --now docker\nstop docker docker\.socket\n/,
+  );
 });

@@ -5,19 +5,27 @@ import { mkdir, open, readFile, rm } from 'node:fs/promises';
 import { get } from 'node:http';
 import { dirname, join } from 'node:path';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
-import { readJsonFile, writeFileAtomic } from '@flynn/kit/files';
+import { readJsonFile, readTextFile, writeFileAtomic } from '@flynn/kit/files';
 import { waitFor, withDeadline } from '@flynn/kit/retry';
 import Docker from 'dockerode';
 import { z } from 'zod';
-import { hasProgram, runProgram } from './program.ts';
+import { hasProgram, runProgram, tryProgram } from './program.ts';
 
 export const defaultSocket = '/var/run/docker.sock';
 export const defaultStateDir = '/var/lib/flynn';
 
 /** Kept beside the cluster's state, so that `down` stops an engine that `up` started, and no other. */
-const startedEngineSchema = z.object({ pid: z.int().optional(), unit: z.string().optional(), socket: z.string() });
+const startedEngineSchema = z.object({
+  pid: z.int().optional(),
+  unit: z.string().optional(),
+  /** Units of it that started at boot before. Notes of old do not say. */
+  enabled: z.array(z.string()).default([]),
+  socket: z.string(),
+});
+type StartedEngine = z.output<typeof startedEngineSchema>;
 
 const startedEngineFile = 'engine.json';
+const daemonPidFile = '/var/run/docker.pid';
 
 export function engineAt(socket: string = defaultSocket): Docker {
   return new Docker({ socketPath: socket });
@@ -58,29 +66,50 @@ export async function ensureEngine(
   await mkdir(stateDir, { recursive: true, mode: 0o700 });
   const log = join(stateDir, 'dockerd.log');
   if (isSystemdRunning()) {
-    await runProgram('systemctl', ['enable', '--now', 'docker'], { timeoutMs: 90_000 });
-    await remember(stateDir, { unit: 'docker', socket });
-  } else {
-    await remember(stateDir, { pid: await startDaemon(socket, log), socket });
+    await startEngineUnit(stateDir, socket);
+  } else if ((await daemonOf(daemonPidFile)) === undefined) {
+    await remember(stateDir, { pid: await startDaemon(socket, log), enabled: [], socket });
   }
   try {
     await waitFor(() => isEngineUp(socket), { what: 'the container engine', deadlineMs: 60_000, intervalMs: 200 });
   } catch (error) {
     const lines = existsSync(log) ? (await readFile(log, 'utf8')).trim().split('\n').slice(-5).join('\n') : '';
-    throw new FlynnError('unavailable', `the container engine does not start: ${messageOf(error)}\n${lines}`, {
+    throw new FlynnError('unavailable', `the container engine does not come up: ${messageOf(error)}\n${lines}`, {
       cause: error,
     });
   }
   return { docker: engineAt(socket), wasStarted: true };
 }
 
-async function remember(stateDir: string, started: z.output<typeof startedEngineSchema>): Promise<void> {
+/** Remembered first: broken off after it was started, it would be taken for somebody else's. */
+export async function startEngineUnit(stateDir: string, socket: string): Promise<void> {
+  // What an earlier one enabled was not so before.
+  if ((await startedEngine(stateDir))?.unit === undefined) {
+    const enabled: string[] = [];
+    for (const unit of engineUnits) if (await isEnabled(unit)) enabled.push(unit);
+    await remember(stateDir, { unit: 'docker', enabled, socket });
+  }
+  await runProgram('systemctl', ['enable', '--now', 'docker'], { timeoutMs: 90_000 });
+}
+
+/** The socket would start it again. */
+const engineUnits = ['docker', 'docker.socket'];
+
+async function isEnabled(unit: string): Promise<boolean> {
+  return (await tryProgram('systemctl', ['is-enabled', '--quiet', unit], { timeoutMs: 20_000 })).code === 0;
+}
+
+function startedEngine(stateDir: string): Promise<StartedEngine | undefined> {
+  return readJsonFile(join(stateDir, startedEngineFile), startedEngineSchema);
+}
+
+async function remember(stateDir: string, started: StartedEngine): Promise<void> {
   await writeFileAtomic(join(stateDir, startedEngineFile), `${JSON.stringify(started)}\n`);
 }
 
 async function startDaemon(socket: string, logFile: string): Promise<number> {
   // A daemon that died leaves its pid file; a new one refuses to start if something else has that pid by now.
-  await rm('/var/run/docker.pid', { force: true });
+  await rm(daemonPidFile, { force: true });
   await mkdir(dirname(socket), { recursive: true });
   await using log = await open(logFile, 'w', 0o600);
   const daemon = spawn('dockerd', ['-H', `unix://${socket}`], {
@@ -98,7 +127,7 @@ async function startDaemon(socket: string, logFile: string): Promise<number> {
 
 /** Stops the engine if `up` started it and nothing runs or is kept in it any more. */
 export async function stopStartedEngine(stateDir: string): Promise<'stopped' | 'in use' | 'not ours'> {
-  const started = await readJsonFile(join(stateDir, startedEngineFile), startedEngineSchema);
+  const started = await startedEngine(stateDir);
   if (started === undefined) return 'not ours';
   const { pid, unit } = started;
   // What was noted may be of an engine long gone: the one that answers now is whoever's that started it.
@@ -108,13 +137,21 @@ export async function stopStartedEngine(stateDir: string): Promise<'stopped' | '
     if (containers.length > 0) return 'in use';
   }
   if (unit !== undefined) {
-    await runProgram('systemctl', ['disable', '--now', unit, `${unit}.socket`], { timeoutMs: 90_000 });
+    await runProgram('systemctl', ['stop', ...engineUnits], { timeoutMs: 90_000 });
+    const ours = engineUnits.filter((one) => !started.enabled.includes(one));
+    if (ours.length > 0) await runProgram('systemctl', ['disable', ...ours], { timeoutMs: 90_000 });
     return 'stopped';
   }
   if (pid === undefined) return 'not ours';
   process.kill(pid, 'SIGTERM');
   await waitFor(async () => !(await isDaemon(pid)), { what: 'the container engine to stop', deadlineMs: 60_000 });
   return 'stopped';
+}
+
+/** The daemon of the pid file: beside one that is slow, or still about to answer, another would take its socket from it. */
+export async function daemonOf(pidFile: string): Promise<number | undefined> {
+  const pid = Number(await readTextFile(pidFile));
+  return pid > 1 && (await isDaemon(pid)) ? pid : undefined;
 }
 
 /** A pid may have passed on to another program. */

@@ -10,6 +10,7 @@ import { newestFile } from './origin.ts';
 import { type Facts, gatewayPorts, parseRoutes, tunnelPort } from './preflight.ts';
 import { hasProgram } from './program.ts';
 import { type Cluster, type Options, httpsPortOf } from './settings.ts';
+import { readCluster, strangersIn } from './state.ts';
 import { lookAtIp, lookAtNft } from './tools.ts';
 
 /** As the host agent names its device. */
@@ -40,11 +41,13 @@ export async function readFacts(options: Options, cluster: Cluster): Promise<Fac
     platform: process.platform,
     isRoot: process.getuid?.() === 0,
     memoryBytes: totalmem(),
+    strangers: await strangersIn(options.FLYNN_STATE_DIR),
     disks: await Promise.all([options.FLYNN_STATE_DIR, dataDir].map(diskOf)),
     engine: isRunning ? 'running' : canStartEngine(socket) ? 'startable' : 'missing',
     missingPrograms: neededPrograms.filter((name) => !hasProgram(name)),
     listeners: await Promise.all(listeners.map(withOwner)),
     networks: parseRoutes(await readRoutes()),
+    isHost: (await readCluster(options.FLYNN_STATE_DIR)) !== undefined,
     isClusterUp,
     ...(nft === undefined ? {} : { nft }),
     ...(ip === undefined ? {} : { ip }),

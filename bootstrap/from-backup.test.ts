@@ -50,9 +50,10 @@ function backupOf({ digest = 'd1', sshHostKey = 'none', rootKey = 'root', ...mor
     apps: {
       controller: {
         env: { FLYNN_CONTROLLER_KEY: rootKey, ...rounds, FLYNN_OIDC_ISSUER: 'https://id' },
+        given: [],
         counts: { web: 2, gone: 1 },
       },
-      'git-receiver': { env: { FLYNN_SSH_HOST_KEY: sshHostKey }, counts: { web: 1 } },
+      'git-receiver': { env: { FLYNN_SSH_HOST_KEY: sshHostKey }, given: [], counts: { web: 1 } },
     },
   };
   const manifest = {
@@ -172,8 +173,8 @@ test('what people set of the platform’s own apps stays beside what the manifes
   const { platform } = backupOf().inspection;
   const kept = withSettings(app, platform);
   assert.deepEqual(kept.env, { FLYNN_CONTROLLER_KEY: 'new', FLYNN_OIDC_ISSUER: 'https://id' });
-  assert.deepEqual(kept.counts, { web: 2, worker: 1 });
-  assert.equal(withSettings({ ...app, name: 'router' }, platform).counts['web'], 1);
+  assert.deepEqual(kept.counts, app.counts);
+  assert.equal(withSettings({ ...app, name: 'router' }, platform).env['FLYNN_OIDC_ISSUER'], undefined);
 });
 
 test('a file that is no backup is refused, and named', () =>

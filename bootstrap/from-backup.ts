@@ -14,6 +14,7 @@ import { addLine, pinLine } from './add-line.ts';
 import { formerDomainsIn } from './domain.ts';
 import { type SystemApp, gitReceiverApp } from './manifest.ts';
 import { commands } from './origin.ts';
+import { nextEnv } from './platform.ts';
 import { type Cluster, type Options, httpsPortOf } from './settings.ts';
 import { adoptHostKey } from './state.ts';
 
@@ -131,8 +132,9 @@ export async function takeKeys(stateDir: string, cluster: Cluster, backup: Backu
   const [round] = controllerEnv(backup.inspection)['FLYNN_TOKEN_ROUNDS']?.split(',') ?? [];
   const tokens = round === undefined ? {} : { tokens: { round: Number(round) } };
   const domains = formerDomainsIn(controllerEnv(backup.inspection));
+  const { isRootKeyUntold: _known, ...made } = cluster;
   // As in the backup: if it is not there, it had been deleted.
-  return { ...cluster, controllerKey: rootKey ?? cluster.controllerKey, ...tokens, ...domains, sample: 'live' };
+  return { ...made, controllerKey: rootKey ?? cluster.controllerKey, ...tokens, ...domains, sample: 'live' };
 }
 
 /** As its controller was told it: two with a comma between while it was made anew. */
@@ -144,17 +146,16 @@ function controllerEnv({ platform }: Inspection): Readonly<Record<string, string
   return platform.apps['controller']?.env ?? {};
 }
 
-async function isRestored(stateDir: string, { source }: Backup): Promise<boolean> {
+/** Whether all of it is there: what was changed since is its people's. */
+export async function isRestored(stateDir: string, { source }: Backup): Promise<boolean> {
   const begun = await readJsonFile(stateFile(stateDir), stateSchema);
   return begun?.digest === source.digest && begun.isComplete;
 }
 
-/** With what people set of it: variables that are not the manifest's own, and counts. */
+/** With the variables people set of it that are not the manifest's own. Their counts come once it runs: here may be less room. */
 export function withSettings(app: SystemApp, { apps }: PlatformPart): SystemApp {
   const kept = apps[app.name];
-  if (kept === undefined) return app;
-  const counts = Object.entries(kept.counts).filter(([type]) => Object.hasOwn(app.processes, type));
-  return { ...app, env: { ...kept.env, ...app.env }, counts: { ...app.counts, ...Object.fromEntries(counts) } };
+  return kept === undefined ? app : { ...app, env: nextEnv(app, kept) };
 }
 
 export function restoredText(cluster: Cluster, { file, inspection }: Backup): string {

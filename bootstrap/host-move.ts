@@ -4,6 +4,7 @@ import { clientUrlOf } from '@flynn/host-agent/cluster/etcd-resident';
 import { memberKey } from '@flynn/host-agent/cluster/member-keys';
 import { type AgentPlace, agentClient } from '@flynn/host-agent/agent-client';
 import { routes } from '@flynn/host-agent/api';
+import { type ExaminedHost, doctorRoutes } from '@flynn/host-agent/doctor/api';
 import { installationRoutes } from '@flynn/host-agent/installation';
 import type { HostRoom } from '@flynn/host-agent/room';
 import { hostAuthoritiesOf } from '@flynn/host-agent/trust/authorities';
@@ -68,6 +69,15 @@ export async function sickMembers(place: Place, hosts: readonly Host[]): Promise
     }),
   );
   return sick.flat();
+}
+
+/** As the agent of this host finds them. */
+export async function examinedHosts(place: Place): Promise<readonly ExaminedHost[]> {
+  const query = { patienceMs: callMs / 2 };
+  const { hosts } = await withAgent(place, await ownHost(place), (client) =>
+    client.call(doctorRoutes.cluster, { query }, { timeoutMs: callMs }),
+  );
+  return hosts;
 }
 
 async function hasMember(place: Place, host: Host): Promise<boolean> {

@@ -7,16 +7,9 @@ import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import { cellKeys } from '@flynn/scheduler/cell';
-import { readRing } from '@flynn/store/sealing/ring';
-import {
-  type AgentSetup,
-  agentEnvironment,
-  agentLog,
-  ensureAgent,
-  isAgentRunning,
-  isGivenUp,
-  setupOf,
-} from './agent.ts';
+import { type Ring, readRing } from '@flynn/store/sealing/ring';
+import { type AgentSetup, agentEnvironment, agentLog, ensureAgent, isAgentRunning, setupOf } from './agent.ts';
+import { isGivenUp } from './agent-program.ts';
 import { addCluster } from './cli-config.ts';
 import { withStore } from './controller.ts';
 import { ensureEngine } from './engine.ts';
@@ -137,8 +130,7 @@ export function hostStepsOf(
           unsealed = await ensureSealing(store, cluster);
           unkept = unkeptText(cluster, await readKeeper(store));
           const { ring } = (await readRing(store)) ?? {};
-          const sealed = withRingsKey(cluster, ring, await readSealingKeys(stateDir));
-          const known = asItIs(sealed, await readLiveKeys(store, controllerApp));
+          const known = await asItIs(stateDir, cluster, { ring, live: await readLiveKeys(store, controllerApp) });
           await writeHostFiles(stateDir, known);
           keep(known);
           return await readSettings(store, hostId, { signal: AbortSignal.timeout(30_000) });
@@ -151,9 +143,17 @@ export function hostStepsOf(
   ];
 }
 
-/** As it is now: key and domain may have become others since this host was told, while it was away or as it joined. */
-function asItIs(cluster: Cluster, live: LiveKeys | undefined): Cluster {
-  return live === undefined ? cluster : { ...cluster, controllerKey: live.rootKeys[0], domain: live.domain };
+/**
+ * As it is now: keys and domain may have become others since this host was told, while it was away or as it joined, and its agent
+ * may have taken over a round of authorities as it started. `live`, `ring`: as the store has them.
+ */
+export async function asItIs(
+  stateDir: string,
+  cluster: Cluster,
+  { ring, live }: { ring: Ring | undefined; live: LiveKeys | undefined },
+): Promise<Cluster> {
+  const known = withRingsKey(await withLatestAuthorities(stateDir, cluster), ring, await readSealingKeys(stateDir));
+  return live === undefined ? known : { ...known, controllerKey: live.rootKeys[0], domain: live.domain };
 }
 
 const parents: ReadonlySet<string> = new Set(Object.values(recipes).map(({ parent }) => parent ?? ''));

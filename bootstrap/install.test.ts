@@ -12,6 +12,7 @@ import {
   readlinkSync,
   renameSync,
   rmSync,
+  symlinkSync,
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -76,6 +77,10 @@ echo "flynn-host ${version} $*"
 }
 
 function install(...args: string[]): { code: number | null; said: string } {
+  return installFrom(process.cwd(), ...args);
+}
+
+function installFrom(cwd: string, ...args: string[]): { code: number | null; said: string } {
   const env = {
     ...process.env,
     PATH: `${at('programs')}:${process.env['PATH'] ?? ''}`,
@@ -83,6 +88,7 @@ function install(...args: string[]): { code: number | null; said: string } {
   };
   const { status, stdout, stderr } = spawnSync('sh', [script, '--prefix', at('opt'), ...args], {
     env,
+    cwd,
     encoding: 'utf8',
   });
   return { code: status, said: `${stdout}${stderr}` };
@@ -129,7 +135,8 @@ while [ $# -gt 1 ]; do
   esac
   shift
 done
-source="$FOLDER/web/\${1##*/}"
+path=\${1%%\\?*}
+source="$FOLDER/web/\${path##*/}"
 [ -e "$source" ] || exit 22
 if [ -n "$resume" ] && [ -e "$file" ]; then
   there=$(wc -c <"$file")
@@ -154,6 +161,8 @@ test('a bundle is downloaded with its digest, from where an earlier download bro
   writeFileSync(at('opt/.download', name), content.subarray(0, 50));
   installed('--bundle', url);
   assert.equal(flynnHost(), 'flynn-host 1.0.0 x\n');
+  assert.equal(existsSync(at('opt/.download')), false);
+  installed('--bundle', url, '--keep-current');
   assert.equal(existsSync(at('opt/.download')), false);
   mkdirSync(at('opt/.download'));
   writeFileSync(at('opt/.download', name), Buffer.alloc(50));
@@ -305,6 +314,36 @@ test('uninstalling takes the machine out of its cluster, then every version and 
   assert.match(installed('--uninstall'), /is not flynn's/);
 });
 
+test('commands are in one folder: given another, those in the former one go; a link that was broken off goes with the rest', () => {
+  const bundle = makeBundle('1.0.0');
+  installed('--bundle', bundle);
+  write(at('bin/other'), 'mine');
+  const { code, said } = install('--bundle', bundle, '--commands', at('sbin'));
+  assert.equal(code, 0, said);
+  assert.deepEqual([readdirSync(at('bin')), readdirSync(at('sbin'))], [['other'], ['flynn', 'flynn-host']]);
+  symlinkSync(at('opt/current/bin/flynn'), at('sbin/flynn.new'));
+  assert.equal(install('--uninstall').code, 0);
+  assert.deepEqual(readdirSync(at('sbin')), []);
+});
+
+test('a bundle may have an address with a query, and a name with a colon', () => {
+  write(at('programs/curl'), curl.replaceAll('$FOLDER', folder), 0o755);
+  const bundle = makeBundle('1.0.0');
+  const name = basename(bundle);
+  mkdirSync(at('web'));
+  const content = readFileSync(bundle);
+  writeFileSync(at('web', name), content);
+  write(at('web', `${name}.sha256`), `${digestOf('another')}  ${name}\n`);
+  refused(/is not what it should be/, '--bundle', `https://example.com/${name}?a=1`);
+  write(at('web', `${name}.sha256`), `${digestOf(content)}  ${name}\n`);
+  installed('--bundle', `https://example.com/${name}?signature=${'a'.repeat(300)}&path=/b/c`);
+  assert.equal(flynnHost(), 'flynn-host 1.0.0 x\n');
+  renameSync(makeBundle('1.1.0'), at('day:1.tar.gz'));
+  const { code, said } = installFrom(folder, '--bundle', 'day:1.tar.gz');
+  assert.equal(code, 0, said);
+  assert.equal(flynnHost(), 'flynn-host 1.1.0 x\n');
+});
+
 test('without its programs a host of a cluster is not uninstalled by halves', () => {
   write(at('state/cluster.json'), '{}');
   refused(/is a host of a cluster/, '--uninstall');
@@ -314,6 +353,8 @@ test('what it does not know is refused with what there is', () => {
   refused(/unknown option --what/, '--what');
   refused(/--bundle takes a value/, '--bundle');
   refused(/absolute path/, '--prefix', 'here');
+  const { code, said } = install('--commands', 'bin');
+  assert.deepEqual([code, /--commands takes an absolute path/.test(said)], [1, true], said);
   for (const odd of ['a b', "a'b", 'a"b', 'a\\b', 'a$b', 'a%b', 'a#b', 'a`b']) {
     refused(/a path without spaces/, '--prefix', at(odd));
   }

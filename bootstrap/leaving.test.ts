@@ -10,6 +10,7 @@ import { forget, leave } from './leaving.ts';
 
 const checkBlobs = async () => {};
 const listVolumes = async () => [];
+const hasMember = async () => false;
 const joined = (hostId: string) => ({ hostId, hasPlatform: false });
 const isNotFound = (error: unknown): boolean => hasCode(error, 'not_found');
 
@@ -36,6 +37,7 @@ async function leaveTelling(world: TestController, hostId: string): Promise<stri
       report: (line) => lines.push(line),
       checkBlobs,
       listVolumes,
+      hasMember,
     }),
     true,
   );
@@ -85,7 +87,7 @@ test('a host that alone has blobs waits with its jobs until others have them; fo
     const soleCopies = { count: left, bytes: 3e6, digests: [] };
     if (left > 0) throw new FlynnError('conflict', `it alone has ${left} blob`, { detail: { soleCopies } });
   };
-  const options = { isForced: false, report, checkBlobs: checkAlone, listVolumes };
+  const options = { isForced: false, report, checkBlobs: checkAlone, listVolumes, hasMember };
   assert.equal(await leave(world.store, joined('host3'), options), true);
   assert.equal(lines[0], 'it alone has 1 blob: waiting until another has them');
   assert.match(lines[1] ?? '', /moving .* to other hosts/);
@@ -100,7 +102,7 @@ test('forced to leave, a host moves its jobs also when nobody says which blobs i
   const checkBlobs = async () => {
     throw new FlynnError('unavailable', 'no blob store is announced');
   };
-  const options = { isForced: true, report: (line: string) => lines.push(line), checkBlobs, listVolumes };
+  const options = { isForced: true, report: (line: string) => lines.push(line), checkBlobs, listVolumes, hasMember };
   assert.equal(await leave(world.store, { hostId: 'host3', hasPlatform: true }, options), true);
   assert.match(lines[0] ?? '', /^what it alone has of blobs is not known \(no blob store is announced\) and lost/);
   assert.ok(lines.includes('its jobs run elsewhere'), lines.join('; '));
@@ -112,19 +114,46 @@ test('the last host just goes; the one that made the cluster stays while others 
   await using world = await startHosts(3);
   const first = { hostId: 'host1', hasPlatform: true };
   await assert.rejects(
-    leave(world.store, first, { isForced: false, report: () => {}, checkBlobs, listVolumes }),
+    leave(world.store, first, { isForced: false, report: () => {}, checkBlobs, listVolumes, hasMember }),
     (error) => hasCode(error, 'conflict') && /host2, host3.*--take-over there.*--force/.test(error.message),
   );
   await using alone = await startTestController({ hosts: 1 });
   await leaseSubnet(alone.store, { hostId: 'host1', address: '192.0.2.1', range: '100.100.0.0/16', now: 0 });
-  assert.equal(await leave(alone.store, first, { isForced: false, report: () => {}, checkBlobs, listVolumes }), false);
+  assert.equal(
+    await leave(alone.store, first, { isForced: false, report: () => {}, checkBlobs, listVolumes, hasMember }),
+    false,
+  );
+});
+
+test('a host that is a member of etcd still is not erased: all that the cluster knows may be on it alone', async () => {
+  await using world = await startHosts(3);
+  const lines: string[] = [];
+  const report = (line: string) => void lines.push(line);
+  const options = { isForced: false, report, checkBlobs, listVolumes, hasMember: async () => true, deadlineMs: 100 };
+  const leaving = (more: Partial<typeof options>) => leave(world.store, joined('host3'), { ...options, ...more });
+  // As `timeout` or `unavailable` it would be taken for a cluster that cannot be told, and the host would go.
+  await assert.rejects(leaving({}), { code: 'conflict', message: /^etcd still counts host3 as a member.*--force/ });
+  const silent = async (): Promise<never> => {
+    throw new FlynnError('unavailable', 'etcd does not answer');
+  };
+  await assert.rejects(leaving({ hasMember: silent }), { code: 'conflict' });
+  assert.ok(!lines.some((line) => /left the cluster/.test(line)), lines.join('; '));
+  assert.equal(await leaving({ isForced: true }), true);
+  assert.ok(lines.includes('etcd still counts host3 as a member: without it the cluster may be lost, as you force it'));
+  assert.equal(await leaving({ hasMember }), true, 'typed again');
 });
 
 test('what apps keep on a host is not lost by mistake', async () => {
   await using world = await startHosts(3);
   const lines: string[] = [];
   const kept = { app: 'shop', type: 'db', name: 'data', bytes: 5 * 1024 ** 3 };
-  const options = { isForced: false, report: (line: string) => void lines.push(line), checkBlobs, listVolumes };
+  const options = {
+    isForced: false,
+    report: (line: string) => void lines.push(line),
+    checkBlobs,
+    listVolumes,
+    hasMember,
+  };
   const leaving = (more: Partial<Parameters<typeof leave>[2]>) =>
     leave(world.store, joined('host3'), { ...options, ...more });
   const before = await keysOf(world, 'host3');

@@ -33,8 +33,8 @@ const emptyMs = 75_000;
 const drainParallel = 16;
 /** As long as copies are made it waits; without any it gives up earlier. */
 const blobsMs = 6 * 3_600_000;
-/** etcd's members change one at a time, each once it has caught up. */
-const memberMs = 60_000;
+/** etcd's members change one at a time, each once it has caught up: where this host's was the only one, with all of the data. */
+const memberMs = 180_000;
 /** For the schedulers to place elsewhere what was still here. */
 const missMs = 20_000;
 
@@ -42,8 +42,10 @@ const missMs = 20_000;
 type CheckBlobs = (limits: { signal: AbortSignal }) => Promise<void>;
 /** Throws where it cannot be told. */
 type ListVolumes = () => Promise<readonly KeptVolume[]>;
+/** Whether etcd counts this host as a member, whichever members there are by then. */
+type HasMember = () => Promise<boolean>;
 /** Of `leaveCluster`, whatever has to be waited for. */
-export const leaveMs = blobsMs + 240_000;
+export const leaveMs = blobsMs + memberMs + 180_000;
 
 type Host = { stateDir: string; cluster: Cluster };
 type Leaving = Host & { isForced: boolean; report: Report };
@@ -61,10 +63,12 @@ export async function leaveCluster({ stateDir, cluster, isForced, report }: Leav
       await checkSoleCopiesAt(blobs, cluster.hostId, limits);
     };
     const listVolumes: ListVolumes = () => keptVolumes(host);
+    // The members that are known now may all be gone then: this host's own may be the only one.
+    const hasMember: HasMember = () => withStore(host, (store) => isMember(store, cluster.hostId));
     return await withStore(host, async (store) => {
       // Its own disk may not have heard yet that another host has taken over.
       const hasPlatform = isKeeper(cluster, await readKeeper(store));
-      return await leave(store, { ...cluster, hasPlatform }, { isForced, report, checkBlobs, listVolumes });
+      return await leave(store, { ...cluster, hasPlatform }, { isForced, report, checkBlobs, listVolumes, hasMember });
     });
   } catch (error) {
     if (!hasCode(error, 'unavailable', 'timeout')) throw error;
@@ -84,14 +88,19 @@ export async function leaveCluster({ stateDir, cluster, isForced, report }: Leav
   }
 }
 
-type LeavingOptions = Pick<Leaving, 'isForced' | 'report'> & { checkBlobs: CheckBlobs; listVolumes: ListVolumes };
+type LeavingOptions = Pick<Leaving, 'isForced' | 'report'> & {
+  checkBlobs: CheckBlobs;
+  listVolumes: ListVolumes;
+  hasMember: HasMember;
+  deadlineMs?: number;
+};
 type LeavingHost = Pick<Cluster, 'hostId' | 'hasPlatform'>;
 
 /** Whether others go on. May be repeated, also when an earlier one was interrupted. */
 export async function leave(
   store: Store,
   { hostId, hasPlatform }: LeavingHost,
-  { isForced, report, checkBlobs, listVolumes }: LeavingOptions,
+  { isForced, report, checkBlobs, listVolumes, hasMember, deadlineMs = memberMs }: LeavingOptions,
 ): Promise<boolean> {
   const limits = { signal: AbortSignal.timeout(reachMs) };
   await store.get(memberKey(hostId), limits);
@@ -109,19 +118,34 @@ export async function leave(
   await untilCopied(checkBlobs, { isForced, report });
   await moveJobs(store, hostId, others, report);
   await releaseSubnet(store, hostId);
-  report(`waiting for etcd to go on without ${hostId}`);
-  try {
-    await waitFor(async () => (await store.get(memberKey(hostId))) === undefined, {
-      what: `etcd to go on without ${hostId}`,
-      deadlineMs: memberMs,
-      intervalMs: 500,
-    });
-  } catch (error) {
-    if (!hasCode(error, 'timeout')) throw error;
-    report(`etcd still counts ${hostId} as a member: it has no majority, or its other members are away`);
-  }
+  await untilNoMember(hostId, { isForced, report, hasMember, deadlineMs });
   report(`${hostId} left the cluster; ${others.length} ${others.length === 1 ? 'host goes' : 'hosts go'} on`);
   return true;
+}
+
+async function isMember(store: Store, hostId: string): Promise<boolean> {
+  return (await store.get(memberKey(hostId))) !== undefined;
+}
+
+/** Its disk goes with it: the others' members may be no majority without it, or not have what the cluster knows. */
+async function untilNoMember(
+  hostId: string,
+  { isForced, report, hasMember, deadlineMs }: Omit<Required<LeavingOptions>, 'checkBlobs' | 'listVolumes'>,
+): Promise<void> {
+  const what = `etcd to go on without ${hostId}`;
+  report(`waiting for ${what}`);
+  try {
+    await waitFor(async () => !(await hasMember()), { what, deadlineMs, intervalMs: 500 });
+  } catch (error) {
+    if (!hasCode(error, 'timeout')) throw error;
+    const still = `etcd still counts ${hostId} as a member`;
+    if (isForced) return report(`${still}: without it the cluster may be lost, as you force it`);
+    throw new FlynnError(
+      'conflict',
+      `${still}: without it there may be no majority, or nothing left of what the cluster knows. See that the other hosts are up and well (flynn-host status), then type the same again; or leave all the same: ${commands.force}. Nothing was erased`,
+      { cause: error },
+    );
+  }
 }
 
 /** Its disk goes with it, and what apps keep there is nowhere else. Forced, it says what is lost. */

@@ -1,6 +1,7 @@
 /** Makes the platform's apps what the manifest says, through the controller's API. Each step may be repeated. */
 import { isDeepStrictEqual } from 'node:util';
 import { apps, deployments, formations, releases } from '@flynn/controller/api';
+import { type PlatformPart, variablesMeta } from '@flynn/controller/backup/manifest';
 import { routing } from '@flynn/controller/routes/api';
 import { keys } from '@flynn/controller/api-keys';
 import { certificates } from '@flynn/controller/certificates/api';
@@ -27,9 +28,6 @@ const callMs = 60_000;
 
 /** Those that have ended, and those that people hold. */
 const stillStates: ReadonlySet<Deployment['state']> = new Set(['complete', 'failed', 'canary', 'paused']);
-
-/** Of a release that a manifest made: which variables it gave. */
-const variablesMeta = 'flynn.manifest.variables';
 
 export type Outcome = 'created' | 'updated' | 'unchanged';
 
@@ -103,6 +101,20 @@ export class Platform {
     report(`waiting for an earlier deployment of ${app}`);
     await this.#untilEnded(app, underWay.id);
     return true;
+  }
+
+  /** As many of the platform's own as people had, of those that there are; what finds no place waits for one. */
+  async restoreCounts({ apps: kept }: Pick<PlatformPart, 'apps'>): Promise<void> {
+    for (const [name, { counts }] of Object.entries(kept)) {
+      const release = (await this.find(name))?.releaseId;
+      if (release === undefined) continue;
+      const params = { app: name, release };
+      await this.#retry(`scaling ${name}`, async () => {
+        const { processes } = await this.#client.call(formations.get, { params });
+        const known = Object.entries(counts).filter(([type]) => Object.hasOwn(processes, type));
+        await this.#client.call(formations.put, { params, body: { processes: Object.fromEntries(known) } });
+      });
+    }
   }
 
   createApp(name: string): Promise<App> {

@@ -18,10 +18,12 @@ const good: Facts = {
   isRoot: true,
   memoryBytes: 4e9,
   disks: [{ path: '/var/lib/flynn', freeBytes: 50e9 }],
+  strangers: [],
   engine: 'running',
   missingPrograms: [],
   listeners: [],
   networks: [{ device: 'eth0', subnet: '192.0.2.0/24' }],
+  isHost: false,
   isClusterUp: false,
   nft: { version: 'v1.0.6' },
   ip: { version: 'iproute2-6.1.0' },
@@ -58,6 +60,12 @@ test('every problem is told at once, each with its remedy', () => {
   for (const { what, remedy } of problems) assert.ok(what.length > 0 && remedy.length > 0);
 });
 
+test('a folder with other things in it is not taken for the state directory: all of it would go with the cluster', () => {
+  assert.deepEqual(whats({ strangers: ['.bashrc', 'backups', 'mail', 'web', 'www'], isClusterUp: true }), [
+    "the folder for the cluster's state (FLYNN_STATE_DIR) has other things in it already: .bashrc, backups, mail and 2 more",
+  ]);
+});
+
 test('who uses a port is named', () => {
   assert.match(
     whats({ listeners: [listener(80, '127.0.0.1')] })[0] ?? '',
@@ -70,6 +78,19 @@ test('no two of the router’s ports are the same', () => {
   const wrong = judge(good, { ...cluster, httpsPort: 2222 }).map(({ what, remedy }) => `${what}; ${remedy}`);
   assert.deepEqual(wrong, ['HTTPS and git are both to use port 2222; choose another FLYNN_GIT_PORT']);
   assert.equal(judge(good, { ...cluster, httpsPort: 80 }).length, 1);
+});
+
+test('a port of the router’s is one, and none that hosts need, also where a cluster that runs is given another', () => {
+  const told = (change: Partial<typeof cluster>): string[] =>
+    judge({ ...good, isClusterUp: true }, { ...cluster, ...change }).map(({ what, remedy }) => `${what}; ${remedy}`);
+  assert.deepEqual(told({ gitPort: 2379 }), [
+    'git is to use port 2379, which is for etcd; choose another FLYNN_GIT_PORT',
+  ]);
+  assert.equal(told({ httpPort: 1111 }).length, 1);
+  assert.equal(told({ httpPort: 2222 }).length, 1);
+  assert.deepEqual(told({ httpPort: 65_300 }), [
+    'HTTPS is to use port 65663, which is none; choose another FLYNN_HTTPS_PORT',
+  ]);
 });
 
 test('a name server on another address of the machine is no obstacle, one on every address is', () => {
@@ -127,12 +148,27 @@ test('a cluster that runs is not in its own way', () => {
   assert.deepEqual(whats({ isClusterUp: true, listeners: [listener(80), listener(2222)], memoryBytes: 1e9 }), []);
 });
 
+test('a host of a cluster whose disk has filled up is brought up after a boot', () => {
+  const small: Partial<Facts> = { disks: [{ path: '/var/lib/flynn', freeBytes: 1e9 }], memoryBytes: 1e9 };
+  assert.equal(whats(small).length, 2);
+  assert.deepEqual(whats({ ...small, isHost: true }), []);
+});
+
 test('the cluster’s own bridge does not overlap with itself, others do', () => {
   assert.deepEqual(whats({ networks: [{ device: 'flynn0', subnet: '100.100.0.0/24' }] }), []);
   assert.match(
     whats({ networks: [{ device: 'tun0', subnet: '100.100.0.128/25' }] })[0] ?? '',
     /overlaps 100\.100\.0\.128\/25 of tun0/,
   );
+});
+
+test('what overlaps is told with what helps: another range for a cluster that is made, and none for one that is joined', () => {
+  const networks = [{ device: 'tun0', subnet: '100.100.0.128/25' }];
+  const remedies = [true, false].map(
+    (hasPlatform) => judge({ ...good, networks }, { ...cluster, hasPlatform })[0]?.remedy,
+  );
+  assert.match(remedies[0] ?? '', /FLYNN_RANGE=/);
+  assert.doesNotMatch(remedies[1] ?? '', /FLYNN_/);
 });
 
 test('subnets overlap when one contains the other', () => {

@@ -14,10 +14,14 @@ export type Facts = Readonly<{
   memoryBytes: number;
   /** Where the state directory and the engine's data are, or will be. */
   disks: readonly { path: string; freeBytes: number }[];
+  /** What is in the state directory and was there before. */
+  strangers: readonly string[];
   engine: 'running' | 'startable' | 'missing';
   missingPrograms: readonly string[];
   listeners: readonly (Listener & { owner?: string })[];
   networks: readonly Network[];
+  /** It is a host already, whether or not anything of it runs. */
+  isHost: boolean;
   /** The cluster's own agent or jobs run already: its ports are taken by itself. */
   isClusterUp: boolean;
   /** What `nft` refuses of the rules that the network is made of, in its words; undefined where there is no nft. */
@@ -64,8 +68,10 @@ export type Scope = 'machine' | 'joining' | 'host';
 export function judge(facts: Facts, cluster: Cluster, scope: Scope = 'host'): Problem[] {
   const problems = judgeMachine(facts);
   if (scope === 'machine') return [...problems, ...judgeSize(facts)];
+  if (scope === 'host') problems.push(...judgeChosenPorts(cluster));
   if (facts.isClusterUp) return problems;
-  problems.push(...judgeSize(facts));
+  // One whose disk has filled up is to be brought back: its agent makes room.
+  if (!facts.isHost) problems.push(...judgeSize(facts));
   if (scope === 'host') problems.push(...judgeRouterPorts(facts, cluster), ...judgeNetwork(facts, cluster));
   return [...problems, ...judgeHostPorts(facts, cluster)];
 }
@@ -83,6 +89,12 @@ function judgeMachine(facts: Facts): Problem[] {
     problems.push({
       what: 'no container engine answers, and dockerd is not installed',
       remedy: 'install Docker (on Debian: apt-get install docker.io) and run the same command again',
+    });
+  }
+  if (facts.strangers.length > 0) {
+    problems.push({
+      what: `the folder for the cluster's state (FLYNN_STATE_DIR) has other things in it already: ${listed(facts.strangers)}`,
+      remedy: `choose a folder of its own, which ${commands.down} takes away again with all that is in it`,
     });
   }
   if (facts.missingPrograms.length > 0) {
@@ -164,20 +176,24 @@ function judgeRouterPorts(facts: Facts, cluster: Cluster): Problem[] {
     const taken = facts.listeners.find((listener) => listener.protocol === 'tcp' && listener.port === port);
     if (taken !== undefined) problems.push({ what: `port ${port}, for ${use}, is used by ${ownerOf(taken)}`, remedy });
   }
-  for (const [port, use] of [
-    [cluster.httpPort, 'HTTP'],
-    [httpsPortOf(cluster), 'HTTPS'],
-  ] as const) {
-    if (port !== cluster.gitPort) continue;
-    problems.push({ what: `${use} and git are both to use port ${port}`, remedy: 'choose another FLYNN_GIT_PORT' });
-  }
-  if (cluster.httpPort === httpsPortOf(cluster)) {
-    problems.push({
-      what: `HTTP and HTTPS are both to use port ${cluster.httpPort}`,
-      remedy: 'choose another FLYNN_HTTPS_PORT',
-    });
-  }
   return problems;
+}
+
+/** Whoever has them now: no two of the router's may be the same, nor one that hosts need. */
+function judgeChosenPorts(cluster: Cluster): Problem[] {
+  const chosen = [
+    { port: cluster.httpPort, use: 'HTTP', setting: 'FLYNN_HTTP_PORT' },
+    { port: httpsPortOf(cluster), use: 'HTTPS', setting: 'FLYNN_HTTPS_PORT' },
+    { port: cluster.gitPort, use: 'git', setting: 'FLYNN_GIT_PORT' },
+  ] as const;
+  return chosen.flatMap(({ port, use, setting }, index) => {
+    const remedy = `choose another ${setting}`;
+    const before = chosen.slice(0, index).find((one) => one.port === port);
+    if (before !== undefined) return [{ what: `${before.use} and ${use} are both to use port ${port}`, remedy }];
+    if (port > 65_535) return [{ what: `${use} is to use port ${port}, which is none`, remedy }];
+    const needed = gatewayPorts.find((one) => one.protocol === 'tcp' && one.port === port);
+    return needed === undefined ? [] : [{ what: `${use} is to use port ${port}, which is for ${needed.use}`, remedy }];
+  });
 }
 
 function judgeHostPorts(facts: Facts, cluster: Cluster): Problem[] {
@@ -215,7 +231,9 @@ function judgeNetwork(facts: Facts, cluster: Cluster): Problem[] {
     .filter((network) => network.device !== cluster.bridge && overlaps(network.subnet, cluster.subnet))
     .map((network) => ({
       what: `${cluster.subnet}, for containers, overlaps ${network.subnet} of ${network.device}`,
-      remedy: `choose a subnet that is free: FLYNN_SUBNET=10.231.0.0/24 ${commands.up}`,
+      remedy: cluster.hasPlatform
+        ? `choose a range that is free, on all hosts that there will be: FLYNN_RANGE=10.231.0.0/16 ${commands.up}`
+        : `take ${network.device} away, or its network: the cluster gives this host ${cluster.subnet}, of its own range`,
     }));
 }
 
@@ -255,6 +273,12 @@ function dotted(littleEndianHex: string): string {
 
 function bitsOf(hex: string): number {
   return Number.parseInt(hex, 16).toString(2).replaceAll('0', '').length;
+}
+
+/** The first few of many. */
+export function listed(names: readonly string[]): string {
+  const [shown, more] = [names.slice(0, 3).join(', '), names.length - 3];
+  return more > 0 ? `${shown} and ${more} more` : shown;
 }
 
 function sizeOf(bytes: number): string {

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { apps, formations, releases } from '@flynn/controller/api';
 import { routing } from '@flynn/controller/routes/api';
+import type { PlatformPart } from '@flynn/controller/backup/manifest';
 import { restoreRecords } from '@flynn/controller/backup/restore';
 import { download, sourceOf } from '@flynn/controller/backup/restore-fixture';
 import { startTestController } from '@flynn/controller/testing';
@@ -10,6 +11,17 @@ import { createMemoryStore } from '@flynn/store/memory';
 import { withSettings } from './from-backup.ts';
 import type { SystemApp } from './manifest.ts';
 import { Platform } from './platform.ts';
+
+function platformWith(apps: PlatformPart['apps']): PlatformPart {
+  return {
+    name: 'old',
+    domain: 'flynn.localhost',
+    httpPort: 80,
+    httpsPort: 443,
+    gitUrl: 'ssh://git@flynn.localhost',
+    apps,
+  };
+}
 
 const wanted: SystemApp = {
   name: 'controller',
@@ -24,10 +36,16 @@ test('a part of the platform goes on with its routes, numbers, settings and coun
   await using world = await startTestController();
   const platform = new Platform(world.client);
   const told = (): void => {};
-  assert.equal(await platform.ensureApp(wanted, told), 'created');
+  const former = { ...wanted, env: { ...wanted.env, FLYNN_DROPPED: 'x' } };
+  assert.equal(await platform.ensureApp(former, told), 'created');
   const params = { app: 'controller' };
-  const own = { type: 'http' as const, domain: 'paas.example.com', service: 'controller' };
-  await world.client.call(routing.create, { params, body: own });
+  const route = { type: 'http' as const, domain: 'paas.example.com', service: 'controller' };
+  await world.client.call(routing.create, { params, body: route });
+  const env = { FLYNN_OIDC_ISSUER: 'https://id', FLYNN_CONTROLLER_KEY: 'root', FLYNN_KEY: 'old', FLYNN_DROPPED: 'x' };
+  const live = await world.client.call(apps.get, { params });
+  const made = await world.client.call(releases.get, { params: { ...params, release: live.releaseId ?? '' } });
+  const body = { artifactId: made.artifactId ?? '', env, processes: made.processes };
+  await world.deploy('controller', (await world.client.call(releases.create, { params, body })).id);
   const before = await world.client.call(apps.get, { params });
   const scaled = { params: { ...params, release: before.releaseId ?? '' }, body: { processes: { web: 2 } } };
   await world.client.call(formations.put, scaled);
@@ -44,12 +62,30 @@ test('a part of the platform goes on with its routes, numbers, settings and coun
   const after = await other.client.call(apps.get, { params });
   assert.equal(after.id, before.id);
   const release = await other.client.call(releases.get, { params: { ...params, release: after.releaseId ?? '' } });
-  assert.equal(release.version, 2, 'numbers go on');
-  assert.equal(release.env['FLYNN_KEY'], 'new');
+  assert.equal(release.version, 3, 'numbers go on');
+  const own = { FLYNN_KEY: 'new', FLYNN_CONTROLLER_KEY: 'root' };
+  assert.deepEqual(release.env, { ...own, FLYNN_OIDC_ISSUER: 'https://id' }, 'what people set, and this version knows');
+  await restored.restoreCounts(source.inspection.platform);
   await other.jobsOf('controller', 3);
   assert.deepEqual(
     (await other.client.call(routing.list, { params })).map(({ domain, id }) => `${domain} ${id}`).toSorted(),
     routesBefore.map(({ domain, id }) => `${domain} ${id}`).toSorted(),
   );
   assert.equal(await restored.ensureApp(next, told), 'unchanged', 'an up of later finds all as it is to be');
+});
+
+test('parts that were scaled to more than there is room for here come up, and the rest of them waits for room', async () => {
+  await using other = await startTestController({ hosts: 1, memoryBytes: 1024 ** 3 });
+  const restored = new Platform(other.client);
+  const platform = platformWith({
+    controller: { env: {}, given: [], counts: { web: 40, gone: 1 } },
+    gone: { env: {}, given: [], counts: { web: 2 } },
+  });
+  const small = { ...wanted, processes: { web: { memoryBytes: 256 * 1024 ** 2 }, worker: {} } };
+  assert.equal(await restored.ensureApp(withSettings(small, platform), () => undefined), 'created');
+  await restored.restoreCounts(platform);
+  const { releaseId = '' } = await other.client.call(apps.get, { params: { app: 'controller' } });
+  const params = { app: 'controller', release: releaseId };
+  const isWanted = { web: 40, worker: 1 };
+  assert.deepEqual((await other.client.call(formations.get, { params })).processes, isWanted);
 });

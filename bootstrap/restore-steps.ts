@@ -10,9 +10,10 @@ import { FlynnError } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import { withDeadline } from '@flynn/kit/retry';
 import { withStore } from './controller.ts';
-import { type Backup, writeRestore } from './from-backup.ts';
+import { type Backup, isRestored, writeRestore } from './from-backup.ts';
 import { withController } from './controller-client.ts';
 import type { ImageName } from './images/recipes.ts';
+import { Platform } from './platform.ts';
 import { type Unwell, untilHealthy } from './restored-apps.ts';
 import type { Cluster } from './settings.ts';
 import type { Step } from './step.ts';
@@ -60,6 +61,10 @@ export function restoreSteps(backup: Backup, context: () => RestoreContext): Ste
       title: 'Apps of the backup',
       run: async (report) => {
         const { host, images } = context();
+        if (!(await isRestored(host.stateDir, backup))) {
+          const { platform } = backup.inspection;
+          await withController(host, (client) => new Platform(client).restoreCounts(platform));
+        }
         const options = { ...stepOptions(recordsMs), slugRunnerImage: slugRunnerOf(images), report };
         const count = await withStore(host, (store) => restoreApps(store, backup.source, options));
         await writeRestore(host.stateDir, backup, { isComplete: true });

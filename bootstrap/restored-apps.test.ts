@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { formations, jobs } from '@flynn/controller/api';
+import { apps, formations, jobs } from '@flynn/controller/api';
 import { startTestController } from '@flynn/controller/testing';
 import { fakeClock } from '@flynn/kit/clock';
+import { quickClock } from '@flynn/cli/testing';
 import { waitFor } from '@flynn/kit/retry';
 import { unwellText, untilHealthy } from './restored-apps.ts';
 
@@ -47,4 +48,34 @@ test('it waits for the apps, tells how many are healthy, and names those that ar
   assert.match(text, /✗ blog: web 1\/2 \(.*its image is not there\)\n/);
   assert.match(text, /its log cannot be read: no log aggregator is running[^]*flynn -a blog ps, flynn -a blog log/);
   assert.equal(unwellText([]), '');
+});
+
+test('an app that somebody deletes meanwhile is waited for no longer', async () => {
+  await using world = await startTestController({ hosts: 1 });
+  for (const app of ['blog', 'shop']) await world.deployApp(app, { web: {} });
+  await world.jobsOf('shop', 1);
+  const client: Parameters<typeof untilHealthy>[0] = {
+    stream: world.client.stream.bind(world.client),
+    async call(route, input, options) {
+      const answer = await world.client.call(route, input, options);
+      if (route.path === apps.list.path) {
+        await world.client.call(apps.remove, { params: { app: 'blog' } }).catch(() => undefined);
+        await waitFor(async () => (await world.client.call(apps.list, {})).length === 1, gone);
+      }
+      return answer;
+    },
+  };
+  const gone = { what: 'the app to be gone', deadlineMs: 60_000 };
+  const { count, unwell } = await untilHealthy(client, { report: () => undefined, signal });
+  assert.deepEqual([count, unwell], [1, []]);
+});
+
+test('of an app with more jobs than a page has all are counted', { timeout: 120_000 }, async () => {
+  await using world = await startTestController({ hosts: 4, memoryBytes: 64 * 1024 ** 3 });
+  await world.deployApp('shop', { web: { memoryBytes: 1024 ** 2, cpuMillis: 10 } });
+  const body = { processes: { web: 1_050 } };
+  await world.client.call(formations.put, { params: { app: 'shop', release: 'v1' }, body });
+  await world.jobsOf('shop', 1_050);
+  const { unwell } = await untilHealthy(world.client, { report: () => undefined, signal, clock: quickClock() });
+  assert.deepEqual(unwell, []);
 });

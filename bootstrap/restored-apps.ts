@@ -4,7 +4,7 @@ import { platform } from '@flynn/controller/api-platform';
 import type { App, Job } from '@flynn/controller/model';
 import { logRecords } from '@flynn/cli/log-stream';
 import { type Clock, systemClock } from '@flynn/kit/clock';
-import { hasCode, messageOf } from '@flynn/kit/errors';
+import { hasCode, ifFound, messageOf } from '@flynn/kit/errors';
 import type { HttpClient } from '@flynn/kit/http-client';
 import { retry, withDeadline } from '@flynn/kit/retry';
 import type { Report } from './timed.ts';
@@ -19,7 +19,6 @@ const deadlineMs = 15 * 60_000;
 const quietMs = 3 * 60_000;
 const againMs = 2_000;
 const reachMs = 120_000;
-const pageSize = 1_000;
 const lastLines = 10;
 const linesMs = 10_000;
 
@@ -47,8 +46,8 @@ export async function untilHealthy(
     );
     if (unwell.length === 0) return { count: seen.length, unwell: [] };
     if (clock.now() - changedMs >= quietMs || clock.now() - beganMs >= deadlineMs) {
-      const found = await Promise.all(unwell.map((one) => diagnose(client, one, signal)));
-      return { count: seen.length, unwell: found };
+      const found = await Promise.all(unwell.map((one) => ifFound(diagnose(client, one, signal))));
+      return { count: seen.length, unwell: found.filter((one) => one !== undefined) };
     }
     await clock.sleep(againMs, { signal });
   }
@@ -58,25 +57,30 @@ async function look(client: Client, signal: AbortSignal): Promise<Seen[]> {
   const found: Seen[] = [];
   for (const app of await client.call(apps.list, {}, { signal })) {
     if (app.isSystem || app.releaseId === undefined) continue;
-    const params = { app: app.id, release: app.releaseId };
-    const formation = await client.call(formations.get, { params }, { signal });
-    const all = await client.call(jobs.list, { params: { app: app.id }, query: { limit: pageSize } }, { signal });
-    const own = all.filter(({ releaseId }) => releaseId === app.releaseId);
-    const counts = Object.entries(formation.processes).map(([type, wanted]) => {
-      const healthy = own.filter((job) => job.type === type && job.state === 'running').length;
-      return { type, wanted, healthy: Math.min(wanted, healthy) };
-    });
-    found.push({
-      app,
-      healthy: counts.reduce((sum, { healthy }) => sum + healthy, 0),
-      lacking: counts.filter(({ wanted, healthy }) => healthy < wanted),
-    });
+    // Somebody may delete it meanwhile.
+    const one = await ifFound(lookAt(client, app, app.releaseId, signal));
+    if (one !== undefined) found.push(one);
   }
   return found;
 }
 
+async function lookAt(client: Client, app: App, releaseId: string, signal: AbortSignal): Promise<Seen> {
+  const formation = await client.call(formations.get, { params: { app: app.id, release: releaseId } }, { signal });
+  const all = await client.call(jobs.list, { params: { app: app.id }, query: {} }, { signal });
+  const own = all.filter((job) => job.releaseId === releaseId);
+  const counts = Object.entries(formation.processes).map(([type, wanted]) => {
+    const healthy = own.filter((job) => job.type === type && job.state === 'running').length;
+    return { type, wanted, healthy: Math.min(wanted, healthy) };
+  });
+  return {
+    app,
+    healthy: counts.reduce((sum, { healthy }) => sum + healthy, 0),
+    lacking: counts.filter(({ wanted, healthy }) => healthy < wanted),
+  };
+}
+
 async function diagnose(client: Client, { app, lacking }: Seen, signal: AbortSignal): Promise<Unwell> {
-  const query = { limit: pageSize, all: true };
+  const query = { all: true };
   const all = await client.call(jobs.list, { params: { app: app.id }, query }, { signal });
   const ill = all
     .filter(({ type, state }) => state !== 'running' && lacking.some((one) => one.type === type))

@@ -8,7 +8,7 @@ import { hasCode } from '@flynn/kit/errors';
 import { loadConfig } from '@flynn/kit/config';
 import { checkRotation } from './bring-up.ts';
 import { type SystemApp, manifestOf } from './manifest.ts';
-import { checkRotated, closed, closing, commonRootKey, isOpen, knownRootKeys } from './rotation.ts';
+import { checkRotated, closed, closing, commonRootKey, isOpen, knownRootKeys, rootKeyNews, told } from './rotation.ts';
 import { roundsOf, withLiveKeys, withNextRootKey, withNextRound } from './rotation.ts';
 import { made } from './rotation-fixture.ts';
 import { type Cluster, clusterSchema, sharedSchema } from './settings.ts';
@@ -229,4 +229,16 @@ test('it is refused elsewhere, where there is nothing yet, and before a move to 
   checkRotated(cluster);
   const changing = withNextRootKey(cluster, 'new', begun);
   for (const file of [changing, closing(changing)]) assert.throws(() => checkRotated(file), conflict(/npm run up/));
+});
+
+test('people are told the root key once, at the end of whichever `up` comes to it', () => {
+  const onDisk = (cluster: Cluster): Cluster => clusterSchema.parse(JSON.parse(JSON.stringify(cluster)));
+  const begun = onDisk(made());
+  assert.equal(rootKeyNews(begun), 'first');
+  assert.equal('isRootKeyUntold' in sharedSchema.parse(begun), false, 'hosts that join have nothing to tell');
+  const through = onDisk(told(begun));
+  assert.equal(rootKeyNews(through), 'known');
+  const changed = withNextRootKey(through, 'next', { id: 'i', since: new Date(0).toISOString() });
+  assert.equal(rootKeyNews(changed), 'new');
+  assert.equal(rootKeyNews(told(changed)), 'known');
 });

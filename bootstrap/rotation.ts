@@ -114,6 +114,18 @@ export function closed(cluster: Cluster): Cluster {
   return rest;
 }
 
+/** What people are to hear of the root key at the end of an `up`: also where the one that made it was broken off. */
+export function rootKeyNews({ isRootKeyUntold, rootKeyChange }: Cluster): 'first' | 'new' | 'known' {
+  if (isRootKeyUntold === true) return 'first';
+  return rootKeyChange === undefined ? 'known' : 'new';
+}
+
+/** Once they have heard it. */
+export function told(cluster: Cluster): Cluster {
+  const { isRootKeyUntold: _told, ...rest } = closed(cluster);
+  return rest;
+}
+
 /** `conflict` while a key is being made anew: programs of another version may know nothing of it, and be of no use. */
 export function checkRotated(cluster: Cluster | undefined): void {
   const what =

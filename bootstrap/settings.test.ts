@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { hasCode } from '@flynn/kit/errors';
 import { agentEnvironment } from './agent.ts';
 import {
   type Cluster,
@@ -54,6 +55,23 @@ test('what was settled stays, whatever the machine is called by now', () => {
     newSecret: () => 'new',
   });
   assert.deepEqual(again, stored);
+});
+
+test('a state directory is the same one however it is written: programs are found by its name', () => {
+  for (const written of ['/srv/flynn', '/srv/flynn/', '/srv//flynn/.']) {
+    assert.equal(readOptions({ FLYNN_STATE_DIR: written }).FLYNN_STATE_DIR, '/srv/flynn');
+  }
+});
+
+test('the subnet of a host is of the range of all, by itself the first: others have no way to one that is outside', () => {
+  assert.equal(made().subnet, '100.100.0.0/24');
+  assert.equal(made({ FLYNN_RANGE: '10.231.0.0/16' }).subnet, '10.231.0.0/24');
+  assert.equal(made({ FLYNN_RANGE: '10.231.0.0/16', FLYNN_SUBNET: '10.231.7.0/24' }).subnet, '10.231.7.0/24');
+  assert.throws(
+    () => made({ FLYNN_SUBNET: '10.231.0.0/24' }),
+    (error) => hasCode(error, 'invalid') && /not of FLYNN_RANGE, 100\.100\.0\.0\/16/.test(error.message),
+  );
+  assert.throws(() => made({ FLYNN_RANGE: '10.231.0.0/24', FLYNN_SUBNET: '10.231.0.0/16' }));
 });
 
 test('ports and the address can be changed later', () => {

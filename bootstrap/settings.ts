@@ -1,4 +1,5 @@
 /** Where and how a cluster is set up: variables of the environment, then what an earlier `up` settled, then defaults. */
+import { resolve } from 'node:path';
 import { clientUrlOf } from '@flynn/host-agent/cluster/etcd-resident';
 import { hostIdSchema } from '@flynn/host-agent/cluster/join';
 import { authoritiesSchema } from '@flynn/host-agent/trust/authorities';
@@ -44,7 +45,7 @@ export const optionsSchema = z.object({
   FLYNN_HTTPS_PORT: port.optional(),
   FLYNN_GIT_PORT: port.optional(),
   /** The cluster's keys, the host agent's memory and logs. */
-  FLYNN_STATE_DIR: plainFolder.default('/var/lib/flynn'),
+  FLYNN_STATE_DIR: plainFolder.default('/var/lib/flynn').transform((path) => resolve(path)),
   FLYNN_DOCKER_SOCKET: plainFolder.default('/var/run/docker.sock'),
   /** What this machine's containers have addresses from. */
   FLYNN_SUBNET: ipv4Subnet.optional(),
@@ -126,6 +127,8 @@ export const clusterSchema = z.object({
   key: z.string(),
   /** The root key, for people. Where another host made the cluster: as it was when this one last asked. */
   controllerKey: z.string(),
+  /** Until an `up` of a cluster that is made has come to its end, where people are told the root key. */
+  isRootKeyUntold: z.literal(true).optional(),
   /** Which tokens the platform's parts have; `former`: those the controller takes as well, until all have new ones. */
   tokens: z.object({ round: z.int(), former: z.int().optional() }).optional(),
   /** While the root key is made anew: see rotation.ts. `id`: of its entry in the audit trail. */
@@ -168,6 +171,7 @@ export const sharedSchema = clusterSchema.omit({
   peers: true,
   hasPlatform: true,
   domains: true,
+  isRootKeyUntold: true,
   tokens: true,
   rootKeyChange: true,
   sealingKeyChange: true,
@@ -230,15 +234,16 @@ export function settle(options: Options, stored: Cluster | undefined, machine: M
     return withKept(changed, options);
   }
   const address = options.FLYNN_ADDRESS ?? machine.address;
+  const range = options.FLYNN_RANGE ?? '100.100.0.0/16';
   const made: Cluster = {
     name: options.FLYNN_CLUSTER ?? 'flynn',
     domain: options.FLYNN_DOMAIN ?? 'flynn.localhost',
     httpPort: options.FLYNN_HTTP_PORT ?? 80,
     ...(options.FLYNN_HTTPS_PORT === undefined ? {} : { httpsPort: options.FLYNN_HTTPS_PORT }),
     gitPort: options.FLYNN_GIT_PORT ?? 2222,
-    subnet: options.FLYNN_SUBNET ?? '100.100.0.0/24',
+    subnet: subnetIn(range, options.FLYNN_SUBNET),
     bridge: options.FLYNN_BRIDGE ?? 'flynn0',
-    range: options.FLYNN_RANGE ?? '100.100.0.0/16',
+    range,
     address,
     hostId: hostIdOf(options, machine),
     etcdEndpoints: [clientUrlOf(address)],
@@ -249,9 +254,25 @@ export function settle(options: Options, stored: Cluster | undefined, machine: M
     sealingKey: machine.newSecret(),
     key: machine.newSecret(),
     controllerKey: machine.newSecret(),
+    isRootKeyUntold: true,
     createdAt: machine.now.toISOString(),
   };
   return withKept(made, options);
+}
+
+/** The one that was given, or the first. `invalid` for one outside: hosts have ways to, and let in, what is of the range. */
+function subnetIn(range: string, given: string | undefined): string {
+  const [first = '', rangeBits = '16'] = range.split('/');
+  if (given === undefined) return `${first}/${Math.max(24, Number(rangeBits))}`;
+  const [base = '', bits = '24'] = given.split('/');
+  const shift = 32 - Number(rangeBits);
+  if (Number(bits) < Number(rangeBits) || numberOf(base) >>> shift !== numberOf(first) >>> shift) {
+    throw new FlynnError(
+      'invalid',
+      `FLYNN_SUBNET, ${given}, is not of FLYNN_RANGE, ${range}, as those of all hosts are: give both, or the range alone`,
+    );
+  }
+  return given;
 }
 
 /** With what this `up` was given for this host; what it was not given stays as it was. */

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, rm, stat, writeFile } from 'node:fs/promises';
+import { existsSync } from 'node:fs';
+import { mkdir, mkdtemp, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
@@ -8,7 +9,7 @@ import { withClosing, withIssuing, withNextAuthority } from './authority-round.t
 import { writeHostFiles } from './host-steps.ts';
 import { made } from './rotation-fixture.ts';
 import type { Cluster } from './settings.ts';
-import { adoptHostKey, ensureHostKey, withLatestAuthorities } from './state.ts';
+import { adoptHostKey, ensureHostKey, removeStateDir, strangersIn, withLatestAuthorities } from './state.ts';
 
 const keyFile = 'ssh_host_ed25519_key';
 
@@ -65,4 +66,21 @@ test('a host that an agent has taken to a later round of authorities meanwhile i
     assert.equal(endorsement, issuing.endorsement);
     await writeHostFiles(folder, opening);
     assert.deepEqual(await withLatestAuthorities(folder, issuing), issuing);
+  }));
+
+test('a folder is the state directory of a cluster by its settings, which go last, or while nothing else is in it', () =>
+  withFolders(async (folder, other) => {
+    assert.deepEqual(await strangersIn(join(folder, 'none')), []);
+    for (const name of ['engine.json', 'dockerd.log', '.cluster.json.1.tmp']) await writeFile(join(folder, name), '');
+    await mkdir(join(folder, 'lost+found'));
+    await ensureHostKey(folder);
+    assert.deepEqual(await strangersIn(folder), [], 'an up was broken off');
+    await mkdir(join(folder, 'agent'));
+    await writeFile(join(folder, 'cluster.json'), '');
+    assert.deepEqual(await strangersIn(folder), []);
+    await removeStateDir(folder);
+    assert.equal(existsSync(folder), false);
+
+    await writeFile(join(other, '.bashrc'), '');
+    assert.deepEqual(await strangersIn(other), ['.bashrc']);
   }));

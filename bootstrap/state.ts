@@ -1,11 +1,11 @@
 /** What a cluster keeps on this machine's disk: its settings and keys, written once, readable by root only. */
 import { createHmac } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import { mkdir, readFile, rm } from 'node:fs/promises';
-import { join } from 'node:path';
+import { mkdir, readFile, readdir, rm, rmdir } from 'node:fs/promises';
+import { basename, join } from 'node:path';
 import { namedOf } from '@flynn/host-agent/cluster/authority-rounds';
 import { readAuthoritySettings } from '@flynn/host-agent/trust/authorities';
-import { hasCode } from '@flynn/kit/errors';
+import { hasCode, hasErrno } from '@flynn/kit/errors';
 import { readJsonFile, readTextFile, writeFileAtomic } from '@flynn/kit/files';
 import { z } from 'zod';
 import { runProgram } from './program.ts';
@@ -32,6 +32,36 @@ export async function writeCluster(stateDir: string, cluster: Cluster): Promise<
   const text = `${JSON.stringify(cluster, undefined, 2)}\n`;
   const before = await readTextFile(clusterFile(stateDir));
   if (before !== text) await writeFileAtomic(clusterFile(stateDir), text, { mode: 0o600 });
+}
+
+/** What an `up` that was broken off early leaves, and what is in a file system of one's own. */
+const earlyFile = /^(engine\.json|dockerd\.log|restore\.json|ssh_host_ed25519_key(\.pub)?|\..*\.tmp|lost\+found)$/;
+
+/** What is in that folder and nobody's of a cluster: it is none that `up` may take for its own, nor `down` take away. */
+export async function strangersIn(stateDir: string): Promise<string[]> {
+  const names = await namesIn(stateDir);
+  return names.includes(basename(clusterFile(stateDir))) ? [] : names.filter((name) => !earlyFile.test(name)).sort();
+}
+
+/** By the cluster's settings it is known to be one, also after this was broken off: they go last. A disk's own folder stays. */
+export async function removeStateDir(stateDir: string): Promise<void> {
+  const last = basename(clusterFile(stateDir));
+  const names = (await namesIn(stateDir)).filter((name) => name !== last);
+  for (const name of [...names, last]) await rm(join(stateDir, name), { recursive: true, force: true });
+  try {
+    await rmdir(stateDir);
+  } catch (error) {
+    if (!hasErrno(error, 'EBUSY')) throw error;
+  }
+}
+
+async function namesIn(folder: string): Promise<string[]> {
+  try {
+    return await readdir(folder);
+  } catch (error) {
+    if (hasErrno(error, 'ENOENT', 'EACCES')) return [];
+    throw error;
+  }
 }
 
 /** With the cluster's authorities as the agent of this host has them, where those are of a later round. */

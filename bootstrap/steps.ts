@@ -31,7 +31,7 @@ import { engineAt } from './engine.ts';
 import { checkStoreData, ensureEtcd, tellEtcdImage } from './etcd.ts';
 import type { ImageName } from './images/recipes.ts';
 import { withSettings } from './from-backup.ts';
-import { hostsOf, sickMembers } from './host-move.ts';
+import { examinedHosts, hostsOf, sickMembers } from './host-move.ts';
 import { type SystemApp, controllerApp, manifestOf } from './manifest.ts';
 import { knownCluster } from './pinned-cluster.ts';
 import { type Outcome, Platform } from './platform.ts';
@@ -53,7 +53,7 @@ import { ensureSealing, tellControllersSeal, unsealedText } from './sealing.ts';
 import { announceNext, sealAnew, untilRewritten } from './sealing-key-change.ts';
 import { sealingKeysOf, withRingsKey, withSealed, withoutSealingChange } from './sealing-key-round.ts';
 import { ensureHostKey, withLatestAuthorities } from './state.ts';
-import { checkKept, whileKept } from './take-over.ts';
+import { checkKept, keepHostKey, whileKept } from './take-over.ts';
 import { type Report } from './timed.ts';
 import { engineStep, imagesStep, platformImages, runAgent, shortMs, writeHostFiles } from './host-steps.ts';
 import type { Context, Step } from './step.ts';
@@ -187,7 +187,8 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
       };
       if (context.nextAuthority !== undefined && cluster.authorityChange === undefined) {
         const sick = await sickMembers(host(), await withStore(host(), hostsOf));
-        await withStore(host(), (store) => checkBeginning(store, { sick }));
+        const hosts = await examinedHosts(host());
+        await withStore(host(), (store) => checkBeginning(store, { sick, hosts }));
         await beginAuthority(work, cluster, context.nextAuthority);
       }
       await changeAuthority(work, cluster);
@@ -210,7 +211,6 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
         );
         // Images took minutes, in which the agent may have taken over a round.
         await become(await withLatestAuthorities(stateDir, cluster));
-        hostPublicKey = (await ensureHostKey(stateDir)).publicKey;
         const { name, hostId, address } = cluster;
         await ensureEtcd({ cluster: name, hostId, address, stateDir, image: images.get('etcd') ?? '' });
         const outcome = await runAgent({ options, cluster }, report);
@@ -222,7 +222,9 @@ export function stepsOf(context: Context): { base: Step[]; platform: Step[] } {
           await ensureLease(store, cluster);
           await tellEtcdImage(store, images.get('etcd') ?? '');
           await checkDoor(store, cluster.hostId);
+          await keepHostKey(store, stateDir);
         });
+        hostPublicKey = (await ensureHostKey(stateDir)).publicKey;
         return outcome;
       },
     },

@@ -15,8 +15,9 @@ import { withHostLock } from './host-lock.ts';
 import { commands } from './origin.ts';
 import { removeContainers, removeImages, removeNetworks, removeVolumes } from './removal.ts';
 import { knownRootKeys } from './rotation.ts';
+import { listed } from './preflight.ts';
 import { type Options, readOptions } from './settings.ts';
-import { readCluster } from './state.ts';
+import { readCluster, removeStateDir, strangersIn } from './state.ts';
 import { downHosts, isInsideHost } from './test-hosts/cluster.ts';
 import { type Report, timed } from './timed.ts';
 
@@ -88,8 +89,11 @@ async function takeDownLocked(options: Options, { env, keepImages, isForced }: T
     say(`${styleText('green', '✔')} stopped the container engine, which was started for the cluster`);
   if (engine === 'in use')
     say('The container engine was started for the cluster and stays: others have containers in it.');
-  if (existsSync(stateDir)) {
-    await rm(stateDir, { recursive: true });
+  const strangers = await strangersIn(stateDir);
+  if (strangers.length > 0) {
+    say(`${stateDir} stays: it is no state directory of a cluster, and has ${listed(strangers)} in it`);
+  } else if (existsSync(stateDir)) {
+    await removeStateDir(stateDir);
     tell(`${stateDir} with the cluster's keys`);
   }
   say(

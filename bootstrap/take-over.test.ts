@@ -27,7 +27,7 @@ import { made } from './rotation-fixture.ts';
 import { withNextSealingKey } from './sealing-key-round.ts';
 import type { Cluster } from './settings.ts';
 import { ensureHostKey, readCluster, writeCluster } from './state.ts';
-import { checkKept, ofAnotherVersion, takeOverIn, takenOverText, whileKept } from './take-over.ts';
+import { checkKept, keepHostKey, ofAnotherVersion, takeOverIn, takenOverText, whileKept } from './take-over.ts';
 
 const authority = createAuthority('flynn');
 const newAuthority = () => createAuthority('flynn');
@@ -97,7 +97,14 @@ test('another host takes over with what the one before gave the platform, and th
     assert.deepEqual([taken.httpPort, taken.httpsPort, taken.gitPort], [8080, 9443, 2022]);
     assert.deepEqual(await fileOf(stateDir), taken);
     const [type, key] = (await readFile(`${keyFile}.pub`, 'utf8')).split(' ');
-    assert.deepEqual((await ensureHostKey(stateDir)).publicKey.trim().split(' ').slice(0, 2), [type, key]);
+    const publicKeyOf = async (place: string) => (await ensureHostKey(place)).publicKey.trim().split(' ').slice(0, 2);
+    assert.deepEqual(await publicKeyOf(stateDir), [type, key]);
+    // As where all that is left of the first is a copy of its cluster.json.
+    const anew = join(folder, 'first');
+    await writeCluster(anew, first);
+    assert.notDeepEqual(await publicKeyOf(anew), [type, key]);
+    await keepHostKey(store, anew);
+    assert.deepEqual(await publicKeyOf(anew), [type, key]);
     const keeper = await readKeeper(store);
     assert.equal(keeper?.hostId, 'h2');
     assert.deepEqual(

@@ -66,8 +66,7 @@ export async function takeOverIn(
       `this host has not the cluster's authorities of round ${round} yet, which its agent fetches from another host: flynn-host doctor tells more. Nothing was changed`,
     );
   }
-  const sshHostKey = (await readLiveEnv(store, gitReceiverApp))?.['FLYNN_SSH_HOST_KEY'];
-  if (sshHostKey !== undefined) await adoptHostKey(stateDir, sshHostKey);
+  await keepHostKey(store, stateDir);
   // What it began itself when it kept the platform before is of another time.
   const other = withoutPlatform(cluster, { peers: cluster.peers, live, named: kept.named });
   const own = withRingsKey(other, ring, sealingKeys);
@@ -75,6 +74,12 @@ export async function takeOverIn(
   await replaceKeeper(store, former, { hostId: cluster.hostId, since: new Date().toISOString() });
   await writeHostFiles(stateDir, taken);
   return taken;
+}
+
+/** What people's ssh knows the cluster by is on this host's disk, too, whatever of that was lost or put back. */
+export async function keepHostKey(store: Store, stateDir: string): Promise<void> {
+  const sshHostKey = (await readLiveEnv(store, gitReceiverApp))?.['FLYNN_SSH_HOST_KEY'];
+  if (sshHostKey !== undefined) await adoptHostKey(stateDir, sshHostKey);
 }
 
 type Beginning = { begun: Begun; newAuthority: NewAuthority };

@@ -86,6 +86,12 @@ export async function updateCluster(request: UpdateRequest): Promise<boolean> {
 
 async function updateLocked(place: Place, request: Locked): Promise<boolean> {
   checkRotated(await readCluster(place.stateDir));
+  try {
+    await checkKeeping(place);
+  } catch (error) {
+    // Of a store that is away whoever moves the cluster tells.
+    if (!hasCode(error, 'unavailable', 'timeout')) throw error;
+  }
   const file = request.bundle === undefined ? undefined : resolve(request.bundle);
   if (file !== undefined) await checkRoom(place, file);
   const version = file === undefined ? (request.to ?? versionOfThis()) : await install(file, request.signal);
@@ -94,6 +100,15 @@ async function updateLocked(place: Place, request: Locked): Promise<boolean> {
   }
   if (version !== versionOfThis()) return await delegate(version, { ...request, bundle: file });
   return await moveCluster(place, version, { ...request, bundle: file });
+}
+
+/** Whether this host is the one to move the cluster. Asked first: programs of a version before do not know of keepers. */
+function checkKeeping(place: Place): Promise<void> {
+  return withStore(place, async (store) => {
+    const keeper = await readKeeper(store);
+    if (keeper !== undefined) await checkKept(store, place, keeper);
+    await checkDoor(store, place.cluster.hostId);
+  });
 }
 
 /** Beside what is in use. Its version. */
@@ -143,11 +158,7 @@ async function moveCluster(
   const inUse = await versionInUse();
   const previous = inUse === version ? undefined : inUse;
   const hosts = await withStore(place, hostsOf);
-  await withStore(place, async (store) => {
-    const keeper = await readKeeper(store);
-    if (keeper !== undefined) await checkKept(store, place, keeper);
-    await checkDoor(store, place.cluster.hostId);
-  });
+  await checkKeeping(place);
   await checkAway(place, { hosts, leavesAway });
   if (mayReturn) await checkMembers(place, hosts);
   const { known, silent } = await versionsOf(place, hosts);

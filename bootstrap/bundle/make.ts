@@ -1,6 +1,6 @@
 /** One file from which hosts are installed: made here, from this repository and the images this machine builds. */
 import { createWriteStream } from 'node:fs';
-import { copyFile, mkdir, mkdtemp, rename, rm, stat, writeFile } from 'node:fs/promises';
+import { copyFile, mkdir, mkdtemp, readdir, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { Transform } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
@@ -16,6 +16,7 @@ import { debianSuite, imageNames } from '../images/recipes.ts';
 import { savedImages } from '../images/saved.ts';
 import { digestOf } from '../images/tag.ts';
 import { type Bundle, bundleSchema, digestsFile, imagesFile, isInstalled, root, versionOfThis } from '../origin.ts';
+import { commandOf } from '../program.ts';
 import { digestOfFile } from './digest.ts';
 import { platformOf, sourcesOf, topFolder, versionIn } from './contents.ts';
 
@@ -38,7 +39,7 @@ export async function makeBundle({ folder, version: given, prologue, now, report
   }
   const stamp = { ...(given === undefined ? {} : { version }), ...(prologue === undefined ? {} : { prologue }) };
   await mkdir(folder, { recursive: true });
-  const scratch = await mkdtemp(join(folder, '.making-'));
+  const scratch = await makeScratch(folder);
   try {
     const { docker } = await ensureEngine();
     const images = await ensureImages({ docker, report, stamp });
@@ -81,6 +82,16 @@ export async function makeBundle({ folder, version: given, prologue, now, report
   } finally {
     await rm(scratch, { recursive: true, force: true });
   }
+}
+
+/** Those of programs that were broken off go first: each may be as large as a bundle. */
+export async function makeScratch(folder: string): Promise<string> {
+  for (const name of await readdir(folder)) {
+    const pid = /^\.making-(\d+)-/.exec(name)?.[1];
+    if (pid === undefined || (await commandOf(Number(pid))).length > 0) continue;
+    await rm(join(folder, name), { recursive: true, force: true });
+  }
+  return await mkdtemp(join(folder, `.making-${process.pid}-`));
 }
 
 /** What the installer reads before it unpacks the rest. */

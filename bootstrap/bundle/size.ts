@@ -23,7 +23,7 @@ const wordBytes = 2 ** 32;
 export async function sizeOfBundle(file: string): Promise<BundleSize> {
   try {
     // Among its first files: the rest is not read.
-    const args = ['-xzOf', file, '--occurrence=1', `flynn/${bundleFile}`];
+    const args = ['-xzOf', file, '--force-local', '--occurrence=1', `flynn/${bundleFile}`];
     const text = await runProgram('tar', args, { timeoutMs: readMs });
     const { version, images, imagesBytes } = bundleSchema.parse(JSON.parse(text));
     const { fileBytes, unpackedBytes } = await sizesOf(file);

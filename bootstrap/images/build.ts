@@ -1,7 +1,7 @@
 /** The platform's images on this machine: each built once for what it is made of, parents before children. */
-import { mkdtemp, rm, writeFile, copyFile } from 'node:fs/promises';
+import { copyFile, mkdtempDisposable, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { label } from '@flynn/host-agent/labels';
 import { FlynnError } from '@flynn/kit/errors';
 import { shortId } from '@flynn/kit/ids';
@@ -78,25 +78,38 @@ export async function ensureImages(options: ImagesOptions = {}): Promise<Map<Ima
 type BuildContext = { docker: Docker; machine: Machine; report: (line: string) => void };
 type Build = { recipe: ImageRecipe; files: readonly Prepared[]; parent: string | undefined; tag: string };
 
-async function build(context: BuildContext, { recipe, files, parent, tag }: Build): Promise<void> {
+async function build(context: BuildContext, { parent, ...rest }: Build): Promise<void> {
+  if (parent !== undefined) return await buildOn(parent, context, rest);
   const { docker } = context;
+  const debian = await debianImage(docker, { ...context, suite: debianSuite, packages: rest.recipe.packages ?? [] });
+  try {
+    await buildOn(debian.ref, context, rest);
+  } finally {
+    // Only its name goes: the image built on it keeps what it is made of.
+    if (debian.source !== 'present') await docker.getImage(debian.ref).remove();
+  }
+}
+
+async function buildOn(
+  parent: string,
+  { docker, machine }: BuildContext,
+  { recipe, files, tag }: Omit<Build, 'parent'>,
+): Promise<void> {
   const packages = recipe.packages ?? [];
-  const debian =
-    parent === undefined ? await debianImage(docker, { ...context, suite: debianSuite, packages }) : undefined;
-  const folder = await mkdtemp(join(tmpdir(), 'flynn-image-'));
+  await using folder = await mkdtempDisposable(join(tmpdir(), 'flynn-image-'));
   const container = await docker.createContainer({
     name: `${buildContainerPrefix}${tag.replace(/\W+/g, '-')}-${shortId()}`,
-    Image: parent ?? debian?.ref ?? '',
+    Image: parent,
     Entrypoint: [],
-    Cmd: installCommand(packages, recipe.setup, context.machine),
+    Cmd: installCommand(packages, recipe.setup),
     // The machine's own network, names and proxies, whatever they are.
-    HostConfig: { NetworkMode: 'host', Binds: [`${folder}:/run/flynn-build:ro`] },
+    HostConfig: { NetworkMode: 'host', Binds: [`${folder.path}:/run/flynn-build:ro`] },
   });
   try {
     const entries = (await Promise.all(files.map((file) => file.entries()))).flat();
     if (entries.length > 0) await container.putArchive(archiveOf(entries), { path: '/' });
     if (packages.length > 0) {
-      await writeMachine(folder, context.machine);
+      await writeMachine(folder.path, machine);
       await container.start();
       const { StatusCode: code }: { StatusCode: number } = await container.wait({ abortSignal: withDeadline(buildMs) });
       if (code !== 0)
@@ -116,9 +129,6 @@ async function build(context: BuildContext, { recipe, files, parent, tag }: Buil
     });
   } finally {
     await container.remove({ force: true, v: true });
-    await rm(folder, { recursive: true, force: true });
-    // Only its name goes: the image built on it keeps what it is made of.
-    if (debian !== undefined && debian.source !== 'present') await docker.getImage(debian.ref).remove();
   }
 }
 
@@ -134,24 +144,30 @@ async function writeMachine(folder: string, machine: Machine): Promise<void> {
     options.push('Acquire::https::CaInfo "/run/flynn-build/certificates.crt";');
   }
   await writeFile(join(folder, 'apt.conf'), `${options.join('\n')}\n`);
+  await writeFile(join(folder, basename(variablesFile)), variablesText(machine));
+}
+
+const variablesFile = '/run/flynn-build/variables';
+
+/** Lines of a shell. Proxies have passwords. */
+export function variablesText({ proxies }: Pick<Machine, 'proxies'>): string {
+  const variables = { APT_CONFIG: '/run/flynn-build/apt.conf', DEBIAN_FRONTEND: 'noninteractive', ...proxies };
+  return Object.entries(variables)
+    .map(([name, value]) => `export ${name}='${value.replaceAll("'", `'\\''`)}'\n`)
+    .join('');
 }
 
 const installScript = `set -e
+. ${variablesFile}
 if ! dpkg --status "$@" >/dev/null 2>&1; then
   apt-get -q update
   apt-get -qy install --no-install-recommends "$@"
   rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/cache/apt/archives/*.deb /var/log/*.log /var/log/apt
 fi`;
 
-/** Variables go by `env`: those of the container itself would stay in the image. */
-export function installCommand(
-  packages: readonly string[],
-  setup: string | undefined,
-  machine: Pick<Machine, 'proxies'>,
-): string[] {
-  const variables = { APT_CONFIG: '/run/flynn-build/apt.conf', DEBIAN_FRONTEND: 'noninteractive', ...machine.proxies };
-  const assignments = Object.entries(variables).map(([name, value]) => `${name}=${value}`);
-  return ['env', ...assignments, 'sh', '-c', `${installScript}\n${setup ?? ''}`, 'install', ...packages];
+/** Of the machine it says nothing: it stays in the image, in its history. */
+export function installCommand(packages: readonly string[], setup: string | undefined): string[] {
+  return ['sh', '-c', `${installScript}\n${setup ?? ''}`, 'install', ...packages];
 }
 
 async function labelledChanges(recipe: ImageRecipe): Promise<string> {

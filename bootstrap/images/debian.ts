@@ -10,8 +10,10 @@ import type Docker from 'dockerode';
 import { hasProgram, runProgram } from '../program.ts';
 import type { Machine } from './machine.ts';
 
-/** How long a registry may take to say that it has the image; the download itself may take its time. */
+/** How long a registry may take to say that it has the image. */
 const registryAnswerMs = 4_000;
+/** The download itself may take its time, but not stand still. */
+const registryQuietMs = 120_000;
 const debootstrapMs = 600_000;
 
 export type DebianImage = Readonly<{ ref: string; source: 'registry' | 'packages' | 'present' }>;
@@ -19,11 +21,17 @@ export type DebianImage = Readonly<{ ref: string; source: 'registry' | 'packages
 /** The reference is for building on only: who asks removes it afterwards unless it was `present`. */
 export async function debianImage(
   docker: Docker,
-  options: { suite: string; packages: readonly string[]; machine: Machine; report: (line: string) => void },
+  options: {
+    suite: string;
+    packages: readonly string[];
+    machine: Machine;
+    report: (line: string) => void;
+    quietMs?: number;
+  },
 ): Promise<DebianImage> {
   const ref = `debian:${options.suite}-slim`;
   if (await hasImage(docker, ref)) return { ref, source: 'present' };
-  if (await pull(docker, ref)) return { ref, source: 'registry' };
+  if (await pull(docker, ref, options.quietMs)) return { ref, source: 'registry' };
   options.report('no image registry answers: making the base image from Debian packages');
   return { ref: await debootstrap(docker, options), source: 'packages' };
 }
@@ -44,19 +52,19 @@ export function statusOf(error: unknown): number | undefined {
     : undefined;
 }
 
-/** False when no registry answers in time or the pull breaks: there is another way. */
-async function pull(docker: Docker, ref: string): Promise<boolean> {
+/** False when no registry answers in time or the pull breaks, or stands still: there is another way. */
+async function pull(docker: Docker, ref: string, quietMs = registryQuietMs): Promise<boolean> {
   const answer = new AbortController();
-  const timer = setTimeout(() => answer.abort(), registryAnswerMs);
+  let timer = setTimeout(() => answer.abort(), registryAnswerMs);
   try {
     const progress: NodeJS.ReadableStream = await docker.pull(ref, { abortSignal: answer.signal });
     let isBegun = false;
     for await (const chunk of progress) {
       // The engine answers before it has heard from the registry; its first word on a layer means the registry did.
-      if (!isBegun && String(chunk).includes('Pulling')) {
-        isBegun = true;
-        clearTimeout(timer);
-      }
+      isBegun ||= String(chunk).includes('Pulling');
+      if (!isBegun) continue;
+      clearTimeout(timer);
+      timer = setTimeout(() => answer.abort(), quietMs);
     }
     return await hasImage(docker, ref);
   } catch {
