@@ -1,9 +1,11 @@
 /** Three hosts, two of which never come back as they were: the store is made anew of what the third has. */
 import assert from 'node:assert/strict';
-import { existsSync } from 'node:fs';
+import { randomUUID } from 'node:crypto';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, suite, test } from 'node:test';
 import type { ClusterHost } from '@flynn/bootstrap/test-hosts/cluster-host';
+import { residentFile } from '@flynn/host-agent/cluster/etcd-resident';
 import { waitFor } from '@flynn/kit/retry';
 import { startSteadyLoad } from '../steady-load.ts';
 import { TestCluster } from '../test-cluster.ts';
@@ -31,11 +33,17 @@ suite('a store that lost its majority for good', () => {
     await cluster.flynn(['-a', 'hello', 'scale', 'web=3']);
     await Promise.all([second, third].map((host) => host.cutPower()));
     const load = startSteadyLoad((signal) => cluster.get('hello', '/', { signal }), { lanes: 1, pauseMs: 100, maxMs });
+    // One that was broken off long ago, before the agent was led to what it had made.
+    await writeFile(join(first.stateDir, 'recovery.json'), JSON.stringify({ memberId: randomUUID() }));
+    const readResident = () => readFile(residentFile(first.stateDir), 'utf8');
+    const former = await readResident();
     const begun = recover(cluster, ['--yes']);
-    const isUnderWay = () => existsSync(join(first.stateDir, 'recovery.json'));
-    await waitFor(isUnderWay, { what: 'the new store to be whole', deadlineMs: 120_000, intervalMs: 10 });
+    const isLed = async () => (await readResident()) !== former;
+    await waitFor(isLed, { what: 'the agent to be led to the new store', deadlineMs: 120_000, intervalMs: 10 });
     for (const pid of first.pids('etcd recover')) process.kill(pid, 'SIGKILL');
-    assert.notEqual((await begun).code, 0);
+    const brokenOff = await begun;
+    assert.notEqual(brokenOff.code, 0);
+    assert.doesNotMatch(brokenOff.stdout, /going on/);
     const done = await recover(cluster, ['--yes']);
     assert.match(done.stdout, /^going on with what was begun/);
     assert.equal(done.code, 0, `${done.stdout}${done.stderr}`);

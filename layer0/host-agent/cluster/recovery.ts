@@ -3,7 +3,8 @@
  * its only member. The others' hosts that are still there join it again by themselves.
  *
  * Crash safety: nothing is touched before the new member's data is whole, in a volume of its own; the resident file then leads
- * the agent to it, and the former volume goes once the store says which is this host's. Broken off, it is gone on with.
+ * the agent to it, and the former volume goes once the store says which is this host's. Broken off before the file does, it is
+ * begun anew, of what the member has by then; broken off later, it is gone on with.
  */
 import { rm } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
@@ -39,6 +40,7 @@ const residentSchema = z.object({
   template: z.looseObject({
     image: z.object({ name: z.string() }),
     meta: z.record(z.string(), z.string()).optional(),
+    volumes: z.array(z.looseObject({ name: z.string() })).default([]),
   }),
 });
 
@@ -50,6 +52,8 @@ const underWayFile = (stateDir: string): string => join(stateDir, 'recovery.json
 const majorityMs = 10_000;
 /** The agent starts the member, a container. */
 const startMs = 180_000;
+/** One that was led to before this command began needs no longer, and if it is of an earlier loss it never answers. */
+const begunMs = 60_000;
 
 export type Recovery = {
   /** The agent's. */
@@ -70,24 +74,36 @@ export async function recoverStore({ installation, snapshot, report, signal }: R
   const { FLYNN_ADDRESS: address, FLYNN_STATE_DIR: stateDir } = settings;
   const own = clientUrlOf(address);
   const others = endpoints.filter((endpoint) => endpoint !== own);
-  let underWay = await readJsonFile(underWayFile(stateDir), underWaySchema);
-  if (underWay === undefined) {
+  await using store = connectEtcd({ endpoints: [own], ...(tls === undefined ? {} : { tls }), log: silentLogger() });
+  const begun = await begunIn(stateDir);
+  if (begun !== undefined) report('going on with what was begun');
+  const isBegun = begun !== undefined && (await isAnswering(store, begunMs, signal));
+  const memberId = isBegun ? begun : await begin();
+  await writeMembers(store, settings, { memberId, signal });
+  await rm(underWayFile(stateDir), { force: true });
+  return others.map((endpoint) => new URL(endpoint).hostname);
+
+  async function begin(): Promise<string> {
     await checkNoMajority(endpoints, tls);
     const file = snapshot === undefined ? await saveOwn(settings, { tls, report, signal }) : resolve(snapshot);
     const { bytes } = await verifySnapshot(file, { signal });
     report(`restoring ${bytes} bytes of ${file}`);
-    underWay = { memberId: newId() };
-    await restore(settings, { file, memberId: underWay.memberId, signal });
-    await writeFileAtomic(underWayFile(stateDir), `${JSON.stringify(underWay)}\n`);
-  } else report('going on with what was begun');
-  const { memberId } = underWay;
-  await lead(settings, memberId);
-  report('waiting for the host agent to start etcd with it');
-  await using store = connectEtcd({ endpoints: [own], ...(tls === undefined ? {} : { tls }), log: silentLogger() });
-  await untilAnswers(store, signal);
-  await writeMembers(store, settings, { memberId, signal });
-  await rm(underWayFile(stateDir), { force: true });
-  return others.map((endpoint) => new URL(endpoint).hostname);
+    const id = newId();
+    await restore(settings, { file, memberId: id, signal });
+    await writeFileAtomic(underWayFile(stateDir), `${JSON.stringify({ memberId: id })}\n`);
+    await lead(settings, id);
+    report('waiting for the host agent to start etcd with it');
+    await untilAnswers(store, startMs, signal);
+    return id;
+  }
+}
+
+/** The member of a recovery that was broken off after the agent had been led to it. */
+async function begunIn(stateDir: string): Promise<string | undefined> {
+  const underWay = await readJsonFile(underWayFile(stateDir), underWaySchema);
+  if (underWay === undefined) return undefined;
+  const { template } = await readOwnResident(stateDir);
+  return template.volumes.some(({ name }) => name === etcdVolume(underWay.memberId)) ? underWay.memberId : undefined;
 }
 
 async function checkNoMajority(endpoints: readonly string[], tls: EtcdTls | undefined): Promise<void> {
@@ -178,7 +194,7 @@ async function lead(settings: Settings, memberId: string): Promise<void> {
   await writeFileAtomic(residentFile(stateDir), `${JSON.stringify(resident, undefined, 2)}\n`);
 }
 
-async function untilAnswers(store: Store, signal: AbortSignal): Promise<void> {
+async function untilAnswers(store: Store, deadlineMs: number, signal: AbortSignal): Promise<void> {
   const answers = async (): Promise<boolean> => {
     try {
       await store.list(memberPrefix, { signal });
@@ -190,10 +206,20 @@ async function untilAnswers(store: Store, signal: AbortSignal): Promise<void> {
   };
   await waitFor(answers, {
     what: 'etcd: does the host agent run ("flynn-host status")? The same command goes on',
-    deadlineMs: startMs,
+    deadlineMs,
     intervalMs: 500,
     signal,
   });
+}
+
+async function isAnswering(store: Store, deadlineMs: number, signal: AbortSignal): Promise<boolean> {
+  try {
+    await untilAnswers(store, deadlineMs, signal);
+    return true;
+  } catch (error) {
+    if (hasCode(error, 'timeout')) return false;
+    throw error;
+  }
 }
 
 /** This host's is the only one: with its key the agent knows which volume is its own, and who has none takes part anew. */
