@@ -5,7 +5,6 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, suite, test } from 'node:test';
 import type { ClusterHost } from '@flynn/bootstrap/test-hosts/cluster-host';
-import { residentFile } from '@flynn/host-agent/cluster/etcd-resident';
 import { waitFor } from '@flynn/kit/retry';
 import { startSteadyLoad } from '../steady-load.ts';
 import { TestCluster } from '../test-cluster.ts';
@@ -35,7 +34,7 @@ suite('a store that lost its majority for good', () => {
     const load = startSteadyLoad((signal) => cluster.get('hello', '/', { signal }), { lanes: 1, pauseMs: 100, maxMs });
     // One that was broken off long ago, before the agent was led to what it had made.
     await writeFile(join(first.stateDir, 'recovery.json'), JSON.stringify({ memberId: randomUUID() }));
-    const readResident = () => readFile(residentFile(first.stateDir), 'utf8');
+    const readResident = () => readFile(join(first.stateDir, 'resident', 'etcd.json'), 'utf8');
     const former = await readResident();
     const begun = recover(cluster, ['--yes']);
     const isLed = async () => (await readResident()) !== former;
