@@ -1,12 +1,17 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { connect, createServer } from 'node:net';
+import { Server, connect, createServer } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
 import type { TestContext } from 'node:test';
+import { routeSchema } from '@flynn/controller/model';
+import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import { freePort } from '@flynn/kit/testing-ports';
+import { Deadlines } from '../http1/deadlines.ts';
+import { acceptPlain } from '../proxy-protocol/acceptance.ts';
 import { setUp, settled, startBackend, track } from '../testing.ts';
+import { TcpRoutes } from './routes.ts';
 
 async function connected(port: number) {
   const socket = connect({ port, host: '127.0.0.1', allowHalfOpen: true });
@@ -191,4 +196,43 @@ test('what goes through a TCP route is counted: connections, bytes both ways, th
       .toSorted(),
     ['none', 't'],
   );
+});
+
+test('a port that cannot accept a connection for a moment goes on, and ends no process', async (t) => {
+  const port = await freePort();
+  const opened = t.mock.method(Server.prototype, 'listen').mock;
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const errors: unknown[] = [];
+  await using routes = new TcpRoutes({
+    backends: { of: async () => [], leaderOf: () => undefined, changed: () => undefined },
+    figuresOf: () => undefined,
+    accept: acceptPlain,
+    counters: { tcpConnections: 0, dialFailures: 0 },
+    dialMs: 1_000,
+    wait: { ms: 1_000, most: 1 },
+    deadlines: new Deadlines(),
+    host: '127.0.0.1',
+    log: { ...silentLogger(), error: (_: unknown, text?: unknown) => void errors.push(text) },
+  });
+  const route = {
+    id: 't',
+    appId: 'a',
+    type: 'tcp',
+    port,
+    service: 'git',
+    createdAt: '2026-01-01T00:00:00Z',
+    revision: 1,
+  };
+  routes.listen([routeSchema.parse(route)]);
+  const server = opened.calls[0]?.this;
+  assert.ok(server instanceof Server);
+  await once(server, 'listening');
+  // As Node tells of a connection for which there is no file descriptor.
+  for (let times = 0; times < 3; times += 1)
+    server.emit('error', Object.assign(new Error('accept EMFILE'), { code: 'EMFILE' }));
+  t.mock.timers.tick(60_000);
+  t.mock.timers.reset();
+  assert.equal(opened.callCount(), 1);
+  assert.equal(errors.length, 1);
+  assert.ok(server.listening);
 });

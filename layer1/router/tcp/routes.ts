@@ -3,7 +3,7 @@ import { createServer } from 'node:net';
 import type { Server, Socket } from 'node:net';
 import type { Route } from '@flynn/controller/model';
 import { messageOf } from '@flynn/kit/errors';
-import { backlog } from '@flynn/kit/listening';
+import { listenOn } from '@flynn/kit/listening';
 import type { Logger } from '@flynn/kit/log';
 import type { Counters } from '../api.ts';
 import type { Backend } from '../backend.ts';
@@ -108,23 +108,24 @@ export class TcpRoutes implements AsyncDisposable {
     const server = createServer({ allowHalfOpen: true, keepAlive: true, noDelay: true, pauseOnConnect: true });
     const listener: Listener = { routes, server };
     this.#listeners.set(port, listener);
-    const listen = () => void server.listen({ port, host, reusePort: true, backlog });
-    server.on('error', (error) => {
-      // Something else on this host may have the port now, and let go of it.
-      log.error({ err: error, port }, `cannot listen on port ${port} for a TCP route: ${messageOf(error)}`);
-      listener.retry = setTimeout(listen, retryListenMs);
-    });
-    server.on('listening', () => {
-      // Its route went while it was about to.
-      if (this.#listeners.get(port) !== listener) server.close();
-    });
+    const listen = async (): Promise<void> => {
+      try {
+        await listenOn(server, { name: 'router', at: { port, host, reusePort: true }, log });
+        // Its route went while it was about to.
+        if (this.#listeners.get(port) !== listener) server.close();
+      } catch (error) {
+        // Something else on this host may have the port now, and let go of it.
+        log.error({ err: error, port }, `cannot listen on port ${port} for a TCP route: ${messageOf(error)}`);
+        if (this.#listeners.get(port) === listener) listener.retry = setTimeout(() => void listen(), retryListenMs);
+      }
+    };
     server.on('connection', (socket) => {
       this.#connections.add(socket);
       socket.once('close', () => this.#connections.delete(socket));
       socket.on('error', (error) => log.debug({ err: error, port }, 'a TCP client broke off'));
       accept(socket, false, (client, early) => this.#route(socket, { client, early, routes: listener.routes }));
     });
-    listen();
+    void listen();
   }
 
   #route(
