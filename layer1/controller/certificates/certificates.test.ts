@@ -158,6 +158,20 @@ test('a developer may for names that are routes of their own apps alone, and see
     hasCode(error, 'not_found'),
   );
   await developer.call(certificates.remove, { params: { certificate: 'shop.example.org' } });
+
+  const shared = { domains: ['shop.example.org', 'both.example.org'] };
+  await client.call(certificates.add, { body: { ...shared, ...(await made('shop.example.org', 'both.example.org')) } });
+  await assert.rejects(
+    add('shop.example.org'),
+    (error) => hasCode(error, 'denied') && /both\.example/.test(error.message),
+  );
+  const directoryUrl = 'https://authority.example/directory';
+  await client.call(certificates.setAuthority, { body: { directoryUrl, contact: [] } });
+  const asked = developer.call(certificates.request, { body: { domains: ['shop.example.org'] } });
+  await assert.rejects(asked, (error) => hasCode(error, 'denied') && /both\.example/.test(error.message));
+  const names = (await client.call(certificates.list, {})).flatMap(({ domains }) => domains);
+  assert.ok(names.includes('both.example.org'), 'the other app keeps its certificate');
+  await client.call(certificates.unsetAuthority, {});
 });
 
 test('a certificate that is not for the name is refused as the caller’s mistake, with what it is for', async () => {

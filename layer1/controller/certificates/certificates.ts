@@ -12,7 +12,7 @@ import { pageOf } from '../paging.ts';
 import { normalizeDomain } from '../route-address.ts';
 import { certificates } from './api.ts';
 import { checkCertificate } from './check.ts';
-import { checkHolds, domainOwners } from './domains.ts';
+import { checkHolds, checkReplaces, domainOwners } from './domains.ts';
 import { find, put } from './put.ts';
 import { certificateType } from './resources.ts';
 import type { CertificateResource } from './resources.ts';
@@ -25,9 +25,15 @@ export function certificateHandlers(deps: Deps): Handler[] {
     handle(certificates.add, async (call) => {
       const { body, signal } = call;
       const domains = [...new Set(body.domains.map(normalizeDomain))];
-      checkHolds(await domainOwners(deps, principalOf(call), signal), domains, 'developer');
+      const owners = await domainOwners(deps, principalOf(call), signal);
+      checkHolds(owners, domains, 'developer');
       const own = checkCertificate({ ...body, domains, nowMs: now() });
-      return viewCertificate(await put(deps, { source: 'own', domains, own, isAutomatic: false }, signal), now());
+      const replace = ({ spec }: CertificateResource) => {
+        checkReplaces(owners, spec.domains, 'developer');
+        return certificateType.initialStatus();
+      };
+      const spec = { source: 'own' as const, domains, own, isAutomatic: false };
+      return viewCertificate(await put(deps, spec, { replace, signal }), now());
     }),
     handle(certificates.list, async (call) => {
       const { query, signal } = call;

@@ -5,11 +5,14 @@ import { isAtLeast } from '../access/roles.ts';
 import type { Role } from '../access/roles.ts';
 import type { Deps } from '../deps.ts';
 import { appType, routeType } from '../resources.ts';
+import type { RouteResource } from '../resources.ts';
 
 /** Routes by the name they are at. */
 export type DomainOwners = Readonly<{
   /** Whether whoever asks holds the role on every app that has a route at one of these names, and there is one at each. */
   holds(domains: readonly string[], role: Role): boolean;
+  /** The first of these at which there is a route of an app on which whoever asks does not hold the role. */
+  ofOthers(domains: readonly string[], role: Role): string | undefined;
 }>;
 
 /** A certificate speaks for all that is at its name: who has one for a name can read what is sent to everybody there. */
@@ -18,7 +21,7 @@ export async function domainOwners(
   principal: Principal,
   signal: AbortSignal,
 ): Promise<DomainOwners> {
-  if (principal.isAdmin) return { holds: () => true };
+  if (principal.isAdmin) return { holds: () => true, ofOthers: () => undefined };
   const [routes, apps] = await Promise.all([
     resources.list(routeType, { signal, where: ({ spec }) => spec.domain !== undefined }),
     resources.list(appType, { signal }),
@@ -29,12 +32,14 @@ export async function domainOwners(
     domain.startsWith('*.')
       ? routes.filter(({ spec }) => isCovered(domain, spec.domain ?? ''))
       : (byDomain.get(domain) ?? []);
+  const isHeld = ({ spec }: RouteResource, role: Role) => isAtLeast(levels.get(spec.appId) ?? 'none', role);
   return {
     holds: (domains, role) =>
       domains.every((domain) => {
         const found = at(domain);
-        return found.length > 0 && found.every(({ spec }) => isAtLeast(levels.get(spec.appId) ?? 'none', role));
+        return found.length > 0 && found.every((route) => isHeld(route, role));
       }),
+    ofOthers: (domains, role) => domains.find((domain) => at(domain).some((route) => !isHeld(route, role))),
   };
 }
 
@@ -45,6 +50,16 @@ export function checkHolds(owners: DomainOwners, domains: readonly string[], rol
   throw new FlynnError(
     'denied',
     `${missing} has to be a route of apps you are ${role} of, and of no others: add the route first, or ask an admin of the cluster`,
+  );
+}
+
+/** Of the certificate that is there: in its place one for fewer names takes it away from the others. Throws `denied`. */
+export function checkReplaces(owners: DomainOwners, domains: readonly string[], role: Role): void {
+  const name = owners.ofOthers(domains, role);
+  if (name === undefined) return;
+  throw new FlynnError(
+    'denied',
+    `the certificate that is there is for ${name} too, at which there are apps you are not ${role} of: ask an admin of the cluster`,
   );
 }
 

@@ -8,9 +8,9 @@ import { principalOf } from '../../access/principal.ts';
 import type { Deps } from '../../deps.ts';
 import { normalizeDomain } from '../../route-address.ts';
 import { certificates } from '../api.ts';
-import { checkHolds, domainOwners } from '../domains.ts';
+import { checkHolds, checkReplaces, domainOwners } from '../domains.ts';
 import type { AcmeView } from '../model.ts';
-import { find, put } from '../put.ts';
+import { put } from '../put.ts';
 import { certificateType } from '../resources.ts';
 import type { CertificateResource } from '../resources.ts';
 import { viewCertificate } from '../view.ts';
@@ -36,10 +36,18 @@ export function acmeHandlers(deps: Deps): Handler[] {
     handle(certificates.request, async (call) => {
       const { signal } = call;
       const domains = [...new Set(call.body.domains.map(normalizeDomain))];
-      checkHolds(await domainOwners(deps, principalOf(call), signal), domains, 'developer');
+      const owners = await domainOwners(deps, principalOf(call), signal);
+      checkHolds(owners, domains, 'developer');
       const { spec: acme } = await authorityOf(deps, signal);
       checkNames(domains, acme);
-      return viewCertificate(await request(deps, domains, signal), now());
+      const replace = (known: CertificateResource) => {
+        checkReplaces(owners, known.spec.domains, 'developer');
+        return statusAsked(known);
+      };
+      return viewCertificate(
+        await put(deps, { source: 'acme', domains, isAutomatic: false }, { replace, signal }),
+        now(),
+      );
     }),
   ];
 }
@@ -110,17 +118,13 @@ function withoutFailure({ status: { failure: _failure, ...rest } }: CertificateR
 }
 
 /** Asked for again, one that failed is tried at once; one that there is stays until the new one has come. */
-async function request(deps: Deps, domains: string[], signal: AbortSignal): Promise<CertificateResource> {
-  const known = await find(deps, domains[0] ?? '', signal);
-  if (known?.spec.source === 'own') {
-    throw new FlynnError(
-      'conflict',
-      `${domains[0]} has a certificate that was brought: remove it first, with flynn route cert remove ${domains[0]}`,
-    );
-  }
-  const spec = { source: 'acme' as const, domains, isAutomatic: false };
-  if (known === undefined) return put(deps, spec, signal);
-  return deps.resources.change(certificateType, known.id, (one) => ({ spec, status: withoutFailure(one) }), { signal });
+function statusAsked(known: CertificateResource) {
+  const { source, domains } = known.spec;
+  if (source !== 'own') return withoutFailure(known);
+  throw new FlynnError(
+    'conflict',
+    `${domains[0]} has a certificate that was brought: remove it first, with flynn route cert remove ${domains[0]}`,
+  );
 }
 
 /** Without what is secret. */
