@@ -172,7 +172,7 @@ export class Backends implements Disposable {
     }
     service.backends = backends;
     service.leader = undefined;
-    readmitBeyondHalf(backends, Date.now());
+    readmitBeyondHalf(backends, performance.now());
   }
 }
 

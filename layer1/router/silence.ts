@@ -68,11 +68,11 @@ export class Silence {
   }
 
   #judge(backend: Backend, times: number): void {
-    const { clock, log } = this.#options;
+    const { log } = this.#options;
     const { address, service, inFlight, isLeaving } = backend;
     if (times < (isLeaving ? unansweredWhenLeft : unansweredWhileListed) || backend.hasSpoken()) return;
     log.warn({ address, service, inFlight, times }, 'the host of a backend does not answer: its connections are cut');
-    backend.avoid(clock.now());
+    backend.avoid(performance.now());
     backend.vanish();
   }
 }

@@ -4,6 +4,8 @@
  * One that could not be dialled is avoided for a moment. One that failed several times in a row is ejected: it gets
  * nothing for a while, then one request at a time until one succeeds; every failure of those doubles the while. What is
  * avoided or ejected is still used when there is nobody else: better a try than a refusal.
+ *
+ * All times are of a clock that never steps back.
  */
 
 const avoidMs = 5_000;

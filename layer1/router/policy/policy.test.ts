@@ -76,6 +76,17 @@ describe('a request that is not let through', () => {
     assert.equal(answerTo(world).code, 'rate-limited');
   });
 
+  test('a clock that is set back an hour keeps nobody out, nor any longer', async () => {
+    const world = new World();
+    await world.serve({ http: { limits: { requestsPerSecond: 1, burst: 1 } } });
+    world.exchange();
+    world.nowMs += 2_000;
+    world.setBackMs = 3_600_000;
+    world.exchange();
+    const { fields } = answerTo(world);
+    assert.equal(recordOf(fields)['retry-after'], '1');
+  });
+
   test('requests at the same time are counted until they have ended, also while the route changes', async () => {
     const world = new World();
     const limits = { connectionsPerClient: 2, connections: 3 };

@@ -90,7 +90,8 @@ export class RouterPolicy implements Policy {
 
   /** Undefined lets it pass; it is counted as under way then. */
   #limitOf(asked: Asked, route: HttpRoute): Verdict | undefined {
-    const { head, origin, nowMs } = asked;
+    const { head, origin } = asked;
+    const { elapsed } = this.#options;
     if (route.maintenance !== undefined && !route.maintenance.has(origin.address)) {
       return this.#refuse(asked, route, refusals.maintenance);
     }
@@ -106,7 +107,7 @@ export class RouterPolicy implements Policy {
     const entered = route.concurrency?.enter(origin.client) ?? 'entered';
     if (entered === 'client-full') return this.#refuse(asked, route, refusals.clientFull, 1);
     if (entered === 'full') return this.#refuse(asked, route, refusals.full, 1);
-    const earlyMs = route.rate?.take(origin.client, nowMs) ?? 0;
+    const earlyMs = route.rate?.take(origin.client, elapsed()) ?? 0;
     if (earlyMs === 0) return undefined;
     route.concurrency?.leave(origin.client);
     return this.#refuse(asked, route, refusals.rateLimited, Math.ceil(earlyMs / 1_000));

@@ -20,7 +20,7 @@ export class RateLimit {
     this.#maxClients = options.maxClients ?? 16_384;
   }
 
-  /** 0 lets it through; else how many milliseconds it is too early. */
+  /** 0 lets it through; else how many milliseconds it is too early. `nowMs` is of a clock that never steps back. */
   take(client: string, nowMs: number): number {
     const known = this.#fullAtMs.get(client);
     const fullAtMs = known === undefined || known < nowMs ? nowMs : known;

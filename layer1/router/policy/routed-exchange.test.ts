@@ -36,6 +36,17 @@ describe('the backends of a request', () => {
     assert.ok(address !== undefined && !tried.has(address), 'the one that was not tried is well');
   });
 
+  test('one that could not be dialled comes again in time, though the clock was set back an hour', async () => {
+    const world = new World();
+    await world.serve({}, [one, two]);
+    const away = await fail(world.exchange());
+    world.nowMs += 10_000;
+    world.setBackMs = 3_600_000;
+    const chosen = new Set<string | undefined>();
+    for (let i = 0; i < 100; i += 1) chosen.add((await world.get())?.address);
+    assert.ok(chosen.has(away));
+  });
+
   test('the only one that broke is asked once more, and not again', async () => {
     const world = new World();
     await world.serve({}, [one]);

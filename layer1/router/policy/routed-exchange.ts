@@ -79,7 +79,7 @@ export class RoutedExchange implements Exchange {
   }
 
   failed(backend: Backend, how: Failing): void {
-    const { counters, log, now } = this.#options;
+    const { counters, log, elapsed } = this.#options;
     (this.#tried ??= []).push(backend);
     backend.figures.failures += 1;
     if (how === 'broke') this.#broken = backend;
@@ -89,7 +89,7 @@ export class RoutedExchange implements Exchange {
     const { address, service, health } = backend;
     const isProbe = this.#isProbe && backend === this.#current;
     const mayEject = mayEjectOneMore(this.#route.service.backends);
-    const isEjected = health.failed(now(), { isProbe, wasDial: isAway, mayEject });
+    const isEjected = health.failed(elapsed(), { isProbe, wasDial: isAway, mayEject });
     if (isEjected) backend.figures.ejections += 1;
     // Many requests may be lost with one backend; its first failure and its ejection are news.
     const level = isEjected || health.failures === 1 ? 'warn' : 'debug';
@@ -100,7 +100,7 @@ export class RoutedExchange implements Exchange {
     const route = this.#route;
     const isProbe = this.#isProbe && backend === this.#current;
     // When it was matters of a probe alone.
-    backend.health.answered(isProbe ? this.#options.now() : this.#asked.nowMs, isProbe);
+    backend.health.answered(isProbe ? this.#options.elapsed() : this.#startedMs, isProbe);
     backend.figures.answers.add(status);
     if (hasBody === false && status >= 500 && this.#asked.head.method !== 'HEAD') {
       const page = pageFor(route.settings.pages, { status, code: '' }, this.#asked.head.header('accept'));
@@ -164,8 +164,8 @@ export class RoutedExchange implements Exchange {
   #take(): Backend | undefined {
     if (this.#current !== undefined) this.release(this.#current);
     if (this.#dialsFailed >= maxDials) return undefined;
-    const { counters, now } = this.#options;
-    const nowMs = now();
+    const { counters, elapsed } = this.#options;
+    const nowMs = elapsed();
     const broken = this.#hasRepeated ? undefined : this.#broken;
     const backend = this.#choose(nowMs) ?? broken;
     if (backend === undefined) return undefined;

@@ -107,6 +107,8 @@ type WorldOptions = Partial<Omit<PolicyOptions, 'trusted'>> & {
 
 export class World {
   nowMs = 1_700_000_000_000;
+  /** By how much the machine's clock was set back meanwhile. */
+  setBackMs = 0;
   readonly lines: string[] = [];
   readonly counters: Counters = {
     requests: 0,
@@ -143,7 +145,7 @@ export class World {
       counters: this.counters,
       accessLog: this.accessLog,
       log: silentLogger(),
-      now: () => this.nowMs,
+      now: () => this.nowMs - this.setBackMs,
       elapsed: () => this.nowMs,
       random: seeded(1),
       newId: () => `id-${(ids += 1)}`,

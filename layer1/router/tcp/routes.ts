@@ -171,7 +171,7 @@ export class TcpRoutes implements AsyncDisposable {
         return;
       } catch (error) {
         release();
-        backend.avoid(Date.now());
+        backend.avoid(performance.now());
         counters.dialFailures += 1;
         log.warn({ address: backend.address, port: route.port, reason: messageOf(error) }, 'cannot reach a backend');
       }
@@ -214,7 +214,7 @@ export class TcpRoutes implements AsyncDisposable {
       const leader = backends.leaderOf(service);
       return leader === undefined || tried.has(leader) ? undefined : leader;
     }
-    return fewestConnections(candidates, { nowMs: Date.now(), random: Math.random, tried });
+    return fewestConnections(candidates, { nowMs: performance.now(), random: Math.random, tried });
   }
 }
 
