@@ -1,5 +1,6 @@
 /** Where certificates come from by themselves: one authority, or none. */
 import { defineType } from '@flynn/resource/type';
+import type { ResourceOf } from '@flynn/resource/type';
 import { z } from 'zod';
 import { challengeTypeSchema } from '../model.ts';
 
@@ -29,5 +30,6 @@ export const acmeType = defineType({
   initialStatus: () => ({}),
   cascades: false,
 });
+export type AcmeResource = ResourceOf<typeof acmeType>;
 type SpecOf<T> = T extends { spec: z.ZodType<infer Spec> } ? Spec : never;
 export type AcmeSpec = SpecOf<typeof acmeType>;

@@ -13,13 +13,16 @@ import { openAuthority } from './authority.ts';
 import type { Authority, Proof } from './authority.ts';
 import { callHook } from './hook.ts';
 import { acmeId, acmeType } from './resources.ts';
-import type { AcmeSpec } from './resources.ts';
+import type { AcmeResource, AcmeSpec } from './resources.ts';
 import { dueMs, nextTryMs } from './schedule.ts';
 
 /** Timers do not count further, and clocks are set. */
 const longestPauseMs = 6 * 3_600_000;
 
-type StepDeps = Pick<Deps, 'resources' | 'now' | 'log' | 'cell' | 'settings'>;
+type StepDeps = Pick<Deps, 'resources' | 'now' | 'log'> & {
+  cell: Pick<Deps['cell'], 'hosts'>;
+  settings: Pick<Deps['settings'], 'httpPort' | 'httpsPort'>;
+};
 type Options = { signal: AbortSignal; epoch?: Compare; open?: typeof openAuthority; random?: () => number };
 
 export async function stepCertificate(deps: StepDeps, id: string, options: Options): Promise<void | Again> {
@@ -35,8 +38,8 @@ export async function stepCertificate(deps: StepDeps, id: string, options: Optio
   try {
     const authority = (options.open ?? openAuthority)(acme.spec, acme.status.accountUrl);
     const accountUrl = await authority.register(signal);
-    if (accountUrl !== acme.status.accountUrl) {
-      await resources.updateStatus(acmeType, acmeId, () => ({ accountUrl }), { ...guarded(options) });
+    if (accountUrl !== acme.status.accountUrl && !(await keepAccount(deps, acme, accountUrl, options))) {
+      return { againInMs: 0 };
     }
     await issue(deps, certificate, acme.spec, authority, options);
   } catch (error) {
@@ -44,6 +47,23 @@ export async function stepCertificate(deps: StepDeps, id: string, options: Optio
     await fail(deps, certificate, error, options);
   }
   return { againInMs: 0 };
+}
+
+/** False: another authority was set meanwhile, at which there is no such account. */
+async function keepAccount(
+  { resources }: StepDeps,
+  { spec }: AcmeResource,
+  accountUrl: string,
+  options: Options,
+): Promise<boolean> {
+  const isSame = (now: AcmeSpec) => now.privateKey === spec.privateKey && now.directoryUrl === spec.directoryUrl;
+  const written = await resources.updateStatus(
+    acmeType,
+    acmeId,
+    (now) => (isSame(now.spec) ? { accountUrl } : now.status),
+    guarded(options),
+  );
+  return isSame(written.spec);
 }
 
 async function issue(
