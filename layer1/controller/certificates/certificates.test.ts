@@ -5,6 +5,7 @@ import { HttpClient } from '@flynn/kit/http-client';
 import { waitFor } from '@flynn/kit/retry';
 import { createAuthority, issueCertificate } from '@flynn/kit/tls';
 import type { Credentials } from '@flynn/kit/tls';
+import { resourceKey } from '@flynn/resource/keys';
 import { z } from 'zod';
 import { grants, tokens, users } from '../access/api.ts';
 import { serviceToken } from '../access/service-token.ts';
@@ -16,6 +17,7 @@ import { startTestController } from '../testing.ts';
 import type { TestController } from '../testing.ts';
 import { certificates } from './api.ts';
 import { servedCertificateSchema } from './model.ts';
+import { certificateType } from './resources.ts';
 import { renewTickets, ticketsId, ticketsType } from './tickets.ts';
 
 const ticketSchema = z.object({ key: z.base64() });
@@ -75,6 +77,9 @@ test('routers are told all certificates with their keys, then what changes; nobo
     key: serviceToken(world.userKey, 'router'),
     name: 'the controller',
   });
+  // As a later version may have written it, or a disk.
+  const unreadable = resourceKey(certificateType.name, 'unreadable');
+  await world.store.transact({ then: [{ put: unreadable, value: '{}' }] });
   const stop = new AbortController();
   const events: { event: string; data: unknown }[] = [];
   const following = (async () => {
@@ -99,6 +104,7 @@ test('routers are told all certificates with their keys, then what changes; nobo
   assert.deepEqual(events[2], { event: 'remove', data: { id } });
   stop.abort();
   await following;
+  await world.store.transact({ then: [{ delete: unreadable }] });
   await using platform = new HttpClient({ baseUrl: world.url, key: world.key, name: 'the controller' });
   for (const other of [client, platform]) {
     await assert.rejects(

@@ -76,25 +76,34 @@ const ticketsPrefix = resourcePrefix(ticketsType.name);
 /** Above the keys of both. */
 const feedPrefix = certificatePrefix.replace(/\/$/, '');
 
-function feedEvent(entry: Entry): ServerEvent | undefined {
-  if (entry.key.startsWith(certificatePrefix)) {
-    return { event: 'set', data: servedOf(decodeResource(certificateType, entry)) };
+/** One that cannot be read must not cost routers all the others. */
+function feedEvent({ log }: Pick<Deps, 'log'>, entry: Entry): ServerEvent | undefined {
+  try {
+    if (entry.key.startsWith(certificatePrefix)) {
+      return { event: 'set', data: servedOf(decodeResource(certificateType, entry)) };
+    }
+    const key = entry.key.startsWith(ticketsPrefix) ? decodeResource(ticketsType, entry).status.key : undefined;
+    return key === undefined ? undefined : { event: 'tickets', data: { key } };
+  } catch (error) {
+    log.error({ err: error, entry: entry.key }, 'a certificate could not be read: routers keep what they know of it');
+    return undefined;
   }
-  const key = entry.key.startsWith(ticketsPrefix) ? decodeResource(ticketsType, entry).status.key : undefined;
-  return key === undefined ? undefined : { event: 'tickets', data: { key } };
 }
 
-async function* certificateEvents({ store }: Pick<Deps, 'store'>, signal: AbortSignal): AsyncGenerator<ServerEvent> {
+async function* certificateEvents(
+  { store, log }: Pick<Deps, 'store' | 'log'>,
+  signal: AbortSignal,
+): AsyncGenerator<ServerEvent> {
   const { entries, revision } = await store.list(feedPrefix, { signal });
   for (const entry of entries) {
-    const event = feedEvent(entry);
+    const event = feedEvent({ log }, entry);
     if (event !== undefined) yield event;
   }
   yield { event: 'current', data: {} };
   for await (const { changes } of store.watch(feedPrefix, { after: revision, signal })) {
     for (const change of changes) {
       if (change.type === 'put') {
-        const event = feedEvent(change.entry);
+        const event = feedEvent({ log }, change.entry);
         if (event !== undefined) yield event;
       } else if (change.key.startsWith(certificatePrefix)) {
         yield { event: 'remove', data: { id: change.key.slice(certificatePrefix.length) } };
