@@ -55,7 +55,9 @@ export async function renewTickets(
   const guard = { signal, ...(epoch === undefined ? {} : { also: () => ({ compare: [epoch] }) }) };
   const known = await resources.find(ticketsType, ticketsId, { signal });
   const madeAt = known?.status.madeAt;
-  if (madeAt !== undefined && now() < Date.parse(madeAt) + lifeMs) return;
+  const ageMs = madeAt === undefined ? Infinity : now() - Date.parse(madeAt);
+  // Below 0 the clock was ahead: it would be kept until that time.
+  if (ageMs >= 0 && ageMs < lifeMs) return;
   try {
     if (known === undefined) await resources.create(ticketsType, { id: ticketsId, spec: {} }, guard);
     const status = { key: randomBytes(keyBytes).toString('base64'), madeAt: new Date(now()).toISOString() };

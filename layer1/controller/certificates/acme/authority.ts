@@ -37,6 +37,8 @@ export interface Authority {
 
 const requestMs = 30_000;
 const proofMs = 120_000;
+/** Whatever it says: a date further away than a Date can be is none. */
+const longestRetryMs = 30 * 86_400_000;
 /** Of an order that is being made. */
 const polling = { backoffAttempts: 30, backoffMin: 250, backoffMax: 3_000 } as const;
 
@@ -187,7 +189,7 @@ type RequestFailure = Error & {
 export function retryAfterOf(text: unknown, nowMs: number): number | undefined {
   if (typeof text !== 'string') return undefined;
   const ms = /^\d+$/.test(text) ? Number(text) * 1_000 : Date.parse(text) - nowMs;
-  return Number.isFinite(ms) && ms > 0 ? ms : undefined;
+  return Number.isFinite(ms) && ms > 0 ? Math.min(ms, longestRetryMs) : undefined;
 }
 
 /** The library takes no signal: what it still does after the end is left behind. */

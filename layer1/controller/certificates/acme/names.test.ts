@@ -14,7 +14,17 @@ const names = (input: Partial<Parameters<typeof automaticNames>[0]>) => [
 
 test('only names that an authority can know of are public', () => {
   for (const name of ['example.com', 'a.b.co.uk', '*.example.com']) assert.ok(isPublicName(name), name);
-  for (const name of ['x.flynn.localhost', 'localhost', 'box', 'nas.local', 'a.test', 'x.home.arpa', '*.test']) {
+  for (const name of [
+    'x.flynn.localhost',
+    'localhost',
+    'box',
+    'nas.local',
+    'a.test',
+    'x.home.arpa',
+    '*.test',
+    '10.0.0.1',
+    'a.alt',
+  ]) {
     assert.ok(!isPublicName(name), name);
   }
 });

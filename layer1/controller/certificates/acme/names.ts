@@ -1,13 +1,25 @@
 /** Which names are certificates asked for without anybody asking? Pure. */
+import { isIP } from 'node:net';
 import { isCovered } from '../domains.ts';
 import type { ChallengeType } from '../model.ts';
 
 /** Names that no authority can know of (RFC 2606, 6761, 6762, 9476), or that are not meant for it. */
-const privateEnds = ['localhost', 'local', 'internal', 'test', 'example', 'invalid', 'home.arpa', 'lan', 'onion'];
+const privateEnds = [
+  'localhost',
+  'local',
+  'internal',
+  'test',
+  'example',
+  'invalid',
+  'home.arpa',
+  'lan',
+  'onion',
+  'alt',
+];
 
 export function isPublicName(domain: string): boolean {
   const name = domain.replace(/^\*\./, '');
-  return name.includes('.') && !privateEnds.some((end) => name === end || name.endsWith(`.${end}`));
+  return name.includes('.') && isIP(name) === 0 && !privateEnds.some((end) => name === end || name.endsWith(`.${end}`));
 }
 
 /**

@@ -46,6 +46,7 @@ test('tries come further and further apart, up to a day, and never before the au
 test('Retry-After is seconds or a date; what is neither, or over, says nothing', () => {
   assert.equal(retryAfterOf('120', 0), 120_000);
   assert.equal(retryAfterOf('Thu, 01 Jan 1970 00:01:00 GMT', 0), 60_000);
+  assert.equal(retryAfterOf('9'.repeat(40), 0), 30 * dayMs, 'it is tried again some day');
   for (const text of ['soon', '', '0', 'Thu, 01 Jan 1970 00:00:00 GMT', undefined]) {
     assert.equal(retryAfterOf(text, 1_000), undefined, String(text));
   }
