@@ -166,7 +166,9 @@ test('an admin has a resource forgotten whose provider is gone for good; its app
   const { world, provider, add, remove, envOf, gone } = place;
   await world.deployApp('bereft', { web: {} });
   provider.env = { LOST_URL: 'x' };
-  const [first, second] = [await add({ apps: ['bereft'] }), await add({ apps: ['bereft'] })];
+  const first = await add({ apps: ['bereft'] });
+  await envOf('bereft');
+  const second = await add({ apps: ['bereft'] });
   const asked = provider.seen.length;
   await provider.close();
   assert.equal((await remove(first.id)).isGone, false);
