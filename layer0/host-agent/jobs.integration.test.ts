@@ -239,7 +239,8 @@ scenario(
     const { engine } = fixture;
     const source = join(fixture.scratchDir, 'stand-in');
     await writeFile(source, "the host's\n");
-    const job = jobOf('a', { command: script('cat /etc/debian_version; echo x >/etc/debian_version') });
+    // One stream: the engine promises no order between two.
+    const job = jobOf('a', { command: script('exec 2>&1; cat /etc/debian_version; echo x >/etc/debian_version') });
     const spec = containerSpecOf(job, await engine.ensureImage(image), settingsOf(fixture));
     const saidWith = async (value: string): Promise<string> => {
       const standIns = [{ label: label.image, value, source, path: '/etc/debian_version' }];
