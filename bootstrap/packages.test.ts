@@ -11,14 +11,14 @@ const run = promisify(execFile);
 const script = join(import.meta.dirname, 'packages');
 const tools = ['cat', 'date', 'grep', 'ls', 'mktemp', 'rm', 'sed', 'tail', 'tr'];
 
-/** `locked`: how many calls find its lock taken. `half`: what was broken off, of programs that are all there. */
-async function machine({ locked = 0, half }: { locked?: number; half?: string }) {
+/** `locked`: how many calls find its lock taken. `half`: what was broken off, of programs that are all there unless named. */
+async function machine({ locked = 0, half, has }: { locked?: number; half?: string; has?: string[] }) {
   const folder = await mkdtempDisposable(join(tmpdir(), 'flynn-packages-'));
   const at = (name: string): string => join(folder.path, name);
   for (const name of tools) await symlink(`/usr/bin/${name}`, at(name));
   await writeFile(at('left'), `${locked}\n`);
   await writeFile(at('sleep'), `#!/bin/sh\necho slept >>${at('did')}\n`);
-  const programs = half === undefined ? [] : ['git', 'ssh-keygen', 'ip', 'nft', 'dockerd', 'iptables'];
+  const programs = has ?? (half === undefined ? [] : ['git', 'ssh-keygen', 'ip', 'nft', 'dockerd', 'iptables']);
   for (const name of programs) await writeFile(at(name), '', { mode: 0o755 });
   await writeFile(at('dpkg'), `#!/bin/sh\necho "dpkg $*" >>${at('did')}\n`);
   await writeFile(at('dpkg-query'), `#!/bin/sh\nprintf 'git installed\\n${half ?? 'git installed'}\\n'\n`);
@@ -54,6 +54,12 @@ test('what a machine lacks is installed and noted, once its own updates are thro
   assert.match(stdout, /Installing Debian packages: git .*docker\.io[^]*waiting[^]*Installed: git/);
   assert.match(await fresh.read('did'), /^slept\nslept\nslept\n-q update\n.*install.* git .*docker\.io/);
   assert.match(await fresh.read('note'), /^git\n/);
+});
+
+test('a machine that has only the client of Docker gets an engine, and nothing that it has is removed for that', async () => {
+  await using host = await machine({ has: ['git', 'ssh-keygen', 'ip', 'nft', 'docker'] });
+  await host.install();
+  assert.match(await host.read('did'), /install .*--no-remove.* docker\.io containerd runc iptables\n/);
 });
 
 test('an apt that is never free is told with who has it', async () => {
