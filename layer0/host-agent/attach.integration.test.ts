@@ -21,7 +21,7 @@ const once = { image, restart: 'never' as const };
 
 function scenario(title: string, run: (world: { agent: HostFixture; client: HttpClient }) => Promise<void>): void {
   test(title, { timeout: 120_000 }, async () => {
-    const fixture = await openDocker(213);
+    const fixture = await openDocker();
     const store = createMemoryStore();
     const sessions = new Sessions(fixture.engine);
     const agent = await openHost({

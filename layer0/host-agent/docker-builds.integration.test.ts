@@ -82,7 +82,7 @@ async function unlessGone<T>(asked: Promise<T>): Promise<T | undefined> {
 }
 
 async function withDocker(work: (fixture: DockerFixture) => Promise<void>): Promise<void> {
-  const fixture = await openDocker(216);
+  const fixture = await openDocker();
   try {
     await work(fixture);
   } finally {

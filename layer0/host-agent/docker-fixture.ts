@@ -2,7 +2,7 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { FlynnError } from '@flynn/kit/errors';
+import { FlynnError, messageOf } from '@flynn/kit/errors';
 import { shortId } from '@flynn/kit/ids';
 import { connectDocker } from './docker.ts';
 import type { Engine, FetchBlob, ImageInfo } from './engine.ts';
@@ -20,8 +20,26 @@ export type DockerFixture = {
 
 const noBlobs: FetchBlob = (digest) => Promise.reject(new FlynnError('not_found', `no blob ${digest}`));
 
-/** `octet` keeps test files that run at the same time apart: 210 to 255. */
-export async function openDocker(octet: number, options: { fetchBlob?: FetchBlob } = {}): Promise<DockerFixture> {
+/** Of 100.100.0.0/16 these networks are those of such tests. */
+const firstOctet = 210;
+const octets = 46;
+
+/** Test files run at the same time, each in a network of its own: of the engine's that nobody else has. */
+async function ensureFreeNetwork(engine: Engine, cluster: string): Promise<DockerFixture['network']> {
+  const name = `flynn-test-${cluster}`;
+  for (let tried = 0; ; tried += 1) {
+    const octet = firstOctet + ((process.pid + tried) % octets);
+    const network = { name, subnet: `100.100.${octet}.0/24`, gateway: `100.100.${octet}.1` };
+    try {
+      await engine.ensureNetwork({ ...network, bridge: `flt${cluster.slice(0, 10)}`, labels: { 'flynn.test': '1' } });
+      return network;
+    } catch (error) {
+      if (tried === octets - 1 || !messageOf(error).includes('overlaps')) throw error;
+    }
+  }
+}
+
+export async function openDocker(options: { fetchBlob?: FetchBlob } = {}): Promise<DockerFixture> {
   const cluster = `t${shortId()}`;
   const scratchDir = await mkdtemp(join(tmpdir(), 'flynn-engine-'));
   const engine = connectDocker({
@@ -30,8 +48,7 @@ export async function openDocker(octet: number, options: { fetchBlob?: FetchBlob
     fetchBlob: options.fetchBlob ?? noBlobs,
     scratchDir,
   });
-  const network = { name: `flynn-test-${cluster}`, subnet: `100.100.${octet}.0/24`, gateway: `100.100.${octet}.1` };
-  await engine.ensureNetwork({ ...network, bridge: `flt${cluster.slice(0, 10)}`, labels: { 'flynn.test': '1' } });
+  const network = await ensureFreeNetwork(engine, cluster);
   return {
     engine,
     cluster,

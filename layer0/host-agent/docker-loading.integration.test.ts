@@ -50,7 +50,7 @@ function imageOf(store: ReturnType<typeof blobs>, plainLayers: readonly Buffer[]
 
 async function withDocker(work: (docker: DockerFixture, store: ReturnType<typeof blobs>) => Promise<void>) {
   const store = blobs();
-  const docker = await openDocker(215, { fetchBlob: store.fetchBlob });
+  const docker = await openDocker({ fetchBlob: store.fetchBlob });
   try {
     await work(docker, store);
   } finally {

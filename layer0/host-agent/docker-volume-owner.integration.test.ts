@@ -5,7 +5,7 @@ import { endOf } from './conformance.ts';
 import { openDocker, testImage } from './docker-fixture.ts';
 
 void test('who does not run as root writes to a new volume, which is measured, and one that was written to stays whose it is', async () => {
-  const fixture = await openDocker(213);
+  const fixture = await openDocker();
   const { engine, cluster, network } = fixture;
   const runs = async (user: string, script: string): Promise<number | undefined> => {
     const id = await engine.create({

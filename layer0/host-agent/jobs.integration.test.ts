@@ -37,7 +37,7 @@ function scenario(
   run: (world: { fixture: DockerFixture; agent: HostFixture; again: () => Promise<HostFixture> }) => Promise<void>,
 ): void {
   test(title, { timeout: 120_000 }, async () => {
-    const fixture = await openDocker(211);
+    const fixture = await openDocker();
     const store = createMemoryStore();
     const open = () =>
       openHost({ engine: fixture.engine, store, settings: settingsOf(fixture), announcer: new AnnouncerProbe() });
@@ -151,7 +151,7 @@ test('a stack is built once from zstd and gzip layers, the upper over the lower'
     [lower, upper].map((blob) => [`sha256:${createHash('sha256').update(blob).digest('hex')}`, blob]),
   );
   const fetched: string[] = [];
-  const fixture = await openDocker(212, {
+  const fixture = await openDocker({
     fetchBlob: async (digest) => {
       fetched.push(digest);
       return Readable.from([blobs.get(digest) ?? Buffer.from('damaged')]);

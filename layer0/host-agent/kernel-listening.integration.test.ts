@@ -10,7 +10,7 @@ import { listensItself } from './kernel-listening.ts';
 const image = process.env['FLYNN_TEST_NODE_IMAGE'] ?? 'flynn/node:dev';
 
 void test('a container in the host’s network listens at a port of this process once it does so itself', async () => {
-  const fixture = await openDocker(214);
+  const fixture = await openDocker();
   const { engine } = fixture;
   const before = createServer().listen({ port: 0, host: '127.0.0.1', reusePort: true });
   try {

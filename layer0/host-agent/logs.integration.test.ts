@@ -24,7 +24,7 @@ function settingsOf({ cluster, network }: DockerFixture): HostSettings {
 }
 
 test('over restarts of the agent no line is lost or repeated', { timeout: 120_000 }, async () => {
-  const fixture = await openDocker(214);
+  const fixture = await openDocker();
   try {
     const script = 'i=0; while [ $i -lt 400 ]; do echo line $i; i=$((i+1)); [ $((i%10)) = 0 ] && sleep 0.03; done';
     await runPumpTest(fixture.engine, settingsOf(fixture), testImage, script);
@@ -35,7 +35,7 @@ test('over restarts of the agent no line is lost or repeated', { timeout: 120_00
 
 for (const tty of [false, true]) {
   test(`a line of 50,000 bytes is put together again (tty: ${tty})`, { timeout: 120_000 }, async () => {
-    const fixture = await openDocker(214);
+    const fixture = await openDocker();
     const { engine } = fixture;
     try {
       const job = jobOf('long', { tty, command: ['sh', '-c', `perl -e 'print "x" x 50000, "\\nnext\\n"'`] });
@@ -61,7 +61,7 @@ for (const [what, damage] of [
   ['half a record', '{"log":"bro'],
 ] as const) {
   test(`a log that a power cut left ending in ${what} goes on behind its last line`, { timeout: 120_000 }, async () => {
-    const fixture = await openDocker(214);
+    const fixture = await openDocker();
     const { engine } = fixture;
     try {
       const job = jobOf('cut', { command: ['sh', '-c', 'echo one; echo two'] });
@@ -89,7 +89,7 @@ test(
     timeout: 120_000,
   },
   async () => {
-    const fixture = await openDocker(214);
+    const fixture = await openDocker();
     const { engine, cluster } = fixture;
     const dir = await mkdtemp(join(tmpdir(), 'flynn-killed-'));
     const count = 2_000;

@@ -12,7 +12,7 @@ import { containerSpecOf } from './spec.ts';
 import { Watchdog } from './watchdog.ts';
 
 test('a deadline nobody extends kills what it guards and nothing else, whoever started the watchdog', async () => {
-  const fixture = await openDocker(217);
+  const fixture = await openDocker();
   const { engine, cluster, network } = fixture;
   const dir = await mkdtemp(join(tmpdir(), 'flynn-watchdog-'));
   const host = {
