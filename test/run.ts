@@ -16,6 +16,7 @@ import { spec } from 'node:test/reporters';
 import { parseArgs } from 'node:util';
 import { ensureTestImages } from './images.ts';
 import { Leftovers } from './leftovers.ts';
+import { closedFolderOf, runInCopy } from './reachable.ts';
 
 /**
  * Suites that run together. `concurrency`: so many files at a time; tests wait more than they work, and two cores do that of
@@ -51,13 +52,20 @@ const all = globSync('{layer0,layer1,bootstrap,cli,test}/**/*.test.ts', {
 }).sort();
 
 // Each file is a process of its own, and most of what it compiles the one before it compiled too.
-process.env['NODE_COMPILE_CACHE'] ??= join(import.meta.dirname, '..', 'node_modules', '.cache', 'node-compile');
+process.env['NODE_COMPILE_CACHE'] ??= join(import.meta.dirname, '../node_modules/.cache/node-compile');
 
 const { values: flags, positionals } = parseArgs({ options: { only: { type: 'string' } }, allowPositionals: true });
 const [wanted, ...paths] = positionals;
 if (wanted !== undefined && !suites.includes(wanted)) {
   process.stderr.write(`npm test: no suite "${wanted}"; there are ${suites.join(', ')}\n`);
   process.exit(2);
+}
+
+const checkout = join(import.meta.dirname, '..');
+const closed = closedFolderOf(checkout);
+if (closed !== undefined && wanted !== 'unit') {
+  process.stdout.write(`Others may not enter ${closed}, and tests build as a user of their own: they run in a copy\n`);
+  process.exit(await runInCopy(checkout, 'test/run.ts', { args: process.argv.slice(2), copies: '/var/tmp' }));
 }
 
 function isAsked(file: string, suite: string): boolean {

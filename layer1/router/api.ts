@@ -5,6 +5,8 @@ import { defineRoute } from '@flynn/kit/routes';
 import { z } from 'zod';
 
 export const statusSchema = z.object({
+  /** Processes that take connections now; left out by one that is a single process. */
+  workers: z.int().optional(),
   /** False until the controller has told all routes for the first time. */
   hasRoutes: z.boolean(),
   routes: z.object({ http: z.int(), tcp: z.int() }),

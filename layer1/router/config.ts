@@ -5,6 +5,7 @@ import { z } from 'zod';
 import { accessLogFormats } from './policy/access-log.ts';
 import { Networks } from './policy/networks.ts';
 import { tlsProfiles } from './tls/profile.ts';
+import type { WorkerRange } from './workers/count.ts';
 
 const networks = z.string().transform((text, context) => {
   const texts = text.split(',').map((part) => part.trim());
@@ -14,6 +15,15 @@ const networks = z.string().transform((text, context) => {
     code: 'custom',
     message: `${unreadable.map((part) => `"${part}"`).join(', ')}: not an address or network like 10.0.0.0/8`,
   });
+  return z.NEVER;
+});
+
+const workers = z.string().transform((text, context): WorkerRange | undefined => {
+  if (text === '0') return undefined;
+  const [, first, last = first] = /^(\d{1,3})(?:-(\d{1,3}))?$/.exec(text) ?? [];
+  const [least, most] = [Number(first), Number(last)];
+  if (least >= 1 && most >= least) return { least, most };
+  context.addIssue({ code: 'custom', message: `"${text}": not a number of processes, nor a range of it like 1-4` });
   return z.NEVER;
 });
 
@@ -47,8 +57,11 @@ export const configSchema = z.object({
   FLYNN_PROXY_PROTOCOL: z.enum(['off', 'on']).default('off'),
   /** A line for each request on standard output: off, json, or combined as Apache's. */
   FLYNN_ACCESS_LOG: z.enum(accessLogFormats).default('off'),
-  /** Processes that share its ports; 0 is one for each core, up to 4, as far as the memory it may use reaches. */
-  FLYNN_ROUTER_WORKERS: integer.default(0),
+  /**
+   * Processes that share its ports: a number, or from one to another as there is work for, like 1-4. 0 is from 1 to one for each
+   * core, up to 4, as far as the memory it may use reaches.
+   */
+  FLYNN_ROUTER_WORKERS: workers.optional(),
   /** Set by the router itself for each of them. */
   FLYNN_ROUTER_WORKER: integer.optional(),
   /** Where the router tells how it is: /ping and /status. */

@@ -148,3 +148,12 @@ export interface Front {
    */
   drain(options: { deadlineMs: number }): Promise<void>;
 }
+
+/** Of HTTP/1 a client can be told with an answer that its connection ends, and loses nothing by it. */
+export interface Http1Speaker extends Front {
+  /**
+   * Each connection that there is now ends with one of its next answers, so that its client's next comes to whoever shares the
+   * port by then: soon where much is asked, later where little is, never all at once.
+   */
+  shareOut(): void;
+}

@@ -17,12 +17,16 @@ import { configSchema, hasProxyProtocol } from './config.ts';
 import type { Router } from './router.ts';
 import { statusHandlers, voiceOf } from './server.ts';
 import type { Voice } from './server.ts';
-import { workerCount } from './workers/count.ts';
+import { workerRange } from './workers/count.ts';
+import type { WorkerRange } from './workers/count.ts';
 import { answersOf, startParent } from './workers/voice.ts';
+import { workersBefore } from './workers/before.ts';
 import { serveParent } from './workers/worker.ts';
 
 /** Leaves the daemon's 25 s a margin to close the rest. */
 const drainMs = 22_000;
+/** Of a worker that leaves because there is little to do: nobody waits for it. */
+const leavingDrainMs = 600_000;
 /** Some hundred requests a second: who carries more gives no memory back, for they would wait for it. */
 const idleShare = 0.005;
 
@@ -38,12 +42,12 @@ await runDaemon({
     const { config, log, tasks } = context;
     tasks.run('heap', (signal) => keepHeapSmall(signal, { idleShare }));
     if (config.FLYNN_ROUTER_WORKER !== undefined) return startWorker(context);
-    const count = workerCount({
+    const range = workerRange({
       wanted: config.FLYNN_ROUTER_WORKERS,
       cores: availableParallelism(),
       memoryBytes: process.constrainedMemory(),
     });
-    const carrier = count === 1 ? await startAlone(context) : await startWorkers(context, count);
+    const carrier = range.most === 1 ? await startAlone(context) : await startWorkers(context, range);
     const identity = await ownIdentity(config, { log, tasks });
     const status = await startServer({
       name: 'router',
@@ -59,41 +63,66 @@ await runDaemon({
       await carrier.stop();
       await status.close();
     });
-    log.info({ workers: count, statusPort: status.port }, 'all workers serve');
+    log.info({ ...range, statusPort: status.port }, 'all workers serve');
   },
 });
 
 async function startAlone(context: Context): Promise<Carrier> {
   const { router, stop } = await startRouting(context);
-  return { ...voiceOf(router, context.tasks.signal), stop };
+  return { ...voiceOf(router, context.tasks.signal), stop: () => stop({ drainMs }) };
 }
 
-async function startWorkers({ config, log }: Context, count: number): Promise<Carrier> {
+async function startWorkers({ config, log }: Context, range: WorkerRange): Promise<Carrier> {
   const [, program] = process.argv;
   if (program === undefined || config.FLYNN_HTTP_PORT === 0) {
     throw new FlynnError('invalid', 'workers share a port: set FLYNN_HTTP_PORT to one, or FLYNN_ROUTER_WORKERS to 1');
   }
-  const environment = { ...process.env, FLYNN_ROUTER_WORKERS: String(count) };
-  const spawn = (index: number) => fork(program, { env: { ...environment, FLYNN_ROUTER_WORKER: String(index) } });
-  const parent = await startParent({ count, spawn, log });
+  const spawn = (index: number, count: number) =>
+    fork(program, {
+      env: { ...process.env, FLYNN_ROUTER_WORKERS: String(count), FLYNN_ROUTER_WORKER: String(index) },
+    });
+  const before = workersBefore(config.FLYNN_STATE_DIR);
+  const count = Math.max(range.least, Math.min(await before.read(), range.most));
+  const parent = await startParent({ count, range, spawn, onCount: before.write, log });
   return { ...parent, stop: () => parent.stop({ drainMs }) };
 }
 
 async function startWorker(context: Context): Promise<void> {
   const { router, stop } = await startRouting(context);
-  const { tasks } = context;
+  const { config, tasks, log } = context;
   tasks.run('router', async (signal) => {
     await aborted(signal);
-    await stop();
+    await stop({ drainMs });
   });
-  serveParent(process, {
-    answers: answersOf(voiceOf(router), tasks.signal),
-    // As if it had been told to stop: without the one who speaks for it, nobody would know of it.
-    onOrphaned: () => process.kill(process.pid, 'SIGTERM'),
+  // As if it had been told to stop: without the one who speaks for it, nobody would know of it.
+  const end = () => process.kill(process.pid, 'SIGTERM');
+  let others = config.FLYNN_ROUTER_WORKERS?.least ?? 1;
+  const parent = serveParent(process, {
+    answers: answersOf(voiceOf(router), {
+      signal: tasks.signal,
+      onCount(count) {
+        router.takeShare(1 / count);
+        if (count > others) router.shareOut();
+        others = count;
+      },
+      leave() {
+        if (router.status().backends.some(({ inFlight }) => inFlight > 0)) return false;
+        tasks.run('leaving', async () => {
+          await stop({ drainMs: leavingDrainMs });
+          await parent.tellLast({ status: router.status(), stats: router.allStats() });
+          end();
+        });
+        log.info('leaving: there is too little to do');
+        return true;
+      },
+    }),
+    onOrphaned: end,
   });
 }
 
-async function startRouting({ config, log, tasks }: Context): Promise<{ router: Router; stop: () => Promise<void> }> {
+type Routing = { router: Router; stop: (options: { drainMs: number }) => Promise<void> };
+
+async function startRouting({ config, log, tasks }: Context): Promise<Routing> {
   const discovery = createDiscoveryClient({ url: config.FLYNN_DISCOVERY_URL });
   const identity = await ownIdentity(config, { log, tasks });
   const controller = new HttpClient({
@@ -116,15 +145,15 @@ async function startRouting({ config, log, tasks }: Context): Promise<{ router: 
     trustedProxies: config.FLYNN_TRUSTED_PROXIES,
     proxyProtocol: hasProxyProtocol(config),
     accessLog: config.FLYNN_ACCESS_LOG,
-    share: config.FLYNN_ROUTER_WORKER === undefined ? 1 : 1 / config.FLYNN_ROUTER_WORKERS,
+    share: 1 / (config.FLYNN_ROUTER_WORKERS?.least ?? 1),
     log,
   });
   const { httpPort, httpsPort } = router;
   log.info({ httpPort, httpsPort, worker: config.FLYNN_ROUTER_WORKER }, 'routing');
   return {
     router,
-    async stop() {
-      await router.stop({ drainMs });
+    async stop(options) {
+      await router.stop(options);
       await Promise.all([controller.close(), discovery.close()]);
     },
   };

@@ -77,7 +77,11 @@ export type RouterOptions = {
 export type Router = Told & {
   readonly httpPort: number;
   readonly httpsPort: number | undefined;
-  /** Stops listening, answers what is under way, cuts what is left after `drainMs`. */
+  /** The part of all requests that comes to this process from now on. */
+  takeShare(share: number): void;
+  /** Has clients connect anew as they ask, to come to others too that share the port; HTTP/2 sessions and tunnels stay. */
+  shareOut(): void;
+  /** Stops listening, answers what is under way, cuts what is left after `drainMs`; asked again, the nearer end counts. */
   stop(options: { drainMs: number }): Promise<void>;
 };
 
@@ -140,6 +144,32 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
       : await TlsPort.create({ ...options.tls, host, accept, challenges, fronts, deadlines, log });
   const tasks = new TaskGroup();
   let isListening = false;
+  let endMs = Infinity;
+  let stopped: Promise<void> | undefined;
+
+  const leftMs = () => Math.max(0, endMs - performance.now());
+  const drain = async () => {
+    await Promise.all([http1.drain({ deadlineMs: leftMs() }), http2.drain({ deadlineMs: leftMs() })]);
+  };
+  const stop = async () => {
+    isListening = false;
+    await Promise.all([tcp.stopListening(), tls?.stopListening(), http.stopListening()]);
+    // Routes and backends stay live while requests are still being answered.
+    const deadlineMs = leftMs();
+    await Promise.all([drain(), http.settled({ deadlineMs }), tls?.settled({ deadlineMs })]);
+    // Those whose handshake was under way have come to a front meanwhile, perhaps behind the back of its first draining.
+    await drain();
+    backendSide.h2c[Symbol.dispose]();
+    while (tcp.connections > 0 && leftMs() > 0) await systemClock.sleep(20);
+    if (tcp.connections > 0) {
+      log.info({ connections: tcp.connections }, 'cutting TCP connections that did not end in time');
+    }
+    await tcp[Symbol.asyncDispose]();
+    await tls?.[Symbol.asyncDispose]();
+    await tasks.stop();
+    backends[Symbol.dispose]();
+    accessLog?.[Symbol.dispose]();
+  };
 
   const listenForTcp = () => {
     if (isListening && routes.isKnown) tcp.listen(Array.from(routes.tcp.values(), ({ route }) => route));
@@ -201,29 +231,13 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
       return route === undefined ? undefined : statsOf(route);
     },
     allStats: (appId) => statsOfAll(routes.counted(), appId),
-    async stop({ drainMs }) {
-      isListening = false;
-      const startedMs = performance.now();
-      const leftMs = () => Math.max(0, drainMs - (performance.now() - startedMs));
-      const drain = (deadlineMs: number) => Promise.all([http1.drain({ deadlineMs }), http2.drain({ deadlineMs })]);
-      await Promise.all([tcp.stopListening(), tls?.stopListening(), http.stopListening()]);
-      // Routes and backends stay live while requests are still being answered.
-      const deadlineMs = leftMs();
-      await Promise.all([drain(deadlineMs), http.settled({ deadlineMs }), tls?.settled({ deadlineMs })]);
-      // Those whose handshake was under way have come to a front meanwhile, perhaps behind the back of its first draining.
-      await drain(leftMs());
-      backendSide.h2c[Symbol.dispose]();
-      if (leftMs() > 0 && tcp.connections > 0) {
-        const what = 'TCP connections to end';
-        await waitFor(() => tcp.connections === 0, { what, deadlineMs: leftMs() }).catch(() => {
-          log.info({ connections: tcp.connections }, 'cutting TCP connections that did not end in time');
-        });
-      }
-      await tcp[Symbol.asyncDispose]();
-      await tls?.[Symbol.asyncDispose]();
-      await tasks.stop();
-      backends[Symbol.dispose]();
-      accessLog?.[Symbol.dispose]();
+    takeShare: (share) => routes.takeShare(share),
+    shareOut: () => http1.shareOut(),
+    stop({ drainMs }) {
+      endMs = Math.min(endMs, performance.now() + drainMs);
+      // What was being waited for for longer is cut by then.
+      if (stopped !== undefined) void drain();
+      return (stopped ??= stop());
     },
   };
 }

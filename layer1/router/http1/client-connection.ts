@@ -32,7 +32,8 @@ export type FrontContext = {
   readonly pools: Pools;
   readonly h2c: Upstream;
   readonly deadlines: Deadlines;
-  readonly isDraining: boolean;
+  /** Whether its next answer ends this connection, though the client would have it go on. Asked once for an answer. */
+  endsWithAnswer(connection: ClientConnection): boolean;
   /** Takes connections whose client begins to speak HTTP/2 without asking (RFC 9113 3.3). */
   readonly http2: Pick<Front, 'take'> | undefined;
   closed(connection: ClientConnection): void;
@@ -62,6 +63,7 @@ export class ClientConnection implements Watched {
   readonly outbox: Outbox;
   readonly client: Client;
   readonly context: FrontContext;
+  readonly beganMs: number;
   readonly #reader = new HeadReader(readRequestHead, problemOfPartialRequest);
   #state: State = 'fresh';
   #deadlineMs: number;
@@ -83,7 +85,8 @@ export class ClientConnection implements Watched {
     this.client = client;
     this.context = context;
     this.#deadlineMs = context.deadlines.after(headMs);
-    this.#restsSinceMs = context.deadlines.nowMs;
+    this.beganMs = context.deadlines.nowMs;
+    this.#restsSinceMs = this.beganMs;
     socket.on('data', this.#onData);
     socket.on('end', this.#onFin);
     // `close` follows and does the cleaning up.
@@ -232,7 +235,7 @@ export class ClientConnection implements Watched {
     const verdict = this.context.policy.admit(head, this.client);
     if ('answer' in verdict) {
       // A body that was announced must not be taken for the next request.
-      const keepsAlive = head.keepsAlive && head.body === 'none' && !this.context.isDraining;
+      const keepsAlive = head.keepsAlive && head.body === 'none' && !this.context.endsWithAnswer(this);
       this.answer(verdict.answer, head, keepsAlive);
       this.finished(keepsAlive);
     } else {

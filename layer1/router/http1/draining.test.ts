@@ -91,3 +91,19 @@ test('nothing is waited for where there is nobody', async (t) => {
   const { front } = await open(t);
   await front.drain({ deadlineMs: drainMs });
 });
+
+test('shared out, each connection that was there ends with one of its next answers, and no other does', async (t) => {
+  const { front, pass, ask, client } = await open(t);
+  const [socket, other] = [await client(), await client()];
+  pass(1_000);
+  front.shareOut();
+  const later = await client();
+  let answers = 0;
+  for (const each of [socket, other]) {
+    for (let ended = false; !ended; answers += 1) ended = /\r\nconnection: close\r\n/.test(await ask(each));
+    each.end();
+  }
+  assert.ok(answers > 2 && answers <= 16, String(answers));
+  await waitFor(() => front.connections === 1, { what: 'both to be gone', ...soon });
+  for (let asked = 0; asked < 50; asked += 1) assert.doesNotMatch(await ask(later), /connection: close/);
+});

@@ -1,7 +1,7 @@
 /** HTTP/1 with clients, on sockets themselves: request and response objects would cost more than all the rest of it. */
 import type { Socket } from 'node:net';
 import { systemClock } from '@flynn/kit/clock';
-import type { Client, Front, Policy } from '../exchange.ts';
+import type { Client, Front, Http1Speaker, Policy } from '../exchange.ts';
 import { H2cUpstream } from '../http2/h2c-upstream.ts';
 import { ClientConnection } from './client-connection.ts';
 import type { FrontContext } from './client-connection.ts';
@@ -14,6 +14,9 @@ import { Pools } from './pool.ts';
  */
 const goodbyeMs = 3_000;
 
+/** Of the answers of connections that are to be shared out one in so many ends its own. */
+const answersToOneEnd = 8;
+
 /** The clock, and the connections to backends. */
 export type Shared = Readonly<{ deadlines: Deadlines; pools: Pools; h2c: H2cUpstream }>;
 
@@ -22,9 +25,13 @@ export function shared(): Shared {
   return { deadlines, pools: new Pools(deadlines), h2c: new H2cUpstream(deadlines) };
 }
 
-export class Http1Front implements Front {
+export class Http1Front implements Http1Speaker {
   readonly #connections = new Set<ClientConnection>();
-  readonly #context: FrontContext & { isDraining: boolean };
+  readonly #context: FrontContext;
+  #isDraining = false;
+  /** Connections that began before this end with one of their next answers. */
+  #sharedSinceMs = -Infinity;
+  #answersOfOlder = 0;
   readonly #goodbyeMs: number;
 
   /** What it shares with another front is that one's to end; `http2` takes clients that begin to speak it. */
@@ -37,7 +44,7 @@ export class Http1Front implements Front {
       pools,
       h2c,
       http2: options.http2,
-      isDraining: false,
+      endsWithAnswer: (connection) => this.#isDraining || (connection.beganMs < this.#sharedSinceMs && this.#isLetGo()),
       closed: (connection) => this.#connections.delete(connection),
     };
   }
@@ -53,8 +60,17 @@ export class Http1Front implements Front {
     return this.#connections.size;
   }
 
+  shareOut(): void {
+    this.#sharedSinceMs = this.#context.deadlines.nowMs;
+  }
+
+  #isLetGo(): boolean {
+    this.#answersOfOlder += 1;
+    return this.#answersOfOlder % answersToOneEnd === 0;
+  }
+
   async drain(options: { deadlineMs: number }): Promise<void> {
-    this.#context.isDraining = true;
+    this.#isDraining = true;
     const startedMs = performance.now();
     const elapsedMs = () => performance.now() - startedMs;
     const restMs = Math.min(this.#goodbyeMs, options.deadlineMs / 2);

@@ -120,7 +120,7 @@ export class Transfer implements ClientTransfer {
       return undefined;
     }
     this.#status = status;
-    this.keepsAlive = this.head.keepsAlive && !this.client.context.isDraining;
+    this.keepsAlive = this.head.keepsAlive && !this.client.context.endsWithAnswer(this.client);
     this.phase = 'answering';
     this.touch();
     return added;
@@ -204,7 +204,8 @@ export class Transfer implements ClientTransfer {
 
   answer(answer: Answer): void {
     this.#status = answer.status;
-    this.keepsAlive = this.head.keepsAlive && this.#passage.body.isDone && !this.client.context.isDraining;
+    const { client } = this;
+    this.keepsAlive = this.head.keepsAlive && this.#passage.body.isDone && !client.context.endsWithAnswer(client);
     this.#end('answered', Buffer.byteLength(answer.body));
     this.phase = 'over';
     this.client.answer(answer, this.head, this.keepsAlive);

@@ -69,6 +69,13 @@ export class HttpRoute implements Place {
     if (hstsSeconds > 0) this.hsts = `max-age=${hstsSeconds}${hstsSubdomains ? '; includeSubDomains' : ''}`;
   }
 
+  /** Another part of all requests comes to this process from now on. */
+  takeShare(share: number): void {
+    const { connections } = this.settings.limits;
+    if (this.concurrency !== undefined && connections !== undefined)
+      this.concurrency.total = partOf(connections, share);
+  }
+
   /** Made when the first request comes: most of very many routes have none. */
   get figures(): RouteFigures {
     return (this.#figures ??= new RouteFigures(this.sinceMs));
@@ -117,6 +124,10 @@ function rateOf({ requestsPerSecond, burst }: HttpSettings['limits']): RateLimit
 function concurrencyOf(limits: HttpSettings['limits'], share: number): Concurrency | undefined {
   const { connectionsPerClient, connections } = limits;
   if (connectionsPerClient === undefined && connections === undefined) return undefined;
-  const total = connections === undefined ? undefined : Math.max(1, Math.round(connections * share));
+  const total = connections === undefined ? undefined : partOf(connections, share);
   return new Concurrency({ perClient: connectionsPerClient, total });
+}
+
+function partOf(connections: number, share: number): number {
+  return Math.max(1, Math.round(connections * share));
 }

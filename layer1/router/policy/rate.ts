@@ -42,13 +42,18 @@ export class RateLimit {
 /** How many requests are under way at the same time, of each client and of all. */
 export class Concurrency {
   readonly #perClient: number;
-  readonly #total: number;
+  #total: number;
   readonly #active = new Map<string, number>();
   #all = 0;
 
   constructor(options: { perClient?: number | undefined; total?: number | undefined }) {
     this.#perClient = options.perClient ?? Infinity;
     this.#total = options.total ?? Infinity;
+  }
+
+  /** What is under way beyond it goes on. */
+  set total(most: number) {
+    this.#total = most;
   }
 
   /** Counts it if there is room; `leave` has to be called once for each that came in. */

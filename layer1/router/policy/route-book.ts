@@ -29,8 +29,8 @@ export class RouteBook implements RouteSink {
     defaults: Timeouts;
     now: () => number;
     log: Logger;
-    share: number;
   };
+  #share: number;
   readonly #known = new Map<string, Known>();
   readonly #hosts = new HostTable<HttpRoute>();
   /** By id. */
@@ -45,7 +45,8 @@ export class RouteBook implements RouteSink {
     /** The part of all requests that comes to this process: limits of all together are that much lower. Default 1. */
     share?: number | undefined;
   }) {
-    this.#options = { ...options, share: options.share ?? 1 };
+    this.#options = options;
+    this.#share = options.share ?? 1;
   }
 
   /** False until all routes were told for the first time. */
@@ -56,12 +57,12 @@ export class RouteBook implements RouteSink {
   set(route: Route): void {
     const before = this.#known.get(route.id);
     if (before !== undefined && isDeepStrictEqual(before.route, route)) return;
-    const { backends, defaults, now, log, share } = this.#options;
+    const { backends, defaults, now, log } = this.#options;
     const service = backends.hold(route.service);
     if (before !== undefined) this.#forget(before);
     let http: HttpRoute | undefined;
     if (route.type === 'http' && route.domain !== undefined && route.domain !== '') {
-      http = new HttpRoute(route, { service, nowMs: now(), defaults, share, before: before?.http });
+      http = new HttpRoute(route, { service, nowMs: now(), defaults, share: this.#share, before: before?.http });
       this.#hosts.add(http);
       const unreadable = http.maintenance?.unreadable ?? [];
       if (unreadable.length > 0) log.warn({ route: route.id, unreadable }, 'these are no addresses or networks');
@@ -89,6 +90,12 @@ export class RouteBook implements RouteSink {
     for (const route of routes) this.set(route);
     for (const id of this.#known.keys()) if (!ids.has(id)) this.remove(id);
     this.#isKnown = true;
+  }
+
+  /** Another part of all requests comes to this process from now on. */
+  takeShare(share: number): void {
+    this.#share = share;
+    for (const { http } of this.#known.values()) http?.takeShare(share);
   }
 
   find(host: string, target: string): HttpRoute | undefined {

@@ -11,7 +11,7 @@ import { asFlynnError } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import { dial, hasVanished } from '../backend.ts';
 import type { Backend } from '../backend.ts';
-import type { Answer, Client, Ending, Exchange, Front, Policy, Problem } from '../exchange.ts';
+import type { Answer, Client, Ending, Exchange, Http1Speaker, Policy, Problem } from '../exchange.ts';
 import { Deadlines } from '../http1/deadlines.ts';
 import type { Watched } from '../http1/deadlines.ts';
 import { HeadProblem } from '../http1/fields.ts';
@@ -26,13 +26,14 @@ import { UpgradeProxy } from './upgrade.ts';
 
 const goodbyeMs = 3_000;
 
-export class ReferenceFront implements Front {
+export class ReferenceFront implements Http1Speaker {
   readonly #policy: Policy;
   readonly #server: Server;
   readonly #deadlines = new Deadlines();
   readonly #upgrades = new UpgradeProxy(this.#deadlines);
   readonly #sockets = new Map<Socket, Client>();
   readonly #agents = new WeakMap<Backend, Agent>();
+  readonly #toShare = new WeakSet<Socket>();
   #isDraining = false;
 
   constructor(options: { policy: Policy; log: Logger }) {
@@ -51,7 +52,7 @@ export class ReferenceFront implements Front {
       ['checkContinue', true],
     ] as const) {
       this.#server.on(event, (request, response) => {
-        if (this.#isDraining) response.shouldKeepAlive = false;
+        if (this.#isDraining || this.#toShare.has(request.socket)) response.shouldKeepAlive = false;
         this.#handle(request, response, expectsContinue).catch((error: unknown) => {
           log.error({ err: error }, 'a request failed in the router itself');
           response.destroy();
@@ -76,6 +77,10 @@ export class ReferenceFront implements Front {
 
   get connections(): number {
     return this.#sockets.size;
+  }
+
+  shareOut(): void {
+    for (const socket of this.#sockets.keys()) this.#toShare.add(socket);
   }
 
   async drain(options: { deadlineMs: number }): Promise<void> {

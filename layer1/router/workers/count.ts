@@ -1,4 +1,4 @@
-/** How many workers does a router have? */
+/** How many workers may a router have? How many it has of these is what `demand` says. */
 
 /** Measured, of the image's bundle: a worker has 75 MB, and is to hold ten thousand clients; the parent has 54. */
 const workerBytes = 128 * 1_048_576;
@@ -6,15 +6,17 @@ const parentBytes = 64 * 1_048_576;
 /** More than this one machine's network seldom feeds; whoever has one that does can say so. */
 const maxByDefault = 4;
 
-/** One for each core, as many as fit in the memory it may use. With one there is no parent: the router is one process. */
-export function workerCount(options: {
-  /** What was asked for; 0 leaves it open. */
-  wanted: number;
+export type WorkerRange = { readonly least: number; readonly most: number };
+
+/** From one to one for each core, as many as fit in the memory it may use. With one at most there is no parent: it is one process. */
+export function workerRange(options: {
+  /** What was asked for; undefined leaves it open. */
+  wanted: WorkerRange | undefined;
   cores: number;
   /** Undefined without a limit. */
   memoryBytes: number | undefined;
-}): number {
-  if (options.wanted > 0) return options.wanted;
+}): WorkerRange {
+  if (options.wanted !== undefined) return options.wanted;
   const room = ((options.memoryBytes ?? Infinity) - parentBytes) / workerBytes;
-  return Math.max(1, Math.min(options.cores, maxByDefault, Math.floor(room)));
+  return { least: 1, most: Math.max(1, Math.min(options.cores, maxByDefault, Math.floor(room))) };
 }

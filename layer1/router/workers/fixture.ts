@@ -20,16 +20,27 @@ function stop(): void {
   server.close(() => process.exit(0));
 }
 process.once('SIGTERM', stop);
-server.listen({ port, host: '127.0.0.1', reusePort: true }, () =>
-  serveParent(process, {
+let told: unknown;
+server.listen({ port, host: '127.0.0.1', reusePort: true }, () => {
+  const parent = serveParent(process, {
     answers: {
+      'count-told': async () => told ?? null,
+      async count(input) {
+        told = typeof input === 'object' && input !== null && 'count' in input ? input.count : input;
+        return null;
+      },
+      async leave() {
+        if (busy > 0) return false;
+        void parent.tellLast({ pid: process.pid }).then(stop);
+        return true;
+      },
       busy: async () => busy,
       pid: async () => process.pid,
-      echo: async (input) => input,
+      echo: async (input) => input ?? null,
       fail: async () => {
         throw new Error('it cannot be said');
       },
     },
     onOrphaned: stop,
-  }),
-);
+  });
+});

@@ -30,4 +30,11 @@ describe('routers take over from each other at one port under load, and no reque
     assert.ok(unheard <= 1, String(unheard));
     assert.ok(answered > 200, String(answered));
   });
+
+  test('a worker that comes and goes', async () => {
+    const { answered, unheard, failed } = await handOver('workers', 5);
+    assert.deepEqual(failed, {});
+    assert.ok(unheard <= 1, String(unheard));
+    assert.ok(answered > 200, String(answered));
+  });
 });

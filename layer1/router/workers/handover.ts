@@ -1,12 +1,18 @@
-/** For tests: a router replaced by another one, again and again, while every request comes over a new connection. */
+/**
+ * For tests, while every request comes over a new connection: a router replaced by another one, again and again, or one that gets
+ * another worker and lets it go.
+ */
 import { fork } from 'node:child_process';
 import { createDiscoveryClient } from '@flynn/discovery/client';
 import { HttpClient } from '@flynn/kit/http-client';
 import { startServer } from '@flynn/kit/http-server';
 import { silentLogger } from '@flynn/kit/log';
+import { waitFor } from '@flynn/kit/retry';
+import { z } from 'zod';
 import { startRouter } from '../router.ts';
 import { ControlPlane, startBackend } from '../testing.ts';
-import { Load, Place } from './testing.ts';
+import { Load, Place, soon } from './testing.ts';
+import { Workers } from './workers.ts';
 
 type Stop = () => Promise<unknown>;
 
@@ -41,24 +47,56 @@ async function startPrograms(): Promise<{ port: number; start: () => Promise<Sto
   return {
     port: place.port,
     async start() {
-      const router = await place.start(2);
+      const router = await place.start('2');
       return () => router.stop();
+    },
+  };
+}
+
+/** One and the same router, of one process and of two in turns. */
+async function startWorkers(): Promise<{ port: number; start: () => Promise<Stop> }> {
+  const place = await Place.create(owner);
+  const workers = await Workers.start({
+    count: 1,
+    spawn: (index, count) => place.forkWorker(index, count),
+    startDeadlineMs: 60_000,
+    log: silentLogger(),
+  });
+  owner.after(() => workers.stop({ deadlineMs: 30_000 }));
+  return {
+    port: place.port,
+    async start() {
+      await workers.grow();
+      return async () => {
+        await waitFor(async () => (await workers.shrink()) === 'left', {
+          what: 'a moment with nothing to do',
+          ...soon,
+        });
+        await waitFor(() => workers.pids.length === 1, { what: 'one to be left', ...soon });
+      };
     },
   };
 }
 
 const ends: (() => Promise<void>)[] = [];
 const owner = { after: (end: () => Promise<void>) => void ends.push(end) };
-const [, , what, times = '1'] = process.argv;
-const { port, start } = what === 'programs' ? await startPrograms() : await startHere();
+const [, , asked, times = '1'] = process.argv;
+const what = z.enum(['routers', 'programs', 'workers']).parse(asked);
+const { port, start } = await { routers: startHere, programs: startPrograms, workers: startWorkers }[what]();
 let stop = await start();
 const load = new Load(fork(new URL('./load.ts', import.meta.url), [String(port), '8']));
 await load.more(100);
 for (let i = 0; i < Number(times); i += 1) {
-  const next = await start();
-  await load.more(20);
-  await stop();
-  stop = next;
+  if (what === 'workers') {
+    await stop();
+    await load.more(20);
+    stop = await start();
+  } else {
+    const next = await start();
+    await load.more(20);
+    await stop();
+    stop = next;
+  }
 }
 await load.more(100);
 const tally = await load.stop();

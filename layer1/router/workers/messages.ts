@@ -7,6 +7,8 @@ export type FromParent = z.output<typeof fromParent>;
 export const fromWorker = z.discriminatedUnion('type', [
   /** It takes connections. */
   z.object({ type: z.literal('serving') }),
+  /** It leaves, and nobody asks it any more: all that it has counted. */
+  z.object({ type: z.literal('last'), counts: z.unknown() }),
   z.object({ type: z.literal('answer'), id: z.int(), answer: z.unknown() }),
   z.object({ type: z.literal('failure'), id: z.int(), message: z.string() }),
 ]);

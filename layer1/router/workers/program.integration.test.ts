@@ -1,16 +1,20 @@
 import assert from 'node:assert/strict';
 import { fork } from 'node:child_process';
+import { mkdtempDisposable } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import { waitFor } from '@flynn/kit/retry';
 import { routes } from '../api.ts';
 import { ask } from '../testing.ts';
+import { workersBefore } from './before.ts';
 import { Load, Place, soon } from './testing.ts';
 
 const loader = new URL('./load.ts', import.meta.url).pathname;
 
 test('a router of several processes speaks with one voice, loses only a dead worker’s own clients, and ends whole', async (t) => {
   const place = await Place.create(t);
-  const router = await place.start(2);
+  const router = await place.start('2');
   const before = await router.workers();
   assert.equal(before.length, 2);
   for (let i = 0; i < 40; i += 1) assert.equal((await ask(place.port)).statusCode, 200);
@@ -51,4 +55,30 @@ test('a router of several processes speaks with one voice, loses only a dead wor
   assert.ok(lost <= 16, JSON.stringify({ unheard, failed }));
   assert.ok(answered > 500);
   assert.equal(await router.stop(), 0);
+});
+
+test('a router gets another process while there is work for two, and the one after it begins with as many', async (t) => {
+  await using folder = await mkdtempDisposable(join(tmpdir(), 'flynn-router-'));
+  const stateDir = folder.path;
+  const place = await Place.create(t);
+  const router = await place.start('1-2', { stateDir });
+  assert.equal((await router.workers()).length, 1);
+  assert.equal((await router.client.call(routes.status, {})).workers, 1);
+
+  const child = fork(loader, [String(place.port), '32']);
+  t.after(() => void child.kill('SIGKILL'));
+  const load = new Load(child);
+  await waitFor(async () => (await router.client.call(routes.status, {})).workers === 2, { what: 'another', ...soon });
+  await load.more(500);
+  const { answered, unheard, failed } = await load.stop();
+  assert.deepEqual({ unheard, failed }, { unheard: 0, failed: {} });
+  const { counters } = await router.client.call(routes.status, {});
+  assert.equal(counters.requests, answered);
+
+  const isKept = async () => (await workersBefore(stateDir).read()) === 2;
+  await waitFor(isKept, { what: 'the number of workers to be kept', ...soon });
+  const next = await place.start('1-2', { stateDir });
+  assert.equal((await next.client.call(routes.status, {})).workers, 2);
+  assert.equal(await router.stop(), 0);
+  assert.equal(await next.stop(), 0);
 });

@@ -47,7 +47,7 @@ function sumOfTls(parts: readonly NonNullable<Status['tls']>[]): Pick<Status, 't
   return { tls: { ...first, ...(remembered === undefined ? {} : { remembered }), handshakes, failures, unknownNames } };
 }
 
-function sumOfCounts(one: Status['counters'], other: Status['counters']): Status['counters'] {
+export function sumOfCounts(one: Status['counters'], other: Status['counters']): Status['counters'] {
   const refusals = { ...one.refusals };
   for (const [code, count] of Object.entries(other.refusals)) refusals[code] = (refusals[code] ?? 0) + count;
   return {

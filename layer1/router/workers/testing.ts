@@ -1,5 +1,5 @@
 /** For tests: the router's program as people start it, before a control plane and a backend that are here. */
-import { spawn } from 'node:child_process';
+import { fork, spawn } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { readFile } from 'node:fs/promises';
@@ -54,17 +54,31 @@ export class Place {
     this.#planeUrl = parts.planeUrl;
   }
 
-  async start(workers: number): Promise<RunningRouter> {
+  get #env() {
+    return {
+      PATH: process.env.PATH,
+      FLYNN_KEY: key,
+      FLYNN_DISCOVERY_URL: this.#planeUrl,
+      FLYNN_HTTP_PORT: String(this.port),
+      FLYNN_HTTPS_PORT: String(this.#httpsPort),
+    };
+  }
+
+  /** A worker whose parent is the test itself. */
+  forkWorker(index: number, count: number): ChildProcess {
+    const env = { ...this.#env, FLYNN_ROUTER_WORKERS: String(count), FLYNN_ROUTER_WORKER: String(index) };
+    return fork(program, { env, stdio: ['ignore', 'ignore', 'inherit', 'ipc'] });
+  }
+
+  /** `workers` as in FLYNN_ROUTER_WORKERS. `stateDir` is shared by routers that follow each other. */
+  async start(workers: string, options: { stateDir?: string } = {}): Promise<RunningRouter> {
     const statusPort = await freePort();
     const child = spawn(process.execPath, [program], {
       env: {
-        PATH: process.env.PATH,
-        FLYNN_KEY: key,
-        FLYNN_DISCOVERY_URL: this.#planeUrl,
-        FLYNN_HTTP_PORT: String(this.port),
-        FLYNN_HTTPS_PORT: String(this.#httpsPort),
-        FLYNN_ROUTER_WORKERS: String(workers),
+        ...this.#env,
+        FLYNN_ROUTER_WORKERS: workers,
         PORT: String(statusPort),
+        ...(options.stateDir === undefined ? {} : { FLYNN_STATE_DIR: options.stateDir }),
       },
       stdio: ['ignore', 'pipe', 'inherit'],
     });

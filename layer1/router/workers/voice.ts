@@ -4,9 +4,13 @@ import { routeStatsSchema, sumRouteStats } from '@flynn/controller/routes/stats'
 import type { RouteStats } from '@flynn/controller/routes/stats';
 import { wordSchema } from '@flynn/discovery/routers';
 import type { Logger } from '@flynn/kit/log';
+import { TaskGroup } from '@flynn/kit/tasks';
 import { z } from 'zod';
 import { statusSchema } from '../api.ts';
 import type { Voice } from '../server.ts';
+import type { WorkerRange } from './count.ts';
+import { Past, lastSchema } from './past.ts';
+import { keepSized } from './sizing.ts';
 import { sumOfStatus } from './status.ts';
 import type { Answers } from './worker.ts';
 import { Workers } from './workers.ts';
@@ -17,18 +21,40 @@ const startDeadlineMs = 60_000;
 const marginMs = 1_500;
 
 const askedWord = wordSchema.extend({ waitMs: z.int() });
-const askedStats = z.object({ app: z.string().optional(), route: z.string().optional() });
+const askedStats = z.object({
+  app: z.string().optional(),
+  route: z.string().optional(),
+  /** These too, though nothing be counted of them. */
+  also: z.array(z.string()).optional(),
+});
+const askedCount = z.object({ count: z.int().min(1) });
 
-/** A worker's part. `signal` ends what waits. */
-export function answersOf(voice: Voice, signal: AbortSignal): Answers {
+/**
+ * A worker's part. `signal` ends what waits; `onCount` hears how many there are now; `leave` is to take no more connections, and
+ * says whether it does.
+ */
+export function answersOf(
+  voice: Voice,
+  options: { signal: AbortSignal; onCount: (count: number) => void; leave: () => boolean },
+): Answers {
+  const { signal } = options;
   return {
     status: () => voice.status(),
     async stats(input) {
-      const { app, route } = askedStats.parse(input);
-      if (route === undefined) return voice.allStats(app);
-      const stats = await voice.routeStats(route);
-      return stats === undefined ? [] : [stats];
+      const { app, route, also = [] } = askedStats.parse(input);
+      const stats = route === undefined ? await voice.allStats(app) : [];
+      const known = new Set(stats.map(({ id }) => id));
+      for (const id of route === undefined ? also : [route]) {
+        const one = known.has(id) ? undefined : await voice.routeStats(id);
+        if (one !== undefined && (app === undefined || one.appId === app)) stats.push(one);
+      }
+      return stats;
     },
+    async count(input) {
+      options.onCount(askedCount.parse(input).count);
+      return null;
+    },
+    leave: async () => options.leave(),
     word(input) {
       const { waitMs, ...word } = askedWord.parse(input);
       return voice.isSo(word, { waitMs, signal });
@@ -36,32 +62,65 @@ export function answersOf(voice: Voice, signal: AbortSignal): Answers {
   };
 }
 
-/** The parent's part; it carries no traffic itself. */
+/** The parent's part; it carries no traffic itself. It begins with `count` workers. */
 export async function startParent(options: {
   count: number;
-  spawn: (index: number) => ChildProcess;
+  range: WorkerRange;
+  spawn: (index: number, count: number) => ChildProcess;
+  onCount?: (count: number) => Promise<void>;
   log: Logger;
 }): Promise<Voice & { stop(options: { drainMs: number }): Promise<void> }> {
-  const workers = await Workers.start({ ...options, startDeadlineMs });
-  const stats = async (asked: z.input<typeof askedStats>) =>
-    sumsOf(
-      z
-        .array(z.array(routeStatsSchema))
-        .parse(await workers.ask('stats', asked))
-        .flat(),
+  const { range } = options;
+  const past = new Past();
+  const onLast = (counts: unknown) => past.add(lastSchema.parse(counts));
+  const workers = await Workers.start({ ...options, startDeadlineMs, onLast });
+  const tasks = new TaskGroup();
+  if (range.most > range.least) tasks.run('sizing', (signal) => keepSized(workers, { ...options, signal }));
+  const ask = (asked: z.input<typeof askedStats>) =>
+    undisturbed(past, async () =>
+      sumsOf(
+        z
+          .array(z.array(routeStatsSchema))
+          .parse(await workers.ask('stats', asked))
+          .flat(),
+      ),
     );
   return {
-    status: async () => sumOfStatus((await workers.ask('status')).map((status) => statusSchema.parse(status))),
-    routeStats: async (route) => (await stats({ route }))[0],
-    allStats: (app) => stats({ app }),
+    async status() {
+      const parts = await undisturbed(past, async () =>
+        (await workers.ask('status')).map((status) => statusSchema.parse(status)),
+      );
+      return { ...past.status(sumOfStatus(parts)), workers: workers.takingPids.length };
+    },
+    routeStats: async (route) => past.stats(await ask({ route }))[0],
+    async allStats(app) {
+      const also = past.routes;
+      const stats = await ask({ ...(app === undefined ? {} : { app }), also });
+      const listed = new Set(stats.map(({ id }) => id));
+      if (app === undefined && workers.pids.length > 0) past.forget(also.filter((id) => !listed.has(id)));
+      return past.stats(stats).filter(({ requests, active }) => requests + active > 0);
+    },
     async isSo(word, { waitMs }) {
       const asked = workers.pids.length;
       const answers = await workers.ask('word', { ...word, waitMs }, { timeoutMs: waitMs + 1_000 });
       // One that died meanwhile takes no connections before it knows as much as there is to know.
       return asked > 0 && answers.length === asked && answers.every((isSo) => isSo === true);
     },
-    stop: ({ drainMs }) => workers.stop({ deadlineMs: drainMs + marginMs }),
+    async stop({ drainMs }) {
+      const sized = tasks.stop();
+      await workers.stop({ deadlineMs: drainMs + marginMs });
+      await sized;
+    },
   };
+}
+
+/** One that leaves while it is asked is either asked or past, and never both. */
+async function undisturbed<T>(past: Past, ask: () => Promise<T>): Promise<T> {
+  for (;;) {
+    const { added } = past;
+    const answer = await ask();
+    if (past.added === added) return answer;
+  }
 }
 
 function sumsOf(all: readonly RouteStats[]): RouteStats[] {

@@ -3,17 +3,23 @@ import { messageOf } from '@flynn/kit/errors';
 import { fromParent } from './messages.ts';
 import type { FromWorker } from './messages.ts';
 
-export type Answers = Readonly<Record<string, (input: unknown) => Promise<unknown>>>;
+/** None may be undefined: nothing would be sent, and the parent would wait for it. */
+export type Answers = Readonly<Record<string, (input: unknown) => Promise<{} | null>>>;
 
 /** What a child process of Node has, as far as it is needed here. */
 type Line = {
-  send?: ((message: FromWorker) => boolean) | undefined;
+  send?: ((message: FromWorker, handle?: undefined, options?: undefined, sent?: () => void) => boolean) | undefined;
   on(event: 'message', listener: (message: unknown) => void): unknown;
   once(event: 'disconnect', listener: () => void): unknown;
 };
 
+export type Parent = {
+  /** What this worker has counted, once it counts no more. Resolves when it is on its way. */
+  tellLast(counts: unknown): Promise<void>;
+};
+
 /** Tells the parent that this worker serves, and answers what it asks. `onOrphaned`: nobody supervises it any more. */
-export function serveParent(line: Line, options: { answers: Answers; onOrphaned: () => void }): void {
+export function serveParent(line: Line, options: { answers: Answers; onOrphaned: () => void }): Parent {
   // The parent may end at any moment; then there is nobody to tell.
   const tell = (message: FromWorker) => void line.send?.(message);
   line.on('message', (message) => {
@@ -30,4 +36,11 @@ export function serveParent(line: Line, options: { answers: Answers; onOrphaned:
   });
   line.once('disconnect', options.onOrphaned);
   tell({ type: 'serving' });
+  return {
+    tellLast: (counts) =>
+      new Promise((resolve) => {
+        if (line.send === undefined) resolve();
+        else line.send({ type: 'last', counts }, undefined, undefined, resolve);
+      }),
+  };
 }

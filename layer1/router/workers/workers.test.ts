@@ -9,18 +9,23 @@ import type { TestContext } from 'node:test';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import { freePort } from '@flynn/kit/testing-ports';
-import { workerCount } from './count.ts';
 import { sumOfStatus } from './status.ts';
 import { Workers } from './workers.ts';
 
 const soon = { deadlineMs: 60_000, intervalMs: 10 };
 const fixture = new URL('./fixture.ts', import.meta.url).pathname;
 
-async function start(t: TestContext, count: number): Promise<{ workers: Workers; port: number }> {
+async function start(
+  t: TestContext,
+  count: number,
+  options: { onLast?: (counts: unknown) => void; isBroken?: (index: number) => boolean } = {},
+): Promise<{ workers: Workers; port: number }> {
   const port = await freePort();
+  const { isBroken, ...heard } = options;
   const workers = await Workers.start({
     count,
-    spawn: () => fork(fixture, [String(port)]),
+    spawn: (index) => fork(fixture, [String(port), isBroken?.(index) === true ? 'broken' : '']),
+    ...heard,
     startDeadlineMs: 20_000,
     log: silentLogger(),
   });
@@ -97,6 +102,51 @@ describe('workers', () => {
     assert.deepEqual(workers.pids, []);
   });
 
+  test('one more comes and the last one goes; each time all know how many there are', async (t) => {
+    const last: unknown[] = [];
+    const { workers, port } = await start(t, 1, { onLast: (counts) => last.push(counts) });
+    const [first = 0] = workers.pids;
+    await workers.grow();
+    assert.equal(workers.count, 2);
+    assert.deepEqual(await workers.ask('count-told'), [2, 2]);
+    const [, second = 0] = workers.pids;
+    const seen = new Set<string>();
+    await waitFor(async () => seen.add(await ask(port)).size === 2, { what: 'both to answer', ...soon });
+    assert.equal(await workers.shrink(), 'left');
+    assert.equal(workers.count, 1);
+    assert.deepEqual(workers.takingPids, [first]);
+    await waitFor(() => workers.pids.length === 1, { what: 'the second to end', ...soon });
+    await waitFor(() => last.length === 1, { what: 'what it counted', ...soon });
+    assert.deepEqual(last, [{ pid: second }]);
+    assert.deepEqual(await workers.ask('count-told'), [1]);
+    await assert.rejects(workers.shrink(), /the only worker/);
+  });
+
+  test('one that has something under way does not go, and one that dies is started again all the same', async (t) => {
+    const { workers, port } = await start(t, 2);
+    const slow = Promise.allSettled(Array.from({ length: 20 }, () => ask(port, { path: '/slow' })));
+    const busy = async () => (await workers.ask('busy')).reduce<number>((sum, count) => sum + Number(count), 0);
+    await waitFor(async () => (await busy()) === 20, { what: 'all requests to be under way', ...soon });
+    assert.equal(await workers.shrink(), 'busy');
+    assert.equal(workers.count, 2);
+    const [, second = 0] = workers.takingPids;
+    process.kill(second, 'SIGKILL');
+    await waitFor(() => workers.takingPids.length === 2 && !workers.takingPids.includes(second), {
+      what: 'another worker',
+      ...soon,
+    });
+    await workers.stop({ deadlineMs: 60_000 });
+    const answered = (await slow).filter(({ status }) => status === 'fulfilled');
+    assert.ok(answered.length > 0, 'those of the first are answered');
+  });
+
+  test('one that cannot be started leaves as many as before', async (t) => {
+    const { workers } = await start(t, 1, { isBroken: (index) => index === 1 });
+    await assert.rejects(workers.grow(), /worker 1 of the router ended before it served/);
+    assert.equal(workers.count, 1);
+    assert.equal(workers.pids.length, 1);
+  });
+
   test('that cannot start are an error, and leave nothing behind', async () => {
     const port = await freePort();
     const children: ReturnType<typeof fork>[] = [];
@@ -123,16 +173,6 @@ describe('workers', () => {
     await once(child, 'exit');
     assert.equal(child.exitCode, 0);
   });
-});
-
-test('as many workers as cores, as far as the memory reaches', () => {
-  const mebibyte = 1_048_576;
-  assert.equal(workerCount({ wanted: 0, cores: 2, memoryBytes: 384 * mebibyte }), 2);
-  assert.equal(workerCount({ wanted: 0, cores: 16, memoryBytes: 384 * mebibyte }), 2);
-  assert.equal(workerCount({ wanted: 0, cores: 16, memoryBytes: undefined }), 4);
-  assert.equal(workerCount({ wanted: 0, cores: 1, memoryBytes: undefined }), 1);
-  assert.equal(workerCount({ wanted: 0, cores: 4, memoryBytes: 256 * mebibyte }), 1);
-  assert.equal(workerCount({ wanted: 12, cores: 2, memoryBytes: 64 * mebibyte }), 12);
 });
 
 test('what workers count is one sum', () => {

@@ -20,31 +20,39 @@ type Worker = {
   readonly exited: Promise<void>;
   readonly questions: Map<number, Question>;
   isServing: boolean;
+  /** It takes no more connections, ends with those it has, and nobody takes its place. */
+  isLeaving: boolean;
 };
 
 export type WorkersOptions = {
+  /** To begin with. */
   count: number;
-  /** Starts one: a Node process with an IPC channel, that stops on SIGTERM. */
-  spawn: (index: number) => ChildProcess;
+  /** Starts one of `count`: a Node process with an IPC channel, that stops on SIGTERM. */
+  spawn: (index: number, count: number) => ChildProcess;
   startDeadlineMs: number;
+  /** What one that leaves has counted in all. */
+  onLast?: (counts: unknown) => void;
   log: Logger;
 };
 
 /**
  * INVARIANTS. After `start` there are always `count` workers, or on their way: one that ends is started again, the first time
- * at once, then after growing pauses. A worker's death costs nobody but its own connections. After `stop` none is left.
+ * at once, then after growing pauses. A worker's death costs nobody but its own connections. Beside them are those that leave,
+ * until their last connection has ended; the one with index 0 never does. Each knows how many there are. After `stop` none is left.
  */
 export class Workers {
   readonly #options: WorkersOptions;
   readonly #tasks = new TaskGroup();
-  readonly #workers: (Worker | undefined)[];
+  /** By index: the lowest that is free is the next one's. */
+  readonly #workers = new Map<number, Worker>();
+  #count: number;
   #lastId = 0;
   #isStopping = false;
 
   /** Resolves when all serve; throws if one ends before it does. */
   static async start(options: WorkersOptions): Promise<Workers> {
     const workers = new Workers(options);
-    const served = workers.#workers.map((_, index) => workers.#first(index));
+    const served = Array.from({ length: options.count }, (_, index) => workers.#first(index));
     try {
       await Promise.all(served);
     } catch (error) {
@@ -56,12 +64,67 @@ export class Workers {
 
   private constructor(options: WorkersOptions) {
     this.#options = options;
-    this.#workers = Array.from({ length: options.count }, () => undefined);
+    this.#count = options.count;
   }
 
-  /** Of those that serve now. */
+  /** How many there are to be; those that leave are not among them. */
+  get count(): number {
+    return this.#count;
+  }
+
+  /** Of those that serve now, if only what they have. */
   get pids(): number[] {
-    return this.#workers.flatMap((worker) => (worker?.isServing === true ? [worker.process.pid ?? 0] : []));
+    return this.#serving.map(({ process }) => process.pid ?? 0);
+  }
+
+  /** Of those that take connections. */
+  get takingPids(): number[] {
+    return this.#serving.filter(({ isLeaving }) => !isLeaving).map(({ process }) => process.pid ?? 0);
+  }
+
+  get #serving(): Worker[] {
+    return [...this.#workers.values()].filter(({ isServing }) => isServing);
+  }
+
+  /** Resolves when one more serves and the others know; rejects, with as many as before, if it ends before it does. */
+  async grow(): Promise<void> {
+    const index = this.#freeIndex();
+    this.#count += 1;
+    try {
+      await this.#first(index);
+    } catch (error) {
+      this.#workers.delete(index);
+      this.#count -= 1;
+      throw error;
+    }
+    await this.#tellCount();
+  }
+
+  /**
+   * Resolves when one less takes connections; there has to be more than one. `busy`: the one whose turn it is has something under
+   * way, and stays. What befalls those that it takes until it hears of it is up to the worker.
+   */
+  async shrink(): Promise<'left' | 'busy'> {
+    const staying = [...this.#workers].filter(([index, { isLeaving }]) => index > 0 && !isLeaving);
+    const [, last] = staying.toSorted(([a], [b]) => a - b).at(-1) ?? [];
+    if (last === undefined) throw new FlynnError('invalid', 'the only worker of a router does not leave');
+    // Told first: if it dies now, nobody takes its place.
+    last.isLeaving = true;
+    this.#count -= 1;
+    const mayLeave = await this.#ask(last, { question: 'leave', input: null, timeoutMs: askMs }).catch(
+      (error: unknown) => {
+        this.#options.log.warn({ err: error }, 'a worker that is to leave does not answer: it is told to stop');
+        last.process.kill('SIGTERM');
+        return true;
+      },
+    );
+    if (mayLeave !== true) {
+      last.isLeaving = false;
+      this.#count += 1;
+      return 'busy';
+    }
+    await this.#tellCount();
+    return 'left';
   }
 
   /** Asks every worker that serves; those that die meanwhile, or do not answer in time, are left out. */
@@ -70,9 +133,8 @@ export class Workers {
     input: unknown = null,
     options: { timeoutMs: number } = { timeoutMs: askMs },
   ): Promise<unknown[]> {
-    const serving = this.#workers.filter((worker) => worker !== undefined).filter((worker) => worker.isServing);
     const answers = await Promise.allSettled(
-      serving.map((worker) => this.#ask(worker, { question, input, ...options })),
+      this.#serving.map((worker) => this.#ask(worker, { question, input, ...options })),
     );
     return answers.flatMap((answer) => {
       if (answer.status === 'fulfilled') return [answer.value];
@@ -84,7 +146,7 @@ export class Workers {
   /** Tells them to end; kills what is left at the deadline. */
   async stop({ deadlineMs }: { deadlineMs: number }): Promise<void> {
     this.#isStopping = true;
-    const left = this.#workers.filter((worker) => worker !== undefined);
+    const left = [...this.#workers.values()];
     for (const worker of left) worker.process.kill('SIGTERM');
     const kill = setTimeout(() => {
       for (const worker of left) worker.process.kill('SIGKILL');
@@ -110,20 +172,34 @@ export class Workers {
     let startedMs = performance.now();
     for (;;) {
       await worker.exited;
-      if (this.#isStopping || signal.aborted) return;
+      if (worker.isLeaving) this.#workers.delete(index);
+      if (worker.isLeaving || this.#isStopping || signal.aborted) return;
       const { exitCode, signalCode } = worker.process;
       this.#options.log.error({ worker: index, exitCode, signalCode }, 'a worker ended: its connections are lost');
       if (performance.now() - startedMs > stableMs) attempt = 0;
       if (attempt > 0) await systemClock.sleep(backoffMs(attempt, { minMs: 100, maxMs: 10_000 }), { signal });
-      if (this.#isStopping) return;
+      // Who died and was to leave meanwhile has left.
+      if (worker.isLeaving) this.#workers.delete(index);
+      if (worker.isLeaving || this.#isStopping) return;
       attempt += 1;
       startedMs = performance.now();
       worker = this.#spawn(index);
     }
   }
 
+  #freeIndex(): number {
+    let index = 0;
+    while (this.#workers.has(index)) index += 1;
+    return index;
+  }
+
+  async #tellCount(): Promise<void> {
+    await this.ask('count', { count: this.#count });
+  }
+
   #spawn(index: number): Worker {
-    const child = this.#options.spawn(index);
+    if (this.#isStopping) throw new FlynnError('cancelled', 'the router is being stopped');
+    const child = this.#options.spawn(index, this.#count);
     const served = Promise.withResolvers<void>();
     const exited = Promise.withResolvers<void>();
     const worker: Worker = {
@@ -132,8 +208,9 @@ export class Workers {
       exited: exited.promise,
       questions: new Map(),
       isServing: false,
+      isLeaving: false,
     };
-    this.#workers[index] = worker;
+    this.#workers.set(index, worker);
     const late = setTimeout(() => {
       this.#options.log.error({ worker: index }, 'a worker does not serve in time, and is killed');
       child.kill('SIGKILL');
@@ -158,6 +235,12 @@ export class Workers {
     if (heard.data.type === 'serving') {
       worker.isServing = true;
       onServing();
+      return;
+    }
+    if (heard.data.type === 'last') {
+      // What it would still answer has been counted with this.
+      worker.isServing = false;
+      this.#options.onLast?.(heard.data.counts);
       return;
     }
     const question = worker.questions.get(heard.data.id);

@@ -1,0 +1,37 @@
+/** How many workers does a router need for what there is to do? */
+import type { WorkerRange } from './count.ts';
+
+/** One that is this busy, twice in a row, gets another beside it: it has as much again until it is full. */
+export const busyShare = 0.5;
+/** So busy on average would those be that are left when one goes: far enough from `busyShare` for it not to come back. */
+export const calmShare = 0.25;
+/** For so long it has to be calm: what comes every few minutes finds the workers that it needs. */
+export const calmMs = 300_000;
+
+export type Demand = {
+  readonly count: number;
+  /** The look before found one busy. */
+  readonly isBusy: boolean;
+  readonly calmSinceMs: number | undefined;
+};
+
+export const demandOf = (count: number): Demand => ({ count, isBusy: false, calmSinceMs: undefined });
+
+/** `shares` are of a core, one for each worker, since the look before. One more or one less at a time. */
+export function demandAfter(
+  before: Demand,
+  look: { readonly atMs: number; readonly shares: readonly number[] },
+  { least, most }: WorkerRange,
+): Demand {
+  const { count } = before;
+  const isBusy = Math.max(0, ...look.shares) >= busyShare;
+  if (isBusy) {
+    if (before.isBusy && count < most) return demandOf(count + 1);
+    return { count, isBusy, calmSinceMs: undefined };
+  }
+  const all = look.shares.reduce((sum, share) => sum + share, 0);
+  if (count <= least || all > calmShare * (count - 1)) return demandOf(count);
+  const calmSinceMs = before.calmSinceMs ?? look.atMs;
+  if (look.atMs - calmSinceMs >= calmMs) return demandOf(count - 1);
+  return { count, isBusy, calmSinceMs };
+}
