@@ -11,7 +11,7 @@ const release = (change: Partial<Release>): Release => ({
   artifactId: 'slug',
   env: { SECRET: 'of staging' },
   processes: {},
-  meta: { 'git.commit': 'c0ffee', 'flynn.operation': 'o' },
+  meta: { 'git.commit': 'c0ffee', 'flynn.operation': 'o', 'flynn.basis': 'b' },
   createdAt: '',
   ...change,
 });

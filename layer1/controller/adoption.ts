@@ -25,7 +25,7 @@ export function adoptedRelease(
     );
     return [type, { ...withSettingsOf(process, before), ports }];
   });
-  const kept = Object.entries(meta).filter(([name]) => name !== 'flynn.operation');
+  const kept = Object.entries(meta).filter(([name]) => !ofItsMaking.has(name));
   const origin = { 'promoted.from': `${from.app.name} v${version}` };
   return {
     artifactId,
@@ -35,6 +35,9 @@ export function adoptedRelease(
     meta: { ...Object.fromEntries(kept), ...origin },
   };
 }
+
+/** What a runner finds its own releases by says nothing of another app's. */
+const ofItsMaking: ReadonlySet<string> = new Set(['flynn.operation', 'flynn.basis']);
 
 /** What is not set there is not set then either: `constraints` and `drainMs` may be left out. */
 function withSettingsOf(process: Process, before: Process | undefined): Process {

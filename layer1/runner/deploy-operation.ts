@@ -4,7 +4,7 @@ import { routing } from '@flynn/controller/routes/api';
 import { platform } from '@flynn/controller/api-platform';
 import { isWebType } from '@flynn/controller/compile';
 import { isSettled, isWaiting } from '@flynn/controller/deployments/phases';
-import { type Deployment, type Release, deploymentSchema } from '@flynn/controller/model';
+import { type Deployment, type Operation, type Release, deploymentSchema } from '@flynn/controller/model';
 import { systemClock } from '@flynn/kit/clock';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import { followJob } from './build-operation.ts';
@@ -12,27 +12,30 @@ import { failedJobLines, progressLines, remainsLine, routeLines, waitingLines } 
 import type { Execution } from './execution.ts';
 import { patiently } from './execution.ts';
 import { afterOthers } from './others.ts';
-import { operationBefore } from './release-operation.ts';
+import { operationBefore, renewedRelease } from './release-operation.ts';
 
 /** Output `deploymentId`. */
 export async function executeDeploy(execution: Execution): Promise<Record<string, string>> {
   const { operation, controller, write } = execution;
-  const releaseId = (await operationBefore(execution)).output['releaseId'];
+  const made = await operationBefore(execution);
+  const { releaseId } = made.output;
   if (releaseId === undefined) throw new FlynnError('invalid', 'there is no release to deploy: push again');
   const params = { app: operation.appId, release: releaseId };
-  const release = await patiently('reading the release', execution, (signal) =>
+  const asMade = await patiently('reading the release', execution, (signal) =>
     controller.call(releases.get, { params }, { signal }),
   );
-  const version = `v${release.version}`;
-  await write(`-----> Deploying ${version}...`);
-  const started = await startDeployment(release, execution);
+  await write(`-----> Deploying v${asMade.version}...`);
+  const { release, deployment: started } = await startDeployment(asMade, made, execution);
   await tellRelease(started, execution);
   const deployment = await follow(started, execution);
   if (deployment.state === 'failed') {
     // What the release command said was told as it said it.
     const isTold = deployment.failedJob?.type === 'release' && started.state === 'releasing';
     await write(...(isTold ? [] : failedJobLines(deployment)), remainsLine(deployment));
-    throw new FlynnError('invalid', deployment.error ?? `the deployment of ${version} failed without a reason`);
+    throw new FlynnError(
+      'invalid',
+      deployment.error ?? `the deployment of v${release.version} failed without a reason`,
+    );
   }
   if (isWaiting(deployment)) {
     await write(...waitingLines(deployment));
@@ -43,21 +46,33 @@ export async function executeDeploy(execution: Execution): Promise<Record<string
   return { deploymentId: deployment.id };
 }
 
-/** Waits for another deployment of the app to end. One of this very release is this operation's: its answer got lost. */
-async function startDeployment(release: Release, execution: Execution): Promise<Deployment> {
+type Started = { release: Release; deployment: Deployment };
+
+/**
+ * Waits for another deployment of the app to end. One of a release that this operation deploys is its own: its answer got lost.
+ * What that other one set the release is to have too.
+ */
+async function startDeployment(asMade: Release, made: Operation, execution: Execution): Promise<Started> {
   const { operation, controller } = execution;
+  const params = { app: operation.appId };
   const begun = operation.output['deploymentId'];
   if (begun !== undefined) {
-    return patiently('reading the deployment', execution, (signal) =>
-      controller.call(deployments.get, { params: { deployment: begun } }, { signal }),
-    );
+    return patiently('reading the deployment', execution, async (signal) => {
+      const deployment = await controller.call(deployments.get, { params: { deployment: begun } }, { signal });
+      const deployed = { ...params, release: deployment.newReleaseId };
+      return { release: await controller.call(releases.get, { params: deployed }, { signal }), deployment };
+    });
   }
-  const params = { app: operation.appId };
+  let release = asMade;
   return afterOthers(
     'another deployment of the app to end',
     execution,
-    (signal) => controller.call(deployments.create, { params, body: { releaseId: release.id } }, { signal }),
-    (other) => (other.newReleaseId === release.id ? other : undefined),
+    async (signal) => {
+      release = await renewedRelease(release, made, { ...execution, signal });
+      const body = { releaseId: release.id };
+      return { release, deployment: await controller.call(deployments.create, { params, body }, { signal }) };
+    },
+    (other) => (other.newReleaseId === release.id ? { release, deployment: other } : undefined),
   );
 }
 

@@ -14,28 +14,59 @@ import { processesOf, scriptsOf } from './release-plan.ts';
 
 /** In a release's meta: a release that was made before its answer got lost is found by it. */
 const operationMeta = 'flynn.operation';
+/** And which one was live then, whose env and settings it has; nothing before the first. */
+const basisMeta = 'flynn.basis';
 
 /** What was done by the time the release was refused. */
 type Attempt = { artifactId?: string; areNotesTold?: boolean };
 
 /** Output `releaseId`. */
 export async function executeRelease(execution: Execution): Promise<Record<string, string>> {
-  const { write } = execution;
+  const { operation, write } = execution;
   await write('-----> Creating release...');
-  const digest = execution.operation.input.resultDigest ?? (await operationBefore(execution)).output['resultDigest'];
-  if (digest === undefined) throw new FlynnError('invalid', 'the build left no result: push again');
+  const digest = await resultOf(operation, execution);
   const attempt: Attempt = {};
   // What is being deployed now the release is to have too.
   const release = await afterOthers('creating the release', execution, (signal) =>
-    createRelease(digest, attempt, { ...execution, signal }),
+    createRelease({ digest, input: operation.input, attempt }, { ...execution, signal }),
   );
   await write(`       v${release.version} created`);
   return { releaseId: release.id };
 }
 
+/**
+ * The release to be deployed now: `release`, or one made of the same build in its place, if what is live has changed since. As it
+ * is it would take back what somebody set between it and its deployment. An operation that does it again finds what it made.
+ */
+export async function renewedRelease(release: Release, made: Operation, execution: Execution): Promise<Release> {
+  const { operation, controller, signal, write } = execution;
+  const basis = release.meta[basisMeta];
+  if (basis === undefined) return release;
+  const params = { app: release.appId };
+  const { releaseId } = await controller.call(apps.get, { params }, { signal });
+  if (releaseId === undefined || releaseId === release.id || releaseId === basis) return release;
+  const live = await controller.call(releases.get, { params: { ...params, release: releaseId } }, { signal });
+  if (live.meta[operationMeta] === operation.id) return live;
+  const attempt: Attempt = {
+    areNotesTold: true,
+    ...(release.artifactId === undefined ? {} : { artifactId: release.artifactId }),
+  };
+  const digest = await resultOf(made, execution);
+  const renewed = await createRelease({ digest, input: made.input, attempt }, execution);
+  await write(`       The app was changed meanwhile: v${renewed.version} has these changes too, and takes its place`);
+  return renewed;
+}
+
+/** What the build left that a release is, or was, made of. */
+async function resultOf(made: Operation, execution: Execution): Promise<string> {
+  const digest = made.input.resultDigest ?? (await operationBefore(execution, made)).output['resultDigest'];
+  if (digest === undefined) throw new FlynnError('invalid', 'the build left no result: push again');
+  return digest;
+}
+
 /** The operation this one builds on. */
-export async function operationBefore(execution: Execution): Promise<Operation> {
-  const { operation, controller } = execution;
+export async function operationBefore(execution: Execution, operation = execution.operation): Promise<Operation> {
+  const { controller } = execution;
   const [dependsOn] = operation.dependsOn ?? [];
   if (dependsOn === undefined)
     throw new FlynnError('invalid', `the ${operation.kind} has nothing before it: push again`);
@@ -44,36 +75,41 @@ export async function operationBefore(execution: Execution): Promise<Operation> 
   );
 }
 
-async function createRelease(digest: string, attempt: Attempt, execution: Execution): Promise<Release> {
+/** Of a build's result, and of how it came to be. */
+type Making = { digest: string; input: Operation['input']; attempt: Attempt };
+
+async function createRelease(making: Making, execution: Execution): Promise<Release> {
   const { operation, controller, blobs, signal } = execution;
+  const { digest } = making;
   const params = { app: operation.appId };
+  const app = await controller.call(apps.get, { params }, { signal });
   const made = (await controller.call(releases.list, { params }, { signal })).find(
-    (release) => release.meta[operationMeta] === operation.id,
+    ({ meta }) => meta[operationMeta] === operation.id && meta[basisMeta] === (app.releaseId ?? ''),
   );
   const text = Buffer.concat(await (await blobs.get(digest, { signal })).toArray()).toString();
   const result = buildResultSchema.parse(JSON.parse(text));
-  const app = await controller.call(apps.get, { params }, { signal });
   const live =
     app.releaseId === undefined
       ? undefined
       : await controller.call(releases.get, { params: { ...params, release: app.releaseId } }, { signal });
   // Again where the answer was lost: written twice it is the same.
-  const release = made ?? (await makeRelease({ digest, result, attempt }, live, execution));
+  const release = made ?? (await makeRelease({ ...making, result }, live, execution));
   await prepareCounts(result, release, live, execution);
   return release;
 }
 
 async function makeRelease(
-  { digest, result, attempt }: { digest: string; result: BuildResult; attempt: Attempt },
+  { digest, input, attempt, result }: Making & { result: BuildResult },
   live: Release | undefined,
   execution: Execution,
 ): Promise<Release> {
   const { operation, controller, signal, write } = execution;
   const params = { app: operation.appId };
-  const { commit = '', branch = '' } = operation.input;
+  const { commit = '', branch = '' } = input;
   const meta: Record<string, string> = {
     ...(commit === '' ? {} : { git: 'true' }),
     [operationMeta]: operation.id,
+    [basisMeta]: live?.id ?? '',
     ...(commit === '' ? {} : { 'git.commit': commit }),
     ...(branch === '' ? {} : { 'git.branch': branch }),
     buildpack: result.buildpack,

@@ -94,6 +94,40 @@ test('what is being deployed when a build ends is not taken back by the release 
   assert.equal((await client.call(apps.get, { params })).releaseId, last.id);
 });
 
+test('what is set between a push’s release and its deployment stays, with a release that has both', async () => {
+  await using world = await startWorld();
+  behave(world, { build: { is: 'exit', code: 0 } });
+  const { client, store } = world.controller;
+  const params = { app: 'shop' };
+  const first = await push(world, {});
+  {
+    await using _runner = startRunner(world);
+    await outcome(world, first[2]?.id);
+  }
+  const transact = store.transact.bind(store);
+  store.transact = async (transaction, options) => {
+    const done = await transact(transaction, options);
+    const isRelease = /resource\/release\/.*git\.commit/.test(JSON.stringify(transaction.then));
+    if (isRelease && done.succeeded) {
+      store.transact = transact;
+      const { id } = await client.call(releases.create, { params, body: { env: { A: '1' } } });
+      await client.call(deployments.create, { params, body: { releaseId: id } });
+    }
+    return done;
+  };
+  const chain = await push(world, { processTypes: { web: 'node other.js' } });
+  await using _runner = startRunner(world);
+  const { operation, lines } = await outcome(world, chain[2]?.id);
+  assert.equal(operation.state, 'complete', lines.join('\n'));
+  assert.match(lines.join('\n'), /The app was changed meanwhile: v4 has these changes too/);
+  const { releaseId = '' } = await client.call(apps.get, { params });
+  const live = await client.call(releases.get, { params: { ...params, release: releaseId } });
+  assert.equal(live.version, 4);
+  assert.deepEqual(live.env, { A: '1' });
+  assert.match(JSON.stringify(live.processes['web']?.command), /other\.js/);
+  assert.equal(live.meta['git.commit'], 'c0ffee');
+});
+
 test('a build that fails fails the push with its output, and nothing after it runs', async () => {
   await using world = await startWorld();
   behave(world, { build: { is: 'exit', code: 1, lines: [' !     npm ci failed'] } });
