@@ -12,7 +12,18 @@ const script = join(import.meta.dirname, 'packages');
 const tools = ['cat', 'date', 'grep', 'ls', 'mktemp', 'rm', 'sed', 'tail', 'tr'];
 
 /** `locked`: how many calls find its lock taken. `half`: what was broken off, of programs that are all there unless named. */
-async function machine({ locked = 0, half, has }: { locked?: number; half?: string; has?: string[] }) {
+async function machine({
+  locked = 0,
+  half,
+  has,
+  installed,
+}: {
+  locked?: number;
+  half?: string;
+  has?: string[];
+  /** A package that dpkg knows. */
+  installed?: string;
+}) {
   const folder = await mkdtempDisposable(join(tmpdir(), 'flynn-packages-'));
   const at = (name: string): string => join(folder.path, name);
   for (const name of tools) await symlink(`/usr/bin/${name}`, at(name));
@@ -21,7 +32,16 @@ async function machine({ locked = 0, half, has }: { locked?: number; half?: stri
   const programs = has ?? (half === undefined ? [] : ['git', 'ssh-keygen', 'ip', 'nft', 'dockerd', 'iptables']);
   for (const name of programs) await writeFile(at(name), '', { mode: 0o755 });
   await writeFile(at('dpkg'), `#!/bin/sh\necho "dpkg $*" >>${at('did')}\n`);
-  await writeFile(at('dpkg-query'), `#!/bin/sh\nprintf 'git installed\\n${half ?? 'git installed'}\\n'\n`);
+  await writeFile(
+    at('dpkg-query'),
+    `#!/bin/sh
+case "$*" in
+*' ${installed ?? 'none'}') printf installed ;;
+*' docker-ce-cli' | *' podman-docker') exit 1 ;;
+*) printf 'git installed\\n${half ?? 'git installed'}\\n' ;;
+esac
+`,
+  );
   await writeFile(
     at('apt-get'),
     `#!/bin/sh
@@ -60,6 +80,12 @@ test('a machine that has only the client of Docker gets an engine, and nothing t
   await using host = await machine({ has: ['git', 'ssh-keygen', 'ip', 'nft', 'docker'] });
   await host.install();
   assert.match(await host.read('did'), /install .*--no-remove.* docker\.io containerd runc iptables\n/);
+});
+
+test('beside the client of another engine Debian’s is not tried: what goes with it is named, and nothing is changed', async () => {
+  await using host = await machine({ has: ['git', 'ssh-keygen', 'ip', 'nft', 'docker'], installed: 'docker-ce-cli' });
+  await assert.rejects(host.install(), /client of docker-ce-cli and no engine[^]*apt-get remove docker-ce-cli/);
+  await assert.rejects(host.read('did'));
 });
 
 test('an apt that is never free is told with who has it', async () => {

@@ -51,9 +51,6 @@ const all = globSync('{layer0,layer1,bootstrap,cli,test}/**/*.test.ts', {
   exclude: (name) => name.includes('node_modules') || name.startsWith('test/apps'),
 }).sort();
 
-// Each file is a process of its own, and most of what it compiles the one before it compiled too.
-process.env['NODE_COMPILE_CACHE'] ??= join(import.meta.dirname, '../node_modules/.cache/node-compile');
-
 const { values: flags, positionals } = parseArgs({ options: { only: { type: 'string' } }, allowPositionals: true });
 const [wanted, ...paths] = positionals;
 if (wanted !== undefined && !suites.includes(wanted)) {
@@ -67,6 +64,9 @@ if (closed !== undefined && wanted !== 'unit') {
   process.stdout.write(`Others may not enter ${closed}, and tests build as a user of their own: they run in a copy\n`);
   process.exit(await runInCopy(checkout, 'test/run.ts', { args: process.argv.slice(2), copies: '/var/tmp' }));
 }
+
+// Each file is a process of its own, and most of what it compiles the one before it compiled too.
+process.env['NODE_COMPILE_CACHE'] ??= join(import.meta.dirname, '../node_modules/.cache/node-compile');
 
 function isAsked(file: string, suite: string): boolean {
   if (paths.length === 0) return true;

@@ -149,6 +149,9 @@ export interface Front {
   drain(options: { deadlineMs: number }): Promise<void>;
 }
 
+/** Of the answers of connections that are shared out one in so many ends its own. */
+export const answersToOneEnd = 8;
+
 /** Of HTTP/1 a client can be told with an answer that its connection ends, and loses nothing by it. */
 export interface Http1Speaker extends Front {
   /**
@@ -156,4 +159,6 @@ export interface Http1Speaker extends Front {
    * port by then: soon where much is asked, later where little is, never all at once.
    */
   shareOut(): void;
+  /** `restMs`: who has not asked for so long is let go of; less than it takes to, if it is not said. */
+  drain(options: { deadlineMs: number; restMs?: number }): Promise<void>;
 }

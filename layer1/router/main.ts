@@ -25,8 +25,8 @@ import { serveParent } from './workers/worker.ts';
 
 /** Leaves the daemon's 25 s a margin to close the rest. */
 const drainMs = 22_000;
-/** Of a worker that leaves because there is little to do: nobody waits for it. */
-const leavingDrainMs = 600_000;
+/** Of a worker that leaves because there is little to do: nobody waits for it, and what rests ends by itself after 75 s. */
+const leaving = { drainMs: Infinity, restMs: 80_000 };
 /** Some hundred requests a second: who carries more gives no memory back, for they would wait for it. */
 const idleShare = 0.005;
 
@@ -69,7 +69,7 @@ await runDaemon({
 
 async function startAlone(context: Context): Promise<Carrier> {
   const { router, stop } = await startRouting(context);
-  return { ...voiceOf(router, context.tasks.signal), stop: () => stop({ drainMs }) };
+  return { ...voiceOf(router, context.tasks.signal), stop: async () => void (await stop({ drainMs })) };
 }
 
 async function startWorkers({ config, log }: Context, range: WorkerRange): Promise<Carrier> {
@@ -81,8 +81,9 @@ async function startWorkers({ config, log }: Context, range: WorkerRange): Promi
     fork(program, {
       env: { ...process.env, FLYNN_ROUTER_WORKERS: String(count), FLYNN_ROUTER_WORKER: String(index) },
     });
-  const before = workersBefore(config.FLYNN_STATE_DIR);
-  const count = Math.max(range.least, Math.min(await before.read(), range.most));
+  const before = workersBefore(config.FLYNN_STATE_DIR, log);
+  const count = Math.max(range.least, await before.read(range.most));
+  await before.write(count);
   const parent = await startParent({ count, range, spawn, onCount: before.write, log });
   return { ...parent, stop: () => parent.stop({ drainMs }) };
 }
@@ -95,7 +96,9 @@ async function startWorker(context: Context): Promise<void> {
     await stop({ drainMs });
   });
   // As if it had been told to stop: without the one who speaks for it, nobody would know of it.
-  const end = () => process.kill(process.pid, 'SIGTERM');
+  const end = () => {
+    if (!tasks.signal.aborted) process.kill(process.pid, 'SIGTERM');
+  };
   let others = config.FLYNN_ROUTER_WORKERS?.least ?? 1;
   const parent = serveParent(process, {
     answers: answersOf(voiceOf(router), {
@@ -106,10 +109,9 @@ async function startWorker(context: Context): Promise<void> {
         others = count;
       },
       leave() {
-        if (router.status().backends.some(({ inFlight }) => inFlight > 0)) return false;
+        if (!router.isIdle) return false;
         tasks.run('leaving', async () => {
-          await stop({ drainMs: leavingDrainMs });
-          await parent.tellLast({ status: router.status(), stats: router.allStats() });
+          await parent.tellLast(await stop(leaving));
           end();
         });
         log.info('leaving: there is too little to do');
@@ -120,7 +122,7 @@ async function startWorker(context: Context): Promise<void> {
   });
 }
 
-type Routing = { router: Router; stop: (options: { drainMs: number }) => Promise<void> };
+type Routing = { router: Router; stop: Router['stop'] };
 
 async function startRouting({ config, log, tasks }: Context): Promise<Routing> {
   const discovery = createDiscoveryClient({ url: config.FLYNN_DISCOVERY_URL });
@@ -153,8 +155,9 @@ async function startRouting({ config, log, tasks }: Context): Promise<Routing> {
   return {
     router,
     async stop(options) {
-      await router.stop(options);
+      const counted = await router.stop(options);
       await Promise.all([controller.close(), discovery.close()]);
+      return counted;
     },
   };
 }
@@ -164,12 +167,12 @@ async function openKept(config: Context['config'], log: Logger) {
   const folder = config.FLYNN_STATE_DIR;
   if (folder === undefined) return {};
   const options = { key: config.FLYNN_KEY, writes: (config.FLYNN_ROUTER_WORKER ?? 0) === 0, log };
-  const [{ RememberedTable }, { RememberedCertificates }] = await Promise.all([
+  const [{ RememberedTable, tableFile }, { RememberedCertificates }] = await Promise.all([
     import('./remembered.ts'),
     import('./tls/remembered.ts'),
   ]);
   const [table, certificates] = await Promise.all([
-    RememberedTable.open({ ...options, file: join(folder, 'table.jsonl') }),
+    RememberedTable.open({ ...options, file: join(folder, tableFile) }),
     RememberedCertificates.open({ ...options, file: join(folder, 'certificates.sealed') }),
   ]);
   return { routes: { remembered: table }, tls: { remembered: certificates } };

@@ -42,6 +42,9 @@ const backendsMaxAgeMs = 3_600_000;
 /** Between two writes. */
 const restMs = 5_000;
 
+/** In the folder that routers of a host share. */
+export const tableFile = 'table.jsonl';
+
 export type RememberedOptions = {
   file: string;
   /** The cluster's key. */

@@ -7,7 +7,8 @@ import type { LiveIdentity } from '@flynn/kit/identity';
 import type { Logger } from '@flynn/kit/log';
 import { raceAbort, waitFor } from '@flynn/kit/retry';
 import { TaskGroup } from '@flynn/kit/tasks';
-import type { Counters } from './api.ts';
+import type { RouteStats } from '@flynn/controller/routes/stats';
+import type { Counters, Status } from './api.ts';
 import { Backends } from './backends.ts';
 import type { Driver } from './config.ts';
 import type { Timeouts } from './exchange.ts';
@@ -74,6 +75,8 @@ export type RouterOptions = {
   log: Logger;
 };
 
+export type Counted = { status: Status; stats: RouteStats[] };
+
 export type Router = Told & {
   readonly httpPort: number;
   readonly httpsPort: number | undefined;
@@ -81,8 +84,13 @@ export type Router = Told & {
   takeShare(share: number): void;
   /** Has clients connect anew as they ask, to come to others too that share the port; HTTP/2 sessions and tunnels stay. */
   shareOut(): void;
-  /** Stops listening, answers what is under way, cuts what is left after `drainMs`; asked again, the nearer end counts. */
-  stop(options: { drainMs: number }): Promise<void>;
+  /** Whether nothing is under way: no request that a backend has, no connection of a TCP route. */
+  readonly isIdle: boolean;
+  /**
+   * Stops listening, answers what is under way, cuts what is left after `drainMs`; asked again, the nearer end counts. Connections
+   * that have rested for `restMs` are let go of. Resolves with all that was counted.
+   */
+  stop(options: { drainMs: number; restMs?: number }): Promise<Counted>;
 };
 
 /** Resolves when requests can be answered: with routes and their backends, if they can be had in time. */
@@ -145,11 +153,25 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
   const tasks = new TaskGroup();
   let isListening = false;
   let endMs = Infinity;
-  let stopped: Promise<void> | undefined;
+  let restMs: number | undefined;
+  let stopped: Promise<Counted> | undefined;
 
+  const statusNow = (): Status => ({
+    hasRoutes: routes.isKnown,
+    routes: { http: routes.size - routes.tcp.size, tcp: routes.tcp.size },
+    backends: Array.from(backends.all(), ({ service, address, inFlight, isLeaving, health }) => {
+      return { service, address, inFlight, isLeaving, isEjected: health.isEjected };
+    }),
+    ...(tls === undefined ? {} : { tls: tls.status() }),
+    counters,
+    ...(remembered?.inUse === undefined ? {} : { remembered: remembered.inUse }),
+  });
+  const statsNow = (appId?: string) => statsOfAll(routes.counted(), appId);
   const leftMs = () => Math.max(0, endMs - performance.now());
   const drain = async () => {
-    await Promise.all([http1.drain({ deadlineMs: leftMs() }), http2.drain({ deadlineMs: leftMs() })]);
+    const deadlineMs = leftMs();
+    const rest = restMs === undefined ? {} : { restMs };
+    await Promise.all([http1.drain({ deadlineMs, ...rest }), http2.drain({ deadlineMs })]);
   };
   const stop = async () => {
     isListening = false;
@@ -165,10 +187,13 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
       log.info({ connections: tcp.connections }, 'cutting TCP connections that did not end in time');
     }
     await tcp[Symbol.asyncDispose]();
+    // What is told of backends goes with them.
+    const counted = { status: statusNow(), stats: statsNow() };
     await tls?.[Symbol.asyncDispose]();
     await tasks.stop();
     backends[Symbol.dispose]();
     accessLog?.[Symbol.dispose]();
+    return counted;
   };
 
   const listenForTcp = () => {
@@ -216,25 +241,20 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
     httpPort,
     knowledge,
     httpsPort,
-    status: () => ({
-      hasRoutes: routes.isKnown,
-      routes: { http: routes.size - routes.tcp.size, tcp: routes.tcp.size },
-      backends: Array.from(backends.all(), ({ service, address, inFlight, isLeaving, health }) => {
-        return { service, address, inFlight, isLeaving, isEjected: health.isEjected };
-      }),
-      ...(tls === undefined ? {} : { tls: tls.status() }),
-      counters,
-      ...(remembered?.inUse === undefined ? {} : { remembered: remembered.inUse }),
-    }),
+    status: statusNow,
     routeStats(id) {
       const route = routes.get(id);
       return route === undefined ? undefined : statsOf(route);
     },
-    allStats: (appId) => statsOfAll(routes.counted(), appId),
+    allStats: statsNow,
     takeShare: (share) => routes.takeShare(share),
     shareOut: () => http1.shareOut(),
-    stop({ drainMs }) {
-      endMs = Math.min(endMs, performance.now() + drainMs);
+    get isIdle() {
+      return tcp.connections === 0 && Array.from(backends.all()).every(({ inFlight }) => inFlight === 0);
+    },
+    stop(stopping) {
+      endMs = Math.min(endMs, performance.now() + stopping.drainMs);
+      restMs = stopping.restMs;
       // What was being waited for for longer is cut by then.
       if (stopped !== undefined) void drain();
       return (stopped ??= stop());

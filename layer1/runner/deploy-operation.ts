@@ -4,7 +4,7 @@ import { routing } from '@flynn/controller/routes/api';
 import { platform } from '@flynn/controller/api-platform';
 import { isWebType } from '@flynn/controller/compile';
 import { isSettled, isWaiting } from '@flynn/controller/deployments/phases';
-import { type Deployment, type Operation, type Release, deploymentSchema } from '@flynn/controller/model';
+import { type Deployment, type Release, deploymentSchema } from '@flynn/controller/model';
 import { systemClock } from '@flynn/kit/clock';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import { followJob } from './build-operation.ts';
@@ -17,15 +17,14 @@ import { operationBefore, renewedRelease } from './release-operation.ts';
 /** Output `deploymentId`. */
 export async function executeDeploy(execution: Execution): Promise<Record<string, string>> {
   const { operation, controller, write } = execution;
-  const made = await operationBefore(execution);
-  const { releaseId } = made.output;
+  const releaseId = (await operationBefore(execution)).output['releaseId'];
   if (releaseId === undefined) throw new FlynnError('invalid', 'there is no release to deploy: push again');
   const params = { app: operation.appId, release: releaseId };
   const asMade = await patiently('reading the release', execution, (signal) =>
     controller.call(releases.get, { params }, { signal }),
   );
   await write(`-----> Deploying v${asMade.version}...`);
-  const { release, deployment: started } = await startDeployment(asMade, made, execution);
+  const { release, deployment: started } = await startDeployment(asMade, execution);
   await tellRelease(started, execution);
   const deployment = await follow(started, execution);
   if (deployment.state === 'failed') {
@@ -52,7 +51,7 @@ type Started = { release: Release; deployment: Deployment };
  * Waits for another deployment of the app to end. One of a release that this operation deploys is its own: its answer got lost.
  * What that other one set the release is to have too.
  */
-async function startDeployment(asMade: Release, made: Operation, execution: Execution): Promise<Started> {
+async function startDeployment(asMade: Release, execution: Execution): Promise<Started> {
   const { operation, controller } = execution;
   const params = { app: operation.appId };
   const begun = operation.output['deploymentId'];
@@ -68,7 +67,7 @@ async function startDeployment(asMade: Release, made: Operation, execution: Exec
     'another deployment of the app to end',
     execution,
     async (signal) => {
-      release = await renewedRelease(release, made, { ...execution, signal });
+      release = await renewedRelease(release, { ...execution, signal });
       const body = { releaseId: release.id };
       return { release, deployment: await controller.call(deployments.create, { params, body }, { signal }) };
     },

@@ -24,11 +24,17 @@ type Attempt = { artifactId?: string; areNotesTold?: boolean };
 export async function executeRelease(execution: Execution): Promise<Record<string, string>> {
   const { operation, write } = execution;
   await write('-----> Creating release...');
-  const digest = await resultOf(operation, execution);
-  const attempt: Attempt = {};
+  const digest = operation.input.resultDigest ?? (await operationBefore(execution)).output['resultDigest'];
+  if (digest === undefined) throw new FlynnError('invalid', 'the build left no result: push again');
+  const { commit = '', branch = '' } = operation.input;
+  const meta: Record<string, string> = {
+    ...(commit === '' ? {} : { git: 'true', 'git.commit': commit }),
+    ...(branch === '' ? {} : { 'git.branch': branch }),
+  };
+  const making: Making = { digest, meta, attempt: {}, isFirst: false };
   // What is being deployed now the release is to have too.
   const release = await afterOthers('creating the release', execution, (signal) =>
-    createRelease({ digest, input: operation.input, attempt }, { ...execution, signal }),
+    createRelease(making, { ...execution, signal }),
   );
   await write(`       v${release.version} created`);
   return { releaseId: release.id };
@@ -38,35 +44,28 @@ export async function executeRelease(execution: Execution): Promise<Record<strin
  * The release to be deployed now: `release`, or one made of the same build in its place, if what is live has changed since. As it
  * is it would take back what somebody set between it and its deployment. An operation that does it again finds what it made.
  */
-export async function renewedRelease(release: Release, made: Operation, execution: Execution): Promise<Release> {
+export async function renewedRelease(release: Release, execution: Execution): Promise<Release> {
   const { operation, controller, signal, write } = execution;
-  const basis = release.meta[basisMeta];
-  if (basis === undefined) return release;
+  const { artifactId, meta } = release;
+  const basis = meta[basisMeta];
+  if (basis === undefined || artifactId === undefined) return release;
   const params = { app: release.appId };
   const { releaseId } = await controller.call(apps.get, { params }, { signal });
   if (releaseId === undefined || releaseId === release.id || releaseId === basis) return release;
   const live = await controller.call(releases.get, { params: { ...params, release: releaseId } }, { signal });
   if (live.meta[operationMeta] === operation.id) return live;
-  const attempt: Attempt = {
-    areNotesTold: true,
-    ...(release.artifactId === undefined ? {} : { artifactId: release.artifactId }),
-  };
-  const digest = await resultOf(made, execution);
-  const renewed = await createRelease({ digest, input: made.input, attempt }, execution);
-  await write(`       The app was changed meanwhile: v${renewed.version} has these changes too, and takes its place`);
+  const artifact = await controller.call(releases.getArtifact, { params: { artifact: artifactId } }, { signal });
+  const digest = artifact.meta[resultMeta];
+  if (digest === undefined) return release;
+  const attempt = { artifactId, areNotesTold: true };
+  const renewed = await createRelease({ digest, meta, attempt, isFirst: basis === '' }, execution);
+  await write(`       The app was changed meanwhile: v${renewed.version} has that too, and takes its place`);
   return renewed;
 }
 
-/** What the build left that a release is, or was, made of. */
-async function resultOf(made: Operation, execution: Execution): Promise<string> {
-  const digest = made.input.resultDigest ?? (await operationBefore(execution, made)).output['resultDigest'];
-  if (digest === undefined) throw new FlynnError('invalid', 'the build left no result: push again');
-  return digest;
-}
-
 /** The operation this one builds on. */
-export async function operationBefore(execution: Execution, operation = execution.operation): Promise<Operation> {
-  const { controller } = execution;
+export async function operationBefore(execution: Execution): Promise<Operation> {
+  const { operation, controller } = execution;
   const [dependsOn] = operation.dependsOn ?? [];
   if (dependsOn === undefined)
     throw new FlynnError('invalid', `the ${operation.kind} has nothing before it: push again`);
@@ -75,8 +74,8 @@ export async function operationBefore(execution: Execution, operation = executio
   );
 }
 
-/** Of a build's result, and of how it came to be. */
-type Making = { digest: string; input: Operation['input']; attempt: Attempt };
+/** Of a build's result. `isFirst`: of the app, whatever is live, and app.json says how many of each type there are. */
+type Making = { digest: string; meta: Readonly<Record<string, string>>; attempt: Attempt; isFirst: boolean };
 
 async function createRelease(making: Making, execution: Execution): Promise<Release> {
   const { operation, controller, blobs, signal } = execution;
@@ -94,24 +93,21 @@ async function createRelease(making: Making, execution: Execution): Promise<Rele
       : await controller.call(releases.get, { params: { ...params, release: app.releaseId } }, { signal });
   // Again where the answer was lost: written twice it is the same.
   const release = made ?? (await makeRelease({ ...making, result }, live, execution));
-  await prepareCounts(result, release, live, execution);
+  await prepareCounts(result, release, making.isFirst ? undefined : live, execution);
   return release;
 }
 
 async function makeRelease(
-  { digest, input, attempt, result }: Making & { result: BuildResult },
+  { digest, meta: known, attempt, result }: Making & { result: BuildResult },
   live: Release | undefined,
   execution: Execution,
 ): Promise<Release> {
   const { operation, controller, signal, write } = execution;
   const params = { app: operation.appId };
-  const { commit = '', branch = '' } = input;
   const meta: Record<string, string> = {
-    ...(commit === '' ? {} : { git: 'true' }),
+    ...known,
     [operationMeta]: operation.id,
     [basisMeta]: live?.id ?? '',
-    ...(commit === '' ? {} : { 'git.commit': commit }),
-    ...(branch === '' ? {} : { 'git.branch': branch }),
     buildpack: result.buildpack,
   };
   const app = await controller.call(apps.get, { params }, { signal });
@@ -173,7 +169,7 @@ async function envOfFirst(appJson: AppJson, { operation, controller, signal }: E
   return { env: firstEnv(appJson, env, () => randomBytes(32).toString('hex')), references };
 }
 
-/** Written down before the deployment, which begins with them. */
+/** Written down before the deployment, which begins with them; of other types it has as many as are live then. */
 async function prepareCounts(
   { appJson }: BuildResult,
   release: Release,
@@ -184,14 +180,5 @@ async function prepareCounts(
   const counts = appJson === undefined ? {} : firstCounts(appJson, types);
   if (Object.keys(counts).length === 0) return;
   const params = { app: release.appId, release: release.id };
-  const before = live === undefined ? {} : await countsOf(controller, live, signal);
-  // A release with counts of its own takes over no others.
-  const kept = Object.fromEntries(Object.entries(before).filter(([type]) => types.now.includes(type)));
-  const web: Record<string, number> = live === undefined && types.now.includes('web') ? { web: 1 } : {};
-  await controller.call(formations.put, { params, body: { processes: { ...web, ...kept, ...counts } } }, { signal });
-}
-
-async function countsOf(controller: Execution['controller'], { appId, id }: Release, signal: AbortSignal) {
-  const { processes } = await controller.call(formations.get, { params: { app: appId, release: id } }, { signal });
-  return processes;
+  await controller.call(formations.put, { params, body: { processes: counts } }, { signal });
 }

@@ -32,8 +32,9 @@ export type FrontContext = {
   readonly pools: Pools;
   readonly h2c: Upstream;
   readonly deadlines: Deadlines;
-  /** Whether its next answer ends this connection, though the client would have it go on. Asked once for an answer. */
-  endsWithAnswer(connection: ClientConnection): boolean;
+  readonly isDraining: boolean;
+  /** Whether an answer ends this connection, though the client would have it go on; asked once for each that may. */
+  isLetGo(connection: ClientConnection): boolean;
   /** Takes connections whose client begins to speak HTTP/2 without asking (RFC 9113 3.3). */
   readonly http2: Pick<Front, 'take'> | undefined;
   closed(connection: ClientConnection): void;
@@ -139,6 +140,11 @@ export class ClientConnection implements Watched {
     return head.protocol === 'HTTP/1.0' ? 'connection: keep-alive\r\n' : '';
   }
 
+  /** `isBodyDone`: an end before that would have the client lose the answer, so it is only one that drains. */
+  endsWithAnswer(isBodyDone: boolean): boolean {
+    return this.context.isDraining || (isBodyDone && this.context.isLetGo(this));
+  }
+
   answer(answer: Answer, head: Http1RequestHead, keepsAlive: boolean): void {
     const connection = this.connectionField(head, keepsAlive);
     this.outbox.write(answerText(answer, { isForHead: head.method === 'HEAD', connection }));
@@ -235,7 +241,7 @@ export class ClientConnection implements Watched {
     const verdict = this.context.policy.admit(head, this.client);
     if ('answer' in verdict) {
       // A body that was announced must not be taken for the next request.
-      const keepsAlive = head.keepsAlive && head.body === 'none' && !this.context.endsWithAnswer(this);
+      const keepsAlive = head.keepsAlive && head.body === 'none' && !this.endsWithAnswer(true);
       this.answer(verdict.answer, head, keepsAlive);
       this.finished(keepsAlive);
     } else {

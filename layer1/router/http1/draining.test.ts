@@ -5,6 +5,7 @@ import { connect, createServer } from 'node:net';
 import type { AddressInfo, Socket } from 'node:net';
 import { test } from 'node:test';
 import type { TestContext } from 'node:test';
+import { systemClock } from '@flynn/kit/clock';
 import { waitFor } from '@flynn/kit/retry';
 import { closed } from '@flynn/kit/testing-sockets';
 import { Deadlines, tickMs } from './deadlines.ts';
@@ -97,6 +98,7 @@ test('shared out, each connection that was there ends with one of its next answe
   const [socket, other] = [await client(), await client()];
   pass(1_000);
   front.shareOut();
+  pass(1_000);
   const later = await client();
   let answers = 0;
   for (const each of [socket, other]) {
@@ -107,3 +109,20 @@ test('shared out, each connection that was there ends with one of its next answe
   await waitFor(() => front.connections === 1, { what: 'both to be gone', ...soon });
   for (let asked = 0; asked < 50; asked += 1) assert.doesNotMatch(await ask(later), /connection: close/);
 });
+
+test('a connection that rests is left for as long as it is said, whoever drains', async (t) => {
+  const { front, pass, ask, client } = await open(t);
+  const socket = await client();
+  pass(goodbyeMs + 1_000);
+  const drained = front.drain({ deadlineMs: Infinity, restMs: 2 * goodbyeMs });
+  await sleepTurns();
+  assert.equal(front.connections, 1);
+  assert.match(await ask(socket), /\r\nconnection: close\r\n/);
+  socket.end();
+  await drained;
+});
+
+/** As long as a draining takes to let go of two connections. */
+async function sleepTurns(): Promise<void> {
+  for (let turn = 0; turn < 5; turn += 1) await systemClock.sleep(20);
+}

@@ -1,6 +1,7 @@
 /** HTTP/1 with clients, on sockets themselves: request and response objects would cost more than all the rest of it. */
 import type { Socket } from 'node:net';
 import { systemClock } from '@flynn/kit/clock';
+import { answersToOneEnd } from '../exchange.ts';
 import type { Client, Front, Http1Speaker, Policy } from '../exchange.ts';
 import { H2cUpstream } from '../http2/h2c-upstream.ts';
 import { ClientConnection } from './client-connection.ts';
@@ -14,9 +15,6 @@ import { Pools } from './pool.ts';
  */
 const goodbyeMs = 3_000;
 
-/** Of the answers of connections that are to be shared out one in so many ends its own. */
-const answersToOneEnd = 8;
-
 /** The clock, and the connections to backends. */
 export type Shared = Readonly<{ deadlines: Deadlines; pools: Pools; h2c: H2cUpstream }>;
 
@@ -27,8 +25,7 @@ export function shared(): Shared {
 
 export class Http1Front implements Http1Speaker {
   readonly #connections = new Set<ClientConnection>();
-  readonly #context: FrontContext;
-  #isDraining = false;
+  readonly #context: FrontContext & { isDraining: boolean };
   /** Connections that began before this end with one of their next answers. */
   #sharedSinceMs = -Infinity;
   #answersOfOlder = 0;
@@ -44,7 +41,12 @@ export class Http1Front implements Http1Speaker {
       pools,
       h2c,
       http2: options.http2,
-      endsWithAnswer: (connection) => this.#isDraining || (connection.beganMs < this.#sharedSinceMs && this.#isLetGo()),
+      isDraining: false,
+      isLetGo: ({ beganMs }) => {
+        if (beganMs > this.#sharedSinceMs) return false;
+        this.#answersOfOlder += 1;
+        return this.#answersOfOlder % answersToOneEnd === 0;
+      },
       closed: (connection) => this.#connections.delete(connection),
     };
   }
@@ -64,16 +66,11 @@ export class Http1Front implements Http1Speaker {
     this.#sharedSinceMs = this.#context.deadlines.nowMs;
   }
 
-  #isLetGo(): boolean {
-    this.#answersOfOlder += 1;
-    return this.#answersOfOlder % answersToOneEnd === 0;
-  }
-
-  async drain(options: { deadlineMs: number }): Promise<void> {
-    this.#isDraining = true;
+  async drain(options: { deadlineMs: number; restMs?: number }): Promise<void> {
+    this.#context.isDraining = true;
     const startedMs = performance.now();
     const elapsedMs = () => performance.now() - startedMs;
-    const restMs = Math.min(this.#goodbyeMs, options.deadlineMs / 2);
+    const restMs = options.restMs ?? Math.min(this.#goodbyeMs, options.deadlineMs / 2);
     let resting = new Set<ClientConnection>();
     while (this.#connections.size > 0 && elapsedMs() < options.deadlineMs) {
       // In the second look only: what had arrived by the first has been read by then.

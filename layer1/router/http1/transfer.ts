@@ -120,7 +120,7 @@ export class Transfer implements ClientTransfer {
       return undefined;
     }
     this.#status = status;
-    this.keepsAlive = this.head.keepsAlive && !this.client.context.endsWithAnswer(this.client);
+    this.keepsAlive = this.head.keepsAlive && !this.client.endsWithAnswer(this.#passage.body.isDone);
     this.phase = 'answering';
     this.touch();
     return added;
@@ -204,8 +204,7 @@ export class Transfer implements ClientTransfer {
 
   answer(answer: Answer): void {
     this.#status = answer.status;
-    const { client } = this;
-    this.keepsAlive = this.head.keepsAlive && this.#passage.body.isDone && !client.context.endsWithAnswer(client);
+    this.keepsAlive = this.head.keepsAlive && this.#passage.body.isDone && !this.client.endsWithAnswer(true);
     this.#end('answered', Buffer.byteLength(answer.body));
     this.phase = 'over';
     this.client.answer(answer, this.head, this.keepsAlive);

@@ -11,6 +11,7 @@ import { asFlynnError } from '@flynn/kit/errors';
 import type { Logger } from '@flynn/kit/log';
 import { dial, hasVanished } from '../backend.ts';
 import type { Backend } from '../backend.ts';
+import { answersToOneEnd } from '../exchange.ts';
 import type { Answer, Client, Ending, Exchange, Http1Speaker, Policy, Problem } from '../exchange.ts';
 import { Deadlines } from '../http1/deadlines.ts';
 import type { Watched } from '../http1/deadlines.ts';
@@ -34,6 +35,7 @@ export class ReferenceFront implements Http1Speaker {
   readonly #sockets = new Map<Socket, Client>();
   readonly #agents = new WeakMap<Backend, Agent>();
   readonly #toShare = new WeakSet<Socket>();
+  #answersOfOlder = 0;
   #isDraining = false;
 
   constructor(options: { policy: Policy; log: Logger }) {
@@ -52,7 +54,8 @@ export class ReferenceFront implements Http1Speaker {
       ['checkContinue', true],
     ] as const) {
       this.#server.on(event, (request, response) => {
-        if (this.#isDraining || this.#toShare.has(request.socket)) response.shouldKeepAlive = false;
+        if (this.#isDraining || (this.#toShare.has(request.socket) && this.#isLetGo()))
+          response.shouldKeepAlive = false;
         this.#handle(request, response, expectsContinue).catch((error: unknown) => {
           log.error({ err: error }, 'a request failed in the router itself');
           response.destroy();
@@ -81,6 +84,11 @@ export class ReferenceFront implements Http1Speaker {
 
   shareOut(): void {
     for (const socket of this.#sockets.keys()) this.#toShare.add(socket);
+  }
+
+  #isLetGo(): boolean {
+    this.#answersOfOlder += 1;
+    return this.#answersOfOlder % answersToOneEnd === 0;
   }
 
   async drain(options: { deadlineMs: number }): Promise<void> {

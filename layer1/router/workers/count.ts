@@ -8,7 +8,7 @@ const maxByDefault = 4;
 
 export type WorkerRange = { readonly least: number; readonly most: number };
 
-/** From one to one for each core, as many as fit in the memory it may use. With one at most there is no parent: it is one process. */
+/** From one to one for each core, as many as fit in the memory it may use. With one at most there is no parent. */
 export function workerRange(options: {
   /** What was asked for; undefined leaves it open. */
   wanted: WorkerRange | undefined;

@@ -12,6 +12,7 @@ import { z } from 'zod';
 import { startRouter } from '../router.ts';
 import { ControlPlane, startBackend } from '../testing.ts';
 import { Load, Place, soon } from './testing.ts';
+import { lastSchema } from './past.ts';
 import { Workers } from './workers.ts';
 
 type Stop = () => Promise<unknown>;
@@ -60,6 +61,11 @@ async function startWorkers(): Promise<{ port: number; start: () => Promise<Stop
     count: 1,
     spawn: (index, count) => place.forkWorker(index, count),
     startDeadlineMs: 60_000,
+    onLast(counts) {
+      const { status, stats } = lastSchema.parse(counts);
+      const answers = stats.flatMap(({ backends }) => backends.map((backend) => backend.answers['2xx']));
+      if (status.counters.requests === 0 || !answers.some((count) => count > 0)) throw new Error('nothing was counted');
+    },
     log: silentLogger(),
   });
   owner.after(() => workers.stop({ deadlineMs: 30_000 }));

@@ -27,7 +27,7 @@ export class Past {
       this.#status === undefined ? { counters, ...(tls === undefined ? {} : { tls }) } : this.status(status);
     for (const one of stats) {
       const before = this.#routes.get(one.id);
-      this.#routes.set(one.id, before === undefined ? one : sumRouteStats([one, before]));
+      this.#routes.set(one.id, before === undefined ? one : sumRouteStats([one, ofSameBackends(before, one)]));
     }
   }
 
@@ -53,15 +53,8 @@ export class Past {
     return now.map((stats) => {
       const past = this.#routes.get(stats.id);
       if (past === undefined) return stats;
-      const known = new Map(stats.backends.map((backend) => [keyOf(backend), backend]));
-      const backends = past.backends.flatMap((backend) => {
-        const same = known.get(keyOf(backend));
-        // Of what is so now the present is said twice, which changes nothing, and of what is under way nothing.
-        return same === undefined
-          ? []
-          : [{ ...backend, ...nothingNow, isLeader: same.isLeader, isLeaving: same.isLeaving }];
-      });
-      return sumRouteStats([stats, { ...past, active: 0, backends }]);
+      // Of what is so now the present is said twice, which changes nothing, and of what is under way nothing.
+      return sumRouteStats([stats, ofSameBackends({ ...past, active: 0 }, stats)]);
     });
   }
 
@@ -71,7 +64,16 @@ export class Past {
   }
 }
 
-const nothingNow = { active: 0, ejectedBy: 0 } as const;
+/** What `past` counted of backends that are there now. */
+function ofSameBackends(past: RouteStats, now: RouteStats): RouteStats {
+  const known = new Map(now.backends.map((backend) => [keyOf(backend), backend]));
+  const backends = past.backends.flatMap((backend) => {
+    const same = known.get(keyOf(backend));
+    if (same === undefined) return [];
+    return [{ ...backend, active: 0, ejectedBy: 0, isLeader: same.isLeader, isLeaving: same.isLeaving }];
+  });
+  return { ...past, backends };
+}
 
 function keyOf({ service, address }: BackendStats): string {
   return `${service} ${address}`;

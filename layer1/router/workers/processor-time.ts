@@ -1,17 +1,15 @@
 /** How much of the processors has a process had so far? */
 import { readFileSync } from 'node:fs';
-import { hasErrno } from '@flynn/kit/errors';
 
 /** The kernel tells it in hundredths of a second, on every machine there is (USER_HZ). */
 const tickMs = 10;
 
-/** Milliseconds, of all its threads, in programs and in the kernel; undefined for a process that has ended. */
+/** Milliseconds, of all its threads, in programs and in the kernel; undefined if that cannot be read: mostly, it has ended. */
 export function processorMs(pid: number): number | undefined {
   try {
     return processorMsOf(readFileSync(`/proc/${pid}/stat`, 'utf8'));
-  } catch (error) {
-    if (hasErrno(error, 'ENOENT', 'ESRCH')) return undefined;
-    throw error;
+  } catch {
+    return undefined;
   }
 }
 

@@ -4,6 +4,7 @@ import { mkdtempDisposable } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import { routes } from '../api.ts';
 import { ask } from '../testing.ts';
@@ -75,7 +76,7 @@ test('a router gets another process while there is work for two, and the one aft
   const { counters } = await router.client.call(routes.status, {});
   assert.equal(counters.requests, answered);
 
-  const isKept = async () => (await workersBefore(stateDir).read()) === 2;
+  const isKept = async () => (await workersBefore(stateDir, silentLogger()).read(2)) === 2;
   await waitFor(isKept, { what: 'the number of workers to be kept', ...soon });
   const next = await place.start('1-2', { stateDir });
   assert.equal((await next.client.call(routes.status, {})).workers, 2);

@@ -36,7 +36,12 @@ export async function keepSized(
     await pause(lookEveryMs, signal, clock);
     if (signal.aborted) return;
     const atMs = elapsedMs();
-    const used = new Map(workers.takingPids.map((pid) => [pid, usedBy(pid) ?? 0]));
+    const used = new Map(
+      workers.takingPids.flatMap((pid): [number, number][] => {
+        const ms = usedBy(pid);
+        return ms === undefined ? [] : [[pid, ms]];
+      }),
+    );
     const shares = [...used].flatMap(([pid, ms]) => {
       const was = before.get(pid);
       return was === undefined ? [] : [(ms - was) / (atMs - beforeMs)];

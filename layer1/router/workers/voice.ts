@@ -85,6 +85,12 @@ export async function startParent(options: {
           .flat(),
       ),
     );
+  /** Who has only just started, or does not answer, says nothing of which routes there are. */
+  const allKnowRoutes = async () => {
+    const asked = workers.pids.length;
+    const parts = (await workers.ask('status')).map((status) => statusSchema.parse(status));
+    return parts.length === asked && parts.every(({ hasRoutes }) => hasRoutes);
+  };
   return {
     async status() {
       const parts = await undisturbed(past, async () =>
@@ -97,7 +103,8 @@ export async function startParent(options: {
       const also = past.routes;
       const stats = await ask({ ...(app === undefined ? {} : { app }), also });
       const listed = new Set(stats.map(({ id }) => id));
-      if (app === undefined && workers.pids.length > 0) past.forget(also.filter((id) => !listed.has(id)));
+      const unlisted = also.filter((id) => !listed.has(id));
+      if (app === undefined && unlisted.length > 0 && (await allKnowRoutes())) past.forget(unlisted);
       return past.stats(stats).filter(({ requests, active }) => requests + active > 0);
     },
     async isSo(word, { waitMs }) {

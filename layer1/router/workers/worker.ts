@@ -21,7 +21,7 @@ export type Parent = {
 /** Tells the parent that this worker serves, and answers what it asks. `onOrphaned`: nobody supervises it any more. */
 export function serveParent(line: Line, options: { answers: Answers; onOrphaned: () => void }): Parent {
   // The parent may end at any moment; then there is nobody to tell.
-  const tell = (message: FromWorker) => void line.send?.(message);
+  const tell = (message: FromWorker) => void line.send?.(message, undefined, undefined, () => undefined);
   line.on('message', (message) => {
     const asked = fromParent.safeParse(message);
     if (!asked.success) return;

@@ -18,13 +18,16 @@ const fixture = new URL('./fixture.ts', import.meta.url).pathname;
 async function start(
   t: TestContext,
   count: number,
-  options: { onLast?: (counts: unknown) => void; isBroken?: (index: number) => boolean } = {},
+  options: { onLast?: (counts: unknown) => void; isBroken?: (index: number) => boolean; onFork?: () => void } = {},
 ): Promise<{ workers: Workers; port: number }> {
   const port = await freePort();
-  const { isBroken, ...heard } = options;
+  const { isBroken, onFork, ...heard } = options;
   const workers = await Workers.start({
     count,
-    spawn: (index) => fork(fixture, [String(port), isBroken?.(index) === true ? 'broken' : '']),
+    spawn(index) {
+      onFork?.();
+      return fork(fixture, [String(port), isBroken?.(index) === true ? 'broken' : '']);
+    },
     ...heard,
     startDeadlineMs: 20_000,
     log: silentLogger(),
@@ -145,6 +148,23 @@ describe('workers', () => {
     await assert.rejects(workers.grow(), /worker 1 of the router ended before it served/);
     assert.equal(workers.count, 1);
     assert.equal(workers.pids.length, 1);
+  });
+
+  test('one that cannot be forked again is tried until it can', async (t) => {
+    let forks = 0;
+    const { workers } = await start(t, 1, {
+      onFork() {
+        forks += 1;
+        if (forks === 2) throw new Error('ENOMEM');
+      },
+    });
+    const [victim = 0] = workers.pids;
+    process.kill(victim, 'SIGKILL');
+    await waitFor(() => workers.pids.length === 1 && !workers.pids.includes(victim), {
+      what: 'another worker',
+      ...soon,
+    });
+    assert.equal(forks, 3);
   });
 
   test('that cannot start are an error, and leave nothing behind', async () => {

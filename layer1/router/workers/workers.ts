@@ -22,6 +22,7 @@ type Worker = {
   isServing: boolean;
   /** It takes no more connections, ends with those it has, and nobody takes its place. */
   isLeaving: boolean;
+  isToldToStop: boolean;
 };
 
 export type WorkersOptions = {
@@ -95,36 +96,42 @@ export class Workers {
     } catch (error) {
       this.#workers.delete(index);
       this.#count -= 1;
+      await this.#tellCount();
       throw error;
     }
     await this.#tellCount();
   }
 
   /**
-   * Resolves when one less takes connections; there has to be more than one. `busy`: the one whose turn it is has something under
-   * way, and stays. What befalls those that it takes until it hears of it is up to the worker.
+   * Resolves when one less takes connections; there has to be more than one. `busy`: all that might go have something under way,
+   * and stay. What comes to one until it hears that it is to go is its own to bring to an end.
    */
   async shrink(): Promise<'left' | 'busy'> {
     const staying = [...this.#workers].filter(([index, { isLeaving }]) => index > 0 && !isLeaving);
-    const [, last] = staying.toSorted(([a], [b]) => a - b).at(-1) ?? [];
-    if (last === undefined) throw new FlynnError('invalid', 'the only worker of a router does not leave');
-    // Told first: if it dies now, nobody takes its place.
-    last.isLeaving = true;
+    if (staying.length === 0) throw new FlynnError('invalid', 'the only worker of a router does not leave');
     this.#count -= 1;
-    const mayLeave = await this.#ask(last, { question: 'leave', input: null, timeoutMs: askMs }).catch(
-      (error: unknown) => {
-        this.#options.log.warn({ err: error }, 'a worker that is to leave does not answer: it is told to stop');
-        last.process.kill('SIGTERM');
-        return true;
-      },
-    );
-    if (mayLeave !== true) {
-      last.isLeaving = false;
-      this.#count += 1;
-      return 'busy';
+    for (const [, worker] of staying.toSorted(([a], [b]) => b - a)) {
+      // Said first: if it dies now, nobody takes its place.
+      worker.isLeaving = true;
+      if (await this.#mayLeave(worker)) {
+        await this.#tellCount();
+        return 'left';
+      }
+      worker.isLeaving = false;
     }
+    this.#count += 1;
     await this.#tellCount();
-    return 'left';
+    return 'busy';
+  }
+
+  async #mayLeave(worker: Worker): Promise<boolean> {
+    try {
+      return (await this.#ask(worker, { question: 'leave', input: null, timeoutMs: askMs })) === true;
+    } catch (error) {
+      this.#options.log.warn({ err: error }, 'a worker that is to leave does not answer: it is told to stop');
+      this.#tellToStop(worker);
+      return true;
+    }
   }
 
   /** Asks every worker that serves; those that die meanwhile, or do not answer in time, are left out. */
@@ -147,7 +154,7 @@ export class Workers {
   async stop({ deadlineMs }: { deadlineMs: number }): Promise<void> {
     this.#isStopping = true;
     const left = [...this.#workers.values()];
-    for (const worker of left) worker.process.kill('SIGTERM');
+    for (const worker of left) this.#tellToStop(worker);
     const kill = setTimeout(() => {
       for (const worker of left) worker.process.kill('SIGKILL');
     }, deadlineMs);
@@ -183,7 +190,12 @@ export class Workers {
       if (worker.isLeaving || this.#isStopping) return;
       attempt += 1;
       startedMs = performance.now();
-      worker = this.#spawn(index);
+      try {
+        worker = this.#spawn(index);
+      } catch (error) {
+        // No memory for another process, say: the one that ended is waited for no longer, and the next try comes later.
+        this.#options.log.error({ err: error, worker: index }, 'a worker could not be started');
+      }
     }
   }
 
@@ -193,8 +205,19 @@ export class Workers {
     return index;
   }
 
+  #countQuestion() {
+    return { question: 'count', input: { count: this.#count }, timeoutMs: askMs };
+  }
+
   async #tellCount(): Promise<void> {
-    await this.ask('count', { count: this.#count });
+    const { question, input } = this.#countQuestion();
+    await this.ask(question, input);
+  }
+
+  /** Once: a second signal would end it at once. */
+  #tellToStop(worker: Worker): void {
+    if (!worker.isToldToStop) worker.process.kill('SIGTERM');
+    worker.isToldToStop = true;
   }
 
   #spawn(index: number): Worker {
@@ -209,6 +232,7 @@ export class Workers {
       questions: new Map(),
       isServing: false,
       isLeaving: false,
+      isToldToStop: false,
     };
     this.#workers.set(index, worker);
     const late = setTimeout(() => {
@@ -234,6 +258,10 @@ export class Workers {
     if (!heard.success) return;
     if (heard.data.type === 'serving') {
       worker.isServing = true;
+      // There may be more or less by now than when it was started.
+      void this.#ask(worker, this.#countQuestion()).catch((error: unknown) => {
+        this.#options.log.warn({ reason: messageOf(error) }, 'a new worker did not answer');
+      });
       onServing();
       return;
     }
