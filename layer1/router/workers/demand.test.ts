@@ -4,7 +4,6 @@ import { assert as assertProperty, double, integer, property } from 'fast-check'
 import { workerRange } from './count.ts';
 import { busyShare, calmMs, calmShare, demandAfter, demandOf } from './demand.ts';
 import type { Demand } from './demand.ts';
-import { processorMs, processorMsOf } from './processor-time.ts';
 
 const range = { least: 1, most: 3 };
 
@@ -86,13 +85,4 @@ test('from one worker to one for each core, as far as the memory reaches', () =>
   assert.deepEqual(workerRange({ ...open, cores: 4, memoryBytes: 256 * mebibyte }), { least: 1, most: 1 });
   const wanted = { least: 12, most: 12 };
   assert.deepEqual(workerRange({ wanted, cores: 2, memoryBytes: 64 * mebibyte }), wanted);
-});
-
-test('the time of a process is what the kernel says, whatever it is called', () => {
-  const stat = '7 (a) b (c) S 1 7 7 0 -1 4194560 9 0 0 0 123 45 0 0 20 0 11 0 100 1 2';
-  assert.equal(processorMsOf(stat), 1_680);
-  const { user, system } = process.cpuUsage();
-  const mine = processorMs(process.pid) ?? 0;
-  assert.ok(Math.abs(mine - (user + system) / 1_000) < 200, `${mine} ms`);
-  assert.equal(processorMs(2 ** 22 + 1), undefined);
 });

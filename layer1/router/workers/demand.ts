@@ -17,7 +17,7 @@ export type Demand = {
 
 export const demandOf = (count: number): Demand => ({ count, isBusy: false, calmSinceMs: undefined });
 
-/** `shares` are of a core, one for each worker, since the look before. One more or one less at a time. */
+/** `shares` are of the time since the look before, one for each worker. One more or one less at a time. */
 export function demandAfter(
   before: Demand,
   look: { readonly atMs: number; readonly shares: readonly number[] },

@@ -46,7 +46,7 @@ function sized(t: TestContext, options: { count: number; grows?: boolean; shrink
     signal: stopping.signal,
     log: silentLogger(),
     onCount: async (count) => void counted.push(count),
-    processorMs: (pid) => used[pid] ?? 0,
+    busyMs: (pid) => used[pid] ?? 0,
     elapsedMs: () => elapsedMs,
     clock,
   });

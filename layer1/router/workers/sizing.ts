@@ -4,7 +4,7 @@ import type { Clock } from '@flynn/kit/clock';
 import type { Logger } from '@flynn/kit/log';
 import type { WorkerRange } from './count.ts';
 import { demandAfter, demandOf } from './demand.ts';
-import { processorMs } from './processor-time.ts';
+import { busyMs } from './busy-time.ts';
 import type { Workers } from './workers.ts';
 
 export const lookEveryMs = 500;
@@ -22,13 +22,13 @@ export async function keepSized(
     log: Logger;
     onCount?: (count: number) => Promise<void>;
     /** Of a process so far; and of a clock that never steps back. */
-    processorMs?: (pid: number) => number | undefined;
+    busyMs?: (pid: number) => number | undefined;
     elapsedMs?: () => number;
     clock?: Pick<Clock, 'sleep'>;
   },
 ): Promise<void> {
   const { range, signal, log, clock = systemClock, elapsedMs = () => performance.now() } = options;
-  const usedBy = options.processorMs ?? processorMs;
+  const usedBy = options.busyMs ?? busyMs;
   let demand = demandOf(workers.count);
   let before = new Map<number, number>();
   let beforeMs = elapsedMs();

@@ -1,0 +1,17 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { busyMs, busyMsOf, processorMsOf } from './busy-time.ts';
+
+test('a process is busy while it runs or waits to, and not while it rests', async () => {
+  const before = busyMs(process.pid) ?? 0;
+  const untilMs = performance.now() + 300;
+  while (performance.now() < untilMs);
+  const after = busyMs(process.pid) ?? 0;
+  assert.ok(after - before > 200, `${after - before} ms`);
+  assert.equal(busyMs(2 ** 22 + 1), undefined);
+});
+
+test('it is read as the kernel writes it, whatever the program is called', () => {
+  assert.equal(busyMsOf('1500000000 250000000 77\n'), 1_750);
+  assert.equal(processorMsOf('7 (a) b (c) S 1 7 7 0 -1 4194560 9 0 0 0 123 45 0 0 20 0 11 0 100 1 2'), 1_680);
+});
