@@ -5,9 +5,9 @@ import { readFileSync } from 'node:fs';
 const tickMs = 10;
 
 /**
- * Milliseconds in which its main thread ran or waited for a processor: on a crowded machine one that has too much to do is busy all
- * the time, however little of it it gets. Kernels without such figures tell what all its threads had of the processors. Undefined if
- * nothing can be read: mostly, it has ended.
+ * Milliseconds in which its main thread ran or waited for a processor: on a crowded machine one that has too much to do is busy
+ * all the time, however little of it it gets. Kernels without such figures tell what all its threads had of the processors.
+ * Undefined if nothing can be read: mostly, it has ended.
  */
 export function busyMs(pid: number): number | undefined {
   const waits = read(`/proc/${pid}/task/${pid}/schedstat`);
