@@ -20,12 +20,15 @@ beforeEach(async () => {
 afterEach(() => rm(state, { recursive: true }));
 
 /** Supervises a shell script in place of the host agent. */
-async function supervise(program: string) {
+async function supervise(program: string, env: Readonly<Record<string, string>> = {}) {
   // Called like node: with two options of its own ahead of the program.
   const node = join(state, 'node');
   await writeFile(node, '#!/bin/sh\nshift 2\nexec sh "$@"\n', { mode: 0o755 });
   await writeFile(join(state, 'program'), program);
-  const child = spawn('sh', [script, state, node, join(state, 'program')], { stdio: 'ignore' });
+  const child = spawn('sh', [script, state, node, join(state, 'program')], {
+    stdio: 'ignore',
+    env: { ...process.env, ...env },
+  });
   return { child, ended: once(child, 'exit') };
 }
 
@@ -51,6 +54,23 @@ test(
     assert.equal(existsSync(join(state, 'agent.pid')), false);
   },
 );
+
+test('one that had come up is started again at once', { timeout: 90_000 }, async () => {
+  // A clock by which every run takes a minute.
+  await writeFile(
+    join(state, 'date'),
+    `#!/bin/sh\nn=$(($(cat ${state}/clock 2>/dev/null || echo 0) + 60)); echo $n | tee ${state}/clock\n`,
+    { mode: 0o755 },
+  );
+  const { child, ended } = await supervise(
+    '[ -e "${0%/*}/again" ] || { : >"${0%/*}/again"; exit 7; }; trap "exit 0" TERM; echo runs; while :; do sleep 0.05; done',
+    { PATH: `${state}:${process.env['PATH']}` },
+  );
+  await untilLogged(/runs\n/);
+  assert.match(await log(), /ended with 7; starting it again in 0 s/);
+  child.kill('SIGTERM');
+  await ended;
+});
 
 test('a log that is too long is put aside before a start', { timeout: 90_000 }, async () => {
   await writeFile(join(state, 'agent.log'), 'x'.repeat(maxBytes + 1));

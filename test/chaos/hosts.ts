@@ -9,6 +9,8 @@ import { names } from './workloads.ts';
 
 /** The lease of a host is 7 s, of what it announces 10 s, and of one whose agent is to be back 30 s. */
 const awayMs = 12_000;
+/** Then the last renewal of a lease that lasts 7 s was at most 1.5 s ago, and the watchdog strikes 0.5 s before its end. */
+const inTimeMs = 4_500;
 
 /** Until the host is not in the cell any more and all its work that can move runs on the others; how long that took. */
 export async function untilReplaced(stage: Stage, gone: string): Promise<string> {
@@ -38,14 +40,24 @@ export function describeHosts(theStage: () => Stage): void {
     },
   );
 
-  scenario(theStage, 'a host agent is killed: no container notices', async (stage) => {
+  scenario(theStage, 'a host agent is killed: no container notices if another is there in time', async (stage, t) => {
     const host = stage.hostOf(names.single);
-    const pid = host.agentPid();
-    process.kill(pid, 'SIGKILL');
+    const before = stage.cell.hosts.get(host.name)?.value.startedAt;
+    const killedMs = performance.now();
+    process.kill(host.agentPid(), 'SIGKILL');
     stage.since('the kill');
-    await waitFor(() => host.agentPid() !== pid, { what: 'another host agent', deadlineMs: 60_000 });
+    await stage.watch.until(
+      (cell) => {
+        const startedAt = cell.hosts.get(host.name)?.value.startedAt;
+        return startedAt === undefined || startedAt === before ? ['no other agent announced it'] : [];
+      },
+      { what: 'another host agent', deadlineMs: 60_000 },
+    );
+    const awayMs = performance.now() - killedMs;
+    t.diagnostic(`another was there ${(awayMs / 1_000).toFixed(1)} s after the kill`);
     await stage.untilHealthy();
-    assertUndisturbed(stage);
+    // On a machine that has too much to do for a start in time singletons have to stop, as of a host that is away.
+    assertUndisturbed(stage, awayMs < inTimeMs ? [] : [names.single, names.volume]);
   });
 
   scenario(
@@ -118,10 +130,10 @@ export function describeHosts(theStage: () => Stage): void {
   });
 }
 
-/** Nothing of the suite's steady work was stopped or started since the scenario began. */
-export function assertUndisturbed(stage: Stage): void {
+/** Nothing of the suite's steady work was stopped or started since the scenario began, but what is `excused`. */
+export function assertUndisturbed(stage: Stage, excused: readonly string[] = []): void {
   stage.witness.look();
-  const steady = new Set<string>(Object.values(names));
+  const steady = new Set<string>(Object.values(names).filter((name) => !excused.includes(name)));
   const changed = stage.witness.changes().filter(({ name }) => steady.has(name));
   assert.deepEqual(changed, []);
 }
