@@ -1,9 +1,9 @@
 /** The script in a repository of nothing else, with an npm of the test's. */
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { copyFile, mkdir, mkdtempDisposable, readFile, writeFile } from 'node:fs/promises';
+import { copyFile, mkdir, mkdtempDisposable, readFile, utimes, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { join, relative } from 'node:path';
 import { test } from 'node:test';
 import { promisify } from 'node:util';
 
@@ -25,7 +25,9 @@ test('of two commands at once one installs the packages, and the other waits for
   const at = (path: string): string => join(folder.path, path);
   await mkdir(at('bootstrap'));
   await mkdir(at('programs'));
-  await copyFile(join(import.meta.dirname, 'prepare'), at('bootstrap/prepare'));
+  for (const script of ['prepare', 'command-file']) {
+    await copyFile(join(import.meta.dirname, script), at(`bootstrap/${script}`));
+  }
   await writeFile(at('package-lock.json'), '{}');
   await writeFile(at('programs/npm'), npm, { mode: 0o755 });
   const env = { ...process.env, PATH: `${at('programs')}:${process.env['PATH'] ?? ''}` };
@@ -33,4 +35,35 @@ test('of two commands at once one installs the packages, and the other waits for
   await Promise.all([prepare(), prepare()]);
   await prepare();
   assert.equal((await readFile(at('calls'), 'utf8')).split('\n').length - 1, 1);
+});
+
+/** Says what it is to run, and makes what it is to make. */
+const node = `#!/bin/sh
+case $1 in
+  --version) echo v24.0.0 ;;
+  bootstrap/make-command.ts) mkdir -p "\${2%/*}" && : >"$2" ;;
+  *) echo "$2" ;;
+esac
+`;
+
+test('the command is run from one file as long as nothing it is made of has changed', async () => {
+  await using folder = await mkdtempDisposable(join(tmpdir(), 'flynn-prepare-'));
+  const at = (path: string): string => join(folder.path, path);
+  for (const path of ['bin', 'bootstrap', 'cli', 'layer0', 'layer1', 'node_modules/.bin']) {
+    await mkdir(at(path), { recursive: true });
+  }
+  for (const path of ['bin/flynn', 'bootstrap/prepare', 'bootstrap/command-file']) {
+    await copyFile(join(import.meta.dirname, '..', path), at(path));
+  }
+  await writeFile(at('package-lock.json'), '{}');
+  await writeFile(at('node_modules/.flynn-lock'), '{}');
+  await writeFile(at('node_modules/.bin/node'), node, { mode: 0o755 });
+  await writeFile(at('cli/main.ts'), '');
+  const program = async () => relative(folder.path, (await run('sh', [at('bin/flynn')])).stdout.trim());
+  assert.equal(await program(), 'cli/main.ts');
+  await run('sh', [at('bootstrap/prepare')]);
+  assert.equal(await program(), 'node_modules/.cache/flynn/flynn.mjs');
+  const soon = new Date(Date.now() + 1_000);
+  await utimes(at('cli/main.ts'), soon, soon);
+  assert.equal(await program(), 'cli/main.ts');
 });
