@@ -1,11 +1,11 @@
 /**
- * Loaded before every test file: one that is still there when its tests are over, or its time is, ends with a word on what
+ * Loaded first in every process of tests: one that is still there when its tests are over, or its time is, ends with a word on what
  * holds it. Without this a single failed test that did not clean up holds a whole run for ever.
  */
 import { after } from 'node:test';
 
 const afterTestsMs = 15_000;
-const wholeMs = Number(process.env['FLYNN_TEST_FILE_MS'] ?? 900_000);
+const wholeMs = Number(process.env['FLYNN_TEST_PROCESS_MS'] ?? 900_000);
 
 function endAfter(ms: number, what: string): void {
   const end = () => {

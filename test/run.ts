@@ -14,30 +14,39 @@ import { PassThrough } from 'node:stream';
 import { run } from 'node:test';
 import { spec } from 'node:test/reporters';
 import { parseArgs } from 'node:util';
+import { groupsOf, writeGroups } from './groups.ts';
 import { ensureTestImages } from './images.ts';
 import { Leftovers } from './leftovers.ts';
 import { closedFolderOf, runInCopy } from './reachable.ts';
 
 /**
- * Suites that run together. `concurrency`: so many files at a time; tests wait more than they work, and two cores do that of
- * two. `timeoutMs` is for a test, `fileMs` for all of a file.
+ * Suites that run together. `concurrency`: so many processes at a time; tests wait more than they work, and two cores do that
+ * of two. `timeoutMs` is for a test, `processMs` for all of a process, which has one file or a group of them.
  */
 type Batch = {
   suites: readonly string[];
+  isGrouped?: boolean;
   needsImages: boolean;
   concurrency: number;
   timeoutMs: number;
-  fileMs: number;
+  processMs: number;
   /** Runs only when it is named. */
   isForAsking?: boolean;
 };
 
 const batches: readonly Batch[] = [
-  { suites: ['unit'], needsImages: false, concurrency: 2, timeoutMs: 120_000, fileMs: 300_000 },
-  { suites: ['integration'], needsImages: true, concurrency: 2, timeoutMs: 300_000, fileMs: 900_000 },
+  { suites: ['unit'], isGrouped: true, needsImages: false, concurrency: 3, timeoutMs: 120_000, processMs: 600_000 },
+  { suites: ['integration'], needsImages: true, concurrency: 2, timeoutMs: 300_000, processMs: 900_000 },
   // A cluster has work for two cores: two at a time take as long, and starve each other.
-  { suites: ['e2e', 'chaos'], needsImages: true, concurrency: 1, timeoutMs: 1_800_000, fileMs: 1_800_000 },
-  { suites: ['long'], needsImages: true, concurrency: 1, timeoutMs: 1_800_000, fileMs: 1_800_000, isForAsking: true },
+  { suites: ['e2e', 'chaos'], needsImages: true, concurrency: 1, timeoutMs: 1_800_000, processMs: 1_800_000 },
+  {
+    suites: ['long'],
+    needsImages: true,
+    concurrency: 1,
+    timeoutMs: 1_800_000,
+    processMs: 1_800_000,
+    isForAsking: true,
+  },
 ];
 const suites = batches.flatMap((batch) => batch.suites);
 
@@ -99,9 +108,9 @@ for (const batch of batches) {
     leftovers.lookAtEngine();
   }
   process.env['TMPDIR'] = leftovers.folder;
-  process.env['FLYNN_TEST_FILE_MS'] = String(batch.fileMs);
+  process.env['FLYNN_TEST_PROCESS_MS'] = String(batch.processMs);
   const stream = run({
-    files,
+    files: batch.isGrouped ? writeGroups(groupsOf(files), leftovers.folder) : files,
     concurrency: batch.concurrency,
     timeout: batch.timeoutMs,
     ...(flags.only === undefined ? {} : { testNamePatterns: [flags.only] }),
