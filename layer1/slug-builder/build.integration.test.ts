@@ -75,7 +75,7 @@ async function buildApp(appId: string, dir: string, appEnv: Record<string, strin
     FLYNN_TEST_OUTPUT: join(base, 'output'),
   };
   // The steps write to this process's output in a container; here to a file that the test reads.
-  const shell = ['bash', '-c', 'exec "$@" >>"$FLYNN_TEST_OUTPUT" 2>&1', 'step', ...self] as const;
+  const shell = ['bash', '--norc', '-c', 'exec "$@" >>"$FLYNN_TEST_OUTPUT" 2>&1', 'step', ...self] as const;
   await writeFile(join(base, 'output'), '');
   await chmod(join(base, 'output'), 0o666);
   let said = '';
@@ -179,7 +179,9 @@ test('a TypeScript app is built with its development dependencies and shipped wi
   const names = execFileSync('ls', ['-A', join(slug, 'app')], { encoding: 'utf8' }).split('\n');
   assert.ok(names.includes('dist'), 'built');
   assert.ok(!names.includes('src'), '.slugignore keeps the source out');
-  const modules = execFileSync('bash', ['-c', `ls ${slug}/app/node_modules 2>/dev/null || true`], { encoding: 'utf8' });
+  const modules = execFileSync('bash', ['--norc', '-c', `ls ${slug}/app/node_modules 2>/dev/null || true`], {
+    encoding: 'utf8',
+  });
   assert.doesNotMatch(modules, /typescript/);
   await using app = await start(slug, result.processTypes['web'] ?? '', { PORT: '18432' });
   assert.equal(await answerOf('http://127.0.0.1:18432/'), 'Hello from TypeScript\n');
@@ -205,7 +207,9 @@ test('another Node.js than the builder’s is fetched, with an npm that runs on 
   const { result, output } = await buildApp('old', dir);
   assert.match(output, /engines\.node 18\.x: Node\.js 18\.\d+\.\d+\n {7}npm 10\./);
   const slug = await unpackSlug(result);
-  const version = execFileSync('bash', ['-c', `${slug}/opt/flynn/node-18*/bin/node --version`], { encoding: 'utf8' });
+  const version = execFileSync('bash', ['--norc', '-c', `${slug}/opt/flynn/node-18*/bin/node --version`], {
+    encoding: 'utf8',
+  });
   assert.match(version, /^v18\./);
   const again = await buildApp('old', dir);
   assert.deepEqual(again.result, result);

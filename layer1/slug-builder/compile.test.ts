@@ -77,7 +77,7 @@ test('a custom buildpack gets the build, cache and env folders, and its release 
   assert.equal(await readFile(join(b.layout.cacheDir, 'count'), 'utf8'), '1\n');
   const script = '. .profile.d/000-defaults.sh; echo "$LOUDNESS"';
   const loudness = (env: Record<string, string>): string =>
-    execFileSync('bash', ['-c', script], {
+    execFileSync('bash', ['--norc', '-c', script], {
       cwd: b.layout.appDir,
       env,
       encoding: 'utf8',

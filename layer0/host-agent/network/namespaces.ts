@@ -102,13 +102,16 @@ export class Namespaces implements AsyncDisposable {
     });
   }
 
-  /** What comes of connecting from a namespace: `silent` is what has not answered by then. */
+  /**
+   * What comes of connecting from a namespace: `silent` is what has not answered by then. With a socket for its stdin bash takes
+   * itself for a remote shell and reads ~/.bashrc, which may take longer than that.
+   */
   async ask(name: string, target: string, { seconds = 1.5 } = {}): Promise<Answer> {
     const [host = '', port = ''] = target.split(':');
     const script = `exec 3<>/dev/tcp/${host}/${port} || exit 7; cat <&3`;
     const command: Command = {
       program: 'sh',
-      args: ['-c', `timeout ${seconds} bash -c '${script}' 2>/dev/null; echo " $?"`],
+      args: ['-c', `timeout ${seconds} bash --norc -c '${script}' 2>/dev/null; echo " $?"`],
     };
     const said = await this.in(name).run(command, deadline());
     const [from = '', code = ''] = said.trimEnd().split(' ');
