@@ -32,6 +32,11 @@ export async function stopAccepting(server: Server): Promise<void> {
   if (server.listening) server.close();
 }
 
+/** How often those who wait for a last connection's end look: where it may take days, not so often that looking is work. */
+export function drainLookMs(deadlineMs: number): number {
+  return deadlineMs === Infinity ? 200 : 20;
+}
+
 /** Connections that were accepted and that no front has yet: what they say first is still looked at, or hands are shaken. */
 export class Arrivals {
   readonly #sockets = new Set<Socket>();

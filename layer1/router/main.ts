@@ -9,31 +9,27 @@ import { FlynnError } from '@flynn/kit/errors';
 import { HttpClient } from '@flynn/kit/http-client';
 import { partRules, roleGate } from '@flynn/kit/http-gate';
 import { startServer } from '@flynn/kit/http-server';
-import { keepHeapSmall } from '@flynn/kit/idle-memory';
+import { fullCollection, keepHeapSmall } from '@flynn/kit/idle-memory';
 import { anyHost, appRole, ownIdentity } from '@flynn/kit/identity';
 import type { Logger } from '@flynn/kit/log';
 import { openMetrics } from '@flynn/kit/metrics-server';
 import { configSchema, hasProxyProtocol } from './config.ts';
 import type { Router } from './router.ts';
 import { statusHandlers, voiceOf } from './server.ts';
-import type { Voice } from './server.ts';
 import { workerRange } from './workers/count.ts';
 import type { WorkerRange } from './workers/count.ts';
-import { answersOf, startParent } from './workers/voice.ts';
 import { workersBefore } from './workers/before.ts';
+import { leaving } from './workers/crew.ts';
+import type { Own } from './workers/crew.ts';
+import { answersOf, startCarrier } from './workers/voice.ts';
 import { serveParent } from './workers/worker.ts';
 
 /** Leaves the daemon's 25 s a margin to close the rest. */
 const drainMs = 22_000;
-/** Of a worker that leaves because there is little to do: nobody waits for it, and what rests ends by itself after 75 s. */
-const leaving = { drainMs: Infinity, restMs: 80_000 };
 /** Some hundred requests a second: who carries more gives no memory back, for they would wait for it. */
 const idleShare = 0.005;
 
 type Context = DaemonContext<typeof configSchema>;
-
-/** What carries the traffic, here or in processes of its own. */
-type Carrier = Voice & { stop(): Promise<void> };
 
 await runDaemon({
   name: 'router',
@@ -47,9 +43,16 @@ await runDaemon({
       cores: availableParallelism(),
       memoryBytes: process.constrainedMemory(),
     });
-    const carrier = range.most === 1 ? await startAlone(context) : await startWorkers(context, range);
+    const carrier = await startTraffic(context, range);
+    let status: Awaited<ReturnType<typeof startServer>> | undefined;
+    // From here on it carries traffic, which has an end of its own.
+    tasks.run('router', async (signal) => {
+      await aborted(signal);
+      await carrier.stop({ drainMs });
+      await status?.close();
+    });
     const identity = await ownIdentity(config, { log, tasks });
-    const status = await startServer({
+    status = await startServer({
       name: 'router',
       handlers: statusHandlers(carrier, openMetrics()),
       gate: roleGate(config.FLYNN_KEY, partRules([anyHost, appRole('controller')], identity)),
@@ -58,34 +61,41 @@ await runDaemon({
       reusePort: true,
       log,
     });
-    tasks.run('router', async (signal) => {
-      await aborted(signal);
-      await carrier.stop();
-      await status.close();
-    });
-    log.info({ ...range, statusPort: status.port }, 'all workers serve');
+    log.info({ ...range, statusPort: status.port }, 'the router serves');
   },
 });
 
-async function startAlone(context: Context): Promise<Carrier> {
-  const { router, stop } = await startRouting(context);
-  return { ...voiceOf(router, context.tasks.signal), stop: async () => void (await stop({ drainMs })) };
-}
-
-async function startWorkers({ config, log }: Context, range: WorkerRange): Promise<Carrier> {
+async function startTraffic(context: Context, range: WorkerRange) {
+  const { config, log } = context;
   const [, program] = process.argv;
-  if (program === undefined || config.FLYNN_HTTP_PORT === 0) {
+  if (range.most > 1 && (program === undefined || config.FLYNN_HTTP_PORT === 0)) {
     throw new FlynnError('invalid', 'workers share a port: set FLYNN_HTTP_PORT to one, or FLYNN_ROUTER_WORKERS to 1');
   }
   const spawn = (index: number, count: number) =>
-    fork(program, {
+    fork(program ?? '', {
       env: { ...process.env, FLYNN_ROUTER_WORKERS: String(count), FLYNN_ROUTER_WORKER: String(index) },
     });
   const before = workersBefore(config.FLYNN_STATE_DIR, log);
   const count = Math.max(range.least, await before.read(range.most));
   await before.write(count);
-  const parent = await startParent({ count, range, spawn, onCount: before.write, log });
-  return { ...parent, stop: () => parent.stop({ drainMs }) };
+  return startCarrier({ count, range, spawn, startOwn: () => startOwn(context), onCount: before.write, log });
+}
+
+async function startOwn(context: Context): Promise<Own> {
+  const { router, stop } = await startRouting(context);
+  const voice = voiceOf(router);
+  // It takes nothing new once there are others: its part of what is under way stays its own.
+  const answers = answersOf(voice, { signal: context.tasks.signal, onCount: () => undefined, leave: () => false });
+  return {
+    voice,
+    answers,
+    async stop(options) {
+      const counted = await stop(options);
+      // Nobody waits for this process any more, however large what is garbage now is.
+      if (options.drainMs === Infinity) setTimeout(fullCollection(), 1_000).unref();
+      return counted;
+    },
+  };
 }
 
 async function startWorker(context: Context): Promise<void> {

@@ -10,6 +10,7 @@ import { TaskGroup } from '@flynn/kit/tasks';
 import type { RouteStats } from '@flynn/controller/routes/stats';
 import type { Counters, Status } from './api.ts';
 import { Backends } from './backends.ts';
+import { drainLookMs } from './closing.ts';
 import type { Driver } from './config.ts';
 import type { Timeouts } from './exchange.ts';
 import { everySink, followRoutes } from './feed.ts';
@@ -182,7 +183,7 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
     // Those whose handshake was under way have come to a front meanwhile, perhaps behind the back of its first draining.
     await drain();
     backendSide.h2c[Symbol.dispose]();
-    while (tcp.connections > 0 && leftMs() > 0) await systemClock.sleep(20);
+    while (tcp.connections > 0 && leftMs() > 0) await systemClock.sleep(drainLookMs(leftMs()));
     if (tcp.connections > 0) {
       log.info({ connections: tcp.connections }, 'cutting TCP connections that did not end in time');
     }

@@ -1,6 +1,7 @@
 /** HTTP/1 with clients, on sockets themselves: request and response objects would cost more than all the rest of it. */
 import type { Socket } from 'node:net';
 import { systemClock } from '@flynn/kit/clock';
+import { drainLookMs } from '../closing.ts';
 import { answersToOneEnd } from '../exchange.ts';
 import type { Client, Front, Http1Speaker, Policy } from '../exchange.ts';
 import { H2cUpstream } from '../http2/h2c-upstream.ts';
@@ -78,7 +79,7 @@ export class Http1Front implements Http1Speaker {
       for (const connection of rested) if (resting.has(connection)) connection.socket.destroy();
       resting = new Set(rested);
       // A connection that was let go of is counted until it is closed, in the next turn.
-      await systemClock.sleep(20);
+      await systemClock.sleep(drainLookMs(options.deadlineMs));
     }
     for (const connection of this.#connections) connection.socket.destroy();
   }

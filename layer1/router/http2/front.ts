@@ -4,6 +4,7 @@ import type { ServerHttp2Session, ServerHttp2Stream, ServerSessionOptions } from
 import type { Socket } from 'node:net';
 import { systemClock } from '@flynn/kit/clock';
 import type { Logger } from '@flynn/kit/log';
+import { drainLookMs } from '../closing.ts';
 import type { Client, Front, Policy } from '../exchange.ts';
 import type { Deadlines, Watched } from '../http1/deadlines.ts';
 import type { Shared } from '../http1/front.ts';
@@ -115,7 +116,7 @@ export class Http2Front implements Front, Watched {
     this.#isDraining = true;
     const elapsedMs = () => performance.now() - startedMs;
     for (const { session } of this.#sessions) session.close();
-    while (this.#sessions.size > 0 && elapsedMs() < deadlineMs) await systemClock.sleep(20);
+    while (this.#sessions.size > 0 && elapsedMs() < deadlineMs) await systemClock.sleep(drainLookMs(deadlineMs));
     for (const { session } of this.#sessions) session.destroy();
     this.#deadlines.delete(this);
   }

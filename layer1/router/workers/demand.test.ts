@@ -20,10 +20,13 @@ function after(demand: Demand, looks: readonly number[], options = range): Deman
 
 const looks = (count: number, share: number) => Array.from({ length: count }, () => share);
 
-test('who is busy twice in a row gets another, up to as many as may be', () => {
-  assert.equal(after(demandOf(1), [0.9]).count, 1);
-  assert.equal(after(demandOf(1), [0.9, 0.1, 0.9]).count, 1);
-  assert.equal(after(demandOf(1), [0.9, 0.9]).count, 2);
+test('who is busy twice in a row gets another, up to as many as may be; the only one has to be so for longer', () => {
+  assert.equal(after(demandOf(2), [0.9]).count, 2);
+  assert.equal(after(demandOf(2), [0.9, 0.1, 0.9]).count, 2);
+  assert.equal(after(demandOf(2), [0.9, 0.9]).count, 3);
+  assert.equal(after(demandOf(1), looks(5, 0.9)).count, 1);
+  assert.equal(after(demandOf(1), [...looks(5, 0.9), 0.1, ...looks(5, 0.9)]).count, 1);
+  assert.equal(after(demandOf(1), looks(6, 0.9)).count, 2);
   assert.equal(after(demandOf(1), looks(60, 0.9)).count, 3);
 });
 

@@ -9,7 +9,7 @@ import { waitFor } from '@flynn/kit/retry';
 import { routes } from '../api.ts';
 import { ask } from '../testing.ts';
 import { workersBefore } from './before.ts';
-import { Load, Place, soon } from './testing.ts';
+import { Load, Place, Tunnel, soon } from './testing.ts';
 
 const loader = new URL('./load.ts', import.meta.url).pathname;
 
@@ -58,13 +58,16 @@ test('a router of several processes speaks with one voice, loses only a dead wor
   assert.equal(await router.stop(), 0);
 });
 
-test('a router gets another process while there is work for two, and the one after it begins with as many', async (t) => {
+test('a router is one process until there is work for two, and the one after it begins with as many', async (t) => {
   await using folder = await mkdtempDisposable(join(tmpdir(), 'flynn-router-'));
   const stateDir = folder.path;
   const place = await Place.create(t);
   const router = await place.start('1-2', { stateDir });
-  assert.equal((await router.workers()).length, 1);
+  assert.equal((await router.workers()).length, 0);
   assert.equal((await router.client.call(routes.status, {})).workers, 1);
+  // What is under way when there is work for two is under way afterwards: nobody waits for its end, nor ends it.
+  const tunnel = await Tunnel.open(place.port);
+  t.after(() => tunnel.destroy());
 
   const child = fork(loader, [String(place.port), '32']);
   t.after(() => void child.kill('SIGKILL'));
@@ -72,9 +75,17 @@ test('a router gets another process while there is work for two, and the one aft
   await waitFor(async () => (await router.client.call(routes.status, {})).workers === 2, { what: 'another', ...soon });
   await load.more(500);
   const { answered, unheard, failed } = await load.stop();
-  assert.deepEqual({ unheard, failed }, { unheard: 0, failed: {} });
-  const { counters } = await router.client.call(routes.status, {});
-  assert.equal(counters.requests, answered);
+  assert.deepEqual(failed, {});
+  // The kernel's own, of `closing.ts`: it is not told here to move what waits at a port that closes.
+  assert.ok(unheard <= 2, String(unheard));
+  assert.equal((await router.workers()).length, 2);
+  await tunnel.say('still there');
+  const counted = async () => (await router.client.call(routes.status, {})).counters;
+  // Both what the first process and what workers counted.
+  const all = await counted();
+  assert.deepEqual([all.requests, all.upgrades], [answered, 1]);
+  await tunnel.end();
+  assert.deepEqual(await counted(), all);
 
   const isKept = async () => (await workersBefore(stateDir, silentLogger()).read(2)) === 2;
   await waitFor(isKept, { what: 'the number of workers to be kept', ...soon });

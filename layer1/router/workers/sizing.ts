@@ -5,13 +5,13 @@ import type { Logger } from '@flynn/kit/log';
 import type { WorkerRange } from './count.ts';
 import { demandAfter, demandOf } from './demand.ts';
 import { busyMs } from './busy-time.ts';
-import type { Workers } from './workers.ts';
+import type { Crew } from './crew.ts';
 
 export const lookEveryMs = 500;
 /** After one that could not be started: why it could not (no memory, most likely) is not over in a moment. */
 export const afterFailureMs = 60_000;
 
-type Sized = Pick<Workers, 'count' | 'takingPids' | 'grow' | 'shrink'>;
+type Sized = Pick<Crew, 'count' | 'takingPids' | 'grow' | 'shrink'>;
 
 /** Resolves when the signal aborts. `onCount` hears of each change. */
 export async function keepSized(

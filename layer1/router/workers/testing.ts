@@ -3,6 +3,9 @@ import { fork, spawn } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { readFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import { connect } from 'node:net';
+import type { Socket } from 'node:net';
 import { HttpClient } from '@flynn/kit/http-client';
 import { FlynnError } from '@flynn/kit/errors';
 import { startServer } from '@flynn/kit/http-server';
@@ -10,7 +13,7 @@ import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import { freePort } from '@flynn/kit/testing-ports';
 import { z } from 'zod';
-import { ControlPlane, startBackend } from '../testing.ts';
+import { ControlPlane, track } from '../testing.ts';
 import type { Owner } from '../testing.ts';
 import { CertificatePlane } from '../tls/testing.ts';
 
@@ -25,6 +28,45 @@ export type RunningRouter = {
   /** Its exit code. */
   stop(): Promise<number | null>;
 };
+
+/** Through the router to the backend, which says everything back. */
+export class Tunnel {
+  readonly #socket: Socket;
+  #heard = '';
+
+  static async open(port: number): Promise<Tunnel> {
+    const tunnel = new Tunnel(connect(port, '127.0.0.1'));
+    tunnel.#socket.write('GET / HTTP/1.1\r\nHost: app.test\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n');
+    await tunnel.#until('\r\n\r\n');
+    return tunnel;
+  }
+
+  private constructor(socket: Socket) {
+    this.#socket = socket;
+    socket.on('data', (bytes: Buffer) => (this.#heard += bytes.toString('latin1')));
+    socket.on('error', () => socket.destroy());
+  }
+
+  /** Resolves when it has come back. */
+  async say(text: string): Promise<void> {
+    this.#socket.write(text);
+    await this.#until(text);
+  }
+
+  async end(): Promise<void> {
+    this.#socket.end();
+    if (!this.#socket.closed) await once(this.#socket, 'close');
+  }
+
+  destroy(): void {
+    this.#socket.destroy();
+  }
+
+  async #until(text: string): Promise<void> {
+    await waitFor(() => this.#heard.endsWith(text) || this.#socket.closed, { what: `"${text}"`, ...soon });
+    if (!this.#heard.endsWith(text)) throw new FlynnError('unavailable', `the tunnel ended after "${this.#heard}"`);
+  }
+}
 
 /** One route for app.test, and ports at which routers are started and replaced. */
 export class Place {
@@ -41,8 +83,13 @@ export class Place {
     const server = await startServer({ name: 'plane', handlers, host: '127.0.0.1', port: 0, log: silentLogger() });
     owner.after(() => server.close());
     plane.up('controller', `127.0.0.1:${server.port}`);
-    const backend = await startBackend(owner, (_incoming, response) => response.end('ok'));
-    plane.up('web', backend.address);
+    const backend = createServer((_incoming, response) => response.end('ok'));
+    // Whoever asks for a tunnel gets back what they say.
+    backend.on('upgrade', (_incoming, socket: Socket) => {
+      socket.write('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n');
+      socket.pipe(socket);
+    });
+    plane.up('web', (await track(owner, backend)).address);
     return new Place(owner, { plane, port: await freePort(), httpsPort: await freePort(), planeUrl: server.url });
   }
 
@@ -92,7 +139,7 @@ export class Place {
     child.stdout.on('data', (bytes: Buffer) => (said += bytes.toString()));
     const client = new HttpClient({ baseUrl: `http://127.0.0.1:${statusPort}`, name: 'the router', key });
     this.#owner.after(() => client.close());
-    await waitFor(() => said.includes('all workers serve') || child.exitCode !== null, { what: 'the router', ...soon });
+    await waitFor(() => said.includes('the router serves') || child.exitCode !== null, { what: 'the router', ...soon });
     if (child.exitCode !== null) throw new FlynnError('internal', `the router ended: ${said}`);
     return { client, workers: () => childrenOf(child), stop: () => end('SIGTERM') };
   }

@@ -1,24 +1,21 @@
-/** A router of several processes speaks with one voice: this is what the parent asks the workers, and makes of their answers. */
-import type { ChildProcess } from 'node:child_process';
+/** A router of several processes speaks with one voice: this is what all are asked, and what is made of their answers. */
 import { routeStatsSchema, sumRouteStats } from '@flynn/controller/routes/stats';
 import type { RouteStats } from '@flynn/controller/routes/stats';
 import { wordSchema } from '@flynn/discovery/routers';
-import type { Logger } from '@flynn/kit/log';
 import { TaskGroup } from '@flynn/kit/tasks';
 import { z } from 'zod';
 import { statusSchema } from '../api.ts';
 import type { Voice } from '../server.ts';
 import type { WorkerRange } from './count.ts';
+import { Crew } from './crew.ts';
+import type { CrewOptions } from './crew.ts';
 import { Past, lastSchema } from './past.ts';
 import { keepSized } from './sizing.ts';
 import { sumOfStatus } from './status.ts';
 import type { Answers } from './worker.ts';
-import { Workers } from './workers.ts';
 
 /** For the first routes, and for the backends they name. */
 const startDeadlineMs = 60_000;
-/** For a worker to stop after its last connection was cut. */
-const marginMs = 1_500;
 
 const askedWord = wordSchema.extend({ waitMs: z.int() });
 const askedStats = z.object({
@@ -62,44 +59,45 @@ export function answersOf(
   };
 }
 
-/** The parent's part; it carries no traffic itself. It begins with `count` workers. */
-export async function startParent(options: {
-  count: number;
-  range: WorkerRange;
-  spawn: (index: number, count: number) => ChildProcess;
-  onCount?: (count: number) => Promise<void>;
-  log: Logger;
-}): Promise<Voice & { stop(options: { drainMs: number }): Promise<void> }> {
+/** What carries the traffic, with one voice. It begins with `count` processes: one is this one. */
+export async function startCarrier(
+  options: Omit<CrewOptions, 'startDeadlineMs' | 'onLast'> & {
+    range: WorkerRange;
+    onCount?: (count: number) => Promise<void>;
+  },
+): Promise<Voice & { stop(options: { drainMs: number }): Promise<void> }> {
   const { range } = options;
   const past = new Past();
   const onLast = (counts: unknown) => past.add(lastSchema.parse(counts));
-  const workers = await Workers.start({ ...options, startDeadlineMs, onLast });
+  const crew = await Crew.start({ ...options, startDeadlineMs, onLast });
   const tasks = new TaskGroup();
-  if (range.most > range.least) tasks.run('sizing', (signal) => keepSized(workers, { ...options, signal }));
+  if (range.most > range.least) tasks.run('sizing', (signal) => keepSized(crew, { ...options, signal }));
   const ask = (asked: z.input<typeof askedStats>) =>
     undisturbed(past, async () =>
       sumsOf(
         z
           .array(z.array(routeStatsSchema))
-          .parse(await workers.ask('stats', asked))
+          .parse(await crew.ask('stats', asked))
           .flat(),
       ),
     );
   /** Who has only just started, or does not answer, says nothing of which routes there are. */
   const allKnowRoutes = async () => {
-    const asked = workers.pids.length;
-    const parts = (await workers.ask('status')).map((status) => statusSchema.parse(status));
+    const asked = crew.speakers;
+    const parts = (await crew.ask('status')).map((status) => statusSchema.parse(status));
     return parts.length === asked && parts.every(({ hasRoutes }) => hasRoutes);
   };
   return {
     async status() {
+      if (crew.alone !== undefined) return { ...(await crew.alone.status()), workers: 1 };
       const parts = await undisturbed(past, async () =>
-        (await workers.ask('status')).map((status) => statusSchema.parse(status)),
+        (await crew.ask('status')).map((status) => statusSchema.parse(status)),
       );
-      return { ...past.status(sumOfStatus(parts)), workers: workers.takingPids.length };
+      return { ...past.status(sumOfStatus(parts)), workers: crew.takingPids.length };
     },
-    routeStats: async (route) => past.stats(await ask({ route }))[0],
+    routeStats: async (route) => crew.alone?.routeStats(route) ?? past.stats(await ask({ route }))[0],
     async allStats(app) {
+      if (crew.alone !== undefined) return crew.alone.allStats(app);
       const also = past.routes;
       const stats = await ask({ ...(app === undefined ? {} : { app }), also });
       const listed = new Set(stats.map(({ id }) => id));
@@ -108,14 +106,14 @@ export async function startParent(options: {
       return past.stats(stats).filter(({ requests, active }) => requests + active > 0);
     },
     async isSo(word, { waitMs }) {
-      const asked = workers.pids.length;
-      const answers = await workers.ask('word', { ...word, waitMs }, { timeoutMs: waitMs + 1_000 });
+      const asked = crew.speakers;
+      const answers = await crew.ask('word', { ...word, waitMs }, { timeoutMs: waitMs + 1_000 });
       // One that died meanwhile takes no connections before it knows as much as there is to know.
       return asked > 0 && answers.length === asked && answers.every((isSo) => isSo === true);
     },
     async stop({ drainMs }) {
       const sized = tasks.stop();
-      await workers.stop({ deadlineMs: drainMs + marginMs });
+      await crew.stop({ drainMs });
       await sized;
     },
   };

@@ -8,6 +8,7 @@ export type Answers = Readonly<Record<string, (input: unknown) => Promise<{} | n
 
 /** What a child process of Node has, as far as it is needed here. */
 type Line = {
+  readonly connected?: boolean | undefined;
   send?: ((message: FromWorker, handle?: undefined, options?: undefined, sent?: () => void) => boolean) | undefined;
   on(event: 'message', listener: (message: unknown) => void): unknown;
   once(event: 'disconnect', listener: () => void): unknown;
@@ -35,6 +36,8 @@ export function serveParent(line: Line, options: { answers: Answers; onOrphaned:
     );
   });
   line.once('disconnect', options.onOrphaned);
+  // It ended while this worker started: that is said once.
+  if (line.connected === false) options.onOrphaned();
   tell({ type: 'serving' });
   return {
     tellLast: (counts) =>

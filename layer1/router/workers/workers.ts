@@ -33,6 +33,8 @@ export type WorkersOptions = {
   startDeadlineMs: number;
   /** What one that leaves has counted in all. */
   onLast?: (counts: unknown) => void;
+  /** Ends the start, with nothing left. */
+  signal?: AbortSignal;
   log: Logger;
 };
 
@@ -50,12 +52,14 @@ export class Workers {
   #lastId = 0;
   #isStopping = false;
 
-  /** Resolves when all serve; throws if one ends before it does. */
+  /** Resolves when all serve; throws if one ends before it does, or cannot be started. */
   static async start(options: WorkersOptions): Promise<Workers> {
+    const { count, signal } = options;
+    signal?.throwIfAborted();
     const workers = new Workers(options);
-    const served = Array.from({ length: options.count }, (_, index) => workers.#first(index));
+    const served = Promise.all(Array.from({ length: count }, (_, index) => workers.#first(index)));
     try {
-      await Promise.all(served);
+      await (signal === undefined ? served : raceAbort(served, signal));
     } catch (error) {
       await workers.stop({ deadlineMs: 1_000 });
       throw error;
