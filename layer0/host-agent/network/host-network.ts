@@ -20,6 +20,8 @@ import {
 const usualCheckMs = 6_000;
 /** What comes within this time is one change of the rules. */
 const batchMs = 50;
+/** In a large cluster they change all the time: so many times what a change took passes until the next, if it took long. */
+const restPerApply = 6;
 const rememberedRepairs = 100;
 const rememberEveryMs = 10_000;
 
@@ -51,8 +53,8 @@ export class HostNetwork {
   #settled: string | undefined;
   /** What the machine said when everything was right; nothing is to do as long as it says the same and nothing changed. */
   #right: string | undefined;
-  /** How long the rules took to apply: in a large cluster they change all the time. */
-  #applyMs = 0;
+  /** Before that the rules are not changed again. */
+  #restedMs = 0;
   #remembered = '';
   readonly #problems = new Map<string, string>();
   #repairs = 0;
@@ -119,7 +121,7 @@ export class HostNetwork {
       while (!until.aborted) {
         await Promise.race([this.#changed.promise, pause(checkEveryMs, until)]);
         if (until.aborted) return;
-        await pause(Math.max(batchMs, (this.#applyMs - 50) * 6), signal);
+        await pause(Math.max(batchMs, this.#restedMs - performance.now()), signal);
         this.#changed = Promise.withResolvers();
         if (this.#needsCheck()) return;
         await this.#attempt('the rules are not what they should be', () => this.#applyRules(signal), signal);
@@ -165,7 +167,8 @@ export class HostNetwork {
     await this.#options.run(nft(state.ruleset), signal);
     await this.#noteRules(state.ruleset, signal);
     this.#settled = JSON.stringify(state);
-    this.#applyMs = performance.now() - startedMs;
+    const endedMs = performance.now();
+    this.#restedMs = endedMs + (endedMs - startedMs - batchMs) * restPerApply;
   }
 
   async #noteRules(ruleset: string, signal: AbortSignal): Promise<void> {

@@ -98,3 +98,12 @@ test('a provider that hangs is given up, and one that is not there has heard of 
   await provider.listen();
   assert.equal((await make()).id, 'db/1');
 });
+
+test('one that is refused for a moment, as an app that was just started may be, is asked again', async () => {
+  await provider.close();
+  const waiting = make();
+  await new Promise((resolve) => setTimeout(resolve, 600));
+  await provider.listen();
+  assert.equal((await waiting).id, 'db/1');
+  assert.equal(provider.seen.length, 1);
+});

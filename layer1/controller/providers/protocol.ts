@@ -5,6 +5,7 @@
  * Errors, all told with the provider's name: `invalid`, what it refuses, in its own words; `denied`, when it refuses us;
  * `unavailable` for all else. `isUnsent` says that nothing of the request got there. The signal's own reason when it aborts.
  */
+import { systemClock } from '@flynn/kit/clock';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
 import { neverSent } from '@flynn/kit/never-sent';
 import { withDeadline } from '@flynn/kit/retry';
@@ -13,6 +14,9 @@ import type { Provisioned } from './model.ts';
 import type { ProviderResource } from './types.ts';
 
 const defaultDeadlineMs = 20_000;
+/** An app of the cluster that was started a moment ago is known by name before each host's rules let others in. */
+const settlesMs = 3_000;
+const againMs = 250;
 const maxAnswerBytes = 64 * 1024;
 const shownCharacters = 300;
 /** Refused for now, and not for what was asked. */
@@ -20,6 +24,7 @@ const passing: ReadonlySet<number> = new Set([408, 425, 429]);
 
 export type Asked = Pick<ProviderResource['spec'], 'name' | 'url' | 'token'>;
 type Options = Readonly<{ signal: AbortSignal; deadlineMs?: number }>;
+type Init = Readonly<{ method: string; headers?: Record<string, string>; body?: string }>;
 type Answer = Readonly<{ status: number; text: string }>;
 
 /** With the same key it is the same thing, however often it is asked for. */
@@ -51,10 +56,22 @@ export function isUnsent(error: unknown): boolean {
   return error instanceof FlynnError && error.detail['isUnsent'] === true;
 }
 
-async function ask(
+async function ask(provider: Asked, url: string, init: Init, { signal, deadlineMs }: Options): Promise<Answer> {
+  const untilMs = performance.now() + settlesMs;
+  for (;;) {
+    try {
+      return await askOnce(provider, url, init, { signal, ...(deadlineMs === undefined ? {} : { deadlineMs }) });
+    } catch (error) {
+      if (!isUnsent(error) || performance.now() > untilMs) throw error;
+    }
+    await systemClock.sleep(againMs, { signal });
+  }
+}
+
+async function askOnce(
   provider: Asked,
   url: string,
-  init: Readonly<{ method: string; headers?: Record<string, string>; body?: string }>,
+  init: Init,
   { signal, deadlineMs = defaultDeadlineMs }: Options,
 ): Promise<Answer> {
   const { token } = provider;
