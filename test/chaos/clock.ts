@@ -40,6 +40,8 @@ export function describeClock(theStage: () => Stage): void {
         await writeFile(environmentFile, `${environment}NODE_OPTIONS=--import=${programFile}\n`);
         await host.restartAgent();
         await stage.untilHealthy();
+        // What the restart cost on a machine that was too slow for it is not the clock's doing.
+        const fromMs = performance.now();
         for (const offsetMs of [stepMs, -stepMs, 0]) {
           await writeFile(offsetFile, String(offsetMs));
           await put(stage.store, [web(stage.image, webCount + 3)]);
@@ -49,7 +51,10 @@ export function describeClock(theStage: () => Stage): void {
           await systemClock.sleep(afterStepMs, { signal: t.signal });
           await stage.untilHealthy();
         }
-        const stopped = stage.witness.changes().filter(({ name }) => name === names.single || name === names.volume);
+        const stopped = stage.witness
+          .changes()
+          .filter(({ name }) => name === names.single || name === names.volume)
+          .filter(({ startedMs, endedMs = 0 }) => Math.max(startedMs, endedMs) >= fromMs);
         assert.deepEqual(stopped, [], 'a singleton was stopped for a clock');
       } finally {
         await writeFile(environmentFile, environment);
