@@ -48,7 +48,7 @@ async function start(
     log: silentLogger(),
   });
   t.after(() => crew.stop({ drainMs: 30_000 }));
-  return { crew, last, stops, end: ended.resolve };
+  return { crew, last, stops, end: ended.resolve, fail: ended.reject };
 }
 
 test('one is this process; a second is two workers in its place, which ends what it has', async (t) => {
@@ -96,6 +96,14 @@ test('where only one worker can be started it takes the place of this process', 
   assert.equal(crew.takingPids.includes(process.pid), false);
   end({});
   await waitFor(() => crew.speakers === 1, { what: 'its end', ...soon });
+});
+
+test('what this process has that cannot be ended as it should is asked no more', async (t) => {
+  const { crew, last, fail } = await start(t, 1);
+  await crew.grow();
+  fail(new Error('no end'));
+  await waitFor(() => crew.speakers === 2, { what: 'it to be left out', ...soon });
+  assert.deepEqual([last, await crew.ask('pid')], [[], crew.takingPids]);
 });
 
 test('told to stop while it ends what it has, that is cut in time too', async (t) => {
