@@ -88,10 +88,12 @@ scenario('a restarted agent leaves the container running and goes on with it', a
 
 scenario('a job whose network was made anew starts again as it was', async ({ fixture, agent, again }) => {
   const { engine, network, cluster } = fixture;
-  const job = jobOf('web', { image, command: script('cat /kept; echo kept > /kept; exec sleep 1000') });
+  const job = jobOf('web', { image, command: script('cat /kept; echo kept > /kept; echo done; exec sleep 1000') });
   await agent.assign([job]);
   await agent.reach(job, 'running', (s) => s.state === 'running');
   const [{ id } = { id: '' }] = await engine.list();
+  const written = async () => (await collect(engine.logs(id, { follow: false }))).map((record) => record.message);
+  await waitFor(async () => (await written()).includes('done'), { what: 'its first start', deadlineMs: 30_000 });
   await agent.stop();
   await engine.stop(id, { timeoutMs: 1_000 });
   await engine.removeNetwork(network.name);
@@ -100,7 +102,7 @@ scenario('a job whose network was made anew starts again as it was', async ({ fi
   const { state, error } = await second.reach(job, 'over it', (s) => s.restarts > 0 && s.state !== 'starting');
   assert.deepEqual([state, error], ['running', undefined]);
   assert.equal((await engine.inspect(id)).state, 'running');
-  assert.equal((await collect(engine.logs(id, { follow: false }))).at(-1)?.message, 'kept');
+  await waitFor(async () => (await written()).includes('kept'), { what: 'what the first kept', deadlineMs: 30_000 });
 });
 
 scenario('a job that ignores TERM is killed after its timeout', async ({ fixture, agent }) => {
