@@ -102,3 +102,26 @@ test(
     assert.match(await log(), /for good\n$/);
   },
 );
+
+test('an agent whose supervisor was killed gives way to that of the next one', { timeout: 90_000 }, async () => {
+  const said = `trap 'echo to be back; exit 0' USR2; trap 'exit 0' TERM; echo "runs as $$"; while :; do sleep 0.05; done`;
+  const first = await supervise(said);
+  await untilLogged(/runs as/);
+  first.child.kill('SIGKILL');
+  await first.ended;
+  const second = await supervise(said);
+  await untilLogged(/runs as \d+\nsupervise: the host agent \d+ was left [^\n]*\nto be back\nruns as/);
+  second.child.kill('SIGTERM');
+  await second.ended;
+});
+
+test('a pid that has passed on to another program is nobody’s agent', { timeout: 90_000 }, async () => {
+  const other = spawn('sleep', ['60'], { stdio: 'ignore' });
+  await writeFile(join(state, 'agent.child'), `${other.pid}\n`);
+  const { child, ended } = await supervise("trap 'exit 0' TERM; echo runs; while :; do sleep 0.05; done");
+  await untilLogged(/^runs\n/);
+  assert.equal(other.exitCode, null);
+  other.kill();
+  child.kill('SIGTERM');
+  await ended;
+});

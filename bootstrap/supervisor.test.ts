@@ -1,0 +1,58 @@
+import assert from 'node:assert/strict';
+import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { afterEach, beforeEach, test } from 'node:test';
+import { waitFor } from '@flynn/kit/retry';
+import { installedProgram } from './agent-program.ts';
+import { commandOf } from './program.ts';
+import { isSupervised, startSupervisor, stopSupervised } from './supervisor.ts';
+
+let state = '';
+const log = () => readFile(join(state, 'agent.log'), 'utf8').catch(() => '');
+const untilLogged = (pattern: RegExp) =>
+  waitFor(async () => pattern.test(await log()), { what: String(pattern), deadlineMs: 30_000 });
+const pidIn = async (file: string) => Number(await readFile(join(state, file), 'utf8'));
+
+beforeEach(async () => {
+  state = await mkdtemp(join(tmpdir(), 'flynn-supervisor-'));
+  await writeFile(join(state, 'agent.env'), '');
+  const program = installedProgram(state);
+  await mkdir(dirname(program), { recursive: true });
+  await writeFile(
+    program,
+    `for (const [signal, word] of [['SIGTERM', 'for good'], ['SIGUSR2', 'to be back']])
+       process.on(signal, () => { console.log(word); process.exit(0); });
+     console.log('runs');
+     setInterval(() => {}, 1_000);`,
+  );
+});
+
+afterEach(async () => {
+  await stopSupervised(state);
+  await rm(state, { recursive: true });
+});
+
+test('an agent is started, has another take its place, and is stopped for good', { timeout: 90_000 }, async () => {
+  assert.equal(await stopSupervised(state), false);
+  await startSupervisor(state, process.execPath);
+  assert.equal(await isSupervised(state), true);
+  await untilLogged(/^runs\n/);
+  await startSupervisor(state, process.execPath);
+  await untilLogged(/^runs\nto be back\nruns\n$/);
+  assert.equal(await stopSupervised(state), true);
+  assert.match(await log(), /for good\n$/);
+  assert.equal(await isSupervised(state), false);
+});
+
+test('one whose supervisor was killed is stopped, too', { timeout: 90_000 }, async () => {
+  await startSupervisor(state, process.execPath);
+  await untilLogged(/^runs\n/);
+  const [supervisor, agent] = [await pidIn('agent.pid'), await pidIn('agent.child')];
+  process.kill(supervisor, 'SIGKILL');
+  await waitFor(async () => !(await isSupervised(state)), { what: 'the supervisor to be gone', deadlineMs: 30_000 });
+  assert.notDeepEqual(await commandOf(agent), []);
+  assert.equal(await stopSupervised(state), true);
+  assert.deepEqual(await commandOf(agent), []);
+  assert.match(await log(), /for good\n$/);
+});
