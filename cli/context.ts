@@ -74,6 +74,12 @@ export class Context implements AsyncDisposable {
     this.io.stdout.write(text === '' || text.endsWith('\n') ? text : `${text}\n`);
   }
 
+  /** For people, beside what the command answers. */
+  tell(text: string): void {
+    this.#progress?.clear();
+    this.io.stderr.write(`${text}\n`);
+  }
+
   /** JSON when asked for, else the text. */
   show(value: unknown, text: () => string): void {
     this.print(this.options.json ? JSON.stringify(value, undefined, 2) : text());
@@ -93,8 +99,7 @@ export class Context implements AsyncDisposable {
   #waits({ message }: FlynnError): void {
     if (this.#hasWaited) return;
     this.#hasWaited = true;
-    this.#progress?.clear();
-    this.io.stderr.write(`the cluster cannot answer just now (${message}): asking again\n`);
+    this.tell(`the cluster cannot answer just now (${message}): asking again`);
   }
 
   /** A failure of the client in words for people, where it is about whom to trust. */
@@ -114,9 +119,8 @@ export class Context implements AsyncDisposable {
     const successor = await successorOf(controllerUrl, ca);
     if (successor === undefined) return;
     await saveClusters(this.configDirectory, withPin(await loadClusters(this.configDirectory), name, successor));
-    this.#progress?.clear();
-    this.io.stderr.write(
-      `the cluster ${name} has made its authority anew, and the one that was pinned has signed for it: pinned is now\n  ${fingerprintOf(successor)}\n`,
+    this.tell(
+      `the cluster ${name} has made its authority anew, and the one that was pinned has signed for it: pinned is now\n  ${fingerprintOf(successor)}`,
     );
   }
 

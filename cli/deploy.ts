@@ -1,7 +1,7 @@
 /** Rolls a release out and waits, as `env set`, `rollback` and others end. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { deployments } from '@flynn/controller/api';
-import { isLive, isSettled } from '@flynn/controller/deployments/phases';
+import { isSettled, isWaiting } from '@flynn/controller/deployments/phases';
 import { deploymentSchema, type Deployment, type Release } from '@flynn/controller/model';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { withDeadline } from '@flynn/kit/retry';
@@ -14,9 +14,12 @@ const pauseMs = 250;
 
 export type Deployed = { tookMs: number; state: Deployment['state'] };
 
+/** `replaces`: what was live when it was made or chosen, null for nothing; with anything else live it is refused. */
+type Wanted = { app: string; release: Release; replaces?: string | null };
+
 /** Answers once the release is live, or waits for people; throws with the app's last lines when it did not come up. */
-export async function deployRelease(context: Context, app: string, release: Release): Promise<Deployed> {
-  return awaitDeployment(context, `v${release.version}`, () => begin(context, app, release));
+export async function deployRelease(context: Context, wanted: Wanted): Promise<Deployed> {
+  return awaitDeployment(context, `v${wanted.release.version}`, () => begin(context, wanted));
 }
 
 /** The same for a deployment that `start` tells the id of. */
@@ -37,19 +40,22 @@ export async function awaitDeployment(
   );
 }
 
-/** Old jobs of the deployment before may still be ending: that is waited for, anything else is told. */
-async function begin(context: Context, app: string, release: Release): Promise<string> {
+/** Another deployment of the app, or its old jobs, may still be ending: that is waited for. One that waits for people is told. */
+async function begin(context: Context, { app, release, ...seen }: Wanted): Promise<string> {
   const client = await context.client();
   const signal = withDeadline(othersMs);
+  let isTold = false;
   for (;;) {
     try {
-      const started = await client.call(deployments.create, { params: { app }, body: { releaseId: release.id } });
-      return started.id;
+      const body = { releaseId: release.id, ...seen };
+      return (await client.call(deployments.create, { params: { app }, body })).id;
     } catch (error) {
       const id = hasCode(error, 'conflict') ? error.detail['deploymentId'] : undefined;
       if (typeof id !== 'string' || signal.aborted) throw error;
       const other = await client.call(deployments.get, { params: { deployment: id } });
-      if (!isLive(other) && other.state !== 'failed') throw error;
+      if (isWaiting(other)) throw error;
+      if (!isTold && !isSettled(other)) context.tell(`waiting for another deployment of ${app} to end`);
+      isTold = true;
     }
     await sleep(pauseMs);
   }

@@ -1,17 +1,26 @@
 /** A release that differs from the one before in its configuration alone, rolled out: how `env set` and `link add` end. */
 import { apps, releases } from '@flynn/controller/api';
 import type { Process, Release } from '@flynn/controller/model';
+import { isOvertaken } from '@flynn/controller/overtaken';
 import { usageError } from './arguments.ts';
 import type { Context } from './context.ts';
 import { deployRelease, deployedText } from './deploy.ts';
 
+const maxAttempts = 10;
+
 /** The live release; before there is one, the newest that was made. */
 export async function newestRelease(context: Context): Promise<Release | undefined> {
+  return (await readBasis(context)).release;
+}
+
+type Basis = { release: Release | undefined; isLive: boolean };
+
+async function readBasis(context: Context): Promise<Basis> {
   const client = await context.client();
   const params = { app: await context.appName() };
-  const app = await client.call(apps.get, { params });
-  if (app.releaseId !== undefined) return client.call(releases.get, { params: { ...params, release: app.releaseId } });
-  return (await client.call(releases.list, { params }))[0];
+  const { releaseId } = await client.call(apps.get, { params });
+  if (releaseId === undefined) return { release: (await client.call(releases.list, { params }))[0], isLive: false };
+  return { release: await client.call(releases.get, { params: { ...params, release: releaseId } }), isLive: true };
 }
 
 /** What a release has of a type, which is to be changed. */
@@ -24,12 +33,34 @@ export function processOf(release: Release | undefined, type: string): Process {
   );
 }
 
-/** Answers once it is live, and tells so; one without anything to run is only made. */
-export async function makeNextRelease(
+type Change = Partial<Pick<Release, 'env' | 'references' | 'processes'>>;
+
+/**
+ * Answers once what `change` makes of the release before is live, and tells so; one without anything to run is only made. Nothing
+ * is made if there is no change, which `unchanged` tells. Where somebody else was first, `change` is asked again with what they
+ * made: neither takes back what the other did.
+ */
+export async function changeRelease(
   context: Context,
-  before: Release | undefined,
-  change: Partial<Pick<Release, 'env' | 'references' | 'processes'>>,
+  change: (before: Release | undefined) => Promise<Change | undefined> | Change | undefined,
+  { unchanged }: { unchanged?: string } = {},
 ): Promise<void> {
+  for (let attempt = 1; ; attempt += 1) {
+    const basis = await readBasis(context);
+    const changed = await change(basis.release);
+    if (changed === undefined) {
+      if (unchanged !== undefined) context.show({ changed: false }, () => unchanged);
+      return;
+    }
+    try {
+      return await makeNextRelease(context, basis, changed);
+    } catch (error) {
+      if (!isOvertaken(error) || attempt >= maxAttempts) throw error;
+    }
+  }
+}
+
+async function makeNextRelease(context: Context, { release: before, isLive }: Basis, change: Change): Promise<void> {
   const client = await context.client();
   const app = await context.appName();
   const release = await client.call(releases.create, {
@@ -41,6 +72,7 @@ export async function makeNextRelease(
       references: before?.references ?? {},
       processes: before?.processes ?? {},
       ...(before?.artifactId === undefined ? {} : { artifactId: before.artifactId }),
+      basis: before?.id ?? null,
       ...change,
     },
   });
@@ -51,6 +83,7 @@ export async function makeNextRelease(
     );
     return;
   }
-  const deployed = await deployRelease(context, app, release);
+  const replaces = isLive && before !== undefined ? before.id : null;
+  const deployed = await deployRelease(context, { app, release, replaces });
   context.show({ changed: true, release }, () => deployedText(release, deployed));
 }

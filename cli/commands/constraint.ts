@@ -1,7 +1,7 @@
 import type { Process } from '@flynn/controller/model';
 import { hostTagName } from '@flynn/kit/names';
 import { usageError } from '../arguments.ts';
-import { makeNextRelease, newestRelease, processOf } from '../next-release.ts';
+import { changeRelease, newestRelease, processOf } from '../next-release.ts';
 import { formatTable } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';
 
@@ -40,19 +40,19 @@ export function addConstraintCommands(parent: Parent): void {
       const asked = wishes.flatMap(({ wanted }) => wanted ?? []);
       checkOnce(asked);
       checkGivenUp(wishes);
-      const before = await newestRelease(context);
-      const process = processOf(before, type);
-      const { constraints: present = [] } = process;
       const changed = new Set(wishes.map(({ attribute }) => attribute));
-      const kept = present.filter(({ attribute }) => !changed.has(attribute));
-      const constraints = [...kept, ...asked].toSorted((a, b) => order(a.attribute, b.attribute));
-      if (isSame(constraints, present)) {
-        context.show({ changed: false }, () => 'nothing changes: the constraints are as they are to be');
-        return;
-      }
-      await makeNextRelease(context, before, {
-        processes: { ...before?.processes, [type]: { ...process, constraints } },
-      });
+      await changeRelease(
+        context,
+        (before) => {
+          const process = processOf(before, type);
+          const { constraints: present = [] } = process;
+          const kept = present.filter(({ attribute }) => !changed.has(attribute));
+          const constraints = [...kept, ...asked].toSorted((a, b) => order(a.attribute, b.attribute));
+          if (isSame(constraints, present)) return undefined;
+          return { processes: { ...before?.processes, [type]: { ...process, constraints } } };
+        },
+        { unchanged: 'nothing changes: the constraints are as they are to be' },
+      );
     },
   });
 }

@@ -95,6 +95,35 @@ test('with --references a value follows other variables; without, every $ stays'
   assert.equal((await flynn()).stdout, `LITERAL='${url}'\nUSER=ada\n`);
 });
 
+test('what several people change at once is all there', async () => {
+  await using env = await openDeskWithController();
+  await env.controller.deployApp('hello', { web: {} });
+  const changes = await Promise.all([
+    ...['A', 'B', 'C'].map((name) => env.desk.run(['-a', 'hello', 'env', 'set', `${name}=1`])),
+    env.desk.run(['-a', 'hello', 'limit', 'set', 'web', 'memory=300MiB']),
+  ]);
+  for (const { code, stderr } of changes) assert.equal(code, 0, stderr);
+  const { client } = env.controller;
+  const app = await client.call(apps.get, { params: { app: 'hello' } });
+  const live = await client.call(releases.get, { params: { app: 'hello', release: app.releaseId ?? '' } });
+  assert.deepEqual(live.env, { A: '1', B: '1', C: '1' });
+  assert.equal(live.processes['web']?.memoryBytes, 300 * 2 ** 20);
+});
+
+test('before the first push, too, what several people set at once is all there', async () => {
+  await using env = await openDeskWithController();
+  const params = { app: 'hello' };
+  await env.controller.client.call(apps.create, { body: { name: 'hello' } });
+  const names = ['A', 'B', 'C', 'D'];
+  for (const { code, stderr } of await Promise.all(
+    names.map((name) => env.desk.run(['-a', 'hello', 'env', 'set', `${name}=1`])),
+  )) {
+    assert.equal(code, 0, stderr);
+  }
+  const [newest] = await env.controller.client.call(releases.list, { params });
+  assert.deepEqual(Object.keys(newest?.env ?? {}).toSorted(), names);
+});
+
 test('before the first push env is kept in a release that is not deployed', async () => {
   await using env = await openDeskWithController();
   await env.desk.run(['create', 'hello']);

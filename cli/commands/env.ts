@@ -4,7 +4,7 @@ import { FlynnError } from '@flynn/kit/errors';
 import { assertEnvName, formatEnvFile, parseAssignments, parseEnvFile, usageError } from '../arguments.ts';
 import type { Context } from '../context.ts';
 import { readNamed } from '../input-file.ts';
-import { makeNextRelease, newestRelease } from '../next-release.ts';
+import { changeRelease, newestRelease } from '../next-release.ts';
 import { formatCount, quoteForShell } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';
 
@@ -135,14 +135,15 @@ function without(values: Values, names: readonly string[]): Values {
 }
 
 async function changeEnv(context: Context, change: (before: Variables) => Variables): Promise<void> {
-  const release = await newestRelease(context);
-  const before = { env: release?.env ?? {}, references: release?.references ?? {} };
-  const { env, references } = change(before);
-  if (isSame(before.env, env) && isSame(before.references, references)) {
-    context.show({ changed: false }, () => 'nothing changes: the values are already set');
-    return;
-  }
-  await makeNextRelease(context, release, { env, references });
+  await changeRelease(
+    context,
+    (release) => {
+      const before = { env: release?.env ?? {}, references: release?.references ?? {} };
+      const { env, references } = change(before);
+      return isSame(before.env, env) && isSame(before.references, references) ? undefined : { env, references };
+    },
+    { unchanged: 'nothing changes: the values are already set' },
+  );
 }
 
 function assignmentsText(values: Values): string {

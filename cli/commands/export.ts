@@ -157,7 +157,7 @@ async function makeApp(context: Context, file: AppFile, wanted: { name: string; 
     context.show({ app, release }, () => `Created ${app.name}; "flynn rollback v${release.version}" deploys it`);
     return;
   }
-  const deployed = await deployRelease(context, app.name, release);
+  const deployed = await deployRelease(context, { app: app.name, release });
   context.show({ app, release }, () => `Created ${app.name}: ${deployedText(release, deployed)}`);
 }
 

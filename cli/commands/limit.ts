@@ -3,7 +3,7 @@ import { amountText, buildLimitNames, byteSize } from '@flynn/controller/build-l
 import type { AppBuildLimits, BuildLimitName } from '@flynn/controller/build-limits';
 import type { Process } from '@flynn/controller/model';
 import { parseWhole, usageError } from '../arguments.ts';
-import { makeNextRelease, newestRelease, processOf } from '../next-release.ts';
+import { changeRelease, newestRelease, processOf } from '../next-release.ts';
 import { formatTable } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';
 
@@ -30,11 +30,9 @@ export function addLimitCommands(parent: Parent): void {
     ],
     async run(context, _options, [type = '', ...args]) {
       const wanted = Object.fromEntries(args.map(processLimit));
-      const before = await newestRelease(context);
-      const process = processOf(before, type);
-      await makeNextRelease(context, before, {
-        processes: { ...before?.processes, [type]: { ...process, ...wanted } },
-      });
+      await changeRelease(context, (before) => ({
+        processes: { ...before?.processes, [type]: { ...processOf(before, type), ...wanted } },
+      }));
     },
   });
 

@@ -3,7 +3,7 @@ import { FlynnError } from '@flynn/kit/errors';
 import { serviceName } from '@flynn/kit/names';
 import { usageError } from '../arguments.ts';
 import type { Context } from '../context.ts';
-import { makeNextRelease, newestRelease } from '../next-release.ts';
+import { changeRelease, newestRelease } from '../next-release.ts';
 import { formatTable } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';
 
@@ -69,18 +69,21 @@ async function changeLinks(
     const { error } = serviceName.safeParse(name);
     if (error !== undefined) throw usageError(`"${name}" is no service: ${error.issues[0]?.message ?? ''}`);
   }
-  const before = await newestRelease(context);
-  const changed = new Set(typesOf(before, await context.appName(), wanted));
-  const processes = Object.entries(before?.processes ?? {});
-  check(processes.flatMap(([name, process]) => (changed.has(name) ? [process] : [])));
-  const next = processes.map(([name, process]): [string, Process] =>
-    changed.has(name) ? [name, { ...process, links: change(process.links) }] : [name, process],
+  const app = await context.appName();
+  await changeRelease(
+    context,
+    (before) => {
+      const changed = new Set(typesOf(before, app, wanted));
+      const processes = Object.entries(before?.processes ?? {});
+      check(processes.flatMap(([name, process]) => (changed.has(name) ? [process] : [])));
+      const next = processes.map(([name, process]): [string, Process] =>
+        changed.has(name) ? [name, { ...process, links: change(process.links) }] : [name, process],
+      );
+      const isSame = next.every(([, { links }], index) => links.join() === processes[index]?.[1].links.join());
+      return isSame ? undefined : { processes: Object.fromEntries(next) };
+    },
+    { unchanged: 'nothing changes: the links are as they are to be' },
   );
-  if (next.every(([, { links }], index) => links.join() === processes[index]?.[1].links.join())) {
-    context.show({ changed: false }, () => 'nothing changes: the links are as they are to be');
-    return;
-  }
-  await makeNextRelease(context, before, { processes: Object.fromEntries(next) });
 }
 
 function typesOf(release: Release | undefined, app: string, wanted: string | undefined): string[] {

@@ -25,7 +25,11 @@ export function addPromoteCommands(parent: Parent): void {
       const target = await client.call(apps.get, { params: { app: to } });
       if (source.app.id === target.id) throw new FlynnError('invalid', `${to} is the app itself: name another`);
       const release = await adopt(context, source, target, undefined);
-      const deployed = await deployRelease(context, target.name, release);
+      const deployed = await deployRelease(context, {
+        app: target.name,
+        release,
+        replaces: target.releaseId ?? null,
+      });
       context.show({ release }, () => `${target.name}: ${deployedText(release, deployed)}`);
     },
   });
@@ -125,7 +129,12 @@ async function adopt(
       `v${source.release.version} of ${source.app.name} has nothing to run: push code first`,
     );
   }
-  return client.call(releases.create, { params, body: { ...adopted, ...(env === undefined ? {} : { env }) } });
+  // What the app gets it keeps the rest of; of one without a live release the controller knows the newest.
+  const basis = release === undefined ? {} : { basis: release.id };
+  return client.call(releases.create, {
+    params,
+    body: { ...adopted, ...(env === undefined ? {} : { env }), ...basis },
+  });
 }
 
 async function makeClone(
@@ -141,7 +150,7 @@ async function makeClone(
     const { processes } = await client.call(formations.get, { params });
     await client.call(formations.put, { params: { app: app.id, release: release.id }, body: { processes } });
   }
-  const deployed = await deployRelease(context, app.name, release);
+  const deployed = await deployRelease(context, { app: app.name, release });
   context.show(
     { app, release },
     () => `Created ${app.name} as ${source.app.name} is: ${deployedText(release, deployed)}`,

@@ -88,7 +88,11 @@ export function addReleaseCommands(parent: Parent): void {
         context.show({ changed: false }, () => `v${target.version} is live already`);
         return;
       }
-      const deployed = await deployRelease(context, app.name, target);
+      const deployed = await deployRelease(context, {
+        app: app.name,
+        release: target,
+        replaces: app.releaseId ?? null,
+      });
       context.show({ changed: true, release: target }, () => deployedText(target, deployed));
     },
   });

@@ -6,7 +6,7 @@ import { waitFor } from '@flynn/kit/retry';
 import { parseDurationMs } from '../arguments.ts';
 import type { Context } from '../context.ts';
 import { readNamed } from '../input-file.ts';
-import { makeNextRelease, newestRelease } from '../next-release.ts';
+import { changeRelease } from '../next-release.ts';
 import { formatAge } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';
 
@@ -96,10 +96,11 @@ async function setKey(context: Context, path: string): Promise<void> {
   const key = await readNamed(context.io, path);
   const client = await context.client();
   const { name } = await client.call(apps.get, { params: { app: await context.appName() } });
-  const before = await newestRelease(context);
-  if (before?.env['SSH_CLIENT_KEY'] === key) return;
-  context.io.stderr.write(`flynn: ${name} gets the key as SSH_CLIENT_KEY\n`);
-  await makeNextRelease(context, before, { env: { ...before?.env, SSH_CLIENT_KEY: key } });
+  await changeRelease(context, (before) => {
+    if (before?.env['SSH_CLIENT_KEY'] === key) return undefined;
+    context.io.stderr.write(`flynn: ${name} gets the key as SSH_CLIENT_KEY\n`);
+    return { env: { ...before?.env, SSH_CLIENT_KEY: key } };
+  });
 }
 
 function sourceText(source: Source): string {

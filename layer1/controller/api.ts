@@ -114,6 +114,11 @@ export const releases = {
       scripts: scriptsSchema.optional(),
       cron: z.array(cronEntrySchema).max(100).optional(),
       meta: metaSchema.default({}),
+      /**
+       * What it changes, as its maker saw it: the live release, before there is one the newest, null where there is none. If that
+       * is another one by then it is `conflict` with the detail `isOvertaken`: read again what is there.
+       */
+      basis: z.string().nullable().optional(),
     }),
     response: releaseSchema,
     summary: 'Make a release; it does nothing until deployed',
@@ -165,8 +170,15 @@ export const deployments = {
     method: 'POST',
     path: '/apps/:app/deployments',
     access: 'app developer',
-    /** `rollout` changes how the app's releases are rolled out for this one deployment. */
-    body: z.object({ releaseId: z.string(), rollout: rolloutChangeSchema.optional() }),
+    /**
+     * `rollout` changes how the app's releases are rolled out for this one deployment. `replaces` is the release that is live when
+     * it begins, null where none is: with another one it is `conflict` with the detail `isOvertaken`.
+     */
+    body: z.object({
+      releaseId: z.string(),
+      rollout: rolloutChangeSchema.optional(),
+      replaces: z.string().nullable().optional(),
+    }),
     response: deploymentSchema,
     summary: 'Roll out a release; a deployment under way makes it `conflict`',
   }),

@@ -20,6 +20,7 @@ import { holdsCounts } from './deployments/phases.ts';
 import { resolveReferences } from './env-references.ts';
 import { findApp, findLiveApp, runnableApp } from './deps.ts';
 import type { Deps } from './deps.ts';
+import { isOvertaken, overtaken } from './overtaken.ts';
 import { pageOf } from './paging.ts';
 import { appType, artifactType, deploymentType, ownedBy, releaseName, releaseType } from './resources.ts';
 import type { AppResource, ReleaseResource } from './resources.ts';
@@ -28,6 +29,7 @@ import { viewArtifact, viewRelease } from './views.ts';
 
 /** A rollout of all types fits into one transaction of the store. */
 const maxTypes = 20;
+const maxAttempts = 10;
 /** A transaction holds a hundred operations on any store. */
 const readsAtOnce = 100;
 const slugRunnerAlias = 'slug-runner';
@@ -91,7 +93,23 @@ function publicRelease(release: ReleaseResource): Release {
 
 type NewRelease = z.output<NonNullable<typeof releases.create.body>>;
 
+/** Of what is live, and before that of the newest: one that others made meanwhile goes into it, unless `basis` says which it is. */
 export async function createRelease(
+  deps: Deps,
+  app: AppResource,
+  input: NewRelease,
+  signal: AbortSignal,
+): Promise<ReleaseResource> {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await createFrom(deps, attempt === 1 ? app : await findLiveApp(deps, app.id, signal), input, signal);
+    } catch (error) {
+      if (!isOvertaken(error) || input.basis !== undefined || attempt >= maxAttempts) throw error;
+    }
+  }
+}
+
+async function createFrom(
   deps: Deps,
   app: AppResource,
   input: NewRelease,
@@ -99,8 +117,10 @@ export async function createRelease(
 ): Promise<ReleaseResource> {
   const { resources } = deps;
   const before = await findBasis(deps, app, signal);
+  if (input.basis !== undefined && input.basis !== (before?.id ?? null)) throw overtaken(app.spec.name);
   const isLive = before !== undefined && before.id === app.status.releaseId;
-  const isTakenOver = isLive && (input.env === undefined || input.processes === undefined);
+  const isPart = input.env === undefined || input.processes === undefined;
+  const isTakenOver = isLive && isPart;
   if (isTakenOver) await checkLasting(deps, app, signal);
   const artifactId = input.artifactId ?? (isLive ? before.spec.artifactId : undefined);
   const artifact = artifactId === undefined ? undefined : await resources.get(artifactType, artifactId, { signal });
@@ -130,6 +150,7 @@ export async function createRelease(
     app.id,
     ({ status }) => {
       if (isTakenOver && isOther(status, app.status)) throw beingDeployed(app, status.deploymentId);
+      if ((isPart || input.basis !== undefined) && hasOtherBasis(status, app.status)) throw overtaken(app.spec.name);
       return { ...status, lastVersion: status.lastVersion + 1 };
     },
     {
@@ -169,6 +190,12 @@ async function checkLasting(deps: Deps, app: AppResource, signal: AbortSignal): 
 
 function isOther(now: AppResource['status'], before: AppResource['status']): boolean {
   return now.releaseId !== before.releaseId || (now.deploymentId ?? before.deploymentId) !== before.deploymentId;
+}
+
+/** Of what is not live yet, by its number: there is a newer one. */
+function hasOtherBasis(now: AppResource['status'], before: AppResource['status']): boolean {
+  if (before.releaseId === undefined && now.lastVersion !== before.lastVersion) return true;
+  return now.releaseId !== before.releaseId;
 }
 
 function beingDeployed({ spec }: AppResource, deploymentId: string | undefined): FlynnError {

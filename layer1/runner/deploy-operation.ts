@@ -67,8 +67,9 @@ async function startDeployment(asMade: Release, execution: Execution): Promise<S
     'another deployment of the app to end',
     execution,
     async (signal) => {
-      release = await renewedRelease(release, { ...execution, signal });
-      const body = { releaseId: release.id };
+      const { release: renewed, ...seen } = await renewedRelease(release, { ...execution, signal });
+      release = renewed;
+      const body = { releaseId: release.id, ...seen };
       return { release, deployment: await controller.call(deployments.create, { params, body }, { signal }) };
     },
     (other) => (other.newReleaseId === release.id ? { release, deployment: other } : undefined),

@@ -40,27 +40,31 @@ export async function executeRelease(execution: Execution): Promise<Record<strin
   return { releaseId: release.id };
 }
 
+/** `replaces`: what is live, null for nothing; left out for a release of which nobody knows what it was made of. */
+type Renewed = { release: Release; replaces?: string | null };
+
 /**
  * The release to be deployed now: `release`, or one made of the same build in its place, if what is live has changed since. As it
  * is it would take back what somebody set between it and its deployment. An operation that does it again finds what it made.
  */
-export async function renewedRelease(release: Release, execution: Execution): Promise<Release> {
+export async function renewedRelease(release: Release, execution: Execution): Promise<Renewed> {
   const { operation, controller, signal, write } = execution;
   const { artifactId, meta } = release;
   const basis = meta[basisMeta];
-  if (basis === undefined || artifactId === undefined) return release;
+  if (basis === undefined || artifactId === undefined) return { release };
   const params = { app: release.appId };
   const { releaseId } = await controller.call(apps.get, { params }, { signal });
-  if (releaseId === undefined || releaseId === release.id || releaseId === basis) return release;
+  const replaces = releaseId ?? null;
+  if (releaseId === undefined || releaseId === release.id || releaseId === basis) return { release, replaces };
   const live = await controller.call(releases.get, { params: { ...params, release: releaseId } }, { signal });
-  if (live.meta[operationMeta] === operation.id) return live;
+  if (live.meta[operationMeta] === operation.id) return { release: live, replaces };
   const artifact = await controller.call(releases.getArtifact, { params: { artifact: artifactId } }, { signal });
   const digest = artifact.meta[resultMeta];
-  if (digest === undefined) return release;
+  if (digest === undefined) return { release };
   const attempt = { artifactId, areNotesTold: true };
   const renewed = await createRelease({ digest, meta, attempt, isFirst: basis === '' }, execution);
   await write(`       The app was changed meanwhile: v${renewed.version} has that too, and takes its place`);
-  return renewed;
+  return { release: renewed, replaces };
 }
 
 /** The operation this one builds on. */
@@ -82,7 +86,8 @@ async function createRelease(making: Making, execution: Execution): Promise<Rele
   const { digest } = making;
   const params = { app: operation.appId };
   const app = await controller.call(apps.get, { params }, { signal });
-  const made = (await controller.call(releases.list, { params }, { signal })).find(
+  const known = await controller.call(releases.list, { params }, { signal });
+  const made = known.find(
     ({ meta }) => meta[operationMeta] === operation.id && meta[basisMeta] === (app.releaseId ?? ''),
   );
   const text = Buffer.concat(await (await blobs.get(digest, { signal })).toArray()).toString();
@@ -92,14 +97,14 @@ async function createRelease(making: Making, execution: Execution): Promise<Rele
       ? undefined
       : await controller.call(releases.get, { params: { ...params, release: app.releaseId } }, { signal });
   // Again where the answer was lost: written twice it is the same.
-  const release = made ?? (await makeRelease({ ...making, result }, live, execution));
+  const release = made ?? (await makeRelease({ ...making, result }, { live, newest: known[0] }, execution));
   await prepareCounts(result, release, making.isFirst ? undefined : live, execution);
   return release;
 }
 
 async function makeRelease(
   { digest, meta: known, attempt, result }: Making & { result: BuildResult },
-  live: Release | undefined,
+  { live, newest }: { live: Release | undefined; newest: Release | undefined },
   execution: Execution,
 ): Promise<Release> {
   const { operation, controller, signal, write } = execution;
@@ -120,7 +125,7 @@ async function makeRelease(
   if (checked.notes.length > 0 && attempt.areNotesTold !== true)
     await write(...checked.notes.map((note) => `       ${note}`));
   attempt.areNotesTold = true;
-  const env = live === undefined && result.appJson !== undefined ? await envOfFirst(result.appJson, execution) : {};
+  const env = live === undefined && result.appJson !== undefined ? envOfFirst(result.appJson, newest) : {};
   return controller.call(
     releases.create,
     {
@@ -131,6 +136,8 @@ async function makeRelease(
         scripts: scriptsOf(result),
         cron: result.appJson?.cron ?? [],
         ...env,
+        // Whoever was first: this one is made again, of what they made.
+        basis: (live ?? newest)?.id ?? null,
         meta,
       },
     },
@@ -162,10 +169,8 @@ async function makeArtifact(
   return id;
 }
 
-async function envOfFirst(appJson: AppJson, { operation, controller, signal }: Execution) {
-  const made = await controller.call(releases.list, { params: { app: operation.appId } }, { signal });
-  const env = made[0]?.env ?? {};
-  const references = made[0]?.references ?? {};
+function envOfFirst(appJson: AppJson, newest: Release | undefined): Pick<Release, 'env' | 'references'> {
+  const { env = {}, references = {} } = newest ?? {};
   return { env: firstEnv(appJson, env, () => randomBytes(32).toString('hex')), references };
 }
 

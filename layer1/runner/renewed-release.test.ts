@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { apps, deployments, formations, releases } from '@flynn/controller/api';
 import { parseAppJson } from '@flynn/controller/app-json';
+import { waitFor } from '@flynn/kit/retry';
 import { behave, outcome, push, startRunner, startWorld } from './runner-fixture.ts';
 
 test('what is set between a push’s release and its deployment stays, with a release that has both', async () => {
@@ -73,3 +74,64 @@ test('nor is what the first push begins with lost by it', async () => {
   assert.deepEqual(live.env, { A: '1' });
   assert.deepEqual((await formationOf(releaseId)).processes, { web: 1, worker: 2 });
 });
+
+test('what is set in the moment in which the first push makes its release is in what goes live', async () => {
+  await using world = await startWorld();
+  behave(world, { build: { is: 'exit', code: 0 } });
+  const { client } = world.controller;
+  const params = { app: 'shop' };
+  once(world, /resource\/release\/.*git\.commit/, () =>
+    client.call(releases.create, { params, body: { env: { A: '1' }, processes: {}, basis: null } }),
+  );
+  const chain = await push(world, { appJson: parseAppJson('{ "env": { "B": "of app.json" } }') });
+  await using _runner = startRunner(world);
+  const { operation, lines } = await outcome(world, chain[2]?.id);
+  assert.equal(operation.state, 'complete', lines.join('\n'));
+  assert.deepEqual((await liveRelease(world)).env, { A: '1', B: 'of app.json' });
+});
+
+test('what goes live in the moment in which a push is deployed is not taken back', async () => {
+  await using world = await startWorld();
+  behave(world, { build: { is: 'exit', code: 0 } });
+  const { client } = world.controller;
+  const params = { app: 'shop' };
+  const first = await push(world, {});
+  {
+    await using _runner = startRunner(world);
+    await outcome(world, first[2]?.id);
+  }
+  const isThrough = async () =>
+    (await client.call(deployments.list, { params })).every(({ state }) => state === 'complete');
+  await waitFor(isThrough, { what: 'its first deployment to end', deadlineMs: 30_000 });
+  once(world, /resource\/deployment\//, async () => {
+    const { id } = await client.call(releases.create, { params, body: { env: { A: '1' } } });
+    await world.controller.deploy('shop', id);
+  });
+  const chain = await push(world, { processTypes: { web: 'node other.js' } });
+  await using _runner = startRunner(world);
+  const { operation, lines } = await outcome(world, chain[2]?.id);
+  assert.equal(operation.state, 'complete', lines.join('\n'));
+  assert.match(lines.join('\n'), /The app was changed meanwhile: v4 has that too/);
+  const live = await liveRelease(world);
+  assert.deepEqual(live.env, { A: '1' });
+  assert.match(JSON.stringify(live.processes['web']?.command), /other\.js/);
+});
+
+type World = Awaited<ReturnType<typeof startWorld>>;
+
+/** Right before the first write that is such. */
+function once({ controller: { store } }: World, pattern: RegExp, act: () => Promise<unknown>): void {
+  const transact = store.transact.bind(store);
+  store.transact = async (transaction, options) => {
+    if (!pattern.test(JSON.stringify(transaction.then))) return transact(transaction, options);
+    store.transact = transact;
+    await act();
+    return transact(transaction, options);
+  };
+}
+
+async function liveRelease({ controller: { client } }: World) {
+  const params = { app: 'shop' };
+  const { releaseId = '' } = await client.call(apps.get, { params });
+  return client.call(releases.get, { params: { ...params, release: releaseId } });
+}

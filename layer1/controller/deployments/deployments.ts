@@ -18,6 +18,7 @@ import { taskId, taskLine, taskPiece } from './tasks.ts';
 import { evaluationContext, findApp, findLiveApp } from '../deps.ts';
 import type { Deps } from '../deps.ts';
 import { formationPiece } from '../formations.ts';
+import { overtaken } from '../overtaken.ts';
 import { findRelease, runnableOf } from '../releases.ts';
 import { appType, deploymentType, formationType, ownedBy, releaseType } from '../resources.ts';
 import type { AppResource, DeploymentResource, FormationResource, ReleaseResource } from '../resources.ts';
@@ -37,7 +38,7 @@ export function deploymentHandlers(deps: Deps): Handler[] {
     handle(deployments.create, async ({ params, body, signal }) => {
       const deployment = await startDeployment(
         deps,
-        { app: params.app, release: body.releaseId, rollout: body.rollout ?? {} },
+        { app: params.app, release: body.releaseId, rollout: body.rollout ?? {}, replaces: body.replaces },
         signal,
       );
       return viewDeployment(deployment, progressOf(deployment, deps.cell));
@@ -65,14 +66,14 @@ export function deploymentHandlers(deps: Deps): Handler[] {
 
 export async function startDeployment(
   deps: Deps,
-  asked: { app: string; release: string; rollout: RolloutChange },
+  asked: { app: string; release: string; rollout: RolloutChange; replaces?: string | null | undefined },
   signal: AbortSignal,
 ): Promise<DeploymentResource> {
   for (let attempt = 1; ; attempt += 1) {
     try {
       const app = await findLiveApp(deps, asked.app, signal);
       const release = await findRelease(deps, app, asked.release, signal);
-      return await deploy(deps, app, { release, rollout: asked.rollout }, signal);
+      return await deploy(deps, app, { ...asked, release }, signal);
     } catch (error) {
       const isOvertaken = hasCode(error, 'conflict') && error.detail['key'] !== undefined;
       if (!isOvertaken || attempt >= maxAttempts) throw error;
@@ -83,7 +84,7 @@ export async function startDeployment(
 async function deploy(
   deps: Deps,
   app: AppResource,
-  asked: { release: ReleaseResource; rollout: RolloutChange },
+  asked: { release: ReleaseResource; rollout: RolloutChange; replaces?: string | null | undefined },
   signal: AbortSignal,
 ): Promise<DeploymentResource> {
   const { resources } = deps;
@@ -108,6 +109,7 @@ async function deploy(
   if (oldId === release.id) {
     return alreadyLive(deps, app, { release, rollout, counts: oldFormation?.spec.processes ?? {} }, signal);
   }
+  if (asked.replaces !== undefined && asked.replaces !== (oldId ?? null)) throw overtaken(app.spec.name);
   const types = Object.keys(release.spec.processes);
   const counts = targetCounts({
     types,

@@ -282,7 +282,8 @@ async function setRelease(
   // One under way is of this release: of another it would have been refused above.
   if (status.deploymentId !== undefined) return {};
   if (status.releaseId === release.id) return {};
-  const { id } = await startDeployment(deps, { app: app.id, release: release.id, rollout: {} }, signal);
+  const replaces = app.status.releaseId ?? null;
+  const { id } = await startDeployment(deps, { app: app.id, release: release.id, rollout: {}, replaces }, signal);
   return { deploymentId: id };
 }
 
@@ -309,6 +310,7 @@ async function makeRelease(
       ...(isEqual(before.env, after.env) ? {} : { env: { ...after.env } }),
       processes: { ...after.processes },
       meta: isOther ? {} : { ...basis?.spec.meta },
+      basis: basis?.id ?? null,
     },
     signal,
   );

@@ -93,15 +93,17 @@ async function rollOut(
     meta: { ...basis?.spec.meta },
     // Said, because what is taken over is what the live release has, and there may be none.
     ...(artifactId === undefined ? {} : { artifactId }),
+    basis: basis?.id ?? null,
   };
   const release = await createRelease(deps, app, input, signal);
+  const ofApp = { app: app.id, replaces: app.status.releaseId ?? null };
   const made = { releaseId: release.id, version: release.spec.version };
   if (release.spec.artifactId === undefined) return made;
-  const { id } = await startDeployment(deps, { app: app.id, release: release.id, rollout: {} }, signal);
+  const { id } = await startDeployment(deps, { ...ofApp, release: release.id, rollout: {} }, signal);
   return { ...made, deploymentId: id };
 }
 
-/** Another deployment began meanwhile: after it the release starts from what that made. */
+/** Somebody else changed it meanwhile: after that the release starts from what they made. */
 async function orWait(name: string, work: () => Promise<Linked>): Promise<Linked> {
   try {
     return await work();
