@@ -77,16 +77,20 @@ test('one that asked lately hears of the end with its next answer', async (t) =>
   await drained;
 });
 
-test('a request that had arrived when its connection was about to end is answered', async (t) => {
-  const { front, pass, ask, client } = await open(t);
-  const socket = await client();
-  pass(goodbyeMs + 1_000);
-  const asked = ask(socket);
-  const drained = front.drain({ deadlineMs: drainMs });
-  assert.match(await asked, /^HTTP\/1\.1 200 /);
-  socket.end();
-  await drained;
-});
+for (const standstillMs of [0, 300]) {
+  const title = 'a request that had arrived when its connection was about to end is answered';
+  test(standstillMs === 0 ? title : `${title}, after a standstill too`, async (t) => {
+    const { front, pass, ask, client } = await open(t);
+    const socket = await client();
+    pass(goodbyeMs + 1_000);
+    const asked = ask(socket);
+    const drained = front.drain({ deadlineMs: drainMs });
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, standstillMs);
+    assert.match(await asked, /^HTTP\/1\.1 200 /);
+    socket.end();
+    await drained;
+  });
+}
 
 test('nothing is waited for where there is nobody', async (t) => {
   const { front } = await open(t);

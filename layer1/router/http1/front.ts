@@ -1,5 +1,6 @@
 /** HTTP/1 with clients, on sockets themselves: request and response objects would cost more than all the rest of it. */
 import type { Socket } from 'node:net';
+import { setImmediate } from 'node:timers/promises';
 import { systemClock } from '@flynn/kit/clock';
 import { drainLookMs } from '../closing.ts';
 import { answersToOneEnd } from '../exchange.ts';
@@ -80,6 +81,8 @@ export class Http1Front implements Http1Speaker {
       resting = new Set(rested);
       // A connection that was let go of is counted until it is closed, in the next turn.
       await systemClock.sleep(drainLookMs(options.deadlineMs));
+      // After a standstill a timer comes before what has arrived meanwhile is read.
+      await setImmediate();
     }
     for (const connection of this.#connections) connection.socket.destroy();
   }

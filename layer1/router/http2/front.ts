@@ -108,7 +108,8 @@ export class Http2Front implements Front, Watched {
     );
     session.once('close', () => this.#sessions.delete(known));
     session.setLocalWindowSize(windowBytes);
-    if (this.#isDraining) setTimeout(() => session.close(), goodbyeMs).unref();
+    // After a standstill a timer comes before what has arrived meanwhile is read.
+    if (this.#isDraining) setTimeout(() => setImmediate(() => session.close()), goodbyeMs).unref();
   }
 
   async drain({ deadlineMs }: { deadlineMs: number }): Promise<void> {
