@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { access, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { access, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
@@ -88,6 +88,12 @@ test('signals reach every program of a composed line, which ends with them', asy
   await writeFile(join(dir, 'note.js'), `${program} setInterval(() => {}, 99); console.log('up');`);
   const { child, ended, said } = start(`${process.execPath} note.js | cat; sleep 60`);
   await said('up');
+  // The shell may not have come to its traps yet.
+  const traps = async () => /^SigCgt:\s+(\S+)$/m.exec(await readFile(`/proc/${child.pid}/status`, 'utf8'))?.[1];
+  await waitFor(async () => (BigInt(`0x${await traps()}`) & (1n << 14n)) !== 0n, {
+    what: 'its traps',
+    deadlineMs: 60_000,
+  });
   child.kill('SIGTERM');
   assert.notEqual((await ended).code, 0);
   // The shell may be gone before the programs it started have done what they do at the end.
