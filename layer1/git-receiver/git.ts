@@ -1,4 +1,4 @@
-/** The git binary, always with a clean environment, an array of arguments and never a shell. */
+/** The git binary, always with a clean environment and an array of arguments: no shell reads them. */
 import { spawn } from 'node:child_process';
 import type { ChildProcessByStdio } from 'node:child_process';
 import { mkdir, open, rename, rm, stat } from 'node:fs/promises';
@@ -28,10 +28,27 @@ const settings = Object.entries({
   'core.fsync': 'all',
 }).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
 
+/** What a push, or a fetch, may bring: of what is packed, in bytes. */
+export const maxPackBytes = 1024 ** 3;
+
+/** A file that would become larger is an error of whoever writes it, as on a full disk, not its end. Its words are 512 bytes. */
+const limited = ['-c', `trap '' XFSZ; ulimit -f "$0" && exec git "$@"`] as const;
+const limitUnit = 512;
+
 export type Git = ChildProcessByStdio<Writable, Readable, Readable>;
 
-export function startGit(args: readonly string[], options: { env?: Record<string, string> } = {}): Git {
-  return spawn('git', [...settings, ...args], {
+/** `maxFileBytes`: of each file that it, or what it starts, writes. */
+export function startGit(
+  args: readonly string[],
+  options: { env?: Record<string, string>; maxFileBytes?: number } = {},
+): Git {
+  const { maxFileBytes } = options;
+  const words = [...settings, ...args];
+  const [program, all] =
+    maxFileBytes === undefined
+      ? ['git', words]
+      : ['/bin/sh', [...limited, String(Math.ceil(maxFileBytes / limitUnit)), ...words]];
+  return spawn(program, all, {
     env: { ...cleanEnv, ...options.env },
     stdio: ['pipe', 'pipe', 'pipe'],
     cwd: '/',

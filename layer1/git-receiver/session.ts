@@ -11,7 +11,7 @@ import { typeOf } from './archive.ts';
 import { parseCommand } from './command.ts';
 import { deploy } from './deploy.ts';
 import type { DeployDeps } from './deploy.ts';
-import { ensureRepository, exitOf, startGit } from './git.ts';
+import { ensureRepository, exitOf, maxPackBytes, startGit } from './git.ts';
 import type { HookCall, HookServer } from './hook-server.ts';
 import type { Platform } from './platform.ts';
 import { parsePushOptions } from './push-options.ts';
@@ -21,7 +21,6 @@ import { decide, noCommit, parseUpdates } from './updates.ts';
 const waitForOtherPushMs = 10 * 60_000;
 /** A build, a release and a deployment together; whatever takes longer hangs. */
 const pushDeadlineMs = 2 * 3_600_000;
-const maxPushBytes = 1024 ** 3;
 /** Each keeps a git and a hook in memory until it is live. Runners build fewer at a time than this. */
 export const maxPushes = 6;
 
@@ -138,7 +137,7 @@ export class Sessions {
         'receive.advertisePushOptions': 'true',
         'receive.denyNonFastForwards': 'false',
         'receive.denyCurrentBranch': 'ignore',
-        'receive.maxInputSize': String(maxPushBytes),
+        'receive.maxInputSize': String(maxPackBytes),
       };
       const args = Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
       try {

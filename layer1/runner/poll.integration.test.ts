@@ -23,6 +23,7 @@ import { serviceToken } from '@flynn/controller/access/service-token';
 import { loadConfig } from '@flynn/kit/config';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
+import { closed } from '@flynn/kit/testing-sockets';
 import { makeKey, startGitSshd } from '@flynn/kit/testing-sshd';
 import { configSchema, identityOf } from './config.ts';
 import { controllerEnv } from './controller-env.ts';
@@ -114,7 +115,12 @@ test('a new commit is fetched and pushed once; a branch that is not there is tol
   const archive = await text(await blobs.get(build?.input.sourceDigest ?? '', { signal: AbortSignal.timeout(60_000) }));
   assert.ok(archive.includes('index.html') && archive.includes('one') && !archive.includes('.git/'));
 
-  const before = await world.client.call(sources.get, { params });
+  // The push is there a moment before its commit is put down.
+  const isKept = async () => {
+    const source = await world.client.call(sources.get, { params });
+    return source.commit !== undefined && source;
+  };
+  const before = await waitFor(isKept, { what: 'the commit to be put down', deadlineMs });
   assert.equal(before.commit, first);
   const same = await lookDone(world, before.polledAt);
   assert.deepEqual([same.commit, same.error, (await pushed(world)).length], [first, undefined, 1]);
@@ -179,10 +185,10 @@ test('a look at a server that says nothing ends when it is to, whatever git has 
   const url = `http://127.0.0.1:${port}/shop.git`;
   await world.client.call(sources.put, { params, body: { url, everyMs: 3_600_000 } });
   const [socket] = (await connected) as [Socket];
-  const gone = once(socket, 'close');
+  const gone = closed(socket);
   const { pollId = '' } = await world.client.call(sources.get, { params });
   await world.client.call(operations.cancel, { params: { operation: pollId }, body: {} });
   const look = () => world.client.call(operations.get, { params: { operation: pollId } });
-  await waitFor(async () => (await look()).state === 'cancelled', { what: 'the end of the look', deadlineMs: 30_000 });
+  await waitFor(async () => (await look()).state === 'cancelled', { what: 'the end of the look', deadlineMs });
   await gone;
 });

@@ -1,0 +1,104 @@
+/** A branch of a repository elsewhere: where it is, and what it has. */
+import { text } from 'node:stream/consumers';
+import { abortError } from '@flynn/kit/clock';
+import { FlynnError } from '@flynn/kit/errors';
+import { endGroup } from '@flynn/kit/process-group';
+import { withDeadline } from '@flynn/kit/retry';
+import { exitOf, maxPackBytes, startGit } from '@flynn/git-receiver/git';
+
+const lookMs = 60_000;
+
+/** `env`: what git needs to get there, as a proxy or how to call ssh. */
+export type Remote = Readonly<{ url: string; branch: string; env: Record<string, string> }>;
+
+/** The commit that the branch is at. `not_found` without such a branch, `invalid` with why it cannot be read. */
+export async function headOf({ url, branch, env }: Remote, signal: AbortSignal): Promise<string> {
+  const args = ['ls-remote', '--exit-code', '--', url, `refs/heads/${branch}`];
+  const { code, out, problem } = await run(args, { env, signal: withDeadline(lookMs, signal) });
+  // As git says that there is none.
+  if (code === 2) throw new FlynnError('not_found', `${url} has no branch ${branch}`);
+  const [, commit] = /^([0-9a-f]{40,64})\t/.exec(out) ?? [];
+  if (code === 0 && commit !== undefined) return commit;
+  throw unreadable(url, problem);
+}
+
+/**
+ * The branch's commit, with as much history as the server sends, in a repository that is made there. `invalid` with why it cannot
+ * be read, or that it is more than `maxBytes`.
+ */
+export async function fetchInto(
+  repository: string,
+  { url, branch, env }: Remote,
+  { signal, maxBytes = maxPackBytes }: { signal: AbortSignal; maxBytes?: number },
+): Promise<string> {
+  await succeed(['init', '--quiet', '--bare', '--template=', repository], { env: {}, signal });
+  // In one file, however few objects it has: what a file may have is what all of it may. A server of plain files has more of them.
+  const always = ['--git-dir', repository, '-c', 'fetch.unpackLimit=1', 'fetch', '--quiet', '--no-tags'];
+  const fetch = async (...more: string[]): Promise<Outcome> => {
+    const options = { env, signal, maxFileBytes: maxBytes };
+    const outcome = await run([...always, ...more, '--', url, `refs/heads/${branch}`], options);
+    if (outcome.code !== 0 && outcome.problem.includes('File too large')) throw tooLarge(url, maxBytes);
+    return outcome;
+  };
+  const shallow = await fetch('--depth', '1');
+  // Not every server gives a part of its history.
+  const fetched = shallow.code === 0 ? shallow : await fetch();
+  if (fetched.code !== 0) throw unreadable(url, fetched.problem);
+  const { out } = await succeed(['--git-dir', repository, 'rev-parse', 'FETCH_HEAD^{commit}'], { env: {}, signal });
+  return out.trim();
+}
+
+function tooLarge(url: string, maxBytes: number): FlynnError {
+  return new FlynnError(
+    'invalid',
+    `${url} is too large: a commit may have ${maxBytes / 2 ** 20} MiB, packed, as with a push. Keep large files elsewhere, and fetch them in the build`,
+  );
+}
+
+function unreadable(url: string, problem: string): FlynnError {
+  const said = problem
+    .trim()
+    .split('\n')
+    .filter((line) => line.trim() !== '');
+  const fatal = said.findIndex((line) => /^(?:fatal|ERROR|error):/.test(line));
+  // Of SSH git says only that it did not work: why, ssh has said before.
+  const ofSsh = /Could not read from remote repository/.test(said[fatal] ?? '') ? said[fatal - 1] : undefined;
+  const why = (ofSsh ?? said[fatal] ?? said.at(-1) ?? 'git does not say why').trim().replace(/\.$/, '');
+  return new FlynnError(
+    'invalid',
+    `cannot read ${url}: ${why.slice(0, 300)}. If it is not public, give the app a key that may read it: flynn source set URL --deploy-key FILE`,
+  );
+}
+
+type GitOptions = { env: Record<string, string>; signal: AbortSignal; maxFileBytes?: number };
+type Outcome = { code: number; out: string; problem: string };
+
+async function succeed(args: readonly string[], options: GitOptions): Promise<Outcome> {
+  const outcome = await run(args, options);
+  if (outcome.code === 0) return outcome;
+  throw new FlynnError(
+    'internal',
+    `git ${args[0] ?? ''} failed with exit code ${outcome.code}: ${outcome.problem.trim()}`,
+  );
+}
+
+async function run(args: readonly string[], { signal, ...options }: GitOptions): Promise<Outcome> {
+  signal.throwIfAborted();
+  const git = startGit(args, options);
+  const stop = (): void => endGroup(git);
+  signal.addEventListener('abort', stop, { once: true });
+  git.stdin.end();
+  try {
+    const [code, out, problem] = await Promise.all([exitOf(git), text(git.stdout), text(git.stderr)]);
+    if (signal.aborted) throw endOf(signal);
+    return { code, out, problem };
+  } finally {
+    signal.removeEventListener('abort', stop);
+  }
+}
+
+function endOf(signal: AbortSignal): FlynnError {
+  const reason = abortError(signal);
+  if (reason.code !== 'timeout') return reason;
+  return new FlynnError('timeout', 'git was not done in time: the server does not answer, or is too slow');
+}
