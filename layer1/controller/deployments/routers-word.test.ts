@@ -64,10 +64,32 @@ test('old jobs go only when every router has the new ones', async (t) => {
   await world.jobsOf('shop', 2);
 });
 
+test('what was never there is live once every router has it', async (t) => {
+  const router = await startRouter(t);
+  await using world = await startTestController({ routers: () => [router.address] });
+  const params = { app: 'shop' };
+  await world.client.call(apps.create, { body: { name: 'shop' } });
+  const first = await world.makeRelease('shop', web);
+  router.state.isSo = false;
+  const { id } = await world.client.call(deployments.create, { params, body: { releaseId: first.id } });
+  await waitFor(() => router.asked.length > 0, { what: 'the routers to be asked', ...waiting });
+  const [job] = await world.client.call(jobs.list, { params });
+  assert.deepEqual(router.asked[0]?.services, [{ service: 'shop-web', up: [job?.id], down: [] }]);
+  assert.equal((await world.client.call(apps.get, { params })).releaseId, undefined);
+  router.state.isSo = true;
+  await waitFor(async () => (await world.client.call(deployments.get, { params: { deployment: id } })).endedAt, {
+    what: 'the end of the deployment',
+    ...waiting,
+  });
+  assert.equal((await world.client.call(apps.get, { params })).releaseId, first.id);
+});
+
 test('a router that cannot answer is waited for once, not for ever', async (t) => {
   const router = await startRouter(t);
-  await using world = await startTestController({ routers: () => [router.address, '127.0.0.1:1'] });
+  const addresses = [router.address];
+  await using world = await startTestController({ routers: () => addresses });
   const { release } = await world.deployApp('shop', web);
+  addresses.push('127.0.0.1:1');
   const started = performance.now();
   const next = await world.makeRelease('shop', { web: { ...web.web, env: { A: '2' } } });
   const deployed = await world.deploy('shop', next.id);

@@ -1,4 +1,7 @@
-/** Before jobs go, every router has those that take their place: their word is asked for, and waited for so long. */
+/**
+ * Before jobs go, every router has those that take their place, and what is said to be live all of them have: their word is asked
+ * for, and waited for so long.
+ */
 import { stayingStatuses } from '../cell-view.ts';
 import { compileWorkload } from '../compile.ts';
 import type { Deps } from '../deps.ts';
@@ -43,7 +46,7 @@ export class RoutersWord {
   }
 }
 
-/** Whose jobs are to answer for those that go; undefined if none go. */
+/** Whose jobs are to answer for those that go, or from now on; undefined if there are none. */
 function stayingSide({ app, old, next, workloads, deployment }: World, step: Taking): Side | undefined {
   switch (step.do) {
     case 'scale': {
@@ -54,8 +57,9 @@ function stayingSide({ app, old, next, workloads, deployment }: World, step: Tak
       return isReduced ? next : undefined;
     }
     case 'switch':
-    case 'complete':
       return old === undefined ? undefined : next;
+    case 'complete':
+      return next;
     case 'fail':
       return deployment.status.state === 'rolling_back' ? old : undefined;
     case 'begin':
