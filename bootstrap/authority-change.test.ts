@@ -136,7 +136,7 @@ test('a host that does not take a round over keeps the next from beginning', asy
   const said: string[] = [];
   const work = { ...world.work, report: (line: string) => void said.push(line) };
   const running = changeAuthority(work, await beginAuthority(work, world.cluster, await createAuthority('flynn')));
-  await t.waitFor(() => assert.ok(said.some((line) => line.includes('not yet: h2'))));
+  await t.waitFor(() => assert.ok(said.some((line) => line.includes('not yet: h2'))), { timeout: 60_000 });
   assert.ok(!world.log.includes('opening: controllers'));
   stuck.isStuck = false;
   await running;

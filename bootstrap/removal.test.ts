@@ -58,13 +58,16 @@ test('what the engine refuses for a moment is removed all the same, and what dep
 });
 
 test('what the engine keeps is told at the end, with its reason', async () => {
-  await using engine = await engineThat((request) =>
-    request.startsWith('GET')
-      ? { status: 200, body: { Volumes: [{ Name: 'v1' }] } }
-      : { status: 409, body: { message: 'volume is in use - [c9]' } },
-  );
+  const end = new AbortController();
+  let refusals = 0;
+  await using engine = await engineThat((request) => {
+    if (request.startsWith('GET')) return { status: 200, body: { Volumes: [{ Name: 'v1' }] } };
+    // The first refusal is known by the time of the second.
+    if ((refusals += 1) === 2) end.abort();
+    return { status: 409, body: { message: 'volume is in use - [c9]' } };
+  });
   await assert.rejects(
-    removeVolumes(engine.docker, 'test', { signal: AbortSignal.timeout(2_000) }),
+    removeVolumes(engine.docker, 'test', { signal: end.signal }),
     (error) => hasCode(error, 'conflict') && /keeps volumes.*in use - \[c9\]/.test(error.message),
   );
 });

@@ -107,6 +107,11 @@ test('an agent whose supervisor was killed gives way to that of the next one', {
   const said = `trap 'echo to be back; exit 0' USR2; trap 'exit 0' TERM; echo "runs as $$"; while :; do sleep 0.05; done`;
   const first = await supervise(said);
   await untilLogged(/runs as/);
+  // The agent may say so before its supervisor has written down which it is.
+  await waitFor(async () => /^\d+\n/.test(await readFile(join(state, 'agent.child'), 'utf8').catch(() => '')), {
+    what: 'the pid of the agent',
+    deadlineMs: 30_000,
+  });
   first.child.kill('SIGKILL');
   await first.ended;
   const second = await supervise(said);

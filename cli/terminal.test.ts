@@ -8,7 +8,7 @@ import { waitFor } from '@flynn/kit/retry';
 import { joinJob } from './terminal.ts';
 import { TestIo } from './testing.ts';
 
-const deadlineMs = 5_000;
+const deadlineMs = 60_000;
 
 class Attachment implements AsyncDisposable {
   readonly io = new TestIo();

@@ -5,9 +5,9 @@ import { text } from 'node:stream/consumers';
 
 export type Answer = { status: number; body: string; headers: Record<string, string | string[] | undefined> };
 
-const patienceMs = 10_000;
+const patienceMs = 30_000;
 
-/** Of a request without a body. Until the signal; without one, for 10 s. Fails as the connection does. */
+/** Of a request without a body. Until the signal; without one, for 30 s. Fails as the connection does. */
 export async function answerTo(outgoing: ClientRequest, given?: AbortSignal): Promise<Answer> {
   const signal = given ?? AbortSignal.timeout(patienceMs);
   const abort = () => outgoing.destroy(new Error('no answer in time', { cause: signal.reason }));

@@ -31,7 +31,7 @@ export class Checkout {
   }
 
   push(options?: RunOptions): Promise<ExecResult> {
-    return this.cluster.exec(['git', 'push', 'flynn', 'main'], { cwd: this.directory, timeoutMs: 300_000, ...options });
+    return this.cluster.exec(['git', 'push', 'flynn', 'main'], { cwd: this.directory, timeoutMs: 600_000, ...options });
   }
 
   flynn(args: readonly string[], options?: RunOptions): Promise<ExecResult> {
@@ -40,5 +40,10 @@ export class Checkout {
 
   get(path = '/'): Promise<Answer> {
     return this.cluster.get(this.name, path);
+  }
+
+  /** Once it is scaled from nothing, or pushed on a machine where a router may need more than five seconds to know of it. */
+  untilAnswers(): Promise<Answer> {
+    return this.cluster.untilAnswers(this.name);
   }
 }

@@ -21,7 +21,8 @@ type App = {
 
 /** What the sample app does, as far as the load asks for it. */
 async function startApp(t: TestContext): Promise<App> {
-  const server = createServer((incoming, response) => {
+  // No connection that rests ends while the next request is on its way to it.
+  const server = createServer({ keepAliveTimeout: 600_000 }, (incoming, response) => {
     app.answers += 1;
     const ms = Number(new URL(incoming.url ?? '', 'http://app').searchParams.get('ms') ?? 0);
     void systemClock.sleep(ms).then(() => response.writeHead(app.status).end('answer'));

@@ -96,7 +96,7 @@ export class TestCluster implements AsyncDisposable {
     const { code = 0, host = this.host, ...rest } = options;
     const result = await host.exec(args, {
       cwd: this.directory,
-      timeoutMs: 120_000,
+      timeoutMs: 300_000,
       ...rest,
       env: { ...this.env, ...rest.env },
     });
@@ -112,11 +112,7 @@ export class TestCluster implements AsyncDisposable {
 
   upFirst(options: RunOptions = {}): Promise<ExecResult> {
     const { code = 0, host = this.host, ...rest } = options;
-    return judged(
-      'up',
-      code,
-      host.tryScript('up', [], { timeoutMs: 300_000, ...rest, env: { ...this.env, ...rest.env } }),
-    );
+    return judged('up', code, host.tryScript('up', [], { ...rest, env: { ...this.env, ...rest.env } }));
   }
 
   /** Until they are in the cluster, and etcd has its members. */
@@ -134,7 +130,7 @@ export class TestCluster implements AsyncDisposable {
   /** On one host: the cluster is gone with its last. */
   down({ code = 0, host = this.host, ...rest }: RunOptions = {}): Promise<ExecResult> {
     const env = host === this.host ? this.env : {};
-    return judged('down', code, host.tryScript('down', [], { timeoutMs: 300_000, ...rest, env }));
+    return judged('down', code, host.tryScript('down', [], { ...rest, env }));
   }
 
   flynn(args: readonly string[], options?: RunOptions): Promise<ExecResult> {
@@ -163,7 +159,7 @@ export class TestCluster implements AsyncDisposable {
 
   /**
    * One request to `NAME.DOMAIN` through the router of a host, by default the first, from outside the hosts. Waits for the
-   * answer until the signal; without one, 10 s.
+   * answer until the signal; without one, 30 s.
    */
   get(
     name: string,
@@ -200,7 +196,7 @@ export class TestCluster implements AsyncDisposable {
         if (running.length !== count) throw new Error(`${running.length} run`);
         return running;
       },
-      { what: `${count} ${type} jobs of ${app} to run`, deadlineMs: options.deadlineMs ?? 60_000, intervalMs: 300 },
+      { what: `${count} ${type} jobs of ${app} to run`, deadlineMs: options.deadlineMs ?? 180_000, intervalMs: 300 },
     );
   }
 
@@ -210,13 +206,16 @@ export class TestCluster implements AsyncDisposable {
     for (const host of hosts) await this.untilAnswers(app, { host });
   }
 
-  async untilAnswers(app: string, options: { host?: ClusterHost; deadlineMs?: number } = {}): Promise<void> {
-    const { host = this.host, deadlineMs = 60_000 } = options;
-    await waitFor(async () => (await this.get(app, '/', { host })).status === 200, {
-      what: `${app} to answer at ${host.name}`,
-      deadlineMs,
-      intervalMs: 200,
-    });
+  /** The first 200. Jobs that take nobody's place are in a router's table soon after they run, and not before. */
+  async untilAnswers(app: string, options: { host?: ClusterHost; deadlineMs?: number } = {}): Promise<Answer> {
+    const { host = this.host, deadlineMs = 180_000 } = options;
+    return waitFor(
+      async () => {
+        const answer = await this.get(app, '/', { host });
+        return answer.status === 200 && answer;
+      },
+      { what: `${app} to answer at ${host.name}`, deadlineMs, intervalMs: 200 },
+    );
   }
 
   /** Ids of running containers of an app's process type. */

@@ -90,7 +90,7 @@ export class ClusterHost extends TestHost {
     for (const pid of pids) process.kill(pid, 'SIGKILL');
     await waitFor(() => this.pids('host-agent.mjs').every((pid) => !pids.includes(pid)), {
       what: `the host agent of ${this.name} to end`,
-      deadlineMs: 10_000,
+      deadlineMs: 60_000,
     });
     this.startAgent();
   }

@@ -78,7 +78,11 @@ export class Forwarder implements AsyncDisposable {
         socket.destroy();
         resolve(undefined);
       };
-      socket.setTimeout(connectMs, fail);
+      // After a standstill of this process its answer may be there, unread.
+      const late = (): void => {
+        if (socket.connecting) fail();
+      };
+      socket.setTimeout(connectMs, () => setImmediate(late));
       socket.once('error', fail);
       socket.once('connect', () => {
         socket.setTimeout(0);

@@ -45,7 +45,7 @@ test('`host replace` gives the new host the tags of the old one and empties that
       const ran = await desk.run(['host', 'replace', 'host3', 'host2', '--yes']);
       return ran.code === 0 ? ran : undefined;
     },
-    { what: 'host3 to be forgotten, once its jobs run elsewhere', deadlineMs: 30_000, intervalMs: 100 },
+    { what: 'host3 to be forgotten, once its jobs run elsewhere', deadlineMs: 60_000, intervalMs: 100 },
   );
   assert.match(replaced.stdout, /host3 is no longer of the cluster; host2 is in its place/);
   assert.equal((await desk.run(['host', 'show', 'host3'])).code, 1);

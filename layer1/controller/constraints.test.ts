@@ -4,9 +4,11 @@ import { type ErrorCode, hasCode } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
 import { hosts } from './api-hosts.ts';
 import { apps, deployments, formations, jobs, releases } from './api.ts';
+import { reasonsOf } from './cell-view.ts';
 import { generic } from './generic/api.ts';
 import { health } from './health/api.ts';
-import { startTestController } from './testing.ts';
+import type { Deployment } from './model.ts';
+import { limitDeployment, startTestController } from './testing.ts';
 import type { TestController } from './testing.ts';
 
 const isCode = (code: ErrorCode, pattern: RegExp) => (error: unknown) =>
@@ -16,6 +18,27 @@ const door = { omni: true, constraints: [{ attribute: 'router', operator: 'not_i
 
 async function tag(world: TestController, host: string, tags: Record<string, string | null>): Promise<void> {
   await world.client.call(hosts.tag, { params: { host }, body: { tags } });
+}
+
+const ended = ({ client }: TestController, deployment: string): Promise<Deployment> =>
+  waitFor(
+    async () => {
+      const found = await client.call(deployments.get, { params: { deployment } });
+      return found.endedAt === undefined ? undefined : found;
+    },
+    { what: 'the end of the deployment', deadlineMs: 30_000, intervalMs: 10 },
+  );
+
+/** Deploys what no host takes. Its time ends soon once `isStuck`: by itself, once a scheduler has said why it waits. */
+async function deployInVain(
+  world: TestController,
+  releaseId: string,
+  isStuck = () => reasonsOf(world.deps.cell).size > 0,
+): Promise<Deployment> {
+  const { id } = await world.client.call(deployments.create, { params: { app: 'shop' }, body: { releaseId } });
+  await waitFor(isStuck, { what: 'what is deployed to wait', deadlineMs: 30_000, intervalMs: 5 });
+  await limitDeployment(world, id, 1_000);
+  return ended(world, id);
 }
 
 const hostsOf = (found: readonly { hostId?: string | undefined }[]) =>
@@ -39,16 +62,13 @@ test('jobs of a type with constraints are on hosts that meet them, and leave one
 test('a release whose constraints no host meets fails and says why; the one before serves on', async () => {
   await using world = await startTestController();
   await world.deployApp('shop', { web: {}, agent: { omni: true } });
-  const params = { app: 'shop' };
-  await world.client.call(apps.update, { params, body: { deployTimeoutMs: 1_000 } });
-  for (const [processes, why] of [
-    [{ web: onSsd }, /0 of 1 web jobs are up \(0 placed, 1 waiting: disk is not ssd \(2 hosts\)\)/],
-    [{ web: { ...onSsd, omni: true } }, /0 of 1 web jobs are up \(no host meets its constraints\)/],
-  ] as const) {
-    const { state, error } = await world.deploy('shop', (await world.makeRelease('shop', processes)).id);
-    assert.equal(state, 'failed');
-    assert.match(error ?? '', why);
-  }
+  const waiting = await deployInVain(world, (await world.makeRelease('shop', { web: onSsd })).id);
+  assert.equal(waiting.state, 'failed');
+  assert.match(waiting.error ?? '', /0 of 1 web jobs are up \(0 placed, 1 waiting: disk is not ssd \(2 hosts\)\)/);
+  const omni = await world.makeRelease('shop', { web: { ...onSsd, omni: true } });
+  const { state, error } = await deployInVain(world, omni.id, () => true);
+  assert.equal(state, 'failed');
+  assert.match(error ?? '', /0 of 1 web jobs are up \(no host meets its constraints\)/);
   assert.equal((await world.jobsOf('shop', 1))[0]?.type, 'web');
 });
 
@@ -56,10 +76,9 @@ test('an omni type whose hosts are all cordoned says that, and not that there ar
   await using world = await startTestController({ hosts: 1 });
   const web = { omni: true, command: ['one'] };
   await world.deployApp('shop', { web });
-  await world.client.call(apps.update, { params: { app: 'shop' }, body: { deployTimeoutMs: 1_000 } });
   await world.client.call(hosts.cordon, { params: { host: 'host1' } });
   const next = await world.makeRelease('shop', { web: { ...web, command: ['two'] } });
-  const { state, error } = await world.deploy('shop', next.id);
+  const { state, error } = await deployInVain(world, next.id, () => true);
   assert.equal(state, 'failed');
   assert.match(error ?? '', /0 of 1 web jobs are up \(every host for it is cordoned or drains\)/);
 });
@@ -71,10 +90,8 @@ test('a type with a volume stays with its data: a release that is not for that h
   const [before] = await world.jobsOf('shop', 1);
   const [own = '', other = ''] = before?.hostId === 'host1' ? ['host1', 'host2'] : ['host2', 'host1'];
   await tag(world, other, { disk: 'ssd' });
-  const params = { app: 'shop' };
-  await world.client.call(apps.update, { params, body: { deployTimeoutMs: 1_000 } });
   const release = await world.makeRelease('shop', { web: { ...db, ...onSsd } });
-  const { state, error } = await world.deploy('shop', release.id);
+  const { state, error } = await deployInVain(world, release.id);
   assert.equal(state, 'failed');
   assert.match(error ?? '', new RegExp(`volume data is on ${own}, which does not match: disk is not ssd`));
   assert.deepEqual(await world.jobsOf('shop', 1), [before], 'its job was not even stopped');
@@ -154,15 +171,8 @@ test('a deployment under way hears of a host that is tagged: it waits for no job
     job.releaseId === next.id && job.state === 'starting';
   await world.jobsOf('agent', 1, isHanging);
   await tag(world, 'host2', { router: 'no' });
-  const params = { deployment: id };
-  const ended = await waitFor(
-    async () => {
-      const deployment = await world.client.call(deployments.get, { params });
-      return deployment.endedAt === undefined ? undefined : deployment;
-    },
-    { what: 'the end of the deployment', deadlineMs: 30_000, intervalMs: 10 },
-  );
-  assert.equal(ended.state, 'complete', ended.error);
+  const { state, error } = await ended(world, id);
+  assert.equal(state, 'complete', error);
 });
 
 test('what asks nothing that a host could answer is refused, by the API and in files, which tell and take them', async () => {

@@ -8,6 +8,7 @@ import { after, before, test } from 'node:test';
 import type { HttpClient } from '@flynn/kit/http-client';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
+import { freePort } from '@flynn/kit/testing-ports';
 import { startScheduler } from '@flynn/scheduler/scheduler';
 import { connectEtcd } from '@flynn/store/etcd';
 import { startEtcdMember } from '@flynn/store/etcd-member';
@@ -50,7 +51,7 @@ before(async () => {
   host = new SimulatedHost({ store, id: 'host1', key: keys.FLYNN_KEY, log, behave: () => ({ is: 'run' }) });
   await host.start();
   await startScheduler({ store, log, signal: stop.signal, id: 'host1' });
-  const webPort = 20_000 + (process.pid % 20_000);
+  const webPort = await freePort();
   startRole('web', webPort);
   worker = startRole('worker');
   client = createControllerClient({ baseUrl: `http://127.0.0.1:${webPort}`, key: keys.FLYNN_CONTROLLER_KEY });
@@ -81,7 +82,7 @@ async function deploy(releaseId: string) {
 
 test(
   'an app is deployed, scaled, replaced by another release and deleted, also while the worker is replaced',
-  { timeout: 60_000 },
+  { timeout: 240_000 },
   async () => {
     const app = await client.call(apps.create, { body: { name: 'shop' } });
     const artifact = await client.call(releases.createArtifact, { body: { type: 'image', image: { name: 'x' } } });

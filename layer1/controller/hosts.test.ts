@@ -139,15 +139,18 @@ test('jobs of a host that died are lost: no longer shown, told as such to who fo
   const { signal } = new AbortController();
   const [gone] = (await world.jobsOf('shop', 1, ({ hostId }) => hostId === 'host3')).map(({ id }) => id);
   const stream = world.client.events(platform.events, { query: { app: 'shop', types: 'job' } }, { signal });
+  const isFollowed = Promise.withResolvers<void>();
   const told = (async () => {
     const states: unknown[] = [];
     for await (const { data } of stream) {
       const { id, object } = changeSchema.parse(data);
       if (id === gone) states.push(object?.state);
+      if (states.length > 0) isFollowed.resolve();
       if (states.at(-1) === 'lost') break;
     }
     return states;
   })();
+  await isFollowed.promise;
   await world.hosts[2]?.[Symbol.asyncDispose]();
   const [lost] = await waitFor(
     async () => {

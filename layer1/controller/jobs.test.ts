@@ -3,8 +3,10 @@ import { after, before, test } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
 import type { ErrorCode } from '@flynn/kit/errors';
 import { encodeFrame, readFrames } from '@flynn/kit/frames';
+import { waitFor } from '@flynn/kit/retry';
 import { formations, jobs } from './api.ts';
 import { awaitPlacement } from './attach.ts';
+import { reasonsOf } from './cell-view.ts';
 import type { Job } from './model.ts';
 import { startTestController } from './testing.ts';
 import type { TestController } from './testing.ts';
@@ -84,6 +86,8 @@ test('what fits nowhere waits, and is listed as pending', async () => {
   const waiting = await jobsOf('huge', 2, ({ type, state }) => type === 'giant' && state === 'pending');
   const [job] = waiting;
   assert.equal(job?.hostId, undefined);
+  const isLookedAt = () => reasonsOf(world.deps.cell).has(job?.workloadId ?? '');
+  await waitFor(isLookedAt, { what: 'a scheduler to have looked at it', deadlineMs: 30_000, intervalMs: 5 });
   const { signal } = new AbortController();
   const placing = awaitPlacement(world.deps.cell, {
     appId: job?.appId ?? '',

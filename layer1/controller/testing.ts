@@ -9,6 +9,7 @@ import type { Logger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import { TaskGroup } from '@flynn/kit/tasks';
 import { FlynnError } from '@flynn/kit/errors';
+import { resourceKey } from '@flynn/resource/keys';
 import { startScheduler } from '@flynn/scheduler/scheduler';
 import type { HostJob } from '@flynn/scheduler/cell';
 import { createMemoryStore } from '@flynn/store/memory';
@@ -88,6 +89,23 @@ export interface TestController extends AsyncDisposable {
   jobsOf(app: string, count: number, isWanted?: (job: Job) => boolean): Promise<Job[]>;
   /** Deploys and waits for the end, whatever it is. */
   deploy(app: string, releaseId: string): Promise<Deployment>;
+}
+
+/**
+ * From now on a deployment under way may go without progress for so long and no longer, whatever its app gives it: what has to
+ * come about before has the time it takes.
+ */
+export async function limitDeployment({ store }: TestController, id: string, timeoutMs: number): Promise<void> {
+  const key = resourceKey('deployment', id);
+  const write = async (): Promise<boolean> => {
+    const entry = await store.get(key);
+    if (entry === undefined) throw new FlynnError('not_found', `there is no deployment ${id}`);
+    const record = JSON.parse(entry.value) as { spec: object };
+    const value = JSON.stringify({ ...record, spec: { ...record.spec, timeoutMs } });
+    const compare = [{ key, modRevision: entry.modRevision }];
+    return (await store.transact({ compare, then: [{ put: key, value }] })).succeeded;
+  };
+  await waitFor(write, { what: `deployment ${id} to have less time`, deadlineMs: 30_000, intervalMs: 5 });
 }
 
 const clusterKey = 'test-cluster-key';

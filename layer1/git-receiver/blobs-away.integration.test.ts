@@ -7,13 +7,16 @@ import { once } from 'node:events';
 import { mkdir, mkdtemp, readdir, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
 import type { TestContext } from 'node:test';
 import { createBlobClient } from '@flynn/blobstore/client';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
+import { freePort } from '@flynn/kit/testing-ports';
 import { deploy } from './deploy.ts';
+import type { DeployDeps } from './deploy.ts';
 import { testApp, testPlatform } from './testing-platform.ts';
 
 const mebibyte = 1024 ** 2;
@@ -44,7 +47,8 @@ async function setUp(t: TestContext, { diskBytes }: { diskBytes?: number } = {})
     return git('rev-parse', 'HEAD').trim();
   };
 
-  let port = 0;
+  // It comes back where it was: nobody is to have taken that port meanwhile.
+  const port = await freePort();
   let child: ChildProcess | undefined;
   const start = async (): Promise<void> => {
     const env = { PATH: process.env['PATH'], FLYNN_KEY: 'k', FLYNN_STORAGE_DIR: storageDir, PORT: String(port) };
@@ -54,9 +58,7 @@ async function setUp(t: TestContext, { diskBytes }: { diskBytes?: number } = {})
     let said = '';
     for await (const chunk of started.stdout.iterator({ destroyOnReturn: false })) {
       said += String(chunk);
-      const [, found] = /"port":(\d+),"dir"/.exec(said) ?? [];
-      if (found === undefined) continue;
-      port = Number(found);
+      if (!/"port":\d+,"dir"/.test(said)) continue;
       started.stdout.resume();
       return;
     }
@@ -76,7 +78,7 @@ async function setUp(t: TestContext, { diskBytes }: { diskBytes?: number } = {})
   const platform = testPlatform();
   const { pushes } = platform;
   const said: string[] = [];
-  const push = async (pushed: string): Promise<boolean> => {
+  const push = async (pushed: string, sending: DeployDeps['blobs'] = blobs): Promise<boolean> => {
     const input = {
       app: testApp,
       pushId: `p-${pushed}`,
@@ -84,7 +86,7 @@ async function setUp(t: TestContext, { diskBytes }: { diskBytes?: number } = {})
       branch: 'main',
       repository: join(repository, '.git'),
     };
-    const deps = { platform, blobs, log: silentLogger() };
+    const deps = { platform, blobs: sending, log: silentLogger() };
     const signal = AbortSignal.timeout(deadlineMs);
     return deploy(deps, { ...input, quarantine: {} }, { say: (line) => void said.push(line), signal });
   };
@@ -119,9 +121,25 @@ test('a blob store without room refuses a push in words and at once, keeps nothi
 test('a blob store that is killed in the middle of a push gets it whole once it is back', async (t) => {
   const world = await setUp(t);
   const large = await world.commit(48 * mebibyte);
-  const pushing = world.push(large);
-  await waitFor(async () => (await world.partial()) > mebibyte, { what: 'the upload', deadlineMs, intervalMs: 1 });
+  const killed = Promise.withResolvers<void>();
+  /** Stays in the middle until then. */
+  async function* held(body: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+    let sent = 0;
+    for await (const chunk of body) {
+      yield chunk;
+      sent += chunk.length;
+      if (sent > 8 * mebibyte) await killed.promise;
+    }
+  }
+  const pushing = world.push(large, {
+    put(body, options) {
+      assert.ok(body instanceof Readable);
+      return world.blobs.put(Readable.from(held(body), { objectMode: false }), options);
+    },
+  });
+  await waitFor(async () => (await world.partial()) > mebibyte, { what: 'the upload', deadlineMs });
   await world.kill();
+  killed.resolve();
   await world.start();
   assert.equal(await pushing, true, world.said.join('\n'));
   const [push] = world.pushes;

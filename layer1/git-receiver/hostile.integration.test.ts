@@ -5,6 +5,7 @@ import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import { test } from 'node:test';
+import { closed } from '@flynn/kit/testing-sockets';
 import { remoteHead, setUp } from './testing.ts';
 
 /** The same bytes at every run. */
@@ -55,13 +56,12 @@ test(
     const head = await world.commit({ Procfile: 'web: run' });
     for (let index = 0; index < 12; index += 1) {
       const socket = connect(world.receiver.port, '127.0.0.1');
-      socket.on('error', () => {
-        // It is closed on us.
-      });
+      // It is closed on us, while we still send.
+      const isClosed = closed(socket);
       const start = index % 2 === 0 ? '' : 'SSH-2.0-noise\r\n';
       socket.end(Buffer.concat([Buffer.from(start), noise(`ssh ${index}`, 20 * 3 ** index)]));
       socket.resume();
-      await once(socket, 'close');
+      await isClosed;
     }
     for (const service of ['git-receive-pack', 'git-upload-pack']) {
       for (const [name, bytes] of talk) {

@@ -5,18 +5,21 @@ import type { AddressInfo, Server, Socket } from 'node:net';
 import { createServer as createTlsServer } from 'node:tls';
 import { test } from 'node:test';
 import type { TestContext } from 'node:test';
+import { fakeClock } from '@flynn/kit/clock';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import { createAuthority, issueCertificate } from '@flynn/kit/tls';
 import { freePort } from '@flynn/kit/testing-ports';
 import type { Drain, DrainStatus } from './api.ts';
 import { DrainStates } from './drain-state.ts';
+import { openTransport } from './drain-transport.ts';
+import { DrainRunner } from './drain.ts';
 import { Drains } from './drains.ts';
 import { syslogMessage } from './syslog.ts';
 import { encoded, line, openTestHistory, testLimits } from './testing.ts';
 import type { TestHistory } from './testing.ts';
 
-const deadlineMs = 30_000;
+const deadlineMs = 60_000;
 const range = (from: number, to: number): string[] =>
   Array.from({ length: to - from }, (_, index) => `m${from + index}`);
 
@@ -53,7 +56,9 @@ async function startSyslog(t: TestContext, options: { port?: number; tls?: { key
   };
   t.after(close);
   const messages = () => texts.map((text) => text.replace(/^(?:\S+ ){7}/, ''));
-  return { texts, messages, port, close };
+  /** What is certain for a drain may be on its way here. */
+  const has = (count: number) => waitFor(() => texts.length >= count, { what: `${count} messages`, deadlineMs });
+  return { texts, messages, has, port, close };
 }
 
 async function startDrains(t: TestContext, env: TestHistory, history = env.history) {
@@ -87,6 +92,7 @@ test('a syslog drain gets what its app writes from then on, and nothing of other
   await history.append('b', encoded(100, 5));
   await history.append('a', encoded(5, 5));
   await waitFor(() => statusOf('d1').sent === 5, { what: 'five lines to be certain', deadlineMs });
+  await server.has(5);
   assert.deepEqual(server.messages(), range(5, 10));
   assert.match(server.texts[0] ?? '', /^<14>1 2030-01-01T00:00:00\.000000Z h1 name-of-a web\.j1 stdout - m5$/);
   assert.deepEqual(statusOf('d1'), { id: 'd1', sent: 5, failed: 0, skipped: 0, waiting: 0 });
@@ -155,6 +161,7 @@ test('what an outage held up is sent from disk afterwards, in order, and over a 
   const again = await startDrains(t, env, reopened);
   await again.drains.add(wanted);
   await waitFor(() => again.statusOf('d1').sent === 30, { what: 'all of it', deadlineMs });
+  await back.has(20);
   assert.deepEqual(back.messages(), range(10, 30));
   assert.equal(again.statusOf('d1').since, undefined);
   await again.drains.close();
@@ -163,15 +170,37 @@ test('what an outage held up is sent from disk afterwards, in order, and over a 
 test('lines handed to a connection that broke before they were certain are sent again', async (t) => {
   await using env = await openTestHistory();
   const server = await startSyslog(t);
-  const { drains, statusOf } = await startDrains(t, env);
-  await drains.add(drain({ url: `syslog+tcp://127.0.0.1:${server.port}` }));
   await env.history.append('a', encoded(0, 5));
-  await waitFor(() => server.messages().length === 5, { what: 'the lines', deadlineMs });
+  const clock = fakeClock(1_000_000);
+  const wanted = drain({ url: `syslog+tcp://127.0.0.1:${server.port}` });
+  const transport = openTransport(wanted);
+  const runner = new DrainRunner({
+    drain: wanted,
+    history: env.history,
+    transport,
+    state: { positions: {}, sent: 0, failed: 0, skipped: 0 },
+    save: async () => {},
+    appName: (app) => app,
+    log: silentLogger(),
+    clock,
+  });
+  const stop = new AbortController();
+  t.after(() => stop.abort());
+  const running = runner.run(stop.signal);
+  // Its clock stands still: nothing becomes certain before the connection is broken.
+  await server.has(5);
   await server.close();
+  await waitFor(() => transport.isBroken, { what: 'the break to be seen', deadlineMs });
   const back = await startSyslog(t, { port: server.port });
-  await waitFor(() => statusOf('d1').sent === 5, { what: 'certainty', deadlineMs });
+  const isCertain = async () => {
+    await clock.advance(500);
+    return runner.status.sent === 5;
+  };
+  await waitFor(isCertain, { what: 'certainty', deadlineMs });
+  await back.has(5);
   assert.deepEqual(back.messages(), range(0, 5));
-  await drains.close();
+  stop.abort();
+  await running;
 });
 
 test('how far a drain is gets to the disk after the lines that were sent, so that a power cut takes none from it', async (t) => {
@@ -204,6 +233,7 @@ test('what was deleted to make room before it could be sent is counted', async (
   await waitFor(() => statusOf('d1').waiting === 0, { what: 'the rest', deadlineMs });
   const { sent, skipped } = statusOf('d1');
   assert.equal(sent + skipped, 99);
+  await back.has(sent);
   assert.ok(skipped > 50 && sent > 5, `${sent} sent, ${skipped} skipped`);
   assert.deepEqual(back.messages().slice(-3), range(197, 200));
   await drains.close();
@@ -266,6 +296,7 @@ test('a drain that was removed leaves nothing, and one that is added again begin
   await drains.add(wanted);
   await env.history.append('a', encoded(5, 1));
   await waitFor(() => statusOf('d1').sent === 1, { what: 'the line', deadlineMs });
+  await server.has(1);
   assert.deepEqual(server.messages(), ['m5']);
   await drains.close();
 });

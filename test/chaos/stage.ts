@@ -14,7 +14,7 @@ import { CellWatch, wrongs } from './cell-watch.ts';
 import { Witness } from './witness.ts';
 import { type Image, names, put, remove, run, steady } from './workloads.ts';
 
-const healthMs = 120_000;
+const healthMs = 240_000;
 const runsPerScenario = 3;
 
 export class Stage implements AsyncDisposable {
@@ -89,7 +89,7 @@ export class Stage implements AsyncDisposable {
     await Promise.all(hosts.map((host) => this.cluster.untilAnswers('hello', { host })));
     await waitFor(() => this.#strays(hosts).length === 0, {
       what: 'the containers to be those of the cell',
-      deadlineMs: 60_000,
+      deadlineMs: 120_000,
       intervalMs: 100,
     }).catch((error: unknown) => {
       throw new FlynnError('timeout', this.#strays(hosts).join('; '), { cause: error });
@@ -136,7 +136,7 @@ export function scenario(
   theStage: () => Stage,
   name: string,
   body: (stage: Stage, t: TestContext) => Promise<void>,
-  { timeoutMs = 300_000 }: { timeoutMs?: number } = {},
+  { timeoutMs = 1_200_000 }: { timeoutMs?: number } = {},
 ): void {
   test(name, { timeout: timeoutMs }, async (t) => {
     const stage = theStage();
@@ -162,7 +162,7 @@ export function scenario(
     t.diagnostic(`full health ${((performance.now() - ms) / 1_000).toFixed(1)} s after ${what}`);
     await remove(store, runs);
 
-    const signal = withDeadline(60_000, t.signal);
+    const signal = withDeadline(180_000, t.signal);
     const { violations, revisions } = await checkHistory(store, { from, signal });
     t.diagnostic(`${revisions} revisions of the cell and ${witness.looks} looks at its containers checked`);
     assert.deepEqual(violations, []);

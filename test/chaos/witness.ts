@@ -82,8 +82,15 @@ export class Witness implements Disposable {
     for (const name of this.#singletons) {
       const [first, second] = now.get(name) ?? [];
       if (first === undefined || second === undefined) continue;
+      // They were not seen at one moment: between one host and the next this process may have stood still.
+      if (!this.#runsStill(first) || !this.#runsStill(second)) continue;
       this.#doubles.push(`${name} ran on ${first.host} and on ${second.host} at ${at.toFixed(0)} ms`);
     }
+  }
+
+  #runsStill({ containerId, host: name }: Run): boolean {
+    const host = this.#hosts.find((one) => one.name === name);
+    return host !== undefined && this.#containersOf(host).some(([id]) => id === containerId);
   }
 
   /** Containers of this suite's jobs that have a process, by id, with the names of their workloads. */

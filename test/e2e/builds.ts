@@ -8,12 +8,13 @@ export function describeBuilds(theCluster: () => TestCluster): void {
     const app = await theCluster().checkout('python');
     const { stderr } = await app.push();
     assert.match(stderr, /-----> Python app detected/);
-    assert.match((await app.get()).body, /^Hello from Python 3\./);
+    assert.match((await app.untilAnswers()).body, /^Hello from Python 3\./);
   });
 
   test('a build that eats memory fails saying so, and another app goes on answering', async () => {
     const other = await theCluster().checkout('python', 'beside');
     await other.push();
+    await other.untilAnswers();
     const app = await theCluster().checkout('procfile', 'greedy');
     await app.write('pack/bin/detect', '#!/bin/sh\necho Greedy\n');
     await app.write('pack/bin/compile', `#!/bin/sh\nexec perl -e '$x .= "x" x 1000000 while 1'\n`);
@@ -24,6 +25,6 @@ export function describeBuilds(theCluster: () => TestCluster): void {
     assert.equal((await other.get()).status, 200);
     await app.flynn(['env', 'unset', 'BUILDPACK_URL']);
     await app.push();
-    assert.equal((await app.get()).body, 'Hello from a script\n');
+    assert.equal((await app.untilAnswers()).body, 'Hello from a script\n');
   });
 }

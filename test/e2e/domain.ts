@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { waitFor } from '@flynn/kit/retry';
 import { startSteadyLoad } from '../steady-load.ts';
 import type { TestCluster } from '../test-cluster.ts';
 
@@ -11,14 +12,15 @@ export function describeDomain(theCluster: () => TestCluster): void {
     const cluster = theCluster();
     const app = await cluster.checkout('static', 'mover');
     await app.push();
+    await app.untilAnswers();
     await app.flynn(['route', 'add', 'http', `*.mover.${cluster.domain}`, '--sticky']);
     const load = startSteadyLoad((signal) => cluster.get('mover', '/', { signal }), { lanes: 2, pauseMs: 50, maxMs });
     const moved = await up(cluster, '--domain', elsewhere);
     assert.match(moved, new RegExp(String.raw`routes added at ${elsewhere}`));
     assert.match(moved, new RegExp(`--drop-domain ${cluster.domain}`));
     for (const domain of [cluster.domain, elsewhere]) {
-      assert.equal((await cluster.get(`mover.${domain}`)).status, 200, domain);
-      assert.equal((await cluster.get(`x.mover.${domain}`)).status, 200, domain);
+      await untilSays(cluster, `mover.${domain}`, 200);
+      await untilSays(cluster, `x.mover.${domain}`, 200);
     }
     // Over TLS, by a name of the new domain, with the cluster's own certificate.
     const { stdout } = await cluster.flynn(['cluster', '--json']);
@@ -33,8 +35,8 @@ export function describeDomain(theCluster: () => TestCluster): void {
 
     await up(cluster, '--domain', cluster.domain);
     await up(cluster, '--drop-domain', elsewhere);
-    assert.equal((await cluster.get(`mover.${elsewhere}`)).status, 404);
-    assert.equal((await cluster.get(`controller.${elsewhere}`)).status, 404);
+    await untilSays(cluster, `mover.${elsewhere}`, 404);
+    await untilSays(cluster, `controller.${elsewhere}`, 404);
     const { requests, failures } = await load.stop();
     assert.ok(requests > 20, `${requests} requests`);
     assert.deepEqual(failures, []);
@@ -57,6 +59,15 @@ export function describeDomain(theCluster: () => TestCluster): void {
       assert.match(stderr, said);
     }
     assert.deepEqual(await cluster.host.readCluster(), before);
+  });
+}
+
+/** Routers hear of the routes that `up` adds and takes away as of all others, a moment later. */
+async function untilSays(cluster: TestCluster, name: string, status: number): Promise<void> {
+  await waitFor(async () => (await cluster.get(name)).status === status, {
+    what: `${status} of ${name}`,
+    deadlineMs: 60_000,
+    intervalMs: 200,
   });
 }
 

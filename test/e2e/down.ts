@@ -9,16 +9,25 @@ export function describeDown(theCluster: () => TestCluster): void {
     const cluster = theCluster();
     const info = JSON.parse((await cluster.flynn(['-a', 'web-worker', 'info', '--json'])).stdout) as { id: string };
     await cluster.flynn(['-a', 'web-worker', 'delete', '-y']);
-    assert.equal((await cluster.get('web-worker')).status, 404);
+    await waitFor(async () => (await cluster.get('web-worker')).status === 404, {
+      what: 'its route to go',
+      deadlineMs: 60_000,
+      intervalMs: 200,
+    });
     await waitFor(
       async () =>
         (await cluster.docker('ps', '-aq', '--filter', 'label=flynn.meta.flynn.app_name=web-worker')).stdout === '',
-      { what: "the app's containers to be removed", deadlineMs: 60_000, intervalMs: 500 },
+      { what: "the app's containers to be removed", deadlineMs: 180_000, intervalMs: 500 },
     );
-    assert.deepEqual(
-      (await cluster.storeKeys()).filter((key) => key.includes(info.id)),
-      [],
-    );
+    const noneIsLeft = async (): Promise<true> => {
+      const keys = await cluster.storeKeys();
+      assert.deepEqual(
+        keys.filter((key) => key.includes(info.id)),
+        [],
+      );
+      return true;
+    };
+    await waitFor(noneIsLeft, { what: "the app's keys to go", deadlineMs: 60_000, intervalMs: 500 });
   });
 
   test('a sample app that was deleted stays so through another `up`', async () => {

@@ -96,7 +96,7 @@ export function describeElsewhere(theCluster: () => TestCluster): void {
       return publish(app.directory, 'followed.git');
     };
     const untilServed = (text: string) =>
-      waitFor(async () => (await app.get()).body === text, { what: `"${text}"`, deadlineMs: 120_000, intervalMs: 300 });
+      waitFor(async () => (await app.get()).body === text, { what: `"${text}"`, deadlineMs: 240_000, intervalMs: 300 });
     const url = await say(', one');
     await app.flynn(['source', 'set', url, '--every', '1h']);
     await untilServed('of a submodule, one');
@@ -110,7 +110,7 @@ export function describeElsewhere(theCluster: () => TestCluster): void {
       async () => /^commit +[0-9a-f]{12} \(deploy complete\)$/m.test((await app.flynn(['source'])).stdout),
       {
         what: 'its deployment to be told of',
-        deadlineMs: 30_000,
+        deadlineMs: 120_000,
         intervalMs: 300,
       },
     );
@@ -147,7 +147,7 @@ export function describeElsewhere(theCluster: () => TestCluster): void {
     assert.match((await cluster.flynn(['registry'])).stdout, new RegExp(`^${address} +deployer$`, 'm'));
     const deployed = await flynn(['deploy', '--image', image]);
     assert.match(deployed.stdout, /layer of \S+ MB: there already[\s\S]*=====> Application deployed/);
-    assert.equal((await cluster.get('fetched')).body, 'Hello from a registry\n');
+    assert.equal((await cluster.untilAnswers('fetched')).body, 'Hello from a registry\n');
     assert.deepEqual([...new Set(asked)].sort(), [...files.keys()].sort());
     await cluster.flynn(['registry', 'logout', address]);
   });

@@ -26,7 +26,7 @@ export function describeImages(theCluster: () => TestCluster): void {
     assert.match(stderr, /-----> Dockerfile app detected/);
     assert.match(stderr, /Step 4\/10 : RUN node --check/);
     assert.match(stderr, /=====> Application deployed/);
-    assert.equal((await app.get()).body, 'Hello from a Dockerfile\n');
+    assert.equal((await app.untilAnswers()).body, 'Hello from a Dockerfile\n');
     await app.flynn(['env', 'set', 'GREETING=Hello, again']);
     await app.commit('the same, with an argument');
     const again = await app.push();
@@ -62,7 +62,7 @@ export function describeImages(theCluster: () => TestCluster): void {
         const { stdout: log } = found === undefined ? { stdout: '' } : await app.flynn(['op', 'log', found.id]);
         return /^ +waiting$/m.test(log) ? found : undefined;
       },
-      { what: 'the step to wait', deadlineMs: 90_000, intervalMs: 500 },
+      { what: 'the step to wait', deadlineMs: 240_000, intervalMs: 500 },
     );
     await app.flynn(['op', 'cancel', building.id]);
     const pushed = await pushing;
@@ -83,7 +83,7 @@ export function describeImages(theCluster: () => TestCluster): void {
     const pushed = await app.flynn(['-a', 'pushed', 'image', 'push', built], { env });
     assert.match(pushed.stdout, /layer 1\/\d+ .* there already/);
     assert.match(pushed.stdout, /=====> Application deployed/);
-    assert.match((await cluster.get('pushed')).body, /^Hello/);
+    assert.match((await cluster.untilAnswers('pushed')).body, /^Hello/);
     const digest = /^image (sha256:\S+)$/m.exec(pushed.stdout)?.[1] ?? '';
     const line = `worker=echo working; exec sleep 600`;
     await app.flynn(['-a', 'pushed', 'image', 'push', built, '-p', line], { env });

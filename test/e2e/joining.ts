@@ -48,7 +48,7 @@ export function describeJoining(theCluster: () => TestCluster): void {
     assert.equal(new Set(settled.map((one) => one?.subnet)).size, 3);
     await cluster.untilHealthy();
     for (const host of cluster.hosts) assert.equal((await cluster.containers('router', 'web', host)).length, 1);
-    const stores = await cluster.untilRunning('blobstore', 'web', 3, { deadlineMs: 120_000 });
+    const stores = await cluster.untilRunning('blobstore', 'web', 3, { deadlineMs: 240_000 });
     assert.equal(new Set(stores.map(({ id }) => id.split('-')[0])).size, 3, 'each has a blob store of its own');
   });
 

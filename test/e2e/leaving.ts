@@ -22,7 +22,7 @@ export function describeLeaving(theCluster: () => TestCluster): void {
     await cluster.down({ host: third });
     assert.equal(existsSync(third.stateDir), false);
     assert.deepEqual(third.pids('host-agent'), []);
-    const jobs = await cluster.untilRunning('express', 'web', 6, { deadlineMs: 120_000 });
+    const jobs = await cluster.untilRunning('express', 'web', 6);
     assert.ok(jobs.every(({ id }) => !id.startsWith(`${third.name}-`)));
     await cluster.untilHealthy('express', [first, second]);
     const { stdout } = await cluster.flynn(['host', 'list', '--json']);
@@ -31,7 +31,7 @@ export function describeLeaving(theCluster: () => TestCluster): void {
     // What stands on its lease in discovery goes with it.
     await waitFor(async () => !(await cluster.storeKeys()).some((key) => isOf(key, third.name)), {
       what: `the keys of ${third.name} to go`,
-      deadlineMs: 60_000,
+      deadlineMs: 120_000,
       intervalMs: 500,
     });
   });

@@ -6,7 +6,7 @@ import { test } from 'node:test';
 import { waitFor } from '@flynn/kit/retry';
 import type { TestCluster } from '../test-cluster.ts';
 
-const deadlineMs = 60_000;
+const deadlineMs = 180_000;
 
 async function found(cluster: TestCluster, text: string): Promise<string[]> {
   const { stdout } = await cluster.flynn(['-a', 'hello', 'log', '--raw', '--search', text], { code: 'any' });
@@ -75,6 +75,7 @@ export function describeLogs(theCluster: () => TestCluster): void {
     await once(server, 'listening');
     try {
       await untilDrain('the line to be sent', ({ waiting, sent }) => waiting === 0 && sent > 0);
+      await waitFor(() => received.includes('to be drained'), { what: 'the line', deadlineMs });
       assert.match(received, /^\d+ <14>1 \S+ \S+ hello run\.\S+ stdout - to be drained/);
     } finally {
       const [drain] = await drains();
@@ -94,7 +95,7 @@ export function describeLogs(theCluster: () => TestCluster): void {
       return (await cluster.docker('exec', container, 'ls', '/data/apps')).stdout.split('\n');
     };
     // Following makes its log, as a first line would, and ends with it.
-    const following = cluster.flynn(['-a', 'short-lived', 'log', '-f']);
+    const following = cluster.flynn(['-a', 'short-lived', 'log', '-f'], { timeoutMs: 600_000 });
     await waitFor(async () => (await kept()).includes(id), { what: 'the log', deadlineMs, intervalMs: 300 });
     await cluster.flynn(['-a', 'short-lived', 'delete', '-y']);
     await waitFor(async () => !(await kept()).includes(id), { what: 'the log to go', deadlineMs, intervalMs: 300 });

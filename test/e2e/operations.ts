@@ -12,7 +12,7 @@ export function describeOperations(theCluster: () => TestCluster): void {
   const buildThatRuns = (app: string): Promise<Operation> =>
     waitFor(async () => (await list(app)).find(({ kind, state }) => kind === 'build' && state === 'running'), {
       what: `a build of ${app} to run`,
-      deadlineMs: 60_000,
+      deadlineMs: 180_000,
       intervalMs: 200,
     });
 
@@ -48,6 +48,14 @@ export function describeOperations(theCluster: () => TestCluster): void {
   test('when the runner is killed the pusher is told, nothing is left of the build, and the next push goes live', async () => {
     const cluster = theCluster();
     const app = await cluster.checkout('express', 'ops-runner');
+    const good = await app.read('package.json');
+    // It is under way still when the runner goes, however long that takes.
+    const manifest = JSON.parse(good) as { scripts: Record<string, string> };
+    await app.write(
+      'package.json',
+      JSON.stringify({ ...manifest, scripts: { ...manifest.scripts, build: 'sleep 3600' } }),
+    );
+    await app.commit('a build that takes its time');
     const pushing = app.push({ code: 'any' });
     const { id } = await buildThatRuns('ops-runner');
     const [runner] = await cluster.containers('runner', 'runner');
@@ -59,9 +67,10 @@ export function describeOperations(theCluster: () => TestCluster): void {
     assert.equal(ended?.state, 'failed');
     await waitFor(async () => (await cluster.jobs('ops-runner')).every(({ type }) => type !== 'build'), {
       what: 'the build job to stop',
-      deadlineMs: 60_000,
+      deadlineMs: 180_000,
       intervalMs: 200,
     });
+    await app.write('package.json', good);
     await app.commit('again');
     assert.match((await app.push()).stderr, /=====> Application deployed/);
   });

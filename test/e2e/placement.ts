@@ -22,8 +22,8 @@ export function describePlacement(theCluster: () => TestCluster): void {
         return hasErrno(error, 'ECONNREFUSED');
       }
     };
-    await waitFor(isClosed, { what: `the router of ${third.name} to go`, deadlineMs: 60_000, intervalMs: 200 });
-    await cluster.flynn(['-a', 'router', 'env', 'set', 'PLACED=1'], { timeoutMs: 180_000 });
+    await waitFor(isClosed, { what: `the router of ${third.name} to go`, deadlineMs: 180_000, intervalMs: 200 });
+    await cluster.flynn(['-a', 'router', 'env', 'set', 'PLACED=1']);
     assert.deepEqual(await cluster.containers('router', 'web', third), []);
     for (const host of [first, second]) await cluster.untilAnswers('hello', { host });
 

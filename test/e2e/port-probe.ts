@@ -24,8 +24,8 @@ export type ProbeInput = Readonly<{
 /** `refuses`: something listens, and says nothing but that. `said`: what it answered that it should not have. */
 export type Finding = Target & Readonly<{ verdict: 'closed' | 'refuses' | 'answers'; said: string }>;
 
-const reachMs = 3_000;
-const answerMs = 10_000;
+const reachMs = 10_000;
+const answerMs = 20_000;
 
 const credentials: readonly Record<string, string>[] = [
   {},

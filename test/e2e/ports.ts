@@ -14,7 +14,7 @@ import type { Finding, ProbeInput, Target } from './port-probe.ts';
 
 const program = join(import.meta.dirname, 'port-probe.ts');
 const bin = join(import.meta.dirname, '../../bin');
-const timeoutMs = 240_000;
+const timeoutMs = 600_000;
 
 /** Something of each part: whatever listens there, one of these would tell something. `/ping` is for everybody. */
 const paths = [
@@ -100,7 +100,7 @@ export function describePorts(theCluster: () => TestCluster): void {
       return told.length === 0;
     };
     // Each host says that it has nobody left who comes so, and the others hear it.
-    await waitFor(isClosed, { what: 'all parts to be closed', deadlineMs: 120_000, intervalMs: 1_000 }).catch(
+    await waitFor(isClosed, { what: 'all parts to be closed', deadlineMs: 600_000, intervalMs: 1_000 }).catch(
       (error: unknown) => {
         assert.deepEqual(told, [], 'a key alone gets answers');
         throw error;
@@ -136,7 +136,7 @@ export function describePorts(theCluster: () => TestCluster): void {
     const url = `http://${cluster.host.address}:1113/jobs`;
     await waitFor(async () => (await statusOf(url, key)) === 401, {
       what: 'the agent to take no key without a certificate',
-      deadlineMs: 60_000,
+      deadlineMs: 180_000,
       intervalMs: 500,
     });
   });

@@ -20,7 +20,7 @@ export function describePush(theCluster: () => TestCluster): void {
     assert.match(stderr, /=====> Application deployed/);
     assert.match(stderr, /=====> http:\/\/express\.flynn\.localhost/);
     const answer = await express.get();
-    assert.equal(answer.status, 200);
+    assert.equal(answer.status, 200, 'it is live when its push says so');
     assert.match(answer.body, /^Hello from Flynn\ninstance \S+/);
     assert.match(String(answer.headers['x-request-id']), /\S{20,}/);
   });
@@ -46,7 +46,7 @@ export function describePush(theCluster: () => TestCluster): void {
     const app = await theCluster().checkout('web-worker');
     await app.push();
     await app.flynn(['scale', 'web=1', 'worker=1']);
-    assert.equal((await app.get()).status, 200);
+    await app.untilAnswers();
     const running = (await theCluster().jobs('web-worker')).filter((job) => job.state === 'running');
     assert.deepEqual(running.map((job) => job.type).sort(), ['web', 'worker']);
   });
@@ -91,7 +91,7 @@ export function describePush(theCluster: () => TestCluster): void {
     await app.flynn(['scale', 'greeter=1']);
     await waitFor(async () => (await app.flynn(['log', '-n', '20'])).stdout.includes('Hello, Flynn!'), {
       what: "the greeter's line in the log",
-      deadlineMs: 60_000,
+      deadlineMs: 120_000,
       intervalMs: 300,
     });
   });

@@ -19,6 +19,7 @@ export function describeResources(theCluster: () => TestCluster): void {
     provider = await cluster.checkout('provider');
     await provider.flynn(['env', 'set', 'PROVIDER_TOKEN=hush']);
     await provider.push();
+    await provider.untilAnswers();
     await provider.write('token', 'hush\n');
     await provider.flynn([
       'provider',
@@ -52,7 +53,7 @@ export function describeResources(theCluster: () => TestCluster): void {
     await provider.flynn(['scale', 'web=1']);
     await waitFor(async () => (await list()).length === 0, {
       what: 'the end of the resource',
-      deadlineMs: 120_000,
+      deadlineMs: 240_000,
       intervalMs: 500,
     });
     await cluster.flynn(['provider', 'remove', 'pg']);

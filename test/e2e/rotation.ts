@@ -20,7 +20,7 @@ export function describeRotation(theCluster: () => TestCluster): void {
     const begun = up(cluster, '--rotate-root-key');
     await waitFor(async () => (await findings(cluster)).includes('root-key'), {
       what: 'the change to be told',
-      deadlineMs: 240_000,
+      deadlineMs: 480_000,
       intervalMs: 300,
     });
     for (const pid of cluster.host.pids('--rotate-root-key')) process.kill(pid, 'SIGKILL');
@@ -31,7 +31,7 @@ export function describeRotation(theCluster: () => TestCluster): void {
     const told = async () => (await cluster.flynn(['doctor'], { code: 'any' })).stdout;
     await waitFor(async () => /root key[^]*former one is still good/.test(await told()), {
       what: 'doctor to tell of it',
-      deadlineMs: 120_000,
+      deadlineMs: 240_000,
       intervalMs: 500,
     });
 

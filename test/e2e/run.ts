@@ -20,11 +20,13 @@ export function describeRun(theCluster: () => TestCluster): void {
 
   test('a terminal is a terminal, with its size', async () => {
     const cluster = theCluster();
+    // It runs a moment before it is told its size.
+    const program = 'tty; while [ "$(stty size)" = "0 0" ]; do sleep 0.1; done; stty size; exit 7';
     const { stdout } = await cluster.exec(
       [
         'script',
         '-qec',
-        `stty rows 33 columns 99; ${cluster.flynnCommand} -a express run sh -c 'tty; stty size; exit 7'`,
+        `stty rows 33 columns 99; ${cluster.flynnCommand} -a express run sh -c '${program}'`,
         '/dev/null',
       ],
       { code: 7 },
@@ -55,7 +57,7 @@ export function describeRun(theCluster: () => TestCluster): void {
     child.stdout.setEncoding('utf8').on('data', (chunk: string) => (output += chunk));
     child.stderr.setEncoding('utf8').on('data', (chunk: string) => (output += chunk));
     const ended = new Promise<number | null>((resolve) => child.once('close', resolve));
-    await waitFor(() => output.includes('ready'), { what: 'the job to be ready', deadlineMs: 60_000 });
+    await waitFor(() => output.includes('ready'), { what: 'the job to be ready', deadlineMs: 120_000 });
     child.kill('SIGINT');
     assert.equal(await ended, 5, output);
     assert.match(output, /caught/);
@@ -69,7 +71,7 @@ export function describeRun(theCluster: () => TestCluster): void {
       async () => (await cluster.flynn(['-a', 'express', 'log', '-n', '200'])).stdout.includes('detached work done'),
       {
         what: 'the line in the log',
-        deadlineMs: 60_000,
+        deadlineMs: 120_000,
         intervalMs: 300,
       },
     );

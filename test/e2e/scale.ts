@@ -27,7 +27,7 @@ export function describeScale(theCluster: () => TestCluster): void {
         const jobs = await answeringJobs(cluster, 'express', 30);
         return jobs.size === 3 ? jobs : undefined;
       },
-      { what: 'three jobs to answer', deadlineMs: 60_000 },
+      { what: 'three jobs to answer', deadlineMs: 120_000 },
     );
     assert.deepEqual([...answering].sort(), running.sort());
   });
@@ -40,7 +40,7 @@ export function describeScale(theCluster: () => TestCluster): void {
         const up = (await cluster.jobs('express')).filter((job) => job.state === 'running');
         return up.length === 1 ? up : undefined;
       },
-      { what: 'one job left', deadlineMs: 60_000, intervalMs: 200 },
+      { what: 'one job left', deadlineMs: 120_000, intervalMs: 200 },
     );
     assert.deepEqual([...(await answeringJobs(cluster, 'express', 20))], [left[0]?.id]);
   });

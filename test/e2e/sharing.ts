@@ -14,7 +14,7 @@ async function untilAllAnswer(cluster: TestCluster, host: ClusterHost, jobs: rea
       answered.add(/^instance (\S+)$/m.exec(body)?.[1] ?? '');
       return jobs.every((job) => answered.has(job));
     },
-    { what: `every job to answer through ${host.name}`, deadlineMs: 60_000, intervalMs: 5 },
+    { what: `every job to answer through ${host.name}`, deadlineMs: 180_000, intervalMs: 5 },
   );
 }
 

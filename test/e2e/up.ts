@@ -3,6 +3,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { test } from 'node:test';
+import { waitFor } from '@flynn/kit/retry';
 import type { TestCluster } from '../test-cluster.ts';
 
 const platform = ['blobstore', 'controller', 'git-receiver', 'log-aggregator', 'router', 'runner', 'slug-builder'];
@@ -22,7 +23,9 @@ export function describeUp(theCluster: () => TestCluster): void {
       assert.match(stderr, /80/);
       assert.match(stderr, /FLYNN_HTTP_PORT/);
     } finally {
-      squatter.kill();
+      const ended = once(squatter, 'exit');
+      // The port is the next one's.
+      if (squatter.kill()) await ended;
     }
     assert.equal(existsSync(cluster.env['FLYNN_STATE_DIR'] ?? ''), false);
     assert.equal((await cluster.docker('ps', '-aq')).stdout, '');
@@ -45,15 +48,17 @@ export function describeUp(theCluster: () => TestCluster): void {
     );
     const all = JSON.parse((await cluster.flynn(['apps', '--all', '--json'])).stdout) as { name: string }[];
     assert.deepEqual(all.map((app) => app.name).sort(), [...platform, 'hello'].sort());
-    const { stdout } = await cluster.flynn(['-a', 'controller', 'log', '-n', '5']);
-    assert.notEqual(stdout.trim(), '');
+    await waitFor(async () => (await cluster.flynn(['-a', 'controller', 'log', '-n', '5'])).stdout.trim() !== '', {
+      what: 'lines of the controller',
+      deadlineMs: 120_000,
+      intervalMs: 500,
+    });
   });
 
   test('the controller scales like any app', async () => {
     const cluster = theCluster();
     await cluster.flynn(['-a', 'controller', 'scale', 'web=2']);
-    const up = (await cluster.jobs('controller')).filter((job) => job.type === 'web' && job.state === 'running');
-    assert.equal(up.length, 2);
+    await cluster.untilRunning('controller', 'web', 2);
     await cluster.flynn(['-a', 'controller', 'scale', 'web=1']);
   });
 

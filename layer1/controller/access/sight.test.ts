@@ -89,9 +89,10 @@ test('a stream that is open ends when its token is taken back', async () => {
 });
 
 test('a stream that is open ends when its token expires', async () => {
-  const made = await world.client.call(tokens.create, { body: { name: 'brief stream', expiresInMs: 2_000 } });
+  // Long enough for the stream to be opened before, however slow that is.
+  const made = await world.client.call(tokens.create, { body: { name: 'brief stream', expiresInMs: 6_000 } });
   await using client = clientOf(made.token);
-  const signal = AbortSignal.timeout(30_000);
+  const signal = AbortSignal.timeout(60_000);
   const stream = client.events(routing.events, {}, { signal });
   await stream.next();
   for await (const _event of stream);

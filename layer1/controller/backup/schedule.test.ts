@@ -186,7 +186,7 @@ test('one whose place takes nothing of it leaves no blob half read', async () =>
   const deps = { ...world.deps, now: () => start + hourMs, hosts: { ...world.deps.hosts, backups: () => target } };
   await stepBackups(deps, { ...blobs, get }, { signal });
   assert.match((await listed(desk)).schedule?.failure?.message ?? '', /it is away/);
-  await waitFor(() => read.every((body) => body.destroyed), { what: 'the end of the reading', deadlineMs: 10_000 });
+  await waitFor(() => read.every((body) => body.destroyed), { what: 'the end of the reading', deadlineMs: 60_000 });
 });
 
 test('after its last attempt one has failed, and stays told of until the next succeeds', async () => {

@@ -14,7 +14,7 @@ import type { Deployment, Release } from '../model.ts';
 import { UpTimes } from './progress.ts';
 import { RoutersWord } from './routers-word.ts';
 import { stepDeployment } from './steps.ts';
-import { startTestController } from '../testing.ts';
+import { limitDeployment, startTestController } from '../testing.ts';
 import type { TestController } from '../testing.ts';
 import { rolloutSchema, type RolloutChange } from './rollout-settings.ts';
 
@@ -160,10 +160,10 @@ test('a canary that is aborted goes, and the old release never lost a job', asyn
 test('paused, a deployment neither goes on nor fails; resumed, it does', async () => {
   const { second } = await prepare('calm', 2, {});
   world.setBehaviour(() => ({ is: 'hang' }));
-  await world.client.call(apps.update, { params: { app: 'calm' }, body: { deployTimeoutMs: 1_000 } });
   const id = await begin('calm', second);
   await act('pause', id);
   assert.equal((await act('pause', id)).state, 'paused');
+  await limitDeployment(world, id, 1_000);
   const since = Date.now();
   await waitFor(async () => Date.now() - since > 1_300, { what: 'the time a deployment has', deadlineMs: 60_000 });
   assert.equal((await get(id)).state, 'paused', 'no time runs out while it is paused');

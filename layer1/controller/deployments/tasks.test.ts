@@ -12,7 +12,7 @@ import { taskLine, taskState } from './tasks.ts';
 import type { Deployment } from '../model.ts';
 import { rolloutSchema } from './rollout-settings.ts';
 import { nextStep } from './rollout.ts';
-import { startTestController } from '../testing.ts';
+import { limitDeployment, startTestController } from '../testing.ts';
 import type { TestController } from '../testing.ts';
 
 const status = (change: object) =>
@@ -167,12 +167,13 @@ test('a postdeploy that no host takes is given up: the deployment ends, and it d
   await using world = await startTestController();
   const { release } = await world.deployApp('shop', { web: {} });
   const params = { app: 'shop' };
-  await world.client.call(apps.update, { params, body: { deployTimeoutMs: 1_000, rollout: { strategy: 'canary' } } });
+  await world.client.call(apps.update, { params, body: { rollout: { strategy: 'canary' } } });
   const body = { scripts: { postdeploy: 'notify' }, artifactId: release.artifactId ?? '' };
   const next = await world.client.call(releases.create, { params, body });
   const { id } = await world.client.call(deployments.create, { params, body: { releaseId: next.id } });
   await reach(world, id, 'canary');
   for (const host of world.hosts) await world.client.call(hosts.cordon, { params: { host: host.id } });
+  await limitDeployment(world, id, 1_000);
   await world.client.call(deploymentControls.promote, { params: { deployment: id } });
   const ended = await reach(world, id, 'complete');
   assert.equal(ended.warning, 'its postdeploy failed: it did not start within 1 s');

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { after, before, beforeEach, test } from 'node:test';
 import { FlynnError } from '@flynn/kit/errors';
 import type { ErrorCode } from '@flynn/kit/errors';
@@ -19,7 +20,7 @@ after(async () => {
   await provider?.[Symbol.asyncDispose]();
 });
 
-const signal = AbortSignal.timeout(120_000);
+const { signal } = new AbortController();
 const asked = () => ({ name: 'pg', url: provider.url, token: 'hunter3' });
 const make = (key = 'k1', deadlineMs = 20_000) =>
   provision(asked(), { config: { size: 'small' }, key }, { signal, deadlineMs });
@@ -101,8 +102,17 @@ test('a provider that hangs is given up, and one that is not there has heard of 
 
 test('one that is refused for a moment, as an app that was just started may be, is asked again', async () => {
   await provider.close();
+  const { port } = new URL(provider.url);
+  const refused = Promise.withResolvers<void>();
+  // What fetch says of a connection that does not come about.
+  const onRefused = (message: unknown): void => {
+    const of: unknown = Reflect.get(Object(message), 'connectParams');
+    if (Reflect.get(Object(of), 'port') === port) refused.resolve();
+  };
+  subscribe('undici:client:connectError', onRefused);
   const waiting = make();
-  await new Promise((resolve) => setTimeout(resolve, 600));
+  await refused.promise;
+  unsubscribe('undici:client:connectError', onRefused);
   await provider.listen();
   assert.equal((await waiting).id, 'db/1');
   assert.equal(provider.seen.length, 1);

@@ -19,7 +19,7 @@ const params = { app: 'shop' };
 const url = 'https://git.example.com/shop.git';
 const first = 'a'.repeat(40);
 const second = 'b'.repeat(40);
-const deadlineMs = 20_000;
+const deadlineMs = 60_000;
 
 async function startWorld(): Promise<TestController & { runner: TestRunner }> {
   const world = await startTestController();

@@ -52,13 +52,13 @@ export async function setUpWith(
 export async function leavesNothing({ plane, router, backend }: World & { backend: Backend }): Promise<void> {
   await waitFor(() => router.status().backends.every(({ inFlight }) => inFlight === 0), {
     what: 'nothing to be under way',
-    deadlineMs: 10_000,
+    deadlineMs: 60_000,
     intervalMs: 5,
   });
   plane.down('web', backend.address);
   await waitFor(() => backend.sockets.size === 0, {
     what: 'no connection to the backend to be left',
-    deadlineMs: 10_000,
+    deadlineMs: 60_000,
     intervalMs: 5,
   });
 }

@@ -65,7 +65,7 @@ export async function startRouterProcess(t: Owner, planeUrl: string): Promise<Ro
   const { pid } = child;
   await waitFor(async () => (await talk(port, ['GET / HTTP/1.0\r\n\r\n'], { quietMs: 1_000 })).answer !== '', {
     what: 'the router to answer',
-    deadlineMs: 30_000,
+    deadlineMs: 60_000,
   });
   if (pid === undefined || child.exitCode !== null) throw new FlynnError('internal', `the router ended: ${said}`);
   return {

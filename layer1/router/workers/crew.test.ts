@@ -43,7 +43,7 @@ async function start(
         return ended.promise;
       },
     }),
-    startDeadlineMs: 20_000,
+    startDeadlineMs: 60_000,
     onLast: (counts) => last.push(counts),
     log: silentLogger(),
   });

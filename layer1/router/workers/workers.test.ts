@@ -29,7 +29,7 @@ async function start(
       return fork(fixture, [String(port), isBroken?.(index) === true ? 'broken' : '']);
     },
     ...heard,
-    startDeadlineMs: 20_000,
+    startDeadlineMs: 60_000,
     log: silentLogger(),
   });
   t.after(() => workers.stop({ deadlineMs: 30_000 }));
@@ -177,7 +177,7 @@ describe('workers', () => {
         children.push(child);
         return child;
       },
-      startDeadlineMs: 20_000,
+      startDeadlineMs: 60_000,
       log: silentLogger(),
     });
     await assert.rejects(starting, /worker 1 of the router ended before it served/);
