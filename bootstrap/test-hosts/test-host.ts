@@ -82,7 +82,7 @@ export class TestHost implements AsyncDisposable {
 
   /** Answers once the engine does. */
   async startEngine(): Promise<void> {
-    if (await isEngineUp(this.dockerSocket)) return;
+    if (await this.#isEngineThere()) return;
     // What one that ended without a word left, or a power cut took.
     await this.killEngine();
     await this.ensure();
@@ -118,6 +118,18 @@ export class TestHost implements AsyncDisposable {
     } catch (error) {
       const lines = (await readFile(logFile, 'utf8')).trim().split('\n').slice(-5).join('\n');
       throw new FlynnError('unavailable', `${messageOf(error)}\n${lines}`, { cause: error });
+    }
+  }
+
+  /** One that runs and has much to do is waited for: its end would be that of the containers. */
+  async #isEngineThere(): Promise<boolean> {
+    const isUp = () => isEngineUp(this.dockerSocket);
+    if (!hostProcesses(this.#traits).some(({ isEngine, command }) => isEngine && /^\S*dockerd /.test(command)))
+      return isUp();
+    try {
+      return await waitFor(isUp, { what: 'the engine', deadlineMs: 60_000, intervalMs: 100 });
+    } catch {
+      return false;
     }
   }
 

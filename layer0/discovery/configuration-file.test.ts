@@ -68,7 +68,7 @@ test('a command has a deadline, and takes its children along', async () => {
 
 test('a reload that leaves a program behind it is over when it ends itself', async () => {
   await using place = await folder();
-  const file = place.open({ exec: 'sleep 5 & true', commandTimeoutMs: 4_000 });
+  const file = place.open({ exec: 'sleep 20 & true', commandTimeoutMs: 15_000 });
   assert.equal(await file.bring('new', { signal }), 'reloaded');
 });
 

@@ -46,7 +46,8 @@ export async function clientSubject(registry: Registry): Promise<Subject> {
   return {
     async register(registration) {
       const stop = new AbortController();
-      const { deregistered } = await client.register(registration, { signal: stop.signal });
+      // Announced twice, it is renewed as each of them said, and here nobody is to hear of that.
+      const { deregistered } = await client.register(registration, { signal: stop.signal, ttlSeconds: 300 });
       const key = `${registration.service}/${registration.id}`;
       held.set(key, [...(held.get(key) ?? []), { stop, deregistered }]);
     },

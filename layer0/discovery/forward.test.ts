@@ -1,4 +1,5 @@
 import { hasCode } from '@flynn/kit/errors';
+import { freePorts } from '@flynn/kit/testing-ports';
 import { decode, encode } from 'dns-packet';
 import type { Packet } from 'dns-packet';
 import assert from 'node:assert/strict';
@@ -9,14 +10,14 @@ import { Forwarder } from './forward.ts';
 import type { Upstream } from './forward.ts';
 
 const loopback = '127.0.0.1';
-/** Of an upstream that is waited for in vain. */
-const shortMs = 1_000;
+/** Of an upstream that is waited for in vain; the others are not to be taken for one where the machine stands still. */
+const shortMs = 4_000;
 /** Nobody waits for so long: what comes comes for another reason. */
 const longMs = 60_000;
 
 const question = encode({ type: 'query', id: 7, questions: [{ type: 'A', name: 'example.com' }] });
 
-function forwarderOf(upstreams: readonly Upstream[], timeoutMs = shortMs): Forwarder {
+function forwarderOf(upstreams: readonly Upstream[], timeoutMs = longMs): Forwarder {
   return new Forwarder({ resolvers: async () => upstreams, timeoutMs, signal: new AbortController().signal });
 }
 
@@ -65,22 +66,15 @@ const saying =
 test('an upstream that did not answer is asked last for a while, and not waited for when another answers', async () => {
   await using silent = await startUpstream(silence);
   await using working = await startUpstream(saying('192.0.2.7'));
-  const forwarder = forwarderOf([silent, working]);
+  const forwarder = forwarderOf([silent, working], shortMs);
   for (let n = 0; n < 3; n += 1) assert.equal(await ask(forwarder), '192.0.2.7');
   assert.deepEqual([silent.asked, working.asked], [1, 3]);
 });
 
 test('upstreams that were all away are asked at once the next time, and the first to answer is heard', async () => {
-  const ports: number[] = [];
-  for (let n = 0; n < 3; n += 1) {
-    await using place = await startUpstream(silence);
-    ports.push(place.port);
-  }
-  const forwarder = forwarderOf(
-    ports.map((port) => ({ address: loopback, port })),
-    longMs,
-  );
-  // Nobody listens there any more, and the kernel says so.
+  const ports = await freePorts(3);
+  const forwarder = forwarderOf(ports.map((port) => ({ address: loopback, port })));
+  // Nobody listens there, and the kernel says so.
   await assert.rejects(() => ask(forwarder), isUnavailable);
   const first = Promise.withResolvers<Heard>();
   const [port = 0, ...others] = ports;

@@ -2,6 +2,7 @@ import { silentLogger } from '@flynn/kit/log';
 import { startServer } from '@flynn/kit/http-server';
 import { waitFor } from '@flynn/kit/retry';
 import assert from 'node:assert/strict';
+import { existsSync } from 'node:fs';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -138,9 +139,11 @@ test('who stops the program takes it back first, and gives others time to notice
   const dir = await mkdtemp(path.join(tmpdir(), 'flynn-register-'));
   try {
     const seen = path.join(dir, 'ended');
-    const script = `trap "date +%s%N > ${seen}; exit 0" TERM; while :; do sleep 0.02; done`;
+    const ready = path.join(dir, 'ready');
+    const script = `trap "date +%s%N > ${seen}; exit 0" TERM; echo > ${ready}; while :; do sleep 0.02; done`;
     const { ended } = cli.begin('register', 'web', '10.0.0.1:80', '--drain', '1000', '--', 'sh', '-c', script);
     await waitFor(() => cli.registry.instances('web').length === 1, { what: 'it', deadlineMs: 30_000 });
+    await waitFor(() => existsSync(ready), { what: 'the program to heed signals', deadlineMs: 30_000 });
     let goneMs = 0;
     cli.registry.onChange(() => void (goneMs ||= Date.now()));
     cli.signal('SIGTERM');

@@ -157,12 +157,22 @@ scenario('attached with logs to a job without stdin, output comes from the start
 });
 
 scenario('the log is read as ndjson, followed to the end of the job', async ({ agent, client }) => {
-  const job = jobOf('log', { ...once, meta: { app: 'x' }, command: script('echo one; sleep 0.3; echo two') });
+  const command = script('echo one; read line; echo two');
+  const job = jobOf('log', { ...once, stdin: true, meta: { app: 'x' }, command });
   await agent.assign([job]);
+  const attached = await attach(client, job, { stdin: true });
+  const ended = all(attached.frames);
   await agent.reach(job, 'running', (s) => s.state === 'running');
   const stream = await client.stream(routes.log, { params: { job: job.id }, query: { follow: true } });
   let text = '';
-  for await (const chunk of stream) text += String(chunk);
+  let isTold = false;
+  for await (const chunk of stream) {
+    text += String(chunk);
+    if (isTold || !text.includes('"one"')) continue;
+    isTold = true;
+    attached.send({ kind: 'stdin', data: Buffer.from('go\n') });
+  }
+  assert.equal((await ended).output, 'one\ntwo\n');
   const lines = text
     .trim()
     .split('\n')

@@ -73,11 +73,12 @@ export function testEngine(name: string, open: () => Promise<Subject>): void {
 
   scenario('stop is TERM, and KILL for who ignores it', async (subject) => {
     const { engine } = subject;
-    const polite = await engine.create(await specOf(subject, 'exec sleep 1000'));
+    const polite = await engine.create(await specOf(subject, 'echo ready; exec sleep 1000'));
     const stubborn = await engine.create(await specOf(subject, "trap '' TERM; echo ready; sleep 1000"));
     await engine.start(polite);
     await engine.start(stubborn);
-    await firstRecord(engine, stubborn);
+    // A process hears no signal before its init does.
+    await Promise.all([firstRecord(engine, polite), firstRecord(engine, stubborn)]);
     await Promise.all([engine.stop(polite, { timeoutMs: 20_000 }), engine.stop(stubborn, { timeoutMs: 1_000 })]);
     assert.equal((await engine.inspect(polite)).exitCode, 143);
     assert.equal((await engine.inspect(stubborn)).exitCode, 137);

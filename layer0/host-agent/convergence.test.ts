@@ -53,9 +53,9 @@ test('how a job ended is not guessed at while the engine cannot tell of its cont
       return isUnclear ? all.map((one) => ({ ...one, exitCode: 1, isUnclear, error: 'it hangs' })) : all;
     };
     const agent = await openHost({ engine: { ...engine, list }, store });
-    await waitFor(() => lists > 0 && agent.containers.isCurrent, { what: 'the containers', deadlineMs: 10_000 });
+    await waitFor(() => lists > 0 && agent.containers.isCurrent, { what: 'the containers', deadlineMs: 30_000 });
     await agent.assign([job]);
-    await waitFor(() => agent.host.assigned().length > 0, { what: 'the assignment', deadlineMs: 10_000 });
+    await waitFor(() => agent.host.assigned().length > 0, { what: 'the assignment', deadlineMs: 30_000 });
     await delay(100);
     assert.equal(await agent.statusOf(job), undefined);
     isUnclear = false;
@@ -82,6 +82,7 @@ test('a job that crashes is started again at once, then waits', () =>
 test('a crash counts once, however often the engine is in the way of the next start', () =>
   scenario(async ({ engine, store }) => {
     const states: string[] = [];
+    let restarts: number | undefined;
     let starts = 0;
     const start: Engine['start'] = async (id, call) => {
       starts += 1;
@@ -91,14 +92,18 @@ test('a crash counts once, however often the engine is in the way of the next st
     const agent = await openHost({ engine: { ...engine, start }, store });
     const job = jobOf('a', { command: script('sleep 0.1; exit 7') });
     agent.host.jobs.onChange(() => {
-      const { state = '' } = agent.host.jobs.get(job.id)?.status ?? {};
+      const status = agent.host.jobs.get(job.id)?.status;
+      const state = status?.state ?? '';
       if (state !== states.at(-1)) states.push(state);
+      if (states.length === 10) restarts ??= status?.restarts;
     });
     await agent.assign([job]);
-    await waitFor(() => starts === 4 && states.at(-1) === 'running', { what: 'another run', deadlineMs: 20_000 });
+    await waitFor(() => states.length >= 10, { what: 'another run', deadlineMs: 30_000 });
     const waits = ['starting', 'pending', 'starting', 'pending'];
-    assert.deepEqual(states, ['pending', 'starting', 'running', 'crashed', ...waits, 'starting', 'running']);
-    assert.equal(agent.host.jobs.get(job.id)?.status.restarts, 1);
+    const expected = ['pending', 'starting', 'running', 'crashed', ...waits, 'starting', 'running'];
+    // By now it may have crashed again.
+    assert.deepEqual(states.slice(0, 10), expected);
+    assert.equal(restarts, 1);
     await agent.stop();
   }));
 

@@ -172,7 +172,7 @@ const failures: [
     'a disk that fills',
     'RUN dd if=/dev/zero of=/big bs=1M count=100; sleep 600',
     'exhausted',
-    /wrote 1\d\d MB to the disk; the limit is 50 MB/,
+    /wrote \d+ MB to the disk; the limit is 50 MB/,
     { limits: { ...limits, diskBytes: 50 * mebibyte } },
   ],
 ];

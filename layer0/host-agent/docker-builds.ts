@@ -22,7 +22,7 @@ import { buildNetwork, buildRepository, label } from './labels.ts';
 /** Who asked holds the build to its own limit; this is for when nobody does any more. */
 const buildDeadlineMs = 24 * 60 * 60_000;
 const diskLookMs = 2_000;
-const outOfMemoryMs = 300;
+const outOfMemoryMs = 1_000;
 const cleanUpDeadlineMs = 60_000;
 
 /** Answers the tag of the image. When it fails or is cancelled, nothing it made is left but what earlier builds share. */

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import type { TestContext } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
 import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
@@ -23,7 +24,24 @@ type World = {
   setAlone: (isAlone: boolean) => void;
 };
 
-async function withFence(run: (world: World) => Promise<void>): Promise<void> {
+/** Where the machine stands still, performance.now() goes on by a moment only: an agent that does not run stops nothing. */
+function withoutStandstills(t: TestContext): void {
+  const now = performance.now.bind(performance);
+  let seenMs = now();
+  let nowMs = seenMs;
+  const look = (): number => {
+    const atMs = now();
+    nowMs += Math.min(atMs - seenMs, 20);
+    seenMs = atMs;
+    return nowMs;
+  };
+  const looking = setInterval(look, 5);
+  t.after(() => clearInterval(looking));
+  t.mock.method(performance, 'now', look);
+}
+
+async function withFence(t: TestContext, run: (world: World) => Promise<void>): Promise<void> {
+  withoutStandstills(t);
   const engine = createMemoryEngine();
   const store = createMemoryStore();
   const tasks = new TaskGroup();
@@ -65,8 +83,8 @@ async function withFence(run: (world: World) => Promise<void>): Promise<void> {
 }
 
 describe('a job of which there must never be two', () => {
-  it('waits for the lease, is guarded before it starts, and stopped when the lease is not renewed', async () => {
-    await withFence(async ({ agent, fence, lease, guarded }) => {
+  it('waits for the lease, is guarded before it starts, and stopped when the lease is not renewed', async (t) => {
+    await withFence(t, async ({ agent, fence, lease, guarded }) => {
       const single = jobOf('db', { volumes, command: ['sh', '-c', "trap '' TERM; sleep 1000"] });
       const other = jobOf('web');
       await agent.assign([single, other]);
@@ -93,8 +111,8 @@ describe('a job of which there must never be two', () => {
     });
   });
 
-  it('runs on without a lease while the cluster has no other host', async () => {
-    await withFence(async ({ agent, fence, lease, guarded, setAlone }) => {
+  it('runs on without a lease while the cluster has no other host', async (t) => {
+    await withFence(t, async ({ agent, fence, lease, guarded, setAlone }) => {
       setAlone(true);
       const single = jobOf('db', { volumes });
       fence.hold(lease);
@@ -109,8 +127,8 @@ describe('a job of which there must never be two', () => {
     });
   });
 
-  it('of an agent before has no more time than the lease to come; then the lease counts, until a longer one does', async () => {
-    await withFence(async ({ agent, fence, lease, guarded, limits }) => {
+  it('of an agent before has no more time than the lease to come; then the lease counts, until a longer one does', async (t) => {
+    await withFence(t, async ({ agent, fence, lease, guarded, limits }) => {
       await fence.expect(lease);
       assert.deepEqual(limits, [lease.expiresAtMs - 500]);
       // Renewed while this agent has yet to learn what was decided before it.
@@ -131,8 +149,8 @@ describe('a job of which there must never be two', () => {
     });
   });
 
-  it('is not admitted when the lease ends between the plan and the start', async () => {
-    await withFence(async ({ fence, lease }) => {
+  it('is not admitted when the lease ends between the plan and the start', async (t) => {
+    await withFence(t, async ({ fence, lease }) => {
       await assert.rejects(fence.admit('c1'), (error) => hasCode(error, 'unavailable'));
       fence.hold(lease);
       await fence.admit('c1');

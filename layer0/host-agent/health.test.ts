@@ -69,7 +69,7 @@ test('a steady port is tried again and again on one socket, until it does not ac
   server.on('connection', () => (accepted += 1));
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const target = { address: '127.0.0.1', port: (server.address() as AddressInfo).port };
-  const check = healthCheckSchema.parse({ type: 'tcp', intervalMs: 10 });
+  const check = healthCheckSchema.parse({ type: 'tcp', intervalMs: 10, timeoutMs: 60_000 });
   const { signal } = new AbortController();
   const refused = untilRefused(check, target, signal);
   await waitFor(() => accepted >= 5, { what: 'five connections', deadlineMs: 60_000 });
@@ -115,6 +115,6 @@ test('an HTTP check wants its status, or any below 500, in time', async () => {
   server.closeAllConnections();
   await new Promise((resolve) => server.close(resolve));
   assert.match((await ask('/200')) ?? '', /failed/);
-  const tcp = healthCheckSchema.parse({ type: 'tcp' });
+  const tcp = healthCheckSchema.parse({ type: 'tcp', timeoutMs: 60_000 });
   assert.match((await probe(tcp, target, signal)) ?? '', /nothing accepts connections/);
 });

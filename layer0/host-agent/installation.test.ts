@@ -112,10 +112,13 @@ test('an installer ends with all it started when whoever sent the bundle gives u
   await using host = await startHost({ installer: `sh -c 'echo $$ >"$FOLDER/unpacking"; exec sleep 600'` });
   const ending = new AbortController();
   const put = assert.rejects(host.putUntil(ending.signal), (error) => hasCode(error, 'cancelled'));
-  const pid = await waitFor(() => existsSync(join(host.folder, 'unpacking')) && Number(host.read('unpacking')), {
-    what: 'the installer',
-    deadlineMs: 30_000,
-  });
+  const pid = await waitFor(
+    () => existsSync(join(host.folder, 'unpacking')) && (Number(host.read('unpacking')) || false),
+    {
+      what: 'the installer',
+      deadlineMs: 30_000,
+    },
+  );
   ending.abort();
   await put;
   await waitFor(() => !existsSync(`/proc/${pid}`), { what: 'the end of what it started', deadlineMs: 30_000 });

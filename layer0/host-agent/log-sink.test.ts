@@ -10,6 +10,7 @@ import { createLogger, type Logger, silentLogger } from '@flynn/kit/log';
 import { AsyncQueue } from '@flynn/kit/queue';
 import { waitFor } from '@flynn/kit/retry';
 import { TaskGroup } from '@flynn/kit/tasks';
+import { freePort } from '@flynn/kit/testing-ports';
 import type { LogLine } from './api.ts';
 import { AggregatorSink } from './log-sink.ts';
 import { sinkRoute } from './sink-protocol.ts';
@@ -113,7 +114,7 @@ test('an instance that comes back under its name is told again what there is', a
     replay: replayEarlier,
     log: createLogger('sink', { destination: said }),
   });
-  const before = await startAggregator();
+  const before = await startAggregator(await freePort());
   events.push({ event: 'up', instance: { id: 'a', address: before.address } });
   await waitFor(() => before.messages.length === 1, { what: 'the replay', deadlineMs: 30_000 });
   await before.server.close();
@@ -132,7 +133,7 @@ test('an instance that comes back under its name is told again what there is', a
 test('lines that come while the connection is lost are told once it is back', async (t) => {
   const said = new PassThrough();
   const { events, sink, signal, stop } = startSink(t, { log: createLogger('sink', { destination: said }) });
-  const before = await startAggregator();
+  const before = await startAggregator(await freePort());
   events.push({ event: 'up', instance: { id: 'a', address: before.address } });
   await sink.write(lineOf('first'), { signal });
   await waitFor(() => before.messages.length === 1, { what: 'the first line', deadlineMs: 30_000 });
@@ -246,6 +247,9 @@ test('an agent that stops tells what still waits', async (t) => {
   await sink.write(lineOf('first'), { signal: stopping.signal });
   await waitFor(() => aggregator.messages.length === 1, { what: 'the first line', deadlineMs: 60_000 });
   for (let at = 0; at < 1_500; at += 1) await sink.write(lineOf(`last ${at}`), { signal: stopping.signal });
+  // It has two seconds, of a machine that does not stand still meanwhile.
+  const timeout = AbortSignal.timeout.bind(AbortSignal);
+  t.mock.method(AbortSignal, 'timeout', (ms: number) => timeout(15 * ms));
   stopping.abort();
   events.end();
   await running;

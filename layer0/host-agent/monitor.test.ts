@@ -12,7 +12,7 @@ async function watched(options: { startTimeoutMs: number }) {
   const before = createServer((_request, response) => response.end('from the one before')).listen(0, '127.0.0.1');
   await new Promise((resolve) => before.once('listening', resolve));
   const { port } = before.address() as AddressInfo;
-  const check = { type: 'http', path: '/ping', ...options };
+  const check = { type: 'http', path: '/ping', timeoutMs: 60_000, ...options };
   const service = { name: 'router', check };
   const told: string[] = [];
   const announcer = new AnnouncerProbe();

@@ -84,9 +84,16 @@ test('an event stream whose connection breaks is unavailable', async () => {
 });
 
 test('closing the server ends event streams at once and cleanly', async () => {
-  await using it = await startLoopback([handle(eventsRoute, async () => new AsyncQueue<ServerEvent>())]);
+  const asked = Promise.withResolvers<void>();
+  await using it = await startLoopback([
+    handle(eventsRoute, async () => {
+      asked.resolve();
+      return new AsyncQueue<ServerEvent>();
+    }),
+  ]);
   const events = it.client.events(eventsRoute, {}, { signal: new AbortController().signal });
   const end = events.next();
+  await asked.promise;
   await waitFor(async () => (await fetch(`${it.server.url}/ping`)).ok, { what: 'the server', ...deadline });
   await it.server.close();
   // One that is cut after the time to drain ends as `unavailable`.

@@ -142,21 +142,24 @@ test('who leaves without a word is let go at once', async () => {
 
 test('who says nothing is cut off, and a server that stops waits for nobody who is idle', async () => {
   const identity = await identityOf(await createAuthority('test'), hostRole('h1'));
-  const server = await startServer({
-    name: 'door',
-    handlers: [],
-    host: '127.0.0.1',
-    port: 0,
-    headTimeoutMs: 200,
-    mutual: identity,
-    log: silentLogger(),
-  });
+  const serve = (headTimeoutMs: number) =>
+    startServer({
+      name: 'door',
+      handlers: [],
+      host: '127.0.0.1',
+      port: 0,
+      headTimeoutMs,
+      mutual: identity,
+      log: silentLogger(),
+    });
+  await using hurried = await serve(200);
   for (const begun of ['', 'GET /who HTTP/1.1\r\n']) {
-    const socket = connect({ host: '127.0.0.1', port: server.port });
+    const socket = connect({ host: '127.0.0.1', port: hurried.port });
     socket.write(begun);
     socket.resume();
     await closed(socket);
   }
+  const server = await serve(60_000);
   const idle = connect({ host: '127.0.0.1', port: server.port });
   idle.write('GET /ping HTTP/1.1\r\nhost: x\r\n\r\n');
   const [answer] = (await once(idle, 'data')) as [Buffer];

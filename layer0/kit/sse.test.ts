@@ -62,14 +62,31 @@ test('only a body with a known code and a message is an error of ours', () => {
   assert.equal(remoteError('denied'), undefined);
 });
 
-test('a body that falls silent fails with the given error, and one that keeps talking does not', async () => {
+test('a body that falls silent fails with the given error, and one that keeps talking does not', async (t) => {
+  // Its timer goes on by `pass` alone: a machine that stands still silences nobody.
+  let nowMs = 0;
+  const timer = {
+    dueMs: 0,
+    fire: (): void => {},
+    refresh(): void {
+      this.dueMs = nowMs + 400;
+    },
+  };
+  const set = (fire: () => void, ms: number) => Object.assign(timer, { fire, dueMs: nowMs + ms });
+  t.mock.method(globalThis, 'setTimeout', set);
+  const pass = (ms: number): void => {
+    nowMs += ms;
+    if (nowMs >= timer.dueMs) timer.fire();
+  };
   const body = new PassThrough();
   const chunks = untilSilent(body, 400, new FlynnError('unavailable', 'gone silent'));
   for (let beat = 0; beat < 30; beat += 1) {
-    await new Promise((resolve) => setTimeout(resolve, 20));
+    pass(300);
     body.write('x');
     assert.equal(String((await chunks.next()).value), 'x');
   }
-  await assert.rejects(chunks.next(), /gone silent/);
+  const silent = assert.rejects(chunks.next(), /gone silent/);
+  pass(400);
+  await silent;
   assert.equal(body.destroyed, true);
 });

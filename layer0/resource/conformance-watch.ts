@@ -27,7 +27,7 @@ class Watching implements AsyncDisposable {
   readonly seen: Event[] = [];
 
   constructor(service: ResourceService, options: Omit<ResourceWatchOptions, 'signal'> = {}) {
-    this.#events = service.watch(shelfType, { ...options, signal: withDeadline(20_000, this.#stop.signal) });
+    this.#events = service.watch(shelfType, { ...options, signal: withDeadline(60_000, this.#stop.signal) });
   }
 
   async expect(...expected: string[]): Promise<void> {

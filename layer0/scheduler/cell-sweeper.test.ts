@@ -13,7 +13,7 @@ import { hostOf, hostPut, placedOf, statusOf, workloadInputOf, workloadOf } from
 const hourMs = 3_600_000;
 let ids = 0;
 const newId = () => `id${(ids += 1)}`;
-const signal = AbortSignal.timeout(60_000);
+const { signal } = new AbortController();
 
 async function sweeperOf(store: Store) {
   const core = new SchedulerCore({ id: 'h1', newId, random: () => 0.5, tell: () => undefined });

@@ -10,7 +10,7 @@ import { evaluationWrite, makeEvaluation, workloadChange } from './evaluations.t
 import { checkHistory } from './history.ts';
 import { hostOf, hostPut, mebibyte, placedOf, statusOf, workloadInputOf, workloadOf } from './testing.ts';
 
-const signal = AbortSignal.timeout(60_000);
+const { signal } = new AbortController();
 const workload = workloadOf({ id: 'db', singleton: true });
 const put = (key: string, value: unknown): Operation => ({ put: key, value: JSON.stringify(value) });
 const claimOf = (jobs: number, more: Partial<Claim> = {}): Claim => ({

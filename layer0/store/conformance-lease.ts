@@ -43,7 +43,7 @@ export function checkLeases(open: OpenStore, ttlSeconds: number): void {
     const { store } = opened;
     await using lease = await store.grantLease({ ttlSeconds });
     await store.transact({ then: [{ put: '/l/a', value: '', lease: lease.id }] });
-    await systemClock.sleep(lease.ttlSeconds * 2000);
+    await systemClock.sleep(lease.ttlSeconds * 1500);
     assert.equal((await store.get('/l/a'))?.lease, lease.id);
     assert.equal(lease.lost.aborted, false);
   });
@@ -54,7 +54,10 @@ export function checkLeases(open: OpenStore, ttlSeconds: number): void {
     await using lease = await store.grantLease({ ttlSeconds });
     await store.transact({ then: [{ put: '/l/a', value: '', lease: lease.id }] });
     const reconnect = await opened.disconnect();
-    await waitFor(() => lease.lost.aborted, { what: 'the loss of the lease', deadlineMs: lease.ttlSeconds * 2000 });
+    await waitFor(() => lease.lost.aborted, {
+      what: 'the loss of the lease',
+      deadlineMs: lease.ttlSeconds * 1000 + 30_000,
+    });
     await waitFor(async () => (await peer.get('/l/a')) === undefined, {
       what: 'the end of the key',
       deadlineMs: 60_000,

@@ -48,7 +48,7 @@ export function restoreConformance(
       const { revision } = await untilListed(store);
       assert.ok(revision < last);
       const again = await put(peer, '/r/b', '1');
-      for await (const batch of store.watch('/r/', { after: revision, signal: withDeadline(10_000) })) {
+      for await (const batch of store.watch('/r/', { after: revision, signal: withDeadline(60_000) })) {
         if (batch.changes.length === 0) continue;
         assert.equal(batch.revision, again);
         break;
@@ -134,7 +134,7 @@ export function restoreConformance(
 function followUntilEnd(store: Store, after: number, until = 0): { end: Promise<unknown>; known: Promise<void> } {
   const known = Promise.withResolvers<void>();
   const reading = (async () => {
-    for await (const batch of store.watch('/r/', { after, signal: withDeadline(20_000) })) {
+    for await (const batch of store.watch('/r/', { after, signal: withDeadline(120_000) })) {
       if (batch.revision >= until) known.resolve();
     }
   })();

@@ -16,7 +16,7 @@ async function readChanges(
   store: Store,
   options: { prefix: string; after: Revision; count: number; onBatch?: (batch: ChangeBatch) => Promise<void> },
 ): Promise<{ changes: Change[]; batches: ChangeBatch[] }> {
-  const signal = withDeadline(30_000);
+  const signal = withDeadline(60_000);
   const changes: Change[] = [];
   const batches: ChangeBatch[] = [];
   for await (const batch of store.watch(options.prefix, { after: options.after, signal })) {

@@ -19,7 +19,7 @@ export interface OpenedStore extends AsyncDisposable {
 
 export type OpenStore = () => Promise<OpenedStore>;
 
-/** Registers the suite with node:test. `leaseTtlSeconds`: the shortest TTL the driver grants. */
+/** Registers the suite with node:test. `leaseTtlSeconds`: as short as can be, but longer than anything may stand still. */
 export function storeConformance(name: string, open: OpenStore, options: { leaseTtlSeconds: number }): void {
   describe(`${name} keeps the Store contract`, () => {
     checkReads(open);

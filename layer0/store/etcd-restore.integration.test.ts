@@ -57,7 +57,7 @@ async function save(): Promise<string> {
 }
 
 async function open(): Promise<RestorableStore> {
-  const opened = await openProxied({ endpoints: [member.endpoint], timeoutMs: 2_000 });
+  const opened = await openProxied({ endpoints: [member.endpoint] });
   return {
     ...opened,
     backUp: async () => {
@@ -67,7 +67,7 @@ async function open(): Promise<RestorableStore> {
   };
 }
 
-restoreConformance('the etcd store', open, { leaseTtlSeconds: 5 });
+restoreConformance('the etcd store', open, { leaseTtlSeconds: 20 });
 
 test('after a restore as an operator does it revisions only go on', async () => {
   await using opened = await open();
@@ -97,7 +97,7 @@ test('after a restore as an operator does it revisions only go on', async () => 
     return undefined;
   };
   await assert.rejects(following, CompactedError);
-  const snapshot = await mirror.reached(await put(store, '/r/b', '4'));
+  const snapshot = await mirror.reached(await put(store, '/r/b', '4'), { deadlineMs: 60_000 });
   assert.deepEqual(Object.fromEntries([...snapshot.entries].map(([key, { value }]) => [key, value])), { a: 1, b: 4 });
 });
 

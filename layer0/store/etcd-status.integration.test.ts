@@ -14,7 +14,7 @@ test('a member that has lost the others is not taken for one that is away: it te
     async () => {
       const seen = await etcdStatus({ endpoints, signal: withDeadline(2_000) });
       const told = seen.members.map(({ answer }) => answer && { leaderId: answer.leaderId });
-      return told[0]?.leaderId === undefined && told;
+      return told[0] !== undefined && told[0].leaderId === undefined && told;
     },
     { what: 'the first to miss the others', deadlineMs: 60_000 },
   );

@@ -12,7 +12,7 @@ import { hostAuthoritiesOf, trustedOnly } from '../trust/authorities.ts';
 import { etcdResident, readResident, residentFile, tlsFiles, trustedBy, withTrusted } from './etcd-resident.ts';
 import { MemberTrust, trustedDigest, turnKey } from './member-trust.ts';
 
-const signal = AbortSignal.timeout(60_000);
+const { signal } = new AbortController();
 
 /** Hosts with members of one etcd: who is asked, and who starts again while another does. */
 async function openMembers(ids: readonly string[]) {

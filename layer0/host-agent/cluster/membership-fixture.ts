@@ -56,7 +56,7 @@ export class SimulatedHost implements AsyncDisposable {
     this.#options = options;
     this.hostId = options.hostId;
     this.address = options.address;
-    this.store = connectEtcd({ endpoints: options.endpoints, tls: options.tls, log: silentLogger(), timeoutMs: 2_000 });
+    this.store = connectEtcd({ endpoints: options.endpoints, tls: options.tls, log: silentLogger() });
   }
 
   /** The member of the host that makes the cluster, as bootstrap leaves it. */
@@ -92,7 +92,7 @@ export class SimulatedHost implements AsyncDisposable {
         hostId,
         stateDir: this.#stateDir,
         store,
-        openMembership: () => etcdMembership({ endpoints: () => store.endpoints, tls, timeoutMs: 2_000 }),
+        openMembership: () => etcdMembership({ endpoints: () => store.endpoints, tls }),
         hasLostData: () => this.#lost !== undefined,
         removeOldData: (kept) => this.#removeOldData(kept),
         log: silentLogger(),

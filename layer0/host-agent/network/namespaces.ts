@@ -95,9 +95,9 @@ export class Namespaces implements AsyncDisposable {
     const server = spawn('nsenter', inside, { stdio: 'inherit' });
     this.#servers.push(server);
     const last = ports.at(-1) ?? 0;
-    await waitFor(async () => (await this.ask(name, `127.0.0.1:${last}`)) !== 'refused', {
+    await waitFor(async () => typeof (await this.ask(name, `127.0.0.1:${last}`)) === 'object', {
       what: `the servers of ${name}`,
-      deadlineMs: 10_000,
+      deadlineMs: 30_000,
       intervalMs: 20,
     });
   }

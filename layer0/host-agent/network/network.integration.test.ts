@@ -79,7 +79,11 @@ before(async () => {
   );
   endpoints.push({ service: 'router', group: 'system', address: '192.0.2.2', port: 1114 });
   for (const network of networks.values()) network.changed();
+  // Each host follows by itself.
+  await until('web1', '100.100.2.2:80', { from: '100.100.1.2' });
   await until('web1', '100.100.3.2:80', { from: '100.100.1.2' });
+  await until('web2', '100.100.1.2:80', { from: '100.100.2.2' });
+  await until('web3', '100.100.2.2:80', { from: '100.100.3.2' });
 });
 
 after(async () => {
