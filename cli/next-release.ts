@@ -2,6 +2,7 @@
 import { apps, releases } from '@flynn/controller/api';
 import type { Process, Release } from '@flynn/controller/model';
 import { isOvertaken } from '@flynn/controller/overtaken';
+import { ifFound } from '@flynn/kit/errors';
 import { usageError } from './arguments.ts';
 import type { Context } from './context.ts';
 import { deployRelease, deployedText } from './deploy.ts';
@@ -84,6 +85,12 @@ async function makeNextRelease(context: Context, { release: before, isLive }: Ba
     return;
   }
   const replaces = isLive && before !== undefined ? before.id : null;
-  const deployed = await deployRelease(context, { app, release, replaces });
-  context.show({ changed: true, release }, () => deployedText(release, deployed));
+  try {
+    const deployed = await deployRelease(context, { app, release, replaces });
+    context.show({ changed: true, release }, () => deployedText(release, deployed));
+  } catch (error) {
+    // Nobody is to roll out later what would take back another's change.
+    if (isOvertaken(error)) await ifFound(client.call(releases.remove, { params: { app, release: release.id } }));
+    throw error;
+  }
 }

@@ -108,6 +108,9 @@ test('what several people change at once is all there', async () => {
   const live = await client.call(releases.get, { params: { app: 'hello', release: app.releaseId ?? '' } });
   assert.deepEqual(live.env, { A: '1', B: '1', C: '1' });
   assert.equal(live.processes['web']?.memoryBytes, 300 * 2 ** 20);
+  // What was made in vain is gone.
+  const kept = await client.call(releases.list, { params: { app: 'hello' } });
+  assert.equal(kept.length, 5);
 });
 
 test('before the first push, too, what several people set at once is all there', async () => {
