@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { getHeapStatistics } from 'node:v8';
+import { getHeapCodeStatistics, getHeapStatistics } from 'node:v8';
 import { fullCollection, isWorthCollecting, keepHeapSmall } from './idle-memory.ts';
 
 const mebibyte = 2 ** 20;
@@ -30,6 +30,26 @@ test('a collection gives the pages of what is gone back', () => {
   collect();
   assert.ok(getHeapStatistics().total_heap_size < before - 4 * mebibyte);
 });
+
+for (const keepsCode of [false, true]) {
+  test(`code that has not run since the last collection ${keepsCode ? 'stays for who asks for it' : 'goes, and runs again'}`, () => {
+    const collect = fullCollection({ keepsCode });
+    const bytes = () => getHeapCodeStatistics().bytecode_and_metadata_size;
+    collect();
+    const before = bytes();
+    const body = Array.from({ length: 20 }, (_, at) => `if (x === ${at}) return x * ${at} + String(x).length;`).join(
+      '',
+    );
+    const functions = Array.from({ length: 1_000 }, (_, at) => new Function('x', `${body} return x + ${at};`));
+    const sum = () => functions.reduce((total, one) => total + Number(one(100)), 0);
+    const expected = sum();
+    const made = bytes() - before;
+    collect();
+    const kept = bytes() - before;
+    assert.ok(keepsCode ? kept > made * 0.7 : kept < made * 0.3, `${kept} of ${made} bytes are left`);
+    assert.equal(sum(), expected);
+  });
+}
 
 test('it ends when it is told to', async () => {
   const stop = new AbortController();

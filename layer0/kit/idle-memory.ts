@@ -28,12 +28,16 @@ export function isWorthCollecting(heap: {
   return busyShare < idleShare && bytes <= largestBytes && bytes > allowed;
 }
 
-/**
- * Resolves when the signal aborts. Each time costs a tenth of a second, in which nothing else is done: `idleShare` is of
- * the process's time what it may have to do at most for that to be nobody's loss.
- */
-export async function keepHeapSmall(signal: AbortSignal, options: { idleShare?: number } = {}): Promise<void> {
-  const collect = fullCollection();
+export type IdleOptions = Readonly<{
+  /** Of the process's time what it may have to do at most for a tenth of a second without it to be nobody's loss. */
+  idleShare?: number;
+  /** For who is asked after a rest and answers at once: what does it is not to be compiled again first. */
+  keepsCode?: boolean;
+}>;
+
+/** Resolves when the signal aborts. Each time costs a tenth of a second, in which nothing else is done. */
+export async function keepHeapSmall(signal: AbortSignal, options: IdleOptions = {}): Promise<void> {
+  const collect = fullCollection(options);
   let bytesAfterLast = 0;
   let lastMs = performance.now();
   let seen = performance.eventLoopUtilization();
@@ -55,12 +59,20 @@ function heapBytes(): number {
   return getHeapStatistics().total_heap_size;
 }
 
+/** How many collections it takes for code that does not run to go, and whether what was compiled of it goes, too. */
+const usualAge = ['--bytecode-old-age=6', '--no-flush-baseline-code'] as const;
+/** Of a start most code never runs again. It is a fifth of a heap, and compiled anew when it is wanted. */
+const earlyAge = ['--bytecode-old-age=1', '--flush-baseline-code'] as const;
+
 /** Of everything, with its pages given back; the function exists only in contexts made under the flag. */
-export function fullCollection(): () => void {
+export function fullCollection({ keepsCode = false }: Pick<IdleOptions, 'keepsCode'> = {}): () => void {
   setFlagsFromString('--expose-gc');
   const gc: unknown = runInNewContext('gc');
   setFlagsFromString('--no-expose-gc');
   return () => {
-    if (typeof gc === 'function') gc({ type: 'major', execution: 'sync', flavor: 'last-resort' });
+    if (typeof gc !== 'function') return;
+    if (!keepsCode) for (const flag of earlyAge) setFlagsFromString(flag);
+    gc({ type: 'major', execution: 'sync', flavor: 'last-resort' });
+    if (!keepsCode) for (const flag of usualAge) setFlagsFromString(flag);
   };
 }

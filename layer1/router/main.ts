@@ -36,7 +36,7 @@ await runDaemon({
   config: configSchema,
   start: async (context) => {
     const { config, log, tasks } = context;
-    tasks.run('heap', (signal) => keepHeapSmall(signal, { idleShare }));
+    tasks.run('heap', (signal) => keepHeapSmall(signal, { idleShare, keepsCode: true }));
     if (config.FLYNN_ROUTER_WORKER !== undefined) return startWorker(context);
     const range = workerRange({
       wanted: config.FLYNN_ROUTER_WORKERS,
