@@ -1,6 +1,7 @@
 /** Nobody's change of an app takes back another's: who makes a release, or deploys one, says what they saw. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { waitFor } from '@flynn/kit/retry';
 import { createMemoryStore } from '@flynn/store/memory';
 import { apps, deployments, releases } from './api.ts';
 import { isOvertaken } from './overtaken.ts';
@@ -33,8 +34,10 @@ test('a deployment in the place of what is live no more is refused, but for that
     client.call(deployments.create, { params, body: { releaseId, replaces } });
   await assert.rejects(start(second.id, null), isOvertaken);
   await assert.rejects(start(second.id, third.id), isOvertaken);
-  await start(second.id, first.id);
-  await world.deploy('shop', second.id);
+  const { id } = await start(second.id, first.id);
+  const isThrough = async () =>
+    (await client.call(deployments.get, { params: { deployment: id } })).endedAt !== undefined;
+  await waitFor(isThrough, { what: 'the end of the deployment', deadlineMs: 30_000 });
   await assert.rejects(start(third.id, first.id), isOvertaken);
   assert.equal((await start(second.id, first.id)).state, 'complete', 'who asks again did not hear that it is live');
   assert.equal((await client.call(apps.get, { params })).releaseId, second.id);
