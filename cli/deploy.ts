@@ -1,7 +1,7 @@
 /** Rolls a release out and waits, as `env set`, `rollback` and others end. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { deployments } from '@flynn/controller/api';
-import { isSettled, isWaiting } from '@flynn/controller/deployments/phases';
+import { isLive, isSettled, isWaiting } from '@flynn/controller/deployments/phases';
 import { deploymentSchema, type Deployment, type Release } from '@flynn/controller/model';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { withDeadline } from '@flynn/kit/retry';
@@ -14,8 +14,14 @@ const pauseMs = 250;
 
 export type Deployed = { tookMs: number; state: Deployment['state'] };
 
-/** `replaces`: what was live when it was made or chosen, null for nothing; with anything else live it is refused. */
-type Wanted = { app: string; release: Release; replaces?: string | null };
+type Wanted = {
+  app: string;
+  release: Release;
+  /** What was live when it was made or chosen, null for nothing; with anything else live it is refused. */
+  replaces?: string | null;
+  /** A deployment of the app that is not live yet is waited for: whoever goes back from it is rather told of it. */
+  waitsForOthers?: boolean;
+};
 
 /** Answers once the release is live, or waits for people; throws with the app's last lines when it did not come up. */
 export async function deployRelease(context: Context, wanted: Wanted): Promise<Deployed> {
@@ -40,8 +46,9 @@ export async function awaitDeployment(
   );
 }
 
-/** Another deployment of the app, or its old jobs, may still be ending: that is waited for. One that waits for people is told. */
-async function begin(context: Context, { app, release, ...seen }: Wanted): Promise<string> {
+/** Old jobs of the deployment before may still be ending: that is always waited for, and nothing that waits for people. */
+async function begin(context: Context, wanted: Wanted): Promise<string> {
+  const { app, release, waitsForOthers = false, ...seen } = wanted;
   const client = await context.client();
   const signal = withDeadline(othersMs);
   let isTold = false;
@@ -53,9 +60,11 @@ async function begin(context: Context, { app, release, ...seen }: Wanted): Promi
       const id = hasCode(error, 'conflict') ? error.detail['deploymentId'] : undefined;
       if (typeof id !== 'string' || signal.aborted) throw error;
       const other = await client.call(deployments.get, { params: { deployment: id } });
-      if (isWaiting(other)) throw error;
-      if (!isTold && !isSettled(other)) context.tell(`waiting for another deployment of ${app} to end`);
-      isTold = true;
+      if (!isLive(other) && other.state !== 'failed') {
+        if (!waitsForOthers || isWaiting(other)) throw error;
+        if (!isTold) context.tell(`waiting for another deployment of ${app} to end`);
+        isTold = true;
+      }
     }
     await sleep(pauseMs);
   }

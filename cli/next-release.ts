@@ -86,7 +86,7 @@ async function makeNextRelease(context: Context, { release: before, isLive }: Ba
   }
   const replaces = isLive && before !== undefined ? before.id : null;
   try {
-    const deployed = await deployRelease(context, { app, release, replaces });
+    const deployed = await deployRelease(context, { app, release, replaces, waitsForOthers: true });
     context.show({ changed: true, release }, () => deployedText(release, deployed));
   } catch (error) {
     // Nobody is to roll out later what would take back another's change.

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { deployments } from '@flynn/controller/api';
+import { waitFor } from '@flynn/kit/retry';
+import { deployments, releases } from '@flynn/controller/api';
 import { openDeskWithController } from '../testing.ts';
 
 test('the settings of deployments are told and set one by one', async () => {
@@ -59,6 +60,28 @@ test('a rollback waits for the old jobs of the deployment before, and `env set` 
   const { code, stdout, stderr } = await rollingBack;
   assert.equal(code, 0, stderr);
   assert.match(stdout, /release v1 deployed/);
+});
+
+test('while a release does not come up who goes back is told of it at once, and who changes the app waits', async () => {
+  await using env = await openDeskWithController();
+  await env.controller.deployApp('hello', { web: {} });
+  env.controller.setBehaviour(() => ({ is: 'hang' }));
+  const next = await env.controller.makeRelease('hello', { web: {} });
+  const { client } = env.controller;
+  const { id } = await client.call(deployments.create, { params: { app: 'hello' }, body: { releaseId: next.id } });
+  const back = await env.desk.run(['-a', 'hello', 'rollback', 'v2']);
+  assert.equal(back.code, 1);
+  assert.match(back.stderr, /a deployment of hello is under way: wait for it to end, see flynn deployment/);
+  const setting = env.desk.run(['-a', 'hello', 'env', 'set', 'A=1']);
+  await waitFor(async () => (await client.call(releases.list, { params: { app: 'hello' } })).length === 3, {
+    what: 'the release that waits',
+    deadlineMs: 30_000,
+  });
+  env.controller.setBehaviour(() => ({ is: 'run' }));
+  assert.equal((await env.desk.run(['-a', 'hello', 'deployment', 'abort', id])).code, 0);
+  const { code, stdout, stderr } = await setting;
+  assert.equal(code, 0, stderr);
+  assert.match(stdout, /release v3 deployed/);
 });
 
 test('a deployment is followed job by job, and its end is the exit code', async () => {
