@@ -46,10 +46,11 @@ export function routingHandlers(deps: Deps): Handler[] {
       const principal = principalOf(call);
       const route = await createRoute(deps, params.app, body, signal, async (app) => {
         await checkTarget(call, app, body.service);
-        const names = [body.domain, body.tcp?.serverName];
-        for (const name of names) {
-          if (typeof name === 'string') await checkRoutePlace(deps, principal, app, normalizeDomain(name), signal);
-        }
+        const { port, tcp } = body;
+        const [domain, serverName] = [body.domain, tcp?.serverName].map((name) =>
+          typeof name === 'string' ? normalizeDomain(name) : undefined,
+        );
+        await checkRoutePlace(deps, principal, app, { domain, port, serverName }, signal);
       });
       await reached(deps, [route], { query, signal });
       return viewRoute(route);

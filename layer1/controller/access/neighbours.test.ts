@@ -4,6 +4,7 @@ import { hasCode } from '@flynn/kit/errors';
 import { apps, releases } from '../api.ts';
 import { routing } from '../routes/api.ts';
 import { createControllerClient } from '../client.ts';
+import { generic } from '../generic/api.ts';
 import { startTestController } from '../testing.ts';
 import { grants, tokens, users } from './api.ts';
 
@@ -44,6 +45,17 @@ test('an app takes neither the names nor the requests of another', async () => {
   await assert.rejects(add({ domain: '*.blog.example.com', path: '/x' }), isDenied);
   const byName = { type: 'tcp' as const, port: 7000, tcp: { serverName: 'blog.flynn.localhost' } };
   await assert.rejects(ann.call(routing.create, { params, body: byName }), isDenied);
+  const atPort = (port: number, serverName: string) => ({ type: 'tcp' as const, port, tcp: { serverName } });
+  const wildcard = atPort(7001, '*.db.example.com');
+  await root.call(routing.create, { params: { app: 'blog' }, body: wildcard });
+  await assert.rejects(ann.call(routing.create, { params, body: atPort(7001, 'a.db.example.com') }), isDenied);
+  await ann.call(routing.create, { params, body: atPort(7002, 'a.db.example.com') });
+  await ann.call(routing.create, { params, body: atPort(7001, 'own.example.com') });
+  for (const { port, tcp } of [byName, atPort(7001, 'b.db.example.com')]) {
+    const routes = [{ port, serverName: tcp.serverName, service: 'shop-web' }];
+    const file = { params: { group: 'flynn', version: 'v1', kind: 'App' }, body: { name: 'shop', spec: { routes } } };
+    await assert.rejects(ann.call(generic.apply, file), isDenied, `as a file: ${tcp.serverName}`);
+  }
   await root.call(routing.create, { params: { app: 'blog' }, body: { domain: '*' } });
   await add({ domain: 'own.example.com' });
   await add({ domain: 'own.example.com', path: '/deeper', service: 'special' });

@@ -36,46 +36,57 @@ export async function checkRoutePlace(
   deps: Deps,
   principal: Principal,
   app: Pick<AppResource, 'id'>,
-  domain: string,
+  place: RoutePlace,
   signal: AbortSignal,
 ): Promise<void> {
-  if (principal.isAdmin) return;
+  const domain = place.domain ?? place.serverName;
+  if (principal.isAdmin || domain === undefined) return;
   const { settings } = deps;
   if (domain === '*' || [settings.domain, ...settings.formerDomains].some((own) => domain === `*.${own}`)) {
     const whose = domain === '*' ? 'nobody has' : 'apps get by their names';
     throw new FlynnError('denied', `${domain} takes the host names that ${whose}: ask an admin of the cluster`);
   }
-  const own = await foreignNeighbour(deps, principal, app, nameKey(routeType.name, `${domain}/`), signal);
-  // Part of what somebody else's wildcard stands for.
-  const parent = domain.replace(/^[^.]*\.?/, '*.');
-  const isWithin = domain.startsWith('*.')
-    ? undefined
-    : await foreignNeighbour(deps, principal, app, nameKey(routeType.name, `${parent}/`), signal);
-  const taken = own ?? isWithin;
-  if (taken === undefined) return;
-  throw new FlynnError(
-    'denied',
-    `${taken} is another app's: use a host name of your own, or ask for a role on that app`,
-  );
+  // Part of what somebody else's wildcard stands for, too.
+  const names = domain.startsWith('*.') ? [domain] : [domain, domain.replace(/^[^.]*\.?/, '*.')];
+  for (const name of names) {
+    // Each port has names of its own, and what asks for one there may as well mean the one of the web.
+    const shared = place.port === undefined ? [] : [`tcp:${place.port}/${name}`];
+    for (const prefix of [`${name}/`, ...shared]) {
+      if (!(await isForeign(deps, principal, app, prefix, signal))) continue;
+      throw new FlynnError(
+        'denied',
+        `${name} is another app's: use a host name of your own, or ask for a role on that app`,
+      );
+    }
+  }
 }
 
-/** The host name of a route whose app is not for them to change. */
-async function foreignNeighbour(
+/** Where a route answers: a host name of the web, or at a port that names share. */
+export type RoutePlace = Readonly<{
+  domain?: string | undefined;
+  port?: number | undefined;
+  serverName?: string | undefined;
+}>;
+
+/** Whether there is a route of an app that is not for them to change: below a host name, or at exactly this place of a port. */
+async function isForeign(
   deps: Deps,
   principal: Principal,
   app: Pick<AppResource, 'id'>,
-  prefix: string,
+  place: string,
   signal: AbortSignal,
-): Promise<string | undefined> {
+): Promise<boolean> {
+  const prefix = nameKey(routeType.name, place);
   const { entries } = await deps.store.list(prefix, { signal });
-  for (const { value: routeId } of entries) {
+  for (const { key, value: routeId } of entries) {
+    if (!place.endsWith('/') && key !== prefix) continue;
     const route = await deps.resources.find(routeType, routeId, { signal });
     if (route === undefined || route.spec.appId === app.id) continue;
     const other = await findApp(deps, route.spec.appId, signal);
     if (isAtLeast(principal.levelOn({ id: other.id, isSystem: other.spec.isSystem }), 'developer')) continue;
-    return route.spec.domain;
+    return true;
   }
-  return undefined;
+  return false;
 }
 
 /** A route makes a service public: whose it is decides that. */

@@ -180,7 +180,7 @@ async function checkRoutes(
     const place = placeOf(route);
     if (before.routes.some((known) => placeOf(known) === place && known.service === route.service)) continue;
     await checkRouteTarget(deps, { principal, signal }, { spec: { name } }, route.service, async () => after.processes);
-    if (route.domain !== undefined) await checkRoutePlace(deps, principal, { id }, route.domain, signal);
+    await checkRoutePlace(deps, principal, { id }, route, signal);
   }
 }
 

@@ -101,9 +101,8 @@ async function applyRoute(
   if (app !== undefined && changes.length > 0) {
     const processes = async () => (await findBasis(deps, app, signal))?.spec.processes ?? {};
     await checkRouteTarget(deps, { principal, signal }, app, service, processes);
-    for (const host of [next.domain, next.tcp.serverName]) {
-      if (host !== undefined) await checkRoutePlace(deps, principal, app, host, signal);
-    }
+    const { domain, port, tcp } = next;
+    await checkRoutePlace(deps, principal, app, { domain, port, serverName: tcp.serverName }, signal);
   }
   if (!isDryRun && current === undefined) {
     const { path, ...port } = address;
