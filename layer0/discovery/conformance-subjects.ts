@@ -30,7 +30,8 @@ export function registrySubject(registry: Registry, dispose: () => Promise<void>
   };
 }
 
-export async function clientSubject(registry: Registry): Promise<Subject> {
+/** The same of the client of a server of that registry. */
+export async function clientSubject(registry: Registry, dispose = async (): Promise<void> => {}): Promise<Subject> {
   const stop = new AbortController();
   const handlers = discoveryHandlers(registry, { signal: stop.signal });
   const server = await startServer({ handlers, log: silentLogger(), host: '127.0.0.1', port: 0, name: 'discovery' });
@@ -71,6 +72,7 @@ export async function clientSubject(registry: Registry): Promise<Subject> {
       await http.close();
       await server.close();
       await registry[Symbol.asyncDispose]();
+      await dispose();
     },
   };
 }

@@ -56,8 +56,8 @@ runConformance('the registry on etcd', async () => {
 
 runConformance('the HTTP client of a registry on etcd', async () => {
   await empty();
-  const { registry } = await open([member.endpoint]);
-  return clientSubject(registry);
+  const { registry, store } = await open([member.endpoint]);
+  return clientSubject(registry, () => store.close());
 });
 
 /** Everything a reader hears of the service from now on. */
