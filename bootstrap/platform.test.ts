@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { apps, deployments, formations, releases } from '@flynn/controller/api';
+import { overtaken } from '@flynn/controller/overtaken';
 import { routing } from '@flynn/controller/routes/api';
 import { type Deployment, processSchema } from '@flynn/controller/model';
 import { FlynnError } from '@flynn/kit/errors';
@@ -155,6 +156,63 @@ test('what an interrupted command left under way is waited for: what it makes li
   assert.deepEqual(lines, ['waiting for an earlier deployment of router', 'updating router']);
   assert.deepEqual(deployed, ['again']);
   assert.equal(await new Platform(controller.client).ensureApp(wanted, () => {}), 'unchanged');
+});
+
+test('what people set while a part is updated is not taken back: the update begins again with it', async () => {
+  const wanted = appNamed('router');
+  let live = 'before';
+  const made: { env: Readonly<Record<string, string>> }[] = [];
+  const deployment = (id: string): Deployment => ({
+    id,
+    appId: 'router',
+    newReleaseId: id,
+    state: 'complete',
+    createdAt,
+    progress: {},
+  });
+  const release = (id: string) => ({
+    id,
+    appId: 'router',
+    artifactId: id,
+    version: 1,
+    meta: {},
+    createdAt,
+    processes: {},
+  });
+  const envs: Readonly<Record<string, Record<string, string>>> = { set: { SET_BY: 'people' } };
+  const replaced: (string | null | undefined)[] = [];
+  await using controller = await startLoopback([
+    handle(apps.get, async () => {
+      const app = { id: 'router', name: 'router', meta: {}, isSystem: true, deployTimeoutMs: 60_000 };
+      return { ...app, createdAt, updatedAt: createdAt, releaseId: live };
+    }),
+    handle(routing.list, async () => []),
+    handle(deployments.list, async () => []),
+    handle(deployments.get, async ({ params }) => deployment(params.deployment)),
+    handle(deployments.create, async ({ body }) => {
+      replaced.push(body.replaces);
+      if (body.replaces !== 'before') return deployment(body.releaseId);
+      live = 'set';
+      throw overtaken('router');
+    }),
+    handle(releases.get, async ({ params }) => ({
+      ...release(params.release),
+      env: envs[params.release] ?? {},
+    })),
+    handle(releases.list, async () => []),
+    handle(releases.create, async ({ body }) => {
+      made.push({ env: body.env ?? {} });
+      return { ...release('again'), env: {} };
+    }),
+    handle(releases.createArtifact, async ({ body }) => ({ ...body, id: 'again', createdAt })),
+    handle(releases.getArtifact, async ({ params }) => {
+      const image = { name: 'flynn/router:old' };
+      return { id: params.artifact, type: 'image' as const, image, meta: {}, createdAt };
+    }),
+  ]);
+  assert.equal(await new Platform(controller.client).ensureApp(wanted, () => {}), 'updated');
+  assert.deepEqual(replaced, ['before', 'set']);
+  assert.equal(made.at(-1)?.env['SET_BY'], 'people');
 });
 
 test('a variable that another version’s manifest gave goes with it; what people set stays', () => {

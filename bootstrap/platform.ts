@@ -2,6 +2,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { apps, deployments, formations, releases } from '@flynn/controller/api';
 import { type PlatformPart, variablesMeta } from '@flynn/controller/backup/manifest';
+import { isOvertaken, withSeen } from '@flynn/controller/overtaken';
 import { routing } from '@flynn/controller/routes/api';
 import { keys } from '@flynn/controller/api-keys';
 import { certificates } from '@flynn/controller/certificates/api';
@@ -23,6 +24,8 @@ import type { SystemApp, SystemRoute } from './manifest.ts';
 
 /** Of one that fails: two minutes without anything coming up, and as long for what it took away to be back. */
 const deployMs = 300_000;
+/** So often somebody else may change a part of the platform while it is updated. */
+const maxAttempts = 5;
 /** A controller that is being replaced refuses connections for a moment. */
 const callMs = 60_000;
 
@@ -61,13 +64,21 @@ export class Platform {
   async ensureApp(wanted: SystemApp, report: (line: string) => void): Promise<Outcome> {
     const { app: found, isNew } = await this.#ensureApp(wanted);
     await this.#ensureRoutes(wanted, isNew);
-    const app = !isNew && (await this.#untilNoneUnderWay(wanted.name, report)) ? await this.find(wanted.name) : found;
-    if (app === undefined) throw new FlynnError('conflict', `somebody deletes ${wanted.name} at the same time`);
-    const live = await this.#live(app);
-    if (live !== undefined && isCurrent(wanted, live)) return 'unchanged';
-    report(live === undefined ? `deploying ${wanted.name}` : `updating ${wanted.name}`);
-    await this.#deploy(wanted, live);
-    return live === undefined ? 'created' : 'updated';
+    let app = !isNew && (await this.#untilNoneUnderWay(wanted.name, report)) ? await this.find(wanted.name) : found;
+    for (let attempt = 1; ; attempt += 1) {
+      if (app === undefined) throw new FlynnError('conflict', `somebody deletes ${wanted.name} at the same time`);
+      const live = await this.#live(app);
+      if (live !== undefined && isCurrent(wanted, live)) return 'unchanged';
+      report(live === undefined ? `deploying ${wanted.name}` : `updating ${wanted.name}`);
+      try {
+        await this.#deploy(wanted, live);
+        return live === undefined ? 'created' : 'updated';
+      } catch (error) {
+        // What people set meanwhile stays set.
+        if (!isOvertaken(error) || attempt >= maxAttempts) throw error;
+        app = await this.find(wanted.name);
+      }
+    }
   }
 
   /** Of the app those with such an environment, so that nobody goes back to one; the live one is refused. */
@@ -188,7 +199,7 @@ export class Platform {
       const counts = { params: { app: wanted.name, release: release.id }, body: { processes: { ...wanted.counts } } };
       await this.#retry('setting the formation', () => this.#client.call(formations.put, counts));
     }
-    const deployment = await this.#startDeployment(wanted.name, release.id);
+    const deployment = await this.#startDeployment(wanted.name, release.id, live?.release.id ?? null);
     const ended = await this.#untilEnded(wanted.name, deployment);
     if (ended.state !== 'complete') throw new FlynnError('internal', failureText(wanted.name, ended));
   }
@@ -217,21 +228,27 @@ export class Platform {
     }
   }
 
-  /** A deployment that an interrupted `up` left under way is waited for first. */
-  async #startDeployment(app: string, releaseId: string): Promise<string> {
-    return waitFor(
-      async () => {
+  /** Waits for a deployment that an interrupted `up` left under way. `isOvertaken` if something else is live by then. */
+  async #startDeployment(app: string, releaseId: string, replaces: string | null): Promise<string> {
+    const params = { app };
+    const started = await waitFor(
+      async (): Promise<{ id: string } | { overtaken: Error } | undefined> => {
         try {
-          const body = { releaseId };
-          return (await this.#client.call(deployments.create, { params: { app }, body })).id;
+          const { id } = await withSeen({ replaces }, (seen) =>
+            this.#client.call(deployments.create, { params, body: { releaseId, ...seen } }),
+          );
+          return { id };
         } catch (error) {
+          if (isOvertaken(error)) return { overtaken: error };
           if (!hasCode(error, 'conflict')) throw error;
-          const all = await this.#client.call(deployments.list, { params: { app } });
-          return all.find((one) => one.newReleaseId === releaseId)?.id;
+          const all = await this.#client.call(deployments.list, { params });
+          return all.find((one) => one.newReleaseId === releaseId);
         }
       },
       { what: `an earlier deployment of ${app}`, deadlineMs: deployMs, intervalMs: 500, ...this.#waiting },
     );
+    if ('overtaken' in started) throw started.overtaken;
+    return started.id;
   }
 
   async #ensureRoutes(wanted: SystemApp, isNew: boolean): Promise<void> {

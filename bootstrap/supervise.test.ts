@@ -130,3 +130,20 @@ test('a pid that has passed on to another program is nobody’s agent', { timeou
   child.kill('SIGTERM');
   await ended;
 });
+
+test(
+  'the pid of an agent before a boot that is the supervisor’s own now is nobody’s either',
+  { timeout: 90_000 },
+  async () => {
+    const node = join(state, 'node');
+    await writeFile(node, '#!/bin/sh\nshift 2\nexec sh "$@"\n', { mode: 0o755 });
+    await writeFile(join(state, 'program'), "trap 'exit 0' TERM; echo runs; while :; do sleep 0.05; done");
+    const line = 'echo $$ >"$1/agent.child"; exec sh "$0" "$1" "$1/node" "$1/program"';
+    const child = spawn('sh', ['-c', line, script, state], { stdio: 'ignore' });
+    const ended = once(child, 'exit');
+    await untilLogged(/^runs\n/);
+    child.kill('SIGTERM');
+    await ended;
+    assert.equal(existsSync(join(state, 'agent.child')), false);
+  },
+);

@@ -16,7 +16,7 @@ import { commandOf } from './program.ts';
 const supervise = join(root, 'bootstrap/supervise');
 /** Of the supervisor. */
 const pidFile = 'agent.pid';
-/** Of the agent itself, after its end too. */
+/** Of the agent itself, and after its end where its supervisor was killed. */
 const childFile = 'agent.child';
 /** Taken away by the next supervisor. */
 const returnFile = 'agent.return';
@@ -84,7 +84,11 @@ async function supervisorPid(stateDir: string): Promise<number | undefined> {
 }
 
 async function agentPid(stateDir: string): Promise<number | undefined> {
-  return pidOf(join(stateDir, childFile), (command) => command.includes(installedProgram(stateDir)));
+  // A supervisor has it among its words, too.
+  return pidOf(
+    join(stateDir, childFile),
+    (command) => command.at(-1) === installedProgram(stateDir) && command[0] !== 'sh',
+  );
 }
 
 /** The pid may have passed on to another program after a power cut. */

@@ -1,8 +1,9 @@
 /** Rolls a release out and waits, as `env set`, `rollback` and others end. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { deployments } from '@flynn/controller/api';
+import { apps, deployments, releases } from '@flynn/controller/api';
 import { isLive, isSettled, isWaiting } from '@flynn/controller/deployments/phases';
 import { deploymentSchema, type Deployment, type Release } from '@flynn/controller/model';
+import { overtaken, withSeen } from '@flynn/controller/overtaken';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { withDeadline } from '@flynn/kit/retry';
 import type { Context } from './context.ts';
@@ -21,11 +22,20 @@ type Wanted = {
   replaces?: string | null;
   /** A deployment of the app that is not live yet is waited for: whoever goes back from it is rather told of it. */
   waitsForOthers?: boolean;
+  /** Made for this alone: it goes if it cannot be begun, so that nobody rolls it out later and takes back what came in between. */
+  isOwn?: boolean;
 };
 
 /** Answers once the release is live, or waits for people; throws with the app's last lines when it did not come up. */
 export async function deployRelease(context: Context, wanted: Wanted): Promise<Deployed> {
-  return awaitDeployment(context, `v${wanted.release.version}`, () => begin(context, wanted));
+  return awaitDeployment(context, `v${wanted.release.version}`, async () => {
+    try {
+      return await begin(context, wanted);
+    } catch (error) {
+      if (wanted.isOwn === true) await forget(context, wanted);
+      throw error;
+    }
+  });
 }
 
 /** The same for a deployment that `start` tells the id of. */
@@ -48,14 +58,21 @@ export async function awaitDeployment(
 
 /** Old jobs of the deployment before may still be ending: that is always waited for, and nothing that waits for people. */
 async function begin(context: Context, wanted: Wanted): Promise<string> {
-  const { app, release, waitsForOthers = false, ...seen } = wanted;
+  const { app, release, replaces, waitsForOthers = false } = wanted;
   const client = await context.client();
   const signal = withDeadline(othersMs);
   let isTold = false;
   for (;;) {
     try {
-      const body = { releaseId: release.id, ...seen };
-      return (await client.call(deployments.create, { params: { app }, body })).id;
+      const started = await withSeen(
+        replaces === undefined ? {} : { replaces },
+        (seen) => client.call(deployments.create, { params: { app }, body: { releaseId: release.id, ...seen } }),
+        async () => {
+          const { releaseId = null } = await client.call(apps.get, { params: { app } });
+          if (releaseId !== replaces) throw overtaken(app);
+        },
+      );
+      return started.id;
     } catch (error) {
       const id = hasCode(error, 'conflict') ? error.detail['deploymentId'] : undefined;
       if (typeof id !== 'string' || signal.aborted) throw error;
@@ -67,6 +84,16 @@ async function begin(context: Context, wanted: Wanted): Promise<string> {
       }
     }
     await sleep(pauseMs);
+  }
+}
+
+/** As well as may be: what it was made in vain for is told. */
+async function forget(context: Context, { app, release }: Wanted): Promise<void> {
+  try {
+    const client = await context.client();
+    await client.call(releases.remove, { params: { app, release: release.id } });
+  } catch {
+    // It is listed then, and never was live.
   }
 }
 

@@ -1,8 +1,7 @@
 /** A release that differs from the one before in its configuration alone, rolled out: how `env set` and `link add` end. */
 import { apps, releases } from '@flynn/controller/api';
 import type { Process, Release } from '@flynn/controller/model';
-import { isOvertaken } from '@flynn/controller/overtaken';
-import { ifFound } from '@flynn/kit/errors';
+import { isOvertaken, withSeen } from '@flynn/controller/overtaken';
 import { usageError } from './arguments.ts';
 import type { Context } from './context.ts';
 import { deployRelease, deployedText } from './deploy.ts';
@@ -64,19 +63,18 @@ export async function changeRelease(
 async function makeNextRelease(context: Context, { release: before, isLive }: Basis, change: Change): Promise<void> {
   const client = await context.client();
   const app = await context.appName();
-  const release = await client.call(releases.create, {
-    params: { app },
-    body: {
-      meta: before?.meta ?? {},
-      // Said, because the controller takes over only what the live release has, and there may be none.
-      env: before?.env ?? {},
-      references: before?.references ?? {},
-      processes: before?.processes ?? {},
-      ...(before?.artifactId === undefined ? {} : { artifactId: before.artifactId }),
-      basis: before?.id ?? null,
-      ...change,
-    },
-  });
+  const body = {
+    meta: before?.meta ?? {},
+    // Said, because the controller takes over only what the live release has, and there may be none.
+    env: before?.env ?? {},
+    references: before?.references ?? {},
+    processes: before?.processes ?? {},
+    ...(before?.artifactId === undefined ? {} : { artifactId: before.artifactId }),
+    ...change,
+  };
+  const release = await withSeen({ basis: before?.id ?? null }, (seen) =>
+    client.call(releases.create, { params: { app }, body: { ...body, ...seen } }),
+  );
   if (release.artifactId === undefined) {
     context.show(
       { changed: true, release },
@@ -85,12 +83,6 @@ async function makeNextRelease(context: Context, { release: before, isLive }: Ba
     return;
   }
   const replaces = isLive && before !== undefined ? before.id : null;
-  try {
-    const deployed = await deployRelease(context, { app, release, replaces, waitsForOthers: true });
-    context.show({ changed: true, release }, () => deployedText(release, deployed));
-  } catch (error) {
-    // Nobody is to roll out later what would take back another's change.
-    if (isOvertaken(error)) await ifFound(client.call(releases.remove, { params: { app, release: release.id } }));
-    throw error;
-  }
+  const deployed = await deployRelease(context, { app, release, replaces, waitsForOthers: true, isOwn: true });
+  context.show({ changed: true, release }, () => deployedText(release, deployed));
 }

@@ -1,4 +1,4 @@
-/** `npm run check`: types, lint, format and dead code, all of them even when one fails. */
+/** `npm run check`: types, lint, format, dead code and who imports whom, all of them even when one fails. */
 import { spawnSync } from 'node:child_process';
 import { styleText } from 'node:util';
 
@@ -9,6 +9,7 @@ const checks: readonly { name: string; command: readonly [string, ...string[]] }
   { name: 'lint', command: ['oxlint', '--deny-warnings', '--type-aware', ...folders] },
   { name: 'format', command: ['oxfmt', '--check', ...folders] },
   { name: 'dead code', command: ['knip', '--no-progress'] },
+  { name: 'architecture', command: ['node', '--disable-warning=ExperimentalWarning', 'test/architecture.test.ts'] },
 ];
 
 const failed: string[] = [];

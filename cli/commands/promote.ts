@@ -1,6 +1,7 @@
 import { apps, formations, releases } from '@flynn/controller/api';
 import { adoptedRelease } from '@flynn/controller/adoption';
 import type { App, Release } from '@flynn/controller/model';
+import { withSeen } from '@flynn/controller/overtaken';
 import { FlynnError } from '@flynn/kit/errors';
 import { parseDurationMs } from '../arguments.ts';
 import type { Context } from '../context.ts';
@@ -29,6 +30,7 @@ export function addPromoteCommands(parent: Parent): void {
         app: target.name,
         release,
         replaces: target.releaseId ?? null,
+        isOwn: true,
       });
       context.show({ release }, () => `${target.name}: ${deployedText(release, deployed)}`);
     },
@@ -130,11 +132,10 @@ async function adopt(
     );
   }
   // What the app gets it keeps the rest of; of one without a live release the controller knows the newest.
-  const basis = release === undefined ? {} : { basis: release.id };
-  return client.call(releases.create, {
-    params,
-    body: { ...adopted, ...(env === undefined ? {} : { env }), ...basis },
-  });
+  const body = { ...adopted, ...(env === undefined ? {} : { env }) };
+  return withSeen(release === undefined ? {} : { basis: release.id }, (seen) =>
+    client.call(releases.create, { params, body: { ...body, ...seen } }),
+  );
 }
 
 async function makeClone(

@@ -1,10 +1,11 @@
 /** Nobody's change of an app takes back another's: who makes a release, or deploys one, says what they saw. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { FlynnError } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
 import { createMemoryStore } from '@flynn/store/memory';
 import { apps, deployments, releases } from './api.ts';
-import { isOvertaken } from './overtaken.ts';
+import { isOvertaken, overtaken, withSeen } from './overtaken.ts';
 import { startTestController } from './testing.ts';
 
 const params = { app: 'shop' };
@@ -68,4 +69,30 @@ test('before the first deployment what is made of the newest has what others mak
   await assert.rejects(set({ A: '1', C: '3' }, pushed.id), isOvertaken);
   const [newest] = await client.call(releases.list, { params });
   assert.deepEqual(newest?.env, { A: '1', B: '2' });
+});
+
+test('a controller of a version before is asked without what it does not know, once somebody has looked', async () => {
+  const asked: object[] = [];
+  let looks = 0;
+  const refuse = (unknown: string[]) => (seen: object) => {
+    asked.push(seen);
+    if (Object.keys(seen).length > 0) throw new FlynnError('invalid', 'unknown fields', { detail: { unknown } });
+    return Promise.resolve('done');
+  };
+  const look = async () => void (looks += 1);
+  assert.equal(await withSeen({ basis: null }, async (seen) => refuse(['basis'])(seen), look), 'done');
+  assert.deepEqual(asked, [{ basis: null }, {}]);
+  assert.equal(looks, 1);
+  await assert.rejects(
+    withSeen({ basis: null }, async (seen) => refuse(['basis', 'colour'])(seen), look),
+    /unknown fields/,
+  );
+  const gone = async () => {
+    throw overtaken('shop');
+  };
+  await assert.rejects(
+    withSeen({ basis: null }, async (seen) => refuse(['basis'])(seen), gone),
+    isOvertaken,
+  );
+  assert.equal(asked.length, 4);
 });

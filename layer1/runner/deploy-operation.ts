@@ -5,6 +5,7 @@ import { platform } from '@flynn/controller/api-platform';
 import { isWebType } from '@flynn/controller/compile';
 import { isSettled, isWaiting } from '@flynn/controller/deployments/phases';
 import { type Deployment, type Release, deploymentSchema } from '@flynn/controller/model';
+import { withSeen } from '@flynn/controller/overtaken';
 import { systemClock } from '@flynn/kit/clock';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import { followJob } from './build-operation.ts';
@@ -12,7 +13,7 @@ import { failedJobLines, progressLines, remainsLine, routeLines, waitingLines } 
 import type { Execution } from './execution.ts';
 import { patiently } from './execution.ts';
 import { afterOthers } from './others.ts';
-import { operationBefore, renewedRelease } from './release-operation.ts';
+import { isOfFirst, operationBefore, renewedRelease } from './release-operation.ts';
 
 /** Output `deploymentId`. */
 export async function executeDeploy(execution: Execution): Promise<Record<string, string>> {
@@ -67,10 +68,13 @@ async function startDeployment(asMade: Release, execution: Execution): Promise<S
     'another deployment of the app to end',
     execution,
     async (signal) => {
-      const { release: renewed, ...seen } = await renewedRelease(release, { ...execution, signal });
+      const { release: renewed, ...seen } = await renewedRelease(release, isOfFirst(asMade), { ...execution, signal });
       release = renewed;
-      const body = { releaseId: release.id, ...seen };
-      return { release, deployment: await controller.call(deployments.create, { params, body }, { signal }) };
+      // What is live was looked at just now.
+      const deployment = await withSeen(seen, (known) =>
+        controller.call(deployments.create, { params, body: { releaseId: renewed.id, ...known } }, { signal }),
+      );
+      return { release, deployment };
     },
     (other) => (other.newReleaseId === release.id ? { release, deployment: other } : undefined),
   );

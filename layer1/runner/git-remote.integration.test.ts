@@ -2,9 +2,11 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { join, normalize } from 'node:path';
 import { test } from 'node:test';
 import type { TestContext } from 'node:test';
 import { hasCode } from '@flynn/kit/errors';
@@ -26,9 +28,24 @@ async function openRepository(t: TestContext) {
     git('commit', '--quiet', '--message', 'files');
     return git('rev-parse', 'HEAD');
   };
+  /** As plain files. */
+  const serve = async (): Promise<string> => {
+    git('update-server-info');
+    const server = createServer((request, response) => {
+      const path = normalize(decodeURIComponent(new URL(request.url ?? '/', 'http://x').pathname));
+      readFile(join(work, '.git', path)).then(
+        (bytes) => response.end(bytes),
+        () => response.writeHead(404).end(),
+      );
+    });
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    t.after(() => server.close());
+    const { port } = server.address() as AddressInfo;
+    return `http://127.0.0.1:${port}`;
+  };
   let fetched = 0;
   const into = () => join(dir, `fetched${(fetched += 1)}.git`);
-  return { remote: { url: `file://${work}`, branch: 'main', env: {} }, commit, into };
+  return { remote: { url: `file://${work}`, branch: 'main', env: {} }, commit, into, serve };
 }
 
 test('a branch is found and fetched; one that is not there is told', async (t) => {
@@ -52,4 +69,14 @@ test('what is larger than a push may be is not fetched, in one object or in many
   const many = await commit({ large: '', ...Object.fromEntries(parts) });
   await assert.rejects(fetchInto(into(), remote, { signal, maxBytes }), refused);
   assert.equal(await fetchInto(into(), remote, { signal, maxBytes: 4 * maxBytes }), many);
+});
+
+test('nor is it where a server has each object in a file of its own', async (t) => {
+  const { remote, commit, into, serve } = await openRepository(t);
+  const maxBytes = 1024 ** 2;
+  const parts = Array.from({ length: 30 }, (_, index) => [`part${index}`, randomBytes(maxBytes / 10)] as const);
+  const many = await commit(Object.fromEntries(parts));
+  const plain = { ...remote, url: await serve() };
+  await assert.rejects(fetchInto(into(), plain, { signal, maxBytes }), { code: 'invalid', message: /is too large/ });
+  assert.equal(await fetchInto(into(), plain, { signal, maxBytes: 4 * maxBytes }), many);
 });

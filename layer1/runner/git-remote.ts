@@ -1,7 +1,9 @@
 /** A branch of a repository elsewhere: where it is, and what it has. */
+import { readdir, stat } from 'node:fs/promises';
+import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
-import { abortError } from '@flynn/kit/clock';
-import { FlynnError } from '@flynn/kit/errors';
+import { abortError, pause } from '@flynn/kit/clock';
+import { FlynnError, hasErrno } from '@flynn/kit/errors';
 import { endGroup } from '@flynn/kit/process-group';
 import { withDeadline } from '@flynn/kit/retry';
 import { exitOf, maxPackBytes, startGit } from '@flynn/git-receiver/git';
@@ -32,12 +34,22 @@ export async function fetchInto(
   { signal, maxBytes = maxPackBytes }: { signal: AbortSignal; maxBytes?: number },
 ): Promise<string> {
   await succeed(['init', '--quiet', '--bare', '--template=', repository], { env: {}, signal });
-  // In one file, however few objects it has: what a file may have is what all of it may. A server of plain files has more of them.
+  // In one file, however few objects it has: what a file may have is what all of it may.
   const always = ['--git-dir', repository, '-c', 'fetch.unpackLimit=1', 'fetch', '--quiet', '--no-tags'];
   const fetch = async (...more: string[]): Promise<Outcome> => {
-    const options = { env, signal, maxFileBytes: maxBytes };
-    const outcome = await run([...always, ...more, '--', url, `refs/heads/${branch}`], options);
-    if (outcome.code !== 0 && outcome.problem.includes('File too large')) throw tooLarge(url, maxBytes);
+    // A server of plain files has many of them. Indices count here, and what is only being put together.
+    const size = watchSize(join(repository, 'objects'), 2 * maxBytes);
+    let outcome: Outcome;
+    try {
+      const options = { env, signal: AbortSignal.any([signal, size.exceeded]), maxFileBytes: maxBytes };
+      outcome = await run([...always, ...more, '--', url, `refs/heads/${branch}`], options);
+      if (outcome.code !== 0 && outcome.problem.includes('File too large')) throw tooLarge(url, maxBytes);
+    } catch (error) {
+      throw size.exceeded.aborted ? tooLarge(url, maxBytes) : error;
+    } finally {
+      await size.stop();
+    }
+    if (size.exceeded.aborted) throw tooLarge(url, maxBytes);
     return outcome;
   };
   const shallow = await fetch('--depth', '1');
@@ -46,6 +58,41 @@ export async function fetchInto(
   if (fetched.code !== 0) throw unreadable(url, fetched.problem);
   const { out } = await succeed(['--git-dir', repository, 'rev-parse', 'FETCH_HEAD^{commit}'], { env: {}, signal });
   return out.trim();
+}
+
+const sizeLookMs = 500;
+
+/** `exceeded` aborts once the files of a folder that grows come to more; it is looked at once more when it is stopped. */
+function watchSize(folder: string, maxBytes: number): { exceeded: AbortSignal; stop: () => Promise<void> } {
+  const [exceeded, ending] = [new AbortController(), new AbortController()];
+  const watching = (async () => {
+    for (;;) {
+      await pause(sizeLookMs, ending.signal);
+      if ((await bytesBelow(folder)) > maxBytes) return exceeded.abort();
+      if (ending.signal.aborted) return;
+    }
+  })();
+  return {
+    exceeded: exceeded.signal,
+    stop: () => {
+      ending.abort();
+      return watching;
+    },
+  };
+}
+
+async function bytesBelow(folder: string): Promise<number> {
+  let bytes = 0;
+  for (const entry of await readdir(folder, { recursive: true, withFileTypes: true })) {
+    if (!entry.isFile()) continue;
+    try {
+      bytes += (await stat(join(entry.parentPath, entry.name))).size;
+    } catch (error) {
+      // A temporary file that has its name by now.
+      if (!hasErrno(error, 'ENOENT')) throw error;
+    }
+  }
+  return bytes;
 }
 
 function tooLarge(url: string, maxBytes: number): FlynnError {

@@ -5,6 +5,7 @@ import { operations } from '@flynn/controller/operations/api';
 import type { AppJson } from '@flynn/controller/app-json';
 import { type BuildResult, type Operation, type Release, buildResultSchema } from '@flynn/controller/model';
 import { resultMeta } from '@flynn/controller/images/image-blobs';
+import { withSeen } from '@flynn/controller/overtaken';
 import { FlynnError } from '@flynn/kit/errors';
 import { firstCounts, firstEnv, withHealthchecks } from './app-json-plan.ts';
 import type { Execution } from './execution.ts';
@@ -19,6 +20,11 @@ const basisMeta = 'flynn.basis';
 
 /** What was done by the time the release was refused. */
 type Attempt = { artifactId?: string; areNotesTold?: boolean };
+
+/** Whether it was made before anything of the app was live. */
+export function isOfFirst({ meta }: Pick<Release, 'meta'>): boolean {
+  return meta[basisMeta] === '';
+}
 
 /** Output `releaseId`. */
 export async function executeRelease(execution: Execution): Promise<Record<string, string>> {
@@ -47,7 +53,7 @@ type Renewed = { release: Release; replaces?: string | null };
  * The release to be deployed now: `release`, or one made of the same build in its place, if what is live has changed since. As it
  * is it would take back what somebody set between it and its deployment. An operation that does it again finds what it made.
  */
-export async function renewedRelease(release: Release, execution: Execution): Promise<Renewed> {
+export async function renewedRelease(release: Release, isFirst: boolean, execution: Execution): Promise<Renewed> {
   const { operation, controller, signal, write } = execution;
   const { artifactId, meta } = release;
   const basis = meta[basisMeta];
@@ -62,7 +68,7 @@ export async function renewedRelease(release: Release, execution: Execution): Pr
   const digest = artifact.meta[resultMeta];
   if (digest === undefined) return { release };
   const attempt = { artifactId, areNotesTold: true };
-  const renewed = await createRelease({ digest, meta, attempt, isFirst: basis === '' }, execution);
+  const renewed = await createRelease({ digest, meta, attempt, isFirst }, execution);
   await write(`       The app was changed meanwhile: v${renewed.version} has that too, and takes its place`);
   return { release: renewed, replaces };
 }
@@ -126,22 +132,17 @@ async function makeRelease(
     await write(...checked.notes.map((note) => `       ${note}`));
   attempt.areNotesTold = true;
   const env = live === undefined && result.appJson !== undefined ? envOfFirst(result.appJson, newest) : {};
-  return controller.call(
-    releases.create,
-    {
-      params,
-      body: {
-        artifactId: attempt.artifactId,
-        processes: checked.processes,
-        scripts: scriptsOf(result),
-        cron: result.appJson?.cron ?? [],
-        ...env,
-        // Whoever was first: this one is made again, of what they made.
-        basis: (live ?? newest)?.id ?? null,
-        meta,
-      },
-    },
-    { signal },
+  const body = {
+    artifactId: attempt.artifactId,
+    processes: checked.processes,
+    scripts: scriptsOf(result),
+    cron: result.appJson?.cron ?? [],
+    ...env,
+    meta,
+  };
+  // Where somebody else was first, this one is made again of what they made.
+  return withSeen({ basis: (live ?? newest)?.id ?? null }, (seen) =>
+    controller.call(releases.create, { params, body: { ...body, ...seen } }, { signal }),
   );
 }
 

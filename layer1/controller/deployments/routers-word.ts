@@ -57,7 +57,6 @@ function stayingSide({ app, old, next, workloads, deployment }: World, step: Tak
       return isReduced ? next : undefined;
     }
     case 'switch':
-      return old === undefined ? undefined : next;
     case 'complete':
       return next;
     case 'fail':
