@@ -47,7 +47,6 @@ async function openWorld() {
     /** Dies before this is done; a part of it may be. */
     diesAt: '',
     write,
-    work: undefined as unknown as AuthorityWork,
   };
   const note = (what: string): void => {
     const { phase } = world.cluster.authorityChange ?? { phase: 'no change' };
@@ -56,7 +55,7 @@ async function openWorld() {
     world.diesAt = '';
     throw new Error('killed');
   };
-  world.work = {
+  const work: AuthorityWork = {
     async withStore(task) {
       await write();
       return task(store);
@@ -80,7 +79,7 @@ async function openWorld() {
     report: () => undefined,
     clock: { sleep: async () => undefined },
   };
-  return world;
+  return Object.assign(world, { work });
 }
 
 const whole = [

@@ -4,9 +4,9 @@
  */
 import { apps } from '@flynn/controller/api';
 import { createControllerClient } from '@flynn/controller/client';
-import { pause } from '@flynn/kit/clock';
 import { messageOf } from '@flynn/kit/errors';
 import { TaskGroup } from '@flynn/kit/tasks';
+import { askSteadily, longestGapMs } from './steady-asking.ts';
 
 const everyMs = 250;
 const patienceMs = 20_000;
@@ -49,28 +49,24 @@ export class WriteProbe implements AsyncDisposable {
       door: baseUrl,
       client: createControllerClient({ baseUrl, key: token }),
     }));
-    const running = new Set<Promise<void>>();
+    const ask = async (at: number): Promise<void> => {
+      const one = clients[at % clients.length];
+      if (one === undefined) return;
+      const startedMs = performance.now();
+      const body = { meta: { [`probe${at % 8}`]: String(at) } };
+      const keep = (failure?: string): void => {
+        const times = { door: one.door, startedMs, endedMs: performance.now() };
+        this.#writes.push(failure === undefined ? times : { ...times, failure });
+      };
+      await one.client
+        .call(apps.update, { params: { app }, body }, { headers: { host: domain }, timeoutMs: patienceMs })
+        .then(
+          () => keep(),
+          (error: unknown) => keep(messageOf(error)),
+        );
+    };
     try {
-      for (let at = 0; !this.#ending.signal.aborted; at += 1) {
-        const one = clients[at % clients.length];
-        if (one === undefined) break;
-        const startedMs = performance.now();
-        const body = { meta: { [`probe${at % 8}`]: String(at) } };
-        const keep = (failure?: string): void => {
-          const times = { door: one.door, startedMs, endedMs: performance.now() };
-          this.#writes.push(failure === undefined ? times : { ...times, failure });
-        };
-        const writing = one.client
-          .call(apps.update, { params: { app }, body }, { headers: { host: domain }, timeoutMs: patienceMs })
-          .then(
-            () => keep(),
-            (error: unknown) => keep(messageOf(error)),
-          )
-          .finally(() => running.delete(writing));
-        running.add(writing);
-        await pause(everyMs, this.#ending.signal);
-      }
-      await Promise.all(running);
+      await askSteadily(ask, { everyMs, signal: this.#ending.signal });
     } finally {
       for (const { client } of clients) await client.close();
     }
@@ -84,8 +80,7 @@ export class WriteProbe implements AsyncDisposable {
 
 /** The longest time in which no change was answered as done. */
 export function outageMs(writes: readonly Write[]): number {
-  const ends = writes.flatMap(({ endedMs, failure }) => (failure === undefined ? [endedMs] : [])).sort((a, b) => a - b);
-  return Math.max(0, ...ends.slice(1).map((endMs, at) => endMs - (ends[at] ?? endMs)));
+  return longestGapMs(writes.flatMap(({ endedMs, failure }) => (failure === undefined ? [endedMs] : [])));
 }
 
 /** The longest that anybody waited, to be served or told. */

@@ -54,9 +54,11 @@ test('how a job ended is not guessed at while the engine cannot tell of its cont
     };
     const agent = await openHost({ engine: { ...engine, list }, store });
     await waitFor(() => lists > 0 && agent.containers.isCurrent, { what: 'the containers', deadlineMs: 30_000 });
-    await agent.assign([job]);
-    await waitFor(() => agent.host.assigned().length > 0, { what: 'the assignment', deadlineMs: 30_000 });
-    await delay(100);
+    // That the other runs shows that both were seen to be wanted.
+    const other = jobOf('b');
+    await agent.assign([job, other]);
+    await agent.reach(other, 'running', (s) => s.state === 'running');
+    assert.equal(agent.host.jobs.get(job.id), undefined);
     assert.equal(await agent.statusOf(job), undefined);
     isUnclear = false;
     await agent.containers.refresh();

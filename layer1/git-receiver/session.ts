@@ -145,6 +145,7 @@ export class Sessions {
       } finally {
         // What it started is cancelled before this push counts as ended: whoever waits for that may be about to end too.
         ended.abort(new Error('git has ended'));
+        // Why it failed its hook was told, and the log.
         await deciding?.catch(() => undefined);
         await removeQuarantines(repository);
       }

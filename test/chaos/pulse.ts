@@ -1,7 +1,7 @@
 /** Asks the store for something all the time, never waiting for the answer before: for how long did nobody get one? */
-import { pause } from '@flynn/kit/clock';
 import { TaskGroup } from '@flynn/kit/tasks';
 import type { Store } from '@flynn/store/store';
+import { askSteadily, longestGapMs } from '../steady-asking.ts';
 
 const key = '/flynn/';
 const everyMs = 200;
@@ -14,25 +14,14 @@ export class Pulse implements AsyncDisposable {
 
   constructor(store: Store) {
     this.#store = store;
-    this.#tasks.run('reads', () => this.#beat());
+    this.#tasks.run('reads', () => askSteadily(() => this.#ask(), { everyMs, signal: this.#ending.signal }));
   }
 
   /** The longest time without an answer since it began, in milliseconds. */
   async stop(): Promise<number> {
     this.#ending.abort();
     await this.#tasks.done();
-    const ends = this.#answeredMs.toSorted((a, b) => a - b);
-    return ends.reduce((longest, endMs, at) => Math.max(longest, endMs - (ends[at - 1] ?? endMs)), 0);
-  }
-
-  async #beat(): Promise<void> {
-    const running = new Set<Promise<void>>();
-    while (!this.#ending.signal.aborted) {
-      const asking = this.#ask().finally(() => running.delete(asking));
-      running.add(asking);
-      await pause(everyMs, this.#ending.signal);
-    }
-    await Promise.all(running);
+    return longestGapMs(this.#answeredMs);
   }
 
   async #ask(): Promise<void> {

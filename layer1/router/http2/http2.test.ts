@@ -327,7 +327,7 @@ test('draining lets what is under way end, and refuses the rest as not done', as
   await goaway;
   await waitFor(() => door.front.connections === 1, { what: 'the idle connection to end', ...soon });
   // What was in the queue of the port is still answered, unless a connection has its goodbye before it has asked.
-  const answered = async () => (await replyOf(request(door.connect())).catch(() => undefined))?.body;
+  const answered = async () => (await replyOf(request(door.connect()))).body;
   assert.equal(await waitFor(answered, { what: 'an answer', ...soon }), 'quick');
   waiting[0]?.();
   assert.equal((await slow).body, 'late');
