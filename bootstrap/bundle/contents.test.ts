@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { readRefresh } from '@flynn/host-agent/refresh-record';
+import { freePort } from '@flynn/kit/testing-ports';
 import { createAuthority } from '@flynn/kit/tls';
 import { bundle as bundleProgram } from '../images/bundle.ts';
 import { imageNames } from '../images/recipes.ts';
@@ -60,13 +61,14 @@ describe('its programs, where there is no repository', () => {
     const stateDir = join(prefix, 'state');
     const machine = {
       hostname: 'host1',
-      // Nobody answers there.
-      address: '127.100.100.100',
+      address: '127.0.0.1',
       now: new Date(0),
       newSecret: () => 'secret',
       authority: await createAuthority('flynn'),
     };
-    await writeCluster(stateDir, settle(readOptions({}), undefined, machine));
+    // Nobody answers there, though this machine may be a host of a cluster, whose etcd has the usual port.
+    const etcdEndpoints = [`https://127.0.0.1:${await freePort()}`];
+    await writeCluster(stateDir, { ...settle(readOptions({}), undefined, machine), etcdEndpoints });
     return stateDir;
   };
 

@@ -2,7 +2,7 @@
 import { FlynnError, messageOf } from '@flynn/kit/errors';
 import type { Plugin } from 'esbuild';
 import { readFile } from 'node:fs/promises';
-import { createRequire } from 'node:module';
+import { createRequire, isBuiltin } from 'node:module';
 import { join, relative } from 'node:path';
 import { root } from '../origin.ts';
 
@@ -40,18 +40,13 @@ const contentTypes = {
 
 /**
  * What packages bring along, keep in memory, and nobody here asks them for: of the engine's client SSH and gRPC, other ways to
- * an engine (16 MB for one of their ciphers alone); of the schemas every language but English; of the HTTP client browsers'
- * ways to call, caches and mocks (half of it); of the server nearly all types of content (3 MB), and who calls what is
- * deprecated or makes a logger, for which stacks are taken apart and the places of all code with them (up to 2 MB).
+ * an engine (16 MB for one of their ciphers alone); of the schemas every language but English; of the server nearly all types of
+ * content (3 MB), and who calls what is deprecated or makes a logger, for which stacks are taken apart and the places of all
+ * code with them (up to 2 MB).
  */
 const unusedParts: readonly Unused[] = [
   { path: /^(ssh2|\.\/session|@grpc\/grpc-js|@grpc\/proto-loader)$/, importer: /\/(dockerode|docker-modem)\/lib\// },
   { path: /\/locales\/index\.js$/, importer: /\/zod\// },
-  {
-    path: /^\.\/lib\/(web|mock|interceptor|cache)\//,
-    importer: /\/undici\/index\.js$/,
-    contents: 'exports.CacheStorage = class {};',
-  },
   {
     path: /^mime-db$/,
     importer: /\/mime-types\/index\.js$/,
@@ -79,14 +74,15 @@ const withoutUnused: Plugin = {
 
 /**
  * An import of these evaluates all they export: of node:http this loads the whole of the browsers' HTTP that Node has built in,
- * of node:tls every authority's certificate. 1.5 MB stay in each program. A require does not. What it answers is exported name by
- * name, as fast to use as what is imported, but for what is only made once it is asked for.
+ * of node:tls every authority's certificate. 1.5 MB stay in each program. And what a CommonJS package exports, Node finds with
+ * a parser in WebAssembly. A require does none of it. What it answers is exported name by name, as fast to use as what is
+ * imported, but for what is only made once it is asked for.
  */
 const byRequire: Plugin = {
   name: 'by require',
   setup(building) {
-    building.onResolve({ filter: /^(node:)?(http|tls)$/ }, ({ path, kind }) =>
-      kind === 'require-call' ? undefined : { path: `node:${path.replace('node:', '')}`, namespace: 'required' },
+    building.onResolve({ filter: /^((node:)?(http|tls)|etcd3)$/ }, ({ path, kind }) =>
+      kind === 'require-call' ? undefined : { path, namespace: 'required' },
     );
     building.onResolve({ filter: /./, namespace: 'required' }, ({ path }) => ({ path, external: true }));
     building.onLoad({ filter: /./, namespace: 'required' }, ({ path }) => ({
@@ -100,7 +96,8 @@ const byRequire: Plugin = {
 function namesOf(path: string): string[] {
   const all: unknown = createRequire(import.meta.url)(path);
   const properties = Object.entries(Object.getOwnPropertyDescriptors(Object(all)));
-  return properties.filter(([, property]) => 'value' in property).map(([name]) => name);
+  const isOfNode = isBuiltin(path);
+  return properties.filter(([, property]) => !isOfNode || 'value' in property).map(([name]) => name);
 }
 
 /** The packages of the repository say `version`, whatever their files do. */

@@ -1,13 +1,15 @@
-/** Calls routes over HTTP. undici is known to this file only. */
+/** Calls routes over HTTP. */
 import { X509Certificate } from 'node:crypto';
+import type { IncomingMessage } from 'node:http';
 import { type Duplex, PassThrough, Readable } from 'node:stream';
-import { checkServerIdentity } from 'node:tls';
-import { Agent, type Dispatcher, buildConnector, request } from 'undici';
+import { text } from 'node:stream/consumers';
+import { finished } from 'node:stream/promises';
+import { type ConnectionOptions, checkServerIdentity } from 'node:tls';
 import { abortError, pause } from './clock.ts';
 import { FlynnError, asFlynnError, codeOfHttpStatus, messageOf } from './errors.ts';
+import { HttpConnections } from './http-connections.ts';
 import { openUpgrade } from './http-upgrade.ts';
 import { type LiveIdentity, checkRole } from './identity.ts';
-import { lookup } from './lookup.ts';
 import { neverSent } from './never-sent.ts';
 import { raceAbort } from './retry.ts';
 import { type CallInput, type ResponseOf, type Route, type ServerEvent, urlOf } from './routes.ts';
@@ -29,7 +31,6 @@ export type MutualClient = Readonly<{ identity: LiveIdentity; server: string }>;
 
 /** A CallInput without the route's types. */
 type Input = { params?: Readonly<Record<string, string>>; query?: unknown; body?: unknown };
-type Body = Dispatcher.ResponseData['body'];
 
 /**
  * A client of one service. Errors: what the server refused comes back as the FlynnError it threw; `unavailable` when it
@@ -41,9 +42,9 @@ export class HttpClient implements AsyncDisposable {
   readonly #headers: Record<string, string>;
   readonly #name: string;
   readonly #timeoutMs: number | undefined;
-  readonly #agent: Agent;
-  readonly #trust: { ca?: string };
-  readonly #mutual: MutualClient | undefined;
+  readonly #connections: HttpConnections;
+  /** Connections show the certificate that is ours when they are opened. */
+  readonly #tls: () => ConnectionOptions;
 
   constructor(options: {
     /** A function is asked before every call, so that it can follow discovery, and again when nobody is where it said. */
@@ -60,15 +61,16 @@ export class HttpClient implements AsyncDisposable {
     /** For https within the cluster: who we are there, and which role the server has to show. */
     mutual?: MutualClient;
   }) {
-    this.#trust = options.ca === undefined ? {} : { ca: options.ca };
-    this.#mutual = options.mutual;
-    const timeout = typeof options.baseUrl === 'string' ? connectMs : connectToOneMs;
-    const check = options.onSigner === undefined ? {} : { checkServerIdentity: telling(options.onSigner) };
-    const connect =
-      this.#mutual === undefined
-        ? { lookup, timeout, ...this.#trust, ...check }
-        : mutualConnector(this.#mutual, timeout);
-    this.#agent = new Agent({ connect, headersTimeout: 0, bodyTimeout: 0 });
+    const { mutual, onSigner } = options;
+    const trust = options.ca === undefined ? {} : { ca: options.ca };
+    this.#tls = mutual === undefined ? () => trust : () => tlsOf(mutual);
+    const check = onSigner === undefined ? {} : { checkServerIdentity: telling(onSigner) };
+    this.#connections = new HttpConnections({
+      connectMs: typeof options.baseUrl === 'string' ? connectMs : connectToOneMs,
+      tls: () => ({ ...this.#tls(), ...check }),
+      // One that is resumed would not have the other side's role checked.
+      resumesSessions: mutual === undefined,
+    });
     this.#baseUrl = options.baseUrl;
     this.#headers = options.key === undefined ? {} : { authorization: `Bearer ${options.key}` };
     this.#name = options.name;
@@ -87,10 +89,10 @@ export class HttpClient implements AsyncDisposable {
     return this.#within(route, options, defaultMs, async (signal) => {
       const body = await this.#send(route, input, signal, options.headers);
       if (typeof route.response === 'string') {
-        await body.dump();
+        await finished(body.resume());
         return undefined;
       }
-      const parsed = route.response.safeParse(parseJson(await body.text()));
+      const parsed = route.response.safeParse(parseJson(await text(body)));
       if (parsed.success) return parsed.data;
       const message = `${this.#name} answered ${nameOf(route)} with something unexpected: ${messageOf(parsed.error)}`;
       throw new FlynnError('internal', message, { cause: parsed.error });
@@ -139,14 +141,14 @@ export class HttpClient implements AsyncDisposable {
         method: route.method,
         headers: { ...this.#headers, ...options.headers },
         signal,
-        tls: this.#mutual === undefined ? this.#trust : tlsOf(this.#mutual),
+        tls: this.#tls(),
       }),
     );
   }
 
   /** Gives up what is still running: those calls end with `unavailable`. */
   async close(): Promise<void> {
-    await this.#agent.destroy();
+    this.#connections.close();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -165,7 +167,7 @@ export class HttpClient implements AsyncDisposable {
     input: Input,
     signal: AbortSignal,
     extra: Readonly<Record<string, string>> = {},
-  ): Promise<Body> {
+  ): Promise<IncomingMessage> {
     const headers = { ...this.#headers, ...extra };
     let body: Readable | Uint8Array | string | undefined;
     if (route.body === 'stream') body = streamBody(input.body);
@@ -174,30 +176,24 @@ export class HttpClient implements AsyncDisposable {
       body = JSON.stringify(input.body);
     }
     const response = await this.#requestSomewhere(
-      (url) =>
-        request(url, {
-          dispatcher: this.#agent,
-          method: route.method,
-          headers,
-          body: body instanceof Readable ? readBy(body) : (body ?? null),
-          signal,
-        }),
+      (url) => this.#connections.request(url, { method: route.method, headers, body, signal }),
       () => this.#urlOf(route, input, signal),
       signal,
     ).catch((error: unknown) => {
       if (body instanceof Readable) body.destroy();
       throw error;
     });
-    if (response.statusCode < 300) return response.body;
-    if (response.statusCode < 400) {
-      await response.body.dump();
-      const place = String(response.headers['location'] ?? 'it does not say where');
+    const { statusCode: status = 500 } = response;
+    if (status < 300) return response;
+    if (status < 400) {
+      await finished(response.resume());
+      const place = response.headers.location ?? 'it does not say where';
       throw new FlynnError('denied', `${this.#name} is to be asked elsewhere (${nameOf(route)}): ${place}`);
     }
-    const refusal = remoteError(parseJson(await response.body.text()));
+    const refusal = remoteError(parseJson(await text(response)));
     if (refusal !== undefined) throw refusal;
-    const message = `${this.#name} answered ${nameOf(route)} with status ${response.statusCode}`;
-    throw new FlynnError(codeOfHttpStatus(response.statusCode), message);
+    const message = `${this.#name} answered ${nameOf(route)} with status ${status}`;
+    throw new FlynnError(codeOfHttpStatus(status), message);
   }
 
   /** Who follows discovery may be named an instance that has just gone: then another is asked, until it is forgotten. */
@@ -261,32 +257,9 @@ function telling(onSigner: (signer: X509Certificate) => void): typeof checkServe
   };
 }
 
-function tlsOf({ identity, server }: MutualClient) {
+function tlsOf({ identity, server }: MutualClient): ConnectionOptions {
   const { trusted, certificate, privateKey } = identity.current;
   return { ca: trusted, cert: certificate, key: privateKey, checkServerIdentity: checkRole(server) };
-}
-
-/** Connections show the certificate that is ours when they are opened. */
-function mutualConnector(mutual: MutualClient, timeout: number): buildConnector.connector {
-  let shown = mutual.identity.current;
-  // A session that is resumed would not have the other side's role checked.
-  const build = () => buildConnector({ lookup, timeout, maxCachedSessions: 0, ...tlsOf(mutual) });
-  let connect = build();
-  return (options, callback) => {
-    if (shown !== mutual.identity.current) {
-      shown = mutual.identity.current;
-      connect = build();
-    }
-    connect(options, callback);
-  };
-}
-
-/** Reads nothing of the body until it is read itself: a connection that does not come about costs none of it. */
-function readBy(body: Readable): Readable {
-  async function* chunks(): AsyncGenerator<Uint8Array> {
-    yield* body;
-  }
-  return Readable.from(chunks(), { objectMode: false });
 }
 
 function streamBody(body: unknown): Readable | Uint8Array | string {

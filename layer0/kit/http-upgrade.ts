@@ -1,4 +1,4 @@
-/** The client's side of an upgrade. Not undici: it hides the body of a refusal, which says why. */
+/** The client's side of an upgrade. */
 import http from 'node:http';
 import https from 'node:https';
 import type { Duplex } from 'node:stream';

@@ -10,7 +10,7 @@ const cases: [string, unknown, boolean][] = [
   ['nobody listens there', failed('ECONNREFUSED', 'connect'), true],
   ['its host does not answer', failed('ETIMEDOUT', 'connect'), true],
   ['no way leads there', failed('EHOSTUNREACH', 'connect'), true],
-  ["the client's own patience ended first", failed('UND_ERR_CONNECT_TIMEOUT'), true],
+  ['the patience of fetch ended first', failed('UND_ERR_CONNECT_TIMEOUT'), true],
   ['none of its addresses answers', aggregate(failed('ETIMEDOUT', 'connect'), failed('ENETUNREACH', 'connect')), true],
   ['its host was gone while it answered', failed('ETIMEDOUT', 'read'), false],
   ['the way there was gone while it was asked', failed('EHOSTUNREACH', 'write'), false],

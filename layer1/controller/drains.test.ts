@@ -164,7 +164,7 @@ test('developers have drains of their apps, which lead out of the cluster only; 
     [viewer.call(drains.create, { body: { app: 'mine', url } }), 'denied'],
     [viewer.call(drains.remove, { params: { drain: own.id } }), 'not_found'],
   ];
-  for (const [asked, code] of refusals) await assert.rejects(asked, (error) => hasCode(error, code));
+  await Promise.all(refusals.map(([asked, code]) => assert.rejects(asked, (error) => hasCode(error, code))));
   const kept = await world.deps.resources.list(drainType, {});
   const isOutside = new Map(kept.map(({ id, spec }) => [id, spec.isOutside]));
   assert.deepEqual(
