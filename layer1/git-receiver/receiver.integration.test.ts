@@ -1,12 +1,13 @@
 /** Real git and real ssh against a receiver whose controller and blob store are servers of the test. */
 import assert from 'node:assert/strict';
-import { execFileSync, spawn } from 'node:child_process';
+import { type ChildProcessWithoutNullStreams, execFileSync, spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { readFile, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { buffer, text } from 'node:stream/consumers';
 import { test } from 'node:test';
+import { pause } from '@flynn/kit/clock';
 import { waitFor } from '@flynn/kit/retry';
 import { maxPushes } from './session.ts';
 import { remoteHead, setUp } from './testing.ts';
@@ -255,27 +256,50 @@ test('a push of 50 MB comes through whole', { timeout: 300_000 }, async (t) => {
   assert.ok(data.equals(await readFile(join(world.dir, 'copy', 'large'))));
 });
 
-test('a client that is killed while it is sent a lot leaves nothing running', { timeout: 180_000 }, async (t) => {
-  const world = await setUp(t);
-  const head = await world.commit({ large: randomBytes(20 * 1024 * 1024) });
-  assert.equal((await world.git(['push', world.remote(), 'main'])).code, 0);
+/** Fetches by ssh alone, and reads no further once the pack has begun, so that everything on the way is full. */
+async function startFetch(
+  world: Awaited<ReturnType<typeof setUp>>,
+  head: string,
+): Promise<ChildProcessWithoutNullStreams> {
   const client = spawn('ssh', [...world.sshArgs('known'), 'git@127.0.0.1', "git-upload-pack '/app.git'"]);
   const want = `want ${head} ofs-delta\n`;
   client.stdin.write(`${(want.length + 4).toString(16).padStart(4, '0')}${want}00000009done\n`);
   const begun = Promise.withResolvers<void>();
   let said = '';
-  client.stdout.on('data', (data: Buffer) => {
+  const look = (data: Buffer) => {
     said = `${said}${data.toString('latin1')}`.slice(-1_000_000);
     if (!said.includes('PACK')) return;
-    // Reads no further, so that everything on the way is full when it goes.
-    client.stdout.pause();
+    client.stdout.off('data', look).pause();
     begun.resolve();
-  });
+  };
+  client.stdout.on('data', look);
   await begun.promise;
+  return client;
+}
+
+test('a client that is killed while it is sent a lot leaves nothing running', { timeout: 180_000 }, async (t) => {
+  const world = await setUp(t);
+  const head = await world.commit({ large: randomBytes(20 * 1024 * 1024) });
+  assert.equal((await world.git(['push', world.remote(), 'main'])).code, 0);
+  const client = await startFetch(world, head);
   client.kill('SIGKILL');
   const startedMs = performance.now();
   await world.stop(45_000);
   assert.ok(performance.now() - startedMs < 40_000);
+});
+
+test('stopping waits until a client that is slow has everything', { timeout: 180_000 }, async (t) => {
+  const world = await setUp(t);
+  // More than may be on the way to it, and not more than waits here for that: its git has ended before it has everything.
+  const head = await world.commit({ large: randomBytes(3 * 1024 * 1024) });
+  assert.equal((await world.git(['push', world.remote(), 'main'])).code, 0);
+  const client = await startFetch(world, head);
+  const ended = once(client, 'exit');
+  const stopped = world.stop(60_000);
+  await pause(1_000, t.signal);
+  client.stdout.resume();
+  assert.deepEqual(await ended, [0, null]);
+  await stopped;
 });
 
 test('stopping lets a push end in its time', { timeout: 180_000 }, async (t) => {

@@ -4,7 +4,7 @@ import { messageOf } from '@flynn/kit/errors';
 import { newId } from '@flynn/kit/ids';
 import { endGroup } from '@flynn/kit/process-group';
 import { KeyedMutex } from '@flynn/kit/queue';
-import { withDeadline } from '@flynn/kit/retry';
+import { raceAbort, withDeadline } from '@flynn/kit/retry';
 import { Slots } from '@flynn/kit/slots';
 import type { ServerChannel } from 'ssh2';
 import { typeOf } from './archive.ts';
@@ -21,6 +21,8 @@ import { decide, noCommit, parseUpdates } from './updates.ts';
 const waitForOtherPushMs = 10 * 60_000;
 /** A build, a release and a deployment together; whatever takes longer hangs. */
 const pushDeadlineMs = 2 * 3_600_000;
+/** So long a client may take what is still on the way to it when its command has ended. */
+const lingerMs = 10_000;
 /** Each keeps a git and a hook in memory until it is live. Runners build fewer at a time than this. */
 export const maxPushes = 6;
 
@@ -64,6 +66,8 @@ export class Sessions {
     const startedMs = performance.now();
     const gone = new AbortController();
     const leave = () => gone.abort(new Error('the client went away'));
+    const closed = Promise.withResolvers<void>();
+    channel.once('close', closed.resolve);
     channel.on('close', leave);
     channel.on('error', (error: Error) => log.debug({ err: error }, 'a channel broke'));
     const signal = AbortSignal.any([options.signal, gone.signal]);
@@ -77,14 +81,18 @@ export class Sessions {
         `error: ${signal.aborted ? 'the git receiver is stopping' : messageOf(error)}. Try again in a moment.`,
       );
     } finally {
-      this.#running -= 1;
       const [service = ''] = /git-(receive|upload)-pack/.exec(command) ?? ['other'];
       this.#deps.onEnd?.({ service, code, tookMs: performance.now() - startedMs });
       channel.removeListener('close', leave);
       if (channel.writable) {
         channel.exit(code);
         channel.end();
+        // It closes once it has passed on everything; where its connection ends before, it throws away what it has not. What it
+        // still sends, behind which it closes, nobody wants.
+        channel.resume();
+        await raceAbort(closed.promise, AbortSignal.timeout(lingerMs)).catch(() => undefined);
       }
+      this.#running -= 1;
     }
   }
 
