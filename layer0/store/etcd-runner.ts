@@ -25,6 +25,8 @@ export type RunnerOptions = {
   binary?: string;
   /** Run a container of this image instead of a process; Docker has to be there. */
   image?: string;
+  /** Of such a container, as the engine calls it; default: that of this machine. */
+  network?: string;
   /** Kept after the end; default: a temporary one that is removed. */
   dataDir?: string;
 };
@@ -35,7 +37,8 @@ export async function createRunner(
   args: readonly string[],
   readFolder?: string,
 ): Promise<EtcdRunner> {
-  if (options.image !== undefined) return await createContainer(options.image, options.dataDir, args, readFolder);
+  const { image } = options;
+  if (image !== undefined) return await createContainer({ ...options, image }, args, readFolder);
   const dataDir = options.dataDir ?? (await mkdtemp(path.join(tmpdir(), 'flynn-etcd-')));
   return new EtcdProcess(options.binary ?? 'etcd', dataDir, options.dataDir !== undefined, args);
 }
@@ -89,8 +92,7 @@ class EtcdProcess implements EtcdRunner {
 }
 
 async function createContainer(
-  image: string,
-  dataDir: string | undefined,
+  { image, network = 'host', dataDir }: Omit<RunnerOptions, 'binary' | 'image'> & { image: string },
   args: readonly string[],
   readFolder: string | undefined,
 ): Promise<EtcdRunner> {
@@ -99,7 +101,7 @@ async function createContainer(
     dataDir === undefined ? `--volume=${inside}` : `--volume=${dataDir}:${inside}`,
     ...(readFolder === undefined ? [] : [`--volume=${readFolder}:${readFolder}:ro`]),
   ];
-  const fixed = ['create', '--label=flynn.test=1', '--network=host', '--entrypoint=etcd', ...mounts];
+  const fixed = ['create', '--label=flynn.test=1', `--network=${network}`, '--entrypoint=etcd', ...mounts];
   const { stdout } = await docker(...fixed, image, ...args, `--data-dir=${inside}`);
   const id = stdout.trim();
   return {

@@ -1,4 +1,4 @@
-/** A host as etcd's membership sees it, for tests: an agent's part in it, and its resident member as a local process. */
+/** A host as etcd's membership sees it, for tests: an agent's part in it, and its resident member as a container. */
 import { existsSync } from 'node:fs';
 import { mkdir, readdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -13,7 +13,7 @@ import type { EtcdClient } from '@flynn/store/etcd';
 import type { EtcdTls } from '@flynn/store/etcd-members';
 import { etcdMembership } from '@flynn/store/etcd-membership';
 import { createRunner } from '@flynn/store/etcd-runner';
-import type { EtcdRunner, RunnerOptions } from '@flynn/store/etcd-runner';
+import type { EtcdRunner } from '@flynn/store/etcd-runner';
 import { z } from 'zod';
 import { etcdResident, etcdVolume, residentFile } from './etcd-resident.ts';
 import type { Pace } from './membership-leader.ts';
@@ -36,8 +36,8 @@ export type SimulatedOptions = {
   tls: EtcdTls;
   endpoints: readonly string[];
   pace: Pace;
-  /** What runs members: a local program, or containers of an image. */
-  etcd: Omit<RunnerOptions, 'dataDir'>;
+  /** Of its member's container; `network`: which has the host's address. */
+  etcd: { image: string; network: string };
 };
 
 export class SimulatedHost implements AsyncDisposable {
@@ -187,15 +187,15 @@ export class SimulatedHost implements AsyncDisposable {
     }
   }
 
-  /** With the flags it is given, but on an address of its own and with files of this test. */
+  /** With the flags it is given, but with files of this test. */
   async #startMember(resident: string): Promise<EtcdRunner> {
     const { template } = residentSchema.parse(JSON.parse(resident));
     const { tlsFolder, etcd } = this.#options;
     const own = [
       ...template.command
         .filter((flag) => !flag.startsWith('--data-dir='))
-        .map((flag) => flag.replace('0.0.0.0', this.address).replace('/tls/', `${tlsFolder}/`)),
-      `--listen-metrics-urls=http://${this.address}:${metricsPort}`,
+        .map((flag) => flag.replace('/tls/', `${tlsFolder}/`)),
+      `--listen-metrics-urls=http://0.0.0.0:${metricsPort}`,
       '--unsafe-no-fsync',
     ];
     const dataDir = join(this.#volumesDir, template.volumes[0]?.name ?? '');

@@ -11,17 +11,18 @@ import type { EtcdTls } from '@flynn/store/etcd-members';
 import { etcdMembership } from '@flynn/store/etcd-membership';
 import { connectEtcd } from '@flynn/store/etcd';
 import type { EtcdClient } from '@flynn/store/etcd';
+import { z } from 'zod';
 import { clientUrlOf } from './etcd-resident.ts';
 import { replaceMember } from './lost-member.ts';
 import { etcdImageKey, memberKey } from './member-keys.ts';
 import { SimulatedHost } from './membership-fixture.ts';
+import { type HostNetwork, createHostNetwork } from './membership-network.ts';
 import { knownEndpoints } from './membership.ts';
 
-const image = process.env['FLYNN_TEST_ETCD_IMAGE'];
+const image = z.string().parse(process.env['FLYNN_TEST_ETCD_IMAGE']);
 const pace = { leaderTtlSeconds: 5, stepMs: 100, idleMs: 300, catchUpMs: 60_000 };
-/** All of 127.0.0.0/8 is this machine; runs at the same time use another part of it. */
-const net = `127.${20 + (process.pid % 200)}.0`;
-const addressOf = (index: number): string => `${net}.${index}`;
+let network: HostNetwork;
+const addressOf = (index: number): string => network.addressOf(index);
 const hosts = new Map<number, SimulatedHost>();
 let folder: string;
 let tls: EtcdTls;
@@ -29,6 +30,7 @@ let store: EtcdClient;
 
 before(async () => {
   folder = await mkdtemp(join(tmpdir(), 'flynn-membership-'));
+  network = await createHostNetwork(image);
   const authority = await createAuthority('flynn test');
   const addresses = ['localhost', ...[1, 2, 3, 4].map(addressOf)];
   const own = await issueCertificate(authority, { name: 'host', addresses });
@@ -45,6 +47,7 @@ before(async () => {
 after(async () => {
   await store.close();
   await Promise.all([...hosts.values()].map((host) => host[Symbol.asyncDispose]()));
+  await network[Symbol.asyncDispose]();
   await rm(folder, { recursive: true });
 });
 
@@ -57,7 +60,7 @@ async function startHost(index: number): Promise<SimulatedHost> {
     tls,
     endpoints: [clientUrlOf(addressOf(1))],
     pace,
-    etcd: image === undefined ? {} : { image },
+    etcd: { image, network: await network.addHost(index) },
   });
   hosts.set(index, host);
   if (index === 1) await host.makeCluster();
@@ -73,7 +76,7 @@ function hostAt(index: number): SimulatedHost {
 
 /** What etcd, the keys and every agent's store say once they agree. */
 async function untilMembers(indices: readonly number[]): Promise<void> {
-  const endpoints = indices.map((index) => clientUrlOf(addressOf(index)));
+  const endpoints = indices.map((index) => clientUrlOf(addressOf(index))).sort();
   store.endpoints = endpoints;
   await using membership = etcdMembership({ endpoints: () => endpoints, tls });
   await waitFor(
@@ -102,7 +105,7 @@ test('the third host makes one member three, and every agent knows them, after a
   await startHost(2);
   await startHost(3);
   await untilMembers([1, 2, 3]);
-  const configured = ['https://192.0.2.1:2379'];
+  const configured = ['https://198.51.100.1:2379'];
   const known = await waitFor(
     async () => {
       const endpoints = await knownEndpoints(join(folder, 'h2'), configured);
@@ -110,7 +113,7 @@ test('the third host makes one member three, and every agent knows them, after a
     },
     { what: 'the endpoints on the disk', deadlineMs: 30_000 },
   );
-  assert.deepEqual(known, [...[1, 2, 3].map((index) => clientUrlOf(addressOf(index))), ...configured]);
+  assert.deepEqual(known, [...[1, 2, 3].map((index) => clientUrlOf(addressOf(index))).sort(), ...configured]);
 });
 
 test('a host that leaves is replaced by another, while the leading agent stops and etcd loses its leader', async () => {
@@ -178,7 +181,10 @@ test('a member that does not start any more is replaced on request, where the ot
   const signal = AbortSignal.timeout(180_000);
   const replace = (hostId: string) => replaceMember(store, hostId, { tls, report: (line) => said.push(line), signal });
   await assert.rejects(replace('h9'), { code: 'not_found' });
-  await assert.rejects(replace('h1'), { code: 'conflict', message: /127\.[\d.]+4:2379 would be missing/ });
+  await assert.rejects(replace('h1'), {
+    code: 'conflict',
+    message: new RegExp(`${addressOf(4)}:2379 would be missing`),
+  });
   await replace('h4');
   // What the former one had goes by itself.
   await waitFor(async () => !(await hostAt(4).volumes()).includes(before ?? ''), {
