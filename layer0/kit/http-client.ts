@@ -64,7 +64,7 @@ export class HttpClient implements AsyncDisposable {
     const { mutual, onSigner } = options;
     const trust = options.ca === undefined ? {} : { ca: options.ca };
     this.#tls = mutual === undefined ? () => trust : () => tlsOf(mutual);
-    const check = onSigner === undefined ? {} : { checkServerIdentity: telling(onSigner) };
+    const check = onSigner === undefined || mutual !== undefined ? {} : { checkServerIdentity: telling(onSigner) };
     this.#connections = new HttpConnections({
       connectMs: typeof options.baseUrl === 'string' ? connectMs : connectToOneMs,
       tls: () => ({ ...this.#tls(), ...check }),
@@ -170,8 +170,11 @@ export class HttpClient implements AsyncDisposable {
   ): Promise<IncomingMessage> {
     const headers = { ...this.#headers, ...extra };
     let body: Readable | Uint8Array | string | undefined;
-    if (route.body === 'stream') body = streamBody(input.body);
-    else if (input.body !== undefined) {
+    if (route.body === 'stream') {
+      body = streamBody(input.body);
+      // What it fails with is what the request fails with; between two of them nobody else listens.
+      if (body instanceof Readable) body.on('error', () => undefined);
+    } else if (input.body !== undefined) {
       headers['content-type'] = 'application/json';
       body = JSON.stringify(input.body);
     }

@@ -3,13 +3,14 @@ import { once } from 'node:events';
 import http from 'node:http';
 import https from 'node:https';
 import { type AddressInfo, type Server, createServer } from 'node:net';
-import { Readable } from 'node:stream';
+import { PassThrough, Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { type TestContext, test } from 'node:test';
 import type { ConnectionOptions } from 'node:tls';
-import { hasErrno } from './errors.ts';
+import { FlynnError, hasCode, hasErrno } from './errors.ts';
 import { HttpConnections } from './http-connections.ts';
 import { neverSent } from './never-sent.ts';
+import { waitFor } from './retry.ts';
 import { createAuthority, issueCertificate } from './tls.ts';
 
 const { signal } = new AbortController();
@@ -109,6 +110,64 @@ test('a body that breaks off breaks the request off with what broke it', async (
   await once(server, 'request');
   gone.destroy();
   await assert.rejects(again, { code: 'ERR_STREAM_PREMATURE_CLOSE' });
+});
+
+test('a body that fails before a connection stands fails the request', async (t) => {
+  const port = await portOf(createServer().unref(), t);
+  const body = new Readable({ read() {} });
+  const url = new URL(`https://127.0.0.1:${port}`);
+  const asked = connectionsOf(t).request(url, { method: 'PUT', headers: {}, body, signal });
+  body.destroy(new Error('the disk broke'));
+  await assert.rejects(asked, /the disk broke/);
+});
+
+test('an abort ends the reading of an answer: of one that has come but for its reading, it is no end', async (t) => {
+  const whole = 'x'.repeat(40_000);
+  const server = http.createServer((_request, response) => response.end(whole));
+  const base = new URL(`http://127.0.0.1:${await portOf(server, t)}`);
+  const connections = connectionsOf(t);
+  const stop = new AbortController();
+  const response = await connections.request(base, { method: 'GET', headers: {}, signal: stop.signal });
+  await waitFor(() => response.complete, { what: 'the whole answer', deadlineMs: 60_000 });
+  const failed = once(response, 'error');
+  const out = response.pipe(new PassThrough({ highWaterMark: 1_000 }));
+  stop.abort(new FlynnError('cancelled', 'no more'));
+  const [error] = await failed;
+  assert.ok(hasCode(error, 'cancelled'));
+  assert.equal(out.writableEnded, false, 'it would pass for whole');
+  await assert.rejects(connections.request(base, { method: 'GET', headers: {}, signal: stop.signal }), /no more/);
+
+  // In the turn that reads the last of it Node has let go of the connection, whose error then is nobody's.
+  const late = new AbortController();
+  const read = await connections.request(base, { method: 'GET', headers: {}, signal: late.signal });
+  const readAll = async () => {
+    let bytes = 0;
+    for await (const chunk of read) {
+      bytes += chunk.length;
+      if (bytes === whole.length) late.abort();
+    }
+  };
+  await assert.rejects(readAll(), { code: 'cancelled' });
+});
+
+test('who changes the protocol unasked has not answered', async (t) => {
+  const server = createServer((socket) => {
+    socket.on('error', () => undefined);
+    socket.once('data', () =>
+      socket.write('HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n'),
+    );
+  });
+  const base = new URL(`http://127.0.0.1:${await portOf(server, t)}`);
+  await assert.rejects(get(connectionsOf(t), base), { code: 'unavailable' });
+});
+
+test('a connection that has come about during a standstill is not given up for it', async (t) => {
+  const server = http.createServer((_request, response) => response.end('here'));
+  const base = new URL(`http://127.0.0.1:${await portOf(server, t)}`);
+  const asked = get(connectionsOf(t, { connectMs: 20 }), base);
+  // Right behind the call that connects: what comes next are timers.
+  process.nextTick(() => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 200));
+  assert.equal(await asked, 'here');
 });
 
 test('closing ends what is under way, head or body, and what is asked afterwards', async (t) => {

@@ -4,11 +4,12 @@ import https from 'node:https';
 import type { Socket } from 'node:net';
 import { type Duplex, Readable, finished } from 'node:stream';
 import type { ConnectionOptions } from 'node:tls';
+import { abortError } from './clock.ts';
 import { FlynnError } from './errors.ts';
 import { lookup } from './lookup.ts';
 
-/** Shorter than servers keep one (5 s is usual); who keeps it shorter says so, and is believed. */
-const keptMs = 4_000;
+/** An idle connection; a server that keeps it for less says so, and is believed. */
+const keptMs = 30_000;
 /** What is silent for longer is asked by the system whether it is still there. */
 const probedMs = 60_000;
 
@@ -23,7 +24,7 @@ export type RequestOptions = Readonly<{
 
 /**
  * Connections to any number of servers, each for one request at a time, with as many to a server as it takes. Idle ones end after
- * 4 s, and do not hold the process.
+ * 30 s, and do not hold the process.
  */
 export class HttpConnections {
   readonly #opening = new WeakSet<Duplex>();
@@ -57,17 +58,34 @@ export class HttpConnections {
   async request(url: URL, options: RequestOptions): Promise<http.IncomingMessage> {
     if (this.#isClosed) throw new FlynnError('unavailable', 'this client was closed');
     const { method, headers, body, signal } = options;
+    if (signal.aborted) throw abortError(signal);
     const { promise, resolve, reject } = Promise.withResolvers<http.IncomingMessage>();
-    const asked = { method, headers, signal };
+    const asked = { method, headers };
     const request =
       url.protocol === 'https:'
         ? https.request(url, { ...asked, agent: this.#secure })
         : http.request(url, { ...asked, agent: this.#plain });
+    let answer: http.IncomingMessage | undefined;
+    const abort = () => {
+      const error = abortError(signal);
+      // First, and though all of it may have come: what a request that is destroyed has of it ends as if it were whole.
+      answer?.destroy(error);
+      request.destroy(error);
+    };
+    const release = () => signal.removeEventListener('abort', abort);
+    signal.addEventListener('abort', abort, { once: true });
     // Stays: what goes wrong after the head is told to who reads the body, too.
     request.on('error', reject);
+    request.once('close', () => {
+      if (answer === undefined) release();
+      reject(new FlynnError('unavailable', 'the connection ended without an answer'));
+    });
     request.once('response', (response) => {
-      // Who has answered wants no more of what is still being sent.
+      answer = response;
+      response.once('close', release);
       response.once('end', () => {
+        release();
+        // Who has answered wants no more of what is still being sent.
         if (!request.writableFinished) request.destroy();
       });
       resolve(response);
@@ -86,7 +104,11 @@ export class HttpConnections {
 
   #watchOpening(socket: Duplex, event: 'connect' | 'secureConnect', withinMs: number): void {
     this.#opening.add(socket);
-    const timer = setTimeout(() => socket.destroy(connectTimeout(withinMs)), withinMs);
+    // For its life: Node lets go of one a moment before its last error may come.
+    socket.on('error', () => undefined);
+    // After a standstill it may have come about, and been heard of just behind the timer.
+    const late = () => setImmediate(() => this.#opening.has(socket) && socket.destroy(connectTimeout(withinMs)));
+    const timer = setTimeout(late, withinMs);
     const settled = () => {
       clearTimeout(timer);
       this.#opening.delete(socket);
@@ -96,10 +118,11 @@ export class HttpConnections {
   }
 
   #sendOnceOpen(body: Readable, request: http.ClientRequest): void {
+    const forget = finished(body, { writable: false }, (error) => {
+      if (error) request.destroy(error);
+    });
+    request.once('close', forget);
     const send = () => {
-      finished(body, { writable: false }, (error) => {
-        if (error) request.destroy(error);
-      });
       request.once('close', () => body.destroy());
       body.pipe(request);
     };

@@ -52,6 +52,24 @@ test('a client that stops following aborts the signal of the handler', async () 
   await waitFor(() => signal.aborted && queue.isEnded, { what: 'the end of the stream', ...deadline });
 });
 
+test('a client may stop following at the last event of all', async () => {
+  await using it = await startLoopback([
+    handle(eventsRoute, async () =>
+      (async function* single(): AsyncGenerator<ServerEvent> {
+        yield { event: 'last', data: null };
+      })(),
+    ),
+  ]);
+  // Whether the end of the stream comes with the event is a matter of the moment.
+  for (let round = 0; round < 20; round += 1) {
+    const leaving = new AbortController();
+    for await (const { event } of it.client.events(eventsRoute, {}, { signal: leaving.signal })) {
+      assert.equal(event, 'last');
+      leaving.abort();
+    }
+  }
+});
+
 test('an event stream that fails on the server throws the same error at the reader', async () => {
   await using it = await startLoopback([
     handle(eventsRoute, async () =>

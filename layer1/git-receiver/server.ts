@@ -91,7 +91,7 @@ export async function startReceiver(options: ReceiverOptions): Promise<Receiver>
       }
       stopping.abort(new Error('the git receiver is stopping'));
       await waitFor(idle, { what: 'cancelled pushes to end', deadlineMs: 3_000 }).catch((error: unknown) => {
-        log.error({ err: error }, 'pushes that were cancelled did not end');
+        log.warn({ err: error }, 'pushes that were cancelled did not end, or their clients do not take what is said');
       });
       for (const connection of connections) connection.end();
       await hooks[Symbol.asyncDispose]();
