@@ -121,6 +121,7 @@ async function createContainer(
   };
 }
 
-function docker(...args: string[]): Promise<{ stdout: string; stderr: string }> {
+/** Of the engine that such containers are in. */
+export function docker(...args: readonly string[]): Promise<{ stdout: string; stderr: string }> {
   return run('docker', args, { timeout: 120_000 });
 }

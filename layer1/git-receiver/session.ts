@@ -1,10 +1,11 @@
 /** One command of one client: git's two services, or a sentence. */
 import type { App } from '@flynn/controller/model';
+import { pause } from '@flynn/kit/clock';
 import { messageOf } from '@flynn/kit/errors';
 import { newId } from '@flynn/kit/ids';
 import { endGroup } from '@flynn/kit/process-group';
 import { KeyedMutex } from '@flynn/kit/queue';
-import { raceAbort, withDeadline } from '@flynn/kit/retry';
+import { withDeadline } from '@flynn/kit/retry';
 import { Slots } from '@flynn/kit/slots';
 import type { ServerChannel } from 'ssh2';
 import { typeOf } from './archive.ts';
@@ -65,10 +66,7 @@ export class Sessions {
     this.#running += 1;
     const startedMs = performance.now();
     const gone = new AbortController();
-    const leave = () => gone.abort(new Error('the client went away'));
-    const closed = Promise.withResolvers<void>();
-    channel.once('close', closed.resolve);
-    channel.on('close', leave);
+    channel.on('close', () => gone.abort(new Error('the client went away')));
     channel.on('error', (error: Error) => log.debug({ err: error }, 'a channel broke'));
     const signal = AbortSignal.any([options.signal, gone.signal]);
     let code = 1;
@@ -83,14 +81,13 @@ export class Sessions {
     } finally {
       const [service = ''] = /git-(receive|upload)-pack/.exec(command) ?? ['other'];
       this.#deps.onEnd?.({ service, code, tookMs: performance.now() - startedMs });
-      channel.removeListener('close', leave);
       if (channel.writable) {
         channel.exit(code);
         channel.end();
         // It closes once it has passed on everything; where its connection ends before, it throws away what it has not. What it
         // still sends, behind which it closes, nobody wants.
         channel.resume();
-        await raceAbort(closed.promise, AbortSignal.timeout(lingerMs)).catch(() => undefined);
+        await pause(lingerMs, gone.signal);
       }
       this.#running -= 1;
     }

@@ -2,22 +2,20 @@
  * Networks of simulated hosts, for tests: each host has an address and ports of its own, whatever this machine's are taken by,
  * which may be a host of a cluster. Where its etcd is down, connections are refused, as by a machine.
  */
-import { execFile } from 'node:child_process';
-import { promisify } from 'node:util';
 import { FlynnError, messageOf } from '@flynn/kit/errors';
+import { docker } from '@flynn/store/etcd-runner';
 
-const run = promisify(execFile);
 const parts = 16;
 const addressesOfPart = 256 / parts;
 
-export type HostNetwork = AsyncDisposable & {
+export type SimulatedNetwork = AsyncDisposable & {
   readonly addressOf: (index: number) => string;
   /** Makes the host. Resolves with what the engine calls its network. */
   readonly addHost: (index: number) => Promise<string>;
 };
 
 /** In a part of 100.100.255.0/24 that no other run has. `image`: of containers that keep a host's network; it has `sleep`. */
-export async function createHostNetwork(image: string): Promise<HostNetwork> {
+export async function createSimulatedNetwork(image: string): Promise<SimulatedNetwork> {
   const name = `flynn-membership-${process.pid}`;
   const first = await createNetwork(name);
   const added: string[] = [];
@@ -52,8 +50,4 @@ async function createNetwork(name: string): Promise<number> {
       if (!isTaken || tries === parts) throw new FlynnError('unavailable', messageOf(error), { cause: error });
     }
   }
-}
-
-async function docker(...args: readonly string[]): Promise<void> {
-  await run('docker', args, { timeout: 60_000 });
 }

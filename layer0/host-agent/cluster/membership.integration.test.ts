@@ -16,12 +16,12 @@ import { clientUrlOf } from './etcd-resident.ts';
 import { replaceMember } from './lost-member.ts';
 import { etcdImageKey, memberKey } from './member-keys.ts';
 import { SimulatedHost } from './membership-fixture.ts';
-import { type HostNetwork, createHostNetwork } from './membership-network.ts';
+import { type SimulatedNetwork, createSimulatedNetwork } from './membership-network.ts';
 import { knownEndpoints } from './membership.ts';
 
 const image = z.string().parse(process.env['FLYNN_TEST_ETCD_IMAGE']);
 const pace = { leaderTtlSeconds: 5, stepMs: 100, idleMs: 300, catchUpMs: 60_000 };
-let network: HostNetwork;
+let network: SimulatedNetwork;
 const addressOf = (index: number): string => network.addressOf(index);
 const hosts = new Map<number, SimulatedHost>();
 let folder: string;
@@ -30,7 +30,7 @@ let store: EtcdClient;
 
 before(async () => {
   folder = await mkdtemp(join(tmpdir(), 'flynn-membership-'));
-  network = await createHostNetwork(image);
+  network = await createSimulatedNetwork(image);
   const authority = await createAuthority('flynn test');
   const addresses = ['localhost', ...[1, 2, 3, 4].map(addressOf)];
   const own = await issueCertificate(authority, { name: 'host', addresses });
