@@ -117,3 +117,17 @@ test('an answer that does not fit the schema is internal, and an error of a stra
   );
   await assert.rejects(client.call(deleteRoute, { params: { app: 'a' } }), (error) => hasCode(error, 'unavailable'));
 });
+
+test('who is sent elsewhere is told where, and does not follow: what it carries is for the one it asked', async () => {
+  await using stranger = http.createServer((request, response) => {
+    response.writeHead(301, request.method === 'GET' ? { location: 'https://there.example.com/' } : {}).end('moved');
+  });
+  stranger.listen(0, '127.0.0.1');
+  await once(stranger, 'listening');
+  const address = stranger.address();
+  assert.ok(typeof address === 'object' && address !== null);
+  await using client = new HttpClient({ baseUrl: `http://127.0.0.1:${address.port}`, name: 'the stranger' });
+  const asked = client.call(jobRoute, { params: { app: 'a', job: 'j' } });
+  await assert.rejects(asked, { code: 'denied', message: /asked elsewhere .*https:\/\/there\.example\.com\/$/ });
+  await assert.rejects(client.call(deleteRoute, { params: { app: 'a' } }), { message: /it does not say where/ });
+});
