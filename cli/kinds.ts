@@ -30,7 +30,7 @@ export function kindNamed(kinds: readonly KindView[], text: string): KindView {
   return kind;
 }
 
-function isCalled(kind: KindView, text: string): boolean {
+export function isCalled(kind: KindView, text: string): boolean {
   return text === fullNameOf(kind) || text === kind.kind || kind.names.includes(text.toLowerCase());
 }
 

@@ -2,13 +2,14 @@ import { apps, releases } from '@flynn/controller/api';
 import { routing } from '@flynn/controller/routes/api';
 import type { Route } from '@flynn/controller/model';
 import type { Cluster } from '../clusters.ts';
-import { usageError } from '../arguments.ts';
+import { removeApp, textOfRemoved } from '../app-removal.ts';
+import { parseWhole, usageError } from '../arguments.ts';
 import { confirmByTyping } from '../confirmation.ts';
 import { listRemotes, remoteUrl, removeRemote } from '../git.ts';
-import { formatAge, formatCount, formatTable } from '../output.ts';
+import { formatAge, formatTable } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';
 import { deleteObject } from './get.ts';
-import { describeVolume, noteUnasked } from './volume.ts';
+import { noteUnasked } from './volume.ts';
 import { addAppRemote, plannedRemote, type RemoteOptions, remoteOptions } from './remote.ts';
 
 export function urlsOf(routes: readonly Route[], cluster: Cluster): string[] {
@@ -51,12 +52,13 @@ export function addAppCommands(parent: Parent): void {
       yes: ['-y, --yes', 'do not ask'],
       volumes: ['--volumes', 'of an app: what its jobs keep on volumes, too'],
       wait: ['-n, --no-wait', 'of an object: do not wait until it is gone'],
-      timeout: ['--timeout <seconds>', 'of an object: how long to wait', '120'],
+      timeout: ['--timeout <seconds>', 'how long to wait until it is gone', '120'],
     },
     async run(context, options, [kind, object]) {
       const isApp = kind === undefined || ['app', 'apps', 'App'].includes(kind);
       if (!isApp && options.volumes) throw usageError('--volumes is for apps: nothing else has them');
-      if (!isApp) return deleteObject(context, [kind, object], options);
+      const deadlineMs = 1_000 * parseWhole(options.timeout, { what: 'a number of seconds', min: 1, max: 86_400 });
+      if (!isApp) return deleteObject(context, [kind, object], { isWaitedFor: options.wait, deadlineMs });
       const name = object ?? (await context.appName());
       const client = await context.client();
       const app = await client.call(apps.get, { params: { app: name } });
@@ -64,27 +66,14 @@ export function addAppCommands(parent: Parent): void {
       if (!options.yes) {
         await confirmByTyping(context.io, { doing, word: app.name, called: 'its name', kept: 'nothing was deleted' });
       }
-      const query = options.volumes ? { volumes: true } : {};
-      const counts = await context.progress(doing, () =>
-        client.call(apps.remove, { params: { app: app.id }, query }, { timeoutMs: 120_000 }),
-      );
+      const removal = { volumes: options.volumes === true, deadlineMs };
+      const removed = await context.progress(doing, () => removeApp(client, app, removal));
       const cluster = await context.cluster();
       for (const remote of await listRemotes(context.io)) {
         if (remote.url === remoteUrl(cluster.gitUrl, app.name)) await removeRemote(context.io, remote.name);
       }
-      const removed = [
-        formatCount(counts.routes, 'route'),
-        formatCount(counts.releases, 'release'),
-        formatCount(counts.jobs, 'job'),
-        formatCount(counts.artifacts, 'artifact'),
-        ...(counts.resources === 0 ? [] : [formatCount(counts.resources, 'resource')]),
-        ...(counts.volumes === 0 ? [] : [formatCount(counts.volumes, 'volume')]),
-      ];
-      const left = counts.left.volumes.map(
-        (one) => `left: ${describeVolume(one)}; "flynn volume remove ${one.id}" removes it\n`,
-      );
-      context.show(counts, () => `Deleted ${app.name}: ${removed.join(', ')}\n${left.join('')}`);
-      noteUnasked(context, counts.left.unasked);
+      context.show(removed, () => textOfRemoved(app.name, removed));
+      noteUnasked(context, removed.left?.unasked ?? []);
     },
   });
 

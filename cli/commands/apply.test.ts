@@ -242,6 +242,7 @@ test('`delete KIND NAME` waits until it is gone, and says what keeps it', async 
   await resources.change(type, id, () => ({ finalizers: [] }));
   assert.match((await desk.run(['delete', 'counter', 'stuck'])).stderr, /no counter "stuck"/);
   assert.match((await desk.run(['delete', 'counter'])).stderr, /which counter\? write flynn delete counter NAME/);
+  assert.match((await desk.run(['delete', 'shop'])).stderr, /"shop" is no kind of object; .*"flynn delete app shop"/);
 });
 
 test('`delete app NAME` is the same as deleting it by name', async () => {

@@ -2,9 +2,9 @@ import { generic } from '@flynn/controller/generic/api';
 import type { GenericObject, KindView } from '@flynn/controller/generic/api';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { waitFor } from '@flynn/kit/retry';
-import { parseWhole, usageError } from '../arguments.ts';
+import { usageError } from '../arguments.ts';
 import type { Context } from '../context.ts';
-import { kindNamed, listKinds, paramsOf, referenceTo } from '../kinds.ts';
+import { isCalled, kindNamed, listKinds, paramsOf, referenceTo } from '../kinds.ts';
 import { headerOf, rowOf, wantedOf, yamlOf, yamlOfWanted } from '../object-text.ts';
 import { ObjectWatch } from '../object-watch.ts';
 import { formatTable } from '../output.ts';
@@ -53,18 +53,18 @@ export function addGetCommand(parent: Parent): void {
 export async function deleteObject(
   context: Context,
   [kindName, name]: readonly [string, string | undefined],
-  options: { wait: boolean; timeout: string },
+  { isWaitedFor, deadlineMs }: { isWaitedFor: boolean; deadlineMs: number },
 ): Promise<void> {
-  if (name === undefined) throw usageError(`which ${kindName}? write flynn delete ${kindName} NAME`);
-  const kind = kindNamed(await listKinds(context), kindName);
-  const deadlineMs = 1_000 * parseWhole(options.timeout, { what: 'a number of seconds', min: 1, max: 86_400 });
+  const kinds = await listKinds(context);
+  if (name === undefined) throw unnamedObject(kinds, kindName);
+  const kind = kindNamed(kinds, kindName);
   const client = await context.client();
   const params = { ...paramsOf(kind), name };
   const reference = referenceTo(kind, name);
   const { outcome, object } = await client.call(generic.remove, { params });
   const { uid } = object.metadata;
   let last = object;
-  if (outcome === 'deleting' && options.wait) {
+  if (outcome === 'deleting' && isWaitedFor) {
     const isGone = async () => {
       const found = await client.call(generic.get, { params }).catch((error: unknown) => {
         if (hasCode(error, 'not_found')) return undefined;
@@ -83,10 +83,17 @@ export async function deleteObject(
       );
     }
   }
-  const isGone = outcome === 'deleted' || options.wait;
+  const isGone = outcome === 'deleted' || isWaitedFor;
   context.show({ object: reference, outcome: isGone ? 'deleted' : outcome }, () =>
     isGone ? `${reference} deleted` : `${reference} is being deleted\n${reasonsOf(last)}`,
   );
+}
+
+/** Of one word that is no kind it is likely that an app is meant. */
+function unnamedObject(kinds: readonly KindView[], word: string): FlynnError {
+  return kinds.some((kind) => isCalled(kind, word))
+    ? usageError(`which ${word}? write flynn delete ${word} NAME`)
+    : usageError(`"${word}" is no kind of object; if it is an app, "flynn delete app ${word}" deletes it`);
 }
 
 function reasonsOf({ metadata: { finalizers, waitingFor } }: GenericObject): string {

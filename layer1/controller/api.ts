@@ -77,7 +77,8 @@ export const apps = {
       /** Those that are there still, and hosts that did not tell. */
       left: volumesSchema.default({ volumes: [], unasked: [] }),
     }),
-    summary: 'Delete an app with everything it has; answers once its jobs have stopped',
+    summary:
+      'Delete an app with everything it has; answers once its jobs have stopped; after 25 s with `timeout` and what it found, and goes on: ask again to wait on',
   }),
 } as const;
 

@@ -211,19 +211,27 @@ async function removeApp(
   // Also where it is not to be: somebody may have begun to delete it with them, and have thought better of it.
   await resources.change(appType, app.id, ({ spec }) => ({ spec: { ...spec, removesVolumes } }), { signal });
   await resources.delete(appType, app.id, { signal });
+  const counts = {
+    routes: routes.length,
+    releases: releases.length,
+    jobs: jobs.length,
+    artifacts,
+    resources: provided.length,
+  };
   const limited = withDeadline(deletionDeadlineMs, signal);
   const key = resourceKey(appType.name, app.id);
   for await (const { changes } of store.watch(key, { after: app.revision, signal: limited })) {
     if (changes.some((change) => change.type === 'delete' && change.key === key)) {
-      const counts = { routes: routes.length, releases: releases.length, jobs: jobs.length, artifacts };
       const { volumes, unasked } = await findVolumes(deps, { appId: app.id, signal });
       const gone = Math.max(0, (before?.volumes.length ?? volumes.length) - volumes.length);
-      return { ...counts, resources: provided.length, volumes: gone, left: { volumes: volumes.map(viewOf), unasked } };
+      return { ...counts, volumes: gone, left: { volumes: volumes.map(viewOf), unasked } };
     }
   }
+  signal.throwIfAborted();
   throw new FlynnError(
     'timeout',
     `${name} is marked for deletion, but its jobs have not stopped within ${deletionDeadlineMs / 1000} s; it goes on by itself: see flynn ps -a ${name}`,
+    { detail: counts },
   );
 }
 
