@@ -1,7 +1,7 @@
 /**
  * The routers' word. Any service announced as `router` that takes the route below with the cluster key passes requests on
  * to instances of other services, and says what it knows: whether it has a route, whether it sends requests to an instance,
- * whether it sends none any more. Whoever is about to act on that asks all routers there are, and waits for them, up to a
+ * whether it sends none any more, whether all that it sent are answered. Whoever is about to act on that asks all routers there are, and waits for them, up to a
  * deadline: nobody's stop or deployment depends on a router that cannot answer. What they know is written nowhere.
  */
 import { pause } from '@flynn/kit/clock';
@@ -20,13 +20,18 @@ export const routerService = 'router';
 export const wordSchema = z.object({
   /** Has each of these routes as it was at that revision, or later; without a revision, has it no more. */
   routes: z.array(z.object({ id: z.string(), revision: z.int().optional() })).default([]),
-  /** Sends requests to the instances `up`, and none any more to those `down`; of a service that no route leads to, always. */
+  /**
+   * Sends requests to the instances `up`, and none any more to those `down`; of a service that no route leads to, always. Those
+   * `ended` get none and have answered all they got; connections that are no requests (WebSockets, of TCP routes) are not waited
+   * for.
+   */
   services: z
     .array(
       z.object({
         service: serviceName,
         up: z.array(z.string()).default([]),
         down: z.array(z.string()).default([]),
+        ended: z.array(z.string()).default([]),
       }),
     )
     .default([]),
@@ -91,6 +96,25 @@ export class Routers implements AsyncDisposable {
         }),
       );
       if ('why' in known || pending.some(({ id }) => !heard.has(id))) await pause(againMs, signal);
+    }
+  }
+
+  /**
+   * Waits until no router has a request under way at these instances, and answers whether it is so: not if it takes longer than
+   * the deadline. Routers that cannot be asked are not waited for, nor those of an earlier version.
+   */
+  async haveEnded(
+    services: readonly { service: string; ended: string[] }[],
+    { deadlineMs, signal }: { deadlineMs: number; signal: AbortSignal },
+  ): Promise<boolean> {
+    const endMs = performance.now() + deadlineMs;
+    for (;;) {
+      const leftMs = Math.floor(endMs - performance.now());
+      if (leftMs <= 0) return false;
+      const body = { services: [...services], waitMs: Math.min(leftMs, askMs) };
+      const { answers } = await this.ask(wordRoute, { body }, { signal, timeoutMs: body.waitMs + 1_000 });
+      if (answers.every(({ isSo }) => isSo)) return true;
+      await pause(againMs, signal);
     }
   }
 

@@ -178,6 +178,7 @@ test('a stopping job gets TERM once every router said that it dropped it, and is
           announced.push(agent.announcer.instances.size);
           return dropped.promise;
         },
+        haveEnded: async () => true,
       },
     });
     await agent.assign([job]);
@@ -198,6 +199,79 @@ test('a stopping job gets TERM once every router said that it dropped it, and is
     await agent.reach(job, 'stopping', (s) => s.state === 'stopping');
     ending.resolve();
     await agent.reach(job, 'done', (s) => s.isFinal);
+    await agent.stop();
+    await door.close();
+  }));
+
+const kinds = [
+  { what: 'an app', more: {}, deadlineMs: 1_000 },
+  { what: 'an app that may take longer to stop', more: { stopTimeoutMs: 20_000 }, deadlineMs: 20_000 },
+  {
+    what: 'one with a volume of its own, in whose place nobody answers',
+    more: { stopTimeoutMs: 20_000, volumes: [{ name: 'data', path: '/data' }] },
+    deadlineMs: 5_000,
+  },
+  {
+    what: 'a part of the platform, which ends its requests by itself',
+    more: { identity: 'runner' },
+    deadlineMs: undefined,
+  },
+];
+
+for (const { what, more, deadlineMs } of kinds) {
+  const title =
+    deadlineMs === undefined
+      ? 'is not waited for'
+      : `gets TERM once its requests are answered, waited for up to ${deadlineMs} ms`;
+  test(`${what}: a stopping job ${title}`, () =>
+    scenario(async ({ engine, store }) => {
+      const door = await listen();
+      const ports = [{ port: door.port, protocol: 'tcp' as const, service: { name: 'web' } }];
+      const job = jobOf('a', { ports, drainMs: 0, ...more });
+      const answered = Promise.withResolvers<boolean>();
+      const asked: unknown[] = [];
+      const stops: string[] = [];
+      const watched: Engine = { ...engine, stop: async (...of) => (stops.push(of[0]), engine.stop(...of)) };
+      const agent = await openHost({
+        engine: watched,
+        store,
+        routers: {
+          missing: async () => [],
+          async haveEnded(services, options) {
+            asked.push({ services, deadlineMs: options.deadlineMs });
+            return answered.promise;
+          },
+        },
+      });
+      await agent.assign([job]);
+      await agent.reach(job, 'running', (s) => s.state === 'running');
+      await agent.assign([{ ...job, desired: 'stop' }]);
+      if (deadlineMs !== undefined) {
+        await agent.reach(job, 'stopping', (s) => s.state === 'stopping');
+        await waitFor(() => asked.length > 0, { what: 'the routers to be asked', deadlineMs: 30_000, intervalMs: 5 });
+        assert.deepEqual(asked, [{ services: [{ service: 'web', ended: [job.id] }], deadlineMs }]);
+        assert.deepEqual(stops, [], 'it has something to answer');
+        answered.resolve(true);
+      }
+      await agent.reach(job, 'done', (s) => s.isFinal);
+      assert.equal(stops.length, 1);
+      assert.equal(asked.length, deadlineMs === undefined ? 0 : 1);
+      await agent.stop();
+      await door.close();
+    }));
+}
+
+test('a job that somebody kills does not wait for its requests', () =>
+  scenario(async ({ engine, store }) => {
+    const door = await listen();
+    const ports = [{ port: door.port, protocol: 'tcp' as const, service: { name: 'web' } }];
+    const job = jobOf('a', { ports, drainMs: 0, restart: 'never' });
+    const haveEnded = () => assert.fail('its requests are what it is killed for');
+    const agent = await openHost({ engine, store, routers: { missing: async () => [], haveEnded } });
+    await agent.assign([job]);
+    await agent.reach(job, 'running', (s) => s.state === 'running');
+    agent.host.requestStop(job.id);
+    await agent.reach(job, 'its end', (s) => s.isFinal);
     await agent.stop();
     await door.close();
   }));

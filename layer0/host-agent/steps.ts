@@ -29,7 +29,7 @@ export type StepContext = {
   jobs: JobTable;
   announcer: Announcer;
   /** Without them nobody is asked before a job stops. */
-  routers: Pick<Routers, 'missing'> | undefined;
+  routers: Pick<Routers, 'missing' | 'haveEnded'> | undefined;
   monitors: Map<string, JobMonitor>;
   /** Starts under way at once: more would only queue in the engine, and keep it from answering anything else. */
   startSlots: Slots;
@@ -43,6 +43,8 @@ type StepOf<T extends Step['type']> = Extract<Step, { type: T }>;
 const defaultStopTimeoutMs = 30_000;
 const lookDeadlineMs = 10_000;
 const routersDeadlineMs = 5_000;
+/** While one with a volume of its own stops nobody stands in for it. */
+const aloneDrainMs = 5_000;
 
 export async function execute(step: Step, context: StepContext, signal: AbortSignal): Promise<void> {
   switch (step.type) {
@@ -236,8 +238,9 @@ function healthy(status: JobStatus): JobStatus {
 }
 
 /**
- * Out of discovery, out of every router's table, requests in flight finish, TERM, patience, KILL. It is said to be
- * stopping when no router chooses it any more: whoever waits for that is not answered by it afterwards.
+ * Out of discovery, out of every router's table, requests under way are answered, TERM, patience, KILL. It is said to be
+ * stopping when no router chooses it any more: whoever waits for that is not answered by it afterwards, and does not wait for
+ * what others asked.
  */
 async function stopJob(step: StepOf<'stop'>, context: StepContext, signal: AbortSignal): Promise<void> {
   const { jobId, job, container, cause } = step;
@@ -258,13 +261,14 @@ async function stopJob(step: StepOf<'stop'>, context: StepContext, signal: Abort
     jobs.update(jobId, (was) => ({ ...was, status: { ...was.status, state: 'stopping' } }));
   };
   await Promise.all([drained, left()]);
+  if (cause.type === 'unwanted' && job !== undefined) await untilAnswered(job, context, signal);
   await engine.stop(container.id, { timeoutMs: job?.template.stopTimeoutMs ?? defaultStopTimeoutMs, signal });
   containers.put(await engine.inspect(container.id, { signal }));
 }
 
 /** A router that cannot be asked keeps no job from being stopped. */
 async function untilDropped(job: HostJob, { routers, log }: StepContext, signal: AbortSignal): Promise<void> {
-  const services = [...new Set(checkedPortsOf(job).map((port) => port.service))];
+  const services = servicesOf(job);
   if (routers === undefined || services.length === 0) return;
   const word = { services: services.map((service) => ({ service, down: [job.id] })) };
   const missing = await routers.missing(word, { deadlineMs: routersDeadlineMs, signal });
@@ -275,8 +279,31 @@ async function untilDropped(job: HostJob, { routers, log }: StepContext, signal:
   );
 }
 
+/**
+ * A program need not know how to end what it has begun: TERM comes when its requests are answered, or after as long as it may
+ * take to stop. The platform's own parts end what they have by themselves, streams that never end too.
+ */
+async function untilAnswered(job: HostJob, { routers, log }: StepContext, signal: AbortSignal): Promise<void> {
+  const { identity, stopTimeoutMs, volumes } = job.template;
+  const services = servicesOf(job);
+  if (routers === undefined || services.length === 0 || identity !== undefined) return;
+  const isAlone = volumes.some(({ isShared }) => isShared !== true);
+  const deadlineMs = isAlone ? Math.min(stopTimeoutMs, aloneDrainMs) : stopTimeoutMs;
+  const ended = services.map((service) => ({ service, ended: [job.id] }));
+  try {
+    if (await routers.haveEnded(ended, { deadlineMs, signal })) return;
+    log.info({ jobId: job.id, deadlineMs }, 'requests are under way still: stopping the job anyway');
+  } catch (error) {
+    signal.throwIfAborted();
+    log.warn({ err: error, jobId: job.id }, 'no router could be asked for requests under way: stopping the job anyway');
+  }
+}
+
+function servicesOf(job: HostJob): string[] {
+  return [...new Set(checkedPortsOf(job).map((port) => port.service))];
+}
+
 /** Announced by an earlier life of the agent. */
 async function withdrawAll(job: HostJob, { announcer, log }: StepContext): Promise<void> {
-  const services = new Set(checkedPortsOf(job).map((port) => port.service));
-  await Promise.all([...services].map((service) => withdraw(announcer, service, job.id, { log })));
+  await Promise.all(servicesOf(job).map((service) => withdraw(announcer, service, job.id, { log })));
 }

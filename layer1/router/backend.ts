@@ -32,8 +32,12 @@ export class Backend {
   readonly #onLeave: (() => void)[] = [];
   /** With what had been read of each when it was last looked at, and whether it is asked for signs of life soon. */
   readonly #sockets = new Map<Socket, { bytes: number; isAsked: boolean }>();
+  /** As discovery names who is at its address: two for a moment, while one takes another's place there. */
+  instanceIds: ReadonlySet<string> = new Set();
   #inFlight = 0;
+  #tunnels = 0;
   #isLeaving = false;
+  #onRest: (() => void) | undefined;
 
   constructor(service: string, address: string, mutual?: MutualClient) {
     this.service = service;
@@ -46,6 +50,11 @@ export class Backend {
 
   get inFlight(): number {
     return this.#inFlight;
+  }
+
+  /** Of what uses it, what will be answered: connections that carry whatever they like end when one of their ends wants it. */
+  get requests(): number {
+    return this.#inFlight - this.#tunnels;
   }
 
   get isLeaving(): boolean {
@@ -61,23 +70,26 @@ export class Backend {
     return this.health.isUsable(nowMs);
   }
 
-  /** Counts a use; `giveBack` has to be called once for each when it has ended. */
-  take(): void {
+  /** Counts a use; `giveBack` has to be called once for each when it has ended, with the same word of what it was. */
+  take(isTunnel: boolean): void {
     this.#inFlight += 1;
+    if (isTunnel) this.#tunnels += 1;
   }
 
-  giveBack(): void {
+  giveBack(isTunnel: boolean): void {
     this.#inFlight -= 1;
+    if (isTunnel) this.#tunnels -= 1;
+    else if (this.#isLeaving && this.requests === 0) this.#onRest?.();
   }
 
-  /** Counts a use; call the result once when it has ended. */
+  /** Counts a connection; call the result once when it has ended. */
   use(): () => void {
-    this.take();
+    this.take(true);
     let isOver = false;
     return () => {
       if (isOver) return;
       isOver = true;
-      this.giveBack();
+      this.giveBack(true);
     };
   }
 
@@ -86,8 +98,10 @@ export class Backend {
     this.#onLeave.push(listener);
   }
 
-  leave(): void {
+  /** `onRest` is called whenever the last request has ended. */
+  leave(onRest?: () => void): void {
     this.#isLeaving = true;
+    this.#onRest = onRest;
     for (const listener of this.#onLeave) listener();
     for (const socket of this.#sockets.keys()) {
       socket.setKeepAlive(true, lifeMs.soon, lifeMs.soon, maxLifeProbes.whenLeft);

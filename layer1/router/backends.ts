@@ -53,15 +53,19 @@ export class Backends implements Disposable {
   readonly #log: Logger;
   readonly #services = new Map<string, Watched>();
   readonly #leaving = new Set<Backend>();
+  readonly #onRest: (() => void) | undefined;
 
   /** Without an identity everybody is spoken to in clear, the platform's own parts too. */
   constructor(options: {
     discovery: Pick<DiscoveryClient, 'openServiceSet'>;
     identity?: LiveIdentity | undefined;
+    /** Called when a backend that has left has answered its last request. */
+    onRest?: () => void;
     log: Logger;
   }) {
     this.#discovery = options.discovery;
     this.#identity = options.identity;
+    this.#onRest = options.onRest;
     this.#log = options.log;
   }
 
@@ -111,6 +115,14 @@ export class Backends implements Disposable {
     }
   }
 
+  /** Whether an instance that has left its service has not answered everything yet. */
+  isAnswering(service: string, instanceId: string): boolean {
+    for (const backend of this.#leaving) {
+      if (backend.service === service && backend.requests > 0 && backend.instanceIds.has(instanceId)) return true;
+    }
+    return false;
+  }
+
   [Symbol.dispose](): void {
     for (const [name, watched] of this.#services) this.#close(name, watched);
   }
@@ -149,6 +161,7 @@ export class Backends implements Disposable {
     const known = new Map(service.backends.map((backend) => [backend.address, backend]));
     const backends = new Map<string, Backend>();
     const roles = rolesOf(instances);
+    const ids = Map.groupBy(instances, ({ address }) => address);
     for (const { address, attributes } of instances) {
       const { mutual } = this.#identity === undefined ? {} : asRole(roles.get(address), this.#identity);
       const before = known.get(address);
@@ -156,6 +169,7 @@ export class Backends implements Disposable {
       const same = before?.mutual?.server === mutual?.server ? before : undefined;
       const backend = backends.get(address) ?? same ?? new Backend(service.name, address, mutual);
       backend.release = attributes[releaseAttribute];
+      backend.instanceIds = new Set(ids.get(address)?.map(({ id }) => id));
       backends.set(address, backend);
     }
     this.#replace(service, [...backends.values()]);
@@ -167,7 +181,7 @@ export class Backends implements Disposable {
     const staying = new Set(backends);
     for (const backend of service.backends) {
       if (staying.has(backend)) continue;
-      backend.leave();
+      backend.leave(this.#onRest);
       if (backend.inFlight > 0) this.#leaving.add(backend);
     }
     service.backends = backends;

@@ -1,4 +1,8 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { type IncomingMessage, type ServerResponse, createServer, request } from 'node:http';
+import type { Socket } from 'node:net';
+import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
 import { isDeepStrictEqual } from 'node:util';
 import { Routers } from '@flynn/discovery/routers';
@@ -8,13 +12,13 @@ import { silentLogger } from '@flynn/kit/log';
 import { waitFor } from '@flynn/kit/retry';
 import { Knowledge } from './knowledge.ts';
 import { statusHandlers, voiceOf } from './server.ts';
-import { setUp, settled } from './testing.ts';
+import { ask, setUp, settled, startBackend, track } from './testing.ts';
 
 const { signal } = new AbortController();
 const becomes = (knowledge: Knowledge, word: Word, waitMs: number) => knowledge.becomesSo(word, { waitMs, signal });
 
 test('a router says it has a route once it does, in the state that was asked for, and when it has it no more', async () => {
-  const knowledge = new Knowledge();
+  const knowledge = new Knowledge(() => false);
   const [added, changed, gone] = [
     { routes: [{ id: 'a', revision: 5 }] },
     { routes: [{ id: 'a', revision: 6 }] },
@@ -61,9 +65,56 @@ test('a router says to whom it sends requests; of a service it does not route th
   assert.equal(await becomes(knowledge, word({ up: ['x'] }, 'other'), 10_000), true);
 });
 
+test('a router says that an instance has ended once it gets nothing more and what it got is answered, WebSockets apart', async (t) => {
+  const { plane, router, port } = await setUp(t);
+  const { knowledge } = router;
+  const held: ServerResponse[] = [];
+  const backend = await startBackend(t, (_request, response) => void held.push(response));
+  const id = backend.address.replaceAll(':', '-');
+  const word = { services: [{ service: 'web', ended: [id] }] };
+  assert.equal(knowledge.isSo(word), true, 'it is not there yet');
+  plane.up('web', backend.address);
+  await settled(router, [backend.address]);
+  assert.equal(knowledge.isSo(word), false, 'it gets requests');
+  const asked = [ask(port, { path: '/a' }), ask(port, { path: '/b' })];
+  await waitFor(() => held.length === 2, { what: 'both requests to be there', deadlineMs: 30_000 });
+  const ended = becomes(knowledge, word, 60_000);
+  plane.down('web', backend.address);
+  assert.equal(await becomes(knowledge, { services: [{ service: 'web', down: [id] }] }, 30_000), true);
+  held[0]?.end('one');
+  assert.equal(await text(await Promise.race(asked)), 'one');
+  assert.equal(knowledge.isSo(word), false, 'it has one to answer still');
+  held[1]?.end('two');
+  assert.equal(await ended, true);
+  assert.deepEqual(await Promise.all(asked.map(async (one) => (await one).statusCode)), [200, 200]);
+});
+
+test('a WebSocket keeps no instance from having ended', async (t) => {
+  const { plane, router, port } = await setUp(t);
+  const server = createServer();
+  server.on('upgrade', (_request, socket) => {
+    socket.write('HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n');
+  });
+  const backend = await track(t, server);
+  plane.up('web', backend.address);
+  await settled(router, [backend.address]);
+  const opening = request({
+    port,
+    host: '127.0.0.1',
+    headers: { host: 'app.test', connection: 'upgrade', upgrade: 'websocket' },
+  });
+  opening.end();
+  const [, socket]: [IncomingMessage, Socket] = (await once(opening, 'upgrade')) as [IncomingMessage, Socket];
+  plane.down('web', backend.address);
+  const word = { services: [{ service: 'web', ended: [backend.address.replaceAll(':', '-')] }] };
+  assert.equal(await becomes(router.knowledge, word, 30_000), true);
+  assert.equal(socket.destroyed, false);
+  socket.destroy();
+});
+
 test('all routers are asked; who does not say so, or cannot be reached, is named; who left is not waited for', async (t) => {
   const log = silentLogger();
-  const knowing = [new Knowledge(), new Knowledge()];
+  const knowing = [new Knowledge(() => false), new Knowledge(() => false)];
   const servers = await Promise.all(
     knowing.map((knowledge) => {
       const other = () => assert.fail('nobody asks for it');
@@ -109,10 +160,35 @@ test('all routers are asked; who does not say so, or cannot be reached, is named
   assert.deepEqual(await routers.missing(word, { deadlineMs: 0, signal }), []);
 });
 
+test('it is waited for until no router has a request under way; one that cannot be asked, or is older, holds nobody up', async (t) => {
+  const log = silentLogger();
+  const answering = new Set(['a']);
+  const knowledge = new Knowledge((_service, id) => answering.has(id));
+  const other = () => assert.fail('nobody asks for it');
+  const handlers = statusHandlers(voiceOf({ knowledge, status: other, routeStats: other, allStats: other }));
+  const here = { key: 'k', host: '127.0.0.1', port: 0, log };
+  const server = await startServer({ name: 'router', handlers, ...here });
+  const older = await startServer({ name: 'older', handlers: [], ...here });
+  t.after(() => Promise.all([server.close(), older.close()]));
+  const instances = [server.port, older.port, 1].map((port) => {
+    const address = `127.0.0.1:${port}`;
+    return { id: address, service: 'router', address, attributes: {}, createdRevision: 1 };
+  });
+  await using routers = new Routers({ instances: async () => instances, key: 'k', log });
+  const ended = (id: string, deadlineMs: number) =>
+    routers.haveEnded([{ service: 'web', ended: [id] }], { deadlineMs, signal });
+  assert.equal(await ended('b', 30_000), true);
+  assert.equal(await ended('a', 200), false, 'it took longer than it is waited for');
+  const waiting = ended('a', 60_000);
+  answering.clear();
+  knowledge.rested();
+  assert.equal(await waiting, true);
+});
+
 test('a router that stops answers whoever waits for its word, as things are', async () => {
   const stopping = new AbortController();
   const other = () => assert.fail('nobody asks for it');
-  const told = { knowledge: new Knowledge(), status: other, routeStats: other, allStats: other };
+  const told = { knowledge: new Knowledge(() => false), status: other, routeStats: other, allStats: other };
   const voice = voiceOf(told, stopping.signal);
   const waiting = voice.isSo({ routes: [{ id: 'a', revision: 3 }] }, { waitMs: 3_600_000, signal });
   stopping.abort();

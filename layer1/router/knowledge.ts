@@ -1,4 +1,4 @@
-/** What this router has taken in of routes and instances, for those who ask for its word. */
+/** What this router has taken in of routes and instances, and is done with, for those who ask for its word. */
 import type { DiscoveryClient } from '@flynn/discovery/client';
 import type { Word } from '@flynn/discovery/routers';
 import type { Route } from '@flynn/controller/model';
@@ -14,8 +14,14 @@ export class Knowledge {
   readonly #routes = new Map<string, number>();
   /** Only services that are watched; the signal ends that. */
   readonly #services = new Map<string, { signal: AbortSignal; ids: ReadonlySet<string> }>();
+  readonly #isAnswering: (service: string, id: string) => boolean;
   #hasRoutes = false;
   readonly #waiting = new Set<() => void>();
+
+  /** `isAnswering`: of an instance that gets nothing new any more; when that ends is said by `rested`. */
+  constructor(isAnswering: (service: string, id: string) => boolean) {
+    this.#isAnswering = isAnswering;
+  }
 
   /** The same, but what it tells is noted. */
   noting(discovery: Discovery): Discovery {
@@ -73,6 +79,11 @@ export class Knowledge {
     this.#wake();
   }
 
+  /** An instance has answered its last request. */
+  rested(): void {
+    this.#wake();
+  }
+
   isSo({ routes = [], services = [] }: Word): boolean {
     return (
       (routes.length === 0 || this.#hasRoutes) &&
@@ -80,9 +91,14 @@ export class Knowledge {
         const known = this.#routes.get(id);
         return revision === undefined ? known === undefined : known !== undefined && known >= revision;
       }) &&
-      services.every(({ service, up = [], down = [] }) => {
+      services.every(({ service, up = [], down = [], ended = [] }) => {
         const known = this.#services.get(service)?.ids;
-        return known === undefined || (up.every((id) => known.has(id)) && !down.some((id) => known.has(id)));
+        const has = (id: string): boolean => known?.has(id) === true;
+        return (
+          (known === undefined || up.every(has)) &&
+          !down.some(has) &&
+          !ended.some((id) => has(id) || this.#isAnswering(service, id))
+        );
       })
     );
   }

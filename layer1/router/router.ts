@@ -107,10 +107,11 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
     refusals: {},
   };
   let httpsPort: number | undefined;
-  const knowledge = new Knowledge();
+  const knowledge = new Knowledge((service, id) => backends.isAnswering(service, id));
   const backends = new Backends({
     discovery: knowledge.noting(remembered?.filling(options.discovery) ?? options.discovery),
     identity: options.identity,
+    onRest: () => knowledge.rested(),
     log,
   });
   const trusted = new Networks(options.trustedProxies ?? []);

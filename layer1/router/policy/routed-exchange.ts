@@ -122,7 +122,7 @@ export class RoutedExchange implements Exchange {
     this.#current = undefined;
     if (this.#isProbe) backend.health.endProbe();
     this.#isProbe = false;
-    backend.giveBack();
+    backend.giveBack(this.#isTunnel);
   }
 
   answerFor(problem: Problem): Answer {
@@ -142,7 +142,7 @@ export class RoutedExchange implements Exchange {
     figures.bytesIn += ending.bytesIn;
     figures.bytesOut += ending.bytesOut;
     // How long a WebSocket stays open is no latency.
-    if (head.upgrade === undefined) figures.took(tookMs);
+    if (!this.#isTunnel) figures.took(tookMs);
     if (ending.how === 'client-gone') {
       figures.clientsGone += 1;
       counters.clientsGone += 1;
@@ -174,7 +174,7 @@ export class RoutedExchange implements Exchange {
       this.#hasRepeated = true;
       counters.retries += 1;
     }
-    backend.take();
+    backend.take(this.#isTunnel);
     this.#isProbe = backend.health.begin(nowMs);
     this.#current = backend;
     this.#last = backend;
@@ -199,6 +199,10 @@ export class RoutedExchange implements Exchange {
     if (weights === undefined) return chooseBackend(backends, nowMs, random, tried);
     const point = settings.releaseAffinity ? (this.#point ??= this.#findPoint()) : random();
     return weights.choose(backends, point, nowMs, random, tried);
+  }
+
+  get #isTunnel(): boolean {
+    return this.#asked.head.upgrade !== undefined;
   }
 
   #cookieScope(): CookieScope {
