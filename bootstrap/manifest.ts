@@ -140,7 +140,8 @@ export function manifestOf(input: ManifestInput): SystemApp[] {
     }),
     app('slug-builder', {
       env: { ...common, ...input.builderEnv },
-      processes: { build: size(1024, 500) },
+      // A tenth of an app's share of busy processors: whoever pushes waits, not those who are served.
+      processes: { build: size(1024, 100) },
       counts: { build: 0 },
     }),
     app(gitReceiverApp, {

@@ -31,7 +31,6 @@ export function createBody(
     OpenStdin: spec.stdin,
     StdinOnce: spec.stdin,
     AttachStdin: spec.stdin,
-    StopSignal: 'SIGTERM',
     ExposedPorts: Object.fromEntries((spec.published ?? []).map((p) => [`${p.port}/${p.protocol}`, {}])),
     HostConfig: hostConfig(spec, cluster, imageLabels),
   };

@@ -60,3 +60,13 @@ test('a container is named, labelled, limited and connected for its job', () => 
   });
   assert.deepEqual(inHost.network, { type: 'host' });
 });
+
+test('a part of the platform weighs more on busy processors than what is set aside for it; what it builds and an app do not', () => {
+  const settings = { ...host, cluster: 'c', networkName: 'flynn0' };
+  const cpuOf = (more: Parameters<typeof jobOf>[1]) =>
+    containerSpecOf(jobOf('a', more), 'ref', settings).limits.cpuMillis;
+  assert.equal(cpuOf({ identity: 'router' }), 4_000);
+  assert.equal(cpuOf({ identity: 'router', limits: { memoryBytes: 1, cpuMillis: 6_000 } }), 6_000);
+  assert.equal(cpuOf({ identity: 'slug-builder', restart: 'never' }), 100);
+  assert.equal(cpuOf({}), 100);
+});

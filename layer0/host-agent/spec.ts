@@ -50,12 +50,22 @@ export function containerSpecOf(job: HostJob, imageRef: string, host: HostSettin
     stdin: template.stdin,
     limits: {
       memoryBytes: limitsOf(template).memoryBytes,
-      cpuMillis: limitsOf(template).cpuMillis,
+      cpuMillis: isPart(template)
+        ? Math.max(partCpuMillis, limitsOf(template).cpuMillis)
+        : limitsOf(template).cpuMillis,
       pids: template.pidsLimit,
       files: template.filesLimit,
       ...(template.shmBytes === undefined ? {} : { shmBytes: template.shmBytes }),
     },
   };
+}
+
+/** What is set aside for the platform's parts is little; apps that keep all processors busy must not make it wait. */
+const partCpuMillis = 4_000;
+
+/** Builds and one-off jobs of the platform's run when there is room. */
+function isPart({ identity, restart }: JobTemplate): boolean {
+  return identity !== undefined && restart === 'always';
 }
 
 export function limitsOf(template: JobTemplate): Resources {
