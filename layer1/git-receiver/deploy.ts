@@ -56,7 +56,8 @@ export async function deploy(
   } catch (error) {
     if (signal.aborted) {
       await cancel(deps, pushed.pushId, async () => chain ?? takenChain());
-      say(' !     The push was cancelled, and what it had started with it.');
+      say(' !     The push was cancelled, and what it had started with it: the app is as it was before.');
+      say(' !     Only what was live already stays so; "flynn deployment" tells.');
       return false;
     }
     const { code } = asFlynnError(error);

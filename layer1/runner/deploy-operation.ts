@@ -10,6 +10,7 @@ import { systemClock } from '@flynn/kit/clock';
 import { FlynnError, hasCode, messageOf } from '@flynn/kit/errors';
 import { followJob } from './build-operation.ts';
 import { failedJobLines, progressLines, remainsLine, routeLines, waitingLines } from './deploy-text.ts';
+import { takeBackCancelled } from './deploy-cancellation.ts';
 import type { Execution } from './execution.ts';
 import { patiently } from './execution.ts';
 import { afterOthers } from './others.ts';
@@ -25,13 +26,9 @@ export async function executeDeploy(execution: Execution): Promise<Record<string
     controller.call(releases.get, { params }, { signal }),
   );
   await write(`-----> Deploying v${asMade.version}...`);
-  const { release, deployment: started } = await startDeployment(asMade, execution);
-  await tellRelease(started, execution);
-  const deployment = await follow(started, execution);
+  const { release, deployment, isTold } = await rollOut(asMade, execution);
   if (deployment.state === 'failed') {
-    // What the release command said was told as it said it.
-    const isTold = deployment.failedJob?.type === 'release' && started.state === 'releasing';
-    await write(...(isTold ? [] : failedJobLines(deployment)), remainsLine(deployment));
+    await write(...(isTold(deployment) ? [] : failedJobLines(deployment)), remainsLine(deployment));
     throw new FlynnError(
       'invalid',
       deployment.error ?? `the deployment of v${release.version} failed without a reason`,
@@ -44,6 +41,27 @@ export async function executeDeploy(execution: Execution): Promise<Record<string
   if (deployment.warning !== undefined) await write(` !     ${deployment.warning}`);
   await write('=====> Application deployed', ...(await addresses(release, execution)));
   return { deploymentId: deployment.id };
+}
+
+/** Follows it to its end, unless it is cancelled: then it is taken back. */
+async function rollOut(
+  asMade: Release,
+  execution: Execution,
+): Promise<Started & { isTold: (deployment: Deployment) => boolean }> {
+  let release = asMade;
+  try {
+    const started = await startDeployment(asMade, execution);
+    ({ release } = started);
+    await tellRelease(started.deployment, execution);
+    const deployment = await follow(started.deployment, execution);
+    // What the release command said was told as it said it.
+    const isTold = ({ failedJob }: Deployment): boolean =>
+      failedJob?.type === 'release' && started.deployment.state === 'releasing';
+    return { release, deployment, isTold };
+  } catch (error) {
+    if (execution.signal.aborted) await takeBackCancelled(new Set([asMade.id, release.id]), execution);
+    throw error;
+  }
 }
 
 type Started = { release: Release; deployment: Deployment };

@@ -204,6 +204,40 @@ test('cancelling a build stops its job', async () => {
   );
 });
 
+test('cancelling a push takes its rollout back: the app is as it was before', async () => {
+  await using world = await startWorld();
+  const { client } = world.controller;
+  const params = { app: 'shop' };
+  let firstRelease: string | undefined;
+  world.controller.setBehaviour(({ template: { meta } }) => {
+    if (meta['flynn.type'] === 'build') return { is: 'exit', code: 0 };
+    firstRelease ??= meta['flynn.release'];
+    return { is: meta['flynn.release'] === firstRelease ? 'run' : 'hang' };
+  });
+  const [first, second] = [await push(world, {}), await push(world, {})];
+  await using _runner = startRunner(world);
+  assert.equal((await outcome(world, first[2]?.id)).operation.state, 'complete');
+  const live = await client.call(releases.get, { params: { ...params, release: 'v1' } });
+  const newest = async () => (await client.call(deployments.list, { params }))[0];
+  const isUnderWay = async () => {
+    const deployment = await newest();
+    return deployment?.oldReleaseId === live.id && deployment.state === 'running';
+  };
+  await waitFor(isUnderWay, { what: 'the second rollout', deadlineMs: 30_000 });
+  await client.call(operations.cancel, { params: { operation: second[2]?.id ?? '' } });
+  const { operation } = await outcome(world, second[2]?.id);
+  assert.deepEqual([operation.state, operation.error], ['cancelled', 'it was cancelled: its rollout is taken back']);
+  const failed = await waitFor(
+    async () => {
+      const deployment = await newest();
+      return deployment?.state === 'failed' && deployment;
+    },
+    { what: 'the rollout to be taken back', deadlineMs: 30_000 },
+  );
+  assert.match(failed.error ?? '', /its push was cancelled/);
+  assert.equal((await client.call(apps.get, { params })).releaseId, live.id);
+});
+
 test('a runner that is stopped gives up what does not end in time, saying what to do', async () => {
   await using world = await startWorld();
   behave(world, { build: { is: 'run' } });

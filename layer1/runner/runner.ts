@@ -180,9 +180,12 @@ function outcomeOf(
   error: unknown,
   facts: { kind: Operation['kind']; isCancelled: boolean; stopping: AbortSignal; log: Logger },
 ): Outcome {
+  // What became of a rollout that had begun its executor says.
+  if (facts.isCancelled) {
+    return { state: 'cancelled', error: hasCode(error, 'cancelled') ? error.message : 'it was cancelled' };
+  }
   // A rollout is the controller's: it goes on without anybody following it.
   const goesOn = facts.kind === 'deploy' ? '; a rollout that has begun goes on' : '';
-  if (facts.isCancelled) return { state: 'cancelled', error: `it was cancelled${goesOn}` };
   if (facts.stopping.aborted) return { state: 'failed', error: messageOf(facts.stopping.reason) + goesOn };
   // What a person cannot put right is worth a stack.
   if (!hasCode(error, 'invalid', 'conflict', 'not_found', 'denied', 'exhausted')) {
@@ -224,7 +227,7 @@ async function beat(
       signal,
       timeoutMs: heartbeatMs + 10_000,
     });
-    if (cancelled) cancelling.abort(new FlynnError('cancelled', 'the operation was cancelled'));
+    if (cancelled) cancelling.abort(new FlynnError('cancelled', 'it was cancelled'));
     await systemClock.sleep(Math.max(0, heartbeatMs - (performance.now() - sentMs)), { signal });
   };
   await forever('heartbeat', step, { signal: ended, log, maxMs: heartbeatMs });

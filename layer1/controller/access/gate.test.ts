@@ -82,6 +82,7 @@ test('every route × every part of the platform: each gets in where it has to an
     ],
     runner: [
       'GET /apps/:app',
+      'GET /apps/:app/deployments',
       'GET /apps/:app/formations/:release',
       'GET /apps/:app/jobs/:job',
       'GET /apps/:app/jobs/:job/attach',
@@ -99,6 +100,7 @@ test('every route × every part of the platform: each gets in where it has to an
       'POST /apps/:app/deployments',
       'POST /apps/:app/releases',
       'POST /artifacts',
+      'POST /deployments/:deployment/abort',
       'POST /runners/:runner/claim',
       'POST /runners/:runner/env',
       'POST /runners/:runner/operations/:operation/heartbeat',

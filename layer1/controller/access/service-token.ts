@@ -8,6 +8,7 @@ import { certificates } from '../certificates/api.ts';
 import { layers } from '../collection/api-layers.ts';
 import { runners } from '../operations/api-runners.ts';
 import { apps, deployments, formations, jobs, releases } from '../api.ts';
+import { deploymentControls } from '../deployments/api-controls.ts';
 import { routing } from '../routes/api.ts';
 import { runnerEnv } from '../runner-env/api.ts';
 import { keys } from '../api-keys.ts';
@@ -43,6 +44,8 @@ const routesOf: Readonly<Record<Service, readonly Route[]>> = {
     deployments.create,
     deployments.get,
     deployments.events,
+    deployments.list,
+    deploymentControls.abort,
     formations.get,
     formations.put,
     apps.get,
