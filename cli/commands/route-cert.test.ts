@@ -57,7 +57,7 @@ test('an authority is set, shown without its secrets, asked and switched off', a
   const run = async (...argv: string[]) => env.desk.run(['route', 'cert', ...argv]);
   const none = await run('authority');
   assert.equal(none.code, 1);
-  assert.match(none.stderr, /no authority is set.*flynn route cert authority set URL/);
+  assert.match(none.stderr, /no authority is set.*flynn route cert authority set letsencrypt/);
   assert.match((await run('request', 'shop.example.com')).stderr, /no authority is set/);
   const key = join(env.desk.home, 'eab');
   await writeFile(key, 'c2VjcmV0\n');
@@ -79,6 +79,9 @@ test('an authority is set, shown without its secrets, asked and switched off', a
   );
   assert.match((await run('authority', 'set', url, '--eab-key-id', 'x')).stderr, /go together/);
   assert.match((await run('authority', 'set', 'acme')).stderr, /"acme" is no address of a directory/);
+  const wellKnown = await run('authority', 'set', 'letsencrypt', '--email', 'a@b.net', '--no-automatic');
+  assert.match(wellKnown.stdout, /^directory: https:\/\/acme-v02\.api\.letsencrypt\.org\/directory\n/);
+  assert.equal((await run('authority', 'set', url, '--email', 'a@b.net')).code, 0);
   const asked = await run('request', 'shop.example.com');
   assert.match(asked.stdout, /^asked for shop\.example\.com; "flynn route cert" shows/);
   assert.equal((await run('authority', 'off')).stdout, 'no more certificates are asked for\n');

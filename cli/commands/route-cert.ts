@@ -2,6 +2,7 @@ import type { Command } from 'commander';
 import { certificates } from '@flynn/controller/certificates/api';
 import { challengeTypeSchema } from '@flynn/controller/certificates/model';
 import type { AcmeView, Certificate, ChallengeType } from '@flynn/controller/certificates/model';
+import { directoryOf, knownAuthorities } from '../acme-directories.ts';
 import { usageError } from '../arguments.ts';
 import { readNamed } from '../input-file.ts';
 import { formatTable } from '../output.ts';
@@ -96,7 +97,7 @@ function addAuthorityCommands(parent: Parent, cert: Command): void {
     under: authority,
     name: 'set',
     summary: 'have every route of a public name get a certificate by itself; this agrees to the authority’s terms',
-    arguments: [['<directory>', 'the address of its ACME directory: https://…']],
+    arguments: [['<directory>', `${knownAuthorities.join(', ')}, or the address of an ACME directory: https://…`]],
     options: {
       email: ['--email <address>', 'told of what goes wrong; may be given several times', []],
       challenge: ['--challenge <type>', 'http-01 (default), tls-alpn-01 or dns-01'],
@@ -107,7 +108,7 @@ function addAuthorityCommands(parent: Parent, cert: Command): void {
       ca: ['--ca <file>', 'PEM: whom to trust behind the directory’s address'],
       automatic: ['--no-automatic', 'only names that are asked for with "flynn route cert request"'],
     },
-    async run(context, options, [directoryUrl = '']) {
+    async run(context, options, [directory = '']) {
       const read = async (file: string | undefined) =>
         file === undefined ? undefined : (await readNamed(context.io, file)).trim();
       const { eabKeyId: keyId, hook: url, automatic: isAutomatic } = options;
@@ -122,7 +123,7 @@ function addAuthorityCommands(parent: Parent, cert: Command): void {
       const client = await context.client();
       const set = await client.call(certificates.setAuthority, {
         body: {
-          directoryUrl,
+          directoryUrl: directoryOf(directory),
           contact: options.email,
           isAutomatic,
           ...(options.challenge === undefined ? {} : { challenge: challengeOf(options.challenge) }),

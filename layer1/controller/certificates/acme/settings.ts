@@ -57,7 +57,7 @@ async function authorityOf({ resources }: Pick<Deps, 'resources'>, signal: Abort
   if (found !== undefined) return found;
   throw new FlynnError(
     'not_found',
-    'no authority is set, so certificates are brought by hand; set one with: flynn route cert authority set URL --email YOU',
+    'no authority is set, so certificates are brought by hand; set one with: flynn route cert authority set letsencrypt --email YOU (or the URL of another authority)',
   );
 }
 
