@@ -129,12 +129,33 @@ export function describeDeploys(theCluster: () => TestCluster): void {
     });
   });
 
-  test('the controller is replaced by a release of itself, web and worker, and ends its own deployment', async () => {
-    const { stdout } = await app.flynn(['-a', 'controller', 'env', 'set', 'PROBE=1']);
-    assert.match(stdout, /release v\d+ deployed/);
-    const own = async () =>
-      (JSON.parse((await app.flynn(['-a', 'controller', 'deployment', '--json'])).stdout) as Rollout[])[0];
-    await waitFor(async () => (await own())?.state === 'complete', { what: 'the end of it', deadlineMs: 180_000 });
+  test('router and controller are replaced by releases of themselves and rolled back under load, and no request fails', async () => {
+    const load = startSteadyLoad((signal) => theCluster().get('rollouts', '/', { signal }), {
+      lanes: 2,
+      pauseMs: 20,
+      maxMs: 600_000,
+    });
+    for (const part of ['router', 'controller']) {
+      const own = async () =>
+        (JSON.parse((await app.flynn(['-a', part, 'deployment', '--json'])).stdout) as Rollout[])[0];
+      for (const change of [
+        ['env', 'set', 'PROBE=1'],
+        ['rollback', '-y'],
+      ]) {
+        const { stdout } = await app.flynn(['-a', part, ...change]);
+        assert.match(stdout, /release v\d+ deployed/);
+        // The controller ends its own deployment, too.
+        await waitFor(async () => (await own())?.state === 'complete', {
+          what: `${part}: its end`,
+          deadlineMs: 180_000,
+        });
+      }
+      const env = JSON.parse((await app.flynn(['-a', part, 'env', '--json'])).stdout) as Record<string, string>;
+      assert.equal(env['PROBE'], undefined);
+    }
+    const report = await load.stop();
+    assert.deepEqual(report.failures, []);
+    assert.ok(report.requests > 50, `only ${report.requests} requests`);
   });
 
   test('an app is exported, deleted, and comes back from its file', async () => {

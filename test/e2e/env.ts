@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { waitFor } from '@flynn/kit/retry';
 import type { TestCluster } from '../test-cluster.ts';
 
 const awkward = '$HOME `id` #not a comment "double" \'single\' \\ é 漢\nsecond line\ttab  ';
@@ -25,5 +26,18 @@ export function describeEnv(theCluster: () => TestCluster): void {
     assert.equal((await envOf(cluster))['AWKWARD'], undefined);
     const { stdout } = await cluster.flynn(['-a', 'express', 'env', '--json']);
     assert.equal((JSON.parse(stdout) as Record<string, string>)['GREETING'], undefined);
+  });
+
+  test('a program that knows nothing of SIGTERM answers what it was asked before a deployment takes its place', async () => {
+    const cluster = theCluster();
+    const slow = cluster.get('web-worker', '/slow');
+    const isBusy = async () => (await cluster.get('web-worker', '/busy')).body === '1';
+    await waitFor(isBusy, { what: 'the request to be there', deadlineMs: 60_000, intervalMs: 20 });
+    const before = JSON.parse((await cluster.flynn(['-a', 'web-worker', 'release', '--json'])).stdout) as {
+      id: string;
+    }[];
+    await cluster.flynn(['-a', 'web-worker', 'env', 'set', 'TURN=2']);
+    const { status, body } = await slow;
+    assert.deepEqual([status, body], [200, `slowly ${before[0]?.id}\n`]);
   });
 }
