@@ -11,9 +11,13 @@ import { formatCount } from './output.ts';
 /** What went with the app, as far as it is known. */
 export type Removed = Partial<ResponseOf<typeof apps.remove>>;
 
-const foundSchema = z
-  .object({ routes: z.int(), releases: z.int(), jobs: z.int(), artifacts: z.int(), resources: z.int() })
-  .partial();
+const foundSchema = z.object({
+  routes: z.int(),
+  releases: z.int(),
+  jobs: z.int(),
+  artifacts: z.int(),
+  resources: z.int(),
+});
 
 /**
  * The controller answers within half a minute, what it found with it, and goes on by itself: it is asked again until the app
@@ -26,16 +30,16 @@ export async function removeApp(
 ): Promise<Removed> {
   const limited = withDeadline(deadlineMs);
   const input = { params: { app: id }, query: volumes ? { volumes } : {} };
-  let found: Removed = {};
+  let found: Removed | undefined;
   for (;;) {
     try {
       const removed = await client.call(apps.remove, input, { timeoutMs: 60_000 });
-      return { ...removed, jobs: Math.max(removed.jobs, found.jobs ?? 0) };
+      return { ...removed, jobs: Math.max(removed.jobs, found?.jobs ?? 0) };
     } catch (error) {
-      if (hasCode(error, 'not_found')) return found;
+      if (hasCode(error, 'not_found')) return found ?? {};
       if (!hasCode(error, 'timeout') || limited.aborted) throw error;
       // Of the first answer: later ones do not count jobs that have stopped meanwhile.
-      found = { ...foundSchema.safeParse(error.detail).data, ...found };
+      found ??= foundSchema.safeParse(error.detail).data;
     }
   }
 }
