@@ -96,7 +96,10 @@ export const settings: readonly Setting[] = [
     summary: 'a release’s share of the requests, as v3=10; several times',
     isList: true,
     change: (values) => ({ http: { weights: values === undefined ? null : values.map(readWeight) } }),
-    show: ({ http }) => http.weights.map(({ release, weight }) => `${release}=${weight}`).join(' ') || undefined,
+    show: ({ http, leavingReleaseId }) =>
+      http.weights
+        .map(({ release, weight }) => `${release}=${weight}${release === leavingReleaseId ? ' (leaving)' : ''}`)
+        .join(' ') || undefined,
   },
   flag('--release-affinity', 'with weights: a client stays with its release', 'releaseAffinity'),
   value(

@@ -186,6 +186,8 @@ export const routeSchema = z.object({
   service: serviceName,
   http: httpSettingsSchema.prefault({}),
   tcp: tcpSettingsSchema.prefault({}),
+  /** http: the release that a deployment takes away at this time: its weight is the most it gets, however few jobs it has. */
+  leavingReleaseId: id.optional(),
   createdAt: time,
   /** Of this state: who changes it may ask that nobody else has changed it since. */
   revision: z.int().optional(),

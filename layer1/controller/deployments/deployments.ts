@@ -24,7 +24,8 @@ import { appType, deploymentType, formationType, ownedBy, releaseType } from '..
 import type { AppResource, DeploymentResource, FormationResource, ReleaseResource } from '../resources.ts';
 import { targetCounts } from './rollout.ts';
 import type { Counts } from './rollout.ts';
-import { nextCounts } from './strategies.ts';
+import { sharesPieces } from './shares.ts';
+import { holdsShares, nextCounts } from './strategies.ts';
 import { pageOf } from '../paging.ts';
 import { progressOf } from './progress.ts';
 import { viewDeployment } from '../views.ts';
@@ -141,6 +142,10 @@ async function deploy(
       rollout,
     },
   });
+  const shares =
+    oldId === undefined || holdsShares(rollout)
+      ? []
+      : await sharesPieces(deps, app.id, { what: 'leaving', releaseId: oldId }, signal);
   const locked: AppResource = { ...app, status: { ...app.status, deploymentId: deployment.resource.id } };
   const pieces = [
     writePiece(appType, app, locked),
@@ -148,6 +153,7 @@ async function deploy(
     { compare: [compareOf(release), ...(oldId === undefined ? [] : [countsCompare(oldId, oldFormation)])] },
     deployment.piece,
     formation.piece,
+    ...shares,
     // What a release wants run before it takes over comes before its first job.
     ...(line === undefined || runnable === undefined
       ? startPieces(deps, first)

@@ -7,6 +7,8 @@ import { workloadChange, workloadRemoval } from '@flynn/scheduler/evaluations';
 import { statusesOfApp } from '../cell-view.ts';
 import { compileWorkload } from '../compile.ts';
 import { progressOf } from './progress.ts';
+import { sharesPieces } from './shares.ts';
+import { holdsShares } from './strategies.ts';
 import { taskId, taskLine, taskPiece } from './tasks.ts';
 import { taskJobId, workloadIds } from './world.ts';
 import type { Side, World } from './world.ts';
@@ -34,6 +36,7 @@ export async function piecesOf(
         statusPiece(deps, world, { ...status, state: 'running' }),
         ...countPieces(deps, world, next, step.newCounts),
         ...countPieces(deps, world, old, step.oldCounts),
+        ...(await leavingPieces(deps, world, signal)),
       ];
     case 'hold':
       return [statusPiece(deps, world, { ...status, state: 'canary', heldSince: at(deps) })];
@@ -46,6 +49,7 @@ export async function piecesOf(
         statusPiece(deps, world, { ...status, ...postdeploy.status, state: 'finishing' }),
         ...oldRemovals(deps, world),
         ...postdeploy.pieces,
+        ...(await gonePieces(deps, world, 'old', signal)),
       ];
     }
     case 'complete':
@@ -57,7 +61,9 @@ export async function piecesOf(
           ...(step.warning === undefined ? {} : { warning: step.warning }),
         }),
         // They went with the switch, if there was one: what is there since then was written down for later.
-        ...(status.state === 'finishing' ? [] : oldRemovals(deps, world)),
+        ...(status.state === 'finishing'
+          ? []
+          : [...oldRemovals(deps, world), ...(await gonePieces(deps, world, 'old', signal))]),
         ...taskRemoval(deps, world),
       ];
     case 'roll_back':
@@ -74,6 +80,7 @@ export async function piecesOf(
         ...taskRemoval(deps, world),
         ...restorations(deps, world),
         ...(next.formation === undefined ? [] : [removePiece(formationType, next.formation)]),
+        ...(await gonePieces(deps, world, 'next', signal)),
       ];
     }
     default:
@@ -116,6 +123,25 @@ function taskRemoval(deps: Deps, { deployment, task }: World): Piece[] {
   const isThrough = task?.is !== 'waiting' && task?.is !== 'running';
   if (jobId === undefined || isThrough) return [];
   return [{ then: workloadRemoval(jobId, evaluationContext(deps)) }];
+}
+
+/** While a canary waits for people the weights are theirs; from then on the old release leaves. */
+async function leavingPieces(deps: Deps, { app, deployment, old }: World, signal: AbortSignal): Promise<Piece[]> {
+  const isWaiting = holdsShares(deployment.spec.rollout) && deployment.status.isPromoted !== true;
+  if (old === undefined || isWaiting) return [];
+  return sharesPieces(deps, app.id, { what: 'leaving', releaseId: old.releaseId }, signal);
+}
+
+/** One of the two stays. */
+async function gonePieces(
+  deps: Deps,
+  { app, next, old }: World,
+  gone: 'old' | 'next',
+  signal: AbortSignal,
+): Promise<Piece[]> {
+  const [going, live] = gone === 'old' ? [old, next] : [next, old];
+  if (going === undefined || going.releaseId === live?.releaseId) return [];
+  return sharesPieces(deps, app.id, { what: 'gone', releaseId: going.releaseId, live: live?.releaseId }, signal);
 }
 
 /** The old one’s workloads go, and its counts. */

@@ -14,6 +14,11 @@ export function batchOf(target: number, { batchSize }: Pick<Rollout, 'batchSize'
   return batchSize ?? Math.max(smallCount, Math.ceil(target / 4));
 }
 
+/** Whether the new release has some jobs beside all of the old one's until somebody says how it goes on. */
+export function holdsShares({ strategy }: Pick<Rollout, 'strategy'>): boolean {
+  return strategy === 'canary';
+}
+
 /**
  * - `in-batches`: of every type so many new ones, then as many old ones go while the next new ones start. There are never
  *   more than two batches too many.
@@ -29,7 +34,7 @@ export function nextCounts(
   plan: Rollout,
   isPromoted: boolean,
 ): { newCounts: Counts; oldCounts: Counts } | 'wait' | 'promotion' | 'done' {
-  if (plan.strategy === 'canary' && !isPromoted) {
+  if (holdsShares(plan) && !isPromoted) {
     const canariesOf = ({ isInPlace, target }: Type) => (isInPlace ? undefined : Math.min(target, plan.canaries));
     const isStarted = types.every((type) => type.newWanted >= (canariesOf(type) ?? 0));
     return isStarted ? 'promotion' : counts(types, canariesOf, ({ oldWanted }) => oldWanted);

@@ -60,7 +60,7 @@ export class HttpRoute implements Place {
     this.#figures = before === undefined ? undefined : before.#figures;
     this.limits = limitsOf(http, parts.defaults);
     this.strippedPrefix = http.stripPath ? prefixOf(route.path) : '';
-    this.weights = http.weights.length === 0 ? undefined : new Weights(http.weights);
+    this.weights = http.weights.length === 0 ? undefined : new Weights(http.weights, route.leavingReleaseId);
     // Who has used up a limit has done so whatever else of the route changes.
     this.rate = hasSameLimits ? before.rate : rateOf(http.limits);
     this.concurrency = hasSameLimits ? before.concurrency : concurrencyOf(http.limits, parts.share);

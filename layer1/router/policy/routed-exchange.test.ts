@@ -189,6 +189,26 @@ describe('a client that is to stay', () => {
     assert.ok(cookieIn(fields, '_flynn_backend') !== undefined);
   });
 
+  test('is not sent to what a deployment takes away because of its weight alone', async () => {
+    const world = new World();
+    const weights = [
+      { release: 'old', weight: 95 },
+      { release: 'new', weight: 5 },
+    ];
+    const backends = [`${one} old`, `${two} new`, `${three} new`];
+    const partOfOld = async (leavingReleaseId?: string) => {
+      await world.serve(
+        { http: { weights }, ...(leavingReleaseId === undefined ? {} : { leavingReleaseId }) },
+        backends,
+      );
+      let old = 0;
+      for (let i = 0; i < 600; i += 1) if ((await world.get())?.address === one) old += 1 / 600;
+      return old;
+    };
+    assert.ok(Math.abs((await partOfOld()) - 0.95) < 0.05);
+    assert.ok(Math.abs((await partOfOld('old')) - 1 / 3) < 0.1);
+  });
+
   test('with one release is never answered by another, with a cookie or without, as its share grows', async () => {
     const world = new World();
     const backends = [`${one} old`, `${two} old`, `${three} new`];

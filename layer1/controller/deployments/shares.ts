@@ -1,0 +1,50 @@
+/**
+ * What becomes of the weights of an app's routes while a deployment takes one release away? They say how two releases share
+ * while both are whole, as a canary waits beside what is live. From its promotion on, or from the beginning where nobody
+ * waits, what leaves gets no more than its jobs would without weights; and when it is gone, weights that named it end:
+ * there is nothing left to share, and the next deployment must not begin with what was meant for this one.
+ */
+import type { Piece } from '@flynn/resource/piece';
+import { writePiece } from '@flynn/resource/piece';
+import type { Deps } from '../deps.ts';
+import { ownedBy, routeType } from '../resources.ts';
+import type { RouteResource } from '../resources.ts';
+
+type Spec = RouteResource['spec'];
+
+export type SharesChange =
+  | { what: 'leaving'; releaseId: string }
+  | { what: 'gone'; releaseId: string; live: string | undefined };
+
+/** Of all routes of the app that it changes. */
+export async function sharesPieces(
+  deps: Deps,
+  appId: string,
+  change: SharesChange,
+  signal: AbortSignal,
+): Promise<Piece[]> {
+  const routes = await deps.resources.list(routeType, { owner: ownedBy(appId), signal });
+  return routes.flatMap((route) => {
+    const spec = change.what === 'leaving' ? whileLeaving(route.spec, change.releaseId) : onceGone(route.spec, change);
+    if (spec === route.spec) return [];
+    return [writePiece(routeType, route, { ...route, updatedAt: new Date(deps.now()).toISOString(), spec })];
+  });
+}
+
+/** The same object if nothing changes. Pure. */
+export function whileLeaving(spec: Spec, releaseId: string): Spec {
+  const isNamed = spec.http.weights.some(({ release }) => release === releaseId);
+  return isNamed && spec.leavingReleaseId !== releaseId ? { ...spec, leavingReleaseId: releaseId } : spec;
+}
+
+/** Weights of the live release and others stay: they were given for what comes next. The same object if nothing changes. Pure. */
+export function onceGone(spec: Spec, { releaseId, live }: { releaseId: string; live: string | undefined }): Spec {
+  const { leavingReleaseId, ...rest } = spec;
+  const { weights } = spec.http;
+  const left = weights.filter(({ release }) => release !== releaseId);
+  if (left.length === weights.length) return leavingReleaseId === undefined ? spec : rest;
+  const isShared = left.some(({ release }) => release === live) && left.length > 1;
+  const isOfUse = isShared && left.some(({ weight }) => weight > 0);
+  const shares = isOfUse ? { weights: left } : { weights: [], releaseAffinity: false };
+  return { ...rest, http: { ...spec.http, ...shares } };
+}
