@@ -2,11 +2,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { apps, deployments, releases } from '@flynn/controller/api';
 import { isLive, isSettled, isWaiting } from '@flynn/controller/deployments/phases';
-import { deploymentSchema, type Deployment, type Release } from '@flynn/controller/model';
+import type { Deployment, Release } from '@flynn/controller/model';
 import { overtaken, withSeen } from '@flynn/controller/overtaken';
 import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { withDeadline } from '@flynn/kit/retry';
 import type { Context } from './context.ts';
+import { watchDeployment } from './deployment-watch.ts';
 import { formatSeconds } from './output.ts';
 
 const followMs = 15 * 60_000;
@@ -45,7 +46,9 @@ export async function awaitDeployment(
   start: () => Promise<string> | string,
 ): Promise<Deployed> {
   const startedAt = performance.now();
-  const ended = await context.progress(`deploying ${what}`, async () => follow(context, await start()));
+  const ended = await context.progress(`deploying ${what}`, async () =>
+    watchDeployment(await context.client(), await start(), { until: isSettled, limitMs: followMs }),
+  );
   if (ended.state !== 'failed') return { tookMs: performance.now() - startedAt, state: ended.state };
   const lines = ended.failedJob?.lines.map((line) => `\n  | ${line}`).join('') ?? '';
   const after =
@@ -94,33 +97,6 @@ async function forget(context: Context, { app, release }: Wanted): Promise<void>
     await client.call(releases.remove, { params: { app, release: release.id } });
   } catch {
     // It is listed then, and never was live.
-  }
-}
-
-/** Follows a deployment to its end, through a controller that restarts in between: it may be the one being deployed. */
-async function follow(context: Context, id: string): Promise<Deployment> {
-  const client = await context.client();
-  const params = { deployment: id };
-  const signal = withDeadline(followMs);
-  for (;;) {
-    try {
-      for await (const event of client.events(deployments.events, { params }, { signal })) {
-        if (event.event !== 'deployment') continue;
-        const seen = deploymentSchema.parse(event.data);
-        if (isSettled(seen)) return seen;
-      }
-      const latest = await client.call(deployments.get, { params });
-      if (isSettled(latest)) return latest;
-    } catch (error) {
-      if (!hasCode(error, 'unavailable', 'timeout')) throw error;
-    }
-    if (signal.aborted) {
-      throw new FlynnError(
-        'timeout',
-        `the deployment is still under way after ${followMs / 60_000} minutes\n  it goes on by itself: "flynn deployment" tells how it ends`,
-      );
-    }
-    await sleep(pauseMs);
   }
 }
 

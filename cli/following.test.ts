@@ -161,3 +161,43 @@ test('a deployment is followed through a controller that goes away in between', 
   assert.match(stdout, /^release v2 deployed in/);
   assert.deepEqual(asked, ['events', 'events', 'events']);
 });
+
+for (const { end, code: expected } of [
+  { end: 'complete', code: 0 },
+  { end: 'failed', code: 1 },
+] as const) {
+  test(`\`deployment follow\` goes on when its stream ends or breaks, and its end is that of the deployment: ${end}`, async () => {
+    const deployment = (state: Deployment['state']): Deployment => ({
+      id: 'd1',
+      appId: 'app',
+      newReleaseId: 'release2',
+      state,
+      progress: {},
+      createdAt,
+    });
+    const up = { event: 'job', data: { id: 'job1', type: 'web', releaseId: 'release2', state: 'up' } };
+    let opened = 0;
+    await using loopback = await startLoopback([
+      handle(deployments.list, async () => [deployment('running')]),
+      handle(releases.list, async () => []),
+      handle(deployments.events, async () => {
+        opened += 1;
+        const attempt = opened;
+        return (async function* () {
+          yield { event: 'deployment', data: deployment(attempt === 4 ? end : 'running') };
+          if (attempt === 2) throw new FlynnError('unavailable', 'the controller restarts');
+          if (attempt === 3) yield up;
+        })();
+      }),
+      handle(deployments.get, async () => deployment('running')),
+    ]);
+    await using desk = await Desk.open();
+    await saveClusters(desk.configDirectory, {
+      clusters: [{ name: 'x', controllerUrl: loopback.server.url, key: 'k', gitUrl: 'g', domain: 'd', httpPort: 80 }],
+    });
+    const { code, stdout, stderr } = await desk.run(['-a', 'hello', 'deployment', 'follow']);
+    assert.equal(code, expected, stderr);
+    assert.match(stdout, new RegExp(`web job1 of release2 up\\n${end}\\n.*State: +${end}`, 's'));
+    assert.equal(opened, 4);
+  });
+}

@@ -1,13 +1,13 @@
 import { apps, deployments, releases } from '@flynn/controller/api';
 import { deploymentControls } from '@flynn/controller/deployments/api-controls';
 import { isWaiting } from '@flynn/controller/deployments/phases';
-import { type Deployment, deploymentSchema } from '@flynn/controller/model';
+import type { Deployment } from '@flynn/controller/model';
 import { nearestOf } from '@flynn/kit/config';
 import { FlynnError } from '@flynn/kit/errors';
-import { withDeadline } from '@flynn/kit/retry';
 import { z } from 'zod';
 import { parseDurationMs, parseWhole, usageError } from '../arguments.ts';
 import type { Context } from '../context.ts';
+import { watchDeployment } from '../deployment-watch.ts';
 import { formatAge, formatTable } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';
 import {
@@ -90,24 +90,21 @@ async function followDeployment(context: Context, id: string | undefined): Promi
   const found = await findDeployment(context, id);
   const client = await context.client();
   const versions = await versionsOf(context);
-  const params = { deployment: found.id };
-  let latest = found;
-  for await (const { event, data } of client.events(
-    deployments.events,
-    { params },
-    { signal: withDeadline(followMs) },
-  )) {
-    if (event === 'job') {
-      const { id: job, type, releaseId, state } = jobEventSchema.parse(data);
-      const told = { job, type, release: versions.get(releaseId) ?? releaseId, state };
-      context.print(context.options.json ? JSON.stringify(told) : `  ${type} ${job} of ${told.release} ${state}`);
-      continue;
-    }
-    const before = latest.state;
-    latest = deploymentSchema.parse(data);
-    if (latest.state !== before && !context.options.json) context.print(latest.state);
-    if (isWaiting(latest)) break;
-  }
+  let { state } = found;
+  const latest = await watchDeployment(client, found.id, {
+    until: (one) => one.state === 'complete' || one.state === 'failed' || isWaiting(one),
+    limitMs: followMs,
+    onDeployment(one) {
+      if (one.state !== state && !context.options.json) context.print(one.state);
+      state = one.state;
+    },
+    onEvent({ event, data }) {
+      if (event !== 'job') return;
+      const { id: job, type, releaseId, state: jobState } = jobEventSchema.parse(data);
+      const told = { job, type, release: versions.get(releaseId) ?? releaseId, state: jobState };
+      context.print(context.options.json ? JSON.stringify(told) : `  ${type} ${job} of ${told.release} ${jobState}`);
+    },
+  });
   if (context.options.json) context.print(JSON.stringify(latest));
   else context.print(infoText(latest, versions));
   return latest.state === 'failed' ? 1 : 0;
