@@ -122,8 +122,12 @@ function errorOf(task: TaskState | undefined): string | undefined {
   return task?.is === 'failed' ? task.error : undefined;
 }
 
-/** The old release serves meanwhile: only a job that finds no place is waited for no longer than others. */
-function release({ task, nowMs, progressMs, timeoutMs }: RolloutView): RolloutStep {
+/**
+ * The old release serves meanwhile: only a job that finds no place is waited for no longer than others, and one that runs until the
+ * deadline of the whole.
+ */
+function release({ task, nowMs, progressMs, timeoutMs, deadlineMs = Infinity }: RolloutView): RolloutStep {
+  const isLate = nowMs >= deadlineMs;
   switch (task?.is) {
     case undefined:
     case 'done':
@@ -132,10 +136,15 @@ function release({ task, nowMs, progressMs, timeoutMs }: RolloutView): RolloutSt
       const { error, job } = task;
       return { do: 'fail', error: `the release command failed: ${error}`, ...(job === undefined ? {} : { job }) };
     }
-    case 'running':
-      return { do: 'wait', untilMs: undefined };
+    case 'running': {
+      if (!isLate) return { do: 'wait', untilMs: deadlineMs === Infinity ? undefined : deadlineMs };
+      const { job } = task;
+      const error = 'it was not through by its deadline: the release command still ran';
+      return { do: 'fail', error, ...(job === undefined ? {} : { job }) };
+    }
     case 'waiting':
-      if (nowMs < progressMs + timeoutMs) return { do: 'wait', untilMs: progressMs + timeoutMs };
+      if (isLate) return { do: 'fail', error: 'it was not through by its deadline: the release command did not start' };
+      if (nowMs < progressMs + timeoutMs) return { do: 'wait', untilMs: Math.min(progressMs + timeoutMs, deadlineMs) };
       return { do: 'fail', error: `the release command did not start within ${timeoutMs / 1000} s` };
     default:
       return task satisfies never;

@@ -87,6 +87,29 @@ test('a task that finds no place is waited for as long as a job would be', () =>
   });
 });
 
+test('the deadline of the whole ends a release command that has not started, and one that does not end', () => {
+  const view = {
+    types: [],
+    plan: rolloutSchema.parse({}),
+    phase: 'releasing',
+    isPromoted: false,
+    progressMs: 0,
+    timeoutMs: 1_000,
+    deadlineMs: 500,
+  } as const;
+  const job = { id: 'h1-a', type: 'release' };
+  const late = 'it was not through by its deadline: the release command';
+  const table = [
+    { task: { is: 'waiting' }, nowMs: 499, step: { do: 'wait', untilMs: 500 } },
+    { task: { is: 'waiting' }, nowMs: 500, step: { do: 'fail', error: `${late} did not start` } },
+    { task: { is: 'running', job }, nowMs: 499, step: { do: 'wait', untilMs: 500 } },
+    { task: { is: 'running', job }, nowMs: 500, step: { do: 'fail', error: `${late} still ran`, job } },
+    // What is through is through.
+    { task: { is: 'done' }, nowMs: 500, step: { do: 'begin' } },
+  ] as const;
+  for (const { task, nowMs, step } of table) assert.deepEqual(nextStep({ ...view, task, nowMs }), step);
+});
+
 test('a postdeploy that finds no place holds up no other deployment for ever', () => {
   const view = {
     types: [],
@@ -151,6 +174,25 @@ test('aborted while its release command runs, a deployment stops it', async () =
   await world.jobsOf('shop', 0, ({ workloadId }) => workloadId === releaseJobId);
   const app = await world.client.call(apps.get, { params: { app: 'shop' } });
   assert.equal(app.releaseId, ended.oldReleaseId);
+});
+
+test('a release command that hangs ends with its deployment at the deadline of the whole, and its last lines are told', async () => {
+  await using world = await startTestController();
+  const { release } = await world.deployApp('shop', { web: {} });
+  const params = { app: 'shop' };
+  await world.client.call(apps.update, { params, body: { rollout: { deadlineMs: 1_000 } } });
+  const body = { scripts: { release: 'migrate' }, artifactId: release.artifactId ?? '' };
+  const next = await world.client.call(releases.create, { params, body });
+  const { id, releaseJobId } = await world.client.call(deployments.create, { params, body: { releaseId: next.id } });
+  const ended = await reach(world, id, 'failed');
+  assert.match(
+    ended.error ?? '',
+    /^it was not through by its deadline: the release command (still ran|did not start)$/,
+  );
+  if (ended.error?.endsWith('still ran') === true) assert.equal(ended.failedJob?.type, 'release');
+  await world.jobsOf('shop', 0, ({ workloadId, state }) => workloadId === releaseJobId && state === 'running');
+  assert.equal(await world.store.get(cellKeys.workload(releaseJobId ?? '')), undefined);
+  assert.equal((await world.client.call(apps.get, { params })).releaseId, release.id);
 });
 
 test('a failing postdeploy leaves the release live, and the deployment says so', async () => {

@@ -19,7 +19,7 @@ export type Task = 'release' | 'postdeploy';
 
 export type TaskState =
   | { is: 'waiting' }
-  | { is: 'running' }
+  | { is: 'running'; job?: FailedJob }
   | { is: 'done' }
   | { is: 'failed'; error: string; job?: FailedJob };
 
@@ -62,14 +62,15 @@ export function taskState(
       error: workload === undefined ? 'somebody stopped it' : 'how it ended is not known any more',
     };
   }
-  if (!hasEnded(status)) return { is: status.state === 'pending' ? 'waiting' : 'running' };
-  const { exitCode, error, state } = status;
+  const { id: jobId, exitCode, error, state } = status;
+  const type = status.meta['flynn.type'] ?? '';
+  if (!hasEnded(status)) return state === 'pending' ? { is: 'waiting' } : { is: 'running', job: { id: jobId, type } };
   if (state === 'done' && (exitCode === undefined || exitCode === 0)) return { is: 'done' };
   const why = error ?? (state === 'lost' ? 'its host was lost' : state === 'done' ? 'somebody stopped it' : undefined);
   return {
     is: 'failed',
     error: why ?? (exitCode === undefined ? 'it ended' : `it ended with exit code ${exitCode}`),
-    job: { id: status.id, type: status.meta['flynn.type'] ?? '', exitCode, error },
+    job: { id: jobId, type, exitCode, error },
   };
 }
 
