@@ -22,6 +22,8 @@ type Declaration<Options extends object> = {
   /** Under another command: `env` of `env set`. */
   under?: Command;
   name: string;
+  /** What others call it: the help tells both. */
+  alias?: string;
   summary: string;
   arguments?: readonly (readonly [name: string, summary: string])[];
   options?: OptionTable<Options>;
@@ -61,6 +63,7 @@ export function addCommand<Options extends object = object>(
     .allowExcessArguments(false)
     .passThroughOptions(passesThrough)
     .combineFlagAndOptionalValue(!hasBareA);
+  if (declaration.alias !== undefined) command.alias(declaration.alias);
   // What is no subcommand is told as such below, rather than as an argument too many.
   under?.allowExcessArguments(true);
   for (const [name, summary] of declaration.arguments ?? []) command.argument(name, summary);

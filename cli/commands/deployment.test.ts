@@ -45,6 +45,10 @@ test('a canary is rolled out by hand: env set leaves it waiting, promote goes on
   assert.match((await run('deployment', 'list')).stdout, /failed +v1 +v2 +canary .*it was aborted: too slow/);
   const none = await run('deployment', 'info', 'nothing');
   assert.match(none.stderr, /hello has no deployment nothing/);
+  // By the name that others have for it.
+  assert.match((await run('deployment', '--help')).stdout, /abort\|fail .*failed: back to the old release/);
+  assert.match((await run('help', 'deployment', 'fail')).stdout, /-m, --reason/);
+  assert.match((await run('deployment', 'fail')).stderr, /cannot abort this deployment, it is failed/);
 });
 
 test('a rollback waits for the old jobs of the deployment before, and `env set` does not', async () => {

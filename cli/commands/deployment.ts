@@ -72,7 +72,8 @@ export function addDeploymentCommands(parent: Parent): void {
   addCommand<{ reason?: string }>(parent, {
     under: deployment,
     name: 'abort',
-    summary: 'back to the old release',
+    alias: 'fail',
+    summary: 'end it, failed: back to the old release',
     arguments: [['[deployment]', newestHint]],
     options: { reason: ['-m, --reason <text>', 'what the deployment is to say of it'] },
     async run(context, { reason }, [id]) {

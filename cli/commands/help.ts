@@ -10,7 +10,7 @@ export function addHelpCommand({ program }: Parent): void {
     .action((names: readonly string[]) => {
       let command = program;
       for (const name of names) {
-        const found = command.commands.find((one) => one.name() === name);
+        const found = command.commands.find((one) => one.name() === name || one.aliases().includes(name));
         if (found === undefined) return refuseUnknown(command, name);
         command = found;
       }
