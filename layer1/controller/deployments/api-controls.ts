@@ -23,7 +23,7 @@ export const deploymentControls = {
     path: '/deployments/:deployment/promote',
     access: 'app developer',
     response: deploymentSchema,
-    summary: 'Roll out the rest of a canary deployment; refused until its canaries are up',
+    summary: 'Roll out the rest of a canary deployment; refused unless its canaries are up and healthy',
   }),
   abort: defineRoute({
     method: 'POST',

@@ -199,6 +199,28 @@ test('aborted half-way, the old jobs are back before the new ones go', async () 
   }
 });
 
+test('a canary that is not healthy is not promoted, and it is once it is well again', async () => {
+  const { second } = await prepare('ill', 3, { strategy: 'canary', canaries: 2 });
+  const id = await begin('ill', second);
+  await reach(id, 'canary');
+  const [job] = await world.jobsOf('ill', 2, ({ releaseId }) => releaseId === second.id);
+  const key = cellKeys.jobStatus(job?.hostId ?? '', job?.id ?? '');
+  const status = jobStatusSchema.parse(JSON.parse((await world.store.get(key))?.value ?? ''));
+  const say = async (change: Partial<JobStatus>) => {
+    const { revision } = await world.store.transact({
+      then: [{ put: key, value: JSON.stringify({ ...status, ...change }) }],
+    });
+    await world.deps.cell.statuses.reached(revision);
+  };
+  await say({ state: 'starting', error: 'its check fails' });
+  const why = /cannot promote .* not healthy: 1 of 2 web jobs are up \(its check fails\); .*flynn deployment abort/;
+  await assert.rejects(act('promote', id), isCode('conflict', why));
+  assert.equal((await get(id)).state, 'canary');
+  await say({});
+  assert.equal((await act('promote', id)).state, 'running');
+  await reach(id, 'complete');
+});
+
 test('a canary on hold whose host is away for a moment gets the time that any job has to come back', async () => {
   const { second } = await prepare('held', 1, { strategy: 'canary', deadlineMs: 60_000 });
   const id = await begin('held', second);

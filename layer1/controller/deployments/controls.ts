@@ -4,9 +4,11 @@ import { handle } from '@flynn/kit/http-server';
 import type { Handler } from '@flynn/kit/http-server';
 import { deploymentControls } from './api-controls.ts';
 import { progressOf } from './progress.ts';
+import { troubleOf } from './rollout.ts';
+import { readWorld, typeStates } from './world.ts';
 import type { Deps } from '../deps.ts';
 import type { Deployment } from '../model.ts';
-import { deploymentType } from '../resources.ts';
+import { appType, deploymentType } from '../resources.ts';
 import type { DeploymentResource } from '../resources.ts';
 import { viewDeployment } from '../views.ts';
 
@@ -40,6 +42,7 @@ async function control(
   { id, reason, signal }: { id: string; reason: string | undefined; signal: AbortSignal },
 ): Promise<Deployment> {
   const at = new Date(deps.now()).toISOString();
+  if (act === 'promote') await checkCanary(deps, id, signal);
   const changed = await deps.resources.updateStatus(
     deploymentType,
     id,
@@ -51,6 +54,24 @@ async function control(
     { signal },
   );
   return viewDeployment(changed, progressOf(changed, deps.cell));
+}
+
+/** A canary that is not well shows nothing that more of it should come for. */
+async function checkCanary(deps: Deps, id: string, signal: AbortSignal): Promise<void> {
+  const deployment = await deps.resources.get(deploymentType, id, { signal });
+  if (deployment.status.state !== 'canary') return;
+  const app = await deps.resources.get(appType, deployment.spec.appId, { signal });
+  // Whoever saw them up may be another controller.
+  await deps.cell.statuses.reached(deployment.revision, { signal });
+  const world = await readWorld(deps, app, deployment, signal);
+  // Each has been up for as long as it has to be: else it would not wait to be promoted.
+  const trouble = troubleOf(typeStates(deps, world, { seen: (_id, up) => up.map(() => 0) }));
+  if (trouble === undefined) return;
+  throw new FlynnError(
+    'conflict',
+    `cannot promote this deployment, its canaries are not healthy: ${trouble}; promote it once they are, or go back with: flynn deployment abort`,
+    { detail: { state: deployment.status.state } },
+  );
 }
 
 /** What becomes of a deployment's status. Pure. Time on hold does not count: its deadlines move by it. */

@@ -178,6 +178,14 @@ function failing(types: readonly TypeState[], error: string, job?: FailedJob): R
   return { do: isReduced ? 'roll_back' : 'fail', error, ...(job === undefined ? {} : { job }) };
 }
 
+/** Why the new release is not well as far as it was started; undefined when it is. */
+export function troubleOf(types: readonly TypeState[]): string | undefined {
+  const failed = types.find((type) => type.failed !== undefined)?.failed;
+  if (failed !== undefined) return failureText(failed);
+  const lacking = types.filter(({ newUp, newExpected }) => newUp < newExpected);
+  return lacking.length === 0 ? undefined : missingText(lacking);
+}
+
 function failureText({ type, exitCode, error, lastError }: FailedJob): string {
   const why = error ?? lastError ?? (exitCode === undefined ? 'it ended' : `it ended with exit code ${exitCode}`);
   return `a ${type} job of the new release did not stay up: ${why}`;

@@ -124,7 +124,7 @@ export function workloadIds(appId: string, side: Side | undefined): Map<string, 
   return new Map(side.types.map((type) => [type, workloadIdOf(appId, runnable.release, type)]));
 }
 
-export function typeStates(deps: Deps, world: World, upTimes: UpTimes): TypeState[] {
+export function typeStates(deps: Deps, world: World, upTimes: Pick<UpTimes, 'seen'>): TypeState[] {
   const { app, deployment, next, old, workloads, releaseIds } = world;
   const { cell } = deps;
   const { counts, oldCounts, rollout } = deployment.spec;
