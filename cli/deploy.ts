@@ -8,13 +8,13 @@ import { FlynnError, hasCode } from '@flynn/kit/errors';
 import { withDeadline } from '@flynn/kit/retry';
 import type { Context } from './context.ts';
 import { watchDeployment } from './deployment-watch.ts';
-import { formatSeconds } from './output.ts';
+import { formatDuration, formatSeconds } from './output.ts';
 
 const followMs = 15 * 60_000;
 const othersMs = 2 * 60_000;
 const pauseMs = 250;
 
-export type Deployed = { tookMs: number; state: Deployment['state'] };
+export type Deployed = Pick<Deployment, 'state' | 'rollout'> & { tookMs: number };
 
 type Wanted = {
   app: string;
@@ -49,7 +49,7 @@ export async function awaitDeployment(
   const ended = await context.progress(`deploying ${what}`, async () =>
     watchDeployment(await context.client(), await start(), { until: isSettled, limitMs: followMs }),
   );
-  if (ended.state !== 'failed') return { tookMs: performance.now() - startedAt, state: ended.state };
+  if (ended.state !== 'failed') return { ...ended, tookMs: performance.now() - startedAt };
   const lines = ended.failedJob?.lines.map((line) => `\n  | ${line}`).join('') ?? '';
   const after =
     ended.oldReleaseId === undefined ? '"flynn log" has all it said' : 'the release before it is live as it was';
@@ -100,8 +100,16 @@ async function forget(context: Context, { app, release }: Wanted): Promise<void>
   }
 }
 
-export function deployedText({ version }: Pick<Release, 'version'>, { tookMs, state }: Deployed): string {
-  if (state === 'canary') return `the canaries of v${version} are up: "flynn deployment promote" or "abort"`;
+export function deployedText({ version }: Pick<Release, 'version'>, { tookMs, state, rollout }: Deployed): string {
+  if (state === 'canary') return `the canaries of v${version} are up: ${canaryText(rollout)}`;
   if (state === 'paused') return `the deployment of v${version} is paused: "flynn deployment resume" or "abort"`;
   return `release v${version} deployed in ${formatSeconds(tookMs)}`;
+}
+
+/** How it goes on with canaries that are up. */
+export function canaryText(rollout: Deployment['rollout']): string {
+  const promotionMs = rollout?.autoPromoteMs;
+  const alone =
+    promotionMs === undefined ? '' : `the rest follows once they were healthy for ${formatDuration(promotionMs)}; `;
+  return `${alone}"flynn deployment promote" or "abort"`;
 }

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { apps, deployments, releases } from '@flynn/controller/api';
 import { platform } from '@flynn/controller/api-platform';
+import { rolloutSchema } from '@flynn/controller/deployments/rollout-settings';
 import type { App, Deployment, Job, Release } from '@flynn/controller/model';
 import { FlynnError } from '@flynn/kit/errors';
 import { handle } from '@flynn/kit/http-server';
@@ -176,6 +177,7 @@ for (const { end, code: expected } of [
       createdAt,
     });
     const up = { event: 'job', data: { id: 'job1', type: 'web', releaseId: 'release2', state: 'up' } };
+    const rollout = rolloutSchema.parse({ strategy: 'canary', autoPromoteMs: 60_000 });
     let opened = 0;
     await using loopback = await startLoopback([
       handle(deployments.list, async () => [deployment('running')]),
@@ -184,6 +186,8 @@ for (const { end, code: expected } of [
         opened += 1;
         const attempt = opened;
         return (async function* () {
+          // It waits for nobody: it is promoted by itself.
+          if (attempt === 1) yield { event: 'deployment', data: { ...deployment('canary'), rollout } };
           yield { event: 'deployment', data: deployment(attempt === 4 ? end : 'running') };
           if (attempt === 2) throw new FlynnError('unavailable', 'the controller restarts');
           if (attempt === 3) yield up;

@@ -11,8 +11,14 @@ test('the settings of deployments are told and set one by one', async () => {
   assert.match((await run('strategy')).stdout, /^Strategy: +in-batches\nBatch size: +auto/);
   assert.match(
     (await run('strategy', 'canary', '--canaries', '2', '--min-healthy', '3s')).stdout,
-    /Canaries: +2\nMin healthy: +3s/,
+    /Canaries: +2\nMin healthy: +3s\nPromotion: +by hand\n/,
   );
+  assert.match(
+    (await run('strategy', '--auto-promote', '10m')).stdout,
+    /Canaries: +2\n.*Promotion: +after 10m of health/s,
+  );
+  assert.match((await run('strategy', '--canaries', '1')).stdout, /Promotion: +after 10m of health/);
+  assert.match((await run('strategy', '--auto-promote', 'none')).stdout, /Promotion: +by hand/);
   assert.match((await run('batch-size', '3')).stdout, /Strategy: +canary\nBatch size: +3\n/);
   assert.match((await run('batch-size', 'auto')).stdout, /Batch size: +auto/);
   assert.match((await run('timeout', '5m', '--whole', '1h')).stdout, /Timeout: +300s without progress, 3600s for all/);
@@ -21,6 +27,18 @@ test('the settings of deployments are told and set one by one', async () => {
   assert.equal(wrong.code, 2);
   assert.match(wrong.stderr, /"canari" is no strategy: choose from in-batches, .*did you mean canary\?/);
   assert.equal((await run('batch-size', '0')).code, 2);
+});
+
+test('a canary that is promoted by itself says when, wherever it is told of', async () => {
+  await using env = await openDeskWithController();
+  await env.controller.deployApp('hello', { web: {} });
+  const run = (...argv: string[]) => env.desk.run(['-a', 'hello', ...argv]);
+  await run('deployment', 'strategy', 'canary', '--auto-promote', '1h');
+  const set = await run('env', 'set', 'A=1');
+  const when =
+    /canaries .*are up: the rest follows once they were healthy for 1h; "flynn deployment promote" or "abort"/;
+  assert.match(set.stdout, when, set.stderr);
+  assert.match((await run('deployment', 'info')).stdout, when);
 });
 
 test('a canary is rolled out by hand: env set leaves it waiting, promote goes on, abort goes back', async () => {

@@ -1,14 +1,15 @@
 import { apps, deployments, releases } from '@flynn/controller/api';
 import { deploymentControls } from '@flynn/controller/deployments/api-controls';
-import { isWaiting } from '@flynn/controller/deployments/phases';
+import { needsPeople } from '@flynn/controller/deployments/phases';
 import type { Deployment } from '@flynn/controller/model';
 import { nearestOf } from '@flynn/kit/config';
 import { FlynnError } from '@flynn/kit/errors';
 import { z } from 'zod';
 import { parseDurationMs, parseWhole, usageError } from '../arguments.ts';
 import type { Context } from '../context.ts';
+import { canaryText } from '../deploy.ts';
 import { watchDeployment } from '../deployment-watch.ts';
-import { formatAge, formatTable } from '../output.ts';
+import { formatAge, formatDuration, formatTable } from '../output.ts';
 import { addCommand, type Parent } from './command.ts';
 import {
   type Rollout,
@@ -93,7 +94,7 @@ async function followDeployment(context: Context, id: string | undefined): Promi
   const versions = await versionsOf(context);
   let { state } = found;
   const latest = await watchDeployment(client, found.id, {
-    until: (one) => one.state === 'complete' || one.state === 'failed' || isWaiting(one),
+    until: (one) => one.state === 'complete' || one.state === 'failed' || needsPeople(one),
     limitMs: followMs,
     onDeployment(one) {
       if (one.state !== state && !context.options.json) context.print(one.state);
@@ -120,7 +121,7 @@ const jobEventSchema = z.object({
 
 /** What every deployment of the app goes by: each tells without an argument, and sets with one. */
 function addSettings(parent: Parent, under: ReturnType<typeof addCommand>): void {
-  type StrategyOptions = { canaries?: string; minHealthy?: string };
+  type StrategyOptions = { canaries?: string; autoPromote?: string; minHealthy?: string };
   addCommand<StrategyOptions>(parent, {
     under,
     name: 'strategy',
@@ -128,14 +129,20 @@ function addSettings(parent: Parent, under: ReturnType<typeof addCommand>): void
     arguments: [['[strategy]', strategies.join(', ')]],
     options: {
       canaries: ['--canaries <n>', 'canary: how many new jobs of each type before it is promoted'],
+      autoPromote: [
+        '--auto-promote <time>',
+        'canary: promoted by itself once healthy for so long, as in 10m; "none" for by hand',
+      ],
       minHealthy: ['--min-healthy <time>', 'how long a new job has to stay up before it counts, as in 10s'],
     },
-    async run(context, { canaries, minHealthy }, [text]) {
+    async run(context, { canaries, autoPromote, minHealthy }, [text]) {
+      const autoPromoteMs = autoPromote === undefined || autoPromote === 'none' ? null : parseDurationMs(autoPromote);
       const change = {
         ...(text === undefined ? {} : { strategy: parseStrategy(text) }),
         ...(canaries === undefined
           ? {}
           : { canaries: parseWhole(canaries, { what: 'a number of canaries', min: 1, max: 10_000 }) }),
+        ...(autoPromote === undefined ? {} : { autoPromoteMs }),
         ...(minHealthy === undefined ? {} : { minHealthyMs: parseDurationMs(minHealthy) }),
       };
       await showOrSet(context, Object.keys(change).length === 0 ? undefined : { rollout: change });
@@ -193,12 +200,14 @@ async function showOrSet(
   context.show({ deployTimeoutMs: app.deployTimeoutMs, rollout }, () => settingsText(app.deployTimeoutMs, rollout));
 }
 
-function settingsText(timeoutMs: number, { strategy, batchSize, canaries, minHealthyMs, deadlineMs }: Rollout): string {
+function settingsText(timeoutMs: number, rollout: Rollout): string {
+  const { strategy, batchSize, canaries, autoPromoteMs, minHealthyMs, deadlineMs } = rollout;
   return [
     `Strategy:     ${strategy}`,
     `Batch size:   ${batchSize ?? 'auto (a quarter, at least 4)'}`,
     `Canaries:     ${canaries}`,
     `Min healthy:  ${minHealthyMs / 1_000}s`,
+    `Promotion:    ${autoPromoteMs === undefined ? 'by hand' : `after ${formatDuration(autoPromoteMs)} of health`}`,
     `Timeout:      ${timeoutMs / 1_000}s without progress${deadlineMs === undefined ? '' : `, ${deadlineMs / 1_000}s for all of it`}`,
   ].join('\n');
 }
@@ -261,6 +270,6 @@ function infoText(one: Deployment, versions: ReadonlyMap<string, string>): strin
     ...(one.warning === undefined ? [] : [`Warning:     ${one.warning}`]),
     ...(one.error === undefined ? [] : [`Why:         ${one.error}`]),
     ...(failed === undefined ? [] : [`Last lines of ${failed.type} ${failed.id}:`, ...lines]),
-    ...(one.state === 'canary' ? ['its canaries are up: "flynn deployment promote" or "flynn deployment abort"'] : []),
+    ...(one.state === 'canary' ? [`its canaries are up: ${canaryText(one.rollout)}`] : []),
   ].join('\n');
 }

@@ -140,8 +140,8 @@ export const deploymentSchema = z.object({
   newReleaseId: id,
   /**
    * `releasing`: what the release wants run before it takes over is running. `canary`: its canaries are up, it waits for
-   * promote or abort. `finishing`: the new release is live, jobs of the old one are ending. `rolling_back`: it failed, and the
-   * old release gets its jobs back before the new ones go.
+   * promote or abort, or until it was healthy for the rollout's `autoPromoteMs`. `finishing`: the new release is live, jobs of
+   * the old one are ending. `rolling_back`: it failed, and the old release gets its jobs back before the new ones go.
    */
   state: z.enum([
     'pending',

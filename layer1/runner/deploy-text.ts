@@ -28,9 +28,16 @@ export function remainsLine({ oldReleaseId }: Pick<Deployment, 'oldReleaseId'>):
 }
 
 /** A deployment that waits for people, and what they can do. */
-export function waitingLines({ state }: Pick<Deployment, 'state'>): string[] {
+export function waitingLines({ state, rollout }: Pick<Deployment, 'state' | 'rollout'>): string[] {
+  const promotionMs = rollout?.autoPromoteMs;
+  const promotion =
+    promotionMs === undefined ? [] : [`       The rest follows once they were healthy for ${promotionMs / 1_000} s`];
   return state === 'canary'
-    ? ['=====> The canaries are up beside the old release', '       flynn deployment promote   flynn deployment abort']
+    ? [
+        '=====> The canaries are up beside the old release',
+        ...promotion,
+        '       flynn deployment promote   flynn deployment abort',
+      ]
     : ['=====> The deployment is paused', '       flynn deployment resume   flynn deployment abort'];
 }
 

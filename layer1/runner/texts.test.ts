@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { slugProcess } from '@flynn/controller/compile';
 import { type Deployment, type Route, processSchema, routeSchema } from '@flynn/controller/model';
+import { rolloutSchema } from '@flynn/controller/deployments/rollout-settings';
 import { failedJobLines, othersWait, progressLines, remainsLine, routeLines, waitingLines } from './deploy-text.ts';
 import { processesOf } from './release-plan.ts';
 
@@ -45,6 +46,8 @@ test('a failed deployment says what the app said, how it ended, and what runs no
 
 test('a deployment that waits for people says what they can do', () => {
   assert.match(waitingLines({ state: 'canary' }).join('\n'), /canaries are up.*promote/s);
+  const rollout = rolloutSchema.parse({ strategy: 'canary', autoPromoteMs: 600_000 });
+  assert.match(waitingLines({ state: 'canary', rollout }).join('\n'), /rest follows once they were healthy for 600 s/);
   assert.match(waitingLines({ state: 'paused' }).join('\n'), /paused.*resume/s);
   assert.match(othersWait({ state: 'canary' }), /promote" or "abort", then push again/);
   assert.match(othersWait({ state: 'paused' }), /resume" or "abort", then push again/);

@@ -221,6 +221,42 @@ test('a canary that is not healthy is not promoted, and it is once it is well ag
   await reach(id, 'complete');
 });
 
+test('a canary is promoted by itself when it was healthy for as long as the app asks', async () => {
+  const { second } = await prepare('alone', 3, { strategy: 'canary', autoPromoteMs: 1_000 });
+  const id = await begin('alone', second);
+  await reach(id, 'complete');
+  await world.jobsOf('alone', 3, ({ releaseId }) => releaseId === second.id);
+});
+
+test('the time until a canary is promoted by itself begins anew when it was not healthy, and with another worker', async () => {
+  const hourMs = 3_600_000;
+  const { second } = await prepare('anew', 3, { strategy: 'canary', autoPromoteMs: hourMs });
+  const id = await begin('anew', second);
+  await reach(id, 'canary');
+  const [job] = await world.jobsOf('anew', 1, ({ releaseId }) => releaseId === second.id);
+  const key = cellKeys.jobStatus(job?.hostId ?? '', job?.id ?? '');
+  const status = jobStatusSchema.parse(JSON.parse((await world.store.get(key))?.value ?? ''));
+  const startMs = Date.now() + hourMs;
+  const step = async (afterMs: number, upTimes: UpTimes, state: JobStatus['state'] = 'running') => {
+    const { revision } = await world.store.transact({
+      then: [{ put: key, value: JSON.stringify({ ...status, state }) }],
+    });
+    await world.deps.cell.statuses.reached(revision);
+    const deps = { ...world.deps, now: () => startMs + afterMs };
+    await stepDeployment(deps, id, { signal: new AbortController().signal, upTimes, word: new RoutersWord() });
+    return (await get(id)).state;
+  };
+  const upTimes = new UpTimes();
+  assert.equal(await step(0, upTimes), 'canary');
+  assert.equal(await step(hourMs - 5_000, upTimes), 'canary');
+  assert.equal(await step(hourMs - 4_000, upTimes, 'starting'), 'canary');
+  assert.equal(await step(hourMs - 3_000, upTimes), 'canary');
+  assert.equal(await step(hourMs, upTimes), 'canary', 'it was ill');
+  assert.equal(await step(2 * hourMs - 3_000, new UpTimes()), 'canary', 'another worker has not seen it healthy yet');
+  assert.notEqual(await step(2 * hourMs - 3_000, upTimes), 'canary');
+  await reach(id, 'complete');
+});
+
 test('a canary on hold whose host is away for a moment gets the time that any job has to come back', async () => {
   const { second } = await prepare('held', 1, { strategy: 'canary', deadlineMs: 60_000 });
   const id = await begin('held', second);
@@ -281,6 +317,9 @@ test('settings of a rollout: what is left out stays, null takes a limit away', (
   assert.deepEqual(changedRollout(before, { canaries: 2 }), { ...before, canaries: 2 });
   const { batchSize: _size, ...unlimited } = before;
   assert.deepEqual(changedRollout(before, { batchSize: null }), unlimited);
+  const alone = changedRollout(before, { autoPromoteMs: 60_000 });
+  assert.deepEqual(changedRollout(alone, { canaries: 2 }), { ...before, autoPromoteMs: 60_000, canaries: 2 });
+  assert.deepEqual(changedRollout(alone, { autoPromoteMs: null }), before);
 });
 
 test('time on hold does not count, and a canary that was paused keeps when it began to wait', () => {

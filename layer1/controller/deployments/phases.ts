@@ -19,6 +19,11 @@ export function isWaiting({ state }: Pick<Deployment, 'state'>): boolean {
   return state === 'canary' || state === 'paused';
 }
 
+/** It goes on only if people say so: whoever follows it to its end would wait in vain. */
+export function needsPeople({ state, rollout }: Pick<Deployment, 'state' | 'rollout'>): boolean {
+  return state === 'paused' || (state === 'canary' && rollout?.autoPromoteMs === undefined);
+}
+
 /** Following it any longer tells nothing that was asked for: whoever asks the app now is answered by the new release. */
 export function isSettled(deployment: Pick<Deployment, 'state' | 'postdeployJobId' | 'progress'>): boolean {
   if (deployment.state === 'failed' || deployment.state === 'complete' || isWaiting(deployment)) return true;

@@ -6,6 +6,7 @@ import type { JobStatus } from '@flynn/scheduler/cell';
 import { workloadChange, workloadRemoval } from '@flynn/scheduler/evaluations';
 import { statusesOfApp } from '../cell-view.ts';
 import { compileWorkload } from '../compile.ts';
+import { changedStatus } from './controls.ts';
 import { progressOf } from './progress.ts';
 import { sharesPieces } from './shares.ts';
 import { holdsShares } from './strategies.ts';
@@ -40,6 +41,8 @@ export async function piecesOf(
       ];
     case 'hold':
       return [statusPiece(deps, world, { ...status, state: 'canary', heldSince: at(deps) })];
+    case 'promote':
+      return [statusPiece(deps, world, changedStatus(status, 'promote', { at: at(deps) }))];
     case 'begin':
       return [statusPiece(deps, world, { ...status, state: 'running' })];
     case 'switch': {

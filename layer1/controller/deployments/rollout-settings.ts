@@ -8,6 +8,8 @@ const rolloutFields = z.object({
   batchSize: z.int().min(1).max(10_000).optional(),
   /** canary: so many new jobs of each type beside all old ones, until somebody promotes them. */
   canaries: z.int().min(1).max(10_000),
+  /** canary: promoted by itself once all of them have been healthy for so long; without it by people alone. */
+  autoPromoteMs: z.int().min(1_000).max(604_800_000).optional(),
   /** A new job counts once it has been healthy for so long. */
   minHealthyMs: z.int().min(0).max(3_600_000),
   /** The whole must be through by then, time on hold not counted; without it only progress is asked for. */
@@ -24,6 +26,7 @@ export type Rollout = z.output<typeof rolloutSchema>;
 export const rolloutChangeSchema = rolloutFields
   .extend({
     batchSize: rolloutFields.shape.batchSize.nullable(),
+    autoPromoteMs: rolloutFields.shape.autoPromoteMs.nullable(),
     deadlineMs: rolloutFields.shape.deadlineMs.nullable(),
   })
   .partial();

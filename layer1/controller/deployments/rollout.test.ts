@@ -50,6 +50,32 @@ test('it is complete once the old jobs have ended, or cannot be ended', () => {
   assert.deepEqual(at([crashed], { phase: 'finishing' }), { do: 'complete' }, 'a live release is not rolled back');
 });
 
+test('canaries that are well are promoted by themselves when the time of all of them is over, where people asked for it', () => {
+  const canary = (change: Partial<TypeState>, more: Partial<RolloutView> = {}) =>
+    at(
+      [
+        web({ newWanted: 1, newExpected: 1, newUp: 1, upSinceMs: 100, ...change }),
+        web({ type: 'x', newWanted: 1, newExpected: 1, newUp: 1, upSinceMs: 50 }),
+      ],
+      {
+        plan: plan({ strategy: 'canary', autoPromoteMs: 5_000 }),
+        phase: 'canary',
+        heldSinceMs: 90,
+        ...more,
+      },
+    );
+  assert.deepEqual(canary({}, { phase: 'running' }), { do: 'hold' });
+  assert.deepEqual(canary({}, { nowMs: 5_099 }), { do: 'wait', untilMs: 5_100 });
+  assert.deepEqual(canary({}, { nowMs: 5_100 }), { do: 'promote' });
+  assert.deepEqual(canary({}, { nowMs: 5_100, heldSinceMs: 200 }), { do: 'wait', untilMs: 5_200 });
+  assert.deepEqual(canary({ upSinceMs: 3_000 }, { nowMs: 5_100 }), { do: 'wait', untilMs: 8_000 });
+  const ill = canary({ newUp: 0, upSinceMs: undefined }, { nowMs: 5_100, progressMs: 5_000 });
+  assert.deepEqual(ill, { do: 'wait', untilMs: 6_000 });
+  const byHand = { plan: plan({ strategy: 'canary' }), nowMs: 9_000 };
+  assert.deepEqual(canary({}, byHand), { do: 'wait', untilMs: undefined });
+  assert.deepEqual(canary({}, { phase: 'paused', nowMs: 9_000 }), { do: 'wait', untilMs: undefined });
+});
+
 test('a release without jobs is live at once', () => {
   assert.deepEqual(at([]), { do: 'complete' });
   assert.deepEqual(at([web({ target: 0, original: 3, newWanted: 0, newExpected: 0 })]), { do: 'switch' });

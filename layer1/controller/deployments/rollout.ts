@@ -27,6 +27,8 @@ export type TypeState = {
   failed?: FailedJob | undefined;
   /** Why jobs of the new release wait for a place. */
   blocked?: string | undefined;
+  /** Since when all of its jobs that are healthy have been so; undefined without any. */
+  upSinceMs?: number | undefined;
   /** When the next of its healthy jobs has been so for long enough. */
   settledAtMs?: number | undefined;
 };
@@ -50,6 +52,8 @@ export type RolloutStep =
   | { do: 'begin' }
   /** The canaries are up: somebody is to say whether it goes on. */
   | { do: 'hold' }
+  /** They have been healthy for as long as the plan asks: nobody has to say so. */
+  | { do: 'promote' }
   /** Everything wanted is up: the new release is live, the old one's jobs may end. */
   | { do: 'switch' }
   /** Nothing of the old release is left. */
@@ -65,6 +69,8 @@ export type RolloutView = {
   /** How far it is; the words of a deployment's state. */
   phase: 'releasing' | 'running' | 'canary' | 'paused' | 'finishing' | 'rolling_back';
   isPromoted: boolean;
+  /** Since when its canaries wait to be promoted. */
+  heldSinceMs?: number | undefined;
   /** What runs once: in `releasing` before the rollout, in `finishing` after it. */
   task?: TaskState | undefined;
   /** Whether there is something to run once the new release is live. */
@@ -157,7 +163,9 @@ function advance(view: RolloutView): RolloutStep {
   const isPromoted = view.isPromoted || types.every(({ original }) => original === 0);
   const counts = nextCounts(types, plan, isPromoted);
   if (isUp && counts === 'promotion') {
-    return phase === 'canary' ? { do: 'wait', untilMs: undefined } : { do: 'hold' };
+    if (phase !== 'canary') return { do: 'hold' };
+    const promotionMs = promotionMsOf(view);
+    return promotionMs !== undefined && nowMs >= promotionMs ? { do: 'promote' } : { do: 'wait', untilMs: promotionMs };
   }
   if (isUp && counts === 'done') {
     const isAnythingLeft = types.some(({ oldWanted, oldPresent }) => oldWanted + oldPresent > 0);
@@ -170,6 +178,13 @@ function advance(view: RolloutView): RolloutStep {
   }
   const settling = types.flatMap(({ settledAtMs }) => (settledAtMs === undefined ? [] : [settledAtMs]));
   return { do: 'wait', untilMs: Math.min(progressMs + timeoutMs, deadlineMs, ...settling) };
+}
+
+/** When canaries that are well are promoted by themselves. The time begins anew with each that comes up again. */
+function promotionMsOf({ types, plan, nowMs, heldSinceMs = nowMs }: RolloutView): number | undefined {
+  if (plan.autoPromoteMs === undefined) return undefined;
+  const since = types.flatMap(({ upSinceMs }) => (upSinceMs === undefined ? [] : [upSinceMs]));
+  return Math.max(heldSinceMs, ...since) + plan.autoPromoteMs;
 }
 
 /** The new release may carry what the old one gave up: then that comes back first. */

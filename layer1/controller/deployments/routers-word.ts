@@ -63,6 +63,7 @@ function stayingSide({ app, old, next, workloads, deployment }: World, step: Tak
       return deployment.status.state === 'rolling_back' ? old : undefined;
     case 'begin':
     case 'hold':
+    case 'promote':
     case 'roll_back':
       return undefined;
     default:

@@ -3,15 +3,21 @@ import type { Rollout, RolloutChange } from './rollout-settings.ts';
 
 /** What is left out stays; null takes a limit away. */
 export function changedRollout(before: Rollout, change: RolloutChange): Rollout {
-  const { batchSize, deadlineMs, ...rest } = before;
-  const { batchSize: newSize, deadlineMs: newDeadline, ...others } = change;
+  const { batchSize, deadlineMs, autoPromoteMs, ...rest } = before;
+  const { batchSize: newSize, deadlineMs: newDeadline, autoPromoteMs: newPromotion, ...others } = change;
   const given = Object.fromEntries(Object.entries(others).filter(([, value]) => value !== undefined));
-  const size = newSize === undefined ? batchSize : newSize;
-  const deadline = newDeadline === undefined ? deadlineMs : newDeadline;
+  const size = changed(batchSize, newSize);
+  const deadline = changed(deadlineMs, newDeadline);
+  const promotion = changed(autoPromoteMs, newPromotion);
   return {
     ...rest,
     ...given,
-    ...(size === null || size === undefined ? {} : { batchSize: size }),
-    ...(deadline === null || deadline === undefined ? {} : { deadlineMs: deadline }),
+    ...(size === undefined ? {} : { batchSize: size }),
+    ...(deadline === undefined ? {} : { deadlineMs: deadline }),
+    ...(promotion === undefined ? {} : { autoPromoteMs: promotion }),
   };
+}
+
+function changed(before: number | undefined, change: number | null | undefined): number | undefined {
+  return change === undefined ? before : (change ?? undefined);
 }

@@ -62,13 +62,15 @@ function viewOf(deps: Deps, world: World, phase: RolloutView['phase'], upTimes: 
   const { spec, status, createdAt } = world.deployment;
   const { deadlineMs } = spec.rollout;
   const nowMs = deps.now();
-  const onHoldMs = phase === 'canary' && status.heldSince !== undefined ? nowMs - Date.parse(status.heldSince) : 0;
+  const heldSinceMs = phase === 'canary' && status.heldSince !== undefined ? Date.parse(status.heldSince) : undefined;
+  const onHoldMs = heldSinceMs === undefined ? 0 : nowMs - heldSinceMs;
   const heldMs = (status.heldMs ?? 0) + Math.max(0, onHoldMs);
   return {
     types: typeStates(deps, world, upTimes),
     plan: spec.rollout,
     phase,
     isPromoted: status.isPromoted === true,
+    heldSinceMs,
     task: world.task,
     hasPostdeploy: taskLine(world.next.scripts, 'postdeploy') !== undefined,
     abort: status.abort,

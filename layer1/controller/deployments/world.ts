@@ -146,9 +146,8 @@ export function typeStates(deps: Deps, world: World, upTimes: Pick<UpTimes, 'see
     const isInPlace = nextId !== undefined && nextId === oldId;
     const isSwitched = !isInPlace || releaseIds.get(nextId) === next.releaseId;
     const newWanted = isSwitched ? (workload?.count ?? 0) : 0;
-    const settled = upSince
-      .filter((_, index) => up[index]?.meta['flynn.type'] === type)
-      .map((ms) => ms + rollout.minHealthyMs);
+    const since = upSince.filter((_, index) => up[index]?.meta['flynn.type'] === type);
+    const settled = since.map((ms) => ms + rollout.minHealthyMs);
     const unsettled = settled.filter((atMs) => atMs > deps.now());
     return {
       type,
@@ -164,6 +163,7 @@ export function typeStates(deps: Deps, world: World, upTimes: Pick<UpTimes, 'see
       isSwitched,
       failed: failed !== undefined && failed.meta['flynn.type'] === type ? { ...failed, type } : undefined,
       blocked: findTrouble(statuses, next.releaseId, type) ?? blockedOf(cell, workload, reasons),
+      upSinceMs: since.length === 0 ? undefined : Math.max(...since),
       settledAtMs: unsettled.length === 0 ? undefined : Math.min(...unsettled),
     };
   });
