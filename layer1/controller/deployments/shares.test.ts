@@ -10,7 +10,7 @@ import { startTestController } from '../testing.ts';
 import type { TestController } from '../testing.ts';
 import { deploymentControls } from './api-controls.ts';
 import type { RolloutChange } from './rollout-settings.ts';
-import { onceGone, whileLeaving } from './shares.ts';
+import { fitting, onceGone, whileLeaving } from './shares.ts';
 
 type Shares = Readonly<Record<string, number>>;
 
@@ -47,6 +47,14 @@ describe('what is left of the weights', () => {
     assert.equal(
       told(onceGone(specOf({ v8: 1 }, { leavingReleaseId: 'v7' }), { releaseId: 'v7', live: 'v8' })),
       'v8=1',
+    );
+  });
+
+  test('no more routes are changed at once than a transaction takes, and always one', () => {
+    const many = (count: number, length: number) => fitting(Array.from({ length: count }, () => length));
+    assert.deepEqual(
+      [many(0, 1), many(3, 500), many(300, 500), many(9, 300_000), many(2, 2_000_000)],
+      [0, 3, 200, 3, 1],
     );
   });
 

@@ -16,7 +16,13 @@ export type SharesChange =
   | { what: 'leaving'; releaseId: string }
   | { what: 'gone'; releaseId: string; live: string | undefined };
 
-/** Of all routes of the app that it changes. */
+/** Of routes, which have pages, beside what else a step writes: a transaction takes 8 MB and a thousand writes. */
+const most = { routes: 200, characters: 1_000_000 };
+
+/**
+ * Of the routes of the app that it changes. What is over the most is left to the next step; weights whose release is gone, if
+ * there is none, give nobody anything.
+ */
 export async function sharesPieces(
   deps: Deps,
   appId: string,
@@ -24,11 +30,24 @@ export async function sharesPieces(
   signal: AbortSignal,
 ): Promise<Piece[]> {
   const routes = await deps.resources.list(routeType, { owner: ownedBy(appId), signal });
-  return routes.flatMap((route) => {
+  const updatedAt = new Date(deps.now()).toISOString();
+  const changed = routes.flatMap((route) => {
     const spec = change.what === 'leaving' ? whileLeaving(route.spec, change.releaseId) : onceGone(route.spec, change);
-    if (spec === route.spec) return [];
-    return [writePiece(routeType, route, { ...route, updatedAt: new Date(deps.now()).toISOString(), spec })];
+    return spec === route.spec ? [] : [{ before: route, after: { ...route, updatedAt, spec } }];
   });
+  return changed
+    .slice(0, fitting(changed.map(({ after }) => JSON.stringify(after).length)))
+    .map(({ before, after }) => writePiece(routeType, before, after));
+}
+
+/** How many of them, of such lengths, go into one transaction: one at least. Pure. */
+export function fitting(lengths: readonly number[]): number {
+  let left = most.characters;
+  const first = lengths.slice(0, most.routes).findIndex((length, index) => {
+    left -= length;
+    return left < 0 && index > 0;
+  });
+  return first < 0 ? Math.min(lengths.length, most.routes) : first;
 }
 
 /** The same object if nothing changes. Pure. */
